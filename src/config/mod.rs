@@ -1,0 +1,1 @@
+//! Parameter files to a checked configuration.

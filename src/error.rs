@@ -1,0 +1,154 @@
+//! The one public error type.
+//!
+//! An [`Error`] is opaque. Programs ask [`Error::kind`]; people read the
+//! message, which always names the stage and carries the numbers that decide:
+//! `letterbox: image data has 15371 bytes, 96 rows of step 480 need 46080`.
+//!
+//! Each error is handled exactly once: logged, counted or returned, never two
+//! of them. An error about one frame drops that frame and is counted under
+//! [`ErrorKind::reason`]; it never ends the process.
+
+use std::fmt;
+
+/// Shorthand for results of this crate.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// What failed, with the stage, the numbers and, where there is one, the cause.
+pub struct Error(Box<Inner>);
+
+struct Inner {
+    kind: ErrorKind,
+    stage: &'static str,
+    message: String,
+    source: Option<Box<dyn std::error::Error + Send + Sync>>,
+}
+
+/// The kinds of failure a program can react to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The command line is wrong.
+    Usage,
+    /// A parameter is unknown, missing, of the wrong type or out of range.
+    Config,
+    /// The operating system refused a file.
+    Io,
+    /// The recording itself is damaged: truncated, malformed or incomplete.
+    DamagedBag,
+    /// A message does not decode: too short, or lengths that contradict it.
+    Message,
+    /// An image encoding or compression format that is not supported.
+    Encoding,
+    /// Declared sizes contradict each other or the data (step, row, width …).
+    Layout,
+    /// A point field is missing or has an unusable type or offset.
+    PointField,
+    /// A compressed picture does not decode.
+    Codec,
+    /// A transform is not known at the time that is asked for.
+    Transform,
+    /// A model cannot be loaded or does not fit its head.
+    Model,
+    /// The engine failed while running a model.
+    Inference,
+    /// Arguments of an op do not fit together.
+    Argument,
+    /// The requested device is not usable.
+    Device,
+}
+
+impl ErrorKind {
+    /// The stable short name under which dropped frames are counted in
+    /// `report.json`.
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::Usage => "usage",
+            Self::Config => "config",
+            Self::Io => "io",
+            Self::DamagedBag => "damaged_bag",
+            Self::Message => "malformed_message",
+            Self::Encoding => "unsupported_encoding",
+            Self::Layout => "inconsistent_layout",
+            Self::PointField => "unusable_point_field",
+            Self::Codec => "undecodable_picture",
+            Self::Transform => "missing_transform",
+            Self::Model => "model",
+            Self::Inference => "inference_failed",
+            Self::Argument => "invalid_argument",
+            Self::Device => "device",
+        }
+    }
+}
+
+impl Error {
+    /// An error of `kind` in `stage`, with a message that names the numbers.
+    pub fn new(kind: ErrorKind, stage: &'static str, message: impl Into<String>) -> Self {
+        Self(Box::new(Inner { kind, stage, message: message.into(), source: None }))
+    }
+
+    /// The same error with the error that caused it.
+    #[must_use]
+    pub fn with_source(
+        mut self,
+        source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+    ) -> Self {
+        self.0.source = Some(source.into());
+        self
+    }
+
+    /// What a program can react to.
+    pub fn kind(&self) -> ErrorKind {
+        self.0.kind
+    }
+
+    /// The stage that failed: the name of an op, a room or a command.
+    pub fn stage(&self) -> &'static str {
+        self.0.stage
+    }
+
+    /// The message without the stage and the cause.
+    pub fn message(&self) -> &str {
+        &self.0.message
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.0.stage, self.0.message)?;
+        match &self.0.source {
+            Some(source) => write!(f, ": {source}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Error({:?}: {self})", self.0.kind)
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.0.source.as_deref().map(|source| source as _)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn message_names_stage_and_cause() {
+        let cause = std::io::Error::other("disk gone");
+        let error = Error::new(ErrorKind::Io, "bag", "cannot map drive.mcap").with_source(cause);
+        assert_eq!(error.to_string(), "bag: cannot map drive.mcap: disk gone");
+        assert_eq!(error.kind().reason(), "io");
+        assert!(std::error::Error::source(&error).is_some());
+    }
+
+    #[test]
+    fn an_error_is_one_pointer_wide() {
+        assert_eq!(size_of::<Result<()>>(), size_of::<usize>());
+    }
+}

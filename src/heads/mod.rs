@@ -1,0 +1,1 @@
+//! Which ops in which order, with which tensors.

@@ -1,0 +1,5 @@
+//! Engines that run a network.
+
+mod engine;
+
+pub use engine::Engine;

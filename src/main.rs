@@ -1,0 +1,3 @@
+//! The det_post program.
+
+fn main() {}

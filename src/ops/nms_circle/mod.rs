@@ -1,0 +1,1 @@
+//! nms_circle

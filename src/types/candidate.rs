@@ -1,0 +1,177 @@
+//! Decoded boxes before suppression, and the order they are compared in.
+
+use std::cmp::Ordering;
+
+/// A decoded box before suppression, in the frame its head decodes to.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[repr(C)]
+pub struct Candidate<B> {
+    /// The box.
+    pub bbox: B,
+    /// Score in [0, 1].
+    pub score: f32,
+    /// Class index, a position in the head's `class_names`.
+    pub class: u32,
+    /// Where in the network's output the box came from (row, or cell over all
+    /// tasks). Unique within a frame: the last word in the total order.
+    pub source: u32,
+}
+
+/// The total order of candidates: score descending, then class, then source.
+///
+/// `Less` means `a` comes first. Scores compare by [`f32::total_cmp`], so the
+/// order is total for every bit pattern; ops drop NaN scores before they sort.
+pub fn total_order<B>(a: &Candidate<B>, b: &Candidate<B>) -> Ordering {
+    b.score
+        .total_cmp(&a.score)
+        .then_with(|| a.class.cmp(&b.class))
+        .then_with(|| a.source.cmp(&b.source))
+}
+
+/// A survivor of suppression: which candidate, and its score afterwards.
+///
+/// Hard suppression leaves the score as it was, soft suppression lowers it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Kept {
+    /// Position in the slice of candidates that was suppressed.
+    pub index: u32,
+    /// Score after suppression.
+    pub score: f32,
+}
+
+/// A bounded collection of candidates that loses the worst first.
+///
+/// Holds `capacity` candidates. More may be pushed: the worst by
+/// [`total_order`] are dropped and counted. Memory for twice the capacity is
+/// taken once, at [`Candidates::with_capacity`]; pushing never allocates.
+/// Which candidates stay does not depend on the order of pushing.
+#[derive(Clone, Debug)]
+pub struct Candidates<B> {
+    items: Vec<Candidate<B>>,
+    capacity: usize,
+    num_dropped: usize,
+}
+
+impl<B: Copy> Candidates<B> {
+    /// An empty collection for at most `capacity` candidates (at least one).
+    pub fn with_capacity(capacity: usize) -> Self {
+        let capacity = capacity.max(1);
+        Self { items: Vec::with_capacity(2 * capacity), capacity, num_dropped: 0 }
+    }
+
+    /// Adds a candidate. A NaN score is dropped and counted.
+    #[inline]
+    pub fn push(&mut self, candidate: Candidate<B>) {
+        if candidate.score.is_nan() {
+            self.num_dropped += 1;
+            return;
+        }
+        if self.items.len() == 2 * self.capacity {
+            self.drop_worst();
+        }
+        self.items.push(candidate);
+    }
+
+    /// Sorts into the total order and cuts to `limit` and to the capacity.
+    /// Returns how many candidates the cut cost; what the capacity had cost
+    /// before is in [`Candidates::num_dropped`].
+    pub fn finish(&mut self, limit: usize) -> usize {
+        self.drop_worst();
+        let over = self.items.len().saturating_sub(limit);
+        if over > 0 {
+            self.items.select_nth_unstable_by(limit, total_order);
+            self.items.truncate(limit);
+        }
+        self.items.sort_unstable_by(total_order);
+        over
+    }
+
+    /// Empties the collection; keeps its memory.
+    pub fn clear(&mut self) {
+        self.items.clear();
+        self.num_dropped = 0;
+    }
+
+    /// The candidates held: in the total order after [`Candidates::finish`],
+    /// in no stated order before.
+    pub fn as_slice(&self) -> &[Candidate<B>] {
+        &self.items
+    }
+
+    /// Candidates lost since the last [`Candidates::clear`]: over the
+    /// capacity, or with a NaN score.
+    pub fn num_dropped(&self) -> usize {
+        self.num_dropped
+    }
+
+    /// The most candidates that [`Candidates::finish`] can leave.
+    pub fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    fn drop_worst(&mut self) {
+        if self.items.len() > self.capacity {
+            self.items.select_nth_unstable_by(self.capacity, total_order);
+            self.num_dropped += self.items.len() - self.capacity;
+            self.items.truncate(self.capacity);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn candidate(score: f32, class: u32, source: u32) -> Candidate<()> {
+        Candidate { bbox: (), score, class, source }
+    }
+
+    #[test]
+    fn total_order_breaks_ties_by_class_then_source() {
+        let mut items = [
+            candidate(0.5, 1, 0),
+            candidate(0.5, 0, 9),
+            candidate(0.9, 7, 3),
+            candidate(0.5, 0, 2),
+        ];
+        items.sort_by(total_order);
+        assert_eq!(items.map(|c| c.source), [3, 2, 9, 0]);
+    }
+
+    #[test]
+    fn the_worst_are_lost_whatever_the_order_of_pushing() {
+        let forward: Vec<u32> = (0..1000).collect();
+        let backward: Vec<u32> = (0..1000).rev().collect();
+        for sources in [forward, backward] {
+            let mut candidates = Candidates::with_capacity(7);
+            for source in sources {
+                candidates.push(candidate((source % 100) as f32 / 100.0, 0, source));
+            }
+            assert_eq!(candidates.finish(usize::MAX), 0);
+            let kept: Vec<u32> = candidates.as_slice().iter().map(|c| c.source).collect();
+            assert_eq!(kept, [99, 199, 299, 399, 499, 599, 699]);
+            assert_eq!(candidates.num_dropped(), 993);
+        }
+    }
+
+    #[test]
+    fn exactly_full_loses_nothing_and_one_over_loses_one() {
+        for (num_pushed, num_dropped) in [(0, 0), (1, 0), (4, 0), (5, 1)] {
+            let mut candidates = Candidates::with_capacity(4);
+            (0..num_pushed).for_each(|source| candidates.push(candidate(0.5, 0, source)));
+            candidates.finish(usize::MAX);
+            assert_eq!(candidates.num_dropped(), num_dropped, "{num_pushed} pushed");
+            assert_eq!(candidates.as_slice().len(), (num_pushed as usize).min(4));
+        }
+    }
+
+    #[test]
+    fn limit_cuts_after_the_capacity_and_nan_is_dropped() {
+        let mut candidates = Candidates::with_capacity(8);
+        (0..6).for_each(|source| candidates.push(candidate(source as f32, 0, source)));
+        candidates.push(candidate(f32::NAN, 0, 6));
+        assert_eq!(candidates.finish(2), 4);
+        assert_eq!(candidates.num_dropped(), 1);
+        assert_eq!(candidates.as_slice().iter().map(|c| c.source).collect::<Vec<_>>(), [5, 4]);
+    }
+}

@@ -1,0 +1,372 @@
+//! Point clouds as they lie in a message, and points as the ops take them.
+
+use crate::error::{Error, ErrorKind, Result};
+
+/// The most fields a cloud may declare.
+pub const MAX_POINT_FIELDS: usize = 32;
+
+/// `sensor_msgs/PointField` datatypes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Datatype {
+    /// `INT8`
+    I8,
+    /// `UINT8`
+    U8,
+    /// `INT16`
+    I16,
+    /// `UINT16`
+    U16,
+    /// `INT32`
+    I32,
+    /// `UINT32`
+    U32,
+    /// `FLOAT32`
+    F32,
+    /// `FLOAT64`
+    F64,
+}
+
+impl Datatype {
+    /// The datatype of a `PointField.datatype` value, 1 to 8.
+    pub fn from_ros(value: u8) -> Option<Self> {
+        use Datatype::*;
+        [I8, U8, I16, U16, I32, U32, F32, F64].get(usize::from(value).checked_sub(1)?).copied()
+    }
+
+    /// Size of one value in bytes.
+    pub fn size(self) -> usize {
+        match self {
+            Self::I8 | Self::U8 => 1,
+            Self::I16 | Self::U16 => 2,
+            Self::I32 | Self::U32 | Self::F32 => 4,
+            Self::F64 => 8,
+        }
+    }
+}
+
+/// One declared field of a point. Unchecked: offset and type are what the
+/// message says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PointField<'a> {
+    /// Name, such as `x` or `intensity`.
+    pub name: &'a str,
+    /// Bytes from the start of the point.
+    pub offset: u32,
+    /// `PointField.datatype` as it stands, known or not.
+    pub datatype: u8,
+    /// Number of values.
+    pub count: u32,
+}
+
+/// The fields of a cloud, in the order of the message, without allocation.
+#[derive(Clone, Copy, Debug)]
+pub struct PointFields<'a> {
+    items: [PointField<'a>; MAX_POINT_FIELDS],
+    len: usize,
+}
+
+impl<'a> PointFields<'a> {
+    /// No fields.
+    pub fn new() -> Self {
+        Self { items: [PointField::default(); MAX_POINT_FIELDS], len: 0 }
+    }
+
+    /// Appends a field.
+    ///
+    /// # Errors
+    /// `PointField` when there are [`MAX_POINT_FIELDS`] already.
+    pub fn push(&mut self, field: PointField<'a>) -> Result<()> {
+        match self.items.get_mut(self.len) {
+            Some(slot) => {
+                *slot = field;
+                self.len += 1;
+                Ok(())
+            }
+            None => Err(Error::new(
+                ErrorKind::PointField,
+                "cloud",
+                format!("more than {MAX_POINT_FIELDS} fields, the next is {:?}", field.name),
+            )),
+        }
+    }
+
+    /// All fields.
+    pub fn as_slice(&self) -> &[PointField<'a>] {
+        &self.items[..self.len]
+    }
+
+    /// The first field that has one of `names`; earlier names win.
+    pub fn find(&self, names: &[&str]) -> Option<&PointField<'a>> {
+        names.iter().find_map(|name| self.as_slice().iter().find(|field| field.name == *name))
+    }
+}
+
+impl Default for PointFields<'_> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// A `sensor_msgs/PointCloud2` in the memory of its message.
+///
+/// Checked: every point of `point_step` bytes in every row of `row_step` bytes
+/// lies inside `data`. The fields are checked by the op that reads them, which
+/// needs only some of them. A cloud of no points is valid.
+#[derive(Clone, Copy, Debug)]
+pub struct CloudView<'a> {
+    width: usize,
+    height: usize,
+    point_step: usize,
+    row_step: usize,
+    big_endian: bool,
+    fields: PointFields<'a>,
+    data: &'a [u8],
+}
+
+impl<'a> CloudView<'a> {
+    /// A checked view of `height` rows of `width` points.
+    ///
+    /// # Errors
+    /// `Layout` when a row is shorter than its points or the data ends before
+    /// the last point does.
+    pub fn new(
+        [width, height]: [u32; 2],
+        [point_step, row_step]: [u32; 2],
+        big_endian: bool,
+        fields: PointFields<'a>,
+        data: &'a [u8],
+    ) -> Result<Self> {
+        let layout = |message: String| Err(Error::new(ErrorKind::Layout, "cloud", message));
+        let [width, height, point_step, row_step] =
+            [width, height, point_step, row_step].map(|n| n as usize);
+        if width > 0 && height > 0 {
+            if point_step == 0 {
+                return layout(format!("point_step is 0 for {width}x{height} points"));
+            }
+            let row_bytes = width.saturating_mul(point_step);
+            if height > 1 && row_step < row_bytes {
+                return layout(format!(
+                    "row_step is {row_step} bytes, {width} points of {point_step} need {row_bytes}"
+                ));
+            }
+            let needed = row_step.saturating_mul(height - 1).saturating_add(row_bytes);
+            if data.len() < needed {
+                return layout(format!(
+                    "data has {} bytes, {width}x{height} points of point_step {point_step} and \
+                     row_step {row_step} need {needed}",
+                    data.len()
+                ));
+            }
+        }
+        Ok(Self { width, height, point_step, row_step, big_endian, fields, data })
+    }
+
+    /// Number of points, NaN and all.
+    pub fn num_points(&self) -> usize {
+        self.width * self.height
+    }
+
+    /// Points a row.
+    pub fn width(&self) -> usize {
+        self.width
+    }
+
+    /// Rows; 1 for an unorganised cloud.
+    pub fn height(&self) -> usize {
+        self.height
+    }
+
+    /// Bytes from a point to the next.
+    pub fn point_step(&self) -> usize {
+        self.point_step
+    }
+
+    /// Bytes from a row to the next.
+    pub fn row_step(&self) -> usize {
+        self.row_step
+    }
+
+    /// Whether values have their high byte first.
+    pub fn is_big_endian(&self) -> bool {
+        self.big_endian
+    }
+
+    /// The declared fields.
+    pub fn fields(&self) -> &PointFields<'a> {
+        &self.fields
+    }
+
+    /// All bytes, from the first point.
+    pub fn data(&self) -> &'a [u8] {
+        self.data
+    }
+
+    /// The bytes of row `y`, `width * point_step` of them.
+    ///
+    /// # Panics
+    /// When `y` is not a row of this cloud.
+    pub fn row(&self, y: usize) -> &'a [u8] {
+        let start = y * self.row_step;
+        &self.data[start..start + self.width * self.point_step]
+    }
+}
+
+/// One channel of a head's points beyond x, y, z.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PointChannel {
+    /// The field `intensity` or `i`.
+    Intensity,
+    /// The field `ring` or `channel`.
+    Ring,
+    /// Age of the point's sweep in seconds: not a field, zero in the current
+    /// sweep and written by `ops::densify` for past ones.
+    TimeLag,
+    /// The field of this name.
+    Named(String),
+}
+
+impl PointChannel {
+    /// Names of the field to read, the preferred one first; none for what is
+    /// not a field.
+    pub fn field_names(&self) -> Vec<&str> {
+        match self {
+            Self::Intensity => vec!["intensity", "i"],
+            Self::Ring => vec!["ring", "channel"],
+            Self::TimeLag => vec![],
+            Self::Named(name) => vec![name],
+        }
+    }
+}
+
+/// Points as the ops take them: rows of `num_channels` floats, the first three
+/// x, y, z in metres, all of them finite.
+///
+/// What the other channels mean is the head's business (intensity, time lag
+/// …). Bounded: beyond `capacity` points nothing is taken, and the op that
+/// fills it counts what it turned away.
+#[derive(Clone, Debug)]
+pub struct Points {
+    values: Vec<f32>,
+    num_channels: usize,
+    capacity: usize,
+}
+
+impl Points {
+    /// No points, with memory for `capacity` of them.
+    ///
+    /// # Panics
+    /// When there are fewer than three channels.
+    pub fn with_capacity(num_channels: usize, capacity: usize) -> Self {
+        assert!(num_channels >= 3, "points have at least x, y, z");
+        Self { values: Vec::with_capacity(num_channels * capacity), num_channels, capacity }
+    }
+
+    /// Appends a point; false, and nothing happens, when full.
+    ///
+    /// # Panics
+    /// When the point has not `num_channels` values.
+    #[inline]
+    pub fn push(&mut self, point: &[f32]) -> bool {
+        assert_eq!(point.len(), self.num_channels, "values of a point");
+        if self.len() == self.capacity {
+            return false;
+        }
+        self.values.extend_from_slice(point);
+        true
+    }
+
+    /// Removes all points; keeps the memory.
+    pub fn clear(&mut self) {
+        self.values.clear();
+    }
+
+    /// Number of points held.
+    pub fn len(&self) -> usize {
+        self.values.len() / self.num_channels
+    }
+
+    /// Whether no point is held.
+    pub fn is_empty(&self) -> bool {
+        self.values.is_empty()
+    }
+
+    /// The most points that can be held.
+    pub fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    /// Floats a point.
+    pub fn num_channels(&self) -> usize {
+        self.num_channels
+    }
+
+    /// All values, point by point.
+    pub fn values(&self) -> &[f32] {
+        &self.values
+    }
+
+    /// All values, point by point, to change in place.
+    pub fn values_mut(&mut self) -> &mut [f32] {
+        &mut self.values
+    }
+
+    /// The points, each a slice of `num_channels` values.
+    pub fn iter(&self) -> std::slice::ChunksExact<'_, f32> {
+        self.values.chunks_exact(self.num_channels)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_checked_against_the_data() {
+        let data = [0; 24_000];
+        // (width, height, point_step, row_step, bytes, accepted)
+        let cases = [
+            (1500, 1, 16, 24_000, 24_000, true),
+            (1500, 1, 16, 24_000, 23_999, false),
+            (1500, 1, 16, 0, 24_000, true),
+            (750, 2, 16, 11_999, 24_000, false),
+            (750, 2, 16, 12_000, 24_000, true),
+            (0, 1, 16, 0, 0, true),
+            (1, 1, 0, 0, 24_000, false),
+            (u32::MAX, u32::MAX, u32::MAX, u32::MAX, 24_000, false),
+        ];
+        for (width, height, point_step, row_step, len, accepted) in cases {
+            let view = CloudView::new(
+                [width, height],
+                [point_step, row_step],
+                false,
+                PointFields::new(),
+                &data[..len],
+            );
+            assert_eq!(view.is_ok(), accepted, "{width}x{height} {point_step} {row_step} {len}");
+        }
+    }
+
+    #[test]
+    fn fields_are_found_by_the_first_name() {
+        let mut fields = PointFields::new();
+        for name in ["x", "i", "intensity"] {
+            fields.push(PointField { name, ..PointField::default() }).unwrap();
+        }
+        assert_eq!(fields.find(&["intensity", "i"]).unwrap().name, "intensity");
+        assert_eq!(fields.find(&["i", "intensity"]).unwrap().name, "i");
+        assert!(fields.find(&["ring"]).is_none());
+        for _ in 3..MAX_POINT_FIELDS {
+            fields.push(PointField::default()).unwrap();
+        }
+        assert!(fields.push(PointField::default()).is_err());
+    }
+
+    #[test]
+    fn points_are_bounded() {
+        let mut points = Points::with_capacity(4, 2);
+        assert!(points.push(&[1.0, 2.0, 3.0, 4.0]));
+        assert!(points.push(&[5.0, 6.0, 7.0, 8.0]));
+        assert!(!points.push(&[9.0; 4]));
+        assert_eq!((points.len(), points.iter().count()), (2, 2));
+    }
+}

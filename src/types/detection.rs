@@ -1,0 +1,50 @@
+//! Survivors, in the frame of the input message.
+
+use super::boxes::{Box2d, Box3d};
+
+/// A detection in an image: source-image pixels, clipped to the image.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Detection2d {
+    /// Class index, a position in the head's `class_names`.
+    pub class: u32,
+    /// Score in [0, 1].
+    pub score: f32,
+    /// Box in pixels of the source image.
+    pub bbox: Box2d,
+}
+
+/// A detection in space: metres, in the frame of the input cloud.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Detection3d {
+    /// Class index, a position in the head's `class_names`.
+    pub class: u32,
+    /// Score in [0, 1].
+    pub score: f32,
+    /// Box, velocity and variance.
+    pub object: Object3d,
+}
+
+/// What a 3D head says of one object.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Object3d {
+    /// Where it is and how large.
+    pub bbox: Box3d,
+    /// Velocity over ground along x and y of the cloud's frame, in metres per
+    /// second; `None` when the head does not estimate it.
+    pub velocity_mps: Option<[f32; 2]>,
+    /// Uncertainty; `None` when the head does not estimate it.
+    pub variance: Option<Variance3d>,
+}
+
+/// Variances of a 3D box, each in the square of its quantity's unit.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Variance3d {
+    /// Of the centre: x, y, z.
+    pub center: [f32; 3],
+    /// Of length, width, height.
+    pub size: [f32; 3],
+    /// Of the yaw.
+    pub yaw: f32,
+    /// Of the velocity along x and y.
+    pub velocity: [f32; 2],
+}

@@ -1,0 +1,36 @@
+//! Nouns. No CUDA, no ROS, no input or output: every other room names these.
+
+mod anchor;
+mod boxes;
+mod candidate;
+mod center;
+mod cloud;
+mod detection;
+mod grid;
+mod header;
+mod image;
+mod letterbox;
+mod nms;
+mod report;
+mod tensor;
+mod yolo;
+
+pub use anchor::{Anchor, AnchorDecode};
+pub use boxes::{Box2d, Box3d, RotatedBox2d};
+pub use candidate::{Candidate, Candidates, Kept, total_order};
+pub use center::{CenterDecode, ScoreThresholds, SizeOrder, YawConvention};
+pub use cloud::{
+    CloudView, Datatype, MAX_POINT_FIELDS, PointChannel, PointField, PointFields, Points,
+};
+pub use detection::{Detection2d, Detection3d, Object3d, Variance3d};
+pub use grid::{Grid, PointRange};
+pub use header::{Header, Stamp};
+pub use image::{CompressedFormat, CompressedView, Encoding, ImagePayload, ImageView, Size};
+pub use letterbox::{Affine2, ChannelOrder, Letterbox, Normalization, Placement};
+pub use nms::{
+    CircleThreshold, ClassMode, Nms2d, Nms3d, NmsBev, NmsCircle, NmsFast, NmsIou, NmsIou3d,
+    NmsRotated, NmsSoft, SoftDecay,
+};
+pub use report::{Count, FrameReport, Stage};
+pub use tensor::{Dim, ElementType, Tensor, TensorSpec, TensorValues, TensorView};
+pub use yolo::{AnchorLevel, DetrBoxes, YoloLayout};

@@ -1,0 +1,260 @@
+//! Tensors in host memory: dense, row-major, shape and element type known.
+
+use std::fmt;
+
+use half::f16;
+
+use crate::error::{Error, ErrorKind, Result};
+
+/// Element types that networks take and give.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ElementType {
+    /// 32-bit float.
+    F32,
+    /// 16-bit float.
+    F16,
+    /// 32-bit signed integer.
+    I32,
+    /// 64-bit signed integer.
+    I64,
+}
+
+impl fmt::Display for ElementType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::F32 => "f32",
+            Self::F16 => "f16",
+            Self::I32 => "i32",
+            Self::I64 => "i64",
+        })
+    }
+}
+
+/// One dimension of a model's input or output.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Dim {
+    /// Always this many.
+    Fixed(usize),
+    /// Known only when the model runs.
+    Dynamic,
+}
+
+/// What a model says of one of its inputs or outputs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TensorSpec {
+    /// Name in the model.
+    pub name: String,
+    /// Element type; `None` when the model does not say.
+    pub element: Option<ElementType>,
+    /// Dimensions; `None` when the model does not say.
+    pub shape: Option<Vec<Dim>>,
+}
+
+impl fmt::Display for TensorSpec {
+    /// `name f32 [1, 3, ?, ?]`
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)?;
+        if let Some(element) = self.element {
+            write!(f, " {element}")?;
+        }
+        let Some(shape) = &self.shape else { return f.write_str(" [shape not given]") };
+        let dims: Vec<String> = shape
+            .iter()
+            .map(|dim| match dim {
+                Dim::Fixed(n) => n.to_string(),
+                Dim::Dynamic => "?".into(),
+            })
+            .collect();
+        write!(f, " [{}]", dims.join(", "))
+    }
+}
+
+/// The values of a tensor, borrowed.
+#[derive(Clone, Copy, Debug)]
+pub enum TensorValues<'a> {
+    /// 32-bit floats.
+    F32(&'a [f32]),
+    /// 16-bit floats.
+    F16(&'a [f16]),
+    /// 32-bit signed integers.
+    I32(&'a [i32]),
+    /// 64-bit signed integers.
+    I64(&'a [i64]),
+}
+
+impl TensorValues<'_> {
+    /// Number of values.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::F32(values) => values.len(),
+            Self::F16(values) => values.len(),
+            Self::I32(values) => values.len(),
+            Self::I64(values) => values.len(),
+        }
+    }
+
+    /// Whether there are no values.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Type of the values.
+    pub fn element(&self) -> ElementType {
+        match self {
+            Self::F32(_) => ElementType::F32,
+            Self::F16(_) => ElementType::F16,
+            Self::I32(_) => ElementType::I32,
+            Self::I64(_) => ElementType::I64,
+        }
+    }
+}
+
+/// A tensor, borrowed: as many values as the shape has places.
+#[derive(Clone, Copy, Debug)]
+pub struct TensorView<'a> {
+    shape: &'a [usize],
+    values: TensorValues<'a>,
+}
+
+impl<'a> TensorView<'a> {
+    /// A view of values in row-major order.
+    ///
+    /// # Errors
+    /// `Argument` when the number of values is not the product of the shape.
+    pub fn new(shape: &'a [usize], values: TensorValues<'a>) -> Result<Self> {
+        let num = shape.iter().try_fold(1_usize, |product, &dim| product.checked_mul(dim));
+        if num != Some(values.len()) {
+            return Err(Error::new(
+                ErrorKind::Argument,
+                "tensor",
+                format!("shape {shape:?} has not the {} values given", values.len()),
+            ));
+        }
+        Ok(Self { shape, values })
+    }
+
+    /// Lengths of the dimensions.
+    pub fn shape(&self) -> &'a [usize] {
+        self.shape
+    }
+
+    /// The values in row-major order.
+    pub fn values(&self) -> TensorValues<'a> {
+        self.values
+    }
+
+    /// The lengths of exactly `N` dimensions.
+    ///
+    /// # Errors
+    /// `Argument` when the tensor has another number of dimensions.
+    pub fn dims<const N: usize>(&self) -> Result<[usize; N]> {
+        self.shape.try_into().map_err(|_| {
+            Error::new(
+                ErrorKind::Argument,
+                "tensor",
+                format!("shape {:?} has not {N} dimensions", self.shape),
+            )
+        })
+    }
+}
+
+/// A tensor of floats that owns its memory: the input of a network.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Tensor {
+    /// 32-bit floats.
+    F32 {
+        /// Lengths of the dimensions.
+        shape: Vec<usize>,
+        /// Values in row-major order.
+        values: Vec<f32>,
+    },
+    /// 16-bit floats.
+    F16 {
+        /// Lengths of the dimensions.
+        shape: Vec<usize>,
+        /// Values in row-major order.
+        values: Vec<f16>,
+    },
+}
+
+impl Tensor {
+    /// A tensor of zeros.
+    ///
+    /// # Errors
+    /// `Argument` for an element type that is not a float, or a shape whose
+    /// product overflows.
+    pub fn zeros(element: ElementType, shape: &[usize]) -> Result<Self> {
+        let num = shape.iter().try_fold(1_usize, |product, &dim| product.checked_mul(dim));
+        match (element, num) {
+            (ElementType::F32, Some(num)) => {
+                Ok(Self::F32 { shape: shape.to_vec(), values: vec![0.0; num] })
+            }
+            (ElementType::F16, Some(num)) => {
+                Ok(Self::F16 { shape: shape.to_vec(), values: vec![f16::ZERO; num] })
+            }
+            _ => Err(Error::new(
+                ErrorKind::Argument,
+                "tensor",
+                format!("no tensor of {element} {shape:?}: floats of a size that fits only"),
+            )),
+        }
+    }
+
+    /// Lengths of the dimensions.
+    pub fn shape(&self) -> &[usize] {
+        match self {
+            Self::F32 { shape, .. } | Self::F16 { shape, .. } => shape,
+        }
+    }
+
+    /// Type of the values.
+    pub fn element(&self) -> ElementType {
+        match self {
+            Self::F32 { .. } => ElementType::F32,
+            Self::F16 { .. } => ElementType::F16,
+        }
+    }
+
+    /// A borrowed view of the whole.
+    pub fn view(&self) -> TensorView<'_> {
+        match self {
+            Self::F32 { shape, values } => TensorView { shape, values: TensorValues::F32(values) },
+            Self::F16 { shape, values } => TensorView { shape, values: TensorValues::F16(values) },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shapes_must_fit_the_values() {
+        let values = [0.0; 6];
+        for (shape, fits) in [
+            (&[1, 2, 3][..], true),
+            (&[6], true),
+            (&[7], false),
+            (&[usize::MAX, 2], false),
+            (&[], false),
+        ] {
+            assert_eq!(TensorView::new(shape, TensorValues::F32(&values)).is_ok(), fits);
+        }
+    }
+
+    #[test]
+    fn specs_read_like_a_signature() {
+        let spec = TensorSpec {
+            name: "images".into(),
+            element: Some(ElementType::F32),
+            shape: Some(vec![Dim::Fixed(1), Dim::Fixed(3), Dim::Dynamic, Dim::Dynamic]),
+        };
+        assert_eq!(spec.to_string(), "images f32 [1, 3, ?, ?]");
+    }
+
+    #[test]
+    fn zeros_are_floats_only() {
+        assert!(Tensor::zeros(ElementType::I64, &[1]).is_err());
+        assert_eq!(Tensor::zeros(ElementType::F16, &[2, 3]).unwrap().view().values().len(), 6);
+    }
+}
