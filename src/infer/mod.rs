@@ -1,5 +1,162 @@
 //! Engines that run a network.
+//!
+//! | engine | where | element types | same input, same bytes |
+//! | --- | --- | --- | --- |
+//! | [`RtenEngine`] | CPU, embedded | f32, i32; f16 widened to f32, i64 and bool narrowed to i32 | yes |
+//! | [`OrtEngine`] | CPU, a library loaded at run time | f32, f16, i32, i64 | yes, with the same library and number of threads |
+//!
+//! The two are not bit-equal to each other: they sum in different orders.
+//! Engines allocate inside their own run; nothing of this crate does.
 
 mod engine;
+mod ort;
+mod rten;
+mod signature;
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
 
 pub use engine::Engine;
+pub use ort::OrtEngine;
+pub use rten::RtenEngine;
+pub use signature::{Expected, ExpectedDim, Side, bind};
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::types::{EngineKind, EngineOptions, TensorSpec, TensorView};
+
+/// The environment variable that names the library of ONNX Runtime.
+pub const LIBRARY_VARIABLE: &str = "ORT_DYLIB_PATH";
+
+const STAGE: &str = "infer";
+
+/// Loads a network into the engine that the options choose, and logs which
+/// one and why.
+///
+/// [`EngineKind::Auto`] never falls back: when a library of ONNX Runtime is
+/// named and cannot be loaded, that is an error.
+///
+/// # Errors
+/// `Model` when there is no file at `model`, the engine cannot read it, or the
+/// library of ONNX Runtime is missing, too old, or not the one this process
+/// has loaded before.
+pub fn load(model: &Path, options: &EngineOptions) -> Result<Box<dyn Engine>> {
+    let choice = choose(options, std::env::var_os(LIBRARY_VARIABLE).as_deref())?;
+    let engine: Box<dyn Engine> = match &choice.library {
+        Some(library) => Box::new(OrtEngine::load(model, library, options.threads)?),
+        None => Box::new(RtenEngine::load(model, options.threads)?),
+    };
+    tracing::info!(model = %model.display(), engine = engine.name(), because = choice.reason);
+    Ok(engine)
+}
+
+/// What [`choose`] decided: ONNX Runtime from a library, or rten.
+#[derive(Debug, PartialEq)]
+struct Choice {
+    library: Option<PathBuf>,
+    reason: &'static str,
+}
+
+fn choose(options: &EngineOptions, variable: Option<&OsStr>) -> Result<Choice> {
+    let variable = variable.filter(|value| !value.is_empty()).map(PathBuf::from);
+    let named = options.library.clone().map(|path| (path, "the options name a library"));
+    let named = named.or(variable.map(|path| (path, "ORT_DYLIB_PATH names a library")));
+    let rten = |reason| Ok(Choice { library: None, reason });
+    match (options.kind, named) {
+        (EngineKind::Rten, _) => rten("the options ask for rten"),
+        (EngineKind::Auto, None) => rten("no library of ONNX Runtime is named"),
+        (_, Some((library, reason))) => Ok(Choice { library: Some(library), reason }),
+        (EngineKind::OnnxRuntime, None) => Err(Error::new(
+            ErrorKind::Model,
+            STAGE,
+            format!("onnxruntime is asked for: name its library, or set {LIBRARY_VARIABLE}"),
+        )),
+    }
+}
+
+/// Refuses a model path that is not a file, before an engine says it in its
+/// own words.
+fn check_file(model: &Path) -> Result<()> {
+    let error = |message| Error::new(ErrorKind::Model, STAGE, message);
+    match std::fs::metadata(model) {
+        Ok(metadata) if metadata.is_file() => Ok(()),
+        Ok(_) => Err(error(format!("the model {} is not a file", model.display()))),
+        Err(cause) => {
+            Err(error(format!("cannot open the model {}", model.display())).with_source(cause))
+        }
+    }
+}
+
+/// Refuses tensors that do not fit the inputs of a model.
+fn check_inputs(specs: &[TensorSpec], inputs: &[TensorView<'_>]) -> Result<()> {
+    let error = |message| Err(Error::new(ErrorKind::Inference, STAGE, message));
+    if specs.len() != inputs.len() {
+        return error(format!("{} tensors for {} inputs", inputs.len(), specs.len()));
+    }
+    for (spec, input) in specs.iter().zip(inputs) {
+        let found = input.values().element();
+        if spec.element.is_some_and(|element| element != found)
+            || !signature::shape_fits(spec, input.shape())
+        {
+            return error(format!("input {spec} was given {found} {:?}", input.shape()));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::{Dim, ElementType, TensorValues};
+
+    #[test]
+    fn the_choice_is_explicit_and_never_falls_back() {
+        let options = |kind, library: Option<&str>| EngineOptions {
+            kind,
+            library: library.map(PathBuf::from),
+            threads: None,
+        };
+        let library = |kind, named, variable: Option<&str>| {
+            choose(&options(kind, named), variable.map(OsStr::new)).map(|choice| choice.library)
+        };
+        let path = |path: &str| Some(PathBuf::from(path));
+        assert_eq!(library(EngineKind::Auto, None, None).unwrap(), None);
+        assert_eq!(library(EngineKind::Auto, None, Some("")).unwrap(), None);
+        assert_eq!(library(EngineKind::Auto, None, Some("/e.so")).unwrap(), path("/e.so"));
+        assert_eq!(library(EngineKind::Auto, Some("/o.so"), Some("/e.so")).unwrap(), path("/o.so"));
+        assert_eq!(library(EngineKind::Rten, Some("/o.so"), Some("/e.so")).unwrap(), None);
+        assert_eq!(library(EngineKind::OnnxRuntime, None, Some("/e.so")).unwrap(), path("/e.so"));
+        let error = library(EngineKind::OnnxRuntime, None, None).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Model);
+        assert!(error.message().contains(LIBRARY_VARIABLE), "{error}");
+    }
+
+    #[test]
+    fn a_missing_model_is_named() {
+        let options = EngineOptions { kind: EngineKind::Rten, ..EngineOptions::default() };
+        let error = load(Path::new("no/such/model.onnx"), &options).err().unwrap();
+        assert_eq!(error.kind(), ErrorKind::Model);
+        assert!(error.message().contains("no/such/model.onnx"), "{error}");
+        let error = load(Path::new(env!("CARGO_MANIFEST_DIR")), &options).err().unwrap();
+        assert!(error.message().contains("is not a file"), "{error}");
+    }
+
+    #[test]
+    fn inputs_are_checked_against_the_model() {
+        let specs = [TensorSpec {
+            name: "images".into(),
+            element: Some(ElementType::F32),
+            shape: Some(vec![Dim::Fixed(1), Dim::Dynamic]),
+        }];
+        let values = [0.0_f32; 6];
+        let view = |shape| TensorView::new(shape, TensorValues::F32(&values)).unwrap();
+        assert!(check_inputs(&specs, &[view(&[1, 6])]).is_ok());
+        assert!(check_inputs(&specs, &[]).is_err());
+        assert!(check_inputs(&specs, &[view(&[1, 6]), view(&[1, 6])]).is_err());
+        assert!(check_inputs(&specs, &[view(&[6])]).is_err());
+        let error = check_inputs(&specs, &[view(&[2, 3])]).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Inference);
+        assert_eq!(error.message(), "input images f32 [1, ?] was given f32 [2, 3]");
+        let integers = TensorView::new(&[1, 2], TensorValues::I32(&[1, 2])).unwrap();
+        assert!(check_inputs(&specs, &[integers]).is_err());
+    }
+}

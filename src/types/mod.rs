@@ -6,6 +6,7 @@ mod candidate;
 mod center;
 mod cloud;
 mod detection;
+mod engine;
 mod grid;
 mod header;
 mod image;
@@ -23,6 +24,7 @@ pub use cloud::{
     CloudView, Datatype, MAX_POINT_FIELDS, PointChannel, PointField, PointFields, Points,
 };
 pub use detection::{Detection2d, Detection3d, Object3d, Variance3d};
+pub use engine::{EngineKind, EngineOptions};
 pub use grid::{Grid, PointRange};
 pub use header::{Header, Stamp};
 pub use image::{CompressedFormat, CompressedView, Encoding, ImagePayload, ImageView, Size};

@@ -1,0 +1,194 @@
+//! ONNX Runtime on the CPU, from a library that is loaded when the program
+//! runs. Version 1.20 or newer.
+//!
+//! One process loads one library, once. The environment made from it lives as
+//! long as the process. Inputs are read where they lie (plain runs do so;
+//! bound inputs would be copied); answers stay where ONNX Runtime put them.
+//! With the same library and number of threads the same input gives the same
+//! bytes.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use half::f16;
+use ort::environment::Environment;
+use ort::session::{Session, SessionInputValue, SessionInputs};
+use ort::value::{DynValue, Outlet, TensorElementType, TensorRef};
+
+use super::{Engine, check_file, check_inputs};
+use crate::error::{Error, ErrorKind, Result};
+use crate::types::{Dim, ElementType, TensorSpec, TensorValues, TensorView};
+
+const STAGE: &str = "onnxruntime";
+
+/// A network in ONNX Runtime.
+pub struct OrtEngine {
+    // Answers lie in the session's memory; fields are dropped in this order.
+    answers: Vec<Answer>,
+    session: Session,
+    inputs: Vec<TensorSpec>,
+    outputs: Vec<TensorSpec>,
+    name: String,
+}
+
+struct Answer {
+    shape: Vec<usize>,
+    value: DynValue,
+}
+
+impl OrtEngine {
+    /// Loads an ONNX file with the ONNX Runtime of `library`. `threads` of
+    /// `None` takes one thread a physical core.
+    ///
+    /// # Errors
+    /// `Model` when the library is missing, older than 1.20, or another than
+    /// the one this process has loaded; when ONNX Runtime refuses the file; or
+    /// when an input is not a tensor of a known type.
+    pub fn load(path: &Path, library: &Path, threads: Option<usize>) -> Result<Self> {
+        check_file(path)?;
+        let environment = environment(library)?;
+        let session = open(&environment, path, threads).map_err(|cause| {
+            Error::new(ErrorKind::Model, STAGE, format!("cannot load {}", path.display()))
+                .with_source(cause)
+        })?;
+        let inputs: Vec<_> = session.inputs().iter().map(spec).collect();
+        let outputs = session.outputs().iter().map(spec).collect();
+        if let Some(input) = inputs.iter().find(|input| input.element.is_none()) {
+            return Err(Error::new(
+                ErrorKind::Model,
+                STAGE,
+                format!("{}: input {input} is of a type no head makes", path.display()),
+            ));
+        }
+        let file = library.file_name().unwrap_or(library.as_os_str()).to_string_lossy();
+        let name = format!("onnxruntime ({file})");
+        Ok(Self { answers: Vec::new(), session, inputs, outputs, name })
+    }
+}
+
+fn open(environment: &Environment, path: &Path, threads: Option<usize>) -> ort::Result<Session> {
+    let mut builder = Session::builder(environment)?.with_deterministic_compute(true)?;
+    if let Some(num) = threads {
+        builder = builder.with_intra_threads(num.max(1))?;
+    }
+    builder.commit_from_file(path)
+}
+
+/// The library of this process and the environment made from it.
+struct Runtime {
+    library: Option<PathBuf>,
+    environment: Option<Environment>,
+}
+
+static RUNTIME: Mutex<Runtime> = Mutex::new(Runtime { library: None, environment: None });
+
+/// The environment of this process. Nothing of `ort` may be called before this
+/// has succeeded once: it would panic.
+fn environment(library: &Path) -> Result<Environment> {
+    let error = |message| Error::new(ErrorKind::Model, STAGE, message);
+    // A bare name is for the system's loader to find.
+    let library = library.canonicalize().unwrap_or_else(|_| library.into());
+    let mut runtime = RUNTIME.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(loaded) = runtime.library.as_ref().filter(|loaded| **loaded != library) {
+        return Err(error(format!(
+            "this process runs {} and cannot load {} too",
+            loaded.display(),
+            library.display()
+        )));
+    }
+    if let Some(environment) = &runtime.environment {
+        return Ok(environment.clone());
+    }
+    let builder = ort::init_from(&library).map_err(|cause| {
+        error(format!("cannot use the library {}", library.display())).with_source(cause)
+    })?;
+    runtime.library = Some(library);
+    let environment = builder
+        .with_name("det_post")
+        .with_telemetry(false)
+        .build()
+        .map_err(|cause| error("cannot set up the environment".into()).with_source(cause))?;
+    Ok(runtime.environment.insert(environment).clone())
+}
+
+impl Engine for OrtEngine {
+    fn inputs(&self) -> &[TensorSpec] {
+        &self.inputs
+    }
+
+    fn outputs(&self) -> &[TensorSpec] {
+        &self.outputs
+    }
+
+    fn run(&mut self, inputs: &[TensorView<'_>]) -> Result<()> {
+        self.answers.clear();
+        check_inputs(&self.inputs, inputs)?;
+        let run_failed = |cause: ort::Error| failed("the run failed").with_source(cause);
+        let values = inputs.iter().map(borrow).collect::<ort::Result<Vec<_>>>();
+        let values = values.map_err(run_failed)?;
+        let inputs = SessionInputs::<0>::from(values.as_slice());
+        let mut answers = self.session.run(inputs).map_err(run_failed)?;
+        for spec in &self.outputs {
+            let value = answers
+                .remove(&spec.name)
+                .ok_or_else(|| failed(format!("there is no answer for output {spec}")))?;
+            let dims = value.dtype().tensor_shape().map_or(&[][..], |shape| shape);
+            let shape = dims.iter().map(|&n| usize::try_from(n).unwrap_or(0)).collect();
+            self.answers.push(Answer { shape, value });
+        }
+        Ok(())
+    }
+
+    fn output(&self, index: usize) -> Result<TensorView<'_>> {
+        let Answer { shape, value } = self.answers.get(index).ok_or_else(|| {
+            failed(format!("no output {index}: the last run gave {}", self.answers.len()))
+        })?;
+        let kind = value.dtype().tensor_type();
+        let values = match kind.and_then(element) {
+            Some(ElementType::F32) => value.try_extract_tensor().map(|t| TensorValues::F32(t.1)),
+            Some(ElementType::F16) => value.try_extract_tensor().map(|t| TensorValues::F16(t.1)),
+            Some(ElementType::I32) => value.try_extract_tensor().map(|t| TensorValues::I32(t.1)),
+            Some(ElementType::I64) => value.try_extract_tensor().map(|t| TensorValues::I64(t.1)),
+            None => return Err(failed(format!("output {index} is a {}", value.dtype()))),
+        };
+        let values =
+            values.map_err(|cause| failed(format!("output {index}")).with_source(cause))?;
+        TensorView::new(shape, values)
+    }
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+fn failed(message: impl Into<String>) -> Error {
+    Error::new(ErrorKind::Inference, STAGE, message)
+}
+
+fn spec(outlet: &Outlet) -> TensorSpec {
+    let kind = outlet.dtype();
+    let shape = kind.tensor_shape().map(|dims| {
+        dims.iter().map(|&n| usize::try_from(n).map_or(Dim::Dynamic, Dim::Fixed)).collect()
+    });
+    TensorSpec { name: outlet.name().into(), element: kind.tensor_type().and_then(element), shape }
+}
+
+fn element(kind: TensorElementType) -> Option<ElementType> {
+    match kind {
+        TensorElementType::Float32 => Some(ElementType::F32),
+        TensorElementType::Float16 => Some(ElementType::F16),
+        TensorElementType::Int32 => Some(ElementType::I32),
+        TensorElementType::Int64 => Some(ElementType::I64),
+        _ => None,
+    }
+}
+
+fn borrow<'a>(input: &TensorView<'a>) -> ort::Result<SessionInputValue<'a>> {
+    let shape = input.shape();
+    Ok(match input.values() {
+        TensorValues::F32(values) => TensorRef::<f32>::from_array_view((shape, values))?.into(),
+        TensorValues::F16(values) => TensorRef::<f16>::from_array_view((shape, values))?.into(),
+        TensorValues::I32(values) => TensorRef::<i32>::from_array_view((shape, values))?.into(),
+        TensorValues::I64(values) => TensorRef::<i64>::from_array_view((shape, values))?.into(),
+    })
+}
