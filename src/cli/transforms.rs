@@ -6,7 +6,7 @@ use nalgebra::Isometry3;
 
 use crate::error::Result;
 use crate::transport::bag::BagReader;
-use crate::transport::messages::transform;
+use crate::transport::messages::TfMessage;
 use crate::transport::tf::TfBuffer;
 use crate::types::Stamp;
 
@@ -31,7 +31,7 @@ impl TransformFeed {
         let topics = reader.topics();
         let wanted: Vec<String> = topics
             .iter()
-            .filter(|topic| topic.type_name == transform::TF_MESSAGE)
+            .filter(|topic| topic.type_name == TfMessage::TYPE)
             .map(|topic| topic.name.clone())
             .collect();
         let topic_is_static =

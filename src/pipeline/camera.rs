@@ -47,7 +47,7 @@ impl CameraPipeline {
     /// # Errors
     /// `Model` when the network does not fit the head.
     pub fn with_engine(config: &CameraConfig, engine: Box<dyn Engine>) -> Result<Self> {
-        let head = YoloHead::new(&config.facts, &config.class_filter, engine.as_ref())?;
+        let head = YoloHead::new(&config.facts, engine.as_ref())?;
         let input = head.input()?;
         Ok(Self {
             engine,

@@ -79,7 +79,7 @@ impl LidarPipeline {
         let facts = &config.facts;
         let encoder = PillarEncoder::new(facts, encoder)?;
         let head = LidarHead::new(config, engine.as_ref())?;
-        let num_channels = 3 + facts.point_channels.len();
+        let num_channels = facts.num_point_channels();
         let densification = Densification::new(config);
         Ok(Self {
             features: encoder.input()?,
@@ -193,15 +193,15 @@ struct Densification {
 impl Densification {
     /// `None` when the configuration wants no past sweeps.
     fn new(config: &LidarConfig) -> Option<Self> {
-        if config.num_past_sweeps == 0 {
+        if config.densification.num_past_sweeps == 0 {
             return None;
         }
-        let num_channels = 3 + config.facts.point_channels.len();
+        let num_channels = config.facts.num_point_channels();
         Some(Self {
-            sweeps: Sweeps::new(config.num_past_sweeps, num_channels, config.point_capacity),
+            sweeps: Sweeps::new(config.densification.num_past_sweeps, num_channels, config.point_capacity),
             merged: Points::with_capacity(num_channels, config.point_capacity),
             time_lag_channel: config.facts.time_lag_channel(),
-            max_age_s: config.max_sweep_age_s,
+            max_age_s: f64::from(config.densification.max_sweep_age_s),
         })
     }
 
