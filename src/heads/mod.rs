@@ -7,5 +7,5 @@
 mod lidar;
 mod yolo;
 
-pub use lidar::LidarHead;
+pub use lidar::{CenterOutputs, LidarHead, PillarEncoder};
 pub use yolo::YoloHead;
