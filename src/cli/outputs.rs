@@ -13,7 +13,7 @@ use serde::Serialize;
 use super::pictures::Pictures;
 use super::report::Report;
 use crate::error::{Error, ErrorKind, Result};
-use crate::transport::bag::{BagWriter, OfferedQos};
+use crate::transport::bag::{BagCompression, BagWriter, Durability, OfferedQos};
 use crate::transport::messages::{Detection2DArray, Detection3DArray, LabelInfo, definition};
 use crate::types::{Detection2d, Detection3d, Header, Stamp};
 
@@ -89,7 +89,7 @@ impl Outputs {
             folder: folder.into(),
             lines: BufWriter::new(lines),
             lines_path,
-            bag: BagWriter::create(&bag_folder)?,
+            bag: BagWriter::create(&bag_folder, BagCompression::None)?,
             topics: Vec::new(),
             pictures: Pictures::create(folder.join("pictures"), num_pictures)?,
             message: Vec::new(),
@@ -113,8 +113,13 @@ impl Outputs {
                 })?;
                 files.bag.add_topic(topic, type_name, &text, qos)
             };
-            let detections = add(&channel.topic, channel.type_name, OfferedQos::Reliable)?;
-            let labels = add(&labels_topic, LabelInfo::TYPE, OfferedQos::TransientLocal)?;
+            let latched = OfferedQos {
+                depth: 1,
+                durability: Durability::TransientLocal,
+                ..OfferedQos::default()
+            };
+            let detections = add(&channel.topic, channel.type_name, OfferedQos::default())?;
+            let labels = add(&labels_topic, LabelInfo::TYPE, latched)?;
             files.topics.push((detections, labels, false));
         }
         self.channels.push(channel);

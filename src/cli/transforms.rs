@@ -6,9 +6,9 @@ use nalgebra::Isometry3;
 
 use crate::error::Result;
 use crate::transport::bag::BagReader;
-use crate::transport::messages::TfMessage;
-use crate::transport::tf::TfBuffer;
-use crate::types::Stamp;
+use crate::transport::messages::{TfMessage, TransformStamped};
+use crate::transport::tf::{TfBuffer, isometry};
+use crate::types::{Header, Stamp};
 
 /// How far transforms are read ahead of the frames. A pose is published after
 /// the sweep it belongs to; without this, the newest sweep would never find
@@ -22,6 +22,7 @@ pub(super) struct TransformFeed {
     buffer: TfBuffer,
     read_to: Stamp,
     at_end: bool,
+    is_warned: bool,
 }
 
 impl TransformFeed {
@@ -43,6 +44,7 @@ impl TransformFeed {
             buffer: TfBuffer::default(),
             read_to: Stamp::from_nanos(i64::MIN),
             at_end: wanted.is_empty(),
+            is_warned: false,
         })
     }
 
@@ -54,7 +56,7 @@ impl TransformFeed {
                 Ok(Some(message)) => {
                     self.read_to = message.log_time;
                     let is_static = self.topic_is_static[message.topic];
-                    insert(&mut self.buffer, message.data, is_static);
+                    insert(&mut self.buffer, message.data, is_static, &mut self.is_warned);
                 }
                 // Damage is the main reader's to report.
                 Ok(None) | Err(_) => self.at_end = true,
@@ -73,5 +75,27 @@ impl TransformFeed {
         stamp: Stamp,
     ) -> Result<Isometry3<f64>> {
         self.buffer.lookup(target, source, stamp)
+    }
+}
+
+/// Takes in a message of transforms. A transform that cannot be used is left
+/// out, and the first of them is a warning: frames that need it will say so.
+fn insert(buffer: &mut TfBuffer, data: &[u8], is_static: bool, is_warned: &mut bool) {
+    let mut take = |transform: Result<TransformStamped<'_>>| {
+        let TransformStamped { header, child_frame_id, translation, rotation } = transform?;
+        let parent_from_child = isometry(translation, rotation)?;
+        let Header { stamp, frame_id } = header;
+        buffer.insert(frame_id, child_frame_id, stamp, parent_from_child, is_static)
+    };
+    let mut note = |result: Result<()>| {
+        if let Err(error) = result
+            && !std::mem::replace(is_warned, true)
+        {
+            tracing::warn!("a transform is left out: {error}");
+        }
+    };
+    match TfMessage::decode(data) {
+        Ok(message) => message.transforms.for_each(|transform| note(take(transform))),
+        Err(error) => note(Err(error)),
     }
 }

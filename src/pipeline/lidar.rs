@@ -16,7 +16,7 @@ use crate::ops::select::select;
 use crate::ops::unpack::{UnpackParams, unpack};
 use crate::ops::voxelize::{self, VoxelizeParams, Voxels, voxelize};
 use crate::types::{
-    Candidates, CloudView, Count, Detection3d, FrameReport, Kept, Nms3d, Object3d, Points, Stage,
+    Candidates, CloudView, Count, Detection3d, FrameReport, Kept, Nms3d, Object3d, PointChannel, Points, Stage,
     Stamp, Tensor,
 };
 
@@ -81,6 +81,11 @@ impl LidarPipeline {
         let head = LidarHead::new(config, engine.as_ref())?;
         let num_channels = facts.num_point_channels();
         let densification = Densification::new(config);
+        let voxelize = VoxelizeParams {
+            grid: facts.grid,
+            max_points_per_voxel: facts.max_points_per_voxel,
+            voxel_capacity: facts.voxel_capacity,
+        };
         Ok(Self {
             features: encoder.input()?,
             map: head.input(facts, engine.as_ref())?,
@@ -95,13 +100,9 @@ impl LidarPipeline {
             },
             points: Points::with_capacity(num_channels, config.point_capacity),
             densification,
-            voxelize: VoxelizeParams {
-                grid: facts.grid,
-                max_points_per_voxel: facts.max_points_per_voxel,
-                voxel_capacity: facts.voxel_capacity,
-            },
+            voxelize,
             voxelization: voxelize::Workspace::new(),
-            voxels: Voxels::with_capacity(facts.voxel_capacity, facts.max_points_per_voxel),
+            voxels: Voxels::new(&voxelize),
             center_offset_z: facts.center_offset_z,
             candidates: Candidates::with_capacity(config.candidate_capacity),
             pre_nms_top_k: config.pre_nms_top_k,
@@ -197,10 +198,11 @@ impl Densification {
             return None;
         }
         let num_channels = config.facts.num_point_channels();
+        let time_lag = config.facts.point_channels.iter().position(|c| *c == PointChannel::TimeLag);
         Some(Self {
             sweeps: Sweeps::new(config.densification.num_past_sweeps, num_channels, config.point_capacity),
             merged: Points::with_capacity(num_channels, config.point_capacity),
-            time_lag_channel: config.facts.time_lag_channel(),
+            time_lag_channel: time_lag.map(|channel| 3 + channel),
             max_age_s: f64::from(config.densification.max_sweep_age_s),
         })
     }
