@@ -23,7 +23,7 @@ pub(super) struct ReplayArguments {
     /// A rosbag2 directory, an .mcap file or a .db3 file.
     bag: PathBuf,
     /// ROS 2 parameter files; later ones win.
-    #[arg(short, long, value_name = "YAML", required = true, num_args = 1..)]
+    #[arg(short, long, value_name = "YAML", num_args = 1..)]
     config: Vec<PathBuf>,
     /// Overrides one parameter, as ROS does: -p camera.score_threshold:=0.4
     #[arg(short = 'p', long = "param", value_name = "KEY:=VALUE")]
