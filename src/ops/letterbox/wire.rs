@@ -86,10 +86,10 @@ fn convert(image: &ImageView<'_>, y: usize, rgb: &mut [u8]) {
         Encoding::Yuy2 => pairs(rgb, image.row(y), |&[a, u, b, v]: &[u8; 4]| (a, b, u, v)),
         Encoding::Nv12 => planar_pairs(rgb, image.row(y), chroma_row(), |[u, v]| (u, v)),
         Encoding::Nv21 => planar_pairs(rgb, image.row(y), chroma_row(), |[v, u]| (u, v)),
-        Encoding::BayerRggb8 => demosaic(image, y, Mosaic { first: RED, chroma_x: 0 }, rgb),
-        Encoding::BayerBggr8 => demosaic(image, y, Mosaic { first: BLUE, chroma_x: 0 }, rgb),
-        Encoding::BayerGbrg8 => demosaic(image, y, Mosaic { first: BLUE, chroma_x: 1 }, rgb),
-        Encoding::BayerGrbg8 => demosaic(image, y, Mosaic { first: RED, chroma_x: 1 }, rgb),
+        Encoding::BayerRggb8 => demosaic(image, y, &Mosaic { first: RED, chroma_x: 0 }, rgb),
+        Encoding::BayerBggr8 => demosaic(image, y, &Mosaic { first: BLUE, chroma_x: 0 }, rgb),
+        Encoding::BayerGbrg8 => demosaic(image, y, &Mosaic { first: BLUE, chroma_x: 1 }, rgb),
+        Encoding::BayerGrbg8 => demosaic(image, y, &Mosaic { first: RED, chroma_x: 1 }, rgb),
         Encoding::Rgb8
         | Encoding::Bgr8
         | Encoding::Rgba8
@@ -155,7 +155,7 @@ struct Mosaic {
 }
 
 #[inline(always)]
-fn demosaic(image: &ImageView<'_>, y: usize, mosaic: Mosaic, rgb: &mut [u8]) {
+fn demosaic(image: &ImageView<'_>, y: usize, mosaic: &Mosaic, rgb: &mut [u8]) {
     let odd = y % 2;
     let own = if odd == 0 { mosaic.first } else { BLUE - mosaic.first };
     let chroma_x = (mosaic.chroma_x + odd) % 2;
