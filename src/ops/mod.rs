@@ -8,6 +8,7 @@ pub mod decompress;
 pub mod densify;
 pub mod gather;
 pub mod letterbox;
+pub(crate) mod logit;
 pub mod nms_bev;
 pub mod nms_circle;
 pub mod nms_fast;
