@@ -1,0 +1,175 @@
+//! One file of a recording, whatever its storage.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use super::db3::{self, Db3File};
+use super::mapped::Mapped;
+use super::mcap::McapFile;
+use super::metadata::io_error;
+use super::{TopicInfo, damaged, record};
+use crate::error::{Error, ErrorKind, Result};
+use crate::types::Stamp;
+
+/// One readable file of the recording.
+pub(super) struct Source {
+    name: String,
+    storage: Storage,
+    /// From the topics of the file to those of the recording.
+    pub(super) topic_of: Vec<usize>,
+    pub(super) num_delivered: u64,
+}
+
+enum Storage {
+    Mcap(McapFile),
+    Db3(Db3File),
+}
+
+/// Where a file stands in time.
+pub(super) enum Head {
+    /// A message of this time can be lent.
+    Ready(Stamp),
+    /// More is to be loaded; no message of it is earlier than this.
+    NotBefore(Stamp),
+    /// Nothing more.
+    End,
+}
+
+/// Where and why a file stops being readable.
+#[derive(Debug)]
+pub(super) struct Damage {
+    position: Option<usize>,
+    what: String,
+}
+
+impl Damage {
+    pub(super) fn at(position: usize, what: impl Into<String>) -> Self {
+        Self { position: Some(position), what: what.into() }
+    }
+
+    pub(super) fn somewhere(what: String) -> Self {
+        Self { position: None, what }
+    }
+}
+
+/// Log times are unsigned in MCAP; those beyond the year 2262 saturate.
+pub(super) fn stamp(nanos: u64) -> Stamp {
+    Stamp::from_nanos(i64::try_from(nanos).unwrap_or(i64::MAX))
+}
+
+impl Source {
+    /// Opens one file by its first bytes.
+    pub(super) fn open(path: &Path) -> Result<Self> {
+        let mut start = Vec::new();
+        match File::open(path) {
+            Ok(file) => file
+                .take(db3::MAGIC.len() as u64)
+                .read_to_end(&mut start)
+                .map_err(|error| io_error("read", path, error))?,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                return Err(damaged(format!("{} is missing", path.display())));
+            }
+            Err(error) => return Err(io_error("open", path, error)),
+        };
+        let storage = if start.starts_with(record::MAGIC) {
+            Storage::Mcap(McapFile::open(Mapped::open(path)?))
+        } else if start.starts_with(db3::MAGIC) {
+            Storage::Db3(Db3File::open(path)?)
+        } else if start.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) {
+            return Err(Error::new(
+                ErrorKind::Encoding,
+                "bag",
+                format!("{} is compressed as a whole by zstd, unpack it first", path.display()),
+            ));
+        } else if start.is_empty() {
+            return Err(damaged(format!("{} is empty (0 bytes)", path.display())));
+        } else {
+            return Err(damaged(format!(
+                "{} is no recording: it starts with '{}', neither as MCAP nor as sqlite3",
+                path.display(),
+                start.escape_ascii()
+            )));
+        };
+        Ok(Self {
+            name: path.display().to_string(),
+            storage,
+            topic_of: Vec::new(),
+            num_delivered: 0,
+        })
+    }
+
+    pub(super) fn topics(&self) -> &[TopicInfo] {
+        match &self.storage {
+            Storage::Mcap(file) => &file.topics,
+            Storage::Db3(file) => &file.topics,
+        }
+    }
+
+    pub(super) fn span(&self) -> Option<(Stamp, Stamp)> {
+        match &self.storage {
+            Storage::Mcap(file) => file.span,
+            Storage::Db3(file) => file.span,
+        }
+    }
+
+    pub(super) fn select(&mut self, wanted: Vec<bool>) {
+        match &mut self.storage {
+            Storage::Mcap(file) => file.select(wanted),
+            Storage::Db3(file) => file.select(wanted),
+        }
+    }
+
+    pub(super) fn head(&self) -> Head {
+        match &self.storage {
+            Storage::Mcap(file) => file.head(),
+            Storage::Db3(file) => file.head(),
+        }
+    }
+
+    pub(super) fn is_at_end(&self) -> bool {
+        matches!(self.head(), Head::End)
+    }
+
+    /// No message of this file is earlier than this.
+    pub(super) fn not_before(&self) -> Stamp {
+        match self.head() {
+            Head::Ready(time) | Head::NotBefore(time) => time,
+            Head::End => Stamp::from_nanos(i64::MAX),
+        }
+    }
+
+    pub(super) fn load(&mut self) {
+        match &mut self.storage {
+            Storage::Mcap(file) => file.load(),
+            Storage::Db3(file) => file.load(),
+        }
+    }
+
+    pub(super) fn advance(&mut self) {
+        match &mut self.storage {
+            Storage::Mcap(file) => file.advance(),
+            Storage::Db3(file) => file.advance(),
+        }
+    }
+
+    /// The message at a ready head: its topic in the recording, its payload.
+    pub(super) fn message(&self) -> Option<(usize, &[u8])> {
+        let (topic, data) = match &self.storage {
+            Storage::Mcap(file) => file.message()?,
+            Storage::Db3(file) => file.message()?,
+        };
+        Some((*self.topic_of.get(topic)?, data))
+    }
+
+    /// What is to be reported once everything readable was delivered.
+    pub(super) fn into_damage(self) -> Option<Error> {
+        let Damage { position, what } = match self.storage {
+            Storage::Mcap(file) => file.damage,
+            Storage::Db3(file) => file.damage,
+        }?;
+        let place = position.map_or(String::new(), |at| format!(" at byte {at}"));
+        let (name, num) = (self.name, self.num_delivered);
+        Some(damaged(format!("{name}{place}: {what}; {num} messages of it were delivered before")))
+    }
+}
