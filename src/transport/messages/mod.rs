@@ -1,1 +1,33 @@
-//! Messages.
+//! ROS 2 messages, borrowed from the CDR they came in, and written as CDR.
+//!
+//! One file per family. `decode` takes a whole message with its encapsulation
+//! header, in either byte order; `encode` writes a whole message into memory
+//! of the caller. What a message says is taken as it stands; `view` of an image
+//! or a cloud checks it and gives what the ops take. Decoding allocates
+//! nothing (but the text of an error and the distortion of a `CameraInfo`),
+//! whatever lengths a message claims.
+//!
+//! Each type has its ROS name as `TYPE`; [`definition`] gives the text that a
+//! recording stores beside it.
+
+mod camera_info;
+mod definition;
+mod detection;
+mod detection_2d;
+mod detection_3d;
+mod header;
+mod image;
+mod label_info;
+mod point_cloud;
+mod transform;
+
+pub use camera_info::{CameraInfo, RegionOfInterest};
+pub use definition::definition;
+pub use detection::{Hypothesis, Pose};
+pub use detection_2d::{Detection2D, Detection2DArray};
+pub use detection_3d::{Detection3D, Detection3DArray};
+pub use header::{read_header, write_header};
+pub use image::{CompressedImage, Image};
+pub use label_info::LabelInfo;
+pub use point_cloud::PointCloud2;
+pub use transform::{TfMessage, TransformStamped};

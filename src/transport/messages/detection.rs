@@ -1,0 +1,154 @@
+//! What `vision_msgs` 4.x detections in an image and in space share.
+
+use super::header;
+use crate::error::{Error, ErrorKind, Result};
+use crate::transport::cdr::{Reader, Writer};
+
+/// Bytes of the shortest `ObjectHypothesisWithPose`.
+const MIN_HYPOTHESIS_SIZE: usize = 4 + 8 + (7 + 36) * 8;
+
+/// Bytes of the shortest detection without its box.
+pub(super) const MIN_SIZE: usize = header::MIN_SIZE + 4 + 4;
+
+/// `geometry_msgs/Pose`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Pose {
+    /// x, y, z.
+    pub position: [f64; 3],
+    /// Quaternion x, y, z, w.
+    pub orientation: [f64; 4],
+}
+
+impl Pose {
+    /// A position, turned counter-clockwise about z.
+    pub fn from_yaw(position: [f64; 3], yaw_rad: f64) -> Self {
+        let (sin, cos) = (0.5 * yaw_rad).sin_cos();
+        Self { position, orientation: [0.0, 0.0, sin, cos] }
+    }
+
+    /// Heading of the x axis in the xy plane, counter-clockwise from +x, in
+    /// (-pi, pi].
+    pub fn yaw_rad(&self) -> f64 {
+        let [x, y, z, w] = self.orientation;
+        (2.0 * (w * z + x * y)).atan2(w * w + x * x - y * y - z * z)
+    }
+
+    pub(super) fn read(reader: &mut Reader<'_>) -> Result<Self> {
+        Ok(Self { position: reader.f64_array()?, orientation: reader.f64_array()? })
+    }
+
+    pub(super) fn write(&self, writer: &mut Writer<'_>) {
+        writer.f64_array(&self.position);
+        writer.f64_array(&self.orientation);
+    }
+}
+
+/// `vision_msgs/ObjectHypothesisWithPose`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Hypothesis<'a> {
+    /// The class; this crate writes its name.
+    pub class_id: &'a str,
+    /// Score, by convention in [0, 1].
+    pub score: f64,
+    /// Pose of the object under this hypothesis.
+    pub pose: Pose,
+    /// 6x6 covariance of the pose, row by row: x, y, z, then the rotations
+    /// about x, y, z. All zero means unknown.
+    pub covariance: [f64; 36],
+}
+
+impl<'a> Hypothesis<'a> {
+    fn read(reader: &mut Reader<'a>) -> Result<Self> {
+        Ok(Self {
+            class_id: reader.str()?,
+            score: reader.f64()?,
+            pose: Pose::read(reader)?,
+            covariance: reader.f64_array()?,
+        })
+    }
+
+    /// Reads the hypotheses of a detection and keeps the one of the highest
+    /// score, the first of equals. A NaN score never wins over a number.
+    pub(super) fn read_best(reader: &mut Reader<'a>) -> Result<Option<Self>> {
+        let mut best: Option<Self> = None;
+        for _ in 0..reader.sequence_len(MIN_HYPOTHESIS_SIZE)? {
+            let next = Self::read(reader)?;
+            if best.is_none_or(|best| next.score > best.score || best.score.is_nan()) {
+                best = Some(next);
+            }
+        }
+        Ok(best)
+    }
+
+    /// Writes a sequence of this one hypothesis.
+    pub(super) fn write_only(&self, writer: &mut Writer<'_>) {
+        writer.sequence_len(1);
+        writer.str(self.class_id);
+        writer.f64(self.score);
+        self.pose.write(writer);
+        writer.f64_array(&self.covariance);
+    }
+}
+
+/// The name of `class`.
+pub(super) fn class_name<'a, S: AsRef<str>>(
+    class: u32,
+    class_names: &'a [S],
+    message_type: &'static str,
+) -> Result<&'a str> {
+    match class_names.get(class as usize) {
+        Some(name) => Ok(name.as_ref()),
+        None => Err(Error::new(
+            ErrorKind::Argument,
+            message_type,
+            format!("class {class} of a detection has no name, there are {}", class_names.len()),
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn yaw_round_trips() {
+        for yaw in [0.0, 0.3, -2.9, 1.6, -1.5, std::f64::consts::PI] {
+            let pose = Pose::from_yaw([1.0, 2.0, 3.0], yaw);
+            assert!((pose.yaw_rad() - yaw).abs() < 1e-12, "{yaw} {}", pose.yaw_rad());
+            let negated = Pose { orientation: pose.orientation.map(|q| -q), ..pose };
+            assert!((negated.yaw_rad() - yaw).sin().abs() < 1e-12);
+        }
+    }
+
+    #[test]
+    fn the_best_hypothesis_is_read() {
+        // (scores, index of the one that is kept)
+        let cases: [(&[f64], Option<usize>); 6] = [
+            (&[], None),
+            (&[0.1], Some(0)),
+            (&[0.1, 0.7, 0.3], Some(1)),
+            (&[0.5, 0.5], Some(0)),
+            (&[f64::NAN, 0.2], Some(1)),
+            (&[0.2, f64::NAN, 0.1], Some(0)),
+        ];
+        for (scores, expected) in cases {
+            let names: Vec<String> = (0..scores.len()).map(|i| i.to_string()).collect();
+            let mut bytes = Vec::new();
+            let mut writer = Writer::new(&mut bytes);
+            writer.sequence_len(scores.len());
+            for (name, score) in names.iter().zip(scores) {
+                writer.str(name);
+                writer.f64(*score);
+                writer.f64_array(&[0.0; 7 + 36]);
+            }
+            writer.finish("test").unwrap();
+            let mut reader = Reader::new("test", &bytes).unwrap();
+            let best = Hypothesis::read_best(&mut reader).unwrap();
+            assert_eq!(
+                best.map(|best| best.class_id),
+                expected.map(|i| names[i].as_str()),
+                "{scores:?}"
+            );
+        }
+    }
+}

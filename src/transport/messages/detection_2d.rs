@@ -1,0 +1,154 @@
+//! `vision_msgs/Detection2DArray`, 4.x layout.
+
+use super::detection::{self, Hypothesis, Pose, class_name};
+use super::header::{read_header, write_header};
+use crate::error::Result;
+use crate::transport::cdr::{Reader, Sequence, Writer};
+use crate::types::{Detection2d, Header};
+
+/// Bytes of the shortest `Detection2D`.
+const MIN_DETECTION_SIZE: usize = detection::MIN_SIZE + 5 * 8;
+
+/// `vision_msgs/Detection2D`: pixels of the source image.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Detection2D<'a> {
+    /// Time and frame.
+    pub header: Header<'a>,
+    /// The hypothesis of the highest score; `None` when there is none.
+    pub best: Option<Hypothesis<'a>>,
+    /// Centre of the box: x, y.
+    pub center: [f64; 2],
+    /// Turn of the box about its centre.
+    pub theta_rad: f64,
+    /// Width and height of the box.
+    pub size: [f64; 2],
+    /// Name of the object, when it is tracked.
+    pub id: &'a str,
+}
+
+/// `vision_msgs/Detection2DArray`, whose detections are decoded one by one.
+#[derive(Clone, Debug)]
+pub struct Detection2DArray<'a> {
+    /// Time and frame.
+    pub header: Header<'a>,
+    /// The detections.
+    pub detections: Sequence<'a, Detection2D<'a>>,
+}
+
+impl<'a> Detection2DArray<'a> {
+    /// The ROS name.
+    pub const TYPE: &'static str = "vision_msgs/msg/Detection2DArray";
+
+    /// Decodes a message.
+    ///
+    /// # Errors
+    /// `Message` when the bytes cannot be an array of detections; each
+    /// detection may have an error of its own.
+    pub fn decode(cdr: &'a [u8]) -> Result<Self> {
+        let mut reader = Reader::new(Self::TYPE, cdr)?;
+        let header = read_header(&mut reader)?;
+        Ok(Self { header, detections: Sequence::new(reader, MIN_DETECTION_SIZE, read_detection)? })
+    }
+
+    /// Writes `detections` to `bytes`, replacing what is there, in their
+    /// order.
+    ///
+    /// The array and every detection carry `header`. Each has one hypothesis,
+    /// whose `class_id` is the class's name; its pose is not used in an image
+    /// and is the identity. Boxes are upright, by centre and size in pixels.
+    ///
+    /// # Errors
+    /// `Argument` when a class has no name, `Message` when the message would
+    /// have 4 GiB or more.
+    pub fn encode<S: AsRef<str>>(
+        header: &Header<'_>,
+        detections: &[Detection2d],
+        class_names: &[S],
+        bytes: &mut Vec<u8>,
+    ) -> Result<()> {
+        let mut writer = Writer::new(bytes);
+        write_header(&mut writer, header);
+        writer.sequence_len(detections.len());
+        for detection in detections {
+            write_header(&mut writer, header);
+            let hypothesis = Hypothesis {
+                class_id: class_name(detection.class, class_names, Self::TYPE)?,
+                score: detection.score.into(),
+                pose: Pose::from_yaw([0.0; 3], 0.0),
+                covariance: [0.0; 36],
+            };
+            hypothesis.write_only(&mut writer);
+            let [x1, y1, x2, y2] = {
+                let bbox = detection.bbox;
+                [bbox.x1, bbox.y1, bbox.x2, bbox.y2].map(f64::from)
+            };
+            let theta = 0.0;
+            writer.f64_array(&[0.5 * (x1 + x2), 0.5 * (y1 + y2), theta, x2 - x1, y2 - y1]);
+            writer.str("");
+        }
+        writer.finish(Self::TYPE)
+    }
+}
+
+fn read_detection<'a>(reader: &mut Reader<'a>) -> Result<Detection2D<'a>> {
+    let header = read_header(reader)?;
+    let best = Hypothesis::read_best(reader)?;
+    let [x, y, theta_rad, width, height] = reader.f64_array()?;
+    Ok(Detection2D {
+        header,
+        best,
+        center: [x, y],
+        theta_rad,
+        size: [width, height],
+        id: reader.str()?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ErrorKind;
+    use crate::types::{Box2d, Stamp};
+
+    #[test]
+    fn detections_are_written_as_pixels() {
+        let header = Header { stamp: Stamp::from_ros(12, 34), frame_id: "front" };
+        let detections = [
+            Detection2d { class: 1, score: 0.75, bbox: Box2d::new(10.0, 21.0, 13.0, 26.0) },
+            Detection2d { class: 0, score: 0.5, bbox: Box2d::new(0.0, 0.0, 1920.5, 7.0) },
+        ];
+        for n in 0..=2 {
+            let mut bytes = Vec::new();
+            Detection2DArray::encode(&header, &detections[..n], &["car", "person"], &mut bytes)
+                .unwrap();
+            let message = Detection2DArray::decode(&bytes).unwrap();
+            assert_eq!((message.header, message.detections.len()), (header, n));
+            let decoded: Vec<_> = message.detections.map(Result::unwrap).collect();
+            let expected = [
+                ("person", 0.75, [11.5, 23.5], [3.0, 5.0]),
+                ("car", 0.5, [960.25, 3.5], [1920.5, 7.0]),
+            ];
+            assert_eq!(decoded.len(), n);
+            for (found, (class_id, score, center, size)) in decoded.iter().zip(expected) {
+                let best = found.best.unwrap();
+                assert_eq!((found.header, found.id), (header, ""));
+                assert_eq!((best.class_id, best.score), (class_id, score));
+                assert_eq!(best.pose.orientation, [0.0, 0.0, 0.0, 1.0]);
+                assert_eq!((found.center, found.size, found.theta_rad), (center, size, 0.0));
+            }
+        }
+    }
+
+    #[test]
+    fn a_class_without_a_name_is_refused() {
+        let detection = Detection2d { class: 2, score: 0.5, bbox: Box2d::default() };
+        let error = Detection2DArray::encode(
+            &Header::default(),
+            &[detection],
+            &["car", "person"],
+            &mut Vec::new(),
+        )
+        .unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Argument);
+    }
+}

@@ -1,0 +1,183 @@
+//! `vision_msgs/Detection3DArray`, 4.x layout.
+
+use super::detection::{self, Hypothesis, Pose, class_name};
+use super::header::{read_header, write_header};
+use crate::error::Result;
+use crate::transport::cdr::{Reader, Sequence, Writer};
+use crate::types::{Detection3d, Header, Variance3d};
+
+/// Bytes of the shortest `Detection3D`.
+const MIN_DETECTION_SIZE: usize = detection::MIN_SIZE + 10 * 8;
+
+/// `vision_msgs/Detection3D`: metres, in the frame of the header.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Detection3D<'a> {
+    /// Time and frame.
+    pub header: Header<'a>,
+    /// The hypothesis of the highest score; `None` when there is none.
+    pub best: Option<Hypothesis<'a>>,
+    /// Centre and orientation of the box.
+    pub center: Pose,
+    /// Extents along the local axes: length, width, height.
+    pub size: [f64; 3],
+    /// Name of the object, when it is tracked.
+    pub id: &'a str,
+}
+
+/// `vision_msgs/Detection3DArray`, whose detections are decoded one by one.
+#[derive(Clone, Debug)]
+pub struct Detection3DArray<'a> {
+    /// Time and frame.
+    pub header: Header<'a>,
+    /// The detections.
+    pub detections: Sequence<'a, Detection3D<'a>>,
+}
+
+impl<'a> Detection3DArray<'a> {
+    /// The ROS name.
+    pub const TYPE: &'static str = "vision_msgs/msg/Detection3DArray";
+
+    /// Decodes a message.
+    ///
+    /// # Errors
+    /// `Message` when the bytes cannot be an array of detections; each
+    /// detection may have an error of its own.
+    pub fn decode(cdr: &'a [u8]) -> Result<Self> {
+        let mut reader = Reader::new(Self::TYPE, cdr)?;
+        let header = read_header(&mut reader)?;
+        Ok(Self { header, detections: Sequence::new(reader, MIN_DETECTION_SIZE, read_detection)? })
+    }
+
+    /// Writes `detections` to `bytes`, replacing what is there, in their
+    /// order.
+    ///
+    /// The array and every detection carry `header`. Each has one hypothesis,
+    /// whose `class_id` is the class's name and whose pose is the box's; its
+    /// covariance has the variances of x, y, z and yaw on the diagonal, or is
+    /// zero when there are none. The yaw turns about z; sizes are length,
+    /// width, height. `vision_msgs` has no place for velocities.
+    ///
+    /// # Errors
+    /// `Argument` when a class has no name, `Message` when the message would
+    /// have 4 GiB or more.
+    pub fn encode<S: AsRef<str>>(
+        header: &Header<'_>,
+        detections: &[Detection3d],
+        class_names: &[S],
+        bytes: &mut Vec<u8>,
+    ) -> Result<()> {
+        let mut writer = Writer::new(bytes);
+        write_header(&mut writer, header);
+        writer.sequence_len(detections.len());
+        for detection in detections {
+            let bbox = &detection.object.bbox;
+            let pose = Pose::from_yaw(bbox.center.map(f64::from), bbox.yaw_rad.into());
+            write_header(&mut writer, header);
+            let hypothesis = Hypothesis {
+                class_id: class_name(detection.class, class_names, Self::TYPE)?,
+                score: detection.score.into(),
+                pose,
+                covariance: detection.object.variance.map_or([0.0; 36], pose_covariance),
+            };
+            hypothesis.write_only(&mut writer);
+            pose.write(&mut writer);
+            writer.f64_array(&[bbox.length_m, bbox.width_m, bbox.height_m].map(f64::from));
+            writer.str("");
+        }
+        writer.finish(Self::TYPE)
+    }
+}
+
+/// The diagonal 6x6 matrix over x, y, z and the rotations about x, y, z.
+fn pose_covariance(variance: Variance3d) -> [f64; 36] {
+    let [x, y, z] = variance.center;
+    let mut covariance = [0.0; 36];
+    for (i, value) in [x, y, z, 0.0, 0.0, variance.yaw].into_iter().enumerate() {
+        covariance[7 * i] = value.into();
+    }
+    covariance
+}
+
+fn read_detection<'a>(reader: &mut Reader<'a>) -> Result<Detection3D<'a>> {
+    Ok(Detection3D {
+        header: read_header(reader)?,
+        best: Hypothesis::read_best(reader)?,
+        center: Pose::read(reader)?,
+        size: reader.f64_array()?,
+        id: reader.str()?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ErrorKind;
+    use crate::types::{Box3d, Object3d, Stamp};
+
+    fn detection(class: u32, yaw_rad: f32, variance: Option<Variance3d>) -> Detection3d {
+        Detection3d {
+            class,
+            score: 0.625,
+            object: Object3d {
+                bbox: Box3d {
+                    center: [1.5, -2.25, 0.5],
+                    length_m: 4.0,
+                    width_m: 2.0,
+                    height_m: 1.5,
+                    yaw_rad,
+                },
+                velocity_mps: Some([1.0, 2.0]),
+                variance,
+            },
+        }
+    }
+
+    #[test]
+    fn detections_are_written_in_metres() {
+        let header = Header { stamp: Stamp::from_ros(12, 34), frame_id: "velodyne" };
+        let variance = Variance3d {
+            center: [0.25, 0.5, 0.75],
+            size: [1.0; 3],
+            yaw: 0.125,
+            velocity: [2.0; 2],
+        };
+        let detections = [detection(0, 0.4, None), detection(1, -2.7, Some(variance))];
+        for n in 0..=2 {
+            let mut bytes = Vec::new();
+            Detection3DArray::encode(&header, &detections[..n], &["car", "pedestrian"], &mut bytes)
+                .unwrap();
+            let message = Detection3DArray::decode(&bytes).unwrap();
+            assert_eq!((message.header, message.detections.len()), (header, n));
+            let decoded: Vec<_> = message.detections.map(Result::unwrap).collect();
+            assert_eq!(decoded.len(), n);
+            for (found, yaw) in decoded.iter().zip([0.4f32, -2.7]) {
+                let best = found.best.unwrap();
+                assert_eq!((found.header, found.id), (header, ""));
+                assert_eq!((best.score, best.pose), (0.625, found.center));
+                assert_eq!(found.center.position, [1.5, -2.25, 0.5]);
+                assert!((found.center.yaw_rad() - f64::from(yaw)).abs() < 1e-12);
+                assert_eq!(found.size, [4.0, 2.0, 1.5]);
+            }
+            if n == 2 {
+                let [first, second] = [0, 1].map(|i| decoded[i].best.unwrap());
+                assert_eq!((first.class_id, second.class_id), ("car", "pedestrian"));
+                assert_eq!(first.covariance, [0.0; 36]);
+                let diagonal: Vec<_> = second.covariance.iter().step_by(7).copied().collect();
+                assert_eq!(diagonal, [0.25, 0.5, 0.75, 0.0, 0.0, 0.125]);
+                assert_eq!(second.covariance.iter().sum::<f64>(), 1.625);
+            }
+        }
+    }
+
+    #[test]
+    fn a_class_without_a_name_is_refused() {
+        let error = Detection3DArray::encode(
+            &Header::default(),
+            &[detection(1, 0.0, None)],
+            &["car"],
+            &mut Vec::new(),
+        )
+        .unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Argument);
+    }
+}

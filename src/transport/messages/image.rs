@@ -1,0 +1,279 @@
+//! `sensor_msgs/Image` and `sensor_msgs/CompressedImage`.
+
+use super::header::{read_header, write_header};
+use crate::error::{Error, ErrorKind, Result};
+use crate::transport::cdr::{Reader, Writer};
+use crate::types::{CompressedFormat, CompressedView, Encoding, Header, ImageView, Size};
+
+/// The longest encoding or format that is read: an error quotes it.
+const MAX_NAME_LEN: usize = 128;
+
+fn check_name(name: &str, what: &str) -> Result<()> {
+    if name.len() <= MAX_NAME_LEN {
+        return Ok(());
+    }
+    Err(Error::new(
+        ErrorKind::Encoding,
+        "image",
+        format!("{what} has {} bytes, {MAX_NAME_LEN} is the most", name.len()),
+    ))
+}
+
+/// `sensor_msgs/Image` as it stands in the message, unchecked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Image<'a> {
+    /// Time and frame.
+    pub header: Header<'a>,
+    /// Rows.
+    pub height: u32,
+    /// Pixels a row.
+    pub width: u32,
+    /// Name of the pixel format.
+    pub encoding: &'a str,
+    /// Whether samples of more than a byte have their high byte first.
+    pub is_bigendian: bool,
+    /// Bytes from a row to the next.
+    pub step: u32,
+    /// The pixels.
+    pub data: &'a [u8],
+}
+
+impl<'a> Image<'a> {
+    /// The ROS name.
+    pub const TYPE: &'static str = "sensor_msgs/msg/Image";
+
+    /// Decodes a message.
+    ///
+    /// # Errors
+    /// `Message` when the bytes are not an image message.
+    pub fn decode(cdr: &'a [u8]) -> Result<Self> {
+        let mut reader = Reader::new(Self::TYPE, cdr)?;
+        Ok(Self {
+            header: read_header(&mut reader)?,
+            height: reader.u32()?,
+            width: reader.u32()?,
+            encoding: reader.str()?,
+            is_bigendian: reader.u8()? != 0,
+            step: reader.u32()?,
+            data: reader.bytes()?,
+        })
+    }
+
+    /// The pixels, checked.
+    ///
+    /// # Errors
+    /// `Encoding` when the encoding is not read, `Layout` when size, step and
+    /// data contradict each other.
+    pub fn view(&self) -> Result<ImageView<'a>> {
+        check_name(self.encoding, "encoding")?;
+        ImageView::new(
+            Size::new(self.width, self.height),
+            self.step as usize,
+            Encoding::from_ros(self.encoding)?,
+            self.is_bigendian,
+            self.data,
+        )
+    }
+
+    /// Writes the message to `bytes`, replacing what is there.
+    ///
+    /// # Errors
+    /// `Message` when it would have 4 GiB or more.
+    pub fn encode(&self, bytes: &mut Vec<u8>) -> Result<()> {
+        let mut writer = Writer::new(bytes);
+        write_header(&mut writer, &self.header);
+        writer.u32(self.height);
+        writer.u32(self.width);
+        writer.str(self.encoding);
+        writer.bool(self.is_bigendian);
+        writer.u32(self.step);
+        writer.bytes(self.data);
+        writer.finish(Self::TYPE)
+    }
+}
+
+/// `sensor_msgs/CompressedImage` as it stands in the message, unchecked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CompressedImage<'a> {
+    /// Time and frame.
+    pub header: Header<'a>,
+    /// How the data is compressed, such as `jpeg` or
+    /// `rgb8; jpeg compressed bgr8`.
+    pub format: &'a str,
+    /// The file.
+    pub data: &'a [u8],
+}
+
+impl<'a> CompressedImage<'a> {
+    /// The ROS name.
+    pub const TYPE: &'static str = "sensor_msgs/msg/CompressedImage";
+
+    /// Decodes a message.
+    ///
+    /// # Errors
+    /// `Message` when the bytes are not a compressed image message.
+    pub fn decode(cdr: &'a [u8]) -> Result<Self> {
+        let mut reader = Reader::new(Self::TYPE, cdr)?;
+        Ok(Self { header: read_header(&mut reader)?, format: reader.str()?, data: reader.bytes()? })
+    }
+
+    /// The file with its compression: the one that `format` names, else the
+    /// one that the first bytes show. The file itself is not looked into.
+    ///
+    /// # Errors
+    /// `Encoding` when neither names JPEG or PNG, and for `compressedDepth`,
+    /// whose PNG is no picture.
+    pub fn view(&self) -> Result<CompressedView<'a>> {
+        check_name(self.format, "format")?;
+        let format = match self.named_format() {
+            Named::Known(format) => Some(format),
+            Named::Depth => None,
+            Named::Nothing => sniff(self.data),
+        };
+        match format {
+            Some(format) => Ok(CompressedView { format, data: self.data }),
+            None => Err(Error::new(
+                ErrorKind::Encoding,
+                "image",
+                format!("compressed format {:?} is not supported; read are jpeg png", self.format),
+            )),
+        }
+    }
+
+    fn named_format(&self) -> Named {
+        let words = || self.format.split(|c: char| !c.is_ascii_alphanumeric());
+        let is = |word: &str, names: &[&str]| names.iter().any(|n| word.eq_ignore_ascii_case(n));
+        if words().any(|word| is(word, &["compressedDepth"])) {
+            return Named::Depth;
+        }
+        words()
+            .find_map(|word| match word {
+                _ if is(word, &["jpeg", "jpg"]) => Some(Named::Known(CompressedFormat::Jpeg)),
+                _ if is(word, &["png"]) => Some(Named::Known(CompressedFormat::Png)),
+                _ => None,
+            })
+            .unwrap_or(Named::Nothing)
+    }
+
+    /// Writes the message to `bytes`, replacing what is there.
+    ///
+    /// # Errors
+    /// `Message` when it would have 4 GiB or more.
+    pub fn encode(&self, bytes: &mut Vec<u8>) -> Result<()> {
+        let mut writer = Writer::new(bytes);
+        write_header(&mut writer, &self.header);
+        writer.str(self.format);
+        writer.bytes(self.data);
+        writer.finish(Self::TYPE)
+    }
+}
+
+/// What a `format` says.
+enum Named {
+    Known(CompressedFormat),
+    Depth,
+    Nothing,
+}
+
+fn sniff(data: &[u8]) -> Option<CompressedFormat> {
+    if data.starts_with(&[0xff, 0xd8, 0xff]) {
+        Some(CompressedFormat::Jpeg)
+    } else if data.starts_with(b"\x89PNG\r\n\x1a\n") {
+        Some(CompressedFormat::Png)
+    } else {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::Stamp;
+
+    const HEADER: Header<'_> =
+        Header { stamp: Stamp::from_ros(1_700_000_000, 25), frame_id: "camera" };
+
+    fn image(data: &[u8]) -> Image<'_> {
+        Image {
+            header: HEADER,
+            height: 2,
+            width: 3,
+            encoding: "bgr8",
+            is_bigendian: false,
+            step: 10,
+            data,
+        }
+    }
+
+    #[test]
+    fn an_image_round_trips_and_is_borrowed() {
+        let data: Vec<u8> = (0..19).collect();
+        let mut bytes = Vec::new();
+        image(&data).encode(&mut bytes).unwrap();
+        let decoded = Image::decode(&bytes).unwrap();
+        assert_eq!(decoded, image(&data));
+        assert!(bytes.as_ptr_range().contains(&decoded.data.as_ptr()));
+        let view = decoded.view().unwrap();
+        assert_eq!((view.size(), view.step()), (Size::new(3, 2), 10));
+        assert_eq!((view.encoding(), view.row(1)), (Encoding::Bgr8, &data[10..19]));
+    }
+
+    #[test]
+    fn a_bad_image_is_refused_by_its_kind() {
+        let data = [0; 19];
+        let long = "x".repeat(MAX_NAME_LEN + 1);
+        let cases = [
+            (Image { encoding: "rgb9_unknown", ..image(&data) }, ErrorKind::Encoding),
+            (Image { encoding: &long, ..image(&data) }, ErrorKind::Encoding),
+            (Image { width: 0, ..image(&data) }, ErrorKind::Layout),
+            (Image { height: 3, ..image(&data) }, ErrorKind::Layout),
+            (Image { step: 8, ..image(&data) }, ErrorKind::Layout),
+        ];
+        for (image, kind) in cases {
+            let error = image.view().unwrap_err();
+            assert_eq!(error.kind(), kind, "{error}");
+        }
+    }
+
+    #[test]
+    fn a_compressed_image_round_trips() {
+        let message = CompressedImage { header: HEADER, format: "jpeg", data: &[0xff, 0xd8, 3] };
+        let mut bytes = Vec::new();
+        message.encode(&mut bytes).unwrap();
+        assert_eq!(CompressedImage::decode(&bytes).unwrap(), message);
+    }
+
+    #[test]
+    fn the_format_is_named_or_seen() {
+        let jpeg: &[u8] = &[0xff, 0xd8, 0xff, 0xe0];
+        let png: &[u8] = b"\x89PNG\r\n\x1a\n....";
+        let (jpeg_format, png_format) = (Some(CompressedFormat::Jpeg), Some(CompressedFormat::Png));
+        let cases = [
+            ("jpeg", png, jpeg_format),
+            ("JPG", &[], jpeg_format),
+            ("png", jpeg, png_format),
+            ("image/jpeg", &[], jpeg_format),
+            ("rgb8; jpeg compressed bgr8", &[], jpeg_format),
+            ("bgr8; png compressed ", &[], png_format),
+            ("", jpeg, jpeg_format),
+            ("", png, png_format),
+            ("bgr8", png, png_format),
+            ("", b"GIF89a", None),
+            ("", &[], None),
+            ("webp", b"RIFF", None),
+            ("32FC1; compressedDepth png", png, None),
+            ("16UC1; compressedDepth", jpeg, None),
+        ];
+        for (format, data, expected) in cases {
+            let message = CompressedImage { header: HEADER, format, data };
+            match (message.view(), expected) {
+                (Ok(view), Some(expected)) => assert_eq!(view.format, expected, "{format}"),
+                (Err(error), None) => {
+                    assert_eq!(error.kind(), ErrorKind::Encoding);
+                    assert!(error.message().contains(&format!("{format:?}")), "{error}");
+                }
+                (found, _) => panic!("{format:?}: {found:?}"),
+            }
+        }
+    }
+}

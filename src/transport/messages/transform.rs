@@ -1,0 +1,97 @@
+//! `tf2_msgs/TFMessage` and `geometry_msgs/TransformStamped`.
+
+use super::header::{self, read_header, write_header};
+use crate::error::Result;
+use crate::transport::cdr::{Reader, Sequence, Writer};
+use crate::types::Header;
+
+/// Bytes of the shortest `TransformStamped`.
+const MIN_TRANSFORM_SIZE: usize = header::MIN_SIZE + 4 + 7 * 8;
+
+/// `geometry_msgs/TransformStamped` as it stands in the message, unchecked.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TransformStamped<'a> {
+    /// Time, and the parent frame.
+    pub header: Header<'a>,
+    /// The child frame.
+    pub child_frame_id: &'a str,
+    /// Origin of the child in the parent: x, y, z in metres.
+    pub translation: [f64; 3],
+    /// Rotation `parent_from_child` as a quaternion x, y, z, w.
+    pub rotation: [f64; 4],
+}
+
+/// `tf2_msgs/TFMessage`, whose transforms are decoded one by one.
+#[derive(Clone, Debug)]
+pub struct TfMessage<'a> {
+    /// The transforms.
+    pub transforms: Sequence<'a, TransformStamped<'a>>,
+}
+
+impl<'a> TfMessage<'a> {
+    /// The ROS name.
+    pub const TYPE: &'static str = "tf2_msgs/msg/TFMessage";
+
+    /// Decodes a message.
+    ///
+    /// # Errors
+    /// `Message` when the bytes cannot be a transform message; each transform
+    /// may have an error of its own.
+    pub fn decode(cdr: &'a [u8]) -> Result<Self> {
+        let reader = Reader::new(Self::TYPE, cdr)?;
+        Ok(Self { transforms: Sequence::new(reader, MIN_TRANSFORM_SIZE, read_transform)? })
+    }
+
+    /// Writes a message of `transforms` to `bytes`, replacing what is there.
+    ///
+    /// # Errors
+    /// `Message` when it would have 4 GiB or more.
+    pub fn encode(transforms: &[TransformStamped<'_>], bytes: &mut Vec<u8>) -> Result<()> {
+        let mut writer = Writer::new(bytes);
+        writer.sequence_len(transforms.len());
+        for transform in transforms {
+            write_header(&mut writer, &transform.header);
+            writer.str(transform.child_frame_id);
+            writer.f64_array(&transform.translation);
+            writer.f64_array(&transform.rotation);
+        }
+        writer.finish(Self::TYPE)
+    }
+}
+
+fn read_transform<'a>(reader: &mut Reader<'a>) -> Result<TransformStamped<'a>> {
+    Ok(TransformStamped {
+        header: read_header(reader)?,
+        child_frame_id: reader.str()?,
+        translation: reader.f64_array()?,
+        rotation: reader.f64_array()?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::Stamp;
+
+    #[test]
+    fn transforms_round_trip() {
+        let transforms: Vec<_> = ["a", "base_link", ""]
+            .iter()
+            .enumerate()
+            .map(|(i, child_frame_id)| TransformStamped {
+                header: Header { stamp: Stamp::from_ros(i as i32, 3), frame_id: "map" },
+                child_frame_id,
+                translation: [i as f64, 2.0, -3.0],
+                rotation: [0.1, 0.2, 0.3, i as f64],
+            })
+            .collect();
+        for n in 0..=transforms.len() {
+            let mut bytes = Vec::new();
+            TfMessage::encode(&transforms[..n], &mut bytes).unwrap();
+            let message = TfMessage::decode(&bytes).unwrap();
+            assert_eq!(message.transforms.len(), n);
+            let decoded: Vec<_> = message.transforms.map(Result::unwrap).collect();
+            assert_eq!(decoded, transforms[..n]);
+        }
+    }
+}

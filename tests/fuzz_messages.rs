@@ -1,0 +1,276 @@
+//! Mutated messages: nothing panics, and nothing is allocated that is larger
+//! than the message, whatever lengths it claims.
+//!
+//! The mutations are a function of their number alone, so a failure is found
+//! again by its number. `DET_POST_FUZZ_ITERATIONS` sets how many are made
+//! (20,000 without it).
+
+#[path = "common/messages.rs"]
+mod messages;
+#[path = "common/shared_data.rs"]
+mod shared_data;
+
+use det_post::Result;
+use det_post::transport::messages::{
+    CameraInfo, CompressedImage, Detection2DArray, Detection3DArray, Image, PointCloud2, TfMessage,
+};
+use det_post::transport::tf::{self, TfBuffer, TfLimits};
+use messages::Message;
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+/// Enough for the text of an error, which may quote names of the message.
+const MAX_ERROR_ALLOCATION: usize = 4096;
+
+thread_local! {
+    static LARGEST: Cell<usize> = const { Cell::new(0) };
+}
+
+/// The system's allocator, which notes the largest request of each thread.
+struct Noting;
+
+#[expect(unsafe_code, reason = "a global allocator is unsafe by its trait; it only forwards")]
+// SAFETY: every call is forwarded unchanged to `System`, whose contract is the
+// same; noting a size neither allocates nor unwinds.
+unsafe impl GlobalAlloc for Noting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        let _ = LARGEST.try_with(|largest| largest.set(largest.get().max(layout.size())));
+        // SAFETY: the caller keeps the contract of `alloc`.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: `pointer` came from `System` with this layout.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Noting = Noting;
+
+/// Marsaglia's 64-bit xorshift.
+struct Random(u64);
+
+impl Random {
+    fn new(seed: u64) -> Self {
+        let mut random = Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+        random.next();
+        random
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    /// A number below `bound`; 0 when that is 0.
+    fn below(&mut self, bound: usize) -> usize {
+        (self.next() >> 11) as usize % bound.max(1)
+    }
+}
+
+/// Decodes everything there is in a message of any type.
+fn decode(decoder: usize, cdr: &[u8], buffer: &mut TfBuffer) -> Result<()> {
+    match decoder {
+        0 => Image::decode(cdr)?.view().map(drop),
+        1 => CompressedImage::decode(cdr)?.view().map(drop),
+        2 => CameraInfo::decode(cdr).map(drop),
+        3 => {
+            let view = PointCloud2::decode(cdr)?.view()?;
+            if view.num_points() > 0 {
+                std::hint::black_box(view.row(view.height() - 1));
+            }
+            Ok(())
+        }
+        4 => TfMessage::decode(cdr)?.transforms.try_for_each(|transform| {
+            let transform = transform?;
+            let isometry = tf::isometry(transform.translation, transform.rotation)?;
+            let (parent, child) = (transform.header.frame_id, transform.child_frame_id);
+            let stamp = transform.header.stamp;
+            buffer.insert(parent, child, stamp, isometry, false)?;
+            buffer.lookup(parent, child, stamp).map(drop)
+        }),
+        5 => Detection2DArray::decode(cdr)?.detections.try_for_each(|d| d.map(drop)),
+        _ => Detection3DArray::decode(cdr)?.detections.try_for_each(|d| d.map(drop)),
+    }
+}
+
+const NUM_DECODERS: usize = 7;
+
+fn decoder_of(type_name: &str) -> usize {
+    match type_name {
+        Image::TYPE => 0,
+        CompressedImage::TYPE => 1,
+        CameraInfo::TYPE => 2,
+        PointCloud2::TYPE => 3,
+        TfMessage::TYPE => 4,
+        Detection2DArray::TYPE => 5,
+        Detection3DArray::TYPE => 6,
+        _ => 0,
+    }
+}
+
+/// Decodes and holds the decoder to its promise; whether it accepted.
+fn check(decoder: usize, cdr: &[u8], buffer: &mut TfBuffer, what: impl std::fmt::Debug) -> bool {
+    LARGEST.set(0);
+    let result = decode(decoder, cdr, buffer);
+    if let Err(error) = &result {
+        std::hint::black_box(error.to_string());
+    }
+    let largest = LARGEST.get();
+    assert!(
+        largest <= cdr.len().max(MAX_ERROR_ALLOCATION),
+        "{what:?}: decoder {decoder} allocated {largest} bytes for a message of {}",
+        cdr.len()
+    );
+    result.is_ok()
+}
+
+fn small_buffer() -> TfBuffer {
+    // A few frames, so that what the buffer itself holds stays small.
+    TfBuffer::new(TfLimits { num_frames: 8, samples_per_edge: 8, ..TfLimits::default() })
+}
+
+/// The built messages, and of the recorded ones the first of each topic, cut
+/// to what a mutation can reach in reasonable time.
+fn seeds() -> Vec<Message> {
+    let mut seeds = messages::built();
+    if let Some(root) = shared_data::shared_data() {
+        for mut message in messages::recorded(&root) {
+            if seeds.iter().any(|seed| seed.bag == message.bag && seed.topic == message.topic) {
+                continue;
+            }
+            message.cdr.truncate(64 << 10);
+            seeds.push(message);
+        }
+    }
+    seeds
+}
+
+const LENGTHS: [u32; 12] = [
+    0,
+    1,
+    2,
+    7,
+    255,
+    65_535,
+    65_536,
+    0x00ff_ffff,
+    0x7fff_ffff,
+    0x8000_0000,
+    0xffff_fffe,
+    0xffff_ffff,
+];
+
+/// One to four mutations; most of them near the head, where the lengths are.
+fn mutate(cdr: &mut Vec<u8>, seeds: &[Message], random: &mut Random) {
+    for _ in 0..=random.below(4) {
+        let reach = if random.below(4) == 0 { cdr.len() } else { cdr.len().min(512) };
+        let at = random.below(reach);
+        match random.below(7) {
+            0 => {
+                if let Some(byte) = cdr.get_mut(at) {
+                    *byte ^= 1 << random.below(8);
+                }
+            }
+            1 => {
+                if let Some(byte) = cdr.get_mut(at) {
+                    *byte = random.next() as u8;
+                }
+            }
+            2 => cdr.truncate(at),
+            3 => {
+                let aligned = at & !3;
+                let length = match random.below(3) {
+                    0 => cdr.len() as u32,
+                    1 => random.below(cdr.len() + 8) as u32,
+                    _ => LENGTHS[random.below(LENGTHS.len())],
+                };
+                if let Some(field) = cdr.get_mut(aligned..aligned + 4) {
+                    field.copy_from_slice(&length.to_le_bytes());
+                }
+            }
+            4 => {
+                let other = &seeds[random.below(seeds.len())].cdr;
+                let from = random.below(other.len().min(512));
+                let len = random.below((other.len() - from).min(256));
+                let end = (at + len).min(cdr.len());
+                cdr.splice(at..end.max(at).min(cdr.len()), other[from..from + len].iter().copied());
+            }
+            5 => {
+                let len = random.below(16);
+                cdr.splice(at..at, (0..len).map(|_| 0));
+            }
+            _ => {
+                if let Some(byte) = cdr.get_mut(1) {
+                    *byte = random.below(4) as u8;
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn mutated_messages_are_decoded_or_refused() {
+    let num_iterations = match std::env::var("DET_POST_FUZZ_ITERATIONS") {
+        Ok(text) => text.parse().expect("DET_POST_FUZZ_ITERATIONS is a number"),
+        Err(_) => 20_000,
+    };
+    let seeds = seeds();
+    let mut buffer = small_buffer();
+    let mut num_accepted = 0;
+    let mut cdr = Vec::new();
+    for iteration in 0..num_iterations {
+        let mut random = Random::new(iteration);
+        let seed = &seeds[random.below(seeds.len())];
+        cdr.clear();
+        cdr.extend_from_slice(&seed.cdr);
+        mutate(&mut cdr, &seeds, &mut random);
+        // Now and then a message comes under the name of another type.
+        let decoder = match random.below(8) {
+            0 => random.below(NUM_DECODERS),
+            _ => decoder_of(&seed.type_name),
+        };
+        num_accepted += u64::from(check(decoder, &cdr, &mut buffer, iteration));
+        if iteration % 64 == 0 {
+            buffer.clear();
+        }
+    }
+    println!("{num_iterations} mutations of {} messages, {num_accepted} accepted", seeds.len());
+    // A harness that only ever meets refusals, or none, would prove little.
+    assert!(num_accepted * 20 > num_iterations, "{num_accepted} accepted");
+    assert!(num_accepted * 20 < num_iterations * 19, "{num_accepted} accepted");
+}
+
+#[test]
+fn every_truncation_is_decoded_or_refused() {
+    let mut buffer = small_buffer();
+    for message in messages::built() {
+        for len in 0..=message.cdr.len() {
+            for decoder in 0..NUM_DECODERS {
+                let what = (&message.type_name, len);
+                let accepted = check(decoder, &message.cdr[..len], &mut buffer, what);
+                if decoder == decoder_of(&message.type_name) && len + 4 <= message.cdr.len() {
+                    assert!(!accepted || message.cdr.len() == len, "{what:?} lacks a field");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn every_length_field_is_checked() {
+    let mut buffer = small_buffer();
+    for message in messages::built() {
+        let decoder = decoder_of(&message.type_name);
+        for at in (0..message.cdr.len().saturating_sub(3)).step_by(4) {
+            for length in LENGTHS {
+                let mut cdr = message.cdr.clone();
+                cdr[at..at + 4].copy_from_slice(&length.to_le_bytes());
+                check(decoder, &cdr, &mut buffer, (&message.type_name, at, length));
+            }
+        }
+    }
+}
