@@ -153,7 +153,7 @@ fn engines() -> Vec<Vec<String>> {
 
 #[test]
 fn the_kitti_camera_gives_the_reference_detections() {
-    let Some(data) = shared_data() else { return println!("skipped: no shared data") };
+    let Some(data) = shared_data() else { return };
     for network in &NETWORKS {
         for engine in engines() {
             let out = tempfile::tempdir().unwrap();
@@ -170,7 +170,7 @@ fn the_kitti_camera_gives_the_reference_detections() {
 
 #[test]
 fn six_compressed_cameras_in_one_run_give_the_reference_detections() {
-    let Some(data) = shared_data() else { return println!("skipped: no shared data") };
+    let Some(data) = shared_data() else { return };
     for network in &NETWORKS {
         for engine in engines() {
             let out = tempfile::tempdir().unwrap();
