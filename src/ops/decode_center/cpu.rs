@@ -3,7 +3,7 @@
 use std::f32::consts::{FRAC_PI_2, PI};
 
 use super::CenterTask;
-use crate::ops::logit::{logit_bound, sigmoid};
+use crate::ops::logit::{exp, logit_bound, sigmoid};
 use crate::types::{
     Box3d, Candidate, Candidates, CenterDecode, Object3d, SizeOrder, TensorValues, TensorView,
     Variance3d, YawConvention,
@@ -79,7 +79,7 @@ fn decode_cell(
     }
 
     let size: [f32; 3] = maps.size.values_at(cell);
-    let size = if params.size_log { size.map(f32::exp) } else { size };
+    let size = if params.size_log { size.map(exp) } else { size };
     let [length_m, width_m, height_m] = length_width_height(size, params.size_order);
     let yaw_rad = yaw_of(sin, cos, params.yaw);
     let object = Object3d {
