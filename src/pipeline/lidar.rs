@@ -101,7 +101,7 @@ impl LidarPipeline {
             points: Points::with_capacity(num_channels, config.point_capacity),
             densification,
             voxelize,
-            voxelization: voxelize::Workspace::new(),
+            voxelization: voxelize::Workspace::new(&facts.grid, config.point_capacity),
             voxels: Voxels::new(&voxelize),
             center_offset_z: facts.center_offset_z,
             candidates: Candidates::with_capacity(config.candidate_capacity),

@@ -35,7 +35,7 @@ use crate::types::{Candidates, CenterDecode, ElementType, Object3d, TensorView};
 /// The maps of one task: `[1, channels, H, W]` of f32 or f16, all of one H and
 /// W. With variances, regression maps have twice the channels: the values, then
 /// the logarithms of their variances.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct CenterTask<'a> {
     /// One channel a class.
     pub heatmap: TensorView<'a>,
