@@ -1,4 +1,5 @@
 //! Runs the program as a user would and reads what it wrote.
+#![allow(dead_code, reason = "each suite uses its part")]
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
