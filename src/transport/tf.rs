@@ -13,9 +13,11 @@
 //!
 //! Unlike tf2, a sample older than the window is taken as a jump back of the
 //! clock, such as a recording that starts over: it clears the history of its
-//! edge. Younger ones out of order are sorted in; the same stamp again
-//! replaces. A new parent, and a change between static and stamped, replace the
-//! edge. As in tf2, `/` before a frame's name is dropped.
+//! edge. Younger ones out of order are sorted in, and the same stamp again
+//! replaces; so a jump within the window leaves the later samples of before in
+//! place, and who knows of the jump calls [`TfBuffer::clear`]. A new parent,
+//! and a change between static and stamped, replace the edge. As in tf2, `/`
+//! before a frame's name is dropped.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::types::Stamp;
