@@ -105,6 +105,11 @@ impl<'de> Visitor<'de> for Bounded<'_> {
         Ok(Node::Null)
     }
 
+    /// What an empty document is to the parser.
+    fn visit_none<E: serde::de::Error>(self) -> Result<Node, E> {
+        self.visit_unit()
+    }
+
     fn visit_bool<E: serde::de::Error>(self, flag: bool) -> Result<Node, E> {
         self.spend(1)?;
         Ok(Node::Flag(flag))
