@@ -8,8 +8,8 @@ use std::path::Path;
 use std::rc::Rc;
 
 use super::camera::YoloFacts;
+use super::head_parameters::{ANCHOR_HEAD, CAMERA_HEAD, CENTER_HEAD, LIDAR_HEAD};
 use super::lidar::LidarFacts;
-use super::parameters::{ANCHOR_HEAD, CAMERA_HEAD, CENTER_HEAD, LIDAR_HEAD};
 use super::source::{Entries, flatten, read_file};
 use super::table::{Given, Problems, Values, nearest};
 use super::yaml::Node;

@@ -1,12 +1,14 @@
 //! The manual of the parameters, made from the tables.
 
 use super::head::SHIPPED;
-use super::parameters::{ANCHOR_HEAD, CAMERA, CAMERA_HEAD, CENTER_HEAD, LIDAR, LIDAR_HEAD, NODE};
+use super::head_parameters::{ANCHOR_HEAD, CAMERA_HEAD, CENTER_HEAD, LIDAR_HEAD};
+use super::parameters::{CAMERA, LIDAR, NODE};
 use super::table::{Default, Parameter};
 
 const INTRODUCTION: &str = "# Parameters
 
-This page is made from the tables in `src/config/parameters.rs`; a test keeps the two equal.
+This page is made from the tables in `src/config/parameters.rs` and `head_parameters.rs`; a test keeps
+them equal.
 
 Parameters are read from ROS 2 parameter files (`/**:` or `/det_post:`, then `ros__parameters:`),
 one or several, and from `-p key:=value`; the later wins. A top-level mapping is a channel of that

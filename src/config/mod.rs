@@ -18,6 +18,7 @@
 
 mod camera;
 mod head;
+mod head_parameters;
 mod lidar;
 mod lidar_facts;
 mod manual;
