@@ -16,7 +16,17 @@ const LAYERS: [(&str, &[&str]); 9] = [
     ("pipeline", &["types", "device", "ops", "infer", "config", "heads"]),
     (
         "cli",
-        &["types", "device", "ops", "infer", "config", "heads", "pipeline", "transport", "telemetry"],
+        &[
+            "types",
+            "device",
+            "ops",
+            "infer",
+            "config",
+            "heads",
+            "pipeline",
+            "transport",
+            "telemetry",
+        ],
     ),
 ];
 

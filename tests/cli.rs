@@ -47,7 +47,9 @@ fn wrong_configuration_is_code_2_and_names_the_key() {
 #[test]
 fn the_effective_configuration_checks_again() {
     let folder = tempfile::tempdir().unwrap();
-    for shipped in ["config/camera.param.yaml", "config/lidar.param.yaml", "config/surround.param.yaml"] {
+    for shipped in
+        ["config/camera.param.yaml", "config/lidar.param.yaml", "config/surround.param.yaml"]
+    {
         let first = det_post(&["check", shipped]);
         first.expect_code(0);
         let path = folder.path().join("effective.yaml");

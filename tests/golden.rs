@@ -90,9 +90,11 @@ fn differences(found: &[Labelled], wanted: &[Labelled], threshold: f64) -> Vec<S
         }
     }
     let mut leftover = |what: &str, items: &[Labelled], used: &[bool]| {
-        for (item, _) in items.iter().zip(used).filter(|(item, used)| {
-            !**used && (item.score - threshold).abs() > NEAR_THRESHOLD
-        }) {
+        for (item, _) in items
+            .iter()
+            .zip(used)
+            .filter(|(item, used)| !**used && (item.score - threshold).abs() > NEAR_THRESHOLD)
+        {
             problems.push(format!("{what} class {} score {}", item.class, item.score));
         }
     };
@@ -111,10 +113,18 @@ fn compare(run: &Run, reference: &Value, network: &Network, picture_of: impl Fn(
         let images = reference["images"].as_array().unwrap();
         let image =
             images.iter().find(|i| i["image"].as_str().unwrap().contains(&picture)).unwrap();
-        let found: Vec<_> = line["detections_2d"].as_array().unwrap().iter()
-            .map(|d| Labelled::read(d, "class_id", "box")).collect();
-        let wanted: Vec<_> = image["detections"].as_array().unwrap().iter()
-            .map(|d| Labelled::read(d, "cls", "xyxy")).collect();
+        let found: Vec<_> = line["detections_2d"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|d| Labelled::read(d, "class_id", "box"))
+            .collect();
+        let wanted: Vec<_> = image["detections"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|d| Labelled::read(d, "cls", "xyxy"))
+            .collect();
         let problems = differences(&found, &wanted, network.score_threshold);
         assert!(problems.is_empty(), "{} {picture}: {problems:#?}", network.head);
         num_compared += wanted.len();

@@ -144,15 +144,15 @@ impl Channel {
         let Sensor::Lidar { pipeline, world_frame, range } = &mut self.sensor else {
             return Ok(());
         };
-        let decoded = PointCloud2::decode(message.data)
-            .and_then(|cloud| Ok((cloud.header, cloud.view()?)));
+        let decoded =
+            PointCloud2::decode(message.data).and_then(|cloud| Ok((cloud.header, cloud.view()?)));
         let (header, cloud) = match decoded {
             Ok(decoded) => decoded,
             Err(error) => return Ok(self.drop_frame(&error)),
         };
-        let lookup = transforms.filter(|_| pipeline.densifies()).map(|transforms| {
-            transforms.lookup(world_frame, header.frame_id, header.stamp)
-        });
+        let lookup = transforms
+            .filter(|_| pipeline.densifies())
+            .map(|transforms| transforms.lookup(world_frame, header.frame_id, header.stamp));
         let world_from_sensor = match lookup {
             Some(Ok(transform)) => Some(transform),
             Some(Err(error)) => {

@@ -69,7 +69,9 @@ fn paragraph(topic: &TopicInfo, seen: &Seen) -> String {
     let Some((first, last)) = seen.span else { return text + "  no messages\n" };
     let duration_s = last.seconds_since(first);
     let rate = match seen.num_messages {
-        2.. if duration_s > 0.0 => format!(", {:.2} Hz", (seen.num_messages - 1) as f64 / duration_s),
+        2.. if duration_s > 0.0 => {
+            format!(", {:.2} Hz", (seen.num_messages - 1) as f64 / duration_s)
+        }
         _ => String::new(),
     };
     text += &format!(
@@ -114,7 +116,8 @@ fn describe(type_name: &str, data: &[u8]) -> Result<String> {
             let mut edges = Vec::new();
             for transform in TfMessage::decode(data)?.transforms {
                 let transform = transform?;
-                edges.push(format!("{} -> {}", transform.header.frame_id, transform.child_frame_id));
+                edges
+                    .push(format!("{} -> {}", transform.header.frame_id, transform.child_frame_id));
             }
             edges.join(", ")
         }

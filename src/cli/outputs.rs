@@ -26,16 +26,6 @@ pub(super) enum Detections<'a> {
     Lidar(&'a [Detection3d]),
 }
 
-impl Detections<'_> {
-    /// How many there are.
-    pub(super) fn len(&self) -> usize {
-        match self {
-            Self::Camera(detections) => detections.len(),
-            Self::Lidar(detections) => detections.len(),
-        }
-    }
-}
-
 /// What the outputs know of a channel.
 pub(super) struct OutputChannel {
     /// The channel's name.

@@ -99,9 +99,7 @@ pub(super) fn replay(arguments: &ReplayArguments) -> Result<Outcome> {
             transforms.advance_to(message.log_time);
         }
         for channel in channels.iter_mut().filter(|channel| channel.takes(message.topic)) {
-            progress.suspend(|| {
-                channel.process(&message, transforms.as_ref(), &mut outputs)
-            })?;
+            progress.suspend(|| channel.process(&message, transforms.as_ref(), &mut outputs))?;
         }
         progress.inc(1);
     }

@@ -205,7 +205,8 @@ impl Report {
                  ({engine})"
             );
             for (reason, dropped) in &channel.dropped {
-                let _ = writeln!(table, "  dropped {:>6}  {reason}: {}", dropped.count, dropped.first);
+                let _ =
+                    writeln!(table, "  dropped {:>6}  {reason}: {}", dropped.count, dropped.first);
             }
             for (reason, degraded) in &channel.degraded {
                 let Dropped { count, first } = degraded;

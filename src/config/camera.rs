@@ -2,11 +2,11 @@
 
 use std::path::PathBuf;
 
-use super::EngineConfig;
+use super::engine_options;
 use super::table::{Problems, Values};
 use crate::types::{
-    AnchorLevel, ChannelOrder, ClassMode, DetrBoxes, Nms2d, NmsFast, NmsIou, NmsSoft,
-    Normalization, Placement, Size, SoftDecay, YoloLayout,
+    AnchorLevel, ChannelOrder, ClassMode, DetrBoxes, EngineOptions, Nms2d, NmsFast, NmsIou,
+    NmsSoft, Normalization, Placement, Size, SoftDecay, YoloLayout,
 };
 
 /// How a camera channel is deployed.
@@ -17,7 +17,7 @@ pub struct CameraConfig {
     /// The network, relative to the current directory.
     pub model_path: PathBuf,
     /// What runs it.
-    pub engine: EngineConfig,
+    pub engine: EngineOptions,
     /// Boxes stay when their score is at least this.
     pub score_threshold: f32,
     /// The most decoded boxes held.
@@ -81,7 +81,7 @@ impl CameraConfig {
         Self {
             head: values.text("head").to_owned(),
             model_path: values.text("model_path").into(),
-            engine: EngineConfig::new(values),
+            engine: engine_options(values),
             score_threshold: values.number("score_threshold"),
             candidate_capacity: values.count("candidate_capacity"),
             pre_nms_top_k: values.count("pre_nms_top_k"),

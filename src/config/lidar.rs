@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
-use super::EngineConfig;
+use super::engine_options;
 use super::table::{Problems, Values};
 use crate::types::{
-    CircleThreshold, ClassMode, Nms3d, NmsBev, NmsCircle, NmsIou3d, ScoreThresholds,
+    CircleThreshold, ClassMode, EngineOptions, Nms3d, NmsBev, NmsCircle, NmsIou3d, ScoreThresholds,
 };
 
 pub use super::lidar_facts::{AnchorFacts, CenterFacts, LidarFacts, LidarOutputs};
@@ -20,7 +20,7 @@ pub struct LidarConfig {
     /// The network, relative to the current directory.
     pub model_path: PathBuf,
     /// What runs both.
-    pub engine: EngineConfig,
+    pub engine: EngineOptions,
     /// Least scores, for every class of the head.
     pub score_thresholds: ScoreThresholds,
     /// Per class, the least norm of (sine, cosine); empty for no check.
@@ -66,7 +66,7 @@ impl LidarConfig {
             head: values.text("head").to_owned(),
             encoder_path: values.text("encoder_path").into(),
             model_path: values.text("model_path").into(),
-            engine: EngineConfig::new(values),
+            engine: engine_options(values),
             score_thresholds: score_thresholds(prefix, values, &facts.class_names, problems),
             yaw_norm_thresholds: if checks_yaw { yaw_norm_thresholds } else { Vec::new() },
             nms: nms(prefix, values, &facts, problems),

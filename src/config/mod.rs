@@ -37,6 +37,7 @@ pub use lidar::{
 pub use manual::manual;
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::types::{DeviceChoice, EngineKind, EngineOptions};
 use head::{Facts, Head};
 use parameters::{CAMERA, LIDAR, NODE};
 use source::{Entries, Entry};
@@ -55,17 +56,6 @@ pub struct Config {
     pub channels: Vec<ChannelConfig>,
     /// Every value that holds, by full key.
     effective: BTreeMap<String, Node>,
-}
-
-/// Where the frames run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DeviceChoice {
-    /// The first usable CUDA device, else the CPU.
-    Auto,
-    /// The CPU.
-    Cpu,
-    /// The CUDA device of this index.
-    Cuda(u32),
 }
 
 /// One channel: a topic in, a topic out, a network between.
@@ -88,28 +78,6 @@ pub enum ChannelKind {
     Camera(Box<CameraConfig>),
     /// Point clouds to 3D detections.
     Lidar(Box<LidarConfig>),
-}
-
-/// What runs a network.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct EngineConfig {
-    /// Which engine.
-    pub kind: EngineKind,
-    /// Path of the ONNX Runtime library; `None`: found by the engine.
-    pub library: Option<PathBuf>,
-    /// Threads a network may use; 0 leaves it to the engine.
-    pub num_threads: usize,
-}
-
-/// The engines to choose from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EngineKind {
-    /// ONNX Runtime when its library is found, else rten.
-    Auto,
-    /// The embedded engine.
-    Rten,
-    /// ONNX Runtime.
-    OnnxRuntime,
 }
 
 impl Config {
@@ -332,16 +300,15 @@ fn insert(node: &mut Node, key: &str, value: Node) {
     }
 }
 
-impl EngineConfig {
-    fn new(values: &Values) -> Self {
-        Self {
-            kind: match values.text("engine.kind") {
-                "rten" => EngineKind::Rten,
-                "onnxruntime" => EngineKind::OnnxRuntime,
-                _ => EngineKind::Auto,
-            },
-            library: values.optional_text("engine.library").map(PathBuf::from),
-            num_threads: values.count("engine.threads"),
-        }
+/// The parameters `engine.*` of a channel.
+fn engine_options(values: &Values) -> EngineOptions {
+    EngineOptions {
+        kind: match values.text("engine.kind") {
+            "rten" => EngineKind::Rten,
+            "onnxruntime" => EngineKind::OnnxRuntime,
+            _ => EngineKind::Auto,
+        },
+        library: values.optional_text("engine.library").map(PathBuf::from),
+        threads: Some(values.count("engine.threads")).filter(|&threads| threads > 0),
     }
 }

@@ -183,11 +183,7 @@ impl LidarHead {
     /// # Errors
     /// `Inference` or `Argument` when the answers have not the shapes that
     /// were promised.
-    pub fn decode(
-        &self,
-        engine: &dyn Engine,
-        candidates: &mut Candidates<Object3d>,
-    ) -> Result<()> {
+    pub fn decode(&self, engine: &dyn Engine, candidates: &mut Candidates<Object3d>) -> Result<()> {
         match self {
             Self::Center { decode, outputs } => {
                 let mut tasks = [CenterTask::default(); MAX_TASKS];

@@ -16,8 +16,8 @@ use crate::ops::select::select;
 use crate::ops::unpack::{UnpackParams, unpack};
 use crate::ops::voxelize::{self, VoxelizeParams, Voxels, voxelize};
 use crate::types::{
-    Candidates, CloudView, Count, Detection3d, FrameReport, Kept, Nms3d, Object3d, PointChannel, Points, Stage,
-    Stamp, Tensor,
+    Candidates, CloudView, Count, Detection3d, FrameReport, Kept, Nms3d, Object3d, PointChannel,
+    Points, Stage, Stamp, Tensor,
 };
 
 /// One sweep, as a lidar channel takes it.
@@ -200,7 +200,11 @@ impl Densification {
         let num_channels = config.facts.num_point_channels();
         let time_lag = config.facts.point_channels.iter().position(|c| *c == PointChannel::TimeLag);
         Some(Self {
-            sweeps: Sweeps::new(config.densification.num_past_sweeps, num_channels, config.point_capacity),
+            sweeps: Sweeps::new(
+                config.densification.num_past_sweeps,
+                num_channels,
+                config.point_capacity,
+            ),
             merged: Points::with_capacity(num_channels, config.point_capacity),
             time_lag_channel: time_lag.map(|channel| 3 + channel),
             max_age_s: f64::from(config.densification.max_sweep_age_s),

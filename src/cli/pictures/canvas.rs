@@ -65,14 +65,8 @@ impl Canvas {
         let field = GraphicsSize::new(7 * text.len() as u32 + 2, 14);
         let mut top_left = point(at) - Point::new(1, field.height as i32);
         top_left.y = top_left.y.max(0);
-        draw(
-            Rectangle::new(top_left, field).into_styled(PrimitiveStyle::with_fill(color)),
-            self,
-        );
-        draw(
-            Text::with_baseline(text, top_left + Point::new(1, 0), font, Baseline::Top),
-            self,
-        );
+        draw(Rectangle::new(top_left, field).into_styled(PrimitiveStyle::with_fill(color)), self);
+        draw(Text::with_baseline(text, top_left + Point::new(1, 0), font, Baseline::Top), self);
     }
 
     /// Writes the picture as a PNG file.

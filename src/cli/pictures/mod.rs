@@ -90,7 +90,8 @@ impl Pictures {
         range: &PointRange,
         detections: &[Detection3d],
     ) -> Result<()> {
-        let params = UnpackParams { channels: Vec::new(), intensity_scale: 1.0, range: Some(*range) };
+        let params =
+            UnpackParams { channels: Vec::new(), intensity_scale: 1.0, range: Some(*range) };
         let mut points = Points::with_capacity(3, cloud.num_points());
         unpack(cloud, &params, &mut points)?;
 
