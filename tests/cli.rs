@@ -1,4 +1,6 @@
 //! The program as its users meet it: exit codes, reasons, files, determinism.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
+#![allow(clippy::print_stdout, reason = "tests say what they skipped and what they ran")]
 
 mod common {
     pub mod replay;

@@ -19,6 +19,8 @@ pub struct CameraPipeline {
     engine: Box<dyn Engine>,
     head: YoloHead,
     score_threshold: f32,
+    /// Classes that are wanted, rising; empty for all.
+    class_filter: Vec<u32>,
     pre_nms_top_k: usize,
     nms: Nms2d,
     max_detections: usize,
@@ -53,6 +55,7 @@ impl CameraPipeline {
             engine,
             head,
             score_threshold: config.score_threshold,
+            class_filter: config.class_filter.clone(),
             pre_nms_top_k: config.pre_nms_top_k,
             nms: config.nms.clone(),
             max_detections: config.max_detections,
@@ -95,6 +98,9 @@ impl CameraPipeline {
         report.time(Stage::Decode, || {
             head.decode(engine.as_ref(), self.score_threshold, &mut self.candidates)
         })?;
+        if !self.class_filter.is_empty() {
+            self.candidates.retain(|c| self.class_filter.binary_search(&c.class).is_ok());
+        }
         let cut = report.time(Stage::Select, || select(&mut self.candidates, self.pre_nms_top_k));
         report.time(Stage::Suppress, || {
             let candidates = self.candidates.as_slice();
