@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use super::engine_options;
-use super::table::{Problems, Values};
+use super::problems::Problems;
+use super::table::Values;
 use crate::types::{
     AnchorLevel, ChannelOrder, ClassMode, DetrBoxes, EngineOptions, Nms2d, NmsFast, NmsIou,
     NmsSoft, Normalization, Placement, Size, SoftDecay, YoloLayout,

@@ -10,8 +10,9 @@ use std::rc::Rc;
 use super::camera::YoloFacts;
 use super::head_parameters::{ANCHOR_HEAD, CAMERA_HEAD, CENTER_HEAD, LIDAR_HEAD};
 use super::lidar::LidarFacts;
+use super::problems::{Problems, nearest};
 use super::source::{Entries, flatten, read_file};
-use super::table::{Given, Problems, Values, nearest};
+use super::table::{Given, Values};
 use super::yaml::Node;
 
 /// The shipped heads by name.

@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use super::engine_options;
-use super::table::{Problems, Values};
+use super::problems::Problems;
+use super::table::Values;
 use crate::types::{
     CircleThreshold, ClassMode, EngineOptions, Nms3d, NmsBev, NmsCircle, NmsIou3d, ScoreThresholds,
 };

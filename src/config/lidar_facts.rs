@@ -1,7 +1,8 @@
 //! What lidar networks take and give: the facts of their head files.
 
 use super::LidarConfig;
-use super::table::{Problems, Values};
+use super::problems::Problems;
+use super::table::Values;
 use crate::types::{
     Anchor, AnchorDecode, CenterDecode, Grid, PointChannel, PointRange, ScoreThresholds, SizeOrder,
     YawConvention,

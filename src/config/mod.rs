@@ -23,6 +23,7 @@ mod lidar;
 mod lidar_facts;
 mod manual;
 mod parameters;
+mod problems;
 mod source;
 mod table;
 mod yaml;
@@ -40,8 +41,9 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::types::{DeviceChoice, EngineKind, EngineOptions};
 use head::{Facts, Head};
 use parameters::{CAMERA, LIDAR, NODE};
+use problems::Problems;
 use source::{Entries, Entry};
-use table::{Given, Parameter, Problems, Values};
+use table::{Given, Parameter, Values};
 use yaml::Node;
 
 /// The name of the node: section of parameter files, and what `~` stands for.

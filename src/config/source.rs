@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use super::NODE_NAME;
-use super::table::Problems;
+use super::problems::Problems;
 use super::yaml::{MAX_BYTES, Node};
 use crate::error::{Error, ErrorKind, Result};
 
