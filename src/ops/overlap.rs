@@ -190,11 +190,11 @@ impl Rectangle {
             y_a.clamp(-self.half_height, self.half_height),
             y_b.clamp(-self.half_height, self.half_height),
         );
-        let rise = y_b - y_a;
-        let mean = if rise == 0.0 {
+        let mean = if low == high {
             low
         } else {
             // The parts of the way before, inside and after the band.
+            let rise = y_b - y_a;
             let before = (low - y_a) / rise;
             let inside = (high - low) / rise;
             let after = (y_b - high) / rise;

@@ -188,3 +188,21 @@ impl Cells {
         (count(self.x) as u64).saturating_mul(count(self.y) as u64)
     }
 }
+
+#[cfg(test)]
+impl Extent {
+    pub(super) fn touches(&self, other: &Self) -> bool {
+        (0..2).all(|axis| self.min[axis] <= other.max[axis] && other.min[axis] <= self.max[axis])
+    }
+
+    pub(super) fn size(&self) -> f32 {
+        self.size
+    }
+}
+
+#[cfg(test)]
+impl Grid {
+    pub(super) fn capacities(&self) -> [usize; 3] {
+        [self.heads.capacity(), self.entries.capacity(), self.items.capacity()]
+    }
+}
