@@ -251,7 +251,7 @@ fn memory_is_taken_once() {
     let mut keep = Vec::with_capacity(num);
     let sizes = |workspace: &Workspace| {
         (
-            [workspace.keys.capacity(), workspace.ranked.capacity(), workspace.extents.capacity()],
+            [workspace.keys.capacity(), workspace.ranked.capacity(), workspace.places.capacity()],
             [workspace.flats.capacity(), workspace.rectangles.capacity()],
             [workspace.solids.capacity(), workspace.scores.capacity()],
             [workspace.met_by.capacity(), workspace.queue.capacity()],
@@ -293,32 +293,31 @@ fn none_keeps_all_that_take_part_in_order() {
 proptest! {
     #[test]
     fn the_grid_tests_every_neighbour(
-        items in prop::collection::vec(any::<([i16; 2], [u8; 2], i8)>(), 1..60), ratio in 0.0_f32..1.0,
+        items in prop::collection::vec(any::<([i16; 2], [u8; 2], i8)>(), 1..60),
+        iou_threshold in 0.0_f32..1.0,
     ) {
-        let extents: Vec<Extent> = items
+        let places: Vec<Place> = items
             .iter()
             .map(|&([x, y], [w, h], scale)| {
                 let scale = f32::from(scale / 3).exp2();
-                let (x, y) = (f32::from(x >> 4) * scale, f32::from(y >> 4) * scale);
-                let (w, h) = (f32::from(w) * scale, f32::from(h) * scale);
-                Extent::new([x, y], [x + w, y + h], w.max(h))
+                let [x, y] = [x, y].map(|value| f32::from(value >> 4) * scale);
+                Place::new([x, y], [f32::from(w) * scale, f32::from(h) * scale])
             })
             .collect();
         let mut grid = Grid::default();
-        grid.clear(extents.len());
-        (0..).zip(&extents).for_each(|(item, extent)| grid.insert(item, 7, extent));
-        for query in &extents {
-            let mut tested = vec![false; extents.len()];
-            let found = grid.any(7, query, ratio, |item| {
-                tested[item as usize] = true;
-                false
-            });
-            prop_assert!(!found);
-            for (item, extent) in extents.iter().enumerate() {
-                let must = query.touches(extent)
-                    && extent.size() >= query.size() * ratio
-                    && extent.size() <= query.size() / ratio;
-                prop_assert!(tested[item] || !must, "{query:?} misses {extent:?}");
+        grid.clear(places.len());
+        (0..).zip(&places).for_each(|(item, place)| grid.insert(item, 7, place));
+        for reach in [Reach::upright(iou_threshold), Reach::rotated(iou_threshold)] {
+            for query in &places {
+                let mut is_tested = vec![false; places.len()];
+                let found = grid.any(7, query, reach, |item| {
+                    is_tested[item as usize] = true;
+                    false
+                });
+                prop_assert!(!found);
+                for (&is_tested, place) in is_tested.iter().zip(&places) {
+                    prop_assert!(is_tested || !query.meets(place, reach), "{query:?} misses {place:?}");
+                }
             }
         }
     }
