@@ -23,7 +23,7 @@ mod grid;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-pub(super) use grid::{Extent, Grid};
+pub(super) use grid::{Grid, Place, Reach};
 
 use super::nms_bev::nms_bev;
 use super::nms_circle::nms_circle;
@@ -78,7 +78,7 @@ pub fn suppress_3d(
 pub struct Workspace {
     keys: Vec<u128>,
     pub(super) ranked: Vec<Ranked>,
-    pub(super) extents: Vec<Extent>,
+    pub(super) places: Vec<Place>,
     pub(super) flats: Vec<Flat>,
     pub(super) rectangles: Vec<Rectangle>,
     pub(super) solids: Vec<Solid>,
@@ -107,7 +107,7 @@ impl Workspace {
         let mut workspace = Self {
             keys: Vec::with_capacity(num_candidates),
             ranked: Vec::with_capacity(num_candidates),
-            extents: Vec::with_capacity(num_candidates),
+            places: Vec::with_capacity(num_candidates),
             flats: Vec::with_capacity(num_candidates),
             rectangles: Vec::with_capacity(num_candidates),
             solids: Vec::with_capacity(num_candidates),
@@ -154,20 +154,18 @@ impl Workspace {
         Ok(())
     }
 
-    /// The boxes of the ranked candidates with their extents in the grid.
+    /// The boxes of the ranked candidates with their places in the grid.
     pub(super) fn prepare_flats(&mut self, candidates: &[Candidate<Box2d>], offset: f32) {
         self.flats.clear();
         self.flats.extend(
             self.ranked.iter().map(|r| Flat::new(&candidates[r.index as usize].bbox, offset)),
         );
-        self.extents.clear();
-        self.extents.extend(self.ranked.iter().zip(&self.flats).map(|(ranked, flat)| {
-            let bbox = &candidates[ranked.index as usize].bbox;
-            Extent::new([bbox.x1, bbox.y1], [bbox.x2 + offset, bbox.y2 + offset], flat.size())
-        }));
+        self.places.clear();
+        self.places
+            .extend(self.flats.iter().map(|flat| Place::new(flat.center(), flat.half_extents())));
     }
 
-    /// The rectangles of the ranked candidates with their extents in the grid.
+    /// The rectangles of the ranked candidates with their places in the grid.
     pub(super) fn prepare_rectangles<B>(
         &mut self,
         candidates: &[Candidate<B>],
@@ -176,23 +174,23 @@ impl Workspace {
         self.rectangles.clear();
         self.rectangles
             .extend(self.ranked.iter().map(|r| rectangle(&candidates[r.index as usize].bbox)));
-        self.extents.clear();
-        self.extents.extend(self.rectangles.iter().map(extent_of));
+        self.places.clear();
+        self.places.extend(self.rectangles.iter().map(place_of));
     }
 
-    /// The volumes of the ranked candidates with their extents in the grid.
+    /// The volumes of the ranked candidates with their places in the grid.
     pub(super) fn prepare_solids(&mut self, candidates: &[Candidate<Object3d>]) {
         self.solids.clear();
         self.solids.extend(
             self.ranked.iter().map(|r| Solid::new(&candidates[r.index as usize].bbox.bbox)),
         );
-        self.extents.clear();
-        self.extents.extend(self.solids.iter().map(|solid| extent_of(&solid.footprint)));
+        self.places.clear();
+        self.places.extend(self.solids.iter().map(|solid| place_of(&solid.footprint)));
     }
 }
 
-fn extent_of(rectangle: &Rectangle) -> Extent {
-    Extent::around(rectangle.center, rectangle.half_extents())
+fn place_of(rectangle: &Rectangle) -> Place {
+    Place::new(rectangle.center, rectangle.half_extents())
 }
 
 /// A number that sorts as the total order does; the position comes last.
@@ -220,11 +218,11 @@ pub(super) enum Suppressors {
 /// What [`Walk::run`] walks over: candidates in the total order.
 pub(super) struct Walk<'a> {
     pub ranked: &'a [Ranked],
-    pub extents: &'a [Extent],
+    pub places: &'a [Place],
     pub grid: &'a mut Grid,
     pub suppressors: Suppressors,
-    /// Candidates of more unequal sizes never meet; see [`Grid::any`].
-    pub min_size_ratio: f32,
+    /// Which candidates can meet.
+    pub reach: Reach,
     pub max_num: usize,
 }
 
@@ -232,15 +230,15 @@ impl Walk<'_> {
     /// Keeps every candidate that no better suppressor of its group
     /// suppresses, until there are `max_num`. `suppresses` takes the ranks of
     /// the better one and of the candidate, and must be false for candidates
-    /// whose extents do not touch.
+    /// out of `reach`.
     pub(super) fn run(self, keep: &mut Vec<Kept>, suppresses: impl Fn(usize, usize) -> bool) {
         keep.clear();
         self.grid.clear(self.ranked.len());
-        for (rank, (candidate, extent)) in self.ranked.iter().zip(self.extents).enumerate() {
+        for (rank, (candidate, place)) in self.ranked.iter().zip(self.places).enumerate() {
             if keep.len() >= self.max_num {
                 break;
             }
-            let goes = self.grid.any(candidate.group, extent, self.min_size_ratio, |better| {
+            let goes = self.grid.any(candidate.group, place, self.reach, |better| {
                 self.ranked[better as usize].group == candidate.group
                     && suppresses(better as usize, rank)
             });
@@ -248,24 +246,10 @@ impl Walk<'_> {
                 keep.push(Kept { index: candidate.index, score: candidate.score });
             }
             if !goes || self.suppressors == Suppressors::All {
-                self.grid.insert(rank as u32, candidate.group, extent);
+                self.grid.insert(rank as u32, candidate.group, place);
             }
         }
     }
-}
-
-/// Two axis-aligned boxes with an IoU above the threshold have no more unequal
-/// sizes than this; the margin is for rounding, which weighs more than the
-/// threshold when that is tiny.
-pub(super) fn min_size_ratio_upright(iou_threshold: f32) -> f32 {
-    if iou_threshold < 1e-3 { 0.0 } else { 0.99 * iou_threshold }
-}
-
-/// Likewise for the upright boxes around two rotated ones: sides of a
-/// rectangle and of the box around it differ by the square root of two at
-/// most, in either direction.
-pub(super) fn min_size_ratio_rotated(iou_threshold: f32) -> f32 {
-    0.5 * min_size_ratio_upright(iou_threshold)
 }
 
 /// All that take part, in the total order.

@@ -20,7 +20,7 @@ pub const MIN_MEASURE: f32 = 1e-30;
 /// `part / whole`, 0 when there is no whole worth the name.
 #[inline]
 fn ratio(part: f32, whole: f32) -> f32 {
-    if whole >= MIN_MEASURE { part / whole } else { 0.0 }
+    if (MIN_MEASURE..f32::INFINITY).contains(&whole) { part / whole } else { 0.0 }
 }
 
 /// `intersection / union` of two measures.
@@ -52,14 +52,20 @@ impl Flat {
         Self { bbox: *bbox, offset, area }
     }
 
-    /// The longer of width and height; 0 for an empty box.
+    /// The centre.
     #[inline]
-    pub fn size(&self) -> f32 {
-        extent(self.bbox.x1, self.bbox.x2, self.offset).max(extent(
-            self.bbox.y1,
-            self.bbox.y2,
-            self.offset,
-        ))
+    pub fn center(&self) -> [f32; 2] {
+        let bbox = &self.bbox;
+        [0.5 * bbox.x1 + 0.5 * bbox.x2, 0.5 * bbox.y1 + 0.5 * bbox.y2]
+    }
+
+    /// Half the width and height.
+    #[inline]
+    pub fn half_extents(&self) -> [f32; 2] {
+        let bbox = &self.bbox;
+        let (width, height) =
+            (extent(bbox.x1, bbox.x2, self.offset), extent(bbox.y1, bbox.y2, self.offset));
+        [0.5 * width, 0.5 * height]
     }
 
     /// Area of the intersection. Both boxes carry the same offset.
@@ -74,7 +80,12 @@ impl Flat {
     /// Intersection over union, in [0, 1].
     #[inline]
     pub fn iou(&self, other: &Self) -> f32 {
-        over_union(self.intersection(other), self.area, other.area)
+        let intersection = self.intersection(other);
+        // Most pairs end here, without the division; the answer is the same.
+        if intersection == 0.0 {
+            return 0.0;
+        }
+        over_union(intersection, self.area, other.area)
     }
 }
 
@@ -190,11 +201,11 @@ impl Rectangle {
             y_a.clamp(-self.half_height, self.half_height),
             y_b.clamp(-self.half_height, self.half_height),
         );
-        let rise = y_b - y_a;
-        let mean = if rise == 0.0 {
+        let mean = if low == high {
             low
         } else {
             // The parts of the way before, inside and after the band.
+            let rise = y_b - y_a;
             let before = (low - y_a) / rise;
             let inside = (high - low) / rise;
             let after = (y_b - high) / rise;

@@ -1,8 +1,7 @@
 //! The CPU side of [`nms_bev`](super::nms_bev).
 
 use super::super::nms::{
-    Suppressors, Walk, Workspace, check_num_thresholds, is_finite_3d, lowest,
-    min_size_ratio_rotated, threshold_of,
+    Reach, Suppressors, Walk, Workspace, check_num_thresholds, is_finite_3d, lowest, threshold_of,
 };
 use super::super::overlap::Rectangle;
 use crate::error::Result;
@@ -25,10 +24,10 @@ pub(super) fn nms_bev(
     let squared_search_distance = params.search_distance_m * params.search_distance_m;
     let walk = Walk {
         ranked,
-        extents: &workspace.extents,
+        places: &workspace.places,
         grid: &mut workspace.grid,
         suppressors: Suppressors::Kept,
-        min_size_ratio: min_size_ratio_rotated(lowest(&params.iou_thresholds)),
+        reach: Reach::rotated(lowest(&params.iou_thresholds)),
         max_num: usize::MAX,
     };
     walk.run(keep, |better, candidate| {

@@ -1,7 +1,7 @@
 //! The CPU side of [`nms_circle`](super::nms_circle).
 
 use super::super::nms::{
-    Extent, Suppressors, Walk, Workspace, check_num_thresholds, is_finite_3d, threshold_of,
+    Place, Reach, Suppressors, Walk, Workspace, check_num_thresholds, is_finite_3d, threshold_of,
 };
 use crate::error::Result;
 use crate::types::{Candidate, CircleThreshold, Kept, NmsCircle, Object3d};
@@ -23,19 +23,19 @@ pub(super) fn nms_circle(
     };
     // Circles of half the longest radius touch wherever two centres can meet.
     let half = [0.5 * radius; 2];
-    workspace.extents.clear();
-    workspace.extents.extend(workspace.ranked.iter().map(|ranked| {
+    workspace.places.clear();
+    workspace.places.extend(workspace.ranked.iter().map(|ranked| {
         let [x, y, _] = candidates[ranked.index as usize].bbox.bbox.center;
-        Extent::around([x, y], half)
+        Place::new([x, y], half)
     }));
 
     let ranked = &workspace.ranked;
     let walk = Walk {
         ranked,
-        extents: &workspace.extents,
+        places: &workspace.places,
         grid: &mut workspace.grid,
         suppressors: Suppressors::Kept,
-        min_size_ratio: 0.0,
+        reach: Reach::TOUCHING,
         max_num: usize::MAX,
     };
     walk.run(keep, |better, candidate| {

@@ -1,6 +1,6 @@
 //! The CPU side of [`nms_fast`](super::nms_fast).
 
-use super::super::nms::{Suppressors, Walk, Workspace, min_size_ratio_upright};
+use super::super::nms::{Reach, Suppressors, Walk, Workspace};
 use crate::error::Result;
 use crate::types::{Box2d, Candidate, Kept, NmsFast};
 
@@ -16,10 +16,10 @@ pub(super) fn nms_fast(
     let flats = &workspace.flats;
     let walk = Walk {
         ranked: &workspace.ranked,
-        extents: &workspace.extents,
+        places: &workspace.places,
         grid: &mut workspace.grid,
         suppressors: Suppressors::All,
-        min_size_ratio: min_size_ratio_upright(params.iou_threshold),
+        reach: Reach::upright(params.iou_threshold),
         max_num: usize::MAX,
     };
     walk.run(keep, |better, candidate| flats[better].iou(&flats[candidate]) > params.iou_threshold);

@@ -1,8 +1,7 @@
 //! The CPU side of [`nms_iou_3d`](super::nms_iou_3d).
 
 use super::super::nms::{
-    Suppressors, Walk, Workspace, check_num_thresholds, is_finite_3d, lowest,
-    min_size_ratio_rotated, threshold_of,
+    Reach, Suppressors, Walk, Workspace, check_num_thresholds, is_finite_3d, lowest, threshold_of,
 };
 use crate::error::Result;
 use crate::types::{Candidate, Kept, NmsIou3d, Object3d};
@@ -21,10 +20,10 @@ pub(super) fn nms_iou_3d(
     let (ranked, solids) = (&workspace.ranked, &workspace.solids);
     let walk = Walk {
         ranked,
-        extents: &workspace.extents,
+        places: &workspace.places,
         grid: &mut workspace.grid,
         suppressors: Suppressors::Kept,
-        min_size_ratio: min_size_ratio_rotated(lowest(&params.iou_thresholds)),
+        reach: Reach::rotated(lowest(&params.iou_thresholds)),
         max_num: usize::MAX,
     };
     walk.run(keep, |better, candidate| {

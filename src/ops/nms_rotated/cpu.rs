@@ -1,6 +1,6 @@
 //! The CPU side of [`nms_rotated`](super::nms_rotated).
 
-use super::super::nms::{Suppressors, Walk, Workspace, is_finite_rotated, min_size_ratio_rotated};
+use super::super::nms::{Reach, Suppressors, Walk, Workspace, is_finite_rotated};
 use super::super::overlap::Rectangle;
 use crate::error::Result;
 use crate::types::{Candidate, Kept, NmsRotated, RotatedBox2d};
@@ -17,10 +17,10 @@ pub(super) fn nms_rotated(
     let rectangles = &workspace.rectangles;
     let walk = Walk {
         ranked: &workspace.ranked,
-        extents: &workspace.extents,
+        places: &workspace.places,
         grid: &mut workspace.grid,
         suppressors: Suppressors::Kept,
-        min_size_ratio: min_size_ratio_rotated(params.iou_threshold),
+        reach: Reach::rotated(params.iou_threshold),
         max_num: usize::MAX,
     };
     walk.run(keep, |better, candidate| {

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use super::super::nms::{Workspace, key, min_size_ratio_upright};
+use super::super::nms::{Reach, Workspace, key};
 use crate::error::Result;
 use crate::types::{Box2d, Candidate, Kept, NmsSoft, SoftDecay};
 
@@ -20,11 +20,11 @@ pub(super) fn nms_soft(
         candidate.score >= 0.0 && candidate.bbox.is_finite()
     })?;
     workspace.prepare_flats(candidates, f32::from(params.offset));
-    let Workspace { ranked, extents, flats, scores, met_by, queue, grid, .. } = workspace;
+    let Workspace { ranked, places, flats, scores, met_by, queue, grid, .. } = workspace;
 
-    let min_size_ratio = match params.decay {
-        SoftDecay::Linear { iou_threshold } => min_size_ratio_upright(iou_threshold),
-        SoftDecay::Gaussian { .. } => 0.0,
+    let reach = match params.decay {
+        SoftDecay::Linear { iou_threshold } => Reach::upright(iou_threshold),
+        SoftDecay::Gaussian { .. } => Reach::TOUCHING,
     };
     let key_of = |rank: u32, score: f32| {
         let index = ranked[rank as usize].index;
@@ -38,9 +38,9 @@ pub(super) fn nms_soft(
     met_by.resize(ranked.len(), NOT_MET);
     queue.clear();
     grid.clear(ranked.len());
-    for (rank, (candidate, extent)) in (0..).zip(ranked.iter().zip(extents.iter())) {
+    for (rank, (candidate, place)) in (0..).zip(ranked.iter().zip(places.iter())) {
         queue.push(key_of(rank, candidate.score));
-        grid.insert(rank, candidate.group, extent);
+        grid.insert(rank, candidate.group, place);
     }
 
     keep.clear();
@@ -59,9 +59,9 @@ pub(super) fn nms_soft(
         }
         keep.push(Kept { index: candidate.index, score });
         met_by[taken as usize] = TAKEN;
-        grid.any(candidate.group, &extents[taken as usize], min_size_ratio, |other| {
+        grid.any(candidate.group, &places[taken as usize], reach, |other| {
             let other_rank = other as usize;
-            // A neighbour may share several cells, and falls once.
+            // A neighbour may be found more than once, and falls once.
             let is_new = met_by[other_rank] != TAKEN && met_by[other_rank] != taken;
             if is_new && ranked[other_rank].group == candidate.group {
                 met_by[other_rank] = taken;
