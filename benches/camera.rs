@@ -1,8 +1,10 @@
-#![allow(missing_docs)] // the macros of criterion document nothing
 //! Camera ops on one thread: letterbox from every wire encoding, decoding of
 //! YOLO heads.
 //!
 //! `benches/peers/letterbox_opencv.py` puts OpenCV beside `letterbox/…`.
+
+#![allow(missing_docs, reason = "the macros of criterion make items without")]
+#![allow(clippy::expect_used, reason = "a bench may end on a broken fixture")]
 
 use std::hint::black_box;
 

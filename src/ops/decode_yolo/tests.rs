@@ -78,12 +78,9 @@ fn v5_rows() {
 #[test]
 fn v8_columns_over_several_blocks() {
     let num_columns = 2500;
-    let mut planes = vec![vec![0.0; num_columns]; 7];
-    for column in 0..num_columns {
-        for (plane, value) in [10.0 + column as f32, 20.0, 4.0, 6.0].into_iter().enumerate() {
-            planes[plane][column] = value;
-        }
-    }
+    let mut planes: Vec<Vec<f32>> =
+        [0.0, 20.0, 4.0, 6.0, 0.0, 0.0, 0.0].map(|value| vec![value; num_columns]).to_vec();
+    planes[0] = (0..num_columns).map(|column| 10.0 + column as f32).collect();
     let at = |column: f32| (8.0 + column, 12.0 + column);
     let mut expected = Vec::new();
     // (column, class scores, class of the best)
