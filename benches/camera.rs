@@ -1,15 +1,19 @@
-#![allow(missing_docs)] // the macros of criterion document nothing
 //! Camera ops on one thread: letterbox from every wire encoding, decoding of
 //! YOLO heads.
 //!
 //! `benches/peers/letterbox_opencv.py` puts OpenCV beside `letterbox/…`.
 
+#![allow(missing_docs, reason = "the macros of criterion make items without")]
+#![allow(clippy::expect_used, reason = "a bench may end on a broken fixture")]
+
 use std::hint::black_box;
 
 use criterion::{Criterion, criterion_group, criterion_main};
+use det_post::ops::decode_yolo::decode_yolo;
 use det_post::ops::letterbox::{LetterboxParams, Workspace, letterbox};
 use det_post::types::{
-    ChannelOrder, ElementType, Encoding, ImageView, Normalization, Placement, Size, Tensor,
+    Candidates, ChannelOrder, ElementType, Encoding, ImageView, Normalization, Placement, Size,
+    Tensor, TensorValues, TensorView, YoloLayout,
 };
 
 fn noise(len: usize) -> Vec<u8> {
@@ -53,5 +57,33 @@ fn letterbox_1080p(c: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, letterbox_1080p);
+/// Scores as networks give them: nearly all close to zero.
+fn decode_640(c: &mut Criterion) {
+    let (num_classes, network) = (80, Size::new(640, 640));
+    let yolox = YoloLayout::Yolox { strides: vec![8, 16, 32] };
+    let cases = [
+        ("v5", YoloLayout::V5, [1, 25_200, 85]),
+        ("v8", YoloLayout::V8, [1, 84, 8400]),
+        ("yolox", yolox, [1, 8400, 85]),
+    ];
+    let mut group = c.benchmark_group("decode_yolo_640");
+    for (name, layout, shape) in cases {
+        let values: Vec<f32> = noise(shape.iter().product())
+            .iter()
+            .map(|&byte| (f32::from(byte) / 256.0).powi(if name == "v8" { 2000 } else { 10 }))
+            .collect();
+        let output = TensorView::new(&shape, TensorValues::F32(&values)).expect("a valid shape");
+        let mut candidates = Candidates::with_capacity(4096);
+        group.bench_function(name, |b| {
+            b.iter(|| {
+                candidates.clear();
+                let output = [black_box(output)];
+                decode_yolo(&output, &layout, network, num_classes, 0.25, &mut candidates)
+            });
+        });
+    }
+    group.finish();
+}
+
+criterion_group!(benches, letterbox_1080p, decode_640);
 criterion_main!(benches);

@@ -43,11 +43,11 @@ fn every_kind_of_png() {
         ramp[..24].chunks(4).flat_map(|pixel| pixel[..2].to_vec()).collect();
     use BitDepth::{Eight, One, Sixteen};
     // (colour, depth, raw data, tRNS, encoding, pixels)
-    let cases: Vec<(ColorType, BitDepth, &[u8], Option<&[u8]>, Encoding, Vec<u8>)> = vec![
+    let cases = [
         (
             ColorType::Grayscale,
             One,
-            &[0b1010_0000, 0b0110_0000],
+            &[0b1010_0000, 0b0110_0000][..],
             None,
             Encoding::Mono8,
             vec![255, 0, 255, 0, 255, 255],
@@ -72,7 +72,7 @@ fn every_kind_of_png() {
             ColorType::Indexed,
             Eight,
             &[0, 1, 0, 1, 1, 1],
-            Some(&[7]),
+            Some(&[7][..]),
             Encoding::Rgba8,
             vec![
                 10, 20, 30, 7, 40, 50, 60, 255, 10, 20, 30, 7, 40, 50, 60, 255, 40, 50, 60, 255,

@@ -35,7 +35,7 @@
 //! - `mono8` and `mono16` fill all three planes.
 //!
 //! Not equal to `cv2.resize` of 8-bit pictures, which rounds weights to 11
-//! bits and the result to whole numbers; within 1 of it, and within 0.001 of
+//! bits and the result to whole numbers; within 1 of it, and within 1e-4 of
 //! `cv2.resize` of the same picture as f32. Shrinking does not average more
 //! than 2x2 pixels, as `INTER_LINEAR` does not.
 

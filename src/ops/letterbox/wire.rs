@@ -118,8 +118,8 @@ fn planar_pairs(rgb: &mut [u8], luma: &[u8], chroma: &[u8], split: impl Fn([u8; 
     }
 }
 
-/// BT.601 limited range, factors times 2^20, rounded: 255/219 for luma,
-/// 255/112 times 0.701, 0.886 and their shares of green for chroma.
+/// BT.601 limited range: 1.164, 1.596, 0.813, 0.391 and 2.018 times 2^20, as
+/// OpenCV rounds them.
 const LUMA: i32 = 1_220_542;
 const RED_OF_V: i32 = 1_673_527;
 const GREEN_OF_V: i32 = -852_492;
