@@ -3,12 +3,7 @@
 //! `cargo bench --bench lidar` measures every op. `cargo bench --bench lidar --
 //! --peer POINTS GROUPS` groups the points of a file once for the result and
 //! many times for the clock: `benches/peers/voxelize_numpy.py` calls it.
-#![expect(
-    missing_docs,
-    clippy::unwrap_used,
-    clippy::print_stdout,
-    reason = "a bench, not a library"
-)]
+#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a bench, not a library")]
 
 use std::hint::black_box;
 use std::time::Instant;
