@@ -4,6 +4,7 @@
 //! those of the pillar network to 1e-4 (another engine sums in another order).
 //! Decoded boxes agree to the decimals of the reference, 5 for boxes and 7 for
 //! scores.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, reason = "a test")]
 
 #[path = "common/point_cloud.rs"]
 mod point_cloud;
@@ -174,13 +175,16 @@ fn waymo_pillars_through_a_trained_pillar_network() {
     assert!(nonzero.abs_diff(count(&reference["output_nonzero"])) <= 20, "{nonzero}");
 }
 
+/// Shape and values of each map of a task, by the head's name.
+type Maps<'a> = HashMap<&'a str, ([usize; 4], Vec<f32>)>;
+
 #[test]
 fn centerpoint_head_gives_the_reference_boxes() {
     let Some(data) = shared_data() else { return };
     let reference = json(&data.join("reference/centerpoint_head_128.json"));
     let mapping = json(&data.join("centerpoint_head/mapping.json"));
     let tasks = mapping["tasks"].as_array().unwrap();
-    let maps: Vec<HashMap<&str, ([usize; 4], Vec<f32>)>> = tasks
+    let maps: Vec<Maps<'_>> = tasks
         .iter()
         .map(|task| {
             let tensors = task["tensors"].as_array().unwrap().iter();

@@ -2,16 +2,19 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// A cloud to be built: fields as (name, offset, datatype, count).
+/// Name, offset, datatype, count.
+type Field<'a> = (&'a str, u32, u8, u32);
+
+/// A cloud to be built.
 struct Case<'a> {
-    fields: &'a [(&'a str, u32, u8, u32)],
+    fields: &'a [Field<'a>],
     point_step: usize,
     size: [u32; 2],
     row_padding: usize,
     big_endian: bool,
 }
 
-const XYZ: [(&str, u32, u8, u32); 3] = [("x", 0, 7, 1), ("y", 4, 7, 1), ("z", 8, 7, 1)];
+const XYZ: [Field<'_>; 3] = [("x", 0, 7, 1), ("y", 4, 7, 1), ("z", 8, 7, 1)];
 
 /// Writes `values`, point by point and field by field, as the case says.
 fn bytes_of(case: &Case<'_>, values: &[f64]) -> Vec<u8> {
@@ -156,7 +159,7 @@ fn unusable_fields_are_named() {
     let unknown = [XYZ[0], ("y", 4, 9, 1), XYZ[2]];
     let zero = [XYZ[0], ("y", 4, 0, 1), XYZ[2]];
     let far = [XYZ[0], XYZ[1], ("z", u32::MAX, 7, 1)];
-    let cases: [(&[(&str, u32, u8, u32)], &[PointChannel], &str); 7] = [
+    let cases: [(&[Field<'_>], &[PointChannel], &str); 7] = [
         (&range_only, &[], "no field x, only [range, azimuth]"),
         (&XYZ, &[PointChannel::Ring], "no field ring or channel, only [x, y, z]"),
         (&beyond, &[PointChannel::Intensity], "field intensity has 4 bytes at offset 14"),

@@ -30,7 +30,10 @@ fn run(rows: &[[f32; 3]], params: &VoxelizeParams) -> (Voxels, VoxelizeCounts) {
     (voxels, counts)
 }
 
-fn groups_of(voxels: &Voxels) -> Vec<([u32; 3], Vec<u32>)> {
+/// Cells and their points.
+type Groups = Vec<([u32; 3], Vec<u32>)>;
+
+fn groups_of(voxels: &Voxels) -> Groups {
     let groups = (0..voxels.len()).map(|v| (voxels.coordinates()[v], voxels.points_of(v).to_vec()));
     groups.collect()
 }
@@ -56,7 +59,8 @@ fn voxels_and_points_stand_in_order_of_arrival() {
 fn limits_cut_by_arrival_and_count_what_they_cut() {
     let rows = [B, A, B, C, A, B, C, C];
     // (voxel_capacity, max_points, groups, [voxels over, points over voxel, points over capacity])
-    let cases: [(usize, usize, &[&[u32]], [usize; 3]); 4] = [
+    type Losses = [usize; 3];
+    let cases: [(usize, usize, &[&[u32]], Losses); 4] = [
         (3, 3, &[&[0, 2, 5], &[1, 4], &[3, 6, 7]], [0, 0, 0]),
         (3, 2, &[&[0, 2], &[1, 4], &[3, 6]], [0, 2, 0]),
         (2, 3, &[&[0, 2, 5], &[1, 4]], [1, 0, 3]),
@@ -115,10 +119,7 @@ fn arguments_must_fit() {
 }
 
 /// The same by maps and sorting, limits applied afterwards.
-fn reference(
-    rows: &[[f32; 3]],
-    params: &VoxelizeParams,
-) -> (Vec<([u32; 3], Vec<u32>)>, [usize; 6]) {
+fn reference(rows: &[[f32; 3]], params: &VoxelizeParams) -> (Groups, [usize; 6]) {
     let mut groups: BTreeMap<[u32; 3], Vec<u32>> = BTreeMap::new();
     for (index, row) in rows.iter().enumerate() {
         if let Some(cell) = params.grid.voxel_of(*row) {
