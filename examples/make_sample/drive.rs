@@ -4,9 +4,9 @@
 /// Frames, one every [`PERIOD_NS`].
 pub const NUM_FRAMES: usize = 30;
 /// Nanoseconds from one frame to the next.
-pub const PERIOD_NS: u64 = 100_000_000;
+pub const PERIOD_NS: i64 = 100_000_000;
 /// Stamp of the first frame.
-pub const START_NS: u64 = 1_700_000_000_000_000_000;
+pub const START_NS: i64 = 1_700_000_000_000_000_000;
 /// Width of a picture in pixels.
 pub const WIDTH: usize = 640;
 /// Height of a picture in pixels.
