@@ -5,8 +5,8 @@
 
 use std::path::{Path, PathBuf};
 
-use det_post::config::{ChannelKind, Config, DeviceChoice, LidarOutputs, manual};
-use det_post::types::{ClassMode, Nms2d, Nms3d, YoloLayout};
+use det_post::config::{ChannelKind, Config, LidarOutputs, manual};
+use det_post::types::{ClassMode, DeviceChoice, Nms2d, Nms3d, YoloLayout};
 use det_post::{ErrorKind, Result};
 
 const CAMERA: [&str; 3] =
