@@ -6,8 +6,8 @@
 //! used again.
 //!
 //! Of a database cut short the rows are delivered that are still there. There
-//! sqlite3 takes a missing page for zeros, so a payload whose last page would
-//! hold zeros only counts as missing and ends the reading.
+//! sqlite3 takes missing bytes for zeros, so a payload that would end in as
+//! many zeros as can be missing counts as missing and ends the reading.
 
 use std::fs::File;
 use std::io::Read;
@@ -41,8 +41,9 @@ pub(super) struct Db3File {
     /// The payload of row `next`, when `is_loaded`.
     buffer: Vec<u8>,
     is_loaded: bool,
-    /// The size of a page, when the file is shorter than its head says.
-    cut_page: Option<usize>,
+    /// When the file is shorter than its head says: the size of a page, and
+    /// how much of the last page is there.
+    cut_page: Option<(usize, usize)>,
 }
 
 struct Row {
@@ -75,7 +76,7 @@ impl Db3File {
             )
             .map_err(failed)?;
         connection.pragma_update(None, "mmap_size", num_bytes as i64).map_err(failed)?;
-        let cut_page = cut_page(path).filter(|(_, claimed)| *claimed > num_bytes);
+        let cut_page = declared_size(path).filter(|(_, claimed)| *claimed > num_bytes);
         let (ids, mut topics) = topics(&connection).map_err(failed)?;
         let mut rows = Vec::new();
         let listed = list_rows(&connection, &ids, num_bytes / MIN_ROW_BYTES, &mut rows);
@@ -101,7 +102,7 @@ impl Db3File {
             next: 0,
             buffer: Vec::new(),
             is_loaded: false,
-            cut_page: cut_page.map(|(page, _)| page),
+            cut_page: cut_page.map(|(page, _)| (page, (num_bytes % page as u64) as usize)),
         })
     }
 
@@ -137,13 +138,8 @@ impl Db3File {
     pub(super) fn load(&mut self) {
         let Some(row) = self.rows.get(self.next) else { return };
         let what = match read_payload(&self.connection, row.id, &mut self.buffer) {
-            Ok(topic_id)
-                if self.cut_page.is_some_and(|page| {
-                    let len = last_page_len(page, topic_id, row.log_time, self.buffer.len());
-                    self.buffer.iter().rev().take(len).all(|byte| *byte == 0) && len > 0
-                }) =>
-            {
-                "the last page of the payload is missing".to_owned()
+            Ok(topic_id) if self.is_tail_missing(topic_id, row.log_time) => {
+                "its end is missing".to_owned()
             }
             Ok(_) => {
                 self.is_loaded = true;
@@ -153,6 +149,16 @@ impl Db3File {
         };
         self.damage = Some(Damage::somewhere(format!("row {} is not readable: {what}", row.id)));
         self.next = self.rows.len();
+    }
+
+    /// Whether a file that was cut can lack the end of the payload.
+    fn is_tail_missing(&self, topic_id: i64, log_time: i64) -> bool {
+        let Some((page, left)) = self.cut_page else { return false };
+        let len = last_page_len(page, topic_id, log_time, self.buffer.len());
+        // A page names its successor before the payload begins.
+        let behind_cut = len.saturating_sub(left.saturating_sub(4));
+        let len = if behind_cut > 0 { behind_cut } else { len };
+        len > 0 && self.buffer.iter().rev().take(len).all(|byte| *byte == 0)
     }
 
     fn skip_unwanted(&mut self) {
@@ -234,11 +240,12 @@ fn read_payload(connection: &Connection, id: i64, buffer: &mut Vec<u8>) -> rusql
 }
 
 /// The page size and the file size that the head of a database names.
-fn cut_page(path: &Path) -> Option<(usize, u64)> {
+fn declared_size(path: &Path) -> Option<(usize, u64)> {
     let mut head = [0; 32];
     File::open(path).and_then(|mut file| file.read_exact(&mut head)).ok()?;
     let [.., a, b, c, d] = head;
     let page = match u16::from_be_bytes([head[16], head[17]]) {
+        0 => return None,
         1 => 65536,
         size => usize::from(size),
     };
