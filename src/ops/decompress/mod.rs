@@ -15,8 +15,8 @@
 //!
 //! A picture is whole or it is an error: a truncated or damaged file never
 //! gives a picture that is partly grey, also when an end marker was set after
-//! the cut (of a progressive JPEG, whose scans only refine, that is not seen).
-//! Two JPEG decoders may differ by a few
+//! the cut. Not seen are such a marker in a progressive JPEG, and damage that
+//! still decodes: JPEG has no checksum. Two JPEG decoders may differ by a few
 //! levels of 255 (inverse cosine transform, chroma upsampling); PNG is exact.
 //!
 //! Sides go to [`ImageView::MAX_SIDE`] and a picture to [`MAX_PIXELS`]. Both
