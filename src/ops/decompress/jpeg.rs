@@ -12,7 +12,13 @@ use crate::types::{Encoding, ImageView, Size};
 /// A block of 8x8 pixels takes at least one bit.
 const MAX_PIXELS_PER_BYTE: u64 = 8 * 64;
 
-pub(super) fn decode(data: &[u8], bytes: &mut Vec<u8>) -> Result<Pixels> {
+/// What stands in place of the end marker of a sequential picture: more bytes
+/// than the decoder reads ahead, and none of them a marker. At an end marker
+/// the decoder would go on with zeros as long as pixels are missing; here it
+/// comes to the end of the file and says so.
+const FILLER: [u8; 16] = [0x55; 16];
+
+pub(super) fn decode(data: &[u8], file: &mut Vec<u8>, bytes: &mut Vec<u8>) -> Result<Pixels> {
     let damaged = |cause| Error::with_source(codec("JPEG is damaged or not supported"), cause);
     let max_side = ImageView::MAX_SIDE as usize;
     let options = DecoderOptions::default()
@@ -26,17 +32,23 @@ pub(super) fn decode(data: &[u8], bytes: &mut Vec<u8>) -> Result<Pixels> {
     };
     let size = Size::new(u32::from(info.width), u32::from(info.height));
     check_size(size, data.len(), MAX_PIXELS_PER_BYTE)?;
-    if !ends_after_its_scans(data) {
+    let Some(end) = end_after_scans(data) else {
         return Err(codec(format!(
             "JPEG is truncated: {} bytes and no end of image after the last scan",
             data.len()
         )));
-    }
+    };
     let (encoding, colors) = match colors {
         ColorSpace::Luma => (Encoding::Mono8, ColorSpace::Luma),
         _ => (Encoding::Rgb8, ColorSpace::RGB),
     };
-    decoder.set_options(options.jpeg_set_out_colorspace(colors));
+    file.clear();
+    file.extend_from_slice(&data[..end]);
+    let is_sequential = info.sof.is_sequential_dct();
+    file.extend_from_slice(if is_sequential { &FILLER } else { &data[end..] });
+    let options = options.jpeg_set_out_colorspace(colors);
+    let mut decoder = JpegDecoder::new_with_options(ZCursor::new(&file[..]), options);
+    decoder.decode_headers().map_err(damaged)?;
     let num_bytes = encoding.row_bytes(size.width) * size.height as usize;
     match decoder.output_buffer_size() {
         Some(needed) if needed == num_bytes => {}
@@ -49,18 +61,14 @@ pub(super) fn decode(data: &[u8], bytes: &mut Vec<u8>) -> Result<Pixels> {
     Ok(Pixels { size, encoding })
 }
 
-/// Whether the last of all scan headers and end markers is an end marker.
-/// Entropy-coded data has neither; an embedded thumbnail, which has both, lies
-/// before the picture's own scans.
-fn ends_after_its_scans(data: &[u8]) -> bool {
+/// Where the last end marker is, if no scan starts after it. Entropy-coded data
+/// has neither marker; an embedded thumbnail, which has both, lies before the
+/// picture's own scans.
+fn end_after_scans(data: &[u8]) -> Option<usize> {
     const START_OF_SCAN: u8 = 0xDA;
     const END_OF_IMAGE: u8 = 0xD9;
-    data.array_windows()
-        .rev()
-        .find_map(|&[mark, marker]| match (mark, marker) {
-            (0xFF, END_OF_IMAGE) => Some(true),
-            (0xFF, START_OF_SCAN) => Some(false),
-            _ => None,
-        })
-        .unwrap_or(false)
+    let is_marker =
+        |&[mark, marker]: &[u8; 2]| mark == 0xFF && matches!(marker, START_OF_SCAN | END_OF_IMAGE);
+    let last = data.array_windows().rposition(is_marker)?;
+    (data[last + 1] == END_OF_IMAGE).then_some(last)
 }

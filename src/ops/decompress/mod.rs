@@ -14,8 +14,9 @@
 //! Of an animated PNG the first frame counts.
 //!
 //! A picture is whole or it is an error: a truncated or damaged file never
-//! gives a picture that is partly grey. (Not seen is a JPEG that lost data and
-//! still closes with an end marker: its format has no checksum.) Two JPEG decoders may differ by a few
+//! gives a picture that is partly grey, also when an end marker was set after
+//! the cut. Not seen are such a marker in a progressive JPEG, and damage that
+//! still decodes: JPEG has no checksum. Two JPEG decoders may differ by a few
 //! levels of 255 (inverse cosine transform, chroma upsampling); PNG is exact.
 //!
 //! Sides go to [`ImageView::MAX_SIDE`] and a picture to [`MAX_PIXELS`]. Both
@@ -37,6 +38,7 @@ pub const MAX_PIXELS: u64 = 1 << 26;
 #[derive(Debug, Default)]
 pub struct Picture {
     bytes: Vec<u8>,
+    file: Vec<u8>,
     pixels: Option<Pixels>,
 }
 
@@ -73,7 +75,7 @@ impl Picture {
 pub fn decompress(input: &CompressedView<'_>, picture: &mut Picture) -> Result<()> {
     picture.pixels = None;
     picture.pixels = Some(match input.format {
-        CompressedFormat::Jpeg => jpeg::decode(input.data, &mut picture.bytes)?,
+        CompressedFormat::Jpeg => jpeg::decode(input.data, &mut picture.file, &mut picture.bytes)?,
         CompressedFormat::Png => png::decode(input.data, &mut picture.bytes)?,
     });
     Ok(())

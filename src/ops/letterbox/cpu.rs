@@ -35,8 +35,8 @@ pub(super) fn tap(i: u32, content: u32, source: u32) -> Tap {
 struct Mapping {
     /// Samples a pixel of a blended row.
     num_channels: usize,
-    /// The plane that each of the first three channels goes to is the third
-    /// minus it, not itself.
+    /// Whether the first and the third source channel change places on their
+    /// way to the planes.
     swapped: bool,
     /// By source channel.
     normalization: Normalization,
