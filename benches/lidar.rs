@@ -62,7 +62,8 @@ fn scan() -> Points {
     for i in 0..NUM_POINTS {
         let ring = (i % 64) as f32 / 64.0;
         let azimuth = (i / 64) as f32 * (64.0 * std::f32::consts::TAU / NUM_POINTS as f32);
-        let range = 2.5 + 90.0 * ring * ring * (0.6 + 0.4 * noise(&mut state));
+        let wall = 0.7 + 0.3 * (7.0 * azimuth + 20.0 * ring).sin();
+        let range = 2.5 + 90.0 * ring * ring * wall + 0.1 * noise(&mut state);
         let z = -1.8 + 2.5 * noise(&mut state) * ring;
         points.push(&[range * azimuth.cos(), range * azimuth.sin(), z, noise(&mut state)]);
     }
@@ -188,7 +189,8 @@ fn peer(points_path: &str, groups_path: &str) {
     values.chunks_exact(3).for_each(|point| {
         points.push(point);
     });
-    let params = pillar_grid();
+    // Room for every cell: the peer has no limit.
+    let params = VoxelizeParams { voxel_capacity: 480 * 480, ..pillar_grid() };
     let mut workspace = Workspace::new(&params.grid, points.len());
     let mut voxels = Voxels::new(&params);
     for _ in 0..51 {

@@ -36,7 +36,8 @@ def cloud(num_points, in_order, rng):
     """Rings of a spinning sensor: the density falls with the range."""
     ring = np.arange(num_points) % 64 / 64
     azimuth = np.arange(num_points) * (2 * np.pi / num_points)
-    reach = 2.5 + 90 * ring**2 * (0.6 + 0.4 * rng.random(num_points))
+    wall = 0.7 + 0.3 * np.sin(7 * azimuth + 20 * ring)
+    reach = 2.5 + 90 * ring**2 * wall + 0.1 * rng.random(num_points)
     z = -1.8 + 2.5 * rng.random(num_points) * ring
     points = np.stack([reach * np.cos(azimuth), reach * np.sin(azimuth), z], axis=1)
     points = np.ascontiguousarray(points, np.float32)
