@@ -137,10 +137,12 @@ impl Workspace {
             return Err(Error::new(ErrorKind::Argument, op, message));
         }
         self.keys.clear();
-        self.keys.extend((0_u32..).zip(candidates).filter_map(|(index, candidate)| {
-            (!candidate.score.is_nan() && takes_part(candidate))
-                .then(|| key(candidate.score, candidate.class, candidate.source, index))
-        }));
+        let numbered = (0_u32..).zip(candidates);
+        self.keys.extend(
+            numbered
+                .filter(|(_, candidate)| !candidate.score.is_nan() && takes_part(candidate))
+                .map(|(index, c)| key(c.score, c.class, c.source, index)),
+        );
         if !self.keys.is_sorted() {
             self.keys.sort_unstable();
         }
