@@ -1,5 +1,7 @@
 //! Suppression and overlap against tables that other projects publish.
 
+#![allow(clippy::print_stdout, clippy::unwrap_used)]
+
 #[path = "common/shared_data.rs"]
 mod shared_data;
 

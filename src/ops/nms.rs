@@ -28,7 +28,7 @@ pub(super) use grid::{Grid, Place, Reach};
 use super::nms_bev::nms_bev;
 use super::nms_circle::nms_circle;
 use super::nms_fast::nms_fast;
-use super::nms_iou::nms_iou;
+use super::nms_iou::{Block, nms_iou};
 use super::nms_iou_3d::nms_iou_3d;
 use super::nms_soft::nms_soft;
 use super::overlap::{Flat, Rectangle, Solid};
@@ -83,6 +83,7 @@ pub struct Workspace {
     pub(super) rectangles: Vec<Rectangle>,
     pub(super) solids: Vec<Solid>,
     pub(super) scores: Vec<f32>,
+    pub(super) blocks: Vec<Block>,
     pub(super) met_by: Vec<u32>,
     pub(super) queue: BinaryHeap<Reverse<u128>>,
     pub(super) grid: Grid,
@@ -112,6 +113,7 @@ impl Workspace {
             rectangles: Vec::with_capacity(num_candidates),
             solids: Vec::with_capacity(num_candidates),
             scores: Vec::with_capacity(num_candidates),
+            blocks: Vec::with_capacity(num_candidates.min(1024).div_ceil(16)),
             met_by: Vec::with_capacity(num_candidates),
             queue: BinaryHeap::with_capacity(num_candidates),
             grid: Grid::default(),
@@ -137,10 +139,12 @@ impl Workspace {
             return Err(Error::new(ErrorKind::Argument, op, message));
         }
         self.keys.clear();
-        self.keys.extend((0_u32..).zip(candidates).filter_map(|(index, candidate)| {
-            (!candidate.score.is_nan() && takes_part(candidate))
-                .then(|| key(candidate.score, candidate.class, candidate.source, index))
-        }));
+        let numbered = (0_u32..).zip(candidates);
+        self.keys.extend(
+            numbered
+                .filter(|(_, candidate)| !candidate.score.is_nan() && takes_part(candidate))
+                .map(|(index, c)| key(c.score, c.class, c.source, index)),
+        );
         if !self.keys.is_sorted() {
             self.keys.sort_unstable();
         }

@@ -52,6 +52,18 @@ impl Flat {
         Self { bbox: *bbox, offset, area }
     }
 
+    /// The box.
+    #[inline]
+    pub fn bbox(&self) -> &Box2d {
+        &self.bbox
+    }
+
+    /// The area; 0 for an empty box.
+    #[inline]
+    pub fn area(&self) -> f32 {
+        self.area
+    }
+
     /// The centre.
     #[inline]
     pub fn center(&self) -> [f32; 2] {

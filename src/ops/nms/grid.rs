@@ -141,13 +141,13 @@ impl Grid {
         let lowest = level(size * reach.min_size_ratio);
         let highest = level(size / reach.min_size_ratio);
         let mut levels = self.levels & (u64::MAX << lowest) & (u64::MAX >> (LAST_LEVEL - highest));
-        if Cells::num_in(levels, place, reach) > self.entries.len() as u64 {
-            return self.entries.iter().any(|entry| test(entry.item));
-        }
         while levels != 0 {
             let level = levels.trailing_zeros();
             levels &= levels - 1;
             let cells = Cells::near(place, reach, level);
+            if cells.num() > self.entries.len() as u64 {
+                return self.entries.iter().any(|entry| test(entry.item));
+            }
             for y in cells.y[0]..=cells.y[1] {
                 for x in cells.x[0]..=cells.x[1] {
                     let mut position = self.heads[self.bucket(group, level, x, y)];
@@ -223,17 +223,10 @@ impl Cells {
         Self { x: cells(0), y: cells(1) }
     }
 
-    /// How many cells a search on several levels would visit.
     #[inline]
-    fn num_in(mut levels: u64, place: &Place, reach: Reach) -> u64 {
+    fn num(&self) -> u64 {
         let count = |[first, last]: [i32; 2]| (i64::from(last) - i64::from(first) + 1) as u64;
-        let mut num = 0_u64;
-        while levels != 0 {
-            let cells = Self::near(place, reach, levels.trailing_zeros());
-            num = num.saturating_add(count(cells.x).saturating_mul(count(cells.y)));
-            levels &= levels - 1;
-        }
-        num
+        count(self.x).saturating_mul(count(self.y))
     }
 }
 

@@ -91,7 +91,7 @@ pub(in crate::ops) fn scene(kind: usize, num: usize, seed: u64) -> Vec<Candidate
                     r.in_range(0.05, 0.5),
                 ],
             };
-            let has_ties = kind % 2 == 0;
+            let has_ties = kind.is_multiple_of(2);
             let score = match r.in_range(0.0, 1.0) {
                 score if has_ties => (score * 5.0).floor() / 5.0,
                 score => score,

@@ -12,6 +12,8 @@
 
 mod cpu;
 
+pub(super) use cpu::Block;
+
 use super::nms::{Workspace, check_iou_threshold, check_offset};
 use crate::error::{Error, ErrorKind, Result};
 use crate::types::{Box2d, Candidate, Kept, NmsIou};

@@ -180,3 +180,19 @@ proptest! {
         prop_assert_eq!(run(&candidates, &params), expected);
     }
 }
+
+#[test]
+fn many_boxes_have_the_greedy_answer_too() {
+    for (kind, num) in [(0, 1024), (0, 1025), (1, 1500), (2, 1500), (4, 1500), (6, 1500), (7, 1500)]
+    {
+        let candidates = scene_2d(kind, num, 11);
+        let expected = greedy(
+            &candidates,
+            &ClassMode::Aware,
+            Suppressors::Kept,
+            |c| c.bbox.is_finite(),
+            |better, c| iou_as_mmcv(&better.bbox, &c.bbox, 0.0) > 0.5,
+        );
+        assert_eq!(run(&candidates, &params(0.5)), expected, "kind {kind}");
+    }
+}
