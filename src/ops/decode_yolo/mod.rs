@@ -45,14 +45,16 @@ struct Head {
     score_threshold: f32,
 }
 
-/// Adds the rows of `outputs` that reach `score_threshold` to `candidates`.
+/// Replaces the contents of `candidates` by the rows of `outputs` that reach
+/// `score_threshold`.
 ///
 /// `network` is the size of the network's input. Order of `outputs`, their
-/// shapes and what their numbers mean: [`YoloLayout`]. Pushing never
-/// allocates; `candidates` is not emptied first.
+/// shapes and what their numbers mean: [`YoloLayout`]. They are not sorted yet
+/// (`ops::select`); what is over the capacity is lost, lowest score first, and
+/// counted there. Nothing is allocated.
 ///
 /// # Errors
-/// `Argument`, before anything is added, when the number, the shape or the
+/// `Argument`, with no candidate left, when the number, the shape or the
 /// element type of the tensors does not fit the layout, naming expected and
 /// found.
 pub fn decode_yolo(
@@ -63,6 +65,7 @@ pub fn decode_yolo(
     score_threshold: f32,
     candidates: &mut Candidates<Box2d>,
 ) -> Result<()> {
+    candidates.clear();
     if num_classes == 0 {
         return Err(argument("0 classes; at least 1".into()));
     }
