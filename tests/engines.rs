@@ -116,6 +116,21 @@ fn yolov8n_agrees() {
 }
 
 #[test]
+fn rten_gives_the_same_bytes_after_every_load() {
+    let Some(data) = shared_data::shared_data() else { return println!("skipped: no shared data") };
+    let path = data.join("models/yolox_nano_416.onnx");
+    let shape = [1, 3, 416, 416];
+    let values = noise(shape.iter().product(), 255.0);
+    let input = TensorView::new(&shape, TensorValues::F32(&values)).unwrap();
+    let answers = [(); 3].map(|()| {
+        let mut engine = RtenEngine::load(&path, Some(3)).unwrap();
+        engine.run(&[input]).unwrap();
+        floats(&engine, 0).1
+    });
+    assert!(answers[1] == answers[0] && answers[2] == answers[0]);
+}
+
+#[test]
 fn nuscenes_pillar_encoder_agrees() {
     engines_agree("pfe.onnx", 1.0, &[&[5268, 64]]);
 }
