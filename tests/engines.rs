@@ -1,5 +1,8 @@
 //! Both engines run the same networks and agree.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
+#![allow(clippy::print_stdout, reason = "tests say what they skipped and what they ran")]
+
 #[path = "common/onnx.rs"]
 mod onnx;
 #[path = "common/shared_data.rs"]
@@ -63,7 +66,7 @@ fn difference(found: &[f32], expected: &[f32]) -> f32 {
 /// Runs a shared network on every engine there is: twice on each with equal
 /// bytes, and with answers that agree between them.
 fn engines_agree(model: &str, scale: f32, outputs: &[&[usize]]) {
-    let Some(data) = shared_data::shared_data() else { return println!("skipped: no shared data") };
+    let Some(data) = shared_data::shared_data() else { return };
     let path = data.join("models").join(model);
     let mut engines: Vec<Box<dyn Engine>> = vec![Box::new(RtenEngine::load(&path, None).unwrap())];
     if let Some(library) = library() {
@@ -117,7 +120,7 @@ fn yolov8n_agrees() {
 
 #[test]
 fn rten_gives_the_same_bytes_after_every_load() {
-    let Some(data) = shared_data::shared_data() else { return println!("skipped: no shared data") };
+    let Some(data) = shared_data::shared_data() else { return };
     let path = data.join("models/yolox_nano_416.onnx");
     let shape = [1, 3, 416, 416];
     let values = noise(shape.iter().product(), 255.0);

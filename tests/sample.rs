@@ -1,6 +1,8 @@
 //! The sample: its networks find what its drive shows, and its recording and
 //! parameters say the same as its networks and its drive.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
+
 #[path = "../examples/make_sample/camera_net.rs"]
 mod camera_net;
 #[path = "../examples/make_sample/drive.rs"]
