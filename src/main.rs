@@ -1,3 +1,7 @@
-//! The det_post program.
+//! The det_post program: `det_post --help` tells everything.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    det_post::cli::main()
+}

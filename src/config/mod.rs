@@ -1,1 +1,316 @@
 //! Parameter files to a checked configuration.
+//!
+//! ROS 2 parameter files and `key:=value` overrides are merged in the order
+//! given, the later wins, and read against one table of parameters
+//! (`parameters.rs`). Nothing is repaired: unknown keys, wrong types, wrong
+//! lengths and values out of range are refused, all of them in one error of
+//! kind `Config`, one a line, each with its full key, what was found and what
+//! is allowed. Integers are taken where numbers are meant.
+//!
+//! Top-level values belong to the node; every top-level mapping is a channel
+//! of that name. Whether a channel is a camera or a lidar follows from its
+//! head. What holds is, in this order: what the user gives, the defaults its
+//! head suggests, the defaults of the table.
+//!
+//! Unlike ROS, keys of the section `/**` give way to those of `/det_post`
+//! wherever the two stand in a file. As in ROS, aliases that multiply a file
+//! are refused. Files are bounded in size and depth.
+
+mod camera;
+mod head;
+mod head_parameters;
+mod lidar;
+mod lidar_facts;
+mod manual;
+mod parameters;
+mod problems;
+mod source;
+mod table;
+mod yaml;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+pub use camera::{CameraConfig, YoloFacts};
+pub use lidar::{
+    AnchorFacts, CenterFacts, DensificationConfig, LidarConfig, LidarFacts, LidarOutputs,
+};
+pub use manual::manual;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::types::{DeviceChoice, EngineKind, EngineOptions};
+use head::{Facts, Head};
+use parameters::{CAMERA, LIDAR, NODE};
+use problems::Problems;
+use source::{Entries, Entry};
+use table::{Given, Parameter, Values};
+use yaml::Node;
+
+/// The name of the node: section of parameter files, and what `~` stands for.
+pub const NODE_NAME: &str = "/det_post";
+
+/// A checked configuration.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// Where the frames run.
+    pub device: DeviceChoice,
+    /// The channels, by name; at least one.
+    pub channels: Vec<ChannelConfig>,
+    /// Every value that holds, by full key.
+    effective: BTreeMap<String, Node>,
+}
+
+/// One channel: a topic in, a topic out, a network between.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ChannelConfig {
+    /// Its name, unique.
+    pub name: String,
+    /// Topic of the sensor's messages, absolute.
+    pub input: String,
+    /// Topic of the detections, absolute, unique.
+    pub output: String,
+    /// The rest, by sensor.
+    pub kind: ChannelKind,
+}
+
+/// What a channel's sensor is.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ChannelKind {
+    /// Images to 2D detections.
+    Camera(Box<CameraConfig>),
+    /// Point clouds to 3D detections.
+    Lidar(Box<LidarConfig>),
+}
+
+impl Config {
+    /// Reads parameter files, then `key:=value` overrides; the later wins.
+    /// Model paths are not looked at, head files are read.
+    ///
+    /// # Errors
+    /// `Config`, naming every problem: a file that cannot be read or is no
+    /// parameter file, a key, a type, a length, a range, a missing value, two
+    /// channels with one output, or no channel at all.
+    pub fn load(files: &[PathBuf], overrides: &[String]) -> Result<Self> {
+        let mut problems = Problems::default();
+        let entries = source::read(files, overrides, &mut problems)?;
+        let (node, of_channels) = split(entries);
+
+        let given =
+            Given { prefix: "", entries: &node, suggested: &Entries::new(), class_names: &[] };
+        let values = Values::read(NODE, &given, &mut problems);
+        let device = device(values.text("device"), &mut problems);
+        let mut effective: BTreeMap<String, Node> =
+            values.iter().map(|(key, node)| (key.clone(), node.clone())).collect();
+
+        let mut channels = Vec::new();
+        for (name, entries) in of_channels {
+            channels.extend(channel(&name, entries, &mut effective, &mut problems));
+        }
+        check_outputs(&channels, &mut problems);
+        if channels.is_empty() && problems.is_empty() {
+            problems.push("channels", "none is configured; allowed: one or more, as `NAME.head`");
+        }
+        problems.into_result()?;
+        Ok(Self { device, channels, effective })
+    }
+
+    /// Every value that holds, as a parameter file: loading it gives the same
+    /// configuration.
+    pub fn to_yaml(&self) -> String {
+        let mut root = Node::Map(BTreeMap::new());
+        for (key, value) in &self.effective {
+            insert(&mut root, key, value.clone());
+        }
+        let section = Node::Map([("ros__parameters".to_owned(), root)].into());
+        let file = Node::Map([("/**".to_owned(), section)].into());
+        serde_yaml::to_string(&file).unwrap_or_default()
+    }
+}
+
+/// Splits `key:=value`, as ROS writes it, into the key and the text of the
+/// value, once the value is sound YAML. A node name before the key
+/// (`det_post:key:=value`) must be this node's.
+///
+/// # Errors
+/// `Config` when the text is not of this form.
+pub fn parse_override(assignment: &str) -> Result<(String, String)> {
+    let (key, _) = source::assignment_of(assignment).map_err(|message| {
+        Error::new(ErrorKind::Config, "config", format!("-p {assignment}: {message}"))
+    })?;
+    let value = assignment.split_once(":=").map_or("", |(_, value)| value);
+    Ok((key, value.to_owned()))
+}
+
+/// Values of the node, and values by channel, keys below it.
+fn split(entries: Entries) -> (Entries, BTreeMap<String, Entries>) {
+    let mut node = Entries::new();
+    let mut of_channels: BTreeMap<String, Entries> = BTreeMap::new();
+    for (key, entry) in entries {
+        match key.split_once('.') {
+            None => {
+                node.insert(key, entry);
+            }
+            Some((channel, key)) => {
+                of_channels.entry(channel.to_owned()).or_default().insert(key.to_owned(), entry);
+            }
+        }
+    }
+    (node, of_channels)
+}
+
+fn device(text: &str, problems: &mut Problems) -> DeviceChoice {
+    let index = text.strip_prefix("cuda:").map(str::parse);
+    match (text, index) {
+        ("auto", _) => DeviceChoice::Auto,
+        ("cpu", _) => DeviceChoice::Cpu,
+        (_, Some(Ok(index))) => DeviceChoice::Cuda(index),
+        _ => {
+            problems.refuse("device", format!("{text:?}"), "auto, cpu, cuda:N");
+            DeviceChoice::Auto
+        }
+    }
+}
+
+/// One channel; `None` when its head is not known.
+fn channel(
+    name: &str,
+    mut entries: Entries,
+    effective: &mut BTreeMap<String, Node>,
+    problems: &mut Problems,
+) -> Option<ChannelConfig> {
+    let prefix = format!("{name}.");
+    let Some(Head { facts, mut suggested }) = channel_head(&prefix, &entries, problems) else {
+        check_keys_without_head(&prefix, &entries, problems);
+        return None;
+    };
+    suggest(&mut suggested, "output", &format!("~/{name}/detections"));
+    let table = match &facts {
+        Facts::Camera(facts) => {
+            let is_final = facts.layout.is_end_to_end();
+            suggest(&mut suggested, "nms.kind", if is_final { "none" } else { "iou" });
+            refuse_rotated(&prefix, &mut entries, problems);
+            CAMERA
+        }
+        Facts::Lidar(_) => LIDAR,
+    };
+    let class_names = facts.class_names().to_vec();
+    let given = Given {
+        prefix: &prefix,
+        entries: &entries,
+        suggested: &suggested,
+        class_names: &class_names,
+    };
+    let values = Values::read(table, &given, problems);
+    effective.extend(values.iter().map(|(key, node)| (format!("{prefix}{key}"), node.clone())));
+    let kind = match facts {
+        Facts::Camera(facts) => {
+            ChannelKind::Camera(Box::new(CameraConfig::new(&prefix, &values, facts, problems)))
+        }
+        Facts::Lidar(facts) => {
+            ChannelKind::Lidar(Box::new(LidarConfig::new(&prefix, &values, facts, problems)))
+        }
+    };
+    Some(ChannelConfig {
+        name: name.to_owned(),
+        input: absolute(values.text("input")),
+        output: absolute(values.text("output")),
+        kind,
+    })
+}
+
+fn channel_head(prefix: &str, entries: &Entries, problems: &mut Problems) -> Option<Head> {
+    let key = format!("{prefix}head");
+    let allowed = "the name of a shipped head, or the path of a head file";
+    match entries.get("head").map(|entry| &entry.node) {
+        Some(Node::Text(head)) => head::read(&key, head, problems),
+        Some(other) => {
+            problems.refuse(&key, other, allowed);
+            None
+        }
+        None => {
+            problems.push(&key, &format!("is missing; allowed: {allowed}"));
+            None
+        }
+    }
+}
+
+/// Without a head the table is not known; what no table has is refused all
+/// the same.
+fn check_keys_without_head(prefix: &str, entries: &Entries, problems: &mut Problems) {
+    for (key, entry) in entries {
+        let is_known = |p: &Parameter| {
+            p.key == key || p.class_prefix().is_some_and(|prefix| key.starts_with(prefix))
+        };
+        if !CAMERA.iter().chain(LIDAR).any(is_known) {
+            let message = table::unknown_key(prefix, key, entry, CAMERA.iter().chain(LIDAR));
+            problems.push(&format!("{prefix}{key}"), &message);
+        }
+    }
+}
+
+fn refuse_rotated(prefix: &str, entries: &mut Entries, problems: &mut Problems) {
+    let is_rotated = |entry: &Entry| entry.node == Node::Text("rotated".into());
+    if entries.get("nms.kind").is_some_and(is_rotated) {
+        entries.remove("nms.kind");
+        problems.push(
+            &format!("{prefix}nms.kind"),
+            "found \"rotated\", but no head gives rotated image boxes; allowed: iou, fast, \
+             soft_linear, soft_gaussian, none",
+        );
+    }
+}
+
+/// Adds a default that follows from the channel, unless the head has its own.
+fn suggest(suggested: &mut Entries, key: &str, text: &str) {
+    suggested
+        .entry(key.to_owned())
+        .or_insert_with(|| Entry { node: Node::Text(text.to_owned()), origin: "default".into() });
+}
+
+/// A topic name as ROS resolves it for this node in the root namespace.
+fn absolute(topic: &str) -> String {
+    match topic.strip_prefix("~/") {
+        Some(private) => format!("{NODE_NAME}/{private}"),
+        None if topic.starts_with('/') => topic.to_owned(),
+        None => format!("/{topic}"),
+    }
+}
+
+fn check_outputs(channels: &[ChannelConfig], problems: &mut Problems) {
+    for (index, channel) in channels.iter().enumerate() {
+        if let Some(other) = channels[..index].iter().find(|c| c.output == channel.output) {
+            problems.refuse(
+                &format!("{}.output", channel.name),
+                format!("\"{}\"", channel.output),
+                &format!("a topic of its own; {} has this one", other.name),
+            );
+        }
+    }
+}
+
+/// Puts a value under a dotted key into nested mappings.
+fn insert(node: &mut Node, key: &str, value: Node) {
+    let Node::Map(map) = node else { return };
+    match key.split_once('.') {
+        None => {
+            map.insert(key.to_owned(), value);
+        }
+        Some((first, rest)) => {
+            let inner = map.entry(first.to_owned()).or_insert_with(|| Node::Map(BTreeMap::new()));
+            insert(inner, rest, value);
+        }
+    }
+}
+
+/// The parameters `engine.*` of a channel.
+fn engine_options(values: &Values) -> EngineOptions {
+    EngineOptions {
+        kind: match values.text("engine.kind") {
+            "rten" => EngineKind::Rten,
+            "onnxruntime" => EngineKind::OnnxRuntime,
+            _ => EngineKind::Auto,
+        },
+        library: values.optional_text("engine.library").map(PathBuf::from),
+        threads: Some(values.count("engine.threads")).filter(|&threads| threads > 0),
+    }
+}

@@ -47,7 +47,7 @@ pub fn load(model: &Path, options: &EngineOptions) -> Result<Box<dyn Engine>> {
         Some(library) => Box::new(OrtEngine::load(model, library, options.threads)?),
         None => Box::new(RtenEngine::load(model, options.threads)?),
     };
-    tracing::info!(model = %model.display(), engine = engine.name(), because = choice.reason);
+    tracing::info!("model {} on {}: {}", model.display(), engine.name(), choice.reason);
     Ok(engine)
 }
 

@@ -8,6 +8,8 @@ pub mod decompress;
 pub mod densify;
 pub mod gather;
 pub mod letterbox;
+pub mod logit;
+pub mod nms;
 pub mod nms_bev;
 pub mod nms_circle;
 pub mod nms_fast;

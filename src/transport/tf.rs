@@ -13,9 +13,11 @@
 //!
 //! Unlike tf2, a sample older than the window is taken as a jump back of the
 //! clock, such as a recording that starts over: it clears the history of its
-//! edge. Younger ones out of order are sorted in; the same stamp again
-//! replaces. A new parent, and a change between static and stamped, replace the
-//! edge. As in tf2, `/` before a frame's name is dropped.
+//! edge. Younger ones out of order are sorted in, and the same stamp again
+//! replaces; so a jump within the window leaves the later samples of before in
+//! place, and who knows of the jump calls [`TfBuffer::clear`]. A new parent,
+//! and a change between static and stamped, replace the edge. As in tf2, `/`
+//! before a frame's name is dropped.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::types::Stamp;
@@ -72,15 +74,15 @@ pub struct TfLimits {
     /// How long samples are kept, counted back from the newest of their edge.
     pub window: Duration,
     /// Most samples of one edge. When full, the oldest goes.
-    pub samples_per_edge: usize,
+    pub max_samples_per_edge: usize,
     /// Most frames, parents included. When full, new frames are refused.
-    pub num_frames: usize,
+    pub max_frames: usize,
 }
 
 impl Default for TfLimits {
     /// 10 seconds, as in tf2; 4096 samples an edge (400 a second); 512 frames.
     fn default() -> Self {
-        Self { window: Duration::from_secs(10), samples_per_edge: 4096, num_frames: 512 }
+        Self { window: Duration::from_secs(10), max_samples_per_edge: 4096, max_frames: 512 }
     }
 }
 
@@ -88,10 +90,10 @@ impl Default for TfLimits {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TfLosses {
     /// Samples that were dropped although they were inside the window.
-    pub samples: u64,
+    pub num_samples_dropped: u64,
     /// Transforms that were refused because a frame would have been one too
     /// many.
-    pub frames: u64,
+    pub num_transforms_refused: u64,
 }
 
 type FrameIndex = usize;
@@ -189,7 +191,7 @@ impl TfBuffer {
             Some(Edge { parent: known, motion: Motion::Stamped(samples) })
                 if *known == parent && !is_static =>
             {
-                self.losses.samples += insert_sample(samples, sample, limits);
+                self.losses.num_samples_dropped += insert_sample(samples, sample, limits);
             }
             edge => {
                 let motion = if is_static {
@@ -239,16 +241,16 @@ impl TfBuffer {
 
     fn check_room(&mut self, names: [&str; 2]) -> Result<()> {
         let num_new = names.iter().filter(|name| self.find(name).is_none()).count();
-        if self.frames.len() + num_new <= self.limits.num_frames {
+        if self.frames.len() + num_new <= self.limits.max_frames {
             return Ok(());
         }
-        self.losses.frames += 1;
+        self.losses.num_transforms_refused += 1;
         Err(error(format!(
             "no room for {:?} from {:?}: {} frames are known, {} is the most",
             names[0],
             names[1],
             self.frames.len(),
-            self.limits.num_frames
+            self.limits.max_frames
         )))
     }
 
@@ -357,7 +359,7 @@ fn insert_sample(samples: &mut VecDeque<Sample>, sample: Sample, limits: TfLimit
         let num_old = samples.partition_point(|sample| sample.stamp.nanos() < start);
         samples.drain(..num_old);
     }
-    let num_over = samples.len().saturating_sub(limits.samples_per_edge.max(1));
+    let num_over = samples.len().saturating_sub(limits.max_samples_per_edge.max(1));
     samples.drain(..num_over);
     num_over as u64
 }

@@ -86,6 +86,12 @@ impl<B: Copy> Candidates<B> {
         over
     }
 
+    /// Removes the candidates that are not wanted. They do not count as lost;
+    /// those that the capacity has cost before stay lost.
+    pub fn retain(&mut self, mut is_wanted: impl FnMut(&Candidate<B>) -> bool) {
+        self.items.retain(|candidate| is_wanted(candidate));
+    }
+
     /// Empties the collection; keeps its memory.
     pub fn clear(&mut self) {
         self.items.clear();

@@ -6,6 +6,7 @@ mod candidate;
 mod center;
 mod cloud;
 mod detection;
+mod device;
 mod engine;
 mod grid;
 mod header;
@@ -24,6 +25,7 @@ pub use cloud::{
     CloudView, Datatype, MAX_POINT_FIELDS, PointChannel, PointField, PointFields, Points,
 };
 pub use detection::{Detection2d, Detection3d, Object3d, Variance3d};
+pub use device::DeviceChoice;
 pub use engine::{EngineKind, EngineOptions};
 pub use grid::{Grid, PointRange};
 pub use header::{Header, Stamp};

@@ -61,9 +61,10 @@ pub struct NmsFast {
 /// How soft suppression lowers a score, given the IoU with a better box.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum SoftDecay {
-    /// `score * (1 - iou)` when the IoU is above the threshold.
+    /// `score * (1 - iou)` when the IoU is at least the threshold, as mmcv
+    /// compares here.
     Linear {
-        /// No decay at or below this IoU.
+        /// No decay below this IoU.
         iou_threshold: f32,
     },
     /// `score * exp(-iou^2 / sigma)`.
@@ -78,7 +79,8 @@ pub enum SoftDecay {
 pub struct NmsSoft {
     /// How scores fall.
     pub decay: SoftDecay,
-    /// Boxes whose score falls below this go.
+    /// Boxes whose score is below this go; the first one taken stays, as in
+    /// mmcv.
     pub min_score: f32,
     /// As [`NmsIou::offset`].
     pub offset: u8,

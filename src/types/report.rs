@@ -1,6 +1,6 @@
 //! What one frame cost and what it lost.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The stages of a frame, in the order they run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -148,6 +148,14 @@ impl FrameReport {
     /// Notes how long a stage took; a stage that runs twice adds up.
     pub fn add_duration(&mut self, stage: Stage, duration: Duration) {
         *self.durations[stage as usize].get_or_insert_default() += duration;
+    }
+
+    /// Does the work of a stage and notes how long it took.
+    pub fn time<T>(&mut self, stage: Stage, work: impl FnOnce() -> T) -> T {
+        let start = Instant::now();
+        let result = work();
+        self.add_duration(stage, start.elapsed());
+        result
     }
 
     /// How long a stage took; `None` when it did not run.

@@ -158,6 +158,13 @@ impl<'a> TensorView<'a> {
     }
 }
 
+impl Default for TensorView<'_> {
+    /// No values.
+    fn default() -> Self {
+        Self { shape: &[0], values: TensorValues::F32(&[]) }
+    }
+}
+
 /// A tensor of floats that owns its memory: the input of a network.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Tensor {

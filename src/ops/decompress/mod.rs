@@ -1,1 +1,103 @@
-//! decompress
+//! Decompresses JPEG and PNG pictures.
+//!
+//! | picture | becomes |
+//! |---|---|
+//! | JPEG, colour (baseline or progressive, also CMYK) | `rgb8` |
+//! | JPEG, grey | `mono8` |
+//! | PNG, grey of 1 to 8 bits, with or without alpha | `mono8` |
+//! | PNG, grey of 16 bits, with or without alpha | `mono16`, high byte first |
+//! | PNG, colour or palette | `rgb8`, of 16 bits the high byte |
+//! | PNG, colour or palette with transparency | `rgba8`, likewise |
+//!
+//! Alpha is kept only where that costs nothing; nothing reads it. EXIF
+//! orientation is ignored: calibrations are made for the pixels as they lie.
+//! Of an animated PNG the first frame counts.
+//!
+//! A picture is whole or it is an error: a truncated or damaged file never
+//! gives a picture that is partly grey. (Not seen is a JPEG that lost data and
+//! still closes with an end marker: its format has no checksum.) Two JPEG decoders may differ by a few
+//! levels of 255 (inverse cosine transform, chroma upsampling); PNG is exact.
+//!
+//! Sides go to [`ImageView::MAX_SIDE`] and a picture to [`MAX_PIXELS`]. Both
+//! are checked on the header before memory is taken, and so is that the file
+//! has enough bytes for as many pixels at the best compression its format
+//! allows. The pixels' memory is kept from picture to picture; the decoders'
+//! own tables are not.
+
+mod jpeg;
+mod png;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::types::{CompressedFormat, CompressedView, Encoding, ImageView, Size};
+
+/// The most pixels that a picture may have.
+pub const MAX_PIXELS: u64 = 1 << 26;
+
+/// A decompressed picture; its memory is used again for the next.
+#[derive(Debug, Default)]
+pub struct Picture {
+    bytes: Vec<u8>,
+    pixels: Option<Pixels>,
+}
+
+/// What lies in a picture's bytes, rows without padding.
+#[derive(Clone, Copy, Debug)]
+struct Pixels {
+    size: Size,
+    encoding: Encoding,
+}
+
+impl Picture {
+    /// A picture without pixels.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The picture as an image in memory.
+    ///
+    /// # Errors
+    /// `Codec` when the last [`decompress`] failed or there was none.
+    pub fn view(&self) -> Result<ImageView<'_>> {
+        let Some(Pixels { size, encoding }) = self.pixels else {
+            return Err(codec("no picture was decompressed"));
+        };
+        ImageView::new(size, encoding.row_bytes(size.width), encoding, true, &self.bytes)
+    }
+}
+
+/// Decompresses `input` into `picture`. Formats and limits: module head.
+///
+/// # Errors
+/// `Codec` when the file is damaged, truncated, too large or of a kind that
+/// is not read; `picture` then has no pixels.
+pub fn decompress(input: &CompressedView<'_>, picture: &mut Picture) -> Result<()> {
+    picture.pixels = None;
+    picture.pixels = Some(match input.format {
+        CompressedFormat::Jpeg => jpeg::decode(input.data, &mut picture.bytes)?,
+        CompressedFormat::Png => png::decode(input.data, &mut picture.bytes)?,
+    });
+    Ok(())
+}
+
+/// Checks what a header claims before memory is taken for it.
+fn check_size(size: Size, num_bytes: usize, max_pixels_per_byte: u64) -> Result<()> {
+    let Size { width, height } = size;
+    let num_pixels = u64::from(width) * u64::from(height);
+    if num_pixels == 0 || width.max(height) > ImageView::MAX_SIDE || num_pixels > MAX_PIXELS {
+        return Err(codec(format!(
+            "picture of {width}x{height}; sides of 1 to {} and {MAX_PIXELS} pixels are possible",
+            ImageView::MAX_SIDE
+        )));
+    }
+    if num_pixels > max_pixels_per_byte * num_bytes as u64 {
+        return Err(codec(format!("{num_bytes} bytes cannot hold a picture of {width}x{height}")));
+    }
+    Ok(())
+}
+
+fn codec(message: impl Into<String>) -> Error {
+    Error::new(ErrorKind::Codec, "decompress", message)
+}
+
+#[cfg(test)]
+mod tests;

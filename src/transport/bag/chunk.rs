@@ -7,7 +7,8 @@ use super::record::Chunk;
 /// Most bytes that decompressed chunks of one file may hold at a time.
 ///
 /// A chunk that claims more is damage. Below it, memory grows with what the
-/// stream really yields, never with what the head claims.
+/// stream really yields, never with what the head claims. (A zstd stream names
+/// its own window; the library allows it 128 MiB.)
 pub(super) const MAX_CHUNK_BYTES: u64 = 1 << 30;
 
 /// First step by which the buffer grows before anything is decompressed.
@@ -61,10 +62,6 @@ pub(super) fn decompress(
             lz4::Decoder::new(stream).and_then(|decoder| decoder.take(claimed + 1).read_to_end(out))
         }
         Compression::Zstd => zstd::stream::read::Decoder::with_buffer(stream)
-            .and_then(|mut decoder| {
-                decoder.window_log_max(window_log(claimed))?;
-                Ok(decoder)
-            })
             .and_then(|decoder| decoder.take(claimed + 1).read_to_end(out)),
     };
     match read {
@@ -75,12 +72,6 @@ pub(super) fn decompress(
         }
         Ok(_) => Err(format!("the chunk yields {} of the {claimed} bytes it claims", out.len())),
     }
-}
-
-/// The largest window a stream of `claimed` bytes can need, as a power of
-/// two, so that a damaged stream cannot ask for a larger one.
-fn window_log(claimed: u64) -> u32 {
-    claimed.max(1).next_power_of_two().ilog2().clamp(20, 27)
 }
 
 /// Compares the checksum of uncompressed contents with the one in the head;

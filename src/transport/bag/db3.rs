@@ -4,7 +4,13 @@
 //! from one pass over the table, so a damaged time index loses nothing.
 //! Each payload is copied once, from the page cache into one buffer that is
 //! used again.
+//!
+//! Of a database cut short the rows are delivered that are still there. There
+//! sqlite3 takes a missing page for zeros, so a payload whose last page would
+//! hold zeros only counts as missing and ends the reading.
 
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 
 use rusqlite::{Connection, OpenFlags};
@@ -35,6 +41,8 @@ pub(super) struct Db3File {
     /// The payload of row `next`, when `is_loaded`.
     buffer: Vec<u8>,
     is_loaded: bool,
+    /// The size of a page, when the file is shorter than its head says.
+    cut_page: Option<usize>,
 }
 
 struct Row {
@@ -67,6 +75,7 @@ impl Db3File {
             )
             .map_err(failed)?;
         connection.pragma_update(None, "mmap_size", num_bytes as i64).map_err(failed)?;
+        let cut_page = cut_page(path).filter(|(_, claimed)| *claimed > num_bytes);
         let (ids, mut topics) = topics(&connection).map_err(failed)?;
         let mut rows = Vec::new();
         let listed = list_rows(&connection, &ids, num_bytes / MIN_ROW_BYTES, &mut rows);
@@ -82,11 +91,17 @@ impl Db3File {
             wanted: vec![true; topics.len()],
             topics,
             span: rows.first().map(time).zip(rows.last().map(time)),
-            damage: listed.err(),
+            damage: listed.err().or_else(|| {
+                let (_, claimed) = cut_page?;
+                Some(Damage::somewhere(format!(
+                    "the file has {num_bytes} bytes, its head says {claimed}"
+                )))
+            }),
             rows,
             next: 0,
             buffer: Vec::new(),
             is_loaded: false,
+            cut_page: cut_page.map(|(page, _)| page),
         })
     }
 
@@ -121,14 +136,23 @@ impl Db3File {
     /// Reads the payload of the next row. Damage ends the file.
     pub(super) fn load(&mut self) {
         let Some(row) = self.rows.get(self.next) else { return };
-        match read_payload(&self.connection, row.id, &mut self.buffer) {
-            Ok(()) => self.is_loaded = true,
-            Err(error) => {
-                let what = format!("the payload of row {} is not readable: {error}", row.id);
-                self.damage = Some(Damage::somewhere(what));
-                self.next = self.rows.len();
+        let what = match read_payload(&self.connection, row.id, &mut self.buffer) {
+            Ok(topic_id)
+                if self.cut_page.is_some_and(|page| {
+                    let len = last_page_len(page, topic_id, row.log_time, self.buffer.len());
+                    self.buffer.iter().rev().take(len).all(|byte| *byte == 0) && len > 0
+                }) =>
+            {
+                "the last page of the payload is missing".to_owned()
             }
-        }
+            Ok(_) => {
+                self.is_loaded = true;
+                return;
+            }
+            Err(error) => error.to_string(),
+        };
+        self.damage = Some(Damage::somewhere(format!("row {} is not readable: {what}", row.id)));
+        self.next = self.rows.len();
     }
 
     fn skip_unwanted(&mut self) {
@@ -197,12 +221,58 @@ fn list_rows(
     Ok(())
 }
 
-fn read_payload(connection: &Connection, id: i64, buffer: &mut Vec<u8>) -> rusqlite::Result<()> {
-    let mut statement = connection.prepare_cached("SELECT data FROM messages WHERE id = ?1")?;
+/// Reads the payload of a row and gives the identifier of its topic.
+fn read_payload(connection: &Connection, id: i64, buffer: &mut Vec<u8>) -> rusqlite::Result<i64> {
+    let mut statement =
+        connection.prepare_cached("SELECT topic_id, data FROM messages WHERE id = ?1")?;
     let mut found = statement.query([id])?;
     let row = found.next()?.ok_or(rusqlite::Error::QueryReturnedNoRows)?;
-    let payload = row.get_ref(0)?.as_blob()?;
+    let payload = row.get_ref(1)?.as_blob()?;
     buffer.clear();
     buffer.extend_from_slice(payload);
-    Ok(())
+    row.get(0)
+}
+
+/// The page size and the file size that the head of a database names.
+fn cut_page(path: &Path) -> Option<(usize, u64)> {
+    let mut head = [0; 32];
+    File::open(path).and_then(|mut file| file.read_exact(&mut head)).ok()?;
+    let [.., a, b, c, d] = head;
+    let page = match u16::from_be_bytes([head[16], head[17]]) {
+        1 => 65536,
+        size => usize::from(size),
+    };
+    Some((page, u64::from(u32::from_be_bytes([a, b, c, d])) * page as u64))
+}
+
+/// How many bytes of the payload stand on the last overflow page of its row;
+/// 0 when the row has none. The rule is that of section 1.6 of
+/// <https://www.sqlite.org/fileformat2.html>, without reserved bytes.
+fn last_page_len(page: usize, topic_id: i64, log_time: i64, payload: usize) -> usize {
+    let blob_type = 2 * payload + 12;
+    let blob_type_len = (usize::BITS - blob_type.leading_zeros()).div_ceil(7) as usize;
+    let head = 1 + 1 + 1 + 1 + blob_type_len;
+    let record = head + int_len(topic_id) + int_len(log_time) + payload;
+    let on_overflow = page.saturating_sub(4);
+    let max_local = page.saturating_sub(35);
+    if on_overflow == 0 || record <= max_local {
+        return 0;
+    }
+    let min_local = (page.saturating_sub(12) * 32 / 255).saturating_sub(23);
+    let tail = (record - min_local) % on_overflow;
+    let len = if tail == 0 || min_local + tail <= max_local { on_overflow } else { tail };
+    len.min(payload)
+}
+
+/// Bytes of an integer in a record.
+fn int_len(value: i64) -> usize {
+    match value {
+        0 | 1 => 0,
+        -0x80..=0x7f => 1,
+        -0x8000..=0x7fff => 2,
+        -0x80_0000..=0x7f_ffff => 3,
+        -0x8000_0000..=0x7fff_ffff => 4,
+        -0x8000_0000_0000..=0x7fff_ffff_ffff => 6,
+        _ => 8,
+    }
 }

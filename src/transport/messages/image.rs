@@ -244,6 +244,21 @@ mod tests {
     }
 
     #[test]
+    fn a_big_endian_message_is_read_too() {
+        let mut bytes = vec![0, 0, 0, 0];
+        bytes.extend(1_700_000_000u32.to_be_bytes());
+        bytes.extend(25u32.to_be_bytes());
+        bytes.extend(7u32.to_be_bytes());
+        bytes.extend(b"camera\0\0");
+        bytes.extend(4u32.to_be_bytes());
+        bytes.extend(b"png\0");
+        bytes.extend(2u32.to_be_bytes());
+        bytes.extend([8, 9, 0, 0]);
+        let expected = CompressedImage { header: HEADER, format: "png", data: &[8, 9] };
+        assert_eq!(CompressedImage::decode(&bytes).unwrap(), expected);
+    }
+
+    #[test]
     fn the_format_is_named_or_seen() {
         let jpeg: &[u8] = &[0xff, 0xd8, 0xff, 0xe0];
         let png: &[u8] = b"\x89PNG\r\n\x1a\n....";

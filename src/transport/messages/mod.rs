@@ -2,10 +2,12 @@
 //!
 //! One file per family. `decode` takes a whole message with its encapsulation
 //! header, in either byte order; `encode` writes a whole message into memory
-//! of the caller. What a message says is taken as it stands; `view` of an image
-//! or a cloud checks it and gives what the ops take. Decoding allocates
-//! nothing (but the text of an error and the distortion of a `CameraInfo`),
-//! whatever lengths a message claims.
+//! of the caller, which holds no message when there is an error.
+//!
+//! What a message says is taken as it stands; `view` of an image or a cloud
+//! checks it and gives what the ops take. Arrays are decoded one element at a
+//! time. Decoding allocates nothing (but the text of an error and the
+//! distortion of a `CameraInfo`), whatever lengths a message claims.
 //!
 //! Each type has its ROS name as `TYPE`; [`definition`] gives the text that a
 //! recording stores beside it.

@@ -138,11 +138,11 @@ fn a_jump_back_clears_the_edge() {
 #[test]
 fn the_window_and_the_capacity_bound_an_edge() {
     let limits =
-        TfLimits { window: Duration::from_secs(2), samples_per_edge: 4, ..TfLimits::default() };
+        TfLimits { window: Duration::from_secs(2), max_samples_per_edge: 4, ..TfLimits::default() };
     let mut buffer = TfBuffer::new(limits);
     let insert = |buffer: &mut TfBuffer, t: f64| {
         buffer.insert("a", "b", secs(t), pose(t, 0.0, 0.0, 0.0), false).unwrap();
-        buffer.losses().samples
+        buffer.losses().num_samples_dropped
     };
     for t in [0.0, 1.0, 2.0, 3.0, 4.0] {
         assert_eq!(insert(&mut buffer, t), 0);
@@ -157,13 +157,13 @@ fn the_window_and_the_capacity_bound_an_edge() {
 
 #[test]
 fn frames_are_bounded() {
-    let mut buffer = TfBuffer::new(TfLimits { num_frames: 3, ..TfLimits::default() });
+    let mut buffer = TfBuffer::new(TfLimits { max_frames: 3, ..TfLimits::default() });
     let one = Isometry3::identity();
     buffer.insert("a", "b", secs(0.0), one, true).unwrap();
     buffer.insert("a", "c", secs(0.0), one, true).unwrap();
     buffer.insert("c", "b", secs(0.0), one, true).unwrap();
     assert!(buffer.insert("a", "d", secs(0.0), one, true).is_err());
-    assert_eq!(buffer.losses(), TfLosses { samples: 0, frames: 1 });
+    assert_eq!(buffer.losses(), TfLosses { num_samples_dropped: 0, num_transforms_refused: 1 });
     assert!(buffer.lookup("a", "d", secs(0.0)).is_err());
 }
 

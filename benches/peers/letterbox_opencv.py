@@ -1,0 +1,94 @@
+#!/usr/bin/env python3
+"""Letterbox of a 1080p bgr8 picture to 640x640 planar f32: det_post beside OpenCV.
+
+Run from the root of the repository, with numpy and opencv-python-headless:
+
+    python3 benches/peers/letterbox_opencv.py [--rounds 5]
+
+Both sides use one thread and alternate; a round is the median of OpenCV's
+resize + copyMakeBorder + blobFromImage and criterion's median of
+`letterbox_1080p_to_640/bgr8_f32`. The table has the median of the rounds.
+Exit status 1 when det_post is not `--bar` times as fast.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+import cv2
+import numpy as np
+
+BENCH = "letterbox_1080p_to_640/bgr8_f32"
+SOURCE = (1920, 1080)
+CONTENT = (640, 360)
+PADDING = 140
+
+
+def build():
+    """Builds the bench binary and returns its path."""
+    command = ["cargo", "bench", "--bench", "camera", "--no-run", "--message-format=json"]
+    lines = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+    for line in lines.splitlines():
+        message = json.loads(line)
+        if message.get("executable") and message["target"]["name"] == "camera":
+            return message["executable"]
+    sys.exit("cargo built no bench called camera")
+
+
+def det_post_ms(binary):
+    with tempfile.TemporaryDirectory() as home:
+        command = [binary, "--bench", BENCH, "--noplot"]
+        command += ["--warm-up-time", "0.5", "--measurement-time", "1", "--sample-size", "20"]
+        environment = dict(os.environ, CRITERION_HOME=home, RAYON_NUM_THREADS="1")
+        subprocess.run(command, check=True, env=environment, stdout=subprocess.DEVNULL,
+                       stderr=subprocess.DEVNULL)
+        (estimates,) = pathlib.Path(home).glob("**/new/estimates.json")
+        return json.loads(estimates.read_text())["median"]["point_estimate"] / 1e6
+
+
+def opencv(picture):
+    resized = cv2.resize(picture, CONTENT, interpolation=cv2.INTER_LINEAR)
+    padded = cv2.copyMakeBorder(resized, PADDING, PADDING, 0, 0, cv2.BORDER_CONSTANT,
+                                value=(114, 114, 114))
+    return cv2.dnn.blobFromImage(padded, 1 / 255, swapRB=True)
+
+
+def opencv_ms(picture, seconds=1.0):
+    for _ in range(5):
+        opencv(picture)
+    times = []
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        start = time.perf_counter()
+        opencv(picture)
+        times.append(time.perf_counter() - start)
+    return statistics.median(times) * 1e3
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--bar", type=float, default=1.5)
+    arguments = parser.parse_args()
+    cv2.setNumThreads(1)
+    width, height = SOURCE
+    picture = np.random.default_rng(1).integers(0, 256, (height, width, 3), dtype=np.uint8)
+    binary = build()
+    rounds = [(det_post_ms(binary), opencv_ms(picture)) for _ in range(arguments.rounds)]
+    print(f"{'round':>6} {'det_post ms':>12} {'opencv ms':>12} {'ratio':>7}")
+    for number, (ours, theirs) in enumerate(rounds, 1):
+        print(f"{number:>6} {ours:>12.3f} {theirs:>12.3f} {theirs / ours:>7.2f}")
+    ours, theirs = (statistics.median(column) for column in zip(*rounds))
+    ratio = theirs / ours
+    print(f"{'median':>6} {ours:>12.3f} {theirs:>12.3f} {ratio:>7.2f}   (OpenCV {cv2.__version__})")
+    sys.exit(ratio < arguments.bar)
+
+
+if __name__ == "__main__":
+    main()

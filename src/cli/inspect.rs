@@ -1,0 +1,175 @@
+//! `det_post inspect`: what a recording holds.
+
+use std::path::Path;
+
+use super::Outcome;
+use crate::error::{ErrorKind, Result};
+use crate::transport::bag::{BagReader, TopicInfo};
+use crate::transport::messages::{
+    CameraInfo, CompressedImage, Detection2DArray, Detection3DArray, Image, PointCloud2, TfMessage,
+};
+use crate::types::{Datatype, PointField, Stamp};
+
+/// What was seen of one topic.
+#[derive(Default)]
+struct Seen {
+    num_messages: u64,
+    num_bytes: u64,
+    span: Option<(Stamp, Stamp)>,
+    /// What its first message says of itself.
+    content: String,
+}
+
+/// Reads the whole recording and prints one paragraph a topic.
+///
+/// # Errors
+/// `Io` or `DamagedBag` when there is nothing to read.
+#[expect(clippy::print_stdout, reason = "the result of the command")]
+pub(super) fn inspect(bag: &Path) -> Result<Outcome> {
+    let mut reader = BagReader::open(bag)?;
+    let topics = reader.topics().to_vec();
+    let mut seen: Vec<Seen> = topics.iter().map(|_| Seen::default()).collect();
+    let mut damage = Vec::new();
+    loop {
+        match reader.next_message() {
+            Ok(Some(message)) => {
+                let type_name = &topics[message.topic].type_name;
+                seen[message.topic].add(message.log_time, type_name, message.data);
+            }
+            Ok(None) => break,
+            Err(error) if error.kind() == ErrorKind::DamagedBag => damage.push(error),
+            Err(error) => return Err(error),
+        }
+    }
+    println!("{}", bag.display());
+    for (topic, seen) in topics.iter().zip(&seen) {
+        print!("{}", paragraph(topic, seen));
+    }
+    for error in &damage {
+        println!("damaged: {error}");
+    }
+    Ok(if damage.is_empty() { Outcome::Done } else { Outcome::DoneWithLoss })
+}
+
+impl Seen {
+    fn add(&mut self, log_time: Stamp, type_name: &str, data: &[u8]) {
+        if self.num_messages == 0 {
+            self.content =
+                describe(type_name, data).unwrap_or_else(|error| format!("first message: {error}"));
+        }
+        self.num_messages += 1;
+        self.num_bytes += data.len() as u64;
+        let (first, last) = self.span.unwrap_or((log_time, log_time));
+        self.span = Some((first.min(log_time), last.max(log_time)));
+    }
+}
+
+fn paragraph(topic: &TopicInfo, seen: &Seen) -> String {
+    let mut text = format!("{}  {}\n", topic.name, topic.type_name);
+    let Some((first, last)) = seen.span else { return text + "  no messages\n" };
+    let duration_s = last.seconds_since(first);
+    let rate = match seen.num_messages {
+        2.. if duration_s > 0.0 => {
+            format!(", {:.2} Hz", (seen.num_messages - 1) as f64 / duration_s)
+        }
+        _ => String::new(),
+    };
+    text += &format!(
+        "  {} messages{rate}, {first} to {last}, {:.2} MB\n",
+        seen.num_messages,
+        seen.num_bytes as f64 / 1e6
+    );
+    if !seen.content.is_empty() {
+        text += &format!("  {}\n", seen.content);
+    }
+    text
+}
+
+/// One line about the content of a message; empty for types nobody reads.
+fn describe(type_name: &str, data: &[u8]) -> Result<String> {
+    Ok(match type_name {
+        Image::TYPE => {
+            let Image { header, width, height, encoding, step, .. } = Image::decode(data)?;
+            format!("frame {}, {encoding} {width}x{height}, step {step}", header.frame_id)
+        }
+        CompressedImage::TYPE => {
+            let CompressedImage { header, format, data } = CompressedImage::decode(data)?;
+            format!("frame {}, {format:?}, {} bytes", header.frame_id, data.len())
+        }
+        CameraInfo::TYPE => {
+            let info = CameraInfo::decode(data)?;
+            let CameraInfo { header, width, height, distortion_model, .. } = info;
+            format!("frame {}, {width}x{height}, {distortion_model}", header.frame_id)
+        }
+        PointCloud2::TYPE => {
+            let cloud = PointCloud2::decode(data)?;
+            let PointCloud2 { header, width, height, point_step, is_bigendian, .. } = &cloud;
+            let fields: Vec<String> = cloud.fields.as_slice().iter().map(field_text).collect();
+            let endian = if *is_bigendian { ", big endian" } else { "" };
+            format!(
+                "frame {}, {width}x{height} points of {point_step} bytes{endian}: {}",
+                header.frame_id,
+                fields.join(" ")
+            )
+        }
+        TfMessage::TYPE => {
+            let mut edges = Vec::new();
+            for transform in TfMessage::decode(data)?.transforms {
+                let transform = transform?;
+                edges
+                    .push(format!("{} -> {}", transform.header.frame_id, transform.child_frame_id));
+            }
+            edges.join(", ")
+        }
+        Detection2DArray::TYPE => {
+            let array = Detection2DArray::decode(data)?;
+            format!("frame {}, {} detections", array.header.frame_id, array.detections.len())
+        }
+        Detection3DArray::TYPE => {
+            let array = Detection3DArray::decode(data)?;
+            format!("frame {}, {} detections", array.header.frame_id, array.detections.len())
+        }
+        _ => String::new(),
+    })
+}
+
+/// `intensity:F32@12`, with the count where it is not one.
+fn field_text(field: &PointField<'_>) -> String {
+    let PointField { name, offset, datatype, count } = field;
+    let datatype = match Datatype::from_ros(*datatype) {
+        Some(known) => format!("{known:?}"),
+        None => format!("type {datatype}"),
+    };
+    let count = if *count == 1 { String::new() } else { format!("x{count}") };
+    format!("{name}:{datatype}{count}@{offset}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_read_like_a_layout() {
+        let field = PointField { name: "ring", offset: 16, datatype: 4, count: 1 };
+        assert_eq!(field_text(&field), "ring:U16@16");
+        let odd = PointField { name: "rgb", offset: 9, datatype: 77, count: 3 };
+        assert_eq!(field_text(&odd), "rgb:type 77x3@9");
+    }
+
+    #[test]
+    fn rates_need_two_messages() {
+        let topic = TopicInfo {
+            name: "/points".into(),
+            type_name: "x/msg/Y".into(),
+            serialization: "cdr".into(),
+            num_messages: None,
+            offered_qos: String::new(),
+        };
+        let mut seen = Seen::default();
+        assert!(paragraph(&topic, &seen).contains("no messages"));
+        seen.add(Stamp::from_ros(5, 0), "x/msg/Y", &[0; 8]);
+        assert!(paragraph(&topic, &seen).contains("1 messages, 5.000000000 to 5.000000000"));
+        seen.add(Stamp::from_ros(5, 500_000_000), "x/msg/Y", &[0; 8]);
+        assert!(paragraph(&topic, &seen).contains("2 messages, 2.00 Hz"));
+    }
+}

@@ -1,0 +1,106 @@
+//! The program's commands: arguments in, exit codes out.
+//!
+//! | code | meaning |
+//! |---|---|
+//! | 0 | done; frames refused for a reason are counted in the report |
+//! | 1 | failed |
+//! | 2 | wrong use or configuration |
+//! | 3 | finished with loss: the recording itself is damaged |
+//!
+//! Results go to stdout, logs and progress to stderr.
+
+mod channel;
+mod check;
+mod inspect;
+mod interrupt;
+mod outputs;
+mod pictures;
+mod replay;
+mod report;
+mod transforms;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::error::{ErrorKind, Result};
+use crate::telemetry;
+
+/// How a command that did not fail ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Everything was read.
+    Done,
+    /// The recording is damaged; what could be read was served.
+    DoneWithLoss,
+}
+
+/// Detection for ROS 2: images and point clouds in, detection arrays out.
+#[derive(Debug, Parser)]
+#[command(version, about, after_help = EXIT_CODES)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXIT_CODES: &str = "Exit codes: 0 done (refused frames are counted in the report), \
+                          1 failed, 2 wrong use or configuration, 3 finished with loss (the \
+                          recording is damaged).";
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Replays a recording through the configured channels and writes their detections.
+    Replay(replay::ReplayArguments),
+    /// Lists what a recording holds: topics, types, counts, rates, layouts, encodings.
+    Inspect {
+        /// A rosbag2 directory, an .mcap file or a .db3 file.
+        bag: PathBuf,
+    },
+    /// Checks parameter files and prints the effective configuration.
+    Check(ConfigArguments),
+}
+
+/// Where the configuration comes from.
+#[derive(Debug, clap::Args)]
+struct ConfigArguments {
+    /// ROS 2 parameter files; later ones win.
+    #[arg(value_name = "YAML")]
+    files: Vec<PathBuf>,
+    /// Overrides one parameter, as ROS does: -p camera.score_threshold:=0.4
+    #[arg(short = 'p', long = "param", value_name = "KEY:=VALUE")]
+    overrides: Vec<String>,
+}
+
+/// Parses the command line, runs the command and says how it went.
+pub fn main() -> ExitCode {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            // Help and version go to stdout with code 0, misuse to stderr with 2.
+            let _ = error.print();
+            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
+        }
+    };
+    telemetry::init();
+    match run(&arguments.command) {
+        Ok(Outcome::Done) => ExitCode::SUCCESS,
+        Ok(Outcome::DoneWithLoss) => ExitCode::from(3),
+        Err(error) => {
+            tracing::error!("{error}");
+            match error.kind() {
+                ErrorKind::Usage | ErrorKind::Config => ExitCode::from(2),
+                ErrorKind::DamagedBag => ExitCode::from(3),
+                _ => ExitCode::FAILURE,
+            }
+        }
+    }
+}
+
+fn run(command: &Command) -> Result<Outcome> {
+    match command {
+        Command::Replay(arguments) => replay::replay(arguments),
+        Command::Inspect { bag } => inspect::inspect(bag),
+        Command::Check(arguments) => check::check(arguments),
+    }
+}

@@ -1,0 +1,258 @@
+//! What a replay writes below `--out`: `detections.jsonl`, the recording
+//! `detections/`, `report.json` and `pictures/`.
+//!
+//! The detections depend on the input alone: the same replay writes the same
+//! bytes.
+
+use std::fs::{self, File};
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use super::pictures::Pictures;
+use super::report::Report;
+use crate::error::{Error, ErrorKind, Result};
+use crate::transport::bag::{BagCompression, BagWriter, Durability, OfferedQos};
+use crate::transport::messages::{Detection2DArray, Detection3DArray, LabelInfo, definition};
+use crate::types::{Detection2d, Detection3d, Header, Stamp};
+
+/// The detections of one frame.
+#[derive(Clone, Copy)]
+pub(super) enum Detections<'a> {
+    /// Of a camera channel.
+    Camera(&'a [Detection2d]),
+    /// Of a lidar channel.
+    Lidar(&'a [Detection3d]),
+}
+
+/// What the outputs know of a channel.
+pub(super) struct OutputChannel {
+    /// The channel's name.
+    pub(super) name: String,
+    /// Topic of its detections.
+    pub(super) topic: String,
+    /// ROS type of its detections.
+    pub(super) type_name: &'static str,
+    /// Its class table.
+    pub(super) class_names: Vec<String>,
+    /// Score from which its detections are published.
+    pub(super) score_threshold: f32,
+}
+
+/// The files of a replay; all of them, or none when there is no folder.
+pub(super) struct Outputs {
+    files: Option<Files>,
+    channels: Vec<OutputChannel>,
+}
+
+struct Files {
+    folder: PathBuf,
+    lines: BufWriter<File>,
+    lines_path: PathBuf,
+    bag: BagWriter,
+    /// Per channel: the topic of its detections and of its class table, and
+    /// whether the table is written.
+    topics: Vec<(usize, usize, bool)>,
+    pictures: Pictures,
+    message: Vec<u8>,
+}
+
+impl Outputs {
+    /// Makes the folder and its files. A recording that is there already is
+    /// replaced.
+    ///
+    /// # Errors
+    /// `Io` naming the path.
+    pub(super) fn create(folder: Option<&Path>, num_pictures: u64) -> Result<Self> {
+        let Some(folder) = folder else { return Ok(Self { files: None, channels: Vec::new() }) };
+        fs::create_dir_all(folder).map_err(|e| cannot("make", folder).with_source(e))?;
+        let bag_folder = folder.join("detections");
+        if bag_folder.exists() {
+            fs::remove_dir_all(&bag_folder)
+                .map_err(|e| cannot("replace", &bag_folder).with_source(e))?;
+        }
+        let lines_path = folder.join("detections.jsonl");
+        let lines =
+            File::create(&lines_path).map_err(|e| cannot("create", &lines_path).with_source(e))?;
+        let files = Files {
+            folder: folder.into(),
+            lines: BufWriter::new(lines),
+            lines_path,
+            bag: BagWriter::create(&bag_folder, BagCompression::None)?,
+            topics: Vec::new(),
+            pictures: Pictures::create(folder.join("pictures"), num_pictures)?,
+            message: Vec::new(),
+        };
+        Ok(Self { files: Some(files), channels: Vec::new() })
+    }
+
+    /// Announces a channel; returns its number.
+    ///
+    /// # Errors
+    /// `Io` when the recording cannot be written.
+    pub(super) fn add_channel(&mut self, channel: OutputChannel) -> Result<usize> {
+        if let Some(files) = &mut self.files {
+            let labels_topic = match channel.topic.rsplit_once('/') {
+                Some((parent, _)) => format!("{parent}/label_info"),
+                None => "label_info".into(),
+            };
+            let mut add = |topic: &str, type_name: &str, qos| {
+                let text = definition(type_name).ok_or_else(|| {
+                    Error::new(ErrorKind::Argument, "outputs", format!("no type {type_name}"))
+                })?;
+                files.bag.add_topic(topic, type_name, &text, qos)
+            };
+            let latched = OfferedQos {
+                depth: 1,
+                durability: Durability::TransientLocal,
+                ..OfferedQos::default()
+            };
+            let detections = add(&channel.topic, channel.type_name, OfferedQos::default())?;
+            let labels = add(&labels_topic, LabelInfo::TYPE, latched)?;
+            files.topics.push((detections, labels, false));
+        }
+        self.channels.push(channel);
+        Ok(self.channels.len() - 1)
+    }
+
+    /// Writes the detections of a frame: a line, and a message with the stamp
+    /// and frame of the input, recorded at the input's log time.
+    ///
+    /// # Errors
+    /// `Io` when a file cannot be written.
+    pub(super) fn write(
+        &mut self,
+        channel: usize,
+        header: &Header<'_>,
+        log_time: Stamp,
+        detections: Detections<'_>,
+    ) -> Result<()> {
+        let Some(files) = &mut self.files else { return Ok(()) };
+        let of_channel = &self.channels[channel];
+        write_line(&mut files.lines, of_channel, header, detections)
+            .map_err(|e| cannot("write", &files.lines_path).with_source(e))?;
+
+        let (detections_topic, labels_topic, labels_written) = &mut files.topics[channel];
+        let OutputChannel { class_names, score_threshold, .. } = of_channel;
+        if !*labels_written {
+            let table = LabelInfo { header: *header, class_names, threshold: *score_threshold };
+            table.encode(&mut files.message)?;
+            files.bag.write(*labels_topic, log_time, &files.message)?;
+            *labels_written = true;
+        }
+        match detections {
+            Detections::Camera(detections) => {
+                Detection2DArray::encode(header, detections, class_names, &mut files.message)?;
+            }
+            Detections::Lidar(detections) => {
+                Detection3DArray::encode(header, detections, class_names, &mut files.message)?;
+            }
+        }
+        files.bag.write(*detections_topic, log_time, &files.message)
+    }
+
+    /// Where pictures go, when frame `frame` of a channel is to be drawn.
+    pub(super) fn pictures(&self, frame: u64) -> Option<&Pictures> {
+        self.files.as_ref().map(|files| &files.pictures).filter(|pictures| pictures.wants(frame))
+    }
+
+    /// Closes all files and writes the report.
+    ///
+    /// # Errors
+    /// `Io` when a file cannot be written.
+    pub(super) fn finish(self, report: &Report) -> Result<()> {
+        let Some(mut files) = self.files else { return Ok(()) };
+        files.lines.flush().map_err(|e| cannot("write", &files.lines_path).with_source(e))?;
+        files.bag.finish()?;
+        let path = files.folder.join("report.json");
+        let json = serde_json::to_string_pretty(report)
+            .map_err(|e| cannot("write", &path).with_source(e))?;
+        fs::write(&path, json + "\n").map_err(|e| cannot("write", &path).with_source(e))
+    }
+}
+
+fn cannot(verb: &str, path: &Path) -> Error {
+    Error::new(ErrorKind::Io, "outputs", format!("cannot {verb} {}", path.display()))
+}
+
+/// One line of `detections.jsonl`. Other tools read these names.
+#[derive(Serialize)]
+struct Line<'a> {
+    channel: &'a str,
+    topic: &'a str,
+    stamp_ns: i64,
+    frame_id: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    detections_2d: Option<Vec<Line2d<'a>>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    detections_3d: Option<Vec<Line3d<'a>>>,
+}
+
+/// A detection in source-image pixels.
+#[derive(Serialize)]
+struct Line2d<'a> {
+    class_id: u32,
+    class_name: &'a str,
+    score: f32,
+    /// Left, top, right, bottom.
+    r#box: [f32; 4],
+}
+
+/// A detection in the cloud's frame, metres and radians.
+#[derive(Serialize)]
+struct Line3d<'a> {
+    class_id: u32,
+    class_name: &'a str,
+    score: f32,
+    center: [f32; 3],
+    /// Length, width, height.
+    size: [f32; 3],
+    yaw: f32,
+    velocity: Option<[f32; 2]>,
+}
+
+fn write_line(
+    lines: &mut BufWriter<File>,
+    channel: &OutputChannel,
+    header: &Header<'_>,
+    detections: Detections<'_>,
+) -> std::io::Result<()> {
+    let name_of = |class: u32| channel.class_names.get(class as usize).map_or("", String::as_str);
+    let mut line = Line {
+        channel: &channel.name,
+        topic: &channel.topic,
+        stamp_ns: header.stamp.nanos(),
+        frame_id: header.frame_id,
+        detections_2d: None,
+        detections_3d: None,
+    };
+    match detections {
+        Detections::Camera(detections) => {
+            let detections = detections.iter().map(|d| Line2d {
+                class_id: d.class,
+                class_name: name_of(d.class),
+                score: d.score,
+                r#box: [d.bbox.x1, d.bbox.y1, d.bbox.x2, d.bbox.y2],
+            });
+            line.detections_2d = Some(detections.collect());
+        }
+        Detections::Lidar(detections) => {
+            let detections = detections.iter().map(|d| {
+                let b = &d.object.bbox;
+                Line3d {
+                    class_id: d.class,
+                    class_name: name_of(d.class),
+                    score: d.score,
+                    center: b.center,
+                    size: [b.length_m, b.width_m, b.height_m],
+                    yaw: b.yaw_rad,
+                    velocity: d.object.velocity_mps,
+                }
+            });
+            line.detections_3d = Some(detections.collect());
+        }
+    }
+    serde_json::to_writer(&mut *lines, &line)?;
+    lines.write_all(b"\n")
+}

@@ -1,0 +1,101 @@
+//! The transforms of a recording, read ahead of its frames.
+
+use std::path::Path;
+
+use nalgebra::Isometry3;
+
+use crate::error::Result;
+use crate::transport::bag::BagReader;
+use crate::transport::messages::{TfMessage, TransformStamped};
+use crate::transport::tf::{TfBuffer, isometry};
+use crate::types::{Header, Stamp};
+
+/// How far transforms are read ahead of the frames. A pose is published after
+/// the sweep it belongs to; without this, the newest sweep would never find
+/// the sample it needs to interpolate.
+const LOOKAHEAD_NS: i64 = 500_000_000;
+
+/// A second reader of the recording that feeds a TF buffer.
+pub(super) struct TransformFeed {
+    reader: BagReader,
+    topic_is_static: Vec<bool>,
+    buffer: TfBuffer,
+    read_to: Stamp,
+    at_end: bool,
+    is_warned: bool,
+}
+
+impl TransformFeed {
+    /// Opens the recording for its transforms alone.
+    pub(super) fn open(bag: &Path) -> Result<Self> {
+        let mut reader = BagReader::open(bag)?;
+        let topics = reader.topics();
+        let wanted: Vec<String> = topics
+            .iter()
+            .filter(|topic| topic.type_name == TfMessage::TYPE)
+            .map(|topic| topic.name.clone())
+            .collect();
+        let topic_is_static =
+            topics.iter().map(|topic| topic.name.ends_with("tf_static")).collect();
+        reader.select(&wanted.iter().map(String::as_str).collect::<Vec<_>>());
+        Ok(Self {
+            reader,
+            topic_is_static,
+            buffer: TfBuffer::default(),
+            read_to: Stamp::from_nanos(i64::MIN),
+            at_end: wanted.is_empty(),
+            is_warned: false,
+        })
+    }
+
+    /// Takes in everything recorded up to `log_time` and a little beyond.
+    pub(super) fn advance_to(&mut self, log_time: Stamp) {
+        let until = Stamp::from_nanos(log_time.nanos().saturating_add(LOOKAHEAD_NS));
+        while !self.at_end && self.read_to <= until {
+            match self.reader.next_message() {
+                Ok(Some(message)) => {
+                    self.read_to = message.log_time;
+                    let is_static = self.topic_is_static[message.topic];
+                    insert(&mut self.buffer, message.data, is_static, &mut self.is_warned);
+                }
+                // Damage is the main reader's to report.
+                Ok(None) | Err(_) => self.at_end = true,
+            }
+        }
+    }
+
+    /// Where `source` stood in `target` at a time.
+    ///
+    /// # Errors
+    /// `Transform` when that is not known.
+    pub(super) fn lookup(
+        &self,
+        target: &str,
+        source: &str,
+        stamp: Stamp,
+    ) -> Result<Isometry3<f64>> {
+        self.buffer.lookup(target, source, stamp)
+    }
+}
+
+/// Takes in a message of transforms. A transform that cannot be used is left
+/// out, and the first of them is a warning: frames that need it will say so.
+fn insert(buffer: &mut TfBuffer, data: &[u8], is_static: bool, is_warned: &mut bool) {
+    let mut take = |transform: Result<TransformStamped<'_>>| {
+        let TransformStamped { header, child_frame_id, translation, rotation } = transform?;
+        let parent_from_child = isometry(translation, rotation)?;
+        let Header { stamp, frame_id } = header;
+        buffer.insert(frame_id, child_frame_id, stamp, parent_from_child, is_static)
+    };
+    let mut note = |result: Result<()>| {
+        if let Err(error) = result
+            && !std::mem::replace(is_warned, true)
+        {
+            tracing::warn!("a transform is left out: {error}");
+        }
+    };
+    match TfMessage::decode(data) {
+        Ok(message) => message.transforms.for_each(|transform| note(take(transform))),
+        Err(error) => note(Err(error)),
+    }
+}

@@ -1,0 +1,185 @@
+//! Heads: what a network means, apart from where and how it is deployed.
+//!
+//! A head is a YAML file of facts. Its section `defaults` may hold defaults
+//! for any parameter of the channel that suit this network; what the user
+//! gives goes before them.
+
+use std::path::Path;
+use std::rc::Rc;
+
+use super::camera::YoloFacts;
+use super::head_parameters::{ANCHOR_HEAD, CAMERA_HEAD, CENTER_HEAD, LIDAR_HEAD};
+use super::lidar::LidarFacts;
+use super::problems::{Problems, nearest};
+use super::source::{Entries, flatten, read_file};
+use super::table::{Given, Values};
+use super::yaml::Node;
+
+/// The shipped heads by name.
+pub(super) const SHIPPED: &[(&str, &str)] = &[
+    ("centerpoint_autoware", include_str!("../../config/heads/centerpoint_autoware.yaml")),
+    (
+        "centerpoint_autoware_short_range",
+        include_str!("../../config/heads/centerpoint_autoware_short_range.yaml"),
+    ),
+    ("centerpoint_nuscenes", include_str!("../../config/heads/centerpoint_nuscenes.yaml")),
+    ("pointpillars_kitti", include_str!("../../config/heads/pointpillars_kitti.yaml")),
+    ("rtdetr", include_str!("../../config/heads/rtdetr.yaml")),
+    ("yolov10", include_str!("../../config/heads/yolov10.yaml")),
+    ("yolov5", include_str!("../../config/heads/yolov5.yaml")),
+    ("yolov5_raw", include_str!("../../config/heads/yolov5_raw.yaml")),
+    ("yolov8", include_str!("../../config/heads/yolov8.yaml")),
+    ("yolox", include_str!("../../config/heads/yolox.yaml")),
+];
+
+/// The shipped lists of class names.
+const CLASS_LISTS: &[(&str, &str)] =
+    &[("coco80", include_str!("../../config/heads/classes/coco80.yaml"))];
+
+/// A head that was read.
+pub(super) struct Head {
+    pub(super) facts: Facts,
+    /// Defaults of the channel's parameters that suit the network.
+    pub(super) suggested: Entries,
+}
+
+pub(super) enum Facts {
+    Camera(YoloFacts),
+    Lidar(LidarFacts),
+}
+
+impl Facts {
+    pub(super) fn class_names(&self) -> &[String] {
+        match self {
+            Self::Camera(facts) => &facts.class_names,
+            Self::Lidar(facts) => &facts.class_names,
+        }
+    }
+}
+
+/// Reads a head by its name or path; `key` is the parameter that names it.
+/// `None` when a problem was noted.
+pub(super) fn read(key: &str, name: &str, problems: &mut Problems) -> Option<Head> {
+    let mut of_head = Problems::default();
+    let head = text_of(key, name, &mut of_head)
+        .and_then(|text| parse(name, &text, &mut of_head))
+        .filter(|_| of_head.is_empty());
+    problems.append(of_head);
+    head
+}
+
+fn text_of(key: &str, name: &str, problems: &mut Problems) -> Option<String> {
+    if name.contains('/') || name.ends_with(".yaml") || name.ends_with(".yml") {
+        return read_file(Path::new(name))
+            .map_err(|error| problems.push(key, &error.to_string()))
+            .ok();
+    }
+    if let Some((_, text)) = SHIPPED.iter().find(|(shipped, _)| *shipped == name) {
+        return Some((*text).to_owned());
+    }
+    let names: Vec<&str> = SHIPPED.iter().map(|(shipped, _)| *shipped).collect();
+    let hint = nearest(name, names.iter().copied())
+        .map_or(String::new(), |nearest| format!("; did you mean `{nearest}`?"));
+    let allowed = format!("{}, or the path of a head file{hint}", names.join(", "));
+    problems.refuse(key, Node::Text(name.to_owned()), &allowed);
+    None
+}
+
+fn parse(name: &str, text: &str, problems: &mut Problems) -> Option<Head> {
+    let origin: Rc<str> = format!("head {name}").into();
+    let mut map = match Node::parse(text) {
+        Ok(Node::Map(map)) => map,
+        Ok(_) => {
+            problems.push(&origin, "is not a head file; allowed: a mapping of facts");
+            return None;
+        }
+        Err(message) => {
+            problems.push(&origin, &message);
+            return None;
+        }
+    };
+    let mut suggested = Entries::new();
+    if let Some(defaults) = map.remove("defaults") {
+        flatten("", defaults, &origin, &mut suggested, problems);
+    }
+    let class_names = map.get_mut("class_names").map(expand).unwrap_or_default();
+    let mut entries = Entries::new();
+    flatten("", Node::Map(map), &origin, &mut entries, problems);
+    let is = |key: &str, text: &str| {
+        entries.get(key).is_some_and(|entry| entry.node == Node::Text(text.to_owned()))
+    };
+
+    let table = match (is("sensor", "lidar"), is("kind", "anchor")) {
+        (false, _) => CAMERA_HEAD.to_vec(),
+        (true, false) => [LIDAR_HEAD, CENTER_HEAD].concat(),
+        (true, true) => [LIDAR_HEAD, ANCHOR_HEAD].concat(),
+    };
+    let prefix = format!("{origin}: ");
+    let given = Given {
+        prefix: &prefix,
+        entries: &entries,
+        suggested: &Entries::new(),
+        class_names: &class_names,
+    };
+    let values = Values::read(&table, &given, problems);
+    if let Some(twice) = first_repeated(&class_names) {
+        problems.push(&format!("{prefix}class_names"), &format!("`{twice}` is listed twice"));
+    }
+    if !problems.is_empty() {
+        return None;
+    }
+    let facts = match values.text("sensor") {
+        "lidar" => Facts::Lidar(LidarFacts::new(&prefix, &values, problems)?),
+        _ => Facts::Camera(YoloFacts::new(&prefix, &values, problems)?),
+    };
+    Some(Head { facts, suggested })
+}
+
+/// Puts the names of a shipped list in the place of its name; gives the names.
+fn expand(class_names: &mut Node) -> Vec<String> {
+    let list = match class_names {
+        Node::Text(name) => CLASS_LISTS.iter().find(|(shipped, _)| shipped == name),
+        _ => None,
+    };
+    if let Some(Ok(names)) = list.map(|(_, text)| Node::parse(text)) {
+        *class_names = names;
+    }
+    let Node::List(names) = class_names else { return Vec::new() };
+    names
+        .iter()
+        .filter_map(|name| match name {
+            Node::Text(name) => Some(name.clone()),
+            _ => None,
+        })
+        .collect()
+}
+
+fn first_repeated(names: &[String]) -> Option<&String> {
+    let mut sorted: Vec<&String> = names.iter().collect();
+    sorted.sort_unstable();
+    sorted.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| pair[0])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_shipped_head_is_embedded_and_sound() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/heads");
+        let mut files: Vec<String> = std::fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .filter(|path| path.is_file())
+            .map(|path| path.file_stem().unwrap().to_string_lossy().into_owned())
+            .collect();
+        files.sort();
+        assert_eq!(files, SHIPPED.iter().map(|(name, _)| *name).collect::<Vec<_>>());
+        for (name, _) in SHIPPED {
+            let mut problems = Problems::default();
+            let head = read("camera.head", name, &mut problems);
+            problems.into_result().unwrap();
+            assert!(!head.unwrap().facts.class_names().is_empty(), "{name}");
+        }
+    }
+}

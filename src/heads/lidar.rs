@@ -1,0 +1,275 @@
+//! Heads of lidar networks: the pillar encoder, CenterPoint and PointPillars.
+
+use crate::config::{AnchorFacts, CenterFacts, LidarConfig, LidarFacts, LidarOutputs};
+use crate::error::{Error, ErrorKind, Result};
+use crate::infer::ExpectedDim::{Any, Exactly};
+use crate::infer::{Engine, Expected, ExpectedDim, Side, bind};
+use crate::ops::decode_anchor::{AnchorOutputs, decode_anchor};
+use crate::ops::decode_center::{CenterTask, decode_center};
+use crate::types::{
+    AnchorDecode, Candidates, CenterDecode, Dim, ElementType, Object3d, Tensor, TensorSpec,
+    TensorValues, TensorView,
+};
+
+/// The most tasks a CenterPoint head may have.
+const MAX_TASKS: usize = 16;
+
+const FLOATS: [ElementType; 2] = [ElementType::F32, ElementType::F16];
+
+fn floats(what: &'static str, name: Option<String>, shapes: Vec<Vec<ExpectedDim>>) -> Expected {
+    Expected { what, name, elements: FLOATS.to_vec(), shapes }
+}
+
+fn refuse<T>(message: String) -> Result<T> {
+    Err(Error::new(ErrorKind::Model, "head", message))
+}
+
+/// A pillar encoder whose tensors are known to fit: `[V, P, F]` in,
+/// `[V, C]` (or with a further dimension of one) out.
+pub struct PillarEncoder {
+    engine: Box<dyn Engine>,
+    element: ElementType,
+    input_shape: [usize; 3],
+    /// Whether the network takes any number of voxels, so that empty ones need
+    /// not be sent.
+    is_dynamic: bool,
+    output: usize,
+}
+
+impl PillarEncoder {
+    /// Matches the facts of an encoder with the tensors it has.
+    ///
+    /// # Errors
+    /// `Model` naming expected and found tensors when they do not fit, or when
+    /// the encoder takes fewer voxels than `voxel_capacity`.
+    pub fn new(facts: &LidarFacts, engine: Box<dyn Engine>) -> Result<Self> {
+        let (num_points, num_features) = (facts.max_points_per_voxel, facts.num_features());
+        let shape = vec![Any, Exactly(num_points), Exactly(num_features)];
+        let input = floats("pillar features", facts.encoder_input.clone(), vec![shape]);
+        bind(Side::Input, &[input], engine.inputs())?;
+        let spec = &engine.inputs()[0];
+        let first_dim = spec.shape.as_ref().and_then(|dims| dims.first());
+        let num_voxels = match first_dim {
+            Some(Dim::Fixed(fixed)) if *fixed < facts.voxel_capacity => {
+                return refuse(format!(
+                    "voxel_capacity is {}, the encoder's input {spec} takes {fixed} voxels; set \
+                     voxel_capacity to at most that",
+                    facts.voxel_capacity
+                ));
+            }
+            Some(Dim::Fixed(fixed)) => *fixed,
+            _ => facts.voxel_capacity,
+        };
+        let shapes = vec![vec![Any, Any], vec![Any, Any, Any]];
+        let output = floats("encoded pillars", facts.encoder_output.clone(), shapes);
+        let output = bind(Side::Output, &[output], engine.outputs())?[0];
+        Ok(Self {
+            element: spec.element.unwrap_or(ElementType::F32),
+            input_shape: [num_voxels, num_points, num_features],
+            is_dynamic: !matches!(first_dim, Some(Dim::Fixed(_))),
+            output,
+            engine,
+        })
+    }
+
+    /// Memory for the encoder's input.
+    ///
+    /// # Errors
+    /// `Argument` when it does not fit into memory.
+    pub fn input(&self) -> Result<Tensor> {
+        Tensor::zeros(self.element, &self.input_shape)
+    }
+
+    /// Encodes the first `num_voxels` voxels of the features, or all of them
+    /// when the network wants a fixed number.
+    ///
+    /// # Errors
+    /// `Inference` when the network fails.
+    pub fn run(&mut self, features: &Tensor, num_voxels: usize) -> Result<()> {
+        if !self.is_dynamic {
+            return self.engine.run(&[features.view()]);
+        }
+        let [_, num_points, num_features] = self.input_shape;
+        let shape = [num_voxels, num_points, num_features];
+        let num_values = num_voxels * num_points * num_features;
+        let values = match features {
+            Tensor::F32 { values, .. } => TensorValues::F32(&values[..num_values]),
+            Tensor::F16 { values, .. } => TensorValues::F16(&values[..num_values]),
+        };
+        self.engine.run(&[TensorView::new(&shape, values)?])
+    }
+
+    /// The encoded pillars of the last run.
+    ///
+    /// # Errors
+    /// `Inference` when there was none.
+    pub fn output(&self) -> Result<TensorView<'_>> {
+        self.engine.output(self.output)
+    }
+}
+
+/// A lidar network whose tensors are known to fit.
+#[derive(Clone, Debug)]
+pub enum LidarHead {
+    /// CenterPoint: heat maps and regressions.
+    Center {
+        /// What the outputs mean.
+        decode: CenterDecode,
+        /// Per task, the positions of its outputs.
+        outputs: Vec<CenterOutputs>,
+    },
+    /// PointPillars: anchors.
+    Anchor {
+        /// What the outputs mean.
+        decode: AnchorDecode,
+        /// Positions of class scores, boxes and, where there are any,
+        /// directions.
+        outputs: [Option<usize>; 3],
+    },
+}
+
+/// Positions of one task's outputs.
+#[derive(Clone, Copy, Debug)]
+pub struct CenterOutputs {
+    offset: usize,
+    height: usize,
+    size: usize,
+    rotation: usize,
+    velocity: Option<usize>,
+    heatmap: usize,
+}
+
+impl LidarHead {
+    /// Matches the facts of a network with the tensors it has.
+    ///
+    /// # Errors
+    /// `Model` naming expected and found tensors when they do not fit.
+    pub fn new(config: &LidarConfig, engine: &dyn Engine) -> Result<Self> {
+        let facts = &config.facts;
+        let [nx, ny, _] = facts.grid.grid_size().map(|n| n as usize);
+        let map = vec![Exactly(1), Any, Exactly(ny), Exactly(nx)];
+        let input = floats("pillar map", facts.model_input.clone(), vec![map]);
+        bind(Side::Input, &[input], engine.inputs())?;
+        match &facts.outputs {
+            LidarOutputs::Center(center) => Ok(Self::Center {
+                decode: center.decode(config),
+                outputs: bind_center(center, engine.outputs())?,
+            }),
+            LidarOutputs::Anchor(anchor) => Ok(Self::Anchor {
+                decode: anchor.decode(&facts.grid, config.score_thresholds.clone()),
+                outputs: bind_anchor(anchor, engine.outputs())?,
+            }),
+        }
+    }
+
+    /// Memory for the network's input, `[1, C, ny, nx]`.
+    ///
+    /// # Errors
+    /// `Model` when the network does not say how many channels it takes.
+    pub fn input(&self, facts: &LidarFacts, engine: &dyn Engine) -> Result<Tensor> {
+        let [nx, ny, _] = facts.grid.grid_size().map(|n| n as usize);
+        let spec = &engine.inputs()[0];
+        match spec.shape.as_deref() {
+            Some([_, Dim::Fixed(num_channels), _, _]) => {
+                let element = spec.element.unwrap_or(ElementType::F32);
+                Tensor::zeros(element, &[1, *num_channels, ny, nx])
+            }
+            _ => refuse(format!("input {spec} does not say its number of channels")),
+        }
+    }
+
+    /// Turns the network's answers into candidates in the cloud's frame.
+    ///
+    /// # Errors
+    /// `Inference` or `Argument` when the answers have not the shapes that
+    /// were promised.
+    pub fn decode(&self, engine: &dyn Engine, candidates: &mut Candidates<Object3d>) -> Result<()> {
+        match self {
+            Self::Center { decode, outputs } => {
+                let mut tasks = [CenterTask::default(); MAX_TASKS];
+                for (task, outputs) in tasks.iter_mut().zip(outputs) {
+                    *task = CenterTask {
+                        heatmap: engine.output(outputs.heatmap)?,
+                        offset: engine.output(outputs.offset)?,
+                        height: engine.output(outputs.height)?,
+                        size: engine.output(outputs.size)?,
+                        rotation: engine.output(outputs.rotation)?,
+                        velocity: outputs.velocity.map(|o| engine.output(o)).transpose()?,
+                    };
+                }
+                decode_center(&tasks[..outputs.len()], decode, candidates)
+            }
+            Self::Anchor { decode, outputs: [classes, boxes, directions] } => {
+                let output = |position: &Option<usize>| {
+                    position.map(|position| engine.output(position)).transpose()
+                };
+                let (Some(classes), Some(boxes)) = (output(classes)?, output(boxes)?) else {
+                    return refuse("an anchor head has class scores and boxes".into());
+                };
+                let outputs = AnchorOutputs { classes, boxes, directions: output(directions)? };
+                decode_anchor(&outputs, decode, candidates)
+            }
+        }
+    }
+}
+
+/// The outputs of every task: by name, or by position in the order offset,
+/// height, size, rotation, velocity, heat map.
+fn bind_center(facts: &CenterFacts, found: &[TensorSpec]) -> Result<Vec<CenterOutputs>> {
+    if facts.tasks.len() > MAX_TASKS {
+        return refuse(format!("{} tasks, at most {MAX_TASKS}", facts.tasks.len()));
+    }
+    let variances = if facts.has_variance { 2 } else { 1 };
+    let mut expected = Vec::new();
+    for (task, classes) in facts.tasks.iter().enumerate() {
+        let mut names = facts.output_names.get(task).into_iter().flatten().cloned();
+        let mut add = |what, num_channels| {
+            let shape = vec![Exactly(1), Exactly(num_channels), Any, Any];
+            expected.push(floats(what, names.next(), vec![shape]));
+        };
+        add("offset", 2 * variances);
+        add("height", variances);
+        add("size", 3 * variances);
+        add("rotation", 2 * variances);
+        if facts.has_velocity {
+            add("velocity", 2 * variances);
+        }
+        add("heat map", classes.len());
+    }
+    let positions = bind(Side::Output, &expected, found)?;
+    let per_task = if facts.has_velocity { 6 } else { 5 };
+    let outputs = positions.chunks_exact(per_task).map(|of_task| CenterOutputs {
+        offset: of_task[0],
+        height: of_task[1],
+        size: of_task[2],
+        rotation: of_task[3],
+        velocity: facts.has_velocity.then(|| of_task[4]),
+        heatmap: of_task[per_task - 1],
+    });
+    Ok(outputs.collect())
+}
+
+/// Class scores, boxes and, where the model has a third output, directions.
+fn bind_anchor(facts: &AnchorFacts, found: &[TensorSpec]) -> Result<[Option<usize>; 3]> {
+    let num_anchors = facts.anchors.len() * facts.rotations_rad.len();
+    let has_directions = match facts.output_names.len() {
+        0 => found.len() > 2,
+        num_names => num_names > 2,
+    };
+    let mut names = facts.output_names.iter().cloned();
+    let mut expected = Vec::new();
+    for (what, per_anchor) in
+        [("class scores", facts.anchors.len()), ("boxes", 7), ("directions", 2)]
+    {
+        let channels = Exactly(num_anchors * per_anchor);
+        let shape = match facts.channels_last {
+            true => vec![Exactly(1), Any, Any, channels],
+            false => vec![Exactly(1), channels, Any, Any],
+        };
+        if what != "directions" || has_directions {
+            expected.push(floats(what, names.next(), vec![shape]));
+        }
+    }
+    let positions = bind(Side::Output, &expected, found)?;
+    Ok(std::array::from_fn(|i| positions.get(i).copied()))
+}

@@ -1,0 +1,163 @@
+//! Heads of camera networks: the YOLO families and end-to-end detectors.
+
+use crate::config::YoloFacts;
+use crate::error::{Error, ErrorKind, Result};
+use crate::infer::ExpectedDim::{self, Any, Exactly};
+use crate::infer::{Engine, Expected, Side, bind};
+use crate::ops::decode_yolo::decode_yolo;
+use crate::ops::letterbox::LetterboxParams;
+use crate::types::{
+    Box2d, Candidates, Dim, ElementType, Size, Tensor, TensorSpec, TensorView, YoloLayout,
+};
+
+/// The most output tensors a head may have.
+const MAX_OUTPUTS: usize = 8;
+
+/// A camera network whose tensors are known to fit.
+#[derive(Clone, Debug)]
+pub struct YoloHead {
+    layout: YoloLayout,
+    num_classes: usize,
+    letterbox: LetterboxParams,
+    network: Size,
+    element: ElementType,
+    outputs: Vec<usize>,
+}
+
+impl YoloHead {
+    /// Matches the facts of a network with the tensors it has.
+    ///
+    /// # Errors
+    /// `Model` naming expected and found tensors when they do not fit, or when
+    /// neither the facts nor the network say how large the input is.
+    pub fn new(facts: &YoloFacts, engine: &dyn Engine) -> Result<Self> {
+        let num_classes = facts.class_names.len();
+        let [width, height] = match facts.input_size {
+            Some(Size { width, height }) => [width, height].map(|n| Exactly(n as usize)),
+            None => [Any, Any],
+        };
+        let image = Expected {
+            what: "image",
+            name: facts.input_name.clone(),
+            elements: vec![ElementType::F32, ElementType::F16],
+            shapes: vec![vec![Exactly(1), Exactly(3), height, width]],
+        };
+        bind(Side::Input, &[image], engine.inputs())?;
+        let input = &engine.inputs()[0];
+        let expected = expected_outputs(facts, num_classes);
+        Ok(Self {
+            layout: facts.layout.clone(),
+            num_classes,
+            letterbox: LetterboxParams {
+                placement: facts.placement,
+                channel_order: facts.channel_order,
+                normalization: facts.normalization,
+                pad_value: facts.pad_value,
+            },
+            network: match facts.input_size {
+                Some(size) => size,
+                None => size_of(input)?,
+            },
+            element: input.element.unwrap_or(ElementType::F32),
+            outputs: bind(Side::Output, &expected, engine.outputs())?,
+        })
+    }
+
+    /// Memory for the network's input, `[1, 3, height, width]`.
+    ///
+    /// # Errors
+    /// `Argument` when the size does not fit into memory.
+    pub fn input(&self) -> Result<Tensor> {
+        let Size { width, height } = self.network;
+        Tensor::zeros(self.element, &[1, 3, height as usize, width as usize])
+    }
+
+    /// How a picture becomes that input.
+    pub fn letterbox(&self) -> &LetterboxParams {
+        &self.letterbox
+    }
+
+    /// Turns the network's answers into candidates, in pixels of its input.
+    ///
+    /// # Errors
+    /// `Inference` or `Argument` when the answers have not the shapes that
+    /// were promised.
+    pub fn decode(
+        &self,
+        engine: &dyn Engine,
+        score_threshold: f32,
+        candidates: &mut Candidates<Box2d>,
+    ) -> Result<()> {
+        let num_outputs = self.outputs.len();
+        let mut tensors = [TensorView::default(); MAX_OUTPUTS];
+        for (tensor, &output) in tensors.iter_mut().zip(&self.outputs) {
+            *tensor = engine.output(output)?;
+        }
+        decode_yolo(
+            &tensors[..num_outputs],
+            &self.layout,
+            self.network,
+            self.num_classes,
+            score_threshold,
+            candidates,
+        )
+    }
+}
+
+/// Width and height of an image input whose dimensions are fixed.
+fn size_of(input: &TensorSpec) -> Result<Size> {
+    match input.shape.as_deref() {
+        Some([_, _, Dim::Fixed(height), Dim::Fixed(width)]) => {
+            Ok(Size::new(*width as u32, *height as u32))
+        }
+        _ => Err(Error::new(
+            ErrorKind::Model,
+            "head",
+            format!("input {input} does not say its size; set `input_size` in the head file"),
+        )),
+    }
+}
+
+/// The output tensors of a layout, in the order its decoding takes them.
+fn expected_outputs(facts: &YoloFacts, num_classes: usize) -> Vec<Expected> {
+    let floats = || vec![ElementType::F32, ElementType::F16];
+    let tensor = |what, elements, shapes: Vec<Vec<ExpectedDim>>| (what, elements, shapes);
+    let rows = |columns| vec![vec![Exactly(1), Any, Exactly(columns)]];
+    let tensors = match &facts.layout {
+        YoloLayout::V5 | YoloLayout::Yolox { .. } => {
+            vec![tensor("predictions", floats(), rows(5 + num_classes))]
+        }
+        YoloLayout::V8 => {
+            let shape = vec![Exactly(1), Exactly(4 + num_classes), Any];
+            vec![tensor("predictions", floats(), vec![shape])]
+        }
+        YoloLayout::EndToEnd => vec![tensor("detections", floats(), rows(6))],
+        YoloLayout::V5Raw { levels } => levels
+            .iter()
+            .map(|level| {
+                let (num_anchors, columns) = (level.anchors.len(), 5 + num_classes);
+                let flat = vec![Exactly(1), Exactly(num_anchors * columns), Any, Any];
+                let split = vec![Exactly(1), Exactly(num_anchors), Any, Any, Exactly(columns)];
+                tensor("level", floats(), vec![flat, split])
+            })
+            .collect(),
+        YoloLayout::Detr { .. } => {
+            let boxes = tensor("boxes", floats(), rows(4));
+            if facts.output_names.len() == 3 {
+                let scores = tensor("scores", floats(), vec![vec![Exactly(1), Any]]);
+                let integers = vec![ElementType::I64, ElementType::I32];
+                vec![boxes, scores, tensor("labels", integers, vec![vec![Exactly(1), Any]])]
+            } else {
+                vec![boxes, tensor("scores", floats(), rows(num_classes))]
+            }
+        }
+    };
+    let mut names = facts.output_names.iter().cloned().map(Some);
+    tensors
+        .into_iter()
+        .map(|(what, elements, shapes)| {
+            let name = names.next().flatten();
+            Expected { what, name, elements, shapes }
+        })
+        .collect()
+}

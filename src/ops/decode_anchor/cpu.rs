@@ -1,0 +1,189 @@
+//! The CPU side of decode anchor.
+
+use std::f32::consts::PI;
+
+use super::AnchorOutputs;
+use crate::ops::logit::{exp, logit_bound, sigmoid};
+use crate::types::{
+    Anchor, AnchorDecode, Box3d, Candidate, Candidates, Object3d, TensorValues, TensorView,
+};
+
+/// Decodes maps of `height` x `width` cells that fit the parameters.
+pub(super) fn decode_anchor(
+    outputs: &AnchorOutputs<'_>,
+    params: &AnchorDecode,
+    [height, width]: [usize; 2],
+    candidates: &mut Candidates<Object3d>,
+) {
+    let num_classes = params.anchors.len();
+    let lowest = (0..num_classes as u32).filter_map(|class| params.score_thresholds.lowest(class));
+    let Some(lowest) = lowest.reduce(f32::min) else { return };
+    let bound = logit_bound(lowest);
+
+    let head = Head::new(outputs, params, [height, width]);
+    for cell in 0..height * width {
+        for anchor in 0..head.num_anchors {
+            let Some((class, logit)) = best_class(&head.classes, cell, anchor, num_classes) else {
+                continue;
+            };
+            if logit < bound || bound.is_nan() {
+                continue;
+            }
+            let Some(bbox) = head.box_of(cell, anchor, params) else { continue };
+            let score = sigmoid(logit);
+            let [x, y, _] = bbox.center;
+            let least = params.score_thresholds.at(class, (x * x + y * y).sqrt());
+            if least.is_some_and(|least| score >= least) {
+                let bbox = Object3d { bbox, velocity_mps: None, variance: None };
+                let source = (cell * head.num_anchors + anchor) as u32;
+                candidates.push(Candidate { bbox, score, class, source });
+            }
+        }
+    }
+}
+
+/// The class of the greatest logit; `None` when all are NaN.
+fn best_class(
+    classes: &Map<'_>,
+    cell: usize,
+    anchor: usize,
+    num_classes: usize,
+) -> Option<(u32, f32)> {
+    let mut best = None;
+    for class in 0..num_classes {
+        let logit = classes.at(cell, anchor, class);
+        if !logit.is_nan() && best.is_none_or(|(_, best)| logit > best) {
+            best = Some((class as u32, logit));
+        }
+    }
+    best
+}
+
+fn decode_box(
+    anchor: &Anchor,
+    position: [f32; 3],
+    rotation_rad: f32,
+    [x, y, z, l, w, h, r]: [f32; 7],
+) -> Box3d {
+    let [length, width, height] = anchor.size_m;
+    let diagonal = (length * length + width * width).sqrt();
+    Box3d {
+        center: [x * diagonal + position[0], y * diagonal + position[1], z * height + position[2]],
+        length_m: exp(l) * length,
+        width_m: exp(w) * width,
+        height_m: exp(h) * height,
+        yaw_rad: r + rotation_rad,
+    }
+}
+
+/// The yaw, up to half a turn, that the direction classifier chose.
+fn turn_towards(yaw_rad: f32, offset_rad: f32, second: bool) -> f32 {
+    let yaw_rad = remainder(yaw_rad - offset_rad, PI) + offset_rad;
+    if second { yaw_rad + PI } else { yaw_rad }
+}
+
+/// An angle brought into [0, period).
+fn remainder(angle: f32, period: f32) -> f32 {
+    angle - (angle / period).floor() * period
+}
+
+fn is_finite(bbox: &Box3d) -> bool {
+    let Box3d { center: [x, y, z], length_m, width_m, height_m, yaw_rad } = *bbox;
+    [x, y, z, length_m, width_m, height_m, yaw_rad].iter().all(|value| value.is_finite())
+}
+
+/// The outputs and where their anchors stand.
+struct Head<'a> {
+    classes: Map<'a>,
+    boxes: Map<'a>,
+    directions: Option<Map<'a>>,
+    num_anchors: usize,
+    width: usize,
+    x_of: Centers,
+    y_of: Centers,
+}
+
+impl<'a> Head<'a> {
+    fn new(
+        outputs: &AnchorOutputs<'a>,
+        params: &AnchorDecode,
+        [height, width]: [usize; 2],
+    ) -> Self {
+        let num_anchors = params.anchors.len() * params.rotations_rad.len();
+        let map = |view: TensorView<'a>, per_anchor| {
+            let channels = num_anchors * per_anchor;
+            let strides = if params.channels_last { [channels, 1] } else { [1, height * width] };
+            Map { values: view.values(), per_anchor, strides }
+        };
+        Self {
+            classes: map(outputs.classes, params.anchors.len()),
+            boxes: map(outputs.boxes, 7),
+            directions: outputs.directions.map(|view| map(view, 2)),
+            num_anchors,
+            width,
+            x_of: Centers::new(params, 0, width),
+            y_of: Centers::new(params, 1, height),
+        }
+    }
+
+    /// The box of an anchor; `None` when it is not finite.
+    fn box_of(&self, cell: usize, index: usize, params: &AnchorDecode) -> Option<Box3d> {
+        let num_rotations = params.rotations_rad.len();
+        let anchor = params.anchors[index / num_rotations];
+        let position =
+            [self.x_of.at(cell % self.width), self.y_of.at(cell / self.width), anchor.center_z_m];
+        let residuals = std::array::from_fn(|i| self.boxes.at(cell, index, i));
+        let rotation_rad = params.rotations_rad[index % num_rotations];
+        let mut bbox = decode_box(&anchor, position, rotation_rad, residuals);
+        if let Some(directions) = &self.directions {
+            let [first, second] = [0, 1].map(|i| directions.at(cell, index, i));
+            let second = first.partial_cmp(&second)?.is_lt();
+            bbox.yaw_rad = turn_towards(bbox.yaw_rad, params.direction_offset_rad, second);
+        }
+        bbox.yaw_rad = remainder(bbox.yaw_rad + PI, 2.0 * PI) - PI;
+        is_finite(&bbox).then_some(bbox)
+    }
+}
+
+/// Where the anchors of the cells stand along an axis.
+struct Centers {
+    first: f32,
+    step: f32,
+}
+
+impl Centers {
+    fn new(params: &AnchorDecode, axis: usize, num: usize) -> Self {
+        let [min, max] = [params.range.min[axis], params.range.max[axis]];
+        if params.align_center {
+            let step = (max - min) / num as f32;
+            Self { first: min + step * 0.5, step }
+        } else {
+            Self { first: min, step: (max - min) / num.saturating_sub(1).max(1) as f32 }
+        }
+    }
+
+    fn at(&self, index: usize) -> f32 {
+        index as f32 * self.step + self.first
+    }
+}
+
+/// One output: `per_anchor` channels an anchor.
+struct Map<'a> {
+    values: TensorValues<'a>,
+    per_anchor: usize,
+    /// From cell to cell and from channel to channel.
+    strides: [usize; 2],
+}
+
+impl Map<'_> {
+    #[inline]
+    fn at(&self, cell: usize, anchor: usize, channel: usize) -> f32 {
+        let channel = anchor * self.per_anchor + channel;
+        let index = cell * self.strides[0] + channel * self.strides[1];
+        match self.values {
+            TensorValues::F32(values) => values[index],
+            TensorValues::F16(values) => values[index].to_f32(),
+            TensorValues::I32(_) | TensorValues::I64(_) => f32::NAN,
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! The CPU side of decode centre.
+
+use std::f32::consts::{FRAC_PI_2, PI};
+
+use super::CenterTask;
+use crate::ops::logit::{exp, logit_bound, sigmoid};
+use crate::types::{
+    Box3d, Candidate, Candidates, CenterDecode, Object3d, SizeOrder, TensorValues, TensorView,
+    Variance3d, YawConvention,
+};
+
+/// Decodes tasks whose tensors fit the parameters.
+pub(super) fn decode_center(
+    tasks: &[CenterTask<'_>],
+    params: &CenterDecode,
+    candidates: &mut Candidates<Object3d>,
+) {
+    let mut first_source = 0;
+    for (task, classes) in tasks.iter().zip(&params.tasks) {
+        let maps = Maps::new(task, params, first_source);
+        match task.heatmap.values() {
+            TensorValues::F32(heat) => decode_task(heat, classes, &maps, params, candidates),
+            TensorValues::F16(heat) => decode_task(heat, classes, &maps, params, candidates),
+            TensorValues::I32(_) | TensorValues::I64(_) => {}
+        }
+        first_source += maps.num_cells;
+    }
+}
+
+fn decode_task<T: Copy + Into<f32>>(
+    heat: &[T],
+    classes: &[u32],
+    maps: &Maps<'_>,
+    params: &CenterDecode,
+    candidates: &mut Candidates<Object3d>,
+) {
+    let lowest = |&class: &u32| params.score_thresholds.lowest(class);
+    let Some(lowest) = classes.iter().filter_map(lowest).reduce(f32::min) else { return };
+    let bound = if params.heatmap_logits { logit_bound(lowest) } else { lowest };
+    for cell in 0..maps.num_cells {
+        let mut best = f32::NEG_INFINITY;
+        let mut best_class = u32::MAX;
+        for (channel, &class) in classes.iter().enumerate() {
+            let value: f32 = heat[channel * maps.num_cells + cell].into();
+            if value > best || (value == best && class < best_class) {
+                (best, best_class) = (value, class);
+            }
+        }
+        if best >= bound && best_class != u32::MAX {
+            let score = if params.heatmap_logits { sigmoid(best) } else { best };
+            if let Some(candidate) = decode_cell(maps, cell, best_class, score, params) {
+                candidates.push(candidate);
+            }
+        }
+    }
+}
+
+/// A cell whose score may pass, or `None` when it does not.
+fn decode_cell(
+    maps: &Maps<'_>,
+    cell: usize,
+    class: u32,
+    score: f32,
+    params: &CenterDecode,
+) -> Option<Candidate<Object3d>> {
+    let [offset_x, offset_y] = maps.offset.values_at(cell);
+    let [z] = maps.height.values_at(cell);
+    let x = (maps.column(cell) + offset_x) * params.cell_size_m[0] + params.origin_m[0];
+    let y = (maps.row(cell) + offset_y) * params.cell_size_m[1] + params.origin_m[1];
+    let threshold = params.score_thresholds.at(class, (x * x + y * y).sqrt())?;
+    let [sin, cos] = maps.rotation.values_at(cell);
+    let yaw_norm = (sin * sin + cos * cos).sqrt();
+    let least_yaw_norm = params.yaw_norm_thresholds.get(class as usize);
+    let passes = score >= threshold
+        && params.center_range.is_none_or(|range| range.contains([x, y, z]))
+        && least_yaw_norm.is_none_or(|&least| yaw_norm >= least);
+    if !passes {
+        return None;
+    }
+
+    let size: [f32; 3] = maps.size.values_at(cell);
+    let size = if params.size_log { size.map(exp) } else { size };
+    let [length_m, width_m, height_m] = length_width_height(size, params.size_order);
+    let yaw_rad = yaw_of(sin, cos, params.yaw);
+    let object = Object3d {
+        bbox: Box3d { center: [x, y, z], length_m, width_m, height_m, yaw_rad },
+        velocity_mps: maps.velocity.as_ref().map(|map| map.values_at(cell)),
+        variance: params.has_variance.then(|| variance_of(maps, cell, size, [sin, cos], params)),
+    };
+    let source = (maps.first_source + cell) as u32;
+    is_finite(&object).then_some(Candidate { bbox: object, score, class, source })
+}
+
+fn yaw_of(sin: f32, cos: f32, convention: YawConvention) -> f32 {
+    let angle = f64::from(sin).atan2(f64::from(cos)) as f32;
+    match convention {
+        YawConvention::CounterClockwise => angle,
+        YawConvention::ClockwiseFromMinusY => {
+            let yaw = -angle - FRAC_PI_2;
+            if yaw <= -PI { yaw + 2.0 * PI } else { yaw }
+        }
+    }
+}
+
+fn length_width_height<T: Copy>(size: [T; 3], order: SizeOrder) -> [T; 3] {
+    match order {
+        SizeOrder::LengthWidthHeight => size,
+        SizeOrder::WidthLengthHeight => [size[1], size[0], size[2]],
+    }
+}
+
+/// `size` is decoded and in the order of the channels.
+fn variance_of(
+    maps: &Maps<'_>,
+    cell: usize,
+    size: [f32; 3],
+    [sin, cos]: [f32; 2],
+    params: &CenterDecode,
+) -> Variance3d {
+    let [x, y] = maps.offset.variances_at(cell);
+    let [z] = maps.height.variances_at(cell);
+    let [cell_x, cell_y] = params.cell_size_m;
+    let of_size: [f32; 3] = maps.size.variances_at(cell);
+    let of_size = if params.size_log {
+        std::array::from_fn(|i| of_size[i] * (size[i] * size[i]))
+    } else {
+        of_size
+    };
+    let [of_sin, of_cos] = maps.rotation.variances_at(cell);
+    let norm_squared = sin * sin + cos * cos;
+    Variance3d {
+        center: [x * (cell_x * cell_x), y * (cell_y * cell_y), z],
+        size: length_width_height(of_size, params.size_order),
+        yaw: (cos * cos * of_sin + sin * sin * of_cos) / (norm_squared * norm_squared),
+        velocity: maps.velocity.as_ref().map_or([0.0; 2], |map| map.variances_at(cell)),
+    }
+}
+
+fn is_finite(object: &Object3d) -> bool {
+    let Box3d { center, length_m, width_m, height_m, yaw_rad } = object.bbox;
+    let variance = object.variance.unwrap_or_default();
+    let [center_ok, size_ok] = [variance.center, variance.size]
+        .map(|variances| variances.iter().all(|value| value.is_finite()));
+    center_ok
+        && size_ok
+        && center.iter().all(|value| value.is_finite())
+        && [length_m, width_m, height_m, yaw_rad, variance.yaw].iter().all(|v| v.is_finite())
+        && object.velocity_mps.unwrap_or_default().iter().all(|value| value.is_finite())
+        && variance.velocity.iter().all(|value| value.is_finite())
+}
+
+/// The regression maps of a task.
+struct Maps<'a> {
+    offset: Map<'a>,
+    height: Map<'a>,
+    size: Map<'a>,
+    rotation: Map<'a>,
+    velocity: Option<Map<'a>>,
+    num_columns: usize,
+    num_cells: usize,
+    first_source: usize,
+}
+
+impl<'a> Maps<'a> {
+    fn new(task: &CenterTask<'a>, params: &CenterDecode, first_source: usize) -> Self {
+        let [num_rows, num_columns] = match *task.heatmap.shape() {
+            [.., rows, columns] => [rows, columns],
+            _ => [0, 0],
+        };
+        let num_cells = num_rows * num_columns;
+        let map = |view: TensorView<'a>| Map { values: view.values(), num_cells };
+        Self {
+            offset: map(task.offset),
+            height: map(task.height),
+            size: map(task.size),
+            rotation: map(task.rotation),
+            velocity: task.velocity.filter(|_| params.has_velocity).map(map),
+            num_columns,
+            num_cells,
+            first_source,
+        }
+    }
+
+    fn row(&self, cell: usize) -> f32 {
+        (cell / self.num_columns) as f32
+    }
+
+    fn column(&self, cell: usize) -> f32 {
+        (cell % self.num_columns) as f32
+    }
+}
+
+/// One regression map: values channel by channel, then their variances.
+struct Map<'a> {
+    values: TensorValues<'a>,
+    num_cells: usize,
+}
+
+impl Map<'_> {
+    fn values_at<const N: usize>(&self, cell: usize) -> [f32; N] {
+        std::array::from_fn(|channel| self.at(channel, cell))
+    }
+
+    fn variances_at<const N: usize>(&self, cell: usize) -> [f32; N] {
+        std::array::from_fn(|channel| exp(self.at(N + channel, cell)))
+    }
+
+    fn at(&self, channel: usize, cell: usize) -> f32 {
+        let index = channel * self.num_cells + cell;
+        match self.values {
+            TensorValues::F32(values) => values[index],
+            TensorValues::F16(values) => values[index].to_f32(),
+            TensorValues::I32(_) | TensorValues::I64(_) => f32::NAN,
+        }
+    }
+}

@@ -1,0 +1,350 @@
+//! The reference on the CPU: one function a layout.
+
+use super::values::{BLOCK, Floats, Spaced, best_class, class_of_float, class_of_integer, raise};
+use super::{Head, argument};
+use crate::error::Result;
+use crate::ops::logit::{exp, logit_bound, sigmoid};
+use crate::types::{
+    AnchorLevel, Box2d, Candidate, Candidates, DetrBoxes, TensorValues, TensorView,
+};
+
+fn push(candidates: &mut Candidates<Box2d>, bbox: Box2d, score: f32, class: usize, source: usize) {
+    if score.is_finite() && bbox.is_finite() {
+        let (class, source) = (class as u32, source as u32);
+        candidates.push(Candidate { bbox, score, class, source });
+    }
+}
+
+fn one<'a, 'o>(outputs: &'o [TensorView<'a>], expected: &str) -> Result<&'o TensorView<'a>> {
+    match outputs {
+        [output] => Ok(output),
+        _ => Err(argument(format!("{} outputs; 1 of {expected} expected", outputs.len()))),
+    }
+}
+
+fn misfit(output: &TensorView<'_>, expected: &str) -> crate::Error {
+    argument(format!("output {:?}; {expected} expected", output.shape()))
+}
+
+/// Class and score of a row of activated `… objectness classes`, objectness
+/// at `start + 4`, if it passes.
+#[inline(always)]
+fn scored(values: Floats<'_>, start: usize, head: &Head) -> Option<(usize, f32)> {
+    let objectness = Some(values.at(start + 4)).filter(|&o| o >= head.score_threshold)?;
+    let place = Spaced { start: start + 5, distance: 1 };
+    let (class, best) = best_class(values, place, head.num_classes)?;
+    let score = objectness * best;
+    (score >= head.score_threshold).then_some((class, score))
+}
+
+pub(super) fn v5(
+    outputs: &[TensorView<'_>],
+    head: &Head,
+    candidates: &mut Candidates<Box2d>,
+) -> Result<()> {
+    let row_len = 5 + head.num_classes;
+    let expected = format!("[1, N, {row_len}]");
+    let output = one(outputs, &expected)?;
+    let [1, num_rows, len] = *output.shape() else { return Err(misfit(output, &expected)) };
+    if len != row_len {
+        return Err(misfit(output, &expected));
+    }
+    let values = Floats::of(output)?;
+    for row in 0..num_rows {
+        let start = row * row_len;
+        if let Some((class, score)) = scored(values, start, head) {
+            let [cx, cy, width, height] = values.four(start);
+            push(candidates, Box2d::from_center(cx, cy, width, height), score, class, row);
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn yolox(
+    outputs: &[TensorView<'_>],
+    strides: &[u32],
+    head: &Head,
+    candidates: &mut Candidates<Box2d>,
+) -> Result<()> {
+    let row_len = 5 + head.num_classes;
+    let mut num_rows = 0;
+    for &stride in strides {
+        let [columns, rows] = cells(head, stride)?;
+        num_rows += columns * rows;
+    }
+    let expected = || {
+        let network = head.network;
+        format!(
+            "[1, {num_rows}, {row_len}] for strides {strides:?} at {}x{}",
+            network.width, network.height
+        )
+    };
+    let output = one(outputs, &expected())?;
+    if *output.shape() != [1, num_rows, row_len] {
+        return Err(misfit(output, &expected()));
+    }
+    let values = Floats::of(output)?;
+    let mut row = 0;
+    for &stride in strides {
+        let [num_columns, num_lines] = cells(head, stride)?;
+        let stride = stride as f32;
+        for cell in 0..num_columns * num_lines {
+            let start = row * row_len;
+            if let Some((class, score)) = scored(values, start, head) {
+                let [x, y, width, height] = values.four(start);
+                let cx = (x + (cell % num_columns) as f32) * stride;
+                let cy = (y + (cell / num_columns) as f32) * stride;
+                let bbox = Box2d::from_center(cx, cy, exp(width) * stride, exp(height) * stride);
+                push(candidates, bbox, score, class, row);
+            }
+            row += 1;
+        }
+    }
+    Ok(())
+}
+
+/// Cells of a level along x and y.
+fn cells(head: &Head, stride: u32) -> Result<[usize; 2]> {
+    let sides = [head.network.width, head.network.height];
+    if stride == 0 || sides.iter().any(|side| side % stride != 0) {
+        return Err(argument(format!(
+            "stride {stride}; a divisor of the network's input {}x{} expected",
+            sides[0], sides[1]
+        )));
+    }
+    Ok(sides.map(|side| (side / stride) as usize))
+}
+
+pub(super) fn v8(
+    outputs: &[TensorView<'_>],
+    head: &Head,
+    candidates: &mut Candidates<Box2d>,
+) -> Result<()> {
+    let num_planes = 4 + head.num_classes;
+    let expected = format!("[1, {num_planes}, N]");
+    let output = one(outputs, &expected)?;
+    let [1, planes, num_columns] = *output.shape() else {
+        return Err(misfit(output, &expected));
+    };
+    if planes != num_planes {
+        return Err(misfit(output, &expected));
+    }
+    let values = Floats::of(output)?;
+    let mut best = [0.0; BLOCK];
+    for first in (0..num_columns).step_by(BLOCK) {
+        let best = &mut best[..BLOCK.min(num_columns - first)];
+        best.fill(f32::NEG_INFINITY);
+        for plane in 4..num_planes {
+            raise(best, values, plane * num_columns + first);
+        }
+        for (column, &score) in (first..).zip(&*best) {
+            if score >= head.score_threshold {
+                let at = |plane: usize| values.at(plane * num_columns + column);
+                let Some(class) = (0..head.num_classes).find(|class| at(4 + class) == score) else {
+                    continue;
+                };
+                let bbox = Box2d::from_center(at(0), at(1), at(2), at(3));
+                push(candidates, bbox, score, class, column);
+            }
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn v5_raw(
+    outputs: &[TensorView<'_>],
+    levels: &[AnchorLevel],
+    head: &Head,
+    candidates: &mut Candidates<Box2d>,
+) -> Result<()> {
+    if outputs.len() != levels.len() {
+        let (found, expected) = (outputs.len(), levels.len());
+        return Err(argument(format!("{found} outputs; {expected} expected, one a level")));
+    }
+    for (output, level) in outputs.iter().zip(levels) {
+        Floats::of(output)?;
+        RawLevel::new(output, level, head)?;
+    }
+    let bound = logit_bound(head.score_threshold);
+    let mut source = 0;
+    for (output, level) in outputs.iter().zip(levels) {
+        let (values, raw) = (Floats::of(output)?, RawLevel::new(output, level, head)?);
+        for (anchor, size) in level.anchors.iter().enumerate() {
+            for cell in 0..raw.num_columns * raw.num_lines {
+                let place = raw.place(anchor, cell, head);
+                if let Some((bbox, score, class)) = raw.decode(values, place, bound, head) {
+                    let (x, y) = (cell % raw.num_columns, cell / raw.num_columns);
+                    let stride = level.stride as f32;
+                    let [tx, ty, tw, th] = bbox.map(|logit| sigmoid(logit) * 2.0);
+                    let bbox = Box2d::from_center(
+                        (tx - 0.5 + x as f32) * stride,
+                        (ty - 0.5 + y as f32) * stride,
+                        tw * tw * size[0],
+                        th * th * size[1],
+                    );
+                    push(candidates, bbox, score, class, source);
+                }
+                source += 1;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The shape of one raw output: `[1, A * (5 + C), H, W]` or
+/// `[1, A, H, W, 5 + C]`.
+struct RawLevel {
+    num_columns: usize,
+    num_lines: usize,
+    channels_last: bool,
+}
+
+impl RawLevel {
+    fn new(output: &TensorView<'_>, level: &AnchorLevel, head: &Head) -> Result<Self> {
+        let [num_columns, num_lines] = cells(head, level.stride)?;
+        let (num_anchors, row_len) = (level.anchors.len(), 5 + head.num_classes);
+        let first = [1, num_anchors * row_len, num_lines, num_columns];
+        let last = [1, num_anchors, num_lines, num_columns, row_len];
+        let channels_last = output.shape() == last;
+        if !channels_last && output.shape() != first {
+            return Err(misfit(output, &format!("{first:?} or {last:?}")));
+        }
+        Ok(Self { num_columns, num_lines, channels_last })
+    }
+
+    /// Where the numbers of one cell and anchor lie.
+    fn place(&self, anchor: usize, cell: usize, head: &Head) -> Spaced {
+        let (num_cells, row_len) = (self.num_columns * self.num_lines, 5 + head.num_classes);
+        if self.channels_last {
+            Spaced { start: (anchor * num_cells + cell) * row_len, distance: 1 }
+        } else {
+            Spaced { start: anchor * row_len * num_cells + cell, distance: num_cells }
+        }
+    }
+
+    /// Logits of the box, score and class of a row that passes.
+    #[inline(always)]
+    fn decode(
+        &self,
+        values: Floats<'_>,
+        Spaced { start, distance }: Spaced,
+        bound: f32,
+        head: &Head,
+    ) -> Option<([f32; 4], f32, usize)> {
+        let objectness = Some(values.at(start + 4 * distance)).filter(|&o| o >= bound)?;
+        let classes = Spaced { start: start + 5 * distance, distance };
+        let (class, best) =
+            best_class(values, classes, head.num_classes).filter(|&(_, best)| best >= bound)?;
+        let score = sigmoid(objectness) * sigmoid(best);
+        let bbox = std::array::from_fn(|i| values.at(start + i * distance));
+        (score >= head.score_threshold).then_some((bbox, score, class))
+    }
+}
+
+pub(super) fn end_to_end(
+    outputs: &[TensorView<'_>],
+    head: &Head,
+    candidates: &mut Candidates<Box2d>,
+) -> Result<()> {
+    let output = one(outputs, "[1, N, 6]")?;
+    let [1, num_rows, 6] = *output.shape() else { return Err(misfit(output, "[1, N, 6]")) };
+    let values = Floats::of(output)?;
+    for row in 0..num_rows {
+        let start = row * 6;
+        let (score, class) = (values.at(start + 4), values.at(start + 5));
+        if score >= head.score_threshold
+            && let Some(class) = class_of_float(class, head.num_classes)
+        {
+            let [x1, y1, x2, y2] = values.four(start);
+            push(candidates, Box2d::new(x1, y1, x2, y2), score, class, row);
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn detr(
+    outputs: &[TensorView<'_>],
+    boxes: DetrBoxes,
+    logits: bool,
+    head: &Head,
+    candidates: &mut Candidates<Box2d>,
+) -> Result<()> {
+    let detr = Detr::new(outputs, head)?;
+    let bound = if logits { logit_bound(head.score_threshold) } else { head.score_threshold };
+    for row in 0..detr.num_rows {
+        let Some((class, value)) = detr.class_and_value(row, head, bound) else { continue };
+        let score = if logits { sigmoid(value) } else { value };
+        let [a, b, c, d] = detr.boxes.four(row * 4);
+        let bbox = match boxes {
+            DetrBoxes::CornerPixels => Box2d::new(a, b, c, d),
+            DetrBoxes::CenterNormalized => {
+                let (width, height) = (head.network.width as f32, head.network.height as f32);
+                Box2d::from_center(a * width, b * height, c * width, d * height)
+            }
+        };
+        push(candidates, bbox, score, class, row);
+    }
+    Ok(())
+}
+
+/// The checked outputs of a DETR-style head.
+struct Detr<'a> {
+    num_rows: usize,
+    boxes: Floats<'a>,
+    scores: Floats<'a>,
+    labels: Option<TensorValues<'a>>,
+}
+
+impl<'a> Detr<'a> {
+    fn new(outputs: &[TensorView<'a>], head: &Head) -> Result<Self> {
+        let num_classes = head.num_classes;
+        let (boxes, scores, labels) = match outputs {
+            [boxes, scores] => (boxes, scores, None),
+            [boxes, scores, labels] => (boxes, scores, Some(labels)),
+            _ => {
+                return Err(argument(format!(
+                    "{} outputs; boxes and scores, or boxes, scores and labels expected",
+                    outputs.len()
+                )));
+            }
+        };
+        let [1, num_rows, 4] = *boxes.shape() else {
+            return Err(misfit(boxes, "boxes [1, N, 4]"));
+        };
+        match labels {
+            None if *scores.shape() != [1, num_rows, num_classes] => {
+                return Err(misfit(scores, &format!("scores [1, {num_rows}, {num_classes}]")));
+            }
+            Some(_) if *scores.shape() != [1, num_rows] => {
+                return Err(misfit(scores, &format!("scores [1, {num_rows}] beside labels")));
+            }
+            Some(labels) if *labels.shape() != [1, num_rows] => {
+                return Err(misfit(labels, &format!("labels [1, {num_rows}]")));
+            }
+            _ => {}
+        }
+        Ok(Self {
+            num_rows,
+            boxes: Floats::of(boxes)?,
+            scores: Floats::of(scores)?,
+            labels: labels.map(TensorView::values),
+        })
+    }
+
+    /// Class and score or logit of a row that reaches `bound`.
+    fn class_and_value(&self, row: usize, head: &Head, bound: f32) -> Option<(usize, f32)> {
+        let Some(labels) = self.labels else {
+            let place = Spaced { start: row * head.num_classes, distance: 1 };
+            return best_class(self.scores, place, head.num_classes)
+                .filter(|&(_, value)| value >= bound);
+        };
+        let value = Some(self.scores.at(row)).filter(|&value| value >= bound)?;
+        let class = match labels {
+            TensorValues::I64(labels) => class_of_integer(labels[row], head.num_classes),
+            TensorValues::I32(labels) => class_of_integer(i64::from(labels[row]), head.num_classes),
+            TensorValues::F32(labels) => class_of_float(labels[row], head.num_classes),
+            TensorValues::F16(labels) => class_of_float(labels[row].to_f32(), head.num_classes),
+        };
+        class.map(|class| (class, value))
+    }
+}

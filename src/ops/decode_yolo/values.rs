@@ -1,0 +1,101 @@
+//! Numbers in a tensor of floats, and which class is the best of a row.
+
+use half::f16;
+use half::slice::HalfFloatSliceExt as _;
+
+use super::argument;
+use crate::error::Result;
+use crate::types::{TensorValues, TensorView};
+
+/// Values of a tensor of floats.
+#[derive(Clone, Copy)]
+pub(super) enum Floats<'a> {
+    F32(&'a [f32]),
+    F16(&'a [f16]),
+}
+
+impl<'a> Floats<'a> {
+    /// The values of an output, if they are floats.
+    pub(super) fn of(output: &TensorView<'a>) -> Result<Self> {
+        match output.values() {
+            TensorValues::F32(values) => Ok(Self::F32(values)),
+            TensorValues::F16(values) => Ok(Self::F16(values)),
+            other => Err(argument(format!(
+                "output {:?} of {}; f32 or f16 expected",
+                output.shape(),
+                other.element()
+            ))),
+        }
+    }
+
+    /// One value, widened.
+    #[inline(always)]
+    pub(super) fn at(self, index: usize) -> f32 {
+        match self {
+            Self::F32(values) => values[index],
+            Self::F16(values) => values[index].to_f32(),
+        }
+    }
+
+    /// Four values in a row: the numbers of a box.
+    pub(super) fn four(self, start: usize) -> [f32; 4] {
+        std::array::from_fn(|i| self.at(start + i))
+    }
+}
+
+/// Values that lie evenly spaced: the class values of one row.
+#[derive(Clone, Copy)]
+pub(super) struct Spaced {
+    /// Index of the first.
+    pub(super) start: usize,
+    /// From one to the next.
+    pub(super) distance: usize,
+}
+
+/// The class with the largest value, the lowest on ties, and the value. `None`
+/// when no value is above minus infinity; NaN is not.
+pub(super) fn best_class(
+    values: Floats<'_>,
+    place: Spaced,
+    num_classes: usize,
+) -> Option<(usize, f32)> {
+    let mut best = (0, f32::NEG_INFINITY);
+    for class in 0..num_classes {
+        let value = values.at(place.start + class * place.distance);
+        if value > best.1 {
+            best = (class, value);
+        }
+    }
+    (best.1 > f32::NEG_INFINITY).then_some(best)
+}
+
+/// A class given as a float, cut to a whole number.
+pub(super) fn class_of_float(class: f32, num_classes: usize) -> Option<usize> {
+    (class >= 0.0 && class < num_classes as f32).then_some(class as usize)
+}
+
+/// A class given as an integer.
+pub(super) fn class_of_integer(class: i64, num_classes: usize) -> Option<usize> {
+    usize::try_from(class).ok().filter(|&class| class < num_classes)
+}
+
+/// Columns whose class maxima are found together.
+pub(super) const BLOCK: usize = 1024;
+
+/// Raises each of at most [`BLOCK`] values to that of the tensor from `start`
+/// on, if that is larger.
+pub(super) fn raise(best: &mut [f32], values: Floats<'_>, start: usize) {
+    let end = start + best.len();
+    let mut widened = [0.0; BLOCK];
+    let row = match values {
+        Floats::F32(values) => &values[start..end],
+        Floats::F16(values) => {
+            let widened = &mut widened[..end - start];
+            values[start..end].convert_to_f32_slice(widened);
+            widened
+        }
+    };
+    for (best, &value) in best.iter_mut().zip(row) {
+        *best = if value > *best { value } else { *best };
+    }
+}

@@ -1,0 +1,61 @@
+//! PNG.
+
+use std::io::Cursor;
+
+use png::{BitDepth, ColorType, Decoder, Limits, Transformations};
+
+use super::{MAX_PIXELS, Pixels, check_size, codec};
+use crate::error::{Error, Result};
+use crate::types::{Encoding, Size};
+
+/// Eight pixels a byte, deflated 1032 to 1.
+const MAX_PIXELS_PER_BYTE: u64 = 8 * 1032;
+
+pub(super) fn decode(data: &[u8], bytes: &mut Vec<u8>) -> Result<Pixels> {
+    let damaged = |cause| Error::with_source(codec("PNG is damaged or not supported"), cause);
+    let limits = Limits { bytes: 8 * MAX_PIXELS as usize };
+    let mut decoder = Decoder::new_with_limits(Cursor::new(data), limits);
+    let header = decoder.read_header_info().map_err(damaged)?;
+    let size = Size::new(header.width, header.height);
+    check_size(size, data.len(), MAX_PIXELS_PER_BYTE)?;
+    let is_grey = matches!(header.color_type, ColorType::Grayscale | ColorType::GrayscaleAlpha);
+    let keeps_16_bits = is_grey && header.bit_depth == BitDepth::Sixteen;
+    decoder.set_transformations(if keeps_16_bits {
+        Transformations::EXPAND
+    } else {
+        Transformations::EXPAND | Transformations::STRIP_16
+    });
+    let mut reader = decoder.read_info().map_err(damaged)?;
+    let (color, depth) = reader.output_color_type();
+    let (encoding, alpha_bytes) = match (color, depth) {
+        (ColorType::Grayscale, BitDepth::Eight) => (Encoding::Mono8, 0),
+        (ColorType::GrayscaleAlpha, BitDepth::Eight) => (Encoding::Mono8, 1),
+        (ColorType::Grayscale, BitDepth::Sixteen) => (Encoding::Mono16, 0),
+        (ColorType::GrayscaleAlpha, BitDepth::Sixteen) => (Encoding::Mono16, 2),
+        (ColorType::Rgb, BitDepth::Eight) => (Encoding::Rgb8, 0),
+        (ColorType::Rgba, BitDepth::Eight) => (Encoding::Rgba8, 0),
+        other => return Err(codec(format!("PNG decodes to {other:?}, which is not read"))),
+    };
+    let num_bytes = encoding.row_bytes(size.width) * size.height as usize;
+    let with_alpha = num_bytes + alpha_bytes * (size.width * size.height) as usize;
+    if reader.output_buffer_size() != Some(with_alpha) {
+        let found = reader.output_buffer_size();
+        return Err(codec(format!("PNG decodes to {found:?} bytes, not {with_alpha}")));
+    }
+    bytes.resize(with_alpha, 0);
+    reader.next_frame(bytes).map_err(damaged)?;
+    reader.finish().map_err(damaged)?;
+    if alpha_bytes > 0 {
+        drop_alpha(bytes, alpha_bytes);
+        bytes.truncate(num_bytes);
+    }
+    Ok(Pixels { size, encoding })
+}
+
+/// Moves the grey samples of pixels of grey and alpha, `len` bytes each, to
+/// the front.
+fn drop_alpha(bytes: &mut [u8], len: usize) {
+    for pixel in 0..bytes.len() / (2 * len) {
+        bytes.copy_within(2 * len * pixel..2 * len * pixel + len, len * pixel);
+    }
+}

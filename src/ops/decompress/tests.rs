@@ -1,0 +1,165 @@
+use std::path::PathBuf;
+
+use ::png::{BitDepth, ColorType};
+
+use super::*;
+
+fn shared_data() -> Option<PathBuf> {
+    let path = std::env::var_os("DET_POST_SHARED_DATA").map_or_else(
+        || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../shared/data")),
+        PathBuf::from,
+    );
+    path.is_dir().then_some(path)
+}
+
+fn decoded(format: CompressedFormat, data: &[u8]) -> Result<Picture> {
+    let mut picture = Picture::new();
+    decompress(&CompressedView { format, data }, &mut picture)?;
+    Ok(picture)
+}
+
+fn png_file(color: ColorType, depth: BitDepth, data: &[u8], transparent: Option<&[u8]>) -> Vec<u8> {
+    let mut file = Vec::new();
+    let mut encoder = ::png::Encoder::new(&mut file, 3, 2);
+    encoder.set_color(color);
+    encoder.set_depth(depth);
+    if color == ColorType::Indexed {
+        encoder.set_palette(&[10, 20, 30, 40, 50, 60][..]);
+    }
+    if let Some(transparent) = transparent {
+        encoder.set_trns(transparent);
+    }
+    let mut writer = encoder.write_header().unwrap();
+    writer.write_image_data(data).unwrap();
+    writer.finish().unwrap();
+    file
+}
+
+#[test]
+fn every_kind_of_png() {
+    let ramp: Vec<u8> = (0..48).map(|i| i * 5).collect();
+    let high_bytes = |num: usize| ramp[..2 * num].iter().copied().step_by(2).collect::<Vec<u8>>();
+    let grey_of_alpha16: Vec<u8> =
+        ramp[..24].chunks(4).flat_map(|pixel| pixel[..2].to_vec()).collect();
+    use BitDepth::{Eight, One, Sixteen};
+    // (colour, depth, raw data, tRNS, encoding, pixels)
+    let cases = [
+        (
+            ColorType::Grayscale,
+            One,
+            &[0b1010_0000, 0b0110_0000][..],
+            None,
+            Encoding::Mono8,
+            vec![255, 0, 255, 0, 255, 255],
+        ),
+        (ColorType::Grayscale, Eight, &ramp[..6], None, Encoding::Mono8, ramp[..6].to_vec()),
+        (ColorType::GrayscaleAlpha, Eight, &ramp[..12], None, Encoding::Mono8, high_bytes(6)),
+        (ColorType::Grayscale, Sixteen, &ramp[..12], None, Encoding::Mono16, ramp[..12].to_vec()),
+        (ColorType::GrayscaleAlpha, Sixteen, &ramp[..24], None, Encoding::Mono16, grey_of_alpha16),
+        (ColorType::Rgb, Eight, &ramp[..18], None, Encoding::Rgb8, ramp[..18].to_vec()),
+        (ColorType::Rgb, Sixteen, &ramp[..36], None, Encoding::Rgb8, high_bytes(18)),
+        (ColorType::Rgba, Eight, &ramp[..24], None, Encoding::Rgba8, ramp[..24].to_vec()),
+        (ColorType::Rgba, Sixteen, &ramp[..48], None, Encoding::Rgba8, high_bytes(24)),
+        (
+            ColorType::Indexed,
+            Eight,
+            &[0, 1, 0, 1, 1, 0],
+            None,
+            Encoding::Rgb8,
+            vec![10, 20, 30, 40, 50, 60, 10, 20, 30, 40, 50, 60, 40, 50, 60, 10, 20, 30],
+        ),
+        (
+            ColorType::Indexed,
+            Eight,
+            &[0, 1, 0, 1, 1, 1],
+            Some(&[7][..]),
+            Encoding::Rgba8,
+            vec![
+                10, 20, 30, 7, 40, 50, 60, 255, 10, 20, 30, 7, 40, 50, 60, 255, 40, 50, 60, 255,
+                40, 50, 60, 255,
+            ],
+        ),
+    ];
+    for (color, depth, data, transparent, encoding, pixels) in cases {
+        let file = png_file(color, depth, data, transparent);
+        let picture = decoded(CompressedFormat::Png, &file).unwrap();
+        let view = picture.view().unwrap();
+        assert_eq!(view.size(), Size::new(3, 2));
+        assert_eq!((view.encoding(), view.data()), (encoding, &pixels[..]), "{color:?} {depth:?}");
+        assert!(view.is_big_endian());
+        for len in 0..file.len() {
+            let error = decoded(CompressedFormat::Png, &file[..len]).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Codec, "{len} of {} bytes", file.len());
+        }
+    }
+}
+
+#[test]
+fn a_picture_is_used_again_and_lost_on_failure() {
+    let file = png_file(ColorType::Rgb, BitDepth::Eight, &[9; 18], None);
+    let small = png_file(ColorType::Grayscale, BitDepth::Eight, &[7; 6], None);
+    let mut picture = Picture::new();
+    assert_eq!(picture.view().unwrap_err().kind(), ErrorKind::Codec);
+    let mut decode = |data: &[u8]| {
+        let result =
+            decompress(&CompressedView { format: CompressedFormat::Png, data }, &mut picture);
+        (result.is_ok(), picture.view().map(|v| v.data().to_vec()).ok(), picture.bytes.as_ptr())
+    };
+    let (_, _, memory) = decode(&file);
+    assert_eq!(decode(&small), (true, Some(vec![7; 6]), memory));
+    assert_eq!(decode(&file[..30]).1, None);
+    assert_eq!(decode(&file), (true, Some(vec![9; 18]), memory));
+}
+
+#[test]
+fn headers_that_claim_too_much_are_refused_before_memory_is_taken() {
+    // (size, bytes, accepted)
+    let cases = [
+        (Size::new(640, 480), 1000, true),
+        (Size::new(0, 480), 1000, false),
+        (Size::new(640, 480), 599, false),
+        (Size::new(640, 480), 600, true),
+        (Size::new(ImageView::MAX_SIDE, 2), 1000, true),
+        (Size::new(ImageView::MAX_SIDE + 1, 1), 1000, false),
+        (Size::new(8192, 8192), 1 << 20, true),
+        (Size::new(8193, 8192), 1 << 20, false),
+        (Size::new(u32::MAX, u32::MAX), usize::MAX, false),
+    ];
+    for (size, num_bytes, accepted) in cases {
+        assert_eq!(check_size(size, num_bytes, 512).is_ok(), accepted, "{size:?} {num_bytes}");
+    }
+    let mut file = png_file(ColorType::Grayscale, BitDepth::Eight, &[7; 6], None);
+    file[16..20].copy_from_slice(&30_000_u32.to_be_bytes());
+    assert!(decoded(CompressedFormat::Png, &file).is_err());
+}
+
+#[test]
+fn garbage_is_an_error_of_either_format() {
+    for format in [CompressedFormat::Jpeg, CompressedFormat::Png] {
+        for data in [&[][..], &[0xFF], &[0xFF, 0xD8, 0xFF, 0xD9], b"\x89PNG\r\n\x1a\n", &[0; 64]] {
+            let error = decoded(format, data).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Codec, "{format:?} {data:?}");
+        }
+    }
+}
+
+#[test]
+fn a_jpeg_cut_anywhere_is_an_error() {
+    let Some(shared) = shared_data() else {
+        println!("skipped: no shared data");
+        return;
+    };
+    let file = std::fs::read(shared.join("images/bus_810x1080.jpg")).unwrap();
+    let picture = decoded(CompressedFormat::Jpeg, &file).unwrap();
+    let view = picture.view().unwrap();
+    assert_eq!((view.size(), view.encoding()), (Size::new(810, 1080), Encoding::Rgb8));
+    let mut lengths: Vec<usize> = (0..40).map(|i| i * file.len() / 40).collect();
+    lengths.extend(file.len() - 60..file.len());
+    for len in lengths {
+        let error = decoded(CompressedFormat::Jpeg, &file[..len]).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Codec, "{len} of {} bytes", file.len());
+    }
+    // What follows the end marker does not matter.
+    let padded = [&file[..], &[0; 64]].concat();
+    assert_eq!(decoded(CompressedFormat::Jpeg, &padded).unwrap().bytes, picture.bytes);
+}

@@ -1,0 +1,259 @@
+//! Finds the boxes near a box, whatever their sizes.
+
+/// Where a box lies, and how large it is.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::ops) struct Place {
+    center: [f32; 2],
+    half: [f32; 2],
+    slack: f32,
+}
+
+impl Place {
+    /// From the centre and half the extents along x and y. Both are taken with
+    /// more slack than rounding can cost, so that no two boxes that meet are
+    /// parted by it.
+    #[inline]
+    pub(in crate::ops) fn new(center: [f32; 2], half: [f32; 2]) -> Self {
+        let slack = 1e-3 * half[0].max(half[1]) + 1e-6 * center[0].abs().max(center[1].abs());
+        Self { center, half, slack }
+    }
+
+    /// The longer side.
+    #[inline]
+    fn size(&self) -> f32 {
+        2.0 * self.half[0].max(self.half[1])
+    }
+}
+
+/// How unequal, and how far apart, two boxes may be that still meet.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::ops) struct Reach {
+    /// The shorter of the longer sides over the longer one: at least this.
+    pub min_size_ratio: f32,
+    /// Distance of the centres along an axis over either's side along it: at
+    /// most this. Without a limit, boxes meet that touch.
+    pub max_shift_ratio: f32,
+}
+
+impl Reach {
+    /// Whatever touches.
+    pub(in crate::ops) const TOUCHING: Self =
+        Self { min_size_ratio: 0.0, max_shift_ratio: f32::INFINITY };
+
+    /// Axis-aligned boxes whose IoU is above a threshold. Along each axis they
+    /// share at least that part of the longer side, which bounds the ratio of
+    /// the sides and the distance of the centres. A tiny threshold is none:
+    /// rounding weighs more.
+    pub(in crate::ops) fn upright(iou_threshold: f32) -> Self {
+        if iou_threshold < 1e-3 {
+            return Self::TOUCHING;
+        }
+        let shift = (1.0 - iou_threshold).max(0.5 / iou_threshold - 0.5);
+        Self { min_size_ratio: 0.99 * iou_threshold, max_shift_ratio: 1.01 * shift }
+    }
+
+    /// Upright boxes around rotated ones whose IoU is above a threshold: sides
+    /// of a rectangle and of the box around it differ by the square root of
+    /// two at most, in either direction.
+    pub(in crate::ops) fn rotated(iou_threshold: f32) -> Self {
+        let upright = Self::upright(iou_threshold);
+        Self { min_size_ratio: 0.5 * upright.min_size_ratio, ..Self::TOUCHING }
+    }
+}
+
+/// The last level is a single cell, for everything larger than the others.
+const LAST_LEVEL: u32 = 63;
+/// Cells of level `l` have edges of `2^(l - FIRST_EXPONENT)`.
+const FIRST_EXPONENT: u32 = 20;
+/// No entry: the end of a cell's list.
+const NONE: u32 = u32::MAX;
+
+/// Lists of items by cell, in one hash table over all levels of cells.
+///
+/// An item stands in the cell of its centre, on the level whose cells are just
+/// larger than itself. Cells are unbounded; two cells that share a bucket only
+/// cost time. The grid answers which items may be near, in no stated order:
+/// never iterate over it into an output.
+#[derive(Clone, Debug, Default)]
+pub(in crate::ops) struct Grid {
+    /// Per bucket, the position of its first entry.
+    heads: Vec<u32>,
+    entries: Vec<Entry>,
+    /// One bit for each level that holds something.
+    levels: u64,
+    /// Bits of a hash that are not used.
+    shift: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    item: u32,
+    next: u32,
+}
+
+/// Cells of one level.
+struct Cells {
+    x: [i32; 2],
+    y: [i32; 2],
+}
+
+impl Grid {
+    /// Memory for `num_items`.
+    pub(in crate::ops) fn reserve(&mut self, num_items: usize) {
+        let num_buckets = num_buckets(num_items);
+        self.heads.reserve(num_buckets.saturating_sub(self.heads.len()));
+        self.entries.reserve(num_items.saturating_sub(self.entries.len()));
+    }
+
+    /// Empties the grid and sizes it for `num_items`.
+    pub(in crate::ops) fn clear(&mut self, num_items: usize) {
+        let num_buckets = num_buckets(num_items);
+        self.heads.clear();
+        self.heads.resize(num_buckets, NONE);
+        self.entries.clear();
+        self.levels = 0;
+        self.shift = 64 - num_buckets.trailing_zeros();
+    }
+
+    /// Adds an item of a group.
+    #[inline]
+    pub(in crate::ops) fn insert(&mut self, item: u32, group: u64, place: &Place) {
+        let level = level(place.size());
+        let [x, y] = place.center.map(|value| cell(value, level));
+        let bucket = self.bucket(group, level, x, y);
+        self.entries.push(Entry { item, next: self.heads[bucket] });
+        self.heads[bucket] = (self.entries.len() - 1) as u32;
+        self.levels |= 1 << level;
+    }
+
+    /// Whether `test` holds for an item near a place. Every item of the group
+    /// within `reach` is tested at least once, until one passes; others may be
+    /// tested, too.
+    #[inline]
+    pub(in crate::ops) fn any(
+        &self,
+        group: u64,
+        place: &Place,
+        reach: Reach,
+        mut test: impl FnMut(u32) -> bool,
+    ) -> bool {
+        let size = place.size();
+        let lowest = level(size * reach.min_size_ratio);
+        let highest = level(size / reach.min_size_ratio);
+        let mut levels = self.levels & (u64::MAX << lowest) & (u64::MAX >> (LAST_LEVEL - highest));
+        if Cells::num_in(levels, place, reach) > self.entries.len() as u64 {
+            return self.entries.iter().any(|entry| test(entry.item));
+        }
+        while levels != 0 {
+            let level = levels.trailing_zeros();
+            levels &= levels - 1;
+            let cells = Cells::near(place, reach, level);
+            for y in cells.y[0]..=cells.y[1] {
+                for x in cells.x[0]..=cells.x[1] {
+                    let mut position = self.heads[self.bucket(group, level, x, y)];
+                    while let Some(entry) = self.entries.get(position as usize) {
+                        if test(entry.item) {
+                            return true;
+                        }
+                        position = entry.next;
+                    }
+                }
+            }
+        }
+        false
+    }
+
+    #[inline]
+    fn bucket(&self, group: u64, level: u32, x: i32, y: i32) -> usize {
+        let cell = u64::from(x as u32) << 32 | u64::from(y as u32);
+        let hash = (cell ^ (group << 6 | u64::from(level)).wrapping_mul(0xd6e8_feb8_6659_fd93))
+            .wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let hash = (hash ^ (hash >> 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        (hash >> self.shift) as usize
+    }
+}
+
+/// A power of two, at least two buckets an item.
+fn num_buckets(num_items: usize) -> usize {
+    (2 * num_items.max(8)).next_power_of_two()
+}
+
+/// The level whose cells are the smallest that are larger than `size`.
+#[inline]
+fn level(size: f32) -> u32 {
+    // A biased exponent of 127 stands for sizes in [1, 2), cells of 2.
+    let exponent = (size.to_bits() >> 23) & 0xff;
+    (exponent + 1 + FIRST_EXPONENT).clamp(127, 127 + LAST_LEVEL) - 127
+}
+
+/// The edge of a level's cells.
+#[inline]
+fn cell_size(level: u32) -> f32 {
+    if level == LAST_LEVEL {
+        f32::INFINITY
+    } else {
+        f32::from_bits((127 + level - FIRST_EXPONENT) << 23)
+    }
+}
+
+/// The cell a coordinate lies in; 0 on the last level.
+#[inline]
+fn cell(value: f32, level: u32) -> i32 {
+    let cells_per_unit = if level == LAST_LEVEL {
+        0.0
+    } else {
+        f32::from_bits((127 + FIRST_EXPONENT - level) << 23)
+    };
+    let scaled = value * cells_per_unit;
+    let truncated = scaled as i32;
+    truncated.saturating_sub(i32::from(truncated as f32 > scaled))
+}
+
+impl Cells {
+    /// The cells in which items of a level within reach have their centres.
+    #[inline]
+    fn near(place: &Place, reach: Reach, level: u32) -> Self {
+        let half_cell = 0.5 * cell_size(level);
+        let cells = |axis: usize| {
+            let half = place.half[axis];
+            let shift = (half + half_cell).min(2.0 * half * reach.max_shift_ratio) + place.slack;
+            let center = place.center[axis];
+            [cell(center - shift, level), cell(center + shift, level)]
+        };
+        Self { x: cells(0), y: cells(1) }
+    }
+
+    /// How many cells a search on several levels would visit.
+    #[inline]
+    fn num_in(mut levels: u64, place: &Place, reach: Reach) -> u64 {
+        let count = |[first, last]: [i32; 2]| (i64::from(last) - i64::from(first) + 1) as u64;
+        let mut num = 0_u64;
+        while levels != 0 {
+            let cells = Self::near(place, reach, levels.trailing_zeros());
+            num = num.saturating_add(count(cells.x).saturating_mul(count(cells.y)));
+            levels &= levels - 1;
+        }
+        num
+    }
+}
+
+#[cfg(test)]
+impl Place {
+    /// Whether the grid must find `other` near this place.
+    pub(super) fn meets(&self, other: &Self, reach: Reach) -> bool {
+        let ratio = self.size().min(other.size()) / self.size().max(other.size());
+        ratio >= reach.min_size_ratio
+            && (0..2).all(|axis| {
+                let shift = (self.center[axis] - other.center[axis]).abs();
+                shift <= self.half[axis] + other.half[axis]
+                    && shift <= 2.0 * self.half[axis] * reach.max_shift_ratio
+            })
+    }
+}
+
+#[cfg(test)]
+impl Grid {
+    pub(super) fn capacities(&self) -> [usize; 2] {
+        [self.heads.capacity(), self.entries.capacity()]
+    }
+}

@@ -1,0 +1,160 @@
+//! The house rules that a compiler does not check: who may name whom, where
+//! `unsafe` may stand, how long a file may be, and that every op has its row.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
+#![allow(clippy::print_stdout, reason = "tests say what they skipped and what they ran")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Which rooms a room may name. Lower rooms never name higher ones.
+const LAYERS: [(&str, &[&str]); 9] = [
+    ("types", &[]),
+    ("config", &["types"]),
+    ("device", &["types"]),
+    ("ops", &["types", "device"]),
+    ("infer", &["types", "device"]),
+    ("transport", &["types"]),
+    ("heads", &["types", "device", "ops", "infer", "config"]),
+    ("pipeline", &["types", "device", "ops", "infer", "config", "heads"]),
+    (
+        "cli",
+        &[
+            "types",
+            "device",
+            "ops",
+            "infer",
+            "config",
+            "heads",
+            "pipeline",
+            "transport",
+            "telemetry",
+        ],
+    ),
+];
+
+/// Files that may hold `unsafe`, each block with its argument.
+const UNSAFE_FILES: [&str; 1] = ["src/transport/bag/mapped.rs"];
+
+/// Lines of code a file may have, tests aside.
+const MAX_LINES: usize = 400;
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn rust_files(folder: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            files.extend(rust_files(&path));
+        } else if path.extension().is_some_and(|e| e == "rs") {
+            files.push(path);
+        }
+    }
+    files.sort();
+    files
+}
+
+/// The lines before the test module, without comments.
+fn code_of(path: &Path) -> Vec<String> {
+    let text = fs::read_to_string(path).unwrap();
+    text.lines()
+        .take_while(|line| *line != "#[cfg(test)]")
+        .filter(|line| !line.trim_start().starts_with("//"))
+        .map(str::to_owned)
+        .collect()
+}
+
+fn relative(path: &Path) -> String {
+    path.strip_prefix(root()).unwrap().display().to_string()
+}
+
+#[test]
+fn rooms_name_only_lower_rooms() {
+    let all: Vec<&str> = LAYERS.iter().map(|(room, _)| *room).chain(["telemetry"]).collect();
+    let mut wrong = Vec::new();
+    for (room, allowed) in LAYERS {
+        let folder = root().join("src").join(room);
+        let files = rust_files(&folder);
+        assert!(!files.is_empty(), "{room} is empty");
+        for file in files {
+            for line in code_of(&file) {
+                for other in &all {
+                    let named = line.contains(&format!("crate::{other}::"))
+                        || line.contains(&format!("crate::{other};"))
+                        || line.contains(&format!("crate::{{{other}"));
+                    if named && *other != room && !allowed.contains(other) {
+                        wrong.push(format!("{}: {}", relative(&file), line.trim()));
+                    }
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "higher rooms named from lower ones:\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn unsafe_stands_only_where_it_is_argued() {
+    let mut wrong = Vec::new();
+    for file in rust_files(&root().join("src")) {
+        let name = relative(&file);
+        let text = fs::read_to_string(&file).unwrap();
+        let uses = text.lines().any(|line| {
+            let code = line.split("//").next().unwrap_or_default();
+            code.contains("unsafe ") && !code.contains("unsafe_code")
+        });
+        if uses && !UNSAFE_FILES.contains(&name.as_str()) {
+            wrong.push(name);
+        }
+    }
+    assert!(wrong.is_empty(), "unsafe outside its files: {wrong:?}");
+    for file in UNSAFE_FILES {
+        let text = fs::read_to_string(root().join(file)).unwrap();
+        assert!(text.contains("// SAFETY:"), "{file} has no SAFETY argument");
+    }
+}
+
+#[test]
+fn files_are_short() {
+    let long: Vec<String> = rust_files(&root().join("src"))
+        .iter()
+        .filter_map(|file| {
+            let text = fs::read_to_string(file).unwrap();
+            let num_lines = text.lines().take_while(|line| *line != "#[cfg(test)]").count();
+            (num_lines > MAX_LINES).then(|| format!("{} {num_lines}", relative(file)))
+        })
+        .collect();
+    assert!(long.is_empty(), "files over {MAX_LINES} lines: {long:?}");
+}
+
+#[test]
+fn every_op_has_its_contract_reference_and_numerics_row() {
+    let numerics = fs::read_to_string(root().join("docs/numerics.md")).unwrap();
+    let mut num_ops = 0;
+    for entry in fs::read_dir(root().join("src/ops")).unwrap() {
+        let path = entry.unwrap().path();
+        if !path.is_dir() {
+            continue;
+        }
+        num_ops += 1;
+        let op = path.file_name().unwrap().to_str().unwrap().to_owned();
+        let contract = fs::read_to_string(path.join("mod.rs")).unwrap();
+        assert!(contract.starts_with("//! "), "{op}: mod.rs does not open with its contract");
+        assert!(path.join("cpu.rs").is_file(), "{op}: no cpu.rs");
+        assert!(numerics.contains(&format!("| `{op}` |")), "{op}: no row in docs/numerics.md");
+    }
+    assert!(num_ops >= 19, "only {num_ops} ops found");
+}
+
+#[test]
+fn no_room_is_a_junk_drawer() {
+    for file in rust_files(&root().join("src")) {
+        let stem = file.file_stem().unwrap().to_str().unwrap();
+        assert!(
+            !["utils", "util", "helpers", "common", "misc", "manager"].contains(&stem),
+            "{}: name it by what it does",
+            relative(&file)
+        );
+    }
+}

@@ -1,0 +1,209 @@
+//! Mutated recordings: nothing panics, hangs, or allocates for a bad length.
+//!
+//! `DET_POST_FUZZ_ITERATIONS` sets how many mutations each kind of recording
+//! gets; the seed is fixed, so every run mutates alike.
+
+#[path = "common/recordings.rs"]
+mod recordings;
+#[path = "common/shared_data.rs"]
+mod shared_data;
+
+use std::alloc::{GlobalAlloc, Layout as Memory, System};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use det_post::transport::bag::{BagCompression, BagReader, BagWriter, OfferedQos};
+use det_post::types::Stamp;
+use mcap::Compression;
+use recordings::{Layout, mcap_file, messages, write_db3};
+
+/// Longest time one recording may take.
+const MAX_TIME: Duration = Duration::from_secs(5);
+/// Largest single allocation allowed. A zstd stream may ask for a window of
+/// 128 MiB when head and stream both claim that much; nothing asks for more.
+const MAX_ALLOCATION: usize = 160 << 20;
+
+/// Notes the largest single allocation.
+struct Watched;
+
+static LARGEST: AtomicUsize = AtomicUsize::new(0);
+
+#[expect(unsafe_code, reason = "watching allocations takes a global allocator")]
+// SAFETY: every call is handed on to the system allocator unchanged.
+unsafe impl GlobalAlloc for Watched {
+    unsafe fn alloc(&self, memory: Memory) -> *mut u8 {
+        LARGEST.fetch_max(memory.size(), Ordering::Relaxed);
+        // SAFETY: as the caller promises.
+        unsafe { System.alloc(memory) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, memory: Memory) {
+        // SAFETY: as the caller promises.
+        unsafe { System.dealloc(at, memory) }
+    }
+
+    unsafe fn realloc(&self, at: *mut u8, memory: Memory, size: usize) -> *mut u8 {
+        LARGEST.fetch_max(size, Ordering::Relaxed);
+        // SAFETY: as the caller promises.
+        unsafe { System.realloc(at, memory, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Watched = Watched;
+
+fn num_iterations() -> usize {
+    let given = std::env::var("DET_POST_FUZZ_ITERATIONS").ok();
+    given.and_then(|given| given.parse().ok()).unwrap_or(150)
+}
+
+/// xorshift64*: small, seeded, the same everywhere.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    fn below(&mut self, limit: usize) -> usize {
+        (self.next() % limit.max(1) as u64) as usize
+    }
+}
+
+/// Flips, cuts, overwrites lengths, or splices, one to four times.
+fn mutate(bytes: &mut Vec<u8>, random: &mut Random) {
+    const LENGTHS: [u64; 8] = [0, 1, 0x7f, 0xffff, 0xffff_ffff, 1 << 29, u64::MAX, i64::MAX as u64];
+    for _ in 0..=random.below(4) {
+        let at = random.below(bytes.len());
+        match random.below(5) {
+            0 if !bytes.is_empty() => bytes[at] ^= 1 << random.below(8),
+            1 => bytes.truncate(at),
+            kind @ (2 | 3) => {
+                let length = LENGTHS[random.below(LENGTHS.len())].to_le_bytes();
+                let num = if kind == 2 { 4 } else { 8 };
+                let num = num.min(bytes.len() - at);
+                bytes[at..at + num].copy_from_slice(&length[..num]);
+            }
+            _ => {
+                let (from, num) = (random.below(bytes.len()), random.below(200));
+                let piece = bytes[from..(from + num).min(bytes.len())].to_vec();
+                bytes.splice(at..at, piece);
+            }
+        }
+    }
+}
+
+/// Reads a recording to its end; how many messages and errors it gave.
+fn read(path: &Path, max_messages: usize) -> (usize, usize) {
+    let begin = Instant::now();
+    let (mut num_messages, mut num_errors) = (0, 0);
+    match BagReader::open(path) {
+        Err(error) => {
+            assert!(!error.message().is_empty());
+            num_errors += 1;
+        }
+        Ok(mut reader) => loop {
+            match reader.next_message() {
+                Ok(Some(message)) => {
+                    assert!(message.topic < usize::MAX);
+                    num_messages += 1;
+                }
+                Ok(None) => break,
+                Err(_) => num_errors += 1,
+            }
+            assert!(num_messages <= max_messages && num_errors <= 1000, "without end");
+        },
+    }
+    assert!(begin.elapsed() < MAX_TIME, "took {:?}", begin.elapsed());
+    assert!(LARGEST.load(Ordering::Relaxed) < MAX_ALLOCATION, "a single allocation of that size");
+    (num_messages, num_errors)
+}
+
+/// Mutates `file` of the recording at `path` (the file itself, or the
+/// directory it is in) again and again.
+fn fuzz(kind: &str, file: &Path, path: &Path, num: usize) {
+    let original = std::fs::read(file).unwrap();
+    // No message takes less than eight bytes of the file; chunks can hold
+    // more than the file has, but not here.
+    let max_messages = original.len() + 10_000;
+    let (whole, _) = read(path, max_messages);
+    assert!(whole > 0, "{kind}: the recording itself is readable");
+    let mut random = Random(0x9e37_79b9_7f4a_7c15);
+    let (mut num_served, mut num_refused) = (0, 0);
+    for _ in 0..num {
+        let mut bytes = original.clone();
+        mutate(&mut bytes, &mut random);
+        std::fs::write(file, &bytes).unwrap();
+        let (num_messages, num_errors) = read(path, max_messages);
+        num_served += num_messages;
+        num_refused += usize::from(num_errors > 0);
+    }
+    std::fs::write(file, &original).unwrap();
+    println!(
+        "{kind}: {num} mutations, {num_refused} reported damage, {num_served} of {} messages, \
+         largest allocation {} bytes",
+        whole * num,
+        LARGEST.load(Ordering::Relaxed)
+    );
+}
+
+#[test]
+fn mutated_mcap() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("drive.mcap");
+    for (kind, compression) in
+        [("mcap", None), ("lz4", Some(Compression::Lz4)), ("zstd", Some(Compression::Zstd))]
+    {
+        for (has_summary, is_chunked) in [(true, true), (false, true), (true, false)] {
+            let layout = Layout { compression, has_summary, is_chunked, ..Layout::PLAIN };
+            std::fs::write(&file, mcap_file(layout, &messages(12))).unwrap();
+            let kind = format!("{kind}, summary {has_summary}, chunks {is_chunked}");
+            fuzz(&kind, &file, &file, num_iterations());
+        }
+    }
+}
+
+#[test]
+fn mutated_db3() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("drive.db3");
+    write_db3(&file, &messages(40));
+    fuzz("db3", &file, &file, num_iterations());
+}
+
+#[test]
+fn mutated_contents_page() {
+    let parent = tempfile::tempdir().unwrap();
+    let directory = parent.path().join("bag");
+    let mut writer = BagWriter::create(&directory, BagCompression::None).unwrap();
+    writer.add_topic("/camera", "a/msg/A", "", OfferedQos::default()).unwrap();
+    for (_, time, payload) in messages(3) {
+        writer.write(0, Stamp::from_nanos(time as i64), &payload).unwrap();
+    }
+    writer.finish().unwrap();
+    fuzz("metadata.yaml", &directory.join("metadata.yaml"), &directory, num_iterations());
+}
+
+#[test]
+fn mutated_shared_recordings() {
+    let Some(data) = shared_data::shared_data() else {
+        println!("skipped: no shared data");
+        return;
+    };
+    for name in ["broken/zero_points", "broken/truncated_mcap", "broken/jpeg_truncated"] {
+        let target = tempfile::tempdir().unwrap();
+        let mut bag = PathBuf::new();
+        for entry in std::fs::read_dir(data.join("bags").join(name)).unwrap().flatten() {
+            let copy = target.path().join(entry.file_name());
+            std::fs::write(&copy, std::fs::read(entry.path()).unwrap()).unwrap();
+            if copy.extension().is_some_and(|extension| extension == "mcap") {
+                bag = copy;
+            }
+        }
+        fuzz(name, &bag, target.path(), num_iterations());
+    }
+}

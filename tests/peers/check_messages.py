@@ -1,0 +1,233 @@
+#!/usr/bin/env python3
+"""Reads the messages and definitions of this crate with other implementations.
+
+    cargo test --test messages          # lays them out under target/tmp/messages
+    pip install rosbags mcap-ros2-support
+    python tests/peers/check_messages.py [target/tmp/messages]
+
+Checks, for every message type:
+- each definition has the RIHS01 type hash of ROS 2 (from rosbags' Humble and Jazzy
+  type stores; for vision_msgs, from the code that ROS 2 generates);
+- rosbags and mcap-ros2-support decode the message by our definition, to the same values;
+- rosbags encodes what it decoded into the same bytes;
+- the values are the ones that tests/common/messages.rs put in.
+"""
+
+import sys
+from pathlib import Path
+
+import numpy
+from mcap_ros2._dynamic import generate_dynamic
+from rosbags.typesys import Stores, get_types_from_msg, get_typestore
+
+SEPARATOR = "=" * 80 + "\n"
+
+# Type hashes of vision_msgs 4.1 as generated for ROS 2 Jazzy.
+VISION_HASHES = {
+    "vision_msgs/msg/Detection2DArray": "214274120007f4a683866481336b70310268cfa107aebe9d594a6acf75bda968",
+    "vision_msgs/msg/Detection3DArray": "793f5eab9595ac1c0da07873cc859db42eae51f0ee76056db8562515d830e018",
+    "vision_msgs/msg/LabelInfo": "3d37df4015cdf660cc851c51897f2acd957e1ca6205ba0a99aebffb9406b0783",
+    "vision_msgs/msg/VisionClass": "1e4a11f0fed50b5623cb8ff26ca0e37952a48a9c074d16f804b44e9164c2037a",
+}
+
+HEADER = {"stamp": {"sec": 1_700_000_001, "nanosec": 250_000_003}, "frame_id": "sensor"}
+NO_ROTATION = {"x": 0.0, "y": 0.0, "z": 0.0, "w": 1.0}
+
+
+def xyz(x, y, z):
+    return {"x": x, "y": y, "z": z}
+
+
+def transform(child, x):
+    rotation = {"x": 0.5, "y": -0.5, "z": 0.5, "w": -0.5}
+    motion = {"translation": xyz(x, 2.5, -3.5), "rotation": rotation}
+    return {"header": HEADER, "child_frame_id": child, "transform": motion}
+
+
+def detection_2d(class_id, score, x, y, width, height):
+    pose = {"position": xyz(0.0, 0.0, 0.0), "orientation": NO_ROTATION}
+    center = {"position": {"x": x, "y": y}, "theta": 0.0}
+    return {
+        "header": HEADER,
+        "results": [
+            {
+                "hypothesis": {"class_id": class_id, "score": score},
+                "pose": {"pose": pose, "covariance": [0.0] * 36},
+            }
+        ],
+        "bbox": {"center": center, "size_x": width, "size_y": height},
+        "id": "",
+    }
+
+
+def detection_3d(class_id, score, yaw, variances):
+    half = 0.5 * float(numpy.float32(yaw))
+    orientation = {"x": 0.0, "y": 0.0, "z": float(numpy.sin(half)), "w": float(numpy.cos(half))}
+    pose = {"position": xyz(12.5, -3.25, 0.75), "orientation": orientation}
+    covariance = numpy.diag(variances).ravel().tolist()
+    return {
+        "header": HEADER,
+        "results": [
+            {
+                "hypothesis": {"class_id": class_id, "score": score},
+                "pose": {"pose": pose, "covariance": covariance},
+            }
+        ],
+        "bbox": {"center": pose, "size": xyz(4.5, 1.75, 1.5)},
+        "id": "",
+    }
+
+
+def field(name, offset, datatype):
+    return {"name": name, "offset": offset, "datatype": datatype, "count": 1}
+
+
+EXPECTED = {
+    "sensor_msgs/msg/Image": {
+        "header": HEADER,
+        "height": 6,
+        "width": 5,
+        "encoding": "rgb8",
+        "is_bigendian": 0,
+        "step": 20,
+        "data": list(range(120)),
+    },
+    "sensor_msgs/msg/CompressedImage": {
+        "header": HEADER,
+        "format": "rgb8; jpeg compressed bgr8",
+        "data": list(range(77)),
+    },
+    "sensor_msgs/msg/CameraInfo": {
+        "header": HEADER,
+        "height": 375,
+        "width": 1242,
+        "distortion_model": "plumb_bob",
+        "d": [0.1, -0.2, 0.3, -0.4, 0.5],
+        "k": [i + 0.25 for i in range(9)],
+        "r": [i - 0.5 for i in range(9)],
+        "p": [i * 1.5 for i in range(12)],
+        "binning_x": 0,
+        "binning_y": 0,
+        "roi": {"x_offset": 0, "y_offset": 0, "height": 0, "width": 0, "do_rectify": False},
+    },
+    "sensor_msgs/msg/PointCloud2": {
+        "header": HEADER,
+        "height": 2,
+        "width": 4,
+        "fields": [field("x", 0, 7), field("y", 4, 7), field("z", 8, 7), field("ring", 12, 4)],
+        "is_bigendian": False,
+        "point_step": 14,
+        "row_step": 60,
+        "data": list(range(120)),
+        "is_dense": True,
+    },
+    "tf2_msgs/msg/TFMessage": {"transforms": [transform("base", 1.5), transform("lidar", 4.5)]},
+    "vision_msgs/msg/Detection2DArray": {
+        "header": HEADER,
+        "detections": [
+            detection_2d("pedestrian", 0.75, 19.0, 40.25, 31.0, 40.5),
+            detection_2d("car", 0.5, 116.75, 40.25, 31.0, 40.5),
+        ],
+    },
+    "vision_msgs/msg/Detection3DArray": {
+        "header": HEADER,
+        "detections": [
+            detection_3d("cyclist", 0.375, 0.4, [0.25, 0.5, 0.125, 0.0, 0.0, 0.0625]),
+            detection_3d("car", 0.25, -2.7, [0.0] * 6),
+        ],
+    },
+    "vision_msgs/msg/LabelInfo": {
+        "header": HEADER,
+        "class_map": [
+            {"class_id": i, "class_name": name}
+            for i, name in enumerate(["car", "pedestrian", "cyclist"])
+        ],
+        "threshold": 0.375,
+    },
+}
+
+
+def values(decoded):
+    """A decoded message as dictionaries, lists and numbers, without constants."""
+    if isinstance(decoded, (bytes, bytearray, memoryview)):
+        return list(decoded)
+    if isinstance(decoded, numpy.ndarray):
+        return decoded.tolist()
+    if isinstance(decoded, (list, tuple)):
+        return [values(item) for item in decoded]
+    names = getattr(decoded, "__dataclass_fields__", None) or getattr(decoded, "__slots__", None)
+    if names is None:
+        return decoded
+    return {
+        name: values(getattr(decoded, name))
+        for name in names
+        if not name.startswith("_") and not name.isupper()
+    }
+
+
+def assert_same(found, expected, path):
+    if isinstance(expected, dict):
+        assert found.keys() == expected.keys(), (path, found.keys())
+        for key, value in expected.items():
+            assert_same(found[key], value, f"{path}.{key}")
+    elif isinstance(expected, list):
+        assert len(found) == len(expected), (path, len(found))
+        for i, value in enumerate(expected):
+            assert_same(found[i], value, f"{path}[{i}]")
+    elif isinstance(expected, float):
+        assert abs(found - expected) <= 1e-15 * abs(expected), (path, found, expected)
+    else:
+        assert found == expected, (path, found, expected)
+
+
+def check(folder, type_name):
+    stem = folder / type_name.replace("/msg/", ".")
+    text = Path(f"{stem}.msg").read_text()
+    cdr = Path(f"{stem}.cdr").read_bytes()
+
+    first, *rest = text.split(SEPARATOR)
+    definitions = {type_name: first}
+    for part in rest:
+        name, part = part.split("\n", 1)
+        definitions[name.removeprefix("MSG: ").replace("/", "/msg/")] = part
+    ours = get_typestore(Stores.EMPTY)
+    for name, part in definitions.items():
+        ours.register(get_types_from_msg(part, name))
+    num_hashes = 0
+    for name in definitions:
+        digest = ours.hash_rihs01(name)
+        known = [VISION_HASHES[name]] if name in VISION_HASHES else []
+        for store in (Stores.ROS2_HUMBLE, Stores.ROS2_JAZZY):
+            theirs = get_typestore(store)
+            if name in theirs.types:
+                known.append(theirs.hash_rihs01(name).removeprefix("RIHS01_"))
+                assert ours.fielddefs[name] == theirs.fielddefs[name], name
+        for expected in known:
+            assert digest.removeprefix("RIHS01_") == expected, (name, digest)
+        num_hashes += bool(known)
+
+    message = ours.deserialize_cdr(cdr, type_name)
+    assert_same(values(message), EXPECTED[type_name], type_name)
+    again = bytes(ours.serialize_cdr(message, type_name))
+    assert len(cdr) - len(again) in range(4) and cdr.startswith(again), type_name
+
+    short_name = type_name.replace("/msg/", "/")
+    decoders = generate_dynamic(short_name, text)
+    message = decoders[short_name](cdr)
+    assert_same(values(message), EXPECTED[type_name], type_name)
+    print(f"{type_name}: {len(cdr)} bytes equal, {num_hashes} of {len(definitions)} hashes known")
+    print(f"  {ours.hash_rihs01(type_name)}")
+
+
+def main():
+    default = Path(__file__).parents[2] / "target/tmp/messages"
+    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else default
+    for type_name in EXPECTED:
+        check(folder, type_name)
+    assert {path.stem for path in folder.glob("*.cdr")} == {
+        name.replace("/msg/", ".") for name in EXPECTED
+    }
+
+
+if __name__ == "__main__":
+    main()
