@@ -1,5 +1,8 @@
 //! Both engines run the same networks and agree.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
+#![allow(clippy::print_stdout, reason = "tests say what they skipped and what they ran")]
+
 #[path = "common/onnx.rs"]
 mod onnx;
 #[path = "common/shared_data.rs"]
@@ -63,7 +66,7 @@ fn difference(found: &[f32], expected: &[f32]) -> f32 {
 /// Runs a shared network on every engine there is: twice on each with equal
 /// bytes, and with answers that agree between them.
 fn engines_agree(model: &str, scale: f32, outputs: &[&[usize]]) {
-    let Some(data) = shared_data::shared_data() else { return println!("skipped: no shared data") };
+    let Some(data) = shared_data::shared_data() else { return };
     let path = data.join("models").join(model);
     let mut engines: Vec<Box<dyn Engine>> = vec![Box::new(RtenEngine::load(&path, None).unwrap())];
     if let Some(library) = library() {
@@ -113,6 +116,21 @@ fn yolov5n_agrees() {
 #[test]
 fn yolov8n_agrees() {
     engines_agree("yolov8n_f32_from_qdq_640.onnx", 1.0, &[&[1, 84, 8400]]);
+}
+
+#[test]
+fn rten_gives_the_same_bytes_after_every_load() {
+    let Some(data) = shared_data::shared_data() else { return };
+    let path = data.join("models/yolox_nano_416.onnx");
+    let shape = [1, 3, 416, 416];
+    let values = noise(shape.iter().product(), 255.0);
+    let input = TensorView::new(&shape, TensorValues::F32(&values)).unwrap();
+    let answers = [(); 3].map(|()| {
+        let mut engine = RtenEngine::load(&path, Some(3)).unwrap();
+        engine.run(&[input]).unwrap();
+        floats(&engine, 0).1
+    });
+    assert!(answers[1] == answers[0] && answers[2] == answers[0]);
 }
 
 #[test]

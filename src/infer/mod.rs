@@ -2,10 +2,12 @@
 //!
 //! | engine | where | element types | same input, same bytes |
 //! | --- | --- | --- | --- |
-//! | [`RtenEngine`] | CPU, embedded | f32, i32; f16 widened to f32, i64 and bool narrowed to i32 | yes |
+//! | [`RtenEngine`] | CPU, embedded | f32, i32; f16 widened to f32, i64 and bool narrowed to i32 | yes, with the same number of threads |
 //! | [`OrtEngine`] | CPU, a library loaded at run time | f32, f16, i32, i64 | yes, with the same library and number of threads |
 //!
-//! The two are not bit-equal to each other: they sum in different orders.
+//! The two are not bit-equal to each other, nor is one of them to itself with
+//! another number of threads: they sum in different orders. Whoever compares
+//! bytes across machines sets the threads.
 //! Engines allocate inside their own run; nothing of this crate does.
 
 mod engine;
@@ -40,7 +42,7 @@ const STAGE: &str = "infer";
 /// library of ONNX Runtime is missing, too old, or not the one this process
 /// has loaded before.
 pub fn load(model: &Path, options: &EngineOptions) -> Result<Box<dyn Engine>> {
-    let choice = choose(options, std::env::var_os(LIBRARY_VARIABLE).as_deref())?;
+    let choice = choose(options, std::env::var_os(LIBRARY_VARIABLE).as_deref());
     let engine: Box<dyn Engine> = match &choice.library {
         Some(library) => Box::new(OrtEngine::load(model, library, options.threads)?),
         None => Box::new(RtenEngine::load(model, options.threads)?),
@@ -56,21 +58,26 @@ struct Choice {
     reason: &'static str,
 }
 
-fn choose(options: &EngineOptions, variable: Option<&OsStr>) -> Result<Choice> {
+fn choose(options: &EngineOptions, variable: Option<&OsStr>) -> Choice {
     let variable = variable.filter(|value| !value.is_empty()).map(PathBuf::from);
     let named = options.library.clone().map(|path| (path, "the options name a library"));
     let named = named.or(variable.map(|path| (path, "ORT_DYLIB_PATH names a library")));
-    let rten = |reason| Ok(Choice { library: None, reason });
     match (options.kind, named) {
-        (EngineKind::Rten, _) => rten("the options ask for rten"),
-        (EngineKind::Auto, None) => rten("no library of ONNX Runtime is named"),
-        (_, Some((library, reason))) => Ok(Choice { library: Some(library), reason }),
-        (EngineKind::OnnxRuntime, None) => Err(Error::new(
-            ErrorKind::Model,
-            STAGE,
-            format!("onnxruntime is asked for: name its library, or set {LIBRARY_VARIABLE}"),
-        )),
+        (EngineKind::Rten, _) => Choice { library: None, reason: "the options ask for rten" },
+        (EngineKind::Auto, None) => {
+            Choice { library: None, reason: "no library of ONNX Runtime is named" }
+        }
+        (_, Some((library, reason))) => Choice { library: Some(library), reason },
+        (EngineKind::OnnxRuntime, None) => {
+            Choice { library: Some(system_library()), reason: "the options ask for onnxruntime" }
+        }
     }
+}
+
+/// The name under which the system's loader looks for ONNX Runtime.
+fn system_library() -> PathBuf {
+    use std::env::consts::{DLL_PREFIX, DLL_SUFFIX};
+    format!("{DLL_PREFIX}onnxruntime{DLL_SUFFIX}").into()
 }
 
 /// Refuses a model path that is not a file, before an engine says it in its
@@ -116,18 +123,16 @@ mod tests {
             threads: None,
         };
         let library = |kind, named, variable: Option<&str>| {
-            choose(&options(kind, named), variable.map(OsStr::new)).map(|choice| choice.library)
+            choose(&options(kind, named), variable.map(OsStr::new)).library
         };
         let path = |path: &str| Some(PathBuf::from(path));
-        assert_eq!(library(EngineKind::Auto, None, None).unwrap(), None);
-        assert_eq!(library(EngineKind::Auto, None, Some("")).unwrap(), None);
-        assert_eq!(library(EngineKind::Auto, None, Some("/e.so")).unwrap(), path("/e.so"));
-        assert_eq!(library(EngineKind::Auto, Some("/o.so"), Some("/e.so")).unwrap(), path("/o.so"));
-        assert_eq!(library(EngineKind::Rten, Some("/o.so"), Some("/e.so")).unwrap(), None);
-        assert_eq!(library(EngineKind::OnnxRuntime, None, Some("/e.so")).unwrap(), path("/e.so"));
-        let error = library(EngineKind::OnnxRuntime, None, None).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Model);
-        assert!(error.message().contains(LIBRARY_VARIABLE), "{error}");
+        assert_eq!(library(EngineKind::Auto, None, None), None);
+        assert_eq!(library(EngineKind::Auto, None, Some("")), None);
+        assert_eq!(library(EngineKind::Auto, None, Some("/e.so")), path("/e.so"));
+        assert_eq!(library(EngineKind::Auto, Some("/o.so"), Some("/e.so")), path("/o.so"));
+        assert_eq!(library(EngineKind::Rten, Some("/o.so"), Some("/e.so")), None);
+        assert_eq!(library(EngineKind::OnnxRuntime, None, Some("/e.so")), path("/e.so"));
+        assert_eq!(library(EngineKind::OnnxRuntime, None, None), Some(system_library()));
     }
 
     #[test]

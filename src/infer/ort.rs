@@ -15,7 +15,7 @@ use ort::environment::Environment;
 use ort::session::{Session, SessionInputValue, SessionInputs};
 use ort::value::{DynValue, Outlet, TensorElementType, TensorRef};
 
-use super::{Engine, check_file, check_inputs};
+use super::{Engine, LIBRARY_VARIABLE, check_file, check_inputs};
 use crate::error::{Error, ErrorKind, Result};
 use crate::types::{Dim, ElementType, TensorSpec, TensorValues, TensorView};
 
@@ -100,7 +100,13 @@ fn environment(library: &Path) -> Result<Environment> {
         return Ok(environment.clone());
     }
     let builder = ort::init_from(&library).map_err(|cause| {
-        error(format!("cannot use the library {}", library.display())).with_source(cause)
+        error(format!(
+            "cannot use {} as the library of ONNX Runtime 1.{} or newer; name it in the \
+             parameters or in {LIBRARY_VARIABLE}, or choose rten",
+            library.display(),
+            ort::MINOR_VERSION
+        ))
+        .with_source(cause)
     })?;
     runtime.library = Some(library);
     let environment = builder

@@ -4,8 +4,9 @@
 //! f16 models to f32 when it loads them and narrows i64 and bool tensors to
 //! i32; the specs say what rten wants and gives, not what the file says. f16
 //! tensors are refused: a model that must run in f16 needs ONNX Runtime.
-//! Operators run in a fixed order and split their work by shape, so the same
-//! input gives the same bytes every run.
+//! With the same number of threads the same input gives the same bytes every
+//! run; with another number the last bits may differ, because some operators
+//! split their sums by it.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -20,7 +20,8 @@ pub enum EngineKind {
 pub struct EngineOptions {
     /// Which engine.
     pub kind: EngineKind,
-    /// The library of ONNX Runtime; `None` takes `ORT_DYLIB_PATH`.
+    /// The library of ONNX Runtime; `None` takes `ORT_DYLIB_PATH`, and then,
+    /// when ONNX Runtime is asked for by name, what the system's loader finds.
     pub library: Option<PathBuf>,
     /// Threads the engine may use for one run; `None` leaves it to the engine.
     pub threads: Option<usize>,

@@ -1,4 +1,7 @@
-//! The networks of the sample find what its drive shows.
+//! The sample: its networks find what its drive shows, and its recording and
+//! parameters say the same as its networks and its drive.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 
 #[path = "../examples/make_sample/camera_net.rs"]
 mod camera_net;
@@ -8,11 +11,17 @@ mod drive;
 mod lidar_nets;
 #[path = "common/onnx.rs"]
 mod onnx;
+#[path = "../examples/make_sample/parameters.rs"]
+mod parameters;
+#[path = "../examples/make_sample/recording.rs"]
+mod recording;
 
 use std::collections::BTreeMap;
 
 use det_post::infer::{Engine, RtenEngine};
-use det_post::types::{TensorValues, TensorView};
+use det_post::transport::bag::BagReader;
+use det_post::transport::messages::{Image, PointCloud2};
+use det_post::types::{TensorSpec, TensorValues, TensorView};
 use onnx::Graph;
 
 fn load(graph: &Graph) -> RtenEngine {
@@ -192,4 +201,62 @@ fn hand_set_pillar_nets_find_every_block_and_nothing_else() {
         }
         assert_eq!(found, [true; 5], "frame {frame}");
     }
+}
+
+#[test]
+fn recording_holds_the_drive() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("drive");
+    recording::write(&path).unwrap();
+    let mut bag = BagReader::open(&path).unwrap();
+    let names: Vec<String> = bag.topics().iter().map(|topic| topic.name.clone()).collect();
+    let mut counts = [0; 2];
+    while let Some(message) = bag.next_message().unwrap() {
+        let count = &mut counts[message.topic];
+        let stamp = drive::START_NS + *count as i64 * drive::PERIOD_NS;
+        let header = if names[message.topic] == recording::IMAGE_TOPIC {
+            let image = Image::decode(message.data).unwrap();
+            assert!(image.view().unwrap().data() == drive::picture(*count));
+            image.header
+        } else {
+            assert_eq!(names[message.topic], recording::CLOUD_TOPIC);
+            let cloud = PointCloud2::decode(message.data).unwrap();
+            let points = drive::cloud(*count);
+            assert_eq!(cloud.view().unwrap().num_points(), points.len());
+            let last: Vec<u8> =
+                points.last().unwrap().iter().flat_map(|value| value.to_le_bytes()).collect();
+            assert!(cloud.data.ends_with(&last));
+            cloud.header
+        };
+        assert_eq!((header.stamp.nanos(), message.log_time.nanos()), (stamp, stamp));
+        *count += 1;
+    }
+    assert_eq!(counts, [drive::NUM_FRAMES; 2]);
+}
+
+#[test]
+fn head_files_name_the_tensors_of_the_networks() {
+    let names = |specs: &[TensorSpec]| -> Vec<String> {
+        specs.iter().map(|spec| spec.name.clone()).collect()
+    };
+    let camera: serde_yaml::Value = serde_yaml::from_str(&parameters::camera_head()).unwrap();
+    assert_eq!(camera["class_names"].as_sequence().unwrap().len(), 3);
+    let engine = load(&camera_net::graph());
+    assert_eq!(engine.outputs()[0].to_string(), "output0 f32 [1, 7, 4800]");
+
+    let lidar: serde_yaml::Value = serde_yaml::from_str(&parameters::lidar_head()).unwrap();
+    let (encoder, head) = (load(&lidar_nets::encoder()), load(&lidar_nets::head()));
+    assert_eq!(names(encoder.inputs()), [lidar["encoder_input"].as_str().unwrap()]);
+    assert_eq!(names(encoder.outputs()), [lidar["encoder_output"].as_str().unwrap()]);
+    assert_eq!(names(head.inputs()), [lidar["model_input"].as_str().unwrap()]);
+    let outputs = names(head.outputs());
+    assert_eq!(outputs, ["heatmap", "reg", "height", "dim", "rot", "vel"]);
+    for name in lidar["output_names"][0].as_sequence().unwrap() {
+        assert!(outputs.contains(&name.as_str().unwrap().to_owned()), "{name:?}");
+    }
+    let deployment: serde_yaml::Value =
+        serde_yaml::from_str(&parameters::deployment("folder".as_ref())).unwrap();
+    let channels = &deployment["/**"]["ros__parameters"];
+    assert_eq!(channels["camera"]["head"], "folder/heads/blobs_yolov8.yaml");
+    assert_eq!(channels["lidar"]["input"], recording::CLOUD_TOPIC);
 }
