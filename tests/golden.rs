@@ -153,12 +153,12 @@ fn reference(data: &Path, network: &Network) -> Value {
 /// The engines to test: rten always, ONNX Runtime when its library is named.
 fn engines() -> Vec<Vec<String>> {
     let mut engines = vec![vec!["engine.kind:=rten".to_owned()]];
-    match std::env::var("DET_POST_TEST_ORT") {
+    match std::env::var("ORT_DYLIB_PATH") {
         Ok(library) => engines.push(vec![
             "engine.kind:=onnxruntime".to_owned(),
             format!("engine.library:={library}"),
         ]),
-        Err(_) => println!("skipped: no ONNX Runtime library (DET_POST_TEST_ORT)"),
+        Err(_) => println!("skipped: no ONNX Runtime library (ORT_DYLIB_PATH)"),
     }
     engines
 }
