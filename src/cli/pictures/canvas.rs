@@ -17,8 +17,9 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::types::Size;
 
 /// Coordinates farther out than this are brought here before drawing: a box
-/// may be anywhere, and pixel counters are 32 bits wide.
-const FAR: f32 = 1e5;
+/// may be anywhere, and lines are drawn with products of coordinates in 32
+/// bits.
+const FAR: f32 = 1e4;
 
 /// An RGB picture, black at first. What is drawn outside is cut off.
 pub(super) struct Canvas {
@@ -37,12 +38,12 @@ impl Canvas {
     }
 
     pub(super) fn dot(&mut self, at: [f32; 2], color: Rgb888) {
-        draw(Pixel(point(at), color), self);
+        draw(&Pixel(point(at), color), self);
     }
 
     pub(super) fn line(&mut self, from: [f32; 2], to: [f32; 2], color: Rgb888, width: u32) {
         let style = PrimitiveStyle::with_stroke(color, width);
-        draw(Line::new(point(from), point(to)).into_styled(style), self);
+        draw(&Line::new(point(from), point(to)).into_styled(style), self);
     }
 
     /// A closed line through the corners.
@@ -55,7 +56,7 @@ impl Canvas {
     pub(super) fn circle(&mut self, center: [f32; 2], radius: f32, color: Rgb888) {
         let diameter = (2.0 * radius).clamp(0.0, FAR) as u32;
         let circle = Circle::with_center(point(center), diameter);
-        draw(circle.into_styled(PrimitiveStyle::with_stroke(color, 1)), self);
+        draw(&circle.into_styled(PrimitiveStyle::with_stroke(color, 1)), self);
     }
 
     /// Text on a filled field whose lower left corner is `at`, moved inside
@@ -65,8 +66,8 @@ impl Canvas {
         let field = GraphicsSize::new(7 * text.len() as u32 + 2, 14);
         let mut top_left = point(at) - Point::new(1, field.height as i32);
         top_left.y = top_left.y.max(0);
-        draw(Rectangle::new(top_left, field).into_styled(PrimitiveStyle::with_fill(color)), self);
-        draw(Text::with_baseline(text, top_left + Point::new(1, 0), font, Baseline::Top), self);
+        draw(&Rectangle::new(top_left, field).into_styled(PrimitiveStyle::with_fill(color)), self);
+        draw(&Text::with_baseline(text, top_left + Point::new(1, 0), font, Baseline::Top), self);
     }
 
     /// Writes the picture as a PNG file.
@@ -88,7 +89,7 @@ impl Canvas {
 }
 
 /// Draws; drawing on a canvas cannot fail.
-fn draw<D: Drawable<Color = Rgb888>>(drawable: D, canvas: &mut Canvas) {
+fn draw<D: Drawable<Color = Rgb888>>(drawable: &D, canvas: &mut Canvas) {
     match drawable.draw(canvas) {
         Ok(_) => {}
         Err(never) => match never {},
