@@ -1,5 +1,7 @@
 //! Reading an uncompressed image recording against one memcpy of it.
 
+#![allow(clippy::unwrap_used, reason = "a bench fails by panicking")]
+
 use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};

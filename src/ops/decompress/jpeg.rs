@@ -1,74 +1,56 @@
 //! JPEG.
 
-use zune_jpeg::JpegDecoder;
-use zune_jpeg::zune_core::bytestream::ZCursor;
-use zune_jpeg::zune_core::colorspace::ColorSpace;
-use zune_jpeg::zune_core::options::DecoderOptions;
+use jpeg_decoder::{Decoder, ImageInfo, PixelFormat};
 
-use super::{Pixels, check_size, codec};
+use super::{MAX_PIXELS, Pixels, check_size, codec};
 use crate::error::{Error, Result};
-use crate::types::{Encoding, ImageView, Size};
+use crate::types::{Encoding, Size};
 
 /// A block of 8x8 pixels takes at least one bit.
 const MAX_PIXELS_PER_BYTE: u64 = 8 * 64;
 
-/// What stands in place of the end marker of a sequential picture: more bytes
-/// than the decoder reads ahead, and none of them a marker. At an end marker
-/// the decoder would go on with zeros as long as pixels are missing; here it
-/// comes to the end of the file and says so.
-const FILLER: [u8; 16] = [0x55; 16];
-
-pub(super) fn decode(data: &[u8], file: &mut Vec<u8>, bytes: &mut Vec<u8>) -> Result<Pixels> {
+pub(super) fn decode(data: &[u8], bytes: &mut Vec<u8>) -> Result<Pixels> {
     let damaged = |cause| Error::with_source(codec("JPEG is damaged or not supported"), cause);
-    let max_side = ImageView::MAX_SIDE as usize;
-    let options = DecoderOptions::default()
-        .set_strict_mode(true)
-        .set_max_width(max_side)
-        .set_max_height(max_side);
-    let mut decoder = JpegDecoder::new_with_options(ZCursor::new(data), options);
-    decoder.decode_headers().map_err(damaged)?;
-    let (Some(info), Some(colors)) = (decoder.info(), decoder.input_colorspace()) else {
+    let mut decoder = Decoder::new(data);
+    decoder.set_max_decoding_buffer_size(4 * MAX_PIXELS as usize);
+    decoder.read_info().map_err(damaged)?;
+    let Some(ImageInfo { width, height, pixel_format, .. }) = decoder.info() else {
         return Err(codec("JPEG without a header"));
     };
-    let size = Size::new(u32::from(info.width), u32::from(info.height));
+    let size = Size::new(u32::from(width), u32::from(height));
     check_size(size, data.len(), MAX_PIXELS_PER_BYTE)?;
-    let Some(end) = end_after_scans(data) else {
+    let encoding = match pixel_format {
+        PixelFormat::L8 => Encoding::Mono8,
+        PixelFormat::RGB24 => Encoding::Rgb8,
+        PixelFormat::L16 | PixelFormat::CMYK32 => {
+            return Err(codec(format!(
+                "JPEG of {pixel_format:?} pixels; grey and colour are read"
+            )));
+        }
+    };
+    if !ends_after_scans(data) {
         return Err(codec(format!(
             "JPEG is truncated: {} bytes and no end of image after the last scan",
             data.len()
         )));
-    };
-    let (encoding, colors) = match colors {
-        ColorSpace::Luma => (Encoding::Mono8, ColorSpace::Luma),
-        _ => (Encoding::Rgb8, ColorSpace::RGB),
-    };
-    file.clear();
-    file.extend_from_slice(&data[..end]);
-    let is_sequential = info.sof.is_sequential_dct();
-    file.extend_from_slice(if is_sequential { &FILLER } else { &data[end..] });
-    let options = options.jpeg_set_out_colorspace(colors);
-    let mut decoder = JpegDecoder::new_with_options(ZCursor::new(&file[..]), options);
-    decoder.decode_headers().map_err(damaged)?;
-    let num_bytes = encoding.row_bytes(size.width) * size.height as usize;
-    match decoder.output_buffer_size() {
-        Some(needed) if needed == num_bytes => {}
-        needed => {
-            return Err(codec(format!("JPEG decodes to {needed:?} bytes, not {num_bytes}")));
-        }
     }
-    bytes.resize(num_bytes, 0);
-    decoder.decode_into(bytes).map_err(damaged)?;
+    *bytes = decoder.decode().map_err(damaged)?;
+    let num_bytes = encoding.row_bytes(size.width) * size.height as usize;
+    if bytes.len() != num_bytes {
+        return Err(codec(format!("JPEG decodes to {} bytes, not {num_bytes}", bytes.len())));
+    }
     Ok(Pixels { size, encoding })
 }
 
-/// Where the last end marker is, if no scan starts after it. Entropy-coded data
-/// has neither marker; an embedded thumbnail, which has both, lies before the
-/// picture's own scans.
-fn end_after_scans(data: &[u8]) -> Option<usize> {
+/// Whether an end marker follows the last scan. Entropy-coded data has neither
+/// marker; an embedded thumbnail, which has both, lies before the picture's own
+/// scans.
+fn ends_after_scans(data: &[u8]) -> bool {
     const START_OF_SCAN: u8 = 0xDA;
     const END_OF_IMAGE: u8 = 0xD9;
-    let is_marker =
-        |&[mark, marker]: &[u8; 2]| mark == 0xFF && matches!(marker, START_OF_SCAN | END_OF_IMAGE);
-    let last = data.array_windows().rposition(is_marker)?;
-    (data[last + 1] == END_OF_IMAGE).then_some(last)
+    let last = data
+        .array_windows()
+        .rev()
+        .find(|&&[mark, marker]| mark == 0xFF && matches!(marker, START_OF_SCAN | END_OF_IMAGE));
+    matches!(last, Some([_, END_OF_IMAGE]))
 }
