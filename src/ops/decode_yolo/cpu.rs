@@ -1,11 +1,13 @@
 //! The reference on the CPU: one function a layout.
 
+use std::fmt::Arguments;
+
 use super::values::{BLOCK, Floats, Spaced, best_class, class_of_float, class_of_integer, raise};
 use super::{Head, argument};
 use crate::error::Result;
 use crate::ops::logit::{exp, logit_bound, sigmoid};
 use crate::types::{
-    AnchorLevel, Box2d, Candidate, Candidates, DetrBoxes, TensorValues, TensorView,
+    AnchorLevel, Box2d, Candidate, Candidates, DetrBoxes, Size, TensorValues, TensorView,
 };
 
 fn push(candidates: &mut Candidates<Box2d>, bbox: Box2d, score: f32, class: usize, source: usize) {
@@ -15,14 +17,17 @@ fn push(candidates: &mut Candidates<Box2d>, bbox: Box2d, score: f32, class: usiz
     }
 }
 
-fn one<'a, 'o>(outputs: &'o [TensorView<'a>], expected: &str) -> Result<&'o TensorView<'a>> {
+fn one<'a, 'o>(
+    outputs: &'o [TensorView<'a>],
+    expected: Arguments<'_>,
+) -> Result<&'o TensorView<'a>> {
     match outputs {
         [output] => Ok(output),
         _ => Err(argument(format!("{} outputs; 1 of {expected} expected", outputs.len()))),
     }
 }
 
-fn misfit(output: &TensorView<'_>, expected: &str) -> crate::Error {
+fn misfit(output: &TensorView<'_>, expected: Arguments<'_>) -> crate::Error {
     argument(format!("output {:?}; {expected} expected", output.shape()))
 }
 
@@ -43,11 +48,11 @@ pub(super) fn v5(
     candidates: &mut Candidates<Box2d>,
 ) -> Result<()> {
     let row_len = 5 + head.num_classes;
-    let expected = format!("[1, N, {row_len}]");
-    let output = one(outputs, &expected)?;
-    let [1, num_rows, len] = *output.shape() else { return Err(misfit(output, &expected)) };
+    let expected = format_args!("[1, N, {row_len}]");
+    let output = one(outputs, expected)?;
+    let [1, num_rows, len] = *output.shape() else { return Err(misfit(output, expected)) };
     if len != row_len {
-        return Err(misfit(output, &expected));
+        return Err(misfit(output, expected));
     }
     let values = Floats::of(output)?;
     for row in 0..num_rows {
@@ -72,16 +77,12 @@ pub(super) fn yolox(
         let [columns, rows] = cells(head, stride)?;
         num_rows += columns * rows;
     }
-    let expected = || {
-        let network = head.network;
-        format!(
-            "[1, {num_rows}, {row_len}] for strides {strides:?} at {}x{}",
-            network.width, network.height
-        )
-    };
-    let output = one(outputs, &expected())?;
+    let Size { width, height } = head.network;
+    let expected =
+        format_args!("[1, {num_rows}, {row_len}] for strides {strides:?} at {width}x{height}");
+    let output = one(outputs, expected)?;
     if *output.shape() != [1, num_rows, row_len] {
-        return Err(misfit(output, &expected()));
+        return Err(misfit(output, expected));
     }
     let values = Floats::of(output)?;
     let mut row = 0;
@@ -121,13 +122,13 @@ pub(super) fn v8(
     candidates: &mut Candidates<Box2d>,
 ) -> Result<()> {
     let num_planes = 4 + head.num_classes;
-    let expected = format!("[1, {num_planes}, N]");
-    let output = one(outputs, &expected)?;
+    let expected = format_args!("[1, {num_planes}, N]");
+    let output = one(outputs, expected)?;
     let [1, planes, num_columns] = *output.shape() else {
-        return Err(misfit(output, &expected));
+        return Err(misfit(output, expected));
     };
     if planes != num_planes {
-        return Err(misfit(output, &expected));
+        return Err(misfit(output, expected));
     }
     let values = Floats::of(output)?;
     let mut best = [0.0; BLOCK];
@@ -207,7 +208,7 @@ impl RawLevel {
         let last = [1, num_anchors, num_lines, num_columns, row_len];
         let channels_last = output.shape() == last;
         if !channels_last && output.shape() != first {
-            return Err(misfit(output, &format!("{first:?} or {last:?}")));
+            return Err(misfit(output, format_args!("{first:?} or {last:?}")));
         }
         Ok(Self { num_columns, num_lines, channels_last })
     }
@@ -246,8 +247,10 @@ pub(super) fn end_to_end(
     head: &Head,
     candidates: &mut Candidates<Box2d>,
 ) -> Result<()> {
-    let output = one(outputs, "[1, N, 6]")?;
-    let [1, num_rows, 6] = *output.shape() else { return Err(misfit(output, "[1, N, 6]")) };
+    let output = one(outputs, format_args!("[1, N, 6]"))?;
+    let [1, num_rows, 6] = *output.shape() else {
+        return Err(misfit(output, format_args!("[1, N, 6]")));
+    };
     let values = Floats::of(output)?;
     for row in 0..num_rows {
         let start = row * 6;
@@ -309,17 +312,17 @@ impl<'a> Detr<'a> {
             }
         };
         let [1, num_rows, 4] = *boxes.shape() else {
-            return Err(misfit(boxes, "boxes [1, N, 4]"));
+            return Err(misfit(boxes, format_args!("boxes [1, N, 4]")));
         };
         match labels {
             None if *scores.shape() != [1, num_rows, num_classes] => {
-                return Err(misfit(scores, &format!("scores [1, {num_rows}, {num_classes}]")));
+                return Err(misfit(scores, format_args!("scores [1, {num_rows}, {num_classes}]")));
             }
             Some(_) if *scores.shape() != [1, num_rows] => {
-                return Err(misfit(scores, &format!("scores [1, {num_rows}] beside labels")));
+                return Err(misfit(scores, format_args!("scores [1, {num_rows}] beside labels")));
             }
             Some(labels) if *labels.shape() != [1, num_rows] => {
-                return Err(misfit(labels, &format!("labels [1, {num_rows}]")));
+                return Err(misfit(labels, format_args!("labels [1, {num_rows}]")));
             }
             _ => {}
         }

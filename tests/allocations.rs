@@ -1,0 +1,234 @@
+//! After warm-up, our own stages allocate nothing.
+//!
+//! The engines here only hand out tensors that were made before, so what is
+//! counted is the pipelines' own. Real engines allocate inside their runs, and
+//! so does the JPEG decoder.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+use det_post::config::{ChannelKind, Config, LidarConfig};
+use det_post::infer::Engine;
+use det_post::pipeline::{CameraPipeline, LidarFrame, LidarPipeline};
+use det_post::types::{
+    CloudView, Dim, ElementType, Encoding, ImagePayload, ImageView, PointField, PointFields, Size,
+    Stamp, TensorSpec, TensorValues, TensorView,
+};
+use det_post::{Error, ErrorKind, Result};
+use nalgebra::{Isometry3, Vector3};
+
+/// Counts the allocations of this thread.
+struct Counting;
+
+thread_local! {
+    static NUM_ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+#[expect(unsafe_code, reason = "counting allocations takes a global allocator")]
+// SAFETY: every call is handed on to the system allocator unchanged.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        NUM_ALLOCATIONS.with(|n| n.set(n.get() + 1));
+        // SAFETY: as the caller promises.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        // SAFETY: as the caller promises.
+        unsafe { System.dealloc(at, layout) }
+    }
+
+    unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        NUM_ALLOCATIONS.with(|n| n.set(n.get() + 1));
+        // SAFETY: as the caller promises.
+        unsafe { System.realloc(at, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// A network whose answers stand before it is asked.
+struct Prepared {
+    inputs: Vec<TensorSpec>,
+    outputs: Vec<TensorSpec>,
+    answers: Vec<(Vec<usize>, Vec<f32>)>,
+}
+
+impl Prepared {
+    fn new(input: &[usize], outputs: &[(&str, &[usize], fn(usize) -> f32)]) -> Box<Self> {
+        let spec = |name: &str, shape: &[usize]| TensorSpec {
+            name: name.into(),
+            element: Some(ElementType::F32),
+            shape: Some(shape.iter().map(|&n| Dim::Fixed(n)).collect()),
+        };
+        let answer = |shape: &[usize], value: fn(usize) -> f32| {
+            (shape.to_vec(), (0..shape.iter().product()).map(value).collect())
+        };
+        Box::new(Self {
+            inputs: vec![spec("input", input)],
+            outputs: outputs.iter().map(|(name, shape, _)| spec(name, shape)).collect(),
+            answers: outputs.iter().map(|(_, shape, value)| answer(shape, *value)).collect(),
+        })
+    }
+}
+
+impl Engine for Prepared {
+    fn inputs(&self) -> &[TensorSpec] {
+        &self.inputs
+    }
+
+    fn outputs(&self) -> &[TensorSpec] {
+        &self.outputs
+    }
+
+    fn run(&mut self, inputs: &[TensorView<'_>]) -> Result<()> {
+        let expected = self.inputs[0].shape.as_ref().unwrap();
+        assert_eq!(inputs[0].shape().len(), expected.len());
+        Ok(())
+    }
+
+    fn output(&self, index: usize) -> Result<TensorView<'_>> {
+        let (shape, values) = self
+            .answers
+            .get(index)
+            .ok_or_else(|| Error::new(ErrorKind::Inference, "prepared", "no such output"))?;
+        TensorView::new(shape, TensorValues::F32(values))
+    }
+
+    fn name(&self) -> &str {
+        "prepared"
+    }
+}
+
+/// A number in [0, 1) that looks random.
+fn noise(i: usize) -> f32 {
+    (i.wrapping_mul(2_654_435_761) % 1_000_003) as f32 / 1_000_003.0
+}
+
+fn channel(overrides: &[&str]) -> ChannelKind {
+    let overrides: Vec<String> = overrides.iter().map(|&o| o.into()).collect();
+    Config::load(&[], &overrides).unwrap().channels.remove(0).kind
+}
+
+/// Allocations of `work` once it ran a few times.
+fn allocations_after_warm_up(mut work: impl FnMut()) -> u64 {
+    (0..3).for_each(|_| work());
+    let before = NUM_ALLOCATIONS.with(Cell::get);
+    (0..5).for_each(|_| work());
+    NUM_ALLOCATIONS.with(Cell::get) - before
+}
+
+#[test]
+fn a_camera_frame_allocates_nothing() {
+    const NUM_ROWS: usize = 1000;
+    for kind in ["iou", "fast", "soft_linear", "soft_gaussian", "none"] {
+        let nms = format!("c.nms.kind:={kind}");
+        let ChannelKind::Camera(config) = channel(&[
+            "c.input:=/i",
+            "c.head:=yolov5",
+            "c.model_path:=m",
+            "c.score_threshold:=0.2",
+            &nms,
+        ]) else {
+            panic!("a camera head")
+        };
+        // Boxes all over a 64x64 input, scores on both sides of the threshold.
+        let rows = |i: usize| match i % 85 {
+            0 | 1 => noise(i) * 64.0,
+            2 | 3 => noise(i) * 16.0 + 1.0,
+            _ => noise(i),
+        };
+        let engine = Prepared::new(&[1, 3, 64, 64], &[("output", &[1, NUM_ROWS, 85], rows)]);
+        let mut pipeline = CameraPipeline::with_engine(&config, engine).unwrap();
+        let pixels: Vec<u8> = (0..97 * 50 * 3).map(|i| i as u8).collect();
+        let image = ImageView::new(Size::new(97, 50), 97 * 3, Encoding::Bgr8, false, &pixels);
+        let payload = ImagePayload::Raw(image.unwrap());
+        let mut num_detections = 0;
+        let num_allocations = allocations_after_warm_up(|| {
+            num_detections = pipeline.process(&payload).unwrap().detections.len();
+        });
+        assert!(num_detections > 20, "{kind}: {num_detections} detections");
+        assert_eq!(num_allocations, 0, "{kind}");
+    }
+}
+
+/// A cloud of x, y, z, intensity.
+fn cloud_bytes(num_points: usize) -> Vec<u8> {
+    let point = |i: usize| {
+        let (x, y) = (noise(4 * i) * 100.0 - 50.0, noise(4 * i + 1) * 100.0 - 50.0);
+        [x, y, noise(4 * i + 2) * 4.0 - 2.0, noise(4 * i + 3)]
+    };
+    (0..num_points).flat_map(point).flat_map(f32::to_le_bytes).collect()
+}
+
+fn lidar_pipeline(config: &LidarConfig) -> LidarPipeline {
+    let facts = &config.facts;
+    let [nx, ny, _] = facts.grid.grid_size().map(|n| n as usize);
+    let (num_voxels, num_features) = (facts.voxel_capacity, facts.num_features());
+    let encoder = Prepared::new(
+        &[num_voxels, facts.max_points_per_voxel, num_features],
+        &[("pillar_features", &[num_voxels, 32], noise)],
+    );
+    let map = |channels| [1, channels, ny, nx];
+    let heat = |i: usize| if noise(i) > 0.999 { 2.0 } else { -5.0 };
+    let head = Prepared::new(
+        &map(32),
+        &[
+            ("reg", &map(2), noise),
+            ("height", &map(1), noise),
+            ("dim", &map(3), noise),
+            ("rot", &map(2), noise),
+            ("vel", &map(2), noise),
+            ("heatmap", &map(facts.class_names.len()), heat),
+        ],
+    );
+    let rename = |mut engine: Box<Prepared>, name: &str| {
+        engine.inputs[0].name = name.into();
+        engine
+    };
+    let encoder = rename(encoder, "input_features");
+    let head = rename(head, "spatial_features");
+    LidarPipeline::with_engines(config, encoder, head).unwrap()
+}
+
+#[test]
+fn a_lidar_frame_with_past_sweeps_allocates_nothing() {
+    for kind in ["circle", "bev", "iou_3d"] {
+        let nms = format!("l.nms.kind:={kind}");
+        let ChannelKind::Lidar(config) = channel(&[
+            "l.input:=/p",
+            "l.head:=centerpoint_autoware",
+            "l.encoder_path:=e",
+            "l.model_path:=m",
+            "l.densification.num_past_sweeps:=2",
+            "l.point_capacity:=100000",
+            &nms,
+        ]) else {
+            panic!("a lidar head")
+        };
+        let mut pipeline = lidar_pipeline(&config);
+        let mut fields = PointFields::new();
+        for (i, name) in ["x", "y", "z", "intensity"].into_iter().enumerate() {
+            fields.push(PointField { name, offset: 4 * i as u32, datatype: 7, count: 1 }).unwrap();
+        }
+        let bytes = cloud_bytes(20_000);
+        let cloud = CloudView::new([20_000, 1], [16, 320_000], false, fields, &bytes).unwrap();
+        let mut sweep = 0;
+        let mut num_detections = 0;
+        let num_allocations = allocations_after_warm_up(|| {
+            sweep += 1;
+            let pose = Isometry3::new(Vector3::new(sweep as f64, 0.0, 0.0), Vector3::zeros());
+            let frame = LidarFrame {
+                cloud: &cloud,
+                stamp: Stamp::from_nanos(sweep * 100_000_000),
+                world_from_sensor: Some(&pose),
+            };
+            num_detections = pipeline.process(&frame).unwrap().detections.len();
+        });
+        assert!(num_detections > 20, "{kind}: {num_detections} detections");
+        assert_eq!(num_allocations, 0, "{kind}");
+    }
+}
