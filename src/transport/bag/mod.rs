@@ -37,9 +37,11 @@ mod db3;
 mod mapped;
 mod mcap;
 mod metadata;
+mod part;
 mod record;
 mod source;
 mod summary;
+mod walk;
 mod write;
 
 use std::path::{Path, PathBuf};
