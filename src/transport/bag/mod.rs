@@ -33,6 +33,7 @@
 //! [`BagWriter`] writes a rosbag2 directory with one MCAP file.
 
 mod chunk;
+mod cut;
 mod db3;
 mod mapped;
 mod mcap;
