@@ -1,6 +1,9 @@
 //! Reading an uncompressed image recording against one memcpy of it.
 
+#![allow(clippy::unwrap_used, reason = "a bench fails by panicking")]
+
 use std::hint::black_box;
+use std::path::Path;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use det_post::transport::bag::{BagCompression, BagReader, BagWriter, OfferedQos};
@@ -10,7 +13,7 @@ const NUM_IMAGES: usize = 64;
 /// A 1920x1080 rgb8 image with its message head.
 const IMAGE_BYTES: usize = 6_220_852;
 
-fn write_recording(directory: &std::path::Path) -> det_post::Result<()> {
+fn write_recording(directory: &Path) -> det_post::Result<()> {
     let mut writer = BagWriter::create(directory, BagCompression::None)?;
     let topic = writer.add_topic("/camera", "sensor_msgs/msg/Image", "", OfferedQos::default())?;
     for index in 0..NUM_IMAGES {
@@ -20,8 +23,21 @@ fn write_recording(directory: &std::path::Path) -> det_post::Result<()> {
     writer.finish()
 }
 
-fn read(directory: &std::path::Path, mut take: impl FnMut(&[u8])) -> det_post::Result<usize> {
-    let mut reader = BagReader::open(directory)?;
+/// Strikes out the checksums of all chunks.
+fn without_checksums(mut recording: Vec<u8>) -> Vec<u8> {
+    let mut at = 8;
+    while let Some(len) = recording.get(at + 1..at + 9) {
+        let len = u64::from_le_bytes(len.try_into().unwrap()) as usize;
+        if recording[at] == 0x06 {
+            recording[at + 9 + 24..][..4].fill(0);
+        }
+        at += 9 + len;
+    }
+    recording
+}
+
+fn read(path: &Path, mut take: impl FnMut(&[u8])) -> det_post::Result<usize> {
+    let mut reader = BagReader::open(path)?;
     let mut num_bytes = 0;
     while let Some(message) = reader.next_message()? {
         take(message.data);
@@ -34,7 +50,10 @@ fn bag(criterion: &mut Criterion) {
     let parent = tempfile::tempdir().unwrap();
     let directory = parent.path().join("images");
     write_recording(&directory).unwrap();
-    let recording = std::fs::read(directory.join("images_0.mcap")).unwrap();
+    let recorded = directory.join("images_0.mcap");
+    let recording = std::fs::read(&recorded).unwrap();
+    let unchecked = parent.path().join("unchecked.mcap");
+    std::fs::write(&unchecked, without_checksums(recording.clone())).unwrap();
     let mut copy = vec![1u8; recording.len()];
     let mut slot = vec![1u8; IMAGE_BYTES];
 
@@ -54,23 +73,28 @@ fn bag(criterion: &mut Criterion) {
             }
         });
     });
-    group.bench_function("read, payloads as slices", |bencher| {
-        bencher.iter(|| {
-            read(&directory, |data| {
-                black_box(data);
-            })
-            .unwrap()
+    for (checksums, path) in [("with", &recorded), ("without", &unchecked)] {
+        group.bench_function(
+            format!("read {checksums} checksums, payloads as slices"),
+            |bencher| {
+                bencher.iter(|| {
+                    read(path, |data| {
+                        black_box(data);
+                    })
+                    .unwrap()
+                });
+            },
+        );
+        group.bench_function(format!("read {checksums} checksums into one slot"), |bencher| {
+            bencher.iter(|| {
+                read(path, |data| {
+                    slot.copy_from_slice(data);
+                    black_box(&slot);
+                })
+                .unwrap()
+            });
         });
-    });
-    group.bench_function("read, payloads copied into one slot", |bencher| {
-        bencher.iter(|| {
-            read(&directory, |data| {
-                slot.copy_from_slice(data);
-                black_box(&slot);
-            })
-            .unwrap()
-        });
-    });
+    }
     group.finish();
 }
 
