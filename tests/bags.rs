@@ -243,16 +243,14 @@ fn chunk_at(bytes: &[u8], index: usize) -> (usize, usize) {
 }
 
 #[test]
-fn a_wrong_checksum_ends_the_file() {
+fn a_wrong_checksum_of_a_compressed_chunk_ends_the_file() {
     let wanted = messages(12);
-    for layout in layouts().into_iter().filter(|layout| layout.is_chunked) {
+    for layout in layouts().into_iter().filter(|layout| layout.compression.is_some()) {
         let bytes = mcap_file(layout, &wanted);
         let (body, contents) = chunk_at(&bytes, 1);
-        // The checksum itself, and the last byte of a payload or of a stream.
-        let last = contents
-            + u64::from_le_bytes(bytes[contents - 8..contents].try_into().unwrap()) as usize
-            - 1;
-        for (at, part) in [(body + 24, "checksum"), (last, "the chunk")] {
+        let len = u64::from_le_bytes(bytes[contents - 8..contents].try_into().unwrap()) as usize;
+        // The checksum in the head, and the end of the stream.
+        for (at, part) in [(body + 24, "checksum"), (contents + len - 1, "the chunk")] {
             let mut damaged = bytes.clone();
             damaged[at] ^= 1;
             let (found, errors) = read_bytes(&damaged);
@@ -260,6 +258,21 @@ fn a_wrong_checksum_ends_the_file() {
             assert_eq!(errors.len(), 1);
             assert!(errors[0].1.message().contains(part), "{}", errors[0].1);
         }
+    }
+}
+
+#[test]
+fn uncompressed_payloads_come_as_they_stand_in_the_file() {
+    for has_summary in [true, false] {
+        let mut wanted = messages(12);
+        let mut bytes = mcap_file(Layout { has_summary, ..Layout::PLAIN }, &wanted);
+        let payload = &mut wanted[5].2;
+        let at = bytes.windows(payload.len()).position(|window| window == payload).unwrap();
+        bytes[at + 3] ^= 1;
+        payload[3] ^= 1;
+        let (found, errors) = read_bytes(&bytes);
+        assert!(errors.is_empty(), "{errors:?}");
+        assert_eq!(found, wanted);
     }
 }
 

@@ -1,9 +1,10 @@
 //! The parts an MCAP file is read in: open chunks and single messages.
 //!
 //! A chunk cut by the end of the file gives the messages that are whole. A
-//! chunk whose stream or checksum is wrong gives none, because where it is
-//! wrong cannot be known. Either way nothing behind it is opened.
-//! The checksum over the whole data section is not looked at.
+//! compressed chunk whose stream or checksum is wrong gives none, because
+//! where it is wrong cannot be known. Either way nothing behind it is opened.
+//! The checksums of uncompressed chunks and of the whole data section are not
+//! looked at.
 
 use std::collections::BTreeMap;
 
@@ -92,7 +93,8 @@ impl Reader<'_> {
         })?;
         let Part { buffer, entries, .. } = part;
         let (contents, mut problem) = contents(&chunk, cut, buffer);
-        if problem.is_none() {
+        let is_mapped = chunk.compression.is_empty();
+        if problem.is_none() && !is_mapped {
             check_crc(&chunk, contents).map_err(damaged)?;
         }
         let walked = walk(contents, |opcode, body, at| match opcode {
@@ -104,8 +106,7 @@ impl Reader<'_> {
             entries.sort_by_key(|entry| entry.log_time);
         }
         part.position = position;
-        part.mapped =
-            chunk.compression.is_empty().then(|| position + RECORD_HEAD + chunk.head_len());
+        part.mapped = is_mapped.then(|| position + RECORD_HEAD + chunk.head_len());
         problem.map_or(Ok(()), |what| Err(damaged(what)))
     }
 
