@@ -1,5 +1,12 @@
 //! Recordings in all their forms, whole and damaged.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "tests fail by panicking"
+)]
+
 #[path = "common/recordings.rs"]
 mod recordings;
 #[path = "common/shared_data.rs"]
