@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a bench fails by panicking")]
 
 use std::hint::black_box;
+use std::path::Path;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use det_post::transport::bag::{BagCompression, BagReader, BagWriter, OfferedQos};
@@ -12,7 +13,7 @@ const NUM_IMAGES: usize = 64;
 /// A 1920x1080 rgb8 image with its message head.
 const IMAGE_BYTES: usize = 6_220_852;
 
-fn write_recording(directory: &std::path::Path) -> det_post::Result<()> {
+fn write_recording(directory: &Path) -> det_post::Result<()> {
     let mut writer = BagWriter::create(directory, BagCompression::None)?;
     let topic = writer.add_topic("/camera", "sensor_msgs/msg/Image", "", OfferedQos::default())?;
     for index in 0..NUM_IMAGES {
@@ -22,8 +23,8 @@ fn write_recording(directory: &std::path::Path) -> det_post::Result<()> {
     writer.finish()
 }
 
-fn read(directory: &std::path::Path, mut take: impl FnMut(&[u8])) -> det_post::Result<usize> {
-    let mut reader = BagReader::open(directory)?;
+fn read(path: &Path, mut take: impl FnMut(&[u8])) -> det_post::Result<usize> {
+    let mut reader = BagReader::open(path)?;
     let mut num_bytes = 0;
     while let Some(message) = reader.next_message()? {
         take(message.data);
@@ -69,6 +70,15 @@ fn bag(criterion: &mut Criterion) {
             read(&directory, |data| {
                 slot.copy_from_slice(data);
                 black_box(&slot);
+            })
+            .unwrap()
+        });
+    });
+    // What checking the checksums of mapped chunks would add.
+    group.bench_function("read, checksum of each payload", |bencher| {
+        bencher.iter(|| {
+            read(&directory, |data| {
+                black_box(crc32fast::hash(data));
             })
             .unwrap()
         });

@@ -1,5 +1,12 @@
 //! Recordings in all their forms, whole and damaged.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "tests fail by panicking"
+)]
+
 #[path = "common/recordings.rs"]
 mod recordings;
 #[path = "common/shared_data.rs"]
@@ -225,21 +232,54 @@ fn a_damaged_summary_is_no_loss() {
     }
 }
 
+/// Where the body of chunk `index` starts and where its contents do.
+fn chunk_at(bytes: &[u8], index: usize) -> (usize, usize) {
+    let u64_at = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap()) as usize;
+    let (mut at, mut num_chunks) = (8, 0);
+    loop {
+        let body = at + 9;
+        if bytes[at] == 0x06 {
+            if num_chunks == index {
+                let name_len = u32::from_le_bytes(bytes[body + 28..][..4].try_into().unwrap());
+                return (body, body + 40 + name_len as usize);
+            }
+            num_chunks += 1;
+        }
+        at = body + u64_at(at + 1);
+    }
+}
+
 #[test]
-fn a_wrong_checksum_ends_the_file() {
+fn a_wrong_checksum_of_a_compressed_chunk_ends_the_file() {
     let wanted = messages(12);
-    for layout in layouts().into_iter().filter(|layout| layout.is_chunked) {
-        let mut bytes = mcap_file(layout, &wanted);
-        let payload = match layout.compression {
-            None => &wanted[5].2,
-            Some(_) => continue,
-        };
+    for layout in layouts().into_iter().filter(|layout| layout.compression.is_some()) {
+        let bytes = mcap_file(layout, &wanted);
+        let (body, contents) = chunk_at(&bytes, 1);
+        let len = u64::from_le_bytes(bytes[contents - 8..contents].try_into().unwrap()) as usize;
+        // The checksum in the head, and the end of the stream.
+        for (at, part) in [(body + 24, "checksum"), (contents + len - 1, "the chunk")] {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 1;
+            let (found, errors) = read_bytes(&damaged);
+            assert_eq!(found, wanted[..4]);
+            assert_eq!(errors.len(), 1);
+            assert!(errors[0].1.message().contains(part), "{}", errors[0].1);
+        }
+    }
+}
+
+#[test]
+fn uncompressed_payloads_come_as_they_stand_in_the_file() {
+    for has_summary in [true, false] {
+        let mut wanted = messages(12);
+        let mut bytes = mcap_file(Layout { has_summary, ..Layout::PLAIN }, &wanted);
+        let payload = &mut wanted[5].2;
         let at = bytes.windows(payload.len()).position(|window| window == payload).unwrap();
-        bytes[at] ^= 1;
+        bytes[at + 3] ^= 1;
+        payload[3] ^= 1;
         let (found, errors) = read_bytes(&bytes);
-        assert_eq!(found, wanted[..4]);
-        assert_eq!(errors.len(), 1);
-        assert!(errors[0].1.message().contains("checksum"), "{}", errors[0].1);
+        assert!(errors.is_empty(), "{errors:?}");
+        assert_eq!(found, wanted);
     }
 }
 
@@ -345,16 +385,43 @@ fn what_is_no_recording_is_refused_by_name() {
 fn a_cut_database_gives_the_rows_that_are_there() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("drive.db3");
-    let wanted = messages(60);
+    // Every third payload overflows to further pages and ends in zeros.
+    let mut wanted = messages(60);
+    for (_, _, payload) in wanted.iter_mut().step_by(3) {
+        payload.resize(9 * payload.len(), 0);
+    }
     write_db3(&path, &wanted);
     let bytes = std::fs::read(&path).unwrap();
-    for num_pages in bytes.len() / 512 / 3..bytes.len() / 512 {
-        std::fs::write(&path, &bytes[..num_pages * 512]).unwrap();
+    let mut num_before = 0;
+    for len in (512 * 12..bytes.len()).step_by(128).flat_map(|len| [len, len + 3, len + 100]) {
+        std::fs::write(&path, &bytes[..len]).unwrap();
         let (found, errors) = read(&path);
-        assert!(!found.is_empty() && found.len() <= wanted.len(), "{num_pages} pages");
-        assert!(found == wanted[..found.len()], "{num_pages} pages, {} messages", found.len());
-        assert_eq!(errors.len(), 1, "{num_pages} pages");
+        assert!(found.len() >= num_before && found.len() <= wanted.len(), "{len} bytes");
+        num_before = found.len();
+        assert!(found == wanted[..found.len()], "{len} bytes, {} messages", found.len());
+        assert_eq!(errors.len(), 1, "{len} bytes");
         assert_eq!(errors[0].1.kind(), ErrorKind::DamagedBag);
+        assert!(errors[0].1.message().contains("its head says"), "{}", errors[0].1);
+    }
+    assert!(num_before > wanted.len() - 4, "{num_before}");
+}
+
+#[test]
+fn a_database_cut_anywhere_lacks_only_rows_behind_the_cut() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("drive.db3");
+    // One row per leaf, so that what a cut must spare is known.
+    let wanted: Vec<Message> =
+        (0..40).map(|index| (0, 1000 + index, vec![index as u8 | 0x80; 400])).collect();
+    write_db3(&path, &wanted);
+    let bytes = std::fs::read(&path).unwrap();
+    for num_pages in 10..bytes.len() / 512 {
+        let whole = &bytes[..num_pages * 512];
+        let is_there =
+            |message: &&Message| whole.windows(400).any(|window| window == message.2.as_slice());
+        let num_there = wanted.iter().take_while(is_there).count();
+        std::fs::write(&path, &bytes[..num_pages * 512 + 200]).unwrap();
+        assert_eq!(read(&path).0.len(), num_there, "{num_pages} pages");
     }
 }
 

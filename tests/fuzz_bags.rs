@@ -3,6 +3,13 @@
 //! `DET_POST_FUZZ_ITERATIONS` sets how many mutations each kind of recording
 //! gets; the seed is fixed, so every run mutates alike.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "tests fail by panicking"
+)]
+
 #[path = "common/recordings.rs"]
 mod recordings;
 #[path = "common/shared_data.rs"]

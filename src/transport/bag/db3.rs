@@ -5,17 +5,16 @@
 //! Each payload is copied once, from the page cache into one buffer that is
 //! used again.
 //!
-//! Of a database cut short the rows are delivered that are still there. There
-//! sqlite3 takes missing bytes for zeros, so a payload that would end in as
-//! many zeros as can be missing counts as missing and ends the reading.
+//! Of a database that is shorter than its head says, the rows are delivered
+//! that stand before the first row, in the order of the table, of which a
+//! byte is missing; to tell, the file is read through once when it is opened.
 
-use std::fs::File;
-use std::io::Read;
 use std::path::Path;
 
 use rusqlite::{Connection, OpenFlags};
 
 use super::TopicInfo;
+use super::cut::CutFile;
 use super::source::{Damage, Head};
 use crate::error::{Error, ErrorKind, Result};
 use crate::types::Stamp;
@@ -26,6 +25,9 @@ pub(super) const MAGIC: &[u8; 16] = b"SQLite format 3\0";
 /// Fewest bytes of the file one row can take: a cell pointer and a cell with
 /// its two lengths, a record head of five and a one-byte payload.
 const MIN_ROW_BYTES: u64 = 8;
+
+/// Most topics that are read.
+const MAX_TOPICS: i64 = 65536;
 
 /// A reader of one database.
 pub(super) struct Db3File {
@@ -41,9 +43,6 @@ pub(super) struct Db3File {
     /// The payload of row `next`, when `is_loaded`.
     buffer: Vec<u8>,
     is_loaded: bool,
-    /// When the file is shorter than its head says: the size of a page, and
-    /// how much of the last page is there.
-    cut_page: Option<(usize, usize)>,
 }
 
 struct Row {
@@ -76,10 +75,12 @@ impl Db3File {
             )
             .map_err(failed)?;
         connection.pragma_update(None, "mmap_size", num_bytes as i64).map_err(failed)?;
-        let cut_page = declared_size(path).filter(|(_, claimed)| *claimed > num_bytes);
-        let (ids, mut topics) = topics(&connection).map_err(failed)?;
+        let cut = CutFile::detect(path)?;
+        let (ids, mut topics) = topics(&connection, cut.as_ref()).map_err(failed)?;
         let mut rows = Vec::new();
-        let listed = list_rows(&connection, &ids, num_bytes / MIN_ROW_BYTES, &mut rows);
+        let num_whole = num_whole_rows(&connection, "messages", cut.as_ref()).map_err(failed)?;
+        let max_rows = num_bytes / MIN_ROW_BYTES;
+        let listed = list_rows(&connection, &ids, num_whole, max_rows, &mut rows);
         rows.sort_by_key(|row| (row.log_time, row.id));
         for row in &rows {
             if let Some(topic) = topics.get_mut(row.topic) {
@@ -93,16 +94,16 @@ impl Db3File {
             topics,
             span: rows.first().map(time).zip(rows.last().map(time)),
             damage: listed.err().or_else(|| {
-                let (_, claimed) = cut_page?;
+                let cut = cut?;
+                let (found, claimed) = (cut.len(), cut.claimed_len);
                 Some(Damage::somewhere(format!(
-                    "the file has {num_bytes} bytes, its head says {claimed}"
+                    "the file has {found} bytes, its head says {claimed}"
                 )))
             }),
             rows,
             next: 0,
             buffer: Vec::new(),
             is_loaded: false,
-            cut_page: cut_page.map(|(page, _)| (page, (num_bytes % page as u64) as usize)),
         })
     }
 
@@ -137,28 +138,14 @@ impl Db3File {
     /// Reads the payload of the next row. Damage ends the file.
     pub(super) fn load(&mut self) {
         let Some(row) = self.rows.get(self.next) else { return };
-        let what = match read_payload(&self.connection, row.id, &mut self.buffer) {
-            Ok(topic_id) if self.is_tail_missing(topic_id, row.log_time) => {
-                "its end is missing".to_owned()
+        match read_payload(&self.connection, row.id, &mut self.buffer) {
+            Ok(()) => self.is_loaded = true,
+            Err(error) => {
+                let what = format!("row {} is not readable: {error}", row.id);
+                self.damage = Some(Damage::somewhere(what));
+                self.next = self.rows.len();
             }
-            Ok(_) => {
-                self.is_loaded = true;
-                return;
-            }
-            Err(error) => error.to_string(),
-        };
-        self.damage = Some(Damage::somewhere(format!("row {} is not readable: {what}", row.id)));
-        self.next = self.rows.len();
-    }
-
-    /// Whether a file that was cut can lack the end of the payload.
-    fn is_tail_missing(&self, topic_id: i64, log_time: i64) -> bool {
-        let Some((page, left)) = self.cut_page else { return false };
-        let len = last_page_len(page, topic_id, log_time, self.buffer.len());
-        // A page names its successor before the payload begins.
-        let behind_cut = len.saturating_sub(left.saturating_sub(4));
-        let len = if behind_cut > 0 { behind_cut } else { len };
-        len > 0 && self.buffer.iter().rev().take(len).all(|byte| *byte == 0)
+        }
     }
 
     fn skip_unwanted(&mut self) {
@@ -170,15 +157,34 @@ impl Db3File {
     }
 }
 
+/// How many rows of `table` can be trusted, as the limit of a query: -1, which
+/// is no limit, unless the file is cut.
+fn num_whole_rows(
+    connection: &Connection,
+    table: &str,
+    cut: Option<&CutFile>,
+) -> rusqlite::Result<i64> {
+    let Some(cut) = cut else { return Ok(-1) };
+    let query = "SELECT rootpage FROM sqlite_schema WHERE type = 'table' AND name = ?1";
+    let root = connection.query_row(query, [table], |row| row.get(0))?;
+    Ok(i64::try_from(cut.num_whole_rows(root)).unwrap_or(i64::MAX))
+}
+
 /// Row identifiers of the topics, and the topics in the same order.
-fn topics(connection: &Connection) -> rusqlite::Result<(Vec<i64>, Vec<TopicInfo>)> {
+fn topics(
+    connection: &Connection,
+    cut: Option<&CutFile>,
+) -> rusqlite::Result<(Vec<i64>, Vec<TopicInfo>)> {
     // The column with the offered QoS came with a later version of rosbag2.
     let has_qos = connection.prepare("SELECT offered_qos_profiles FROM topics LIMIT 0").is_ok();
     let qos = if has_qos { "offered_qos_profiles" } else { "''" };
-    let query =
-        format!("SELECT id, name, type, serialization_format, {qos} FROM topics LIMIT 65536");
+    let query = format!(
+        "SELECT id, name, type, serialization_format, {qos} FROM topics NOT INDEXED LIMIT ?1"
+    );
+    let num_whole = num_whole_rows(connection, "topics", cut)?;
+    let limit = if num_whole < 0 { MAX_TOPICS } else { num_whole.min(MAX_TOPICS) };
     let mut statement = connection.prepare(&query)?;
-    let mut found = statement.query([])?;
+    let mut found = statement.query([limit])?;
     let (mut ids, mut topics) = (Vec::new(), Vec::new());
     while let Some(row) = found.next()? {
         ids.push(row.get(0)?);
@@ -193,10 +199,12 @@ fn topics(connection: &Connection) -> rusqlite::Result<(Vec<i64>, Vec<TopicInfo>
     Ok((ids, topics))
 }
 
-/// Lists the rows in the order of the table until its end or its damage.
+/// Lists the first `limit` rows in the order of the table, or those before
+/// damage.
 fn list_rows(
     connection: &Connection,
     topic_ids: &[i64],
+    limit: i64,
     max_rows: u64,
     rows: &mut Vec<Row>,
 ) -> std::result::Result<(), Damage> {
@@ -205,9 +213,9 @@ fn list_rows(
         Damage::somewhere(format!("the table of messages breaks off after {listed} rows: {error}"))
     };
     let mut statement = connection
-        .prepare("SELECT id, timestamp, topic_id FROM messages NOT INDEXED")
+        .prepare("SELECT id, timestamp, topic_id FROM messages NOT INDEXED LIMIT ?1")
         .map_err(|error| broken(error, listed))?;
-    let mut found = statement.query([]).map_err(|error| broken(error, listed))?;
+    let mut found = statement.query([limit]).map_err(|error| broken(error, listed))?;
     while let Some(row) = found.next().map_err(|error| broken(error, rows.len()))? {
         let fields = || Ok((row.get(0)?, row.get(1)?, row.get(2)?));
         let (id, log_time, topic): (i64, i64, i64) =
@@ -227,59 +235,13 @@ fn list_rows(
     Ok(())
 }
 
-/// Reads the payload of a row and gives the identifier of its topic.
-fn read_payload(connection: &Connection, id: i64, buffer: &mut Vec<u8>) -> rusqlite::Result<i64> {
-    let mut statement =
-        connection.prepare_cached("SELECT topic_id, data FROM messages WHERE id = ?1")?;
+/// Reads the payload of a row.
+fn read_payload(connection: &Connection, id: i64, buffer: &mut Vec<u8>) -> rusqlite::Result<()> {
+    let mut statement = connection.prepare_cached("SELECT data FROM messages WHERE id = ?1")?;
     let mut found = statement.query([id])?;
     let row = found.next()?.ok_or(rusqlite::Error::QueryReturnedNoRows)?;
-    let payload = row.get_ref(1)?.as_blob()?;
+    let payload = row.get_ref(0)?.as_blob()?;
     buffer.clear();
     buffer.extend_from_slice(payload);
-    row.get(0)
-}
-
-/// The page size and the file size that the head of a database names.
-fn declared_size(path: &Path) -> Option<(usize, u64)> {
-    let mut head = [0; 32];
-    File::open(path).and_then(|mut file| file.read_exact(&mut head)).ok()?;
-    let [.., a, b, c, d] = head;
-    let page = match u16::from_be_bytes([head[16], head[17]]) {
-        0 => return None,
-        1 => 65536,
-        size => usize::from(size),
-    };
-    Some((page, u64::from(u32::from_be_bytes([a, b, c, d])) * page as u64))
-}
-
-/// How many bytes of the payload stand on the last overflow page of its row;
-/// 0 when the row has none. The rule is that of section 1.6 of
-/// <https://www.sqlite.org/fileformat2.html>, without reserved bytes.
-fn last_page_len(page: usize, topic_id: i64, log_time: i64, payload: usize) -> usize {
-    let blob_type = 2 * payload + 12;
-    let blob_type_len = (usize::BITS - blob_type.leading_zeros()).div_ceil(7) as usize;
-    let head = 1 + 1 + 1 + 1 + blob_type_len;
-    let record = head + int_len(topic_id) + int_len(log_time) + payload;
-    let on_overflow = page.saturating_sub(4);
-    let max_local = page.saturating_sub(35);
-    if on_overflow == 0 || record <= max_local {
-        return 0;
-    }
-    let min_local = (page.saturating_sub(12) * 32 / 255).saturating_sub(23);
-    let tail = (record - min_local) % on_overflow;
-    let len = if tail == 0 || min_local + tail <= max_local { on_overflow } else { tail };
-    len.min(payload)
-}
-
-/// Bytes of an integer in a record.
-fn int_len(value: i64) -> usize {
-    match value {
-        0 | 1 => 0,
-        -0x80..=0x7f => 1,
-        -0x8000..=0x7fff => 2,
-        -0x80_0000..=0x7f_ffff => 3,
-        -0x8000_0000..=0x7fff_ffff => 4,
-        -0x8000_0000_0000..=0x7fff_ffff_ffff => 6,
-        _ => 8,
-    }
+    Ok(())
 }

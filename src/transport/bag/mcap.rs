@@ -9,20 +9,17 @@
 //! chunks are decompressed into buffers that are used again; overlapping ones
 //! are held together up to [`MAX_CHUNK_BYTES`], beyond which those already
 //! open are delivered first.
-//!
-//! A chunk cut by the end of the file gives the messages that are whole. A
-//! chunk whose stream or checksum is wrong gives none, because where it is
-//! wrong cannot be known. Either way nothing behind it is opened.
-//! The checksum over the whole data section is not looked at.
 
 use std::collections::BTreeMap;
 
 use super::TopicInfo;
-use super::chunk::{Compression, MAX_CHUNK_BYTES, check_crc, decompress};
+use super::chunk::MAX_CHUNK_BYTES;
 use super::mapped::Mapped;
-use super::record::{Chunk, ChunkIndex, MAGIC, MessageHead, RECORD_HEAD, Step, opcode, record_at};
+use super::part::{Part, Reader};
+use super::record::{ChunkIndex, MAGIC, RECORD_HEAD};
 use super::source::{Damage, Head, stamp};
-use super::summary::{Census, Summary};
+use super::summary::Summary;
+use super::walk::{Census, Piece, piece_at};
 use crate::types::Stamp;
 
 /// A reader of one mapped MCAP file.
@@ -52,26 +49,6 @@ enum Plan {
     Done,
 }
 
-/// An open chunk, or one message outside chunks.
-#[derive(Default)]
-struct Part {
-    position: usize,
-    /// Where the contents start in the mapped file; `None` when `buffer`
-    /// holds them.
-    mapped: Option<usize>,
-    buffer: Vec<u8>,
-    /// Sorted by log time, ties by position.
-    entries: Vec<Entry>,
-    next: usize,
-}
-
-struct Entry {
-    log_time: u64,
-    topic: usize,
-    start: usize,
-    len: usize,
-}
-
 impl McapFile {
     /// Reads what `map` says about itself. The file starts with [`MAGIC`].
     pub(super) fn open(map: Mapped) -> Self {
@@ -89,7 +66,7 @@ impl McapFile {
                 (topics, topic_of, span, plan)
             }
             None => {
-                let Census { declared, num_messages, span } = census(&map);
+                let Census { declared, num_messages, span } = Census::of(&map);
                 let (topics, topic_of) = declared.topics(Some(&num_messages));
                 (topics, topic_of, span, Plan::ByPosition { at: MAGIC.len() })
             }
@@ -128,20 +105,14 @@ impl McapFile {
 
     /// The message at a ready head: its topic in `topics` and its payload.
     pub(super) fn message(&self) -> Option<(usize, &[u8])> {
-        let part = self.open.get(self.head?)?;
-        let entry = part.entries.get(part.next)?;
-        let contents = match part.mapped {
-            Some(start) => self.map.get(start..)?,
-            None => &part.buffer,
-        };
-        Some((entry.topic, contents.get(entry.start..)?.get(..entry.len)?))
+        self.open.get(self.head?)?.message(&self.map)
     }
 
     /// Drops the message at the head.
     pub(super) fn advance(&mut self) {
         let Some(at) = self.head else { return };
         if let Some(part) = self.open.get_mut(at) {
-            part.next += 1;
+            part.advance();
             if part.log_time().is_none() {
                 self.spare.push(self.open.swap_remove(at));
             }
@@ -157,8 +128,7 @@ impl McapFile {
             self.damage = Some(damage);
             self.plan = Plan::Done;
         }
-        part.next = 0;
-        match part.entries.is_empty() {
+        match part.log_time().is_none() {
             true => self.spare.push(part),
             false => self.open.push(part),
         }
@@ -167,7 +137,7 @@ impl McapFile {
     }
 
     fn load_into(&mut self, part: &mut Part) -> Result<(), Damage> {
-        part.entries.clear();
+        part.clear();
         let reader = Reader { topic_of: &self.topic_of, wanted: &self.wanted };
         match &mut self.plan {
             Plan::Done => Ok(()),
@@ -195,12 +165,8 @@ impl McapFile {
                     }
                     Piece::Message { body, next } => {
                         *at = next;
-                        part.position = position;
-                        part.mapped = Some(0);
-                        reader
-                            .message(body, position + RECORD_HEAD, &mut part.entries)
-                            .map_err(|what| Damage::at(position, what))?;
-                        if !part.entries.is_empty() {
+                        reader.single_message(position, body, part)?;
+                        if part.log_time().is_some() {
                             break Ok(());
                         }
                     }
@@ -248,206 +214,7 @@ impl McapFile {
     }
 
     fn find_head(&mut self) {
-        let key = |part: &Part| (part.log_time(), part.position);
+        let key = |part: &Part| (part.log_time(), part.position());
         self.head = (0..self.open.len()).min_by_key(|at| self.open.get(*at).map(key));
-    }
-}
-
-impl Part {
-    fn log_time(&self) -> Option<u64> {
-        self.entries.get(self.next).map(|entry| entry.log_time)
-    }
-
-    fn held(&self) -> usize {
-        if self.mapped.is_some() { 0 } else { self.buffer.len() }
-    }
-}
-
-/// What stands at one position of the data section.
-enum Piece<'a> {
-    /// A chunk, `cut` when the file ends inside it.
-    Chunk { body: &'a [u8], cut: bool, next: usize },
-    /// A message outside chunks.
-    Message { body: &'a [u8], next: usize },
-    /// Any other record.
-    Other { opcode: u8, body: &'a [u8], next: usize },
-    /// The data section ends here, or breaks off.
-    End(Option<Damage>),
-}
-
-fn piece_at(file: &[u8], at: usize) -> Piece<'_> {
-    match record_at(file, at) {
-        Step::Record { opcode: opcode::CHUNK, body, next } => {
-            Piece::Chunk { body, cut: false, next }
-        }
-        Step::Cut { opcode: opcode::CHUNK, body, .. } => {
-            Piece::Chunk { body, cut: true, next: file.len() }
-        }
-        Step::Record { opcode: opcode::MESSAGE, body, next } => Piece::Message { body, next },
-        Step::Record { opcode: opcode::DATA_END | opcode::FOOTER, .. } => Piece::End(None),
-        Step::Record { opcode: 0, .. } => {
-            Piece::End(Some(Damage::at(at, "found no record, its opcode is 0")))
-        }
-        Step::Record { opcode, body, next } => Piece::Other { opcode, body, next },
-        Step::End => Piece::End(Some(Damage::at(at, "the file ends without a DataEnd record"))),
-        Step::Cut { opcode, claimed, body } => Piece::End(Some(Damage::at(
-            at,
-            format!(
-                "the file ends inside a record (opcode {opcode:#04x}) with {} of {claimed} bytes",
-                body.len()
-            ),
-        ))),
-    }
-}
-
-/// Reads the file through for its declarations, as far as it is readable.
-fn census(file: &[u8]) -> Census {
-    let mut census = Census::default();
-    let mut buffer = Vec::new();
-    let mut at = MAGIC.len();
-    loop {
-        match piece_at(file, at) {
-            Piece::Chunk { body, cut, next } => {
-                at = next;
-                let Some(chunk) = Chunk::parse(body) else { break };
-                let (contents, problem) = contents(&chunk, cut, &mut buffer);
-                let walked = walk(contents, |opcode, body, _| {
-                    census.note(opcode, body);
-                    Ok(())
-                });
-                if problem.is_some() || walked.is_err() {
-                    break;
-                }
-            }
-            Piece::Message { body, next } => {
-                at = next;
-                census.note(opcode::MESSAGE, body);
-            }
-            Piece::Other { opcode, body, next } => {
-                at = next;
-                census.note(opcode, body);
-            }
-            Piece::End(_) => break,
-        }
-    }
-    census
-}
-
-/// The readable contents of a chunk, and what is wrong with them.
-fn contents<'a>(
-    chunk: &Chunk<'a>,
-    cut: bool,
-    buffer: &'a mut Vec<u8>,
-) -> (&'a [u8], Option<String>) {
-    let unpacked = match Compression::of(chunk) {
-        Ok(Compression::None) if cut || chunk.uncompressed_size == chunk.claimed => {
-            buffer.clear();
-            Ok(chunk.contents)
-        }
-        Ok(Compression::None) => Err(format!(
-            "the chunk holds {} bytes, its head says {}",
-            chunk.claimed, chunk.uncompressed_size
-        )),
-        Ok(compression) => match decompress(chunk, compression, buffer) {
-            Err(_) if cut => Ok(buffer.as_slice()),
-            done => done.map(|()| buffer.as_slice()),
-        },
-        Err(what) => Err(what),
-    };
-    match unpacked {
-        Ok(contents) if cut => {
-            let left = chunk.contents.len();
-            (
-                contents,
-                Some(format!(
-                    "the file ends inside a chunk with {left} of {} bytes",
-                    chunk.claimed
-                )),
-            )
-        }
-        Ok(contents) => (contents, None),
-        Err(what) => (&[], Some(what)),
-    }
-}
-
-/// Visits the records of a chunk: opcode, body, where the body starts.
-fn walk(
-    contents: &[u8],
-    mut visit: impl FnMut(u8, &[u8], usize) -> Result<(), String>,
-) -> Result<(), String> {
-    let mut at = 0;
-    loop {
-        match record_at(contents, at) {
-            Step::Record { opcode, body, next } => {
-                visit(opcode, body, at + RECORD_HEAD)?;
-                at = next;
-            }
-            Step::End => return Ok(()),
-            Step::Cut { opcode, claimed, body } => {
-                return Err(format!(
-                    "the chunk ends inside a record (opcode {opcode:#04x}) with {} of {claimed} bytes",
-                    body.len()
-                ));
-            }
-        }
-    }
-}
-
-/// What is needed to open a part, apart from the parts themselves.
-struct Reader<'a> {
-    topic_of: &'a BTreeMap<u16, usize>,
-    wanted: &'a [bool],
-}
-
-impl Reader<'_> {
-    /// Opens the chunk at `position`. On damage `part` holds what is readable.
-    fn chunk(
-        &self,
-        position: usize,
-        body: &[u8],
-        cut: bool,
-        part: &mut Part,
-    ) -> Result<(), Damage> {
-        let damaged = |what| Damage::at(position, what);
-        let chunk = Chunk::parse(body).ok_or_else(|| {
-            damaged(format!("the head of a chunk does not fit its {} bytes", body.len()))
-        })?;
-        let Part { buffer, entries, .. } = part;
-        let (contents, mut problem) = contents(&chunk, cut, buffer);
-        if problem.is_none() {
-            check_crc(&chunk, contents).map_err(damaged)?;
-        }
-        let walked = walk(contents, |opcode, body, at| match opcode {
-            opcode::MESSAGE => self.message(body, at, entries),
-            _ => Ok(()),
-        });
-        problem = problem.or(walked.err());
-        if !entries.is_sorted_by_key(|entry| entry.log_time) {
-            entries.sort_by_key(|entry| entry.log_time);
-        }
-        part.position = position;
-        part.mapped =
-            chunk.compression.is_empty().then(|| position + RECORD_HEAD + chunk.head_len());
-        problem.map_or(Ok(()), |what| Err(damaged(what)))
-    }
-
-    /// Notes the message of one record when its topic is wanted.
-    fn message(&self, body: &[u8], at: usize, entries: &mut Vec<Entry>) -> Result<(), String> {
-        let MessageHead { channel, log_time } = MessageHead::parse(body).ok_or_else(|| {
-            format!(
-                "a message record has {} bytes, its head alone has {}",
-                body.len(),
-                MessageHead::LEN
-            )
-        })?;
-        let topic = *self
-            .topic_of
-            .get(&channel)
-            .ok_or_else(|| format!("a message is on channel {channel}, which is not declared"))?;
-        if self.wanted.get(topic) == Some(&true) {
-            let len = body.len() - MessageHead::LEN;
-            entries.push(Entry { log_time, topic, start: at + MessageHead::LEN, len });
-        }
-        Ok(())
     }
 }

@@ -13,9 +13,15 @@
 //! same sequence every time.
 //!
 //! **Payloads** are lent until the next call. Those of uncompressed MCAP are
-//! slices of the mapped file, untouched by this code unless the chunk carries
-//! a checksum; compressed chunks and sqlite3 rows stand in buffers that are
-//! used again. Checksums of chunks are checked where they are recorded.
+//! slices of the mapped file, untouched by this code; compressed chunks and
+//! sqlite3 rows stand in buffers that are used again.
+//!
+//! **Checksums** of compressed chunks are checked where they are recorded.
+//! Those of uncompressed chunks are not: reading every payload for its
+//! checksum takes longer than copying the recording once, and reading here is
+//! to cost at most that. A bit that flipped in such a payload is delivered as
+//! it stands in the file. The records around the payloads are always checked
+//! for their lengths, channels and places.
 //!
 //! **Damage.** Everything readable before the damage of a file is delivered,
 //! then [`BagReader::next_message`] returns one error of kind
@@ -24,7 +30,9 @@
 //! files. Files that are missing or unreadable as a whole are reported after
 //! everything else. A missing or damaged index alone is no damage. No length
 //! is believed: nothing is allocated for a claim, and a chunk may hold at
-//! most 1 GiB.
+//! most 1 GiB. Of a file that was cut only whole messages come: those of MCAP
+//! whose record is whole, those of sqlite3 whose pages are all there, up to
+//! the first row that lacks one.
 //!
 //! **Not read:** recordings compressed by file or by message (`ros2 bag
 //! record --compression-mode`), which are refused by name, and the checksum
@@ -33,13 +41,16 @@
 //! [`BagWriter`] writes a rosbag2 directory with one MCAP file.
 
 mod chunk;
+mod cut;
 mod db3;
 mod mapped;
 mod mcap;
 mod metadata;
+mod part;
 mod record;
 mod source;
 mod summary;
+mod walk;
 mod write;
 
 use std::path::{Path, PathBuf};

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use super::TopicInfo;
 use super::record::{
-    Channel, ChunkIndex, Footer, MAGIC, MessageHead, RECORD_HEAD, Statistics, Step, opcode,
-    parse_schema, record_at,
+    Channel, ChunkIndex, Footer, MAGIC, RECORD_HEAD, Statistics, Step, opcode, parse_schema,
+    record_at,
 };
 
 /// Schemas and channels, by identifier; the first declaration of each counts.
@@ -164,28 +164,4 @@ fn has_only_declarations(file: &[u8], mut at: usize, end: usize) -> bool {
 fn is_chunk(file: &[u8], at: usize, len: usize) -> bool {
     matches!(record_at(file, at), Step::Record { opcode: opcode::CHUNK, body, .. }
         if body.len() + RECORD_HEAD == len)
-}
-
-/// Declarations, counts and times collected by reading a file through.
-#[derive(Default)]
-pub(super) struct Census {
-    pub(super) declared: Declared,
-    pub(super) num_messages: BTreeMap<u16, u64>,
-    /// Earliest and latest log time.
-    pub(super) span: Option<(u64, u64)>,
-}
-
-impl Census {
-    /// Takes in one record; malformed ones are left to the reader.
-    pub(super) fn note(&mut self, opcode: u8, body: &[u8]) {
-        if opcode != opcode::MESSAGE {
-            self.declared.note(opcode, body);
-            return;
-        }
-        if let Some(MessageHead { channel, log_time }) = MessageHead::parse(body) {
-            *self.num_messages.entry(channel).or_default() += 1;
-            let (first, last) = self.span.unwrap_or((log_time, log_time));
-            self.span = Some((first.min(log_time), last.max(log_time)));
-        }
-    }
 }
