@@ -4,7 +4,7 @@ use std::path::Path;
 
 use nalgebra::Isometry3;
 
-use crate::error::Result;
+use crate::error::{ErrorKind, Result};
 use crate::transport::bag::BagReader;
 use crate::transport::messages::{TfMessage, TransformStamped};
 use crate::transport::tf::{TfBuffer, isometry};
@@ -58,8 +58,11 @@ impl TransformFeed {
                     let is_static = self.topic_is_static[message.topic];
                     insert(&mut self.buffer, message.data, is_static, &mut self.is_warned);
                 }
-                // Damage is the main reader's to report.
-                Ok(None) | Err(_) => self.at_end = true,
+                Ok(None) => self.at_end = true,
+                // Damage is the main reader's to report; what follows it is
+                // still good.
+                Err(error) if error.kind() == ErrorKind::DamagedBag => {}
+                Err(_) => self.at_end = true,
             }
         }
     }

@@ -238,6 +238,7 @@ impl Densification {
         })?;
         report.add_count(Count::SweepsDropped, joined.num_sweeps_dropped);
         report.add_count(Count::PointsOverCapacity, joined.num_points_over_capacity);
+        report.add_count(Count::PointsNotFinite, joined.num_points_not_finite);
         Ok(&self.merged)
     }
 }
