@@ -4,7 +4,7 @@ use std::path::Path;
 
 use nalgebra::Isometry3;
 
-use crate::error::{ErrorKind, Result};
+use crate::error::Result;
 use crate::transport::bag::BagReader;
 use crate::transport::messages::{TfMessage, TransformStamped};
 use crate::transport::tf::{TfBuffer, isometry};
@@ -61,8 +61,7 @@ impl TransformFeed {
                 Ok(None) => self.at_end = true,
                 // Damage is the main reader's to report; what follows it is
                 // still good.
-                Err(error) if error.kind() == ErrorKind::DamagedBag => {}
-                Err(_) => self.at_end = true,
+                Err(_) => {}
             }
         }
     }
