@@ -219,28 +219,38 @@ pub struct Cloud {
     pub points: Vec<[f32; 4]>,
 }
 
-/// All clouds of a topic whose fields are little-endian floats.
+/// All usable clouds of a topic: x, y, z and intensity are floats inside the
+/// data.
 pub fn clouds(bag: &Path, topic: &str) -> Vec<Cloud> {
     let mut reader = BagReader::open(bag).unwrap();
     reader.select(&[topic]);
     let mut clouds = Vec::new();
     while let Ok(Some(message)) = reader.next_message() {
-        let cloud = PointCloud2::decode(message.data).unwrap();
-        assert!(!cloud.is_bigendian);
-        let offsets =
-            ["x", "y", "z", "intensity"].map(|name| cloud.fields.find(&[name]).unwrap().offset);
-        let at =
-            |start: usize| f32::from_le_bytes(cloud.data[start..start + 4].try_into().unwrap());
-        let num_points = (cloud.width * cloud.height) as usize;
-        let point =
-            |i: usize| offsets.map(|offset| at(i * cloud.point_step as usize + offset as usize));
-        clouds.push(Cloud {
-            stamp_ns: cloud.header.stamp.nanos(),
-            frame_id: cloud.header.frame_id.into(),
-            points: (0..num_points).map(point).collect(),
-        });
+        clouds.extend(PointCloud2::decode(message.data).ok().and_then(|cloud| read(&cloud)));
     }
     clouds
+}
+
+fn read(cloud: &PointCloud2<'_>) -> Option<Cloud> {
+    let num_points = (cloud.width * cloud.height) as usize;
+    let step = cloud.point_step as usize;
+    let mut offsets = [0; 4];
+    for (offset, name) in offsets.iter_mut().zip(["x", "y", "z", "intensity"]) {
+        *offset = cloud.fields.find(&[name])?.offset as usize;
+    }
+    if cloud.data.len() < num_points * step || offsets.iter().any(|offset| offset + 4 > step) {
+        return None;
+    }
+    let at = |start: usize| {
+        let bytes = cloud.data[start..start + 4].try_into().unwrap();
+        if cloud.is_bigendian { f32::from_be_bytes(bytes) } else { f32::from_le_bytes(bytes) }
+    };
+    let point = |i: usize| offsets.map(|offset| at(i * step + offset));
+    Some(Cloud {
+        stamp_ns: cloud.header.stamp.nanos(),
+        frame_id: cloud.header.frame_id.into(),
+        points: (0..num_points).map(point).collect(),
+    })
 }
 
 /// What a frame should give.
