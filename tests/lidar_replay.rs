@@ -11,6 +11,7 @@ mod common {
     pub mod shared_data;
 }
 
+use std::ops::Range;
 use std::path::Path;
 
 use common::counting_pillars::{self, Cloud, Expected, NUM_ROWS};
@@ -247,9 +248,9 @@ fn posts() -> [[f64; 3]; 4] {
 }
 
 /// A recording of a driving lidar that sees the posts. Poses lie between the
-/// sweeps, the last one after the last sweep; the pose around sweep `gap`, if
-/// any, is of another vehicle.
-fn write_drive(path: &Path, is_sweep_known: impl Fn(usize) -> bool) {
+/// sweeps, the last one after the last sweep. Sweeps that are not known stand
+/// in a frame that no transform names.
+fn write_drive(path: &Path, sweeps: Range<usize>, is_sweep_known: impl Fn(usize) -> bool) {
     let mut bag = BagWriter::create(path, BagCompression::None).unwrap();
     let mut topic = |name: &str, type_name: &str| {
         let text = definition(type_name).unwrap();
@@ -270,13 +271,13 @@ fn write_drive(path: &Path, is_sweep_known: impl Fn(usize) -> bool) {
     let quarter = std::f64::consts::FRAC_PI_2;
     let mount = transform(START_NS, ["base_link", "lidar"], MOUNT, quarter);
     bag.write(fixed, Stamp::from_nanos(START_NS - PERIOD_NS), &mount).unwrap();
-    for sweep in 0..=NUM_SWEEPS {
+    for sweep in sweeps.start..=sweeps.end {
         let stamp_ns = START_NS + sweep as i64 * PERIOD_NS;
         let pose_ns = stamp_ns - PERIOD_NS / 2;
         let ([x, y], yaw) = vehicle(pose_ns);
         let pose = transform(pose_ns, ["map", "base_link"], [x, y, 0.0], yaw);
         bag.write(moving, Stamp::from_nanos(pose_ns), &pose).unwrap();
-        if sweep < NUM_SWEEPS {
+        if sweep < sweeps.end {
             let frame_id = if is_sweep_known(sweep) { "lidar" } else { "unknown" };
             let cloud = encode_posts(stamp_ns, frame_id);
             bag.write(clouds, Stamp::from_nanos(stamp_ns), &cloud).unwrap();
@@ -347,7 +348,7 @@ fn check_posts(line: &Value, now: usize, num_past: usize, max_lag_s: f64) {
 fn sweeps_of_a_moving_lidar_land_where_the_world_stands_still() {
     let folder = tempfile::tempdir().unwrap();
     let bag = folder.path().join("drive");
-    write_drive(&bag, |_| true);
+    write_drive(&bag, 0..NUM_SWEEPS, |_| true);
     let replayed = replayed(&bag, NUM_ROWS, &["densification.num_past_sweeps:=2"]);
     replayed.run.expect_code(0);
     let lines = replayed.run.lines();
@@ -365,7 +366,7 @@ fn sweeps_of_a_moving_lidar_land_where_the_world_stands_still() {
 fn a_sweep_without_a_transform_is_alone_and_never_joins_later_ones() {
     let folder = tempfile::tempdir().unwrap();
     let bag = folder.path().join("drive");
-    write_drive(&bag, |sweep| sweep != 2);
+    write_drive(&bag, 0..NUM_SWEEPS, |sweep| sweep != 2);
     let replayed = replayed(&bag, NUM_ROWS, &["densification.num_past_sweeps:=2"]);
     replayed.run.expect_code(0);
     let lines = replayed.run.lines();
@@ -384,7 +385,7 @@ fn a_sweep_without_a_transform_is_alone_and_never_joins_later_ones() {
 fn sweeps_that_are_too_old_do_not_join() {
     let folder = tempfile::tempdir().unwrap();
     let bag = folder.path().join("drive");
-    write_drive(&bag, |_| true);
+    write_drive(&bag, 0..NUM_SWEEPS, |_| true);
     let settings = ["densification.num_past_sweeps:=2", "densification.max_sweep_age_s:=0.15"];
     let replayed = replayed(&bag, NUM_ROWS, &settings);
     replayed.run.expect_code(0);
@@ -392,4 +393,41 @@ fn sweeps_that_are_too_old_do_not_join() {
         check_posts(line, now, now.min(1), 0.1 * now.min(1) as f64);
     }
     assert_eq!(truncated(&replayed.run.report(), "sweeps_dropped"), NUM_SWEEPS - 2);
+}
+
+/// Cuts an MCAP file behind its messages and begins another chunk.
+fn end_inside_a_chunk(bytes: &mut Vec<u8>) {
+    // Footer: start of the summary, start of its offsets, checksum; then magic.
+    let footer = bytes.len() - 8 - 20;
+    let summary = u64::from_le_bytes(bytes[footer..footer + 8].try_into().unwrap());
+    let data_end = 13;
+    bytes.truncate(summary as usize - data_end);
+    bytes.push(0x06);
+    bytes.extend(1000_u64.to_le_bytes());
+    bytes.extend([0; 10]);
+}
+
+#[test]
+fn transforms_behind_a_damaged_file_are_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let bag = folder.path().join("drive");
+    std::fs::create_dir(&bag).unwrap();
+    for (name, sweeps) in [("a", 0..3), ("b", 3..NUM_SWEEPS)] {
+        let part = folder.path().join(name);
+        write_drive(&part, sweeps, |_| true);
+        let mut bytes = std::fs::read(part.join(format!("{name}_0.mcap"))).unwrap();
+        if name == "a" {
+            end_inside_a_chunk(&mut bytes);
+        }
+        std::fs::write(bag.join(format!("{name}.mcap")), &bytes).unwrap();
+    }
+    let replayed = replayed(&bag, NUM_ROWS, &["densification.num_past_sweeps:=2"]);
+    replayed.run.expect_code(3);
+    let report = replayed.run.report();
+    assert_eq!(report["damage"].as_array().unwrap().len(), 1);
+    assert_eq!(channel(&report)["degraded"], serde_json::json!({}));
+    for (now, line) in replayed.run.lines().iter().enumerate() {
+        check_posts(line, now, now.min(2), 0.1 * now.min(2) as f64);
+    }
+    assert_eq!(channel(&report)["frames_out"], NUM_SWEEPS);
 }
