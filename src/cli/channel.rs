@@ -153,15 +153,10 @@ impl Channel {
         let lookup = transforms
             .filter(|_| pipeline.densifies())
             .map(|transforms| transforms.lookup(world_frame, header.frame_id, header.stamp));
-        let world_from_sensor = match lookup {
-            Some(Ok(transform)) => Some(transform),
-            Some(Err(error)) => {
-                if self.report.add_degraded(&error) == 1 {
-                    tracing::warn!("channel {}: sweep served alone: {error}", self.config.name);
-                }
-                None
-            }
-            None => None,
+        let (world_from_sensor, missing) = match lookup {
+            Some(Ok(transform)) => (Some(transform), None),
+            Some(Err(error)) => (None, Some(error)),
+            None => (None, None),
         };
         let frame = LidarFrame {
             cloud: &cloud,
@@ -172,6 +167,11 @@ impl Channel {
             Ok(processed) => processed,
             Err(error) => return Ok(self.drop_frame(&error)),
         };
+        if let Some(error) = missing
+            && self.report.add_degraded(&error) == 1
+        {
+            tracing::warn!("channel {}: sweep served alone: {error}", self.config.name);
+        }
         let frame = self.report.frames_in();
         self.report.add_served(processed.report, processed.detections.len());
         let detections = processed.detections;
