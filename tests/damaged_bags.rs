@@ -71,7 +71,7 @@ fn run(data: &Path, bag: &Path, topic: &str) -> (Run, TempDir) {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("out");
     let run = if topic == CLOUDS {
-        let config = counting_pillars::write(folder.path(), NUM_ROWS);
+        let config = counting_pillars::write(folder.path(), NUM_ROWS, true);
         replay(bag, config.to_str().unwrap(), &[], &out)
     } else {
         let model = data.join("models/yolox_nano_416.onnx");

@@ -35,7 +35,7 @@ const OUTPUTS: [(&str, &str); 2] =
 
 /// Replays camera and lidar of the KITTI recording to `folder/out`.
 fn run(data: &Path, folder: &Path) -> Run {
-    let config = counting_pillars::write(folder, NUM_ROWS);
+    let config = counting_pillars::write(folder, NUM_ROWS, false);
     let mut text = std::fs::read_to_string(&config).unwrap();
     let model = data.join("models/yolox_nano_416.onnx");
     text += &format!(

@@ -15,7 +15,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use common::counting_pillars::{self, Cloud, Expected, NUM_ROWS};
-use common::replay::{Run, replay};
+use common::replay::{Run, det_post, replay};
 use common::shared_data::shared_data;
 use det_post::transport::bag::{BagCompression, BagWriter, OfferedQos};
 use det_post::transport::messages::{PointCloud2, TfMessage, TransformStamped, definition};
@@ -31,8 +31,17 @@ struct Replayed {
 
 /// Replays with `voxel_capacity` and overrides of the channel `lidar`.
 fn replayed(bag: &Path, voxel_capacity: usize, overrides: &[&str]) -> Replayed {
+    replayed_with(bag, voxel_capacity, false, overrides)
+}
+
+fn replayed_with(
+    bag: &Path,
+    voxel_capacity: usize,
+    is_dynamic: bool,
+    overrides: &[&str],
+) -> Replayed {
     let folder = tempfile::tempdir().unwrap();
-    let config = counting_pillars::write(folder.path(), voxel_capacity);
+    let config = counting_pillars::write(folder.path(), voxel_capacity, is_dynamic);
     let overrides: Vec<String> = overrides.iter().map(|o| format!("lidar.{o}")).collect();
     let run = replay(bag, config.to_str().unwrap(), &overrides, &folder.path().join("out"));
     Replayed { run, _folder: folder }
@@ -162,6 +171,54 @@ fn hand_set_pillar_networks_count_what_is_over_every_other_limit() {
     for line in replayed.run.lines() {
         expected.best(400).compare(&line);
     }
+}
+
+#[test]
+fn hand_set_pillar_networks_give_the_same_bytes_twice_and_with_an_encoder_of_any_rows() {
+    let Some(data) = shared_data() else { return };
+    let bag = data.join("bags/waymo_5_db3");
+    let past = ["densification.num_past_sweeps:=1"];
+    let runs = [false, false, true].map(|dynamic| replayed_with(&bag, NUM_ROWS, dynamic, &past));
+    for file in ["detections.jsonl", "detections/detections_0.mcap", "detections/metadata.yaml"] {
+        let bytes = runs[0].run.expect_code(0).bytes(file);
+        assert!(!bytes.is_empty());
+        assert!(runs[1..].iter().all(|other| other.run.bytes(file) == bytes), "{file}");
+    }
+}
+
+#[test]
+fn clouds_are_drawn_from_above() {
+    let folder = tempfile::tempdir().unwrap();
+    let bag = folder.path().join("drive");
+    write_drive(&bag, 0..NUM_SWEEPS, |_| true);
+    let config = counting_pillars::write(folder.path(), NUM_ROWS, true);
+    let out = folder.path().join("out");
+    let [bag, config, out_text] = [&bag, &config, &out].map(|path| path.to_str().unwrap());
+    let arguments = ["replay", bag, "-c", config, "--out", out_text, "--pictures", "2"];
+    det_post(&arguments).expect_code(0);
+    let pictures: Vec<_> = std::fs::read_dir(out.join("pictures")).unwrap().collect();
+    assert_eq!(pictures.len(), 2);
+    for picture in pictures {
+        let file = std::fs::File::open(picture.unwrap().path()).unwrap();
+        let mut reader = png::Decoder::new(std::io::BufReader::new(file)).read_info().unwrap();
+        let mut pixels = vec![0; reader.output_buffer_size().unwrap()];
+        let [width, height] = [reader.info().width, reader.info().height];
+        reader.next_frame(&mut pixels).unwrap();
+        assert!(width >= 100 && height >= 100, "{width}x{height}");
+        assert!(pixels.iter().any(|&value| value != pixels[0]));
+    }
+}
+
+#[test]
+fn a_frame_that_is_dropped_is_not_served_alone() {
+    let Some(data) = shared_data() else { return };
+    let bag = data.join("bags/broken/no_xyz_fields");
+    let past = ["densification.num_past_sweeps:=1"];
+    let replayed = replayed(&bag, NUM_ROWS, &past);
+    replayed.run.expect_code(0);
+    let report = replayed.run.report();
+    assert_eq!(channel(&report)["dropped"]["unusable_point_field"]["count"], 1);
+    assert_eq!(channel(&report)["degraded"]["missing_transform"]["count"], 2);
 }
 
 #[test]

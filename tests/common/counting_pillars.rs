@@ -46,8 +46,9 @@ const USED_CHANNELS: [&str; 10] = [
 /// Every pillar passes, an empty cell (0.018) does not.
 const SCORE_THRESHOLD: f32 = 0.02;
 
-fn encoder() -> Graph {
-    let rows = NUM_ROWS as i64;
+/// An encoder of any number of rows, or of [`NUM_ROWS`].
+fn encoder(is_dynamic: bool) -> Graph {
+    let rows = if is_dynamic { -1 } else { NUM_ROWS as i64 };
     let reduce = [("axes", Attr::Ints(vec![1])), ("keepdims", Attr::Int(0))];
     let parts = ["x", "y", "z", "i", "lag", "mx", "my", "mz", "cx", "cy", "cz"];
     let mut graph = Graph::new("counting_encoder", "Set by hand, not trained. Counts points.")
@@ -68,7 +69,7 @@ fn encoder() -> Graph {
     // ReduceSum keeps the dimension: [V, 1, 1].
     graph = graph
         .op("Max", &["count_kept", "one"], "divisor_3d")
-        .integers("column", &[rows, 1])
+        .integers("column", &[-1, 1])
         .op("Reshape", &["divisor_3d", "column"], "divisor")
         .op("Reshape", &["count_kept", "column"], "count")
         .op("Add", &["z", "ten"], "z_ten")
@@ -98,7 +99,8 @@ fn encoder() -> Graph {
     let mut channels = USED_CHANNELS.to_vec();
     channels.extend(["mean_y", "unused"]);
     graph
-        .constant("unused", &[rows, num_unused as i64], &vec![0.0; NUM_ROWS * num_unused])
+        .constant("nothing", &[1, num_unused as i64], &vec![0.0; num_unused])
+        .op("MatMul", &["divisor", "nothing"], "unused")
         .node("Concat", &channels, &["pillar_features"], &[("axis", Attr::Int(1))])
         .output("pillar_features", F32, &[rows, NUM_CHANNELS as i64])
 }
@@ -157,9 +159,10 @@ fn head() -> Graph {
 }
 
 /// Writes both networks, their head file and a parameter file with one channel
-/// `lidar` to a folder; returns the path of the parameter file.
-pub fn write(folder: &Path, voxel_capacity: usize) -> PathBuf {
-    encoder().save(&folder.join("encoder.onnx")).unwrap();
+/// `lidar` to a folder; returns the path of the parameter file. The encoder
+/// takes any number of pillars or, not dynamic, always [`NUM_ROWS`].
+pub fn write(folder: &Path, voxel_capacity: usize, is_dynamic: bool) -> PathBuf {
+    encoder(is_dynamic).save(&folder.join("encoder.onnx")).unwrap();
     head().save(&folder.join("head.onnx")).unwrap();
     let max: [f32; 3] = std::array::from_fn(|axis| match axis {
         2 => MIN[2] + SIZE[2],
