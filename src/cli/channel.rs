@@ -122,7 +122,10 @@ impl Channel {
             .and_then(|(header, payload)| Ok((header, payload, pipeline.process(&payload)?)));
         let (header, payload, processed) = match served {
             Ok(served) => served,
-            Err(error) => return Ok(self.drop_frame(&error)),
+            Err(error) => {
+                self.drop_frame(&error);
+                return Ok(());
+            }
         };
         let frame = self.report.frames_in();
         self.report.add_served(processed.report, processed.detections.len());
@@ -148,7 +151,10 @@ impl Channel {
             PointCloud2::decode(message.data).and_then(|cloud| Ok((cloud.header, cloud.view()?)));
         let (header, cloud) = match decoded {
             Ok(decoded) => decoded,
-            Err(error) => return Ok(self.drop_frame(&error)),
+            Err(error) => {
+                self.drop_frame(&error);
+                return Ok(());
+            }
         };
         let lookup = transforms
             .filter(|_| pipeline.densifies())
@@ -165,7 +171,10 @@ impl Channel {
         };
         let processed = match pipeline.process(&frame) {
             Ok(processed) => processed,
-            Err(error) => return Ok(self.drop_frame(&error)),
+            Err(error) => {
+                self.drop_frame(&error);
+                return Ok(());
+            }
         };
         if let Some(error) = missing
             && self.report.add_degraded(&error) == 1
