@@ -65,8 +65,8 @@ fn check_header(header: &Header<'_>, line: &Value) {
 }
 
 #[track_caller]
-fn check_hypothesis(best: Option<Hypothesis<'_>>, expected: &Value) {
-    let best = best.unwrap();
+fn check_hypothesis(best: &Option<Hypothesis<'_>>, expected: &Value) {
+    let best = best.as_ref().unwrap();
     assert_eq!(expected["class_name"], best.class_id);
     assert_eq!(number(&expected["score"]), best.score);
 }
@@ -78,7 +78,7 @@ fn compare_2d(data: &[u8], line: &Value) -> usize {
     assert_eq!(array.detections.len(), expected.len());
     for (found, expected) in array.detections.map(Result::unwrap).zip(expected) {
         check_header(&found.header, line);
-        check_hypothesis(found.best, expected);
+        check_hypothesis(&found.best, expected);
         let [x1, y1, x2, y2] = [0, 1, 2, 3].map(|corner: usize| number(&expected["box"][corner]));
         assert_eq!(found.center, [0.5 * (x1 + x2), 0.5 * (y1 + y2)]);
         assert_eq!(found.size, [x2 - x1, y2 - y1]);
@@ -94,7 +94,7 @@ fn compare_3d(data: &[u8], line: &Value) -> usize {
     assert_eq!(array.detections.len(), expected.len());
     for (found, expected) in array.detections.map(Result::unwrap).zip(expected) {
         check_header(&found.header, line);
-        check_hypothesis(found.best, expected);
+        check_hypothesis(&found.best, expected);
         let three = |key: &str| [0, 1, 2].map(|axis: usize| number(&expected[key][axis]));
         assert_eq!(found.center.position, three("center"));
         assert_eq!(found.size, three("size"));
