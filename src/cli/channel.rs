@@ -1,7 +1,5 @@
 //! One channel of a replay: messages of its input in, detections out.
 
-use nalgebra::Isometry3;
-
 use super::outputs::{Detections, OutputChannel, Outputs};
 use super::pictures::Caption;
 use super::report::{ChannelReport, Report};
@@ -133,13 +131,11 @@ impl Channel {
         self.report.add_served(processed.report, processed.detections.len());
         let detections = processed.detections;
         outputs.write(self.output, &header, message.log_time, Detections::Camera(detections))?;
-        match outputs.pictures(frame) {
-            Some(pictures) => {
-                let caption = caption(&self.config, frame, &header);
-                pictures.draw_camera(&caption, &payload, detections)
-            }
-            None => Ok(()),
+        if let Some(pictures) = outputs.pictures(frame) {
+            let caption = caption(&self.config, frame, &header);
+            pictures.draw_camera(&caption, &payload, detections)?;
         }
+        Ok(())
     }
 
     fn process_cloud(
@@ -151,40 +147,49 @@ impl Channel {
         let Sensor::Lidar { pipeline, world_frame, range } = &mut self.sensor else {
             return Ok(());
         };
-        let served = PointCloud2::decode(message.data).and_then(|message| {
-            let (header, cloud) = (message.header, message.view()?);
-            let world_from_sensor = match transforms.filter(|_| pipeline.densifies()) {
-                Some(transforms) => {
-                    let lookup = transforms.lookup(world_frame, header.frame_id, header.stamp);
-                    note_degraded(&mut self.report, &self.config.name, lookup)
-                }
-                None => None,
-            };
-            let frame = LidarFrame {
-                cloud: &cloud,
-                stamp: header.stamp,
-                world_from_sensor: world_from_sensor.as_ref(),
-            };
-            Ok((header, cloud, pipeline.process(&frame)?))
-        });
-        let (header, cloud, processed) = match served {
-            Ok(served) => served,
+        let decoded =
+            PointCloud2::decode(message.data).and_then(|cloud| Ok((cloud.header, cloud.view()?)));
+        let (header, cloud) = match decoded {
+            Ok(decoded) => decoded,
             Err(error) => {
                 self.drop_frame(&error);
                 return Ok(());
             }
         };
+        let lookup = transforms
+            .filter(|_| pipeline.densifies())
+            .map(|transforms| transforms.lookup(world_frame, header.frame_id, header.stamp));
+        let (world_from_sensor, missing) = match lookup {
+            Some(Ok(transform)) => (Some(transform), None),
+            Some(Err(error)) => (None, Some(error)),
+            None => (None, None),
+        };
+        let frame = LidarFrame {
+            cloud: &cloud,
+            stamp: header.stamp,
+            world_from_sensor: world_from_sensor.as_ref(),
+        };
+        let processed = match pipeline.process(&frame) {
+            Ok(processed) => processed,
+            Err(error) => {
+                self.drop_frame(&error);
+                return Ok(());
+            }
+        };
+        if let Some(error) = missing
+            && self.report.add_degraded(&error) == 1
+        {
+            tracing::warn!("channel {}: sweep served alone: {error}", self.config.name);
+        }
         let frame = self.report.frames_in();
         self.report.add_served(processed.report, processed.detections.len());
         let detections = processed.detections;
         outputs.write(self.output, &header, message.log_time, Detections::Lidar(detections))?;
-        match outputs.pictures(frame) {
-            Some(pictures) => {
-                let caption = caption(&self.config, frame, &header);
-                pictures.draw_lidar(&caption, &cloud, range, detections)
-            }
-            None => Ok(()),
+        if let Some(pictures) = outputs.pictures(frame) {
+            let caption = caption(&self.config, frame, &header);
+            pictures.draw_lidar(&caption, &cloud, range, detections)?;
         }
+        Ok(())
     }
 
     /// Counts a frame that is not served; the first of a reason is a warning.
@@ -205,22 +210,6 @@ impl Channel {
         let ChannelConfig { name, input, output, .. } = &self.config;
         report.add_channel(name, [input, output, engine], &self.report);
     }
-}
-
-/// The transform of a sweep; without one the sweep is served alone, which is
-/// counted, and the first of a reason is a warning.
-fn note_degraded(
-    report: &mut ChannelReport,
-    name: &str,
-    lookup: Result<Isometry3<f64>>,
-) -> Option<Isometry3<f64>> {
-    lookup
-        .inspect_err(|error| {
-            if report.add_degraded(error) == 1 {
-                tracing::warn!("channel {name}: sweep served alone: {error}");
-            }
-        })
-        .ok()
 }
 
 fn decode_picture(data: &[u8], compressed: bool) -> Result<(Header<'_>, ImagePayload<'_>)> {

@@ -93,10 +93,8 @@ impl Outputs {
     /// `Io` when the recording cannot be written.
     pub(super) fn add_channel(&mut self, channel: OutputChannel) -> Result<usize> {
         if let Some(files) = &mut self.files {
-            let labels_topic = match channel.topic.rsplit_once('/') {
-                Some((parent, _)) => format!("{parent}/label_info"),
-                None => "label_info".into(),
-            };
+            // Below the detections: outputs may share a parent.
+            let labels_topic = format!("{}/label_info", channel.topic);
             let mut add = |topic: &str, type_name: &str, qos| {
                 let text = definition(type_name).ok_or_else(|| {
                     Error::new(ErrorKind::Argument, "outputs", format!("no type {type_name}"))

@@ -86,12 +86,11 @@ pub(super) fn replay(arguments: &ReplayArguments) -> Result<Outcome> {
         let message = match reader.next_message() {
             Ok(Some(message)) => message,
             Ok(None) => break,
-            Err(error) if error.kind() == ErrorKind::DamagedBag => {
+            Err(error) => {
                 progress.suspend(|| tracing::error!("{error}"));
                 read.damage.push(error.to_string());
                 continue;
             }
-            Err(error) => return Err(error),
         };
         read.num_messages += 1;
         pace.wait_for(message.log_time, &interrupt);

@@ -58,8 +58,10 @@ impl TransformFeed {
                     let is_static = self.topic_is_static[message.topic];
                     insert(&mut self.buffer, message.data, is_static, &mut self.is_warned);
                 }
-                // Damage is the main reader's to report.
-                Ok(None) | Err(_) => self.at_end = true,
+                Ok(None) => self.at_end = true,
+                // Damage is the main reader's to report; what follows it is
+                // still good.
+                Err(_) => {}
             }
         }
     }

@@ -125,8 +125,9 @@ impl LidarPipeline {
         self.densification.is_some()
     }
 
-    /// Detects objects in a sweep: boxes in the cloud's frame. A cloud without
-    /// a usable point gives no detections and runs no network.
+    /// Detects objects in a sweep: boxes in the cloud's frame. Without a usable
+    /// point, those of past sweeps included, no network runs and there are no
+    /// detections.
     ///
     /// # Errors
     /// `PointField` when a needed field is missing or unusable, `Inference`
@@ -238,6 +239,7 @@ impl Densification {
         })?;
         report.add_count(Count::SweepsDropped, joined.num_sweeps_dropped);
         report.add_count(Count::PointsOverCapacity, joined.num_points_over_capacity);
+        report.add_count(Count::PointsNotFinite, joined.num_points_not_finite);
         Ok(&self.merged)
     }
 }

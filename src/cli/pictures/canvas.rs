@@ -1,6 +1,7 @@
 //! An RGB picture that can be drawn on and saved.
 
 use std::convert::Infallible;
+use std::f32::consts::TAU;
 use std::fs::File;
 use std::io::BufWriter;
 use std::path::Path;
@@ -10,16 +11,15 @@ use embedded_graphics::mono_font::MonoTextStyle;
 use embedded_graphics::mono_font::ascii::FONT_7X13;
 use embedded_graphics::pixelcolor::{Rgb888, RgbColor};
 use embedded_graphics::prelude::{DrawTarget, Drawable, Pixel, Primitive};
-use embedded_graphics::primitives::{Circle, Line, PrimitiveStyle, Rectangle};
+use embedded_graphics::primitives::{PrimitiveStyle, Rectangle};
 use embedded_graphics::text::{Baseline, Text};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::types::Size;
 
 /// Coordinates farther out than this are brought here before drawing: a box
-/// may be anywhere, and lines are drawn with products of coordinates in 32
-/// bits.
-const FAR: f32 = 1e4;
+/// may be anywhere, and pixel counters are 32 bits wide.
+const FAR: f32 = 1e5;
 
 /// An RGB picture, black at first. What is drawn outside is cut off.
 pub(super) struct Canvas {
@@ -41,9 +41,43 @@ impl Canvas {
         draw(&Pixel(point(at), color), self);
     }
 
+    /// A line; none where an end is not a finite number. What lies outside is
+    /// cut off before anything is drawn, wherever the ends are.
     pub(super) fn line(&mut self, from: [f32; 2], to: [f32; 2], color: Rgb888, width: u32) {
-        let style = PrimitiveStyle::with_stroke(color, width);
-        draw(&Line::new(point(from), point(to)).into_styled(style), self);
+        let Some([from, to]) = self.clip([from, to], width) else { return };
+        let [dx, dy] = [to[0] - from[0], to[1] - from[1]];
+        let num_steps = dx.abs().max(dy.abs()).ceil().max(1.0);
+        let field = GraphicsSize::new_equal(width);
+        for step in 0..=num_steps as u32 {
+            let t = f64::from(step) / num_steps;
+            let at = point([(from[0] + t * dx) as f32, (from[1] + t * dy) as f32]);
+            let top_left = at - Point::new_equal(width as i32 / 2);
+            draw(
+                &Rectangle::new(top_left, field).into_styled(PrimitiveStyle::with_fill(color)),
+                self,
+            );
+        }
+    }
+
+    /// The part of a line that may show, after Liang and Barsky.
+    fn clip(&self, ends: [[f32; 2]; 2], width: u32) -> Option<[[f64; 2]; 2]> {
+        let [from, to] = ends.map(|end| end.map(f64::from));
+        let margin = f64::from(width);
+        let (mut first, mut last) = (0.0_f64, 1.0_f64);
+        let sizes = [self.size.width, self.size.height].map(f64::from);
+        for axis in 0..2 {
+            let delta = to[axis] - from[axis];
+            let [low, high] = [-margin, sizes[axis] + margin].map(|border| border - from[axis]);
+            if !delta.is_finite() || (delta == 0.0 && (low > 0.0 || high < 0.0)) {
+                return None;
+            }
+            if delta != 0.0 {
+                let [a, b] = [low / delta, high / delta];
+                (first, last) = (first.max(a.min(b)), last.min(a.max(b)));
+            }
+        }
+        let at = |t: f64| [0, 1].map(|axis| from[axis] + t * (to[axis] - from[axis]));
+        (first <= last).then(|| [at(first), at(last)])
     }
 
     /// A closed line through the corners.
@@ -54,9 +88,12 @@ impl Canvas {
     }
 
     pub(super) fn circle(&mut self, center: [f32; 2], radius: f32, color: Rgb888) {
-        let diameter = (2.0 * radius).clamp(0.0, FAR) as u32;
-        let circle = Circle::with_center(point(center), diameter);
-        draw(&circle.into_styled(PrimitiveStyle::with_stroke(color, 1)), self);
+        const NUM_CORNERS: usize = 128;
+        let corners: [[f32; 2]; NUM_CORNERS] = std::array::from_fn(|corner| {
+            let (sin, cos) = (corner as f32 / NUM_CORNERS as f32 * TAU).sin_cos();
+            [center[0] + radius * cos, center[1] + radius * sin]
+        });
+        self.polygon(&corners, color, 1);
     }
 
     /// Text on a filled field whose lower left corner is `at`, moved inside

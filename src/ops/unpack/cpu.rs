@@ -39,10 +39,6 @@ fn read_points(
                 counts.num_not_finite += 1;
                 continue;
             }
-            if range.is_some_and(|range| !range.contains(position)) {
-                counts.num_out_of_range += 1;
-                continue;
-            }
             values[..3].copy_from_slice(&position);
             for (value, &source) in values[3..].iter_mut().zip(channels) {
                 *value = value_of(point, source, big_endian);
@@ -50,6 +46,8 @@ fn read_points(
             let values = &values[..layout.num_channels];
             if !values[3..].iter().all(|value| value.is_finite()) {
                 counts.num_not_finite += 1;
+            } else if range.is_some_and(|range| !range.contains(position)) {
+                counts.num_out_of_range += 1;
             } else if out.push(values) {
                 counts.num_points += 1;
             } else {

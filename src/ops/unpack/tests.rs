@@ -124,7 +124,7 @@ fn each_loss_has_its_counter() {
         [0.0, inf, 0.0, 0.0],
         [0.0, 0.0, -inf, 0.0],
         [0.0, 0.0, 0.0, nan],
-        [5.0, 0.0, 0.0, nan], // out of range comes before the channels
+        [5.0, 0.0, 0.0, nan], // not finite comes before out of range
         [1.0, 0.0, 0.0, 1.0],
         [2.0, 0.0, 0.0, 2.0], // the border is outside
         [1.5, 0.0, 0.0, 3.0],
@@ -136,7 +136,7 @@ fn each_loss_has_its_counter() {
         assert_eq!(out, &[1.0, 0.0, 0.0, 1.0, 1.5, 0.0, 0.0, 3.0][..4 * num_points]);
         let num_over_capacity = 2 - num_points;
         let expected =
-            UnpackCounts { num_points, num_not_finite: 4, num_out_of_range: 2, num_over_capacity };
+            UnpackCounts { num_points, num_not_finite: 5, num_out_of_range: 1, num_over_capacity };
         assert_eq!(counts, expected);
     }
 }
