@@ -4,6 +4,8 @@
 //!     cargo run --release --example make_sample -- sample
 //!     cargo run --release --example one_message
 
+#![allow(clippy::print_stdout, reason = "the result of the example")]
+
 use std::path::{Path, PathBuf};
 
 use det_post::config::{ChannelKind, Config};

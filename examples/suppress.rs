@@ -2,6 +2,8 @@
 //!
 //!     cargo run --release --example suppress
 
+#![allow(clippy::print_stdout, reason = "the result of the example")]
+
 use det_post::Result;
 use det_post::ops::nms::Workspace;
 use det_post::ops::nms_iou::nms_iou;

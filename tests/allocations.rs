@@ -50,6 +50,9 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
+/// Name and shape of an output, and its value at a place.
+type Answer<'a> = (&'a str, &'a [usize], fn(usize) -> f32);
+
 /// A network whose answers stand before it is asked.
 struct Prepared {
     inputs: Vec<TensorSpec>,
@@ -58,7 +61,7 @@ struct Prepared {
 }
 
 impl Prepared {
-    fn new(input: &[usize], outputs: &[(&str, &[usize], fn(usize) -> f32)]) -> Box<Self> {
+    fn new(input: &[usize], outputs: &[Answer<'_>]) -> Box<Self> {
         let spec = |name: &str, shape: &[usize]| TensorSpec {
             name: name.into(),
             element: Some(ElementType::F32),
