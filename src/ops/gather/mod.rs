@@ -1,1 +1,178 @@
-//! gather
+//! Gathers the survivors of suppression into detections.
+//!
+//! Order: that of `keep`, which suppression gives best first. At most
+//! `max_detections` leave, the first of them; the rest is counted.
+//!
+//! Boxes of images are brought to source pixels by one multiplication and one
+//! addition a coordinate and clipped to `[0, width] x [0, height]`. A box that
+//! has no area inside the image, or is not finite, is no detection: it is left
+//! out and neither counted nor charged to the limit. Equal on every device.
+
+use crate::types::{Affine2, Box2d, Candidate, Detection2d, Detection3d, Kept, Object3d, Size};
+
+/// Detections in source-image pixels. Returns how many were over the limit.
+///
+/// `out` is emptied first; with room for `max_detections` nothing is
+/// allocated. An index in `keep` that is no candidate is left out.
+pub fn gather_2d(
+    candidates: &[Candidate<Box2d>],
+    keep: &[Kept],
+    source_from_network: &Affine2,
+    source: Size,
+    max_detections: usize,
+    out: &mut Vec<Detection2d>,
+) -> usize {
+    let detections = survivors(candidates, keep).filter_map(|(candidate, score)| {
+        let bbox = clipped(source_from_network.apply(candidate.bbox), source)?;
+        Some(Detection2d { class: candidate.class, score, bbox })
+    });
+    take(detections, max_detections, out)
+}
+
+/// Detections in the frame of the cloud. Returns how many were over the limit.
+///
+/// `out` is emptied first; with room for `max_detections` nothing is
+/// allocated. An index in `keep` that is no candidate is left out.
+pub fn gather_3d(
+    candidates: &[Candidate<Object3d>],
+    keep: &[Kept],
+    max_detections: usize,
+    out: &mut Vec<Detection3d>,
+) -> usize {
+    let detections = survivors(candidates, keep).map(|(candidate, score)| Detection3d {
+        class: candidate.class,
+        score,
+        object: candidate.bbox,
+    });
+    take(detections, max_detections, out)
+}
+
+fn survivors<'a, B>(
+    candidates: &'a [Candidate<B>],
+    keep: &'a [Kept],
+) -> impl Iterator<Item = (&'a Candidate<B>, f32)> {
+    keep.iter().filter_map(|kept| Some((candidates.get(kept.index as usize)?, kept.score)))
+}
+
+fn take<D>(
+    mut detections: impl Iterator<Item = D>,
+    max_detections: usize,
+    out: &mut Vec<D>,
+) -> usize {
+    out.clear();
+    out.extend(detections.by_ref().take(max_detections));
+    detections.count()
+}
+
+/// The part of a box inside the image, if it has an area.
+fn clipped(bbox: Box2d, image: Size) -> Option<Box2d> {
+    let (width, height) = (image.width as f32, image.height as f32);
+    let inside = Box2d::new(
+        bbox.x1.clamp(0.0, width),
+        bbox.y1.clamp(0.0, height),
+        bbox.x2.clamp(0.0, width),
+        bbox.y2.clamp(0.0, height),
+    );
+    (bbox.is_finite() && inside.x1 < inside.x2 && inside.y1 < inside.y2).then_some(inside)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::{Letterbox, Placement};
+
+    const SOURCE: Size = Size::new(1242, 375);
+
+    fn candidate(bbox: Box2d, class: u32) -> Candidate<Box2d> {
+        Candidate { bbox, score: 0.5, class, source: 7 }
+    }
+
+    fn kept(indices: &[u32]) -> Vec<Kept> {
+        indices.iter().map(|&index| Kept { index, score: 0.9 - 0.1 * index as f32 }).collect()
+    }
+
+    fn gather(boxes: &[Box2d], keep: &[u32], max: usize) -> (Vec<Detection2d>, usize) {
+        let candidates: Vec<_> =
+            (10..).zip(boxes).map(|(class, &bbox)| candidate(bbox, class)).collect();
+        let transform = Affine2 { scale: [2.0, 3.0], offset: [-10.0, -30.0] };
+        let mut out = vec![Detection2d { class: 99, score: 9.0, bbox: Box2d::default() }];
+        let over = gather_2d(&candidates, &kept(keep), &transform, SOURCE, max, &mut out);
+        (out, over)
+    }
+
+    #[test]
+    fn boxes_are_mapped_and_clipped() {
+        // (in the network, in the source image)
+        let cases = [
+            ((10.0, 20.0, 30.0, 40.0), Some((10.0, 30.0, 50.0, 90.0))),
+            ((1.0, 20.0, 30.0, 40.0), Some((0.0, 30.0, 50.0, 90.0))),
+            ((10.0, 2.0, 30.0, 400.0), Some((10.0, 0.0, 50.0, 375.0))),
+            ((600.0, 20.0, 900.0, 40.0), Some((1190.0, 30.0, 1242.0, 90.0))),
+            ((1.0, 20.0, 5.0, 40.0), None),
+            ((626.0, 20.0, 700.0, 40.0), None),
+            ((10.0, 135.0, 30.0, 140.0), None),
+            ((30.0, 20.0, 10.0, 40.0), None),
+            ((10.0, f32::NAN, 30.0, 40.0), None),
+            ((10.0, 20.0, f32::INFINITY, 40.0), None),
+        ];
+        for ((x1, y1, x2, y2), expected) in cases {
+            let (out, over) = gather(&[Box2d::new(x1, y1, x2, y2)], &[0], 5);
+            let expected = expected.map(|(x1, y1, x2, y2)| Box2d::new(x1, y1, x2, y2));
+            assert_eq!(out.first().map(|d| d.bbox), expected);
+            assert_eq!((out.len(), over), (usize::from(expected.is_some()), 0));
+        }
+    }
+
+    #[test]
+    fn order_is_that_of_keep_and_the_limit_is_counted() {
+        let good = Box2d::new(10.0, 20.0, 30.0, 40.0);
+        let empty = Box2d::new(10.0, 20.0, 10.0, 40.0);
+        let boxes = [good, empty, good, good];
+        // (keep, limit, classes, over)
+        let cases: [(&[u32], usize, &[u32], usize); 7] = [
+            (&[], 3, &[], 0),
+            (&[2], 3, &[12], 0),
+            (&[3, 0, 2], 3, &[13, 10, 12], 0),
+            (&[3, 0, 2], 2, &[13, 10], 1),
+            (&[3, 1, 0, 2], 3, &[13, 10, 12], 0),
+            (&[3, 0, 1, 2], 2, &[13, 10], 1),
+            (&[2, 4, 0], 0, &[], 2),
+        ];
+        for (keep, max, classes, over) in cases {
+            let (out, num_over) = gather(&boxes, keep, max);
+            assert_eq!(out.iter().map(|d| d.class).collect::<Vec<_>>(), classes, "{keep:?}");
+            assert_eq!(num_over, over, "{keep:?} {max}");
+            for (detection, index) in out.iter().zip(keep.iter().filter(|&&i| i != 1)) {
+                assert_eq!(detection.score, 0.9 - 0.1 * *index as f32);
+            }
+        }
+    }
+
+    #[test]
+    fn a_box_survives_the_way_through_a_letterbox() {
+        let letterbox = Letterbox::new(SOURCE, Size::new(640, 480), Placement::Center);
+        let source = Box2d::new(17.0, 3.5, 900.25, 311.0);
+        let candidates = [candidate(letterbox.network_from_source().apply(source), 4)];
+        let mut out = Vec::new();
+        gather_2d(&candidates, &kept(&[0]), &letterbox.source_from_network(), SOURCE, 1, &mut out);
+        let b = out[0].bbox;
+        for (a, b) in [(b.x1, source.x1), (b.y1, source.y1), (b.x2, source.x2), (b.y2, source.y2)] {
+            assert!((a - b).abs() < 1e-3, "{a} {b}");
+        }
+    }
+
+    #[test]
+    fn objects_in_space_pass_unchanged() {
+        let objects = [1.0, 2.0, 3.0]
+            .map(|x| Object3d { velocity_mps: Some([x, -x]), ..Object3d::default() });
+        let candidates = objects.map(|bbox| Candidate { bbox, score: 0.1, class: 5, source: 1 });
+        let mut out = Vec::new();
+        assert_eq!(gather_3d(&candidates, &kept(&[2, 0, 1]), 2, &mut out), 1);
+        let expected = [(2, 0.7), (0, 0.9)].map(|(i, score): (usize, f32)| (objects[i], score));
+        assert_eq!(out.len(), 2);
+        for (detection, (object, score)) in out.iter().zip(expected) {
+            assert_eq!((detection.class, detection.object), (5, object));
+            assert!((detection.score - score).abs() < 1e-6);
+        }
+    }
+}

@@ -1,1 +1,92 @@
-//! select
+//! Selects the best candidates and puts them in the total order.
+//!
+//! Order: score descending, then class, then source. Of more candidates than
+//! `pre_nms_top_k` the worst by that order go, so that the answer does not
+//! depend on the order in which decoding pushed them; the same holds for what
+//! the capacity of [`Candidates`] cost before. Scores are compared, never
+//! changed: results are equal on every device.
+
+use crate::types::Candidates;
+
+/// What selection cost, for the frame report.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SelectCounts {
+    /// Candidates lost because decoding found more than the capacity, or
+    /// because their score was NaN.
+    pub num_over_capacity: usize,
+    /// Candidates lost because more than `pre_nms_top_k` were within it.
+    pub num_over_top_k: usize,
+}
+
+/// Cuts `candidates` to the best `pre_nms_top_k` and sorts them.
+///
+/// Afterwards [`Candidates::as_slice`] is in the total order. Nothing is
+/// allocated.
+pub fn select<B: Copy>(candidates: &mut Candidates<B>, pre_nms_top_k: usize) -> SelectCounts {
+    let num_over_top_k = candidates.finish(pre_nms_top_k);
+    SelectCounts { num_over_capacity: candidates.num_dropped(), num_over_top_k }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::types::{Candidate, total_order};
+
+    fn filled(capacity: usize, scores: &[f32]) -> Candidates<u32> {
+        let mut candidates = Candidates::with_capacity(capacity);
+        for (source, &score) in (0_u32..).zip(scores) {
+            candidates.push(Candidate { bbox: source * 10, score, class: source % 3, source });
+        }
+        candidates
+    }
+
+    #[test]
+    fn capacity_and_top_k_are_counted_apart() {
+        let scores = [0.3, 0.9, 0.9, 0.1, 0.7];
+        // (capacity, top_k, over capacity, over top_k, sources)
+        let cases: [(usize, usize, usize, usize, &[u32]); 6] = [
+            (8, 8, 0, 0, &[1, 2, 4, 0, 3]),
+            (5, 5, 0, 0, &[1, 2, 4, 0, 3]),
+            (4, 5, 1, 0, &[1, 2, 4, 0]),
+            (4, 3, 1, 1, &[1, 2, 4]),
+            (5, 1, 0, 4, &[1]),
+            (5, 0, 0, 5, &[]),
+        ];
+        for (capacity, top_k, num_over_capacity, num_over_top_k, sources) in cases {
+            let mut candidates = filled(capacity, &scores);
+            let counts = select(&mut candidates, top_k);
+            assert_eq!(counts, SelectCounts { num_over_capacity, num_over_top_k });
+            let kept: Vec<u32> = candidates.as_slice().iter().map(|c| c.source).collect();
+            assert_eq!(kept, sources, "capacity {capacity}, top {top_k}");
+            assert!(candidates.as_slice().iter().all(|c| c.bbox == c.source * 10));
+        }
+    }
+
+    #[test]
+    fn empty_stays_empty_and_nan_is_lost() {
+        assert_eq!(select(&mut filled(4, &[]), 4), SelectCounts::default());
+        let mut candidates = filled(4, &[f32::NAN, 0.5]);
+        assert_eq!(select(&mut candidates, 4).num_over_capacity, 1);
+        assert_eq!(candidates.as_slice().len(), 1);
+    }
+
+    proptest! {
+        #[test]
+        fn equals_a_sort_of_everything(
+            scores in prop::collection::vec((0_u8..20).prop_map(|s| f32::from(s) / 20.0), 0..200),
+            capacity in 1_usize..80,
+            top_k in 0_usize..80,
+        ) {
+            let mut expected: Vec<_> = filled(1000, &scores).as_slice().to_vec();
+            expected.sort_by(total_order);
+            expected.truncate(capacity.min(top_k));
+            let mut candidates = filled(capacity, &scores);
+            let counts = select(&mut candidates, top_k);
+            prop_assert_eq!(candidates.as_slice(), &expected[..]);
+            let lost = counts.num_over_capacity + counts.num_over_top_k;
+            prop_assert_eq!(lost + expected.len(), scores.len());
+        }
+    }
+}

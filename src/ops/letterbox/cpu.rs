@@ -1,0 +1,247 @@
+//! The reference on the CPU: row by row, so that a source row is read once for
+//! all output rows that need it and the planes are written in order.
+
+use half::f16;
+use half::slice::HalfFloatSliceExt as _;
+use multiversion::multiversion;
+
+use super::wire::{self, ByteOrder, Row};
+use super::{LetterboxParams, Workspace};
+use crate::types::{Encoding, ImageView, Letterbox, Normalization, Tensor};
+
+/// One position between two neighbours: `first` and its successor.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Tap {
+    /// The pixel at or before the position.
+    pub(super) first: u32,
+    /// Share of the pixel after it, 0 to below 1; 0 where there is none.
+    pub(super) weight: f32,
+}
+
+/// The source position of pixel `i` of the content; the module head has the
+/// formula. Sides of up to 32768 keep every term below 2^31.
+pub(super) fn tap(i: u32, content: u32, source: u32) -> Tap {
+    let Some(numerator) = ((2 * i + 1) * source).checked_sub(content) else {
+        return Tap { first: 0, weight: 0.0 };
+    };
+    let (first, rest) = (numerator / (2 * content), numerator % (2 * content));
+    if first + 1 >= source {
+        return Tap { first: source - 1, weight: 0.0 };
+    }
+    Tap { first, weight: rest as f32 / (2 * content) as f32 }
+}
+
+/// How samples become values of the planes, by source channel.
+struct Mapping {
+    /// Samples a pixel of a blended row.
+    num_channels: usize,
+    /// The plane that each of the first three channels goes to is the third
+    /// minus it, not itself.
+    swapped: bool,
+    /// By source channel.
+    normalization: Normalization,
+    /// By source channel.
+    pad: [f32; 3],
+}
+
+impl Mapping {
+    fn new(encoding: Encoding, params: &LetterboxParams) -> Self {
+        let swapped = wire::channel_order(encoding) != params.channel_order;
+        let Normalization { mut alpha, mut beta } = params.normalization;
+        if swapped {
+            alpha.swap(0, 2);
+            beta.swap(0, 2);
+        }
+        let pad = std::array::from_fn(|c| params.pad_value * alpha[c] + beta[c]);
+        let normalization = Normalization { alpha, beta };
+        Self { num_channels: wire::num_channels(encoding), swapped, normalization, pad }
+    }
+}
+
+pub(super) fn letterbox(
+    image: &ImageView<'_>,
+    params: &LetterboxParams,
+    placed: &Letterbox,
+    workspace: &mut Workspace,
+    out: &mut Tensor,
+) {
+    let mapping = Mapping::new(image.encoding(), params);
+    workspace.prepare(placed, mapping.num_channels);
+    let width = placed.network.width as usize;
+    match out {
+        Tensor::F32 { values, .. } => for_each_row(values, width, |y, planes| {
+            write_row(image, placed, &mapping, workspace, y, planes);
+        }),
+        Tensor::F16 { values, .. } => {
+            let mut unrounded = std::mem::take(&mut workspace.unrounded);
+            unrounded.resize(3 * width, 0.0);
+            for_each_row(values, width, |y, planes: [&mut [f16]; 3]| {
+                for_each_row(&mut unrounded, width, |_, row| {
+                    write_row(image, placed, &mapping, workspace, y, row);
+                });
+                for (plane, row) in planes.into_iter().zip(unrounded.chunks_exact(width)) {
+                    plane.convert_from_f32_slice(row);
+                }
+            });
+            workspace.unrounded = unrounded;
+        }
+    }
+}
+
+/// Calls `write` with each row of three planes that lie one after the other.
+fn for_each_row<T>(values: &mut [T], width: usize, mut write: impl FnMut(u32, [&mut [T]; 3])) {
+    let (first, rest) = values.split_at_mut(values.len() / 3);
+    let (second, third) = rest.split_at_mut(rest.len() / 2);
+    let rows = first
+        .chunks_exact_mut(width)
+        .zip(second.chunks_exact_mut(width))
+        .zip(third.chunks_exact_mut(width));
+    for (y, ((a, b), c)) in rows.enumerate() {
+        write(y as u32, [a, b, c]);
+    }
+}
+
+/// Writes row `y` of the network's input.
+fn write_row(
+    image: &ImageView<'_>,
+    placed: &Letterbox,
+    mapping: &Mapping,
+    workspace: &mut Workspace,
+    y: u32,
+    mut planes: [&mut [f32]; 3],
+) {
+    if mapping.swapped {
+        planes.swap(0, 2);
+    }
+    let [left, top] = placed.content_origin;
+    let line = y.wrapping_sub(top);
+    if line >= placed.content.height {
+        for (plane, pad) in planes.into_iter().zip(mapping.pad) {
+            plane.fill(pad);
+        }
+        return;
+    }
+    workspace.blend(image, tap(line, placed.content.height, placed.source.height));
+    let (left, width) = (left as usize, placed.content.width as usize);
+    for (plane, pad) in planes.iter_mut().zip(mapping.pad) {
+        plane[..left].fill(pad);
+        plane[left + width..].fill(pad);
+    }
+    let content = planes.map(|plane| &mut plane[left..left + width]);
+    let (row, columns) = (&workspace.blended, &workspace.columns);
+    sample_row(row, columns, mapping.num_channels, &mapping.normalization, content);
+}
+
+impl Workspace {
+    /// Sizes every buffer for the placement and forgets the last picture.
+    fn prepare(&mut self, placed: &Letterbox, num_channels: usize) {
+        let (content, source) = (placed.content.width, placed.source.width);
+        self.columns.clear();
+        self.columns.extend((0..content).map(|x| {
+            let Tap { first, weight } = tap(x, content, source);
+            Tap { first: first * num_channels as u32, weight }
+        }));
+        self.blended.clear();
+        self.blended.resize((source as usize + 1) * num_channels + PADDING, 0.0);
+        for row in &mut self.converted {
+            row.forget();
+        }
+    }
+
+    /// Blends the two source rows of a tap into `blended`.
+    fn blend(&mut self, image: &ImageView<'_>, tap: Tap) {
+        let upper = tap.first;
+        let lower = (upper + 1).min(image.size().height - 1);
+        let [kept, fresh] = &mut self.converted;
+        if fresh.is(upper) {
+            std::mem::swap(kept, fresh);
+        }
+        let upper = wire::row(image, upper, kept);
+        let lower = wire::row(image, lower, fresh);
+        match (upper, lower) {
+            (Row::Bytes(upper), Row::Bytes(lower)) => {
+                blend_bytes(upper, lower, tap.weight, &mut self.blended);
+            }
+            (Row::Words(upper, order), Row::Words(lower, _)) => {
+                blend_words(upper, lower, order, tap.weight, &mut self.blended);
+            }
+            _ => {}
+        }
+    }
+}
+
+#[inline(always)]
+fn mix(a: f32, b: f32, weight: f32) -> f32 {
+    a + (b - a) * weight
+}
+
+#[multiversion(targets("x86_64+avx2"))]
+fn blend_bytes(upper: &[u8], lower: &[u8], weight: f32, out: &mut [f32]) {
+    for ((out, &a), &b) in out.iter_mut().zip(upper).zip(lower) {
+        *out = mix(f32::from(a), f32::from(b), weight);
+    }
+}
+
+#[multiversion(targets("x86_64+avx2"))]
+fn blend_words(upper: &[u8], lower: &[u8], order: ByteOrder, weight: f32, out: &mut [f32]) {
+    match order {
+        ByteOrder::Little => blend_read(upper, lower, u16::from_le_bytes, weight, out),
+        ByteOrder::Big => blend_read(upper, lower, u16::from_be_bytes, weight, out),
+    }
+}
+
+#[inline(always)]
+fn blend_read(
+    upper: &[u8],
+    lower: &[u8],
+    read: impl Fn([u8; 2]) -> u16,
+    weight: f32,
+    out: &mut [f32],
+) {
+    let value = |&bytes: &[u8; 2]| f32::from(read(bytes)) / 257.0;
+    let rows = upper.as_chunks().0.iter().zip(lower.as_chunks().0);
+    for (out, (a, b)) in out.iter_mut().zip(rows) {
+        *out = mix(value(a), value(b), weight);
+    }
+}
+
+/// Samples past the last pixel that a window may reach; their weight is 0.
+const PADDING: usize = 3;
+
+/// Interpolates along a blended row and normalises into three rows, given in
+/// the order of the source channels.
+#[multiversion(targets("x86_64+avx2"))]
+fn sample_row(
+    row: &[f32],
+    columns: &[Tap],
+    num_channels: usize,
+    normalization: &Normalization,
+    planes: [&mut [f32]; 3],
+) {
+    match num_channels {
+        1 => sample_channels::<1>(row, columns, normalization, planes),
+        3 => sample_channels::<3>(row, columns, normalization, planes),
+        _ => sample_channels::<4>(row, columns, normalization, planes),
+    }
+}
+
+#[inline(always)]
+fn sample_channels<const N: usize>(
+    row: &[f32],
+    columns: &[Tap],
+    normalization: &Normalization,
+    [first, second, third]: [&mut [f32]; 3],
+) {
+    let Normalization { alpha, beta } = normalization;
+    let pixels = first.iter_mut().zip(second).zip(third).zip(columns);
+    for (((first, second), third), column) in pixels {
+        let start = column.first as usize;
+        let window = &row[start..start + N + PADDING];
+        let value = |plane: usize| {
+            let channel = if N == 1 { 0 } else { plane };
+            let value = mix(window[channel], window[channel + N], column.weight);
+            value * alpha[plane] + beta[plane]
+        };
+        (*first, *second, *third) = (value(0), value(1), value(2));
+    }
+}
