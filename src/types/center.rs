@@ -31,8 +31,8 @@ pub struct CenterDecode {
     pub center_range: Option<PointRange>,
     /// Whether there are two velocity channels.
     pub has_velocity: bool,
-    /// Whether every regression tensor holds as many variances behind its
-    /// values.
+    /// Whether every regression tensor holds as many logarithms of variances
+    /// behind its values.
     pub has_variance: bool,
 }
 

@@ -1,5 +1,7 @@
 //! Point clouds as they lie in a message, and points as the ops take them.
 
+use std::fmt;
+
 use crate::error::{Error, ErrorKind, Result};
 
 /// The most fields a cloud may declare.
@@ -226,15 +228,28 @@ pub enum PointChannel {
 }
 
 impl PointChannel {
-    /// Names of the field to read, the preferred one first; none for what is
-    /// not a field.
-    pub fn field_names(&self) -> Vec<&str> {
+    /// The field of a cloud to read; `None` when the cloud has none, or the
+    /// channel is not a field. Of two possible names the first wins:
+    /// `intensity` before `i`, `ring` before `channel`.
+    pub fn find_in<'f, 'a>(&self, fields: &'f PointFields<'a>) -> Option<&'f PointField<'a>> {
         match self {
-            Self::Intensity => vec!["intensity", "i"],
-            Self::Ring => vec!["ring", "channel"],
-            Self::TimeLag => vec![],
-            Self::Named(name) => vec![name],
+            Self::Intensity => fields.find(&["intensity", "i"]),
+            Self::Ring => fields.find(&["ring", "channel"]),
+            Self::TimeLag => None,
+            Self::Named(name) => fields.find(&[name]),
         }
+    }
+}
+
+impl fmt::Display for PointChannel {
+    /// The names to look for, as an error message gives them.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Intensity => "intensity or i",
+            Self::Ring => "ring or channel",
+            Self::TimeLag => "time lag (not a field)",
+            Self::Named(name) => name,
+        })
     }
 }
 
@@ -268,11 +283,23 @@ impl Points {
     #[inline]
     pub fn push(&mut self, point: &[f32]) -> bool {
         assert_eq!(point.len(), self.num_channels, "values of a point");
-        if self.len() == self.capacity {
+        if self.is_full() {
             return false;
         }
         self.values.extend_from_slice(point);
         true
+    }
+
+    /// Appends the points of another collection in their order, as many as
+    /// there is room for. Returns how many there was no room for.
+    ///
+    /// # Panics
+    /// When the points have not `num_channels` values.
+    pub fn extend_from(&mut self, points: &Self) -> usize {
+        assert_eq!(points.num_channels, self.num_channels, "values of a point");
+        let num_taken = points.len().min(self.capacity - self.len());
+        self.values.extend_from_slice(&points.values[..num_taken * self.num_channels]);
+        points.len() - num_taken
     }
 
     /// Removes all points; keeps the memory.
@@ -288,6 +315,12 @@ impl Points {
     /// Whether no point is held.
     pub fn is_empty(&self) -> bool {
         self.values.is_empty()
+    }
+
+    /// Whether there is no room for another point.
+    #[inline]
+    pub fn is_full(&self) -> bool {
+        self.values.len() == self.capacity * self.num_channels
     }
 
     /// The most points that can be held.
@@ -368,5 +401,10 @@ mod tests {
         assert!(points.push(&[5.0, 6.0, 7.0, 8.0]));
         assert!(!points.push(&[9.0; 4]));
         assert_eq!((points.len(), points.iter().count()), (2, 2));
+
+        let mut few = Points::with_capacity(4, 3);
+        assert_eq!((few.extend_from(&points), few.len(), few.is_full()), (0, 2, false));
+        assert_eq!((few.extend_from(&points), few.len(), few.is_full()), (1, 3, true));
+        assert_eq!(&few.values()[8..], [1.0, 2.0, 3.0, 4.0]);
     }
 }

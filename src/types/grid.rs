@@ -21,7 +21,8 @@ impl PointRange {
 
 /// A regular grid of voxels over a [`PointRange`], x fastest.
 ///
-/// Index of a point along an axis: `floor((p - min) / voxel_size)` in f32. The
+/// Index of a point along an axis: `floor((p - min) / voxel_size)` in f32, and
+/// where that is a cell of the grid the point is inside. The
 /// division is a division: multiplying by the reciprocal puts points at cell
 /// borders elsewhere (105127 instead of 105086 voxels on one nuScenes scan).
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -90,8 +91,9 @@ impl Grid {
     pub fn voxel_of(&self, point: [f32; 3]) -> Option<[u32; 3]> {
         let mut voxel = [0; 3];
         for axis in 0..3 {
-            let cell = ((point[axis] - self.range.min[axis]) / self.voxel_size_m[axis]).floor();
-            // Written so that NaN fails.
+            let cell = (point[axis] - self.range.min[axis]) / self.voxel_size_m[axis];
+            // Written so that NaN fails. What passes is not negative: cutting
+            // the fraction off is the floor.
             if !(cell >= 0.0 && cell < self.grid_size[axis] as f32) {
                 return None;
             }

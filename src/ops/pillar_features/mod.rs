@@ -1,1 +1,82 @@
-//! pillar_features
+//! Pillar features: voxels become the input of a pillar encoder.
+//!
+//! Output `[V, P, F]`: voxel by voxel in the order of [`Voxels`], its kept
+//! points in order of arrival, and per point
+//! - the channels of the point as they are,
+//! - x, y, z minus the mean of the voxel's kept points,
+//! - x, y, and where asked for z, minus the centre of the voxel,
+//!
+//! so `F = num_channels + 3 + 2`, or `+ 3` with z. Everything else is zero: the
+//! slots beyond a voxel's points and the rows beyond the voxels.
+//!
+//! | encoder | channels of the points | z of the centre | F |
+//! |---|---|---|---|
+//! | Autoware CenterPoint | x y z time_lag | no | 9 |
+//! | Autoware CenterPoint | x y z time_lag | yes | 10 |
+//! | Autoware CenterPoint | x y z intensity time_lag | yes | 11 |
+//! | nuScenes (mmdet3d, CenterPoint) | x y z intensity time_lag | no | 10 |
+//! | Waymo (CenterPoint) | x y z intensity elongation | no | 10 |
+//! | KITTI PointPillars (OpenPCDet) | x y z intensity | yes | 10 |
+//!
+//! All in f32, in this order, with nothing fused: the mean is the sum of the
+//! points in order, divided by their number; the centre is [`Grid::center_of`].
+//! An f16 output is rounded once, to nearest even. CPU and CUDA are equal.
+
+mod cpu;
+
+use half::f16;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::ops::voxelize::Voxels;
+use crate::types::{Grid, Points, Tensor};
+
+/// Number of features of a point that has `num_channels` channels.
+pub fn num_features(num_channels: usize, center_offset_z: bool) -> usize {
+    num_channels + 3 + if center_offset_z { 3 } else { 2 }
+}
+
+/// Writes all of `out`, `[V, P, F]` with room for the voxels.
+///
+/// `points` and `grid` are those that the voxels were made from.
+///
+/// # Errors
+/// `Argument` when the shape of `out` is not `[V, P, F]` with V at least the
+/// number of voxels, P the points a voxel can hold and F
+/// [`num_features`], or a voxel names a point that is not there.
+pub fn pillar_features(
+    points: &Points,
+    voxels: &Voxels,
+    grid: &Grid,
+    center_offset_z: bool,
+    out: &mut Tensor,
+) -> Result<()> {
+    let argument = |message| Err(Error::new(ErrorKind::Argument, "pillar_features", message));
+    let num_slots = voxels.max_points_per_voxel();
+    let num_features = num_features(points.num_channels(), center_offset_z);
+    let fits = matches!(*out.shape(), [num_rows, slots, features]
+        if num_rows >= voxels.len() && slots == num_slots && features == num_features);
+    if !fits {
+        return argument(format!(
+            "{} voxels of {num_slots} points of {num_features} features do not fit a tensor of {:?}",
+            voxels.len(),
+            out.shape()
+        ));
+    }
+    let last = (0..voxels.len()).filter_map(|voxel| voxels.points_of(voxel).last()).max();
+    if let Some(&last) = last
+        && last as usize >= points.len()
+    {
+        return argument(format!("the voxels name point {last}, there are {}", points.len()));
+    }
+    let input = cpu::Input { points, voxels, grid, num_features };
+    match out {
+        Tensor::F32 { values, .. } => cpu::pillar_features(&input, values, 0.0, |value| value),
+        Tensor::F16 { values, .. } => {
+            cpu::pillar_features(&input, values, f16::ZERO, f16::from_f32);
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

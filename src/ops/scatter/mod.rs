@@ -1,1 +1,76 @@
-//! scatter
+//! Scatter: the features of pillars are laid out on the map.
+//!
+//! Input: one row of C features a pillar, in the order of [`Voxels`], as
+//! `[V, C]`, `[V, 1, C]` or `[V, C, 1]`; rows beyond the voxels are not read.
+//! Output `[1, C, ny, nx]`: row y and column x of the grid, zero where there is
+//! no pillar. Values are copied; between f32 and f16 they are rounded once, to
+//! nearest even. CPU and CUDA are equal.
+
+mod cpu;
+
+use half::f16;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::ops::voxelize::Voxels;
+use crate::types::{Grid, Tensor, TensorValues, TensorView};
+
+/// Writes all of `out`, `[1, C, ny, nx]`.
+///
+/// # Errors
+/// `Argument` when the features have another shape or fewer rows than there
+/// are voxels, are not floats, `out` has another shape, the grid is more than
+/// one cell high, or a voxel lies outside it.
+pub fn scatter(
+    features: &TensorView<'_>,
+    voxels: &Voxels,
+    grid: &Grid,
+    out: &mut Tensor,
+) -> Result<()> {
+    let argument = |message| Err(Error::new(ErrorKind::Argument, "scatter", message));
+    let [nx, ny, nz] = grid.grid_size().map(|n| n as usize);
+    let num_channels = match *features.shape() {
+        [num_rows, n] | [num_rows, 1, n] | [num_rows, n, 1] if num_rows >= voxels.len() => n,
+        _ => {
+            return argument(format!(
+                "features of {:?} are not [V, C], [V, 1, C] or [V, C, 1] with V of {} or more",
+                features.shape(),
+                voxels.len()
+            ));
+        }
+    };
+    if nz != 1 || *out.shape() != [1, num_channels, ny, nx] {
+        return argument(format!(
+            "features of {:?} on a grid of {nx}x{ny}x{nz} do not fit a map of {:?}",
+            features.shape(),
+            out.shape()
+        ));
+    }
+    if let Some(outside) =
+        voxels.coordinates().iter().find(|&&[x, y, _]| x as usize >= nx || y as usize >= ny)
+    {
+        return argument(format!("voxel {outside:?} is outside the grid of {nx}x{ny}x{nz}"));
+    }
+
+    let map = cpu::Map { voxels, nx, plane: nx * ny };
+    match (features.values(), out) {
+        (TensorValues::F32(from), Tensor::F32 { values: to, .. }) => {
+            cpu::scatter(&map, from, to, |value| value);
+        }
+        (TensorValues::F16(from), Tensor::F16 { values: to, .. }) => {
+            cpu::scatter(&map, from, to, |value| value);
+        }
+        (TensorValues::F32(from), Tensor::F16 { values: to, .. }) => {
+            cpu::scatter(&map, from, to, f16::from_f32);
+        }
+        (TensorValues::F16(from), Tensor::F32 { values: to, .. }) => {
+            cpu::scatter(&map, from, to, f16::to_f32);
+        }
+        (integers, _) => {
+            return argument(format!("features are {}, not floats", integers.element()));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,1 +1,190 @@
-//! unpack
+//! Unpack: the bytes of a `PointCloud2` become rows of floats.
+//!
+//! Output: one row per usable point, in the order of the message (row by row
+//! of an organised cloud): x, y, z in metres in the cloud's frame, then the
+//! wanted channels. Fields are found by name; their order, offset (aligned or
+//! not), datatype and byte order are the message's. Integers and doubles are
+//! rounded to the nearest f32.
+//!
+//! A point is dropped and counted
+//! - as not finite, when x, y, z or a wanted channel is NaN or infinite, also
+//!   where only the rounding to f32 makes it so (all outputs are finite);
+//! - as out of range, when a range is given and the finite point lies outside;
+//! - as over capacity, when the output is full: the first usable points stay.
+//!
+//! Only fields that are read are checked. Of a field of several values the
+//! first is read. The result is exact: CPU and CUDA give equal bytes.
+
+mod cpu;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::types::{
+    CloudView, Datatype, PointChannel, PointField, PointFields, PointRange, Points,
+};
+
+/// The most channels a point may have, x, y, z included.
+pub const MAX_CHANNELS: usize = 16;
+
+/// What to read from a cloud.
+#[derive(Clone, Debug, PartialEq)]
+pub struct UnpackParams {
+    /// The channels behind x, y, z, in the order of the output.
+    pub channels: Vec<PointChannel>,
+    /// Factor on [`PointChannel::Intensity`]: 1 leaves it as it is, 1/255
+    /// brings bytes into [0, 1].
+    pub intensity_scale: f32,
+    /// Points outside are dropped; `None` keeps all.
+    pub range: Option<PointRange>,
+}
+
+/// Where the points of a cloud went. The four add up to the points of the
+/// message.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UnpackCounts {
+    /// Points written.
+    pub num_points: usize,
+    /// Points with a value that is NaN or infinite.
+    pub num_not_finite: usize,
+    /// Finite points outside the range.
+    pub num_out_of_range: usize,
+    /// Usable points that found the output full.
+    pub num_over_capacity: usize,
+}
+
+/// Replaces the contents of `out`, which has `3 + channels.len()` channels, by
+/// the points of a cloud.
+///
+/// A cloud of no points gives no points, whatever its fields.
+///
+/// # Errors
+/// - `PointField` when x, y, z or a wanted channel is missing, has no value,
+///   an unknown datatype, or does not end within `point_step`;
+/// - `Argument` when the channels do not fit `out` or exceed [`MAX_CHANNELS`].
+///
+/// After an error `out` is empty.
+///
+/// # Example
+/// ```
+/// use det_post::ops::unpack::{UnpackParams, unpack};
+/// use det_post::types::{CloudView, PointField, PointFields, Points};
+///
+/// let mut fields = PointFields::new();
+/// for (name, offset) in [("x", 0), ("y", 4), ("z", 8)] {
+///     fields.push(PointField { name, offset, datatype: 7, count: 1 })?;
+/// }
+/// let data: Vec<u8> = [1.0_f32, 2.0, 3.0].iter().flat_map(|v| v.to_le_bytes()).collect();
+/// let cloud = CloudView::new([1, 1], [12, 12], false, fields, &data)?;
+///
+/// let params = UnpackParams { channels: vec![], intensity_scale: 1.0, range: None };
+/// let mut points = Points::with_capacity(3, 1000);
+/// assert_eq!(unpack(&cloud, &params, &mut points)?.num_points, 1);
+/// assert_eq!(points.values(), [1.0, 2.0, 3.0]);
+/// # Ok::<(), det_post::Error>(())
+/// ```
+pub fn unpack(
+    cloud: &CloudView<'_>,
+    params: &UnpackParams,
+    out: &mut Points,
+) -> Result<UnpackCounts> {
+    out.clear();
+    let num_channels = 3 + params.channels.len();
+    if num_channels != out.num_channels() || num_channels > MAX_CHANNELS {
+        return Err(Error::new(
+            ErrorKind::Argument,
+            "unpack",
+            format!(
+                "x, y, z and {} channels do not fit points of {} channels; at most \
+                 {MAX_CHANNELS} are possible",
+                params.channels.len(),
+                out.num_channels()
+            ),
+        ));
+    }
+    if cloud.num_points() == 0 {
+        return Ok(UnpackCounts::default());
+    }
+    let layout = Layout::new(cloud, params)?;
+    Ok(cpu::unpack(cloud, &layout, params.range.as_ref(), out))
+}
+
+/// Where the values of a point lie: every value read ends within `point_step`.
+#[derive(Clone, Copy)]
+struct Layout {
+    sources: [Source; MAX_CHANNELS],
+    num_channels: usize,
+}
+
+/// Where one value of a point comes from.
+#[derive(Clone, Copy)]
+enum Source {
+    /// Nowhere: the value is zero.
+    Zero,
+    /// A field, times `scale`.
+    Field { offset: usize, datatype: Datatype, scale: f32 },
+}
+
+impl Layout {
+    fn new(cloud: &CloudView<'_>, params: &UnpackParams) -> Result<Self> {
+        let fields = cloud.fields();
+        let mut sources = [Source::Zero; MAX_CHANNELS];
+        for (source, name) in sources.iter_mut().zip(["x", "y", "z"]) {
+            let field = fields.find(&[name]).ok_or_else(|| missing(&name, fields))?;
+            *source = checked(field, cloud.point_step(), 1.0)?;
+        }
+        for (source, channel) in sources[3..].iter_mut().zip(&params.channels) {
+            let scale = match channel {
+                PointChannel::TimeLag => continue,
+                PointChannel::Intensity => params.intensity_scale,
+                PointChannel::Ring | PointChannel::Named(_) => 1.0,
+            };
+            let field = channel.find_in(fields).ok_or_else(|| missing(channel, fields))?;
+            *source = checked(field, cloud.point_step(), scale)?;
+        }
+        Ok(Self { sources, num_channels: 3 + params.channels.len() })
+    }
+
+    /// The offsets of x, y, z when all three are little-endian f32.
+    fn plain_position(&self, big_endian: bool) -> Option<[usize; 3]> {
+        let mut offsets = [0; 3];
+        for (out, source) in offsets.iter_mut().zip(&self.sources) {
+            match *source {
+                Source::Field { offset, datatype: Datatype::F32, .. } if !big_endian => {
+                    *out = offset;
+                }
+                _ => return None,
+            }
+        }
+        Some(offsets)
+    }
+}
+
+fn missing(name: &dyn std::fmt::Display, fields: &PointFields<'_>) -> Error {
+    let found: Vec<&str> = fields.as_slice().iter().map(|field| field.name).collect();
+    Error::new(
+        ErrorKind::PointField,
+        "unpack",
+        format!("the cloud has no field {name}, only [{}]", found.join(", ")),
+    )
+}
+
+fn checked(field: &PointField<'_>, point_step: usize, scale: f32) -> Result<Source> {
+    let refuse = |why: String| {
+        Err(Error::new(ErrorKind::PointField, "unpack", format!("field {} {why}", field.name)))
+    };
+    let Some(datatype) = Datatype::from_ros(field.datatype) else {
+        return refuse(format!("has datatype {}, known are 1 to 8", field.datatype));
+    };
+    if field.count == 0 {
+        return refuse("has count 0, at least 1 is needed".into());
+    }
+    let (offset, size) = (field.offset as usize, datatype.size());
+    if offset.saturating_add(size) > point_step {
+        return refuse(format!(
+            "has {size} bytes at offset {offset}, which end beyond point_step {point_step}"
+        ));
+    }
+    Ok(Source::Field { offset, datatype, scale })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,1 +1,211 @@
-//! voxelize
+//! Voxelize: points are grouped into the voxels of a grid.
+//!
+//! Order: voxels stand in the order of their first point, and the points of a
+//! voxel in the order of their arrival. Both limits cut by arrival: a voxel
+//! keeps its first `max_points_per_voxel` points, and of all voxels the first
+//! `voxel_capacity` stay. Everything lost is counted. There is no shuffle and
+//! nothing random, so a cut favours whatever the sensor sends first; raise the
+//! limits when the counters rise.
+//!
+//! A voxel index is `floor((p - min) / voxel_size)` in f32 ([`Grid::voxel_of`]);
+//! points outside the grid, NaN among them, are counted and left out. A pillar
+//! is a voxel of a grid that is one cell high.
+//!
+//! All results are integers: CPU and CUDA give equal ones. The same voxels in
+//! another order come from spconv's and mmcv's point-to-voxel operators.
+
+mod cpu;
+mod table;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::types::{Grid, Points};
+use table::CellTable;
+
+/// The grid and its limits.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct VoxelizeParams {
+    /// The grid.
+    pub grid: Grid,
+    /// The most points of a voxel that are kept, at least 1.
+    pub max_points_per_voxel: usize,
+    /// The most voxels that are kept, at least 1.
+    pub voxel_capacity: usize,
+}
+
+/// Points grouped by voxel, as indices into the [`Points`] that were given.
+#[derive(Clone, Debug)]
+pub struct Voxels {
+    coordinates: Vec<[u32; 3]>,
+    num_points_per_voxel: Vec<u32>,
+    point_indices: Vec<u32>,
+    max_points_per_voxel: usize,
+    voxel_capacity: usize,
+}
+
+impl Voxels {
+    /// No voxels, with memory for as many as the parameters allow.
+    pub fn new(params: &VoxelizeParams) -> Self {
+        let VoxelizeParams { max_points_per_voxel, voxel_capacity, .. } = *params;
+        Self {
+            coordinates: Vec::with_capacity(voxel_capacity),
+            num_points_per_voxel: Vec::with_capacity(voxel_capacity),
+            point_indices: vec![0; voxel_capacity * max_points_per_voxel],
+            max_points_per_voxel,
+            voxel_capacity,
+        }
+    }
+
+    /// Number of voxels.
+    pub fn len(&self) -> usize {
+        self.coordinates.len()
+    }
+
+    /// Whether there are no voxels.
+    pub fn is_empty(&self) -> bool {
+        self.coordinates.is_empty()
+    }
+
+    /// The most voxels that can be held.
+    pub fn capacity(&self) -> usize {
+        self.voxel_capacity
+    }
+
+    /// The most points a voxel can hold.
+    pub fn max_points_per_voxel(&self) -> usize {
+        self.max_points_per_voxel
+    }
+
+    /// Per voxel, its cell along x, y, z.
+    pub fn coordinates(&self) -> &[[u32; 3]] {
+        &self.coordinates
+    }
+
+    /// Per voxel, how many points it keeps; at least 1.
+    pub fn num_points_per_voxel(&self) -> &[u32] {
+        &self.num_points_per_voxel
+    }
+
+    /// The kept points of a voxel, in order of arrival.
+    ///
+    /// # Panics
+    /// When there is no such voxel.
+    pub fn points_of(&self, voxel: usize) -> &[u32] {
+        let start = voxel * self.max_points_per_voxel;
+        &self.point_indices[start..start + self.num_points_per_voxel[voxel] as usize]
+    }
+
+    fn clear(&mut self) {
+        self.coordinates.clear();
+        self.num_points_per_voxel.clear();
+    }
+
+    /// Appends a voxel of no points; false when full.
+    fn push(&mut self, coordinates: [u32; 3]) -> bool {
+        if self.len() == self.voxel_capacity {
+            return false;
+        }
+        self.coordinates.push(coordinates);
+        self.num_points_per_voxel.push(0);
+        true
+    }
+
+    /// Appends a point to a voxel; false when the voxel is full.
+    #[inline]
+    fn push_point(&mut self, voxel: usize, point: u32) -> bool {
+        let num_points = &mut self.num_points_per_voxel[voxel];
+        let slot = *num_points as usize;
+        if slot == self.max_points_per_voxel {
+            return false;
+        }
+        self.point_indices[voxel * self.max_points_per_voxel + slot] = point;
+        *num_points += 1;
+        true
+    }
+}
+
+/// Where the points went. `num_in_range` and `num_out_of_range` add up to all
+/// points; of those in range, what the two limits cost is told apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct VoxelizeCounts {
+    /// Points inside the grid.
+    pub num_in_range: usize,
+    /// Points outside the grid.
+    pub num_out_of_range: usize,
+    /// Voxels kept.
+    pub num_voxels: usize,
+    /// Voxels beyond `voxel_capacity`.
+    pub num_voxels_over_capacity: usize,
+    /// Points whose voxel was full.
+    pub num_points_over_voxel: usize,
+    /// Points whose voxel was beyond `voxel_capacity`.
+    pub num_points_over_voxel_capacity: usize,
+}
+
+/// Which cell is which voxel: memory taken once, empty at the start of each
+/// call.
+#[derive(Clone, Debug)]
+pub struct Workspace {
+    cells: CellTable,
+    grid: Grid,
+    point_capacity: usize,
+}
+
+impl Workspace {
+    /// Memory to group up to `point_capacity` points on a grid: 8 bytes a cell
+    /// of the grid or, where that is less, 16 bytes a point, up to the next
+    /// power of two.
+    pub fn new(grid: &Grid, point_capacity: usize) -> Self {
+        let cells = CellTable::new(grid.num_cells(), point_capacity);
+        Self { cells, grid: *grid, point_capacity }
+    }
+}
+
+/// Groups points into voxels, in place of what `voxels` held.
+///
+/// # Errors
+/// `Argument` when there are more points than the workspace was made for, the
+/// workspace or `voxels` were made for another grid or other limits, a limit
+/// is zero, or the grid has more cells than a u32 can number.
+pub fn voxelize(
+    points: &Points,
+    params: &VoxelizeParams,
+    workspace: &mut Workspace,
+    voxels: &mut Voxels,
+) -> Result<VoxelizeCounts> {
+    let argument = |message| Err(Error::new(ErrorKind::Argument, "voxelize", message));
+    if points.len() > workspace.point_capacity {
+        return argument(format!(
+            "{} points, the workspace is for {}",
+            points.len(),
+            workspace.point_capacity
+        ));
+    }
+    let limits = (params.voxel_capacity, params.max_points_per_voxel);
+    if limits != (voxels.voxel_capacity, voxels.max_points_per_voxel)
+        || limits.0 == 0
+        || limits.1 == 0
+    {
+        return argument(format!(
+            "limits of {} voxels of {} points do not fit voxels made for {} of {}; at least 1 of 1 \
+             is needed",
+            limits.0, limits.1, voxels.voxel_capacity, voxels.max_points_per_voxel
+        ));
+    }
+    if params.grid != workspace.grid {
+        return argument(format!(
+            "the grid is {:?}, the workspace was made for {:?}",
+            params.grid, workspace.grid
+        ));
+    }
+    if params.grid.num_cells() > u64::from(u32::MAX) {
+        return argument(format!(
+            "the grid has {} cells, at most {} are possible",
+            params.grid.num_cells(),
+            u32::MAX
+        ));
+    }
+    Ok(cpu::voxelize(points, &params.grid, &mut workspace.cells, voxels))
+}
+
+#[cfg(test)]
+mod tests;

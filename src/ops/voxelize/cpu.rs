@@ -1,0 +1,35 @@
+//! The CPU side of voxelize.
+
+use super::table::CellTable;
+use super::{VoxelizeCounts, Voxels};
+use crate::types::{Grid, Points};
+
+/// Groups points; the grid's cells fit a u32 and the table all points.
+pub(super) fn voxelize(
+    points: &Points,
+    grid: &Grid,
+    cells: &mut CellTable,
+    voxels: &mut Voxels,
+) -> VoxelizeCounts {
+    let mut counts = VoxelizeCounts::default();
+    cells.clear();
+    voxels.clear();
+    for (index, point) in points.iter().enumerate() {
+        let Some(cell) = grid.voxel_of([point[0], point[1], point[2]]) else {
+            counts.num_out_of_range += 1;
+            continue;
+        };
+        counts.num_in_range += 1;
+        let (voxel, is_new) = cells.number_of(grid.index_of(cell) as u32);
+        if is_new && !voxels.push(cell) {
+            counts.num_voxels_over_capacity += 1;
+        }
+        if voxel as usize >= voxels.len() {
+            counts.num_points_over_voxel_capacity += 1;
+        } else if !voxels.push_point(voxel as usize, index as u32) {
+            counts.num_points_over_voxel += 1;
+        }
+    }
+    counts.num_voxels = voxels.len();
+    counts
+}
