@@ -6,6 +6,7 @@ mod candidate;
 mod center;
 mod cloud;
 mod detection;
+mod device;
 mod grid;
 mod header;
 mod image;
@@ -22,6 +23,7 @@ pub use center::{CenterDecode, ScoreThresholds, SizeOrder, YawConvention};
 pub use cloud::{
     CloudView, Datatype, MAX_POINT_FIELDS, PointChannel, PointField, PointFields, Points,
 };
+pub use device::DeviceChoice;
 pub use detection::{Detection2d, Detection3d, Object3d, Variance3d};
 pub use grid::{Grid, PointRange};
 pub use header::{Header, Stamp};
