@@ -7,10 +7,13 @@
 //! and handles is gone; therefore no queued work outlives its memory.
 
 pub mod abi;
+mod candidates;
 mod graph;
+mod image;
 mod kernel;
 mod memory;
 mod stream;
+mod tensor;
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,10 +21,14 @@ use std::sync::Arc;
 use cudarc::driver::{CudaContext, CudaModule, DriverError, result, sys};
 use cudarc::nvrtc::Ptx;
 
+pub use candidates::DeviceCandidates;
 pub use graph::Graph;
+pub use image::{DeviceImage, ImageLayout};
+pub(crate) use kernel::blocks;
 pub use kernel::{Grid, Kernel, KernelSpec};
 pub use memory::{DeviceBuffer, In, MappedBuffer, Out, PinnedBuffer, Plain};
 pub use stream::{Event, Stream};
+pub use tensor::{DeviceTensor, DeviceValues};
 
 use super::error;
 use crate::error::{Error, Result};
