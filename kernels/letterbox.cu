@@ -1,11 +1,11 @@
 // Letterbox: a picture as it lies in its message becomes a network's input.
 //
-// Thread mapping: a thread makes kRows pixels of one column, so that a warp
-// stores 32 neighbours of a plane and the column's position is computed once.
+// Thread mapping: a thread makes kRows pixels of one column in the three
+// planes, a warp 32 neighbours of a row.
 // Reads: the image bytes. Writes: every value of the three planes.
 // The order of operations is that of src/ops/letterbox/mod.rs, not contracted.
 // The launcher checks that the image holds every row that its layout needs and
-// that the planes have network_width * network_height values each.
+// 16 bytes more, and that the planes have network_width * network_height values.
 
 #include <cuda_fp16.h>
 
@@ -31,7 +31,7 @@ enum Layout : uint32_t {
 };
 
 constexpr int kThreads = 128;
-constexpr int kRows = 4;
+constexpr int kRows = 2;
 constexpr float kIntoMantissa = 8388608.0f;  // 2^23
 
 // One axis: the position of content pixels in the source.
@@ -42,6 +42,9 @@ struct Axis {
     uint32_t network;
     // ceil(2^48 / (2 * content)): n * reciprocal >> 48 is n / (2 * content).
     uint64_t reciprocal;
+    // 1 / (2 * content), rounded to nearest.
+    float inverse;
+    uint32_t reserved;
 };
 
 template <typename T>
@@ -78,8 +81,12 @@ __device__ Tap tap(uint32_t i, const Axis& axis) {
     uint32_t first = static_cast<uint32_t>((numerator * axis.reciprocal) >> 48);
     if (first + 1 >= axis.source) return {axis.source - 1, axis.source - 1, 0.0f};
     uint32_t rest = numerator - first * denominator;
-    float weight = __fdiv_rn(static_cast<float>(rest), static_cast<float>(denominator));
-    return {first, first + 1, weight};
+    // The quotient, rounded to nearest: one correction of a product with a
+    // rounded inverse gives that for every rest and denominator below 2^24.
+    const float dividend = static_cast<float>(rest);
+    const float quotient = dividend * axis.inverse;
+    const float error = __fmaf_rn(-quotient, static_cast<float>(denominator), dividend);
+    return {first, first + 1, __fmaf_rn(error, axis.inverse, quotient)};
 }
 
 __device__ float mix(float a, float b, float weight) { return a + (b - a) * weight; }
@@ -168,35 +175,88 @@ struct Picture {
 __device__ void store(float* out, float value) { *out = value; }
 __device__ void store(__half* out, float value) { *out = __float2half_rn(value); }
 
+// The four pixels round a position, by column and row of the two taps.
+template <uint32_t kLayout>
+struct Corners {
+    Pixel upper_left, lower_left, upper_right, lower_right;
+
+    __device__ Corners(const Picture<kLayout>& picture, const Tap& across, const Tap& down) {
+        if constexpr (kLayout == kPacked3) {
+            pair(picture.row(down.first) + 3 * across.first, upper_left, upper_right);
+            pair(picture.row(down.second) + 3 * across.first, lower_left, lower_right);
+        } else {
+            upper_left = picture.at(across.first, down.first);
+            lower_left = picture.at(across.first, down.second);
+            upper_right = picture.at(across.second, down.first);
+            lower_right = picture.at(across.second, down.second);
+        }
+    }
+
+    // Six bytes by whole words. Of the last pixel of a row the right neighbour
+    // is what follows in memory: its weight is 0. The launcher checks that
+    // 16 bytes follow the picture.
+    __device__ static void pair(const uint8_t* bytes, Pixel& left, Pixel& right) {
+        const uint64_t address = reinterpret_cast<uint64_t>(bytes);
+        const uint32_t* words = reinterpret_cast<const uint32_t*>(address & ~3ull);
+        const uint32_t shift = 8 * static_cast<uint32_t>(address & 3);
+        const uint32_t second = words[1];
+        const uint32_t third = shift == 24 ? words[2] : 0;
+        const uint32_t low = __funnelshift_r(words[0], second, shift);
+        const uint32_t high = __funnelshift_r(second, third, shift);
+        left = {{byte_value(low & 0xff), byte_value(low >> 8 & 0xff), byte_value(low >> 16 & 0xff)}};
+        right = {{byte_value(low >> 24), byte_value(high & 0xff), byte_value(high >> 8 & 0xff)}};
+    }
+};
+
 template <uint32_t kLayout, typename T>
 __device__ void make_pixels(const LetterboxArgs<T>& args, uint32_t x, uint32_t y) {
     const Picture<kLayout> picture{args.image.data, args.step, args.x.source, args.y.source};
     const uint64_t plane = static_cast<uint64_t>(args.x.network) * args.y.network;
     const uint32_t column = x - args.x.origin;
     const bool in_columns = column < args.x.content;
-    const Tap across = in_columns ? tap(column, args.x) : Tap{0, 0, 0.0f};
+    const Tap across = tap(in_columns ? column : 0, args.x);
+    float value[kRows][3];
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+        // Outside the content a pixel inside it is made and not used, so that
+        // the loads of all rows are under way together.
+        const uint32_t line = y + r - args.y.origin;
+        const bool inside = in_columns && line < args.y.content;
+        const Tap down = tap(inside ? line : 0, args.y);
+        const Corners<kLayout> corners(picture, across, down);
+#pragma unroll
+        for (int k = 0; k < 3; ++k) {
+            float left = mix(corners.upper_left.c[k], corners.lower_left.c[k], down.weight);
+            float right = mix(corners.upper_right.c[k], corners.lower_right.c[k], down.weight);
+            float made = mix(left, right, across.weight) * args.alpha[k] + args.beta[k];
+            value[r][k] = inside ? made : args.pad[k];
+        }
+    }
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
         if (y + r >= args.y.network) return;
-        float value[3] = {args.pad[0], args.pad[1], args.pad[2]};
-        const uint32_t line = y + r - args.y.origin;
-        if (in_columns && line < args.y.content) {
-            const Tap down = tap(line, args.y);
-            const Pixel a = picture.at(across.first, down.first);
-            const Pixel b = picture.at(across.first, down.second);
-            const Pixel c = picture.at(across.second, down.first);
-            const Pixel d = picture.at(across.second, down.second);
-#pragma unroll
-            for (int k = 0; k < 3; ++k) {
-                float left = mix(a.c[k], b.c[k], down.weight);
-                float right = mix(c.c[k], d.c[k], down.weight);
-                value[k] = mix(left, right, across.weight) * args.alpha[k] + args.beta[k];
-            }
-        }
         T* out = args.out.data + static_cast<uint64_t>(y + r) * args.x.network + x;
 #pragma unroll
         for (int k = 0; k < 3; ++k) {
-            store(out + plane * (args.swapped ? 2 - k : k), value[k]);
+            store(out + plane * (args.swapped ? 2 - k : k), value[r][k]);
+        }
+    }
+}
+
+// Rows with no content at all: only the padding is stored.
+template <typename T>
+__device__ bool is_padding(const LetterboxArgs<T>& args, uint32_t y) {
+    return y + kRows <= args.y.origin || y >= args.y.origin + args.y.content;
+}
+
+template <typename T>
+__device__ void pad(const LetterboxArgs<T>& args, uint32_t x, uint32_t y) {
+    const uint64_t plane = static_cast<uint64_t>(args.x.network) * args.y.network;
+    for (uint32_t row = y; row < min(y + kRows, args.y.network); ++row) {
+        T* out = args.out.data + static_cast<uint64_t>(row) * args.x.network + x;
+#pragma unroll
+        for (int k = 0; k < 3; ++k) {
+            store(out + plane * (args.swapped ? 2 - k : k), args.pad[k]);
         }
     }
 }
@@ -205,9 +265,9 @@ template <typename T>
 __device__ void letterbox(const LetterboxArgs<T>& args) {
     const uint32_t x = blockIdx.x * kThreads + threadIdx.x;
     const uint32_t y = blockIdx.y * kRows;
-    if (x >= args.x.network) return;
+    if (x >= args.x.network || y >= args.y.network) return;
+    if (is_padding(args, y)) return pad(args, x, y);
     switch (args.layout) {
-        case kPacked3: return make_pixels<kPacked3>(args, x, y);
         case kPacked4: return make_pixels<kPacked4>(args, x, y);
         case kMono8: return make_pixels<kMono8>(args, x, y);
         case kMono16Little: return make_pixels<kMono16Little>(args, x, y);
@@ -223,7 +283,27 @@ __device__ void letterbox(const LetterboxArgs<T>& args) {
     }
 }
 
+// The commonest layout has a kernel of its own: it needs half the registers.
+template <typename T>
+__device__ void letterbox_packed3(const LetterboxArgs<T>& args) {
+    const uint32_t x = blockIdx.x * kThreads + threadIdx.x;
+    const uint32_t y = blockIdx.y * kRows;
+    if (x >= args.x.network || y >= args.y.network) return;
+    if (is_padding(args, y)) return pad(args, x, y);
+    make_pixels<kPacked3>(args, x, y);
+}
+
 }  // namespace
+
+extern "C" __global__ void __launch_bounds__(kThreads)
+    letterbox_packed3_f32(const __grid_constant__ LetterboxArgs<float> args) {
+    letterbox_packed3(args);
+}
+
+extern "C" __global__ void __launch_bounds__(kThreads)
+    letterbox_packed3_f16(const __grid_constant__ LetterboxArgs<__half> args) {
+    letterbox_packed3(args);
+}
 
 extern "C" __global__ void __launch_bounds__(kThreads)
     letterbox_f32(const __grid_constant__ LetterboxArgs<float> args) {

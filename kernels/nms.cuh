@@ -66,7 +66,7 @@ struct NmsArgs {
     Slice<const uint32_t> groups;
     Slice<const float> thresholds;
     Slice<uint64_t> keys;          // 2 * capacity: by rank, then by place
-    Slice<uint32_t> order;         // candidate by rank
+    Slice<Kept> order;             // candidate and score by rank
     Slice<uint32_t> ranks;         // rank by candidate
     Slice<uint32_t> found_order;   // candidate by place
     Slice<float4> found_items;     // by place
@@ -139,29 +139,29 @@ __device__ void check_class(const NmsArgs<Candidate>& args, const Candidate& can
 // One warp orders one candidate by counting those before it.
 template <typename Policy, typename Candidate>
 __device__ void nms_rank(const NmsArgs<Candidate>& args) {
-    __shared__ uint64_t keys[kSmallCapacity];
-    const uint32_t n = min(num_candidates(args), kSmallCapacity);
-    reset(args, n);
+    __shared__ uint32_t words[kSmallCapacity];
     const uint32_t num_warps = blockDim.x / kLanes;
-    if (blockIdx.x * num_warps >= n) return;
-    for (uint32_t i = threadIdx.x; i < n; i += blockDim.x) {
-        const Candidate candidate = args.candidates[i];
-        keys[i] = order_key(candidate.rank.score, takes_part<Policy>(args, candidate), i);
-    }
-    __syncthreads();
     const uint32_t own = blockIdx.x * num_warps + threadIdx.x / kLanes;
     const uint32_t lane = threadIdx.x % kLanes;
-    if (own >= n) return;
-    const uint64_t key = keys[own];
-    uint32_t before = 0;
-    for (uint32_t i = lane; i < n; i += kLanes) {
-        before += precedes(keys[i], key, args.candidates.data);
+    // What lies past the number of candidates is read with the others, so as
+    // not to wait for the number, and left out.
+    const uint32_t capacity = min(static_cast<uint32_t>(args.candidates.len), kSmallCapacity);
+    const uint32_t n = min(num_candidates(args), kSmallCapacity);
+#pragma unroll 4
+    for (uint32_t i = threadIdx.x; i < capacity; i += blockDim.x) {
+        const Candidate candidate = args.candidates[i];
+        words[i] = order_word(candidate.rank.score, takes_part<Policy>(args, candidate));
     }
+    const Candidate candidate = args.candidates[min(own, capacity - 1)];
+    __syncthreads();
+    reset(args, n);
+    if (own >= n) return;
+    const uint32_t word = words[own];
+    const uint32_t before = count_before(words, n, own, 0, lane, kLanes, args.candidates.data);
     const uint32_t rank = __reduce_add_sync(kAllLanes, before);
     if (lane != 0) return;
-    const Candidate candidate = args.candidates[own];
-    const bool present = static_cast<uint32_t>(key >> 32) != kLast;
-    args.order[rank] = own;
+    const bool present = word != kLast;
+    args.order[rank] = {own, candidate.rank.score};
     args.found_ranks[rank] = present ? rank : kNobody;
     args.found_items[rank] = Policy::item(args, candidate);
     args.found_groups[rank] = group_of(args, candidate.rank.class_index);
@@ -171,7 +171,7 @@ __device__ void nms_rank(const NmsArgs<Candidate>& args) {
 // Orders a tile by counting; row 0 of the grid by rank, row 1 by place.
 template <typename Policy, typename Candidate>
 __device__ void nms_tiles(const NmsArgs<Candidate>& args) {
-    __shared__ uint64_t keys[kTile];
+    __shared__ uint32_t words[kTile];
     const uint32_t n = num_candidates(args);
     if (blockIdx.y == 0) reset(args, n);
     const uint32_t start = blockIdx.x * kTile;
@@ -179,29 +179,30 @@ __device__ void nms_tiles(const NmsArgs<Candidate>& args) {
     const uint32_t num = min(kTile, n - start);
     const uint32_t own = threadIdx.x;
     const bool by_rank = blockIdx.y == 0;
-    uint64_t key = 0;
+    uint32_t word = 0;
     if (own < num) {
         const Candidate candidate = args.candidates[start + own];
         const bool present = takes_part<Policy>(args, candidate);
         if (by_rank) {
-            key = order_key(candidate.rank.score, present, start + own);
+            word = order_word(candidate.rank.score, present);
             if (present) check_class<Policy>(args, candidate);
         } else {
-            const uint32_t place = present ? Policy::place(candidate) : kLast;
-            key = static_cast<uint64_t>(place) << 32 | (start + own);
+            word = present ? Policy::place(candidate) : kLast;
         }
-        keys[own] = key;
+        words[own] = word;
     }
     __syncthreads();
     if (own >= num) return;
     uint32_t before = 0;
     if (by_rank) {
-        for (uint32_t i = 0; i < num; ++i) {
-            before += precedes(keys[i], key, args.candidates.data);
-        }
+        before = count_before(words, num, own, start, 0, 1, args.candidates.data);
     } else {
-        for (uint32_t i = 0; i < num; ++i) before += keys[i] < key;
+#pragma unroll 8
+        for (uint32_t i = 0; i < num; ++i) {
+            before += words[i] < word || (words[i] == word && i < own);
+        }
     }
+    const uint64_t key = static_cast<uint64_t>(word) << 32 | (start + own);
     const uint64_t first = by_rank ? 0 : args.candidates.len;
     args.keys[first + start + before] = key;
 }
@@ -216,26 +217,37 @@ __device__ void nms_merge(const NmsArgs<Candidate>& args) {
     const uint64_t* keys = args.keys.data + (by_rank ? 0 : args.candidates.len);
     const uint64_t key = keys[own];
     uint32_t position = threadIdx.x;
-    for (uint32_t tile = 0; tile * kTile < n; ++tile) {
-        if (tile == blockIdx.x) continue;
-        const uint64_t* first = keys + tile * kTile;
-        const uint32_t num = min(kTile, n - tile * kTile);
+    const uint32_t num_tiles = (n + kTile - 1) / kTile;
+    // Several tiles at a time: their searches do not wait for each other.
+    constexpr uint32_t kAtOnce = 8;
+    for (uint32_t start = 0; start < num_tiles; start += kAtOnce) {
+        uint32_t before[kAtOnce] = {};
         // The number of keys before this one, bit by bit from the highest.
-        uint32_t before = 0;
-#pragma unroll
         for (uint32_t half = kTile; half != 0; half /= 2) {
-            const uint32_t probe = before + half;
-            if (probe > num) continue;
-            const uint64_t other = first[probe - 1];
-            const bool comes_before =
-                by_rank ? precedes(other, key, args.candidates.data) : other < key;
-            if (comes_before) before = probe;
+            uint64_t other[kAtOnce];
+            bool probed[kAtOnce];
+#pragma unroll
+            for (uint32_t k = 0; k < kAtOnce; ++k) {
+                const uint32_t tile = start + k;
+                const uint32_t probe = tile * kTile + before[k] + half;
+                const uint32_t end = min((tile + 1) * kTile, n);
+                probed[k] = tile < num_tiles && tile != blockIdx.x && probe <= end;
+                other[k] = probed[k] ? keys[probe - 1] : 0;
+            }
+#pragma unroll
+            for (uint32_t k = 0; k < kAtOnce; ++k) {
+                if (!probed[k]) continue;
+                const bool comes_before = by_rank ? precedes(other[k], key, args.candidates.data)
+                                                  : other[k] < key;
+                if (comes_before) before[k] += half;
+            }
         }
-        position += before;
+#pragma unroll
+        for (uint32_t k = 0; k < kAtOnce; ++k) position += before[k];
     }
     const uint32_t index = static_cast<uint32_t>(key);
     if (by_rank) {
-        args.order[position] = index;
+        args.order[position] = {index, args.candidates[index].rank.score};
         args.ranks[index] = position;
     } else {
         args.found_order[position] = index;
@@ -291,21 +303,17 @@ __device__ bool wait_for_kept(const NmsArgs<Candidate>& args, const uint32_t* li
     }
 }
 
-// Takes in up to 32 better candidates, `rank` where `hit`.
+// Notes up to 32 better candidates, `rank` where `hit`; a full list is waited
+// for.
 template <typename Candidate>
 __device__ void note(const NmsArgs<Candidate>& args, bool hit, uint32_t rank, uint32_t* list,
                      Verdict& verdict) {
-    if (!__any_sync(kAllLanes, hit)) return;
-    const uint32_t state = hit ? load_state(&args.states[rank]) : kGone;
-    if (__any_sync(kAllLanes, state == kKept)) {
-        verdict.gone = true;
-        return;
-    }
-    const uint32_t pending = __ballot_sync(kAllLanes, state == kUndecided);
-    const uint32_t before = pending & ((1u << (threadIdx.x % kLanes)) - 1);
-    if (state == kUndecided) list[verdict.num_pending + __popc(before)] = rank;
+    const uint32_t hits = __ballot_sync(kAllLanes, hit);
+    if (hits == 0) return;
+    const uint32_t before = hits & ((1u << (threadIdx.x % kLanes)) - 1);
+    if (hit) list[verdict.num_pending + __popc(before)] = rank;
     __syncwarp();
-    verdict.num_pending += __popc(pending);
+    verdict.num_pending += __popc(hits);
     if (verdict.num_pending > kListCapacity - kLanes) {
         verdict.gone = wait_for_kept(args, list, verdict.num_pending);
         verdict.num_pending = 0;
@@ -351,14 +359,23 @@ __device__ Verdict look_near(const NmsArgs<Candidate>& args, uint32_t own, uint3
         const bool near =
             mine < num_bounds && Policy::meets(settings, args.bounds[mine], item);
         uint32_t left = __ballot_sync(kAllLanes, near);
+        // The next places are on their way while these are compared.
+        uint32_t place = (start + __ffs(left) - 1) * kLanes + lane;
+        bool here = left != 0 && place < n;
+        uint32_t rank = here ? args.found_ranks[place] : kNobody;
+        float4 better = here ? args.found_items[place] : item;
         while (left != 0 && !verdict.gone) {
-            const uint32_t place = (start + __ffs(left) - 1) * kLanes + lane;
             left &= left - 1;
-            const uint32_t rank = place < n ? args.found_ranks[place] : kNobody;
-            const bool hit = rank < own &&
-                             Policy::suppresses(settings, args.found_items[place], item) &&
+            const uint32_t next = (start + __ffs(left) - 1) * kLanes + lane;
+            here = left != 0 && next < n;
+            const uint32_t next_rank = here ? args.found_ranks[next] : kNobody;
+            const float4 next_better = here ? args.found_items[next] : item;
+            const bool hit = rank < own && Policy::suppresses(settings, better, item) &&
                              args.found_groups[place] == group;
             note(args, hit, rank, list, verdict);
+            place = next;
+            rank = next_rank;
+            better = next_better;
         }
     }
     return verdict;
@@ -374,18 +391,23 @@ __device__ void nms_suppress(const NmsArgs<Candidate>& args) {
     const uint32_t warp = threadIdx.x / kLanes;
     const uint32_t own = ticket * kSuppressWarps + warp;
     if (own >= n) return;
-    const Candidate candidate = args.candidates[args.order[own]];
     Verdict verdict;
-    if (takes_part<Policy>(args, candidate)) {
-        const float4 item = Policy::item(args, candidate);
-        const uint64_t group = group_of(args, candidate.rank.class_index);
-        verdict = kAll ? look_at_all<Policy>(args, own, item, group, lists[warp])
-                       : look_near<Policy>(args, own, n, item, group, lists[warp]);
-        if (!verdict.gone && verdict.num_pending > 0) {
-            verdict.gone = wait_for_kept(args, lists[warp], verdict.num_pending);
-        }
+    if constexpr (kAll) {
+        const float4 item = args.found_items[own];
+        const uint64_t group = args.found_groups[own];
+        verdict.gone = args.found_ranks[own] == kNobody;
+        if (!verdict.gone) verdict = look_at_all<Policy>(args, own, item, group, lists[warp]);
     } else {
-        verdict.gone = true;
+        const Candidate candidate = args.candidates[args.order[own].index];
+        verdict.gone = !takes_part<Policy>(args, candidate);
+        if (!verdict.gone) {
+            const float4 item = Policy::item(args, candidate);
+            const uint64_t group = group_of(args, candidate.rank.class_index);
+            verdict = look_near<Policy>(args, own, n, item, group, lists[warp]);
+        }
+    }
+    if (!verdict.gone && verdict.num_pending > 0) {
+        verdict.gone = wait_for_kept(args, lists[warp], verdict.num_pending);
     }
     if (threadIdx.x % kLanes == 0) {
         store_state(&args.states[own], verdict.gone ? kGone : kKept);
@@ -397,8 +419,10 @@ __device__ void nms_suppress(const NmsArgs<Candidate>& args) {
 template <typename Candidate>
 __device__ void nms_publish(const NmsArgs<Candidate>& args) {
     __shared__ uint32_t sums[kTile / kLanes];
-    const uint32_t n = num_candidates(args);
     const uint32_t start = blockIdx.x * kTile;
+    const uint32_t own = start + threadIdx.x;
+    const Kept survivor = own < args.order.len ? args.order[own] : Kept{};
+    const uint32_t n = num_candidates(args);
     if (start >= n && blockIdx.x != 0) return;
     const uint32_t lane = threadIdx.x % kLanes;
     const uint32_t warp = threadIdx.x / kLanes;
@@ -426,10 +450,8 @@ __device__ void nms_publish(const NmsArgs<Candidate>& args) {
         end += __popc(bits);
     }
     if ((own_bits >> lane & 1) != 0 && position < max_num) {
-        const uint32_t index = args.order[start + threadIdx.x];
-        const Kept kept = {index, args.candidates[index].rank.score};
-        args.kept[position] = kept;
-        args.published[position] = kept;
+        args.kept[position] = survivor;
+        args.published[position] = survivor;
     }
     if (start + kTile >= n && threadIdx.x == 0) {
         const NmsCounts counts = {min(end, max_num), args.ticket[1]};

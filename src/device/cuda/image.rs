@@ -1,5 +1,6 @@
 //! A picture on its way to the device.
 
+use super::abi::letterbox::TAIL_BYTES;
 use super::{DeviceBuffer, PinnedBuffer, Stream};
 use crate::error::{Error, ErrorKind, Result};
 use crate::types::{Encoding, ImageView, Size};
@@ -33,7 +34,8 @@ impl DeviceImage {
     /// `Device` when there is not enough memory.
     pub fn with_capacity(stream: &Stream, num_bytes: usize) -> Result<Self> {
         let pinned = PinnedBuffer::zeros(stream, num_bytes)?;
-        Ok(Self { pinned, bytes: DeviceBuffer::zeros(stream, num_bytes)?, layout: None })
+        let bytes = DeviceBuffer::zeros(stream, num_bytes.saturating_add(TAIL_BYTES))?;
+        Ok(Self { pinned, bytes, layout: None })
     }
 
     /// Copies a picture into the pinned slot, once, and queues its upload.
@@ -52,7 +54,7 @@ impl DeviceImage {
         Ok(())
     }
 
-    /// The bytes, as they lay in the message.
+    /// The bytes, as they lay in the message, and [`TAIL_BYTES`] more.
     pub fn bytes(&self) -> &DeviceBuffer<u8> {
         &self.bytes
     }

@@ -1,22 +1,24 @@
 //! The CUDA side of [`letterbox`](super::letterbox): one kernel, straight from
 //! the bytes of the message, bit-equal to the CPU.
 
+use half::f16;
+
 use super::cpu::Mapping;
 use super::{LetterboxParams, network_size};
 use crate::device::cuda::abi::letterbox::{
-    Axis, LetterboxArgs, LetterboxF16, LetterboxF32, ROWS_PER_THREAD, THREADS_PER_BLOCK, WireLayout,
+    AnyOther, Axis, LetterboxArgs, Packed3, ROWS_PER_THREAD, THREADS_PER_BLOCK, WireLayout,
 };
 use crate::device::cuda::{
-    CudaDevice, DeviceImage, DeviceTensor, DeviceValues, Grid, ImageLayout, In, Kernel, Out,
-    Stream, blocks,
+    CudaDevice, DeviceImage, DeviceTensor, DeviceValues, Grid, ImageLayout, In, Kernel, KernelSpec,
+    Out, Stream, blocks,
 };
 use crate::error::Result;
 use crate::types::Letterbox;
 
 /// The kernels of the op on one GPU.
 pub struct Kernels {
-    f32: Kernel<LetterboxF32>,
-    f16: Kernel<LetterboxF16>,
+    f32: ByLayout<Packed3<f32>, AnyOther<f32>>,
+    f16: ByLayout<Packed3<f16>, AnyOther<f16>>,
 }
 
 impl Kernels {
@@ -25,7 +27,37 @@ impl Kernels {
     /// # Errors
     /// `Device` when this build has no such kernels.
     pub fn load(device: &CudaDevice) -> Result<Self> {
-        Ok(Self { f32: device.kernel()?, f16: device.kernel()? })
+        Ok(Self { f32: ByLayout::load(device)?, f16: ByLayout::load(device)? })
+    }
+}
+
+struct ByLayout<P, A> {
+    packed3: Kernel<P>,
+    any_other: Kernel<A>,
+}
+
+impl<P, A, T> ByLayout<P, A>
+where
+    T: 'static,
+    P: for<'a> KernelSpec<Args<'a> = LetterboxArgs<'a, T>>,
+    A: for<'a> KernelSpec<Args<'a> = LetterboxArgs<'a, T>>,
+{
+    fn load(device: &CudaDevice) -> Result<Self> {
+        Ok(Self { packed3: device.kernel()?, any_other: device.kernel()? })
+    }
+
+    fn enqueue(&self, stream: &Stream, args: LetterboxArgs<'_, T>) -> Result<()> {
+        let grid = Grid {
+            num_blocks: [
+                blocks(args.x.network as usize, THREADS_PER_BLOCK),
+                args.y.network.div_ceil(ROWS_PER_THREAD),
+            ],
+            threads_per_block: THREADS_PER_BLOCK,
+        };
+        match args.layout {
+            WireLayout::Packed3 => self.packed3.enqueue(stream, grid, args),
+            _ => self.any_other.enqueue(stream, grid, args),
+        }
     }
 }
 
@@ -46,21 +78,14 @@ pub fn enqueue_letterbox(
     let layout = image.layout()?;
     let placed = Letterbox::new(layout.size, network, params.placement);
     let bytes = image.bytes().input(stream)?;
-    let grid = Grid {
-        num_blocks: [
-            blocks(network.width as usize, THREADS_PER_BLOCK),
-            blocks(network.height as usize, ROWS_PER_THREAD),
-        ],
-        threads_per_block: THREADS_PER_BLOCK,
-    };
     match out.values_mut() {
         DeviceValues::F32(out) => {
             let out = out.output(stream)?;
-            kernels.f32.enqueue(stream, grid, args(&layout, params, &placed, bytes, out))?;
+            kernels.f32.enqueue(stream, args(&layout, params, &placed, bytes, out))?;
         }
         DeviceValues::F16(out) => {
             let out = out.output(stream)?;
-            kernels.f16.enqueue(stream, grid, args(&layout, params, &placed, bytes, out))?;
+            kernels.f16.enqueue(stream, args(&layout, params, &placed, bytes, out))?;
         }
     }
     Ok(placed)

@@ -54,7 +54,7 @@ struct Memory {
     groups: DeviceBuffer<u32>,
     thresholds: DeviceBuffer<f32>,
     keys: DeviceBuffer<u64>,
-    order: DeviceBuffer<u32>,
+    order: DeviceBuffer<Kept>,
     ranks: DeviceBuffer<u32>,
     found_order: DeviceBuffer<u32>,
     found_items: DeviceBuffer<[f32; 4]>,

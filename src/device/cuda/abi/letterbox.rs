@@ -1,5 +1,7 @@
 //! `kernels/letterbox.cu`.
 
+use std::marker::PhantomData;
+
 use half::f16;
 
 use super::super::{Grid, In, KernelSpec, Out};
@@ -10,7 +12,9 @@ use crate::types::{Encoding, ImageView};
 /// Threads of a block, along a row.
 pub const THREADS_PER_BLOCK: u32 = 128;
 /// Rows that one thread makes.
-pub const ROWS_PER_THREAD: u32 = 4;
+pub const ROWS_PER_THREAD: u32 = 2;
+/// Bytes after the picture that the kernels may read, without a meaning.
+pub const TAIL_BYTES: usize = 16;
 
 /// One axis: the mirror of `Axis`.
 #[derive(Clone, Copy, Debug)]
@@ -25,13 +29,17 @@ pub struct Axis {
     /// Pixels of the network's input.
     pub network: u32,
     reciprocal: u64,
+    inverse: f32,
+    reserved: u32,
 }
 
 impl Axis {
     /// An axis; `content` is at least 1.
     pub fn new(source: u32, content: u32, origin: u32, network: u32) -> Self {
-        let reciprocal = (1_u64 << 48).div_ceil(2 * u64::from(content.max(1)));
-        Self { source, content, origin, network, reciprocal }
+        let denominator = 2 * u64::from(content.max(1));
+        let reciprocal = (1_u64 << 48).div_ceil(denominator);
+        let inverse = 1.0 / denominator as f32;
+        Self { source, content, origin, network, reciprocal, inverse, reserved: 0 }
     }
 }
 
@@ -132,10 +140,14 @@ pub struct LetterboxArgs<'a, T> {
     pub reserved: u32,
 }
 
-const _: () = assert!(size_of::<LetterboxArgs<'_, f32>>() == 136);
+const _: () = assert!(size_of::<LetterboxArgs<'_, f32>>() == 152);
 
 fn check<T>(kernel: &str, args: &LetterboxArgs<'_, T>, grid: &Grid) -> Result<()> {
     check_threads(kernel, grid.threads_per_block, THREADS_PER_BLOCK)?;
+    let is_packed3 = args.layout == WireLayout::Packed3;
+    if is_packed3 != kernel.starts_with("letterbox_packed3") {
+        return Err(refused(kernel, &format!("{:?} is another kernel's", args.layout)));
+    }
     for axis in [&args.x, &args.y] {
         let sides = 1..=ImageView::MAX_SIDE;
         let right = Axis::new(axis.source, axis.content, axis.origin, axis.network);
@@ -151,33 +163,35 @@ fn check<T>(kernel: &str, args: &LetterboxArgs<'_, T>, grid: &Grid) -> Result<()
     let needed = needed.ok_or_else(|| {
         refused(kernel, &format!("{width}x{height} of {:?} is not possible", args.layout))
     })?;
-    check_len(kernel, "image", args.image.len(), needed)?;
+    check_len(kernel, "image", args.image.len(), needed.saturating_add(TAIL_BYTES))?;
     check_len(kernel, "out", args.out.len(), 3 * args.x.network as usize * args.y.network as usize)
 }
 
-/// `letterbox_f32`: planes of f32.
-pub struct LetterboxF32;
-/// `letterbox_f16`: planes of f16.
-pub struct LetterboxF16;
+/// `letterbox_packed3_*`: [`WireLayout::Packed3`].
+pub struct Packed3<T>(PhantomData<T>);
+/// `letterbox_*`: the other layouts.
+pub struct AnyOther<T>(PhantomData<T>);
 
-// SAFETY: `LetterboxArgs` mirrors the struct of that name (size asserted,
-// `#[repr(C)]` in the same order). A thread outside the network's input stops;
-// the others write one value in each plane, and read pixels whose column and
-// row `tap` keeps below the source's, given the true reciprocal, which is
-// checked. The picture's length covers all of them. No thread waits.
-unsafe impl KernelSpec for LetterboxF32 {
-    const NAME: &'static str = "letterbox_f32";
-    type Args<'a> = LetterboxArgs<'a, f32>;
-    fn check(args: &Self::Args<'_>, grid: &Grid) -> Result<()> {
-        check(Self::NAME, args, grid)
-    }
+macro_rules! spec {
+    ($spec:ty, $element:ty, $name:literal) => {
+        // SAFETY: `LetterboxArgs` mirrors the struct of that name (size
+        // asserted, `#[repr(C)]` in the same order). A thread outside the
+        // network's input stops; the others write one value in each plane, and
+        // read pixels whose column and row `tap` keeps below the source's,
+        // given the true reciprocal, which is checked. The picture's length
+        // covers all of them, and the tail what is read by whole words. No
+        // thread waits.
+        unsafe impl KernelSpec for $spec {
+            const NAME: &'static str = $name;
+            type Args<'a> = LetterboxArgs<'a, $element>;
+            fn check(args: &Self::Args<'_>, grid: &Grid) -> Result<()> {
+                check(Self::NAME, args, grid)
+            }
+        }
+    };
 }
 
-// SAFETY: the same template as `LetterboxF32`.
-unsafe impl KernelSpec for LetterboxF16 {
-    const NAME: &'static str = "letterbox_f16";
-    type Args<'a> = LetterboxArgs<'a, f16>;
-    fn check(args: &Self::Args<'_>, grid: &Grid) -> Result<()> {
-        check(Self::NAME, args, grid)
-    }
-}
+spec!(Packed3<f32>, f32, "letterbox_packed3_f32");
+spec!(Packed3<f16>, f16, "letterbox_packed3_f16");
+spec!(AnyOther<f32>, f32, "letterbox_f32");
+spec!(AnyOther<f16>, f16, "letterbox_f16");

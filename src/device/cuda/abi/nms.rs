@@ -69,8 +69,8 @@ pub struct NmsArgs<'a, C> {
     pub thresholds: In<'a, f32>,
     /// Keys of the tiles, by rank and by place.
     pub keys: Out<'a, u64>,
-    /// Candidate by rank.
-    pub order: Out<'a, u32>,
+    /// Candidate and score by rank.
+    pub order: Out<'a, Kept>,
     /// Rank by candidate.
     pub ranks: Out<'a, u32>,
     /// Candidate by place.
