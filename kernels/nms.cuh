@@ -50,6 +50,21 @@ struct Kept {
     float score;
 };
 
+// The bounds of 32 places as words that rise with the coordinates, so that the
+// lowest and the highest can be taken in any order.
+struct Bounds {
+    uint32_t min_x, min_y, max_x, max_y;
+};
+
+__device__ inline uint32_t rising_word(float value) {
+    const uint32_t bits = __float_as_uint(value);
+    return (bits >> 31) != 0 ? ~bits : bits | 0x80000000u;
+}
+
+__device__ inline float value_of_word(uint32_t word) {
+    return __uint_as_float((word >> 31) != 0 ? word & 0x7fffffffu : ~word);
+}
+
 struct NmsCounts {
     uint32_t num_kept;
     // One more than the highest class that has no threshold; 0 when all have.
@@ -68,11 +83,11 @@ struct NmsArgs {
     Slice<uint64_t> keys;          // 2 * capacity: by rank, then by place
     Slice<Kept> order;             // candidate and score by rank
     Slice<uint32_t> ranks;         // rank by candidate
-    Slice<uint32_t> found_order;   // candidate by place
+    Slice<uint32_t> places;        // place by candidate
     Slice<float4> found_items;     // by place
     Slice<uint32_t> found_ranks;   // by place, kNobody: takes no part
     Slice<uint64_t> found_groups;  // by place
-    Slice<float4> bounds;          // x min, y min, x max, y max of 32 places
+    Slice<Bounds> bounds;          // of 32 places
     Slice<uint32_t> states;        // by rank
     Slice<uint32_t> kept_bits;     // by rank, 32 a word
     Slice<uint32_t> ticket;        // ticket, class_over
@@ -122,7 +137,10 @@ __device__ void reset(const NmsArgs<Candidate>& args, uint32_t n) {
     const uint32_t stride = gridDim.x * blockDim.x;
     for (uint32_t i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += stride) {
         args.states[i] = kUndecided;
-        if (i % 32 == 0) args.kept_bits[i / 32] = 0;
+        if (i % 32 == 0) {
+            args.kept_bits[i / 32] = 0;
+            args.bounds[i / 32] = {0xffffffffu, 0xffffffffu, 0, 0};
+        }
     }
 }
 
@@ -205,79 +223,84 @@ __device__ void nms_tiles(const NmsArgs<Candidate>& args) {
     const uint64_t key = static_cast<uint64_t>(word) << 32 | (start + own);
     const uint64_t first = by_rank ? 0 : args.candidates.len;
     args.keys[first + start + before] = key;
+    (by_rank ? args.ranks : args.places)[start + own] = before;
 }
 
-// A candidate's position is the sum of its positions in all tiles.
+// Tiles taken together in a search: their probes do not wait for each other.
+constexpr uint32_t kAtOnce = 8;
+
+// Blocks of the step `merge` for one tile.
+template <typename Candidate>
+__device__ uint32_t parts(const NmsArgs<Candidate>& args) {
+    const uint32_t num_tiles = (static_cast<uint32_t>(args.candidates.len) + kTile - 1) / kTile;
+    return (num_tiles + kAtOnce - 1) / kAtOnce;
+}
+
+// A candidate's position is the sum of its positions in all tiles. Each block
+// adds those of one tile's candidates in kAtOnce others.
 template <typename Candidate>
 __device__ void nms_merge(const NmsArgs<Candidate>& args) {
     const uint32_t n = num_candidates(args);
-    const uint32_t own = blockIdx.x * kTile + threadIdx.x;
-    if (own >= n) return;
+    const uint32_t num_tiles = (n + kTile - 1) / kTile;
+    const uint32_t own_tile = blockIdx.x / parts(args);
+    const uint32_t start = blockIdx.x % parts(args) * kAtOnce;
+    const uint32_t own = own_tile * kTile + threadIdx.x;
+    if (own >= n || start >= num_tiles) return;
     const bool by_rank = blockIdx.y == 0;
     const uint64_t* keys = args.keys.data + (by_rank ? 0 : args.candidates.len);
     const uint64_t key = keys[own];
-    uint32_t position = threadIdx.x;
-    const uint32_t num_tiles = (n + kTile - 1) / kTile;
-    // Several tiles at a time: their searches do not wait for each other.
-    constexpr uint32_t kAtOnce = 8;
-    for (uint32_t start = 0; start < num_tiles; start += kAtOnce) {
-        uint32_t before[kAtOnce] = {};
-        // The number of keys before this one, bit by bit from the highest.
-        for (uint32_t half = kTile; half != 0; half /= 2) {
-            uint64_t other[kAtOnce];
-            bool probed[kAtOnce];
+    uint32_t before[kAtOnce] = {};
+    // The number of keys before this one, bit by bit from the highest.
+    for (uint32_t half = kTile; half != 0; half /= 2) {
+        uint64_t other[kAtOnce];
+        bool probed[kAtOnce];
 #pragma unroll
-            for (uint32_t k = 0; k < kAtOnce; ++k) {
-                const uint32_t tile = start + k;
-                const uint32_t probe = tile * kTile + before[k] + half;
-                const uint32_t end = min((tile + 1) * kTile, n);
-                probed[k] = tile < num_tiles && tile != blockIdx.x && probe <= end;
-                other[k] = probed[k] ? keys[probe - 1] : 0;
-            }
-#pragma unroll
-            for (uint32_t k = 0; k < kAtOnce; ++k) {
-                if (!probed[k]) continue;
-                const bool comes_before = by_rank ? precedes(other[k], key, args.candidates.data)
-                                                  : other[k] < key;
-                if (comes_before) before[k] += half;
-            }
+        for (uint32_t k = 0; k < kAtOnce; ++k) {
+            const uint32_t tile = start + k;
+            const uint32_t probe = tile * kTile + before[k] + half;
+            const uint32_t end = min((tile + 1) * kTile, n);
+            probed[k] = tile < num_tiles && tile != own_tile && probe <= end;
+            other[k] = probed[k] ? keys[probe - 1] : 0;
         }
 #pragma unroll
-        for (uint32_t k = 0; k < kAtOnce; ++k) position += before[k];
+        for (uint32_t k = 0; k < kAtOnce; ++k) {
+            if (!probed[k]) continue;
+            const bool comes_before =
+                by_rank ? precedes(other[k], key, args.candidates.data) : other[k] < key;
+            if (comes_before) before[k] += half;
+        }
     }
-    const uint32_t index = static_cast<uint32_t>(key);
-    if (by_rank) {
-        args.order[position] = {index, args.candidates[index].rank.score};
-        args.ranks[index] = position;
-    } else {
-        args.found_order[position] = index;
+    uint32_t sum = 0;
+#pragma unroll
+    for (uint32_t k = 0; k < kAtOnce; ++k) sum += before[k];
+    // A sum is the same in any order.
+    if (sum != 0) {
+        atomicAdd(&(by_rank ? args.ranks : args.places)[static_cast<uint32_t>(key)], sum);
     }
 }
 
 template <typename Policy, typename Candidate>
 __device__ void nms_arrange(const NmsArgs<Candidate>& args) {
+    const uint32_t own = blockIdx.x * blockDim.x + threadIdx.x;
     const uint32_t n = num_candidates(args);
-    const uint32_t place = blockIdx.x * blockDim.x + threadIdx.x;
-    if (place / kLanes * kLanes >= n) return;
-    float4 bounds = make_float4(INFINITY, INFINITY, -INFINITY, -INFINITY);
-    if (place < n) {
-        const uint32_t index = args.found_order[place];
-        const Candidate candidate = args.candidates[index];
-        const bool present = takes_part<Policy>(args, candidate);
-        const float4 item = Policy::item(args, candidate);
-        args.found_items[place] = item;
-        args.found_ranks[place] = present ? args.ranks[index] : kNobody;
-        args.found_groups[place] = group_of(args, candidate.rank.class_index);
-        if (present) bounds = Policy::bounds(item);
-    }
-#pragma unroll
-    for (uint32_t step = kLanes / 2; step != 0; step /= 2) {
-        bounds.x = fminf(bounds.x, __shfl_xor_sync(kAllLanes, bounds.x, step));
-        bounds.y = fminf(bounds.y, __shfl_xor_sync(kAllLanes, bounds.y, step));
-        bounds.z = fmaxf(bounds.z, __shfl_xor_sync(kAllLanes, bounds.z, step));
-        bounds.w = fmaxf(bounds.w, __shfl_xor_sync(kAllLanes, bounds.w, step));
-    }
-    if (place % kLanes == 0) args.bounds[place / kLanes] = bounds;
+    if (own >= n) return;
+    const uint32_t rank = args.ranks[own];
+    const uint32_t place = args.places[own];
+    if (rank >= n || place >= n) return;
+    const Candidate candidate = args.candidates[own];
+    const bool present = takes_part<Policy>(args, candidate);
+    const float4 item = Policy::item(args, candidate);
+    args.order[rank] = {own, candidate.rank.score};
+    args.found_items[place] = item;
+    args.found_ranks[place] = present ? rank : kNobody;
+    args.found_groups[place] = group_of(args, candidate.rank.class_index);
+    if (!present) return;
+    const float4 bounds = Policy::bounds(item);
+    Bounds& all = args.bounds[place / kLanes];
+    atomicMin(&all.min_x, rising_word(bounds.x));
+    atomicMin(&all.min_y, rising_word(bounds.y));
+    atomicMax(&all.max_x, rising_word(bounds.z));
+    atomicMax(&all.max_y, rising_word(bounds.w));
 }
 
 // What a warp knows of the better candidates that suppress its own.
@@ -356,8 +379,14 @@ __device__ Verdict look_near(const NmsArgs<Candidate>& args, uint32_t own, uint3
     Verdict verdict;
     for (uint32_t start = 0; start < num_bounds && !verdict.gone; start += kLanes) {
         const uint32_t mine = start + lane;
-        const bool near =
-            mine < num_bounds && Policy::meets(settings, args.bounds[mine], item);
+        bool near = false;
+        if (mine < num_bounds) {
+            const Bounds words = args.bounds[mine];
+            const float4 bounds = make_float4(value_of_word(words.min_x), value_of_word(words.min_y),
+                                              value_of_word(words.max_x), value_of_word(words.max_y));
+            // Where nobody takes part, the lowest is still above the highest.
+            near = words.min_x <= words.max_x && Policy::meets(settings, bounds, item);
+        }
         uint32_t left = __ballot_sync(kAllLanes, near);
         // The next places are on their way while these are compared.
         uint32_t place = (start + __ffs(left) - 1) * kLanes + lane;

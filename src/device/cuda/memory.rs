@@ -36,6 +36,7 @@ plain! {
     f32: "a number",
     f16: "a number",
     [f32; 4]: "numbers without gaps",
+    [u32; 4]: "numbers without gaps",
     Kept: "repr(C) of a u32 and an f32: 8 bytes, no gap",
     Candidate<Box2d>: "repr(C) of 4 + 1 f32 and 2 u32: 28 bytes, no gap",
     Candidate<Box3d>: "repr(C) of 7 + 1 f32 and 2 u32: 40 bytes, no gap",

@@ -7,7 +7,7 @@
 
 use crate::device::cuda::abi::nms::{
     CANDIDATES_PER_BLOCK, NmsArgs, NmsCounts, NmsSettings, NmsSteps, SMALL_CAPACITY,
-    THREADS_PER_BLOCK,
+    THREADS_PER_BLOCK, TILES_AT_ONCE,
 };
 use crate::device::cuda::{
     DeviceBuffer, Grid, In, Kernel, KernelSpec, MappedBuffer, Stream, blocks,
@@ -56,11 +56,11 @@ struct Memory {
     keys: DeviceBuffer<u64>,
     order: DeviceBuffer<Kept>,
     ranks: DeviceBuffer<u32>,
-    found_order: DeviceBuffer<u32>,
+    places: DeviceBuffer<u32>,
     found_items: DeviceBuffer<[f32; 4]>,
     found_ranks: DeviceBuffer<u32>,
     found_groups: DeviceBuffer<u64>,
-    bounds: DeviceBuffer<[f32; 4]>,
+    bounds: DeviceBuffer<[u32; 4]>,
     states: DeviceBuffer<u32>,
     kept_bits: DeviceBuffer<u32>,
     ticket: DeviceBuffer<u32>,
@@ -83,7 +83,7 @@ impl Memory {
             keys: DeviceBuffer::zeros(stream, 2 * candidates)?,
             order: DeviceBuffer::zeros(stream, candidates)?,
             ranks: DeviceBuffer::zeros(stream, candidates)?,
-            found_order: DeviceBuffer::zeros(stream, candidates)?,
+            places: DeviceBuffer::zeros(stream, candidates)?,
             found_items: DeviceBuffer::zeros(stream, candidates)?,
             found_ranks: DeviceBuffer::zeros(stream, candidates)?,
             found_groups: DeviceBuffer::zeros(stream, candidates)?,
@@ -114,7 +114,7 @@ impl Memory {
             keys: self.keys.output(stream)?,
             order: self.order.output(stream)?,
             ranks: self.ranks.output(stream)?,
-            found_order: self.found_order.output(stream)?,
+            places: self.places.output(stream)?,
             found_items: self.found_items.output(stream)?,
             found_ranks: self.found_ranks.output(stream)?,
             found_groups: self.found_groups.output(stream)?,
@@ -214,7 +214,7 @@ impl<S: NmsSteps> DeviceWorkspace<S> {
             }
             Kernels::Near { tiles: order_tiles, merge, arrange, suppress, publish } => {
                 launch(order_tiles, stream, [tiles, 2], args)?;
-                launch(merge, stream, [tiles, 2], args)?;
+                launch(merge, stream, [tiles * tiles.div_ceil(TILES_AT_ONCE), 2], args)?;
                 launch(arrange, stream, [tiles, 1], args)?;
                 launch(suppress, stream, each, args)?;
                 launch(publish, stream, [tiles.max(1), 1], args)

@@ -9,6 +9,8 @@ use crate::types::{Box2d, Box3d, Candidate, Kept};
 pub const THREADS_PER_BLOCK: u32 = 256;
 /// Candidates a block takes in the steps `rank` and `suppress`: one a warp.
 pub const CANDIDATES_PER_BLOCK: u32 = 8;
+/// Tiles that a block of the step `merge` searches.
+pub const TILES_AT_ONCE: u32 = 8;
 /// Up to this capacity the step `rank` orders all candidates by counting.
 pub const SMALL_CAPACITY: usize = 2048;
 
@@ -73,8 +75,8 @@ pub struct NmsArgs<'a, C> {
     pub order: Out<'a, Kept>,
     /// Rank by candidate.
     pub ranks: Out<'a, u32>,
-    /// Candidate by place.
-    pub found_order: Out<'a, u32>,
+    /// Place by candidate.
+    pub places: Out<'a, u32>,
     /// What is compared, by place.
     pub found_items: Out<'a, [f32; 4]>,
     /// Rank by place.
@@ -82,7 +84,7 @@ pub struct NmsArgs<'a, C> {
     /// Group by place.
     pub found_groups: Out<'a, u64>,
     /// Bounds of 32 places.
-    pub bounds: Out<'a, [f32; 4]>,
+    pub bounds: Out<'a, [u32; 4]>,
     /// Verdict by rank.
     pub states: Out<'a, u32>,
     /// A bit by rank.
@@ -111,7 +113,7 @@ fn check<C>(kernel: &str, args: &NmsArgs<'_, C>, grid: &Grid) -> Result<()> {
         ("keys", args.keys.len(), 2 * capacity),
         ("order", args.order.len(), capacity),
         ("ranks", args.ranks.len(), capacity),
-        ("found_order", args.found_order.len(), capacity),
+        ("places", args.places.len(), capacity),
         ("found_items", args.found_items.len(), capacity),
         ("found_ranks", args.found_ranks.len(), capacity),
         ("found_groups", args.found_groups.len(), capacity),
@@ -156,7 +158,8 @@ macro_rules! step {
         // bytes). Every index a step uses is a thread's own, below the number
         // of candidates, which it cuts to the capacity, or a position that an
         // earlier step stored; those are below the capacity, too, since memory
-        // starts as zero and only positions of candidates are stored. Groups
+        // starts as zero and only positions of candidates are stored, or, where
+        // they are sums, are compared with it first. Groups
         // and thresholds are read within their own lengths. The check covers
         // all other slices. A candidate only waits for better ones, which
         // blocks that already run have taken, so that the step ends.
