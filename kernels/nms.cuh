@@ -52,7 +52,7 @@ struct Kept {
 
 // The bounds of 32 places as words that rise with the coordinates, so that the
 // lowest and the highest can be taken in any order.
-struct Bounds {
+struct alignas(16) Bounds {
     uint32_t min_x, min_y, max_x, max_y;
 };
 
@@ -377,15 +377,18 @@ __device__ Verdict look_near(const NmsArgs<Candidate>& args, uint32_t own, uint3
     const uint32_t lane = threadIdx.x % kLanes;
     const uint32_t num_bounds = (n + kLanes - 1) / kLanes;
     Verdict verdict;
+    constexpr Bounds kNowhere = {1, 1, 0, 0};
+    Bounds coming = lane < num_bounds ? args.bounds[lane] : kNowhere;
     for (uint32_t start = 0; start < num_bounds && !verdict.gone; start += kLanes) {
-        const uint32_t mine = start + lane;
+        // Where nobody takes part, the lowest is still above the highest.
+        const Bounds words = coming;
+        const uint32_t mine = start + lane + kLanes;
+        coming = mine < num_bounds ? args.bounds[mine] : kNowhere;
         bool near = false;
-        if (mine < num_bounds) {
-            const Bounds words = args.bounds[mine];
+        if (words.min_x <= words.max_x) {
             const float4 bounds = make_float4(value_of_word(words.min_x), value_of_word(words.min_y),
                                               value_of_word(words.max_x), value_of_word(words.max_y));
-            // Where nobody takes part, the lowest is still above the highest.
-            near = words.min_x <= words.max_x && Policy::meets(settings, bounds, item);
+            near = Policy::meets(settings, bounds, item);
         }
         uint32_t left = __ballot_sync(kAllLanes, near);
         // The next places are on their way while these are compared.
