@@ -52,8 +52,9 @@ fn compile() -> Result<(), String> {
     }
     let output = command.output().map_err(|e| format!("{}: {e}", nvcc.display()))?;
     if !output.status.success() {
-        // A kernel that does not compile is an error, a missing compiler is not.
-        panic!("{command:?} failed:\n{}", String::from_utf8_lossy(&output.stderr));
+        // A kernel that does not compile fails the build, a missing nvcc does not.
+        eprintln!("{command:?} failed:\n{}", String::from_utf8_lossy(&output.stderr));
+        std::process::exit(1);
     }
     println!("cargo:rustc-env=DET_POST_FATBIN={}", fatbin.display());
     println!("cargo:rustc-cfg=kernels");

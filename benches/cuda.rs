@@ -3,10 +3,14 @@
 //!
 //! Prints one line per case; medians of many runs after a warm-up.
 
+#![expect(clippy::print_stdout, reason = "the table is the result")]
+
 use std::time::Instant;
 
 use det_post::device::Device;
-use det_post::device::cuda::{CudaDevice, DeviceCandidates, DeviceImage, DeviceTensor, Event, Graph};
+use det_post::device::cuda::{
+    CudaDevice, DeviceCandidates, DeviceImage, DeviceTensor, Event, Graph,
+};
 use det_post::ops::nms::cuda::Capacity;
 use det_post::ops::{letterbox, nms_circle, nms_iou};
 use det_post::types::{
@@ -70,8 +74,7 @@ fn measure(
     }
     walls.sort_by(f32::total_cmp);
     on_gpu.sort_by(f32::total_cmp);
-    let (gpu, wall, p99) =
-        (on_gpu[NUM_RUNS / 2], walls[NUM_RUNS / 2], walls[NUM_RUNS * 99 / 100]);
+    let (gpu, wall, p99) = (on_gpu[NUM_RUNS / 2], walls[NUM_RUNS / 2], walls[NUM_RUNS * 99 / 100]);
     println!("{name:<46} {gpu:>9.2} {wall:>9.2} {p99:>9.2}");
     Ok(())
 }
@@ -140,9 +143,8 @@ fn bench_iou(device: &CudaDevice, num: usize) -> det_post::Result<()> {
         };
         nms_iou::cuda::set_nms_iou(&mut workspace, &params)?;
         on_device.write(&candidates)?;
-        let graph = Graph::record(&stream, || {
-            nms_iou::cuda::enqueue_nms_iou(&on_device, &mut workspace)
-        })?;
+        let graph =
+            Graph::record(&stream, || nms_iou::cuda::enqueue_nms_iou(&on_device, &mut workspace))?;
         let mut keep: Vec<Kept> = Vec::with_capacity(num);
         graph.enqueue()?;
         workspace.read_kept(&mut keep)?;

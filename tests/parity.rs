@@ -6,6 +6,7 @@
 //! a GPU the suite says so and passes, unless `DET_POST_REQUIRE_CUDA=1` makes
 //! that a failure.
 #![cfg(feature = "cuda")]
+#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking")]
 
 use det_post::device::Device;
 use det_post::device::cuda::CudaDevice;

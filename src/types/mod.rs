@@ -23,8 +23,8 @@ pub use center::{CenterDecode, ScoreThresholds, SizeOrder, YawConvention};
 pub use cloud::{
     CloudView, Datatype, MAX_POINT_FIELDS, PointChannel, PointField, PointFields, Points,
 };
-pub use device::DeviceChoice;
 pub use detection::{Detection2d, Detection3d, Object3d, Variance3d};
+pub use device::DeviceChoice;
 pub use grid::{Grid, PointRange};
 pub use header::{Header, Stamp};
 pub use image::{CompressedFormat, CompressedView, Encoding, ImagePayload, ImageView, Size};

@@ -47,8 +47,7 @@ impl Problem {
             *value = if *value < 128 { 0 } else { 255 };
         }
         let params = LetterboxParams {
-            placement: [Placement::Center, Placement::TopLeft, Placement::Stretch]
-                [random.below(3)],
+            placement: [Placement::Center, Placement::TopLeft, Placement::Stretch][random.below(3)],
             channel_order: [ChannelOrder::Rgb, ChannelOrder::Bgr][random.below(2)],
             normalization: Normalization::from_mean_std(
                 [123.675, 116.28, 103.53],
@@ -156,8 +155,7 @@ fn letterbox_of_random_sizes_is_bit_equal() {
 fn buffers_of_another_stream_and_wrong_shapes_are_refused() {
     let Some(device) = super::gpu() else { return };
     let mut random = Random::new(3);
-    let problem =
-        Problem::new(&mut random, Size::new(8, 8), Size::new(4, 4), Encoding::Rgb8);
+    let problem = Problem::new(&mut random, Size::new(8, 8), Size::new(4, 4), Encoding::Rgb8);
     let (stream, other) = (device.stream().unwrap(), device.stream().unwrap());
     let kernels = cuda::Kernels::load(&device).unwrap();
     let mut image = DeviceImage::with_capacity(&stream, problem.data.len()).unwrap();

@@ -4,9 +4,7 @@ use det_post::device::cuda::{CudaDevice, DeviceCandidates};
 use det_post::ops::nms::Workspace;
 use det_post::ops::nms::cuda::Capacity;
 use det_post::ops::nms_circle::{cuda, nms_circle};
-use det_post::types::{
-    Box3d, Candidate, CircleThreshold, ClassMode, Kept, NmsCircle, Object3d,
-};
+use det_post::types::{Box3d, Candidate, CircleThreshold, ClassMode, Kept, NmsCircle, Object3d};
 use det_post::{ErrorKind, Result};
 
 use super::random::Random;

@@ -64,8 +64,7 @@ impl DeviceImage {
     /// # Errors
     /// `Argument` when none was uploaded yet.
     pub fn layout(&self) -> Result<ImageLayout> {
-        self.layout.ok_or_else(|| {
-            Error::new(ErrorKind::Argument, "device", "no picture was uploaded yet")
-        })
+        self.layout
+            .ok_or_else(|| Error::new(ErrorKind::Argument, "device", "no picture was uploaded yet"))
     }
 }

@@ -154,8 +154,7 @@ impl<T: Plain> DeviceBuffer<T> {
         self.stream.bind()?;
         // SAFETY: the buffer has room for the values (checked); they live until
         // the wait below, whatever the copy answers.
-        let copied =
-            unsafe { result::memcpy_htod_async(self.address, values, self.stream.raw()) };
+        let copied = unsafe { result::memcpy_htod_async(self.address, values, self.stream.raw()) };
         self.stream.synchronize()?;
         copied.map_err(|e| failed("copy to the device", e))
     }
@@ -169,9 +168,8 @@ impl<T: Plain> DeviceBuffer<T> {
         self.stream.bind()?;
         // SAFETY: both sides have `len` values; any bits are a `T`; the copy
         // ends before the wait below returns, and the values live until then.
-        let copied = unsafe {
-            result::memcpy_dtoh_async(&mut values, self.address, self.stream.raw())
-        };
+        let copied =
+            unsafe { result::memcpy_dtoh_async(&mut values, self.address, self.stream.raw()) };
         self.stream.synchronize()?;
         copied.map_err(|e| failed("copy from the device", e))?;
         Ok(values)

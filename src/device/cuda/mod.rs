@@ -83,8 +83,7 @@ impl CudaDevice {
         if i64::from(ordinal) >= i64::from(num) {
             return Err(error(format!("no GPU {ordinal}: this machine has {num}")));
         }
-        let context =
-            CudaContext::new(ordinal as usize).map_err(|e| failed("open the GPU", e))?;
+        let context = CudaContext::new(ordinal as usize).map_err(|e| failed("open the GPU", e))?;
         // SAFETY: turns off cudarc's own event book-keeping. All our memory is
         // used on the one stream that owns it, where the order of launches is
         // the order of execution, so there is nothing for it to keep.

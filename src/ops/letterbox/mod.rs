@@ -45,9 +45,7 @@ pub mod cuda;
 mod wire;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::types::{
-    ChannelOrder, ImageView, Letterbox, Normalization, Placement, Size, Tensor,
-};
+use crate::types::{ChannelOrder, ImageView, Letterbox, Normalization, Placement, Size, Tensor};
 
 /// What a network wants of its input, apart from its size.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -151,10 +151,9 @@ fn check<T>(kernel: &str, args: &LetterboxArgs<'_, T>, grid: &Grid) -> Result<()
     for axis in [&args.x, &args.y] {
         let sides = 1..=ImageView::MAX_SIDE;
         let right = Axis::new(axis.source, axis.content, axis.origin, axis.network);
-        if !(sides.contains(&axis.source) && sides.contains(&axis.network))
-            || !sides.contains(&axis.content)
-            || axis.reciprocal != right.reciprocal
-        {
+        let possible =
+            [axis.source, axis.content, axis.network].iter().all(|side| sides.contains(side));
+        if !possible || axis.reciprocal != right.reciprocal {
             return Err(refused(kernel, &format!("{axis:?} is not possible")));
         }
     }
