@@ -12,10 +12,9 @@ use super::outputs::Outputs;
 use super::report::{ReadSummary, Report};
 use super::transforms::TransformFeed;
 use crate::config::Config;
-use crate::device;
 use crate::error::{Error, ErrorKind, Result};
 use crate::transport::bag::{BagReader, TopicInfo};
-use crate::types::Stamp;
+use crate::types::{DeviceChoice, Stamp};
 
 /// Arguments of `det_post replay`.
 #[derive(Debug, clap::Args)]
@@ -65,7 +64,7 @@ pub(super) fn replay(arguments: &ReplayArguments) -> Result<Outcome> {
     let mut overrides = arguments.overrides.clone();
     overrides.extend(arguments.device.iter().map(|device| format!("device:={device}")));
     let config = Config::load(&arguments.config, &overrides)?;
-    device::open(config.device)?;
+    check_device(config.device)?;
 
     let mut reader = BagReader::open(&arguments.bag)?;
     let mut channels = open_channels(&config, reader.topics())?;
@@ -110,6 +109,22 @@ pub(super) fn replay(arguments: &ReplayArguments) -> Result<Outcome> {
     outputs.finish(&report)?;
     print!("{}", report.to_table());
     Ok(if report.is_damaged() { Outcome::DoneWithLoss } else { Outcome::Done })
+}
+
+/// Says where the frames run. The pipelines have no CUDA side yet, and nothing
+/// falls back in secret: a GPU that is asked for is refused.
+fn check_device(choice: DeviceChoice) -> Result<()> {
+    match choice {
+        DeviceChoice::Cpu | DeviceChoice::Auto => {
+            tracing::info!("device {choice}: cpu, the pipelines have no CUDA side yet");
+            Ok(())
+        }
+        DeviceChoice::Cuda(_) => Err(Error::new(
+            ErrorKind::Device,
+            "replay",
+            format!("{choice} is asked for, the pipelines have no CUDA side yet; use cpu or auto"),
+        )),
+    }
 }
 
 /// One channel per configured one whose input the recording holds. A channel

@@ -1,33 +1,73 @@
-//! Where a channel runs.
+//! Where a channel runs: the CPU, or one CUDA GPU.
+//!
+//! Nothing here is global: a [`Device`] is a value, and any number of channels
+//! may hold any number of devices. A GPU that cannot be used is an error with
+//! its reason, never an abort: no driver, no GPU of that number, a driver too
+//! old, no kernels in this build.
+//!
+//! This is the one room that talks to the driver, and the one that launches
+//! kernels.
+
+#[cfg(feature = "cuda")]
+#[expect(unsafe_code, reason = "the driver is a C library; each block says why it holds")]
+pub mod cuda;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::types::DeviceChoice;
 
-/// A device that is ready to run ops.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The device of a channel.
+#[derive(Clone, Debug)]
 pub enum Device {
-    /// The host's processor: every op has this side.
+    /// The processor this program runs on.
     Cpu,
+    /// A CUDA GPU, opened and with its kernels loaded.
+    #[cfg(feature = "cuda")]
+    Cuda(cuda::CudaDevice),
 }
 
-/// Opens what the configuration asks for and logs, once, what was taken and
-/// why.
-///
-/// # Errors
-/// `Device` for a CUDA device: this build has no kernels.
-pub fn open(choice: DeviceChoice) -> Result<Device> {
-    match choice {
-        DeviceChoice::Cpu => tracing::info!("device: cpu, as configured"),
-        DeviceChoice::Auto => tracing::info!("device: cpu, this build has no CUDA side"),
-        DeviceChoice::Cuda(ordinal) => {
-            return Err(Error::new(
-                ErrorKind::Device,
-                "device",
-                format!("cuda:{ordinal} asked for, this build has no CUDA side; use cpu or auto"),
-            ));
+impl Device {
+    /// Opens the device that a channel asks for and logs which it got.
+    ///
+    /// [`DeviceChoice::Auto`] takes GPU 0, or the CPU with the reason logged.
+    ///
+    /// # Errors
+    /// `Device` with the reason, when a GPU was asked for by number.
+    pub fn open(choice: DeviceChoice) -> Result<Self> {
+        let device = match choice {
+            DeviceChoice::Cpu => Self::Cpu,
+            DeviceChoice::Cuda(ordinal) => Self::open_cuda(ordinal)?,
+            DeviceChoice::Auto => Self::open_cuda(0).or_else(|reason| {
+                tracing::info!("device auto: no GPU is usable ({reason})");
+                Ok::<_, Error>(Self::Cpu)
+            })?,
+        };
+        tracing::info!("device {choice}: {device}");
+        Ok(device)
+    }
+
+    #[cfg(feature = "cuda")]
+    fn open_cuda(ordinal: u32) -> Result<Self> {
+        cuda::CudaDevice::open(ordinal).map(Self::Cuda)
+    }
+
+    #[cfg(not(feature = "cuda"))]
+    fn open_cuda(_ordinal: u32) -> Result<Self> {
+        Err(error("this program was built without the feature cuda"))
+    }
+}
+
+impl std::fmt::Display for Device {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Cpu => f.write_str("cpu"),
+            #[cfg(feature = "cuda")]
+            Self::Cuda(device) => write!(f, "{device}"),
         }
     }
-    Ok(Device::Cpu)
+}
+
+fn error(message: impl Into<String>) -> Error {
+    Error::new(ErrorKind::Device, "device", message)
 }
 
 #[cfg(test)]
@@ -35,9 +75,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cuda_is_refused_by_name() {
-        assert_eq!(open(DeviceChoice::Auto).unwrap(), Device::Cpu);
-        let error = open(DeviceChoice::Cuda(1)).unwrap_err();
-        assert!(error.message().contains("cuda:1"), "{error}");
+    fn the_cpu_is_always_there() {
+        assert_eq!(Device::open(DeviceChoice::Cpu).unwrap().to_string(), "cpu");
+    }
+
+    #[test]
+    fn auto_never_fails_and_a_missing_gpu_is_refused_with_its_reason() {
+        Device::open(DeviceChoice::Auto).unwrap();
+        let error = Device::open(DeviceChoice::Cuda(999)).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Device);
+        assert!(error.message().len() > 20, "{error}");
     }
 }

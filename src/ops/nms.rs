@@ -18,6 +18,8 @@
 //! - Nothing is lost for want of room. [`Workspace`] and `keep` allocate only
 //!   when more candidates come than ever before.
 
+#[cfg(feature = "cuda")]
+pub mod cuda;
 mod grid;
 
 use std::cmp::Reverse;

@@ -32,20 +32,20 @@ pub(super) fn tap(i: u32, content: u32, source: u32) -> Tap {
 }
 
 /// How samples become values of the planes, by source channel.
-struct Mapping {
+pub(super) struct Mapping {
     /// Samples a pixel of a blended row.
     num_channels: usize,
     /// Whether the first and the third source channel change places on their
     /// way to the planes.
-    swapped: bool,
+    pub(super) swapped: bool,
     /// By source channel.
-    normalization: Normalization,
+    pub(super) normalization: Normalization,
     /// By source channel.
-    pad: [f32; 3],
+    pub(super) pad: [f32; 3],
 }
 
 impl Mapping {
-    fn new(encoding: Encoding, params: &LetterboxParams) -> Self {
+    pub(super) fn new(encoding: Encoding, params: &LetterboxParams) -> Self {
         let swapped = wire::channel_order(encoding) != params.channel_order;
         let Normalization { mut alpha, mut beta } = params.normalization;
         if swapped {

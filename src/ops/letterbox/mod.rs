@@ -40,12 +40,12 @@
 //! than 2x2 pixels, as `INTER_LINEAR` does not.
 
 mod cpu;
+#[cfg(feature = "cuda")]
+pub mod cuda;
 mod wire;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::types::{
-    ChannelOrder, ImageView, Letterbox, Normalization, Placement, Size, Tensor, TensorView,
-};
+use crate::types::{ChannelOrder, ImageView, Letterbox, Normalization, Placement, Size, Tensor};
 
 /// What a network wants of its input, apart from its size.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -91,29 +91,23 @@ pub fn letterbox(
     workspace: &mut Workspace,
     out: &mut Tensor,
 ) -> Result<Letterbox> {
-    let network = network_size(&out.view())?;
+    let network = network_size(out.shape())?;
     let placed = Letterbox::new(image.size(), network, params.placement);
     cpu::letterbox(image, params, &placed, workspace, out);
     Ok(placed)
 }
 
-fn network_size(out: &TensorView<'_>) -> Result<Size> {
+fn network_size(shape: &[usize]) -> Result<Size> {
     let sides = 1..=ImageView::MAX_SIDE as usize;
-    match *out.shape() {
-        [1, 3, height, width]
-            if sides.contains(&height)
-                && sides.contains(&width)
-                && out.values().len() == 3 * height * width =>
-        {
+    match *shape {
+        [1, 3, height, width] if sides.contains(&height) && sides.contains(&width) => {
             Ok(Size::new(width as u32, height as u32))
         }
         _ => Err(Error::new(
             ErrorKind::Argument,
             "letterbox",
             format!(
-                "output {:?} of {} values; [1, 3, height, width] with sides of 1 to {} is possible",
-                out.shape(),
-                out.values().len(),
+                "output {shape:?}; [1, 3, height, width] with sides of 1 to {} is possible",
                 ImageView::MAX_SIDE
             ),
         )),

@@ -9,6 +9,8 @@
 //! NaN, memory) stands in [`nms`](super::nms).
 
 mod cpu;
+#[cfg(feature = "cuda")]
+pub mod cuda;
 
 use super::nms::Workspace;
 use crate::error::{Error, ErrorKind, Result};
@@ -26,11 +28,16 @@ pub fn nms_circle(
     workspace: &mut Workspace,
     keep: &mut Vec<Kept>,
 ) -> Result<()> {
+    check(params)?;
+    cpu::nms_circle(candidates, params, workspace, keep)
+}
+
+fn check(params: &NmsCircle) -> Result<()> {
     if params.thresholds.iter().any(|threshold| threshold.is_nan()) {
         let message = format!("thresholds are {:?}, NaN is not allowed", params.thresholds);
         return Err(Error::new(ErrorKind::Argument, "nms_circle", message));
     }
-    cpu::nms_circle(candidates, params, workspace, keep)
+    Ok(())
 }
 
 #[cfg(test)]

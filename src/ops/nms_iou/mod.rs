@@ -11,6 +11,8 @@
 //! ties, NaN, memory) stands in [`nms`](super::nms).
 
 mod cpu;
+#[cfg(feature = "cuda")]
+pub mod cuda;
 
 pub(super) use cpu::Block;
 
@@ -31,12 +33,17 @@ pub fn nms_iou(
     workspace: &mut Workspace,
     keep: &mut Vec<Kept>,
 ) -> Result<()> {
+    check(params)?;
+    cpu::nms_iou(candidates, params, workspace, keep)
+}
+
+fn check(params: &NmsIou) -> Result<()> {
     check_iou_threshold("nms_iou", params.iou_threshold)?;
     check_offset("nms_iou", params.offset)?;
     if params.score_threshold.is_some_and(f32::is_nan) {
         return Err(Error::new(ErrorKind::Argument, "nms_iou", "score_threshold is NaN"));
     }
-    cpu::nms_iou(candidates, params, workspace, keep)
+    Ok(())
 }
 
 #[cfg(test)]

@@ -1,0 +1,114 @@
+//! Compiles `kernels/*.cu` into one fatbin that the program embeds.
+//!
+//! Sets `DET_POST_FATBIN` (the file's path) and the cfg `kernels` when it
+//! could; without nvcc it warns and the build goes on, and CUDA is reported as
+//! built without kernels. Environment: `DET_POST_NVCC` names the compiler,
+//! `DET_POST_CUDA_ARCHS` the architectures (`87` or `80,90`).
+
+use std::env;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Machine code is made for these, as far as the toolkit knows them, and PTX
+/// for the lowest.
+const ARCHITECTURES: [u32; 7] = [80, 86, 87, 89, 90, 100, 120];
+
+/// The switches of every kernel. Contraction is off so that a kernel computes
+/// what its CPU twin computes; a fused multiply-add is written where wanted.
+const SWITCHES: [&str; 4] = ["-O3", "-std=c++17", "--fmad=false", "-lineinfo"];
+
+fn main() {
+    println!("cargo:rustc-check-cfg=cfg(kernels)");
+    println!("cargo:rerun-if-changed=build.rs");
+    println!("cargo:rerun-if-changed=kernels");
+    for name in ["DET_POST_NVCC", "DET_POST_CUDA_ARCHS", "CUDACXX", "CUDA_HOME", "CUDA_PATH"] {
+        println!("cargo:rerun-if-env-changed={name}");
+    }
+    if env::var_os("CARGO_FEATURE_CUDA").is_none() {
+        return;
+    }
+    if let Err(reason) = compile() {
+        println!("cargo:warning=built without CUDA kernels: {reason}");
+    }
+}
+
+fn compile() -> Result<(), String> {
+    let nvcc = find_nvcc().ok_or(
+        "no nvcc in DET_POST_NVCC, CUDACXX, CUDA_HOME, CUDA_PATH, PATH, /usr/local/cuda, /opt/cuda",
+    )?;
+    let architectures = architectures(&nvcc)?;
+    let out = PathBuf::from(env::var_os("OUT_DIR").ok_or("OUT_DIR is not set")?);
+    let unity = out.join("kernels.cu");
+    std::fs::write(&unity, unity_text()?).map_err(|e| format!("{}: {e}", unity.display()))?;
+    let fatbin = out.join("kernels.fatbin");
+
+    let mut command = Command::new(&nvcc);
+    command.args(SWITCHES).args(["-fatbin", "-I", "kernels", "--threads", "0", "-o"]);
+    command.arg(&fatbin).arg(&unity);
+    for (position, architecture) in architectures.iter().enumerate() {
+        let ptx = if position == 0 { format!(",compute_{architecture}") } else { String::new() };
+        command.arg(format!("-gencode=arch=compute_{architecture},code=[sm_{architecture}{ptx}]"));
+    }
+    let output = command.output().map_err(|e| format!("{}: {e}", nvcc.display()))?;
+    if !output.status.success() {
+        // A kernel that does not compile fails the build, a missing nvcc does not.
+        eprintln!("{command:?} failed:\n{}", String::from_utf8_lossy(&output.stderr));
+        std::process::exit(1);
+    }
+    println!("cargo:rustc-env=DET_POST_FATBIN={}", fatbin.display());
+    println!("cargo:rustc-cfg=kernels");
+    Ok(())
+}
+
+/// All kernels as one file, in the order of their names.
+fn unity_text() -> Result<String, String> {
+    let folder = Path::new("kernels");
+    let entries = folder.read_dir().map_err(|e| format!("{}: {e}", folder.display()))?;
+    let mut names: Vec<String> = entries
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+        .filter(|name| name.ends_with(".cu"))
+        .collect();
+    names.sort();
+    Ok(names.iter().map(|name| format!("#include \"{name}\"\n")).collect())
+}
+
+fn find_nvcc() -> Option<PathBuf> {
+    let set = |name: &str| env::var_os(name).filter(|value| !value.is_empty());
+    let named = ["DET_POST_NVCC", "CUDACXX"].into_iter().filter_map(set).map(PathBuf::from);
+    let homes = ["CUDA_HOME", "CUDA_PATH"].into_iter().filter_map(set);
+    let homes = homes.map(|home| PathBuf::from(home).join("bin"));
+    let path: OsString = env::var_os("PATH").unwrap_or_default();
+    let path: Vec<PathBuf> = env::split_paths(&path).collect();
+    let usual = ["/usr/local/cuda/bin", "/opt/cuda/bin"].map(PathBuf::from);
+    let folders = homes.chain(path).chain(usual);
+    named.chain(folders.map(|folder| folder.join("nvcc"))).find(|nvcc| nvcc.is_file())
+}
+
+fn architectures(nvcc: &Path) -> Result<Vec<u32>, String> {
+    let mut wanted = match env::var("DET_POST_CUDA_ARCHS") {
+        Ok(list) if !list.trim().is_empty() => list
+            .split([',', ' ', ';'])
+            .filter(|word| !word.is_empty())
+            .map(|word| word.parse().map_err(|_| format!("DET_POST_CUDA_ARCHS: {word:?}")))
+            .collect::<Result<Vec<u32>, String>>()?,
+        _ => {
+            let output = Command::new(nvcc)
+                .arg("--list-gpu-code")
+                .output()
+                .map_err(|e| format!("{}: {e}", nvcc.display()))?;
+            let listed = String::from_utf8_lossy(&output.stdout);
+            let listed: Vec<u32> = listed
+                .lines()
+                .filter_map(|line| line.trim().strip_prefix("sm_")?.parse().ok())
+                .collect();
+            ARCHITECTURES.into_iter().filter(|a| listed.contains(a)).collect()
+        }
+    };
+    wanted.sort_unstable();
+    wanted.dedup();
+    if wanted.is_empty() {
+        return Err(format!("{} knows none of {ARCHITECTURES:?}", nvcc.display()));
+    }
+    Ok(wanted)
+}

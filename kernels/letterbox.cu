@@ -1,0 +1,316 @@
+// Letterbox: a picture as it lies in its message becomes a network's input.
+//
+// Thread mapping: a thread makes kRows pixels of one column in the three
+// planes, a warp 32 neighbours of a row.
+// Reads: the image bytes. Writes: every value of the three planes.
+// The order of operations is that of src/ops/letterbox/mod.rs, not contracted.
+// The launcher checks that the image holds every row that its layout needs and
+// 16 bytes more, and that the planes have network_width * network_height values.
+
+#include <cuda_fp16.h>
+
+#include "slice.cuh"
+
+namespace {
+
+// The mirror of `WireLayout` in src/device/cuda/abi/letterbox.rs.
+enum Layout : uint32_t {
+    kPacked3,
+    kPacked4,
+    kMono8,
+    kMono16Little,
+    kMono16Big,
+    kUyvy,
+    kYuy2,
+    kNv12,
+    kNv21,
+    kBayerRedFirst,
+    kBayerBlueFirst,
+    kBayerGreenThenBlue,
+    kBayerGreenThenRed,
+};
+
+constexpr int kThreads = 128;
+constexpr int kRows = 2;
+constexpr float kIntoMantissa = 8388608.0f;  // 2^23
+
+// One axis: the position of content pixels in the source.
+struct Axis {
+    uint32_t source;
+    uint32_t content;
+    uint32_t origin;
+    uint32_t network;
+    // ceil(2^48 / (2 * content)): n * reciprocal >> 48 is n / (2 * content).
+    uint64_t reciprocal;
+    // 1 / (2 * content), rounded to nearest.
+    float inverse;
+    uint32_t reserved;
+};
+
+template <typename T>
+struct LetterboxArgs {
+    Slice<const uint8_t> image;
+    Slice<T> out;
+    uint64_t step;
+    Axis x;
+    Axis y;
+    uint32_t layout;
+    uint32_t swapped;
+    // By source channel.
+    float alpha[3];
+    float beta[3];
+    float pad[3];
+    uint32_t reserved;
+};
+
+struct Tap {
+    uint32_t first;
+    uint32_t second;
+    float weight;
+};
+
+struct Pixel {
+    float c[3];
+};
+
+__device__ Tap tap(uint32_t i, const Axis& axis) {
+    uint32_t scaled = (2 * i + 1) * axis.source;
+    if (scaled < axis.content) return {0, min(1u, axis.source - 1), 0.0f};
+    uint32_t numerator = scaled - axis.content;
+    uint32_t denominator = 2 * axis.content;
+    uint32_t first = static_cast<uint32_t>((numerator * axis.reciprocal) >> 48);
+    if (first + 1 >= axis.source) return {axis.source - 1, axis.source - 1, 0.0f};
+    uint32_t rest = numerator - first * denominator;
+    // The quotient, rounded to nearest: one correction of a product with a
+    // rounded inverse gives that for every rest and denominator below 2^24.
+    const float dividend = static_cast<float>(rest);
+    const float quotient = dividend * axis.inverse;
+    const float error = __fmaf_rn(-quotient, static_cast<float>(denominator), dividend);
+    return {first, first + 1, __fmaf_rn(error, axis.inverse, quotient)};
+}
+
+__device__ float mix(float a, float b, float weight) { return a + (b - a) * weight; }
+
+// A byte as a float, exactly, without the slow conversion.
+__device__ float byte_value(uint32_t byte) {
+    return __uint_as_float(0x4b000000u | byte) - kIntoMantissa;
+}
+
+// BT.601 limited range in 20 fraction bits; the constants of
+// src/ops/letterbox/wire.rs.
+__device__ Pixel pixel_of_yuv(int32_t luma, int32_t u, int32_t v) {
+    constexpr int32_t kHalf = 1 << 19;
+    luma = max(luma - 16, 0) * 1220542;
+    u -= 128;
+    v -= 128;
+    int32_t red = (luma + (kHalf + 1673527 * v)) >> 20;
+    int32_t green = (luma + (kHalf - 852492 * v - 409993 * u)) >> 20;
+    int32_t blue = (luma + (kHalf + 2116026 * u)) >> 20;
+    return {{byte_value(min(max(red, 0), 255)), byte_value(min(max(green, 0), 255)),
+             byte_value(min(max(blue, 0), 255))}};
+}
+
+template <uint32_t kLayout>
+struct Picture {
+    const uint8_t* data;
+    uint64_t step;
+    uint32_t width;
+    uint32_t height;
+
+    __device__ const uint8_t* row(uint32_t y) const { return data + y * step; }
+
+    __device__ Pixel at(uint32_t x, uint32_t y) const {
+        const uint8_t* line = row(y);
+        if constexpr (kLayout == kPacked3 || kLayout == kPacked4) {
+            const uint8_t* p = line + (kLayout == kPacked3 ? 3 : 4) * x;
+            return {{byte_value(p[0]), byte_value(p[1]), byte_value(p[2])}};
+        } else if constexpr (kLayout == kMono8) {
+            float value = byte_value(line[x]);
+            return {{value, value, value}};
+        } else if constexpr (kLayout == kMono16Little || kLayout == kMono16Big) {
+            uint32_t low = line[2 * x + (kLayout == kMono16Little ? 0 : 1)];
+            uint32_t high = line[2 * x + (kLayout == kMono16Little ? 1 : 0)];
+            float value = __fdiv_rn(static_cast<float>(high << 8 | low), 257.0f);
+            return {{value, value, value}};
+        } else if constexpr (kLayout == kUyvy || kLayout == kYuy2) {
+            const uint8_t* pair = line + 4 * (x / 2);
+            constexpr uint32_t kLuma = kLayout == kUyvy ? 1 : 0;
+            return pixel_of_yuv(pair[2 * (x % 2) + kLuma], pair[1 - kLuma], pair[3 - kLuma]);
+        } else if constexpr (kLayout == kNv12 || kLayout == kNv21) {
+            const uint8_t* chroma = row(height + y / 2) + 2 * (x / 2);
+            constexpr uint32_t kU = kLayout == kNv12 ? 0 : 1;
+            return pixel_of_yuv(line[x], chroma[kU], chroma[1 - kU]);
+        } else {
+            return demosaic(x, y);
+        }
+    }
+
+    // Neighbours are mirrored at the borders; width and height are at least 2.
+    __device__ Pixel demosaic(uint32_t x, uint32_t y) const {
+        constexpr bool kRedFirst = kLayout == kBayerRedFirst || kLayout == kBayerGreenThenRed;
+        constexpr uint32_t kFirstX =
+            kLayout == kBayerGreenThenBlue || kLayout == kBayerGreenThenRed ? 1 : 0;
+        const uint8_t* here = row(y);
+        const uint8_t* above = row(y == 0 ? 1 : y - 1);
+        const uint8_t* below = row(y + 1 == height ? height - 2 : y + 1);
+        uint32_t left = x == 0 ? 1 : x - 1;
+        uint32_t right = x + 1 == width ? width - 2 : x + 1;
+        uint32_t odd = y % 2;
+        uint32_t own, green, other;
+        if (x % 2 == (kFirstX + odd) % 2) {
+            own = here[x];
+            green = (above[x] + below[x] + here[left] + here[right] + 2) >> 2;
+            other = (above[left] + above[right] + below[left] + below[right] + 2) >> 2;
+        } else {
+            own = (here[left] + here[right] + 1) >> 1;
+            green = here[x];
+            other = (above[x] + below[x] + 1) >> 1;
+        }
+        bool own_is_red = kRedFirst == (odd == 0);
+        return {{byte_value(own_is_red ? own : other), byte_value(green),
+                 byte_value(own_is_red ? other : own)}};
+    }
+};
+
+__device__ void store(float* out, float value) { *out = value; }
+__device__ void store(__half* out, float value) { *out = __float2half_rn(value); }
+
+// The four pixels round a position, by column and row of the two taps.
+template <uint32_t kLayout>
+struct Corners {
+    Pixel upper_left, lower_left, upper_right, lower_right;
+
+    __device__ Corners(const Picture<kLayout>& picture, const Tap& across, const Tap& down) {
+        if constexpr (kLayout == kPacked3) {
+            pair(picture.row(down.first) + 3 * across.first, upper_left, upper_right);
+            pair(picture.row(down.second) + 3 * across.first, lower_left, lower_right);
+        } else {
+            upper_left = picture.at(across.first, down.first);
+            lower_left = picture.at(across.first, down.second);
+            upper_right = picture.at(across.second, down.first);
+            lower_right = picture.at(across.second, down.second);
+        }
+    }
+
+    // Six bytes by whole words. Of the last pixel of a row the right neighbour
+    // is what follows in memory: its weight is 0. The launcher checks that
+    // 16 bytes follow the picture.
+    __device__ static void pair(const uint8_t* bytes, Pixel& left, Pixel& right) {
+        const uint64_t address = reinterpret_cast<uint64_t>(bytes);
+        const uint32_t* words = reinterpret_cast<const uint32_t*>(address & ~3ull);
+        const uint32_t shift = 8 * static_cast<uint32_t>(address & 3);
+        const uint32_t second = words[1];
+        const uint32_t third = shift == 24 ? words[2] : 0;
+        const uint32_t low = __funnelshift_r(words[0], second, shift);
+        const uint32_t high = __funnelshift_r(second, third, shift);
+        left = {{byte_value(low & 0xff), byte_value(low >> 8 & 0xff), byte_value(low >> 16 & 0xff)}};
+        right = {{byte_value(low >> 24), byte_value(high & 0xff), byte_value(high >> 8 & 0xff)}};
+    }
+};
+
+template <uint32_t kLayout, typename T>
+__device__ void make_pixels(const LetterboxArgs<T>& args, uint32_t x, uint32_t y) {
+    const Picture<kLayout> picture{args.image.data, args.step, args.x.source, args.y.source};
+    const uint64_t plane = static_cast<uint64_t>(args.x.network) * args.y.network;
+    const uint32_t column = x - args.x.origin;
+    const bool in_columns = column < args.x.content;
+    const Tap across = tap(in_columns ? column : 0, args.x);
+    float value[kRows][3];
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+        // Outside the content a pixel inside it is made and not used, so that
+        // the loads of all rows are under way together.
+        const uint32_t line = y + r - args.y.origin;
+        const bool inside = in_columns && line < args.y.content;
+        const Tap down = tap(inside ? line : 0, args.y);
+        const Corners<kLayout> corners(picture, across, down);
+#pragma unroll
+        for (int k = 0; k < 3; ++k) {
+            float left = mix(corners.upper_left.c[k], corners.lower_left.c[k], down.weight);
+            float right = mix(corners.upper_right.c[k], corners.lower_right.c[k], down.weight);
+            float made = mix(left, right, across.weight) * args.alpha[k] + args.beta[k];
+            value[r][k] = inside ? made : args.pad[k];
+        }
+    }
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+        if (y + r >= args.y.network) return;
+        T* out = args.out.data + static_cast<uint64_t>(y + r) * args.x.network + x;
+#pragma unroll
+        for (int k = 0; k < 3; ++k) {
+            store(out + plane * (args.swapped ? 2 - k : k), value[r][k]);
+        }
+    }
+}
+
+// Rows with no content at all: only the padding is stored.
+template <typename T>
+__device__ bool is_padding(const LetterboxArgs<T>& args, uint32_t y) {
+    return y + kRows <= args.y.origin || y >= args.y.origin + args.y.content;
+}
+
+template <typename T>
+__device__ void pad(const LetterboxArgs<T>& args, uint32_t x, uint32_t y) {
+    const uint64_t plane = static_cast<uint64_t>(args.x.network) * args.y.network;
+    for (uint32_t row = y; row < min(y + kRows, args.y.network); ++row) {
+        T* out = args.out.data + static_cast<uint64_t>(row) * args.x.network + x;
+#pragma unroll
+        for (int k = 0; k < 3; ++k) {
+            store(out + plane * (args.swapped ? 2 - k : k), args.pad[k]);
+        }
+    }
+}
+
+template <typename T>
+__device__ void letterbox(const LetterboxArgs<T>& args) {
+    const uint32_t x = blockIdx.x * kThreads + threadIdx.x;
+    const uint32_t y = blockIdx.y * kRows;
+    if (x >= args.x.network || y >= args.y.network) return;
+    if (is_padding(args, y)) return pad(args, x, y);
+    switch (args.layout) {
+        case kPacked4: return make_pixels<kPacked4>(args, x, y);
+        case kMono8: return make_pixels<kMono8>(args, x, y);
+        case kMono16Little: return make_pixels<kMono16Little>(args, x, y);
+        case kMono16Big: return make_pixels<kMono16Big>(args, x, y);
+        case kUyvy: return make_pixels<kUyvy>(args, x, y);
+        case kYuy2: return make_pixels<kYuy2>(args, x, y);
+        case kNv12: return make_pixels<kNv12>(args, x, y);
+        case kNv21: return make_pixels<kNv21>(args, x, y);
+        case kBayerRedFirst: return make_pixels<kBayerRedFirst>(args, x, y);
+        case kBayerBlueFirst: return make_pixels<kBayerBlueFirst>(args, x, y);
+        case kBayerGreenThenBlue: return make_pixels<kBayerGreenThenBlue>(args, x, y);
+        case kBayerGreenThenRed: return make_pixels<kBayerGreenThenRed>(args, x, y);
+    }
+}
+
+// The commonest layout has a kernel of its own: it needs half the registers.
+template <typename T>
+__device__ void letterbox_packed3(const LetterboxArgs<T>& args) {
+    const uint32_t x = blockIdx.x * kThreads + threadIdx.x;
+    const uint32_t y = blockIdx.y * kRows;
+    if (x >= args.x.network || y >= args.y.network) return;
+    if (is_padding(args, y)) return pad(args, x, y);
+    make_pixels<kPacked3>(args, x, y);
+}
+
+}  // namespace
+
+extern "C" __global__ void __launch_bounds__(kThreads)
+    letterbox_packed3_f32(const __grid_constant__ LetterboxArgs<float> args) {
+    letterbox_packed3(args);
+}
+
+extern "C" __global__ void __launch_bounds__(kThreads)
+    letterbox_packed3_f16(const __grid_constant__ LetterboxArgs<__half> args) {
+    letterbox_packed3(args);
+}
+
+extern "C" __global__ void __launch_bounds__(kThreads)
+    letterbox_f32(const __grid_constant__ LetterboxArgs<float> args) {
+    letterbox(args);
+}
+
+extern "C" __global__ void __launch_bounds__(kThreads)
+    letterbox_f16(const __grid_constant__ LetterboxArgs<__half> args) {
+    letterbox(args);
+}

@@ -1,0 +1,60 @@
+// Greedy suppression by distance of centres: src/ops/nms_circle/mod.rs.
+
+#include "nms.cuh"
+
+namespace {
+
+struct SolidCandidate {
+    float x, y, z;
+    float length, width, height;
+    float yaw;
+    Rank rank;
+};
+
+struct Circles {
+    using Candidate = SolidCandidate;
+    static constexpr bool kHasThresholds = true;
+
+    __device__ static bool takes_part(const NmsSettings&, const Candidate& c) {
+        return isfinite(c.x) && isfinite(c.y) && isfinite(c.z) && isfinite(c.length) &&
+               isfinite(c.width) && isfinite(c.height) && isfinite(c.yaw);
+    }
+
+    // Centre, and the threshold that holds when this is the better one. A class
+    // without a threshold is reported; it suppresses nothing.
+    __device__ static float4 item(const NmsArgs<Candidate>& args, const Candidate& c) {
+        const uint32_t num = args.settings[0].num_thresholds;
+        const uint32_t position = num == 1 ? 0 : c.rank.class_index;
+        const bool known = position < num && position < args.thresholds.len;
+        const float threshold = known ? args.thresholds[position] : -1.0f;
+        return make_float4(c.x, c.y, threshold, 0.0f);
+    }
+
+    __device__ static uint32_t place(const Candidate& c) {
+        return spread(coarse(c.x, 16)) << 1 | spread(coarse(c.y, 16));
+    }
+
+    __device__ static float4 bounds(float4 item) {
+        return make_float4(item.x, item.y, item.x, item.y);
+    }
+
+    // `reach` is a little longer than the longest radius.
+    __device__ static bool meets(const NmsSettings& settings, float4 bounds, float4 item) {
+        const float reach = settings.reach;
+        return item.x + reach >= bounds.x && item.x - reach <= bounds.z &&
+               item.y + reach >= bounds.y && item.y - reach <= bounds.w;
+    }
+
+    __device__ static bool suppresses(const NmsSettings& settings, float4 better, float4 item) {
+        const float dx = item.x - better.x;
+        const float dy = item.y - better.y;
+        const float squared_distance = dx * dx + dy * dy;
+        const float threshold = better.z;
+        if (settings.reading != 0) return squared_distance <= threshold;
+        return threshold > 0.0f && squared_distance < threshold * threshold;
+    }
+};
+
+}  // namespace
+
+NMS_KERNELS(nms_circle, Circles)

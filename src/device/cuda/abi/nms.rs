@@ -1,0 +1,208 @@
+//! `kernels/nms.cuh` and the suppression ops made of it.
+
+use super::super::{Grid, In, KernelSpec, Out, Plain};
+use super::{check_len, check_threads};
+use crate::error::Result;
+use crate::types::{Box2d, Box3d, Candidate, Kept};
+
+/// Threads of a block, in every step.
+pub const THREADS_PER_BLOCK: u32 = 256;
+/// Candidates a block takes in the steps `rank` and `suppress`: one a warp.
+pub const CANDIDATES_PER_BLOCK: u32 = 8;
+/// Tiles that a block of the step `merge` searches.
+pub const TILES_AT_ONCE: u32 = 8;
+/// Up to this capacity the step `rank` orders all candidates by counting.
+pub const SMALL_CAPACITY: usize = 2048;
+
+/// The mirror of `NmsSettings`, in device memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[repr(C)]
+pub struct NmsSettings {
+    /// IoU above which a better box suppresses.
+    pub iou_threshold: f32,
+    /// Candidates at or below it take no part, if `has_score_threshold`.
+    pub score_threshold: f32,
+    /// Added to widths and heights.
+    pub offset: f32,
+    /// Centres farther apart along an axis never meet.
+    pub reach: f32,
+    /// 0 or 1.
+    pub has_score_threshold: u32,
+    /// The most survivors.
+    pub max_num: u32,
+    /// 0 aware, 1 agnostic, 2 groups.
+    pub class_mode: u32,
+    /// Classes that have a group.
+    pub num_groups: u32,
+    /// Thresholds; one holds for all classes.
+    pub num_thresholds: u32,
+    /// Of a circle's threshold: 0 radius, 1 squared distance.
+    pub reading: u32,
+}
+
+/// The mirror of `NmsCounts`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct NmsCounts {
+    /// Survivors.
+    pub num_kept: u32,
+    /// One more than the highest class that has no threshold, else 0.
+    pub class_over: u32,
+}
+
+// SAFETY: 10 values of 4 bytes each, no gap, any bits are a value.
+unsafe impl Plain for NmsSettings {}
+// SAFETY: 2 values of 4 bytes each, no gap, any bits are a value.
+unsafe impl Plain for NmsCounts {}
+
+/// The mirror of `NmsArgs`: the same for every step of an op.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct NmsArgs<'a, C> {
+    /// Candidates in any order; their number of places is the capacity.
+    pub candidates: In<'a, C>,
+    /// How many there are; at most the capacity are read.
+    pub num_candidates: In<'a, u32>,
+    /// The settings.
+    pub settings: In<'a, NmsSettings>,
+    /// Group of a class.
+    pub groups: In<'a, u32>,
+    /// Threshold of a class.
+    pub thresholds: In<'a, f32>,
+    /// Keys of the tiles, by rank and by place.
+    pub keys: Out<'a, u64>,
+    /// Candidate and score by rank.
+    pub order: Out<'a, Kept>,
+    /// Rank by candidate.
+    pub ranks: Out<'a, u32>,
+    /// Place by candidate.
+    pub places: Out<'a, u32>,
+    /// What is compared, by place.
+    pub found_items: Out<'a, [f32; 4]>,
+    /// Rank by place.
+    pub found_ranks: Out<'a, u32>,
+    /// Group by place.
+    pub found_groups: Out<'a, u64>,
+    /// Bounds of 32 places.
+    pub bounds: Out<'a, [u32; 4]>,
+    /// Verdict by rank.
+    pub states: Out<'a, u32>,
+    /// A bit by rank.
+    pub kept_bits: Out<'a, u32>,
+    /// The next block's turn, and the highest class over.
+    pub ticket: Out<'a, u32>,
+    /// Survivors, best first.
+    pub kept: Out<'a, Kept>,
+    /// How many.
+    pub counts: Out<'a, NmsCounts>,
+    /// The survivors in memory of the host.
+    pub published: Out<'a, Kept>,
+    /// How many, in memory of the host.
+    pub published_counts: Out<'a, NmsCounts>,
+}
+
+const _: () = assert!(size_of::<NmsArgs<'_, Candidate<Box2d>>>() == 20 * 16);
+
+fn check<C>(kernel: &str, args: &NmsArgs<'_, C>, grid: &Grid) -> Result<()> {
+    check_threads(kernel, grid.threads_per_block, THREADS_PER_BLOCK)?;
+    let capacity = args.candidates.len();
+    let words = capacity.div_ceil(32);
+    let slices = [
+        ("num_candidates", args.num_candidates.len(), 1),
+        ("settings", args.settings.len(), 1),
+        ("keys", args.keys.len(), 2 * capacity),
+        ("order", args.order.len(), capacity),
+        ("ranks", args.ranks.len(), capacity),
+        ("places", args.places.len(), capacity),
+        ("found_items", args.found_items.len(), capacity),
+        ("found_ranks", args.found_ranks.len(), capacity),
+        ("found_groups", args.found_groups.len(), capacity),
+        ("bounds", args.bounds.len(), words),
+        ("states", args.states.len(), capacity),
+        ("kept_bits", args.kept_bits.len(), words),
+        ("ticket", args.ticket.len(), 2),
+        ("kept", args.kept.len(), capacity),
+        ("counts", args.counts.len(), 1),
+        ("published", args.published.len(), capacity),
+        ("published_counts", args.published_counts.len(), 1),
+    ];
+    slices.into_iter().try_for_each(|(name, found, needed)| check_len(kernel, name, found, needed))
+}
+
+/// The steps of a suppression op; see the head of `kernels/nms.cuh`.
+pub trait NmsSteps {
+    /// What is suppressed.
+    type Candidate: Plain;
+    /// Orders up to [`SMALL_CAPACITY`] candidates and arranges them by rank.
+    type Rank: for<'a> KernelSpec<Args<'a> = NmsArgs<'a, Self::Candidate>>;
+    /// Orders tiles.
+    type Tiles: for<'a> KernelSpec<Args<'a> = NmsArgs<'a, Self::Candidate>>;
+    /// Merges the tiles.
+    type Merge: for<'a> KernelSpec<Args<'a> = NmsArgs<'a, Self::Candidate>>;
+    /// Arranges by place.
+    type Arrange: for<'a> KernelSpec<Args<'a> = NmsArgs<'a, Self::Candidate>>;
+    /// Compares with all better ones.
+    type SuppressAll: for<'a> KernelSpec<Args<'a> = NmsArgs<'a, Self::Candidate>>;
+    /// Compares with those whose bounds meet.
+    type SuppressNear: for<'a> KernelSpec<Args<'a> = NmsArgs<'a, Self::Candidate>>;
+    /// Writes the survivors.
+    type Publish: for<'a> KernelSpec<Args<'a> = NmsArgs<'a, Self::Candidate>>;
+}
+
+macro_rules! step {
+    ($module:ident, $kernel:ident, $name:literal, $candidate:ty) => {
+        /// One step.
+        pub struct $kernel;
+
+        // SAFETY: `NmsArgs` mirrors the struct of that name (20 slices of 16
+        // bytes). Every index a step uses is a thread's own, below the number
+        // of candidates, which it cuts to the capacity, or a position that an
+        // earlier step stored; those are below the capacity, too, since memory
+        // starts as zero and only positions of candidates are stored, or, where
+        // they are sums, are compared with it first. Groups
+        // and thresholds are read within their own lengths. The check covers
+        // all other slices. A candidate only waits for better ones, which
+        // blocks that already run have taken, so that the step ends.
+        unsafe impl KernelSpec for $kernel {
+            const NAME: &'static str = concat!(stringify!($module), "_", $name);
+            type Args<'a> = NmsArgs<'a, $candidate>;
+            fn check(args: &Self::Args<'_>, grid: &Grid) -> Result<()> {
+                check(Self::NAME, args, grid)
+            }
+        }
+    };
+}
+
+macro_rules! steps {
+    ($module:ident, $steps:ident, $candidate:ty, $text:literal) => {
+        #[doc = $text]
+        pub mod $module {
+            use super::*;
+
+            step!($module, Rank, "rank", $candidate);
+            step!($module, Tiles, "tiles", $candidate);
+            step!($module, Merge, "merge", $candidate);
+            step!($module, Arrange, "arrange", $candidate);
+            step!($module, SuppressAll, "suppress_all", $candidate);
+            step!($module, SuppressNear, "suppress_near", $candidate);
+            step!($module, Publish, "publish", $candidate);
+
+            #[doc = $text]
+            pub struct $steps;
+
+            impl NmsSteps for $steps {
+                type Candidate = $candidate;
+                type Rank = Rank;
+                type Tiles = Tiles;
+                type Merge = Merge;
+                type Arrange = Arrange;
+                type SuppressAll = SuppressAll;
+                type SuppressNear = SuppressNear;
+                type Publish = Publish;
+            }
+        }
+    };
+}
+
+steps!(nms_iou, NmsIouSteps, Candidate<Box2d>, "`kernels/nms_iou.cu`.");
+steps!(nms_circle, NmsCircleSteps, Candidate<Box3d>, "`kernels/nms_circle.cu`.");

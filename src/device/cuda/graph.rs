@@ -1,0 +1,52 @@
+//! Recorded work that is launched as one.
+
+use cudarc::driver::CudaGraph;
+use cudarc::driver::sys::{CUgraphInstantiate_flags, CUstreamCaptureMode};
+
+use super::{Stream, error, failed};
+use crate::error::Result;
+
+/// Work recorded from a stream, to be launched again and again.
+///
+/// The graph works on the memory that its kernels were given; it keeps the
+/// stream, and with it that memory, alive. Values in device memory (counts,
+/// settings) may change between launches, sizes and buffers may not.
+pub struct Graph {
+    graph: CudaGraph,
+    // Dropped after the graph: owns the memory that it works on.
+    stream: Stream,
+}
+
+impl Graph {
+    /// Records what `enqueue` queues on `stream`; nothing of it runs yet.
+    ///
+    /// # Errors
+    /// Those of `enqueue`; `Device` when it waited or took memory, which cannot
+    /// be recorded, or queued nothing.
+    pub fn record(stream: &Stream, enqueue: impl FnOnce() -> Result<()>) -> Result<Self> {
+        let cuda = stream.cuda();
+        cuda.begin_capture(CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL)
+            .map_err(|e| failed("start recording a graph", e))?;
+        let enqueued = enqueue();
+        let recorded = cuda.end_capture(CUgraphInstantiate_flags(0));
+        enqueued?;
+        let graph = recorded
+            .map_err(|e| failed("record a graph", e))?
+            .ok_or_else(|| error("nothing was queued while a graph was recorded"))?;
+        graph.upload().map_err(|e| failed("upload a graph", e))?;
+        Ok(Self { graph, stream: stream.clone() })
+    }
+
+    /// Queues all recorded work on the stream it was recorded from.
+    ///
+    /// # Errors
+    /// `Device` with what the driver says.
+    pub fn enqueue(&self) -> Result<()> {
+        self.graph.launch().map_err(|e| failed("launch a graph", e))
+    }
+
+    /// The stream it runs on.
+    pub fn stream(&self) -> &Stream {
+        &self.stream
+    }
+}

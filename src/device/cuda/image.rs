@@ -1,0 +1,70 @@
+//! A picture on its way to the device.
+
+use super::abi::letterbox::TAIL_BYTES;
+use super::{DeviceBuffer, PinnedBuffer, Stream};
+use crate::error::{Error, ErrorKind, Result};
+use crate::types::{Encoding, ImageView, Size};
+
+/// How a picture lies in its bytes, checked by [`ImageView`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ImageLayout {
+    /// Width and height.
+    pub size: Size,
+    /// Bytes from row to row.
+    pub step: usize,
+    /// What the bytes mean.
+    pub encoding: Encoding,
+    /// Whether 16-bit samples have their high byte first.
+    pub big_endian: bool,
+}
+
+/// A pinned slot and device memory for one picture of up to a number of bytes,
+/// as it lay in its message.
+#[derive(Debug)]
+pub struct DeviceImage {
+    pinned: PinnedBuffer<u8>,
+    bytes: DeviceBuffer<u8>,
+    layout: Option<ImageLayout>,
+}
+
+impl DeviceImage {
+    /// Room for pictures of up to `num_bytes`.
+    ///
+    /// # Errors
+    /// `Device` when there is not enough memory.
+    pub fn with_capacity(stream: &Stream, num_bytes: usize) -> Result<Self> {
+        let pinned = PinnedBuffer::zeros(stream, num_bytes)?;
+        let bytes = DeviceBuffer::zeros(stream, num_bytes.saturating_add(TAIL_BYTES))?;
+        Ok(Self { pinned, bytes, layout: None })
+    }
+
+    /// Copies a picture into the pinned slot, once, and queues its upload.
+    ///
+    /// # Errors
+    /// `Argument` when the picture has more bytes than the capacity; `Device`
+    /// when the upload fails.
+    pub fn enqueue_upload(&mut self, image: &ImageView<'_>) -> Result<()> {
+        self.pinned.enqueue_upload(image.data(), &mut self.bytes)?;
+        self.layout = Some(ImageLayout {
+            size: image.size(),
+            step: image.step(),
+            encoding: image.encoding(),
+            big_endian: image.is_big_endian(),
+        });
+        Ok(())
+    }
+
+    /// The bytes, as they lay in the message, and [`TAIL_BYTES`] more.
+    pub fn bytes(&self) -> &DeviceBuffer<u8> {
+        &self.bytes
+    }
+
+    /// How the last picture lies.
+    ///
+    /// # Errors
+    /// `Argument` when none was uploaded yet.
+    pub fn layout(&self) -> Result<ImageLayout> {
+        self.layout
+            .ok_or_else(|| Error::new(ErrorKind::Argument, "device", "no picture was uploaded yet"))
+    }
+}

@@ -1,0 +1,151 @@
+//! Kernels as typed handles.
+
+use std::ffi::c_void;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use cudarc::driver::sys::{self, CUfunction_attribute_enum as Attribute};
+use cudarc::driver::{CudaFunction, result};
+
+use super::{CudaDevice, Stream, error, failed};
+use crate::error::Result;
+
+/// Declares a kernel of this program: its name and its one parameter, a struct
+/// passed by value.
+///
+/// # Safety
+/// The implementer promises, having read the kernel:
+/// - `Args` has the layout of the kernel's parameter struct;
+/// - when [`KernelSpec::check`] is `Ok` for a grid, the kernel launched over it
+///   touches no memory but that of the slices in `Args`, within their lengths,
+///   and writes none but through an [`Out`](super::Out);
+/// - it ends, given that the kernels before it on its stream have ended.
+pub unsafe trait KernelSpec {
+    /// Name of the entry point.
+    const NAME: &'static str;
+    /// Mirror of the parameter struct.
+    type Args<'a>: Copy;
+
+    /// Whether the slices are long enough for everything the kernel touches.
+    ///
+    /// # Errors
+    /// `Argument` naming the slice, its length and the length needed.
+    fn check(args: &Self::Args<'_>, grid: &Grid) -> Result<()>;
+}
+
+/// How many blocks of how many threads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grid {
+    /// Blocks along x and y.
+    pub num_blocks: [u32; 2],
+    /// Threads along x.
+    pub threads_per_block: u32,
+}
+
+/// A loaded kernel whose parameters are known to be those of `K`: to hold one
+/// is the proof.
+pub struct Kernel<K> {
+    function: CudaFunction,
+    max_threads_per_block: u32,
+    // Keeps the module, and with it the function, alive.
+    device: CudaDevice,
+    spec: PhantomData<fn(K)>,
+}
+
+impl<K: KernelSpec> Kernel<K> {
+    pub(super) fn load(device: &CudaDevice) -> Result<Self> {
+        let name = K::NAME;
+        let function = device
+            .module()
+            .load_function(name)
+            .map_err(|e| failed(&format!("find the kernel {name}"), e))?;
+        let (found, needed) = (param_sizes(&function), size_of::<K::Args<'static>>());
+        if found != [needed] {
+            return Err(error(format!(
+                "kernel {name} has parameters of {found:?} bytes, declared is one of {needed}"
+            )));
+        }
+        let max_threads_per_block = function
+            .get_attribute(Attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)
+            .map_err(|e| failed(&format!("ask for the limits of the kernel {name}"), e))?;
+        Ok(Self {
+            function,
+            max_threads_per_block: max_threads_per_block.unsigned_abs(),
+            device: device.clone(),
+            spec: PhantomData,
+        })
+    }
+
+    /// Queues the kernel on a stream and returns at once.
+    ///
+    /// # Errors
+    /// `Argument` when the parameters do not pass the kernel's check, or the
+    /// stream is another GPU's; `Device` when the driver refuses the launch.
+    pub fn enqueue(&self, stream: &Stream, grid: Grid, mut args: K::Args<'_>) -> Result<()> {
+        K::check(&args, &grid)?;
+        let Grid { num_blocks: [x, y], threads_per_block } = grid;
+        if x == 0 || y == 0 {
+            return Ok(());
+        }
+        if threads_per_block > self.max_threads_per_block {
+            return Err(error(format!(
+                "kernel {}: {threads_per_block} threads a block, at most {} are possible",
+                K::NAME,
+                self.max_threads_per_block
+            )));
+        }
+        if !Arc::ptr_eq(self.device.context(), stream.device().context()) {
+            return Err(error(format!(
+                "kernel {} of {} cannot run on a stream of {}",
+                K::NAME,
+                self.device,
+                stream.device()
+            )));
+        }
+        stream.bind()?;
+        // SAFETY: the function is alive, since `self.device` keeps its module.
+        // It takes one parameter of this struct's size (checked at load) and
+        // layout (promised by `KernelSpec`), which the driver copies before the
+        // call returns. By the same promise and the check above it touches only
+        // its slices; each was made by `Stream::input` or `output` from a
+        // buffer of this stream, whose memory stays until all queued work of
+        // the stream is done.
+        unsafe {
+            result::launch_kernel(
+                self.function.cu_function(),
+                (x, y, 1),
+                (threads_per_block, 1, 1),
+                0,
+                stream.raw(),
+                &mut [(&raw mut args).cast::<c_void>()],
+            )
+        }
+        .map_err(|e| failed(&format!("launch the kernel {}", K::NAME), e))
+    }
+}
+
+/// Sizes of a kernel's parameters, in order.
+fn param_sizes(function: &CudaFunction) -> Vec<usize> {
+    let size_of_param = |position: usize| {
+        let (mut offset, mut size) = (0, 0);
+        // SAFETY: the function is alive and both results are live locals; a
+        // position past the last parameter is answered with an error.
+        unsafe {
+            sys::cuFuncGetParamInfo(
+                function.cu_function(),
+                position,
+                &raw mut offset,
+                &raw mut size,
+            )
+        }
+        .result()
+        .ok()
+        .map(|()| size)
+    };
+    (0..64).map_while(size_of_param).collect()
+}
+
+/// Blocks that cover `num_items`.
+pub(crate) fn blocks(num_items: usize, per_block: u32) -> u32 {
+    u32::try_from(num_items.div_ceil(per_block as usize)).unwrap_or(u32::MAX)
+}

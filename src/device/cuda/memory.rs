@@ -1,0 +1,306 @@
+//! Memory of a GPU and memory that it shares with the host.
+//!
+//! Every buffer has a fixed capacity, is zero at first and belongs to the
+//! stream it was taken on; its memory returns when the stream and all that
+//! belongs to it are gone. No reference into memory that the GPU may be
+//! writing is ever given out: values are copied in and out.
+
+use std::ffi::c_void;
+use std::marker::PhantomData;
+
+use cudarc::driver::{result, sys};
+use half::f16;
+
+use super::{Event, Stream, error, failed};
+use crate::error::{Error, ErrorKind, Result};
+use crate::types::{Box2d, Box3d, Candidate, Kept};
+
+/// Values that can be moved as bytes.
+///
+/// # Safety
+/// The type has no padding, no pointer, and every bit pattern is a value.
+pub unsafe trait Plain: Copy + Default + 'static {}
+
+macro_rules! plain {
+    ($($type:ty: $why:literal),* $(,)?) => {$(
+        const _: &str = $why;
+        // SAFETY: as the reason beside the type says.
+        unsafe impl Plain for $type {}
+    )*};
+}
+
+plain! {
+    u8: "a number",
+    u32: "a number",
+    u64: "a number",
+    f32: "a number",
+    f16: "a number",
+    [f32; 4]: "numbers without gaps",
+    [u32; 4]: "numbers without gaps",
+    Kept: "repr(C) of a u32 and an f32: 8 bytes, no gap",
+    Candidate<Box2d>: "repr(C) of 4 + 1 f32 and 2 u32: 28 bytes, no gap",
+    Candidate<Box3d>: "repr(C) of 7 + 1 f32 and 2 u32: 40 bytes, no gap",
+}
+
+const _: () = assert!(size_of::<Kept>() == 8);
+const _: () = assert!(size_of::<Candidate<Box2d>>() == 28);
+const _: () = assert!(size_of::<Candidate<Box3d>>() == 40);
+
+/// A slice in device memory as kernels read it.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct In<'a, T> {
+    address: u64,
+    len: u64,
+    memory: PhantomData<&'a T>,
+}
+
+/// A slice in memory that a kernel may write.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Out<'a, T> {
+    address: u64,
+    len: u64,
+    memory: PhantomData<&'a T>,
+}
+
+impl<T> In<'_, T> {
+    /// Number of values.
+    pub fn len(&self) -> usize {
+        self.len as usize
+    }
+
+    /// Whether there are no values.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}
+
+impl<T> Out<'_, T> {
+    /// Number of values.
+    pub fn len(&self) -> usize {
+        self.len as usize
+    }
+
+    /// Whether there are no values.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}
+
+/// Values in device memory.
+#[derive(Debug)]
+pub struct DeviceBuffer<T> {
+    address: u64,
+    len: usize,
+    stream: Stream,
+    values: PhantomData<T>,
+}
+
+impl<T: Plain> DeviceBuffer<T> {
+    /// Takes memory for `len` values on a stream, all zero.
+    ///
+    /// # Errors
+    /// `Device` when there is not enough memory.
+    pub fn zeros(stream: &Stream, len: usize) -> Result<Self> {
+        let num_bytes = num_bytes::<T>(len)?;
+        stream.bind()?;
+        // SAFETY: no precondition but a current context, which `bind` made.
+        let address = unsafe { result::malloc_sync(num_bytes) }
+            .map_err(|e| failed(&format!("take {num_bytes} bytes of device memory"), e))?;
+        stream.own_device_memory(address);
+        // SAFETY: the allocation above has this many bytes and is not in use.
+        unsafe { result::memset_d8_async(address, 0, num_bytes, stream.raw()) }
+            .map_err(|e| failed("clear device memory", e))?;
+        Ok(Self { address, len, stream: stream.clone(), values: PhantomData })
+    }
+
+    /// Number of values.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are no values.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// What a kernel on `stream` reads.
+    ///
+    /// # Errors
+    /// `Device` when the buffer belongs to another stream.
+    pub fn input(&self, stream: &Stream) -> Result<In<'_, T>> {
+        stream.check_owns(&self.stream)?;
+        Ok(In { address: self.address, len: self.len as u64, memory: PhantomData })
+    }
+
+    /// What a kernel on `stream` may write.
+    ///
+    /// # Errors
+    /// `Device` when the buffer belongs to another stream.
+    pub fn output(&mut self, stream: &Stream) -> Result<Out<'_, T>> {
+        stream.check_owns(&self.stream)?;
+        Ok(Out { address: self.address, len: self.len as u64, memory: PhantomData })
+    }
+
+    /// Copies values to the start of the buffer and waits: for settings and
+    /// tests, not for frames.
+    ///
+    /// # Errors
+    /// `Argument` when there are more values than places; `Device` when the
+    /// copy fails.
+    pub fn write(&mut self, values: &[T]) -> Result<()> {
+        check_room("device", values.len(), self.len)?;
+        self.stream.bind()?;
+        // SAFETY: the buffer has room for the values (checked); they live until
+        // the wait below, whatever the copy answers.
+        let copied = unsafe { result::memcpy_htod_async(self.address, values, self.stream.raw()) };
+        self.stream.synchronize()?;
+        copied.map_err(|e| failed("copy to the device", e))
+    }
+
+    /// Waits, then copies all values to the host: for tests, not for frames.
+    ///
+    /// # Errors
+    /// `Device` when earlier work or the copy fails.
+    pub fn read(&self) -> Result<Vec<T>> {
+        let mut values = vec![T::default(); self.len];
+        self.stream.bind()?;
+        // SAFETY: both sides have `len` values; any bits are a `T`; the copy
+        // ends before the wait below returns, and the values live until then.
+        let copied =
+            unsafe { result::memcpy_dtoh_async(&mut values, self.address, self.stream.raw()) };
+        self.stream.synchronize()?;
+        copied.map_err(|e| failed("copy from the device", e))?;
+        Ok(values)
+    }
+}
+
+/// Page-locked host memory from which uploads are queued.
+#[derive(Debug)]
+pub struct PinnedBuffer<T> {
+    address: usize,
+    len: usize,
+    // Recorded after every upload: until then the memory is being read.
+    uploaded: Event,
+    stream: Stream,
+    values: PhantomData<T>,
+}
+
+impl<T: Plain> PinnedBuffer<T> {
+    /// Takes page-locked memory for `len` values, all zero.
+    ///
+    /// # Errors
+    /// `Device` when there is not enough memory.
+    pub fn zeros(stream: &Stream, len: usize) -> Result<Self> {
+        let address = host_memory::<T>(stream, len, 0)?;
+        let uploaded = Event::new(stream)?;
+        Ok(Self { address, len, uploaded, stream: stream.clone(), values: PhantomData })
+    }
+
+    /// The most values it holds.
+    pub fn capacity(&self) -> usize {
+        self.len
+    }
+
+    /// Copies values in, after the upload before has been read out, and queues
+    /// their upload to the start of `target`.
+    ///
+    /// # Errors
+    /// `Argument` when the values are more than either side holds; `Device`
+    /// when earlier work or the upload fails.
+    pub fn enqueue_upload(&mut self, values: &[T], target: &mut DeviceBuffer<T>) -> Result<()> {
+        check_room("pinned", values.len(), self.len)?;
+        check_room("device", values.len(), target.len)?;
+        self.stream.check_owns(&target.stream)?;
+        self.uploaded.wait()?;
+        self.stream.bind()?;
+        // SAFETY: the allocation has room for the values (checked), is aligned
+        // to a page and nobody reads it: the last upload is over. The copy
+        // reads it while only this buffer, borrowed alone, could change it, and
+        // that waits first; the memory stays until the stream's work is done.
+        let copied = unsafe {
+            let pinned = self.address as *mut T;
+            pinned.copy_from_nonoverlapping(values.as_ptr(), values.len());
+            let pinned = std::slice::from_raw_parts(pinned, values.len());
+            result::memcpy_htod_async(target.address, pinned, self.stream.raw())
+        };
+        copied.map_err(|e| failed("queue an upload", e))?;
+        self.uploaded.record(&self.stream)
+    }
+}
+
+/// Host memory that kernels write directly.
+#[derive(Debug)]
+pub struct MappedBuffer<T> {
+    host: usize,
+    device: u64,
+    len: usize,
+    stream: Stream,
+    values: PhantomData<T>,
+}
+
+impl<T: Plain> MappedBuffer<T> {
+    /// Takes page-locked memory for `len` values that the GPU can write.
+    ///
+    /// # Errors
+    /// `Device` when there is not enough memory.
+    pub fn zeros(stream: &Stream, len: usize) -> Result<Self> {
+        let host = host_memory::<T>(stream, len, sys::CU_MEMHOSTALLOC_DEVICEMAP)?;
+        let mut device = 0;
+        // SAFETY: `host` was just allocated for mapping; the result is a live
+        // local.
+        unsafe {
+            sys::cuMemHostGetDevicePointer_v2(&raw mut device, host as *mut c_void, 0).result()
+        }
+        .map_err(|e| failed("map host memory", e))?;
+        Ok(Self { host, device, len, stream: stream.clone(), values: PhantomData })
+    }
+
+    /// What a kernel on `stream` may write.
+    ///
+    /// # Errors
+    /// `Device` when the buffer belongs to another stream.
+    pub fn output(&mut self, stream: &Stream) -> Result<Out<'_, T>> {
+        stream.check_owns(&self.stream)?;
+        Ok(Out { address: self.device, len: self.len as u64, memory: PhantomData })
+    }
+
+    /// Appends the first `num` values to `values`; the caller has waited for
+    /// the stream. More than the capacity are not read.
+    pub fn copy_to(&self, num: usize, values: &mut Vec<T>) {
+        values.extend((0..num.min(self.len)).map(|i| {
+            // SAFETY: `i` is below the length of the allocation, whose values
+            // were zeroed and may have any bits. Volatile, since the GPU writes
+            // them outside this program's view.
+            unsafe { (self.host as *const T).add(i).read_volatile() }
+        }));
+    }
+}
+
+fn host_memory<T>(stream: &Stream, len: usize, flags: u32) -> Result<usize> {
+    let num_bytes = num_bytes::<T>(len)?;
+    stream.bind()?;
+    // SAFETY: no precondition but a current context, which `bind` made.
+    let address = unsafe { result::malloc_host(num_bytes, flags) }
+        .map_err(|e| failed(&format!("take {num_bytes} bytes of page-locked memory"), e))?;
+    stream.own_host_memory(address as usize);
+    // SAFETY: the allocation has this many bytes and is not yet shared.
+    unsafe { address.cast::<u8>().write_bytes(0, num_bytes) };
+    Ok(address as usize)
+}
+
+/// Bytes of `len` values, at least 16, a multiple of 16.
+fn num_bytes<T>(len: usize) -> Result<usize> {
+    len.checked_mul(size_of::<T>())
+        .and_then(|bytes| bytes.max(16).checked_next_multiple_of(16))
+        .ok_or_else(|| error(format!("{len} values do not fit into memory")))
+}
+
+fn check_room(what: &str, num: usize, capacity: usize) -> Result<()> {
+    if num <= capacity {
+        return Ok(());
+    }
+    let message = format!("{num} values, the {what} buffer holds {capacity}");
+    Err(Error::new(ErrorKind::Argument, "device", message))
+}

@@ -1,0 +1,152 @@
+//! A stream: work in order, and the memory it works on.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use cudarc::driver::sys::{CUevent_flags, CUstream};
+use cudarc::driver::{CudaEvent, CudaStream, result};
+
+use super::{CudaDevice, error, failed};
+use crate::error::Result;
+
+/// A queue of work on one GPU, with all memory that was taken on it. Clones
+/// are the same stream.
+#[derive(Clone)]
+pub struct Stream {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    stream: Arc<CudaStream>,
+    device: CudaDevice,
+    owned: Mutex<Owned>,
+}
+
+#[derive(Default)]
+struct Owned {
+    device: Vec<u64>,
+    host: Vec<usize>,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // Nothing may still be working on the memory. Errors have no one left
+        // to go to: a lost context has no memory to give back.
+        if self.device.context().bind_to_thread().is_err() || self.stream.synchronize().is_err() {
+            return;
+        }
+        let owned = self.owned.get_mut().unwrap_or_else(PoisonError::into_inner);
+        for address in owned.device.drain(..) {
+            // SAFETY: allocated by `malloc_sync` and owned here alone; all work
+            // on this stream is done, and only this stream works on it.
+            let _ = unsafe { result::free_sync(address) };
+        }
+        for address in owned.host.drain(..) {
+            // SAFETY: as above, allocated by `malloc_host`.
+            let _ = unsafe { result::free_host(address as *mut _) };
+        }
+    }
+}
+
+impl Stream {
+    pub(super) fn new(device: &CudaDevice) -> Result<Self> {
+        let stream = device.context().new_stream().map_err(|e| failed("make a stream", e))?;
+        let owned = Mutex::default();
+        Ok(Self { inner: Arc::new(Inner { stream, device: device.clone(), owned }) })
+    }
+
+    /// The GPU this stream runs on.
+    pub fn device(&self) -> &CudaDevice {
+        &self.inner.device
+    }
+
+    /// Waits until all queued work is done.
+    ///
+    /// # Errors
+    /// `Device` with the first failure of any of it.
+    pub fn synchronize(&self) -> Result<()> {
+        self.inner.stream.synchronize().map_err(|e| failed("finish the queued work", e))
+    }
+
+    pub(super) fn cuda(&self) -> &Arc<CudaStream> {
+        &self.inner.stream
+    }
+
+    pub(super) fn raw(&self) -> CUstream {
+        self.inner.stream.cu_stream()
+    }
+
+    /// Makes the context current on this thread.
+    pub(super) fn bind(&self) -> Result<()> {
+        self.device().context().bind_to_thread().map_err(|e| failed("use the GPU", e))
+    }
+
+    pub(super) fn own_device_memory(&self, address: u64) {
+        self.inner.owned.lock().unwrap_or_else(PoisonError::into_inner).device.push(address);
+    }
+
+    pub(super) fn own_host_memory(&self, address: usize) {
+        self.inner.owned.lock().unwrap_or_else(PoisonError::into_inner).host.push(address);
+    }
+
+    /// Refuses memory of another stream: it could be of another GPU, in use or
+    /// already given back.
+    pub(super) fn check_owns(&self, owner: &Self) -> Result<()> {
+        if Arc::ptr_eq(&self.inner, &owner.inner) {
+            return Ok(());
+        }
+        Err(error(format!(
+            "a buffer of another stream ({}) was given to a stream of {}",
+            owner.device(),
+            self.device()
+        )))
+    }
+}
+
+impl std::fmt::Debug for Stream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "stream of {}", self.device())
+    }
+}
+
+/// A mark in a stream's work: to wait for, and to measure between.
+#[derive(Debug)]
+pub struct Event {
+    event: CudaEvent,
+}
+
+impl Event {
+    /// A mark that counts as reached until it is recorded.
+    ///
+    /// # Errors
+    /// `Device` with what the driver says.
+    pub fn new(stream: &Stream) -> Result<Self> {
+        let flags = Some(CUevent_flags::CU_EVENT_DEFAULT);
+        let event = stream.device().context().new_event(flags);
+        Ok(Self { event: event.map_err(|e| failed("make an event", e))? })
+    }
+
+    /// Sets the mark behind all work queued so far.
+    ///
+    /// # Errors
+    /// `Device` with what the driver says.
+    pub fn record(&self, stream: &Stream) -> Result<()> {
+        self.event.record(stream.cuda()).map_err(|e| failed("record an event", e))
+    }
+
+    /// Waits until the stream has reached the mark.
+    ///
+    /// # Errors
+    /// `Device` when work before the mark failed.
+    pub fn wait(&self) -> Result<()> {
+        self.event.synchronize().map_err(|e| failed("wait for an event", e))
+    }
+
+    /// Microseconds of GPU time from this mark to a later one; waits for both.
+    ///
+    /// # Errors
+    /// `Device` when either was never recorded or work failed.
+    pub fn micros_until(&self, end: &Self) -> Result<f32> {
+        let milliseconds = self.event.elapsed_ms(&end.event);
+        Ok(1000.0 * milliseconds.map_err(|e| failed("measure between events", e))?)
+    }
+}

@@ -1,0 +1,116 @@
+//! The CUDA side of [`letterbox`](super::letterbox): one kernel, straight from
+//! the bytes of the message, bit-equal to the CPU.
+
+use half::f16;
+
+use super::cpu::Mapping;
+use super::{LetterboxParams, network_size};
+use crate::device::cuda::abi::letterbox::{
+    AnyOther, Axis, LetterboxArgs, Packed3, ROWS_PER_THREAD, THREADS_PER_BLOCK, WireLayout,
+};
+use crate::device::cuda::{
+    CudaDevice, DeviceImage, DeviceTensor, DeviceValues, Grid, ImageLayout, In, Kernel, KernelSpec,
+    Out, Stream, blocks,
+};
+use crate::error::Result;
+use crate::types::Letterbox;
+
+/// The kernels of the op on one GPU.
+pub struct Kernels {
+    f32: ByLayout<Packed3<f32>, AnyOther<f32>>,
+    f16: ByLayout<Packed3<f16>, AnyOther<f16>>,
+}
+
+impl Kernels {
+    /// Takes the kernels from a device.
+    ///
+    /// # Errors
+    /// `Device` when this build has no such kernels.
+    pub fn load(device: &CudaDevice) -> Result<Self> {
+        Ok(Self { f32: ByLayout::load(device)?, f16: ByLayout::load(device)? })
+    }
+}
+
+struct ByLayout<P, A> {
+    packed3: Kernel<P>,
+    any_other: Kernel<A>,
+}
+
+impl<P, A, T> ByLayout<P, A>
+where
+    T: 'static,
+    P: for<'a> KernelSpec<Args<'a> = LetterboxArgs<'a, T>>,
+    A: for<'a> KernelSpec<Args<'a> = LetterboxArgs<'a, T>>,
+{
+    fn load(device: &CudaDevice) -> Result<Self> {
+        Ok(Self { packed3: device.kernel()?, any_other: device.kernel()? })
+    }
+
+    fn enqueue(&self, stream: &Stream, args: LetterboxArgs<'_, T>) -> Result<()> {
+        let grid = Grid {
+            num_blocks: [
+                blocks(args.x.network as usize, THREADS_PER_BLOCK),
+                args.y.network.div_ceil(ROWS_PER_THREAD),
+            ],
+            threads_per_block: THREADS_PER_BLOCK,
+        };
+        match args.layout {
+            WireLayout::Packed3 => self.packed3.enqueue(stream, grid, args),
+            _ => self.any_other.enqueue(stream, grid, args),
+        }
+    }
+}
+
+/// Queues the letterbox of the uploaded `image` into `out`, a tensor
+/// `[1, 3, height, width]`, and returns where it places it.
+///
+/// # Errors
+/// `Argument` when `out` has another shape or no picture was uploaded;
+/// `Device` when a buffer is another stream's or the launch fails.
+pub fn enqueue_letterbox(
+    stream: &Stream,
+    kernels: &Kernels,
+    image: &DeviceImage,
+    params: &LetterboxParams,
+    out: &mut DeviceTensor,
+) -> Result<Letterbox> {
+    let network = network_size(out.shape())?;
+    let layout = image.layout()?;
+    let placed = Letterbox::new(layout.size, network, params.placement);
+    let bytes = image.bytes().input(stream)?;
+    match out.values_mut() {
+        DeviceValues::F32(out) => {
+            let out = out.output(stream)?;
+            kernels.f32.enqueue(stream, args(&layout, params, &placed, bytes, out))?;
+        }
+        DeviceValues::F16(out) => {
+            let out = out.output(stream)?;
+            kernels.f16.enqueue(stream, args(&layout, params, &placed, bytes, out))?;
+        }
+    }
+    Ok(placed)
+}
+
+fn args<'a, T>(
+    layout: &ImageLayout,
+    params: &LetterboxParams,
+    placed: &Letterbox,
+    image: In<'a, u8>,
+    out: Out<'a, T>,
+) -> LetterboxArgs<'a, T> {
+    let Letterbox { source, network, content_origin: [left, top], content } = *placed;
+    let mapping = Mapping::new(layout.encoding, params);
+    LetterboxArgs {
+        image,
+        out,
+        step: layout.step as u64,
+        x: Axis::new(source.width, content.width, left, network.width),
+        y: Axis::new(source.height, content.height, top, network.height),
+        layout: WireLayout::of(layout.encoding, layout.big_endian),
+        swapped: u32::from(mapping.swapped),
+        alpha: mapping.normalization.alpha,
+        beta: mapping.normalization.beta,
+        pad: mapping.pad,
+        reserved: 0,
+    }
+}

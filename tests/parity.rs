@@ -1,0 +1,36 @@
+//! The same problems on the CPU and on the GPU, and the answers compared.
+//!
+//! A problem knows how to make itself, its answer on the CPU and its answer on
+//! the device. Integers, orders and indices must be equal; floats are equal or
+//! within the units in the last place that `docs/numerics.md` states. Without
+//! a GPU the suite says so and passes, unless `DET_POST_REQUIRE_CUDA=1` makes
+//! that a failure.
+#![cfg(feature = "cuda")]
+#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking")]
+
+use det_post::device::Device;
+use det_post::device::cuda::CudaDevice;
+use det_post::types::DeviceChoice;
+
+#[path = "parity/letterbox.rs"]
+mod letterbox;
+#[path = "parity/nms_circle.rs"]
+mod nms_circle;
+#[path = "parity/nms_iou.rs"]
+mod nms_iou;
+#[path = "parity/random.rs"]
+mod random;
+
+/// The GPU, or `None` with the reason printed.
+fn gpu() -> Option<CudaDevice> {
+    match Device::open(DeviceChoice::Cuda(0)) {
+        Ok(Device::Cuda(device)) => Some(device),
+        Ok(Device::Cpu) => unreachable!("a GPU was asked for by number"),
+        Err(reason) => {
+            let required = std::env::var("DET_POST_REQUIRE_CUDA").is_ok_and(|value| value == "1");
+            assert!(!required, "DET_POST_REQUIRE_CUDA is 1: {reason}");
+            println!("skipped: {reason}");
+            None
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! IoU suppression: the same survivors in the same order.
+
+use det_post::device::cuda::{CudaDevice, DeviceCandidates, Graph};
+use det_post::ops::nms::Workspace;
+use det_post::ops::nms::cuda::Capacity;
+use det_post::ops::nms_iou::{cuda, nms_iou};
+use det_post::types::{Box2d, Candidate, ClassMode, Kept, NmsIou};
+
+use super::random::Random;
+
+struct Problem {
+    candidates: Vec<Candidate<Box2d>>,
+    capacity: usize,
+    params: NmsIou,
+}
+
+impl Problem {
+    fn reference(&self) -> Vec<Kept> {
+        let mut keep = Vec::new();
+        nms_iou(&self.candidates, &self.params, &mut Workspace::default(), &mut keep).unwrap();
+        keep
+    }
+
+    /// Queued, then twice as a recorded graph; all three must agree.
+    fn on_device(&self, device: &CudaDevice) -> Vec<Kept> {
+        let stream = device.stream().unwrap();
+        let capacity = Capacity { candidates: self.capacity, classes: 16 };
+        let mut workspace = cuda::workspace(&stream, capacity).unwrap();
+        let mut candidates = DeviceCandidates::with_capacity(&stream, self.capacity).unwrap();
+        cuda::set_nms_iou(&mut workspace, &self.params).unwrap();
+        candidates.write(&self.candidates).unwrap();
+        let (mut keep, mut again) = (Vec::new(), Vec::new());
+        cuda::enqueue_nms_iou(&candidates, &mut workspace).unwrap();
+        workspace.read_kept(&mut keep).unwrap();
+        let graph =
+            Graph::record(&stream, || cuda::enqueue_nms_iou(&candidates, &mut workspace)).unwrap();
+        for _ in 0..2 {
+            graph.enqueue().unwrap();
+            workspace.read_kept(&mut again).unwrap();
+            assert_eq!(again, keep, "a second run differs");
+        }
+        keep
+    }
+
+    fn check(&self, device: &CudaDevice) {
+        let (found, expected) = (self.on_device(device), self.reference());
+        let first = found.iter().zip(&expected).position(|(a, b)| a != b);
+        assert!(
+            found == expected,
+            "{} candidates, capacity {}, {:?}: {} kept, expected {}; first difference {first:?}",
+            self.candidates.len(),
+            self.capacity,
+            self.params,
+            found.len(),
+            expected.len(),
+        );
+    }
+}
+
+fn params(iou_threshold: f32) -> NmsIou {
+    NmsIou {
+        iou_threshold,
+        offset: 0,
+        class_mode: ClassMode::Agnostic,
+        score_threshold: None,
+        max_num: usize::MAX,
+    }
+}
+
+/// Boxes in clusters of about `per_cluster` round random centres.
+pub fn clustered(random: &mut Random, num: usize, per_cluster: usize) -> Vec<Candidate<Box2d>> {
+    let num_clusters = num.div_ceil(per_cluster.max(1)).max(1);
+    let clusters: Vec<[f32; 3]> = (0..num_clusters)
+        .map(|_| {
+            [random.range(0.0, 1920.0), random.range(0.0, 1080.0), random.range(3.0, 8.0).exp2()]
+        })
+        .collect();
+    (0..num as u32)
+        .map(|source| {
+            let [cx, cy, size] = clusters[random.below(num_clusters)];
+            let mut shaken = || random.range(-0.25, 0.25) * size;
+            let (cx, cy) = (cx + shaken(), cy + shaken());
+            let (width, height) = (size + shaken(), 0.7 * size + shaken());
+            Candidate {
+                bbox: Box2d::from_center(cx, cy, width, height),
+                score: random.range(0.05, 1.0),
+                class: random.below(10) as u32,
+                source,
+            }
+        })
+        .collect()
+}
+
+#[test]
+fn sizes_around_every_block_and_both_ways_agree() {
+    let Some(device) = super::gpu() else { return };
+    let mut random = Random::new(10);
+    for num in [0, 1, 2, 7, 8, 9, 31, 32, 33, 127, 255, 256, 257, 1000, 2047, 2048] {
+        for capacity in [num.max(1), 2048, 2049, 4000] {
+            let candidates = clustered(&mut random, num, 12);
+            Problem { candidates, capacity, params: params(0.45) }.check(&device);
+        }
+    }
+}
+
+#[test]
+fn many_candidates_of_every_density_agree() {
+    let Some(device) = super::gpu() else { return };
+    let mut random = Random::new(11);
+    for num in [3000, 5000, 20000] {
+        for per_cluster in [1, 10, 500, num] {
+            for threshold in [0.0, 0.3, 0.65] {
+                let candidates = clustered(&mut random, num, per_cluster);
+                Problem { candidates, capacity: num, params: params(threshold) }.check(&device);
+            }
+        }
+    }
+}
+
+#[test]
+fn settings_agree() {
+    let Some(device) = super::gpu() else { return };
+    let mut random = Random::new(12);
+    let modes = [
+        ClassMode::Aware,
+        ClassMode::Agnostic,
+        ClassMode::Groups(vec![0, 0, 1, 1, 2, 7]),
+        ClassMode::Groups(vec![]),
+    ];
+    for capacity in [900, 3000] {
+        for class_mode in &modes {
+            for (offset, score_threshold, max_num) in
+                [(0, None, 17), (1, Some(0.4), usize::MAX), (0, Some(2.0), 5), (1, None, 0)]
+            {
+                let class_mode = class_mode.clone();
+                let params =
+                    NmsIou { iou_threshold: 0.5, offset, class_mode, score_threshold, max_num };
+                let candidates = clustered(&mut random, 900, 20);
+                Problem { candidates, capacity, params }.check(&device);
+            }
+        }
+    }
+}
+
+#[test]
+fn ties_chains_and_values_that_take_no_part_agree() {
+    let Some(device) = super::gpu() else { return };
+    let mut random = Random::new(13);
+    for capacity in [700, 2500] {
+        // Few scores, classes and sources: every word of the order decides.
+        let mut tied = clustered(&mut random, 700, 30);
+        for candidate in &mut tied {
+            candidate.score = [0.0, -0.0, 0.5, 0.75][random.below(4)];
+            candidate.class %= 3;
+            candidate.source %= 50;
+        }
+        Problem { candidates: tied, capacity, params: params(0.4) }.check(&device);
+
+        // A row in which each box overlaps the next: the longest chain.
+        let chain: Vec<_> = (0..700_u32)
+            .map(|i| Candidate {
+                bbox: Box2d::new(6.0 * i as f32, 0.0, 6.0 * i as f32 + 10.0, 10.0),
+                score: 1.0 - i as f32 / 1000.0,
+                class: 0,
+                source: i,
+            })
+            .collect();
+        Problem { candidates: chain, capacity, params: params(0.2) }.check(&device);
+
+        let mut broken = clustered(&mut random, 700, 15);
+        let values = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, -1e30, 1e38, 0.0, 1e-40];
+        for candidate in &mut broken {
+            let value = values[random.below(values.len())];
+            match random.below(9) {
+                0 => candidate.score = value,
+                1 => candidate.bbox.x1 = value,
+                2 => candidate.bbox.y1 = value,
+                3 => candidate.bbox.x2 = value,
+                4 => candidate.bbox.y2 = value,
+                _ => {}
+            }
+        }
+        Problem { candidates: broken.clone(), capacity, params: params(0.3) }.check(&device);
+        let same = vec![broken[3]; 700];
+        Problem { candidates: same, capacity, params: params(0.3) }.check(&device);
+    }
+}
+
+#[test]
+fn too_small_a_workspace_and_bad_settings_are_refused() {
+    let Some(device) = super::gpu() else { return };
+    let stream = device.stream().unwrap();
+    let capacity = Capacity { candidates: 10, classes: 2 };
+    let mut workspace = cuda::workspace(&stream, capacity).unwrap();
+    let candidates = DeviceCandidates::with_capacity(&stream, 11).unwrap();
+    assert!(cuda::enqueue_nms_iou(&candidates, &mut workspace).is_err());
+    assert!(cuda::set_nms_iou(&mut workspace, &params(1.5)).is_err());
+    let class_mode = ClassMode::Groups(vec![0, 1, 2]);
+    assert!(cuda::set_nms_iou(&mut workspace, &NmsIou { class_mode, ..params(0.5) }).is_err());
+}
