@@ -30,7 +30,7 @@ pub(super) use grid::{Grid, Place, Reach};
 use super::nms_bev::nms_bev;
 use super::nms_circle::nms_circle;
 use super::nms_fast::nms_fast;
-use super::nms_iou::{Block, nms_iou};
+use super::nms_iou::{Block, MAX_WITHOUT_GRID, NUM_LANES, nms_iou};
 use super::nms_iou_3d::nms_iou_3d;
 use super::nms_soft::nms_soft;
 use super::overlap::{Flat, Rectangle, Solid};
@@ -115,7 +115,7 @@ impl Workspace {
             rectangles: Vec::with_capacity(num_candidates),
             solids: Vec::with_capacity(num_candidates),
             scores: Vec::with_capacity(num_candidates),
-            blocks: Vec::with_capacity(num_candidates.min(1024).div_ceil(16)),
+            blocks: Vec::with_capacity(num_candidates.min(MAX_WITHOUT_GRID).div_ceil(NUM_LANES)),
             met_by: Vec::with_capacity(num_candidates),
             queue: BinaryHeap::with_capacity(num_candidates),
             grid: Grid::default(),

@@ -9,9 +9,9 @@ use crate::types::{Box2d, Candidate, Kept, NmsIou};
 
 /// Up to this many boxes, looking at all kept ones, many at a time, takes less
 /// than the grid.
-const MAX_WITHOUT_GRID: usize = 1024;
+pub(in crate::ops) const MAX_WITHOUT_GRID: usize = 1024;
 /// Kept boxes that are looked at together.
-const NUM_LANES: usize = 16;
+pub(in crate::ops) const NUM_LANES: usize = 16;
 
 pub(super) fn nms_iou(
     candidates: &[Candidate<Box2d>],

@@ -14,7 +14,7 @@ mod cpu;
 #[cfg(feature = "cuda")]
 pub mod cuda;
 
-pub(super) use cpu::Block;
+pub(super) use cpu::{Block, MAX_WITHOUT_GRID, NUM_LANES};
 
 use super::nms::{Workspace, check_iou_threshold, check_offset};
 use crate::error::{Error, ErrorKind, Result};
