@@ -104,6 +104,9 @@ pub(super) fn replay(arguments: &ReplayArguments) -> Result<Outcome> {
     progress.finish_and_clear();
 
     read.interrupted = interrupt.is_set();
+    if !read.damage.is_empty() && !read.interrupted {
+        read.num_lost = reader.num_messages().map(|n| n.saturating_sub(read.num_messages));
+    }
     let mut report = Report::new(&arguments.bag, read);
     channels.iter().for_each(|channel| channel.add_to(&mut report));
     outputs.finish(&report)?;

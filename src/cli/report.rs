@@ -102,6 +102,9 @@ fn count_reason(reasons: &mut BTreeMap<&'static str, Dropped>, error: &Error) ->
 pub(super) struct ReadSummary {
     /// Messages of the channels' inputs that were read.
     pub(super) num_messages: u64,
+    /// Messages of them that the recording says it holds and that could not be
+    /// read; `None` when the recording is sound or does not say.
+    pub(super) num_lost: Option<u64>,
     /// What is wrong with the recording itself; empty for a sound one.
     pub(super) damage: Vec<String>,
     /// Whether the user stopped the replay before its end.
@@ -230,6 +233,9 @@ impl Report {
         for damage in &self.read.damage {
             let _ = writeln!(table, "recording damaged: {damage}");
         }
+        if let Some(num_lost) = self.read.num_lost {
+            let _ = writeln!(table, "messages lost: {num_lost}");
+        }
         table
     }
 }
@@ -251,7 +257,7 @@ mod tests {
         assert_eq!(report.add_dropped(&error), 2);
 
         let damage = vec!["cut at byte 9".into()];
-        let read = ReadSummary { num_messages: 3, damage, interrupted: false };
+        let read = ReadSummary { num_messages: 3, num_lost: Some(4), damage, interrupted: false };
         let mut whole = Report::new(Path::new("drive"), read);
         whole.add_channel("camera", ["/in", "/out", "rten"], &report);
         let json = serde_json::to_value(&whole).unwrap();
@@ -267,5 +273,6 @@ mod tests {
         let table = whole.to_table();
         assert!(table.contains("3 in, 1 out, 3 detections"), "{table}");
         assert!(table.contains("recording damaged: cut at byte 9"), "{table}");
+        assert!(table.contains("messages lost: 4"), "{table}");
     }
 }
