@@ -112,6 +112,9 @@ fn every_damaged_bag_gives_its_reason_and_serves_what_is_good() {
         assert_eq!(channel["frames_out"], case.frames_out, "{}", case.bag);
         assert_eq!(lines.len() as u64, case.frames_out, "{}", case.bag);
         assert_eq!(report["damage"].as_array().unwrap().len(), usize::from(case.code == 3));
+        // Ten were recorded.
+        let num_lost = if case.code == 3 { json!(10 - case.frames_in) } else { Value::Null };
+        assert_eq!(report["num_lost"], num_lost, "{}", case.bag);
         match case.reason {
             None => assert_eq!(channel["dropped"], json!({}), "{}", case.bag),
             Some((key, part)) => {
