@@ -1,5 +1,16 @@
-//! Verbs. One folder each: `mod.rs` states the contract and chooses the side,
-//! `cpu.rs` is the reference.
+//! Verbs. One folder each: `mod.rs` states the contract and checks the
+//! arguments, `cpu.rs` is the reference, `cuda.rs` (where there is one) its
+//! twin on the device, with the kernel of the same stem in `kernels/`.
+//!
+//! | on the way | ops |
+//! |---|---|
+//! | in, camera | [`decompress`], [`letterbox`] |
+//! | in, LiDAR | [`unpack`], [`densify`], [`voxelize`], [`pillar_features`], [`scatter`] |
+//! | out | [`decode_yolo`], [`decode_center`], [`decode_anchor`], [`select`], [`gather`] |
+//! | suppression | [`nms`] chooses among [`nms_iou`], [`nms_fast`], [`nms_soft`], [`nms_rotated`], [`nms_circle`], [`nms_bev`], [`nms_iou_3d`] |
+//!
+//! Ops never move data between host and device, and allocate nothing once their
+//! workspaces have seen the sizes.
 
 pub mod decode_anchor;
 pub mod decode_center;

@@ -1,4 +1,5 @@
-//! Doors: recordings today; messages on the wire and transforms.
+//! Doors: bytes in and out. Recordings, ROS 2 messages as CDR, and the buffer of
+//! transforms. Nothing here knows an op, a head or a network.
 
 pub mod bag;
 pub mod cdr;

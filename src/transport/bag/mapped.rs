@@ -31,9 +31,9 @@ impl Mapped {
         // `Deref` ties them to `self`. What remains is that another process
         // shortens or rewrites a recording while it is being read. That is
         // outside the contract of this room, as it is for every reader that
-        // maps: a shortened file ends the process with SIGBUS. Rewritten
-        // bytes are only ever read as plain integers and bytes, and text is
-        // copied before it is checked, so no value becomes invalid by them.
+        // maps: a shortened file ends the process with SIGBUS, and a rewritten
+        // one may change text that a decoder has checked. A recording is not
+        // written while it is replayed (docs/limits.md).
         let map = unsafe { Mmap::map(&file) }.map_err(|error| failed("map", error))?;
         Ok(Self(Some(map)))
     }
