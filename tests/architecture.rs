@@ -1,5 +1,6 @@
 //! The house rules that a compiler does not check: who may name whom, where
-//! `unsafe` may stand, how long a file may be, and that every op has its row.
+//! `unsafe` may stand, how long a file may be, and that every op has its
+//! contract and its row in docs/numerics.md.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 #![allow(clippy::print_stdout, reason = "tests say what they skipped and what they ran")]
 
@@ -137,19 +138,19 @@ fn files_are_short() {
 }
 
 #[test]
-fn every_op_has_its_contract_reference_and_numerics_row() {
+fn every_op_has_its_contract_and_numerics_row() {
     let numerics = fs::read_to_string(root().join("docs/numerics.md")).unwrap();
     let mut num_ops = 0;
     for entry in fs::read_dir(root().join("src/ops")).unwrap() {
         let path = entry.unwrap().path();
-        if !path.is_dir() {
+        // `nms/` belongs to `nms.rs`, the words that suppressions share.
+        if !path.join("mod.rs").is_file() {
             continue;
         }
         num_ops += 1;
         let op = path.file_name().unwrap().to_str().unwrap().to_owned();
         let contract = fs::read_to_string(path.join("mod.rs")).unwrap();
         assert!(contract.starts_with("//! "), "{op}: mod.rs does not open with its contract");
-        assert!(path.join("cpu.rs").is_file(), "{op}: no cpu.rs");
         assert!(numerics.contains(&format!("| `{op}` |")), "{op}: no row in docs/numerics.md");
     }
     assert!(num_ops >= 19, "only {num_ops} ops found");
