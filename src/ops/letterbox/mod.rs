@@ -84,7 +84,7 @@ impl Workspace {
 ///
 /// # Errors
 /// `Argument` when `out` is not `[1, 3, height, width]` with sides of 1 to
-/// [`ImageView::MAX_SIDE`].
+/// [`ImageView::MAX_SIDE`], or has not the values of its shape.
 pub fn letterbox(
     image: &ImageView<'_>,
     params: &LetterboxParams,
@@ -92,6 +92,11 @@ pub fn letterbox(
     out: &mut Tensor,
 ) -> Result<Letterbox> {
     let network = network_size(out.shape())?;
+    let num_values = out.view().values().len();
+    if num_values != out.shape().iter().product() {
+        let message = format!("output {:?} has {num_values} values", out.shape());
+        return Err(Error::new(ErrorKind::Argument, "letterbox", message));
+    }
     let placed = Letterbox::new(image.size(), network, params.placement);
     cpu::letterbox(image, params, &placed, workspace, out);
     Ok(placed)
