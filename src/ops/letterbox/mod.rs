@@ -93,7 +93,7 @@ pub fn letterbox(
 ) -> Result<Letterbox> {
     let network = network_size(out.shape())?;
     let num_values = out.view().values().len();
-    if num_values != out.shape().iter().product() {
+    if num_values != out.shape().iter().product::<usize>() {
         let message = format!("output {:?} has {num_values} values", out.shape());
         return Err(Error::new(ErrorKind::Argument, "letterbox", message));
     }
