@@ -1,5 +1,6 @@
-//! Mutated messages: nothing panics, and nothing is allocated that is larger
-//! than the message, whatever lengths it claims.
+//! Mutated messages: nothing panics, and decoding allocates nothing that is
+//! larger than the message, whatever lengths it claims. What is let through
+//! goes on into the first ops of a frame.
 //!
 //! The mutations are a function of their number alone, so a failure is found
 //! again by its number. `DET_POST_FUZZ_ITERATIONS` sets how many are made
@@ -19,10 +20,15 @@ mod messages;
 mod shared_data;
 
 use det_post::Result;
+use det_post::ops::letterbox::{self, LetterboxParams, letterbox};
+use det_post::ops::unpack::{UnpackParams, unpack};
 use det_post::transport::messages::{
     CameraInfo, CompressedImage, Detection2DArray, Detection3DArray, Image, PointCloud2, TfMessage,
 };
 use det_post::transport::tf::{self, TfBuffer, TfLimits};
+use det_post::types::{
+    ChannelOrder, ElementType, Normalization, Placement, PointChannel, Points, Tensor,
+};
 use messages::Message;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -106,6 +112,52 @@ fn decode(decoder: usize, cdr: &[u8], buffer: &mut TfBuffer) -> Result<()> {
 }
 
 const NUM_DECODERS: usize = 7;
+
+/// The first ops of a frame, on what a decoder let through.
+struct FirstOps {
+    letterbox: LetterboxParams,
+    workspace: letterbox::Workspace,
+    input: Tensor,
+    unpack: UnpackParams,
+    points: Points,
+}
+
+impl FirstOps {
+    fn new() -> Self {
+        Self {
+            letterbox: LetterboxParams {
+                placement: Placement::Center,
+                channel_order: ChannelOrder::Bgr,
+                normalization: Normalization { alpha: [1.0; 3], beta: [0.0; 3] },
+                pad_value: 114.0,
+            },
+            workspace: letterbox::Workspace::new(),
+            input: Tensor::zeros(ElementType::F32, &[1, 3, 24, 40]).unwrap(),
+            unpack: UnpackParams {
+                channels: vec![PointChannel::Intensity],
+                intensity_scale: 1.0,
+                range: None,
+            },
+            points: Points::with_capacity(4, 1000),
+        }
+    }
+
+    fn run(&mut self, decoder: usize, cdr: &[u8]) -> Result<()> {
+        match decoder {
+            0 => {
+                let view = Image::decode(cdr)?.view()?;
+                letterbox(&view, &self.letterbox, &mut self.workspace, &mut self.input).map(drop)
+            }
+            3 => {
+                let view = PointCloud2::decode(cdr)?.view()?;
+                unpack(&view, &self.unpack, &mut self.points)?;
+                assert!(self.points.values().iter().all(|value| value.is_finite()));
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+}
 
 fn decoder_of(type_name: &str) -> usize {
     match type_name {
@@ -229,7 +281,8 @@ fn mutated_messages_are_decoded_or_refused() {
     };
     let seeds = seeds();
     let mut buffer = small_buffer();
-    let mut num_accepted = 0;
+    let mut first_ops = FirstOps::new();
+    let (mut num_accepted, mut num_served) = (0, 0);
     let mut cdr = Vec::new();
     for iteration in 0..num_iterations {
         let mut random = Random::new(iteration);
@@ -242,15 +295,23 @@ fn mutated_messages_are_decoded_or_refused() {
             0 => random.below(NUM_DECODERS),
             _ => decoder_of(&seed.type_name),
         };
-        num_accepted += u64::from(check(decoder, &cdr, &mut buffer, iteration));
+        let is_accepted = check(decoder, &cdr, &mut buffer, iteration);
+        num_accepted += u64::from(is_accepted);
+        if is_accepted {
+            num_served += u64::from(first_ops.run(decoder, &cdr).is_ok());
+        }
         if iteration % 64 == 0 {
             buffer.clear();
         }
     }
-    println!("{num_iterations} mutations of {} messages, {num_accepted} accepted", seeds.len());
+    println!(
+        "{num_iterations} mutations of {} messages, {num_accepted} decoded, {num_served} served",
+        seeds.len()
+    );
     // A harness that only ever meets refusals, or none, would prove little.
     assert!(num_accepted * 20 > num_iterations, "{num_accepted} accepted");
     assert!(num_accepted * 20 < num_iterations * 19, "{num_accepted} accepted");
+    assert!(num_served * 2 > num_accepted && num_served < num_accepted, "{num_served} served");
 }
 
 #[test]
