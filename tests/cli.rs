@@ -26,7 +26,7 @@ fn camera_parameters(data: &Path) -> Vec<String> {
 fn help_and_version_succeed_and_misuse_is_code_2() {
     let help = det_post(&["replay", "--help"]);
     help.expect_code(0);
-    for word in ["--config", "--rate", "--pictures", "--device", "--out", "-p"] {
+    for word in ["--config", "--rate", "--pictures", "--device", "--out", "-p", "Exit codes"] {
         assert!(help.stdout.contains(word), "{word} is missing in:\n{}", help.stdout);
     }
     det_post(&["--version"]).expect_code(0);

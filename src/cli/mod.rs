@@ -51,6 +51,7 @@ const EXIT_CODES: &str = "Exit codes: 0 done (refused frames are counted in the 
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Replays a recording through the configured channels and writes their detections.
+    #[command(after_help = EXIT_CODES)]
     Replay(replay::ReplayArguments),
     /// Lists what a recording holds: topics, types, counts, rates, layouts, encodings.
     Inspect {
