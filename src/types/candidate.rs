@@ -86,9 +86,11 @@ impl<B: Copy> Candidates<B> {
         over
     }
 
-    /// Removes the candidates that are not wanted. They do not count as lost;
-    /// those that the capacity has cost before stay lost.
+    /// Cuts to the capacity, then removes the candidates that are not wanted.
+    /// These do not count as lost; those that the capacity has cost stay lost,
+    /// whatever the order of pushing.
     pub fn retain(&mut self, mut is_wanted: impl FnMut(&Candidate<B>) -> bool) {
+        self.drop_worst();
         self.items.retain(|candidate| is_wanted(candidate));
     }
 
@@ -157,6 +159,19 @@ mod tests {
             let kept: Vec<u32> = candidates.as_slice().iter().map(|c| c.source).collect();
             assert_eq!(kept, [99, 199, 299, 399, 499, 599, 699]);
             assert_eq!(candidates.num_dropped(), 993);
+        }
+    }
+
+    #[test]
+    fn what_is_not_wanted_is_removed_after_the_capacity_is_held() {
+        for sources in [[0, 1, 2, 3], [3, 1, 0, 2]] {
+            let mut candidates = Candidates::with_capacity(3);
+            sources.map(|source| candidates.push(candidate(0.5, source % 2, source)));
+            candidates.retain(|c| c.class == 1);
+            candidates.finish(usize::MAX);
+            // Of 0, 2, 1, 3 in the total order the last was over the capacity.
+            assert_eq!(candidates.as_slice().iter().map(|c| c.source).collect::<Vec<_>>(), [1]);
+            assert_eq!(candidates.num_dropped(), 1);
         }
     }
 
