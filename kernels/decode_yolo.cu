@@ -21,6 +21,18 @@ constexpr uint32_t kWarps = kThreads / kLanes;
 constexpr uint32_t kAllLanes = 0xffffffffu;
 constexpr uint32_t kMaxLevels = 8;
 constexpr uint32_t kDigits = 256;
+constexpr uint32_t kRowsPerBlock = 128;
+
+// Found, wanted and blocks that are done, counted in one word.
+struct Totals {
+    static constexpr uint32_t kBits = 22;
+    static constexpr uint64_t kDone = 1ull << 2 * kBits;
+    uint64_t word;
+
+    __device__ uint32_t num_found() const { return word & ((1u << kBits) - 1); }
+    __device__ uint32_t num_wanted() const { return word >> kBits & ((1u << kBits) - 1); }
+    __device__ uint32_t num_done() const { return word >> 2 * kBits; }
+};
 
 // The mirrors of these stand in src/device/cuda/abi/decode_yolo.rs.
 struct Settings {
@@ -45,7 +57,7 @@ struct Args {
     Slice<Candidate2d> found;      // a place a row
     Slice<Candidate2d> items;
     Slice<uint32_t> num;
-    Slice<uint64_t> counters;  // found and, above, wanted; blocks that are done
+    Slice<uint64_t> totals;  // `Totals`, empty between launches
     Slice<DecodeCounts> counts;
     uint32_t num_rows;
     uint32_t num_classes;
@@ -60,8 +72,7 @@ struct Found {
     uint32_t wanted_positions[kThreads];
     uint32_t num;
     uint32_t num_wanted;
-    uint64_t before;
-    bool is_last;
+    Totals before;
 };
 
 __device__ inline float widened(float value) { return value; }
@@ -101,6 +112,26 @@ __device__ inline bool is_within(const Key& key, const Key& bound) {
     if (key.words[0] != bound.words[0]) return key.words[0] < bound.words[0];
     if (key.words[1] != bound.words[1]) return key.words[1] < bound.words[1];
     return key.words[2] <= bound.words[2];
+}
+
+// For all threads: `visit(position, whether it is one, key)` for each found,
+// in step, many keys on their way at once.
+template <typename Visit>
+__device__ void for_each_key(const Candidate2d* found, uint32_t n, const Visit& visit) {
+    constexpr uint32_t kAtOnce = 8;
+    for (uint32_t start = 0; start < n; start += kAtOnce * kThreads) {
+        Key keys[kAtOnce];
+#pragma unroll
+        for (uint32_t k = 0; k < kAtOnce; ++k) {
+            const uint32_t i = start + k * kThreads + threadIdx.x;
+            keys[k] = i < n ? key_of(found + i) : kLastKey;
+        }
+#pragma unroll
+        for (uint32_t k = 0; k < kAtOnce; ++k) {
+            const uint32_t i = start + k * kThreads + threadIdx.x;
+            visit(i, i < n, keys[k]);
+        }
+    }
 }
 
 // Counts of one digit, and which digit the wanted position falls into.
@@ -148,23 +179,18 @@ __device__ Key bound_of(const Candidate2d* found, uint32_t n, uint32_t num, Digi
             shift -= 8;
             digits.counts[threadIdx.x] = 0;
             __syncthreads();
-            for (uint32_t start = 0; start < n; start += kThreads) {
-                const uint32_t i = start + threadIdx.x;
-                uint32_t digit = kDigits;
-                if (i < n) {
-                    const Key key = key_of(found + i);
-                    bool same = counts(key);
-                    for (uint32_t w = 0; w < word; ++w) same &= key.words[w] == bound.words[w];
-                    const uint32_t difference = key.words[word] ^ bound.words[word];
-                    same &= shift == 24 || difference >> (shift + 8) == 0;
-                    if (same) digit = key.words[word] >> shift & 0xff;
-                }
+            for_each_key(found, n, [&](uint32_t, bool is_one, const Key& key) {
+                bool same = is_one && counts(key);
+                for (uint32_t w = 0; w < word; ++w) same &= key.words[w] == bound.words[w];
+                const uint32_t difference = key.words[word] ^ bound.words[word];
+                same &= shift == 24 || difference >> (shift + 8) == 0;
+                const uint32_t digit = same ? key.words[word] >> shift & 0xff : kDigits;
                 // Equal digits of a warp are counted together.
                 const uint32_t equal = __match_any_sync(kAllLanes, digit);
-                if (digit < kDigits && __ffs(equal) - 1 == threadIdx.x % kLanes) {
+                if (same && __ffs(equal) - 1 == threadIdx.x % kLanes) {
                     atomicAdd(&digits.counts[digit], __popc(equal));
                 }
-            }
+            });
             __syncthreads();
             if (threadIdx.x < kLanes) find_digit(digits, remaining);
             __syncthreads();
@@ -197,9 +223,9 @@ __device__ void cut(const Args<T>& args, Digits& digits, uint32_t* num_taken, ui
     const auto counts = [&args, first = bound](const Key& key) {
         return is_within(key, first) && is_wanted(args, key.words[1]);
     };
-    for (uint32_t i = threadIdx.x; i < n; i += kThreads) {
-        if (counts(key_of(found + i))) atomicAdd(num_taken, 1);
-    }
+    for_each_key(found, n, [&](uint32_t, bool is_one, const Key& key) {
+        if (is_one && counts(key)) atomicAdd(num_taken, 1);
+    });
     __syncthreads();
     const uint32_t num_within = *num_taken;
     __syncthreads();
@@ -207,15 +233,14 @@ __device__ void cut(const Args<T>& args, Digits& digits, uint32_t* num_taken, ui
     if (num_over_top_k > 0 && top_k > 0) bound = bound_of(found, n, top_k, digits, counts);
     if (threadIdx.x == 0) *num_taken = 0;
     __syncthreads();
-    for (uint32_t i = threadIdx.x; i < n && top_k > 0; i += kThreads) {
-        const Key key = key_of(found + i);
-        if (!counts(key) || !is_within(key, bound)) continue;
+    for_each_key(found, top_k > 0 ? n : 0, [&](uint32_t i, bool is_one, const Key& key) {
+        if (!is_one || !counts(key) || !is_within(key, bound)) return;
         const uint32_t position = atomicAdd(num_taken, 1);
-        if (position >= capacity) continue;
+        if (position >= capacity) return;
         const uint32_t* from = reinterpret_cast<const uint32_t*>(found + i);
         uint32_t* to = reinterpret_cast<uint32_t*>(&args.items[position]);
         for (uint32_t w = 0; w < sizeof(Candidate2d) / 4; ++w) to[w] = __ldcg(from + w);
-    }
+    });
     if (threadIdx.x == 0) {
         const uint32_t num = num_within - num_over_top_k;
         args.num[0] = num;
@@ -229,19 +254,18 @@ template <typename T>
 __device__ void append(const Args<T>& args, Found& found, Digits& digits) {
     __syncthreads();
     const uint32_t own = threadIdx.x;
-    auto* totals = reinterpret_cast<unsigned long long*>(&args.counters[0]);
-    auto* num_done = reinterpret_cast<unsigned long long*>(&args.counters[1]);
+    auto* totals = reinterpret_cast<unsigned long long*>(&args.totals[0]);
     if (found.num != 0) {
         if (own == 0) {
-            const uint64_t here = static_cast<uint64_t>(found.num_wanted) << 32 | found.num;
-            found.before = atomicAdd(totals, here);
+            const uint64_t num_wanted = found.num_wanted;
+            found.before.word = atomicAdd(totals, num_wanted << Totals::kBits | found.num);
         }
         __syncthreads();
         if (own < found.num) {
-            const uint32_t place = static_cast<uint32_t>(found.before) + own;
+            const uint32_t place = found.before.num_found() + own;
             if (place < args.found.len) args.found[place] = found.items[own];
             const uint32_t wanted = found.wanted_positions[own];
-            const uint32_t position = static_cast<uint32_t>(found.before >> 32) + wanted;
+            const uint32_t position = found.before.num_wanted() + wanted;
             if (wanted != kLast && position < args.items.len) {
                 args.items[position] = found.items[own];
             }
@@ -249,18 +273,17 @@ __device__ void append(const Args<T>& args, Found& found, Digits& digits) {
         }
         __syncthreads();
     }
-    if (own == 0) found.is_last = atomicAdd(num_done, 1) == gridDim.x - 1;
+    if (own == 0) found.before.word = atomicAdd(totals, Totals::kDone);
     __syncthreads();
-    if (!found.is_last) return;
+    if (found.before.num_done() != gridDim.x - 1) return;
     __threadfence();
     if (own == 0) {
-        found.before = atomicExch(totals, 0);
-        atomicExch(num_done, 0);
+        args.totals[0] = 0;
         found.num_wanted = 0;
     }
     __syncthreads();
-    const uint32_t num_found = static_cast<uint32_t>(found.before);
-    const uint32_t num_wanted = static_cast<uint32_t>(found.before >> 32);
+    const uint32_t num_found = found.before.num_found();
+    const uint32_t num_wanted = found.before.num_wanted();
     if (num_found > args.items.len || num_wanted > args.settings[0].top_k) {
         cut(args, digits, &found.num_wanted, num_found);
     } else if (own == 0) {
@@ -321,15 +344,15 @@ __device__ void decode_row(const Args<T>& args, Found& found, uint32_t row, floa
     if (lane == 0) add(args, found, from_center(box, score, best_class, row));
 }
 
-// Rows `… objectness classes`. A thread looks at one objectness; a warp takes
-// a row that passes. A block's rows lie far apart, since those that pass lie
+// Rows `… objectness classes`. Half of the threads look at one objectness
+// each; a warp takes a row that passes. A block's rows lie far apart, since those that pass lie
 // together.
 template <typename T, bool kCells>
 __device__ void decode_rows(const Args<T>& args) {
     __shared__ Found found;
     __shared__ Digits digits;
-    __shared__ uint32_t rows[kThreads];
-    __shared__ float objectness[kThreads];
+    __shared__ uint32_t rows[kRowsPerBlock];
+    __shared__ float objectness[kRowsPerBlock];
     __shared__ uint32_t num_rows;
     if (threadIdx.x == 0) {
         found.num = 0;
@@ -337,7 +360,7 @@ __device__ void decode_rows(const Args<T>& args) {
         num_rows = 0;
     }
     const uint64_t row = static_cast<uint64_t>(threadIdx.x) * gridDim.x + blockIdx.x;
-    const bool is_row = row < args.num_rows;
+    const bool is_row = threadIdx.x < kRowsPerBlock && row < args.num_rows;
     const float own = is_row ? widened(args.values[row * (5 + args.num_classes) + 4]) : 0.0f;
     const bool passes = is_row && own >= args.settings[0].score_threshold;
     __syncthreads();

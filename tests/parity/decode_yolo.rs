@@ -124,7 +124,7 @@ fn every_layout_element_and_size_agrees() {
         }
         for (size, strides) in [
             (Size::new(64, 32), vec![8, 16, 32]),
-            (Size::new(416, 256), vec![8, 16, 32, 64]),
+            (Size::new(448, 256), vec![8, 16, 32, 64]),
             (Size::new(96, 96), vec![8]),
         ] {
             let mut head = heads::yolox(size, strides, 7);

@@ -47,7 +47,7 @@ struct Memory {
     settings: DeviceBuffer<YoloSettings>,
     wanted: DeviceBuffer<u32>,
     found: DeviceBuffer<Candidate<Box2d>>,
-    counters: DeviceBuffer<u64>,
+    totals: DeviceBuffer<u64>,
     counts: DeviceBuffer<DecodeCounts>,
 }
 
@@ -66,7 +66,7 @@ impl Memory {
             found: self.found.output(stream)?,
             items: candidates.items.output(stream)?,
             num: candidates.num.output(stream)?,
-            counters: self.counters.output(stream)?,
+            totals: self.totals.output(stream)?,
             counts: self.counts.output(stream)?,
             num_rows: head.num_rows as u32,
             num_classes: head.num_classes as u32,
@@ -197,7 +197,7 @@ impl Workspace {
                 settings,
                 wanted: DeviceBuffer::zeros(stream, num_classes.div_ceil(32))?,
                 found: DeviceBuffer::zeros(stream, num_rows)?,
-                counters: DeviceBuffer::zeros(stream, 2)?,
+                totals: DeviceBuffer::zeros(stream, 1)?,
                 counts: DeviceBuffer::zeros(stream, 1)?,
             },
         })

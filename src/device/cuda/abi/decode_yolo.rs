@@ -12,13 +12,13 @@ use crate::types::{Box2d, Candidate};
 /// Threads of a block.
 pub const THREADS_PER_BLOCK: u32 = 256;
 /// Rows that a block takes where they lie one after another.
-pub const ROWS_PER_BLOCK: u32 = THREADS_PER_BLOCK;
+pub const ROWS_PER_BLOCK: u32 = 128;
 /// Columns that a block takes of planes.
 pub const COLUMNS_PER_BLOCK: u32 = 32;
 /// The most levels of a grid.
 pub const MAX_LEVELS: usize = 8;
-/// The most rows of a tensor.
-pub const MAX_ROWS: usize = 1 << 30;
+/// The most rows of a tensor: totals are counted in 22 bits.
+pub const MAX_ROWS: usize = (1 << 22) - 1;
 
 /// What passes and what is wanted: the mirror of `Settings`, in device memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -83,8 +83,9 @@ pub struct YoloArgs<'a, T> {
     pub items: Out<'a, Candidate<Box2d>>,
     /// How many go on.
     pub num: Out<'a, u32>,
-    /// Totals so far and blocks that are done; zero between launches.
-    pub counters: Out<'a, u64>,
+    /// What was found and wanted so far and blocks that are done, in one word;
+    /// zero between launches.
+    pub totals: Out<'a, u64>,
     /// The counts of the frame.
     pub counts: Out<'a, DecodeCounts>,
     /// Rows of the tensor (columns where it is made of planes).
@@ -125,7 +126,7 @@ fn check<T>(
         ("found", args.found.len(), num_rows),
         ("items", args.items.len(), 1),
         ("num", args.num.len(), 1),
-        ("counters", args.counters.len(), 2),
+        ("totals", args.totals.len(), 1),
         ("counts", args.counts.len(), 1),
     ];
     slices.into_iter().try_for_each(|(name, found, needed)| check_len(kernel, name, found, needed))
