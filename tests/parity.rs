@@ -12,6 +12,14 @@ use det_post::device::Device;
 use det_post::device::cuda::CudaDevice;
 use det_post::types::DeviceChoice;
 
+#[path = "parity/camera_frame.rs"]
+mod camera_frame;
+#[path = "parity/decode_yolo.rs"]
+mod decode_yolo;
+#[path = "parity/gather.rs"]
+mod gather;
+#[path = "parity/heads.rs"]
+mod heads;
 #[path = "parity/letterbox.rs"]
 mod letterbox;
 #[path = "parity/nms_circle.rs"]

@@ -3,7 +3,8 @@
 use super::boxes::{Box2d, Box3d};
 
 /// A detection in an image: source-image pixels, clipped to the image.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[repr(C)]
 pub struct Detection2d {
     /// Class index, a position in the head's `class_names`.
     pub class: u32,

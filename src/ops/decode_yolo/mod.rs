@@ -33,6 +33,8 @@
 //! Formulas: the export heads of YOLOv5, YOLOv8, YOLOX and RT-DETR.
 
 mod cpu;
+#[cfg(feature = "cuda")]
+pub mod cuda;
 mod values;
 
 use crate::error::{Error, ErrorKind, Result};

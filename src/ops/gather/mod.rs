@@ -8,6 +8,9 @@
 //! has no area inside the image, or is not finite, is no detection: it is left
 //! out and neither counted nor charged to the limit. Equal on every device.
 
+#[cfg(feature = "cuda")]
+pub mod cuda;
+
 use crate::types::{Affine2, Box2d, Candidate, Detection2d, Detection3d, Kept, Object3d, Size};
 
 /// Detections in source-image pixels. Returns how many were over the limit.

@@ -1,6 +1,8 @@
 //! The parameters of every kernel: mirrors of the structs in `kernels/`, and
 //! what must hold before a launch.
 
+pub mod decode_yolo;
+pub mod gather;
 pub mod letterbox;
 pub mod nms;
 

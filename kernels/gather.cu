@@ -1,0 +1,115 @@
+// Survivors into detections in memory that the host reads:
+// src/ops/gather/mod.rs. One block, which walks the survivors in their order.
+
+#include "candidate.cuh"
+#include "nms.cuh"
+
+namespace gather {
+
+constexpr uint32_t kThreads = 512;
+constexpr uint32_t kWarps = kThreads / kLanes;
+
+// The mirrors of these stand in src/device/cuda/abi/gather.rs.
+struct Settings {
+    float scale[2];
+    float offset[2];
+    float size[2];
+    uint32_t max_detections;
+    uint32_t reserved;
+};
+
+struct Detection {
+    uint32_t class_index;
+    float score;
+    float box[4];
+};
+
+struct FrameCounts {
+    DecodeCounts decoded;
+    uint32_t num_kept;
+    uint32_t num_detections;
+    uint32_t num_over_limit;
+};
+
+struct Args {
+    Slice<const Candidate2d> candidates;
+    Slice<const Kept> kept;
+    Slice<const NmsCounts> nms_counts;
+    Slice<const DecodeCounts> decode_counts;
+    Slice<const Settings> settings;
+    Slice<Detection> published;
+    Slice<FrameCounts> published_counts;
+};
+
+// As f32::clamp: a zero keeps its sign, NaN stays.
+__device__ inline float clamped(float value, float high) {
+    if (value < 0.0f) return 0.0f;
+    return value > high ? high : value;
+}
+
+// Whether the box has an area inside the image.
+__device__ bool bring_home(const Settings& settings, const Candidate2d& c, float* box) {
+    const float corners[4] = {c.x1, c.y1, c.x2, c.y2};
+    bool is_finite = true;
+#pragma unroll
+    for (uint32_t i = 0; i < 4; ++i) {
+        const float value = settings.scale[i % 2] * corners[i] + settings.offset[i % 2];
+        is_finite &= isfinite(value);
+        box[i] = clamped(value, settings.size[i % 2]);
+    }
+    return is_finite && box[0] < box[2] && box[1] < box[3];
+}
+
+}  // namespace gather
+
+extern "C" __global__ void __launch_bounds__(gather::kThreads)
+    gather_2d(const __grid_constant__ gather::Args args) {
+    using namespace gather;
+    __shared__ __align__(8) Detection staged[kThreads];
+    __shared__ uint32_t sums[kWarps];
+    const uint32_t lane = threadIdx.x % kLanes;
+    const uint32_t warp = threadIdx.x / kLanes;
+    const Settings settings = args.settings[0];
+    const uint32_t places = static_cast<uint32_t>(args.kept.len);
+    // Read without waiting for their number.
+    Kept survivor = threadIdx.x < places ? args.kept[threadIdx.x] : Kept{};
+    const uint32_t num_kept = min(args.nms_counts[0].num_kept, places);
+    const uint32_t limit =
+        min(settings.max_detections, static_cast<uint32_t>(args.published.len));
+    uint32_t base = 0;
+    for (uint32_t start = 0; start < num_kept; start += kThreads) {
+        const uint32_t own = start + threadIdx.x;
+        if (start != 0 && own < num_kept) survivor = args.kept[own];
+        Detection detection;
+        bool stays = own < num_kept && survivor.index < args.candidates.len;
+        if (stays) {
+            const Candidate2d candidate = args.candidates[survivor.index];
+            detection.class_index = candidate.rank.class_index;
+            detection.score = survivor.score;
+            stays = bring_home(settings, candidate, detection.box);
+        }
+        const uint32_t votes = __ballot_sync(kAllLanes, stays);
+        if (lane == 0) sums[warp] = __popc(votes);
+        __syncthreads();
+        uint32_t before = __popc(votes & ((1u << lane) - 1));
+        uint32_t total = 0;
+        for (uint32_t i = 0; i < kWarps; ++i) {
+            before += i < warp ? sums[i] : 0;
+            total += sums[i];
+        }
+        if (stays) staged[before] = detection;
+        __syncthreads();
+        // Whole words side by side: the way to the host is narrow.
+        const uint32_t num_out = min(total, limit - min(base, limit));
+        const uint2* from = reinterpret_cast<const uint2*>(staged);
+        uint2* to = reinterpret_cast<uint2*>(args.published.data + base);
+        constexpr uint32_t kWords = sizeof(Detection) / sizeof(uint2);
+        for (uint32_t i = threadIdx.x; i < num_out * kWords; i += kThreads) to[i] = from[i];
+        base += total;
+        __syncthreads();
+    }
+    if (threadIdx.x == 0) {
+        const uint32_t num = min(base, limit);
+        args.published_counts[0] = {args.decode_counts[0], num_kept, num, base - num};
+    }
+}

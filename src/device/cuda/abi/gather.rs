@@ -1,0 +1,97 @@
+//! `kernels/gather.cu`.
+
+use super::super::{Grid, In, KernelSpec, Out, Plain};
+use super::decode_yolo::DecodeCounts;
+use super::nms::NmsCounts;
+use super::{check_len, check_threads, refused};
+use crate::error::Result;
+use crate::types::{Box2d, Candidate, Detection2d, Kept};
+
+/// Threads of the one block.
+pub const THREADS_PER_BLOCK: u32 = 512;
+
+/// The way to source pixels: the mirror of `Settings`, in device memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[repr(C)]
+pub struct GatherSettings {
+    /// Factor along x and y.
+    pub scale: [f32; 2],
+    /// Shift along x and y.
+    pub offset: [f32; 2],
+    /// Width and height of the source image.
+    pub size: [f32; 2],
+    /// The most detections.
+    pub max_detections: u32,
+    /// Fills the struct to 32 bytes.
+    pub reserved: u32,
+}
+
+/// What became of the candidates of a frame: the mirror of `FrameCounts`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct FrameCounts {
+    /// What decoding found and lost.
+    pub decoded: DecodeCounts,
+    /// Survivors of suppression.
+    pub num_kept: u32,
+    /// Detections.
+    pub num_detections: u32,
+    /// Detections lost because they were over the limit.
+    pub num_over_limit: u32,
+}
+
+// SAFETY: 8 values of 4 bytes each, no gap, any bits are a value.
+unsafe impl Plain for GatherSettings {}
+// SAFETY: 7 values of 4 bytes each, no gap, any bits are a value.
+unsafe impl Plain for FrameCounts {}
+
+const _: () = assert!(size_of::<GatherSettings>() == 32);
+const _: () = assert!(size_of::<FrameCounts>() == 28);
+
+/// The mirror of `Args`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct GatherArgs<'a> {
+    /// What was suppressed.
+    pub candidates: In<'a, Candidate<Box2d>>,
+    /// The survivors, best first.
+    pub kept: In<'a, Kept>,
+    /// How many.
+    pub nms_counts: In<'a, NmsCounts>,
+    /// What decoding counted.
+    pub decode_counts: In<'a, DecodeCounts>,
+    /// The settings.
+    pub settings: In<'a, GatherSettings>,
+    /// The detections, in memory of the host.
+    pub published: Out<'a, Detection2d>,
+    /// The counts of the frame, in memory of the host.
+    pub published_counts: Out<'a, FrameCounts>,
+}
+
+const _: () = assert!(size_of::<GatherArgs<'_>>() == 7 * 16);
+
+/// `gather_2d`.
+pub struct Gather2d;
+
+// SAFETY: `GatherArgs` mirrors `gather::Args` (7 slices of 16 bytes). Survivors
+// are read below the length of `kept`, candidates at indices compared with
+// their length, detections written below the length of `published`; the check
+// covers the slices of one value. No thread waits for another block: there is
+// one.
+unsafe impl KernelSpec for Gather2d {
+    const NAME: &'static str = "gather_2d";
+    type Args<'a> = GatherArgs<'a>;
+    fn check(args: &Self::Args<'_>, grid: &Grid) -> Result<()> {
+        check_threads(Self::NAME, grid.threads_per_block, THREADS_PER_BLOCK)?;
+        if grid.num_blocks != [1, 1] {
+            return Err(refused(Self::NAME, &format!("{:?} blocks, not one", grid.num_blocks)));
+        }
+        let slices = [
+            ("nms_counts", args.nms_counts.len()),
+            ("decode_counts", args.decode_counts.len()),
+            ("settings", args.settings.len()),
+            ("published_counts", args.published_counts.len()),
+        ];
+        slices.into_iter().try_for_each(|(name, found)| check_len(Self::NAME, name, found, 1))
+    }
+}

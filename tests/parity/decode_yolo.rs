@@ -1,0 +1,229 @@
+//! Decoding of YOLO heads: the same candidates, in any order, and the same
+//! counts of what was lost.
+
+use det_post::device::cuda::abi::decode_yolo::DecodeCounts;
+use det_post::device::cuda::{CudaDevice, DeviceCandidates, Graph};
+use det_post::ops::decode_yolo::cuda::{Selection, Workspace};
+use det_post::ops::decode_yolo::decode_yolo;
+use det_post::ops::select::select;
+use det_post::types::{Box2d, Candidate, Candidates, Size, YoloLayout, total_order};
+
+use super::heads::{self, Filling, Head};
+use super::random::Random;
+
+struct Problem<'a> {
+    head: &'a Head,
+    capacity: usize,
+    selection: Selection<'a>,
+}
+
+impl Problem<'_> {
+    /// As the camera's frame does it: decoded, filtered, selected.
+    fn reference(&self) -> (Vec<Candidate<Box2d>>, DecodeCounts) {
+        let Self { head, selection, .. } = self;
+        let outputs = [head.tensor.view()];
+        let decoded = |capacity| {
+            let mut candidates = Candidates::with_capacity(capacity);
+            let (layout, classes) = (&head.layout, head.num_classes);
+            let threshold = selection.score_threshold;
+            decode_yolo(&outputs, layout, head.network, classes, threshold, &mut candidates)
+                .unwrap();
+            candidates
+        };
+        let num_found = decoded(head.num_rows().max(1)).as_slice().len() as u32;
+        let mut candidates = decoded(self.capacity);
+        candidates.finish(usize::MAX);
+        if !selection.class_filter.is_empty() {
+            candidates.retain(|c| selection.class_filter.contains(&c.class));
+        }
+        let cut = select(&mut candidates, selection.pre_nms_top_k);
+        let counts = DecodeCounts {
+            num_found,
+            num_over_capacity: cut.num_over_capacity as u32,
+            num_over_top_k: cut.num_over_top_k as u32,
+            num_candidates: candidates.as_slice().len() as u32,
+        };
+        (candidates.as_slice().to_vec(), counts)
+    }
+
+    /// Queued, then twice as a recorded graph; all three must agree.
+    fn on_device(&self, device: &CudaDevice) -> (Vec<Candidate<Box2d>>, DecodeCounts) {
+        let stream = device.stream().unwrap();
+        let mut workspace = self.head.workspace(&stream);
+        workspace.set(&self.selection).unwrap();
+        let tensor = self.head.upload(&stream);
+        let mut candidates = DeviceCandidates::with_capacity(&stream, self.capacity).unwrap();
+        let read = |candidates: &DeviceCandidates<Box2d>, workspace: &Workspace| {
+            let num = candidates.num.read().unwrap()[0] as usize;
+            let mut items = candidates.items.read().unwrap();
+            assert!(num <= items.len(), "{num} candidates, room for {}", items.len());
+            items.truncate(num);
+            items.sort_by(total_order);
+            (items, workspace.counts().read().unwrap()[0])
+        };
+        workspace.enqueue(&[&tensor], &mut candidates).unwrap();
+        let answer = read(&candidates, &workspace);
+        let graph =
+            Graph::record(&stream, || workspace.enqueue(&[&tensor], &mut candidates)).unwrap();
+        for _ in 0..2 {
+            graph.enqueue().unwrap();
+            assert_eq!(read(&candidates, &workspace), answer, "a second run differs");
+        }
+        answer
+    }
+
+    fn check(&self, device: &CudaDevice) {
+        let ((found, counts), (expected, expected_counts)) =
+            (self.on_device(device), self.reference());
+        let context =
+            format!("{}, capacity {}, {:?}", self.head.describe(), self.capacity, self.selection);
+        assert_eq!(counts, expected_counts, "{context}");
+        assert_eq!(found.len(), expected.len(), "{context}");
+        let has_exponential = matches!(self.head.layout, YoloLayout::Yolox { .. });
+        for (a, b) in found.iter().zip(&expected) {
+            let equal = if has_exponential { is_near(a, b) } else { bits(a) == bits(b) };
+            assert!(equal, "{context}: {a:?}, expected {b:?}");
+        }
+    }
+}
+
+fn bits(c: &Candidate<Box2d>) -> [u32; 7] {
+    let Box2d { x1, y1, x2, y2 } = c.bbox;
+    let [x1, y1, x2, y2, score] = [x1, y1, x2, y2, c.score].map(f32::to_bits);
+    [x1, y1, x2, y2, score, c.class, c.source]
+}
+
+/// Equal but for corners, whose size comes from an exponential: an ULP of the
+/// half size moves a corner by at most that, or by one of its own.
+fn is_near(a: &Candidate<Box2d>, b: &Candidate<Box2d>) -> bool {
+    let corners = |c: &Candidate<Box2d>| [c.bbox.x1, c.bbox.y1, c.bbox.x2, c.bbox.y2];
+    let size = (b.bbox.x2 - b.bbox.x1).abs().max((b.bbox.y2 - b.bbox.y1).abs());
+    let near = |(x, y): (f32, f32)| (x - y).abs() <= (y.abs().max(size)) * f32::EPSILON;
+    bits(a)[4..] == bits(b)[4..] && corners(a).into_iter().zip(corners(b)).all(near)
+}
+
+fn all(score_threshold: f32) -> Selection<'static> {
+    Selection { score_threshold, class_filter: &[], pre_nms_top_k: usize::MAX }
+}
+
+#[test]
+fn every_layout_element_and_size_agrees() {
+    let Some(device) = super::gpu() else { return };
+    let mut random = Random::new(30);
+    for half in [false, true] {
+        for num_rows in [0, 1, 31, 32, 33, 255, 256, 257, 1000, 8400] {
+            for num_classes in [1, 2, 5, 31, 32, 33, 80, 130] {
+                for layout in [YoloLayout::V5, YoloLayout::V8] {
+                    let filling = Filling { passing: 0.03, ..Filling::default() };
+                    let mut head = heads::head(layout, num_rows, num_classes);
+                    head.fill(&mut random, filling, half);
+                    let capacity = num_rows.max(1);
+                    Problem { head: &head, capacity, selection: all(0.25) }.check(&device);
+                }
+            }
+        }
+        for (size, strides) in [
+            (Size::new(64, 32), vec![8, 16, 32]),
+            (Size::new(448, 256), vec![8, 16, 32, 64]),
+            (Size::new(96, 96), vec![8]),
+        ] {
+            let mut head = heads::yolox(size, strides, 7);
+            head.fill(&mut random, Filling { passing: 0.2, ..Filling::default() }, half);
+            Problem { head: &head, capacity: 8400, selection: all(0.25) }.check(&device);
+        }
+    }
+}
+
+#[test]
+fn thresholds_none_one_and_all_passing_agree() {
+    let Some(device) = super::gpu() else { return };
+    let mut random = Random::new(31);
+    for layout in [YoloLayout::V5, YoloLayout::V8] {
+        for passing in [0.0, 1.0] {
+            let mut head = heads::head(layout.clone(), 3000, 12);
+            head.fill(&mut random, Filling { passing, ..Filling::default() }, false);
+            for threshold in [-1.0, 0.0, 0.25, 0.9, 1.0, 1.5, f32::NAN, f32::INFINITY] {
+                Problem { head: &head, capacity: 3000, selection: all(threshold) }.check(&device);
+            }
+        }
+        let mut head = heads::head(layout, 3000, 12);
+        head.fill(&mut random, Filling { passing: 0.0, ..Filling::default() }, false);
+        head.raise_row(1234, 11, 0.75);
+        Problem { head: &head, capacity: 3000, selection: all(0.25) }.check(&device);
+        assert_eq!(
+            Problem { head: &head, capacity: 1, selection: all(0.25) }.reference().0.len(),
+            1
+        );
+    }
+}
+
+#[test]
+fn what_is_over_is_lost_worst_first_and_counted() {
+    let Some(device) = super::gpu() else { return };
+    let mut random = Random::new(32);
+    for layout in [YoloLayout::V5, YoloLayout::V8] {
+        // Many scores; few, so that classes and sources decide; one.
+        for num_scores in [0, 5, 1] {
+            let filling = Filling { passing: 0.5, num_scores, broken: 0.01 };
+            let mut head = heads::head(layout.clone(), 4000, 9);
+            head.fill(&mut random, filling, false);
+            let num_found =
+                Problem { head: &head, capacity: 4000, selection: all(0.25) }.reference().0.len();
+            let filter: &[u32] = &[0, 3, 8, 77];
+            for capacity in [1, 2, 300, num_found - 1, num_found, num_found + 1] {
+                for class_filter in [&[][..], filter] {
+                    for pre_nms_top_k in [0, 1, 100, 299, usize::MAX] {
+                        let selection = Selection { class_filter, pre_nms_top_k, ..all(0.25) };
+                        Problem { head: &head, capacity, selection }.check(&device);
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn values_that_are_no_numbers_and_ties_agree() {
+    let Some(device) = super::gpu() else { return };
+    let mut random = Random::new(33);
+    for half in [false, true] {
+        for layout in [YoloLayout::V5, YoloLayout::V8] {
+            let mut head = heads::head(layout, 2000, 40);
+            head.fill(&mut random, Filling { passing: 0.6, num_scores: 4, broken: 0.02 }, half);
+            for threshold in [-0.5, 0.0, 0.3] {
+                Problem { head: &head, capacity: 2000, selection: all(threshold) }.check(&device);
+            }
+        }
+        let mut head = heads::yolox(Size::new(320, 320), vec![8, 16, 32], 6);
+        head.fill(&mut random, Filling { passing: 0.6, num_scores: 4, broken: 0.02 }, half);
+        Problem { head: &head, capacity: 3000, selection: all(0.3) }.check(&device);
+    }
+}
+
+#[test]
+fn tensors_that_do_not_fit_are_refused() {
+    let Some(device) = super::gpu() else { return };
+    let stream = device.stream().unwrap();
+    let size = Size::new(640, 640);
+    let head = heads::head(YoloLayout::V5, 100, 3);
+    let mut workspace = head.workspace(&stream);
+    let mut candidates = DeviceCandidates::with_capacity(&stream, 10).unwrap();
+    for other in [
+        heads::head(YoloLayout::V5, 99, 3),
+        heads::head(YoloLayout::V5, 100, 4),
+        heads::head(YoloLayout::V8, 100, 4),
+    ] {
+        let tensor = other.upload(&stream);
+        assert!(workspace.enqueue(&[&tensor], &mut candidates).is_err());
+    }
+    let tensor = head.upload(&stream);
+    assert!(workspace.enqueue(&[], &mut candidates).is_err());
+    assert!(workspace.enqueue(&[&tensor, &tensor], &mut candidates).is_err());
+    let mut none = DeviceCandidates::with_capacity(&stream, 0).unwrap();
+    assert!(workspace.enqueue(&[&tensor], &mut none).is_err());
+    assert!(Workspace::new(&stream, &YoloLayout::V5, size, 0, 10).is_err());
+    let yolox = |strides| YoloLayout::Yolox { strides };
+    assert!(Workspace::new(&stream, &yolox(vec![8]), size, 3, 6399).is_err());
+    assert!(Workspace::new(&stream, &yolox(vec![0]), size, 3, 6400).is_err());
+    assert!(Workspace::new(&stream, &yolox(vec![7]), size, 3, 6400).is_err());
+}

@@ -1,0 +1,114 @@
+//! Gathering: the same detections in the same order, and the same counts.
+
+use det_post::device::cuda::abi::decode_yolo::DecodeCounts;
+use det_post::device::cuda::abi::nms::NmsCounts;
+use det_post::device::cuda::{CudaDevice, DeviceBuffer, DeviceCandidates, Graph};
+use det_post::ops::gather::cuda::Workspace;
+use det_post::ops::gather::gather_2d;
+use det_post::types::{Affine2, Box2d, Candidate, Detection2d, Kept, Letterbox, Placement, Size};
+
+use super::nms_iou::clustered;
+use super::random::Random;
+
+struct Problem {
+    candidates: Vec<Candidate<Box2d>>,
+    keep: Vec<Kept>,
+    source_from_network: Affine2,
+    source: Size,
+    max_detections: usize,
+}
+
+impl Problem {
+    fn reference(&self) -> (Vec<Detection2d>, usize) {
+        let mut out = Vec::new();
+        let Self { candidates, keep, source_from_network, source, max_detections } = self;
+        let over =
+            gather_2d(candidates, keep, source_from_network, *source, *max_detections, &mut out);
+        (out, over)
+    }
+
+    fn check(&self, device: &CudaDevice) {
+        let stream = device.stream().unwrap();
+        let mut workspace = Workspace::new(&stream, self.max_detections).unwrap();
+        workspace.set_placement(&self.source_from_network, self.source).unwrap();
+        let capacity = self.candidates.len().max(1);
+        let mut candidates = DeviceCandidates::with_capacity(&stream, capacity).unwrap();
+        candidates.write(&self.candidates).unwrap();
+        let mut kept = DeviceBuffer::zeros(&stream, self.keep.len()).unwrap();
+        kept.write(&self.keep).unwrap();
+        let mut nms_counts = DeviceBuffer::zeros(&stream, 1).unwrap();
+        let num_kept = self.keep.len() as u32;
+        nms_counts.write(&[NmsCounts { num_kept, class_over: 0 }]).unwrap();
+        let decoded = DecodeCounts { num_found: 5, num_candidates: 9, ..DecodeCounts::default() };
+        let mut decode_counts = DeviceBuffer::zeros(&stream, 1).unwrap();
+        decode_counts.write(&[decoded]).unwrap();
+
+        let graph = Graph::record(&stream, || {
+            workspace.enqueue(&candidates, (&kept, &nms_counts), &decode_counts)
+        })
+        .unwrap();
+        let (expected, expected_over) = self.reference();
+        let mut out = Vec::new();
+        for _ in 0..2 {
+            graph.enqueue().unwrap();
+            let counts = workspace.read(&mut out).unwrap();
+            let context = format!("{} kept, at most {}", self.keep.len(), self.max_detections);
+            assert!(out == expected, "{context}: {} and {}", out.len(), expected.len());
+            let sign = |d: &Detection2d| [d.bbox.x1, d.bbox.y1].map(f32::to_bits);
+            assert!(out.iter().map(sign).eq(expected.iter().map(sign)), "{context}: signs");
+            assert_eq!(counts.num_detections as usize, out.len(), "{context}");
+            assert_eq!(counts.num_over_limit as usize, expected_over, "{context}");
+            assert_eq!((counts.num_kept, counts.decoded), (num_kept, decoded), "{context}");
+        }
+    }
+}
+
+fn problem(random: &mut Random, num: usize, num_kept: usize, max_detections: usize) -> Problem {
+    let source = Size::new(1242, 375);
+    let letterbox = Letterbox::new(source, Size::new(640, 480), Placement::Center);
+    let candidates = clustered(random, num, 4);
+    // Positions past the candidates are left out.
+    let keep = (0..num_kept)
+        .map(|_| Kept { index: random.below(num + 3) as u32, score: random.range(0.0, 1.0) })
+        .collect();
+    let source_from_network = letterbox.source_from_network();
+    Problem { candidates, keep, source_from_network, source, max_detections }
+}
+
+#[test]
+fn sizes_around_every_block_and_limits_agree() {
+    let Some(device) = super::gpu() else { return };
+    let mut random = Random::new(40);
+    for num_kept in [0, 1, 2, 31, 32, 33, 300, 511, 512, 513, 1024, 1025, 3000] {
+        for max_detections in [0, 1, 17, 300, 512, 513, 5000] {
+            problem(&mut random, 900, num_kept, max_detections).check(&device);
+        }
+    }
+}
+
+#[test]
+fn boxes_outside_empty_and_not_finite_are_left_out() {
+    let Some(device) = super::gpu() else { return };
+    let mut random = Random::new(41);
+    let values = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 3e38, -3e38, -0.0, 0.0, -50.0, 9e4];
+    let affines = [
+        Affine2::IDENTITY,
+        Affine2 { scale: [2.0, 3.0], offset: [-10.0, -30.0] },
+        Affine2 { scale: [1e3, 0.0], offset: [0.0, 5.0] },
+    ];
+    for source_from_network in affines {
+        let mut problem = problem(&mut random, 2000, 2000, 700);
+        problem.source_from_network = source_from_network;
+        for candidate in &mut problem.candidates {
+            let value = values[random.below(values.len())];
+            match random.below(8) {
+                0 => candidate.bbox.x1 = value,
+                1 => candidate.bbox.y1 = value,
+                2 => candidate.bbox.x2 = value,
+                3 => candidate.bbox.y2 = value,
+                _ => {}
+            }
+        }
+        problem.check(&device);
+    }
+}
