@@ -1,6 +1,7 @@
 //! The parameters of every kernel: mirrors of the structs in `kernels/`, and
 //! what must hold before a launch.
 
+pub mod empty;
 pub mod letterbox;
 pub mod nms;
 
