@@ -22,6 +22,8 @@
 #include "slice.cuh"
 
 constexpr uint32_t kTile = 1024;
+// Candidates of a tile that a block orders.
+constexpr uint32_t kPart = 64;
 constexpr uint32_t kNmsThreads = 256;
 constexpr uint32_t kSuppressWarps = kNmsThreads / 32;
 // Places or bounds that a warp looks at together.
@@ -109,8 +111,8 @@ __device__ uint32_t num_candidates(const NmsArgs<Candidate>& args) {
 
 // Candidates can meet when their groups are equal: `ClassMode::group`.
 template <typename Candidate>
-__device__ uint64_t group_of(const NmsArgs<Candidate>& args, uint32_t class_index) {
-    const NmsSettings& settings = args.settings[0];
+__device__ uint64_t group_of(const NmsArgs<Candidate>& args, const NmsSettings& settings,
+                             uint32_t class_index) {
     if (settings.class_mode == 0) return class_index;
     if (settings.class_mode == 1) return 0;
     if (class_index < min(static_cast<uint64_t>(settings.num_groups), args.groups.len)) {
@@ -132,8 +134,8 @@ __device__ inline void store_state(uint32_t* state, uint32_t value) {
 }
 
 template <typename Policy, typename Candidate>
-__device__ bool takes_part(const NmsArgs<Candidate>& args, const Candidate& candidate) {
-    return !isnan(candidate.rank.score) && Policy::takes_part(args.settings[0], candidate);
+__device__ bool takes_part(const NmsSettings& settings, const Candidate& candidate) {
+    return !isnan(candidate.rank.score) && Policy::takes_part(settings, candidate);
 }
 
 // Empties what the later steps fill, for places begin, begin + stride, ...
@@ -150,8 +152,8 @@ __device__ void reset(const NmsArgs<Candidate>& args, uint32_t n) {
 }
 
 template <typename Policy, typename Candidate>
-__device__ void check_class(const NmsArgs<Candidate>& args, const Candidate& candidate) {
-    const NmsSettings& settings = args.settings[0];
+__device__ void check_class(const NmsArgs<Candidate>& args, const NmsSettings& settings,
+                            const Candidate& candidate) {
     if (Policy::kHasThresholds && settings.num_thresholds != 1 &&
         candidate.rank.class_index >= settings.num_thresholds) {
         // The highest, whatever the order.
@@ -159,47 +161,64 @@ __device__ void check_class(const NmsArgs<Candidate>& args, const Candidate& can
     }
 }
 
-// Orders a part of a tile by counting over the whole tile; row 0 of the grid
-// by rank, row 1 by place.
+// Adds how many of four words are below a word, and how many at most it.
+__device__ inline void count(uint4 words, uint32_t word, uint32_t& below, uint32_t& at_most) {
+    below += (words.x < word) + (words.y < word) + (words.z < word) + (words.w < word);
+    at_most += (words.x <= word) + (words.y <= word) + (words.z <= word) + (words.w <= word);
+}
+
+// Orders a part of a tile by counting over the whole tile, each quarter of
+// which is another thread's; row 0 of the grid by rank, row 1 by place.
 template <typename Policy, typename Candidate>
 __device__ void nms_tiles(const NmsArgs<Candidate>& args) {
+    constexpr uint32_t kParts = kNmsThreads / kPart;
+    constexpr uint32_t kQuarter = kTile / kParts;
     __shared__ __align__(16) uint32_t words[kTile];
+    __shared__ uint32_t num_before[kPart];
+    const NmsSettings settings = args.settings[0];
     const uint32_t n = num_candidates(args);
     const bool by_rank = blockIdx.y == 0;
     if (by_rank) reset(args, n);
-    const uint32_t start = blockIdx.x * kNmsThreads / kTile * kTile;
-    const uint32_t own = blockIdx.x * kNmsThreads + threadIdx.x - start;
-    if (start + own - threadIdx.x >= n) return;
+    const uint32_t begin = blockIdx.x * kPart;
+    if (begin >= n) return;
+    const uint32_t start = begin / kTile * kTile;
+    const uint32_t own = begin - start + threadIdx.x % kPart;
     const uint32_t num = min(kTile, n - start);
+    if (threadIdx.x < kPart) num_before[threadIdx.x] = 0;
 #pragma unroll
     for (uint32_t i = threadIdx.x; i < kTile; i += kNmsThreads) {
         words[i] = kLast;
         if (i >= num) continue;
         const Candidate candidate = args.candidates[start + i];
-        const bool present = takes_part<Policy>(args, candidate);
-        if (by_rank) {
-            words[i] = order_word(candidate.rank.score, present);
-            if (present && i == own) check_class<Policy>(args, candidate);
-        } else {
-            words[i] = present ? Policy::place(candidate) : kLast;
-        }
+        if (!takes_part<Policy>(settings, candidate)) continue;
+        words[i] = by_rank ? order_word(candidate.rank.score, true) : Policy::place(candidate);
     }
     __syncthreads();
-    if (own >= num) return;
     const uint32_t word = words[own];
-    uint32_t before = 0;
-    if (by_rank) {
-        before = count_before(words, num, own, start, 0, 1, args.candidates.data);
-    } else {
+    const uint32_t first = threadIdx.x / kPart * kQuarter;
+    uint32_t below = 0;
+    uint32_t at_most = 0;
 #pragma unroll 8
-        for (uint32_t i = 0; i < num; ++i) {
-            before += words[i] < word || (words[i] == word && i < own);
+    for (uint32_t i = first; i < first + kQuarter; i += 4) {
+        count(*reinterpret_cast<const uint4*>(&words[i]), word, below, at_most);
+    }
+    const bool is_own_here = own - first < kQuarter;
+    if (at_most - below > is_own_here) {
+        const uint64_t key = static_cast<uint64_t>(word) << 32 | (start + own);
+        for (uint32_t i = first; i < min(first + kQuarter, num); ++i) {
+            if (words[i] != word) continue;
+            const uint64_t other = static_cast<uint64_t>(word) << 32 | (start + i);
+            below += by_rank ? precedes(other, key, args.candidates.data) : other < key;
         }
     }
+    if (below != 0) atomicAdd(&num_before[threadIdx.x % kPart], below);
+    __syncthreads();
+    if (threadIdx.x >= kPart || own >= num) return;
+    const uint32_t before = num_before[threadIdx.x];
     const uint64_t key = static_cast<uint64_t>(word) << 32 | (start + own);
-    const uint64_t first = by_rank ? 0 : args.candidates.len;
-    args.keys[first + start + before] = key;
+    args.keys[(by_rank ? 0 : args.candidates.len) + start + before] = key;
     (by_rank ? args.ranks : args.places)[start + own] = before;
+    if (by_rank && word != kLast) check_class<Policy>(args, settings, args.candidates[start + own]);
 }
 
 // Tiles taken together in a search: their probes do not wait for each other.
@@ -263,13 +282,14 @@ __device__ void nms_arrange(const NmsArgs<Candidate>& args) {
     const uint32_t rank = args.ranks[own];
     const uint32_t place = args.places[own];
     if (rank >= n || place >= n) return;
+    const NmsSettings settings = args.settings[0];
     const Candidate candidate = args.candidates[own];
-    const bool present = takes_part<Policy>(args, candidate);
-    const float4 item = Policy::item(args, candidate);
+    const bool present = takes_part<Policy>(settings, candidate);
+    const float4 item = Policy::item(args, settings, candidate);
     args.order[rank] = {own, candidate.rank.score};
     args.found_items[place] = item;
     args.found_ranks[place] = present ? rank : kNobody;
-    args.found_groups[place] = group_of(args, candidate.rank.class_index);
+    args.found_groups[place] = group_of(args, settings, candidate.rank.class_index);
     if (!present) return;
     const float4 bounds = Policy::bounds(item);
     Bounds& all = args.bounds[place / kLanes];
@@ -287,7 +307,7 @@ struct Verdict {
 
 // Waits until one of the listed is kept (true) or all are gone (false).
 template <typename Candidate>
-__device__ bool wait_for_kept(const NmsArgs<Candidate>& args, const uint32_t* list, uint32_t num) {
+__device__ __forceinline__ bool wait_for_kept(const NmsArgs<Candidate>& args, const uint32_t* list, uint32_t num) {
     const uint32_t lane = threadIdx.x % kLanes;
     while (true) {
         bool kept = false;
@@ -305,6 +325,7 @@ __device__ bool wait_for_kept(const NmsArgs<Candidate>& args, const uint32_t* li
 // Notes up to 32 better candidates, `rank` where `hit`.
 __device__ inline void note(bool hit, uint32_t rank, uint32_t* list, Verdict& verdict) {
     const uint32_t hits = __ballot_sync(kAllLanes, hit);
+    if (hits == 0) return;
     const uint32_t before = hits & ((1u << (threadIdx.x % kLanes)) - 1);
     if (hit) list[verdict.num_pending + __popc(before)] = rank;
     verdict.num_pending += __popc(hits);
@@ -343,9 +364,9 @@ __device__ void look_at_groups(const NmsArgs<Candidate>& args, const NmsSettings
 
 // Looks at the better candidates whose bounds meet: items lie by place.
 template <typename Policy, typename Candidate>
-__device__ Verdict look_near(const NmsArgs<Candidate>& args, uint32_t own, uint32_t n, float4 item,
-                             uint64_t group, uint32_t* near, uint32_t* list) {
-    const NmsSettings settings = args.settings[0];
+__device__ Verdict look_near(const NmsArgs<Candidate>& args, const NmsSettings& settings,
+                             uint32_t own, uint32_t n, float4 item, uint64_t group,
+                             uint32_t* near, uint32_t* list) {
     const uint32_t lane = threadIdx.x % kLanes;
     const uint32_t num_bounds = (n + kLanes - 1) / kLanes;
     Verdict verdict;
@@ -395,11 +416,12 @@ __device__ void nms_suppress(const NmsArgs<Candidate>& args) {
     if (own >= n) return;
     const Candidate candidate = args.candidates[args.order[own].index];
     Verdict verdict;
-    verdict.gone = !takes_part<Policy>(args, candidate);
+    const NmsSettings settings = args.settings[0];
+    verdict.gone = !takes_part<Policy>(settings, candidate);
     if (!verdict.gone) {
-        const float4 item = Policy::item(args, candidate);
-        const uint64_t group = group_of(args, candidate.rank.class_index);
-        verdict = look_near<Policy>(args, own, n, item, group, nears[warp], lists[warp]);
+        const float4 item = Policy::item(args, settings, candidate);
+        const uint64_t group = group_of(args, settings, candidate.rank.class_index);
+        verdict = look_near<Policy>(args, settings, own, n, item, group, nears[warp], lists[warp]);
     }
     if (!verdict.gone && verdict.num_pending > 0) {
         __syncwarp();

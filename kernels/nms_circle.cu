@@ -22,8 +22,9 @@ struct Circles {
 
     // Centre, and the threshold that holds when this is the better one. A class
     // without a threshold is reported; it suppresses nothing.
-    __device__ static float4 item(const NmsArgs<Candidate>& args, const Candidate& c) {
-        const uint32_t num = args.settings[0].num_thresholds;
+    __device__ static float4 item(const NmsArgs<Candidate>& args, const NmsSettings& settings,
+                                  const Candidate& c) {
+        const uint32_t num = settings.num_thresholds;
         const uint32_t position = num == 1 ? 0 : c.rank.class_index;
         const bool known = position < num && position < args.thresholds.len;
         const float threshold = known ? args.thresholds[position] : -1.0f;

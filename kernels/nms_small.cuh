@@ -25,6 +25,8 @@ constexpr uint32_t kRowWords = kSmallCapacity / 32;
 // Candidates that a thread settles.
 constexpr uint32_t kSettled = kSmallCapacity / kSmallThreads;
 constexpr uint32_t kNoRank = 0xffff;
+// Chunks of a row that a thread keeps in registers.
+constexpr uint32_t kAheadChunks = 2;
 
 // A note: rank, mask of the chunks that are not 0, score.
 __device__ inline uint64_t make_note(uint32_t rank, uint32_t chunks, float score) {
@@ -41,60 +43,82 @@ struct Owned {
     alignas(16) uint32_t rows[kMaxOwn][kRowWords];
 };
 
-// Holds candidate `i` against the own ones; all lanes of the warp take part.
-template <typename Policy, typename Candidate>
-__device__ void compare(const NmsArgs<Candidate>& args, const NmsSettings& settings,
-                        const Candidate& candidate, bool present, uint32_t i, uint32_t first,
-                        uint32_t num_own, Owned& owned, uint32_t& num_before) {
+// A candidate in the registers of a thread.
+struct Held {
+    float4 item;
+    uint64_t group;
+    Rank rank;
+    uint32_t word;
+    bool present;
+};
+
+// Whether the held candidate at position `i` comes before the owned one.
+__device__ inline bool is_better(const Held& held, uint32_t i, const Owned& owned, uint32_t own,
+                                 uint32_t first) {
+    const uint32_t own_word = owned.words[own];
+    if (held.word != own_word || !held.present) return held.word < own_word;
+    const Rank own_rank = owned.ranks[own];
+    if (held.rank.class_index != own_rank.class_index) {
+        return held.rank.class_index < own_rank.class_index;
+    }
+    if (held.rank.source != own_rank.source) return held.rank.source < own_rank.source;
+    return i < first + own;
+}
+
+// Holds candidates `i` and `i + kSmallThreads` against the owned; all lanes of
+// the warp take part. A lane keeps the count and the rows of one owned.
+template <typename Policy>
+__device__ void compare(const NmsSettings& settings, const Held (&held)[2], uint32_t i,
+                        uint32_t first, uint32_t num_own, Owned& owned, uint32_t& num_before) {
     const uint32_t lane = threadIdx.x % kLanes;
-    const uint32_t word = order_word(candidate.rank.score, present);
-    const float4 item = Policy::item(args, candidate);
-    const uint64_t group = group_of(args, candidate.rank.class_index);
-    uint32_t row = 0;
+    uint32_t rows[2] = {};
 #pragma unroll 2
     for (uint32_t own = 0; own < num_own; ++own) {
-        const uint32_t own_word = owned.words[own];
-        bool better = word < own_word;
-        if (word == own_word && present) {
-            const Rank& a = candidate.rank;
-            const Rank& b = owned.ranks[own];
-            better = a.class_index != b.class_index ? a.class_index < b.class_index
-                     : a.source != b.source         ? a.source < b.source
-                                                    : i < first + own;
+        const float4 item = owned.items[own];
+        uint32_t hits[2];
+        uint32_t before = 0;
+#pragma unroll
+        for (uint32_t k = 0; k < 2; ++k) {
+            const bool better = is_better(held[k], i + k * kSmallThreads, owned, own, first);
+            bool hit = better && Policy::suppresses(settings, held[k].item, item);
+            if (hit) hit = held[k].group == owned.groups[own];
+            hits[k] = __ballot_sync(kAllLanes, hit);
+            before += __popc(__ballot_sync(kAllLanes, better));
         }
-        bool hit = better && Policy::suppresses(settings, item, owned.items[own]);
-        if (hit) hit = group == owned.groups[own];
-        const uint32_t hits = __ballot_sync(kAllLanes, hit);
-        const uint32_t before = __popc(__ballot_sync(kAllLanes, better));
         if (lane == own) {
             num_before += before;
-            row = hits;
+            rows[0] = hits[0];
+            rows[1] = hits[1];
         }
     }
-    if (lane < num_own) owned.rows[lane][i / 32] = row;
+    if (lane >= num_own) return;
+    owned.rows[lane][i / 32] = rows[0];
+    owned.rows[lane][(i + kSmallThreads) / 32] = rows[1];
+}
+
+template <typename Policy, typename Candidate>
+__device__ Held hold(const NmsArgs<Candidate>& args, const NmsSettings& settings,
+                     const Candidate& candidate, bool is_one) {
+    const bool present = is_one && takes_part<Policy>(settings, candidate);
+    return {Policy::item(args, settings, candidate),
+            group_of(args, settings, candidate.rank.class_index), candidate.rank,
+            order_word(candidate.rank.score, present), present};
 }
 
 // Rows and notes of the block's own candidates.
 template <typename Policy, typename Candidate>
 __device__ void nms_small_compare(const NmsArgs<Candidate>& args, uint32_t first, uint32_t num_own) {
     constexpr uint32_t kWords = sizeof(Candidate) / 4;
+    static_assert(kStaged == 2 * kSmallThreads, "a thread holds two");
     __shared__ uint32_t staged[kStaged * kWords];
     __shared__ Owned owned;
     const uint32_t capacity = min(static_cast<uint32_t>(args.candidates.len), kSmallCapacity);
     const uint32_t lane = threadIdx.x % kLanes;
     const NmsSettings settings = args.settings[0];
     const uint32_t n = min(num_candidates(args), kSmallCapacity);
-    if (threadIdx.x < num_own && first + threadIdx.x < capacity) {
-        const uint32_t own = threadIdx.x;
-        const Candidate candidate = args.candidates[first + own];
-        const bool present = takes_part<Policy>(args, candidate);
-        owned.items[own] = Policy::item(args, candidate);
-        owned.groups[own] = group_of(args, candidate.rank.class_index);
-        owned.ranks[own] = candidate.rank;
-        owned.words[own] = order_word(candidate.rank.score, present);
-        if (present && first + own < n) check_class<Policy>(args, candidate);
-    }
-    if (threadIdx.x < kMaxOwn) owned.num_before[threadIdx.x] = 0;
+    const bool is_owner = threadIdx.x < num_own && first + threadIdx.x < capacity;
+    Candidate mine{};
+    if (is_owner) mine = args.candidates[first + threadIdx.x];
     uint32_t num_before = 0;
     for (uint32_t piece = 0; piece < max(n, 1u); piece += kStaged) {
         if (piece != 0) __syncthreads();
@@ -102,17 +126,34 @@ __device__ void nms_small_compare(const NmsArgs<Candidate>& args, uint32_t first
         // with the others, so as not to wait for the number, and left out.
         const uint32_t* words = reinterpret_cast<const uint32_t*>(args.candidates.data + piece);
         const uint32_t num_words = min(kStaged, capacity - piece) * kWords;
-#pragma unroll 10
-        for (uint32_t w = threadIdx.x; w < num_words; w += kSmallThreads) staged[w] = words[w];
+        uint32_t coming[2 * kWords];
+#pragma unroll
+        for (uint32_t k = 0; k < 2 * kWords; ++k) {
+            const uint32_t w = k * kSmallThreads + threadIdx.x;
+            coming[k] = w < num_words ? words[w] : 0;
+        }
+#pragma unroll
+        for (uint32_t k = 0; k < 2 * kWords; ++k) staged[k * kSmallThreads + threadIdx.x] = coming[k];
+        if (piece == 0 && is_owner) {
+            const uint32_t own = threadIdx.x;
+            const Held held = hold<Policy>(args, settings, mine, true);
+            owned.items[own] = held.item;
+            owned.groups[own] = held.group;
+            owned.ranks[own] = held.rank;
+            owned.words[own] = held.word;
+            if (held.present && first + own < n) check_class<Policy>(args, settings, mine);
+        }
+        if (piece == 0 && threadIdx.x < kMaxOwn) owned.num_before[threadIdx.x] = 0;
         __syncthreads();
-        for (uint32_t half = 0; half < kStaged && piece + half < n; half += kSmallThreads) {
-            const uint32_t at = half + threadIdx.x;
+        Held held[2];
+#pragma unroll
+        for (uint32_t k = 0; k < 2; ++k) {
+            const uint32_t at = k * kSmallThreads + threadIdx.x;
             Candidate candidate;
             memcpy(&candidate, &staged[at * kWords], sizeof(Candidate));
-            const bool present = piece + at < n && takes_part<Policy>(args, candidate);
-            compare<Policy>(args, settings, candidate, present, piece + at, first, num_own, owned,
-                            num_before);
+            held[k] = hold<Policy>(args, settings, candidate, piece + at < n);
         }
+        compare<Policy>(settings, held, piece + threadIdx.x, first, num_own, owned, num_before);
     }
     if (first >= n) return;
     if (lane < num_own) atomicAdd(&owned.num_before[lane], num_before);
@@ -134,8 +175,16 @@ __device__ void nms_small_compare(const NmsArgs<Candidate>& args, uint32_t first
 
 // Four words that other warps may be changing.
 __device__ inline uint4 load_now(const uint32_t* words) {
-    const volatile uint32_t* now = words;
-    return make_uint4(now[0], now[1], now[2], now[3]);
+    uint4 now;
+    asm volatile("ld.volatile.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(now.x), "=r"(now.y), "=r"(now.z), "=r"(now.w)
+                 : "r"(static_cast<uint32_t>(__cvta_generic_to_shared(words)))
+                 : "memory");
+    return now;
+}
+
+__device__ inline bool meet(uint4 a, uint4 b) {
+    return ((a.x & b.x) | (a.y & b.y) | (a.z & b.z) | (a.w & b.w)) != 0;
 }
 
 // Settles all candidates and writes the survivors; one block.
@@ -150,6 +199,8 @@ __device__ void nms_small_settle(const NmsArgs<Candidate>& args, uint32_t n) {
     // Word w of the bits is written by warp w % kSmallWarps alone.
     uint64_t notes[kSettled];
     uint32_t pending[kSettled];
+    // The rows' first chunks that are not 0.
+    uint4 ahead[kSettled][kAheadChunks];
 #pragma unroll
     for (uint32_t k = 0; k < kSettled; ++k) {
         const uint32_t i = threadIdx.x + k * kSmallThreads;
@@ -167,6 +218,16 @@ __device__ void nms_small_settle(const NmsArgs<Candidate>& args, uint32_t n) {
             kept_by_rank[warp + k * kSmallWarps] = 0;
         }
     }
+#pragma unroll
+    for (uint32_t k = 0; k < kSettled; ++k) {
+        uint32_t chunks = pending[k];
+#pragma unroll
+        for (uint32_t c = 0; c < kAheadChunks; ++c, chunks &= chunks - 1) {
+            if (chunks == 0) continue;
+            const uint32_t i = threadIdx.x + k * kSmallThreads;
+            ahead[k][c] = args.rows[(__ffs(chunks) - 1) * args.candidates.len + i];
+        }
+    }
     __syncthreads();
     bool waiting = true;
     while (waiting) {
@@ -177,16 +238,23 @@ __device__ void nms_small_settle(const NmsArgs<Candidate>& args, uint32_t n) {
             const uint32_t i = threadIdx.x + k * kSmallThreads;
             const bool was_pending = pending[k] != 0;
             bool goes = false;
-            for (uint32_t chunks = pending[k]; chunks != 0 && !goes; chunks &= chunks - 1) {
-                const uint32_t chunk = __ffs(chunks) - 1;
-                const uint4 row = args.rows[chunk * args.candidates.len + i];
-                const uint4 kept = load_now(&kept_bits[4 * chunk]);
+            // One chunk: whether one of the row is kept, or all are gone.
+            const auto look = [&](uint32_t chunk, uint4 row) {
+                goes |= meet(row, load_now(&kept_bits[4 * chunk]));
                 const uint4 gone = load_now(&gone_bits[4 * chunk]);
-                goes = ((row.x & kept.x) | (row.y & kept.y) | (row.z & kept.z) |
-                        (row.w & kept.w)) != 0;
-                const uint32_t open = (row.x & ~gone.x) | (row.y & ~gone.y) | (row.z & ~gone.z) |
-                                      (row.w & ~gone.w);
-                if (open == 0) pending[k] &= ~(1u << chunk);
+                if (!meet(row, make_uint4(~gone.x, ~gone.y, ~gone.z, ~gone.w))) {
+                    pending[k] &= ~(1u << chunk);
+                }
+            };
+            uint32_t chunks = was_pending ? static_cast<uint32_t>(notes[k]) >> 16 : 0;
+#pragma unroll
+            for (uint32_t c = 0; c < kAheadChunks; ++c, chunks &= chunks - 1) {
+                if (chunks != 0) look(__ffs(chunks) - 1, ahead[k][c]);
+            }
+            for (; chunks != 0 && !goes; chunks &= chunks - 1) {
+                const uint32_t chunk = __ffs(chunks) - 1;
+                if ((pending[k] >> chunk & 1) == 0) continue;
+                look(chunk, args.rows[chunk * args.candidates.len + i]);
             }
             if (goes) pending[k] = 0;
             const uint32_t stay =

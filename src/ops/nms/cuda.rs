@@ -6,7 +6,7 @@
 //! do.
 
 use crate::device::cuda::abi::nms::{
-    CANDIDATES_PER_BLOCK, CHUNK, NmsArgs, NmsCounts, NmsSettings, NmsSteps, SMALL_CAPACITY,
+    CANDIDATES_PER_BLOCK, CHUNK, NmsArgs, NmsCounts, NmsSettings, NmsSteps, PART, SMALL_CAPACITY,
     SMALL_THREADS_PER_BLOCK, THREADS_PER_BLOCK, TILE, TILES_AT_ONCE,
 };
 use crate::device::cuda::{
@@ -215,7 +215,7 @@ impl<S: NmsSteps> DeviceWorkspace<S> {
             Kernels::Large { tiles, merge, arrange, suppress, publish } => {
                 let some = blocks(capacity, THREADS_PER_BLOCK).max(1);
                 let parts = blocks(capacity, TILE).div_ceil(TILES_AT_ONCE);
-                launch(tiles, stream, [some, 2], args)?;
+                launch(tiles, stream, [blocks(capacity, PART).max(1), 2], args)?;
                 launch(merge, stream, [some * parts, 2], args)?;
                 launch(arrange, stream, [some, 1], args)?;
                 launch(suppress, stream, [blocks(capacity, CANDIDATES_PER_BLOCK), 1], args)?;

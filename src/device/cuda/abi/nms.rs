@@ -11,6 +11,8 @@ pub const THREADS_PER_BLOCK: u32 = 256;
 pub const SMALL_THREADS_PER_BLOCK: u32 = 512;
 /// Candidates a block takes in the step `suppress`: one a warp.
 pub const CANDIDATES_PER_BLOCK: u32 = 8;
+/// Candidates that a block of the step `tiles` orders.
+pub const PART: u32 = 64;
 /// Candidates that are ordered by counting.
 pub const TILE: u32 = 1024;
 /// Tiles that a block of the step `merge` searches.
