@@ -21,7 +21,7 @@
 #include "order.cuh"
 #include "slice.cuh"
 
-constexpr uint32_t kTile = 1024;
+constexpr uint32_t kTile = 512;
 // Candidates of a tile that a block orders.
 constexpr uint32_t kPart = 64;
 constexpr uint32_t kNmsThreads = 256;
@@ -505,23 +505,23 @@ __device__ inline uint32_t coarse(float value, uint32_t num_bits) {
         op##_small(const __grid_constant__ NmsArgs<Policy::Candidate> args) {     \
         nms_small<Policy>(args);                                                  \
     }                                                                             \
-    extern "C" __global__ void __launch_bounds__(kNmsThreads)                        \
+    extern "C" __global__ void __launch_bounds__(kNmsThreads, 4)                        \
         op##_tiles(const __grid_constant__ NmsArgs<Policy::Candidate> args) {     \
         nms_tiles<Policy>(args);                                                  \
     }                                                                             \
-    extern "C" __global__ void __launch_bounds__(kNmsThreads)                        \
+    extern "C" __global__ void __launch_bounds__(kNmsThreads, 4)                        \
         op##_merge(const __grid_constant__ NmsArgs<Policy::Candidate> args) {     \
         nms_merge(args);                                                          \
     }                                                                             \
-    extern "C" __global__ void __launch_bounds__(kNmsThreads)                        \
+    extern "C" __global__ void __launch_bounds__(kNmsThreads, 4)                        \
         op##_arrange(const __grid_constant__ NmsArgs<Policy::Candidate> args) {   \
         nms_arrange<Policy>(args);                                                \
     }                                                                             \
-    extern "C" __global__ void __launch_bounds__(kNmsThreads)                        \
+    extern "C" __global__ void __launch_bounds__(kNmsThreads, 4)                        \
         op##_suppress(const __grid_constant__ NmsArgs<Policy::Candidate> args) {  \
         nms_suppress<Policy>(args);                                               \
     }                                                                             \
-    extern "C" __global__ void __launch_bounds__(kNmsThreads)                        \
+    extern "C" __global__ void __launch_bounds__(kNmsThreads, 4)                        \
         op##_publish(const __grid_constant__ NmsArgs<Policy::Candidate> args) {   \
         nms_publish(args);                                                        \
     }

@@ -8,13 +8,13 @@ use crate::types::{Box2d, Box3d, Candidate, Kept};
 /// Threads of a block, in every step but `small`.
 pub const THREADS_PER_BLOCK: u32 = 256;
 /// Threads of a block in the step `small`.
-pub const SMALL_THREADS_PER_BLOCK: u32 = 512;
+pub const SMALL_THREADS_PER_BLOCK: u32 = 1024;
 /// Candidates a block takes in the step `suppress`: one a warp.
 pub const CANDIDATES_PER_BLOCK: u32 = 8;
 /// Candidates that a block of the step `tiles` orders.
 pub const PART: u32 = 64;
 /// Candidates that are ordered by counting.
-pub const TILE: u32 = 1024;
+pub const TILE: u32 = 512;
 /// Tiles that a block of the step `merge` searches.
 pub const TILES_AT_ONCE: u32 = 5;
 /// Up to this capacity the step `small` does everything.
