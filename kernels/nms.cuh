@@ -67,7 +67,8 @@ __device__ inline uint32_t rising_word(float value) {
 }
 
 __device__ inline float value_of_word(uint32_t word) {
-    return __uint_as_float((word >> 31) != 0 ? word & 0x7fffffffu : ~word);
+    const uint32_t is_positive = static_cast<uint32_t>(static_cast<int32_t>(word) >> 31);
+    return __uint_as_float(word ^ (~is_positive | 0x80000000u));
 }
 
 struct NmsCounts {
@@ -505,23 +506,23 @@ __device__ inline uint32_t coarse(float value, uint32_t num_bits) {
         op##_small(const __grid_constant__ NmsArgs<Policy::Candidate> args) {     \
         nms_small<Policy>(args);                                                  \
     }                                                                             \
-    extern "C" __global__ void __launch_bounds__(kNmsThreads, 4)                        \
+    extern "C" __global__ void __launch_bounds__(kNmsThreads, 5)                        \
         op##_tiles(const __grid_constant__ NmsArgs<Policy::Candidate> args) {     \
         nms_tiles<Policy>(args);                                                  \
     }                                                                             \
-    extern "C" __global__ void __launch_bounds__(kNmsThreads, 4)                        \
+    extern "C" __global__ void __launch_bounds__(kNmsThreads, 5)                        \
         op##_merge(const __grid_constant__ NmsArgs<Policy::Candidate> args) {     \
         nms_merge(args);                                                          \
     }                                                                             \
-    extern "C" __global__ void __launch_bounds__(kNmsThreads, 4)                        \
+    extern "C" __global__ void __launch_bounds__(kNmsThreads, 5)                        \
         op##_arrange(const __grid_constant__ NmsArgs<Policy::Candidate> args) {   \
         nms_arrange<Policy>(args);                                                \
     }                                                                             \
-    extern "C" __global__ void __launch_bounds__(kNmsThreads, 4)                        \
+    extern "C" __global__ void __launch_bounds__(kNmsThreads, 5)                        \
         op##_suppress(const __grid_constant__ NmsArgs<Policy::Candidate> args) {  \
         nms_suppress<Policy>(args);                                               \
     }                                                                             \
-    extern "C" __global__ void __launch_bounds__(kNmsThreads, 4)                        \
+    extern "C" __global__ void __launch_bounds__(kNmsThreads, 5)                        \
         op##_publish(const __grid_constant__ NmsArgs<Policy::Candidate> args) {   \
         nms_publish(args);                                                        \
     }

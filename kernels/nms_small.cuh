@@ -73,7 +73,8 @@ __device__ void compare(const NmsSettings& settings, const Held& held, uint32_t 
 #pragma unroll 4
     for (uint32_t own = 0; own < num_own; ++own) {
         const bool better = is_better(held, i, owned, own, first);
-        bool hit = better && Policy::suppresses(settings, held.item, owned.items[own]);
+        const bool suppresses = Policy::suppresses(settings, held.item, owned.items[own]);
+        bool hit = better & suppresses;
         if (hit) hit = held.group == owned.groups[own];
         const uint32_t hits = __ballot_sync(kAllLanes, hit);
         const uint32_t before = __popc(__ballot_sync(kAllLanes, better));
@@ -167,6 +168,11 @@ __device__ inline uint4 load_now(const uint32_t* words) {
     return now;
 }
 
+__device__ inline void touch(const uint4* row) {
+    uint32_t unused;
+    asm volatile("ld.global.ca.u32 %0, [%1];" : "=r"(unused) : "l"(row));
+}
+
 __device__ inline bool meet(uint4 a, uint4 b) {
     return ((a.x & b.x) | (a.y & b.y) | (a.z & b.z) | (a.w & b.w)) != 0;
 }
@@ -213,6 +219,11 @@ __device__ void nms_small_settle(const NmsArgs<Candidate>& args, uint32_t n, Kep
             const uint32_t i = threadIdx.x + k * kSmallThreads;
             ahead[k][c] = args.rows[(__ffs(chunks) - 1) * args.candidates.len + i];
         }
+        // The others come into the first level cache, which nobody waits for.
+        for (; chunks != 0; chunks &= chunks - 1) {
+            const uint32_t i = threadIdx.x + k * kSmallThreads;
+            touch(&args.rows[(__ffs(chunks) - 1) * args.candidates.len + i]);
+        }
     }
     __syncthreads();
     bool waiting = true;
@@ -235,7 +246,8 @@ __device__ void nms_small_settle(const NmsArgs<Candidate>& args, uint32_t n, Kep
             uint32_t chunks = was_pending ? static_cast<uint32_t>(notes[k]) >> 16 : 0;
 #pragma unroll
             for (uint32_t c = 0; c < kAheadChunks; ++c, chunks &= chunks - 1) {
-                if (chunks != 0) look(__ffs(chunks) - 1, ahead[k][c]);
+                const bool is_open = (pending[k] & chunks & (0u - chunks)) != 0;
+                if (is_open && !goes) look(__ffs(chunks) - 1, ahead[k][c]);
             }
             for (; chunks != 0 && !goes; chunks &= chunks - 1) {
                 const uint32_t chunk = __ffs(chunks) - 1;
