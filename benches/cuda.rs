@@ -8,8 +8,10 @@
 use std::time::Instant;
 
 use det_post::device::Device;
+use det_post::device::cuda::abi::empty::{Empty, EmptyArgs};
 use det_post::device::cuda::{
-    CudaDevice, DeviceCandidates, DeviceImage, DeviceTensor, Event, Graph,
+    CudaDevice, DeviceBuffer, DeviceCandidates, DeviceImage, DeviceTensor, Event, Graph, Grid,
+    Kernel,
 };
 use det_post::ops::nms::cuda::Capacity;
 use det_post::ops::{letterbox, nms_circle, nms_iou};
@@ -35,6 +37,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     println!("{device}");
     println!("{:<46} {:>9} {:>9} {:>9}", "case", "GPU us", "wall us", "p99 us");
+    bench_floors(&device)?;
     bench_letterbox(&device)?;
     for num in [1000, 5000, 20000] {
         bench_iou(&device, num)?;
@@ -76,6 +79,22 @@ fn measure(
     on_gpu.sort_by(f32::total_cmp);
     let (gpu, wall, p99) = (on_gpu[NUM_RUNS / 2], walls[NUM_RUNS / 2], walls[NUM_RUNS * 99 / 100]);
     println!("{name:<46} {gpu:>9.2} {wall:>9.2} {p99:>9.2}");
+    Ok(())
+}
+
+/// What launches alone cost: graphs of kernels that do nothing.
+fn bench_floors(device: &CudaDevice) -> det_post::Result<()> {
+    for num_kernels in [1, 3, 5] {
+        let stream = device.stream()?;
+        let kernel: Kernel<Empty> = device.kernel()?;
+        let mut memory = DeviceBuffer::zeros(&stream, 1)?;
+        let graph = Graph::record(&stream, || {
+            let args = EmptyArgs { nothing: memory.output(&stream)? };
+            let grid = Grid { num_blocks: [132, 1], threads_per_block: 256 };
+            (0..num_kernels).try_for_each(|_| kernel.enqueue(&stream, grid, args))
+        })?;
+        measure(&format!("floor: {num_kernels} empty kernels"), &graph, || stream.synchronize())?;
+    }
     Ok(())
 }
 

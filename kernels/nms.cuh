@@ -5,7 +5,7 @@
 // one: a candidate is kept when no kept better one of its group suppresses it.
 //
 // Steps, each a kernel, the number of candidates read on the device:
-//   rank      up to kSmallCapacity: order all, arrange the items by rank
+//   small     up to kSmallCapacity: everything, see nms_small.cuh
 //   tiles     more: order tiles of kTile by rank and, apart, by place
 //   merge     the tiles into both orders
 //   arrange   the items by place, with the bounds of every 32
@@ -21,10 +21,15 @@
 #include "order.cuh"
 #include "slice.cuh"
 
-constexpr uint32_t kTile = 256;
-constexpr uint32_t kSmallCapacity = 2048;
-constexpr uint32_t kSuppressWarps = 8;
-constexpr uint32_t kListCapacity = 128;
+constexpr uint32_t kTile = 512;
+// Candidates of a tile that a block orders.
+constexpr uint32_t kPart = 64;
+constexpr uint32_t kNmsThreads = 256;
+constexpr uint32_t kSuppressWarps = kNmsThreads / 32;
+// Places or bounds that a warp looks at together.
+constexpr uint32_t kAhead = 4;
+constexpr uint32_t kListCapacity = 256;
+constexpr uint32_t kNearCapacity = 256;
 constexpr uint32_t kLanes = 32;
 constexpr uint32_t kAllLanes = 0xffffffffu;
 constexpr uint32_t kNobody = 0xffffffffu;
@@ -62,7 +67,8 @@ __device__ inline uint32_t rising_word(float value) {
 }
 
 __device__ inline float value_of_word(uint32_t word) {
-    return __uint_as_float((word >> 31) != 0 ? word & 0x7fffffffu : ~word);
+    const uint32_t is_positive = static_cast<uint32_t>(static_cast<int32_t>(word) >> 31);
+    return __uint_as_float(word ^ (~is_positive | 0x80000000u));
 }
 
 struct NmsCounts {
@@ -95,6 +101,8 @@ struct NmsArgs {
     Slice<NmsCounts> counts;
     Slice<Kept> published;         // the same in memory that the host reads
     Slice<NmsCounts> published_counts;
+    Slice<uint4> rows;             // of the step small: better suppressors
+    Slice<uint64_t> notes;         // of the step small: by candidate
 };
 
 template <typename Candidate>
@@ -104,8 +112,8 @@ __device__ uint32_t num_candidates(const NmsArgs<Candidate>& args) {
 
 // Candidates can meet when their groups are equal: `ClassMode::group`.
 template <typename Candidate>
-__device__ uint64_t group_of(const NmsArgs<Candidate>& args, uint32_t class_index) {
-    const NmsSettings& settings = args.settings[0];
+__device__ uint64_t group_of(const NmsArgs<Candidate>& args, const NmsSettings& settings,
+                             uint32_t class_index) {
     if (settings.class_mode == 0) return class_index;
     if (settings.class_mode == 1) return 0;
     if (class_index < min(static_cast<uint64_t>(settings.num_groups), args.groups.len)) {
@@ -127,8 +135,8 @@ __device__ inline void store_state(uint32_t* state, uint32_t value) {
 }
 
 template <typename Policy, typename Candidate>
-__device__ bool takes_part(const NmsArgs<Candidate>& args, const Candidate& candidate) {
-    return !isnan(candidate.rank.score) && Policy::takes_part(args.settings[0], candidate);
+__device__ bool takes_part(const NmsSettings& settings, const Candidate& candidate) {
+    return !isnan(candidate.rank.score) && Policy::takes_part(settings, candidate);
 }
 
 // Empties what the later steps fill, for places begin, begin + stride, ...
@@ -145,8 +153,8 @@ __device__ void reset(const NmsArgs<Candidate>& args, uint32_t n) {
 }
 
 template <typename Policy, typename Candidate>
-__device__ void check_class(const NmsArgs<Candidate>& args, const Candidate& candidate) {
-    const NmsSettings& settings = args.settings[0];
+__device__ void check_class(const NmsArgs<Candidate>& args, const NmsSettings& settings,
+                            const Candidate& candidate) {
     if (Policy::kHasThresholds && settings.num_thresholds != 1 &&
         candidate.rank.class_index >= settings.num_thresholds) {
         // The highest, whatever the order.
@@ -154,82 +162,70 @@ __device__ void check_class(const NmsArgs<Candidate>& args, const Candidate& can
     }
 }
 
-// One warp orders one candidate by counting those before it.
-template <typename Policy, typename Candidate>
-__device__ void nms_rank(const NmsArgs<Candidate>& args) {
-    __shared__ uint32_t words[kSmallCapacity];
-    const uint32_t num_warps = blockDim.x / kLanes;
-    const uint32_t own = blockIdx.x * num_warps + threadIdx.x / kLanes;
-    const uint32_t lane = threadIdx.x % kLanes;
-    // What lies past the number of candidates is read with the others, so as
-    // not to wait for the number, and left out.
-    const uint32_t capacity = min(static_cast<uint32_t>(args.candidates.len), kSmallCapacity);
-    const uint32_t n = min(num_candidates(args), kSmallCapacity);
-#pragma unroll 4
-    for (uint32_t i = threadIdx.x; i < capacity; i += blockDim.x) {
-        const Candidate candidate = args.candidates[i];
-        words[i] = order_word(candidate.rank.score, takes_part<Policy>(args, candidate));
-    }
-    const Candidate candidate = args.candidates[min(own, capacity - 1)];
-    __syncthreads();
-    reset(args, n);
-    if (own >= n) return;
-    const uint32_t word = words[own];
-    const uint32_t before = count_before(words, n, own, 0, lane, kLanes, args.candidates.data);
-    const uint32_t rank = __reduce_add_sync(kAllLanes, before);
-    if (lane != 0) return;
-    const bool present = word != kLast;
-    args.order[rank] = {own, candidate.rank.score};
-    args.found_ranks[rank] = present ? rank : kNobody;
-    args.found_items[rank] = Policy::item(args, candidate);
-    args.found_groups[rank] = group_of(args, candidate.rank.class_index);
-    if (present) check_class<Policy>(args, candidate);
+// Adds how many of four words are below a word, and how many at most it.
+__device__ inline void count(uint4 words, uint32_t word, uint32_t& below, uint32_t& at_most) {
+    below += (words.x < word) + (words.y < word) + (words.z < word) + (words.w < word);
+    at_most += (words.x <= word) + (words.y <= word) + (words.z <= word) + (words.w <= word);
 }
 
-// Orders a tile by counting; row 0 of the grid by rank, row 1 by place.
+// Orders a part of a tile by counting over the whole tile, each quarter of
+// which is another thread's; row 0 of the grid by rank, row 1 by place.
 template <typename Policy, typename Candidate>
 __device__ void nms_tiles(const NmsArgs<Candidate>& args) {
-    __shared__ uint32_t words[kTile];
+    constexpr uint32_t kParts = kNmsThreads / kPart;
+    constexpr uint32_t kQuarter = kTile / kParts;
+    __shared__ __align__(16) uint32_t words[kTile];
+    __shared__ uint32_t num_before[kPart];
+    const NmsSettings settings = args.settings[0];
     const uint32_t n = num_candidates(args);
-    if (blockIdx.y == 0) reset(args, n);
-    const uint32_t start = blockIdx.x * kTile;
-    if (start >= n) return;
-    const uint32_t num = min(kTile, n - start);
-    const uint32_t own = threadIdx.x;
     const bool by_rank = blockIdx.y == 0;
-    uint32_t word = 0;
-    if (own < num) {
-        const Candidate candidate = args.candidates[start + own];
-        const bool present = takes_part<Policy>(args, candidate);
-        if (by_rank) {
-            word = order_word(candidate.rank.score, present);
-            if (present) check_class<Policy>(args, candidate);
-        } else {
-            word = present ? Policy::place(candidate) : kLast;
-        }
-        words[own] = word;
+    if (by_rank) reset(args, n);
+    const uint32_t begin = blockIdx.x * kPart;
+    if (begin >= n) return;
+    const uint32_t start = begin / kTile * kTile;
+    const uint32_t own = begin - start + threadIdx.x % kPart;
+    const uint32_t num = min(kTile, n - start);
+    if (threadIdx.x < kPart) num_before[threadIdx.x] = 0;
+#pragma unroll
+    for (uint32_t i = threadIdx.x; i < kTile; i += kNmsThreads) {
+        words[i] = kLast;
+        if (i >= num) continue;
+        const Candidate candidate = args.candidates[start + i];
+        if (!takes_part<Policy>(settings, candidate)) continue;
+        words[i] = by_rank ? order_word(candidate.rank.score, true) : Policy::place(candidate);
     }
     __syncthreads();
-    if (own >= num) return;
-    uint32_t before = 0;
-    if (by_rank) {
-        before = count_before(words, num, own, start, 0, 1, args.candidates.data);
-    } else {
+    const uint32_t word = words[own];
+    const uint32_t first = threadIdx.x / kPart * kQuarter;
+    uint32_t below = 0;
+    uint32_t at_most = 0;
 #pragma unroll 8
-        for (uint32_t i = 0; i < num; ++i) {
-            before += words[i] < word || (words[i] == word && i < own);
+    for (uint32_t i = first; i < first + kQuarter; i += 4) {
+        count(*reinterpret_cast<const uint4*>(&words[i]), word, below, at_most);
+    }
+    const bool is_own_here = own - first < kQuarter;
+    if (at_most - below > is_own_here) {
+        const uint64_t key = static_cast<uint64_t>(word) << 32 | (start + own);
+        for (uint32_t i = first; i < min(first + kQuarter, num); ++i) {
+            if (words[i] != word) continue;
+            const uint64_t other = static_cast<uint64_t>(word) << 32 | (start + i);
+            below += by_rank ? precedes(other, key, args.candidates.data) : other < key;
         }
     }
+    if (below != 0) atomicAdd(&num_before[threadIdx.x % kPart], below);
+    __syncthreads();
+    if (threadIdx.x >= kPart || own >= num) return;
+    const uint32_t before = num_before[threadIdx.x];
     const uint64_t key = static_cast<uint64_t>(word) << 32 | (start + own);
-    const uint64_t first = by_rank ? 0 : args.candidates.len;
-    args.keys[first + start + before] = key;
+    args.keys[(by_rank ? 0 : args.candidates.len) + start + before] = key;
     (by_rank ? args.ranks : args.places)[start + own] = before;
+    if (by_rank && word != kLast) check_class<Policy>(args, settings, args.candidates[start + own]);
 }
 
 // Tiles taken together in a search: their probes do not wait for each other.
-constexpr uint32_t kAtOnce = 8;
+constexpr uint32_t kAtOnce = 5;
 
-// Blocks of the step `merge` for one tile.
+// Blocks of the step `merge` for the same candidates.
 template <typename Candidate>
 __device__ uint32_t parts(const NmsArgs<Candidate>& args) {
     const uint32_t num_tiles = (static_cast<uint32_t>(args.candidates.len) + kTile - 1) / kTile;
@@ -237,14 +233,14 @@ __device__ uint32_t parts(const NmsArgs<Candidate>& args) {
 }
 
 // A candidate's position is the sum of its positions in all tiles. Each block
-// adds those of one tile's candidates in kAtOnce others.
+// adds those of its candidates in kAtOnce tiles.
 template <typename Candidate>
 __device__ void nms_merge(const NmsArgs<Candidate>& args) {
     const uint32_t n = num_candidates(args);
     const uint32_t num_tiles = (n + kTile - 1) / kTile;
-    const uint32_t own_tile = blockIdx.x / parts(args);
     const uint32_t start = blockIdx.x % parts(args) * kAtOnce;
-    const uint32_t own = own_tile * kTile + threadIdx.x;
+    const uint32_t own = blockIdx.x / parts(args) * kNmsThreads + threadIdx.x;
+    const uint32_t own_tile = own / kTile;
     if (own >= n || start >= num_tiles) return;
     const bool by_rank = blockIdx.y == 0;
     const uint64_t* keys = args.keys.data + (by_rank ? 0 : args.candidates.len);
@@ -287,13 +283,14 @@ __device__ void nms_arrange(const NmsArgs<Candidate>& args) {
     const uint32_t rank = args.ranks[own];
     const uint32_t place = args.places[own];
     if (rank >= n || place >= n) return;
+    const NmsSettings settings = args.settings[0];
     const Candidate candidate = args.candidates[own];
-    const bool present = takes_part<Policy>(args, candidate);
-    const float4 item = Policy::item(args, candidate);
+    const bool present = takes_part<Policy>(settings, candidate);
+    const float4 item = Policy::item(args, settings, candidate);
     args.order[rank] = {own, candidate.rank.score};
     args.found_items[place] = item;
     args.found_ranks[place] = present ? rank : kNobody;
-    args.found_groups[place] = group_of(args, candidate.rank.class_index);
+    args.found_groups[place] = group_of(args, settings, candidate.rank.class_index);
     if (!present) return;
     const float4 bounds = Policy::bounds(item);
     Bounds& all = args.bounds[place / kLanes];
@@ -311,7 +308,7 @@ struct Verdict {
 
 // Waits until one of the listed is kept (true) or all are gone (false).
 template <typename Candidate>
-__device__ bool wait_for_kept(const NmsArgs<Candidate>& args, const uint32_t* list, uint32_t num) {
+__device__ __forceinline__ bool wait_for_kept(const NmsArgs<Candidate>& args, const uint32_t* list, uint32_t num) {
     const uint32_t lane = threadIdx.x % kLanes;
     while (true) {
         bool kept = false;
@@ -326,119 +323,109 @@ __device__ bool wait_for_kept(const NmsArgs<Candidate>& args, const uint32_t* li
     }
 }
 
-// Notes up to 32 better candidates, `rank` where `hit`; a full list is waited
-// for.
-template <typename Candidate>
-__device__ void note(const NmsArgs<Candidate>& args, bool hit, uint32_t rank, uint32_t* list,
-                     Verdict& verdict) {
+// Notes up to 32 better candidates, `rank` where `hit`.
+__device__ inline void note(bool hit, uint32_t rank, uint32_t* list, Verdict& verdict) {
     const uint32_t hits = __ballot_sync(kAllLanes, hit);
     if (hits == 0) return;
     const uint32_t before = hits & ((1u << (threadIdx.x % kLanes)) - 1);
     if (hit) list[verdict.num_pending + __popc(before)] = rank;
-    __syncwarp();
     verdict.num_pending += __popc(hits);
-    if (verdict.num_pending > kListCapacity - kLanes) {
-        verdict.gone = wait_for_kept(args, list, verdict.num_pending);
-        verdict.num_pending = 0;
-    }
 }
 
-// Looks at every better candidate: items lie by rank.
+// Looks at the listed groups of 32 places, several at a time.
 template <typename Policy, typename Candidate>
-__device__ Verdict look_at_all(const NmsArgs<Candidate>& args, uint32_t own, float4 item,
-                               uint64_t group, uint32_t* list) {
-    constexpr uint32_t kUnroll = 4;
-    const NmsSettings settings = args.settings[0];
+__device__ void look_at_groups(const NmsArgs<Candidate>& args, const NmsSettings& settings,
+                               uint32_t own, uint32_t n, float4 item, uint64_t group,
+                               const uint32_t* near, uint32_t num_near, uint32_t* list,
+                               Verdict& verdict) {
     const uint32_t lane = threadIdx.x % kLanes;
-    Verdict verdict;
-    for (uint32_t start = 0; start < own && !verdict.gone; start += kUnroll * kLanes) {
-        float4 better[kUnroll];
+    for (uint32_t first = 0; first < num_near && !verdict.gone; first += kAhead) {
+        uint32_t rank[kAhead];
+        float4 better[kAhead];
 #pragma unroll
-        for (uint32_t k = 0; k < kUnroll; ++k) {
-            const uint32_t rank = start + k * kLanes + lane;
-            if (rank < own) better[k] = args.found_items[rank];
+        for (uint32_t k = 0; k < kAhead; ++k) {
+            const uint32_t place = first + k < num_near ? near[first + k] * kLanes + lane : n;
+            rank[k] = place < n ? args.found_ranks[place] : kNobody;
+            better[k] = place < n ? args.found_items[place] : item;
         }
 #pragma unroll
-        for (uint32_t k = 0; k < kUnroll; ++k) {
-            const uint32_t rank = start + k * kLanes + lane;
-            const bool hit = rank < own && Policy::suppresses(settings, better[k], item) &&
-                             args.found_groups[rank] == group;
-            if (!verdict.gone) note(args, hit, rank, list, verdict);
+        for (uint32_t k = 0; k < kAhead; ++k) {
+            bool hit = rank[k] < own && Policy::suppresses(settings, better[k], item);
+            if (hit) hit = args.found_groups[near[first + k] * kLanes + lane] == group;
+            note(hit, rank[k], list, verdict);
+        }
+        // A full list is waited for.
+        if (verdict.num_pending > kListCapacity - kAhead * kLanes) {
+            __syncwarp();
+            verdict.gone = wait_for_kept(args, list, verdict.num_pending);
+            verdict.num_pending = 0;
         }
     }
-    return verdict;
 }
 
 // Looks at the better candidates whose bounds meet: items lie by place.
 template <typename Policy, typename Candidate>
-__device__ Verdict look_near(const NmsArgs<Candidate>& args, uint32_t own, uint32_t n, float4 item,
-                             uint64_t group, uint32_t* list) {
-    const NmsSettings settings = args.settings[0];
+__device__ Verdict look_near(const NmsArgs<Candidate>& args, const NmsSettings& settings,
+                             uint32_t own, uint32_t n, float4 item, uint64_t group,
+                             uint32_t* near, uint32_t* list) {
     const uint32_t lane = threadIdx.x % kLanes;
     const uint32_t num_bounds = (n + kLanes - 1) / kLanes;
     Verdict verdict;
-    constexpr Bounds kNowhere = {1, 1, 0, 0};
-    Bounds coming = lane < num_bounds ? args.bounds[lane] : kNowhere;
-    for (uint32_t start = 0; start < num_bounds && !verdict.gone; start += kLanes) {
-        // Where nobody takes part, the lowest is still above the highest.
-        const Bounds words = coming;
-        const uint32_t mine = start + lane + kLanes;
-        coming = mine < num_bounds ? args.bounds[mine] : kNowhere;
-        bool near = false;
-        if (words.min_x <= words.max_x) {
-            const float4 bounds = make_float4(value_of_word(words.min_x), value_of_word(words.min_y),
-                                              value_of_word(words.max_x), value_of_word(words.max_y));
-            near = Policy::meets(settings, bounds, item);
+    uint32_t num_near = 0;
+    for (uint32_t start = 0; start < num_bounds && !verdict.gone; start += kAhead * kLanes) {
+        Bounds words[kAhead];
+#pragma unroll
+        for (uint32_t k = 0; k < kAhead; ++k) {
+            const uint32_t mine = start + k * kLanes + lane;
+            words[k] = mine < num_bounds ? args.bounds[mine] : Bounds{1, 1, 0, 0};
         }
-        uint32_t left = __ballot_sync(kAllLanes, near);
-        // The next places are on their way while these are compared.
-        uint32_t place = (start + __ffs(left) - 1) * kLanes + lane;
-        bool here = left != 0 && place < n;
-        uint32_t rank = here ? args.found_ranks[place] : kNobody;
-        float4 better = here ? args.found_items[place] : item;
-        while (left != 0 && !verdict.gone) {
-            left &= left - 1;
-            const uint32_t next = (start + __ffs(left) - 1) * kLanes + lane;
-            here = left != 0 && next < n;
-            const uint32_t next_rank = here ? args.found_ranks[next] : kNobody;
-            const float4 next_better = here ? args.found_items[next] : item;
-            const bool hit = rank < own && Policy::suppresses(settings, better, item) &&
-                             args.found_groups[place] == group;
-            note(args, hit, rank, list, verdict);
-            place = next;
-            rank = next_rank;
-            better = next_better;
+#pragma unroll
+        for (uint32_t k = 0; k < kAhead; ++k) {
+            // Where nobody takes part, the lowest is still above the highest.
+            const float4 bounds =
+                make_float4(value_of_word(words[k].min_x), value_of_word(words[k].min_y),
+                            value_of_word(words[k].max_x), value_of_word(words[k].max_y));
+            const bool is_near =
+                words[k].min_x <= words[k].max_x && Policy::meets(settings, bounds, item);
+            const uint32_t hits = __ballot_sync(kAllLanes, is_near);
+            const uint32_t before = hits & ((1u << lane) - 1);
+            if (is_near) near[num_near + __popc(before)] = start + k * kLanes + lane;
+            num_near += __popc(hits);
+        }
+        const bool is_last = start + kAhead * kLanes >= num_bounds;
+        if (num_near > 0 && (is_last || num_near > kNearCapacity - kAhead * kLanes)) {
+            __syncwarp();
+            look_at_groups<Policy>(args, settings, own, n, item, group, near, num_near, list,
+                                   verdict);
+            num_near = 0;
+            __syncwarp();
         }
     }
     return verdict;
 }
 
-template <typename Policy, bool kAll, typename Candidate>
+template <typename Policy, typename Candidate>
 __device__ void nms_suppress(const NmsArgs<Candidate>& args) {
     __shared__ uint32_t ticket;
     __shared__ uint32_t lists[kSuppressWarps][kListCapacity];
+    __shared__ uint32_t nears[kSuppressWarps][kNearCapacity];
     const uint32_t n = num_candidates(args);
     if (threadIdx.x == 0) ticket = atomicAdd(&args.ticket[0], 1);
     __syncthreads();
     const uint32_t warp = threadIdx.x / kLanes;
     const uint32_t own = ticket * kSuppressWarps + warp;
     if (own >= n) return;
+    const Candidate candidate = args.candidates[args.order[own].index];
     Verdict verdict;
-    if constexpr (kAll) {
-        const float4 item = args.found_items[own];
-        const uint64_t group = args.found_groups[own];
-        verdict.gone = args.found_ranks[own] == kNobody;
-        if (!verdict.gone) verdict = look_at_all<Policy>(args, own, item, group, lists[warp]);
-    } else {
-        const Candidate candidate = args.candidates[args.order[own].index];
-        verdict.gone = !takes_part<Policy>(args, candidate);
-        if (!verdict.gone) {
-            const float4 item = Policy::item(args, candidate);
-            const uint64_t group = group_of(args, candidate.rank.class_index);
-            verdict = look_near<Policy>(args, own, n, item, group, lists[warp]);
-        }
+    const NmsSettings settings = args.settings[0];
+    verdict.gone = !takes_part<Policy>(settings, candidate);
+    if (!verdict.gone) {
+        const float4 item = Policy::item(args, settings, candidate);
+        const uint64_t group = group_of(args, settings, candidate.rank.class_index);
+        verdict = look_near<Policy>(args, settings, own, n, item, group, nears[warp], lists[warp]);
     }
     if (!verdict.gone && verdict.num_pending > 0) {
+        __syncwarp();
         verdict.gone = wait_for_kept(args, lists[warp], verdict.num_pending);
     }
     if (threadIdx.x % kLanes == 0) {
@@ -450,8 +437,8 @@ __device__ void nms_suppress(const NmsArgs<Candidate>& args) {
 // Each block writes the survivors among its ranks, after those before them.
 template <typename Candidate>
 __device__ void nms_publish(const NmsArgs<Candidate>& args) {
-    __shared__ uint32_t sums[kTile / kLanes];
-    const uint32_t start = blockIdx.x * kTile;
+    __shared__ uint32_t sums[kNmsThreads / kLanes];
+    const uint32_t start = blockIdx.x * kNmsThreads;
     const uint32_t own = start + threadIdx.x;
     const Kept survivor = own < args.order.len ? args.order[own] : Kept{};
     const uint32_t n = num_candidates(args);
@@ -459,21 +446,21 @@ __device__ void nms_publish(const NmsArgs<Candidate>& args) {
     const uint32_t lane = threadIdx.x % kLanes;
     const uint32_t warp = threadIdx.x / kLanes;
     uint32_t before = 0;
-    for (uint32_t word = threadIdx.x; word < start / 32; word += kTile) {
+    for (uint32_t word = threadIdx.x; word < start / 32; word += kNmsThreads) {
         before += __popc(args.kept_bits[word]);
     }
     before = __reduce_add_sync(kAllLanes, before);
     if (lane == 0) sums[warp] = before;
     __syncthreads();
     uint32_t position = 0;
-    for (uint32_t i = 0; i < kTile / kLanes; ++i) position += sums[i];
+    for (uint32_t i = 0; i < kNmsThreads / kLanes; ++i) position += sums[i];
 
     const uint32_t max_num = args.settings[0].max_num;
     const uint32_t first_word = start / 32;
     const uint32_t num_words = (n + 31) / 32;
     uint32_t own_bits = 0;
     uint32_t end = position;
-    for (uint32_t i = 0; i < kTile / kLanes && first_word + i < num_words; ++i) {
+    for (uint32_t i = 0; i < kNmsThreads / kLanes && first_word + i < num_words; ++i) {
         const uint32_t bits = args.kept_bits[first_word + i];
         if (i == warp) {
             own_bits = bits;
@@ -485,7 +472,7 @@ __device__ void nms_publish(const NmsArgs<Candidate>& args) {
         args.kept[position] = survivor;
         args.published[position] = survivor;
     }
-    if (start + kTile >= n && threadIdx.x == 0) {
+    if (start + kNmsThreads >= n && threadIdx.x == 0) {
         const NmsCounts counts = {min(end, max_num), args.ticket[1]};
         args.counts[0] = counts;
         args.published_counts[0] = counts;
@@ -511,33 +498,31 @@ __device__ inline uint32_t coarse(float value, uint32_t num_bits) {
     return rising >> (32 - num_bits);
 }
 
+#include "nms_small.cuh"
+
 // The kernels of an op: `<op>_<step>`.
-#define NMS_KERNELS(op, Policy)                                                          \
-    extern "C" __global__ void __launch_bounds__(kSuppressWarps* kLanes)                 \
-        op##_rank(const __grid_constant__ NmsArgs<Policy::Candidate> args) {             \
-        nms_rank<Policy>(args);                                                          \
-    }                                                                                    \
-    extern "C" __global__ void __launch_bounds__(kTile)                                  \
-        op##_tiles(const __grid_constant__ NmsArgs<Policy::Candidate> args) {            \
-        nms_tiles<Policy>(args);                                                         \
-    }                                                                                    \
-    extern "C" __global__ void __launch_bounds__(kTile)                                  \
-        op##_merge(const __grid_constant__ NmsArgs<Policy::Candidate> args) {            \
-        nms_merge(args);                                                                 \
-    }                                                                                    \
-    extern "C" __global__ void __launch_bounds__(kTile)                                  \
-        op##_arrange(const __grid_constant__ NmsArgs<Policy::Candidate> args) {          \
-        nms_arrange<Policy>(args);                                                       \
-    }                                                                                    \
-    extern "C" __global__ void __launch_bounds__(kSuppressWarps* kLanes)                 \
-        op##_suppress_all(const __grid_constant__ NmsArgs<Policy::Candidate> args) {     \
-        nms_suppress<Policy, true>(args);                                                \
-    }                                                                                    \
-    extern "C" __global__ void __launch_bounds__(kSuppressWarps* kLanes)                 \
-        op##_suppress_near(const __grid_constant__ NmsArgs<Policy::Candidate> args) {    \
-        nms_suppress<Policy, false>(args);                                               \
-    }                                                                                    \
-    extern "C" __global__ void __launch_bounds__(kTile)                                  \
-        op##_publish(const __grid_constant__ NmsArgs<Policy::Candidate> args) {          \
-        nms_publish(args);                                                               \
+#define NMS_KERNELS(op, Policy)                                                   \
+    extern "C" __global__ void __launch_bounds__(kSmallThreads)                   \
+        op##_small(const __grid_constant__ NmsArgs<Policy::Candidate> args) {     \
+        nms_small<Policy>(args);                                                  \
+    }                                                                             \
+    extern "C" __global__ void __launch_bounds__(kNmsThreads, 5)                        \
+        op##_tiles(const __grid_constant__ NmsArgs<Policy::Candidate> args) {     \
+        nms_tiles<Policy>(args);                                                  \
+    }                                                                             \
+    extern "C" __global__ void __launch_bounds__(kNmsThreads, 5)                        \
+        op##_merge(const __grid_constant__ NmsArgs<Policy::Candidate> args) {     \
+        nms_merge(args);                                                          \
+    }                                                                             \
+    extern "C" __global__ void __launch_bounds__(kNmsThreads, 5)                        \
+        op##_arrange(const __grid_constant__ NmsArgs<Policy::Candidate> args) {   \
+        nms_arrange<Policy>(args);                                                \
+    }                                                                             \
+    extern "C" __global__ void __launch_bounds__(kNmsThreads, 5)                        \
+        op##_suppress(const __grid_constant__ NmsArgs<Policy::Candidate> args) {  \
+        nms_suppress<Policy>(args);                                               \
+    }                                                                             \
+    extern "C" __global__ void __launch_bounds__(kNmsThreads, 5)                        \
+        op##_publish(const __grid_constant__ NmsArgs<Policy::Candidate> args) {   \
+        nms_publish(args);                                                        \
     }

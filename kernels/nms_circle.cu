@@ -20,14 +20,22 @@ struct Circles {
                isfinite(c.width) && isfinite(c.height) && isfinite(c.yaw);
     }
 
-    // Centre, and the threshold that holds when this is the better one. A class
-    // without a threshold is reported; it suppresses nothing.
-    __device__ static float4 item(const NmsArgs<Candidate>& args, const Candidate& c) {
-        const uint32_t num = args.settings[0].num_thresholds;
+    // Centre, and the longest squared distance at which this, being better,
+    // suppresses. A class without a threshold is reported; it suppresses
+    // nothing.
+    __device__ static float4 item(const NmsArgs<Candidate>& args, const NmsSettings& settings,
+                                  const Candidate& c) {
+        const uint32_t num = settings.num_thresholds;
         const uint32_t position = num == 1 ? 0 : c.rank.class_index;
         const bool known = position < num && position < args.thresholds.len;
         const float threshold = known ? args.thresholds[position] : -1.0f;
-        return make_float4(c.x, c.y, threshold, 0.0f);
+        if (settings.reading != 0) return make_float4(c.x, c.y, threshold, 0.0f);
+        // Below the square of a radius means at most the number before it.
+        const float square = threshold * threshold;
+        const float longest = threshold > 0.0f && square > 0.0f
+                                  ? __uint_as_float(__float_as_uint(square) - 1)
+                                  : -1.0f;
+        return make_float4(c.x, c.y, longest, 0.0f);
     }
 
     __device__ static uint32_t place(const Candidate& c) {
@@ -45,13 +53,10 @@ struct Circles {
                item.y + reach >= bounds.y && item.y - reach <= bounds.w;
     }
 
-    __device__ static bool suppresses(const NmsSettings& settings, float4 better, float4 item) {
+    __device__ static bool suppresses(const NmsSettings&, float4 better, float4 item) {
         const float dx = item.x - better.x;
         const float dy = item.y - better.y;
-        const float squared_distance = dx * dx + dy * dy;
-        const float threshold = better.z;
-        if (settings.reading != 0) return squared_distance <= threshold;
-        return threshold > 0.0f && squared_distance < threshold * threshold;
+        return dx * dx + dy * dy <= better.z;
     }
 };
 

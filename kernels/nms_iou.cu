@@ -24,7 +24,7 @@ struct Flats {
                (settings.has_score_threshold == 0 || c.rank.score > settings.score_threshold);
     }
 
-    __device__ static float4 item(const NmsArgs<Candidate>&, const Candidate& c) {
+    __device__ static float4 item(const NmsArgs<Candidate>&, const NmsSettings&, const Candidate& c) {
         return make_float4(c.x1, c.y1, c.x2, c.y2);
     }
 
@@ -39,10 +39,20 @@ struct Flats {
 
     __device__ static float4 bounds(float4 item) { return item; }
 
-    // Whether any box inside the bounds can overlap: widths only shrink inside.
+    // An IoU is below the threshold when less than this part of either box, or
+    // of one of its sides, is shared. Rounding weighs more than a tiny one.
+    __device__ static float least_part(const NmsSettings& settings) {
+        return settings.iou_threshold < 1e-3f ? 0.0f : 0.99f * settings.iou_threshold;
+    }
+
+    // Whether any box inside the bounds can suppress: widths only shrink inside.
     __device__ static bool meets(const NmsSettings& settings, float4 bounds, float4 item) {
-        return (fminf(bounds.z, item.z) - fmaxf(bounds.x, item.x)) + settings.offset > 0.0f &&
-               (fminf(bounds.w, item.w) - fmaxf(bounds.y, item.y)) + settings.offset > 0.0f;
+        const float offset = settings.offset;
+        const float part = least_part(settings);
+        const float width = (fminf(bounds.z, item.z) - fmaxf(bounds.x, item.x)) + offset;
+        const float height = (fminf(bounds.w, item.w) - fmaxf(bounds.y, item.y)) + offset;
+        return width > part * extent(item.x, item.z, offset) &&
+               height > part * extent(item.y, item.w, offset);
     }
 
     __device__ static bool suppresses(const NmsSettings& settings, float4 better, float4 item) {
@@ -55,6 +65,8 @@ struct Flats {
         const float a = extent(better.x, better.z, offset) * extent(better.y, better.w, offset);
         const float b = extent(item.x, item.z, offset) * extent(item.y, item.w, offset);
         const float whole = (a + b) - part;
+        // Most decide themselves without the division.
+        if (part < least_part(settings) * whole) return false;
         return whole >= 1e-30f && __fdiv_rn(part, whole) > settings.iou_threshold;
     }
 };

@@ -37,25 +37,3 @@ __device__ bool precedes(uint64_t a, uint64_t b, const Candidate* candidates) {
     if (x.source != y.source) return x.source < y.source;
     return a < b;
 }
-
-// Of `num` candidates from position `start` on, whose order words are given,
-// those at `first`, `first + stride`, ... that come before the one at `own`.
-template <typename Candidate>
-__device__ uint32_t count_before(const uint32_t* words, uint32_t num, uint32_t own, uint32_t start,
-                                 uint32_t first, uint32_t stride, const Candidate* candidates) {
-    const uint32_t word = words[own];
-    uint32_t before = 0;
-    uint32_t tied = 0;
-#pragma unroll 8
-    for (uint32_t i = first; i < num; i += stride) {
-        before += words[i] < word;
-        tied += words[i] == word && i != own;
-    }
-    if (tied == 0) return before;
-    const uint64_t key = static_cast<uint64_t>(word) << 32 | (start + own);
-    for (uint32_t i = first; i < num; i += stride) {
-        if (words[i] != word) continue;
-        before += precedes(static_cast<uint64_t>(word) << 32 | (start + i), key, candidates);
-    }
-    return before;
-}

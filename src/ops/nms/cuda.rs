@@ -6,14 +6,17 @@
 //! do.
 
 use crate::device::cuda::abi::nms::{
-    CANDIDATES_PER_BLOCK, NmsArgs, NmsCounts, NmsSettings, NmsSteps, SMALL_CAPACITY,
-    THREADS_PER_BLOCK, TILES_AT_ONCE,
+    CANDIDATES_PER_BLOCK, CHUNK, NmsArgs, NmsCounts, NmsSettings, NmsSteps, PART, SMALL_CAPACITY,
+    SMALL_THREADS_PER_BLOCK, THREADS_PER_BLOCK, TILE, TILES_AT_ONCE,
 };
 use crate::device::cuda::{
     DeviceBuffer, Grid, In, Kernel, KernelSpec, MappedBuffer, Stream, blocks,
 };
 use crate::error::{Error, ErrorKind, Result};
 use crate::types::{ClassMode, Kept};
+
+/// Blocks of the step `small`: about as many as a large GPU runs side by side.
+const SMALL_BLOCKS: u32 = 128;
 
 /// How much a suppression on the device has room for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,18 +35,14 @@ pub struct DeviceWorkspace<S: NmsSteps> {
     memory: Memory,
 }
 
-/// The kernels, by how candidates are found: all of them, or those near.
+/// The kernels, by the capacity.
 enum Kernels<S: NmsSteps> {
-    All {
-        rank: Kernel<S::Rank>,
-        suppress: Kernel<S::SuppressAll>,
-        publish: Kernel<S::Publish>,
-    },
-    Near {
+    Small(Kernel<S::Small>),
+    Large {
         tiles: Kernel<S::Tiles>,
         merge: Kernel<S::Merge>,
         arrange: Kernel<S::Arrange>,
-        suppress: Kernel<S::SuppressNear>,
+        suppress: Kernel<S::Suppress>,
         publish: Kernel<S::Publish>,
     },
 }
@@ -68,6 +67,8 @@ struct Memory {
     counts: DeviceBuffer<NmsCounts>,
     published: MappedBuffer<Kept>,
     published_counts: MappedBuffer<NmsCounts>,
+    rows: DeviceBuffer<[u32; 4]>,
+    notes: DeviceBuffer<u64>,
     read_counts: Vec<NmsCounts>,
 }
 
@@ -75,26 +76,30 @@ impl Memory {
     fn new(stream: &Stream, capacity: Capacity) -> Result<Self> {
         let Capacity { candidates, classes } = capacity;
         let words = candidates.div_ceil(32);
+        let small = if candidates <= SMALL_CAPACITY { candidates } else { 0 };
+        let large = candidates - small;
         Ok(Self {
             capacity,
             settings: DeviceBuffer::zeros(stream, 1)?,
             groups: DeviceBuffer::zeros(stream, classes)?,
             thresholds: DeviceBuffer::zeros(stream, classes)?,
-            keys: DeviceBuffer::zeros(stream, 2 * candidates)?,
-            order: DeviceBuffer::zeros(stream, candidates)?,
-            ranks: DeviceBuffer::zeros(stream, candidates)?,
-            places: DeviceBuffer::zeros(stream, candidates)?,
-            found_items: DeviceBuffer::zeros(stream, candidates)?,
-            found_ranks: DeviceBuffer::zeros(stream, candidates)?,
-            found_groups: DeviceBuffer::zeros(stream, candidates)?,
+            keys: DeviceBuffer::zeros(stream, 2 * large)?,
+            order: DeviceBuffer::zeros(stream, large)?,
+            ranks: DeviceBuffer::zeros(stream, large)?,
+            places: DeviceBuffer::zeros(stream, large)?,
+            found_items: DeviceBuffer::zeros(stream, large)?,
+            found_ranks: DeviceBuffer::zeros(stream, large)?,
+            found_groups: DeviceBuffer::zeros(stream, large)?,
             bounds: DeviceBuffer::zeros(stream, words)?,
-            states: DeviceBuffer::zeros(stream, candidates)?,
+            states: DeviceBuffer::zeros(stream, large)?,
             kept_bits: DeviceBuffer::zeros(stream, words)?,
             ticket: DeviceBuffer::zeros(stream, 2)?,
             kept: DeviceBuffer::zeros(stream, candidates)?,
             counts: DeviceBuffer::zeros(stream, 1)?,
             published: MappedBuffer::zeros(stream, candidates)?,
             published_counts: MappedBuffer::zeros(stream, 1)?,
+            rows: DeviceBuffer::zeros(stream, small * small.div_ceil(CHUNK))?,
+            notes: DeviceBuffer::zeros(stream, small)?,
             read_counts: Vec::with_capacity(1),
         })
     }
@@ -126,6 +131,8 @@ impl Memory {
             counts: self.counts.output(stream)?,
             published: self.published.output(stream)?,
             published_counts: self.published_counts.output(stream)?,
+            rows: self.rows.output(stream)?,
+            notes: self.notes.output(stream)?,
         })
     }
 }
@@ -138,13 +145,9 @@ impl<S: NmsSteps> DeviceWorkspace<S> {
     ) -> Result<Self> {
         let device = stream.device();
         let kernels = if capacity.candidates <= SMALL_CAPACITY {
-            Kernels::All {
-                rank: device.kernel()?,
-                suppress: device.kernel()?,
-                publish: device.kernel()?,
-            }
+            Kernels::Small(device.kernel()?)
         } else {
-            Kernels::Near {
+            Kernels::Large {
                 tiles: device.kernel()?,
                 merge: device.kernel()?,
                 arrange: device.kernel()?,
@@ -204,20 +207,19 @@ impl<S: NmsSteps> DeviceWorkspace<S> {
         }
         let stream = &self.stream;
         let args = self.memory.args(stream, items.input(stream)?, num.input(stream)?)?;
-        let each = [blocks(capacity, CANDIDATES_PER_BLOCK), 1];
-        let tiles = blocks(capacity, THREADS_PER_BLOCK);
         match &self.kernels {
-            Kernels::All { rank, suppress, publish } => {
-                launch(rank, stream, each, args)?;
-                launch(suppress, stream, each, args)?;
-                launch(publish, stream, [tiles.max(1), 1], args)
+            Kernels::Small(small) => {
+                let owned = blocks(capacity, SMALL_BLOCKS).max(1);
+                launch(small, stream, [blocks(capacity, owned).max(1), 1], args)
             }
-            Kernels::Near { tiles: order_tiles, merge, arrange, suppress, publish } => {
-                launch(order_tiles, stream, [tiles, 2], args)?;
-                launch(merge, stream, [tiles * tiles.div_ceil(TILES_AT_ONCE), 2], args)?;
-                launch(arrange, stream, [tiles, 1], args)?;
-                launch(suppress, stream, each, args)?;
-                launch(publish, stream, [tiles.max(1), 1], args)
+            Kernels::Large { tiles, merge, arrange, suppress, publish } => {
+                let some = blocks(capacity, THREADS_PER_BLOCK).max(1);
+                let parts = blocks(capacity, TILE).div_ceil(TILES_AT_ONCE);
+                launch(tiles, stream, [blocks(capacity, PART).max(1), 2], args)?;
+                launch(merge, stream, [some * parts, 2], args)?;
+                launch(arrange, stream, [some, 1], args)?;
+                launch(suppress, stream, [blocks(capacity, CANDIDATES_PER_BLOCK), 1], args)?;
+                launch(publish, stream, [some, 1], args)
             }
         }
     }
@@ -264,5 +266,7 @@ where
     C: 'static,
     K: for<'b> KernelSpec<Args<'b> = NmsArgs<'b, C>>,
 {
-    kernel.enqueue(stream, Grid { num_blocks, threads_per_block: THREADS_PER_BLOCK }, args)
+    let threads_per_block =
+        if K::NAME.ends_with("_small") { SMALL_THREADS_PER_BLOCK } else { THREADS_PER_BLOCK };
+    kernel.enqueue(stream, Grid { num_blocks, threads_per_block }, args)
 }

@@ -2,6 +2,7 @@
 //! what must hold before a launch.
 
 pub mod decode_yolo;
+pub mod empty;
 pub mod gather;
 pub mod letterbox;
 pub mod nms;

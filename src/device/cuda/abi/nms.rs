@@ -1,18 +1,28 @@
 //! `kernels/nms.cuh` and the suppression ops made of it.
 
 use super::super::{Grid, In, KernelSpec, Out, Plain};
-use super::{check_len, check_threads};
+use super::{check_len, check_threads, refused};
 use crate::error::Result;
 use crate::types::{Box2d, Box3d, Candidate, Kept};
 
-/// Threads of a block, in every step.
+/// Threads of a block, in every step but `small`.
 pub const THREADS_PER_BLOCK: u32 = 256;
-/// Candidates a block takes in the steps `rank` and `suppress`: one a warp.
+/// Threads of a block in the step `small`.
+pub const SMALL_THREADS_PER_BLOCK: u32 = 1024;
+/// Candidates a block takes in the step `suppress`: one a warp.
 pub const CANDIDATES_PER_BLOCK: u32 = 8;
+/// Candidates that a block of the step `tiles` orders.
+pub const PART: u32 = 64;
+/// Candidates that are ordered by counting.
+pub const TILE: u32 = 512;
 /// Tiles that a block of the step `merge` searches.
-pub const TILES_AT_ONCE: u32 = 8;
-/// Up to this capacity the step `rank` orders all candidates by counting.
+pub const TILES_AT_ONCE: u32 = 5;
+/// Up to this capacity the step `small` does everything.
 pub const SMALL_CAPACITY: usize = 2048;
+/// The most candidates that a block of the step `small` owns.
+pub const MAX_OWNED: u32 = 16;
+/// Candidates in a chunk of a row of bits.
+pub const CHUNK: usize = 128;
 
 /// The mirror of `NmsSettings`, in device memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -99,17 +109,48 @@ pub struct NmsArgs<'a, C> {
     pub published: Out<'a, Kept>,
     /// How many, in memory of the host.
     pub published_counts: Out<'a, NmsCounts>,
+    /// Of the step `small`: better suppressors of each, a bit each.
+    pub rows: Out<'a, [u32; 4]>,
+    /// Of the step `small`: rank, what of the row is not 0, and score.
+    pub notes: Out<'a, u64>,
 }
 
-const _: () = assert!(size_of::<NmsArgs<'_, Candidate<Box2d>>>() == 20 * 16);
+const _: () = assert!(size_of::<NmsArgs<'_, Candidate<Box2d>>>() == 22 * 16);
 
-fn check<C>(kernel: &str, args: &NmsArgs<'_, C>, grid: &Grid) -> Result<()> {
-    check_threads(kernel, grid.threads_per_block, THREADS_PER_BLOCK)?;
+fn check_common<C>(kernel: &str, args: &NmsArgs<'_, C>) -> Result<()> {
     let capacity = args.candidates.len();
-    let words = capacity.div_ceil(32);
     let slices = [
         ("num_candidates", args.num_candidates.len(), 1),
         ("settings", args.settings.len(), 1),
+        ("ticket", args.ticket.len(), 2),
+        ("kept", args.kept.len(), capacity),
+        ("counts", args.counts.len(), 1),
+        ("published", args.published.len(), capacity),
+        ("published_counts", args.published_counts.len(), 1),
+    ];
+    slices.into_iter().try_for_each(|(name, found, needed)| check_len(kernel, name, found, needed))
+}
+
+fn check_small<C>(kernel: &str, args: &NmsArgs<'_, C>, grid: &Grid) -> Result<()> {
+    check_threads(kernel, grid.threads_per_block, SMALL_THREADS_PER_BLOCK)?;
+    check_common(kernel, args)?;
+    let capacity = args.candidates.len();
+    let [num_blocks, num_rows] = grid.num_blocks;
+    let owned = capacity.div_ceil(num_blocks.max(1) as usize);
+    if capacity > SMALL_CAPACITY || owned > MAX_OWNED as usize || num_rows != 1 {
+        let grid = grid.num_blocks;
+        return Err(refused(kernel, &format!("{capacity} candidates on a grid of {grid:?}")));
+    }
+    check_len(kernel, "rows", args.rows.len(), capacity * capacity.div_ceil(CHUNK))?;
+    check_len(kernel, "notes", args.notes.len(), capacity)
+}
+
+fn check<C>(kernel: &str, args: &NmsArgs<'_, C>, grid: &Grid) -> Result<()> {
+    check_threads(kernel, grid.threads_per_block, THREADS_PER_BLOCK)?;
+    check_common(kernel, args)?;
+    let capacity = args.candidates.len();
+    let words = capacity.div_ceil(32);
+    let slices = [
         ("keys", args.keys.len(), 2 * capacity),
         ("order", args.order.len(), capacity),
         ("ranks", args.ranks.len(), capacity),
@@ -120,11 +161,6 @@ fn check<C>(kernel: &str, args: &NmsArgs<'_, C>, grid: &Grid) -> Result<()> {
         ("bounds", args.bounds.len(), words),
         ("states", args.states.len(), capacity),
         ("kept_bits", args.kept_bits.len(), words),
-        ("ticket", args.ticket.len(), 2),
-        ("kept", args.kept.len(), capacity),
-        ("counts", args.counts.len(), 1),
-        ("published", args.published.len(), capacity),
-        ("published_counts", args.published_counts.len(), 1),
     ];
     slices.into_iter().try_for_each(|(name, found, needed)| check_len(kernel, name, found, needed))
 }
@@ -133,28 +169,26 @@ fn check<C>(kernel: &str, args: &NmsArgs<'_, C>, grid: &Grid) -> Result<()> {
 pub trait NmsSteps {
     /// What is suppressed.
     type Candidate: Plain;
-    /// Orders up to [`SMALL_CAPACITY`] candidates and arranges them by rank.
-    type Rank: for<'a> KernelSpec<Args<'a> = NmsArgs<'a, Self::Candidate>>;
+    /// Suppresses up to [`SMALL_CAPACITY`] candidates.
+    type Small: for<'a> KernelSpec<Args<'a> = NmsArgs<'a, Self::Candidate>>;
     /// Orders tiles.
     type Tiles: for<'a> KernelSpec<Args<'a> = NmsArgs<'a, Self::Candidate>>;
     /// Merges the tiles.
     type Merge: for<'a> KernelSpec<Args<'a> = NmsArgs<'a, Self::Candidate>>;
     /// Arranges by place.
     type Arrange: for<'a> KernelSpec<Args<'a> = NmsArgs<'a, Self::Candidate>>;
-    /// Compares with all better ones.
-    type SuppressAll: for<'a> KernelSpec<Args<'a> = NmsArgs<'a, Self::Candidate>>;
     /// Compares with those whose bounds meet.
-    type SuppressNear: for<'a> KernelSpec<Args<'a> = NmsArgs<'a, Self::Candidate>>;
+    type Suppress: for<'a> KernelSpec<Args<'a> = NmsArgs<'a, Self::Candidate>>;
     /// Writes the survivors.
     type Publish: for<'a> KernelSpec<Args<'a> = NmsArgs<'a, Self::Candidate>>;
 }
 
 macro_rules! step {
-    ($module:ident, $kernel:ident, $name:literal, $candidate:ty) => {
+    ($module:ident, $kernel:ident, $name:literal, $candidate:ty, $check:ident) => {
         /// One step.
         pub struct $kernel;
 
-        // SAFETY: `NmsArgs` mirrors the struct of that name (20 slices of 16
+        // SAFETY: `NmsArgs` mirrors the struct of that name (22 slices of 16
         // bytes). Every index a step uses is a thread's own, below the number
         // of candidates, which it cuts to the capacity, or a position that an
         // earlier step stored; those are below the capacity, too, since memory
@@ -162,12 +196,14 @@ macro_rules! step {
         // they are sums, are compared with it first. Groups
         // and thresholds are read within their own lengths. The check covers
         // all other slices. A candidate only waits for better ones, which
-        // blocks that already run have taken, so that the step ends.
+        // blocks that already run have taken, so that the step ends. The step
+        // `small` waits for no other block: the warps of its last block wait
+        // for each other's verdicts, of which the best open one is always made.
         unsafe impl KernelSpec for $kernel {
             const NAME: &'static str = concat!(stringify!($module), "_", $name);
             type Args<'a> = NmsArgs<'a, $candidate>;
             fn check(args: &Self::Args<'_>, grid: &Grid) -> Result<()> {
-                check(Self::NAME, args, grid)
+                $check(Self::NAME, args, grid)
             }
         }
     };
@@ -179,25 +215,23 @@ macro_rules! steps {
         pub mod $module {
             use super::*;
 
-            step!($module, Rank, "rank", $candidate);
-            step!($module, Tiles, "tiles", $candidate);
-            step!($module, Merge, "merge", $candidate);
-            step!($module, Arrange, "arrange", $candidate);
-            step!($module, SuppressAll, "suppress_all", $candidate);
-            step!($module, SuppressNear, "suppress_near", $candidate);
-            step!($module, Publish, "publish", $candidate);
+            step!($module, Small, "small", $candidate, check_small);
+            step!($module, Tiles, "tiles", $candidate, check);
+            step!($module, Merge, "merge", $candidate, check);
+            step!($module, Arrange, "arrange", $candidate, check);
+            step!($module, Suppress, "suppress", $candidate, check);
+            step!($module, Publish, "publish", $candidate, check);
 
             #[doc = $text]
             pub struct $steps;
 
             impl NmsSteps for $steps {
                 type Candidate = $candidate;
-                type Rank = Rank;
+                type Small = Small;
                 type Tiles = Tiles;
                 type Merge = Merge;
                 type Arrange = Arrange;
-                type SuppressAll = SuppressAll;
-                type SuppressNear = SuppressNear;
+                type Suppress = Suppress;
                 type Publish = Publish;
             }
         }
