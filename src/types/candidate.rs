@@ -166,7 +166,9 @@ mod tests {
     fn what_is_not_wanted_is_removed_after_the_capacity_is_held() {
         for sources in [[0, 1, 2, 3], [3, 1, 0, 2]] {
             let mut candidates = Candidates::with_capacity(3);
-            sources.map(|source| candidates.push(candidate(0.5, source % 2, source)));
+            for source in sources {
+                candidates.push(candidate(0.5, source % 2, source));
+            }
             candidates.retain(|c| c.class == 1);
             candidates.finish(usize::MAX);
             // Of 0, 2, 1, 3 in the total order the last was over the capacity.
