@@ -18,6 +18,7 @@ mod nms;
 mod parameter;
 mod report;
 mod tensor;
+mod truth;
 mod yolo;
 
 pub use anchor::{Anchor, AnchorDecode};
@@ -45,4 +46,5 @@ pub use parameter::{
 };
 pub use report::{Count, FrameReport, Stage};
 pub use tensor::{Dim, ElementType, Tensor, TensorSpec, TensorValues, TensorView};
+pub use truth::{Truth2d, Truth3d};
 pub use yolo::{AnchorLevel, DetrBoxes, YoloLayout};
