@@ -9,7 +9,7 @@ use hdrhistogram::Histogram;
 use serde::Serialize;
 
 use crate::error::Error;
-use crate::types::{Count, FrameReport, Stage};
+use crate::types::{Count, FrameReport, Stage, Transfer};
 
 /// Latencies are kept from 1 ns to an hour, to 1 part in 1000.
 const MAX_LATENCY_NS: u64 = 3_600_000_000_000;
@@ -23,6 +23,7 @@ pub(super) struct ChannelReport {
     degraded: BTreeMap<&'static str, Dropped>,
     truncated: [u64; Count::ALL.len()],
     latencies: [Option<Histogram<u64>>; Stage::ALL.len()],
+    bytes: [[u64; Transfer::ALL.len()]; Stage::ALL.len()],
 }
 
 /// Frames dropped or degraded for one reason.
@@ -42,6 +43,7 @@ impl ChannelReport {
             degraded: BTreeMap::new(),
             truncated: [0; Count::ALL.len()],
             latencies: std::array::from_fn(|_| None),
+            bytes: [[0; Transfer::ALL.len()]; Stage::ALL.len()],
         }
     }
 
@@ -61,6 +63,9 @@ impl ChannelReport {
         for stage in Stage::ALL {
             if let Some(duration) = frame.duration(stage) {
                 self.add_latency(stage, duration);
+            }
+            for transfer in Transfer::ALL {
+                self.bytes[stage as usize][transfer as usize] += frame.bytes(stage, transfer);
             }
         }
     }
@@ -86,6 +91,33 @@ impl ChannelReport {
             let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
             histogram.saturating_record(nanos.clamp(1, MAX_LATENCY_NS));
         }
+    }
+
+    fn stages_ms(&self) -> Vec<StageSummary> {
+        let milliseconds = |nanos: u64| nanos as f64 / 1e6;
+        let summary = |&stage: &Stage| {
+            let histogram = self.latencies[stage as usize].as_ref()?;
+            Some(StageSummary {
+                stage: stage.name(),
+                p50: milliseconds(histogram.value_at_quantile(0.50)),
+                p95: milliseconds(histogram.value_at_quantile(0.95)),
+                p99: milliseconds(histogram.value_at_quantile(0.99)),
+                max: milliseconds(histogram.max()),
+            })
+        };
+        Stage::ALL.iter().filter_map(summary).collect()
+    }
+
+    fn bytes_per_frame(&self) -> Vec<BytesSummary> {
+        let num_frames = self.frames_out.max(1);
+        let moved = Stage::ALL.iter().zip(&self.bytes);
+        moved
+            .filter(|(_, bytes)| bytes.iter().any(|&num| num > 0))
+            .map(|(stage, bytes)| {
+                let [host_copy, upload, download] = bytes.map(|num| num / num_frames);
+                BytesSummary { stage: stage.name(), host_copy, upload, download }
+            })
+            .collect()
     }
 }
 
@@ -133,6 +165,8 @@ struct ChannelSummary {
     degraded: BTreeMap<&'static str, Dropped>,
     truncated: BTreeMap<&'static str, u64>,
     stages_ms: Vec<StageSummary>,
+    /// What a frame moved, on average; stages that move nothing are left out.
+    bytes_per_frame: Vec<BytesSummary>,
 }
 
 #[derive(Serialize)]
@@ -142,6 +176,14 @@ struct StageSummary {
     p95: f64,
     p99: f64,
     max: f64,
+}
+
+#[derive(Serialize)]
+struct BytesSummary {
+    stage: &'static str,
+    host_copy: u64,
+    upload: u64,
+    download: u64,
 }
 
 impl Report {
@@ -162,20 +204,6 @@ impl Report {
         [input, output, engine]: [&str; 3],
         report: &ChannelReport,
     ) {
-        let milliseconds = |nanos: u64| nanos as f64 / 1e6;
-        let stages_ms = Stage::ALL
-            .iter()
-            .filter_map(|&stage| {
-                let histogram = report.latencies[stage as usize].as_ref()?;
-                Some(StageSummary {
-                    stage: stage.name(),
-                    p50: milliseconds(histogram.value_at_quantile(0.50)),
-                    p95: milliseconds(histogram.value_at_quantile(0.95)),
-                    p99: milliseconds(histogram.value_at_quantile(0.99)),
-                    max: milliseconds(histogram.max()),
-                })
-            })
-            .collect();
         let truncated = Count::ALL
             .iter()
             .map(|&count| (count.name(), report.truncated[count as usize]))
@@ -191,7 +219,8 @@ impl Report {
             dropped: report.dropped.clone(),
             degraded: report.degraded.clone(),
             truncated,
-            stages_ms,
+            stages_ms: report.stages_ms(),
+            bytes_per_frame: report.bytes_per_frame(),
         };
         self.channels.insert(name.into(), summary);
     }
@@ -229,6 +258,13 @@ impl Report {
                 let _ =
                     writeln!(table, "  {stage:<16}{p50:>10.3}{p95:>10.3}{p99:>10.3}{max:>10.3}");
             }
+            if !channel.bytes_per_frame.is_empty() {
+                let [copied, up, down] = Transfer::ALL.map(Transfer::name);
+                let _ = writeln!(table, "  {:<16}{copied:>12}{up:>12}{down:>12}", "bytes a frame");
+            }
+            for BytesSummary { stage, host_copy, upload, download } in &channel.bytes_per_frame {
+                let _ = writeln!(table, "  {stage:<16}{host_copy:>12}{upload:>12}{download:>12}");
+            }
         }
         for damage in &self.read.damage {
             let _ = writeln!(table, "recording damaged: {damage}");
@@ -251,6 +287,7 @@ mod tests {
         let mut frame = FrameReport::new();
         frame.add_duration(Stage::Infer, Duration::from_millis(8));
         frame.add_count(Count::PointsNotFinite, 400);
+        frame.add_bytes(Stage::Upload, Transfer::HostCopy, 1000);
         report.add_served(&frame, 3);
         let error = Error::new(ErrorKind::Encoding, "image", "encoding \"x\" is not supported");
         assert_eq!(report.add_dropped(&error), 1);
@@ -269,6 +306,9 @@ mod tests {
         assert_eq!(camera["stages_ms"][0]["stage"], "infer");
         let p50 = camera["stages_ms"][0]["p50"].as_f64().unwrap();
         assert!((p50 - 8.0).abs() < 0.01, "{p50}");
+        let moved = camera["bytes_per_frame"].as_array().unwrap();
+        assert_eq!(moved.len(), 1);
+        assert_eq!((&moved[0]["stage"], &moved[0]["host_copy"]), (&"upload".into(), &1000.into()));
 
         let table = whole.to_table();
         assert!(table.contains("3 in, 1 out, 3 detections"), "{table}");
