@@ -16,6 +16,7 @@ mod lifecycle;
 mod names;
 mod nms;
 mod parameter;
+mod qos;
 mod report;
 mod tensor;
 mod truth;
@@ -44,6 +45,7 @@ pub use nms::{
 pub use parameter::{
     Parameter, ParameterDescriptor, ParameterRange, ParameterType, ParameterValue, SetResult,
 };
+pub use qos::{Durability, Qos, Reliability};
 pub use report::{Count, FrameReport, Stage, Transfer};
 pub use tensor::{Dim, ElementType, Tensor, TensorSpec, TensorValues, TensorView};
 pub use truth::{Truth2d, Truth3d};
