@@ -33,6 +33,18 @@ class Frames:
         self.first_box = arrays.starts(self.num_boxes)[:-1]
         self.first_point = arrays.starts(self.voxels[:, 2])[:-1]
         self.one_sweep = num_sweeps == 1
+        self.check_features(folder)
+
+    def check_features(self, folder):
+        """The first pillars are for the encoder what they are when served."""
+        served = torch.from_numpy(arrays.load(folder, ["features"], 1)["features"])
+        voxels = self.voxels[: len(served)].cpu()
+        voxel = torch.repeat_interleave(torch.arange(len(voxels)), voxels[:, 2].long())
+        points = self.points[: len(voxel)].cpu()
+        ours = net.features_of(points, voxel, voxels[:, :2].long())
+        difference = (ours - served).abs().max().item()
+        if not difference < 1e-4:
+            raise SystemExit(f"features differ from what is served by {difference}")
 
     def __len__(self):
         return len(self.num_voxels)
