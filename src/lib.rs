@@ -14,6 +14,7 @@
 //! | [`heads`] | what a network's tensors mean |
 //! | [`pipeline`] | the story of a frame |
 //! | [`transport`] | recordings, messages, transforms |
+//! | [`sim`] | a simulated drive with ground truth |
 //! | [`cli`] | the program's commands |
 //!
 //! Start with [`pipeline::CameraPipeline::process`] or
@@ -54,6 +55,7 @@ pub mod heads;
 pub mod infer;
 pub mod ops;
 pub mod pipeline;
+pub mod sim;
 pub mod telemetry;
 pub mod transport;
 pub mod types;
