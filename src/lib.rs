@@ -15,6 +15,7 @@
 //! | [`pipeline`] | the story of a frame |
 //! | [`transport`] | recordings, the live graph, messages, transforms |
 //! | [`node`] | channels, and the live node around them |
+//! | [`sim`] | a simulated drive with ground truth |
 //! | [`cli`] | the program's commands |
 //!
 //! Start with [`pipeline::CameraPipeline::process`] or
@@ -56,6 +57,7 @@ pub mod infer;
 pub mod node;
 pub mod ops;
 pub mod pipeline;
+pub mod sim;
 pub mod telemetry;
 pub mod transport;
 pub mod types;

@@ -17,6 +17,7 @@ mod outputs;
 mod pictures;
 mod replay;
 mod report;
+mod simulate;
 mod transforms;
 
 use std::path::PathBuf;
@@ -53,6 +54,8 @@ enum Command {
     /// Replays a recording through the configured channels and writes their detections.
     #[command(after_help = EXIT_CODES)]
     Replay(replay::ReplayArguments),
+    /// Simulates a drive with ground truth and writes it as a recording.
+    Simulate(simulate::SimulateArguments),
     /// Lists what a recording holds: topics, types, counts, rates, layouts, encodings.
     Inspect {
         /// A rosbag2 directory, an .mcap file or a .db3 file.
@@ -101,6 +104,7 @@ pub fn main() -> ExitCode {
 fn run(command: &Command) -> Result<Outcome> {
     match command {
         Command::Replay(arguments) => replay::replay(arguments),
+        Command::Simulate(arguments) => simulate::simulate(arguments),
         Command::Inspect { bag } => inspect::inspect(bag),
         Command::Check(arguments) => check::check(arguments),
     }
