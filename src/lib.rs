@@ -13,6 +13,7 @@
 //! | [`infer`] | engines that run a network |
 //! | [`heads`] | what a network's tensors mean |
 //! | [`pipeline`] | the story of a frame |
+//! | [`eval`] | detections against truth |
 //! | [`transport`] | recordings, messages, transforms |
 //! | [`cli`] | the program's commands |
 //!
@@ -50,6 +51,7 @@ pub mod cli;
 pub mod config;
 pub mod device;
 pub mod error;
+pub mod eval;
 pub mod heads;
 pub mod infer;
 pub mod ops;
