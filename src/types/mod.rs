@@ -15,6 +15,7 @@ mod letterbox;
 mod nms;
 mod report;
 mod tensor;
+mod truth;
 mod yolo;
 
 pub use anchor::{Anchor, AnchorDecode};
@@ -37,4 +38,5 @@ pub use nms::{
 };
 pub use report::{Count, FrameReport, Stage};
 pub use tensor::{Dim, ElementType, Tensor, TensorSpec, TensorValues, TensorView};
+pub use truth::{Truth2d, Truth3d};
 pub use yolo::{AnchorLevel, DetrBoxes, YoloLayout};
