@@ -11,6 +11,7 @@
 
 mod channel;
 mod check;
+mod eval;
 mod inspect;
 mod interrupt;
 mod outputs;
@@ -53,6 +54,9 @@ enum Command {
     /// Replays a recording through the configured channels and writes their detections.
     #[command(after_help = EXIT_CODES)]
     Replay(replay::ReplayArguments),
+    /// Compares detections with truth: AP, errors and calibration, per class and distance.
+    #[command(after_help = EXIT_CODES)]
+    Eval(eval::EvalArguments),
     /// Lists what a recording holds: topics, types, counts, rates, layouts, encodings.
     Inspect {
         /// A rosbag2 directory, an .mcap file or a .db3 file.
@@ -101,6 +105,7 @@ pub fn main() -> ExitCode {
 fn run(command: &Command) -> Result<Outcome> {
     match command {
         Command::Replay(arguments) => replay::replay(arguments),
+        Command::Eval(arguments) => eval::eval(arguments),
         Command::Inspect { bag } => inspect::inspect(bag),
         Command::Check(arguments) => check::check(arguments),
     }

@@ -4,11 +4,13 @@
 //! frame path and clarity wins over speed.
 
 mod canvas;
+mod plot;
 
 use std::path::{Path, PathBuf};
 
 use canvas::Canvas;
 use embedded_graphics::pixelcolor::Rgb888;
+pub(super) use plot::{Curve, save_plot};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::ops::decompress::{Picture, decompress};
