@@ -15,6 +15,7 @@
 //! | [`pipeline`] | the story of a frame |
 //! | [`eval`] | detections against truth |
 //! | [`transport`] | recordings, messages, transforms |
+//! | [`sim`] | a simulated drive with ground truth |
 //! | [`cli`] | the program's commands |
 //!
 //! Start with [`pipeline::CameraPipeline::process`] or
@@ -56,6 +57,7 @@ pub mod heads;
 pub mod infer;
 pub mod ops;
 pub mod pipeline;
+pub mod sim;
 pub mod telemetry;
 pub mod transport;
 pub mod types;

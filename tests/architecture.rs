@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Which rooms a room may name. Lower rooms never name higher ones.
-const LAYERS: [(&str, &[&str]); 10] = [
+const LAYERS: [(&str, &[&str]); 11] = [
     ("types", &[]),
     ("config", &["types"]),
     ("device", &["types"]),
@@ -16,6 +16,7 @@ const LAYERS: [(&str, &[&str]); 10] = [
     ("infer", &["types", "device"]),
     ("transport", &["types"]),
     ("eval", &["types"]),
+    ("sim", &["types"]),
     ("heads", &["types", "device", "ops", "infer", "config"]),
     ("pipeline", &["types", "device", "ops", "infer", "config", "heads"]),
     (
@@ -30,6 +31,7 @@ const LAYERS: [(&str, &[&str]); 10] = [
             "pipeline",
             "transport",
             "eval",
+            "sim",
             "telemetry",
         ],
     ),

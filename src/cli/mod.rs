@@ -18,6 +18,7 @@ mod outputs;
 mod pictures;
 mod replay;
 mod report;
+mod simulate;
 mod transforms;
 
 use std::path::PathBuf;
@@ -57,6 +58,8 @@ enum Command {
     /// Compares detections with truth: AP, errors and calibration, per class and distance.
     #[command(after_help = EXIT_CODES)]
     Eval(eval::EvalArguments),
+    /// Simulates a drive with ground truth and writes it as a recording.
+    Simulate(simulate::SimulateArguments),
     /// Lists what a recording holds: topics, types, counts, rates, layouts, encodings.
     Inspect {
         /// A rosbag2 directory, an .mcap file or a .db3 file.
@@ -106,6 +109,7 @@ fn run(command: &Command) -> Result<Outcome> {
     match command {
         Command::Replay(arguments) => replay::replay(arguments),
         Command::Eval(arguments) => eval::eval(arguments),
+        Command::Simulate(arguments) => simulate::simulate(arguments),
         Command::Inspect { bag } => inspect::inspect(bag),
         Command::Check(arguments) => check::check(arguments),
     }
