@@ -13,9 +13,10 @@
 //! | [`infer`] | engines that run a network |
 //! | [`heads`] | what a network's tensors mean |
 //! | [`pipeline`] | the story of a frame |
+//! | [`transport`] | recordings, the live graph, messages, transforms |
 //! | [`eval`] | detections against truth |
-//! | [`transport`] | recordings, messages, transforms |
 //! | [`sim`] | a simulated drive with ground truth |
+//! | [`node`] | channels, and the live node around them |
 //! | [`cli`] | the program's commands |
 //!
 //! Start with [`pipeline::CameraPipeline::process`] or
@@ -55,6 +56,7 @@ pub mod error;
 pub mod eval;
 pub mod heads;
 pub mod infer;
+pub mod node;
 pub mod ops;
 pub mod pipeline;
 pub mod sim;

@@ -4,9 +4,9 @@ use std::path::Path;
 
 use super::Evaluation;
 use super::figures::{Figures, SensorFigures};
-use crate::cli::pictures::{Curve, save_plot};
 use crate::error::{Error, ErrorKind, Result};
 use crate::eval::recall_points;
+use crate::node::pictures::{Curve, save_plot};
 
 impl Evaluation {
     /// Draws two pictures for every sensor into a folder.

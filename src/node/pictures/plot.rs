@@ -18,16 +18,18 @@ const WHITE: Rgb888 = Rgb888::new(255, 255, 255);
 const GRAY: Rgb888 = Rgb888::new(210, 210, 210);
 
 /// A line through points whose coordinates lie between zero and one.
-pub(in crate::cli) struct Curve {
-    pub(in crate::cli) name: String,
-    pub(in crate::cli) points: Vec<[f64; 2]>,
+pub struct Curve {
+    /// What the legend says.
+    pub name: String,
+    /// Its points, from one to the next: x and y.
+    pub points: Vec<[f64; 2]>,
 }
 
 /// Draws curves over a grid, with a legend, as a PNG file.
 ///
 /// # Errors
 /// `Io` when the file cannot be written.
-pub(in crate::cli) fn save_plot(
+pub fn save_plot(
     path: &Path,
     title: &str,
     [x_label, y_label]: [&str; 2],
