@@ -16,6 +16,7 @@
 //! | [`transport`] | recordings, the live graph, messages, transforms |
 //! | [`node`] | channels, and the live node around them |
 //! | [`sim`] | a simulated drive with ground truth |
+//! | [`eval`] | detections against truth |
 //! | [`cli`] | the program's commands |
 //!
 //! Start with [`pipeline::CameraPipeline::process`] or
@@ -52,6 +53,7 @@ pub mod cli;
 pub mod config;
 pub mod device;
 pub mod error;
+pub mod eval;
 pub mod heads;
 pub mod infer;
 pub mod node;

@@ -11,6 +11,7 @@
 
 mod channel;
 mod check;
+mod eval;
 mod inspect;
 mod interrupt;
 mod outputs;
@@ -54,6 +55,9 @@ enum Command {
     /// Replays a recording through the configured channels and writes their detections.
     #[command(after_help = EXIT_CODES)]
     Replay(replay::ReplayArguments),
+    /// Compares detections with truth: AP, errors and calibration, per class and distance.
+    #[command(after_help = EXIT_CODES)]
+    Eval(eval::EvalArguments),
     /// Simulates a drive with ground truth and writes it as a recording.
     Simulate(simulate::SimulateArguments),
     /// Lists what a recording holds: topics, types, counts, rates, layouts, encodings.
@@ -104,6 +108,7 @@ pub fn main() -> ExitCode {
 fn run(command: &Command) -> Result<Outcome> {
     match command {
         Command::Replay(arguments) => replay::replay(arguments),
+        Command::Eval(arguments) => eval::eval(arguments),
         Command::Simulate(arguments) => simulate::simulate(arguments),
         Command::Inspect { bag } => inspect::inspect(bag),
         Command::Check(arguments) => check::check(arguments),
