@@ -5,19 +5,21 @@ use super::pictures::Caption;
 use super::report::{ChannelReport, Report};
 use super::transforms::TransformFeed;
 use crate::config::{ChannelConfig, ChannelKind};
+use crate::device::{Device, Devices};
 use crate::error::{Error, ErrorKind, Result};
 use crate::pipeline::{CameraPipeline, LidarFrame, LidarPipeline};
 use crate::transport::bag::BagMessage;
 use crate::transport::messages::{
     CompressedImage, Detection2DArray, Detection3DArray, Image, PointCloud2,
 };
-use crate::types::{Header, ImagePayload, PointRange};
+use crate::types::{DeviceChoice, Header, ImagePayload, PointRange};
 
 /// A channel whose networks are loaded.
 pub(super) struct Channel {
     config: ChannelConfig,
     topic: usize,
     output: usize,
+    device: Device,
     sensor: Sensor,
     report: ChannelReport,
 }
@@ -32,9 +34,18 @@ impl Channel {
     /// the recording, of type `type_name`.
     ///
     /// # Errors
-    /// `Config` when the channel cannot take that type, `Model` when a network
-    /// cannot be loaded or does not fit.
-    pub(super) fn open(config: &ChannelConfig, topic: usize, type_name: &str) -> Result<Self> {
+    /// `Config` when the channel cannot take that type, `Device` when its device
+    /// is not usable, `Model` when a network cannot be loaded or does not fit.
+    pub(super) fn open(
+        config: &ChannelConfig,
+        devices: &mut Devices,
+        topic: usize,
+        type_name: &str,
+    ) -> Result<Self> {
+        let device = match &config.kind {
+            ChannelKind::Camera(_) => devices.open(config.device)?,
+            ChannelKind::Lidar(_) => lidar_device(config)?,
+        };
         let sensor = match &config.kind {
             ChannelKind::Camera(camera) => {
                 let compressed = match type_name {
@@ -42,7 +53,10 @@ impl Channel {
                     CompressedImage::TYPE => true,
                     _ => return Err(wrong_type(config, type_name, "a camera", "pictures")),
                 };
-                Sensor::Camera { pipeline: Box::new(CameraPipeline::new(camera)?), compressed }
+                Sensor::Camera {
+                    pipeline: Box::new(CameraPipeline::new(camera, &device)?),
+                    compressed,
+                }
             }
             ChannelKind::Lidar(lidar) => {
                 if type_name != PointCloud2::TYPE {
@@ -56,7 +70,7 @@ impl Channel {
             }
         };
         let report = ChannelReport::new();
-        Ok(Self { config: config.clone(), topic, output: 0, sensor, report })
+        Ok(Self { config: config.clone(), topic, output: 0, device, sensor, report })
     }
 
     /// Announces the channel's outputs.
@@ -208,8 +222,25 @@ impl Channel {
             Sensor::Lidar { pipeline, .. } => pipeline.engine_name(),
         };
         let ChannelConfig { name, input, output, .. } = &self.config;
-        report.add_channel(name, [input, output, engine], &self.report);
+        let device = self.device.to_string();
+        report.add_channel(name, [input, output, &device, engine], &self.report);
     }
+}
+
+/// Lidar channels have no CUDA side yet: one that asks for a GPU is refused.
+fn lidar_device(ChannelConfig { name, device, .. }: &ChannelConfig) -> Result<Device> {
+    match device {
+        DeviceChoice::Cpu => {}
+        DeviceChoice::Auto => {
+            tracing::info!("channel {name}: device auto: cpu, a lidar has no CUDA side yet");
+        }
+        DeviceChoice::Cuda(_) => {
+            let message =
+                format!("{name}.device: found {device}; a lidar has no CUDA side yet: cpu or auto");
+            return Err(Error::new(ErrorKind::Device, "replay", message));
+        }
+    }
+    Ok(Device::Cpu)
 }
 
 fn decode_picture(data: &[u8], compressed: bool) -> Result<(Header<'_>, ImagePayload<'_>)> {

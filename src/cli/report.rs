@@ -156,6 +156,7 @@ pub(super) struct Report {
 struct ChannelSummary {
     input: String,
     output: String,
+    device: String,
     engine: String,
     frames_in: u64,
     frames_out: u64,
@@ -201,7 +202,7 @@ impl Report {
     pub(super) fn add_channel(
         &mut self,
         name: &str,
-        [input, output, engine]: [&str; 3],
+        [input, output, device, engine]: [&str; 4],
         report: &ChannelReport,
     ) {
         let truncated = Count::ALL
@@ -212,6 +213,7 @@ impl Report {
         let summary = ChannelSummary {
             input: input.into(),
             output: output.into(),
+            device: device.into(),
             engine: engine.into(),
             frames_in: report.frames_in,
             frames_out: report.frames_out,
@@ -229,12 +231,13 @@ impl Report {
     pub(super) fn to_table(&self) -> String {
         let mut table = String::new();
         for (name, channel) in &self.channels {
-            let ChannelSummary { input, frames_in, frames_out, detections, engine, .. } = channel;
+            let ChannelSummary { input, frames_in, frames_out, detections, .. } = channel;
             // Writing to a String cannot fail.
             let _ = writeln!(
                 table,
                 "{name}  {input}  {frames_in} in, {frames_out} out, {detections} detections  \
-                 ({engine})"
+                 ({}, {})",
+                channel.device, channel.engine
             );
             for (reason, dropped) in &channel.dropped {
                 let _ =
@@ -296,7 +299,7 @@ mod tests {
         let damage = vec!["cut at byte 9".into()];
         let read = ReadSummary { num_messages: 3, num_lost: Some(4), damage, interrupted: false };
         let mut whole = Report::new(Path::new("drive"), read);
-        whole.add_channel("camera", ["/in", "/out", "rten"], &report);
+        whole.add_channel("camera", ["/in", "/out", "cpu", "rten"], &report);
         let json = serde_json::to_value(&whole).unwrap();
         let camera = &json["channels"]["camera"];
         assert_eq!(camera["frames_in"], 3);

@@ -52,7 +52,7 @@ pub const NODE_NAME: &str = "/det_post";
 /// A checked configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// Where the frames run.
+    /// Where the frames of channels run that do not say it themselves.
     pub device: DeviceChoice,
     /// The channels, by name; at least one.
     pub channels: Vec<ChannelConfig>,
@@ -65,6 +65,8 @@ pub struct Config {
 pub struct ChannelConfig {
     /// Its name, unique.
     pub name: String,
+    /// Where its frames run.
+    pub device: DeviceChoice,
     /// Topic of the sensor's messages, absolute.
     pub input: String,
     /// Topic of the detections, absolute, unique.
@@ -98,13 +100,13 @@ impl Config {
         let given =
             Given { prefix: "", entries: &node, suggested: &Entries::new(), class_names: &[] };
         let values = Values::read(NODE, &given, &mut problems);
-        let device = device(values.text("device"), &mut problems);
+        let device = device_choice("device", values.text("device"), &mut problems);
         let mut effective: BTreeMap<String, Node> =
             values.iter().map(|(key, node)| (key.clone(), node.clone())).collect();
 
         let mut channels = Vec::new();
         for (name, entries) in of_channels {
-            channels.extend(channel(&name, entries, &mut effective, &mut problems));
+            channels.extend(channel(&name, entries, device, &mut effective, &mut problems));
         }
         check_outputs(&channels, &mut problems);
         if channels.is_empty() && problems.is_empty() {
@@ -158,23 +160,18 @@ fn split(entries: Entries) -> (Entries, BTreeMap<String, Entries>) {
     (node, of_channels)
 }
 
-fn device(text: &str, problems: &mut Problems) -> DeviceChoice {
-    let index = text.strip_prefix("cuda:").map(str::parse);
-    match (text, index) {
-        ("auto", _) => DeviceChoice::Auto,
-        ("cpu", _) => DeviceChoice::Cpu,
-        (_, Some(Ok(index))) => DeviceChoice::Cuda(index),
-        _ => {
-            problems.refuse("device", format!("{text:?}"), "auto, cpu, cuda:N");
-            DeviceChoice::Auto
-        }
-    }
+fn device_choice(key: &str, text: &str, problems: &mut Problems) -> DeviceChoice {
+    text.parse().unwrap_or_else(|_| {
+        problems.refuse(key, format!("{text:?}"), "auto, cpu, cuda:N");
+        DeviceChoice::Auto
+    })
 }
 
 /// One channel; `None` when its head is not known.
 fn channel(
     name: &str,
     mut entries: Entries,
+    device_of_node: DeviceChoice,
     effective: &mut BTreeMap<String, Node>,
     problems: &mut Problems,
 ) -> Option<ChannelConfig> {
@@ -210,8 +207,13 @@ fn channel(
             ChannelKind::Lidar(Box::new(LidarConfig::new(&prefix, &values, facts, problems)))
         }
     };
+    let device = match values.optional_text("device") {
+        Some(text) => device_choice(&format!("{prefix}device"), &text, problems),
+        None => device_of_node,
+    };
     Some(ChannelConfig {
         name: name.to_owned(),
+        device,
         input: absolute(values.text("input")),
         output: absolute(values.text("output")),
         kind,

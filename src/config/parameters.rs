@@ -39,7 +39,8 @@ pub(super) const NODE: &[Parameter] = &[
         Kind::Text,
         Yaml("auto"),
         "",
-        "Where the frames run: `auto`, `cpu` or `cuda:N`.",
+        "Where the frames of all channels run: `auto` (GPU 0 when it is usable, else the CPU), `cpu` or \
+         `cuda:N`.",
     ),
     fixed(
         "use_sim_time",
@@ -59,6 +60,13 @@ const OUTPUT: Parameter = fixed(
     Unset("`~/NAME/detections`, NAME being the channel's"),
     "",
     "Topic of the detections.",
+);
+const DEVICE: Parameter = fixed(
+    "device",
+    Kind::Text,
+    Unset("the node's `device`"),
+    "",
+    "Where the frames of this channel run.",
 );
 const HEAD: Parameter = fixed(
     "head",
@@ -110,6 +118,7 @@ const PRE_NMS_TOP_K: Parameter = live(
 pub(super) const CAMERA: &[Parameter] = &[
     INPUT,
     OUTPUT,
+    DEVICE,
     HEAD,
     MODEL_PATH,
     ENGINE_KIND,
@@ -181,6 +190,7 @@ pub(super) const CAMERA: &[Parameter] = &[
 pub(super) const LIDAR: &[Parameter] = &[
     INPUT,
     OUTPUT,
+    DEVICE,
     HEAD,
     fixed("encoder_path", Kind::Text, Required, "", "The pillar encoder, an ONNX file."),
     MODEL_PATH,
