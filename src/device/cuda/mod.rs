@@ -112,6 +112,16 @@ impl CudaDevice {
         Kernel::load(self)
     }
 
+    /// Bytes of memory that nobody has taken, of all programs.
+    ///
+    /// # Errors
+    /// `Device` with what the driver says.
+    pub fn free_memory(&self) -> Result<usize> {
+        let (free, _) =
+            self.context().mem_get_info().map_err(|e| failed("ask for the free memory", e))?;
+        Ok(free)
+    }
+
     /// The number of this GPU.
     pub fn ordinal(&self) -> usize {
         self.inner.context.ordinal()
