@@ -56,25 +56,6 @@ impl Device {
     }
 }
 
-/// The devices that channels ask for: each choice is opened, and logged, once.
-#[derive(Debug, Default)]
-pub struct Devices(Vec<(DeviceChoice, Device)>);
-
-impl Devices {
-    /// The device of a choice.
-    ///
-    /// # Errors
-    /// Those of [`Device::open`].
-    pub fn open(&mut self, choice: DeviceChoice) -> Result<Device> {
-        if let Some((_, device)) = self.0.iter().find(|(opened, _)| *opened == choice) {
-            return Ok(device.clone());
-        }
-        let device = Device::open(choice)?;
-        self.0.push((choice, device.clone()));
-        Ok(device)
-    }
-}
-
 impl std::fmt::Display for Device {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {

@@ -306,17 +306,19 @@ fn a_frame_moves_its_bytes_once_and_waits_once() {
 }
 
 #[test]
-fn what_has_no_side_on_the_device_is_refused_at_start() {
+fn every_suppression_and_a_change_between_them() {
     let Some(device) = super::gpu() else { return };
-    let stream = device.stream().unwrap();
-    for kind in ["fast", "soft_linear", "none"] {
+    let mut random = Random::new(75);
+    let picture = Picture::new(&mut random, Size::new(200, 120), Encoding::Bgr8);
+    let mut pair = Pair::new(&device, &config("yolov8", &[]), "yolov8", 700);
+    for kind in ["iou", "none", "iou"] {
         let nms = format!("c.nms.kind:={kind}");
-        let mirror = Box::new(Mirror::new("yolov8", 100));
-        let engine = DeviceEngine::on_host(mirror, &stream, fixed_shape).unwrap();
-        let config = config("yolov8", &[&nms]);
-        let error = CameraPipeline::with_device_engine(&config, &stream, engine).err().unwrap();
-        assert_eq!(error.kind(), ErrorKind::Config);
-        assert!(error.message().contains("device: cpu"), "{error}");
+        let config = config("yolov8", &[&nms, "c.max_detections:=1000"]);
+        pair.on_cpu.reconfigure(&config).unwrap();
+        pair.on_gpu.reconfigure(&config).unwrap();
+        assert!(pair.check(&picture.payload(), kind) > 20, "{kind}");
+        let mut at_start = Pair::new(&device, &config, "yolov8", 700);
+        assert!(at_start.check(&picture.payload(), kind) > 20, "{kind}");
     }
 }
 

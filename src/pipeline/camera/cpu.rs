@@ -56,13 +56,15 @@ impl Frames {
     }
 
     pub(super) fn reconfigure(&mut self, config: &CameraConfig) {
+        if config.pre_nms_top_k > self.pre_nms_top_k {
+            self.suppression = nms::Workspace::with_capacity(config.pre_nms_top_k);
+            self.keep = Vec::with_capacity(config.pre_nms_top_k);
+        }
         self.score_threshold = config.score_threshold;
         self.class_filter.clone_from(&config.class_filter);
         self.pre_nms_top_k = config.pre_nms_top_k;
         self.nms.clone_from(&config.nms);
         self.max_detections = config.max_detections;
-        self.suppression = nms::Workspace::with_capacity(config.pre_nms_top_k);
-        self.keep = Vec::with_capacity(config.pre_nms_top_k);
     }
 
     /// The story of a frame.

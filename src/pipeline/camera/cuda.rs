@@ -1,11 +1,13 @@
 //! A camera's frames on a GPU: one upload, one wait, one read of the answer.
 
+use std::mem::{Discriminant, discriminant};
+
 use crate::config::{CameraConfig, YoloFacts};
 use crate::device::cuda::abi::gather::FrameCounts;
 use crate::device::cuda::{
     DeviceCandidates, DeviceImage, DeviceTensor, Graph, ImageLayout, Stream,
 };
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::heads::YoloHead;
 use crate::infer::device::{DeviceEngine, NumBytes};
 use crate::ops::decode_yolo::cuda::{Selection, Workspace as Decoder};
@@ -13,8 +15,7 @@ use crate::ops::decompress::decompress_into;
 use crate::ops::gather::cuda::Workspace as Gatherer;
 use crate::ops::letterbox::LetterboxParams;
 use crate::ops::letterbox::cuda::{Kernels as LetterboxKernels, enqueue_letterbox};
-use crate::ops::nms::cuda::Capacity;
-use crate::ops::nms_iou::cuda::{self as nms_iou, enqueue_nms_iou, set_nms_iou};
+use crate::ops::nms::cuda::{Capacity, Suppression2d};
 use crate::pipeline::stopwatch::Stopwatch;
 use crate::types::{
     Box2d, CompressedFormat, Count, Detection2d, FrameReport, ImagePayload, Letterbox, Nms2d,
@@ -225,17 +226,18 @@ impl RecordedLetterbox {
 /// From the network's answers to detections, recorded once.
 struct Postprocess {
     decoder: Decoder,
-    suppression: nms_iou::Workspace,
+    suppression: Suppression2d,
     gather: Gatherer,
     graph: Graph,
     limits: Limits,
 }
 
-/// What memory was taken for.
+/// What kernels and memory were taken for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Limits {
     num_candidates: usize,
     max_detections: usize,
+    nms: Discriminant<Nms2d>,
 }
 
 impl Limits {
@@ -243,6 +245,7 @@ impl Limits {
         Self {
             num_candidates: config.pre_nms_top_k.min(config.candidate_capacity).max(1),
             max_detections: config.max_detections,
+            nms: discriminant(&config.nms),
         }
     }
 }
@@ -258,12 +261,13 @@ impl Postprocess {
         let mut candidates =
             DeviceCandidates::<Box2d>::with_capacity(stream, limits.num_candidates)?;
         let mut decoder = head.decoder(stream, engine)?;
-        let capacity = Capacity { candidates: limits.num_candidates, classes: 1 };
-        let mut suppression = nms_iou::workspace(stream, capacity)?;
+        let classes = config.facts.class_names.len();
+        let capacity = Capacity { candidates: limits.num_candidates, classes };
+        let mut suppression = Suppression2d::new(stream, &config.nms, capacity)?;
         let mut gather = Gatherer::new(stream, limits.max_detections)?;
         let graph = Graph::record(stream, || {
             head.enqueue_decode(engine, &mut decoder, &mut candidates)?;
-            enqueue_nms_iou(&candidates, &mut suppression)?;
+            suppression.enqueue(&candidates)?;
             gather.enqueue(&candidates, suppression.kept(), decoder.counts())
         })?;
         let mut recorded = Self { decoder, suppression, gather, graph, limits };
@@ -278,15 +282,7 @@ impl Postprocess {
 
     /// Writes thresholds and wanted classes to the device and waits.
     fn set(&mut self, config: &CameraConfig) -> Result<()> {
-        match &config.nms {
-            Nms2d::Iou(params) => set_nms_iou(&mut self.suppression, params)?,
-            other => {
-                let message = format!(
-                    "{other:?} has no CUDA side; allowed there: nms.kind iou (or device: cpu)"
-                );
-                return Err(Error::new(ErrorKind::Config, "camera", message));
-            }
-        }
+        self.suppression.set(&config.nms)?;
         self.decoder.set(&Selection {
             score_threshold: config.score_threshold,
             class_filter: &config.class_filter,

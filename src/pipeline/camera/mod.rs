@@ -40,7 +40,7 @@ impl CameraPipeline {
     ///
     /// # Errors
     /// `Model` when the network cannot be loaded or does not fit its head;
-    /// `Config` when the device has no side for the head or the suppression;
+    /// `Argument` when the device has no side for the head or the suppression;
     /// `Device` when it has not enough memory.
     pub fn new(config: &CameraConfig, device: &Device) -> Result<Self> {
         match device {
