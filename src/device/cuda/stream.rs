@@ -75,6 +75,12 @@ impl Stream {
         self.inner.stream.cu_stream()
     }
 
+    /// The driver's handle, for a library that queues work of its own. It is
+    /// valid as long as this stream.
+    pub(crate) fn handle(&self) -> *mut () {
+        self.raw().cast()
+    }
+
     /// Makes the context current on this thread.
     pub(super) fn bind(&self) -> Result<()> {
         self.device().context().bind_to_thread().map_err(|e| failed("use the GPU", e))
@@ -112,6 +118,8 @@ impl std::fmt::Debug for Stream {
 #[derive(Debug)]
 pub struct Event {
     event: CudaEvent,
+    // Dropped after the event, which belongs to the context.
+    _device: CudaDevice,
 }
 
 impl Event {
@@ -122,7 +130,8 @@ impl Event {
     pub fn new(stream: &Stream) -> Result<Self> {
         let flags = Some(CUevent_flags::CU_EVENT_DEFAULT);
         let event = stream.device().context().new_event(flags);
-        Ok(Self { event: event.map_err(|e| failed("make an event", e))? })
+        let event = event.map_err(|e| failed("make an event", e))?;
+        Ok(Self { event, _device: stream.device().clone() })
     }
 
     /// Sets the mark behind all work queued so far.
