@@ -38,7 +38,7 @@ pub use lidar::{
 pub use manual::manual;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::types::{DeviceChoice, EngineKind, EngineOptions};
+use crate::types::{DeviceChoice, EngineKind, EngineOptions, GpuEngineOptions};
 use head::{Facts, Head};
 use parameters::{CAMERA, LIDAR, NODE};
 use problems::Problems;
@@ -312,5 +312,6 @@ fn engine_options(values: &Values) -> EngineOptions {
         },
         library: values.optional_text("engine.library").map(PathBuf::from),
         threads: Some(values.count("engine.threads")).filter(|&threads| threads > 0),
+        gpu: GpuEngineOptions::default(),
     }
 }
