@@ -15,9 +15,11 @@
 
 mod camera;
 mod lidar;
+mod supervisor;
 
 pub use camera::CameraPipeline;
 pub use lidar::{LidarFrame, LidarPipeline};
+pub use supervisor::{Health, Supervisor};
 
 use crate::types::FrameReport;
 
