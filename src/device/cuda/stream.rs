@@ -1,8 +1,9 @@
 //! A stream: work in order, and the memory it works on.
 
+use std::cell::Cell;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use cudarc::driver::sys::{CUevent_flags, CUstream};
+use cudarc::driver::sys::{self, CUevent_flags, CUstream, CUstreamCaptureMode};
 use cudarc::driver::{CudaEvent, CudaStream, result};
 
 use super::{CudaDevice, error, failed};
@@ -51,7 +52,9 @@ impl Stream {
     pub(super) fn new(device: &CudaDevice) -> Result<Self> {
         let stream = device.context().new_stream().map_err(|e| failed("make a stream", e))?;
         let owned = Mutex::default();
-        Ok(Self { inner: Arc::new(Inner { stream, device: device.clone(), owned }) })
+        let stream = Self { inner: Arc::new(Inner { stream, device: device.clone(), owned }) };
+        stream.bind()?;
+        Ok(stream)
     }
 
     /// The GPU this stream runs on.
@@ -83,7 +86,8 @@ impl Stream {
 
     /// Makes the context current on this thread.
     pub(super) fn bind(&self) -> Result<()> {
-        self.device().context().bind_to_thread().map_err(|e| failed("use the GPU", e))
+        self.device().context().bind_to_thread().map_err(|e| failed("use the GPU", e))?;
+        ignore_other_recordings()
     }
 
     pub(super) fn own_device_memory(&self, address: u64) {
@@ -106,6 +110,22 @@ impl Stream {
             self.device()
         )))
     }
+}
+
+/// Lets this thread take memory and wait while another thread records. ONNX
+/// Runtime records in a way that would forbid it to the whole process; our
+/// streams have nothing to do with its.
+fn ignore_other_recordings() -> Result<()> {
+    thread_local!(static IS_SET: Cell<bool> = const { Cell::new(false) });
+    if IS_SET.get() {
+        return Ok(());
+    }
+    let mut mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+    // SAFETY: swaps a setting of this thread with a live local.
+    unsafe { sys::cuThreadExchangeStreamCaptureMode(&raw mut mode).result() }
+        .map_err(|e| failed("set how this thread meets recordings", e))?;
+    IS_SET.set(true);
+    Ok(())
 }
 
 impl std::fmt::Debug for Stream {
