@@ -17,6 +17,8 @@
 //! are refused. Files are bounded in size and depth.
 
 mod camera;
+mod deployment;
+mod deployment_parameters;
 mod head;
 mod head_parameters;
 mod lidar;
@@ -38,7 +40,8 @@ pub use lidar::{
 pub use manual::manual;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::types::{DeviceChoice, EngineKind, EngineOptions, GpuEngineOptions};
+use crate::types::{DeviceChoice, FailurePolicy};
+use deployment::{check_engine, device, failure_policy};
 use head::{Facts, Head};
 use parameters::{CAMERA, LIDAR, NODE};
 use problems::Problems;
@@ -52,7 +55,7 @@ pub const NODE_NAME: &str = "/det_post";
 /// A checked configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// Where the frames run.
+    /// Where the frames of channels run that do not say it themselves.
     pub device: DeviceChoice,
     /// The channels, by name; at least one.
     pub channels: Vec<ChannelConfig>,
@@ -69,6 +72,10 @@ pub struct ChannelConfig {
     pub input: String,
     /// Topic of the detections, absolute, unique.
     pub output: String,
+    /// Where its frames run.
+    pub device: DeviceChoice,
+    /// What it does when its device fails.
+    pub failures: FailurePolicy,
     /// The rest, by sensor.
     pub kind: ChannelKind,
 }
@@ -98,13 +105,13 @@ impl Config {
         let given =
             Given { prefix: "", entries: &node, suggested: &Entries::new(), class_names: &[] };
         let values = Values::read(NODE, &given, &mut problems);
-        let device = device(values.text("device"), &mut problems);
+        let device = device("device", values.text("device"), &mut problems);
         let mut effective: BTreeMap<String, Node> =
             values.iter().map(|(key, node)| (key.clone(), node.clone())).collect();
 
         let mut channels = Vec::new();
         for (name, entries) in of_channels {
-            channels.extend(channel(&name, entries, &mut effective, &mut problems));
+            channels.extend(channel(&name, entries, device, &mut effective, &mut problems));
         }
         check_outputs(&channels, &mut problems);
         if channels.is_empty() && problems.is_empty() {
@@ -158,23 +165,11 @@ fn split(entries: Entries) -> (Entries, BTreeMap<String, Entries>) {
     (node, of_channels)
 }
 
-fn device(text: &str, problems: &mut Problems) -> DeviceChoice {
-    let index = text.strip_prefix("cuda:").map(str::parse);
-    match (text, index) {
-        ("auto", _) => DeviceChoice::Auto,
-        ("cpu", _) => DeviceChoice::Cpu,
-        (_, Some(Ok(index))) => DeviceChoice::Cuda(index),
-        _ => {
-            problems.refuse("device", format!("{text:?}"), "auto, cpu, cuda:N");
-            DeviceChoice::Auto
-        }
-    }
-}
-
 /// One channel; `None` when its head is not known.
 fn channel(
     name: &str,
     mut entries: Entries,
+    device_of_node: DeviceChoice,
     effective: &mut BTreeMap<String, Node>,
     problems: &mut Problems,
 ) -> Option<ChannelConfig> {
@@ -202,6 +197,11 @@ fn channel(
     };
     let values = Values::read(table, &given, problems);
     effective.extend(values.iter().map(|(key, node)| (format!("{prefix}{key}"), node.clone())));
+    let device = match values.optional_text("device") {
+        Some(text) => device(&format!("{prefix}device"), &text, problems),
+        None => device_of_node,
+    };
+    check_engine(&prefix, &values, device, problems);
     let kind = match facts {
         Facts::Camera(facts) => {
             ChannelKind::Camera(Box::new(CameraConfig::new(&prefix, &values, facts, problems)))
@@ -214,6 +214,8 @@ fn channel(
         name: name.to_owned(),
         input: absolute(values.text("input")),
         output: absolute(values.text("output")),
+        device,
+        failures: failure_policy(&values),
         kind,
     })
 }
@@ -299,19 +301,5 @@ fn insert(node: &mut Node, key: &str, value: Node) {
             let inner = map.entry(first.to_owned()).or_insert_with(|| Node::Map(BTreeMap::new()));
             insert(inner, rest, value);
         }
-    }
-}
-
-/// The parameters `engine.*` of a channel.
-fn engine_options(values: &Values) -> EngineOptions {
-    EngineOptions {
-        kind: match values.text("engine.kind") {
-            "rten" => EngineKind::Rten,
-            "onnxruntime" => EngineKind::OnnxRuntime,
-            _ => EngineKind::Auto,
-        },
-        library: values.optional_text("engine.library").map(PathBuf::from),
-        threads: Some(values.count("engine.threads")).filter(|&threads| threads > 0),
-        gpu: GpuEngineOptions::default(),
     }
 }
