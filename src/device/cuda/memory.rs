@@ -127,6 +127,10 @@ impl<T: Plain> DeviceBuffer<T> {
         self.len == 0
     }
 
+    pub(super) fn address(&self) -> u64 {
+        self.address
+    }
+
     /// What a kernel on `stream` reads.
     ///
     /// # Errors
