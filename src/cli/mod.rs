@@ -9,6 +9,7 @@
 //!
 //! Results go to stdout, logs and progress to stderr.
 
+mod bench;
 mod channel;
 mod check;
 mod inspect;
@@ -53,6 +54,8 @@ enum Command {
     /// Replays a recording through the configured channels and writes their detections.
     #[command(after_help = EXIT_CODES)]
     Replay(replay::ReplayArguments),
+    /// Measures what this machine gives: ops, copies, whole frames.
+    Bench(bench::BenchArguments),
     /// Lists what a recording holds: topics, types, counts, rates, layouts, encodings.
     Inspect {
         /// A rosbag2 directory, an .mcap file or a .db3 file.
@@ -101,6 +104,7 @@ pub fn main() -> ExitCode {
 fn run(command: &Command) -> Result<Outcome> {
     match command {
         Command::Replay(arguments) => replay::replay(arguments),
+        Command::Bench(arguments) => bench::bench(arguments),
         Command::Inspect { bag } => inspect::inspect(bag),
         Command::Check(arguments) => check::check(arguments),
     }

@@ -165,6 +165,22 @@ impl<T: Plain> DeviceBuffer<T> {
         copied.map_err(|e| failed("copy to the device", e))
     }
 
+    /// Queues a copy of as many values of another buffer as both have.
+    ///
+    /// # Errors
+    /// `Device` when the other belongs to another stream or the copy fails.
+    pub fn enqueue_copy(&mut self, source: &Self) -> Result<()> {
+        self.stream.check_owns(&source.stream)?;
+        self.stream.bind()?;
+        let num_bytes = self.len.min(source.len) * size_of::<T>();
+        // SAFETY: both allocations have this many bytes and stay until the
+        // stream's work is done; they are two, since `self` is borrowed alone.
+        let copied = unsafe {
+            result::memcpy_dtod_async(self.address, source.address, num_bytes, self.stream.raw())
+        };
+        copied.map_err(|e| failed("queue a copy on the device", e))
+    }
+
     /// Waits, then copies all values to the host: for tests, not for frames.
     ///
     /// # Errors
