@@ -1,5 +1,5 @@
-// Candidates of a camera head; the mirror of `Candidate<Box2d>` in
-// src/types/candidate.rs.
+// Candidates of every kind; the mirrors of `Candidate<..>` in
+// src/types/candidate.rs over the boxes of src/types/boxes.rs.
 #pragma once
 
 #include "order.cuh"
@@ -9,8 +9,32 @@ struct Candidate2d {
     Rank rank;
 };
 
+struct CandidateRotated {
+    float x, y;
+    float width, height;
+    float angle;
+    Rank rank;
+};
+
+struct Candidate3d {
+    float x, y, z;
+    float length, width, height;
+    float yaw;
+    Rank rank;
+};
+
 __device__ inline bool has_finite_box(const Candidate2d& c) {
     return isfinite(c.x1) && isfinite(c.y1) && isfinite(c.x2) && isfinite(c.y2);
+}
+
+__device__ inline bool has_finite_box(const CandidateRotated& c) {
+    return isfinite(c.x) && isfinite(c.y) && isfinite(c.width) && isfinite(c.height) &&
+           isfinite(c.angle);
+}
+
+__device__ inline bool has_finite_box(const Candidate3d& c) {
+    return isfinite(c.x) && isfinite(c.y) && isfinite(c.z) && isfinite(c.length) &&
+           isfinite(c.width) && isfinite(c.height) && isfinite(c.yaw);
 }
 
 // What decoding found and what it lost: the mirror of `DecodeCounts` in

@@ -6,6 +6,7 @@ pub mod empty;
 pub mod gather;
 pub mod letterbox;
 pub mod nms;
+pub mod nms_soft;
 
 use crate::error::{Error, ErrorKind, Result};
 
