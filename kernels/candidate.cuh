@@ -17,7 +17,7 @@ struct CandidateRotated {
 };
 
 struct Candidate3d {
-    float x, y, z;
+    float center[3];
     float length, width, height;
     float yaw;
     Rank rank;
@@ -33,12 +33,22 @@ __device__ inline bool has_finite_box(const CandidateRotated& c) {
 }
 
 __device__ inline bool has_finite_box(const Candidate3d& c) {
-    return isfinite(c.x) && isfinite(c.y) && isfinite(c.z) && isfinite(c.length) &&
-           isfinite(c.width) && isfinite(c.height) && isfinite(c.yaw);
+    return isfinite(c.center[0]) && isfinite(c.center[1]) && isfinite(c.center[2]) &&
+           isfinite(c.length) && isfinite(c.width) && isfinite(c.height) && isfinite(c.yaw);
 }
 
+// What a lidar head says of an object beside its box: the mirror of `Motion` in
+// src/device/cuda/abi/decode_center.rs.
+struct Motion {
+    float velocity[2];
+    float center_variance[3];
+    float size_variance[3];
+    float yaw_variance;
+    float velocity_variance[2];
+};
+
 // What decoding found and what it lost: the mirror of `DecodeCounts` in
-// src/device/cuda/abi/decode_yolo.rs.
+// src/device/cuda/abi/select.rs.
 struct DecodeCounts {
     uint32_t num_found;
     uint32_t num_over_capacity;

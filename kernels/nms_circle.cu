@@ -20,16 +20,16 @@ struct Circles {
     __device__ static float4 item(const NmsArgs<Candidate>& args, const NmsSettings& settings,
                                   const Candidate& c) {
         const float threshold = threshold_of(args, settings, c.rank.class_index, -1.0f);
-        if (settings.reading != 0) return make_float4(c.x, c.y, threshold, 0.0f);
+        if (settings.reading != 0) return make_float4(c.center[0], c.center[1], threshold, 0.0f);
         // Below the square of a radius means at most the number before it.
         const float square = threshold * threshold;
         const float longest = threshold > 0.0f && square > 0.0f
                                   ? __uint_as_float(__float_as_uint(square) - 1)
                                   : -1.0f;
-        return make_float4(c.x, c.y, longest, 0.0f);
+        return make_float4(c.center[0], c.center[1], longest, 0.0f);
     }
 
-    __device__ static uint32_t place(const Candidate& c) { return place_of(c.x, c.y); }
+    __device__ static uint32_t place(const Candidate& c) { return place_of(c.center[0], c.center[1]); }
 
     __device__ static float4 bounds(float4 item) {
         return make_float4(item.x, item.y, item.x, item.y);

@@ -15,7 +15,8 @@ struct Solids : Footprints<SolidKind> {
         const float height = fmaxf(c.height, 0.0f);
         const float half_height = height * 0.5f;
         store(footprint, c.rank.class_index, parts);
-        parts[2] = make_float4(c.z - half_height, c.z + half_height, footprint.area * height, 0.0f);
+        parts[2] = make_float4(c.center[2] - half_height, c.center[2] + half_height,
+                               footprint.area * height, 0.0f);
     }
 
     __device__ static bool surely_suppresses(const NmsArgs<Candidate>& args,

@@ -7,6 +7,7 @@ namespace {
 
 struct RotatedKind {
     using Candidate = CandidateRotated;
+    __device__ static float2 center(const Candidate& c) { return make_float2(c.x, c.y); }
     __device__ static float2 size(const Candidate& c) { return make_float2(c.width, c.height); }
 };
 

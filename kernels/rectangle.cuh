@@ -126,7 +126,8 @@ __device__ inline float intersection(const Rectangle& a, const Rectangle& b) {
 
 // What all suppressions by rotated footprints share. The item is a circle round
 // the footprint, wide enough that rectangles whose circles are apart have no
-// intersection, whatever rounding does. `Kind` names the candidate.
+// intersection, whatever rounding does. `Kind` names the candidate, its centre
+// and its size.
 template <typename Kind>
 struct Footprints {
     using Candidate = typename Kind::Candidate;
@@ -138,14 +139,16 @@ struct Footprints {
 
     __device__ static float4 item(const NmsArgs<Candidate>&, const NmsSettings&,
                                   const Candidate& c) {
+        const float2 center = Kind::center(c);
         const float2 size = Kind::size(c);
         const float radius = 0.5005f * sqrtf(size.x * size.x + size.y * size.y);
-        return make_float4(c.x, c.y, radius, 0.0f);
+        return make_float4(center.x, center.y, radius, 0.0f);
     }
 
     __device__ static uint32_t place(const Candidate& c) {
+        const float2 center = Kind::center(c);
         const float2 size = Kind::size(c);
-        return place_of(c.x, c.y, fmaxf(size.x, size.y));
+        return place_of(center.x, center.y, fmaxf(size.x, size.y));
     }
 
     __device__ static float4 bounds(float4 item) {

@@ -6,9 +6,13 @@
 
 struct SolidKind {
     using Candidate = Candidate3d;
+    __device__ static float2 center(const Candidate& c) {
+        return make_float2(c.center[0], c.center[1]);
+    }
+
     __device__ static float2 size(const Candidate& c) { return make_float2(c.length, c.width); }
 };
 
 __device__ inline Rectangle footprint_of(const Candidate3d& c) {
-    return make_rectangle(c.x, c.y, c.length, c.width, c.yaw);
+    return make_rectangle(c.center[0], c.center[1], c.length, c.width, c.yaw);
 }

@@ -14,6 +14,10 @@ use det_post::types::{DeviceChoice, Kept};
 
 #[path = "parity/camera_frame.rs"]
 mod camera_frame;
+#[path = "parity/clouds.rs"]
+mod clouds;
+#[path = "parity/decode_center.rs"]
+mod decode_center;
 #[path = "parity/decode_yolo.rs"]
 mod decode_yolo;
 #[path = "parity/gather.rs"]
@@ -34,8 +38,16 @@ mod nms_rotated;
 mod nms_soft;
 #[path = "parity/random.rs"]
 mod random;
+#[path = "parity/scatter.rs"]
+mod scatter;
 #[path = "parity/solids.rs"]
 mod solids;
+#[path = "parity/tensors.rs"]
+mod tensors;
+#[path = "parity/unpack.rs"]
+mod unpack;
+#[path = "parity/voxelize.rs"]
+mod voxelize;
 
 /// The GPU, or `None` with the reason printed.
 fn gpu() -> Option<CudaDevice> {

@@ -8,10 +8,12 @@
 
 pub mod abi;
 mod candidates;
+mod cloud;
 mod graph;
 mod image;
 mod kernel;
 mod memory;
+mod points;
 mod stream;
 mod tensor;
 
@@ -22,11 +24,13 @@ use cudarc::driver::{CudaContext, CudaModule, DriverError, result, sys};
 use cudarc::nvrtc::Ptx;
 
 pub use candidates::DeviceCandidates;
+pub use cloud::{CloudLayout, DeviceCloud, num_bytes};
 pub use graph::Graph;
 pub use image::{DeviceImage, ImageLayout};
 pub(crate) use kernel::blocks;
 pub use kernel::{Grid, Kernel, KernelSpec};
 pub use memory::{DeviceBuffer, In, MappedBuffer, Out, PinnedBuffer, Plain};
+pub use points::DevicePoints;
 pub use stream::{Event, Stream};
 pub use tensor::{DeviceTensor, DeviceValues};
 
