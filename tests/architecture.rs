@@ -36,13 +36,20 @@ const LAYERS: [(&str, &[&str]); 10] = [
 ];
 
 /// Files that may hold `unsafe`, each block with its argument.
-const UNSAFE_FILES: [&str; 13] = [
+const UNSAFE_FILES: [&str; 20] = [
+    "src/device/cuda/abi/decode_center.rs",
     "src/device/cuda/abi/decode_yolo.rs",
     "src/device/cuda/abi/empty.rs",
     "src/device/cuda/abi/fault.rs",
     "src/device/cuda/abi/gather.rs",
     "src/device/cuda/abi/letterbox.rs",
     "src/device/cuda/abi/nms.rs",
+    "src/device/cuda/abi/nms_soft.rs",
+    "src/device/cuda/abi/pillar_features.rs",
+    "src/device/cuda/abi/scatter.rs",
+    "src/device/cuda/abi/select.rs",
+    "src/device/cuda/abi/unpack.rs",
+    "src/device/cuda/abi/voxelize.rs",
     "src/device/cuda/graph.rs",
     "src/device/cuda/kernel.rs",
     "src/device/cuda/memory.rs",

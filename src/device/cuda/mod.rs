@@ -8,11 +8,13 @@
 
 pub mod abi;
 mod candidates;
+mod cloud;
 mod graph;
 mod image;
 mod kernel;
 mod memory;
 mod open;
+mod points;
 mod stream;
 mod tensor;
 
@@ -22,12 +24,14 @@ use std::sync::Arc;
 use cudarc::driver::{CudaContext, CudaModule, DriverError};
 
 pub use candidates::DeviceCandidates;
+pub use cloud::{CloudLayout, DeviceCloud, num_bytes};
 pub use graph::Graph;
 pub(crate) use graph::recording;
 pub use image::{DeviceImage, ImageLayout};
 pub(crate) use kernel::blocks;
 pub use kernel::{Grid, Kernel, KernelSpec};
 pub use memory::{DeviceBuffer, In, MappedBuffer, Out, PinnedBuffer, Plain};
+pub use points::DevicePoints;
 pub use stream::{Event, Stream};
 pub use tensor::{DeviceTensor, DeviceValues, PinnedTensor};
 
