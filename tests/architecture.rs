@@ -8,13 +8,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Which rooms a room may name. Lower rooms never name higher ones.
-const LAYERS: [(&str, &[&str]); 10] = [
+const LAYERS: [(&str, &[&str]); 12] = [
     ("types", &[]),
     ("config", &["types"]),
     ("device", &["types"]),
     ("ops", &["types", "device"]),
     ("infer", &["types", "device"]),
     ("transport", &["types"]),
+    ("eval", &["types"]),
+    ("sim", &["types"]),
     ("heads", &["types", "device", "ops", "infer", "config"]),
     ("pipeline", &["types", "device", "ops", "infer", "config", "heads"]),
     ("node", &["types", "device", "ops", "infer", "config", "heads", "pipeline", "transport"]),
@@ -30,6 +32,8 @@ const LAYERS: [(&str, &[&str]); 10] = [
             "heads",
             "pipeline",
             "transport",
+            "eval",
+            "sim",
             "telemetry",
         ],
     ),
