@@ -18,7 +18,7 @@ use crate::types::{DeviceChoice, FailurePolicy, Fallback};
 const RETRY_AFTER: Duration = Duration::from_millis(500);
 
 /// Builds a pipeline on a device that is open.
-type Build<P> = Box<dyn FnMut(&Device) -> Result<P>>;
+type Build<P> = Box<dyn FnMut(&Device) -> Result<P> + Send>;
 
 /// A pipeline that is built again when its device fails.
 pub struct Supervisor<P> {
@@ -48,6 +48,7 @@ struct Record {
     /// The pipeline met a failure and is of no use any more.
     must_rebuild: bool,
     next_build: Option<Instant>,
+    is_on_fallback: bool,
 }
 
 /// How a channel is doing.
@@ -64,8 +65,8 @@ pub enum Health {
 }
 
 impl<P> Supervisor<P> {
-    /// Opens the device and builds the pipeline. `build` is kept: it is called
-    /// again after a failure, always on the thread that serves frames.
+    /// Opens the device and builds the pipeline. `build` is kept: after a failure
+    /// it is called again, on the thread that serves frames.
     ///
     /// # Errors
     /// Those of opening and building: at start nothing is tried again.
@@ -73,7 +74,7 @@ impl<P> Supervisor<P> {
         channel: &str,
         device: DeviceChoice,
         policy: FailurePolicy,
-        build: impl FnMut(&Device) -> Result<P> + 'static,
+        build: impl FnMut(&Device) -> Result<P> + Send + 'static,
     ) -> Result<Self> {
         let mut build: Build<P> = Box::new(build);
         let device = Device::open(device)?;
@@ -86,6 +87,7 @@ impl<P> Supervisor<P> {
             num_frames: 0,
             must_rebuild: false,
             next_build: None,
+            is_on_fallback: false,
         };
         let running = Some(Running { pipeline: build(&device)?, device });
         Ok(Self { running, build, record })
@@ -138,7 +140,7 @@ impl<P> Supervisor<P> {
     /// How the channel is doing.
     pub fn health(&self) -> Health {
         let record = &self.record;
-        if record.is_fallback() {
+        if record.is_on_fallback {
             Health::OnFallback
         } else if self.running.is_some() && !record.must_rebuild {
             Health::Good
@@ -199,7 +201,7 @@ impl Record {
         while self.failures.front().is_some_and(|&at| now - at > self.policy.window) {
             self.failures.pop_front();
         }
-        if self.failures.len() < self.policy.max_failures || self.device == DeviceChoice::Cpu {
+        if self.failures.len() < self.policy.max_failures {
             return Ok(());
         }
         let (device, num) = (self.device, self.failures.len());
@@ -212,6 +214,8 @@ impl Record {
             self.channel
         );
         self.device = DeviceChoice::Cpu;
+        self.is_on_fallback = true;
+        self.failures.clear();
         Ok(())
     }
 
@@ -233,11 +237,130 @@ impl Record {
         }
     }
 
-    fn is_fallback(&self) -> bool {
-        self.device == DeviceChoice::Cpu && self.num_failures > 0
-    }
-
     fn error(&self, message: &str) -> Error {
         Error::new(ErrorKind::Device, "supervisor", format!("channel {} {message}", self.channel))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    /// A pipeline that knows which build it is of.
+    struct Pipeline(usize);
+
+    /// A channel and the number of its builds; builds numbered in `broken`
+    /// fail.
+    fn channel(
+        policy: FailurePolicy,
+        broken: &'static [usize],
+    ) -> (Supervisor<Pipeline>, Arc<AtomicUsize>) {
+        let num_builds = Arc::new(AtomicUsize::new(0));
+        let counter = Arc::clone(&num_builds);
+        let build = move |_: &Device| {
+            let number = counter.fetch_add(1, Ordering::Relaxed);
+            if broken.contains(&number) { Err(fault()) } else { Ok(Pipeline(number)) }
+        };
+        (Supervisor::new("front", DeviceChoice::Cpu, policy, build).unwrap(), num_builds)
+    }
+
+    fn policy(max_failures: usize, window_ms: u64, fallback: Fallback) -> FailurePolicy {
+        let window = Duration::from_millis(window_ms);
+        FailurePolicy { max_failures, window, fallback, fault_at_frame: None }
+    }
+
+    fn fault() -> Error {
+        Error::new(ErrorKind::Device, "test", "a fault")
+    }
+
+    fn serve(channel: &mut Supervisor<Pipeline>) -> Result<usize> {
+        channel.serve(|pipeline| Ok(pipeline.0))
+    }
+
+    fn fail(channel: &mut Supervisor<Pipeline>) {
+        assert!(channel.serve(|_| Err::<(), _>(fault())).is_err());
+    }
+
+    #[test]
+    fn only_failures_of_the_device_lead_to_a_build() {
+        let (mut channel, num_builds) = channel(policy(3, 60_000, Fallback::None), &[]);
+        let unreadable = Error::new(ErrorKind::Codec, "test", "no picture");
+        assert!(channel.serve(|_| Err::<(), _>(unreadable)).is_err());
+        assert_eq!((serve(&mut channel).unwrap(), channel.health()), (0, Health::Good));
+        fail(&mut channel);
+        assert_eq!((num_builds.load(Ordering::Relaxed), channel.health()), (1, Health::Rebuilding));
+        assert_eq!((serve(&mut channel).unwrap(), channel.health()), (1, Health::Good));
+        assert_eq!((num_builds.load(Ordering::Relaxed), channel.num_failures()), (2, 1));
+    }
+
+    #[test]
+    fn an_answer_may_borrow_from_the_pipeline() {
+        let (mut channel, _) = channel(FailurePolicy::default(), &[]);
+        let number: &usize = channel.serve(|pipeline| Ok(&pipeline.0)).unwrap();
+        assert_eq!(*number, 0);
+    }
+
+    #[test]
+    fn an_idle_channel_lets_go_of_a_pipeline_that_met_a_failure() {
+        let (mut channel, _) = channel(FailurePolicy::default(), &[]);
+        channel.idle();
+        assert!(channel.pipeline().is_some());
+        fail(&mut channel);
+        channel.idle();
+        assert!(channel.pipeline().is_none());
+    }
+
+    #[test]
+    fn a_build_that_fails_is_tried_again_later() {
+        let (mut channel, num_builds) = channel(policy(9, 60_000, Fallback::None), &[1]);
+        fail(&mut channel);
+        assert!(serve(&mut channel).is_err());
+        let waiting = serve(&mut channel).unwrap_err();
+        assert!(waiting.message().contains("front waits"), "{waiting}");
+        assert_eq!((num_builds.load(Ordering::Relaxed), channel.num_failures()), (2, 2));
+        std::thread::sleep(RETRY_AFTER);
+        assert_eq!(serve(&mut channel).unwrap(), 2);
+    }
+
+    #[test]
+    fn too_many_failures_are_followed_by_a_rest() {
+        let (mut channel, num_builds) = channel(policy(2, 400, Fallback::None), &[]);
+        fail(&mut channel);
+        fail(&mut channel);
+        assert_eq!(channel.health(), Health::Resting);
+        let resting = serve(&mut channel).unwrap_err();
+        assert_eq!(resting.kind(), ErrorKind::Device);
+        assert!(resting.message().contains("failed 2 times in 0.4 s"), "{resting}");
+        assert_eq!(num_builds.load(Ordering::Relaxed), 2);
+        std::thread::sleep(Duration::from_millis(450));
+        assert_eq!((serve(&mut channel).unwrap(), channel.health()), (2, Health::Good));
+    }
+
+    #[test]
+    fn failures_that_lie_apart_are_not_too_many() {
+        let (mut channel, _) = channel(policy(2, 50, Fallback::Cpu), &[]);
+        for round in 0..4 {
+            fail(&mut channel);
+            std::thread::sleep(Duration::from_millis(60));
+            assert_eq!((serve(&mut channel).unwrap(), channel.health()), (round + 1, Health::Good));
+        }
+    }
+
+    #[test]
+    fn too_many_failures_lead_to_the_fallback_for_good() {
+        let (mut channel, _) = channel(policy(1, 60_000, Fallback::Cpu), &[]);
+        fail(&mut channel);
+        for _ in 0..2 {
+            assert_eq!((serve(&mut channel).unwrap(), channel.health()), (1, Health::OnFallback));
+        }
+    }
+
+    #[test]
+    fn a_channel_that_cannot_be_built_at_first_is_refused() {
+        let build = |_: &Device| Err::<Pipeline, _>(fault());
+        assert!(Supervisor::new("a", DeviceChoice::Cpu, FailurePolicy::default(), build).is_err());
     }
 }
