@@ -37,7 +37,7 @@ struct Settings {
     float score_threshold;
     uint32_t top_k;
     uint32_t has_filter;
-    uint32_t reserved;
+    uint32_t capacity;
 };
 
 // What every decoder has among its parameters.
@@ -185,6 +185,12 @@ struct Shared {
     Totals before;
 };
 
+// The most candidates that go on.
+template <typename Candidate>
+__device__ uint32_t most_taken(const Slices<Candidate>& args) {
+    return min(args.settings[0].top_k, static_cast<uint32_t>(args.items.len));
+}
+
 // For the last block, when not all that was found can stay.
 template <typename Candidate, typename Note>
 __device__ void cut(const Slices<Candidate>& args, Shared& shared, uint32_t num_found,
@@ -193,8 +199,8 @@ __device__ void cut(const Slices<Candidate>& args, Shared& shared, uint32_t num_
     uint32_t* num_taken = &shared.num_taken;
     const Candidate* found = args.found.data;
     const uint32_t n = min(num_found, static_cast<uint32_t>(args.found.len));
-    const uint32_t capacity = static_cast<uint32_t>(args.items.len);
-    const uint32_t top_k = args.settings[0].top_k;
+    const uint32_t capacity = args.settings[0].capacity;
+    const uint32_t top_k = most_taken(args);
     Key bound = kLastKey;
     if (n > capacity) {
         bound = bound_of(found, n, capacity, digits, [](const Key&) { return true; });
@@ -215,7 +221,7 @@ __device__ void cut(const Slices<Candidate>& args, Shared& shared, uint32_t num_
     for_each_key(found, top_k > 0 ? n : 0, [&](uint32_t i, bool is_one, const Key& key) {
         if (!is_one || !counts(key) || !is_within(key, bound)) return;
         const uint32_t position = atomicAdd(num_taken, 1);
-        if (position >= capacity) return;
+        if (position >= args.items.len) return;
         const uint32_t* from = reinterpret_cast<const uint32_t*>(found + i);
         uint32_t* to = reinterpret_cast<uint32_t*>(&args.items[position]);
         for (uint32_t w = 0; w < sizeof(Candidate) / 4; ++w) to[w] = __ldcg(from + w);
@@ -277,7 +283,7 @@ __device__ void finish(const Slices<Candidate>& args, Shared& shared, const Note
     if (own == 0) args.totals[0] = 0;
     const uint32_t num_found = before.num_found();
     const uint32_t num_wanted = before.num_wanted();
-    if (num_found > args.items.len || num_wanted > args.settings[0].top_k) {
+    if (num_found > args.settings[0].capacity || num_wanted > most_taken(args)) {
         cut(args, shared, num_found, note);
     } else if (own == 0) {
         args.num[0] = num_wanted;

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Which rooms a room may name. Lower rooms never name higher ones.
-const LAYERS: [(&str, &[&str]); 9] = [
+const LAYERS: [(&str, &[&str]); 10] = [
     ("types", &[]),
     ("config", &["types"]),
     ("device", &["types"]),
@@ -17,9 +17,11 @@ const LAYERS: [(&str, &[&str]); 9] = [
     ("transport", &["types"]),
     ("heads", &["types", "device", "ops", "infer", "config"]),
     ("pipeline", &["types", "device", "ops", "infer", "config", "heads"]),
+    ("node", &["types", "device", "ops", "infer", "config", "heads", "pipeline", "transport"]),
     (
         "cli",
         &[
+            "node",
             "types",
             "device",
             "ops",
@@ -34,7 +36,7 @@ const LAYERS: [(&str, &[&str]); 9] = [
 ];
 
 /// Files that may hold `unsafe`, each block with its argument.
-const UNSAFE_FILES: [&str; 16] = [
+const UNSAFE_FILES: [&str; 17] = [
     "src/device/cuda/abi/decode_center.rs",
     "src/device/cuda/abi/decode_yolo.rs",
     "src/device/cuda/abi/empty.rs",
@@ -46,6 +48,7 @@ const UNSAFE_FILES: [&str; 16] = [
     "src/device/cuda/abi/select.rs",
     "src/device/cuda/abi/unpack.rs",
     "src/device/cuda/abi/voxelize.rs",
+    "src/device/cuda/graph.rs",
     "src/device/cuda/kernel.rs",
     "src/device/cuda/memory.rs",
     "src/device/cuda/mod.rs",

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::Outcome;
-use super::channel::Channel;
+use super::channel::ReplayChannel;
 use super::interrupt::Interrupt;
 use super::outputs::Outputs;
 use super::report::{ReadSummary, Report};
@@ -30,9 +30,9 @@ pub(super) struct ReplayArguments {
     /// Folder for detections.jsonl, detections/ (a recording), report.json and pictures/.
     #[arg(short, long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Where the channels run: auto, cpu or cuda:N (overrides the parameter `device`).
+    /// Where all channels run: auto, cpu or cuda:N (overrides every parameter `device`).
     #[arg(long)]
-    device: Option<String>,
+    device: Option<DeviceChoice>,
     /// How fast to replay: max, or a factor of the recorded pace such as 1.0.
     #[arg(long, default_value = "max", value_parser = parse_rate)]
     rate: Rate,
@@ -61,10 +61,10 @@ fn parse_rate(text: &str) -> std::result::Result<Rate, String> {
 /// Replays a recording and finishes its outputs, whatever ends it.
 #[expect(clippy::print_stdout, reason = "the table is the result of the command")]
 pub(super) fn replay(arguments: &ReplayArguments) -> Result<Outcome> {
-    let mut overrides = arguments.overrides.clone();
-    overrides.extend(arguments.device.iter().map(|device| format!("device:={device}")));
-    let config = Config::load(&arguments.config, &overrides)?;
-    check_device(config.device)?;
+    let mut config = Config::load(&arguments.config, &arguments.overrides)?;
+    if let Some(device) = arguments.device {
+        config.channels.iter_mut().for_each(|channel| channel.device = device);
+    }
 
     let mut reader = BagReader::open(&arguments.bag)?;
     let mut channels = open_channels(&config, reader.topics())?;
@@ -72,9 +72,9 @@ pub(super) fn replay(arguments: &ReplayArguments) -> Result<Outcome> {
     for channel in &mut channels {
         channel.announce(&mut outputs)?;
     }
-    let densifies = channels.iter().any(Channel::wants_transforms);
+    let densifies = channels.iter().any(ReplayChannel::wants_transforms);
     let mut transforms = densifies.then(|| TransformFeed::open(&arguments.bag)).transpose()?;
-    let inputs: Vec<&str> = channels.iter().map(Channel::input).collect();
+    let inputs: Vec<&str> = channels.iter().map(ReplayChannel::input).collect();
     reader.select(&inputs);
 
     let interrupt = Interrupt::listen()?;
@@ -114,30 +114,16 @@ pub(super) fn replay(arguments: &ReplayArguments) -> Result<Outcome> {
     Ok(if report.is_damaged() { Outcome::DoneWithLoss } else { Outcome::Done })
 }
 
-/// Says where the frames run. The pipelines have no CUDA side yet, and nothing
-/// falls back in secret: a GPU that is asked for is refused.
-fn check_device(choice: DeviceChoice) -> Result<()> {
-    match choice {
-        DeviceChoice::Cpu | DeviceChoice::Auto => {
-            tracing::info!("device {choice}: cpu, the pipelines have no CUDA side yet");
-            Ok(())
-        }
-        DeviceChoice::Cuda(_) => Err(Error::new(
-            ErrorKind::Device,
-            "replay",
-            format!("{choice} is asked for, the pipelines have no CUDA side yet; use cpu or auto"),
-        )),
-    }
-}
-
 /// One channel per configured one whose input the recording holds. A channel
 /// without its input is named in the log; when none has its input, nothing can
 /// be done.
-fn open_channels(config: &Config, topics: &[TopicInfo]) -> Result<Vec<Channel>> {
+fn open_channels(config: &Config, topics: &[TopicInfo]) -> Result<Vec<ReplayChannel>> {
     let mut channels = Vec::new();
     for channel in &config.channels {
         match topics.iter().position(|topic| topic.name == channel.input) {
-            Some(topic) => channels.push(Channel::open(channel, topic, &topics[topic].type_name)?),
+            Some(topic) => {
+                channels.push(ReplayChannel::open(channel, topic, &topics[topic].type_name)?)
+            }
             None => tracing::warn!(
                 "channel {}: the recording has no topic {}",
                 channel.name,

@@ -33,15 +33,15 @@ impl Device {
     /// # Errors
     /// `Device` with the reason, when a GPU was asked for by number.
     pub fn open(choice: DeviceChoice) -> Result<Self> {
-        let device = match choice {
-            DeviceChoice::Cpu => Self::Cpu,
-            DeviceChoice::Cuda(ordinal) => Self::open_cuda(ordinal)?,
-            DeviceChoice::Auto => Self::open_cuda(0).or_else(|reason| {
-                tracing::info!("device auto: no GPU is usable ({reason})");
-                Ok::<_, Error>(Self::Cpu)
-            })?,
+        let (device, reason) = match choice {
+            DeviceChoice::Cpu => (Self::Cpu, String::new()),
+            DeviceChoice::Cuda(ordinal) => (Self::open_cuda(ordinal)?, String::new()),
+            DeviceChoice::Auto => match Self::open_cuda(0) {
+                Ok(device) => (device, " (a GPU is usable)".to_owned()),
+                Err(reason) => (Self::Cpu, format!(" (no GPU is usable: {})", reason.message())),
+            },
         };
-        tracing::info!("device {choice}: {device}");
+        tracing::info!("device {choice}: {device}{reason}");
         Ok(device)
     }
 

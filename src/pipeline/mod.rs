@@ -15,6 +15,8 @@
 
 mod camera;
 mod lidar;
+#[cfg(feature = "cuda")]
+mod stopwatch;
 
 pub use camera::CameraPipeline;
 pub use lidar::{LidarFrame, LidarPipeline};

@@ -12,9 +12,14 @@ mod grid;
 mod header;
 mod image;
 mod letterbox;
+mod lifecycle;
+mod names;
 mod nms;
+mod parameter;
+mod qos;
 mod report;
 mod tensor;
+mod truth;
 mod yolo;
 
 pub use anchor::{Anchor, AnchorDecode};
@@ -31,10 +36,17 @@ pub use grid::{Grid, PointRange};
 pub use header::{Header, Stamp};
 pub use image::{CompressedFormat, CompressedView, Encoding, ImagePayload, ImageView, Size};
 pub use letterbox::{Affine2, ChannelOrder, Letterbox, Normalization, Placement};
+pub use lifecycle::{LifecycleState, LifecycleTransition};
+pub use names::{NodeName, Remaps};
 pub use nms::{
     CircleThreshold, ClassMode, Nms2d, Nms3d, NmsBev, NmsCircle, NmsFast, NmsIou, NmsIou3d,
     NmsRotated, NmsSoft, SoftDecay,
 };
-pub use report::{Count, FrameReport, Stage};
+pub use parameter::{
+    Parameter, ParameterDescriptor, ParameterRange, ParameterType, ParameterValue, SetResult,
+};
+pub use qos::{Durability, Qos, Reliability};
+pub use report::{Count, FrameReport, Stage, Transfer};
 pub use tensor::{Dim, ElementType, Tensor, TensorSpec, TensorValues, TensorView};
+pub use truth::{Truth2d, Truth3d};
 pub use yolo::{AnchorLevel, DetrBoxes, YoloLayout};

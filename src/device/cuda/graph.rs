@@ -17,6 +17,11 @@ pub struct Graph {
     stream: Stream,
 }
 
+// SAFETY: the driver's graph belongs to no thread: it may be launched and freed
+// by any, one at a time. One at a time it is: a `Graph` is not `Sync`, nobody
+// else holds the handle, and launching makes the context current first.
+unsafe impl Send for Graph {}
+
 impl Graph {
     /// Records what `enqueue` queues on `stream`; nothing of it runs yet.
     ///

@@ -32,7 +32,7 @@ pub use kernel::{Grid, Kernel, KernelSpec};
 pub use memory::{DeviceBuffer, In, MappedBuffer, Out, PinnedBuffer, Plain};
 pub use points::DevicePoints;
 pub use stream::{Event, Stream};
-pub use tensor::{DeviceTensor, DeviceValues};
+pub use tensor::{DeviceTensor, DeviceValues, PinnedTensor};
 
 use super::error;
 use crate::error::{Error, Result};
@@ -114,6 +114,16 @@ impl CudaDevice {
     /// another size or number.
     pub fn kernel<K: KernelSpec>(&self) -> Result<Kernel<K>> {
         Kernel::load(self)
+    }
+
+    /// Bytes of memory that nobody has taken, of all programs.
+    ///
+    /// # Errors
+    /// `Device` with what the driver says.
+    pub fn free_memory(&self) -> Result<usize> {
+        let (free, _) =
+            self.context().mem_get_info().map_err(|e| failed("ask for the free memory", e))?;
+        Ok(free)
     }
 
     /// The number of this GPU.

@@ -5,6 +5,10 @@
 //! settings live in device memory: changing them changes what recorded graphs
 //! do.
 
+mod dispatch;
+
+pub use dispatch::{Suppression2d, Suppression3d};
+
 use crate::device::cuda::abi::nms::{
     CANDIDATES_PER_BLOCK, CHUNK, NmsArgs, NmsCounts, NmsSettings, NmsSteps, PART, SMALL_CAPACITY,
     SMALL_THREADS_PER_BLOCK, THREADS_PER_BLOCK, TILE, TILES_AT_ONCE,
@@ -75,14 +79,16 @@ struct Memory {
 impl Memory {
     fn new(stream: &Stream, capacity: Capacity) -> Result<Self> {
         let Capacity { candidates, classes } = capacity;
+        // One threshold holds for all classes, however many there are.
+        let capacity = Capacity { candidates, classes: classes.max(1) };
         let words = candidates.div_ceil(32);
         let small = if candidates <= SMALL_CAPACITY { candidates } else { 0 };
         let large = candidates - small;
         Ok(Self {
             capacity,
             settings: DeviceBuffer::zeros(stream, 1)?,
-            groups: DeviceBuffer::zeros(stream, classes)?,
-            thresholds: DeviceBuffer::zeros(stream, classes)?,
+            groups: DeviceBuffer::zeros(stream, capacity.classes)?,
+            thresholds: DeviceBuffer::zeros(stream, capacity.classes)?,
             keys: DeviceBuffer::zeros(stream, 2 * large)?,
             order: DeviceBuffer::zeros(stream, large)?,
             ranks: DeviceBuffer::zeros(stream, large)?,

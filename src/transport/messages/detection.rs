@@ -80,13 +80,15 @@ impl<'a> Hypothesis<'a> {
         Ok(best)
     }
 
-    /// Writes a sequence of this one hypothesis.
-    pub(super) fn write_only(&self, writer: &mut Writer<'_>) {
-        writer.sequence_len(1);
-        writer.str(self.class_id);
-        writer.f64(self.score);
-        self.pose.write(writer);
-        writer.f64_array(&self.covariance);
+    /// Writes a sequence of the one hypothesis there is, or of none.
+    pub(super) fn write_best(best: Option<&Self>, writer: &mut Writer<'_>) {
+        writer.sequence_len(usize::from(best.is_some()));
+        if let Some(best) = best {
+            writer.str(best.class_id);
+            writer.f64(best.score);
+            best.pose.write(writer);
+            writer.f64_array(&best.covariance);
+        }
     }
 }
 
