@@ -22,6 +22,15 @@ pub struct SelectSettings {
     pub capacity: u32,
 }
 
+impl SelectSettings {
+    /// All classes, and the decoder's own thresholds.
+    pub fn limits(candidate_capacity: usize, top_k: usize) -> Self {
+        let count = |num: usize| u32::try_from(num).unwrap_or(u32::MAX);
+        let (top_k, capacity) = (count(top_k), count(candidate_capacity.max(1)));
+        Self { score_threshold: f32::NAN, top_k, has_filter: 0, capacity }
+    }
+}
+
 /// The mirror of `DecodeCounts`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
