@@ -40,7 +40,7 @@ const LAYERS: [(&str, &[&str]); 12] = [
 ];
 
 /// Files that may hold `unsafe`, each block with its argument.
-const UNSAFE_FILES: [&str; 20] = [
+const UNSAFE_FILES: [&str; 21] = [
     "src/device/cuda/abi/decode_center.rs",
     "src/device/cuda/abi/decode_yolo.rs",
     "src/device/cuda/abi/empty.rs",
@@ -60,6 +60,7 @@ const UNSAFE_FILES: [&str; 20] = [
     "src/device/cuda/open.rs",
     "src/device/cuda/stream.rs",
     "src/infer/device/binding.rs",
+    "src/pipeline/isolated/memory.rs",
     "src/transport/bag/mapped.rs",
 ];
 
