@@ -36,9 +36,11 @@ const LAYERS: [(&str, &[&str]); 10] = [
 ];
 
 /// Files that may hold `unsafe`, each block with its argument.
-const UNSAFE_FILES: [&str; 17] = [
+const UNSAFE_FILES: [&str; 19] = [
+    "src/device/cuda/abi/decode_anchor.rs",
     "src/device/cuda/abi/decode_center.rs",
     "src/device/cuda/abi/decode_yolo.rs",
+    "src/device/cuda/abi/densify.rs",
     "src/device/cuda/abi/empty.rs",
     "src/device/cuda/abi/gather.rs",
     "src/device/cuda/abi/letterbox.rs",
