@@ -1,5 +1,5 @@
-// Candidates of camera and lidar heads; the mirrors of `Candidate<Box2d>` and
-// `Candidate<Box3d>` in src/types/candidate.rs.
+// Candidates of every kind; the mirrors of `Candidate<..>` in
+// src/types/candidate.rs over the boxes of src/types/boxes.rs.
 #pragma once
 
 #include "order.cuh"
@@ -9,9 +9,12 @@ struct Candidate2d {
     Rank rank;
 };
 
-__device__ inline bool has_finite_box(const Candidate2d& c) {
-    return isfinite(c.x1) && isfinite(c.y1) && isfinite(c.x2) && isfinite(c.y2);
-}
+struct CandidateRotated {
+    float x, y;
+    float width, height;
+    float angle;
+    Rank rank;
+};
 
 struct Candidate3d {
     float center[3];
@@ -19,6 +22,20 @@ struct Candidate3d {
     float yaw;
     Rank rank;
 };
+
+__device__ inline bool has_finite_box(const Candidate2d& c) {
+    return isfinite(c.x1) && isfinite(c.y1) && isfinite(c.x2) && isfinite(c.y2);
+}
+
+__device__ inline bool has_finite_box(const CandidateRotated& c) {
+    return isfinite(c.x) && isfinite(c.y) && isfinite(c.width) && isfinite(c.height) &&
+           isfinite(c.angle);
+}
+
+__device__ inline bool has_finite_box(const Candidate3d& c) {
+    return isfinite(c.center[0]) && isfinite(c.center[1]) && isfinite(c.center[2]) &&
+           isfinite(c.length) && isfinite(c.width) && isfinite(c.height) && isfinite(c.yaw);
+}
 
 // What a lidar head says of an object beside its box: the mirror of `Motion` in
 // src/device/cuda/abi/decode_center.rs.

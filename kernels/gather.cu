@@ -2,7 +2,7 @@
 // src/ops/gather/mod.rs. One block, which walks the survivors in their order.
 
 #include "candidate.cuh"
-#include "nms.cuh"
+#include "nms_args.cuh"
 
 namespace gather {
 

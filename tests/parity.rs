@@ -15,7 +15,7 @@
 
 use det_post::device::Device;
 use det_post::device::cuda::CudaDevice;
-use det_post::types::DeviceChoice;
+use det_post::types::{DeviceChoice, Kept};
 
 #[path = "parity/camera_frame.rs"]
 mod camera_frame;
@@ -39,12 +39,20 @@ mod heads;
 mod letterbox;
 #[path = "parity/nms_circle.rs"]
 mod nms_circle;
+#[path = "parity/nms_fast.rs"]
+mod nms_fast;
 #[path = "parity/nms_iou.rs"]
 mod nms_iou;
+#[path = "parity/nms_rotated.rs"]
+mod nms_rotated;
+#[path = "parity/nms_soft.rs"]
+mod nms_soft;
 #[path = "parity/random.rs"]
 mod random;
 #[path = "parity/scatter.rs"]
 mod scatter;
+#[path = "parity/solids.rs"]
+mod solids;
 #[path = "parity/tensors.rs"]
 mod tensors;
 #[path = "parity/unpack.rs"]
@@ -64,4 +72,18 @@ fn gpu() -> Option<CudaDevice> {
             None
         }
     }
+}
+
+/// Fails when the survivors, their order or their scores differ in any bit.
+fn assert_same_kept(found: &[Kept], expected: &[Kept], context: impl Fn() -> String) {
+    let bits = |kept: &Kept| (kept.index, kept.score.to_bits());
+    let first = found.iter().zip(expected).position(|(a, b)| bits(a) != bits(b));
+    let pair = first.map(|i| (found[i], expected[i]));
+    assert!(
+        first.is_none() && found.len() == expected.len(),
+        "{}: {} kept, expected {}; first difference {first:?} {pair:?}",
+        context(),
+        found.len(),
+        expected.len(),
+    );
 }

@@ -9,14 +9,17 @@
 //!
 //! Results go to stdout, logs and progress to stderr.
 
+mod bench;
 mod channel;
 mod check;
+mod eval;
 mod inspect;
 mod interrupt;
 mod outputs;
 mod pictures;
 mod replay;
 mod report;
+mod simulate;
 mod transforms;
 
 use std::path::PathBuf;
@@ -53,6 +56,13 @@ enum Command {
     /// Replays a recording through the configured channels and writes their detections.
     #[command(after_help = EXIT_CODES)]
     Replay(replay::ReplayArguments),
+    /// Measures what this machine gives: ops, copies, whole frames.
+    Bench(bench::BenchArguments),
+    /// Compares detections with truth: AP, errors and calibration, per class and distance.
+    #[command(after_help = EXIT_CODES)]
+    Eval(eval::EvalArguments),
+    /// Simulates a drive with ground truth and writes it as a recording.
+    Simulate(simulate::SimulateArguments),
     /// Lists what a recording holds: topics, types, counts, rates, layouts, encodings.
     Inspect {
         /// A rosbag2 directory, an .mcap file or a .db3 file.
@@ -101,6 +111,9 @@ pub fn main() -> ExitCode {
 fn run(command: &Command) -> Result<Outcome> {
     match command {
         Command::Replay(arguments) => replay::replay(arguments),
+        Command::Bench(arguments) => bench::bench(arguments),
+        Command::Eval(arguments) => eval::eval(arguments),
+        Command::Simulate(arguments) => simulate::simulate(arguments),
         Command::Inspect { bag } => inspect::inspect(bag),
         Command::Check(arguments) => check::check(arguments),
     }

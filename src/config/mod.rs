@@ -18,6 +18,8 @@
 
 mod camera;
 mod declared;
+mod deployment;
+mod deployment_parameters;
 mod head;
 mod head_parameters;
 mod lidar;
@@ -43,7 +45,8 @@ pub use live::LiveConfig;
 pub use manual::manual;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::types::{DeviceChoice, EngineKind, EngineOptions, NodeName};
+use crate::types::{DeviceChoice, FailurePolicy, NodeName};
+use deployment::{check_engine, device, failure_policy};
 use head::{Facts, Head};
 use parameters::{CAMERA, LIDAR, NODE};
 use problems::Problems;
@@ -79,12 +82,14 @@ pub struct Config {
 pub struct ChannelConfig {
     /// Its name, unique.
     pub name: String,
-    /// Where its frames run.
-    pub device: DeviceChoice,
     /// Topic of the sensor's messages, absolute.
     pub input: String,
     /// Topic of the detections, absolute, unique.
     pub output: String,
+    /// Where its frames run.
+    pub device: DeviceChoice,
+    /// What it does when its device fails.
+    pub failures: FailurePolicy,
     /// How it takes part in the live graph.
     pub live: LiveConfig,
     /// The rest, by sensor.
@@ -148,7 +153,7 @@ impl Config {
         let given =
             Given { prefix: "", entries: &of_node, suggested: &Entries::new(), class_names: &[] };
         let values = Values::read(NODE, &given, &mut problems);
-        let device = device_choice("device", values.text("device"), &mut problems);
+        let device = device("device", values.text("device"), &mut problems);
         let mut effective: BTreeMap<String, Node> =
             values.iter().map(|(key, node)| (key.clone(), node.clone())).collect();
 
@@ -218,13 +223,6 @@ fn split(entries: Entries) -> (Entries, BTreeMap<String, Entries>) {
     (node, of_channels)
 }
 
-fn device_choice(key: &str, text: &str, problems: &mut Problems) -> DeviceChoice {
-    text.parse().unwrap_or_else(|_| {
-        problems.refuse(key, format!("{text:?}"), "auto, cpu, cuda:N");
-        DeviceChoice::Auto
-    })
-}
-
 /// One channel; `None` when its head is not known.
 fn channel(
     node: &NodeName,
@@ -257,6 +255,11 @@ fn channel(
     };
     let values = Values::read(table, &given, problems);
     effective.extend(values.iter().map(|(key, node)| (format!("{prefix}{key}"), node.clone())));
+    let device = match values.optional_text("device") {
+        Some(text) => device(&format!("{prefix}device"), &text, problems),
+        None => device_of_node,
+    };
+    check_engine(&prefix, &values, device, problems);
     let kind = match facts {
         Facts::Camera(facts) => {
             ChannelKind::Camera(Box::new(CameraConfig::new(&prefix, &values, facts, problems)))
@@ -265,15 +268,12 @@ fn channel(
             ChannelKind::Lidar(Box::new(LidarConfig::new(&prefix, &values, facts, problems)))
         }
     };
-    let device = match values.optional_text("device") {
-        Some(text) => device_choice(&format!("{prefix}device"), &text, problems),
-        None => device_of_node,
-    };
     Some(ChannelConfig {
         name: name.to_owned(),
-        device,
         input: node.expand(values.text("input")),
         output: node.expand(values.text("output")),
+        device,
+        failures: failure_policy(&values),
         live: LiveConfig::new(&values),
         kind,
     })
@@ -351,18 +351,5 @@ fn insert(node: &mut Node, key: &str, value: Node) {
             let inner = map.entry(first.to_owned()).or_insert_with(|| Node::Map(BTreeMap::new()));
             insert(inner, rest, value);
         }
-    }
-}
-
-/// The parameters `engine.*` of a channel.
-fn engine_options(values: &Values) -> EngineOptions {
-    EngineOptions {
-        kind: match values.text("engine.kind") {
-            "rten" => EngineKind::Rten,
-            "onnxruntime" => EngineKind::OnnxRuntime,
-            _ => EngineKind::Auto,
-        },
-        library: values.optional_text("engine.library").map(PathBuf::from),
-        threads: Some(values.count("engine.threads")).filter(|&threads| threads > 0),
     }
 }

@@ -3,6 +3,11 @@
 //! and `docs/parameters.md` are all made from these tables and from those of
 //! the head files beside them.
 
+use super::deployment_parameters::{
+    CHANNEL_DEVICE, ENGINE_CACHE_FOLDER, ENGINE_CUDA_GRAPH, ENGINE_FP16, ENGINE_KIND,
+    ENGINE_LIBRARY, ENGINE_PROVIDER, ENGINE_TF32, ENGINE_THREADS, FAILURE_WINDOW_S, FALLBACK,
+    FAULT_AT_FRAME, MAX_FAILURES,
+};
 use super::live::{
     GAP_ERROR_S, GAP_WARN_S, INPUT_TRANSPORT, LATENCY_BUDGET_MS, MAX_AGE_S, MAX_PAYLOAD_BYTES,
     MIN_RATE_HZ, PUBLISH_DEBUG_IMAGE, PUBLISH_MARKERS, QOS_DEPTH, QOS_DURABILITY, QOS_RELIABILITY,
@@ -80,13 +85,6 @@ const OUTPUT: Parameter = fixed(
     "",
     "Topic of the detections.",
 );
-const DEVICE: Parameter = fixed(
-    "device",
-    Kind::Text,
-    Unset("the node's `device`"),
-    "",
-    "Where the frames of this channel run.",
-);
 const HEAD: Parameter = fixed(
     "head",
     Kind::Text,
@@ -97,27 +95,6 @@ const HEAD: Parameter = fixed(
 );
 const MODEL_PATH: Parameter =
     fixed("model_path", Kind::Text, Required, "", "The network, an ONNX file.");
-const ENGINE_KIND: Parameter = fixed(
-    "engine.kind",
-    Kind::Choice(&["auto", "rten", "onnxruntime"]),
-    Yaml("auto"),
-    "",
-    "What runs the network. `auto`: ONNX Runtime when its library is found, else the embedded rten.",
-);
-const ENGINE_LIBRARY: Parameter = fixed(
-    "engine.library",
-    Kind::Text,
-    Unset("`ORT_DYLIB_PATH`, then the system's"),
-    "",
-    "Path of the ONNX Runtime library.",
-);
-const ENGINE_THREADS: Parameter = fixed(
-    "engine.threads",
-    Kind::Integer { min: 0, max: 1024 },
-    Yaml("0"),
-    "",
-    "Threads a network may use; 0 leaves it to the engine.",
-);
 const CANDIDATE_CAPACITY: Parameter = fixed(
     "candidate_capacity",
     CAPACITY,
@@ -137,12 +114,21 @@ const PRE_NMS_TOP_K: Parameter = live(
 pub(super) const CAMERA: &[Parameter] = &[
     INPUT,
     OUTPUT,
-    DEVICE,
     HEAD,
     MODEL_PATH,
     ENGINE_KIND,
     ENGINE_LIBRARY,
     ENGINE_THREADS,
+    ENGINE_PROVIDER,
+    ENGINE_CUDA_GRAPH,
+    ENGINE_TF32,
+    ENGINE_FP16,
+    ENGINE_CACHE_FOLDER,
+    CHANNEL_DEVICE,
+    FALLBACK,
+    MAX_FAILURES,
+    FAILURE_WINDOW_S,
+    FAULT_AT_FRAME,
     live(
         "score_threshold",
         Kind::Number(UNIT),
@@ -220,13 +206,22 @@ pub(super) const CAMERA: &[Parameter] = &[
 pub(super) const LIDAR: &[Parameter] = &[
     INPUT,
     OUTPUT,
-    DEVICE,
     HEAD,
     fixed("encoder_path", Kind::Text, Required, "", "The pillar encoder, an ONNX file."),
     MODEL_PATH,
     ENGINE_KIND,
     ENGINE_LIBRARY,
     ENGINE_THREADS,
+    ENGINE_PROVIDER,
+    ENGINE_CUDA_GRAPH,
+    ENGINE_TF32,
+    ENGINE_FP16,
+    ENGINE_CACHE_FOLDER,
+    CHANNEL_DEVICE,
+    FALLBACK,
+    MAX_FAILURES,
+    FAILURE_WINDOW_S,
+    FAULT_AT_FRAME,
     live(
         "score_thresholds",
         Kind::Numbers(UNIT, Length::OneOrPerClass),

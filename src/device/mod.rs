@@ -45,6 +45,42 @@ impl Device {
         Ok(device)
     }
 
+    /// What to ask for to get this device again.
+    pub fn choice(&self) -> DeviceChoice {
+        match self {
+            Self::Cpu => DeviceChoice::Cpu,
+            #[cfg(feature = "cuda")]
+            Self::Cuda(device) => {
+                DeviceChoice::Cuda(u32::try_from(device.ordinal()).unwrap_or(u32::MAX))
+            }
+        }
+    }
+
+    /// Whether a GPU failed and channels still hold it, so that it cannot be
+    /// opened yet.
+    pub fn is_held_after_fault(choice: DeviceChoice) -> bool {
+        match choice {
+            #[cfg(feature = "cuda")]
+            DeviceChoice::Cuda(ordinal) => cuda::CudaDevice::is_held_after_fault(ordinal),
+            _ => false,
+        }
+    }
+
+    /// Makes the device fail for everybody who holds it, to show that channels
+    /// survive that. The CPU does not fail.
+    pub fn fail(&self) {
+        match self {
+            Self::Cpu => {}
+            #[cfg(feature = "cuda")]
+            Self::Cuda(device) => {
+                let kind = cuda::abi::fault::FaultKind::BadAddress;
+                if let Err(fault) = cuda::abi::fault::fail(device, kind) {
+                    tracing::warn!("{self} was made to fail: {fault}");
+                }
+            }
+        }
+    }
+
     #[cfg(feature = "cuda")]
     fn open_cuda(ordinal: u32) -> Result<Self> {
         cuda::CudaDevice::open(ordinal).map(Self::Cuda)

@@ -112,7 +112,7 @@ pub fn decode_3d<'a>(
         let track_id = checked_track_id(detection.id, track_id)?;
         let [length_m, width_m, height_m] = detection.size.map(|value| value as f32);
         objects.push(Truth3d {
-            class_name: class_name(detection.best)?,
+            class_name: class_name(detection.best.as_ref())?,
             track_id,
             bbox: Box3d {
                 center: detection.center.position.map(|value| value as f32),
@@ -186,7 +186,7 @@ pub fn decode_2d<'a>(
             [x - 0.5 * width, y - 0.5 * height, x + 0.5 * width, y + 0.5 * height]
                 .map(|value| value as f32);
         objects.push(Truth2d {
-            class_name: class_name(detection.best)?,
+            class_name: class_name(detection.best.as_ref())?,
             track_id: checked_track_id(detection.id, track_id)?,
             bbox: Box2d::new(x1, y1, x2, y2),
             visibility: visibility as f32,
@@ -209,7 +209,7 @@ fn refuse(message: String) -> Error {
     Error::new(ErrorKind::Message, STAGE, message)
 }
 
-fn class_name(best: Option<Hypothesis<'_>>) -> Result<&str> {
+fn class_name<'a>(best: Option<&Hypothesis<'a>>) -> Result<&'a str> {
     best.map(|best| best.class_id).ok_or_else(|| refuse("a detection has no class".into()))
 }
 

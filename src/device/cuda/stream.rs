@@ -1,9 +1,10 @@
 //! A stream: work in order, and the memory it works on.
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use cudarc::driver::sys::{CUevent_flags, CUstream};
+use cudarc::driver::sys::{self, CUevent_flags, CUstream, CUstreamCaptureMode};
 use cudarc::driver::{CudaEvent, CudaStream, result};
 
 use super::{CudaDevice, error, failed};
@@ -58,7 +59,9 @@ impl Stream {
             owned: Mutex::default(),
             num_waits: AtomicU64::new(0),
         };
-        Ok(Self { inner: Arc::new(inner) })
+        let stream = Self { inner: Arc::new(inner) };
+        stream.bind()?;
+        Ok(stream)
     }
 
     /// The GPU this stream runs on.
@@ -99,9 +102,16 @@ impl Stream {
         self.inner.stream.cu_stream()
     }
 
+    /// The driver's handle, for a library that queues work of its own. It is
+    /// valid as long as this stream.
+    pub(crate) fn handle(&self) -> *mut () {
+        self.raw().cast()
+    }
+
     /// Makes the context current on this thread.
     pub(super) fn bind(&self) -> Result<()> {
-        self.device().context().bind_to_thread().map_err(|e| failed("use the GPU", e))
+        self.device().context().bind_to_thread().map_err(|e| failed("use the GPU", e))?;
+        ignore_other_recordings()
     }
 
     pub(super) fn own_device_memory(&self, address: u64) {
@@ -126,6 +136,22 @@ impl Stream {
     }
 }
 
+/// Lets this thread take memory and wait while another thread records. ONNX
+/// Runtime records in a way that would forbid it to the whole process; our
+/// streams have nothing to do with its.
+fn ignore_other_recordings() -> Result<()> {
+    thread_local!(static IS_SET: Cell<bool> = const { Cell::new(false) });
+    if IS_SET.get() {
+        return Ok(());
+    }
+    let mut mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+    // SAFETY: swaps a setting of this thread with a live local.
+    unsafe { sys::cuThreadExchangeStreamCaptureMode(&raw mut mode).result() }
+        .map_err(|e| failed("set how this thread meets recordings", e))?;
+    IS_SET.set(true);
+    Ok(())
+}
+
 impl std::fmt::Debug for Stream {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "stream of {}", self.device())
@@ -136,7 +162,8 @@ impl std::fmt::Debug for Stream {
 #[derive(Debug)]
 pub struct Event {
     event: CudaEvent,
-    // Waits for the mark are waits for its stream.
+    // Dropped after the event, which belongs to the stream's context. Waits for
+    // the mark are waits for the stream.
     stream: Stream,
 }
 

@@ -4,9 +4,11 @@
 //! looks: clarity wins over speed.
 
 mod canvas;
+mod plot;
 
 pub use canvas::Canvas;
 use embedded_graphics::pixelcolor::Rgb888;
+pub use plot::{Curve, save_plot};
 
 use crate::error::Result;
 use crate::ops::decompress::{Picture, decompress};
