@@ -28,6 +28,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::error::{ErrorKind, Result};
+use crate::pipeline::isolated;
 use crate::telemetry;
 
 /// How a command that did not fail ended.
@@ -68,6 +69,9 @@ enum Command {
         /// A rosbag2 directory, an .mcap file or a .db3 file.
         bag: PathBuf,
     },
+    /// Serves the frames of one channel for the process that started this one.
+    #[command(hide = true)]
+    Isolated,
     /// Checks parameter files and prints the effective configuration.
     Check(ConfigArguments),
 }
@@ -115,6 +119,7 @@ fn run(command: &Command) -> Result<Outcome> {
         Command::Eval(arguments) => eval::eval(arguments),
         Command::Simulate(arguments) => simulate::simulate(arguments),
         Command::Inspect { bag } => inspect::inspect(bag),
+        Command::Isolated => isolated::serve().map(|()| Outcome::Done),
         Command::Check(arguments) => check::check(arguments),
     }
 }

@@ -70,6 +70,11 @@ pub struct Out<'a, T> {
 }
 
 impl<T> In<'_, T> {
+    /// No values.
+    pub fn empty() -> Self {
+        Self { address: 0, len: 0, memory: PhantomData }
+    }
+
     /// Number of values.
     pub fn len(&self) -> usize {
         self.len as usize

@@ -99,7 +99,7 @@ impl Workspace {
         let mut memory = Memory {
             select: DeviceBuffer::zeros(stream, 1)?,
             found: DeviceBuffer::zeros(stream, num_cells)?,
-            totals: DeviceBuffer::zeros(stream, 1)?,
+            totals: DeviceBuffer::zeros(stream, 3)?,
             counts: DeviceBuffer::zeros(stream, 1)?,
             wanted: DeviceBuffer::zeros(stream, 0)?,
             motions: DeviceBuffer::zeros(stream, num_cells)?,

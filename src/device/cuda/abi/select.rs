@@ -64,8 +64,9 @@ pub struct Selection<'a, B> {
     pub items: Out<'a, Candidate<B>>,
     /// How many go on.
     pub num: Out<'a, u32>,
-    /// What was found and wanted so far and blocks that are done, in one word;
-    /// zero between launches.
+    /// What was found and wanted so far and blocks that are done, in one word,
+    /// zero between launches; what was ever written to `found`; how much of that
+    /// before the launch.
     pub totals: Out<'a, u64>,
     /// The counts of the frame.
     pub counts: Out<'a, DecodeCounts>,
@@ -80,7 +81,7 @@ impl<B> Selection<'_, B> {
             ("found", self.found.len(), num_found),
             ("items", self.items.len(), 1),
             ("num", self.num.len(), 1),
-            ("totals", self.totals.len(), 1),
+            ("totals", self.totals.len(), 3),
             ("counts", self.counts.len(), 1),
         ]
     }
