@@ -9,6 +9,7 @@
 //!
 //! Results go to stdout, logs and progress to stderr.
 
+mod bench;
 mod channel;
 mod check;
 mod eval;
@@ -27,6 +28,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::error::{ErrorKind, Result};
+use crate::pipeline::isolated;
 use crate::telemetry;
 
 /// How a command that did not fail ended.
@@ -55,6 +57,8 @@ enum Command {
     /// Replays a recording through the configured channels and writes their detections.
     #[command(after_help = EXIT_CODES)]
     Replay(replay::ReplayArguments),
+    /// Measures what this machine gives: ops, copies, whole frames.
+    Bench(bench::BenchArguments),
     /// Compares detections with truth: AP, errors and calibration, per class and distance.
     #[command(after_help = EXIT_CODES)]
     Eval(eval::EvalArguments),
@@ -65,6 +69,9 @@ enum Command {
         /// A rosbag2 directory, an .mcap file or a .db3 file.
         bag: PathBuf,
     },
+    /// Serves the frames of one channel for the process that started this one.
+    #[command(hide = true)]
+    Isolated,
     /// Checks parameter files and prints the effective configuration.
     Check(ConfigArguments),
 }
@@ -108,9 +115,11 @@ pub fn main() -> ExitCode {
 fn run(command: &Command) -> Result<Outcome> {
     match command {
         Command::Replay(arguments) => replay::replay(arguments),
+        Command::Bench(arguments) => bench::bench(arguments),
         Command::Eval(arguments) => eval::eval(arguments),
         Command::Simulate(arguments) => simulate::simulate(arguments),
         Command::Inspect { bag } => inspect::inspect(bag),
+        Command::Isolated => isolated::serve().map(|()| Outcome::Done),
         Command::Check(arguments) => check::check(arguments),
     }
 }
