@@ -14,9 +14,9 @@
 //! | [`heads`] | what a network's tensors mean |
 //! | [`pipeline`] | the story of a frame |
 //! | [`transport`] | recordings, the live graph, messages, transforms |
-//! | [`eval`] | detections against truth |
-//! | [`sim`] | a simulated drive with ground truth |
 //! | [`node`] | channels, and the live node around them |
+//! | [`sim`] | a simulated drive with ground truth |
+//! | [`eval`] | detections against truth |
 //! | [`cli`] | the program's commands |
 //!
 //! Start with [`pipeline::CameraPipeline::process`] or
