@@ -2,5 +2,7 @@
 
 pub mod account;
 pub mod channel;
+pub mod lifecycle;
 pub mod pictures;
+pub mod slot;
 pub mod stamps;
