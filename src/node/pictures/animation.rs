@@ -35,6 +35,7 @@ impl Animation {
             encoder.set_palette(palette());
             encoder.set_animated(num_frames, 0)?;
             encoder.set_frame_delay(frame_ms, 1000)?;
+            encoder.validate_sequence(true);
             encoder.write_header()
         };
         let writer = open().map_err(|e| cannot_write(path).with_source(e))?;
