@@ -62,7 +62,12 @@ fn bench(device: &CudaDevice, head: &Head, capacity: usize) -> det_post::Result<
     let stream = device.stream()?;
     let mut decode = head.workspace(&stream);
     let class_filter = &[];
-    decode.set(&Selection { score_threshold: 0.25, class_filter, pre_nms_top_k: capacity })?;
+    decode.set(&Selection {
+        score_threshold: 0.25,
+        class_filter,
+        candidate_capacity: capacity,
+        pre_nms_top_k: capacity,
+    })?;
     let mut candidates = DeviceCandidates::with_capacity(&stream, capacity)?;
     let mut suppress = nms_cuda::workspace(&stream, Capacity { candidates: capacity, classes: 1 })?;
     nms_cuda::set_nms_iou(

@@ -39,7 +39,7 @@ struct Settings {
     float score_threshold;
     uint32_t top_k;
     uint32_t has_filter;
-    uint32_t reserved;
+    uint32_t capacity;
 };
 
 struct Level {
@@ -209,13 +209,19 @@ __device__ Key bound_of(const Candidate2d* found, uint32_t n, uint32_t num, Digi
     return bound;
 }
 
+// The most candidates that go on.
+template <typename T>
+__device__ uint32_t most_taken(const Args<T>& args) {
+    return min(args.settings[0].top_k, static_cast<uint32_t>(args.items.len));
+}
+
 // For the last block, when not all that was found can stay.
 template <typename T>
 __device__ void cut(const Args<T>& args, Digits& digits, uint32_t* num_taken, uint32_t num_found) {
     const Candidate2d* found = args.found.data;
     const uint32_t n = min(num_found, static_cast<uint32_t>(args.found.len));
-    const uint32_t capacity = static_cast<uint32_t>(args.items.len);
-    const uint32_t top_k = args.settings[0].top_k;
+    const uint32_t capacity = args.settings[0].capacity;
+    const uint32_t top_k = most_taken(args);
     Key bound = kLastKey;
     if (n > capacity) {
         bound = bound_of(found, n, capacity, digits, [](const Key&) { return true; });
@@ -236,7 +242,7 @@ __device__ void cut(const Args<T>& args, Digits& digits, uint32_t* num_taken, ui
     for_each_key(found, top_k > 0 ? n : 0, [&](uint32_t i, bool is_one, const Key& key) {
         if (!is_one || !counts(key) || !is_within(key, bound)) return;
         const uint32_t position = atomicAdd(num_taken, 1);
-        if (position >= capacity) return;
+        if (position >= args.items.len) return;
         const uint32_t* from = reinterpret_cast<const uint32_t*>(found + i);
         uint32_t* to = reinterpret_cast<uint32_t*>(&args.items[position]);
         for (uint32_t w = 0; w < sizeof(Candidate2d) / 4; ++w) to[w] = __ldcg(from + w);
@@ -284,7 +290,7 @@ __device__ void append(const Args<T>& args, Found& found, Digits& digits) {
     __syncthreads();
     const uint32_t num_found = found.before.num_found();
     const uint32_t num_wanted = found.before.num_wanted();
-    if (num_found > args.items.len || num_wanted > args.settings[0].top_k) {
+    if (num_found > args.settings[0].capacity || num_wanted > most_taken(args)) {
         cut(args, digits, &found.num_wanted, num_found);
     } else if (own == 0) {
         args.num[0] = num_wanted;

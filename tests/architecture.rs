@@ -40,16 +40,19 @@ const LAYERS: [(&str, &[&str]); 12] = [
 ];
 
 /// Files that may hold `unsafe`, each block with its argument.
-const UNSAFE_FILES: [&str; 10] = [
+const UNSAFE_FILES: [&str; 13] = [
     "src/device/cuda/abi/decode_yolo.rs",
     "src/device/cuda/abi/empty.rs",
+    "src/device/cuda/abi/fault.rs",
     "src/device/cuda/abi/gather.rs",
     "src/device/cuda/abi/letterbox.rs",
     "src/device/cuda/abi/nms.rs",
+    "src/device/cuda/graph.rs",
     "src/device/cuda/kernel.rs",
     "src/device/cuda/memory.rs",
-    "src/device/cuda/mod.rs",
+    "src/device/cuda/open.rs",
     "src/device/cuda/stream.rs",
+    "src/infer/device/binding.rs",
     "src/transport/bag/mapped.rs",
 ];
 

@@ -30,9 +30,9 @@ pub(super) struct ReplayArguments {
     /// Folder for detections.jsonl, detections/ (a recording), report.json and pictures/.
     #[arg(short, long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Where the channels run: auto, cpu or cuda:N (overrides the parameter `device`).
+    /// Where all channels run: auto, cpu or cuda:N (overrides every parameter `device`).
     #[arg(long)]
-    device: Option<String>,
+    device: Option<DeviceChoice>,
     /// How fast to replay: max, or a factor of the recorded pace such as 1.0.
     #[arg(long, default_value = "max", value_parser = parse_rate)]
     rate: Rate,
@@ -61,10 +61,10 @@ fn parse_rate(text: &str) -> std::result::Result<Rate, String> {
 /// Replays a recording and finishes its outputs, whatever ends it.
 #[expect(clippy::print_stdout, reason = "the table is the result of the command")]
 pub(super) fn replay(arguments: &ReplayArguments) -> Result<Outcome> {
-    let mut overrides = arguments.overrides.clone();
-    overrides.extend(arguments.device.iter().map(|device| format!("device:={device}")));
-    let config = Config::load(&arguments.config, &overrides)?;
-    check_device(config.device)?;
+    let mut config = Config::load(&arguments.config, &arguments.overrides)?;
+    if let Some(device) = arguments.device {
+        config.channels.iter_mut().for_each(|channel| channel.device = device);
+    }
 
     let mut reader = BagReader::open(&arguments.bag)?;
     let mut channels = open_channels(&config, reader.topics())?;
@@ -112,22 +112,6 @@ pub(super) fn replay(arguments: &ReplayArguments) -> Result<Outcome> {
     outputs.finish(&report)?;
     print!("{}", report.to_table());
     Ok(if report.is_damaged() { Outcome::DoneWithLoss } else { Outcome::Done })
-}
-
-/// Says where the frames run. The pipelines have no CUDA side yet, and nothing
-/// falls back in secret: a GPU that is asked for is refused.
-fn check_device(choice: DeviceChoice) -> Result<()> {
-    match choice {
-        DeviceChoice::Cpu | DeviceChoice::Auto => {
-            tracing::info!("device {choice}: cpu, the pipelines have no CUDA side yet");
-            Ok(())
-        }
-        DeviceChoice::Cuda(_) => Err(Error::new(
-            ErrorKind::Device,
-            "replay",
-            format!("{choice} is asked for, the pipelines have no CUDA side yet; use cpu or auto"),
-        )),
-    }
 }
 
 /// One channel per configured one whose input the recording holds. A channel

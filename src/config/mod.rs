@@ -18,6 +18,8 @@
 
 mod camera;
 mod declared;
+mod deployment;
+mod deployment_parameters;
 mod head;
 mod head_parameters;
 mod lidar;
@@ -43,7 +45,8 @@ pub use live::LiveConfig;
 pub use manual::manual;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::types::{DeviceChoice, EngineKind, EngineOptions, NodeName};
+use crate::types::{DeviceChoice, FailurePolicy, NodeName};
+use deployment::{check_engine, device, failure_policy};
 use head::{Facts, Head};
 use parameters::{CAMERA, LIDAR, NODE};
 use problems::Problems;
@@ -60,7 +63,7 @@ pub struct Config {
     /// The node that it is for: section of parameter files, namespace of
     /// relative topics, and what `~` stands for.
     pub node: NodeName,
-    /// Where the frames run.
+    /// Where the frames of channels run that do not say it themselves.
     pub device: DeviceChoice,
     /// Whether ages are measured by `/clock`.
     pub use_sim_time: bool,
@@ -83,6 +86,10 @@ pub struct ChannelConfig {
     pub input: String,
     /// Topic of the detections, absolute, unique.
     pub output: String,
+    /// Where its frames run.
+    pub device: DeviceChoice,
+    /// What it does when its device fails.
+    pub failures: FailurePolicy,
     /// How it takes part in the live graph.
     pub live: LiveConfig,
     /// The rest, by sensor.
@@ -146,13 +153,14 @@ impl Config {
         let given =
             Given { prefix: "", entries: &of_node, suggested: &Entries::new(), class_names: &[] };
         let values = Values::read(NODE, &given, &mut problems);
-        let device = device(values.text("device"), &mut problems);
+        let device = device("device", values.text("device"), &mut problems);
         let mut effective: BTreeMap<String, Node> =
             values.iter().map(|(key, node)| (key.clone(), node.clone())).collect();
 
         let mut channels = Vec::new();
         for (name, entries) in of_channels {
-            channels.extend(channel(node, (&name, entries), &mut effective, &mut problems));
+            let own = (name.as_str(), entries);
+            channels.extend(channel(node, own, device, &mut effective, &mut problems));
         }
         check_outputs(&channels, &mut problems);
         if channels.is_empty() && problems.is_empty() {
@@ -215,23 +223,11 @@ fn split(entries: Entries) -> (Entries, BTreeMap<String, Entries>) {
     (node, of_channels)
 }
 
-fn device(text: &str, problems: &mut Problems) -> DeviceChoice {
-    let index = text.strip_prefix("cuda:").map(str::parse);
-    match (text, index) {
-        ("auto", _) => DeviceChoice::Auto,
-        ("cpu", _) => DeviceChoice::Cpu,
-        (_, Some(Ok(index))) => DeviceChoice::Cuda(index),
-        _ => {
-            problems.refuse("device", format!("{text:?}"), "auto, cpu, cuda:N");
-            DeviceChoice::Auto
-        }
-    }
-}
-
 /// One channel; `None` when its head is not known.
 fn channel(
     node: &NodeName,
     (name, mut entries): (&str, Entries),
+    device_of_node: DeviceChoice,
     effective: &mut BTreeMap<String, Node>,
     problems: &mut Problems,
 ) -> Option<ChannelConfig> {
@@ -259,6 +255,11 @@ fn channel(
     };
     let values = Values::read(table, &given, problems);
     effective.extend(values.iter().map(|(key, node)| (format!("{prefix}{key}"), node.clone())));
+    let device = match values.optional_text("device") {
+        Some(text) => device(&format!("{prefix}device"), &text, problems),
+        None => device_of_node,
+    };
+    check_engine(&prefix, &values, device, problems);
     let kind = match facts {
         Facts::Camera(facts) => {
             ChannelKind::Camera(Box::new(CameraConfig::new(&prefix, &values, facts, problems)))
@@ -271,6 +272,8 @@ fn channel(
         name: name.to_owned(),
         input: node.expand(values.text("input")),
         output: node.expand(values.text("output")),
+        device,
+        failures: failure_policy(&values),
         live: LiveConfig::new(&values),
         kind,
     })
@@ -348,18 +351,5 @@ fn insert(node: &mut Node, key: &str, value: Node) {
             let inner = map.entry(first.to_owned()).or_insert_with(|| Node::Map(BTreeMap::new()));
             insert(inner, rest, value);
         }
-    }
-}
-
-/// The parameters `engine.*` of a channel.
-fn engine_options(values: &Values) -> EngineOptions {
-    EngineOptions {
-        kind: match values.text("engine.kind") {
-            "rten" => EngineKind::Rten,
-            "onnxruntime" => EngineKind::OnnxRuntime,
-            _ => EngineKind::Auto,
-        },
-        library: values.optional_text("engine.library").map(PathBuf::from),
-        threads: Some(values.count("engine.threads")).filter(|&threads| threads > 0),
     }
 }

@@ -33,16 +33,52 @@ impl Device {
     /// # Errors
     /// `Device` with the reason, when a GPU was asked for by number.
     pub fn open(choice: DeviceChoice) -> Result<Self> {
-        let device = match choice {
-            DeviceChoice::Cpu => Self::Cpu,
-            DeviceChoice::Cuda(ordinal) => Self::open_cuda(ordinal)?,
-            DeviceChoice::Auto => Self::open_cuda(0).or_else(|reason| {
-                tracing::info!("device auto: no GPU is usable ({reason})");
-                Ok::<_, Error>(Self::Cpu)
-            })?,
+        let (device, reason) = match choice {
+            DeviceChoice::Cpu => (Self::Cpu, String::new()),
+            DeviceChoice::Cuda(ordinal) => (Self::open_cuda(ordinal)?, String::new()),
+            DeviceChoice::Auto => match Self::open_cuda(0) {
+                Ok(device) => (device, " (a GPU is usable)".to_owned()),
+                Err(reason) => (Self::Cpu, format!(" (no GPU is usable: {})", reason.message())),
+            },
         };
-        tracing::info!("device {choice}: {device}");
+        tracing::info!("device {choice}: {device}{reason}");
         Ok(device)
+    }
+
+    /// What to ask for to get this device again.
+    pub fn choice(&self) -> DeviceChoice {
+        match self {
+            Self::Cpu => DeviceChoice::Cpu,
+            #[cfg(feature = "cuda")]
+            Self::Cuda(device) => {
+                DeviceChoice::Cuda(u32::try_from(device.ordinal()).unwrap_or(u32::MAX))
+            }
+        }
+    }
+
+    /// Whether a GPU failed and channels still hold it, so that it cannot be
+    /// opened yet.
+    pub fn is_held_after_fault(choice: DeviceChoice) -> bool {
+        match choice {
+            #[cfg(feature = "cuda")]
+            DeviceChoice::Cuda(ordinal) => cuda::CudaDevice::is_held_after_fault(ordinal),
+            _ => false,
+        }
+    }
+
+    /// Makes the device fail for everybody who holds it, to show that channels
+    /// survive that. The CPU does not fail.
+    pub fn fail(&self) {
+        match self {
+            Self::Cpu => {}
+            #[cfg(feature = "cuda")]
+            Self::Cuda(device) => {
+                let kind = cuda::abi::fault::FaultKind::BadAddress;
+                if let Err(fault) = cuda::abi::fault::fail(device, kind) {
+                    tracing::warn!("{self} was made to fail: {fault}");
+                }
+            }
+        }
     }
 
     #[cfg(feature = "cuda")]

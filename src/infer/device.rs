@@ -8,21 +8,28 @@
 //!
 //! | engine | where the network runs | copies a run |
 //! | --- | --- | --- |
+//! | [`DeviceEngine::OnnxRuntime`] | on the stream's GPU | none |
 //! | [`DeviceEngine::Host`] | an [`Engine`] on the CPU | every input down, every output up, and one wait |
 
+#[expect(unsafe_code, reason = "ONNX Runtime is a C library; each block says why it holds")]
+mod binding;
 mod host;
+mod onnx_runtime;
 
 use std::path::Path;
 
 pub use host::{HostEngine, NumBytes};
+pub use onnx_runtime::OrtCudaEngine;
 
-use super::Engine;
+use super::{Choice, Engine, LIBRARY_VARIABLE, OrtEngine, RtenEngine};
 use crate::device::cuda::{DeviceTensor, Stream};
 use crate::error::{Error, ErrorKind, Result};
-use crate::types::{Dim, EngineOptions, TensorSpec};
+use crate::types::{Dim, EngineOptions, Provider, TensorSpec};
 
 /// A loaded network with its inputs and outputs in the memory of a stream.
 pub enum DeviceEngine {
+    /// ONNX Runtime on the GPU of the stream.
+    OnnxRuntime(OrtCudaEngine),
     /// An engine on the CPU, with copies through page-locked memory.
     Host(HostEngine),
 }
@@ -32,20 +39,59 @@ impl DeviceEngine {
     ///
     /// `shape_of` is asked once per input for the shape that it is to have in
     /// every frame; [`fixed_shape`] is the answer for a network that leaves
-    /// nothing open. The shapes of the outputs follow: the network is run once
+    /// nothing open. The shapes of the outputs follow: the network is run
     /// on zeros, which also brings it to speed.
     ///
     /// # Errors
-    /// `Model` when the network cannot be loaded or a shape does not fit an
-    /// input; `Inference` when that first run fails; `Device` when there is not
-    /// enough memory.
+    /// `Model` when the network cannot be loaded, the library of ONNX Runtime
+    /// has not the provider that is asked for, or a shape does not fit an input;
+    /// `Inference` when those first runs fail; `Device` when there is not enough
+    /// memory.
     pub fn load(
         model: &Path,
         options: &EngineOptions,
         stream: &Stream,
         shape_of: impl Fn(&TensorSpec) -> Result<Vec<usize>>,
     ) -> Result<Self> {
-        Self::on_host(super::load(model, options)?, stream, shape_of)
+        let choice = super::choose(options, std::env::var_os(LIBRARY_VARIABLE).as_deref());
+        let provider = options.gpu.provider;
+        let log = |engine: &Self, reason| {
+            let (model, device) = (model.display(), stream.device());
+            tracing::info!("model {model} for {device} on {}: {reason}", engine.name());
+        };
+        let Choice { library, reason } = choice;
+        if let Some(library) = &library
+            && match provider {
+                Provider::Cpu => false,
+                Provider::Auto => onnx_runtime::has_cuda(library)?,
+                Provider::Cuda | Provider::TensorRt => true,
+            }
+        {
+            let engine = OrtCudaEngine::load(model, library, options, stream, shape_of)?;
+            let engine = Self::OnnxRuntime(engine);
+            log(&engine, reason);
+            return Ok(engine);
+        }
+        let engine: Box<dyn Engine> = match &library {
+            _ if matches!(provider, Provider::Cuda | Provider::TensorRt) => {
+                return Err(Error::new(
+                    ErrorKind::Model,
+                    super::STAGE,
+                    format!(
+                        "a network on the GPU needs a library of ONNX Runtime, but {reason}: name \
+                         one in engine.library or in {LIBRARY_VARIABLE}"
+                    ),
+                ));
+            }
+            Some(library) => Box::new(OrtEngine::load(model, library, options.threads)?),
+            None => Box::new(RtenEngine::load(model, options.threads)?),
+        };
+        let engine = Self::on_host(engine, stream, shape_of)?;
+        log(
+            &engine,
+            if provider == Provider::Cpu { "the options ask for the CPU" } else { reason },
+        );
+        Ok(engine)
     }
 
     /// Takes an engine that runs on the CPU.
@@ -64,6 +110,7 @@ impl DeviceEngine {
     /// What the network takes.
     pub fn inputs(&self) -> &[TensorSpec] {
         match self {
+            Self::OnnxRuntime(engine) => engine.inputs(),
             Self::Host(engine) => engine.inputs(),
         }
     }
@@ -71,6 +118,7 @@ impl DeviceEngine {
     /// What the network gives.
     pub fn outputs(&self) -> &[TensorSpec] {
         match self {
+            Self::OnnxRuntime(engine) => engine.outputs(),
             Self::Host(engine) => engine.outputs(),
         }
     }
@@ -83,6 +131,7 @@ impl DeviceEngine {
     pub fn input(&mut self, index: usize) -> Result<&mut DeviceTensor> {
         let num = self.inputs().len();
         let tensor = match self {
+            Self::OnnxRuntime(engine) => engine.input(index),
             Self::Host(engine) => engine.input(index),
         };
         tensor.ok_or_else(|| failed(format!("no input {index}: the network has {num}")))
@@ -95,6 +144,7 @@ impl DeviceEngine {
     /// `Inference` when the engine fails; `Device` when the GPU does.
     pub fn enqueue(&mut self) -> Result<()> {
         match self {
+            Self::OnnxRuntime(engine) => engine.enqueue(),
             Self::Host(engine) => engine.enqueue(),
         }
     }
@@ -106,6 +156,7 @@ impl DeviceEngine {
     /// `Inference` when there is no such output or it does not hold floats.
     pub fn output(&self, index: usize) -> Result<&DeviceTensor> {
         let tensor = match self {
+            Self::OnnxRuntime(engine) => engine.output(index),
             Self::Host(engine) => engine.output(index),
         };
         tensor.ok_or_else(|| match self.outputs().get(index) {
@@ -117,6 +168,7 @@ impl DeviceEngine {
     /// Bytes that one run copies between device and host.
     pub fn copies(&self) -> NumBytes {
         match self {
+            Self::OnnxRuntime(_) => NumBytes::default(),
             Self::Host(engine) => engine.copies(),
         }
     }
@@ -124,6 +176,7 @@ impl DeviceEngine {
     /// Name and version for logs and reports.
     pub fn name(&self) -> &str {
         match self {
+            Self::OnnxRuntime(engine) => engine.name(),
             Self::Host(engine) => engine.name(),
         }
     }

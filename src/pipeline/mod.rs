@@ -15,9 +15,13 @@
 
 mod camera;
 mod lidar;
+#[cfg(feature = "cuda")]
+mod stopwatch;
+mod supervisor;
 
 pub use camera::CameraPipeline;
 pub use lidar::{LidarFrame, LidarPipeline};
+pub use supervisor::{Health, Supervisor};
 
 use crate::types::FrameReport;
 

@@ -8,6 +8,7 @@ mod cloud;
 mod detection;
 mod device;
 mod engine;
+mod failure;
 mod grid;
 mod header;
 mod image;
@@ -31,7 +32,8 @@ pub use cloud::{
 };
 pub use detection::{Detection2d, Detection3d, Object3d, Variance3d};
 pub use device::DeviceChoice;
-pub use engine::{EngineKind, EngineOptions};
+pub use engine::{CudaGraph, EngineKind, EngineOptions, GpuEngineOptions, Provider};
+pub use failure::{FailurePolicy, Fallback};
 pub use grid::{Grid, PointRange};
 pub use header::{Header, Stamp};
 pub use image::{CompressedFormat, CompressedView, Encoding, ImagePayload, ImageView, Size};

@@ -46,6 +46,15 @@ impl DeviceTensor {
         &self.shape
     }
 
+    /// Where the values lie, for a library that queues work of its own. The
+    /// memory stays as long as the tensor's stream.
+    pub(crate) fn address(&self) -> u64 {
+        match &self.values {
+            DeviceValues::F32(values) => values.address(),
+            DeviceValues::F16(values) => values.address(),
+        }
+    }
+
     /// Type of the values.
     pub fn element(&self) -> ElementType {
         match &self.values {

@@ -30,8 +30,8 @@ pub struct YoloSettings {
     pub top_k: u32,
     /// Not 0: only classes with a bit go on.
     pub has_filter: u32,
-    /// Fills the struct to 16 bytes.
-    pub reserved: u32,
+    /// Rows that pass beyond it are lost, the worst first; at least 1.
+    pub capacity: u32,
 }
 
 /// One level of a grid: the mirror of `Level`.
@@ -79,7 +79,7 @@ pub struct YoloArgs<'a, T> {
     pub wanted: In<'a, u32>,
     /// Everything that passed: a place a row.
     pub found: Out<'a, Candidate<Box2d>>,
-    /// What goes on; its number of places is the capacity.
+    /// What goes on.
     pub items: Out<'a, Candidate<Box2d>>,
     /// How many go on.
     pub num: Out<'a, u32>,

@@ -3,6 +3,7 @@
 
 pub mod decode_yolo;
 pub mod empty;
+pub mod fault;
 pub mod gather;
 pub mod letterbox;
 pub mod nms;
