@@ -11,6 +11,7 @@
 
 mod channel;
 mod check;
+mod demo;
 mod eval;
 mod inspect;
 mod interrupt;
@@ -52,6 +53,9 @@ const EXIT_CODES: &str = "Exit codes: 0 done (refused frames are counted in the 
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Simulates a drive, detects on it, evaluates and draws it: the whole node at work.
+    #[command(after_help = EXIT_CODES)]
+    Demo(demo::DemoArguments),
     /// Replays a recording through the configured channels and writes their detections.
     #[command(after_help = EXIT_CODES)]
     Replay(replay::ReplayArguments),
@@ -107,6 +111,7 @@ pub fn main() -> ExitCode {
 
 fn run(command: &Command) -> Result<Outcome> {
     match command {
+        Command::Demo(arguments) => demo::demo(arguments),
         Command::Replay(arguments) => replay::replay(arguments),
         Command::Eval(arguments) => eval::eval(arguments),
         Command::Simulate(arguments) => simulate::simulate(arguments),

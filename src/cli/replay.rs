@@ -1,6 +1,6 @@
 //! `det_post replay`: a recorded drive in, detections out.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
@@ -43,8 +43,10 @@ pub(super) struct ReplayArguments {
 
 /// Pace of a replay.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Rate {
+pub(super) enum Rate {
+    /// As fast as it goes; every message is waited for.
     Max,
+    /// A factor of the recorded pace.
     Factor(f64),
 }
 
@@ -58,7 +60,16 @@ fn parse_rate(text: &str) -> std::result::Result<Rate, String> {
     }
 }
 
-/// Replays a recording and finishes its outputs, whatever ends it.
+/// What is replayed, through what, to where.
+pub(super) struct ReplayRequest<'a> {
+    pub(super) bag: &'a Path,
+    pub(super) config: &'a Config,
+    pub(super) out: Option<&'a Path>,
+    pub(super) rate: Rate,
+    pub(super) num_pictures: u64,
+}
+
+/// Replays as the command line says and prints the report.
 #[expect(clippy::print_stdout, reason = "the table is the result of the command")]
 pub(super) fn replay(arguments: &ReplayArguments) -> Result<Outcome> {
     let mut config = Config::load(&arguments.config, &arguments.overrides)?;
@@ -66,20 +77,37 @@ pub(super) fn replay(arguments: &ReplayArguments) -> Result<Outcome> {
         config.channels.iter_mut().for_each(|channel| channel.device = device);
     }
 
-    let mut reader = BagReader::open(&arguments.bag)?;
-    let mut channels = open_channels(&config, reader.topics())?;
-    let mut outputs = Outputs::create(arguments.out.as_deref(), arguments.pictures)?;
+    let request = ReplayRequest {
+        bag: &arguments.bag,
+        config: &config,
+        out: arguments.out.as_deref(),
+        rate: arguments.rate,
+        num_pictures: arguments.pictures,
+    };
+    let report = run(&request, &Interrupt::listen()?)?;
+    print!("{}", report.to_table());
+    Ok(if report.is_damaged() { Outcome::DoneWithLoss } else { Outcome::Done })
+}
+
+/// Replays a recording and finishes its outputs, whatever ends it.
+///
+/// # Errors
+/// `Config` when nothing can be done with the recording, `Model`, and `Io` or
+/// `DamagedBag` when it cannot be opened; damage inside it is in the report.
+pub(super) fn run(request: &ReplayRequest<'_>, interrupt: &Interrupt) -> Result<Report> {
+    let mut reader = BagReader::open(request.bag)?;
+    let mut channels = open_channels(request.config, reader.topics())?;
+    let mut outputs = Outputs::create(request.out, request.num_pictures)?;
     for channel in &mut channels {
         channel.announce(&mut outputs)?;
     }
     let densifies = channels.iter().any(ReplayChannel::wants_transforms);
-    let mut transforms = densifies.then(|| TransformFeed::open(&arguments.bag)).transpose()?;
+    let mut transforms = densifies.then(|| TransformFeed::open(request.bag)).transpose()?;
     let inputs: Vec<&str> = channels.iter().map(ReplayChannel::input).collect();
     reader.select(&inputs);
 
-    let interrupt = Interrupt::listen()?;
     let progress = progress_bar(&reader);
-    let mut pace = Pace::new(arguments.rate);
+    let mut pace = Pace::new(request.rate);
     let mut read = ReadSummary::default();
     while !interrupt.is_set() {
         let message = match reader.next_message() {
@@ -92,7 +120,7 @@ pub(super) fn replay(arguments: &ReplayArguments) -> Result<Outcome> {
             }
         };
         read.num_messages += 1;
-        pace.wait_for(message.log_time, &interrupt);
+        pace.wait_for(message.log_time, interrupt);
         if let Some(transforms) = &mut transforms {
             transforms.advance_to(message.log_time);
         }
@@ -107,11 +135,10 @@ pub(super) fn replay(arguments: &ReplayArguments) -> Result<Outcome> {
     if !read.damage.is_empty() && !read.interrupted {
         read.num_lost = reader.num_messages().map(|n| n.saturating_sub(read.num_messages));
     }
-    let mut report = Report::new(&arguments.bag, read);
+    let mut report = Report::new(request.bag, read);
     channels.iter().for_each(|channel| channel.add_to(&mut report));
     outputs.finish(&report)?;
-    print!("{}", report.to_table());
-    Ok(if report.is_damaged() { Outcome::DoneWithLoss } else { Outcome::Done })
+    Ok(report)
 }
 
 /// One channel per configured one whose input the recording holds. A channel
