@@ -69,6 +69,8 @@ fn every_shipped_head_makes_a_channel_that_survives_its_own_yaml() {
         ("centerpoint_autoware_short_range", Some(10)),
         ("centerpoint_nuscenes", Some(10)),
         ("pointpillars_kitti", Some(10)),
+        ("demo_camera", None),
+        ("demo_lidar", Some(10)),
     ] {
         let base: &[&str] = if num_features.is_some() { &LIDAR } else { &CAMERA };
         let name = if num_features.is_some() { "lidar" } else { "camera" };

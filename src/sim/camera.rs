@@ -14,6 +14,7 @@ use super::raster::{Band, NOTHING, Pinhole, Rectangle, draw};
 use super::rig::{CameraMount, pose_of};
 use super::route::KERB_OFFSET_M;
 use super::scene::{Scene, View};
+use super::shadow::ShadowMap;
 use super::solid::spot;
 use super::traffic::PAVEMENT_HEIGHT_M;
 use super::{Drive, Stream};
@@ -23,6 +24,9 @@ use crate::types::{Box2d, Size, Truth2d};
 const BAND_ROWS: usize = 48;
 /// Nothing farther away is drawn.
 const REACH_M: f64 = 220.0;
+/// Edge of the square in which actors cast shadows.
+const SHADOWS_M: f64 = 72.0;
+const SHADOW_CELL_M: f64 = 0.125;
 
 /// One picture, and the truth about it. Its memory is used again by the next.
 #[derive(Clone, Debug)]
@@ -38,6 +42,7 @@ pub struct Picture {
     pub truth: Vec<Truth2d<'static>>,
     scene: Scene,
     rectangles: Vec<Rectangle>,
+    shadows: ShadowMap,
     workers: Vec<Worker>,
 }
 
@@ -50,6 +55,7 @@ impl Default for Picture {
             truth: Vec::new(),
             scene: Scene::default(),
             rectangles: Vec::new(),
+            shadows: ShadowMap::default(),
             workers: Vec::new(),
         }
     }
@@ -98,7 +104,7 @@ impl Drive {
         let view = camera_view(self, &mount, time_s);
         let pinhole = self.pinhole();
         let (width, height) = (pinhole.width, pinhole.height);
-        let Picture { size, rgb, track_ids, truth, scene, rectangles, workers } = picture;
+        let Picture { size, rgb, track_ids, truth, scene, rectangles, shadows, workers } = picture;
         *size = self.rig.picture_size;
         rgb.resize(width * height * 3, 0);
         track_ids.resize(width * height, 0);
@@ -106,11 +112,14 @@ impl Drive {
         rectangles.clear();
         rectangles.extend(scene.targets.iter().map(|target| Rectangle::around(target, &pinhole)));
 
+        self.cast_shadows(scene, &view, shadows);
+
         let painter = Painter {
             drive: self,
             view: &view,
             scene,
             rectangles,
+            shadows,
             pinhole,
             lamps: Lamps { sun: view.direction(self.light.sun), up: view.direction(Vector3::z()) },
             exposure: self.light.exposure(time_s),
@@ -146,6 +155,20 @@ impl Drive {
         }));
     }
 
+    /// The shadows of the actors around the place a camera looks at.
+    fn cast_shadows(&self, scene: &Scene, view: &View, shadows: &mut ShadowMap) {
+        let ahead = view.sensor_from_map.row(2).transpose().xy();
+        let middle = view.origin.xy() + ahead * (0.5 * SHADOWS_M - 4.0);
+        let half = Vector2::repeat(0.5 * SHADOWS_M);
+        shadows.clear([middle - half, middle + half], SHADOW_CELL_M);
+        for present in &scene.present {
+            for solid in &scene.solids[present.first..present.end] {
+                shadows.add(solid, &self.light.sun);
+            }
+            shadows.add_nearness(&self.traffic.actors[present.actor].body, &present.state);
+        }
+    }
+
     fn pinhole(&self) -> Pinhole {
         let Size { width, height } = self.rig.picture_size;
         Pinhole {
@@ -172,6 +195,8 @@ struct Painter<'a> {
     scene: &'a Scene,
     /// Per solid.
     rectangles: &'a [Rectangle],
+    /// Of the actors.
+    shadows: &'a ShadowMap,
     pinhole: Pinhole,
     lamps: Lamps,
     exposure: f32,
@@ -285,8 +310,21 @@ impl Painter<'_> {
         let half = solid.half.map(|value| value as f32);
         let pixel_m = depth / self.pinhole.focal;
         let look = solid.material.look(&spot, solid.color, solid.texture, &half, pixel_m);
-        let color = light.shade(&look, &spot.normal, &ray, &self.lamps, 1.0);
+        // Actors stand in the shade of the town; the town's own walls do not.
+        let lit = match self.owner(what) {
+            Some(_) => [self.town_shade(&(direction * depth)), 1.0],
+            None => [1.0; 2],
+        };
+        let color = light.shade(&look, &spot.normal, &ray, &self.lamps, lit);
         light.through_haze(color, depth * length)
+    }
+
+    /// Whether the sun reaches a point past the town: 0 to 1. It is taken from
+    /// where the sun's ray through the point meets the ground.
+    fn town_shade(&self, point: &Vector3<f32>) -> f32 {
+        let in_map = self.view.origin + self.view.sensor_from_map.tr_mul(&point.map(f64::from));
+        let sun = &self.drive.light.sun;
+        self.drive.shadows.light(in_map.xy() - sun.xy() * (in_map.z / sun.z))[0]
     }
 
     /// The ground before `depth`.
@@ -312,7 +350,9 @@ impl Painter<'_> {
             if is_kerb { self.lamps.up * 0.5 - direction / length * 0.5 } else { self.lamps.up };
         let ray = direction / length;
         let light = &self.drive.light;
-        let color = light.shade(&look, &normal, &ray, &self.lamps, 1.0);
+        let (town, actors) = (self.drive.shadows.light(position), self.shadows.light(position));
+        let lit = [town[0].min(actors[0]), actors[1]];
+        let color = light.shade(&look, &normal, &ray, &self.lamps, lit);
         Some(light.through_haze(color, distance as f32 * length))
     }
 
@@ -366,5 +406,6 @@ impl Painter<'_> {
 #[inline(always)]
 fn tone(value: f32) -> f32 {
     let value = value.max(0.0);
-    (value * 1.18 / (value + 0.55)).min(1.0).sqrt()
+    let value = value * (0.7 + value) / (0.62 + value * (0.35 + value));
+    value.min(1.0).sqrt()
 }

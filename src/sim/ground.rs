@@ -87,6 +87,12 @@ impl Ground {
         Self { route: route.clone(), low, num_cells, masks, key }
     }
 
+    /// Lowest and highest coordinates of the ground that is known.
+    pub(super) fn bounds(&self) -> [Vector2<f64>; 2] {
+        let [columns, rows] = self.num_cells.map(|num| num as f64);
+        [self.low, self.low + Vector2::new(columns, rows) * CELL_M]
+    }
+
     /// The road as seen from a place.
     #[inline]
     pub(super) fn beside(&self, position: Vector2<f64>) -> Beside {

@@ -35,7 +35,7 @@ impl Light {
         let height = random.range(0.55, 1.5);
         let sun = Vector3::new(cos, sin, height).normalize();
         let cover = random.range(0.05, 0.8) as f32;
-        let strength = 1.75 * (1.0 - 0.75 * cover);
+        let strength = 2.3 * (1.0 - 0.72 * cover);
         let warmth = 1.0 - 0.5 * (sun.z as f32);
         let gray = 0.62 + 0.1 * cover;
         let blend = |clear: f32| clear + (gray - clear) * (0.25 + 0.75 * cover);
@@ -60,12 +60,13 @@ impl Light {
     pub(super) fn exposure(&self, time_s: f64) -> f32 {
         let phase = f64::from(self.key % 628) * 0.01;
         let wander = 0.1 * libm::sin(0.7 * time_s + phase) + 0.06 * libm::sin(2.3 * time_s);
-        let level = 0.95 / (0.55 + 0.45 * f64::from(self.sun_color[0]));
+        let level = 1.15 / (0.5 + 0.5 * f64::from(self.sun_color[0]));
         (self.brightness * level * (1.0 + wander)) as f32
     }
 
     /// The colour of a surface. `normal` and `ray` (from the camera, of length
-    /// 1) are in the camera's axes, `sunlit` is 0 in the shade and 1 in the sun.
+    /// 1) are in the camera's axes, `lit` says how much of the
+    /// sun's and of the sky's light comes here.
     #[inline]
     pub(super) fn shade(
         &self,
@@ -73,7 +74,7 @@ impl Light {
         normal: &Vector3<f32>,
         ray: &Vector3<f32>,
         lamps: &Lamps,
-        sunlit: f32,
+        [sunlit, skylit]: [f32; 2],
     ) -> [f32; 3] {
         let direct = normal.dot(&lamps.sun).max(0.0) * sunlit;
         let upward = 0.5 + 0.5 * normal.dot(&lamps.up);
@@ -81,13 +82,13 @@ impl Light {
         for (i, value) in color.iter_mut().enumerate() {
             let sky = 0.72 * self.zenith[i] + 0.28 * self.horizon[i];
             let around = sky * upward + 0.16 * (1.0 - upward);
-            *value = look.albedo[i] * (self.sun_color[i] * direct + 0.95 * around);
+            *value = look.albedo[i] * (self.sun_color[i] * direct + 0.75 * around * skylit);
         }
         if look.gloss > 0.0 {
             let facing = -normal.dot(ray);
             let mirrored = ray + normal * (2.0 * facing);
             let glance = 1.0 - facing.clamp(0.0, 1.0);
-            let share = look.gloss * (0.22 + 0.78 * glance * glance * glance);
+            let share = look.gloss * (0.14 + 0.86 * glance * glance * glance);
             let height = mirrored.dot(&lamps.up);
             let spark = mirrored.dot(&lamps.sun).max(0.0);
             let spark = spark * spark;

@@ -68,7 +68,7 @@ pub(super) struct Echo {
     pub(super) depth_m: f32,
 }
 
-const GLASS: Look = Look { albedo: [0.025, 0.03, 0.035], gloss: 0.55 };
+const GLASS: Look = Look { albedo: [0.012, 0.015, 0.018], gloss: 0.5 };
 const RUBBER: [f32; 3] = [0.022, 0.022, 0.024];
 
 impl Material {
@@ -83,8 +83,9 @@ impl Material {
     pub(super) fn is_gap(self, texture: u32, place: &Vector3<f32>) -> bool {
         match self {
             Self::Leaves => {
-                let p = place * 5.5;
-                noise_3d(texture, p.x, p.y, p.z) < 0.36
+                let p = place * 7.0;
+                let edge = 0.5 - 0.3 * place.z;
+                noise_3d(texture, p.x, p.y, p.z * 1.3) < 0.36 + 0.04 * edge
             }
             Self::BicycleWheel => {
                 let r = place.x * place.x + place.y * place.y;
@@ -161,7 +162,7 @@ impl Material {
                 let fold = noise_2d(texture, place.z * 9.0, (place.x + place.y) * 14.0);
                 matt(scaled(color, 0.75 + 0.5 * fold))
             }
-            Self::Facade => facade(spot, color, texture, &place, pixel_m),
+            Self::Facade => facade(spot, color, texture, half, pixel_m),
             Self::Roof => {
                 let row = fraction((place.z + place.y.abs() * 0.3) * 4.0);
                 let fade = fade(pixel_m, 0.12);
@@ -310,13 +311,14 @@ fn cargo(spot: &Spot, color: [f32; 3], place: &Vector3<f32>, pixel_m: f32) -> Lo
     Look { albedo, gloss: 0.08 }
 }
 
-fn facade(spot: &Spot, color: [f32; 3], texture: u32, place: &Vector3<f32>, pixel_m: f32) -> Look {
+fn facade(spot: &Spot, color: [f32; 3], texture: u32, half: &Vector3<f32>, pixel_m: f32) -> Look {
+    let place = spot.place.component_mul(half);
     let u = match spot.face {
         Face::Front | Face::Back => place.y,
         Face::Side => place.x,
         _ => return Look { albedo: [0.2, 0.19, 0.18], gloss: 0.0 },
     };
-    let half_height = if spot.place.z.abs() > 1e-3 { place.z / spot.place.z } else { 1.0 };
+    let half_height = half.z;
     let height = place.z + half_height;
     let (pitch, storey) = (2.2 + (texture % 5) as f32 * 0.25, 3.0);
     let (column, row) = ((u / pitch + 100.5).floor(), (height / storey).floor());
@@ -333,7 +335,7 @@ fn facade(spot: &Spot, color: [f32; 3], texture: u32, place: &Vector3<f32>, pixe
         let lit = noise_2d(texture ^ 9, column * 3.7, row * 5.1);
         return match (is_door, pane) {
             (true, _) => Look { albedo: scaled([0.16, 0.09, 0.06], 0.6 + lit), gloss: 0.05 },
-            (_, true) => Look { albedo: scaled([0.05, 0.06, 0.07], 0.5 + lit), gloss: 0.4 },
+            (_, true) => Look { albedo: scaled([0.03, 0.035, 0.04], 0.3 + 1.4 * lit), gloss: 0.3 },
             (_, false) => Look { albedo: [0.55; 3], gloss: 0.0 },
         };
     }

@@ -16,7 +16,7 @@
 //! | [`solid`], [`material`] | where rays meet solids, what lasers and cameras see there |
 //! | [`rig`], [`scene`] | the sensors; what one has around it at a time |
 //! | [`lidar`] | scans |
-//! | [`camera`], [`raster`], [`light`] | pictures |
+//! | [`camera`], [`raster`], [`light`], [`shadow`] | pictures |
 //!
 //! ```
 //! use det_post::sim::{Drive, Options, Scan};
@@ -40,6 +40,7 @@ mod raster;
 mod rig;
 mod route;
 mod scene;
+mod shadow;
 mod solid;
 mod town;
 mod traffic;
@@ -56,8 +57,12 @@ use lidar::Beams;
 use light::Light;
 use random::Random;
 use route::Route;
+use shadow::ShadowMap;
 use solid::Solid;
 use traffic::Traffic;
+
+/// Cell of the map of the shadows of what never moves.
+const TOWN_SHADOW_CELL_M: f64 = 0.3;
 
 /// What a stream of random numbers is for.
 #[derive(Clone, Copy)]
@@ -83,6 +88,8 @@ pub struct Drive {
     town: Vec<Solid>,
     traffic: Traffic,
     light: Light,
+    /// Of what never moves.
+    shadows: ShadowMap,
     beams: Beams,
 }
 
@@ -122,12 +129,18 @@ impl Drive {
         let town = town::build(&mut random(Stream::Town), &route);
         let traffic = Traffic::new(&mut random(Stream::Traffic), &route, options.num_actors);
         let mut sky = random(Stream::Light);
+        let ground = Ground::new(&route, sky.next() as u32);
+        let light = Light::new(&mut sky);
+        let mut shadows = ShadowMap::default();
+        shadows.clear(ground.bounds(), TOWN_SHADOW_CELL_M);
+        town.iter().for_each(|solid| shadows.add(solid, &light.sun));
         Ok(Self {
             seed,
             rig,
             num_threads: options.num_threads.max(1),
-            ground: Ground::new(&route, sky.next() as u32),
-            light: Light::new(&mut sky),
+            ground,
+            light,
+            shadows,
             beams: Beams::new(),
             route,
             town,

@@ -180,7 +180,7 @@ impl Town<'_> {
         }
         // Gardens behind the houses.
         let [low, high] = self.route.bounds();
-        for _ in 0..120 {
+        for _ in 0..260 {
             let at = Vector2::new(
                 random.range(low.x - 30.0, high.x + 30.0),
                 random.range(low.y - 30.0, high.y + 30.0),
@@ -208,16 +208,23 @@ impl Town<'_> {
         let solid = Solid::new(Shape::Cylinder, Material::Bark, TRUNK, [0.0, 0.0, stem], half);
         self.solids.push(solid.placed(&base, [1.0, 0.0]).textured(texture));
         let reach = random.range(0.3, 0.42) * (height - bare) + 0.3;
-        for i in 0..3 {
-            let aside = 0.45 * reach;
-            let mut shift = || random.range(-aside, aside);
-            let (x, y) = if i == 0 { (0.0, 0.0) } else { (shift(), shift()) };
-            let z = bare + (height - bare) * [0.5, 0.32, 0.68][i];
-            let half =
-                [reach, reach, 0.5 * (height - bare)].map(|half| half * [1.0, 0.75, 0.66][i]);
-            let tint = color.map(|value| value * [1.0, 0.85, 1.15][i]);
-            let crown = Solid::new(Shape::Ellipsoid, Material::Leaves, tint, [x, y, z], half);
-            self.solids.push(crown.placed(&base, [1.0, 0.0]).textured(texture + i as u32));
+        let crown = 0.5 * (height - bare);
+        for i in 0..6_u32 {
+            // One in the middle, one on top, four around.
+            let (sin, cos) = libm::sincos(f64::from(i) * 1.57 + random.range(-0.5, 0.5));
+            let aside = if i < 2 { 0.1 } else { random.range(0.45, 0.65) } * reach;
+            let level = match i {
+                0 => 1.0,
+                1 => 1.45,
+                _ => random.range(0.6, 1.15),
+            };
+            let size = if i == 0 { 0.85 } else { random.range(0.5, 0.66) };
+            let center = [aside * cos, aside * sin, bare + crown * level];
+            let half = [reach * size, reach * size, crown * size * 0.95];
+            let tint = random.range(0.8, 1.2) as f32;
+            let tint = color.map(|value| value * tint);
+            let part = Solid::new(Shape::Ellipsoid, Material::Leaves, tint, center, half);
+            self.solids.push(part.placed(&base, [1.0, 0.0]).textured(texture.wrapping_add(i)));
         }
     }
 

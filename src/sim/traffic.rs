@@ -140,7 +140,7 @@ impl Traffic {
     pub(super) fn new(random: &mut Random, route: &Route, num_nearby: u32) -> Self {
         let clock = Clock::new(random);
         let curves: Vec<f64> = route.curves().collect();
-        let ego_s = random.pick(&curves) - random.range(25.0, 55.0);
+        let ego_s = random.pick(&curves) - random.range(40.0, 85.0);
         let drift = |random: &mut Random| (random.range(0.3, 1.2), random.range(0.3, 0.9));
         let stream = |random: &mut Random, s, direction, offset| {
             let (drift_m, drift_per_s) = drift(random);
@@ -167,6 +167,12 @@ impl Traffic {
                 if what != Class::Bicycle {
                     let motion = stream(random, s, direction, -LANE_OFFSET_M * direction);
                     traffic.push(random, what, motion);
+                    if what == Class::Car && random.chance(0.5) {
+                        let behind = s - direction * random.range(7.0, 8.0);
+                        let offset = -random.range(2.4, 3.0) * direction;
+                        let motion = stream(random, behind, direction, offset);
+                        traffic.push(random, Class::Bicycle, motion);
+                    }
                     continue;
                 }
                 for rider in 0..1 + random.below(3) {
@@ -204,7 +210,7 @@ impl Traffic {
                     let s = s_middle + along;
                     route.is_straight(s) && route.distance_to_crossing(s) > 18.0
                 });
-                if is_free && random.chance((density / 0.32) * 0.36) {
+                if is_free && random.chance((density / 0.32) * 0.5) {
                     let place = route.at(s_middle);
                     let offset = side * (KERB_OFFSET_M - 0.15 - 0.5 * body.size_m[1]);
                     let position = place.beside(offset + random.range(-0.08, 0.08));
@@ -223,7 +229,7 @@ impl Traffic {
 
     /// Pedestrians, by themselves or two or three together; a few stand.
     fn stroll(&mut self, random: &mut Random, route: &Route, density: f64) {
-        let num_groups = (density * 0.26 * route.length()).round() as usize;
+        let num_groups = (density * 0.36 * route.length()).round() as usize;
         for _ in 0..num_groups {
             let s = random.range(0.0, route.length());
             let side = random.sign();
