@@ -59,9 +59,8 @@ struct Arguments {
 }
 
 fn parse_seeds(text: &str) -> Result<Range<u64>, String> {
-    let parsed = text.split_once("..").and_then(|(first, end)| {
-        Some(first.parse().ok()?..end.parse().ok()?)
-    });
+    let parsed =
+        text.split_once("..").and_then(|(first, end)| Some(first.parse().ok()?..end.parse().ok()?));
     match parsed {
         Some(seeds) if seeds.end <= FIRST_EVALUATION_SEED => Ok(seeds),
         Some(_) => Err(format!("seeds from {FIRST_EVALUATION_SEED} on are for evaluation")),
@@ -171,8 +170,18 @@ fn export_scans(
             let [x, y, z] = b.center;
             let num_points = object.num_points as f32;
             boxes.push(&[
-                class, x, y, z, b.length_m, b.width_m, b.height_m, b.yaw_rad, v[0], v[1],
-                num_points, object.visibility,
+                class,
+                x,
+                y,
+                z,
+                b.length_m,
+                b.width_m,
+                b.height_m,
+                b.yaw_rad,
+                v[0],
+                v[1],
+                num_points,
+                object.visibility,
             ])?;
         }
         frames.push(&[voxels.len() as i32, scan.truth.len() as i32])?;
@@ -312,13 +321,21 @@ impl<T: Element> Array<T> {
     fn new(folder: &Path, name: &str, row_shape: &[usize]) -> Result<Self, Failure> {
         let path = folder.join(format!("{name}.npy"));
         let row_shape = row_shape.to_vec();
-        Ok(Self { path, row_shape, num_rows: 0, bytes: Vec::new(), element: std::marker::PhantomData })
+        Ok(Self {
+            path,
+            row_shape,
+            num_rows: 0,
+            bytes: Vec::new(),
+            element: std::marker::PhantomData,
+        })
     }
 
     fn push(&mut self, row: &[T]) -> Result<(), Failure> {
         let expected: usize = self.row_shape.iter().product();
         if row.len() != expected {
-            return Err(format!("{}: a row of {}, not {expected}", self.path.display(), row.len()).into());
+            return Err(
+                format!("{}: a row of {}, not {expected}", self.path.display(), row.len()).into()
+            );
         }
         self.num_rows += 1;
         row.iter().for_each(|value| value.write(&mut self.bytes));

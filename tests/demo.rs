@@ -12,7 +12,7 @@ mod common {
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use common::replay::det_post;
+use common::replay::{det_post, replay_at};
 use common::stand_in;
 use serde_json::{Value, json};
 
@@ -73,9 +73,32 @@ fn the_demo_makes_everything_it_names() {
         assert_eq!(channel["frames_in"], channel["frames_out"], "{report}");
         assert!(channel["detections"].as_u64().unwrap() > 0, "{report}");
     }
-    // What it says to try next works: its parameter file replays its drive.
-    let parameters = out.join("demo.param.yaml").display().to_string();
-    det_post(&["check", &parameters]).expect_code(0);
+    a_pace_that_is_too_fast_drops_and_says_so(&out, &report);
+}
+
+/// The demo's parameter file replays its drive at a pace nobody can keep: every
+/// frame is served or overtaken, the last is served.
+fn a_pace_that_is_too_fast_drops_and_says_so(demo: &Path, at_full_speed: &Value) {
+    let [bag, parameters] = ["drive", "demo.param.yaml"].map(|name| demo.join(name));
+    let run = replay_at(&bag, parameters.to_str().unwrap(), "1000", &demo.join("paced"));
+    run.expect_code(0);
+    let (report, lines) = (run.report(), run.lines());
+    let mut num_overtaken = 0;
+    for channel in ["camera", "lidar"] {
+        let count = |report: &Value, key: &str| report["channels"][channel][key].as_u64().unwrap();
+        assert_eq!(count(&report, "frames_in"), count(at_full_speed, "frames_in"), "{report}");
+        let overtaken = &report["channels"][channel]["dropped"]["overtaken"]["count"];
+        let overtaken = overtaken.as_u64().unwrap_or(0);
+        assert_eq!(count(&report, "frames_out") + overtaken, count(&report, "frames_in"));
+        num_overtaken += overtaken;
+        let of_channel: Vec<&Value> =
+            lines.iter().filter(|line| line["channel"] == channel).collect();
+        assert_eq!(of_channel.len() as u64, count(&report, "frames_out"));
+        let stamps: Vec<_> = of_channel.iter().map(|line| line["stamp_ns"].as_i64()).collect();
+        assert!(stamps.is_sorted(), "{stamps:?}");
+    }
+    assert!(num_overtaken > 0, "{report}");
+    assert!(run.stdout.contains("overtaken: a newer message came before its turn"));
 }
 
 #[test]

@@ -16,6 +16,7 @@ mod eval;
 mod inspect;
 mod interrupt;
 mod outputs;
+mod paced;
 mod pictures;
 mod replay;
 mod report;
