@@ -12,10 +12,12 @@
 mod bench;
 mod channel;
 mod check;
+mod demo;
 mod eval;
 mod inspect;
 mod interrupt;
 mod outputs;
+mod paced;
 mod pictures;
 mod replay;
 mod report;
@@ -54,6 +56,9 @@ const EXIT_CODES: &str = "Exit codes: 0 done (refused frames are counted in the 
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Simulates a drive, detects on it, evaluates and draws it: the whole node at work.
+    #[command(after_help = EXIT_CODES)]
+    Demo(demo::DemoArguments),
     /// Replays a recording through the configured channels and writes their detections.
     #[command(after_help = EXIT_CODES)]
     Replay(replay::ReplayArguments),
@@ -114,6 +119,7 @@ pub fn main() -> ExitCode {
 
 fn run(command: &Command) -> Result<Outcome> {
     match command {
+        Command::Demo(arguments) => demo::demo(arguments),
         Command::Replay(arguments) => replay::replay(arguments),
         Command::Bench(arguments) => bench::bench(arguments),
         Command::Eval(arguments) => eval::eval(arguments),
