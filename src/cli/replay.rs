@@ -116,7 +116,7 @@ pub(super) fn replay(arguments: &ReplayArguments) -> Result<Outcome> {
 
 /// Says where the frames run. The pipelines have no CUDA side yet, and nothing
 /// falls back in secret: a GPU that is asked for is refused.
-fn check_device(choice: DeviceChoice) -> Result<()> {
+pub(super) fn check_device(choice: DeviceChoice) -> Result<()> {
     match choice {
         DeviceChoice::Cpu | DeviceChoice::Auto => {
             tracing::info!("device {choice}: cpu, the pipelines have no CUDA side yet");
@@ -124,7 +124,7 @@ fn check_device(choice: DeviceChoice) -> Result<()> {
         }
         DeviceChoice::Cuda(_) => Err(Error::new(
             ErrorKind::Device,
-            "replay",
+            "device",
             format!("{choice} is asked for, the pipelines have no CUDA side yet; use cpu or auto"),
         )),
     }

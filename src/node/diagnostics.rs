@@ -67,37 +67,37 @@ impl ChannelHealth<'_> {
             let what = if input.num_received == 0 { "no message yet" } else { "no message" };
             let message = format!("{what} for {silence:.1} s: {cause}");
             if input.silence >= live.gap_error {
-                status.note(DiagnosticLevel::Error, message);
+                status.note(DiagnosticLevel::Error, &message);
             } else if input.silence >= live.gap_warn {
-                status.note(DiagnosticLevel::Warn, message);
+                status.note(DiagnosticLevel::Warn, &message);
             }
             if input.num_refused_now > 0 {
                 let reasons: Vec<&str> = input.refused.keys().copied().collect();
                 let reasons = reasons.join(", ");
                 let message = format!("{} messages refused: {reasons}", input.num_refused_now);
-                status.note(DiagnosticLevel::Warn, message);
+                status.note(DiagnosticLevel::Warn, &message);
             }
             if input.rate_hz < live.min_rate_hz {
                 let message = format!(
                     "{:.1} Hz, at least {:.1} Hz expected",
                     input.rate_hz, live.min_rate_hz
                 );
-                status.note(DiagnosticLevel::Warn, message);
+                status.note(DiagnosticLevel::Warn, &message);
             }
             status.otherwise(format!("{:.1} Hz", input.rate_hz));
         } else {
             status.otherwise("the node is not active".into());
         }
-        status.value("topic", &self.config.input);
-        status.value("publishers", self.num_publishers);
+        status.value("topic", self.config.input.as_str());
+        status.value("publishers", self.num_publishers.to_string());
         status.value("rate_hz", format!("{:.2}", input.rate_hz));
         status.value("silence_s", format!("{:.3}", input.silence.as_secs_f64()));
         status.value("longest_gap_s", format!("{:.3}", input.longest_gap.as_secs_f64()));
         let age = self.window.age_s.map_or("unknown".into(), |age| format!("{age:.3}"));
         status.value("stamp_age_s", age);
-        status.value("received", input.num_received);
-        status.value("overtaken", input.num_overtaken);
-        status.value("lost_by_door", input.num_lost);
+        status.value("received", input.num_received.to_string());
+        status.value("overtaken", input.num_overtaken.to_string());
+        status.value("lost_by_door", input.num_lost.to_string());
         status.reasons("refused", &input.refused);
         status.into_inner()
     }
@@ -109,23 +109,23 @@ impl ChannelHealth<'_> {
         for (what, reasons) in [("dropped", account.dropped()), ("alone", account.degraded())] {
             for (name, Reason { count, first }) in reasons {
                 let message = format!("{count} frames {what}: {name}: {first}");
-                status.note(DiagnosticLevel::Warn, message);
+                status.note(DiagnosticLevel::Warn, &message);
             }
         }
         let overtaken = self.input.num_overtaken_now;
         if overtaken > 0 {
             let message = format!("{overtaken} frames dropped: a newer one came first");
-            status.note(DiagnosticLevel::Warn, message);
+            status.note(DiagnosticLevel::Warn, &message);
         }
         for (count, num) in account.truncated().filter(|(count, _)| is_overflow(*count)) {
-            status.note(DiagnosticLevel::Warn, format!("{num} {}", count.name()));
+            status.note(DiagnosticLevel::Warn, &format!("{num} {}", count.name()));
         }
         for (order, num) in account.stamps() {
-            status.note(DiagnosticLevel::Warn, format!("{num} stamps {order}"));
+            status.note(DiagnosticLevel::Warn, &format!("{num} stamps {order}"));
         }
         if self.window.num_future > 0 {
             let message = format!("{} stamps in the future", self.window.num_future);
-            status.note(DiagnosticLevel::Warn, message);
+            status.note(DiagnosticLevel::Warn, &message);
         }
         let num = account.frames_out();
         status.otherwise(format!("{num} frames, {} detections", account.num_detections()));
@@ -133,27 +133,29 @@ impl ChannelHealth<'_> {
         let since = self.frames.last_output.map(|at| now.saturating_duration_since(at));
         let since = since.map_or("never".into(), |since| format!("{:.3}", since.as_secs_f64()));
         status.value("since_output_s", since);
-        status.value("frames_in", account.frames_in());
-        status.value("frames_out", num);
-        status.value("frames_out_total", self.frames.num_out);
-        status.value("detections", account.num_detections());
+        status.value("frames_in", account.frames_in().to_string());
+        status.value("frames_out", num.to_string());
+        status.value("frames_out_total", self.frames.num_out.to_string());
+        status.value("detections", account.num_detections().to_string());
         status.value("engine", self.engine);
         for (key, model) in models(&self.config.kind) {
             status.value(key, model);
         }
         status.reasons("dropped", account.dropped());
         status.reasons("alone", account.degraded());
-        account.truncated().for_each(|(count, num)| status.value(count.name(), num));
-        account.stamps().for_each(|(order, num)| status.value(&format!("stamps_{order}"), num));
+        account.truncated().for_each(|(count, num)| status.value(count.name(), num.to_string()));
+        account
+            .stamps()
+            .for_each(|(order, num)| status.value(&format!("stamps_{order}"), num.to_string()));
         status.into_inner()
     }
 
     fn judge_output(&self, now: Instant, status: &mut Verdict) {
         if self.is_dead {
-            status.note(DiagnosticLevel::Error, "the thread of the channel is gone".into());
+            status.note(DiagnosticLevel::Error, "the thread of the channel is gone");
         }
         if let Some(Reason { count, first }) = &self.frames.unpublished {
-            status.note(DiagnosticLevel::Warn, format!("{count} not published: {first}"));
+            status.note(DiagnosticLevel::Warn, &format!("{count} not published: {first}"));
         }
         let limit = self.config.live.gap_error;
         let is_silent =
@@ -161,7 +163,7 @@ impl ChannelHealth<'_> {
         if self.is_active && is_silent && self.input.silence < limit && self.input.num_received > 0
         {
             let message = format!("input, but no output for {:.1} s", limit.as_secs_f64());
-            status.note(DiagnosticLevel::Error, message);
+            status.note(DiagnosticLevel::Error, &message);
         }
     }
 
@@ -176,7 +178,7 @@ impl ChannelHealth<'_> {
                 let budget = self.config.live.latency_budget.map(|b| b.as_secs_f64() * 1e3);
                 if let Some(budget) = budget.filter(|budget| p99 > *budget) {
                     let message = format!("p99 is {p99:.1} ms, {budget:.1} ms is the budget");
-                    status.note(DiagnosticLevel::Warn, message);
+                    status.note(DiagnosticLevel::Warn, &message);
                 }
                 status.otherwise(format!("p50 {p50:.1} ms, p99 {p99:.1} ms"));
                 status.value("response_p50_ms", format!("{p50:.3}"));
@@ -228,7 +230,7 @@ impl Verdict {
     }
 
     /// Notes something that is wrong.
-    pub fn note(&mut self, level: DiagnosticLevel, message: String) {
+    pub fn note(&mut self, level: DiagnosticLevel, message: &str) {
         if level > self.0.level {
             self.0.message.clear();
         }
@@ -236,7 +238,7 @@ impl Verdict {
             if !self.0.message.is_empty() {
                 self.0.message.push_str("; ");
             }
-            self.0.message.push_str(&message);
+            self.0.message.push_str(message);
         }
         self.0.level = self.0.level.max(level);
     }
@@ -249,13 +251,13 @@ impl Verdict {
     }
 
     /// Adds a number.
-    pub fn value(&mut self, key: &str, value: impl ToString) {
-        self.0.values.push((key.to_owned(), value.to_string()));
+    pub fn value(&mut self, key: &str, value: impl Into<String>) {
+        self.0.values.push((key.to_owned(), value.into()));
     }
 
     fn reasons(&mut self, key: &str, reasons: &BTreeMap<&'static str, Reason>) {
         for (name, reason) in reasons {
-            self.value(&format!("{key}.{name}"), reason.count);
+            self.value(&format!("{key}.{name}"), reason.count.to_string());
         }
     }
 

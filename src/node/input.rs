@@ -33,6 +33,8 @@ struct Window {
 /// What is to be said of an input now.
 #[derive(Clone, Debug, PartialEq)]
 pub struct InputSummary {
+    /// Time since the input was opened.
+    pub open_for: Duration,
     /// Time since the last message, or since the input was opened.
     pub silence: Duration,
     /// Messages a second since the last look.
@@ -114,6 +116,7 @@ impl InputAccount {
         let seconds = now.saturating_duration_since(window.since).as_secs_f64();
         let silence = now.saturating_duration_since(self.last_arrival.unwrap_or(self.opened));
         InputSummary {
+            open_for: now.saturating_duration_since(self.opened),
             silence,
             rate_hz: if seconds > 0.0 { window.num_received as f64 / seconds } else { 0.0 },
             longest_gap: window.longest_gap.max(silence),

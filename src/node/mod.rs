@@ -6,6 +6,8 @@ pub mod clock;
 pub mod diagnostics;
 pub mod input;
 pub mod lifecycle;
+pub mod live;
+mod live_channel;
 pub mod markers;
 pub mod outputs;
 pub mod parameters;

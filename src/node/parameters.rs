@@ -23,6 +23,11 @@ impl ParameterServer {
         lock(&self.config).clone()
     }
 
+    /// Shows the configuration as it holds now; no parameter changes meanwhile.
+    pub fn visit(&self, look: impl FnOnce(&Config)) {
+        look(&lock(&self.config));
+    }
+
     /// Answers a request about parameters; `None` for any other.
     ///
     /// `apply` is told of every new configuration, with what changed, before

@@ -156,12 +156,12 @@ impl Worker {
     /// Serves frames until the slot is closed. The frame in flight is finished.
     #[must_use]
     pub fn run(
-        mut self,
+        mut self: Box<Self>,
         mut slot: SlotReader,
         state: &ChannelState,
         clock: &NodeClock,
         transforms: &LiveTransforms,
-    ) -> Self {
+    ) -> Box<Self> {
         while let Some(frame) = slot.take() {
             self.take_pending(state, clock);
             let now = clock.now();
