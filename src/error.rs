@@ -57,6 +57,8 @@ pub enum ErrorKind {
     Device,
     /// A fault has ended a GPU for this process: nothing on it answers any more.
     DeviceLost,
+    /// A frame is older than the channel takes.
+    Stale,
     /// The ROS graph cannot be joined, or refuses a topic or a service.
     Door,
 }
@@ -101,6 +103,7 @@ impl ErrorKind {
             Self::Argument => "invalid_argument",
             Self::Device => "device",
             Self::DeviceLost => "device_lost",
+            Self::Stale => "too_old",
             Self::Door => "door",
         }
     }
