@@ -1,8 +1,9 @@
 //! ROS 2 messages, borrowed from the CDR they came in, and written as CDR.
 //!
 //! One file per family. `decode` takes a whole message with its encapsulation
-//! header, in either byte order; `encode` writes a whole message into memory
-//! of the caller, which holds no message when there is an error.
+//! header, in either byte order, and `read` one whose header was read already;
+//! `encode` writes a whole message into memory of the caller, which holds no
+//! message when there is an error.
 //!
 //! What a message says is taken as it stands; `view` of an image or a cloud
 //! checks it and gives what the ops take. Arrays are decoded one element at a
