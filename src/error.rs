@@ -55,6 +55,8 @@ pub enum ErrorKind {
     Argument,
     /// The requested device is not usable.
     Device,
+    /// The ROS graph cannot be joined, or refuses a topic or a service.
+    Door,
 }
 
 impl ErrorKind {
@@ -76,6 +78,7 @@ impl ErrorKind {
             Self::Inference => "inference_failed",
             Self::Argument => "invalid_argument",
             Self::Device => "device",
+            Self::Door => "door",
         }
     }
 }

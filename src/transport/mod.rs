@@ -1,7 +1,10 @@
-//! Doors: bytes in and out. Recordings, ROS 2 messages as CDR, and the buffer of
-//! transforms. Nothing here knows an op, a head or a network.
+//! Doors: bytes in and out. Recordings, the live ROS graph, ROS 2 messages as
+//! CDR, and the buffer of transforms. Nothing here knows an op, a head or a
+//! network.
 
 pub mod bag;
 pub mod cdr;
+pub mod door;
+pub mod memory;
 pub mod messages;
 pub mod tf;

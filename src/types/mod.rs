@@ -12,7 +12,10 @@ mod grid;
 mod header;
 mod image;
 mod letterbox;
+mod lifecycle;
+mod names;
 mod nms;
+mod parameter;
 mod report;
 mod tensor;
 mod yolo;
@@ -31,9 +34,14 @@ pub use grid::{Grid, PointRange};
 pub use header::{Header, Stamp};
 pub use image::{CompressedFormat, CompressedView, Encoding, ImagePayload, ImageView, Size};
 pub use letterbox::{Affine2, ChannelOrder, Letterbox, Normalization, Placement};
+pub use lifecycle::{LifecycleState, LifecycleTransition};
+pub use names::{NodeName, Remaps};
 pub use nms::{
     CircleThreshold, ClassMode, Nms2d, Nms3d, NmsBev, NmsCircle, NmsFast, NmsIou, NmsIou3d,
     NmsRotated, NmsSoft, SoftDecay,
+};
+pub use parameter::{
+    Parameter, ParameterDescriptor, ParameterRange, ParameterType, ParameterValue, SetResult,
 };
 pub use report::{Count, FrameReport, Stage};
 pub use tensor::{Dim, ElementType, Tensor, TensorSpec, TensorValues, TensorView};
