@@ -21,7 +21,9 @@ mod detection_3d;
 mod header;
 mod image;
 mod label_info;
+mod parameter;
 mod point_cloud;
+mod service;
 mod transform;
 
 pub use camera_info::{CameraInfo, RegionOfInterest};
@@ -32,5 +34,7 @@ pub use detection_3d::{Detection3D, Detection3DArray};
 pub use header::{read_header, write_header};
 pub use image::{CompressedImage, Image};
 pub use label_info::LabelInfo;
+pub use parameter::ParameterEvent;
 pub use point_cloud::PointCloud2;
+pub use service::{read_request, write_response};
 pub use transform::{TfMessage, TransformStamped};

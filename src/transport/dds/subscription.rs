@@ -1,0 +1,172 @@
+//! A topic that is being received, on a thread of its own.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use rustdds::dds::result::ReadError;
+use rustdds::{GUID, SequenceNumber};
+
+use super::announcement::Direction;
+use super::payload::{Deliver, RawReader};
+use super::peers::Endpoint;
+use super::threads::{Stop, StopHandle, Threads, waker_of_this_thread};
+use super::{EndpointNames, Graph, held, qos};
+use crate::error::{Error, ErrorKind, Result};
+use crate::transport::door::{DoorEvent, InputKind, Qos, Receiver, Subscription};
+
+/// Writers whose numbering is followed before the ones that left are forgotten.
+const MAX_FOLLOWED: usize = 16;
+
+/// A subscription; ends with it.
+pub(super) struct DdsSubscription {
+    endpoint: Arc<Endpoint>,
+    stop: StopHandle,
+}
+
+/// Subscribes and starts to deliver.
+pub(super) fn start(
+    graph: &Arc<Graph>,
+    threads: &mut Threads,
+    topic: String,
+    kind: InputKind,
+    qos: Qos,
+    receiver: Receiver,
+) -> Result<DdsSubscription> {
+    let policies = qos::of_reader(qos);
+    let thread_name = format!("dds {topic}");
+    let names = EndpointNames::of_topic(topic, kind.type_name());
+    let (reader, endpoint) = graph.join(names, &policies, Direction::Reader, |topic| {
+        graph.subscriber.create_simple_datareader_no_key(topic, Some(policies.clone()))
+    })?;
+    let input = Input {
+        reader,
+        endpoint: Arc::clone(&endpoint),
+        graph: Arc::clone(graph),
+        kind,
+        receiver: RefCell::new(receiver),
+        numbering: Numbering::default(),
+    };
+    let stop = threads.spawn(&thread_name, graph, move |stop| input.run(stop))?;
+    Ok(DdsSubscription { endpoint, stop })
+}
+
+impl Subscription for DdsSubscription {
+    fn num_publishers(&self) -> usize {
+        self.endpoint.num_matched.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for DdsSubscription {
+    fn drop(&mut self) {
+        self.stop.stop();
+    }
+}
+
+struct Input {
+    reader: RawReader<()>,
+    endpoint: Arc<Endpoint>,
+    graph: Arc<Graph>,
+    kind: InputKind,
+    receiver: RefCell<Receiver>,
+    numbering: Numbering,
+}
+
+impl Input {
+    fn run(mut self, stop: &Stop) {
+        let waker = waker_of_this_thread();
+        while !stop.is_due() {
+            // Set before the cache is looked at: what arrives after that wakes.
+            self.reader.set_waker(Some(waker.clone()));
+            self.drain(stop);
+            stop.wait();
+        }
+        self.graph.leave(self.reader.guid());
+    }
+
+    /// Delivers what the cache holds. A withdrawn message ends one look, hence
+    /// the second.
+    fn drain(&mut self, stop: &Stop) {
+        let mut num_empty_looks = 0;
+        while num_empty_looks < 2 && !stop.is_due() {
+            let deliver = Deliver { kind: self.kind, receiver: &self.receiver };
+            match self.reader.try_take_one_with(deliver) {
+                Ok(Some(message)) => self.follow(message.writer_guid(), message.sequence_number),
+                Ok(None) => num_empty_looks += 1,
+                Err(cause) => self.refuse(cause),
+            }
+        }
+    }
+
+    fn follow(&mut self, writer: GUID, number: SequenceNumber) {
+        let count = self.numbering.follow(writer, number.into());
+        if count > 0 {
+            self.graph.tell(DoorEvent::Lost { topic: self.endpoint.topic.clone(), count });
+        }
+        if self.numbering.len() > MAX_FOLLOWED {
+            let peers = held(&self.graph.peers);
+            let ours = self.reader.guid();
+            self.numbering.retain(|writer| peers.is_matched(ours, writer));
+        }
+    }
+
+    /// Tells the receiver of a message that could not even be decoded: one in
+    /// another encoding than CDR.
+    fn refuse(&self, cause: ReadError) {
+        let stage = self.kind.type_name();
+        let error = Error::new(ErrorKind::Message, stage, "message is not CDR").with_source(cause);
+        self.receiver.borrow_mut()(Err(error));
+    }
+}
+
+/// Finds gaps in the numbers that writers give their messages.
+#[derive(Default)]
+struct Numbering(BTreeMap<GUID, i64>);
+
+impl Numbering {
+    /// How many messages are missing between the last one of `writer` and this
+    /// one.
+    fn follow(&mut self, writer: GUID, number: i64) -> u64 {
+        let last = self.0.entry(writer).or_insert(number);
+        let missing = number.saturating_sub(*last).saturating_sub(1);
+        *last = number.max(*last);
+        u64::try_from(missing).unwrap_or(0)
+    }
+
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn retain(&mut self, keep: impl Fn(GUID) -> bool) {
+        self.0.retain(|writer, _| keep(*writer));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gaps_are_counted_writer_by_writer() {
+        let mut numbering = Numbering::default();
+        let (a, b) = (GUID::from_bytes([1; 16]), GUID::from_bytes([2; 16]));
+        // (writer, number, messages that are missing)
+        let messages = [
+            (a, 7, 0),
+            (a, 8, 0),
+            (b, 100, 0),
+            (a, 12, 3),
+            (a, 12, 0),
+            (a, 10, 0),
+            (b, 102, 1),
+            (a, 13, 0),
+            (a, i64::MAX, u64::try_from(i64::MAX - 14).unwrap()),
+        ];
+        for (writer, number, missing) in messages {
+            assert_eq!(numbering.follow(writer, number), missing, "{number}");
+        }
+        numbering.retain(|writer| writer == a);
+        assert_eq!((numbering.len(), numbering.follow(b, 200)), (1, 0));
+    }
+}

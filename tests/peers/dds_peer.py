@@ -1,0 +1,242 @@
+#!/usr/bin/env python3
+"""A peer in the ROS 2 graph by another DDS implementation, CycloneDDS, driven by a test.
+
+Takes one JSON command a line from standard input, answers one JSON line each. Ends with
+its input, so that it never outlives the test. All traffic stays on 127.0.0.1:
+CYCLONEDDS_URI is set by the test.
+
+    pip install cyclonedds
+"""
+
+import json
+import random
+import resource
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from cyclonedds._clayer import ddspy_write
+from cyclonedds.builtin import BuiltinDataReader, BuiltinTopicDcpsPublication, BuiltinTopicDcpsSubscription
+from cyclonedds.core import Policy, Qos
+from cyclonedds.domain import DomainParticipant
+from cyclonedds.pub import DataWriter
+from cyclonedds.sub import DataReader
+from cyclonedds.topic import Topic
+from cyclonedds.util import duration
+from dds_types import BY_NAME, ParticipantEntitiesInfo, build, plain, service_type
+
+# The length of a message's encapsulation header, which starts every raw payload.
+ENCAPSULATION = 4
+
+
+def quality(command):
+    """Quality of service as ROS names it; XCDR1, as ROS writes."""
+    reliable = command.get("reliable", False)
+    latched = command.get("latched", False)
+    return Qos(
+        Policy.Reliability.Reliable(duration(seconds=10)) if reliable else Policy.Reliability.BestEffort,
+        Policy.Durability.TransientLocal if latched else Policy.Durability.Volatile,
+        Policy.History.KeepLast(command.get("depth", 10)),
+        Policy.DataRepresentation(use_cdrv0_representation=True, use_xcdrv2_representation=False),
+    )
+
+
+def padded(raw):
+    return raw.ljust((len(raw) + 3) & ~3, b"\0")
+
+
+class Peer:
+    def __init__(self, domain):
+        self.participant = DomainParticipant(domain)
+        self.publications = BuiltinDataReader(self.participant, BuiltinTopicDcpsPublication)
+        self.subscriptions = BuiltinDataReader(self.participant, BuiltinTopicDcpsSubscription)
+        self.endpoints = {}
+        self.nodes = None
+        self.calls = {}
+        self.random = random.Random(1)
+
+    def topic(self, name, kind):
+        return Topic(self.participant, name, kind)
+
+    def writer(self, command):
+        kind = BY_NAME[command["type"]]
+        topic = self.topic("rt" + command["topic"], kind)
+        self.endpoints[command["id"]] = DataWriter(self.participant, topic, qos=quality(command))
+
+    def reader(self, command):
+        kind = BY_NAME[command["type"]]
+        topic = self.topic("rt" + command["topic"], kind)
+        self.endpoints[command["id"]] = DataReader(self.participant, topic, qos=quality(command))
+
+    def close(self, command):
+        del self.endpoints[command["id"]]
+
+    def matched(self, command):
+        """Waits until an endpoint has so many peers."""
+        endpoint = self.endpoints[command["id"]]
+        count = (
+            endpoint.get_matched_subscriptions
+            if isinstance(endpoint, DataWriter)
+            else endpoint.get_matched_publications
+        )
+        deadline = time.monotonic() + command.get("timeout", 10)
+        while len(count()) != command["count"] and time.monotonic() < deadline:
+            time.sleep(0.005)
+        return len(count())
+
+    def write(self, command):
+        writer = self.endpoints[command["id"]]
+        writer.write(build(writer.topic.data_type, command["sample"]))
+
+    def raw(self, command):
+        """Writes bytes that need not be a message."""
+        self.send(self.endpoints[command["id"]], bytes.fromhex(command["hex"]))
+
+    def send(self, writer, raw):
+        assert ddspy_write(writer._ref, padded(raw)) >= 0, "not written"
+
+    def take(self, command):
+        """Takes messages until there are so many, or the time is over."""
+        reader = self.endpoints[command["id"]]
+        deadline = time.monotonic() + command.get("timeout", 10)
+        samples = []
+        while True:
+            samples += [plain(s) for s in reader.take(N=1000) if type(s).__name__ != "InvalidSample"]
+            if len(samples) >= command["count"] or time.monotonic() > deadline:
+                return samples
+            time.sleep(0.005)
+
+    def stream(self, command):
+        """Writes `count` frames at `hz`, the time of writing in the stamp, the number of the
+        frame in the first and last eight bytes of the data. Tells how late the last was."""
+        writer = self.endpoints[command["id"]]
+        size = command["size"]
+        raw, start = self.with_data(writer.topic.data_type, command["sample"], size)
+        began = time.monotonic()
+        for number in range(command["count"]):
+            due = began + number / command["hz"]
+            time.sleep(max(0.0, due - time.monotonic()))
+            now = time.time_ns()
+            raw[4:12] = (now // 10**9).to_bytes(4, "little") + (now % 10**9).to_bytes(4, "little")
+            raw[start : start + 8] = raw[start + size - 8 : start + size] = number.to_bytes(8, "little")
+            assert ddspy_write(writer._ref, bytes(raw)) >= 0, f"frame {number} not written"
+        return time.monotonic() - due
+
+    def with_data(self, kind, sample, size):
+        """A message with `size` bytes of data, serialized with a little and then stretched."""
+        marker = list(range(200, 208))
+        raw = build(kind, {**sample, "data": marker}).serialize(use_version_2=False)
+        at = raw.index(bytes([8, 0, 0, 0, *marker]))
+        start = at + 4
+        data = bytes(i % 251 for i in range(251)) * (size // 251 + 1)
+        raw = raw[:at] + size.to_bytes(4, "little") + data[:size] + raw[start + 8 :]
+        return bytearray(padded(raw)), start
+
+    def fuzz(self, command):
+        """Writes `count` payloads made of good ones by damage that no decoder may survive
+        unharmed, and a good one after every `every` of them. Tells how many good ones."""
+        writer = self.endpoints[command["id"]]
+        good = build(writer.topic.data_type, command["sample"]).serialize(use_version_2=False)
+        num_good = 0
+        for number in range(command["count"]):
+            self.send(writer, self.damaged(good))
+            if number % command["every"] == command["every"] - 1:
+                self.send(writer, good)
+                num_good += 1
+            if number % 50 == 49:
+                time.sleep(command.get("pause", 0.01))
+        return num_good
+
+    def damaged(self, good):
+        """Cut short, or with a length that reaches past the end, or in no CDR encoding."""
+        way = self.random.randrange(4)
+        if way == 0:
+            # The last byte of data must be cut off, or it would be whole.
+            end = self.random.randrange(ENCAPSULATION, len(good) - 8)
+            return good[: end & ~3]
+        if way == 1:
+            # The frame's name: its length is at 12.
+            return good[:12] + self.random.randrange(1 << 16, 1 << 32).to_bytes(4, "little") + good[16:]
+        if way == 2:
+            return bytes([0, self.random.randrange(2, 12)]) + good[2:]
+        return bytes([0, 1, 0, 0]) + self.random.randbytes(self.random.randrange(0, 12) * 4 + 4).replace(
+            b"\0", b"\xff"
+        )
+
+    def call(self, command):
+        """Calls a service as CycloneDDS's ROS does; null when there is no answer."""
+        name, kind = command["service"], command["type"]
+        if name not in self.calls:
+            qos = quality({"reliable": True})
+            request, response = service_type(kind, "Request"), service_type(kind, "Response")
+            writer = DataWriter(self.participant, self.topic(f"rq{name}Request", request), qos=qos)
+            reader = DataReader(self.participant, self.topic(f"rr{name}Reply", response), qos=qos)
+            self.calls[name] = (request, writer, reader)
+        request, writer, reader = self.calls[name]
+        deadline = time.monotonic() + command.get("timeout", 10)
+        if not command.get("hasty"):
+            while not (writer.get_matched_subscriptions() and reader.get_matched_publications()):
+                if time.monotonic() > deadline:
+                    return None
+                time.sleep(0.005)
+        client, number = self.random.getrandbits(64), self.random.getrandbits(62)
+        if "hex" in command:
+            self.send(writer, bytes.fromhex(command["hex"]))
+        else:
+            writer.write(build(request, {**command["request"], "client": client, "number": number}))
+        while time.monotonic() < deadline:
+            for answer in reader.take(N=100):
+                if getattr(answer, "client", None) == client and answer.number == number:
+                    return plain(answer)
+            time.sleep(0.002)
+        return None
+
+    def graph(self, command):
+        """What the graph tells of nodes, and the endpoints that are there."""
+        if self.nodes is None:
+            qos = quality({"reliable": True, "latched": True, "depth": 100})
+            topic = self.topic("ros_discovery_info", ParticipantEntitiesInfo)
+            self.nodes = DataReader(self.participant, topic, qos=qos)
+        infos = {}
+        deadline = time.monotonic() + command.get("timeout", 10)
+        while not infos and time.monotonic() < deadline:
+            time.sleep(0.01)
+            for info in self.nodes.read(N=1000):
+                if type(info).__name__ != "InvalidSample":
+                    infos[bytes(info.gid.data).hex()] = [
+                        {
+                            "name": node.node_name,
+                            "namespace": node.node_namespace,
+                            "readers": sorted(bytes(gid.data).hex() for gid in node.reader_gid_seq),
+                            "writers": sorted(bytes(gid.data).hex() for gid in node.writer_gid_seq),
+                        }
+                        for node in info.node_entities_info_seq
+                    ]
+        endpoints = {}
+        for which, reader in (("writers", self.publications), ("readers", self.subscriptions)):
+            endpoints[which] = {
+                e.key.hex: [e.topic_name, e.type_name, e.participant_key.hex]
+                for e in reader.read(N=1000)
+                if e.sample_info.instance_state.name == "Alive"
+            }
+        return {"nodes": infos, **endpoints}
+
+    def memory(self, _):
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+def main():
+    peer = Peer(int(sys.argv[1]))
+    print(json.dumps("ready"), flush=True)
+    for line in sys.stdin:
+        command = json.loads(line)
+        try:
+            answer = {"ok": getattr(peer, command["op"])(command)}
+        except Exception as error:  # the test says what failed
+            answer = {"error": f"{type(error).__name__}: {error}"}
+        print(json.dumps(answer), flush=True)
+
+
+main()
