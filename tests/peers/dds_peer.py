@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from cyclonedds._clayer import ddspy_write
 from cyclonedds.builtin import BuiltinDataReader, BuiltinTopicDcpsPublication, BuiltinTopicDcpsSubscription
-from cyclonedds.core import Policy, Qos
+from cyclonedds.core import InstanceState, Policy, Qos
 from cyclonedds.domain import DomainParticipant
 from cyclonedds.pub import DataWriter
 from cyclonedds.sub import DataReader
@@ -45,6 +45,19 @@ def quality(command):
 
 def padded(raw):
     return raw.ljust((len(raw) + 3) & ~3, b"\0")
+
+
+def is_alive(sample):
+    return sample.sample_info.instance_state == InstanceState.Alive
+
+
+def plain_node(node):
+    gids = {"readers": node.reader_gid_seq, "writers": node.writer_gid_seq}
+    return {
+        "name": node.node_name,
+        "namespace": node.node_namespace,
+        **{which: sorted(bytes(gid.data).hex() for gid in some) for which, some in gids.items()},
+    }
 
 
 class Peer:
@@ -194,7 +207,7 @@ class Peer:
         return None
 
     def graph(self, command):
-        """What the graph tells of nodes, and the endpoints that are there."""
+        """What the graph tells of nodes, by participant, and the endpoints that are there."""
         if self.nodes is None:
             qos = quality({"reliable": True, "latched": True, "depth": 100})
             topic = self.topic("ros_discovery_info", ParticipantEntitiesInfo)
@@ -202,24 +215,16 @@ class Peer:
         infos = {}
         deadline = time.monotonic() + command.get("timeout", 10)
         while not infos and time.monotonic() < deadline:
-            time.sleep(0.01)
+            time.sleep(0.05)
             for info in self.nodes.read(N=1000):
-                if type(info).__name__ != "InvalidSample":
-                    infos[bytes(info.gid.data).hex()] = [
-                        {
-                            "name": node.node_name,
-                            "namespace": node.node_namespace,
-                            "readers": sorted(bytes(gid.data).hex() for gid in node.reader_gid_seq),
-                            "writers": sorted(bytes(gid.data).hex() for gid in node.writer_gid_seq),
-                        }
-                        for node in info.node_entities_info_seq
-                    ]
+                if is_alive(info) and type(info).__name__ != "InvalidSample":
+                    infos[bytes(info.gid.data).hex()] = [plain_node(n) for n in info.node_entities_info_seq]
         endpoints = {}
         for which, reader in (("writers", self.publications), ("readers", self.subscriptions)):
             endpoints[which] = {
                 e.key.hex: [e.topic_name, e.type_name, e.participant_key.hex]
                 for e in reader.read(N=1000)
-                if e.sample_info.instance_state.name == "Alive"
+                if is_alive(e)
             }
         return {"nodes": infos, **endpoints}
 

@@ -79,6 +79,22 @@ impl<'de> Decode<'de, ()> for Deliver<'_> {
     }
 }
 
+/// Passes over a message.
+#[derive(Clone)]
+pub(super) struct PassOver;
+
+impl<'de> Decode<'de, ()> for PassOver {
+    type Error = Infallible;
+
+    fn decode_bytes(
+        self,
+        _: &'de [u8],
+        _: RepresentationIdentifier,
+    ) -> std::result::Result<(), Infallible> {
+        Ok(())
+    }
+}
+
 /// A small message, copied out.
 #[derive(Debug)]
 pub(super) struct Copied {

@@ -9,12 +9,12 @@ use rustdds::dds::result::ReadError;
 use rustdds::{GUID, SequenceNumber};
 
 use super::announcement::Direction;
-use super::payload::{Deliver, RawReader};
+use super::payload::{Deliver, PassOver, RawReader};
 use super::peers::Endpoint;
 use super::threads::{Stop, StopHandle, Threads, waker_of_this_thread};
 use super::{EndpointNames, Graph, held, qos};
 use crate::error::{Error, ErrorKind, Result};
-use crate::transport::door::{DoorEvent, InputKind, Qos, Receiver, Subscription};
+use crate::transport::door::{DoorEvent, Durability, InputKind, Qos, Receiver, Subscription};
 
 /// Writers whose numbering is followed before the ones that left are forgotten.
 const MAX_FOLLOWED: usize = 16;
@@ -40,6 +40,9 @@ pub(super) fn start(
     let (reader, endpoint) = graph.join(names, &policies, Direction::Reader, |topic| {
         graph.subscriber.create_simple_datareader_no_key(topic, Some(policies.clone()))
     })?;
+    if qos.durability == Durability::Volatile {
+        pass_over_old(&reader);
+    }
     let input = Input {
         reader,
         endpoint: Arc::clone(&endpoint),
@@ -50,6 +53,12 @@ pub(super) fn start(
     };
     let stop = threads.spawn(&thread_name, graph, move |stop| input.run(stop))?;
     Ok(DdsSubscription { endpoint, stop })
+}
+
+/// The participant's cache of a topic outlives its readers: a second
+/// subscription would be given what the first one had already.
+fn pass_over_old(reader: &RawReader<()>) {
+    while !matches!(reader.try_take_one_with(PassOver), Ok(None)) {}
 }
 
 impl Subscription for DdsSubscription {
