@@ -20,3 +20,7 @@ mod graph;
 mod messages;
 #[path = "dds/peer.rs"]
 mod peer;
+#[path = "dds/robustness.rs"]
+mod robustness;
+#[path = "dds/services.rs"]
+mod services;

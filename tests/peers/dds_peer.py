@@ -21,6 +21,8 @@ from cyclonedds._clayer import ddspy_write
 from cyclonedds.builtin import BuiltinDataReader, BuiltinTopicDcpsPublication, BuiltinTopicDcpsSubscription
 from cyclonedds.core import InstanceState, Policy, Qos
 from cyclonedds.domain import DomainParticipant
+from cyclonedds.idl import make_idl_struct
+from cyclonedds.idl.types import sequence, uint8
 from cyclonedds.pub import DataWriter
 from cyclonedds.sub import DataReader
 from cyclonedds.topic import Topic
@@ -62,7 +64,9 @@ def plain_node(node):
 
 class Peer:
     def __init__(self, domain):
+        self.domain = domain
         self.participant = DomainParticipant(domain)
+        self.strange = None
         self.publications = BuiltinDataReader(self.participant, BuiltinTopicDcpsPublication)
         self.subscriptions = BuiltinDataReader(self.participant, BuiltinTopicDcpsSubscription)
         self.endpoints = {}
@@ -103,12 +107,25 @@ class Peer:
         writer = self.endpoints[command["id"]]
         writer.write(build(writer.topic.data_type, command["sample"]))
 
-    def raw(self, command):
-        """Writes bytes that need not be a message."""
-        self.send(self.endpoints[command["id"]], bytes.fromhex(command["hex"]))
+    def blob(self, command):
+        """A writer whose type has the name of another, but is a sequence of bytes: what it
+        writes is any message of that type whose first four bytes are the number of the others."""
+        if self.strange is None:
+            self.strange = DomainParticipant(self.domain)
+        kind = make_idl_struct("Blob", command["type"], {"rest": sequence[uint8]})
+        topic = Topic(self.strange, command["topic"], kind)
+        self.endpoints[command["id"]] = DataWriter(self.strange, topic, qos=quality(command))
 
-    def send(self, writer, raw):
-        assert ddspy_write(writer._ref, padded(raw)) >= 0, "not written"
+    def send(self, command):
+        """Writes a message of a blob, as hexadecimal digits without its first four bytes."""
+        self.write_blob(self.endpoints[command["id"]], bytes.fromhex(command["hex"]))
+
+    def write_blob(self, writer, rest):
+        writer.write(writer.topic.data_type(rest=list(rest)))
+
+    def write_strange_encoding(self, writer):
+        """Writes something that is not announced as CDR."""
+        assert ddspy_write(writer._ref, bytes([0, 9, 0, 0, 4, 0, 0, 0, 1, 2, 3, 4])) >= 0, "not written"
 
     def take(self, command):
         """Takes messages until there are so many, or the time is over."""
@@ -148,35 +165,36 @@ class Peer:
         return bytearray(padded(raw)), start
 
     def fuzz(self, command):
-        """Writes `count` payloads made of good ones by damage that no decoder may survive
-        unharmed, and a good one after every `every` of them. Tells how many good ones."""
+        """Writes `count` messages by a blob that are a good one damaged so that no decoder may
+        take it, and the good one after every `every` of them. Tells the number of good ones."""
         writer = self.endpoints[command["id"]]
-        good = build(writer.topic.data_type, command["sample"]).serialize(use_version_2=False)
+        kind = BY_NAME[command["kind"]]
+        good = build(kind, command["sample"]).serialize(use_version_2=False)[ENCAPSULATION + 4 :]
         num_good = 0
         for number in range(command["count"]):
-            self.send(writer, self.damaged(good))
+            rest = self.damaged(good)
+            if rest is None:
+                self.write_strange_encoding(writer)
+            else:
+                self.write_blob(writer, rest)
             if number % command["every"] == command["every"] - 1:
-                self.send(writer, good)
+                self.write_blob(writer, good)
                 num_good += 1
-            if number % 50 == 49:
-                time.sleep(command.get("pause", 0.01))
+            if number % 20 == 19:
+                time.sleep(command["pause"])
         return num_good
 
     def damaged(self, good):
-        """Cut short, or with a length that reaches past the end, or in no CDR encoding."""
+        """Cut short, or with a frame's name that reaches past the end, or noise without an end
+        of a text; none for a message that is not announced as CDR."""
         way = self.random.randrange(4)
         if way == 0:
-            # The last byte of data must be cut off, or it would be whole.
-            end = self.random.randrange(ENCAPSULATION, len(good) - 8)
-            return good[: end & ~3]
+            return good[: self.random.randrange(0, len(good) - 8)]
         if way == 1:
-            # The frame's name: its length is at 12.
-            return good[:12] + self.random.randrange(1 << 16, 1 << 32).to_bytes(4, "little") + good[16:]
+            return good[:4] + self.random.randrange(1 << 16, 1 << 32).to_bytes(4, "little") + good[8:]
         if way == 2:
-            return bytes([0, self.random.randrange(2, 12)]) + good[2:]
-        return bytes([0, 1, 0, 0]) + self.random.randbytes(self.random.randrange(0, 12) * 4 + 4).replace(
-            b"\0", b"\xff"
-        )
+            return bytes(self.random.randrange(1, 256) for _ in range(self.random.randrange(0, 40)))
+        return None
 
     def call(self, command):
         """Calls a service as CycloneDDS's ROS does; null when there is no answer."""
@@ -195,10 +213,7 @@ class Peer:
                     return None
                 time.sleep(0.005)
         client, number = self.random.getrandbits(64), self.random.getrandbits(62)
-        if "hex" in command:
-            self.send(writer, bytes.fromhex(command["hex"]))
-        else:
-            writer.write(build(request, {**command["request"], "client": client, "number": number}))
+        writer.write(build(request, {**command["request"], "client": client, "number": number}))
         while time.monotonic() < deadline:
             for answer in reader.take(N=100):
                 if getattr(answer, "client", None) == client and answer.number == number:
