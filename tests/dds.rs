@@ -16,6 +16,8 @@
 
 #[path = "dds/graph.rs"]
 mod graph;
+#[path = "dds/load.rs"]
+mod load;
 #[path = "dds/messages.rs"]
 mod messages;
 #[path = "dds/peer.rs"]

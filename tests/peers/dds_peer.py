@@ -34,13 +34,16 @@ ENCAPSULATION = 4
 
 
 def quality(command):
-    """Quality of service as ROS names it; XCDR1, as ROS writes."""
+    """Quality of service as ROS names it; XCDR1, as ROS writes. With `patient`, a write waits
+    for readers that have not confirmed the last eight."""
     reliable = command.get("reliable", False)
     latched = command.get("latched", False)
+    patient = command.get("patient", False)
     return Qos(
         Policy.Reliability.Reliable(duration(seconds=10)) if reliable else Policy.Reliability.BestEffort,
         Policy.Durability.TransientLocal if latched else Policy.Durability.Volatile,
-        Policy.History.KeepLast(command.get("depth", 10)),
+        Policy.History.KeepAll if patient else Policy.History.KeepLast(command.get("depth", 10)),
+        Policy.ResourceLimits(max_samples=8 if patient else -1),
         Policy.DataRepresentation(use_cdrv0_representation=True, use_xcdrv2_representation=False),
     )
 

@@ -10,9 +10,9 @@
 //! the fragments are joined. Until the receiver returns, later messages of the
 //! same topic wait for the cache.
 //!
-//! Memory: a subscription keeps its depth of messages, and joins at most 128
-//! more from their fragments; a reliable publisher keeps at most
-//! [`MAX_KEPT_BYTES`] of what it sent.
+//! Memory: a subscription keeps its depth of messages, and up to
+//! [`MAX_UNJOINED_BYTES`] of fragments whose messages were lost; a reliable
+//! publisher keeps at most [`MAX_KEPT_BYTES`] of what it sent.
 //!
 //! Not here: DDS security, static peers, shared memory, and multicast groups
 //! other than discovery's. Endpoints match by topic; a peer of another type is
@@ -29,13 +29,13 @@ mod service;
 mod subscription;
 mod threads;
 
-use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustdds::{DomainParticipant, GUID, QosPolicies, StatusEvented, Topic, TopicKind};
 
 pub use environment::{DdsSettings, DiscoveryRange};
 pub use publisher::MAX_KEPT_BYTES;
+pub use subscription::MAX_UNJOINED_BYTES;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::transport::door::{
@@ -75,11 +75,9 @@ impl DdsDoor {
     pub fn open(options: DoorOptions, settings: &DdsSettings) -> Result<Self> {
         let participant = settings.participant()?;
         let none = QosPolicies::qos_none();
-        let refused = |cause| error("no participant").with_source(cause);
-        let publisher =
-            participant.create_publisher(&none).map_err(|cause| refused(Box::new(cause)))?;
-        let subscriber =
-            participant.create_subscriber(&none).map_err(|cause| refused(Box::new(cause)))?;
+        let refused = |cause| error("cannot read or write").with_source(cause);
+        let publisher = participant.create_publisher(&none).map_err(refused)?;
+        let subscriber = participant.create_subscriber(&none).map_err(refused)?;
         let announcement =
             Announcement::new(&participant, &publisher, options.node.clone(), settings.gid_len)?;
         let graph = Arc::new(Graph {
@@ -165,55 +163,50 @@ impl Door for DdsDoor {
     }
 }
 
-/// What an endpoint is called, in ROS and in DDS.
-struct EndpointNames {
-    /// Full ROS name of the topic or service.
-    ros: String,
-    dds_topic: String,
-    dds_type: String,
-    is_service: bool,
-}
-
-impl EndpointNames {
-    fn of_topic(topic: String, type_name: &str) -> Self {
-        Self {
-            dds_topic: names::topic(&topic),
-            dds_type: names::message_type(type_name),
-            is_service: false,
-            ros: topic,
-        }
-    }
-}
-
 impl Graph {
     /// Adds an endpoint made by `create`, which is given its topic, to the
     /// graph.
-    fn join<E>(
+    fn join<E: rustdds::RTPSEntity>(
         &self,
-        names: EndpointNames,
+        endpoint: Endpoint,
         qos: &QosPolicies,
         direction: Direction,
         create: impl FnOnce(&Topic) -> std::result::Result<E, rustdds::dds::result::CreateError>,
-    ) -> Result<(E, Arc<Endpoint>)>
-    where
-        E: rustdds::RTPSEntity,
-    {
-        let EndpointNames { ros, dds_topic, dds_type, is_service } = names;
-        let refused = |cause| error(format!("cannot join {ros}")).with_source(cause);
-        let topic = self
-            .participant
-            .create_topic(dds_topic.clone(), dds_type.clone(), qos, TopicKind::NoKey)
-            .map_err(|cause| refused(Box::new(cause)))?;
+    ) -> Result<(E, Arc<Endpoint>)> {
+        let endpoint = Arc::new(endpoint);
+        let topic = self.topic(&endpoint, qos)?;
         // Peers may match from here on, and are noticed once the endpoint is known.
         let mut peers = held(&self.peers);
-        let entity = create(&topic).map_err(|cause| refused(Box::new(cause)))?;
-        let num_matched = AtomicUsize::new(0);
-        let endpoint =
-            Arc::new(Endpoint { topic: ros, dds_topic, dds_type, is_service, num_matched });
+        let entity = create(&topic).map_err(|cause| refused(&endpoint.topic, cause))?;
         peers.add(entity.guid(), Arc::clone(&endpoint));
         drop(peers);
         held(&self.announcement).add(entity.guid(), direction)?;
         Ok((entity, endpoint))
+    }
+
+    /// Puts a reader made by `create` in the place of `old`, an endpoint of the
+    /// same topic.
+    fn renew<E: rustdds::RTPSEntity>(
+        &self,
+        old: GUID,
+        endpoint: &Endpoint,
+        qos: &QosPolicies,
+        create: impl FnOnce(&Topic) -> std::result::Result<E, rustdds::dds::result::CreateError>,
+    ) -> Result<E> {
+        let topic = self.topic(endpoint, qos)?;
+        let mut peers = held(&self.peers);
+        let entity = create(&topic).map_err(|cause| refused(&endpoint.topic, cause))?;
+        peers.renew(old, entity.guid());
+        drop(peers);
+        held(&self.announcement).renew_reader(old, entity.guid())?;
+        Ok(entity)
+    }
+
+    fn topic(&self, endpoint: &Endpoint, qos: &QosPolicies) -> Result<Topic> {
+        let (name, dds_type) = (endpoint.dds_topic.clone(), endpoint.dds_type.clone());
+        self.participant
+            .create_topic(name, dds_type, qos, TopicKind::NoKey)
+            .map_err(|cause| refused(&endpoint.topic, cause))
     }
 
     /// Forgets an endpoint that is no more.
@@ -227,6 +220,10 @@ impl Graph {
     fn tell(&self, event: DoorEvent) {
         held(&self.watchers).iter().for_each(|watcher| watcher(event.clone()));
     }
+}
+
+fn refused(topic: &str, cause: rustdds::dds::result::CreateError) -> Error {
+    error(format!("cannot join {topic}")).with_source(cause)
 }
 
 fn error(message: impl Into<String>) -> Error {

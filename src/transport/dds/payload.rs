@@ -1,7 +1,7 @@
 //! Payloads as they are on the wire: what the participant calls a type is the
 //! bytes of a CDR message without its encapsulation header.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::convert::Infallible;
 
 use rustdds::bytes::Bytes;
@@ -12,7 +12,7 @@ use rustdds::rpc::SampleIdentity;
 use rustdds::{RepresentationIdentifier, Timestamp, WriteOptionsBuilder};
 
 use super::error;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::transport::door::{InputKind, Receiver, deliver_body};
 
 /// Writes finished CDR messages.
@@ -57,13 +57,39 @@ fn is_big_endian(encoding: RepresentationIdentifier) -> bool {
     encoding == RepresentationIdentifier::CDR_BE
 }
 
+/// A receiver, and what is to be known of the messages it was given.
+pub(super) struct Delivery {
+    kind: InputKind,
+    receiver: RefCell<Receiver>,
+    longest_body: Cell<usize>,
+}
+
+impl Delivery {
+    /// Nothing is delivered yet.
+    pub fn new(kind: InputKind, receiver: Receiver) -> Self {
+        Self { kind, receiver: RefCell::new(receiver), longest_body: Cell::new(0) }
+    }
+
+    /// What the messages are.
+    pub fn kind(&self) -> InputKind {
+        self.kind
+    }
+
+    /// Bytes of the longest message so far.
+    pub fn longest_body(&self) -> usize {
+        self.longest_body.get()
+    }
+
+    /// Tells of a message that cannot be delivered.
+    pub fn refuse(&self, error: Error) {
+        self.receiver.borrow_mut()(Err(error));
+    }
+}
+
 /// Hands a message to a receiver while it still lies in the participant's
 /// cache.
 #[derive(Clone)]
-pub(super) struct Deliver<'r> {
-    pub kind: InputKind,
-    pub receiver: &'r RefCell<Receiver>,
-}
+pub(super) struct Deliver<'d>(pub &'d Delivery);
 
 impl<'de> Decode<'de, ()> for Deliver<'_> {
     type Error = Infallible;
@@ -73,8 +99,9 @@ impl<'de> Decode<'de, ()> for Deliver<'_> {
         body: &'de [u8],
         encoding: RepresentationIdentifier,
     ) -> std::result::Result<(), Infallible> {
-        let big_endian = is_big_endian(encoding);
-        deliver_body(self.kind, body, big_endian, &mut self.receiver.borrow_mut());
+        let Delivery { kind, receiver, longest_body } = self.0;
+        longest_body.set(longest_body.get().max(body.len()));
+        deliver_body(*kind, body, is_big_endian(encoding), &mut receiver.borrow_mut());
         Ok(())
     }
 }

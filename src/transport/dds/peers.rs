@@ -28,6 +28,39 @@ pub(super) struct Endpoint {
     pub num_matched: AtomicUsize,
 }
 
+impl Endpoint {
+    /// An endpoint of a topic.
+    pub fn of_topic(topic: String, type_name: &str) -> Self {
+        Self {
+            dds_topic: names::topic(&topic),
+            dds_type: names::message_type(type_name),
+            is_service: false,
+            topic,
+            num_matched: AtomicUsize::new(0),
+        }
+    }
+
+    /// The endpoint on which a service is asked.
+    pub fn of_requests(service: &str, type_name: &str) -> Self {
+        Self {
+            dds_topic: names::request_topic(service),
+            dds_type: names::request_type(type_name),
+            is_service: true,
+            topic: service.to_owned(),
+            num_matched: AtomicUsize::new(0),
+        }
+    }
+
+    /// The endpoint on which a service answers.
+    pub fn of_responses(service: &str, type_name: &str) -> Self {
+        Self {
+            dds_topic: names::response_topic(service),
+            dds_type: names::response_type(type_name),
+            ..Self::of_requests(service, type_name)
+        }
+    }
+}
+
 /// Our endpoints, and what they are matched with.
 #[derive(Default)]
 pub(super) struct Peers {
@@ -51,6 +84,17 @@ impl Peers {
         self.ours.remove(&guid);
         self.matched.retain(|(ours, _)| *ours != guid);
         self.incompatible.retain(|(ours, _)| *ours != guid);
+    }
+
+    /// Puts another endpoint of ours in the place of one: what was matched with
+    /// the old one will find the new one, and stays counted.
+    pub fn renew(&mut self, old: GUID, new: GUID) {
+        let renew = |(ours, theirs)| (if ours == old { new } else { ours }, theirs);
+        self.matched = std::mem::take(&mut self.matched).into_iter().map(renew).collect();
+        self.incompatible = std::mem::take(&mut self.incompatible).into_iter().map(renew).collect();
+        if let Some(endpoint) = self.ours.remove(&old) {
+            self.ours.insert(new, endpoint);
+        }
     }
 
     /// Whether `ours` is matched with an endpoint of the participant that

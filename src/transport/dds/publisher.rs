@@ -10,7 +10,7 @@ use rustdds::bytes::Bytes;
 use super::announcement::Direction;
 use super::payload::{self, RawWriter};
 use super::peers::Endpoint;
-use super::{EndpointNames, Graph, error, qos};
+use super::{Graph, error, qos};
 use crate::error::Result;
 use crate::transport::door::{Publisher, Qos, Reliability};
 
@@ -33,8 +33,8 @@ impl DdsPublisher {
     /// Announces a topic.
     pub fn new(graph: &Arc<Graph>, topic: String, type_name: &str, qos: Qos) -> Result<Self> {
         let policies = qos::of_writer(qos);
-        let names = EndpointNames::of_topic(topic, type_name);
-        let (writer, endpoint) = graph.join(names, &policies, Direction::Writer, |topic| {
+        let ours = Endpoint::of_topic(topic, type_name);
+        let (writer, endpoint) = graph.join(ours, &policies, Direction::Writer, |topic| {
             graph.publisher.create_datawriter_no_key(topic, Some(policies.clone()))
         })?;
         let kept = (qos.reliability == Reliability::Reliable).then(|| Kept::new(Instant::now()));

@@ -16,8 +16,9 @@ use rustdds::{RTPSEntity, SequenceNumber};
 
 use super::announcement::Direction;
 use super::payload::{self, Copied, CopyOut, RawReader, RawWriter};
+use super::peers::Endpoint;
 use super::threads::{Stop, Threads, waker_of_this_thread};
-use super::{EndpointNames, Graph, error, held, names, qos};
+use super::{Graph, error, held, qos};
 use crate::error::Result;
 use crate::transport::cdr::{Reader, Writer};
 use crate::transport::door::{DoorEvent, Handler, Qos, Request, ServiceKind};
@@ -85,21 +86,13 @@ enum Caller {
 
 impl Service {
     fn new(graph: &Arc<Graph>, kind: ServiceKind, name: String) -> Result<Self> {
-        let of_service = |dds_topic, dds_type| EndpointNames {
-            ros: name.clone(),
-            dds_topic,
-            dds_type,
-            is_service: true,
-        };
         let (reading, writing) = (qos::of_reader(Qos::DEFAULT), qos::of_writer(Qos::DEFAULT));
-        let request =
-            of_service(names::request_topic(&name), names::request_type(kind.type_name()));
-        let (requests, _) = graph.join(request, &reading, Direction::Reader, |topic| {
+        let asked = Endpoint::of_requests(&name, kind.type_name());
+        let (requests, _) = graph.join(asked, &reading, Direction::Reader, |topic| {
             graph.subscriber.create_simple_datareader_no_key(topic, Some(reading.clone()))
         })?;
-        let response =
-            of_service(names::response_topic(&name), names::response_type(kind.type_name()));
-        let (responses, _) = graph.join(response, &writing, Direction::Writer, |topic| {
+        let answered = Endpoint::of_responses(&name, kind.type_name());
+        let (responses, _) = graph.join(answered, &writing, Direction::Writer, |topic| {
             graph.publisher.create_datawriter_no_key(topic, Some(writing.clone()))
         })?;
         Ok(Self { graph: Arc::clone(graph), kind, name, requests, responses })

@@ -1,6 +1,9 @@
 //! A topic that is being received, on a thread of its own.
+//!
+//! A large message that loses a fragment leaves the others behind, in a reader
+//! that keeps 128 such messages. When those that were lost may hold
+//! [`MAX_UNJOINED_BYTES`], the reader is replaced by a new one.
 
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -9,12 +12,15 @@ use rustdds::dds::result::ReadError;
 use rustdds::{GUID, SequenceNumber};
 
 use super::announcement::Direction;
-use super::payload::{Deliver, PassOver, RawReader};
+use super::payload::{Deliver, Delivery, PassOver, RawReader};
 use super::peers::Endpoint;
 use super::threads::{Stop, StopHandle, Threads, waker_of_this_thread};
-use super::{EndpointNames, Graph, held, qos};
+use super::{Graph, held, qos};
 use crate::error::{Error, ErrorKind, Result};
 use crate::transport::door::{DoorEvent, Durability, InputKind, Qos, Receiver, Subscription};
+
+/// The most bytes that fragments of lost messages may hold.
+pub const MAX_UNJOINED_BYTES: usize = 64 << 20;
 
 /// Writers whose numbering is followed before the ones that left are forgotten.
 const MAX_FOLLOWED: usize = 16;
@@ -34,31 +40,24 @@ pub(super) fn start(
     qos: Qos,
     receiver: Receiver,
 ) -> Result<DdsSubscription> {
-    let policies = qos::of_reader(qos);
     let thread_name = format!("dds {topic}");
-    let names = EndpointNames::of_topic(topic, kind.type_name());
-    let (reader, endpoint) = graph.join(names, &policies, Direction::Reader, |topic| {
+    let ours = Endpoint::of_topic(topic, kind.type_name());
+    let policies = qos::of_reader(qos);
+    let (reader, endpoint) = graph.join(ours, &policies, Direction::Reader, |topic| {
         graph.subscriber.create_simple_datareader_no_key(topic, Some(policies.clone()))
     })?;
-    if qos.durability == Durability::Volatile {
-        pass_over_old(&reader);
-    }
     let input = Input {
         reader,
         endpoint: Arc::clone(&endpoint),
         graph: Arc::clone(graph),
-        kind,
-        receiver: RefCell::new(receiver),
+        qos,
+        delivery: Delivery::new(kind, receiver),
         numbering: Numbering::default(),
+        unjoined_bytes: 0,
     };
+    input.pass_over_old();
     let stop = threads.spawn(&thread_name, graph, move |stop| input.run(stop))?;
     Ok(DdsSubscription { endpoint, stop })
-}
-
-/// The participant's cache of a topic outlives its readers: a second
-/// subscription would be given what the first one had already.
-fn pass_over_old(reader: &RawReader<()>) {
-    while !matches!(reader.try_take_one_with(PassOver), Ok(None)) {}
 }
 
 impl Subscription for DdsSubscription {
@@ -77,9 +76,11 @@ struct Input {
     reader: RawReader<()>,
     endpoint: Arc<Endpoint>,
     graph: Arc<Graph>,
-    kind: InputKind,
-    receiver: RefCell<Receiver>,
+    qos: Qos,
+    delivery: Delivery,
     numbering: Numbering,
+    /// What the fragments of messages that were lost may hold in `reader`.
+    unjoined_bytes: usize,
 }
 
 impl Input {
@@ -89,6 +90,9 @@ impl Input {
             // Set before the cache is looked at: what arrives after that wakes.
             self.reader.set_waker(Some(waker.clone()));
             self.drain(stop);
+            if self.unjoined_bytes > MAX_UNJOINED_BYTES && self.is_volatile() {
+                self.renew();
+            }
             stop.wait();
         }
         self.graph.leave(self.reader.guid());
@@ -99,8 +103,7 @@ impl Input {
     fn drain(&mut self, stop: &Stop) {
         let mut num_empty_looks = 0;
         while num_empty_looks < 2 && !stop.is_due() {
-            let deliver = Deliver { kind: self.kind, receiver: &self.receiver };
-            match self.reader.try_take_one_with(deliver) {
+            match self.reader.try_take_one_with(Deliver(&self.delivery)) {
                 Ok(Some(message)) => self.follow(message.writer_guid(), message.sequence_number),
                 Ok(None) => num_empty_looks += 1,
                 Err(cause) => self.refuse(cause),
@@ -112,6 +115,9 @@ impl Input {
         let count = self.numbering.follow(writer, number.into());
         if count > 0 {
             self.graph.tell(DoorEvent::Lost { topic: self.endpoint.topic.clone(), count });
+            let bytes = usize::try_from(count).unwrap_or(usize::MAX);
+            let bytes = bytes.saturating_mul(self.delivery.longest_body());
+            self.unjoined_bytes = self.unjoined_bytes.saturating_add(bytes);
         }
         if self.numbering.len() > MAX_FOLLOWED {
             let peers = held(&self.graph.peers);
@@ -123,9 +129,35 @@ impl Input {
     /// Tells the receiver of a message that could not even be decoded: one in
     /// another encoding than CDR.
     fn refuse(&self, cause: ReadError) {
-        let stage = self.kind.type_name();
+        let stage = self.delivery.kind().type_name();
         let error = Error::new(ErrorKind::Message, stage, "message is not CDR").with_source(cause);
-        self.receiver.borrow_mut()(Err(error));
+        self.delivery.refuse(error);
+    }
+
+    fn is_volatile(&self) -> bool {
+        self.qos.durability == Durability::Volatile
+    }
+
+    /// Passes over what the participant's cache holds: it outlives the readers
+    /// of a topic, and would give a new one what the last one had.
+    fn pass_over_old(&self) {
+        while self.is_volatile() && !matches!(self.reader.try_take_one_with(PassOver), Ok(None)) {}
+    }
+
+    /// Reads on with a new reader, in whose place the graph has it.
+    fn renew(&mut self) {
+        let policies = qos::of_reader(self.qos);
+        let renewed = self.graph.renew(self.reader.guid(), &self.endpoint, &policies, |topic| {
+            self.graph.subscriber.create_simple_datareader_no_key(topic, Some(policies.clone()))
+        });
+        match renewed {
+            Ok(reader) => {
+                self.reader = reader;
+                self.pass_over_old();
+            }
+            Err(error) => self.graph.tell(DoorEvent::Failed { reason: error.to_string() }),
+        }
+        self.unjoined_bytes = 0;
     }
 }
 
