@@ -55,6 +55,8 @@ pub enum ErrorKind {
     Argument,
     /// The requested device is not usable.
     Device,
+    /// A frame is older than the channel takes.
+    Stale,
     /// The ROS graph cannot be joined, or refuses a topic or a service.
     Door,
 }
@@ -78,6 +80,7 @@ impl ErrorKind {
             Self::Inference => "inference_failed",
             Self::Argument => "invalid_argument",
             Self::Device => "device",
+            Self::Stale => "too_old",
             Self::Door => "door",
         }
     }

@@ -17,10 +17,12 @@
 //! are refused. Files are bounded in size and depth.
 
 mod camera;
+mod declared;
 mod head;
 mod head_parameters;
 mod lidar;
 mod lidar_facts;
+mod live;
 mod manual;
 mod parameters;
 mod problems;
@@ -30,15 +32,18 @@ mod yaml;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::time::Duration;
 
 pub use camera::{CameraConfig, YoloFacts};
+pub use declared::DeclaredParameter;
 pub use lidar::{
     AnchorFacts, CenterFacts, DensificationConfig, LidarConfig, LidarFacts, LidarOutputs,
 };
+pub use live::LiveConfig;
 pub use manual::manual;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::types::{DeviceChoice, EngineKind, EngineOptions};
+use crate::types::{DeviceChoice, EngineKind, EngineOptions, NodeName};
 use head::{Facts, Head};
 use parameters::{CAMERA, LIDAR, NODE};
 use problems::Problems;
@@ -46,14 +51,23 @@ use source::{Entries, Entry};
 use table::{Given, Parameter, Values};
 use yaml::Node;
 
-/// The name of the node: section of parameter files, and what `~` stands for.
-pub const NODE_NAME: &str = "/det_post";
+/// The name of the node when nobody gives it another.
+pub const NODE_NAME: &str = "det_post";
 
 /// A checked configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
+    /// The node that it is for: section of parameter files, namespace of
+    /// relative topics, and what `~` stands for.
+    pub node: NodeName,
     /// Where the frames run.
     pub device: DeviceChoice,
+    /// Whether ages are measured by `/clock`.
+    pub use_sim_time: bool,
+    /// Whether the live node starts itself.
+    pub autostart: bool,
+    /// Time between diagnostics of the live node.
+    pub diagnostics_period: Duration,
     /// The channels, by name; at least one.
     pub channels: Vec<ChannelConfig>,
     /// Every value that holds, by full key.
@@ -69,6 +83,8 @@ pub struct ChannelConfig {
     pub input: String,
     /// Topic of the detections, absolute, unique.
     pub output: String,
+    /// How it takes part in the live graph.
+    pub live: LiveConfig,
     /// The rest, by sensor.
     pub kind: ChannelKind,
 }
@@ -82,6 +98,27 @@ pub enum ChannelKind {
     Lidar(Box<LidarConfig>),
 }
 
+impl ChannelKind {
+    /// Names of the classes; the index is the class.
+    pub fn class_names(&self) -> &[String] {
+        match self {
+            Self::Camera(camera) => &camera.facts.class_names,
+            Self::Lidar(lidar) => &lidar.facts.class_names,
+        }
+    }
+
+    /// The lowest score from which any detection is published.
+    pub fn lowest_score_threshold(&self) -> f32 {
+        match self {
+            Self::Camera(camera) => camera.score_threshold,
+            Self::Lidar(lidar) => {
+                let thresholds = lidar.score_thresholds.per_class.iter().flatten().copied();
+                thresholds.reduce(f32::min).unwrap_or(0.0)
+            }
+        }
+    }
+}
+
 impl Config {
     /// Reads parameter files, then `key:=value` overrides; the later wins.
     /// Model paths are not looked at, head files are read.
@@ -91,12 +128,23 @@ impl Config {
     /// parameter file, a key, a type, a length, a range, a missing value, two
     /// channels with one output, or no channel at all.
     pub fn load(files: &[PathBuf], overrides: &[String]) -> Result<Self> {
-        let mut problems = Problems::default();
-        let entries = source::read(files, overrides, &mut problems)?;
-        let (node, of_channels) = split(entries);
+        Self::load_for(&NodeName::new("", NODE_NAME)?, files, overrides)
+    }
 
+    /// As [`Config::load`], for a node of another name.
+    ///
+    /// # Errors
+    /// As [`Config::load`].
+    pub fn load_for(node: &NodeName, files: &[PathBuf], overrides: &[String]) -> Result<Self> {
+        let mut problems = Problems::default();
+        let entries = source::read(node, files, overrides, &mut problems)?;
+        Self::from_entries(node, entries, problems)
+    }
+
+    fn from_entries(node: &NodeName, entries: Entries, mut problems: Problems) -> Result<Self> {
+        let (of_node, of_channels) = split(entries);
         let given =
-            Given { prefix: "", entries: &node, suggested: &Entries::new(), class_names: &[] };
+            Given { prefix: "", entries: &of_node, suggested: &Entries::new(), class_names: &[] };
         let values = Values::read(NODE, &given, &mut problems);
         let device = device(values.text("device"), &mut problems);
         let mut effective: BTreeMap<String, Node> =
@@ -104,14 +152,22 @@ impl Config {
 
         let mut channels = Vec::new();
         for (name, entries) in of_channels {
-            channels.extend(channel(&name, entries, &mut effective, &mut problems));
+            channels.extend(channel(node, (&name, entries), &mut effective, &mut problems));
         }
         check_outputs(&channels, &mut problems);
         if channels.is_empty() && problems.is_empty() {
             problems.push("channels", "none is configured; allowed: one or more, as `NAME.head`");
         }
         problems.into_result()?;
-        Ok(Self { device, channels, effective })
+        Ok(Self {
+            node: node.clone(),
+            device,
+            use_sim_time: values.flag("use_sim_time"),
+            autostart: values.flag("autostart"),
+            diagnostics_period: Duration::from_secs_f32(values.number("diagnostics_period_s")),
+            channels,
+            effective,
+        })
     }
 
     /// Every value that holds, as a parameter file: loading it gives the same
@@ -134,7 +190,8 @@ impl Config {
 /// # Errors
 /// `Config` when the text is not of this form.
 pub fn parse_override(assignment: &str) -> Result<(String, String)> {
-    let (key, _) = source::assignment_of(assignment).map_err(|message| {
+    let node = NodeName::new("", NODE_NAME)?;
+    let (key, _) = source::assignment_of(&node, assignment).map_err(|message| {
         Error::new(ErrorKind::Config, "config", format!("-p {assignment}: {message}"))
     })?;
     let value = assignment.split_once(":=").map_or("", |(_, value)| value);
@@ -173,8 +230,8 @@ fn device(text: &str, problems: &mut Problems) -> DeviceChoice {
 
 /// One channel; `None` when its head is not known.
 fn channel(
-    name: &str,
-    mut entries: Entries,
+    node: &NodeName,
+    (name, mut entries): (&str, Entries),
     effective: &mut BTreeMap<String, Node>,
     problems: &mut Problems,
 ) -> Option<ChannelConfig> {
@@ -212,8 +269,9 @@ fn channel(
     };
     Some(ChannelConfig {
         name: name.to_owned(),
-        input: absolute(values.text("input")),
-        output: absolute(values.text("output")),
+        input: node.expand(values.text("input")),
+        output: node.expand(values.text("output")),
+        live: LiveConfig::new(&values),
         kind,
     })
 }
@@ -265,15 +323,6 @@ fn suggest(suggested: &mut Entries, key: &str, text: &str) {
     suggested
         .entry(key.to_owned())
         .or_insert_with(|| Entry { node: Node::Text(text.to_owned()), origin: "default".into() });
-}
-
-/// A topic name as ROS resolves it for this node in the root namespace.
-fn absolute(topic: &str) -> String {
-    match topic.strip_prefix("~/") {
-        Some(private) => format!("{NODE_NAME}/{private}"),
-        None if topic.starts_with('/') => topic.to_owned(),
-        None => format!("/{topic}"),
-    }
 }
 
 fn check_outputs(channels: &[ChannelConfig], problems: &mut Problems) {

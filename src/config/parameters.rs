@@ -3,6 +3,11 @@
 //! and `docs/parameters.md` are all made from these tables and from those of
 //! the head files beside them.
 
+use super::live::{
+    GAP_ERROR_S, GAP_WARN_S, INPUT_TRANSPORT, LATENCY_BUDGET_MS, MAX_AGE_S, MAX_PAYLOAD_BYTES,
+    MIN_RATE_HZ, PUBLISH_DEBUG_IMAGE, PUBLISH_MARKERS, QOS_DEPTH, QOS_DURABILITY, QOS_RELIABILITY,
+    TRANSFORM_WAIT_S,
+};
 use super::table::Default::{self, Required, Unset, Yaml};
 use super::table::{Kind, Length, Parameter, Range};
 
@@ -18,7 +23,7 @@ pub(super) const fn fixed(
 }
 
 /// May change while the node runs.
-const fn live(
+pub(super) const fn live(
     key: &'static str,
     kind: Kind,
     default: Default,
@@ -46,8 +51,22 @@ pub(super) const NODE: &[Parameter] = &[
         Kind::Flag,
         Yaml("false"),
         "",
-        "Taken because launch files set it on every node. Outputs carry the stamps of their inputs \
-         either way.",
+        "Whether the age of live frames is measured by `/clock`. Outputs carry the stamps of their \
+         inputs either way.",
+    ),
+    fixed(
+        "autostart",
+        Kind::Flag,
+        Yaml("true"),
+        "",
+        "Whether the live node configures and activates itself, or waits for `change_state`.",
+    ),
+    fixed(
+        "diagnostics_period_s",
+        Kind::Number(Range::new(0.1, 60.0)),
+        Yaml("1.0"),
+        "s",
+        "Time from one `/diagnostics` message of the live node to the next.",
     ),
 ];
 
@@ -175,6 +194,17 @@ pub(super) const CAMERA: &[Parameter] = &[
         "",
         "Names of the only classes to keep.",
     ),
+    INPUT_TRANSPORT,
+    QOS_RELIABILITY,
+    QOS_DURABILITY,
+    QOS_DEPTH,
+    MAX_PAYLOAD_BYTES,
+    MAX_AGE_S,
+    GAP_WARN_S,
+    GAP_ERROR_S,
+    MIN_RATE_HZ,
+    LATENCY_BUDGET_MS,
+    PUBLISH_DEBUG_IMAGE,
 ];
 
 /// Of a lidar channel.
@@ -305,4 +335,16 @@ pub(super) const LIDAR: &[Parameter] = &[
         "s",
         "Older sweeps are not merged.",
     ),
+    TRANSFORM_WAIT_S,
+    QOS_RELIABILITY,
+    QOS_DURABILITY,
+    QOS_DEPTH,
+    MAX_PAYLOAD_BYTES,
+    MAX_AGE_S,
+    GAP_WARN_S,
+    GAP_ERROR_S,
+    MIN_RATE_HZ,
+    LATENCY_BUDGET_MS,
+    PUBLISH_MARKERS,
+    PUBLISH_DEBUG_IMAGE,
 ];

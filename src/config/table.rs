@@ -226,9 +226,7 @@ impl Values {
                 problems.push(&full_key, &message);
                 continue;
             };
-            if entry.node == Node::Text(String::new())
-                && matches!(parameter.default, Default::Unset(_))
-            {
+            if entry.node.is_empty() && matches!(parameter.default, Default::Unset(_)) {
                 continue;
             }
             match parameter.kind.check(&entry.node, given.class_names.len()) {

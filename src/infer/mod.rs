@@ -10,6 +10,8 @@
 //! bytes across machines sets the threads.
 //! Engines allocate inside their own run; nothing of this crate does.
 
+#[cfg(feature = "cuda")]
+pub mod device;
 mod engine;
 mod ort;
 mod rten;

@@ -16,6 +16,8 @@ mod service;
 
 pub use service::{Request, Response, ServiceKind};
 
+pub use crate::types::{Durability, Qos, Reliability};
+
 use crate::error::Result;
 use crate::transport::cdr::Reader;
 use crate::transport::messages::{
@@ -177,7 +179,7 @@ pub enum Received<'a> {
 
 /// Decodes a whole CDR message of a kind and hands it to the receiver: the
 /// messages of doors that get bytes.
-pub fn deliver(kind: InputKind, cdr: &[u8], receiver: &mut Receiver) {
+pub fn deliver(kind: InputKind, cdr: &[u8], receiver: &mut dyn FnMut(Result<Received<'_>>)) {
     let message = Reader::new(kind.type_name(), cdr);
     if let Err(error) = message.and_then(|message| read(kind, message, receiver)) {
         receiver(Err(error));
@@ -185,14 +187,23 @@ pub fn deliver(kind: InputKind, cdr: &[u8], receiver: &mut Receiver) {
 }
 
 /// As [`deliver`], of a message whose encapsulation header was read already.
-pub fn deliver_body(kind: InputKind, body: &[u8], big_endian: bool, receiver: &mut Receiver) {
+pub fn deliver_body(
+    kind: InputKind,
+    body: &[u8],
+    big_endian: bool,
+    receiver: &mut dyn FnMut(Result<Received<'_>>),
+) {
     let message = Reader::of_body(kind.type_name(), body, big_endian);
     if let Err(error) = read(kind, message, receiver) {
         receiver(Err(error));
     }
 }
 
-fn read(kind: InputKind, mut message: Reader<'_>, receiver: &mut Receiver) -> Result<()> {
+fn read(
+    kind: InputKind,
+    mut message: Reader<'_>,
+    receiver: &mut dyn FnMut(Result<Received<'_>>),
+) -> Result<()> {
     match kind {
         InputKind::Image => {
             let image = Image::read(message)?;
@@ -220,52 +231,6 @@ fn read(kind: InputKind, mut message: Reader<'_>, receiver: &mut Receiver) -> Re
         }
     }
     Ok(())
-}
-
-/// Quality of service: what publisher and subscriber must agree on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Qos {
-    /// Whether lost messages are sent again.
-    pub reliability: Reliability,
-    /// Whether late subscribers get what was published before.
-    pub durability: Durability,
-    /// Messages kept for a slow reader (history: keep last).
-    pub depth: usize,
-}
-
-impl Qos {
-    /// As ROS has it for sensors: best effort, volatile, the last 5.
-    pub const SENSOR_DATA: Self =
-        Self { reliability: Reliability::BestEffort, durability: Durability::Volatile, depth: 5 };
-    /// As ROS has it by default: reliable, volatile, the last 10.
-    pub const DEFAULT: Self =
-        Self { reliability: Reliability::Reliable, durability: Durability::Volatile, depth: 10 };
-    /// For what is said once (`/tf_static`, labels): reliable, transient local.
-    /// The depth of a subscription should be raised where there are several
-    /// publishers.
-    pub const LATCHED: Self = Self {
-        reliability: Reliability::Reliable,
-        durability: Durability::TransientLocal,
-        depth: 1,
-    };
-}
-
-/// Whether lost messages are sent again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Reliability {
-    /// They are not.
-    BestEffort,
-    /// They are.
-    Reliable,
-}
-
-/// Whether late subscribers get what was published before.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Durability {
-    /// They do not.
-    Volatile,
-    /// They do, from the publisher.
-    TransientLocal,
 }
 
 /// What happens in the graph. Topics are full names.

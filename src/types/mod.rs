@@ -16,6 +16,7 @@ mod lifecycle;
 mod names;
 mod nms;
 mod parameter;
+mod qos;
 mod report;
 mod tensor;
 mod yolo;
@@ -43,6 +44,7 @@ pub use nms::{
 pub use parameter::{
     Parameter, ParameterDescriptor, ParameterRange, ParameterType, ParameterValue, SetResult,
 };
-pub use report::{Count, FrameReport, Stage};
+pub use qos::{Durability, Qos, Reliability};
+pub use report::{Count, FrameReport, Stage, Transfer};
 pub use tensor::{Dim, ElementType, Tensor, TensorSpec, TensorValues, TensorView};
 pub use yolo::{AnchorLevel, DetrBoxes, YoloLayout};

@@ -178,7 +178,8 @@ impl<T: Plain> DeviceBuffer<T> {
     }
 }
 
-/// Page-locked host memory from which uploads are queued.
+/// Page-locked host memory from which uploads are queued and into which
+/// downloads go.
 #[derive(Debug)]
 pub struct PinnedBuffer<T> {
     address: usize,
@@ -229,6 +230,31 @@ impl<T: Plain> PinnedBuffer<T> {
         };
         copied.map_err(|e| failed("queue an upload", e))?;
         self.uploaded.record(&self.stream)
+    }
+
+    /// Copies a whole buffer here, behind all queued work, waits, and gives
+    /// what came.
+    ///
+    /// # Errors
+    /// `Argument` when the source has more values than this holds; `Device`
+    /// when earlier work or the copy fails.
+    pub fn download(&mut self, source: &DeviceBuffer<T>) -> Result<&[T]> {
+        check_room("pinned", source.len, self.len)?;
+        self.stream.check_owns(&source.stream)?;
+        self.stream.bind()?;
+        // SAFETY: the allocation holds at least this many values (checked), any
+        // bits are a `T`, and it lives as long as the stream, which `self`
+        // holds. The driver alone writes or reads it, and only through this
+        // buffer, which is borrowed alone: the copy is queued behind the uploads
+        // before it and over after the wait below.
+        let values = unsafe { std::slice::from_raw_parts_mut(self.address as *mut T, source.len) };
+        // SAFETY: both sides have `source.len` values; the wait below follows
+        // whatever the copy answers.
+        let copied =
+            unsafe { result::memcpy_dtoh_async(values, source.address, self.stream.raw()) };
+        self.stream.synchronize()?;
+        copied.map_err(|e| failed("copy from the device", e))?;
+        Ok(values)
     }
 }
 

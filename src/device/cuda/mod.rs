@@ -28,7 +28,7 @@ pub(crate) use kernel::blocks;
 pub use kernel::{Grid, Kernel, KernelSpec};
 pub use memory::{DeviceBuffer, In, MappedBuffer, Out, PinnedBuffer, Plain};
 pub use stream::{Event, Stream};
-pub use tensor::{DeviceTensor, DeviceValues};
+pub use tensor::{DeviceTensor, DeviceValues, PinnedTensor};
 
 use super::error;
 use crate::error::{Error, Result};

@@ -51,8 +51,10 @@ const STAGE: &str = "dds";
 /// A node in the ROS 2 graph over DDS.
 pub struct DdsDoor {
     options: DoorOptions,
-    graph: Arc<Graph>,
+    /// Before the graph, which they share: the participant leaves once they
+    /// have ended.
     threads: Threads,
+    graph: Arc<Graph>,
     serves: bool,
 }
 

@@ -101,7 +101,7 @@ impl<'de> Decode<'de, ()> for Deliver<'_> {
     ) -> std::result::Result<(), Infallible> {
         let Delivery { kind, receiver, longest_body } = self.0;
         longest_body.set(longest_body.get().max(body.len()));
-        deliver_body(*kind, body, is_big_endian(encoding), &mut receiver.borrow_mut());
+        deliver_body(*kind, body, is_big_endian(encoding), &mut **receiver.borrow_mut());
         Ok(())
     }
 }

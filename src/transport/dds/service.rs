@@ -176,3 +176,41 @@ fn read(
     };
     Ok((caller, read_request(kind, &mut reader)?))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustdds::GUID;
+
+    fn message(body: &[u8], big_endian: bool) -> Copied {
+        Copied { body: body.to_owned(), big_endian, len: body.len() }
+    }
+
+    #[test]
+    fn the_caller_is_known_either_way() {
+        let kind = ServiceKind::GetState;
+        let header: Vec<u8> = (1..=16).chain([0, 0, 0, 0]).collect();
+        for (big_endian, client, number) in [
+            (false, 0x0807_0605_0403_0201, 0x100f_0e0d_0c0b_0a09),
+            (true, 0x0102_0304_0506_0708, 0x090a_0b0c_0d0e_0f10),
+        ] {
+            let (caller, request) = read(kind, None, &message(&header, big_endian)).unwrap();
+            assert_eq!((caller, request), (Caller::Header { client, number }, Request::GetState));
+        }
+        let identity = SampleIdentity {
+            writer_guid: GUID::from_bytes([7; 16]),
+            sequence_number: SequenceNumber::new(3),
+        };
+        let (caller, request) = read(kind, Some(identity), &message(&[0; 4], false)).unwrap();
+        assert_eq!((caller, request), (Caller::Beside(identity), Request::GetState));
+    }
+
+    #[test]
+    fn a_request_without_a_caller_or_of_too_many_bytes_is_refused() {
+        let kind = ServiceKind::GetState;
+        assert!(read(kind, None, &message(&[0; 12], false)).is_err());
+        let long = Copied { len: 70_000, ..message(&[0; 64], false) };
+        let error = read(kind, None, &long).unwrap_err();
+        assert!(error.message().contains("70000 bytes, 64 is the most"), "{error}");
+    }
+}

@@ -22,7 +22,7 @@ use crate::types::Size;
 const FAR: f32 = 1e5;
 
 /// An RGB picture, black at first. What is drawn outside is cut off.
-pub(super) struct Canvas {
+pub struct Canvas {
     size: Size,
     pixels: Vec<u8>,
 }
@@ -30,6 +30,16 @@ pub(super) struct Canvas {
 impl Canvas {
     pub(super) fn new(size: Size) -> Self {
         Self { size, pixels: vec![0; 3 * size.width as usize * size.height as usize] }
+    }
+
+    /// Width and height in pixels.
+    pub fn size(&self) -> Size {
+        self.size
+    }
+
+    /// Red, green, blue, row by row.
+    pub fn pixels(&self) -> &[u8] {
+        &self.pixels
     }
 
     /// Red, green, blue, row by row.
@@ -108,7 +118,10 @@ impl Canvas {
     }
 
     /// Writes the picture as a PNG file.
-    pub(super) fn save(&self, path: &Path) -> Result<()> {
+    ///
+    /// # Errors
+    /// `Io` when it cannot be written.
+    pub fn save(&self, path: &Path) -> Result<()> {
         let error = |source: png::EncodingError| {
             Error::new(ErrorKind::Io, "pictures", format!("cannot write {}", path.display()))
                 .with_source(source)
