@@ -7,5 +7,7 @@ pub mod cdr;
 pub mod door;
 pub mod memory;
 pub mod messages;
+#[cfg(feature = "ros2")]
+pub mod ros2;
 pub mod tf;
 pub mod truth;
