@@ -13,7 +13,8 @@
 //! | [`infer`] | engines that run a network |
 //! | [`heads`] | what a network's tensors mean |
 //! | [`pipeline`] | the story of a frame |
-//! | [`transport`] | recordings, messages, transforms |
+//! | [`transport`] | recordings, the live graph, messages, transforms |
+//! | [`node`] | channels, and the live node around them |
 //! | [`cli`] | the program's commands |
 //!
 //! Start with [`pipeline::CameraPipeline::process`] or
@@ -52,6 +53,7 @@ pub mod device;
 pub mod error;
 pub mod heads;
 pub mod infer;
+pub mod node;
 pub mod ops;
 pub mod pipeline;
 pub mod telemetry;

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Which rooms a room may name. Lower rooms never name higher ones.
-const LAYERS: [(&str, &[&str]); 9] = [
+const LAYERS: [(&str, &[&str]); 10] = [
     ("types", &[]),
     ("config", &["types"]),
     ("device", &["types"]),
@@ -17,9 +17,11 @@ const LAYERS: [(&str, &[&str]); 9] = [
     ("transport", &["types"]),
     ("heads", &["types", "device", "ops", "infer", "config"]),
     ("pipeline", &["types", "device", "ops", "infer", "config", "heads"]),
+    ("node", &["types", "device", "ops", "infer", "config", "heads", "pipeline", "transport"]),
     (
         "cli",
         &[
+            "node",
             "types",
             "device",
             "ops",

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::Outcome;
-use super::channel::Channel;
+use super::channel::ReplayChannel;
 use super::interrupt::Interrupt;
 use super::outputs::Outputs;
 use super::report::{ReadSummary, Report};
@@ -72,9 +72,9 @@ pub(super) fn replay(arguments: &ReplayArguments) -> Result<Outcome> {
     for channel in &mut channels {
         channel.announce(&mut outputs)?;
     }
-    let densifies = channels.iter().any(Channel::wants_transforms);
+    let densifies = channels.iter().any(ReplayChannel::wants_transforms);
     let mut transforms = densifies.then(|| TransformFeed::open(&arguments.bag)).transpose()?;
-    let inputs: Vec<&str> = channels.iter().map(Channel::input).collect();
+    let inputs: Vec<&str> = channels.iter().map(ReplayChannel::input).collect();
     reader.select(&inputs);
 
     let interrupt = Interrupt::listen()?;
@@ -133,11 +133,13 @@ fn check_device(choice: DeviceChoice) -> Result<()> {
 /// One channel per configured one whose input the recording holds. A channel
 /// without its input is named in the log; when none has its input, nothing can
 /// be done.
-fn open_channels(config: &Config, topics: &[TopicInfo]) -> Result<Vec<Channel>> {
+fn open_channels(config: &Config, topics: &[TopicInfo]) -> Result<Vec<ReplayChannel>> {
     let mut channels = Vec::new();
     for channel in &config.channels {
         match topics.iter().position(|topic| topic.name == channel.input) {
-            Some(topic) => channels.push(Channel::open(channel, topic, &topics[topic].type_name)?),
+            Some(topic) => {
+                channels.push(ReplayChannel::open(channel, topic, &topics[topic].type_name)?)
+            }
             None => tracing::warn!(
                 "channel {}: the recording has no topic {}",
                 channel.name,

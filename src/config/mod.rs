@@ -82,6 +82,27 @@ pub enum ChannelKind {
     Lidar(Box<LidarConfig>),
 }
 
+impl ChannelKind {
+    /// Names of the classes; the index is the class.
+    pub fn class_names(&self) -> &[String] {
+        match self {
+            Self::Camera(camera) => &camera.facts.class_names,
+            Self::Lidar(lidar) => &lidar.facts.class_names,
+        }
+    }
+
+    /// The lowest score from which any detection is published.
+    pub fn lowest_score_threshold(&self) -> f32 {
+        match self {
+            Self::Camera(camera) => camera.score_threshold,
+            Self::Lidar(lidar) => {
+                let thresholds = lidar.score_thresholds.per_class.iter().flatten().copied();
+                thresholds.reduce(f32::min).unwrap_or(0.0)
+            }
+        }
+    }
+}
+
 impl Config {
     /// Reads parameter files, then `key:=value` overrides; the later wins.
     /// Model paths are not looked at, head files are read.

@@ -70,6 +70,23 @@ impl CameraPipeline {
         })
     }
 
+    /// Takes over the thresholds, the suppression and the limits of `config`
+    /// for the frames to come; the rest of it was fixed with the pipeline.
+    ///
+    /// # Errors
+    /// None on the CPU.
+    pub fn reconfigure(&mut self, config: &CameraConfig) -> Result<()> {
+        self.score_threshold = config.score_threshold;
+        self.class_filter.clone_from(&config.class_filter);
+        if config.pre_nms_top_k > self.pre_nms_top_k {
+            self.suppression = nms::Workspace::with_capacity(config.pre_nms_top_k);
+        }
+        self.pre_nms_top_k = config.pre_nms_top_k;
+        self.nms = config.nms.clone();
+        self.max_detections = config.max_detections;
+        Ok(())
+    }
+
     /// Name and version of the engine that runs the network.
     pub fn engine_name(&self) -> &str {
         self.engine.name()

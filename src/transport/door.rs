@@ -176,13 +176,17 @@ pub enum Received<'a> {
 
 /// Decodes a whole CDR message of a kind and hands it to the receiver: the
 /// messages of doors that get bytes.
-pub fn deliver(kind: InputKind, cdr: &[u8], receiver: &mut Receiver) {
+pub fn deliver(kind: InputKind, cdr: &[u8], receiver: &mut dyn FnMut(Result<Received<'_>>)) {
     if let Err(error) = decode(kind, cdr, receiver) {
         receiver(Err(error));
     }
 }
 
-fn decode(kind: InputKind, cdr: &[u8], receiver: &mut Receiver) -> Result<()> {
+fn decode(
+    kind: InputKind,
+    cdr: &[u8],
+    receiver: &mut dyn FnMut(Result<Received<'_>>),
+) -> Result<()> {
     match kind {
         InputKind::Image => {
             let image = Image::decode(cdr)?;

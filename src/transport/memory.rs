@@ -63,7 +63,7 @@ impl MemoryGraph {
         let inputs: Vec<_> =
             held(&self.0.inputs).iter().filter(|i| i.topic == topic).cloned().collect();
         for input in &inputs {
-            deliver(input.kind, cdr, &mut held(&input.receiver));
+            deliver(input.kind, cdr, &mut *held(&input.receiver));
         }
         inputs.len()
     }

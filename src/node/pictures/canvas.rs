@@ -22,7 +22,7 @@ use crate::types::Size;
 const FAR: f32 = 1e5;
 
 /// An RGB picture, black at first. What is drawn outside is cut off.
-pub(super) struct Canvas {
+pub struct Canvas {
     size: Size,
     pixels: Vec<u8>,
 }
@@ -108,7 +108,10 @@ impl Canvas {
     }
 
     /// Writes the picture as a PNG file.
-    pub(super) fn save(&self, path: &Path) -> Result<()> {
+    ///
+    /// # Errors
+    /// `Io` when it cannot be written.
+    pub fn save(&self, path: &Path) -> Result<()> {
         let error = |source: png::EncodingError| {
             Error::new(ErrorKind::Io, "pictures", format!("cannot write {}", path.display()))
                 .with_source(source)
