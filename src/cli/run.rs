@@ -107,11 +107,25 @@ fn start(live: &Arc<LiveNode>, starts_itself: bool) -> Result<mpsc::Receiver<Res
 ///
 /// # Errors
 /// `Door` when that door is not in this build, or cannot join.
-fn open_door(choice: Option<DoorChoice>, _options: DoorOptions) -> Result<Box<dyn Door>> {
-    let (name, feature) = match choice {
-        Some(DoorChoice::Ros2) => ("ros2", "ros2"),
-        Some(DoorChoice::Dds) | None => ("dds", "dds"),
-    };
-    let message = format!("this build has no door {name}; build it with --features {feature}");
-    Err(Error::new(ErrorKind::Door, "run", message))
+fn open_door(choice: Option<DoorChoice>, options: DoorOptions) -> Result<Box<dyn Door>> {
+    let default = if cfg!(feature = "ros2") { DoorChoice::Ros2 } else { DoorChoice::Dds };
+    match choice.unwrap_or(default) {
+        #[cfg(feature = "ros2")]
+        DoorChoice::Ros2 => Ok(Box::new(crate::transport::ros2::RosDoor::open(options)?)),
+        #[cfg(feature = "dds")]
+        DoorChoice::Dds => {
+            use crate::transport::dds::{DdsDoor, DdsSettings};
+            Ok(Box::new(DdsDoor::open(options, &DdsSettings::from_environment()?)?))
+        }
+        #[cfg(not(all(feature = "ros2", feature = "dds")))]
+        missing => {
+            let name = if missing == DoorChoice::Ros2 { "ros2" } else { "dds" };
+            let DoorOptions { node, .. } = options;
+            let message = format!(
+                "{} has no door {name} in this build; build it with --features {name}",
+                node.full()
+            );
+            Err(Error::new(ErrorKind::Door, "run", message))
+        }
+    }
 }
