@@ -16,6 +16,8 @@ use super::route::{KERB_OFFSET_M, Route, SLOT_M, left_of};
 pub(super) const PAVEMENT_HEIGHT_M: f64 = 0.12;
 /// From the centreline to the middle of a lane.
 pub(super) const LANE_OFFSET_M: f64 = 1.75;
+/// The same for lorries and buses.
+const WIDE_OFFSET_M: f64 = 1.6;
 /// Road within 60 m of the ego vehicle, for the number of actors.
 const ROAD_NEARBY_M: f64 = 150.0;
 
@@ -165,18 +167,21 @@ impl Traffic {
                     continue;
                 }
                 if what != Class::Bicycle {
-                    let motion = stream(random, s, direction, -LANE_OFFSET_M * direction);
+                    // Wide vehicles keep clear of those that park.
+                    let is_wide = matches!(what, Class::Truck | Class::Bus);
+                    let offset = if is_wide { WIDE_OFFSET_M } else { LANE_OFFSET_M };
+                    let motion = stream(random, s, direction, -offset * direction);
                     traffic.push(random, what, motion);
                     if what == Class::Car && random.chance(0.5) {
                         let behind = s - direction * random.range(7.0, 8.0);
-                        let offset = -random.range(2.4, 3.0) * direction;
+                        let offset = -random.range(2.1, 2.65) * direction;
                         let motion = stream(random, behind, direction, offset);
                         traffic.push(random, Class::Bicycle, motion);
                     }
                     continue;
                 }
                 for rider in 0..1 + random.below(3) {
-                    let offset = -random.range(2.4, 3.0) * direction;
+                    let offset = -random.range(2.1, 2.65) * direction;
                     let behind = 4.0 * (rider as f64 - 1.0) + random.range(-0.8, 0.8);
                     let motion = stream(random, s + behind, direction, offset);
                     traffic.push(random, what, motion);
@@ -212,10 +217,13 @@ impl Traffic {
                 });
                 if is_free && random.chance((density / 0.32) * 0.5) {
                     let place = route.at(s_middle);
-                    let offset = side * (KERB_OFFSET_M - 0.15 - 0.5 * body.size_m[1]);
-                    let position = place.beside(offset + random.range(-0.08, 0.08));
+                    // Long vehicles stand close to the kerb and straight.
+                    let care = (4.5 / body.size_m[0]).min(1.0);
+                    let from_kerb = 0.04 + 0.11 * care * care;
+                    let offset = side * (KERB_OFFSET_M - from_kerb - 0.5 * body.size_m[1]);
+                    let position = place.beside(offset + care * random.range(-0.08, 0.08));
                     let heading = place.tangent * if random.chance(0.93) { -side } else { side };
-                    let skew = random.range(-0.03, 0.03);
+                    let skew = care * care * care * random.range(-0.03, 0.03);
                     let heading = (heading + left_of(heading) * skew).normalize();
                     let position = Vector3::new(position.x, position.y, 0.0);
                     let motion = Motion::Still { position, heading };
@@ -312,7 +320,14 @@ impl Traffic {
                     + place.left() * (aside_rate * way))
                     * speed_mps.abs();
                 let heading = velocity / velocity.norm();
-                let yaw_rate = speed_mps.abs() * (turn * way + along_rate * place.curvature);
+                // The turn of (a, b) in the axes of the road, and the road's own.
+                let narrowing = 1.0 - place.curvature * offset;
+                let (a, b) = (along_rate * narrowing, aside_rate * way);
+                let a_rate = -aside_rate * turn * narrowing
+                    - along_rate * place.curvature * aside_rate * way;
+                let b_rate = along_rate * turn * way;
+                let own_turn = (a * b_rate - b * a_rate) / (a * a + b * b);
+                let yaw_rate = speed_mps.abs() * (own_turn + along_rate * place.curvature);
                 State {
                     position: Vector3::new(position.x, position.y, PAVEMENT_HEIGHT_M),
                     heading,
