@@ -252,7 +252,7 @@ fn seeds_and_options_make_different_drives() {
     assert_eq!(usual, points(1, &small(2)));
     assert_ne!(usual, points(2, &small(2)));
     let more = points(1, &Options { num_actors: 150, ..small(2) });
-    assert!(more.1 > 2 * usual.1, "{usual:?} {more:?}");
+    assert!(2 * more.1 > 5 * usual.1, "{usual:?} {more:?}");
     assert_eq!(points(1, &Options { num_actors: 0, ..small(2) }).1, 0);
 }
 
@@ -411,4 +411,5 @@ fn a_small_frame_is_the_same_on_every_machine() {
 
 /// Made on x86-64 Linux; change it only with a line in the changelog, since the
 /// seeds of evaluation then mean something else.
-const GOLDEN: [u64; 4] = [0, 0, 0, 0];
+const GOLDEN: [u64; 4] =
+    [0x6cef_e5c2_77f8_f290, 0x8069_b6a2_d4d2_93d7, 0xd812_69ab_c0aa_3c72, 0xf479_2b98_edc2_2305];
