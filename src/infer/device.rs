@@ -10,21 +10,24 @@
 //! | --- | --- | --- |
 //! | [`DeviceEngine::OnnxRuntime`] | on the stream's GPU | none |
 //! | [`DeviceEngine::Host`] | an [`Engine`] on the CPU | every input down, every output up, and one wait |
+//! | [`DeviceEngine::Given`] | nowhere: its answers were written before | none |
 
 #[expect(unsafe_code, reason = "ONNX Runtime is a C library; each block says why it holds")]
 mod binding;
+mod given;
 mod host;
 mod onnx_runtime;
 
 use std::path::Path;
 
+pub use given::GivenAnswers;
 pub use host::{HostEngine, NumBytes};
 pub use onnx_runtime::OrtCudaEngine;
 
 use super::{Choice, Engine, LIBRARY_VARIABLE, OrtEngine, RtenEngine};
 use crate::device::cuda::{DeviceTensor, Stream};
 use crate::error::{Error, ErrorKind, Result};
-use crate::types::{Dim, EngineOptions, Provider, TensorSpec};
+use crate::types::{Dim, EngineOptions, Provider, Tensor, TensorSpec};
 
 /// A loaded network with its inputs and outputs in the memory of a stream.
 pub enum DeviceEngine {
@@ -32,6 +35,8 @@ pub enum DeviceEngine {
     OnnxRuntime(OrtCudaEngine),
     /// An engine on the CPU, with copies through page-locked memory.
     Host(HostEngine),
+    /// No engine: answers that stand already. For measuring what is around it.
+    Given(GivenAnswers),
 }
 
 impl DeviceEngine {
@@ -107,11 +112,25 @@ impl DeviceEngine {
         HostEngine::new(engine, stream, &shapes).map(Self::Host)
     }
 
+    /// Takes answers, by name, in place of a network with these inputs.
+    ///
+    /// # Errors
+    /// `Model` when an input leaves a dimension open; `Device` when there is not
+    /// enough memory.
+    pub fn given(
+        stream: &Stream,
+        inputs: Vec<TensorSpec>,
+        answers: &[(&str, &Tensor)],
+    ) -> Result<Self> {
+        GivenAnswers::new(stream, inputs, answers).map(Self::Given)
+    }
+
     /// What the network takes.
     pub fn inputs(&self) -> &[TensorSpec] {
         match self {
             Self::OnnxRuntime(engine) => engine.inputs(),
             Self::Host(engine) => engine.inputs(),
+            Self::Given(answers) => answers.inputs(),
         }
     }
 
@@ -120,6 +139,7 @@ impl DeviceEngine {
         match self {
             Self::OnnxRuntime(engine) => engine.outputs(),
             Self::Host(engine) => engine.outputs(),
+            Self::Given(answers) => answers.outputs(),
         }
     }
 
@@ -133,6 +153,7 @@ impl DeviceEngine {
         let tensor = match self {
             Self::OnnxRuntime(engine) => engine.input(index),
             Self::Host(engine) => engine.input(index),
+            Self::Given(answers) => answers.input(index),
         };
         tensor.ok_or_else(|| failed(format!("no input {index}: the network has {num}")))
     }
@@ -146,6 +167,7 @@ impl DeviceEngine {
         match self {
             Self::OnnxRuntime(engine) => engine.enqueue(),
             Self::Host(engine) => engine.enqueue(),
+            Self::Given(_) => Ok(()),
         }
     }
 
@@ -158,6 +180,7 @@ impl DeviceEngine {
         let tensor = match self {
             Self::OnnxRuntime(engine) => engine.output(index),
             Self::Host(engine) => engine.output(index),
+            Self::Given(answers) => answers.output(index),
         };
         tensor.ok_or_else(|| match self.outputs().get(index) {
             Some(spec) => failed(format!("output {spec} does not hold floats")),
@@ -168,7 +191,7 @@ impl DeviceEngine {
     /// Bytes that one run copies between device and host.
     pub fn copies(&self) -> NumBytes {
         match self {
-            Self::OnnxRuntime(_) => NumBytes::default(),
+            Self::OnnxRuntime(_) | Self::Given(_) => NumBytes::default(),
             Self::Host(engine) => engine.copies(),
         }
     }
@@ -178,6 +201,7 @@ impl DeviceEngine {
         match self {
             Self::OnnxRuntime(engine) => engine.name(),
             Self::Host(engine) => engine.name(),
+            Self::Given(_) => "given answers",
         }
     }
 }
@@ -197,6 +221,15 @@ pub fn fixed_shape(spec: &TensorSpec) -> Result<Vec<usize>> {
     };
     let shape = spec.shape.as_ref().and_then(|dims| dims.iter().map(fixed).collect());
     shape.ok_or_else(open)
+}
+
+/// What a tensor of this name is.
+fn named(name: &str, tensor: &Tensor) -> TensorSpec {
+    TensorSpec {
+        name: name.to_owned(),
+        element: Some(tensor.element()),
+        shape: Some(tensor.shape().iter().map(|&n| Dim::Fixed(n)).collect()),
+    }
 }
 
 /// The shape of every input, each checked against what the network says.

@@ -190,6 +190,11 @@ impl Channel {
         matches!(&self.sensor, Sensor::Lidar(pipeline) if pipeline.densifies())
     }
 
+    /// Whether its detections lie in space, where markers can show them.
+    pub fn wants_markers(&self) -> bool {
+        matches!(self.sensor, Sensor::Lidar(_))
+    }
+
     /// Detects objects in a message.
     ///
     /// `transforms` is asked only where [`Channel::wants_transforms`]. Without

@@ -311,7 +311,7 @@ fn every_suppression_and_a_change_between_them() {
     let mut random = Random::new(75);
     let picture = Picture::new(&mut random, Size::new(200, 120), Encoding::Bgr8);
     let mut pair = Pair::new(&device, &config("yolov8", &[]), "yolov8", 700);
-    for kind in ["iou", "none", "iou"] {
+    for kind in ["iou", "none", "fast", "soft_linear", "soft_gaussian", "iou"] {
         let nms = format!("c.nms.kind:={kind}");
         let config = config("yolov8", &[&nms, "c.max_detections:=1000"]);
         pair.on_cpu.reconfigure(&config).unwrap();

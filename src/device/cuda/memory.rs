@@ -13,7 +13,7 @@ use half::f16;
 
 use super::{Event, Stream, error, failed};
 use crate::error::{Error, ErrorKind, Result};
-use crate::types::{Box2d, Box3d, Candidate, Detection2d, Kept};
+use crate::types::{Box2d, Box3d, Candidate, Detection2d, Kept, RotatedBox2d};
 
 /// Values that can be moved as bytes.
 ///
@@ -36,17 +36,20 @@ plain! {
     f32: "a number",
     f16: "a number",
     [f32; 4]: "numbers without gaps",
+    [u32; 2]: "numbers without gaps",
     [u32; 4]: "numbers without gaps",
     Kept: "repr(C) of a u32 and an f32: 8 bytes, no gap",
     Candidate<Box2d>: "repr(C) of 4 + 1 f32 and 2 u32: 28 bytes, no gap",
     Detection2d: "repr(C) of a u32, an f32 and 4 f32: 24 bytes, no gap",
     Candidate<Box3d>: "repr(C) of 7 + 1 f32 and 2 u32: 40 bytes, no gap",
+    Candidate<RotatedBox2d>: "repr(C) of 5 + 1 f32 and 2 u32: 32 bytes, no gap",
 }
 
 const _: () = assert!(size_of::<Kept>() == 8);
 const _: () = assert!(size_of::<Detection2d>() == 24);
 const _: () = assert!(size_of::<Candidate<Box2d>>() == 28);
 const _: () = assert!(size_of::<Candidate<Box3d>>() == 40);
+const _: () = assert!(size_of::<Candidate<RotatedBox2d>>() == 32);
 
 /// A slice in device memory as kernels read it.
 #[derive(Clone, Copy, Debug)]
@@ -67,6 +70,11 @@ pub struct Out<'a, T> {
 }
 
 impl<T> In<'_, T> {
+    /// No values.
+    pub fn empty() -> Self {
+        Self { address: 0, len: 0, memory: PhantomData }
+    }
+
     /// Number of values.
     pub fn len(&self) -> usize {
         self.len as usize
@@ -163,6 +171,22 @@ impl<T: Plain> DeviceBuffer<T> {
         let copied = unsafe { result::memcpy_htod_async(self.address, values, self.stream.raw()) };
         self.stream.synchronize()?;
         copied.map_err(|e| failed("copy to the device", e))
+    }
+
+    /// Queues a copy of as many values of another buffer as both have.
+    ///
+    /// # Errors
+    /// `Device` when the other belongs to another stream or the copy fails.
+    pub fn enqueue_copy(&mut self, source: &Self) -> Result<()> {
+        self.stream.check_owns(&source.stream)?;
+        self.stream.bind()?;
+        let num_bytes = self.len.min(source.len) * size_of::<T>();
+        // SAFETY: both allocations have this many bytes and stay until the
+        // stream's work is done; they are two, since `self` is borrowed alone.
+        let copied = unsafe {
+            result::memcpy_dtod_async(self.address, source.address, num_bytes, self.stream.raw())
+        };
+        copied.map_err(|e| failed("queue a copy on the device", e))
     }
 
     /// Waits, then copies all values to the host: for tests, not for frames.

@@ -48,8 +48,8 @@ impl Animation {
     /// `Argument` for another size, `Io` when it cannot be written or is one too
     /// many.
     pub fn add(&mut self, canvas: &Canvas) -> Result<()> {
-        let Size { width, height } = canvas.canvas_size();
-        if canvas.canvas_size() != self.size {
+        let Size { width, height } = canvas.size();
+        if canvas.size() != self.size {
             let Size { width: wanted_width, height: wanted_height } = self.size;
             let message =
                 format!("a frame is {width}x{height}, {wanted_width}x{wanted_height} is wanted");

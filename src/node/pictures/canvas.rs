@@ -32,13 +32,13 @@ impl Canvas {
         Self { size, pixels: vec![0; 3 * size.width as usize * size.height as usize] }
     }
 
-    /// Width and height.
-    pub(super) fn canvas_size(&self) -> Size {
+    /// Width and height in pixels.
+    pub fn size(&self) -> Size {
         self.size
     }
 
     /// Red, green, blue, row by row.
-    pub(super) fn pixels(&self) -> &[u8] {
+    pub fn pixels(&self) -> &[u8] {
         &self.pixels
     }
 

@@ -58,7 +58,7 @@ pub fn draw_camera_over_truth(
         canvas.polygon(&corners(bbox), TRUTH_COLOR, 1);
     }
     for detection in detections {
-        let color = class_color(detection.class);
+        let color = class_paint(detection.class);
         let b = detection.bbox;
         canvas.polygon(&corners(&b), color, 2);
         canvas.label([b.x1, b.y1], &label(class_names, detection.class, detection.score), color);
@@ -118,7 +118,7 @@ impl BevPicture {
     /// Draws detections with class and score; no words without class names.
     pub fn draw_detections(&mut self, detections: &[Detection3d], class_names: &[String]) {
         for detection in detections {
-            let color = class_color(detection.class);
+            let color = class_paint(detection.class);
             let corner = self.draw_box(&detection.object.bbox, color, 2);
             if !class_names.is_empty() {
                 let label = label(class_names, detection.class, detection.score);
@@ -227,17 +227,22 @@ fn height_color(height: f32) -> Rgb888 {
     Rgb888::new((60.0 + 195.0 * t) as u8, (90.0 + 140.0 * t) as u8, (200.0 - 140.0 * t) as u8)
 }
 
-/// A colour per class; the list repeats.
-pub(super) fn class_color(class: u32) -> Rgb888 {
-    const COLORS: [Rgb888; 8] = [
-        Rgb888::new(255, 64, 64),
-        Rgb888::new(64, 255, 64),
-        Rgb888::new(96, 160, 255),
-        Rgb888::new(255, 200, 0),
-        Rgb888::new(255, 0, 255),
-        Rgb888::new(0, 255, 255),
-        Rgb888::new(255, 128, 0),
-        Rgb888::new(180, 120, 255),
+/// Red, green and blue of a class; the list repeats.
+pub fn class_color(class: u32) -> [u8; 3] {
+    const COLORS: [[u8; 3]; 8] = [
+        [255, 64, 64],
+        [64, 255, 64],
+        [96, 160, 255],
+        [255, 200, 0],
+        [255, 0, 255],
+        [0, 255, 255],
+        [255, 128, 0],
+        [180, 120, 255],
     ];
     COLORS[class as usize % COLORS.len()]
+}
+
+fn class_paint(class: u32) -> Rgb888 {
+    let [r, g, b] = class_color(class);
+    Rgb888::new(r, g, b)
 }

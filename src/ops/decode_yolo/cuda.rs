@@ -14,8 +14,10 @@ use half::f16;
 
 use super::argument;
 use crate::device::cuda::abi::decode_yolo::{
-    COLUMNS_PER_BLOCK, Cells, DecodeCounts, MAX_LEVELS, MAX_ROWS, Planes, ROWS_PER_BLOCK, Rows,
-    THREADS_PER_BLOCK, YoloArgs, YoloLevel, YoloSettings,
+    COLUMNS_PER_BLOCK, Cells, MAX_LEVELS, Planes, ROWS_PER_BLOCK, Rows, YoloArgs, YoloLevel,
+};
+use crate::device::cuda::abi::select::{
+    DecodeCounts, MAX_FOUND, SelectSettings, Selection as Slices, THREADS_PER_BLOCK,
 };
 use crate::device::cuda::{
     DeviceBuffer, DeviceCandidates, DeviceTensor, DeviceValues, Grid, In, Kernel, KernelSpec,
@@ -46,7 +48,7 @@ pub struct Workspace {
 }
 
 struct Memory {
-    settings: DeviceBuffer<YoloSettings>,
+    settings: DeviceBuffer<SelectSettings>,
     wanted: DeviceBuffer<u32>,
     found: DeviceBuffer<Candidate<Box2d>>,
     totals: DeviceBuffer<u64>,
@@ -63,13 +65,15 @@ impl Memory {
     ) -> Result<YoloArgs<'a, T>> {
         Ok(YoloArgs {
             values,
-            settings: self.settings.input(stream)?,
-            wanted: self.wanted.input(stream)?,
-            found: self.found.output(stream)?,
-            items: candidates.items.output(stream)?,
-            num: candidates.num.output(stream)?,
-            totals: self.totals.output(stream)?,
-            counts: self.counts.output(stream)?,
+            selection: Slices {
+                settings: self.settings.input(stream)?,
+                wanted: self.wanted.input(stream)?,
+                found: self.found.output(stream)?,
+                items: candidates.items.output(stream)?,
+                num: candidates.num.output(stream)?,
+                totals: self.totals.output(stream)?,
+                counts: self.counts.output(stream)?,
+            },
             num_rows: head.num_rows as u32,
             num_classes: head.num_classes as u32,
             num_levels: head.num_levels as u32,
@@ -114,8 +118,8 @@ impl Head {
         if let YoloLayout::Yolox { strides } = layout {
             head.set_levels(strides, network)?;
         }
-        if num_rows > MAX_ROWS {
-            return Err(argument(format!("{num_rows} rows; at most {MAX_ROWS}")));
+        if num_rows > MAX_FOUND {
+            return Err(argument(format!("{num_rows} rows; at most {MAX_FOUND}")));
         }
         Ok(head)
     }
@@ -190,7 +194,8 @@ impl Workspace {
         };
         let head = Head::new(layout, network, num_classes, num_rows)?;
         let mut settings = DeviceBuffer::zeros(stream, 1)?;
-        settings.write(&[YoloSettings { score_threshold: f32::NAN, ..YoloSettings::default() }])?;
+        settings
+            .write(&[SelectSettings { score_threshold: f32::NAN, ..SelectSettings::default() }])?;
         Ok(Self {
             stream: stream.clone(),
             kernels,
@@ -199,7 +204,7 @@ impl Workspace {
                 settings,
                 wanted: DeviceBuffer::zeros(stream, num_classes.div_ceil(32))?,
                 found: DeviceBuffer::zeros(stream, num_rows)?,
-                totals: DeviceBuffer::zeros(stream, 1)?,
+                totals: DeviceBuffer::zeros(stream, 3)?,
                 counts: DeviceBuffer::zeros(stream, 1)?,
             },
         })
@@ -219,7 +224,7 @@ impl Workspace {
         }
         self.memory.wanted.write(&wanted)?;
         let count = |num: usize| u32::try_from(num).unwrap_or(u32::MAX);
-        self.memory.settings.write(&[YoloSettings {
+        self.memory.settings.write(&[SelectSettings {
             score_threshold: selection.score_threshold,
             top_k: count(selection.pre_nms_top_k),
             has_filter: u32::from(!selection.class_filter.is_empty()),

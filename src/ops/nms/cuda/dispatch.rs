@@ -5,14 +5,16 @@
 //! Launches can be recorded in a graph; new settings of the same kind need no
 //! new recording.
 
-use super::{Capacity, DeviceWorkspace};
+use super::Capacity;
 use crate::device::cuda::abi::nms::NmsCounts;
-use crate::device::cuda::abi::nms::nms_circle::NmsCircleSteps;
-use crate::device::cuda::abi::nms::nms_iou::NmsIouSteps;
 use crate::device::cuda::{DeviceBuffer, DeviceCandidates, Stream};
 use crate::error::{Error, ErrorKind, Result};
-use crate::ops::nms_circle::cuda::set_nms_circle;
-use crate::ops::nms_iou::cuda::set_nms_iou;
+use crate::ops::nms_bev::cuda as bev;
+use crate::ops::nms_circle::cuda as circle;
+use crate::ops::nms_fast::cuda as fast;
+use crate::ops::nms_iou::cuda as iou;
+use crate::ops::nms_iou_3d::cuda as iou_3d;
+use crate::ops::nms_soft::cuda as soft;
 use crate::types::{
     Box2d, Box3d, CircleThreshold, ClassMode, Kept, Nms2d, Nms3d, NmsCircle, NmsIou,
 };
@@ -20,22 +22,21 @@ use crate::types::{
 /// The suppression of a camera channel on one stream.
 pub enum Suppression2d {
     /// Greedy by IoU, or none: no IoU is above 1.
-    Iou(DeviceWorkspace<NmsIouSteps>),
+    Iou(iou::Workspace),
+    /// One pass by IoU.
+    Fast(fast::Workspace),
+    /// Lowered scores.
+    Soft(soft::Workspace),
 }
 
 /// The suppression of a lidar channel on one stream.
 pub enum Suppression3d {
     /// By distance of centres, or none: no distance is below a negative one.
-    Circle(DeviceWorkspace<NmsCircleSteps>),
-}
-
-/// The same expression for the workspace of every arm.
-macro_rules! each {
-    ($value:expr, $type:ident: $($arm:ident)|+, $workspace:ident => $body:expr) => {
-        match $value {
-            $($type::$arm($workspace) => $body,)+
-        }
-    };
+    Circle(circle::Workspace),
+    /// By overlap of footprints.
+    Bev(bev::Workspace),
+    /// By overlap of volumes.
+    Iou3d(iou_3d::Workspace),
 }
 
 impl Suppression2d {
@@ -47,10 +48,9 @@ impl Suppression2d {
     /// memory.
     pub fn new(stream: &Stream, nms: &Nms2d, capacity: Capacity) -> Result<Self> {
         let mut suppression = match nms {
-            Nms2d::None | Nms2d::Iou(_) => {
-                Self::Iou(DeviceWorkspace::new("nms_iou", stream, capacity)?)
-            }
-            Nms2d::Fast(_) | Nms2d::Soft(_) => return Err(missing(nms)),
+            Nms2d::None | Nms2d::Iou(_) => Self::Iou(iou::workspace(stream, capacity)?),
+            Nms2d::Fast(_) => Self::Fast(fast::workspace(stream, capacity)?),
+            Nms2d::Soft(_) => Self::Soft(soft::workspace(stream, capacity)?),
         };
         suppression.set(nms)?;
         Ok(suppression)
@@ -63,9 +63,11 @@ impl Suppression2d {
     /// `Argument` as [`Suppression2d::new`], or for settings of another kind.
     pub fn set(&mut self, nms: &Nms2d) -> Result<()> {
         match (self, nms) {
-            (Self::Iou(workspace), Nms2d::None) => set_nms_iou(workspace, &no_iou()),
-            (Self::Iou(workspace), Nms2d::Iou(params)) => set_nms_iou(workspace, params),
-            (Self::Iou(_), _) => Err(of_another_kind(nms)),
+            (Self::Iou(workspace), Nms2d::None) => iou::set_nms_iou(workspace, &no_iou()),
+            (Self::Iou(workspace), Nms2d::Iou(params)) => iou::set_nms_iou(workspace, params),
+            (Self::Fast(workspace), Nms2d::Fast(params)) => fast::set_nms_fast(workspace, params),
+            (Self::Soft(workspace), Nms2d::Soft(params)) => soft::set_nms_soft(workspace, params),
+            _ => Err(of_another_kind(nms)),
         }
     }
 
@@ -76,8 +78,11 @@ impl Suppression2d {
     /// `Argument` when the candidates' capacity is above the workspace's;
     /// `Device` when a buffer is another stream's or a launch fails.
     pub fn enqueue(&mut self, candidates: &DeviceCandidates<Box2d>) -> Result<()> {
-        let DeviceCandidates { items, num } = candidates;
-        each!(self, Self: Iou, workspace => workspace.enqueue(items, num))
+        match self {
+            Self::Iou(workspace) => iou::enqueue_nms_iou(candidates, workspace),
+            Self::Fast(workspace) => fast::enqueue_nms_fast(candidates, workspace),
+            Self::Soft(workspace) => soft::enqueue_nms_soft(candidates, workspace),
+        }
     }
 
     /// Waits for the queued suppression and reads the survivors, best first.
@@ -85,12 +90,20 @@ impl Suppression2d {
     /// # Errors
     /// `Device` when queued work failed.
     pub fn read_kept(&mut self, keep: &mut Vec<Kept>) -> Result<()> {
-        each!(self, Self: Iou, workspace => workspace.read_kept(keep))
+        match self {
+            Self::Iou(workspace) => workspace.read_kept(keep),
+            Self::Fast(workspace) => workspace.read_kept(keep),
+            Self::Soft(workspace) => workspace.read_kept(keep),
+        }
     }
 
     /// The survivors on the device, best first, for the ops that follow.
     pub fn kept(&self) -> (&DeviceBuffer<Kept>, &DeviceBuffer<NmsCounts>) {
-        each!(self, Self: Iou, workspace => workspace.kept())
+        match self {
+            Self::Iou(workspace) => workspace.kept(),
+            Self::Fast(workspace) => workspace.kept(),
+            Self::Soft(workspace) => workspace.kept(),
+        }
     }
 }
 
@@ -103,10 +116,9 @@ impl Suppression3d {
     /// enough memory.
     pub fn new(stream: &Stream, nms: &Nms3d, capacity: Capacity) -> Result<Self> {
         let mut suppression = match nms {
-            Nms3d::None | Nms3d::Circle(_) => {
-                Self::Circle(DeviceWorkspace::new("nms_circle", stream, capacity)?)
-            }
-            Nms3d::Bev(_) | Nms3d::Iou3d(_) => return Err(missing(nms)),
+            Nms3d::None | Nms3d::Circle(_) => Self::Circle(circle::workspace(stream, capacity)?),
+            Nms3d::Bev(_) => Self::Bev(bev::workspace(stream, capacity)?),
+            Nms3d::Iou3d(_) => Self::Iou3d(iou_3d::workspace(stream, capacity)?),
         };
         suppression.set(nms)?;
         Ok(suppression)
@@ -119,9 +131,17 @@ impl Suppression3d {
     /// `Argument` as [`Suppression3d::new`], or for settings of another kind.
     pub fn set(&mut self, nms: &Nms3d) -> Result<()> {
         match (self, nms) {
-            (Self::Circle(workspace), Nms3d::None) => set_nms_circle(workspace, &no_circle()),
-            (Self::Circle(workspace), Nms3d::Circle(params)) => set_nms_circle(workspace, params),
-            (Self::Circle(_), _) => Err(of_another_kind(nms)),
+            (Self::Circle(workspace), Nms3d::None) => {
+                circle::set_nms_circle(workspace, &no_circle())
+            }
+            (Self::Circle(workspace), Nms3d::Circle(params)) => {
+                circle::set_nms_circle(workspace, params)
+            }
+            (Self::Bev(workspace), Nms3d::Bev(params)) => bev::set_nms_bev(workspace, params),
+            (Self::Iou3d(workspace), Nms3d::Iou3d(params)) => {
+                iou_3d::set_nms_iou_3d(workspace, params)
+            }
+            _ => Err(of_another_kind(nms)),
         }
     }
 
@@ -132,8 +152,11 @@ impl Suppression3d {
     /// `Argument` when the candidates' capacity is above the workspace's;
     /// `Device` when a buffer is another stream's or a launch fails.
     pub fn enqueue(&mut self, candidates: &DeviceCandidates<Box3d>) -> Result<()> {
-        let DeviceCandidates { items, num } = candidates;
-        each!(self, Self: Circle, workspace => workspace.enqueue(items, num))
+        match self {
+            Self::Circle(workspace) => circle::enqueue_nms_circle(candidates, workspace),
+            Self::Bev(workspace) => bev::enqueue_nms_bev(candidates, workspace),
+            Self::Iou3d(workspace) => iou_3d::enqueue_nms_iou_3d(candidates, workspace),
+        }
     }
 
     /// Waits for the queued suppression and reads the survivors, best first.
@@ -142,13 +165,21 @@ impl Suppression3d {
     /// `Argument` when a class that took part has no threshold; `Device` when
     /// queued work failed.
     pub fn read_kept(&mut self, keep: &mut Vec<Kept>) -> Result<()> {
-        each!(self, Self: Circle, workspace => workspace.read_kept(keep))
+        match self {
+            Self::Circle(workspace) => workspace.read_kept(keep),
+            Self::Bev(workspace) => workspace.read_kept(keep),
+            Self::Iou3d(workspace) => workspace.read_kept(keep),
+        }
     }
 
     /// The survivors on the device, best first, for the ops that follow. Their
     /// counts say when a class that took part has no threshold.
     pub fn kept(&self) -> (&DeviceBuffer<Kept>, &DeviceBuffer<NmsCounts>) {
-        each!(self, Self: Circle, workspace => workspace.kept())
+        match self {
+            Self::Circle(workspace) => workspace.kept(),
+            Self::Bev(workspace) => workspace.kept(),
+            Self::Iou3d(workspace) => workspace.kept(),
+        }
     }
 }
 
@@ -170,10 +201,6 @@ fn no_circle() -> NmsCircle {
         reading: CircleThreshold::Radius,
         class_mode: ClassMode::Agnostic,
     }
-}
-
-fn missing(nms: &impl std::fmt::Debug) -> Error {
-    Error::new(ErrorKind::Argument, "nms", format!("{nms:?} has no CUDA side"))
 }
 
 fn of_another_kind(nms: &impl std::fmt::Debug) -> Error {
