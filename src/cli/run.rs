@@ -108,12 +108,27 @@ fn start(live: &Arc<LiveNode>, starts_itself: bool) -> Result<mpsc::Receiver<Res
 /// Joins the graph.
 ///
 /// # Errors
-/// `Door` when that door is not in this build, or cannot join.
-fn open_door(choice: Option<DoorChoice>, _options: DoorOptions) -> Result<Box<dyn Door>> {
-    let (name, feature) = match choice {
-        Some(DoorChoice::Ros2) => ("ros2", "ros2"),
-        Some(DoorChoice::Dds) | None => ("dds", "dds"),
-    };
-    let message = format!("this build has no door {name}; build it with --features {feature}");
-    Err(Error::new(ErrorKind::Door, "run", message))
+/// `Usage` when that door is not in this build, `Door` when it cannot join.
+fn open_door(choice: Option<DoorChoice>, options: DoorOptions) -> Result<Box<dyn Door>> {
+    match choice.unwrap_or(DoorChoice::Dds) {
+        DoorChoice::Ros2 => Err(no_door("ros2")),
+        DoorChoice::Dds => dds_door(options),
+    }
+}
+
+#[cfg(feature = "dds")]
+fn dds_door(options: DoorOptions) -> Result<Box<dyn Door>> {
+    use crate::transport::dds::{DdsDoor, DdsSettings};
+    Ok(Box::new(DdsDoor::open(options, &DdsSettings::from_environment()?)?))
+}
+
+#[cfg(not(feature = "dds"))]
+fn dds_door(_: DoorOptions) -> Result<Box<dyn Door>> {
+    Err(no_door("dds"))
+}
+
+/// What to say of a door that was left out; its feature has its name.
+fn no_door(name: &str) -> Error {
+    let message = format!("this build has no door {name}; build it with --features {name}");
+    Error::new(ErrorKind::Usage, "run", message)
 }

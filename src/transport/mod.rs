@@ -4,6 +4,8 @@
 
 pub mod bag;
 pub mod cdr;
+#[cfg(feature = "dds")]
+pub mod dds;
 pub mod door;
 pub mod memory;
 pub mod messages;
