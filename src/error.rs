@@ -65,7 +65,7 @@ pub enum ErrorKind {
 
 impl ErrorKind {
     /// Every kind, in order.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::Usage,
         Self::Config,
         Self::Io,
@@ -80,6 +80,7 @@ impl ErrorKind {
         Self::Inference,
         Self::Argument,
         Self::Device,
+        Self::Stale,
         Self::DeviceLost,
         Self::Door,
     ];
