@@ -1,5 +1,5 @@
-// Candidates of a camera head; the mirror of `Candidate<Box2d>` in
-// src/types/candidate.rs.
+// Candidates of every kind; the mirrors of `Candidate<..>` in
+// src/types/candidate.rs over the boxes of src/types/boxes.rs.
 #pragma once
 
 #include "order.cuh"
@@ -9,12 +9,46 @@ struct Candidate2d {
     Rank rank;
 };
 
+struct CandidateRotated {
+    float x, y;
+    float width, height;
+    float angle;
+    Rank rank;
+};
+
+struct Candidate3d {
+    float center[3];
+    float length, width, height;
+    float yaw;
+    Rank rank;
+};
+
 __device__ inline bool has_finite_box(const Candidate2d& c) {
     return isfinite(c.x1) && isfinite(c.y1) && isfinite(c.x2) && isfinite(c.y2);
 }
 
+__device__ inline bool has_finite_box(const CandidateRotated& c) {
+    return isfinite(c.x) && isfinite(c.y) && isfinite(c.width) && isfinite(c.height) &&
+           isfinite(c.angle);
+}
+
+__device__ inline bool has_finite_box(const Candidate3d& c) {
+    return isfinite(c.center[0]) && isfinite(c.center[1]) && isfinite(c.center[2]) &&
+           isfinite(c.length) && isfinite(c.width) && isfinite(c.height) && isfinite(c.yaw);
+}
+
+// What a lidar head says of an object beside its box: the mirror of `Motion` in
+// src/device/cuda/abi/decode_center.rs.
+struct Motion {
+    float velocity[2];
+    float center_variance[3];
+    float size_variance[3];
+    float yaw_variance;
+    float velocity_variance[2];
+};
+
 // What decoding found and what it lost: the mirror of `DecodeCounts` in
-// src/device/cuda/abi/decode_yolo.rs.
+// src/device/cuda/abi/select.rs.
 struct DecodeCounts {
     uint32_t num_found;
     uint32_t num_over_capacity;

@@ -2,7 +2,7 @@
 // src/ops/gather/mod.rs. One block, which walks the survivors in their order.
 
 #include "candidate.cuh"
-#include "nms.cuh"
+#include "nms_args.cuh"
 
 namespace gather {
 
@@ -111,5 +111,113 @@ extern "C" __global__ void __launch_bounds__(gather::kThreads)
     if (threadIdx.x == 0) {
         const uint32_t num = min(base, limit);
         args.published_counts[0] = {args.decode_counts[0], num_kept, num, base - num};
+    }
+}
+
+namespace gather {
+
+// Counts that are handed on as they are.
+template <uint32_t kNum>
+struct Words {
+    uint32_t at[kNum];
+};
+
+struct Detection3d {
+    uint32_t class_index;
+    float score;
+    float box[7];
+    Motion motion;
+};
+
+// What became of the points and candidates of a lidar frame.
+struct LidarCounts {
+    FrameCounts frame;
+    NmsCounts suppressed;
+    Words<4> unpacked;
+    Words<2> densified;
+    Words<6> voxelized;
+};
+
+struct Args3d {
+    Slice<const Candidate3d> candidates;
+    Slice<const Motion> motions;   // beside what decoding found
+    Slice<const uint32_t> places;  // by candidate: its place there
+    Slice<const Kept> kept;
+    Slice<const NmsCounts> nms_counts;
+    Slice<const DecodeCounts> decode_counts;
+    Slice<const Words<4>> unpacked;
+    Slice<const Words<2>> densified;
+    Slice<const Words<6>> voxelized;
+    Slice<Detection3d> published;
+    Slice<LidarCounts> published_counts;
+    uint64_t max_detections;
+};
+
+template <uint32_t kNum>
+__device__ Words<kNum> words_or_zero(const Slice<const Words<kNum>>& counts) {
+    return counts.len == 0 ? Words<kNum>{} : counts[0];
+}
+
+}  // namespace gather
+
+extern "C" __global__ void __launch_bounds__(gather::kThreads)
+    gather_3d(const __grid_constant__ gather::Args3d args) {
+    using namespace gather;
+    constexpr uint32_t kWords = sizeof(Detection3d) / sizeof(uint4);
+    static_assert(sizeof(Detection3d) % sizeof(uint4) == 0, "moved by whole words");
+    __shared__ __align__(16) Detection3d staged[kThreads];
+    __shared__ uint32_t sums[kWarps];
+    const uint32_t lane = threadIdx.x % kLanes;
+    const uint32_t warp = threadIdx.x / kLanes;
+    const uint32_t places = static_cast<uint32_t>(args.kept.len);
+    // Read without waiting for their number.
+    Kept survivor = threadIdx.x < places ? args.kept[threadIdx.x] : Kept{};
+    const uint32_t num_kept = min(args.nms_counts[0].num_kept, places);
+    const uint32_t limit = static_cast<uint32_t>(min(args.max_detections, args.published.len));
+    uint32_t base = 0;
+    for (uint32_t start = 0; start < num_kept; start += kThreads) {
+        const uint32_t own = start + threadIdx.x;
+        if (start != 0 && own < num_kept) survivor = args.kept[own];
+        const bool stays = own < num_kept && survivor.index < args.candidates.len;
+        const uint32_t votes = __ballot_sync(kAllLanes, stays);
+        if (lane == 0) sums[warp] = __popc(votes);
+        __syncthreads();
+        uint32_t before = __popc(votes & ((1u << lane) - 1));
+        uint32_t total = 0;
+        for (uint32_t i = 0; i < kWarps; ++i) {
+            before += i < warp ? sums[i] : 0;
+            total += sums[i];
+        }
+        if (stays) {
+            const Candidate3d& c = args.candidates[survivor.index];
+            Detection3d& out = staged[before];
+            out.class_index = c.rank.class_index;
+            out.score = survivor.score;
+            for (uint32_t i = 0; i < 3; ++i) out.box[i] = c.center[i];
+            out.box[3] = c.length;
+            out.box[4] = c.width;
+            out.box[5] = c.height;
+            out.box[6] = c.yaw;
+            const uint32_t place =
+                survivor.index < args.places.len ? args.places[survivor.index] : kNobody;
+            out.motion = place < args.motions.len ? args.motions[place] : Motion{};
+        }
+        __syncthreads();
+        // Whole words side by side: the way to the host is narrow.
+        const uint32_t num_out = min(total, limit - min(base, limit));
+        const uint4* from = reinterpret_cast<const uint4*>(staged);
+        uint4* to = reinterpret_cast<uint4*>(args.published.data + base);
+        for (uint32_t i = threadIdx.x; i < num_out * kWords; i += kThreads) to[i] = from[i];
+        base += total;
+        __syncthreads();
+    }
+    LidarCounts& counts = args.published_counts[0];
+    if (threadIdx.x == 0) {
+        const uint32_t num = min(base, limit);
+        counts = {{args.decode_counts[0], num_kept, num, base - num},
+                  args.nms_counts[0],
+                  words_or_zero(args.unpacked),
+                  words_or_zero(args.densified),
+                  words_or_zero(args.voxelized)};
     }
 }

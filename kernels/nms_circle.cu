@@ -1,46 +1,35 @@
 // Greedy suppression by distance of centres: src/ops/nms_circle/mod.rs.
 
 #include "nms.cuh"
+#include "place.cuh"
 
 namespace {
 
-struct SolidCandidate {
-    float x, y, z;
-    float length, width, height;
-    float yaw;
-    Rank rank;
-};
-
 struct Circles {
-    using Candidate = SolidCandidate;
+    using Candidate = Candidate3d;
     static constexpr bool kHasThresholds = true;
+    static constexpr bool kAnySuppresses = false;
+    static constexpr uint32_t kNumParts = 0;
 
     __device__ static bool takes_part(const NmsSettings&, const Candidate& c) {
-        return isfinite(c.x) && isfinite(c.y) && isfinite(c.z) && isfinite(c.length) &&
-               isfinite(c.width) && isfinite(c.height) && isfinite(c.yaw);
+        return has_finite_box(c);
     }
 
     // Centre, and the longest squared distance at which this, being better,
-    // suppresses. A class without a threshold is reported; it suppresses
-    // nothing.
+    // suppresses.
     __device__ static float4 item(const NmsArgs<Candidate>& args, const NmsSettings& settings,
                                   const Candidate& c) {
-        const uint32_t num = settings.num_thresholds;
-        const uint32_t position = num == 1 ? 0 : c.rank.class_index;
-        const bool known = position < num && position < args.thresholds.len;
-        const float threshold = known ? args.thresholds[position] : -1.0f;
-        if (settings.reading != 0) return make_float4(c.x, c.y, threshold, 0.0f);
+        const float threshold = threshold_of(args, settings, c.rank.class_index, -1.0f);
+        if (settings.reading != 0) return make_float4(c.center[0], c.center[1], threshold, 0.0f);
         // Below the square of a radius means at most the number before it.
         const float square = threshold * threshold;
         const float longest = threshold > 0.0f && square > 0.0f
                                   ? __uint_as_float(__float_as_uint(square) - 1)
                                   : -1.0f;
-        return make_float4(c.x, c.y, longest, 0.0f);
+        return make_float4(c.center[0], c.center[1], longest, 0.0f);
     }
 
-    __device__ static uint32_t place(const Candidate& c) {
-        return spread(coarse(c.x, 16)) << 1 | spread(coarse(c.y, 16));
-    }
+    __device__ static uint32_t place(const Candidate& c) { return place_of(c.center[0], c.center[1]); }
 
     __device__ static float4 bounds(float4 item) {
         return make_float4(item.x, item.y, item.x, item.y);

@@ -15,6 +15,8 @@
 //! | [`pipeline`] | the story of a frame |
 //! | [`transport`] | recordings, the live graph, messages, transforms |
 //! | [`node`] | channels, and the live node around them |
+//! | [`sim`] | a simulated drive with ground truth |
+//! | [`eval`] | detections against truth |
 //! | [`cli`] | the program's commands |
 //!
 //! Start with [`pipeline::CameraPipeline::process`] or
@@ -51,11 +53,13 @@ pub mod cli;
 pub mod config;
 pub mod device;
 pub mod error;
+pub mod eval;
 pub mod heads;
 pub mod infer;
 pub mod node;
 pub mod ops;
 pub mod pipeline;
+pub mod sim;
 pub mod telemetry;
 pub mod transport;
 pub mod types;

@@ -6,16 +6,31 @@
 //! a GPU the suite says so and passes, unless `DET_POST_REQUIRE_CUDA=1` makes
 //! that a failure.
 #![cfg(feature = "cuda")]
-#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a test fails by panicking"
+)]
 
 use det_post::device::Device;
 use det_post::device::cuda::CudaDevice;
-use det_post::types::DeviceChoice;
+use det_post::types::{DeviceChoice, Kept};
 
 #[path = "parity/camera_frame.rs"]
 mod camera_frame;
+#[path = "parity/camera_pipeline.rs"]
+mod camera_pipeline;
+#[path = "parity/clouds.rs"]
+mod clouds;
+#[path = "parity/decode_anchor.rs"]
+mod decode_anchor;
+#[path = "parity/decode_center.rs"]
+mod decode_center;
 #[path = "parity/decode_yolo.rs"]
 mod decode_yolo;
+#[path = "parity/densify.rs"]
+mod densify;
 #[path = "parity/gather.rs"]
 mod gather;
 #[path = "parity/heads.rs"]
@@ -24,10 +39,26 @@ mod heads;
 mod letterbox;
 #[path = "parity/nms_circle.rs"]
 mod nms_circle;
+#[path = "parity/nms_fast.rs"]
+mod nms_fast;
 #[path = "parity/nms_iou.rs"]
 mod nms_iou;
+#[path = "parity/nms_rotated.rs"]
+mod nms_rotated;
+#[path = "parity/nms_soft.rs"]
+mod nms_soft;
 #[path = "parity/random.rs"]
 mod random;
+#[path = "parity/scatter.rs"]
+mod scatter;
+#[path = "parity/solids.rs"]
+mod solids;
+#[path = "parity/tensors.rs"]
+mod tensors;
+#[path = "parity/unpack.rs"]
+mod unpack;
+#[path = "parity/voxelize.rs"]
+mod voxelize;
 
 /// The GPU, or `None` with the reason printed.
 fn gpu() -> Option<CudaDevice> {
@@ -41,4 +72,18 @@ fn gpu() -> Option<CudaDevice> {
             None
         }
     }
+}
+
+/// Fails when the survivors, their order or their scores differ in any bit.
+fn assert_same_kept(found: &[Kept], expected: &[Kept], context: impl Fn() -> String) {
+    let bits = |kept: &Kept| (kept.index, kept.score.to_bits());
+    let first = found.iter().zip(expected).position(|(a, b)| bits(a) != bits(b));
+    let pair = first.map(|i| (found[i], expected[i]));
+    assert!(
+        first.is_none() && found.len() == expected.len(),
+        "{}: {} kept, expected {}; first difference {first:?} {pair:?}",
+        context(),
+        found.len(),
+        expected.len(),
+    );
 }

@@ -9,16 +9,21 @@
 //!
 //! Results go to stdout, logs and progress to stderr.
 
+mod bench;
 mod channel;
 mod check;
+mod demo;
+mod eval;
 mod inspect;
 mod interrupt;
 mod outputs;
+mod paced;
 mod pictures;
 mod replay;
 mod report;
 mod ros_args;
 mod run;
+mod simulate;
 mod transforms;
 
 use std::path::PathBuf;
@@ -29,6 +34,7 @@ use clap::{Parser, Subcommand};
 use ros_args::RosArguments;
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::pipeline::isolated;
 use crate::telemetry;
 
 /// How a command that did not fail ended.
@@ -54,17 +60,30 @@ const EXIT_CODES: &str = "Exit codes: 0 done (refused frames are counted in the 
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Simulates a drive, detects on it, evaluates and draws it: the whole node at work.
+    #[command(after_help = EXIT_CODES)]
+    Demo(demo::DemoArguments),
     /// Replays a recording through the configured channels and writes their detections.
     #[command(after_help = EXIT_CODES)]
     Replay(replay::ReplayArguments),
     /// Runs the node in a ROS 2 graph; `--ros-args` are taken as every node takes them.
     #[command(after_help = EXIT_CODES)]
     Run(run::RunArguments),
+    /// Measures what this machine gives: ops, copies, whole frames.
+    Bench(bench::BenchArguments),
+    /// Compares detections with truth: AP, errors and calibration, per class and distance.
+    #[command(after_help = EXIT_CODES)]
+    Eval(eval::EvalArguments),
+    /// Simulates a drive with ground truth and writes it as a recording.
+    Simulate(simulate::SimulateArguments),
     /// Lists what a recording holds: topics, types, counts, rates, layouts, encodings.
     Inspect {
         /// A rosbag2 directory, an .mcap file or a .db3 file.
         bag: PathBuf,
     },
+    /// Serves the frames of one channel for the process that started this one.
+    #[command(hide = true)]
+    Isolated,
     /// Checks parameter files and prints the effective configuration.
     Check(ConfigArguments),
 }
@@ -120,8 +139,13 @@ fn run(command: &Command, ros: &RosArguments) -> Result<Outcome> {
     }
     match command {
         Command::Run(arguments) => run::run(arguments, ros),
+        Command::Demo(arguments) => demo::demo(arguments),
         Command::Replay(arguments) => replay::replay(arguments),
+        Command::Bench(arguments) => bench::bench(arguments),
+        Command::Eval(arguments) => eval::eval(arguments),
+        Command::Simulate(arguments) => simulate::simulate(arguments),
         Command::Inspect { bag } => inspect::inspect(bag),
+        Command::Isolated => isolated::serve().map(|()| Outcome::Done),
         Command::Check(arguments) => check::check(arguments),
     }
 }

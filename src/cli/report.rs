@@ -36,6 +36,7 @@ pub(super) struct Report {
 struct ChannelSummary {
     input: String,
     output: String,
+    device: String,
     engine: String,
     frames_in: u64,
     frames_out: u64,
@@ -67,12 +68,13 @@ impl Report {
     pub(super) fn add_channel(
         &mut self,
         name: &str,
-        [input, output, engine]: [&str; 3],
+        [input, output, device, engine]: [&str; 4],
         account: &Account,
     ) {
         let summary = ChannelSummary {
             input: input.into(),
             output: output.into(),
+            device: device.into(),
             engine: engine.into(),
             frames_in: account.frames_in(),
             frames_out: account.frames_out(),
@@ -91,12 +93,13 @@ impl Report {
     pub(super) fn to_table(&self) -> String {
         let mut table = String::new();
         for (name, channel) in &self.channels {
-            let ChannelSummary { input, frames_in, frames_out, detections, engine, .. } = channel;
+            let ChannelSummary { input, frames_in, frames_out, detections, .. } = channel;
             // Writing to a String cannot fail.
             let _ = writeln!(
                 table,
                 "{name}  {input}  {frames_in} in, {frames_out} out, {detections} detections  \
-                 ({engine})"
+                 ({}, {})",
+                channel.device, channel.engine
             );
             for (reason, dropped) in &channel.dropped {
                 let _ =
@@ -164,7 +167,7 @@ mod tests {
         let damage = vec!["cut at byte 9".into()];
         let read = ReadSummary { num_messages: 3, num_lost: Some(4), damage, interrupted: false };
         let mut whole = Report::new(Path::new("drive"), read);
-        whole.add_channel("camera", ["/in", "/out", "rten"], &account);
+        whole.add_channel("camera", ["/in", "/out", "cpu", "rten"], &account);
         let json = serde_json::to_value(&whole).unwrap();
         let camera = &json["channels"]["camera"];
         assert_eq!(camera["frames_in"], 3);

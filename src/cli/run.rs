@@ -7,14 +7,13 @@ use std::time::Duration;
 
 use super::Outcome;
 use super::interrupt::Interrupt;
-use super::replay::check_device;
 use super::ros_args::RosArguments;
 use crate::config::Config;
 use crate::error::{Error, ErrorKind, Result};
 use crate::node::lifecycle::Change;
 use crate::node::live::LiveNode;
 use crate::transport::door::{Door, DoorOptions};
-use crate::types::LifecycleState;
+use crate::types::{DeviceChoice, LifecycleState};
 
 /// How long the frame in flight has to finish once the node is to stop.
 const STOP_PATIENCE: Duration = Duration::from_millis(800);
@@ -31,9 +30,9 @@ pub(super) struct RunArguments {
     /// Overrides one parameter, as ROS does: -p camera.score_threshold:=0.4
     #[arg(short = 'p', long = "param", value_name = "KEY:=VALUE")]
     overrides: Vec<String>,
-    /// Where the channels run: auto, cpu or cuda:N (overrides the parameter `device`).
+    /// Where all channels run: auto, cpu or cuda:N (overrides every parameter `device`).
     #[arg(long)]
-    device: Option<String>,
+    device: Option<DeviceChoice>,
     /// The way into the ROS graph: ros2 needs ROS 2 installed, dds does not. [default: ros2 where
     /// the build has it, else dds]
     #[arg(long, value_name = "DOOR")]
@@ -53,10 +52,11 @@ enum DoorChoice {
 pub(super) fn run(arguments: &RunArguments, ros: &RosArguments) -> Result<Outcome> {
     let node = ros.node()?;
     let files = [&arguments.config[..], &ros.params_files[..]].concat();
-    let mut overrides = [&arguments.overrides[..], &ros.overrides[..]].concat();
-    overrides.extend(arguments.device.iter().map(|device| format!("device:={device}")));
-    let config = Config::load_for(&node, &files, &overrides)?;
-    check_device(config.device)?;
+    let overrides = [&arguments.overrides[..], &ros.overrides[..]].concat();
+    let mut config = Config::load_for(&node, &files, &overrides)?;
+    if let Some(device) = arguments.device {
+        config.channels.iter_mut().for_each(|channel| channel.device = device);
+    }
     let starts_itself = config.autostart;
 
     let interrupt = Interrupt::listen()?;

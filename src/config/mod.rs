@@ -18,6 +18,8 @@
 
 mod camera;
 mod declared;
+mod deployment;
+mod deployment_parameters;
 mod head;
 mod head_parameters;
 mod lidar;
@@ -43,7 +45,8 @@ pub use live::LiveConfig;
 pub use manual::manual;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::types::{DeviceChoice, EngineKind, EngineOptions, NodeName};
+use crate::types::{DeviceChoice, FailurePolicy, NodeName};
+use deployment::{check_engine, device, failure_policy};
 use head::{Facts, Head};
 use parameters::{CAMERA, LIDAR, NODE};
 use problems::Problems;
@@ -60,7 +63,7 @@ pub struct Config {
     /// The node that it is for: section of parameter files, namespace of
     /// relative topics, and what `~` stands for.
     pub node: NodeName,
-    /// Where the frames run.
+    /// Where the frames of channels run that do not say it themselves.
     pub device: DeviceChoice,
     /// Whether ages are measured by `/clock`.
     pub use_sim_time: bool,
@@ -83,10 +86,26 @@ pub struct ChannelConfig {
     pub input: String,
     /// Topic of the detections, absolute, unique.
     pub output: String,
+    /// Where its frames run.
+    pub device: DeviceChoice,
+    /// What it does when its device fails.
+    pub failures: FailurePolicy,
+    /// Whether its frames run in a process of their own.
+    pub is_isolated: bool,
     /// How it takes part in the live graph.
     pub live: LiveConfig,
     /// The rest, by sensor.
     pub kind: ChannelKind,
+    /// Every value that holds, by full key.
+    effective: BTreeMap<String, Node>,
+}
+
+impl ChannelConfig {
+    /// Every value that holds for this channel, as a parameter file: loading it
+    /// gives the same channel, on the device of a node that says `auto`.
+    pub fn to_yaml(&self) -> String {
+        parameter_file(&self.effective)
+    }
 }
 
 /// What a channel's sensor is.
@@ -141,18 +160,30 @@ impl Config {
         Self::from_entries(node, entries, problems)
     }
 
+    /// As [`Config::load`], from the text of one parameter file.
+    ///
+    /// # Errors
+    /// As [`Config::load`].
+    pub fn parse(text: &str) -> Result<Self> {
+        let node = NodeName::new("", NODE_NAME)?;
+        let (mut entries, mut problems) = (Entries::new(), Problems::default());
+        source::add_file(&node, text, "the text", &mut entries, &mut problems);
+        Self::from_entries(&node, entries, problems)
+    }
+
     fn from_entries(node: &NodeName, entries: Entries, mut problems: Problems) -> Result<Self> {
         let (of_node, of_channels) = split(entries);
         let given =
             Given { prefix: "", entries: &of_node, suggested: &Entries::new(), class_names: &[] };
         let values = Values::read(NODE, &given, &mut problems);
-        let device = device(values.text("device"), &mut problems);
+        let device = device("device", values.text("device"), &mut problems);
         let mut effective: BTreeMap<String, Node> =
             values.iter().map(|(key, node)| (key.clone(), node.clone())).collect();
 
         let mut channels = Vec::new();
         for (name, entries) in of_channels {
-            channels.extend(channel(node, (&name, entries), &mut effective, &mut problems));
+            let own = (name.as_str(), entries);
+            channels.extend(channel(node, own, device, &mut effective, &mut problems));
         }
         check_outputs(&channels, &mut problems);
         if channels.is_empty() && problems.is_empty() {
@@ -173,13 +204,7 @@ impl Config {
     /// Every value that holds, as a parameter file: loading it gives the same
     /// configuration.
     pub fn to_yaml(&self) -> String {
-        let mut root = Node::Map(BTreeMap::new());
-        for (key, value) in &self.effective {
-            insert(&mut root, key, value.clone());
-        }
-        let section = Node::Map([("ros__parameters".to_owned(), root)].into());
-        let file = Node::Map([("/**".to_owned(), section)].into());
-        serde_yaml::to_string(&file).unwrap_or_default()
+        parameter_file(&self.effective)
     }
 }
 
@@ -215,23 +240,11 @@ fn split(entries: Entries) -> (Entries, BTreeMap<String, Entries>) {
     (node, of_channels)
 }
 
-fn device(text: &str, problems: &mut Problems) -> DeviceChoice {
-    let index = text.strip_prefix("cuda:").map(str::parse);
-    match (text, index) {
-        ("auto", _) => DeviceChoice::Auto,
-        ("cpu", _) => DeviceChoice::Cpu,
-        (_, Some(Ok(index))) => DeviceChoice::Cuda(index),
-        _ => {
-            problems.refuse("device", format!("{text:?}"), "auto, cpu, cuda:N");
-            DeviceChoice::Auto
-        }
-    }
-}
-
 /// One channel; `None` when its head is not known.
 fn channel(
     node: &NodeName,
     (name, mut entries): (&str, Entries),
+    device_of_node: DeviceChoice,
     effective: &mut BTreeMap<String, Node>,
     problems: &mut Problems,
 ) -> Option<ChannelConfig> {
@@ -258,7 +271,14 @@ fn channel(
         class_names: &class_names,
     };
     let values = Values::read(table, &given, problems);
-    effective.extend(values.iter().map(|(key, node)| (format!("{prefix}{key}"), node.clone())));
+    let own: BTreeMap<_, _> =
+        values.iter().map(|(key, node)| (format!("{prefix}{key}"), node.clone())).collect();
+    effective.extend(own.clone());
+    let device = match values.optional_text("device") {
+        Some(text) => device(&format!("{prefix}device"), &text, problems),
+        None => device_of_node,
+    };
+    check_engine(&prefix, &values, device, problems);
     let kind = match facts {
         Facts::Camera(facts) => {
             ChannelKind::Camera(Box::new(CameraConfig::new(&prefix, &values, facts, problems)))
@@ -271,8 +291,12 @@ fn channel(
         name: name.to_owned(),
         input: node.expand(values.text("input")),
         output: node.expand(values.text("output")),
+        device,
+        failures: failure_policy(&values),
+        is_isolated: values.flag("isolate"),
         live: LiveConfig::new(&values),
         kind,
+        effective: own,
     })
 }
 
@@ -337,6 +361,17 @@ fn check_outputs(channels: &[ChannelConfig], problems: &mut Problems) {
     }
 }
 
+/// Values by full key as a parameter file.
+fn parameter_file(values: &BTreeMap<String, Node>) -> String {
+    let mut root = Node::Map(BTreeMap::new());
+    for (key, value) in values {
+        insert(&mut root, key, value.clone());
+    }
+    let section = Node::Map([("ros__parameters".to_owned(), root)].into());
+    let file = Node::Map([("/**".to_owned(), section)].into());
+    serde_yaml::to_string(&file).unwrap_or_default()
+}
+
 /// Puts a value under a dotted key into nested mappings.
 fn insert(node: &mut Node, key: &str, value: Node) {
     let Node::Map(map) = node else { return };
@@ -348,18 +383,5 @@ fn insert(node: &mut Node, key: &str, value: Node) {
             let inner = map.entry(first.to_owned()).or_insert_with(|| Node::Map(BTreeMap::new()));
             insert(inner, rest, value);
         }
-    }
-}
-
-/// The parameters `engine.*` of a channel.
-fn engine_options(values: &Values) -> EngineOptions {
-    EngineOptions {
-        kind: match values.text("engine.kind") {
-            "rten" => EngineKind::Rten,
-            "onnxruntime" => EngineKind::OnnxRuntime,
-            _ => EngineKind::Auto,
-        },
-        library: values.optional_text("engine.library").map(PathBuf::from),
-        threads: Some(values.count("engine.threads")).filter(|&threads| threads > 0),
     }
 }

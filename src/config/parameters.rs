@@ -3,6 +3,11 @@
 //! and `docs/parameters.md` are all made from these tables and from those of
 //! the head files beside them.
 
+use super::deployment_parameters::{
+    CHANNEL_DEVICE, ENGINE_CACHE_FOLDER, ENGINE_CUDA_GRAPH, ENGINE_FP16, ENGINE_KIND,
+    ENGINE_LIBRARY, ENGINE_PROVIDER, ENGINE_TF32, ENGINE_THREADS, FAILURE_WINDOW_S, FALLBACK,
+    FAULT_AT_FRAME, ISOLATE, MAX_FAILURES,
+};
 use super::live::{
     GAP_ERROR_S, GAP_WARN_S, INPUT_TRANSPORT, LATENCY_BUDGET_MS, MAX_AGE_S, MAX_PAYLOAD_BYTES,
     MIN_RATE_HZ, PUBLISH_DEBUG_IMAGE, PUBLISH_MARKERS, QOS_DEPTH, QOS_DURABILITY, QOS_RELIABILITY,
@@ -44,7 +49,8 @@ pub(super) const NODE: &[Parameter] = &[
         Kind::Text,
         Yaml("auto"),
         "",
-        "Where the frames run: `auto`, `cpu` or `cuda:N`.",
+        "Where the frames of all channels run: `auto` (GPU 0 when it is usable, else the CPU), `cpu` or \
+         `cuda:N`.",
     ),
     fixed(
         "use_sim_time",
@@ -89,27 +95,6 @@ const HEAD: Parameter = fixed(
 );
 const MODEL_PATH: Parameter =
     fixed("model_path", Kind::Text, Required, "", "The network, an ONNX file.");
-const ENGINE_KIND: Parameter = fixed(
-    "engine.kind",
-    Kind::Choice(&["auto", "rten", "onnxruntime"]),
-    Yaml("auto"),
-    "",
-    "What runs the network. `auto`: ONNX Runtime when its library is found, else the embedded rten.",
-);
-const ENGINE_LIBRARY: Parameter = fixed(
-    "engine.library",
-    Kind::Text,
-    Unset("`ORT_DYLIB_PATH`, then the system's"),
-    "",
-    "Path of the ONNX Runtime library.",
-);
-const ENGINE_THREADS: Parameter = fixed(
-    "engine.threads",
-    Kind::Integer { min: 0, max: 1024 },
-    Yaml("0"),
-    "",
-    "Threads a network may use; 0 leaves it to the engine.",
-);
 const CANDIDATE_CAPACITY: Parameter = fixed(
     "candidate_capacity",
     CAPACITY,
@@ -134,6 +119,17 @@ pub(super) const CAMERA: &[Parameter] = &[
     ENGINE_KIND,
     ENGINE_LIBRARY,
     ENGINE_THREADS,
+    ENGINE_PROVIDER,
+    ENGINE_CUDA_GRAPH,
+    ENGINE_TF32,
+    ENGINE_FP16,
+    ENGINE_CACHE_FOLDER,
+    CHANNEL_DEVICE,
+    ISOLATE,
+    FALLBACK,
+    MAX_FAILURES,
+    FAILURE_WINDOW_S,
+    FAULT_AT_FRAME,
     live(
         "score_threshold",
         Kind::Number(UNIT),
@@ -217,6 +213,17 @@ pub(super) const LIDAR: &[Parameter] = &[
     ENGINE_KIND,
     ENGINE_LIBRARY,
     ENGINE_THREADS,
+    ENGINE_PROVIDER,
+    ENGINE_CUDA_GRAPH,
+    ENGINE_TF32,
+    ENGINE_FP16,
+    ENGINE_CACHE_FOLDER,
+    CHANNEL_DEVICE,
+    ISOLATE,
+    FALLBACK,
+    MAX_FAILURES,
+    FAILURE_WINDOW_S,
+    FAULT_AT_FRAME,
     live(
         "score_thresholds",
         Kind::Numbers(UNIT, Length::OneOrPerClass),

@@ -8,23 +8,35 @@
 //!
 //! | engine | where the network runs | copies a run |
 //! | --- | --- | --- |
+//! | [`DeviceEngine::OnnxRuntime`] | on the stream's GPU | none |
 //! | [`DeviceEngine::Host`] | an [`Engine`] on the CPU | every input down, every output up, and one wait |
+//! | [`DeviceEngine::Given`] | nowhere: its answers were written before | none |
 
+#[expect(unsafe_code, reason = "ONNX Runtime is a C library; each block says why it holds")]
+mod binding;
+mod given;
 mod host;
+mod onnx_runtime;
 
 use std::path::Path;
 
+pub use given::GivenAnswers;
 pub use host::{HostEngine, NumBytes};
+pub use onnx_runtime::OrtCudaEngine;
 
-use super::Engine;
+use super::{Choice, Engine, LIBRARY_VARIABLE, OrtEngine, RtenEngine};
 use crate::device::cuda::{DeviceTensor, Stream};
 use crate::error::{Error, ErrorKind, Result};
-use crate::types::{Dim, EngineOptions, TensorSpec};
+use crate::types::{Dim, EngineOptions, Provider, Tensor, TensorSpec};
 
 /// A loaded network with its inputs and outputs in the memory of a stream.
 pub enum DeviceEngine {
+    /// ONNX Runtime on the GPU of the stream.
+    OnnxRuntime(OrtCudaEngine),
     /// An engine on the CPU, with copies through page-locked memory.
     Host(HostEngine),
+    /// No engine: answers that stand already. For measuring what is around it.
+    Given(GivenAnswers),
 }
 
 impl DeviceEngine {
@@ -32,20 +44,59 @@ impl DeviceEngine {
     ///
     /// `shape_of` is asked once per input for the shape that it is to have in
     /// every frame; [`fixed_shape`] is the answer for a network that leaves
-    /// nothing open. The shapes of the outputs follow: the network is run once
+    /// nothing open. The shapes of the outputs follow: the network is run
     /// on zeros, which also brings it to speed.
     ///
     /// # Errors
-    /// `Model` when the network cannot be loaded or a shape does not fit an
-    /// input; `Inference` when that first run fails; `Device` when there is not
-    /// enough memory.
+    /// `Model` when the network cannot be loaded, the library of ONNX Runtime
+    /// has not the provider that is asked for, or a shape does not fit an input;
+    /// `Inference` when those first runs fail; `Device` when there is not enough
+    /// memory.
     pub fn load(
         model: &Path,
         options: &EngineOptions,
         stream: &Stream,
         shape_of: impl Fn(&TensorSpec) -> Result<Vec<usize>>,
     ) -> Result<Self> {
-        Self::on_host(super::load(model, options)?, stream, shape_of)
+        let choice = super::choose(options, std::env::var_os(LIBRARY_VARIABLE).as_deref());
+        let provider = options.gpu.provider;
+        let log = |engine: &Self, reason| {
+            let (model, device) = (model.display(), stream.device());
+            tracing::info!("model {model} for {device} on {}: {reason}", engine.name());
+        };
+        let Choice { library, reason } = choice;
+        if let Some(library) = &library
+            && match provider {
+                Provider::Cpu => false,
+                Provider::Auto => onnx_runtime::has_cuda(library)?,
+                Provider::Cuda | Provider::TensorRt => true,
+            }
+        {
+            let engine = OrtCudaEngine::load(model, library, options, stream, shape_of)?;
+            let engine = Self::OnnxRuntime(engine);
+            log(&engine, reason);
+            return Ok(engine);
+        }
+        let engine: Box<dyn Engine> = match &library {
+            _ if matches!(provider, Provider::Cuda | Provider::TensorRt) => {
+                return Err(Error::new(
+                    ErrorKind::Model,
+                    super::STAGE,
+                    format!(
+                        "a network on the GPU needs a library of ONNX Runtime, but {reason}: name \
+                         one in engine.library or in {LIBRARY_VARIABLE}"
+                    ),
+                ));
+            }
+            Some(library) => Box::new(OrtEngine::load(model, library, options.threads)?),
+            None => Box::new(RtenEngine::load(model, options.threads)?),
+        };
+        let engine = Self::on_host(engine, stream, shape_of)?;
+        log(
+            &engine,
+            if provider == Provider::Cpu { "the options ask for the CPU" } else { reason },
+        );
+        Ok(engine)
     }
 
     /// Takes an engine that runs on the CPU.
@@ -61,17 +112,34 @@ impl DeviceEngine {
         HostEngine::new(engine, stream, &shapes).map(Self::Host)
     }
 
+    /// Takes answers, by name, in place of a network with these inputs.
+    ///
+    /// # Errors
+    /// `Model` when an input leaves a dimension open; `Device` when there is not
+    /// enough memory.
+    pub fn given(
+        stream: &Stream,
+        inputs: Vec<TensorSpec>,
+        answers: &[(&str, &Tensor)],
+    ) -> Result<Self> {
+        GivenAnswers::new(stream, inputs, answers).map(Self::Given)
+    }
+
     /// What the network takes.
     pub fn inputs(&self) -> &[TensorSpec] {
         match self {
+            Self::OnnxRuntime(engine) => engine.inputs(),
             Self::Host(engine) => engine.inputs(),
+            Self::Given(answers) => answers.inputs(),
         }
     }
 
     /// What the network gives.
     pub fn outputs(&self) -> &[TensorSpec] {
         match self {
+            Self::OnnxRuntime(engine) => engine.outputs(),
             Self::Host(engine) => engine.outputs(),
+            Self::Given(answers) => answers.outputs(),
         }
     }
 
@@ -83,7 +151,9 @@ impl DeviceEngine {
     pub fn input(&mut self, index: usize) -> Result<&mut DeviceTensor> {
         let num = self.inputs().len();
         let tensor = match self {
+            Self::OnnxRuntime(engine) => engine.input(index),
             Self::Host(engine) => engine.input(index),
+            Self::Given(answers) => answers.input(index),
         };
         tensor.ok_or_else(|| failed(format!("no input {index}: the network has {num}")))
     }
@@ -95,7 +165,9 @@ impl DeviceEngine {
     /// `Inference` when the engine fails; `Device` when the GPU does.
     pub fn enqueue(&mut self) -> Result<()> {
         match self {
+            Self::OnnxRuntime(engine) => engine.enqueue(),
             Self::Host(engine) => engine.enqueue(),
+            Self::Given(_) => Ok(()),
         }
     }
 
@@ -106,7 +178,9 @@ impl DeviceEngine {
     /// `Inference` when there is no such output or it does not hold floats.
     pub fn output(&self, index: usize) -> Result<&DeviceTensor> {
         let tensor = match self {
+            Self::OnnxRuntime(engine) => engine.output(index),
             Self::Host(engine) => engine.output(index),
+            Self::Given(answers) => answers.output(index),
         };
         tensor.ok_or_else(|| match self.outputs().get(index) {
             Some(spec) => failed(format!("output {spec} does not hold floats")),
@@ -117,6 +191,7 @@ impl DeviceEngine {
     /// Bytes that one run copies between device and host.
     pub fn copies(&self) -> NumBytes {
         match self {
+            Self::OnnxRuntime(_) | Self::Given(_) => NumBytes::default(),
             Self::Host(engine) => engine.copies(),
         }
     }
@@ -124,7 +199,9 @@ impl DeviceEngine {
     /// Name and version for logs and reports.
     pub fn name(&self) -> &str {
         match self {
+            Self::OnnxRuntime(engine) => engine.name(),
             Self::Host(engine) => engine.name(),
+            Self::Given(_) => "given answers",
         }
     }
 }
@@ -144,6 +221,15 @@ pub fn fixed_shape(spec: &TensorSpec) -> Result<Vec<usize>> {
     };
     let shape = spec.shape.as_ref().and_then(|dims| dims.iter().map(fixed).collect());
     shape.ok_or_else(open)
+}
+
+/// What a tensor of this name is.
+fn named(name: &str, tensor: &Tensor) -> TensorSpec {
+    TensorSpec {
+        name: name.to_owned(),
+        element: Some(tensor.element()),
+        shape: Some(tensor.shape().iter().map(|&n| Dim::Fixed(n)).collect()),
+    }
 }
 
 /// The shape of every input, each checked against what the network says.

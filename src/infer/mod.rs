@@ -122,7 +122,7 @@ mod tests {
         let options = |kind, library: Option<&str>| EngineOptions {
             kind,
             library: library.map(PathBuf::from),
-            threads: None,
+            ..EngineOptions::default()
         };
         let library = |kind, named, variable: Option<&str>| {
             choose(&options(kind, named), variable.map(OsStr::new)).library

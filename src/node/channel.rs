@@ -6,18 +6,20 @@ use nalgebra::Isometry3;
 use super::pictures::{self, Canvas};
 use super::stamps::{StampOrder, StampWatch};
 use crate::config::{ChannelConfig, ChannelKind};
+use crate::device::Device;
 use crate::error::{Error, ErrorKind, Result};
 use crate::pipeline::{CameraPipeline, LidarFrame, LidarPipeline};
 use crate::transport::door::{InputKind, Received};
 use crate::transport::messages::{Detection2DArray, Detection3DArray};
 use crate::types::{
-    CloudView, Detection2d, Detection3d, Encoding, FrameReport, Header, ImagePayload, ImageView,
-    PointChannel, PointField, PointFields, Size, Stamp,
+    CloudView, Detection2d, Detection3d, DeviceChoice, Encoding, FrameReport, Header, ImagePayload,
+    ImageView, PointChannel, PointField, PointFields, Size, Stamp,
 };
 
 /// A channel whose networks are loaded.
 pub struct Channel {
     config: ChannelConfig,
+    device: Device,
     sensor: Sensor,
     stamps: StampWatch,
 }
@@ -114,16 +116,23 @@ impl Served<'_> {
 }
 
 impl Channel {
-    /// Loads the networks.
+    /// Opens the device and loads the networks.
     ///
     /// # Errors
-    /// `Model` when a network cannot be loaded or does not fit.
+    /// `Device` when the device is not usable, `Model` when a network cannot be
+    /// loaded or does not fit.
     pub fn open(config: &ChannelConfig) -> Result<Self> {
+        let device = match &config.kind {
+            ChannelKind::Camera(_) => Device::open(config.device)?,
+            ChannelKind::Lidar(_) => lidar_device(config)?,
+        };
         let sensor = match &config.kind {
-            ChannelKind::Camera(camera) => Sensor::Camera(Box::new(CameraPipeline::new(camera)?)),
+            ChannelKind::Camera(camera) => {
+                Sensor::Camera(Box::new(CameraPipeline::new(camera, &device)?))
+            }
             ChannelKind::Lidar(lidar) => Sensor::Lidar(Box::new(LidarPipeline::new(lidar)?)),
         };
-        Ok(Self { config: config.clone(), sensor, stamps: StampWatch::default() })
+        Ok(Self { config: config.clone(), device, sensor, stamps: StampWatch::default() })
     }
 
     /// The messages that a channel takes, of those that have a type.
@@ -153,6 +162,11 @@ impl Channel {
     /// Its configuration.
     pub fn config(&self) -> &ChannelConfig {
         &self.config
+    }
+
+    /// Where its frames run.
+    pub fn device(&self) -> &Device {
+        &self.device
     }
 
     /// The ROS type of its detections.
@@ -195,7 +209,7 @@ impl Channel {
         message: &Received<'a>,
         transforms: Option<&TransformLookup<'_>>,
     ) -> Result<Served<'a>> {
-        let Self { config, sensor, stamps } = self;
+        let Self { config, sensor, stamps, .. } = self;
         match (sensor, *message, &config.kind) {
             (Sensor::Camera(pipeline), Received::Picture { header, payload }, _) => {
                 let order = stamps.note(header.stamp);
@@ -292,6 +306,22 @@ impl Channel {
         }
         Ok(())
     }
+}
+
+/// Lidar channels have no CUDA side yet: one that asks for a GPU is refused.
+fn lidar_device(ChannelConfig { name, device, .. }: &ChannelConfig) -> Result<Device> {
+    match device {
+        DeviceChoice::Cpu => {}
+        DeviceChoice::Auto => {
+            tracing::info!("channel {name}: device auto: cpu, a lidar has no CUDA side yet");
+        }
+        DeviceChoice::Cuda(_) => {
+            let message =
+                format!("{name}.device: found {device}; a lidar has no CUDA side yet: cpu or auto");
+            return Err(Error::new(ErrorKind::Device, "channel", message));
+        }
+    }
+    Ok(Device::Cpu)
 }
 
 /// Names and bytes of a cloud of one point: x, y, z and what a head wants

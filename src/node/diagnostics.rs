@@ -34,6 +34,8 @@ pub struct ChannelHealth<'a> {
     pub num_publishers: usize,
     /// What the graph said of the input last.
     pub event: Option<&'a str>,
+    /// Messages of the input that the door had to drop, in all.
+    pub num_lost_by_door: u64,
     /// The input since the last look.
     pub input: &'a InputSummary,
     /// The frames since the last look.
@@ -97,7 +99,8 @@ impl ChannelHealth<'_> {
         status.value("stamp_age_s", age);
         status.value("received", input.num_received.to_string());
         status.value("overtaken", input.num_overtaken.to_string());
-        status.value("lost_by_door", input.num_lost.to_string());
+        status.value("abandoned", input.num_abandoned.to_string());
+        status.value("lost_by_door", self.num_lost_by_door.to_string());
         status.reasons("refused", &input.refused);
         status.into_inner()
     }

@@ -15,7 +15,7 @@ pub struct InputAccount {
     last_arrival: Option<Instant>,
     num_received: u64,
     num_overtaken: u64,
-    num_lost: u64,
+    num_abandoned: u64,
     refused: BTreeMap<&'static str, Reason>,
     window: Window,
 }
@@ -49,8 +49,8 @@ pub struct InputSummary {
     pub num_received: u64,
     /// Messages that a newer one overtook before the channel was free, in all.
     pub num_overtaken: u64,
-    /// Messages that the door had to drop, in all.
-    pub num_lost: u64,
+    /// Messages that waited when the input was closed, in all.
+    pub num_abandoned: u64,
     /// Messages that were refused, in all, by reason.
     pub refused: BTreeMap<&'static str, Reason>,
 }
@@ -63,7 +63,7 @@ impl InputAccount {
             last_arrival: None,
             num_received: 0,
             num_overtaken: 0,
-            num_lost: 0,
+            num_abandoned: 0,
             refused: BTreeMap::new(),
             window: Window::new(now),
         }
@@ -105,9 +105,9 @@ impl InputAccount {
         reason.count
     }
 
-    /// Notes messages that the door had to drop.
-    pub fn note_lost(&mut self, count: u64) {
-        self.num_lost += count;
+    /// Notes messages that waited when the input was closed.
+    pub fn note_abandoned(&mut self, count: u64) {
+        self.num_abandoned += count;
     }
 
     /// Sums up, and looks anew from now on.
@@ -124,7 +124,7 @@ impl InputAccount {
             num_overtaken_now: window.num_overtaken,
             num_received: self.num_received,
             num_overtaken: self.num_overtaken,
-            num_lost: self.num_lost,
+            num_abandoned: self.num_abandoned,
             refused: self.refused.clone(),
         }
     }
@@ -158,10 +158,10 @@ mod tests {
         let bad = || Err(Error::new(ErrorKind::Message, "test", "too short"));
         assert_eq!(account.note(at(700), bad()), 1);
         assert_eq!(account.note(at(800), bad()), 2);
-        account.note_lost(3);
+        account.note_abandoned(1);
 
         let seen = account.look(at(1000));
-        assert_eq!((seen.num_received, seen.num_overtaken, seen.num_lost), (2, 1, 3));
+        assert_eq!((seen.num_received, seen.num_overtaken, seen.num_abandoned), (2, 1, 1));
         assert_eq!((seen.num_refused_now, seen.refused["malformed_message"].count), (2, 2));
         assert!((seen.rate_hz - 2.0).abs() < 1e-9, "{}", seen.rate_hz);
         assert_eq!(seen.longest_gap, Duration::from_millis(500));

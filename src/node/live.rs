@@ -5,14 +5,16 @@
 //! channel works on frames, one speaks of the node's health. Nothing waits for
 //! a channel but a change of state.
 
-use std::collections::BTreeMap;
+mod graph;
+mod health;
+mod services;
+
 use std::sync::{Arc, Condvar, Mutex, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::clock::NodeClock;
-use super::diagnostics::Verdict;
-use super::lifecycle::{self, Change, Lifecycle, TRANSITIONS};
+use super::lifecycle::{self, Change, Lifecycle};
 use super::live_channel::LiveChannel;
 use super::outputs::ChannelOutputs;
 use super::parameters::{ParameterServer, declared};
@@ -21,13 +23,11 @@ use super::worker::lock;
 use crate::config::Config;
 use crate::error::{Error, ErrorKind, Result};
 use crate::transport::door::{
-    Door, DoorEvent, InputKind, Publisher, Qos, Received, Reliability, Request, Response,
-    Subscription,
+    Door, InputKind, Publisher, Qos, Received, Reliability, Subscription,
 };
-use crate::transport::messages::{
-    DiagnosticArray, DiagnosticLevel, DiagnosticStatus, ParameterEvent, TransitionEvent,
-};
-use crate::types::{Header, LifecycleState, LifecycleTransition, Parameter};
+use crate::transport::messages::{DiagnosticArray, ParameterEvent, TransitionEvent};
+use crate::types::{LifecycleState, LifecycleTransition, Parameter};
+use graph::Graph;
 
 /// Where diagnostics go.
 pub const DIAGNOSTICS_TOPIC: &str = "/diagnostics";
@@ -44,9 +44,6 @@ const PARAMETER_EVENTS_QOS: Qos = Qos { depth: 1000, ..Qos::DEFAULT };
 
 /// How long a deactivation waits for the frame in flight.
 const FRAME_PATIENCE: Duration = Duration::from_secs(60);
-
-/// The most topics of which the last event is kept.
-const MAX_EVENTS: usize = 64;
 
 /// A node in a ROS graph. Dropping it leaves the graph.
 pub struct LiveNode {
@@ -72,18 +69,6 @@ struct Shared {
     ended: Condvar,
     /// Last, so that the endpoints are gone when it leaves the graph.
     door: Mutex<Box<dyn Door>>,
-}
-
-/// What the door told of the graph.
-#[derive(Default)]
-struct Graph {
-    /// The last event of a topic that stands in the way of messages.
-    events: BTreeMap<String, String>,
-    /// Why the last change of state failed.
-    failure: Option<String>,
-    /// Parts of the door that are lost.
-    lost_parts: Vec<String>,
-    num_refused_requests: u64,
 }
 
 impl LiveNode {
@@ -193,38 +178,8 @@ impl Shared {
         }
         door.serve(Box::new(move |request| match node.upgrade() {
             Some(node) => node.answer(&request),
-            None => refusal(&request),
+            None => services::refusal(&request),
         }))
-    }
-
-    fn answer(&self, request: &Request) -> Response {
-        let apply = |config: &Config, changes: &[Parameter]| {
-            self.reconfigure(config);
-            self.tell_parameters(&[], changes);
-        };
-        if let Some(response) = self.parameters.answer(request, apply) {
-            return response;
-        }
-        match request {
-            Request::ChangeState { id, label } => {
-                let result = match Change::of_request(*id, label) {
-                    Some(change) => self.change(change, FRAME_PATIENCE),
-                    None => Err(Error::new(
-                        ErrorKind::Argument,
-                        "lifecycle",
-                        format!("there is no transition {id} {label:?}"),
-                    )),
-                };
-                if let Err(error) = &result {
-                    tracing::error!("{error}");
-                }
-                Response::Changed(result.is_ok())
-            }
-            Request::GetState => Response::State(self.lifecycle.state()),
-            Request::GetAvailableStates => Response::States(LifecycleState::ALL.to_vec()),
-            Request::GetAvailableTransitions => Response::Transitions(self.lifecycle.available()),
-            _ => Response::Transitions(TRANSITIONS.to_vec()),
-        }
     }
 
     fn change(&self, change: Change, patience: Duration) -> Result<()> {
@@ -325,47 +280,6 @@ impl Shared {
         }
     }
 
-    fn note_event(&self, event: DoorEvent) {
-        let mut graph = lock(&self.graph);
-        match event {
-            DoorEvent::IncompatibleQos { topic, policy } => {
-                graph.note(topic, format!("a peer has another {policy}"));
-            }
-            DoorEvent::IncompatibleType { topic, found } => {
-                graph.note(topic, format!("a peer has type {found}"));
-            }
-            DoorEvent::PeerFound { topic } => {
-                tracing::debug!("{topic}: a peer joined");
-                graph.events.remove(&topic);
-            }
-            DoorEvent::PeerGone { topic } => tracing::info!("{topic}: a peer left"),
-            DoorEvent::Lost { topic, count } => {
-                drop(graph);
-                self.note_lost(&topic, count);
-            }
-            DoorEvent::Refused { service, reason } => {
-                graph.num_refused_requests += 1;
-                tracing::warn!("{service}: a request is refused: {reason}");
-            }
-            DoorEvent::Failed { reason } => {
-                tracing::error!("{}: {reason}", self.door_name);
-                if graph.lost_parts.len() < MAX_EVENTS {
-                    graph.lost_parts.push(reason);
-                }
-            }
-        }
-    }
-
-    /// Counts messages that the door lost; those of other topics than a
-    /// channel's are its own.
-    fn note_lost(&self, topic: &str, count: u64) {
-        // Held for long only while a channel stops, when nothing arrives.
-        let Ok(channels) = self.channels.try_lock() else { return };
-        for channel in channels.iter().filter(|channel| channel.topic() == topic) {
-            lock(&channel.state().input).note_lost(count);
-        }
-    }
-
     fn tell_transition(&self, transition: LifecycleTransition) {
         tracing::info!("{} -> {}", transition.start.label(), transition.goal.label());
         let stamp = self.clock.now().unwrap_or_default();
@@ -387,111 +301,5 @@ impl Shared {
         if let Err(error) = told {
             tracing::warn!("parameter event: {error}");
         }
-    }
-
-    /// Publishes diagnostics until the node ends.
-    fn speak_of_health(&self, mut publisher: Box<dyn Publisher>, period: Duration) {
-        let mut bytes = Vec::new();
-        loop {
-            let ends = lock(&self.ends);
-            let (ends, _) = self
-                .ended
-                .wait_timeout_while(ends, period, |ends| !*ends)
-                .unwrap_or_else(std::sync::PoisonError::into_inner);
-            if *ends {
-                return;
-            }
-            drop(ends);
-            let status = self.look();
-            let header = Header { stamp: self.clock.now().unwrap_or_default(), frame_id: "" };
-            let told = DiagnosticArray { header, status: &status }
-                .encode(&mut bytes)
-                .and_then(|()| publisher.publish(&bytes));
-            if let Err(error) = told {
-                tracing::warn!("diagnostics: {error}");
-            }
-        }
-    }
-
-    fn look(&self) -> Vec<DiagnosticStatus> {
-        let node = self.name.trim_start_matches('/');
-        let mut statuses = vec![self.look_at_node(node)];
-        // Taken while channels start or stop: then the node's status says so.
-        if let Ok(mut channels) = self.channels.try_lock() {
-            let events = lock(&self.graph).events.clone();
-            for channel in channels.iter_mut() {
-                statuses.extend(channel.look(node, &events));
-            }
-        }
-        statuses
-    }
-
-    fn look_at_node(&self, node: &str) -> DiagnosticStatus {
-        let config = self.parameters.config();
-        let mut status = Verdict::new(format!("{node}: node"), self.door_name);
-        let state = self.lifecycle.state();
-        let graph = lock(&self.graph);
-        for part in &graph.lost_parts {
-            status.note(DiagnosticLevel::Error, &format!("a part of the door is lost: {part}"));
-        }
-        if let Some(failure) = &graph.failure {
-            status.note(DiagnosticLevel::Error, failure);
-        }
-        for (topic, event) in &graph.events {
-            status.note(DiagnosticLevel::Warn, &format!("{topic}: {event}"));
-        }
-        if state != LifecycleState::Active {
-            status.note(DiagnosticLevel::Warn, &format!("the node is {}", state.label()));
-        }
-        if self.clock.is_simulated() && self.clock.now().is_none() {
-            status.note(DiagnosticLevel::Warn, "use_sim_time, and no /clock yet");
-        }
-        let transforms = self.transforms.account();
-        if let Some(refused) = &transforms.refused {
-            let message = format!("{} transforms left out: {}", refused.count, refused.first);
-            status.note(DiagnosticLevel::Warn, &message);
-        }
-        status.otherwise(state.label().into());
-        status.value("state", state.label());
-        status.value("door", self.door_name);
-        status.value("device", config.device.to_string());
-        status.value("channels", config.channels.len().to_string());
-        status.value("refused_requests", graph.num_refused_requests.to_string());
-        status.value("transforms", transforms.num_taken.to_string());
-        let lost = transforms.losses;
-        status.value("transform_samples_dropped", lost.num_samples_dropped.to_string());
-        status.value("transforms_refused_for_room", lost.num_transforms_refused.to_string());
-        status.value("clock_jumps", self.clock.num_jumps().to_string());
-        status.into_inner()
-    }
-}
-
-impl Graph {
-    fn note(&mut self, topic: String, event: String) {
-        let is_known = self.events.get(&topic) == Some(&event);
-        if !is_known {
-            tracing::warn!("{topic}: {event}: nothing flows between the two");
-        }
-        if self.events.len() < MAX_EVENTS || self.events.contains_key(&topic) {
-            self.events.insert(topic, event);
-        }
-    }
-}
-
-/// The answer of a node that is gone.
-fn refusal(request: &Request) -> Response {
-    let gone = || Err("the node is gone".to_owned());
-    match request {
-        Request::ListParameters { .. } => Response::Names { names: vec![], prefixes: vec![] },
-        Request::GetParameters(_) => Response::Values(Vec::new()),
-        Request::GetParameterTypes(_) => Response::Types(Vec::new()),
-        Request::DescribeParameters(_) => Response::Descriptors(Vec::new()),
-        Request::SetParameters(all) => Response::SetResults(all.iter().map(|_| gone()).collect()),
-        Request::SetParametersAtomically(_) => Response::SetResult(gone()),
-        Request::ChangeState { .. } => Response::Changed(false),
-        Request::GetState => Response::State(LifecycleState::Finalized),
-        Request::GetAvailableStates => Response::States(LifecycleState::ALL.to_vec()),
-        Request::GetAvailableTransitions => Response::Transitions(Vec::new()),
-        Request::GetTransitionGraph => Response::Transitions(TRANSITIONS.to_vec()),
     }
 }

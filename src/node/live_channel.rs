@@ -1,6 +1,5 @@
 //! A channel in the live graph: its input, its thread, its outputs.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -78,11 +77,6 @@ impl LiveChannel {
         &self.topic
     }
 
-    /// What its threads share.
-    pub(super) fn state(&self) -> &Arc<ChannelState> {
-        &self.state
-    }
-
     /// Whether its frames want to know where the sensor stood.
     pub(super) fn wants_transforms(&self) -> bool {
         self.wants_transforms
@@ -148,8 +142,7 @@ impl LiveChannel {
     pub(super) fn begin_stop(&mut self) {
         if let Stage::Running(running) = &self.stage {
             let was_waiting = running.closer.close();
-            let mut input = lock(&self.state.input);
-            input.note_lost(u64::from(was_waiting));
+            lock(&self.state.input).note_abandoned(u64::from(was_waiting));
         }
     }
 
@@ -183,11 +176,13 @@ impl LiveChannel {
         Ok(())
     }
 
-    /// What there is to say of its health since the last look.
+    /// What there is to say of its health since the last look, and what the door
+    /// told of its topic.
     pub(super) fn look(
         &mut self,
         node: &str,
-        events: &BTreeMap<String, String>,
+        event: Option<&str>,
+        num_lost_by_door: u64,
     ) -> [DiagnosticStatus; 3] {
         let now = Instant::now();
         let input = lock(&self.state.input).look(now);
@@ -204,7 +199,8 @@ impl LiveChannel {
             is_active: running.is_some(),
             is_dead: ended || matches!(self.stage, Stage::Lost),
             num_publishers: running.map_or(0, |running| running.subscription.num_publishers()),
-            event: events.get(&self.topic).map(String::as_str),
+            event,
+            num_lost_by_door,
             input: &input,
             window: &self.window,
             frames: &frames,

@@ -32,5 +32,7 @@ pub mod overlap;
 pub mod pillar_features;
 pub mod scatter;
 pub mod select;
+#[cfg(feature = "cuda")]
+mod thresholds;
 pub mod unpack;
 pub mod voxelize;

@@ -1,6 +1,6 @@
 //! Doors: bytes in and out. Recordings, the live ROS graph, ROS 2 messages as
-//! CDR, and the buffer of transforms. Nothing here knows an op, a head or a
-//! network.
+//! CDR, truth as messages, and the buffer of transforms. Nothing here knows an
+//! op, a head or a network.
 
 pub mod bag;
 pub mod cdr;
@@ -10,3 +10,4 @@ pub mod door;
 pub mod memory;
 pub mod messages;
 pub mod tf;
+pub mod truth;

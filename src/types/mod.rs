@@ -8,6 +8,7 @@ mod cloud;
 mod detection;
 mod device;
 mod engine;
+mod failure;
 mod grid;
 mod header;
 mod image;
@@ -19,6 +20,7 @@ mod parameter;
 mod qos;
 mod report;
 mod tensor;
+mod truth;
 mod yolo;
 
 pub use anchor::{Anchor, AnchorDecode};
@@ -30,7 +32,8 @@ pub use cloud::{
 };
 pub use detection::{Detection2d, Detection3d, Object3d, Variance3d};
 pub use device::DeviceChoice;
-pub use engine::{EngineKind, EngineOptions};
+pub use engine::{CudaGraph, EngineKind, EngineOptions, GpuEngineOptions, Provider};
+pub use failure::{FailurePolicy, Fallback};
 pub use grid::{Grid, PointRange};
 pub use header::{Header, Stamp};
 pub use image::{CompressedFormat, CompressedView, Encoding, ImagePayload, ImageView, Size};
@@ -47,4 +50,5 @@ pub use parameter::{
 pub use qos::{Durability, Qos, Reliability};
 pub use report::{Count, FrameReport, Stage, Transfer};
 pub use tensor::{Dim, ElementType, Tensor, TensorSpec, TensorValues, TensorView};
+pub use truth::{Truth2d, Truth3d};
 pub use yolo::{AnchorLevel, DetrBoxes, YoloLayout};

@@ -1,7 +1,7 @@
 //! Gathering: the same detections in the same order, and the same counts.
 
-use det_post::device::cuda::abi::decode_yolo::DecodeCounts;
 use det_post::device::cuda::abi::nms::NmsCounts;
+use det_post::device::cuda::abi::select::DecodeCounts;
 use det_post::device::cuda::{CudaDevice, DeviceBuffer, DeviceCandidates, Graph};
 use det_post::ops::gather::cuda::Workspace;
 use det_post::ops::gather::gather_2d;

@@ -13,7 +13,7 @@ use half::f16;
 
 use super::{Event, Stream, error, failed};
 use crate::error::{Error, ErrorKind, Result};
-use crate::types::{Box2d, Box3d, Candidate, Detection2d, Kept};
+use crate::types::{Box2d, Box3d, Candidate, Detection2d, Kept, RotatedBox2d};
 
 /// Values that can be moved as bytes.
 ///
@@ -36,17 +36,20 @@ plain! {
     f32: "a number",
     f16: "a number",
     [f32; 4]: "numbers without gaps",
+    [u32; 2]: "numbers without gaps",
     [u32; 4]: "numbers without gaps",
     Kept: "repr(C) of a u32 and an f32: 8 bytes, no gap",
     Candidate<Box2d>: "repr(C) of 4 + 1 f32 and 2 u32: 28 bytes, no gap",
     Detection2d: "repr(C) of a u32, an f32 and 4 f32: 24 bytes, no gap",
     Candidate<Box3d>: "repr(C) of 7 + 1 f32 and 2 u32: 40 bytes, no gap",
+    Candidate<RotatedBox2d>: "repr(C) of 5 + 1 f32 and 2 u32: 32 bytes, no gap",
 }
 
 const _: () = assert!(size_of::<Kept>() == 8);
 const _: () = assert!(size_of::<Detection2d>() == 24);
 const _: () = assert!(size_of::<Candidate<Box2d>>() == 28);
 const _: () = assert!(size_of::<Candidate<Box3d>>() == 40);
+const _: () = assert!(size_of::<Candidate<RotatedBox2d>>() == 32);
 
 /// A slice in device memory as kernels read it.
 #[derive(Clone, Copy, Debug)]
@@ -67,6 +70,11 @@ pub struct Out<'a, T> {
 }
 
 impl<T> In<'_, T> {
+    /// No values.
+    pub fn empty() -> Self {
+        Self { address: 0, len: 0, memory: PhantomData }
+    }
+
     /// Number of values.
     pub fn len(&self) -> usize {
         self.len as usize
@@ -127,6 +135,10 @@ impl<T: Plain> DeviceBuffer<T> {
         self.len == 0
     }
 
+    pub(super) fn address(&self) -> u64 {
+        self.address
+    }
+
     /// What a kernel on `stream` reads.
     ///
     /// # Errors
@@ -159,6 +171,22 @@ impl<T: Plain> DeviceBuffer<T> {
         let copied = unsafe { result::memcpy_htod_async(self.address, values, self.stream.raw()) };
         self.stream.synchronize()?;
         copied.map_err(|e| failed("copy to the device", e))
+    }
+
+    /// Queues a copy of as many values of another buffer as both have.
+    ///
+    /// # Errors
+    /// `Device` when the other belongs to another stream or the copy fails.
+    pub fn enqueue_copy(&mut self, source: &Self) -> Result<()> {
+        self.stream.check_owns(&source.stream)?;
+        self.stream.bind()?;
+        let num_bytes = self.len.min(source.len) * size_of::<T>();
+        // SAFETY: both allocations have this many bytes and stay until the
+        // stream's work is done; they are two, since `self` is borrowed alone.
+        let copied = unsafe {
+            result::memcpy_dtod_async(self.address, source.address, num_bytes, self.stream.raw())
+        };
+        copied.map_err(|e| failed("queue a copy on the device", e))
     }
 
     /// Waits, then copies all values to the host: for tests, not for frames.
@@ -206,6 +234,42 @@ impl<T: Plain> PinnedBuffer<T> {
         self.len
     }
 
+    /// The first `num` values, to be written, after the upload before has been
+    /// read out. [`PinnedBuffer::enqueue_written`] sends them.
+    ///
+    /// # Errors
+    /// `Argument` when there are not as many; `Device` when earlier work failed.
+    pub fn values_mut(&mut self, num: usize) -> Result<&mut [T]> {
+        check_room("pinned", num, self.len)?;
+        self.uploaded.wait()?;
+        // SAFETY: the allocation has room for the values (checked), is aligned
+        // to a page, was zeroed, may have any bits, and stays as long as the
+        // stream that `self` holds. Nobody else reads or writes it: the last
+        // upload is over, and this buffer is borrowed alone.
+        Ok(unsafe { std::slice::from_raw_parts_mut(self.address as *mut T, num) })
+    }
+
+    /// Queues the upload of the first `num` values, as they stand, to the start
+    /// of `target`.
+    ///
+    /// # Errors
+    /// `Argument` when either side holds fewer; `Device` when the upload fails.
+    pub fn enqueue_written(&mut self, num: usize, target: &mut DeviceBuffer<T>) -> Result<()> {
+        check_room("pinned", num, self.len)?;
+        check_room("device", num, target.len)?;
+        self.stream.check_owns(&target.stream)?;
+        self.stream.bind()?;
+        // SAFETY: both sides have room for the values (checked). The copy reads
+        // this memory while only `values_mut`, which waits first, could lend it
+        // for writing; the memory stays until the stream's work is done.
+        let copied = unsafe {
+            let pinned = std::slice::from_raw_parts(self.address as *const T, num);
+            result::memcpy_htod_async(target.address, pinned, self.stream.raw())
+        };
+        copied.map_err(|e| failed("queue an upload", e))?;
+        self.uploaded.record(&self.stream)
+    }
+
     /// Copies values in, after the upload before has been read out, and queues
     /// their upload to the start of `target`.
     ///
@@ -213,23 +277,8 @@ impl<T: Plain> PinnedBuffer<T> {
     /// `Argument` when the values are more than either side holds; `Device`
     /// when earlier work or the upload fails.
     pub fn enqueue_upload(&mut self, values: &[T], target: &mut DeviceBuffer<T>) -> Result<()> {
-        check_room("pinned", values.len(), self.len)?;
-        check_room("device", values.len(), target.len)?;
-        self.stream.check_owns(&target.stream)?;
-        self.uploaded.wait()?;
-        self.stream.bind()?;
-        // SAFETY: the allocation has room for the values (checked), is aligned
-        // to a page and nobody reads it: the last upload is over. The copy
-        // reads it while only this buffer, borrowed alone, could change it, and
-        // that waits first; the memory stays until the stream's work is done.
-        let copied = unsafe {
-            let pinned = self.address as *mut T;
-            pinned.copy_from_nonoverlapping(values.as_ptr(), values.len());
-            let pinned = std::slice::from_raw_parts(pinned, values.len());
-            result::memcpy_htod_async(target.address, pinned, self.stream.raw())
-        };
-        copied.map_err(|e| failed("queue an upload", e))?;
-        self.uploaded.record(&self.stream)
+        self.values_mut(values.len())?.copy_from_slice(values);
+        self.enqueue_written(values.len(), target)
     }
 
     /// Copies a whole buffer here, behind all queued work, waits, and gives

@@ -46,6 +46,15 @@ impl DeviceTensor {
         &self.shape
     }
 
+    /// Where the values lie, for a library that queues work of its own. The
+    /// memory stays as long as the tensor's stream.
+    pub(crate) fn address(&self) -> u64 {
+        match &self.values {
+            DeviceValues::F32(values) => values.address(),
+            DeviceValues::F16(values) => values.address(),
+        }
+    }
+
     /// Type of the values.
     pub fn element(&self) -> ElementType {
         match &self.values {
@@ -70,6 +79,25 @@ impl DeviceTensor {
     /// The values, to be written by a kernel.
     pub fn values_mut(&mut self) -> &mut DeviceValues {
         &mut self.values
+    }
+
+    /// Copies a tensor of this shape from the host and waits: for what is made
+    /// at the start, and for tests.
+    ///
+    /// # Errors
+    /// `Argument` when the tensor has another shape or element type; `Device`
+    /// when the copy fails.
+    pub fn write(&mut self, tensor: &TensorView<'_>) -> Result<()> {
+        match (&mut self.values, tensor.values()) {
+            _ if self.shape != tensor.shape() => {}
+            (DeviceValues::F32(to), TensorValues::F32(from)) => return to.write(from),
+            (DeviceValues::F16(to), TensorValues::F16(from)) => return to.write(from),
+            _ => {}
+        }
+        let (found, element) = (tensor.shape(), tensor.values().element());
+        let message =
+            format!("a {} {:?} was given {element} {found:?}", self.element(), self.shape);
+        Err(Error::new(ErrorKind::Argument, "device", message))
     }
 
     /// Waits and copies the tensor to new host memory: for tests, not for

@@ -34,9 +34,7 @@ fn decode_task<T: Copy + Into<f32>>(
     params: &CenterDecode,
     candidates: &mut Candidates<Object3d>,
 ) {
-    let lowest = |&class: &u32| params.score_thresholds.lowest(class);
-    let Some(lowest) = classes.iter().filter_map(lowest).reduce(f32::min) else { return };
-    let bound = if params.heatmap_logits { logit_bound(lowest) } else { lowest };
+    let Some(bound) = heat_bound(classes, params) else { return };
     for cell in 0..maps.num_cells {
         let mut best = f32::NEG_INFINITY;
         let mut best_class = u32::MAX;
@@ -53,6 +51,14 @@ fn decode_task<T: Copy + Into<f32>>(
             }
         }
     }
+}
+
+/// What the heat of a cell must reach so that its score may pass; `None` when
+/// none can, for want of thresholds.
+pub(super) fn heat_bound(classes: &[u32], params: &CenterDecode) -> Option<f32> {
+    let lowest = |&class: &u32| params.score_thresholds.lowest(class);
+    let lowest = classes.iter().filter_map(lowest).reduce(f32::min)?;
+    Some(if params.heatmap_logits { logit_bound(lowest) } else { lowest })
 }
 
 /// A cell whose score may pass, or `None` when it does not.

@@ -26,6 +26,8 @@
 //! leaves the variances of sizes in logarithms.
 
 mod cpu;
+#[cfg(feature = "cuda")]
+pub mod cuda;
 
 use crate::error::{Error, ErrorKind, Result};
 #[cfg(doc)]
@@ -77,31 +79,55 @@ pub fn decode_center(
 }
 
 fn check(index: usize, task: &CenterTask<'_>, params: &CenterDecode) -> Result<()> {
-    let classes = &params.tasks[index];
     let [_, _, height, width] = task.heatmap.dims()?;
-    let copies = if params.has_variance { 2 } else { 1 };
-    let velocity = match (params.has_velocity, task.velocity) {
-        (false, _) => None,
-        (true, Some(velocity)) => Some(("velocity", velocity, 2 * copies)),
-        (true, None) => return argument(format!("task {index} has no velocity")),
-    };
     let maps = [
-        ("heatmap", task.heatmap, classes.len()),
-        ("offset", task.offset, 2 * copies),
-        ("height", task.height, copies),
-        ("size", task.size, 3 * copies),
-        ("rotation", task.rotation, 2 * copies),
+        Some(task.heatmap),
+        Some(task.offset),
+        Some(task.height),
+        Some(task.size),
+        Some(task.rotation),
+        task.velocity,
     ];
-    for (name, map, channels) in maps.into_iter().chain(velocity) {
-        let expected = [1, channels, height, width];
-        let element = map.values().element();
-        if map.shape() != expected || !matches!(element, ElementType::F32 | ElementType::F16) {
-            return argument(format!(
-                "{name} of task {index} is {element} {:?}, expected are floats {expected:?}",
-                map.shape()
-            ));
+    for ((name, channels), map) in channels(index, params).into_iter().zip(maps) {
+        if channels == 0 {
+            continue;
         }
+        let Some(map) = map else { return argument(format!("task {index} has no {name}")) };
+        let element = map.values().element();
+        check_map(index, name, (element, map.shape()), [1, channels, height, width])?;
     }
+    check_yaw_norms(index, &params.tasks[index], params)
+}
+
+/// The maps of a task in order, and their channels; none for velocities that
+/// are not read.
+fn channels(index: usize, params: &CenterDecode) -> [(&'static str, usize); 6] {
+    let copies = if params.has_variance { 2 } else { 1 };
+    [
+        ("heatmap", params.tasks[index].len()),
+        ("offset", 2 * copies),
+        ("height", copies),
+        ("size", 3 * copies),
+        ("rotation", 2 * copies),
+        ("velocity", if params.has_velocity { 2 * copies } else { 0 }),
+    ]
+}
+
+fn check_map(
+    index: usize,
+    name: &str,
+    (element, shape): (ElementType, &[usize]),
+    expected: [usize; 4],
+) -> Result<()> {
+    if shape == expected && matches!(element, ElementType::F32 | ElementType::F16) {
+        return Ok(());
+    }
+    argument(format!(
+        "{name} of task {index} is {element} {shape:?}, expected are floats {expected:?}"
+    ))
+}
+
+fn check_yaw_norms(index: usize, classes: &[u32], params: &CenterDecode) -> Result<()> {
     let thresholds = &params.yaw_norm_thresholds;
     match classes.iter().find(|&&class| class as usize >= thresholds.len()) {
         Some(class) if !thresholds.is_empty() => argument(format!(

@@ -14,8 +14,10 @@ use half::f16;
 
 use super::argument;
 use crate::device::cuda::abi::decode_yolo::{
-    COLUMNS_PER_BLOCK, Cells, DecodeCounts, MAX_LEVELS, MAX_ROWS, Planes, ROWS_PER_BLOCK, Rows,
-    THREADS_PER_BLOCK, YoloArgs, YoloLevel, YoloSettings,
+    COLUMNS_PER_BLOCK, Cells, MAX_LEVELS, Planes, ROWS_PER_BLOCK, Rows, YoloArgs, YoloLevel,
+};
+use crate::device::cuda::abi::select::{
+    DecodeCounts, MAX_FOUND, SelectSettings, Selection as Slices, THREADS_PER_BLOCK,
 };
 use crate::device::cuda::{
     DeviceBuffer, DeviceCandidates, DeviceTensor, DeviceValues, Grid, In, Kernel, KernelSpec,
@@ -31,7 +33,9 @@ pub struct Selection<'a> {
     pub score_threshold: f32,
     /// Classes that are wanted; empty for all.
     pub class_filter: &'a [u32],
-    /// The most candidates, the best.
+    /// The most rows that may pass, the best; at least one.
+    pub candidate_capacity: usize,
+    /// The most candidates of wanted classes, the best.
     pub pre_nms_top_k: usize,
 }
 
@@ -44,7 +48,7 @@ pub struct Workspace {
 }
 
 struct Memory {
-    settings: DeviceBuffer<YoloSettings>,
+    settings: DeviceBuffer<SelectSettings>,
     wanted: DeviceBuffer<u32>,
     found: DeviceBuffer<Candidate<Box2d>>,
     totals: DeviceBuffer<u64>,
@@ -61,13 +65,15 @@ impl Memory {
     ) -> Result<YoloArgs<'a, T>> {
         Ok(YoloArgs {
             values,
-            settings: self.settings.input(stream)?,
-            wanted: self.wanted.input(stream)?,
-            found: self.found.output(stream)?,
-            items: candidates.items.output(stream)?,
-            num: candidates.num.output(stream)?,
-            totals: self.totals.output(stream)?,
-            counts: self.counts.output(stream)?,
+            selection: Slices {
+                settings: self.settings.input(stream)?,
+                wanted: self.wanted.input(stream)?,
+                found: self.found.output(stream)?,
+                items: candidates.items.output(stream)?,
+                num: candidates.num.output(stream)?,
+                totals: self.totals.output(stream)?,
+                counts: self.counts.output(stream)?,
+            },
             num_rows: head.num_rows as u32,
             num_classes: head.num_classes as u32,
             num_levels: head.num_levels as u32,
@@ -112,8 +118,8 @@ impl Head {
         if let YoloLayout::Yolox { strides } = layout {
             head.set_levels(strides, network)?;
         }
-        if num_rows > MAX_ROWS {
-            return Err(argument(format!("{num_rows} rows; at most {MAX_ROWS}")));
+        if num_rows > MAX_FOUND {
+            return Err(argument(format!("{num_rows} rows; at most {MAX_FOUND}")));
         }
         Ok(head)
     }
@@ -188,7 +194,8 @@ impl Workspace {
         };
         let head = Head::new(layout, network, num_classes, num_rows)?;
         let mut settings = DeviceBuffer::zeros(stream, 1)?;
-        settings.write(&[YoloSettings { score_threshold: f32::NAN, ..YoloSettings::default() }])?;
+        settings
+            .write(&[SelectSettings { score_threshold: f32::NAN, ..SelectSettings::default() }])?;
         Ok(Self {
             stream: stream.clone(),
             kernels,
@@ -197,7 +204,7 @@ impl Workspace {
                 settings,
                 wanted: DeviceBuffer::zeros(stream, num_classes.div_ceil(32))?,
                 found: DeviceBuffer::zeros(stream, num_rows)?,
-                totals: DeviceBuffer::zeros(stream, 1)?,
+                totals: DeviceBuffer::zeros(stream, 3)?,
                 counts: DeviceBuffer::zeros(stream, 1)?,
             },
         })
@@ -216,16 +223,17 @@ impl Workspace {
             }
         }
         self.memory.wanted.write(&wanted)?;
-        self.memory.settings.write(&[YoloSettings {
+        let count = |num: usize| u32::try_from(num).unwrap_or(u32::MAX);
+        self.memory.settings.write(&[SelectSettings {
             score_threshold: selection.score_threshold,
-            top_k: u32::try_from(selection.pre_nms_top_k).unwrap_or(u32::MAX),
+            top_k: count(selection.pre_nms_top_k),
             has_filter: u32::from(!selection.class_filter.is_empty()),
-            reserved: 0,
+            capacity: count(selection.candidate_capacity.max(1)),
         }])
     }
 
-    /// Queues the decoding of `outputs` into `candidates`, whose capacity is
-    /// the op's.
+    /// Queues the decoding of `outputs` into `candidates`. Their capacity limits
+    /// what goes on as [`Selection::pre_nms_top_k`] does.
     ///
     /// # Errors
     /// `Argument` when the tensors do not fit the head, naming expected and

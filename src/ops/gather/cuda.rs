@@ -1,15 +1,23 @@
-//! The CUDA side of [`gather_2d`](super::gather_2d): the last kernel of a
-//! camera frame, which writes detections and counts where the host reads them.
-//! Equal to the CPU, bit for bit.
+//! The CUDA side of [`gather_2d`](super::gather_2d) and
+//! [`gather_3d`](super::gather_3d): the last kernel of a frame, which writes
+//! detections and counts where the host reads them. Equal to the CPU, bit for
+//! bit.
 
-use crate::device::cuda::abi::decode_yolo::DecodeCounts;
+use crate::device::cuda::abi::decode_center::Motion;
+use crate::device::cuda::abi::densify::DensifyNumbers;
 use crate::device::cuda::abi::gather::{
-    FrameCounts, Gather2d, GatherArgs, GatherSettings, THREADS_PER_BLOCK,
+    FrameCounts, Gather2d, Gather3d, Gather3dArgs, GatherArgs, GatherSettings, LidarCounts,
+    SolidDetection, THREADS_PER_BLOCK,
 };
 use crate::device::cuda::abi::nms::NmsCounts;
+use crate::device::cuda::abi::select::DecodeCounts;
+use crate::device::cuda::abi::unpack::UnpackNumbers;
+use crate::device::cuda::abi::voxelize::VoxelizeNumbers;
 use crate::device::cuda::{DeviceBuffer, DeviceCandidates, Grid, Kernel, MappedBuffer, Stream};
 use crate::error::Result;
-use crate::types::{Affine2, Box2d, Detection2d, Kept, Size};
+use crate::types::{
+    Affine2, Box2d, Box3d, Detection2d, Detection3d, Kept, Object3d, Size, Variance3d,
+};
 
 /// Kernel and memory of the op on one stream.
 pub struct Workspace {
@@ -96,5 +104,143 @@ impl Workspace {
         let counts = self.read_counts.first().copied().unwrap_or_default();
         self.detections.copy_to(counts.num_detections as usize, out);
         Ok(counts)
+    }
+}
+
+/// What a lidar head says of its objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SaysOfObjects {
+    /// A velocity.
+    pub velocity: bool,
+    /// Variances.
+    pub variance: bool,
+}
+
+/// What goes before the gathering of a lidar frame, on the device.
+#[derive(Clone, Copy)]
+pub struct LidarInputs<'a> {
+    /// The candidates that were suppressed.
+    pub candidates: &'a DeviceCandidates<Box3d>,
+    /// Velocities and variances of what was found, and by candidate its place.
+    pub motions: Option<(&'a DeviceBuffer<Motion>, &'a DeviceBuffer<u32>)>,
+    /// The survivors, best first, and how many.
+    pub kept: (&'a DeviceBuffer<Kept>, &'a DeviceBuffer<NmsCounts>),
+    /// What decoding counted.
+    pub decoded: &'a DeviceBuffer<DecodeCounts>,
+    /// What unpacking counted.
+    pub unpacked: Option<&'a DeviceBuffer<UnpackNumbers>>,
+    /// What joining past sweeps counted.
+    pub densified: Option<&'a DeviceBuffer<DensifyNumbers>>,
+    /// What grouping into voxels counted.
+    pub voxelized: Option<&'a DeviceBuffer<VoxelizeNumbers>>,
+}
+
+/// Kernel and memory of the gathering of lidar frames on one stream.
+pub struct LidarWorkspace {
+    stream: Stream,
+    kernel: Kernel<Gather3d>,
+    says: SaysOfObjects,
+    detections: MappedBuffer<SolidDetection>,
+    counts: MappedBuffer<LidarCounts>,
+    read_detections: Vec<SolidDetection>,
+    read_counts: Vec<LidarCounts>,
+    nothing: Nothing,
+    max_detections: usize,
+}
+
+/// What stands for inputs that are not there.
+struct Nothing {
+    motions: DeviceBuffer<Motion>,
+    places: DeviceBuffer<u32>,
+    unpacked: DeviceBuffer<UnpackNumbers>,
+    densified: DeviceBuffer<DensifyNumbers>,
+    voxelized: DeviceBuffer<VoxelizeNumbers>,
+}
+
+impl LidarWorkspace {
+    /// Takes the kernel and room for `max_detections`.
+    ///
+    /// # Errors
+    /// `Device` when this build has no such kernel or there is not enough
+    /// memory.
+    pub fn new(stream: &Stream, says: SaysOfObjects, max_detections: usize) -> Result<Self> {
+        Ok(Self {
+            stream: stream.clone(),
+            kernel: stream.device().kernel()?,
+            says,
+            detections: MappedBuffer::zeros(stream, max_detections)?,
+            counts: MappedBuffer::zeros(stream, 1)?,
+            read_detections: Vec::with_capacity(max_detections),
+            read_counts: Vec::with_capacity(1),
+            nothing: Nothing {
+                motions: DeviceBuffer::zeros(stream, 0)?,
+                places: DeviceBuffer::zeros(stream, 0)?,
+                unpacked: DeviceBuffer::zeros(stream, 0)?,
+                densified: DeviceBuffer::zeros(stream, 0)?,
+                voxelized: DeviceBuffer::zeros(stream, 0)?,
+            },
+            max_detections,
+        })
+    }
+
+    /// Queues the gathering of the survivors. What the ops before counted goes
+    /// with the counts of the frame.
+    ///
+    /// # Errors
+    /// `Device` when a buffer is another stream's or the launch fails.
+    pub fn enqueue(&mut self, inputs: &LidarInputs<'_>) -> Result<()> {
+        let Self { stream, nothing, .. } = self;
+        let (motions, places) = inputs.motions.unwrap_or((&nothing.motions, &nothing.places));
+        let args = Gather3dArgs {
+            candidates: inputs.candidates.items.input(stream)?,
+            motions: motions.input(stream)?,
+            places: places.input(stream)?,
+            kept: inputs.kept.0.input(stream)?,
+            nms_counts: inputs.kept.1.input(stream)?,
+            decode_counts: inputs.decoded.input(stream)?,
+            unpacked: inputs.unpacked.unwrap_or(&nothing.unpacked).input(stream)?,
+            densified: inputs.densified.unwrap_or(&nothing.densified).input(stream)?,
+            voxelized: inputs.voxelized.unwrap_or(&nothing.voxelized).input(stream)?,
+            published: self.detections.output(stream)?,
+            published_counts: self.counts.output(stream)?,
+            max_detections: self.max_detections as u64,
+        };
+        let grid = Grid { num_blocks: [1, 1], threads_per_block: THREADS_PER_BLOCK };
+        self.kernel.enqueue(stream, grid, args)
+    }
+
+    /// Waits for the queued frame, once, and replaces the contents of `out` by
+    /// its detections. With room for the maximum nothing is allocated.
+    ///
+    /// # Errors
+    /// `Device` when queued work failed; `out` is empty then.
+    pub fn read(&mut self, out: &mut Vec<Detection3d>) -> Result<LidarCounts> {
+        out.clear();
+        self.stream.synchronize()?;
+        self.read_counts.clear();
+        self.counts.copy_to(1, &mut self.read_counts);
+        let counts = self.read_counts.first().copied().unwrap_or_default();
+        self.read_detections.clear();
+        self.detections.copy_to(counts.frame.num_detections as usize, &mut self.read_detections);
+        out.extend(self.read_detections.iter().map(|found| self.says.detection(found)));
+        Ok(counts)
+    }
+}
+
+impl SaysOfObjects {
+    fn detection(self, found: &SolidDetection) -> Detection3d {
+        let SolidDetection { class, score, bbox, motion } = *found;
+        let variance = Variance3d {
+            center: motion.center_variance,
+            size: motion.size_variance,
+            yaw: motion.yaw_variance,
+            velocity: motion.velocity_variance,
+        };
+        let object = Object3d {
+            bbox,
+            velocity_mps: self.velocity.then_some(motion.velocity_mps),
+            variance: self.variance.then_some(variance),
+        };
+        Detection3d { class, score, object }
     }
 }

@@ -16,6 +16,8 @@
 //! suppression (order, ties, NaN, memory) stands in [`nms`](super::nms).
 
 mod cpu;
+#[cfg(feature = "cuda")]
+pub mod cuda;
 
 use super::nms::{Workspace, check_iou_threshold};
 use crate::error::{Error, ErrorKind, Result};
@@ -33,6 +35,11 @@ pub fn nms_bev(
     workspace: &mut Workspace,
     keep: &mut Vec<Kept>,
 ) -> Result<()> {
+    check(params)?;
+    cpu::nms_bev(candidates, params, workspace, keep)
+}
+
+fn check(params: &NmsBev) -> Result<()> {
     for &threshold in &params.iou_thresholds {
         check_iou_threshold("nms_bev", threshold)?;
     }
@@ -41,7 +48,7 @@ pub fn nms_bev(
             format!("search_distance_m is {}, allowed is 0 or more", params.search_distance_m);
         return Err(Error::new(ErrorKind::Argument, "nms_bev", message));
     }
-    cpu::nms_bev(candidates, params, workspace, keep)
+    Ok(())
 }
 
 #[cfg(test)]

@@ -6,8 +6,8 @@ use super::check;
 use crate::device::cuda::abi::nms::NmsSettings;
 use crate::device::cuda::abi::nms::nms_circle::NmsCircleSteps;
 use crate::device::cuda::{DeviceCandidates, Stream};
-use crate::error::{Error, ErrorKind, Result};
-use crate::ops::nms::cuda::{Capacity, DeviceWorkspace};
+use crate::error::Result;
+use crate::ops::nms::cuda::{Capacity, DeviceWorkspace, Parameters, check_some};
 use crate::types::{Box3d, CircleThreshold, NmsCircle};
 
 /// Kernels and memory of the op.
@@ -28,10 +28,7 @@ pub fn workspace(stream: &Stream, capacity: Capacity) -> Result<Workspace> {
 /// or groups than there is room for.
 pub fn set_nms_circle(workspace: &mut Workspace, params: &NmsCircle) -> Result<()> {
     check(params)?;
-    if params.thresholds.is_empty() {
-        let message = "0 thresholds, at least 1 is needed";
-        return Err(Error::new(ErrorKind::Argument, "nms_circle", message));
-    }
+    check_some("nms_circle", &params.thresholds)?;
     let longest = params.thresholds.iter().fold(0.0, |longest: f32, &t| longest.max(t));
     let (radius, reading) = match params.reading {
         CircleThreshold::Radius => (longest, 0),
@@ -41,7 +38,12 @@ pub fn set_nms_circle(workspace: &mut Workspace, params: &NmsCircle) -> Result<(
     // little longer, or, where squares vanish, to one that is not 0.
     let reach = radius * 1.0001 + 1e-18;
     let settings = NmsSettings { reach, reading, max_num: u32::MAX, ..NmsSettings::default() };
-    workspace.set(settings, &params.class_mode, &params.thresholds)
+    workspace.set(&Parameters {
+        settings,
+        class_mode: &params.class_mode,
+        thresholds: &params.thresholds,
+        forbidden: &[],
+    })
 }
 
 /// Queues the suppression of `candidates`; [`Workspace::read_kept`] waits for

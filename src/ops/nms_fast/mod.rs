@@ -10,6 +10,8 @@
 //! ties, NaN, memory) stands in [`nms`](super::nms).
 
 mod cpu;
+#[cfg(feature = "cuda")]
+pub mod cuda;
 
 use super::nms::{Workspace, check_iou_threshold};
 use crate::error::Result;
@@ -25,8 +27,12 @@ pub fn nms_fast(
     workspace: &mut Workspace,
     keep: &mut Vec<Kept>,
 ) -> Result<()> {
-    check_iou_threshold("nms_fast", params.iou_threshold)?;
+    check(params)?;
     cpu::nms_fast(candidates, params, workspace, keep)
+}
+
+fn check(params: &NmsFast) -> Result<()> {
+    check_iou_threshold("nms_fast", params.iou_threshold)
 }
 
 #[cfg(test)]

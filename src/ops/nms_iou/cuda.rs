@@ -6,7 +6,7 @@ use crate::device::cuda::abi::nms::NmsSettings;
 use crate::device::cuda::abi::nms::nms_iou::NmsIouSteps;
 use crate::device::cuda::{DeviceCandidates, Stream};
 use crate::error::Result;
-use crate::ops::nms::cuda::{Capacity, DeviceWorkspace};
+use crate::ops::nms::cuda::{Capacity, DeviceWorkspace, Parameters};
 use crate::types::{Box2d, NmsIou};
 
 /// Kernels and memory of the op.
@@ -34,7 +34,8 @@ pub fn set_nms_iou(workspace: &mut Workspace, params: &NmsIou) -> Result<()> {
         max_num: u32::try_from(params.max_num).unwrap_or(u32::MAX),
         ..NmsSettings::default()
     };
-    workspace.set(settings, &params.class_mode, &[])
+    let class_mode = &params.class_mode;
+    workspace.set(&Parameters { settings, class_mode, thresholds: &[], forbidden: &[] })
 }
 
 /// Queues the suppression of `candidates`; [`Workspace::read_kept`] waits for

@@ -13,6 +13,8 @@
 //! memory) stands in [`nms`](super::nms).
 
 mod cpu;
+#[cfg(feature = "cuda")]
+pub mod cuda;
 
 use super::nms::{Workspace, check_iou_threshold};
 use crate::error::Result;
@@ -30,10 +32,12 @@ pub fn nms_iou_3d(
     workspace: &mut Workspace,
     keep: &mut Vec<Kept>,
 ) -> Result<()> {
-    for &threshold in &params.iou_thresholds {
-        check_iou_threshold("nms_iou_3d", threshold)?;
-    }
+    check(params)?;
     cpu::nms_iou_3d(candidates, params, workspace, keep)
+}
+
+fn check(params: &NmsIou3d) -> Result<()> {
+    params.iou_thresholds.iter().try_for_each(|&t| check_iou_threshold("nms_iou_3d", t))
 }
 
 #[cfg(test)]

@@ -9,6 +9,8 @@
 //! memory) stands in [`nms`](super::nms).
 
 mod cpu;
+#[cfg(feature = "cuda")]
+pub mod cuda;
 
 use super::nms::{Workspace, check_iou_threshold};
 use crate::error::Result;
@@ -24,8 +26,12 @@ pub fn nms_rotated(
     workspace: &mut Workspace,
     keep: &mut Vec<Kept>,
 ) -> Result<()> {
-    check_iou_threshold("nms_rotated", params.iou_threshold)?;
+    check(params)?;
     cpu::nms_rotated(candidates, params, workspace, keep)
+}
+
+fn check(params: &NmsRotated) -> Result<()> {
+    check_iou_threshold("nms_rotated", params.iou_threshold)
 }
 
 #[cfg(test)]

@@ -17,6 +17,8 @@
 //! memory) stands in [`nms`](super::nms).
 
 mod cpu;
+#[cfg(feature = "cuda")]
+pub mod cuda;
 
 use super::nms::{Workspace, check_iou_threshold, check_offset};
 use crate::error::{Error, ErrorKind, Result};
@@ -36,6 +38,11 @@ pub fn nms_soft(
     workspace: &mut Workspace,
     keep: &mut Vec<Kept>,
 ) -> Result<()> {
+    check(params)?;
+    cpu::nms_soft(candidates, params, workspace, keep)
+}
+
+fn check(params: &NmsSoft) -> Result<()> {
     check_offset("nms_soft", params.offset)?;
     match params.decay {
         SoftDecay::Linear { iou_threshold } => check_iou_threshold("nms_soft", iou_threshold)?,
@@ -49,7 +56,7 @@ pub fn nms_soft(
         let message = format!("min_score is {}, allowed is 0 or more", params.min_score);
         return Err(Error::new(ErrorKind::Argument, "nms_soft", message));
     }
-    cpu::nms_soft(candidates, params, workspace, keep)
+    Ok(())
 }
 
 #[cfg(test)]

@@ -23,6 +23,8 @@
 //! An f16 output is rounded once, to nearest even. CPU and CUDA are equal.
 
 mod cpu;
+#[cfg(feature = "cuda")]
+pub mod cuda;
 
 use half::f16;
 

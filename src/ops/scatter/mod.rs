@@ -7,6 +7,8 @@
 //! nearest even. CPU and CUDA are equal.
 
 mod cpu;
+#[cfg(feature = "cuda")]
+pub mod cuda;
 
 use half::f16;
 

@@ -16,6 +16,8 @@
 //! first is read. The result is exact: CPU and CUDA give equal bytes.
 
 mod cpu;
+#[cfg(feature = "cuda")]
+pub mod cuda;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::types::{
@@ -87,24 +89,28 @@ pub fn unpack(
     out: &mut Points,
 ) -> Result<UnpackCounts> {
     out.clear();
-    let num_channels = 3 + params.channels.len();
-    if num_channels != out.num_channels() || num_channels > MAX_CHANNELS {
-        return Err(Error::new(
-            ErrorKind::Argument,
-            "unpack",
-            format!(
-                "x, y, z and {} channels do not fit points of {} channels; at most \
-                 {MAX_CHANNELS} are possible",
-                params.channels.len(),
-                out.num_channels()
-            ),
-        ));
-    }
+    check_channels(params, out.num_channels())?;
     if cloud.num_points() == 0 {
         return Ok(UnpackCounts::default());
     }
-    let layout = Layout::new(cloud, params)?;
+    let layout = Layout::new(cloud.fields(), cloud.point_step(), params)?;
     Ok(cpu::unpack(cloud, &layout, params.range.as_ref(), out))
+}
+
+fn check_channels(params: &UnpackParams, num_out: usize) -> Result<()> {
+    let num_channels = 3 + params.channels.len();
+    if num_channels == num_out && num_channels <= MAX_CHANNELS {
+        return Ok(());
+    }
+    Err(Error::new(
+        ErrorKind::Argument,
+        "unpack",
+        format!(
+            "x, y, z and {} channels do not fit points of {num_out} channels; at most \
+             {MAX_CHANNELS} are possible",
+            params.channels.len(),
+        ),
+    ))
 }
 
 /// Where the values of a point lie: every value read ends within `point_step`.
@@ -124,12 +130,11 @@ enum Source {
 }
 
 impl Layout {
-    fn new(cloud: &CloudView<'_>, params: &UnpackParams) -> Result<Self> {
-        let fields = cloud.fields();
+    fn new(fields: &PointFields<'_>, point_step: usize, params: &UnpackParams) -> Result<Self> {
         let mut sources = [Source::Zero; MAX_CHANNELS];
         for (source, name) in sources.iter_mut().zip(["x", "y", "z"]) {
             let field = fields.find(&[name]).ok_or_else(|| missing(&name, fields))?;
-            *source = checked(field, cloud.point_step(), 1.0)?;
+            *source = checked(field, point_step, 1.0)?;
         }
         for (source, channel) in sources[3..].iter_mut().zip(&params.channels) {
             let scale = match channel {
@@ -138,7 +143,7 @@ impl Layout {
                 PointChannel::Ring | PointChannel::Named(_) => 1.0,
             };
             let field = channel.find_in(fields).ok_or_else(|| missing(channel, fields))?;
-            *source = checked(field, cloud.point_step(), scale)?;
+            *source = checked(field, point_step, scale)?;
         }
         Ok(Self { sources, num_channels: 3 + params.channels.len() })
     }

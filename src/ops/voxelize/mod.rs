@@ -15,6 +15,8 @@
 //! another order come from spconv's and mmcv's point-to-voxel operators.
 
 mod cpu;
+#[cfg(feature = "cuda")]
+pub mod cuda;
 mod table;
 
 use crate::error::{Error, ErrorKind, Result};

@@ -14,6 +14,7 @@
 //! recording stores beside it.
 
 mod camera_info;
+mod clock;
 mod definition;
 mod detection;
 mod detection_2d;
@@ -29,6 +30,7 @@ mod service;
 mod transform;
 
 pub use camera_info::{CameraInfo, RegionOfInterest};
+pub use clock::Clock;
 pub use definition::definition;
 pub use detection::{Hypothesis, Pose};
 pub use detection_2d::{Detection2D, Detection2DArray};

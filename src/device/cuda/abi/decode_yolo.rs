@@ -4,35 +4,18 @@ use std::marker::PhantomData;
 
 use half::f16;
 
-use super::super::{Grid, In, KernelSpec, Out, Plain};
+use super::super::{Grid, In, KernelSpec};
+use super::select::{MAX_FOUND, Selection, THREADS_PER_BLOCK};
 use super::{check_len, check_threads, refused};
 use crate::error::Result;
-use crate::types::{Box2d, Candidate};
+use crate::types::Box2d;
 
-/// Threads of a block.
-pub const THREADS_PER_BLOCK: u32 = 256;
 /// Rows that a block takes where they lie one after another.
 pub const ROWS_PER_BLOCK: u32 = 128;
 /// Columns that a block takes of planes.
 pub const COLUMNS_PER_BLOCK: u32 = 32;
 /// The most levels of a grid.
 pub const MAX_LEVELS: usize = 8;
-/// The most rows of a tensor: totals are counted in 22 bits.
-pub const MAX_ROWS: usize = (1 << 22) - 1;
-
-/// What passes and what is wanted: the mirror of `Settings`, in device memory.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-#[repr(C)]
-pub struct YoloSettings {
-    /// Rows below it are no candidates.
-    pub score_threshold: f32,
-    /// The most candidates that go on to suppression.
-    pub top_k: u32,
-    /// Not 0: only classes with a bit go on.
-    pub has_filter: u32,
-    /// Fills the struct to 16 bytes.
-    pub reserved: u32,
-}
 
 /// One level of a grid: the mirror of `Level`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -48,46 +31,14 @@ pub struct YoloLevel {
     pub reserved: u32,
 }
 
-/// The mirror of `DecodeCounts`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[repr(C)]
-pub struct DecodeCounts {
-    /// Rows that passed.
-    pub num_found: u32,
-    /// Lost because they were more than the capacity.
-    pub num_over_capacity: u32,
-    /// Lost because more than `top_k` were left.
-    pub num_over_top_k: u32,
-    /// Candidates that went on.
-    pub num_candidates: u32,
-}
-
-// SAFETY: 4 values of 4 bytes each, no gap, any bits are a value.
-unsafe impl Plain for YoloSettings {}
-// SAFETY: 4 values of 4 bytes each, no gap, any bits are a value.
-unsafe impl Plain for DecodeCounts {}
-
 /// The mirror of `Args`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct YoloArgs<'a, T> {
     /// The tensor.
     pub values: In<'a, T>,
-    /// The settings.
-    pub settings: In<'a, YoloSettings>,
-    /// A bit a class.
-    pub wanted: In<'a, u32>,
-    /// Everything that passed: a place a row.
-    pub found: Out<'a, Candidate<Box2d>>,
-    /// What goes on; its number of places is the capacity.
-    pub items: Out<'a, Candidate<Box2d>>,
-    /// How many go on.
-    pub num: Out<'a, u32>,
-    /// What was found and wanted so far and blocks that are done, in one word;
-    /// zero between launches.
-    pub totals: Out<'a, u64>,
-    /// The counts of the frame.
-    pub counts: Out<'a, DecodeCounts>,
+    /// Where candidates go; a place a row.
+    pub selection: Selection<'a, Box2d>,
     /// Rows of the tensor (columns where it is made of planes).
     pub num_rows: u32,
     /// Classes of a row.
@@ -112,7 +63,7 @@ fn check<T>(
     check_threads(kernel, grid.threads_per_block, THREADS_PER_BLOCK)?;
     let (num_rows, num_classes) = (args.num_rows as usize, args.num_classes as usize);
     let [x, y] = grid.num_blocks;
-    if num_rows > MAX_ROWS || y != 1 || x as usize != num_rows.div_ceil(rows_per_block).max(1) {
+    if num_rows > MAX_FOUND || y != 1 || x as usize != num_rows.div_ceil(rows_per_block).max(1) {
         return Err(refused(kernel, &format!("{x} x {y} blocks for {num_rows} rows")));
     }
     let levels = args.levels.iter().take(args.num_levels as usize);
@@ -121,15 +72,10 @@ fn check<T>(
     }
     let slices = [
         ("values", args.values.len(), num_rows.saturating_mul(per_row + num_classes)),
-        ("settings", args.settings.len(), 1),
-        ("wanted", args.wanted.len(), num_classes.div_ceil(32)),
-        ("found", args.found.len(), num_rows),
-        ("items", args.items.len(), 1),
-        ("num", args.num.len(), 1),
-        ("totals", args.totals.len(), 1),
-        ("counts", args.counts.len(), 1),
+        ("wanted", args.selection.wanted.len(), num_classes.div_ceil(32)),
     ];
-    slices.into_iter().try_for_each(|(name, found, needed)| check_len(kernel, name, found, needed))
+    let mut slices = slices.into_iter().chain(args.selection.needed(num_rows));
+    slices.try_for_each(|(name, found, needed)| check_len(kernel, name, found, needed))
 }
 
 /// `decode_yolo_rows_*`: rows of centres, sizes, objectness and classes.
@@ -147,8 +93,9 @@ macro_rules! spec {
         // below the number of classes, whose bit is inside `wanted`), which
         // the tensor's length covers. A row adds at most one candidate, to a
         // list of the block with a place a row; what it writes to `found` and
-        // `items` is compared with their lengths. The last block reads `found`
-        // below its length. Blocks do not wait for each other.
+        // `items` is compared with their lengths. The block that counts last
+        // reads `found` below its length. It waits for the others, which have
+        // counted, to write: they run and wait for nobody.
         unsafe impl KernelSpec for $spec {
             const NAME: &'static str = $name;
             type Args<'a> = YoloArgs<'a, $element>;

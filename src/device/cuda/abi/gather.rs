@@ -1,11 +1,15 @@
 //! `kernels/gather.cu`.
 
 use super::super::{Grid, In, KernelSpec, Out, Plain};
-use super::decode_yolo::DecodeCounts;
+use super::decode_center::Motion;
+use super::densify::DensifyNumbers;
 use super::nms::NmsCounts;
+use super::select::DecodeCounts;
+use super::unpack::UnpackNumbers;
+use super::voxelize::VoxelizeNumbers;
 use super::{check_len, check_threads, refused};
 use crate::error::Result;
-use crate::types::{Box2d, Candidate, Detection2d, Kept};
+use crate::types::{Box2d, Box3d, Candidate, Detection2d, Kept};
 
 /// Threads of the one block.
 pub const THREADS_PER_BLOCK: u32 = 512;
@@ -90,6 +94,103 @@ unsafe impl KernelSpec for Gather2d {
             ("nms_counts", args.nms_counts.len()),
             ("decode_counts", args.decode_counts.len()),
             ("settings", args.settings.len()),
+            ("published_counts", args.published_counts.len()),
+        ];
+        slices.into_iter().try_for_each(|(name, found)| check_len(Self::NAME, name, found, 1))
+    }
+}
+
+/// A detection in space: the mirror of `Detection3d`.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[repr(C)]
+pub struct SolidDetection {
+    /// Class index.
+    pub class: u32,
+    /// Score.
+    pub score: f32,
+    /// The box.
+    pub bbox: Box3d,
+    /// Velocity and variances.
+    pub motion: Motion,
+}
+
+/// What became of the points and candidates of a lidar frame: the mirror of
+/// `LidarCounts`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct LidarCounts {
+    /// Candidates and detections.
+    pub frame: FrameCounts,
+    /// What suppression counted.
+    pub suppressed: NmsCounts,
+    /// Where the cloud's points went.
+    pub unpacked: UnpackNumbers,
+    /// What joining past sweeps lost.
+    pub densified: DensifyNumbers,
+    /// Where the points went among voxels.
+    pub voxelized: VoxelizeNumbers,
+}
+
+// SAFETY: 20 values of 4 bytes each, no gap, any bits are a value.
+unsafe impl Plain for SolidDetection {}
+// SAFETY: 21 values of 4 bytes each, no gap, any bits are a value.
+unsafe impl Plain for LidarCounts {}
+
+const _: () = assert!(size_of::<SolidDetection>() == 80);
+const _: () = assert!(size_of::<LidarCounts>() == 84);
+
+/// The mirror of `Args3d`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Gather3dArgs<'a> {
+    /// What was suppressed.
+    pub candidates: In<'a, Candidate<Box3d>>,
+    /// Velocities and variances; none when the head has none.
+    pub motions: In<'a, Motion>,
+    /// By candidate, its place among them.
+    pub places: In<'a, u32>,
+    /// The survivors, best first.
+    pub kept: In<'a, Kept>,
+    /// How many.
+    pub nms_counts: In<'a, NmsCounts>,
+    /// What decoding counted.
+    pub decode_counts: In<'a, DecodeCounts>,
+    /// What the ops before counted; each may be missing.
+    pub unpacked: In<'a, UnpackNumbers>,
+    /// The same.
+    pub densified: In<'a, DensifyNumbers>,
+    /// The same.
+    pub voxelized: In<'a, VoxelizeNumbers>,
+    /// The detections, in memory of the host.
+    pub published: Out<'a, SolidDetection>,
+    /// The counts of the frame, in memory of the host.
+    pub published_counts: Out<'a, LidarCounts>,
+    /// The most detections.
+    pub max_detections: u64,
+}
+
+const _: () = assert!(size_of::<Gather3dArgs<'_>>() == 11 * 16 + 8);
+
+/// `gather_3d`.
+pub struct Gather3d;
+
+// SAFETY: `Gather3dArgs` mirrors `gather::Args3d` (11 slices of 16 bytes and a
+// u64). Survivors are read below the length of `kept`, candidates, places and
+// motions at indices compared with their lengths, detections written below the
+// length of `published`; counts that are missing are not read, and the check
+// covers the slices of one value. No thread waits for another block: there is
+// one.
+unsafe impl KernelSpec for Gather3d {
+    const NAME: &'static str = "gather_3d";
+    type Args<'a> = Gather3dArgs<'a>;
+    fn check(args: &Self::Args<'_>, grid: &Grid) -> Result<()> {
+        check_threads(Self::NAME, grid.threads_per_block, THREADS_PER_BLOCK)?;
+        if grid.num_blocks != [1, 1] {
+            return Err(refused(Self::NAME, &format!("{:?} blocks, not one", grid.num_blocks)));
+        }
+        let slices = [
+            ("nms_counts", args.nms_counts.len()),
+            ("decode_counts", args.decode_counts.len()),
             ("published_counts", args.published_counts.len()),
         ];
         slices.into_iter().try_for_each(|(name, found)| check_len(Self::NAME, name, found, 1))

@@ -1,11 +1,21 @@
 //! The parameters of every kernel: mirrors of the structs in `kernels/`, and
 //! what must hold before a launch.
 
+pub mod decode_anchor;
+pub mod decode_center;
 pub mod decode_yolo;
+pub mod densify;
 pub mod empty;
+pub mod fault;
 pub mod gather;
 pub mod letterbox;
 pub mod nms;
+pub mod nms_soft;
+pub mod pillar_features;
+pub mod scatter;
+pub mod select;
+pub mod unpack;
+pub mod voxelize;
 
 use crate::error::{Error, ErrorKind, Result};
 

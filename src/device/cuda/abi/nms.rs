@@ -3,12 +3,12 @@
 use super::super::{Grid, In, KernelSpec, Out, Plain};
 use super::{check_len, check_threads, refused};
 use crate::error::Result;
-use crate::types::{Box2d, Box3d, Candidate, Kept};
+use crate::types::{Box2d, Box3d, Candidate, Kept, RotatedBox2d};
 
 /// Threads of a block, in every step but `small`.
 pub const THREADS_PER_BLOCK: u32 = 256;
 /// Threads of a block in the step `small`.
-pub const SMALL_THREADS_PER_BLOCK: u32 = 1024;
+pub const SMALL_THREADS_PER_BLOCK: u32 = 512;
 /// Candidates a block takes in the step `suppress`: one a warp.
 pub const CANDIDATES_PER_BLOCK: u32 = 8;
 /// Candidates that a block of the step `tiles` orders.
@@ -21,8 +21,13 @@ pub const TILES_AT_ONCE: u32 = 5;
 pub const SMALL_CAPACITY: usize = 2048;
 /// The most candidates that a block of the step `small` owns.
 pub const MAX_OWNED: u32 = 16;
-/// Candidates in a chunk of a row of bits.
-pub const CHUNK: usize = 128;
+/// Columns of the step `small` that are in shared memory together: places of
+/// bits come in whole such halves.
+pub const HALF: usize = 1024;
+/// Vectors of 16 bytes in a list of better suppressors.
+pub const LIST_VECTORS: usize = 2;
+/// Vectors of 16 bytes in a row of bits.
+pub const ROW_VECTORS: usize = SMALL_CAPACITY / 128;
 
 /// The mirror of `NmsSettings`, in device memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -36,6 +41,8 @@ pub struct NmsSettings {
     pub offset: f32,
     /// Centres farther apart along an axis never meet.
     pub reach: f32,
+    /// Centres farther apart than its root never meet.
+    pub squared_search_distance: f32,
     /// 0 or 1.
     pub has_score_threshold: u32,
     /// The most survivors.
@@ -46,6 +53,8 @@ pub struct NmsSettings {
     pub num_groups: u32,
     /// Thresholds; one holds for all classes.
     pub num_thresholds: u32,
+    /// Pairs of classes that never suppress each other.
+    pub num_forbidden: u32,
     /// Of a circle's threshold: 0 radius, 1 squared distance.
     pub reading: u32,
 }
@@ -60,7 +69,7 @@ pub struct NmsCounts {
     pub class_over: u32,
 }
 
-// SAFETY: 10 values of 4 bytes each, no gap, any bits are a value.
+// SAFETY: 12 values of 4 bytes each, no gap, any bits are a value.
 unsafe impl Plain for NmsSettings {}
 // SAFETY: 2 values of 4 bytes each, no gap, any bits are a value.
 unsafe impl Plain for NmsCounts {}
@@ -79,6 +88,10 @@ pub struct NmsArgs<'a, C> {
     pub groups: In<'a, u32>,
     /// Threshold of a class.
     pub thresholds: In<'a, f32>,
+    /// Pairs of classes that never suppress each other.
+    pub forbidden: In<'a, [u32; 2]>,
+    /// What the exact comparison reads of each.
+    pub parts: In<'a, [f32; 4]>,
     /// Keys of the tiles, by rank and by place.
     pub keys: Out<'a, u64>,
     /// Candidate and score by rank.
@@ -109,31 +122,46 @@ pub struct NmsArgs<'a, C> {
     pub published: Out<'a, Kept>,
     /// How many, in memory of the host.
     pub published_counts: Out<'a, NmsCounts>,
-    /// Of the step `small`: better suppressors of each, a bit each.
-    pub rows: Out<'a, [u32; 4]>,
-    /// Of the step `small`: rank, what of the row is not 0, and score.
+    /// Of the step `small`: rank, length of the list, and score.
     pub notes: Out<'a, u64>,
+    /// Of the step `small`: better suppressors of each.
+    pub lists: Out<'a, [u32; 4]>,
+    /// The same as bits, where a list is too short.
+    pub rows: Out<'a, [u32; 4]>,
 }
 
-const _: () = assert!(size_of::<NmsArgs<'_, Candidate<Box2d>>>() == 22 * 16);
+const _: () = assert!(size_of::<NmsArgs<'_, Candidate<Box2d>>>() == 25 * 16);
 
-fn check_common<C>(kernel: &str, args: &NmsArgs<'_, C>) -> Result<()> {
+fn check_all(kernel: &str, slices: &[(&str, usize, usize)]) -> Result<()> {
+    slices.iter().try_for_each(|&(name, found, needed)| check_len(kernel, name, found, needed))
+}
+
+fn check_common<C>(kernel: &str, args: &NmsArgs<'_, C>, num_parts: usize) -> Result<()> {
     let capacity = args.candidates.len();
-    let slices = [
-        ("num_candidates", args.num_candidates.len(), 1),
-        ("settings", args.settings.len(), 1),
-        ("ticket", args.ticket.len(), 2),
-        ("kept", args.kept.len(), capacity),
-        ("counts", args.counts.len(), 1),
-        ("published", args.published.len(), capacity),
-        ("published_counts", args.published_counts.len(), 1),
-    ];
-    slices.into_iter().try_for_each(|(name, found, needed)| check_len(kernel, name, found, needed))
+    check_all(
+        kernel,
+        &[
+            ("num_candidates", args.num_candidates.len(), 1),
+            ("settings", args.settings.len(), 1),
+            ("parts", args.parts.len(), num_parts * capacity),
+            ("order", args.order.len(), capacity),
+            ("ticket", args.ticket.len(), 2),
+            ("kept", args.kept.len(), capacity),
+            ("counts", args.counts.len(), 1),
+            ("published", args.published.len(), capacity),
+            ("published_counts", args.published_counts.len(), 1),
+        ],
+    )
 }
 
-fn check_small<C>(kernel: &str, args: &NmsArgs<'_, C>, grid: &Grid) -> Result<()> {
+fn check_small<C>(
+    kernel: &str,
+    args: &NmsArgs<'_, C>,
+    grid: &Grid,
+    num_parts: usize,
+) -> Result<()> {
     check_threads(kernel, grid.threads_per_block, SMALL_THREADS_PER_BLOCK)?;
-    check_common(kernel, args)?;
+    check_common(kernel, args, num_parts)?;
     let capacity = args.candidates.len();
     let [num_blocks, num_rows] = grid.num_blocks;
     let owned = capacity.div_ceil(num_blocks.max(1) as usize);
@@ -141,34 +169,45 @@ fn check_small<C>(kernel: &str, args: &NmsArgs<'_, C>, grid: &Grid) -> Result<()
         let grid = grid.num_blocks;
         return Err(refused(kernel, &format!("{capacity} candidates on a grid of {grid:?}")));
     }
-    check_len(kernel, "rows", args.rows.len(), capacity * capacity.div_ceil(CHUNK))?;
-    check_len(kernel, "notes", args.notes.len(), capacity)
+    let num_bits = capacity.next_multiple_of(HALF);
+    check_all(
+        kernel,
+        &[
+            ("notes", args.notes.len(), num_bits),
+            ("lists", args.lists.len(), LIST_VECTORS * num_bits),
+            ("rows", args.rows.len(), ROW_VECTORS * num_bits),
+        ],
+    )
 }
 
-fn check<C>(kernel: &str, args: &NmsArgs<'_, C>, grid: &Grid) -> Result<()> {
+fn check<C>(kernel: &str, args: &NmsArgs<'_, C>, grid: &Grid, num_parts: usize) -> Result<()> {
     check_threads(kernel, grid.threads_per_block, THREADS_PER_BLOCK)?;
-    check_common(kernel, args)?;
+    check_common(kernel, args, num_parts)?;
     let capacity = args.candidates.len();
     let words = capacity.div_ceil(32);
-    let slices = [
-        ("keys", args.keys.len(), 2 * capacity),
-        ("order", args.order.len(), capacity),
-        ("ranks", args.ranks.len(), capacity),
-        ("places", args.places.len(), capacity),
-        ("found_items", args.found_items.len(), capacity),
-        ("found_ranks", args.found_ranks.len(), capacity),
-        ("found_groups", args.found_groups.len(), capacity),
-        ("bounds", args.bounds.len(), words),
-        ("states", args.states.len(), capacity),
-        ("kept_bits", args.kept_bits.len(), words),
-    ];
-    slices.into_iter().try_for_each(|(name, found, needed)| check_len(kernel, name, found, needed))
+    check_all(
+        kernel,
+        &[
+            ("keys", args.keys.len(), 2 * capacity),
+            ("ranks", args.ranks.len(), capacity),
+            ("places", args.places.len(), capacity),
+            ("found_items", args.found_items.len(), capacity),
+            ("found_ranks", args.found_ranks.len(), capacity),
+            ("found_groups", args.found_groups.len(), capacity),
+            ("bounds", args.bounds.len(), words),
+            ("states", args.states.len(), capacity),
+            ("kept_bits", args.kept_bits.len(), words),
+        ],
+    )
 }
 
 /// The steps of a suppression op; see the head of `kernels/nms.cuh`.
 pub trait NmsSteps {
     /// What is suppressed.
     type Candidate: Plain;
+    /// Vectors of 16 bytes that the exact comparison reads of a candidate; 0
+    /// where the items decide alone.
+    const NUM_PARTS: usize;
     /// Suppresses up to [`SMALL_CAPACITY`] candidates.
     type Small: for<'a> KernelSpec<Args<'a> = NmsArgs<'a, Self::Candidate>>;
     /// Orders tiles.
@@ -184,49 +223,51 @@ pub trait NmsSteps {
 }
 
 macro_rules! step {
-    ($module:ident, $kernel:ident, $name:literal, $candidate:ty, $check:ident) => {
+    ($module:ident, $kernel:ident, $name:literal, $candidate:ty, $parts:literal, $check:ident) => {
         /// One step.
         pub struct $kernel;
 
-        // SAFETY: `NmsArgs` mirrors the struct of that name (22 slices of 16
+        // SAFETY: `NmsArgs` mirrors the struct of that name (25 slices of 16
         // bytes). Every index a step uses is a thread's own, below the number
         // of candidates, which it cuts to the capacity, or a position that an
         // earlier step stored; those are below the capacity, too, since memory
         // starts as zero and only positions of candidates are stored, or, where
-        // they are sums, are compared with it first. Groups
-        // and thresholds are read within their own lengths. The check covers
-        // all other slices. A candidate only waits for better ones, which
-        // blocks that already run have taken, so that the step ends. The step
-        // `small` waits for no other block: the warps of its last block wait
-        // for each other's verdicts, of which the best open one is always made.
+        // they are sums, are compared with it first. Groups, thresholds and
+        // forbidden pairs are read within their own lengths. The check covers
+        // all other slices. Candidates are read 16 bytes at a time, as far as
+        // they reach, from the start of a buffer, which is so aligned. In the
+        // step `suppress` a candidate only waits for better ones, which blocks
+        // that already run have taken, so that it ends. The step `small` waits
+        // for no other block; each of its rounds settles the best that is open.
         unsafe impl KernelSpec for $kernel {
             const NAME: &'static str = concat!(stringify!($module), "_", $name);
             type Args<'a> = NmsArgs<'a, $candidate>;
             fn check(args: &Self::Args<'_>, grid: &Grid) -> Result<()> {
-                $check(Self::NAME, args, grid)
+                $check(Self::NAME, args, grid, $parts)
             }
         }
     };
 }
 
 macro_rules! steps {
-    ($module:ident, $steps:ident, $candidate:ty, $text:literal) => {
+    ($module:ident, $steps:ident, $candidate:ty, $parts:literal, $text:literal) => {
         #[doc = $text]
         pub mod $module {
             use super::*;
 
-            step!($module, Small, "small", $candidate, check_small);
-            step!($module, Tiles, "tiles", $candidate, check);
-            step!($module, Merge, "merge", $candidate, check);
-            step!($module, Arrange, "arrange", $candidate, check);
-            step!($module, Suppress, "suppress", $candidate, check);
-            step!($module, Publish, "publish", $candidate, check);
+            step!($module, Small, "small", $candidate, $parts, check_small);
+            step!($module, Tiles, "tiles", $candidate, $parts, check);
+            step!($module, Merge, "merge", $candidate, $parts, check);
+            step!($module, Arrange, "arrange", $candidate, $parts, check);
+            step!($module, Suppress, "suppress", $candidate, $parts, check);
+            step!($module, Publish, "publish", $candidate, $parts, check);
 
             #[doc = $text]
             pub struct $steps;
 
             impl NmsSteps for $steps {
                 type Candidate = $candidate;
+                const NUM_PARTS: usize = $parts;
                 type Small = Small;
                 type Tiles = Tiles;
                 type Merge = Merge;
@@ -238,5 +279,60 @@ macro_rules! steps {
     };
 }
 
-steps!(nms_iou, NmsIouSteps, Candidate<Box2d>, "`kernels/nms_iou.cu`.");
-steps!(nms_circle, NmsCircleSteps, Candidate<Box3d>, "`kernels/nms_circle.cu`.");
+steps!(nms_iou, NmsIouSteps, Candidate<Box2d>, 0, "`kernels/nms_iou.cu`.");
+steps!(nms_fast, NmsFastSteps, Candidate<Box2d>, 0, "`kernels/nms_fast.cu`.");
+steps!(nms_circle, NmsCircleSteps, Candidate<Box3d>, 0, "`kernels/nms_circle.cu`.");
+steps!(nms_rotated, NmsRotatedSteps, Candidate<RotatedBox2d>, 2, "`kernels/nms_rotated.cu`.");
+steps!(nms_bev, NmsBevSteps, Candidate<Box3d>, 2, "`kernels/nms_bev.cu`.");
+steps!(nms_iou_3d, NmsIou3dSteps, Candidate<Box3d>, 3, "`kernels/nms_iou_3d.cu`.");
+
+/// The mirror of `PrepareArgs`: what the step `prepare` makes, of an op whose
+/// items do not decide alone.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct PrepareArgs<'a, C> {
+    /// Candidates in any order.
+    pub candidates: In<'a, C>,
+    /// How many there are; at most the capacity are read.
+    pub num_candidates: In<'a, u32>,
+    /// Part `p` of candidate `i` at `p * capacity + i`.
+    pub parts: Out<'a, [f32; 4]>,
+}
+
+const _: () = assert!(size_of::<PrepareArgs<'_, Candidate<Box3d>>>() == 3 * 16);
+
+/// The steps of an op whose exact comparison reads parts.
+pub trait PreparedSteps: NmsSteps {
+    /// Makes the parts, before all other steps.
+    type Prepare: for<'a> KernelSpec<Args<'a> = PrepareArgs<'a, Self::Candidate>>;
+}
+
+macro_rules! prepare {
+    ($module:ident, $steps:ident, $kernel:ident, $candidate:ty) => {
+        /// The step `prepare`.
+        pub struct $kernel;
+
+        // SAFETY: `PrepareArgs` mirrors the struct of that name (3 slices of 16
+        // bytes). A thread whose position is not below the number of
+        // candidates, cut to the capacity, does nothing; the others read their
+        // own and write its parts, for which the check asks for room.
+        unsafe impl KernelSpec for $kernel {
+            const NAME: &'static str = concat!(stringify!($module), "_prepare");
+            type Args<'a> = PrepareArgs<'a, $candidate>;
+            fn check(args: &Self::Args<'_>, grid: &Grid) -> Result<()> {
+                check_threads(Self::NAME, grid.threads_per_block, THREADS_PER_BLOCK)?;
+                let needed = $module::$steps::NUM_PARTS * args.candidates.len();
+                check_len(Self::NAME, "parts", args.parts.len(), needed)?;
+                check_len(Self::NAME, "num_candidates", args.num_candidates.len(), 1)
+            }
+        }
+
+        impl PreparedSteps for $module::$steps {
+            type Prepare = $kernel;
+        }
+    };
+}
+
+prepare!(nms_rotated, NmsRotatedSteps, PrepareRotated, Candidate<RotatedBox2d>);
+prepare!(nms_bev, NmsBevSteps, PrepareBev, Candidate<Box3d>);
+prepare!(nms_iou_3d, NmsIou3dSteps, PrepareIou3d, Candidate<Box3d>);

@@ -1,10 +1,9 @@
-//! A picture in, 2D detections out.
+//! A camera's frames on the CPU.
 
-use super::Processed;
 use crate::config::CameraConfig;
 use crate::error::Result;
 use crate::heads::YoloHead;
-use crate::infer::{self, Engine};
+use crate::infer::Engine;
 use crate::ops::decompress::{Picture, decompress};
 use crate::ops::gather::gather_2d;
 use crate::ops::letterbox::{self, letterbox};
@@ -14,8 +13,7 @@ use crate::types::{
     Box2d, Candidates, Count, Detection2d, FrameReport, ImagePayload, Kept, Nms2d, Stage, Tensor,
 };
 
-/// Everything one camera channel needs for its frames.
-pub struct CameraPipeline {
+pub(super) struct Frames {
     engine: Box<dyn Engine>,
     head: YoloHead,
     score_threshold: f32,
@@ -30,26 +28,11 @@ pub struct CameraPipeline {
     candidates: Candidates<Box2d>,
     suppression: nms::Workspace,
     keep: Vec<Kept>,
-    detections: Vec<Detection2d>,
-    report: FrameReport,
 }
 
-impl CameraPipeline {
-    /// Loads the network and takes all memory the configuration bounds.
-    ///
-    /// # Errors
-    /// `Model` when the network cannot be loaded or does not fit its head.
-    pub fn new(config: &CameraConfig) -> Result<Self> {
-        let engine = infer::load(&config.model_path, &config.engine)?;
-        Self::with_engine(config, engine)
-    }
-
-    /// As [`CameraPipeline::new`], with a network that is loaded already.
-    ///
-    /// # Errors
-    /// `Model` when the network does not fit the head.
-    pub fn with_engine(config: &CameraConfig, engine: Box<dyn Engine>) -> Result<Self> {
-        let head = YoloHead::new(&config.facts, engine.as_ref())?;
+impl Frames {
+    pub(super) fn new(config: &CameraConfig, engine: Box<dyn Engine>) -> Result<Self> {
+        let head = YoloHead::new(&config.facts, engine.inputs(), engine.outputs())?;
         let input = head.input()?;
         Ok(Self {
             engine,
@@ -65,43 +48,33 @@ impl CameraPipeline {
             candidates: Candidates::with_capacity(config.candidate_capacity),
             suppression: nms::Workspace::with_capacity(config.pre_nms_top_k),
             keep: Vec::with_capacity(config.pre_nms_top_k),
-            detections: Vec::with_capacity(config.max_detections),
-            report: FrameReport::new(),
         })
     }
 
-    /// Takes over the thresholds, the suppression and the limits of `config`
-    /// for the frames to come; the rest of it was fixed with the pipeline.
-    ///
-    /// # Errors
-    /// None on the CPU.
-    pub fn reconfigure(&mut self, config: &CameraConfig) -> Result<()> {
-        self.score_threshold = config.score_threshold;
-        self.class_filter.clone_from(&config.class_filter);
-        if config.pre_nms_top_k > self.pre_nms_top_k {
-            self.suppression = nms::Workspace::with_capacity(config.pre_nms_top_k);
-        }
-        self.pre_nms_top_k = config.pre_nms_top_k;
-        self.nms = config.nms.clone();
-        self.max_detections = config.max_detections;
-        Ok(())
-    }
-
-    /// Name and version of the engine that runs the network.
-    pub fn engine_name(&self) -> &str {
+    pub(super) fn engine_name(&self) -> &str {
         self.engine.name()
     }
 
-    /// Detects objects in a picture: boxes in its pixels, clipped to it.
-    ///
-    /// # Errors
-    /// `Codec` or `Layout` when the picture does not decode, `Inference` when
-    /// the network fails. The frame is dropped, the pipeline stays usable.
-    pub fn process(&mut self, payload: &ImagePayload<'_>) -> Result<Processed<'_, Detection2d>> {
-        let Self { engine, head, picture, letterbox: workspace, input, report, .. } = self;
-        *report = FrameReport::new();
-        let start = std::time::Instant::now();
+    pub(super) fn reconfigure(&mut self, config: &CameraConfig) {
+        if config.pre_nms_top_k > self.pre_nms_top_k {
+            self.suppression = nms::Workspace::with_capacity(config.pre_nms_top_k);
+            self.keep = Vec::with_capacity(config.pre_nms_top_k);
+        }
+        self.score_threshold = config.score_threshold;
+        self.class_filter.clone_from(&config.class_filter);
+        self.pre_nms_top_k = config.pre_nms_top_k;
+        self.nms.clone_from(&config.nms);
+        self.max_detections = config.max_detections;
+    }
 
+    /// The story of a frame.
+    pub(super) fn process(
+        &mut self,
+        payload: &ImagePayload<'_>,
+        report: &mut FrameReport,
+        detections: &mut Vec<Detection2d>,
+    ) -> Result<()> {
+        let Self { engine, head, picture, letterbox: workspace, input, .. } = self;
         let image = match payload {
             ImagePayload::Raw(image) => *image,
             ImagePayload::Compressed(file) => {
@@ -130,14 +103,12 @@ impl CameraPipeline {
                 &placed.source_from_network(),
                 image.size(),
                 self.max_detections,
-                &mut self.detections,
+                detections,
             )
         });
-
         report.add_count(Count::CandidatesOverCapacity, cut.num_over_capacity);
         report.add_count(Count::CandidatesOverTopK, cut.num_over_top_k);
         report.add_count(Count::DetectionsOverLimit, num_over_limit);
-        report.add_duration(Stage::Total, start.elapsed());
-        Ok(Processed { detections: &self.detections, report })
+        Ok(())
     }
 }

@@ -1,0 +1,336 @@
+// The choice of the best among what decoding finds: src/ops/select/mod.rs.
+//
+// Decoders append what passes, in any order; a candidate's source makes the
+// total order strict, so that whoever sorts by it gets the same answer whatever
+// the order was. Everything found is remembered. When all of it fits, the block
+// that counts last only writes the numbers; when more was found, it waits until
+// the others have written what they counted, looks for the word of the total
+// order at which to cut, digit by digit, and takes what lies before it.
+#pragma once
+
+#include <cuda_fp16.h>
+
+#include "candidate.cuh"
+#include "slice.cuh"
+
+namespace selection {
+
+// Threads of a block of a decoder.
+constexpr uint32_t kThreads = 256;
+constexpr uint32_t kLanes = 32;
+constexpr uint32_t kAllLanes = 0xffffffffu;
+constexpr uint32_t kDigits = 256;
+
+// Found, wanted and blocks that are done, counted in one word.
+struct Totals {
+    static constexpr uint32_t kBits = 22;
+    static constexpr uint64_t kDone = 1ull << 2 * kBits;
+    uint64_t word;
+
+    __device__ uint32_t num_found() const { return word & ((1u << kBits) - 1); }
+    __device__ uint32_t num_wanted() const { return word >> kBits & ((1u << kBits) - 1); }
+    __device__ uint32_t num_done() const { return word >> 2 * kBits; }
+};
+
+// The mirror of `SelectSettings` in src/device/cuda/abi/select.rs.
+struct Settings {
+    float score_threshold;
+    uint32_t top_k;
+    uint32_t has_filter;
+    uint32_t capacity;
+};
+
+// What every decoder has among its parameters.
+template <typename Candidate>
+struct Slices {
+    Slice<const Settings> settings;
+    Slice<const uint32_t> wanted;  // a bit a class
+    Slice<Candidate> found;        // a place for whatever may pass
+    Slice<Candidate> items;
+    Slice<uint32_t> num;
+    // `Totals`, empty between launches; what was ever written to `found`; how
+    // much of that before this launch.
+    Slice<uint64_t> totals;
+    Slice<DecodeCounts> counts;
+};
+
+__device__ inline float widened(float value) { return value; }
+__device__ inline float widened(__half value) { return __half2float(value); }
+
+template <typename Candidate>
+__device__ bool is_wanted(const Slices<Candidate>& args, uint32_t class_index) {
+    if (args.settings[0].has_filter == 0) return true;
+    if (class_index / 32 >= args.wanted.len) return false;
+    return (args.wanted[class_index / 32] >> (class_index % 32) & 1) != 0;
+}
+
+// The words of the total order: the smaller key comes first.
+struct Key {
+    uint32_t words[3];
+};
+
+constexpr Key kLastKey = {{0xffffffffu, 0xffffffffu, 0xffffffffu}};
+
+template <typename Candidate>
+__device__ Key key_of(const Candidate* candidate) {
+    // Written by other blocks: read where their writes are.
+    const float score = __ldcg(&candidate->rank.score);
+    return {{order_word(score, true), __ldcg(&candidate->rank.class_index),
+             __ldcg(&candidate->rank.source)}};
+}
+
+__device__ inline bool is_within(const Key& key, const Key& bound) {
+    if (key.words[0] != bound.words[0]) return key.words[0] < bound.words[0];
+    if (key.words[1] != bound.words[1]) return key.words[1] < bound.words[1];
+    return key.words[2] <= bound.words[2];
+}
+
+// For all threads: `visit(position, whether it is one, key)` for each found,
+// in step, many keys on their way at once.
+template <typename Candidate, typename Visit>
+__device__ void for_each_key(const Candidate* found, uint32_t n, const Visit& visit) {
+    constexpr uint32_t kAtOnce = 8;
+    for (uint32_t start = 0; start < n; start += kAtOnce * kThreads) {
+        Key keys[kAtOnce];
+#pragma unroll
+        for (uint32_t k = 0; k < kAtOnce; ++k) {
+            const uint32_t i = start + k * kThreads + threadIdx.x;
+            keys[k] = i < n ? key_of(found + i) : kLastKey;
+        }
+#pragma unroll
+        for (uint32_t k = 0; k < kAtOnce; ++k) {
+            const uint32_t i = start + k * kThreads + threadIdx.x;
+            visit(i, i < n, keys[k]);
+        }
+    }
+}
+
+// Counts of one digit, and which digit the wanted position falls into.
+struct Digits {
+    uint32_t counts[kDigits];
+    uint32_t digit;
+    uint32_t num_before;
+    uint32_t num_here;
+};
+
+// For the first warp: the digit that holds position `remaining`, from 1.
+__device__ inline void find_digit(Digits& digits, uint32_t remaining) {
+    constexpr uint32_t kEach = kDigits / kLanes;
+    const uint32_t lane = threadIdx.x;
+    uint32_t sum = 0;
+    for (uint32_t i = 0; i < kEach; ++i) sum += digits.counts[lane * kEach + i];
+    uint32_t end = sum;
+    for (uint32_t step = 1; step < kLanes; step *= 2) {
+        const uint32_t other = __shfl_up_sync(kAllLanes, end, step);
+        if (lane >= step) end += other;
+    }
+    uint32_t before = end - sum;
+    if (before >= remaining || end < remaining) return;
+    for (uint32_t i = 0; i < kEach; ++i) {
+        const uint32_t here = digits.counts[lane * kEach + i];
+        if (before + here >= remaining) {
+            digits.digit = lane * kEach + i;
+            digits.num_before = before;
+            digits.num_here = here;
+            return;
+        }
+        before += here;
+    }
+}
+
+// A key at or before which lie exactly `num` of the candidates that count;
+// there are at least `num`, and `num` is at least 1.
+template <typename Candidate, typename Counts>
+__device__ Key bound_of(const Candidate* found, uint32_t n, uint32_t num, Digits& digits,
+                        const Counts& counts) {
+    Key bound = {};
+    uint32_t remaining = num;
+    for (uint32_t word = 0; word < 3; ++word) {
+        for (uint32_t shift = 32; shift != 0;) {
+            shift -= 8;
+            digits.counts[threadIdx.x] = 0;
+            __syncthreads();
+            for_each_key(found, n, [&](uint32_t, bool is_one, const Key& key) {
+                bool same = is_one && counts(key);
+                for (uint32_t w = 0; w < word; ++w) same &= key.words[w] == bound.words[w];
+                const uint32_t difference = key.words[word] ^ bound.words[word];
+                same &= shift == 24 || difference >> (shift + 8) == 0;
+                const uint32_t digit = same ? key.words[word] >> shift & 0xff : kDigits;
+                // Equal digits of a warp are counted together.
+                const uint32_t equal = __match_any_sync(kAllLanes, digit);
+                if (same && __ffs(equal) - 1 == threadIdx.x % kLanes) {
+                    atomicAdd(&digits.counts[digit], __popc(equal));
+                }
+            });
+            __syncthreads();
+            if (threadIdx.x < kLanes) find_digit(digits, remaining);
+            __syncthreads();
+            bound.words[word] |= digits.digit << shift;
+            remaining -= digits.num_before;
+            const bool takes_all = remaining == digits.num_here;
+            __syncthreads();
+            if (takes_all) {
+                // Whatever the other digits are.
+                bound.words[word] |= (1u << shift) - 1;
+                for (uint32_t w = word + 1; w < 3; ++w) bound.words[w] = 0xffffffffu;
+                return bound;
+            }
+        }
+    }
+    return bound;
+}
+
+// What the choice needs of a block's memory.
+struct Shared {
+    Digits digits;
+    uint32_t num_taken;
+    // By warp: found, and wanted above them.
+    uint32_t sums[kThreads / kLanes];
+    Totals before;
+};
+
+// The most candidates that go on.
+template <typename Candidate>
+__device__ uint32_t most_taken(const Slices<Candidate>& args) {
+    return min(args.settings[0].top_k, static_cast<uint32_t>(args.items.len));
+}
+
+// For the last block, when not all that was found can stay.
+template <typename Candidate, typename Note>
+__device__ void cut(const Slices<Candidate>& args, Shared& shared, uint32_t num_found,
+                    const Note& note) {
+    Digits& digits = shared.digits;
+    uint32_t* num_taken = &shared.num_taken;
+    const Candidate* found = args.found.data;
+    const uint32_t n = min(num_found, static_cast<uint32_t>(args.found.len));
+    const uint32_t capacity = args.settings[0].capacity;
+    const uint32_t top_k = most_taken(args);
+    Key bound = kLastKey;
+    if (n > capacity) {
+        bound = bound_of(found, n, capacity, digits, [](const Key&) { return true; });
+    }
+    const auto counts = [&args, first = bound](const Key& key) {
+        return is_within(key, first) && is_wanted(args, key.words[1]);
+    };
+    for_each_key(found, n, [&](uint32_t, bool is_one, const Key& key) {
+        if (is_one && counts(key)) atomicAdd(num_taken, 1);
+    });
+    __syncthreads();
+    const uint32_t num_within = *num_taken;
+    __syncthreads();
+    const uint32_t num_over_top_k = num_within > top_k ? num_within - top_k : 0;
+    if (num_over_top_k > 0 && top_k > 0) bound = bound_of(found, n, top_k, digits, counts);
+    if (threadIdx.x == 0) *num_taken = 0;
+    __syncthreads();
+    for_each_key(found, top_k > 0 ? n : 0, [&](uint32_t i, bool is_one, const Key& key) {
+        if (!is_one || !counts(key) || !is_within(key, bound)) return;
+        const uint32_t position = atomicAdd(num_taken, 1);
+        if (position >= args.items.len) return;
+        const uint32_t* from = reinterpret_cast<const uint32_t*>(found + i);
+        uint32_t* to = reinterpret_cast<uint32_t*>(&args.items[position]);
+        for (uint32_t w = 0; w < sizeof(Candidate) / 4; ++w) to[w] = __ldcg(from + w);
+        note(position, i);
+    });
+    if (threadIdx.x == 0) {
+        const uint32_t num = num_within - num_over_top_k;
+        args.num[0] = num;
+        args.counts[0] = {num_found, n > capacity ? n - capacity : 0, num_over_top_k, num};
+    }
+}
+
+// For one thread: waits until all that was counted in this launch is written.
+__device__ inline void await_written(const uint64_t* totals, uint32_t num_found) {
+    uint64_t written;
+    do {
+        asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];"
+                     : "=l"(written)
+                     : "l"(totals + 1)
+                     : "memory");
+    } while (written != totals[2] + num_found);
+}
+
+// For all threads of the block that counted last.
+template <typename Candidate, typename Note>
+__device__ void finish(const Slices<Candidate>& args, Shared& shared, uint32_t num_found,
+                       uint32_t num_wanted, const Note& note) {
+    if (num_found > args.settings[0].capacity || num_wanted > most_taken(args)) {
+        if (threadIdx.x == 0) {
+            await_written(args.totals.data, num_found);
+            shared.num_taken = 0;
+        }
+        __syncthreads();
+        __threadfence();
+        cut(args, shared, num_found, note);
+    } else if (threadIdx.x == 0) {
+        args.num[0] = num_wanted;
+        args.counts[0] = {num_found, 0, 0, num_wanted};
+    }
+    if (threadIdx.x == 0) {
+        args.totals[0] = 0;
+        args.totals[2] += num_found;
+    }
+}
+
+// For all threads of a block, once: appends those of `num` that pass.
+// `decode(i, candidate)`: whether one passes, and what it is; `found(place)`:
+// this thread's candidate was found at a place; `note(position, place)`: what
+// was found at a place stands at a position.
+template <typename Candidate, typename Decode, typename FoundAt, typename Note>
+__device__ void append(const Slices<Candidate>& args, Shared& shared, uint32_t num,
+                       const Decode& decode, const FoundAt& found, const Note& note) {
+    const uint32_t lane = threadIdx.x % kLanes;
+    const uint32_t warp = threadIdx.x / kLanes;
+    auto* totals = reinterpret_cast<unsigned long long*>(args.totals.data);
+    for (uint32_t start = 0;; start += kThreads) {
+        Candidate candidate = {};
+        const uint32_t own = start + threadIdx.x;
+        const bool passes = own < num && decode(own, candidate);
+        const bool wanted = passes && is_wanted(args, candidate.rank.class_index);
+        const uint32_t votes = __ballot_sync(kAllLanes, passes);
+        const uint32_t wanted_votes = __ballot_sync(kAllLanes, wanted);
+        if (lane == 0) shared.sums[warp] = __popc(votes) | __popc(wanted_votes) << 16;
+        __syncthreads();
+        uint32_t before = 0;
+        uint32_t total = 0;
+        for (uint32_t i = 0; i < kThreads / kLanes; ++i) {
+            before += i < warp ? shared.sums[i] : 0;
+            total += shared.sums[i];
+        }
+        const uint32_t num_found = total & 0xffff;
+        const uint64_t num_wanted = total >> 16;
+        const bool is_end = start + kThreads >= num;
+        if (threadIdx.x == 0) {
+            shared.before.word =
+                atomicAdd(totals, (is_end ? Totals::kDone : 0) | num_wanted << Totals::kBits |
+                                      num_found);
+        }
+        __syncthreads();
+        const Totals counted = shared.before;
+        if (passes) {
+            const uint32_t lower = (1u << lane) - 1;
+            const uint32_t place =
+                counted.num_found() + (before & 0xffff) + __popc(votes & lower);
+            const uint32_t position =
+                counted.num_wanted() + (before >> 16) + __popc(wanted_votes & lower);
+            if (place < args.found.len) args.found[place] = candidate;
+            found(place);
+            if (wanted && position < args.items.len) {
+                args.items[position] = candidate;
+                note(position, place);
+            }
+            __threadfence();
+        }
+        if (num_found != 0) {
+            __syncthreads();
+            if (threadIdx.x == 0) atomicAdd(totals + 1, static_cast<unsigned long long>(num_found));
+        }
+        if (!is_end) continue;
+        if (counted.num_done() == gridDim.x * gridDim.y - 1) {
+            finish(args, shared, counted.num_found() + num_found,
+                   counted.num_wanted() + static_cast<uint32_t>(num_wanted), note);
+        }
+        return;
+    }
+}
+
+}  // namespace selection

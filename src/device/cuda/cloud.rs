@@ -1,0 +1,91 @@
+//! A point cloud on its way to the device.
+
+use super::{DeviceBuffer, PinnedBuffer, Stream};
+use crate::error::{Error, ErrorKind, Result};
+use crate::types::CloudView;
+
+/// How the points of a cloud lie in its bytes, checked by [`CloudView`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CloudLayout {
+    /// Points a row.
+    pub width: usize,
+    /// Rows.
+    pub height: usize,
+    /// Bytes from point to point.
+    pub point_step: usize,
+    /// Bytes from row to row.
+    pub row_step: usize,
+    /// Whether values have their high byte first.
+    pub big_endian: bool,
+}
+
+/// A pinned slot and device memory for one cloud of up to a number of bytes,
+/// as it lay in its message.
+#[derive(Debug)]
+pub struct DeviceCloud {
+    pinned: PinnedBuffer<u8>,
+    bytes: DeviceBuffer<u8>,
+    layout: Option<CloudLayout>,
+}
+
+impl DeviceCloud {
+    /// Room for clouds of up to `num_bytes`.
+    ///
+    /// # Errors
+    /// `Device` when there is not enough memory.
+    pub fn with_capacity(stream: &Stream, num_bytes: usize) -> Result<Self> {
+        let pinned = PinnedBuffer::zeros(stream, num_bytes)?;
+        let bytes = DeviceBuffer::zeros(stream, num_bytes)?;
+        Ok(Self { pinned, bytes, layout: None })
+    }
+
+    /// The most bytes a cloud may have.
+    pub fn capacity(&self) -> usize {
+        self.pinned.capacity()
+    }
+
+    /// Copies a cloud into the pinned slot, once, and queues its upload: the
+    /// bytes from its first point to the end of its last.
+    ///
+    /// # Errors
+    /// `Argument` when the cloud has more bytes than the capacity; `Device`
+    /// when the upload fails.
+    pub fn enqueue_upload(&mut self, cloud: &CloudView<'_>) -> Result<()> {
+        let used = cloud.data().get(..num_bytes(cloud)).unwrap_or_default();
+        if !used.is_empty() {
+            self.pinned.enqueue_upload(used, &mut self.bytes)?;
+        }
+        self.layout = Some(CloudLayout {
+            width: cloud.width(),
+            height: cloud.height(),
+            point_step: cloud.point_step(),
+            row_step: cloud.row_step(),
+            big_endian: cloud.is_big_endian(),
+        });
+        Ok(())
+    }
+
+    /// The bytes, as they lay in the message.
+    pub fn bytes(&self) -> &DeviceBuffer<u8> {
+        &self.bytes
+    }
+
+    /// How the last cloud lies.
+    ///
+    /// # Errors
+    /// `Argument` when none was uploaded yet.
+    pub fn layout(&self) -> Result<CloudLayout> {
+        self.layout
+            .ok_or_else(|| Error::new(ErrorKind::Argument, "device", "no cloud was uploaded yet"))
+    }
+}
+
+/// Bytes of a cloud up to the end of its last point.
+pub fn num_bytes(cloud: &CloudView<'_>) -> usize {
+    match cloud.height().checked_sub(1) {
+        Some(last) if cloud.width() > 0 => {
+            last * cloud.row_step() + cloud.width() * cloud.point_step()
+        }
+        _ => 0,
+    }
+}

@@ -1,0 +1,74 @@
+//! Points in device memory.
+
+use super::{DeviceBuffer, Stream};
+use crate::error::{Error, ErrorKind, Result};
+use crate::types::Points;
+
+/// Points of a frame, and how many there are, both on the device: rows of
+/// `num_channels` floats, the first three x, y, z in metres, all finite.
+///
+/// More than the capacity are never read, whatever the number says.
+#[derive(Debug)]
+pub struct DevicePoints {
+    /// All values, point by point.
+    pub values: DeviceBuffer<f32>,
+    /// One number: how many points there are.
+    pub num: DeviceBuffer<u32>,
+    num_channels: usize,
+    capacity: usize,
+}
+
+impl DevicePoints {
+    /// Room for `capacity` points; none are there yet.
+    ///
+    /// # Errors
+    /// `Argument` when there are fewer than three channels; `Device` when there
+    /// is not enough memory.
+    pub fn with_capacity(stream: &Stream, num_channels: usize, capacity: usize) -> Result<Self> {
+        if num_channels < 3 {
+            let message = format!("points of {num_channels} channels; at least x, y, z");
+            return Err(Error::new(ErrorKind::Argument, "device", message));
+        }
+        let values = DeviceBuffer::zeros(stream, num_channels.saturating_mul(capacity))?;
+        let num = DeviceBuffer::zeros(stream, 1)?;
+        Ok(Self { values, num, num_channels, capacity })
+    }
+
+    /// Floats a point.
+    pub fn num_channels(&self) -> usize {
+        self.num_channels
+    }
+
+    /// The most points that can be held.
+    pub fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    /// Copies points from the host and waits: for tests, not for frames.
+    ///
+    /// # Errors
+    /// `Argument` when there are more than the capacity or they have other
+    /// channels; `Device` when the copy fails.
+    pub fn write(&mut self, points: &Points) -> Result<()> {
+        if points.num_channels() != self.num_channels {
+            let (found, expected) = (points.num_channels(), self.num_channels);
+            let message = format!("points of {found} channels, the buffer is for {expected}");
+            return Err(Error::new(ErrorKind::Argument, "device", message));
+        }
+        self.values.write(points.values())?;
+        self.num.write(&[points.len() as u32])
+    }
+
+    /// Waits and copies the points to the host: for tests, not for frames.
+    ///
+    /// # Errors
+    /// `Device` when earlier work or the copy fails.
+    pub fn read(&self) -> Result<Points> {
+        let num = self.num.read()?.first().map_or(0, |&num| num as usize);
+        let mut points = Points::with_capacity(self.num_channels, self.capacity);
+        for point in self.values.read()?.chunks_exact(self.num_channels).take(num) {
+            points.push(point);
+        }
+        Ok(points)
+    }
+}

@@ -1,0 +1,348 @@
+//! The CUDA side of [`decode_center`](super::decode_center), with the choice of
+//! the best ([`crate::ops::select`]) in the same kernel: one pass over the heat
+//! maps, and over the rest only where a cell passes.
+//!
+//! The candidates are those of the CPU, cut to the capacity, then to the best
+//! `pre_nms_top_k`, each cut losing the worst by the total order. They lie in
+//! any order: the ops that follow sort. Centres, velocities, classes and
+//! sources are equal; scores, sizes, yaws and variances within 1 ULP (their
+//! exponential and arc tangent are rounded from f64).
+//!
+//! Candidates carry the box alone. Velocity and variances lie beside what was
+//! found; [`Workspace::motions`] says where, for `gather`.
+
+use half::f16;
+
+use super::{argument, cpu};
+use crate::device::cuda::abi::decode_center::{
+    CELLS_PER_BLOCK, CenterArgs, CenterMaps, CenterSettings, DecodeCenter, MAX_TASKS, Motion,
+};
+use crate::device::cuda::abi::select::{
+    DecodeCounts, MAX_FOUND, SelectSettings, Selection, THREADS_PER_BLOCK,
+};
+use crate::device::cuda::{
+    DeviceBuffer, DeviceCandidates, DeviceTensor, DeviceValues, Grid, Kernel, Plain, Stream, blocks,
+};
+use crate::error::Result;
+use crate::ops::select::Limits;
+use crate::ops::thresholds::DeviceThresholds;
+use crate::types::{Box3d, Candidate, CenterDecode, ElementType, SizeOrder, YawConvention};
+
+/// The maps of one task in device memory: as [`super::CenterTask`], all of one
+/// element type.
+#[derive(Clone, Copy, Debug)]
+pub struct DeviceCenterTask<'a> {
+    /// One channel a class.
+    pub heatmap: &'a DeviceTensor,
+    /// Offset of the centre in its cell, x and y, in cells.
+    pub offset: &'a DeviceTensor,
+    /// Height of the centre in metres.
+    pub height: &'a DeviceTensor,
+    /// Three extents.
+    pub size: &'a DeviceTensor,
+    /// Sine and cosine.
+    pub rotation: &'a DeviceTensor,
+    /// Velocity along x and y; not read unless [`CenterDecode::has_velocity`].
+    pub velocity: Option<&'a DeviceTensor>,
+}
+
+/// Kernels and memory of the op on one stream, for one head.
+pub struct Workspace {
+    stream: Stream,
+    f32: Kernel<DecodeCenter<f32>>,
+    f16: Kernel<DecodeCenter<f16>>,
+    params: CenterDecode,
+    memory: Memory,
+}
+
+struct Memory {
+    select: DeviceBuffer<SelectSettings>,
+    found: DeviceBuffer<Candidate<Box3d>>,
+    totals: DeviceBuffer<u64>,
+    counts: DeviceBuffer<DecodeCounts>,
+    wanted: DeviceBuffer<u32>,
+    motions: DeviceBuffer<Motion>,
+    places: DeviceBuffer<u32>,
+    settings: DeviceBuffer<CenterSettings>,
+    bounds: DeviceBuffer<f32>,
+    classes: DeviceBuffer<u32>,
+    thresholds: DeviceThresholds,
+    least_yaw_norms: DeviceBuffer<f32>,
+}
+
+impl Workspace {
+    /// Takes kernels and memory for maps of `num_cells` cells over all tasks
+    /// and up to `num_candidates` that go on. Nothing passes before
+    /// [`Workspace::set`].
+    ///
+    /// # Errors
+    /// `Argument` for no task or too many, more cells than can be counted, or a
+    /// class without a yaw-norm threshold while others have one; `Device` when
+    /// this build has no such kernels or there is not enough memory.
+    pub fn new(
+        stream: &Stream,
+        params: &CenterDecode,
+        num_cells: usize,
+        num_candidates: usize,
+    ) -> Result<Self> {
+        let num_tasks = params.tasks.len();
+        if num_tasks == 0 || num_tasks > MAX_TASKS || num_cells > MAX_FOUND {
+            return argument(format!(
+                "{num_tasks} tasks of {num_cells} cells; 1 to {MAX_TASKS} of at most {MAX_FOUND} \
+                 in all are possible"
+            ));
+        }
+        for (index, classes) in params.tasks.iter().enumerate() {
+            super::check_yaw_norms(index, classes, params)?;
+        }
+        let classes: Vec<u32> = params.tasks.iter().flatten().copied().collect();
+        let mut memory = Memory {
+            select: DeviceBuffer::zeros(stream, 1)?,
+            found: DeviceBuffer::zeros(stream, num_cells)?,
+            totals: DeviceBuffer::zeros(stream, 3)?,
+            counts: DeviceBuffer::zeros(stream, 1)?,
+            wanted: DeviceBuffer::zeros(stream, 0)?,
+            motions: DeviceBuffer::zeros(stream, num_cells)?,
+            places: DeviceBuffer::zeros(stream, num_candidates)?,
+            settings: DeviceBuffer::zeros(stream, 1)?,
+            bounds: DeviceBuffer::zeros(stream, num_tasks)?,
+            classes: DeviceBuffer::zeros(stream, classes.len())?,
+            thresholds: DeviceThresholds::new(stream, &params.score_thresholds)?,
+            least_yaw_norms: DeviceBuffer::zeros(stream, params.yaw_norm_thresholds.len())?,
+        };
+        memory.classes.write(&classes)?;
+        memory.bounds.write(&vec![f32::NAN; num_tasks])?;
+        let device = stream.device();
+        let (f32, f16) = (device.kernel()?, device.kernel()?);
+        Ok(Self { stream: stream.clone(), f32, f16, params: params.clone(), memory })
+    }
+
+    /// Writes thresholds and range of `params` and how many candidates may pass
+    /// and go on to the device and waits; recorded graphs follow them.
+    ///
+    /// # Errors
+    /// `Argument` when `params` differ from those at first in anything else, or
+    /// in the number of classes or bins; `Device` when a copy fails.
+    pub fn set(&mut self, params: &CenterDecode, limits: Limits) -> Result<()> {
+        let fixed = |params: &CenterDecode| CenterDecode {
+            score_thresholds: self.params.score_thresholds.clone(),
+            yaw_norm_thresholds: Vec::new(),
+            center_range: None,
+            ..params.clone()
+        };
+        let num_norms = params.yaw_norm_thresholds.len();
+        if fixed(params) != fixed(&self.params) || num_norms != self.memory.least_yaw_norms.len() {
+            return argument("thresholds and range may change, the head may not".into());
+        }
+        let memory = &mut self.memory;
+        memory.thresholds.set("decode_center", &params.score_thresholds)?;
+        memory.least_yaw_norms.write(&params.yaw_norm_thresholds)?;
+        memory.settings.write(&[CenterSettings {
+            has_range: u32::from(params.center_range.is_some()),
+            min: params.center_range.map_or([0.0; 3], |range| range.min),
+            max: params.center_range.map_or([0.0; 3], |range| range.max),
+            reserved: 0,
+        }])?;
+        let bound = |classes: &Vec<u32>| cpu::heat_bound(classes, params).unwrap_or(f32::NAN);
+        memory.bounds.write(&params.tasks.iter().map(bound).collect::<Vec<_>>())?;
+        memory
+            .select
+            .write(&[SelectSettings::limits(limits.candidate_capacity, limits.pre_nms_top_k)])
+    }
+
+    /// Queues the decoding of `tasks` into `candidates`. Their capacity limits
+    /// what goes on as [`Limits::pre_nms_top_k`] does. Nothing passes when `num_voxels`, one number, is 0: of no points a
+    /// network says nothing.
+    ///
+    /// # Errors
+    /// As [`decode_center`](super::decode_center); `Argument` also when the maps
+    /// are of several element types or have more cells than there is room for,
+    /// `Device` when a buffer is another stream's or the launch fails.
+    pub fn enqueue(
+        &mut self,
+        tasks: &[DeviceCenterTask<'_>],
+        num_voxels: &DeviceBuffer<u32>,
+        candidates: &mut DeviceCandidates<Box3d>,
+    ) -> Result<()> {
+        let Self { stream, f32, f16, params, memory } = self;
+        if tasks.len() != params.tasks.len() {
+            return argument(format!("{} tasks, {} are expected", tasks.len(), params.tasks.len()));
+        }
+        let num_blocks = check(tasks, params, memory.found.len())?;
+        let grid = Grid { num_blocks, threads_per_block: THREADS_PER_BLOCK };
+        match tasks.first().map(|task| task.heatmap.values()) {
+            Some(DeviceValues::F32(_)) => {
+                let maps = maps(stream, tasks, params, f32_values)?;
+                f32.enqueue(
+                    stream,
+                    grid,
+                    memory.args(stream, params, num_voxels, candidates, maps)?,
+                )
+            }
+            Some(DeviceValues::F16(_)) => {
+                let maps = maps(stream, tasks, params, f16_values)?;
+                f16.enqueue(
+                    stream,
+                    grid,
+                    memory.args(stream, params, num_voxels, candidates, maps)?,
+                )
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// What decoding counted, on the device, for `gather`.
+    pub fn counts(&self) -> &DeviceBuffer<DecodeCounts> {
+        &self.memory.counts
+    }
+
+    /// Velocities and variances of what was found, and by candidate its place
+    /// among them.
+    pub fn motions(&self) -> (&DeviceBuffer<Motion>, &DeviceBuffer<u32>) {
+        (&self.memory.motions, &self.memory.places)
+    }
+}
+
+type Maps<'a, T> = [CenterMaps<'a, T>; MAX_TASKS];
+
+impl Memory {
+    fn args<'a, T>(
+        &'a mut self,
+        stream: &Stream,
+        params: &CenterDecode,
+        num_voxels: &'a DeviceBuffer<u32>,
+        candidates: &'a mut DeviceCandidates<Box3d>,
+        tasks: Maps<'a, T>,
+    ) -> Result<CenterArgs<'a, T>> {
+        Ok(CenterArgs {
+            selection: Selection {
+                settings: self.select.input(stream)?,
+                wanted: self.wanted.input(stream)?,
+                found: self.found.output(stream)?,
+                items: candidates.items.output(stream)?,
+                num: candidates.num.output(stream)?,
+                totals: self.totals.output(stream)?,
+                counts: self.counts.output(stream)?,
+            },
+            motions: self.motions.output(stream)?,
+            places: self.places.output(stream)?,
+            num_voxels: num_voxels.input(stream)?,
+            settings: self.settings.input(stream)?,
+            bounds: self.bounds.input(stream)?,
+            classes: self.classes.input(stream)?,
+            limits: self.thresholds.limits.input(stream)?,
+            least_scores: self.thresholds.least_scores.input(stream)?,
+            least_yaw_norms: self.least_yaw_norms.input(stream)?,
+            origin: params.origin_m,
+            cell_size: params.cell_size_m,
+            heat_is_logit: u32::from(params.heatmap_logits),
+            width_comes_first: u32::from(params.size_order == SizeOrder::WidthLengthHeight),
+            size_is_log: u32::from(params.size_log),
+            yaw_turns_clockwise: u32::from(params.yaw == YawConvention::ClockwiseFromMinusY),
+            has_velocity: u32::from(params.has_velocity),
+            has_variance: u32::from(params.has_variance),
+            tasks,
+        })
+    }
+}
+
+/// The blocks for tasks whose maps fit the parameters.
+fn check(
+    tasks: &[DeviceCenterTask<'_>],
+    params: &CenterDecode,
+    cell_capacity: usize,
+) -> Result<[u32; 2]> {
+    let (mut most, mut total) = (0, 0);
+    for (index, task) in tasks.iter().enumerate() {
+        let &[_, _, height, width] = task.heatmap.shape() else {
+            let shape = task.heatmap.shape();
+            return argument(format!("heatmap of task {index} has the shape {shape:?}"));
+        };
+        for ((name, channels), map) in super::channels(index, params).into_iter().zip(task.maps()) {
+            if channels == 0 {
+                continue;
+            }
+            let Some(map) = map else { return argument(format!("task {index} has no {name}")) };
+            let found = (element_of(map), map.shape());
+            super::check_map(index, name, found, [1, channels, height, width])?;
+        }
+        most = most.max(height * width);
+        total += height * width;
+    }
+    if total > cell_capacity {
+        return argument(format!("{total} cells, there is room for {cell_capacity}"));
+    }
+    Ok([blocks(most, CELLS_PER_BLOCK).max(1), tasks.len() as u32])
+}
+
+impl<'a> DeviceCenterTask<'a> {
+    /// The maps in the order of [`super::channels`].
+    fn maps(&self) -> [Option<&'a DeviceTensor>; 6] {
+        [
+            Some(self.heatmap),
+            Some(self.offset),
+            Some(self.height),
+            Some(self.size),
+            Some(self.rotation),
+            self.velocity,
+        ]
+    }
+}
+
+/// The slices of all tasks; of those that are not there, the first again.
+fn maps<'a, T: Plain>(
+    stream: &Stream,
+    tasks: &[DeviceCenterTask<'a>],
+    params: &CenterDecode,
+    values_of: impl Fn(&'a DeviceTensor) -> Option<&'a DeviceBuffer<T>>,
+) -> Result<Maps<'a, T>> {
+    let input = |map: Option<&'a DeviceTensor>| match map.and_then(&values_of) {
+        Some(values) => values.input(stream),
+        None => argument("maps of several element types; one is possible".into()),
+    };
+    let (mut all, mut first_source, mut first_class) = (Vec::new(), 0, 0);
+    for (task, classes) in tasks.iter().zip(&params.tasks) {
+        let &[.., height, width] = task.heatmap.shape() else { continue };
+        let [heatmap, offset, height_map, size, rotation, velocity] = task.maps();
+        let has_velocity = params.has_velocity;
+        all.push(CenterMaps {
+            heatmap: input(heatmap)?,
+            offset: input(offset)?,
+            height: input(height_map)?,
+            size: input(size)?,
+            rotation: input(rotation)?,
+            velocity: input(if has_velocity { velocity } else { heatmap })?,
+            num_rows: height as u32,
+            num_columns: width as u32,
+            first_source,
+            first_class,
+            num_classes: classes.len() as u32,
+            reserved: 0,
+        });
+        first_source += (height * width) as u32;
+        first_class += classes.len() as u32;
+    }
+    let Some(&first) = all.first() else { return argument("no task".into()) };
+    Ok(std::array::from_fn(|index| all.get(index).copied().unwrap_or(first)))
+}
+
+fn f32_values(tensor: &DeviceTensor) -> Option<&DeviceBuffer<f32>> {
+    match tensor.values() {
+        DeviceValues::F32(values) => Some(values),
+        DeviceValues::F16(_) => None,
+    }
+}
+
+fn f16_values(tensor: &DeviceTensor) -> Option<&DeviceBuffer<f16>> {
+    match tensor.values() {
+        DeviceValues::F16(values) => Some(values),
+        DeviceValues::F32(_) => None,
+    }
+}
+
+fn element_of(tensor: &DeviceTensor) -> ElementType {
+    match tensor.values() {
+        DeviceValues::F32(_) => ElementType::F32,
+        DeviceValues::F16(_) => ElementType::F16,
+    }
+}

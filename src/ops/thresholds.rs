@@ -1,0 +1,55 @@
+//! Score thresholds as tables for the device.
+
+use crate::device::cuda::{DeviceBuffer, Stream};
+use crate::error::{Error, ErrorKind, Result};
+use crate::types::ScoreThresholds;
+
+/// Thresholds in device memory: as many classes and bins for good, their values
+/// may change and recorded graphs follow them.
+pub(in crate::ops) struct DeviceThresholds {
+    /// Upper limits of the bins.
+    pub(in crate::ops) limits: DeviceBuffer<f32>,
+    /// Class by class, the least score of each bin; NaN where nothing is kept.
+    pub(in crate::ops) least_scores: DeviceBuffer<f32>,
+}
+
+impl DeviceThresholds {
+    pub(in crate::ops) fn new(stream: &Stream, thresholds: &ScoreThresholds) -> Result<Self> {
+        let (limits, least_scores) = tables(thresholds);
+        let mut tables = Self {
+            limits: DeviceBuffer::zeros(stream, limits.len())?,
+            least_scores: DeviceBuffer::zeros(stream, least_scores.len())?,
+        };
+        tables.limits.write(&limits)?;
+        tables.least_scores.write(&least_scores)?;
+        Ok(tables)
+    }
+
+    /// Writes other values and waits.
+    pub(in crate::ops) fn set(
+        &mut self,
+        op: &'static str,
+        thresholds: &ScoreThresholds,
+    ) -> Result<()> {
+        let (limits, least_scores) = tables(thresholds);
+        let [found, expected] =
+            [[limits.len(), least_scores.len()], [self.limits.len(), self.least_scores.len()]];
+        if found != expected {
+            let message = format!(
+                "{found:?} limits and thresholds; as many as at first, {expected:?}, are possible"
+            );
+            return Err(Error::new(ErrorKind::Argument, op, message));
+        }
+        self.limits.write(&limits)?;
+        self.least_scores.write(&least_scores)
+    }
+}
+
+fn tables(thresholds: &ScoreThresholds) -> (Vec<f32>, Vec<f32>) {
+    let num_bins = thresholds.distance_upper_limits_m.len().max(1);
+    let least_scores = thresholds
+        .per_class
+        .iter()
+        .flat_map(|bins| (0..num_bins).map(|bin| bins.get(bin).copied().unwrap_or(f32::NAN)));
+    (thresholds.distance_upper_limits_m.clone(), least_scores.collect())
+}

@@ -1,0 +1,127 @@
+//! The CUDA side of [`unpack`](super::unpack): one kernel, straight from the
+//! bytes of the message, equal to the CPU bit for bit and in order.
+
+use super::{Layout, MAX_CHANNELS, Source, UnpackCounts, UnpackParams, check_channels};
+use crate::device::cuda::abi::unpack::{
+    MAX_CHANNELS as MAX_SOURCES, PointSource, THREADS_PER_BLOCK, Unpack, UnpackArgs, UnpackNumbers,
+};
+use crate::device::cuda::{DeviceBuffer, DeviceCloud, DevicePoints, Grid, Kernel, Stream, blocks};
+use crate::error::{Error, ErrorKind, Result};
+use crate::types::PointFields;
+
+const _: () = assert!(MAX_CHANNELS == MAX_SOURCES);
+
+/// Kernel and memory of the op on one stream.
+pub struct Workspace {
+    stream: Stream,
+    kernel: Kernel<Unpack>,
+    counts: DeviceBuffer<UnpackNumbers>,
+    turns: DeviceBuffer<u64>,
+    numbers: DeviceBuffer<u64>,
+    max_points: usize,
+}
+
+impl Workspace {
+    /// Takes the kernel and room for clouds of up to `max_points`, usable or
+    /// not.
+    ///
+    /// # Errors
+    /// `Device` when this build has no such kernel or there is not enough
+    /// memory.
+    pub fn new(stream: &Stream, max_points: usize) -> Result<Self> {
+        let num_blocks = blocks(max_points, THREADS_PER_BLOCK).max(1) as usize;
+        Ok(Self {
+            stream: stream.clone(),
+            kernel: stream.device().kernel()?,
+            counts: DeviceBuffer::zeros(stream, 1)?,
+            turns: DeviceBuffer::zeros(stream, 1)?,
+            numbers: DeviceBuffer::zeros(stream, num_blocks)?,
+            max_points,
+        })
+    }
+
+    /// The most points a cloud may have.
+    pub fn max_points(&self) -> usize {
+        self.max_points
+    }
+
+    /// Queues the unpacking of the uploaded `cloud`, whose fields are `fields`,
+    /// into `out`.
+    ///
+    /// # Errors
+    /// As [`unpack`](super::unpack), and `Argument` when no cloud was uploaded
+    /// or it has more points than there is room for; `Device` when a buffer is
+    /// another stream's or the launch fails. Nothing is queued then.
+    pub fn enqueue(
+        &mut self,
+        cloud: &DeviceCloud,
+        fields: &PointFields<'_>,
+        params: &UnpackParams,
+        out: &mut DevicePoints,
+    ) -> Result<()> {
+        check_channels(params, out.num_channels())?;
+        let at = cloud.layout()?;
+        let num_points = at.width * at.height;
+        if num_points > self.max_points || u32::try_from(num_points).is_err() {
+            let message = format!("{num_points} points, there is room for {}", self.max_points);
+            return Err(Error::new(ErrorKind::Argument, "unpack", message));
+        }
+        let sources = match num_points {
+            0 => [PointSource::zero(); MAX_CHANNELS],
+            _ => Layout::new(fields, at.point_step, params)?.sources.map(PointSource::from),
+        };
+        let stream = &self.stream;
+        let (num_channels, capacity) = (out.num_channels(), out.capacity());
+        let mut args = UnpackArgs {
+            data: cloud.bytes().input(stream)?,
+            points: out.values.output(stream)?,
+            num: out.num.output(stream)?,
+            counts: self.counts.output(stream)?,
+            turns: self.turns.output(stream)?,
+            numbers: self.numbers.output(stream)?,
+            row_step: at.row_step as u64,
+            width: at.width.max(1) as u32,
+            num_points: num_points as u32,
+            point_step: at.point_step as u32,
+            num_channels: num_channels as u32,
+            big_endian: u32::from(at.big_endian),
+            is_aligned: 0,
+            has_range: u32::from(params.range.is_some()),
+            min: params.range.map_or([0.0; 3], |range| range.min),
+            max: params.range.map_or([0.0; 3], |range| range.max),
+            capacity: u32::try_from(capacity).unwrap_or(u32::MAX),
+            sources,
+        };
+        args.is_aligned = u32::from(args.can_read_words());
+        let num_blocks = [blocks(num_points, THREADS_PER_BLOCK).max(1), 1];
+        self.kernel.enqueue(stream, Grid { num_blocks, threads_per_block: THREADS_PER_BLOCK }, args)
+    }
+
+    /// Where the points went, on the device, for `gather`.
+    pub fn counts(&self) -> &DeviceBuffer<UnpackNumbers> {
+        &self.counts
+    }
+}
+
+impl From<Source> for PointSource {
+    fn from(source: Source) -> Self {
+        match source {
+            Source::Zero => Self::zero(),
+            // Within a point, whose step is a u32.
+            Source::Field { offset, datatype, scale } => {
+                Self::field(offset as u32, datatype, scale)
+            }
+        }
+    }
+}
+
+impl From<UnpackNumbers> for UnpackCounts {
+    fn from(numbers: UnpackNumbers) -> Self {
+        Self {
+            num_points: numbers.num_points as usize,
+            num_not_finite: numbers.num_not_finite as usize,
+            num_out_of_range: numbers.num_out_of_range as usize,
+            num_over_capacity: numbers.num_over_capacity as usize,
+        }
+    }
+}

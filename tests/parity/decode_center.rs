@@ -1,0 +1,462 @@
+//! Decoding of CenterPoint heads, and what follows it: the same candidates, in
+//! any order, the same counts of what was lost, the same detections.
+
+use det_post::device::cuda::abi::decode_center::Motion;
+use det_post::device::cuda::abi::select::DecodeCounts;
+use det_post::device::cuda::{
+    CudaDevice, DeviceBuffer, DeviceCandidates, DeviceTensor, Graph, Stream,
+};
+use det_post::ops::decode_center::cuda::{DeviceCenterTask, Workspace};
+use det_post::ops::decode_center::{CenterTask, decode_center};
+use det_post::ops::gather::cuda::{LidarInputs, LidarWorkspace, SaysOfObjects};
+use det_post::ops::gather::gather_3d;
+use det_post::ops::nms;
+use det_post::ops::nms::cuda::Capacity;
+use det_post::ops::nms_circle::{cuda as circle_cuda, nms_circle};
+use det_post::ops::select::{Limits, select};
+use det_post::types::{
+    Box3d, Candidate, Candidates, CenterDecode, CircleThreshold, ClassMode, ElementType, NmsCircle,
+    Object3d, PointRange, ScoreThresholds, SizeOrder, Tensor, Variance3d, YawConvention,
+    total_order,
+};
+
+use super::random::Random;
+use super::tensors::{tensor, upload};
+
+/// A head and the answer of its network: per task heat map, offset, height,
+/// size, rotation, velocity.
+struct Head {
+    params: CenterDecode,
+    tasks: Vec<[Tensor; 6]>,
+}
+
+/// How maps are filled.
+#[derive(Clone, Copy, Debug)]
+struct Filling {
+    element: ElementType,
+    /// Share of cells whose score is high.
+    passing: f32,
+    /// Different heats, 0 for any.
+    num_heats: usize,
+    /// Share of numbers that are none, or far too large.
+    broken: f32,
+}
+
+const PLAIN: Filling =
+    Filling { element: ElementType::F32, passing: 0.02, num_heats: 0, broken: 0.0 };
+
+fn params(tasks: Vec<Vec<u32>>) -> CenterDecode {
+    let num_classes = tasks.iter().flatten().max().map_or(0, |&last| last as usize + 1);
+    CenterDecode {
+        origin_m: [-76.8, -70.4],
+        cell_size_m: [0.32, 0.33],
+        tasks,
+        heatmap_logits: true,
+        size_order: SizeOrder::WidthLengthHeight,
+        size_log: true,
+        yaw: YawConvention::ClockwiseFromMinusY,
+        score_thresholds: ScoreThresholds::uniform(0.35, num_classes),
+        yaw_norm_thresholds: vec![0.3; num_classes],
+        center_range: None,
+        has_velocity: false,
+        has_variance: false,
+    }
+}
+
+impl Head {
+    fn new(
+        random: &mut Random,
+        params: CenterDecode,
+        sizes: &[[usize; 2]],
+        filling: Filling,
+    ) -> Self {
+        let copies = if params.has_variance { 2 } else { 1 };
+        let strange = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 1e30, -1e30, 0.0, -0.0];
+        let mut tasks = Vec::new();
+        for (classes, &[height, width]) in params.tasks.iter().zip(sizes) {
+            let channels = [classes.len(), 2 * copies, copies, 3 * copies, 2 * copies, 2 * copies];
+            tasks.push(std::array::from_fn(|map| {
+                let shape = [1, channels[map], height, width];
+                let values: Vec<f32> = (0..shape.iter().product())
+                    .map(|_| {
+                        if random.range(0.0, 1.0) < filling.broken {
+                            return strange[random.below(strange.len())];
+                        }
+                        if map != 0 {
+                            return random.range(-1.5, 1.5);
+                        }
+                        let passes = random.range(0.0, 1.0) < filling.passing;
+                        let heat = random.range(0.0, 1.0);
+                        let heat = match filling.num_heats {
+                            0 => heat,
+                            num => (heat * num as f32).floor() / num as f32,
+                        };
+                        match (passes, params.heatmap_logits) {
+                            (true, true) => 5.0 * heat - 0.5,
+                            (false, true) => -2.0 - 4.0 * heat,
+                            (true, false) => heat,
+                            (false, false) => 0.1 * heat,
+                        }
+                    })
+                    .collect();
+                tensor(filling.element, &shape, &values)
+            }));
+        }
+        Self { params, tasks }
+    }
+
+    fn num_cells(&self) -> usize {
+        self.tasks.iter().map(|[heat, ..]| heat.shape()[2] * heat.shape()[3]).sum()
+    }
+
+    fn describe(&self) -> String {
+        let heat: Vec<_> = self.tasks.iter().map(|[heat, ..]| heat.shape().to_vec()).collect();
+        format!("{} {heat:?} {:?}", self.tasks[0][0].element(), self.params)
+    }
+
+    /// As the lidar's frame does it: decoded, selected.
+    fn reference(&self, capacity: usize, top_k: usize) -> (Candidates<Object3d>, DecodeCounts) {
+        let tasks: Vec<CenterTask<'_>> = self
+            .tasks
+            .iter()
+            .map(|[heatmap, offset, height, size, rotation, velocity]| CenterTask {
+                heatmap: heatmap.view(),
+                offset: offset.view(),
+                height: height.view(),
+                size: size.view(),
+                rotation: rotation.view(),
+                velocity: Some(velocity.view()),
+            })
+            .collect();
+        let mut all = Candidates::with_capacity(self.num_cells().max(1));
+        decode_center(&tasks, &self.params, &mut all).unwrap();
+        let num_found = all.as_slice().len() as u32;
+        let mut candidates = Candidates::with_capacity(capacity);
+        decode_center(&tasks, &self.params, &mut candidates).unwrap();
+        let cut = select(&mut candidates, top_k);
+        let counts = DecodeCounts {
+            num_found,
+            num_over_capacity: cut.num_over_capacity as u32,
+            num_over_top_k: cut.num_over_top_k as u32,
+            num_candidates: candidates.as_slice().len() as u32,
+        };
+        (candidates, counts)
+    }
+}
+
+/// A head's maps in device memory.
+struct Uploaded(Vec<[DeviceTensor; 6]>);
+
+impl Uploaded {
+    fn new(stream: &Stream, head: &Head) -> Self {
+        Self(head.tasks.iter().map(|maps| maps.each_ref().map(|map| upload(stream, map))).collect())
+    }
+
+    fn tasks(&self) -> Vec<DeviceCenterTask<'_>> {
+        self.0
+            .iter()
+            .map(|maps| DeviceCenterTask {
+                heatmap: &maps[0],
+                offset: &maps[1],
+                height: &maps[2],
+                size: &maps[3],
+                rotation: &maps[4],
+                velocity: Some(&maps[5]),
+            })
+            .collect()
+    }
+}
+
+fn object_of(params: &CenterDecode, bbox: Box3d, motion: Motion) -> Object3d {
+    let variance = Variance3d {
+        center: motion.center_variance,
+        size: motion.size_variance,
+        yaw: motion.yaw_variance,
+        velocity: motion.velocity_variance,
+    };
+    Object3d {
+        bbox,
+        velocity_mps: params.has_velocity.then_some(motion.velocity_mps),
+        variance: params.has_variance.then_some(variance),
+    }
+}
+
+/// Numbers that must be equal, and those that may be the next float: an
+/// exponential came before.
+fn numbers(score: f32, object: &Object3d) -> (Vec<u32>, Vec<f32>) {
+    let Object3d { bbox, velocity_mps, variance } = object;
+    let exact = bbox.center.iter().chain(velocity_mps.iter().flatten());
+    let exact = exact.map(|value| value.to_bits()).collect();
+    let mut near = vec![score, bbox.length_m, bbox.width_m, bbox.height_m];
+    if let Some(Variance3d { center, size, yaw, velocity }) = variance {
+        near.extend(center.iter().chain(size).chain([yaw]).chain(velocity));
+    }
+    (exact, near)
+}
+
+fn check_near((a_score, a): (f32, &Object3d), (b_score, b): (f32, &Object3d), context: &str) {
+    let ((a_exact, a_near), (b_exact, b_near)) = (numbers(a_score, a), numbers(b_score, b));
+    assert_eq!(a_exact, b_exact, "{context}: {a:?}, expected {b:?}");
+    assert_eq!(a_near.len(), b_near.len());
+    let floats_apart = |x: f32, y: f32| x.to_bits().abs_diff(y.to_bits());
+    let is_near = a_near.iter().zip(&b_near).all(|(&x, &y)| floats_apart(x, y) <= 1);
+    // One ULP of the angle before a quarter turn is taken off.
+    let yaw_is_near = (a.bbox.yaw_rad - b.bbox.yaw_rad).abs() <= f32::EPSILON * 2.0;
+    assert!(is_near && yaw_is_near, "{context}: {a_score} {a:?}, expected {b_score} {b:?}");
+}
+
+struct Problem<'a> {
+    head: &'a Head,
+    capacity: usize,
+    top_k: usize,
+}
+
+impl Problem<'_> {
+    fn check(&self, device: &CudaDevice) {
+        let Self { head, capacity, top_k } = *self;
+        let stream = device.stream().unwrap();
+        let mut workspace =
+            Workspace::new(&stream, &head.params, head.num_cells(), capacity).unwrap();
+        workspace
+            .set(&head.params, Limits { candidate_capacity: capacity, pre_nms_top_k: top_k })
+            .unwrap();
+        let maps = Uploaded::new(&stream, head);
+        let mut num_voxels = DeviceBuffer::zeros(&stream, 1).unwrap();
+        num_voxels.write(&[7]).unwrap();
+        let mut candidates = DeviceCandidates::with_capacity(&stream, capacity).unwrap();
+        let graph = Graph::record(&stream, || {
+            workspace.enqueue(&maps.tasks(), &num_voxels, &mut candidates)
+        })
+        .unwrap();
+        let (expected, expected_counts) = head.reference(capacity, top_k);
+        let context = format!("{}, capacity {capacity}, top {top_k}", head.describe());
+        let mut before = Vec::new();
+        for run in 0..3 {
+            graph.enqueue().unwrap();
+            let found = read(&candidates, &workspace, head);
+            assert_eq!(workspace.counts().read().unwrap()[0], expected_counts, "{context}");
+            assert_eq!(found.len(), expected.as_slice().len(), "{context}");
+            for (a, b) in found.iter().zip(expected.as_slice()) {
+                assert_eq!((a.class, a.source), (b.class, b.source), "{context}");
+                check_near((a.score, &a.bbox), (b.score, &b.bbox), &context);
+            }
+            assert!(run == 0 || found == before, "{context}: a second run differs");
+            before = found;
+        }
+        num_voxels.write(&[0]).unwrap();
+        graph.enqueue().unwrap();
+        assert_eq!(candidates.num.read().unwrap(), [0], "{context}: of no voxels");
+    }
+}
+
+/// The candidates with what lies beside them, in the total order.
+fn read(
+    candidates: &DeviceCandidates<Box3d>,
+    workspace: &Workspace,
+    head: &Head,
+) -> Vec<Candidate<Object3d>> {
+    let num = candidates.num.read().unwrap()[0] as usize;
+    let (motions, places) = workspace.motions();
+    let (motions, places) = (motions.read().unwrap(), places.read().unwrap());
+    let mut found: Vec<_> = candidates.items.read().unwrap()[..num]
+        .iter()
+        .zip(places)
+        .map(|(candidate, place)| Candidate {
+            bbox: object_of(&head.params, candidate.bbox, motions[place as usize]),
+            score: candidate.score,
+            class: candidate.class,
+            source: candidate.source,
+        })
+        .collect();
+    found.sort_by(total_order);
+    found
+}
+
+#[test]
+fn sizes_tasks_and_elements_agree() {
+    let Some(device) = super::gpu() else { return };
+    let mut random = Random::new(130);
+    let many = vec![vec![0], vec![1, 2], vec![3, 4], vec![5], vec![6, 7], vec![8, 9]];
+    for element in [ElementType::F32, ElementType::F16] {
+        for (height, width) in [(1, 1), (5, 7), (16, 16), (33, 31), (128, 128)] {
+            for tasks in [vec![vec![0]], vec![vec![0, 1, 2, 3, 4]], many.clone()] {
+                let sizes = vec![[height, width]; tasks.len()];
+                for (has_velocity, has_variance) in
+                    [(false, false), (true, false), (false, true), (true, true)]
+                {
+                    let params =
+                        CenterDecode { has_velocity, has_variance, ..params(tasks.clone()) };
+                    let filling = Filling { element, passing: 0.1, ..PLAIN };
+                    let head = Head::new(&mut random, params, &sizes, filling);
+                    Problem { head: &head, capacity: 500, top_k: 400 }.check(&device);
+                }
+            }
+        }
+    }
+    // Tasks of different sizes.
+    let sizes = [[40, 30], [7, 9], [64, 64]];
+    let params = params(vec![vec![2, 0], vec![1], vec![4, 3]]);
+    let head = Head::new(&mut random, params, &sizes, Filling { passing: 0.1, ..PLAIN });
+    Problem { head: &head, capacity: 300, top_k: 1000 }.check(&device);
+}
+
+#[test]
+fn conventions_thresholds_and_ranges_agree() {
+    let Some(device) = super::gpu() else { return };
+    let mut random = Random::new(131);
+    let plain = params(vec![vec![1, 0], vec![2]]);
+    let by_distance = ScoreThresholds {
+        distance_upper_limits_m: vec![20.0, 60.0, 90.0],
+        per_class: vec![vec![0.3, 0.5, 0.9], vec![0.9, 0.2, 0.2], vec![0.0, 1.1, 0.4]],
+    };
+    let range = PointRange { min: [-50.0, -60.0, -1.0], max: [40.0, 30.0, 1.0] };
+    let variants = [
+        CenterDecode { heatmap_logits: false, ..plain.clone() },
+        CenterDecode { size_log: false, has_variance: true, ..plain.clone() },
+        CenterDecode { size_order: SizeOrder::LengthWidthHeight, ..plain.clone() },
+        CenterDecode { yaw: YawConvention::CounterClockwise, ..plain.clone() },
+        CenterDecode { score_thresholds: by_distance, ..plain.clone() },
+        CenterDecode { score_thresholds: ScoreThresholds::uniform(0.0, 3), ..plain.clone() },
+        CenterDecode { score_thresholds: ScoreThresholds::uniform(1.5, 3), ..plain.clone() },
+        CenterDecode { score_thresholds: ScoreThresholds::uniform(0.5, 1), ..plain.clone() },
+        CenterDecode { yaw_norm_thresholds: vec![], ..plain.clone() },
+        CenterDecode { yaw_norm_thresholds: vec![0.0, 1.0, 3.0], ..plain.clone() },
+        CenterDecode { center_range: Some(range), has_velocity: true, ..plain.clone() },
+    ];
+    for params in variants {
+        for broken in [0.0, 0.02] {
+            let filling = Filling { passing: 0.1, broken, ..PLAIN };
+            let head = Head::new(&mut random, params.clone(), &[[90, 80]; 2], filling);
+            Problem { head: &head, capacity: 4000, top_k: 4000 }.check(&device);
+        }
+    }
+}
+
+#[test]
+fn what_is_over_is_lost_worst_first_and_counted() {
+    let Some(device) = super::gpu() else { return };
+    let mut random = Random::new(132);
+    for num_heats in [0, 5, 1] {
+        for passing in [0.0, 0.05, 1.0] {
+            let filling = Filling { passing, num_heats, ..PLAIN };
+            let params = CenterDecode { has_velocity: true, ..params(vec![vec![0, 1], vec![2]]) };
+            let head = Head::new(&mut random, params, &[[50, 60]; 2], filling);
+            let num_found = head.reference(10_000, 10_000).1.num_found as usize;
+            for capacity in [1, 2, 100, num_found.max(2) - 1, num_found.max(1), num_found + 1] {
+                for top_k in [0, 1, 50, 99, 10_000] {
+                    Problem { head: &head, capacity, top_k }.check(&device);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn the_post_processing_of_a_frame_agrees() {
+    let Some(device) = super::gpu() else { return };
+    let mut random = Random::new(133);
+    for (has_velocity, has_variance, passing) in
+        [(false, false, 0.0), (true, false, 0.002), (true, true, 0.01), (false, true, 0.3)]
+    {
+        let params =
+            CenterDecode { has_velocity, has_variance, ..params(vec![vec![0, 1, 2, 3, 4]]) };
+        let filling = Filling { passing, ..PLAIN };
+        let head = Head::new(&mut random, params, &[[240, 240]], filling);
+        for (capacity, max_detections) in [(1000, 500), (2000, 10), (3000, 3000)] {
+            check_frame(&device, &head, capacity, max_detections);
+        }
+    }
+}
+
+fn check_frame(device: &CudaDevice, head: &Head, capacity: usize, max_detections: usize) {
+    let circle = NmsCircle {
+        thresholds: vec![0.5, 1.5, 3.0, 0.85, 1.0],
+        reading: CircleThreshold::Radius,
+        class_mode: ClassMode::Agnostic,
+    };
+    let (candidates, counts) = head.reference(capacity, capacity);
+    let (mut keep, mut expected) = (Vec::new(), Vec::new());
+    nms_circle(candidates.as_slice(), &circle, &mut nms::Workspace::default(), &mut keep).unwrap();
+    let over = gather_3d(candidates.as_slice(), &keep, max_detections, &mut expected);
+
+    let stream = device.stream().unwrap();
+    let mut decode = Workspace::new(&stream, &head.params, head.num_cells(), capacity).unwrap();
+    decode
+        .set(&head.params, Limits { candidate_capacity: capacity, pre_nms_top_k: capacity })
+        .unwrap();
+    let mut suppress =
+        circle_cuda::workspace(&stream, Capacity { candidates: capacity, classes: 5 }).unwrap();
+    circle_cuda::set_nms_circle(&mut suppress, &circle).unwrap();
+    let says =
+        SaysOfObjects { velocity: head.params.has_velocity, variance: head.params.has_variance };
+    let mut gather = LidarWorkspace::new(&stream, says, max_detections).unwrap();
+    let maps = Uploaded::new(&stream, head);
+    let mut num_voxels = DeviceBuffer::zeros(&stream, 1).unwrap();
+    num_voxels.write(&[1]).unwrap();
+    let mut found = DeviceCandidates::with_capacity(&stream, capacity).unwrap();
+    let graph = Graph::record(&stream, || {
+        decode.enqueue(&maps.tasks(), &num_voxels, &mut found)?;
+        circle_cuda::enqueue_nms_circle(&found, &mut suppress)?;
+        gather.enqueue(&LidarInputs {
+            candidates: &found,
+            motions: Some(decode.motions()),
+            kept: suppress.kept(),
+            decoded: decode.counts(),
+            unpacked: None,
+            densified: None,
+            voxelized: None,
+        })
+    })
+    .unwrap();
+    let mut out = Vec::new();
+    let mut before = Vec::new();
+    for run in 0..3 {
+        graph.enqueue().unwrap();
+        let read = gather.read(&mut out).unwrap();
+        let context = format!("{}, capacity {capacity}, at most {max_detections}", head.describe());
+        assert_eq!(read.frame.decoded, counts, "{context}");
+        assert_eq!(read.frame.num_kept as usize, keep.len(), "{context}");
+        assert_eq!(read.frame.num_over_limit as usize, over, "{context}");
+        assert_eq!(out.len(), expected.len(), "{context}");
+        for (a, b) in out.iter().zip(&expected) {
+            assert_eq!(a.class, b.class, "{context}");
+            check_near((a.score, &a.object), (b.score, &b.object), &context);
+        }
+        assert!(run == 0 || out == before, "{context}: a second run differs");
+        before.clone_from(&out);
+    }
+}
+
+#[test]
+fn tensors_that_do_not_fit_are_refused() {
+    let Some(device) = super::gpu() else { return };
+    let stream = device.stream().unwrap();
+    let mut random = Random::new(134);
+    let params = params(vec![vec![0, 1]]);
+    let head = Head::new(&mut random, params.clone(), &[[8, 8]], PLAIN);
+    let mut workspace = Workspace::new(&stream, &params, 64, 10).unwrap();
+    let mut num_voxels = DeviceBuffer::zeros(&stream, 1).unwrap();
+    num_voxels.write(&[1]).unwrap();
+    let mut candidates = DeviceCandidates::with_capacity(&stream, 10).unwrap();
+    let maps = Uploaded::new(&stream, &head);
+    workspace.enqueue(&maps.tasks(), &num_voxels, &mut candidates).unwrap();
+    assert_eq!(candidates.num.read().unwrap(), [0], "nothing passes before it is set");
+    assert!(workspace.enqueue(&[], &num_voxels, &mut candidates).is_err());
+    let big = Head::new(&mut random, params.clone(), &[[8, 9]], PLAIN);
+    let big = Uploaded::new(&stream, &big);
+    assert!(workspace.enqueue(&big.tasks(), &num_voxels, &mut candidates).is_err());
+    let half = Filling { element: ElementType::F16, ..PLAIN };
+    let half = Uploaded::new(&stream, &Head::new(&mut random, params.clone(), &[[8, 8]], half));
+    let mut mixed = maps.tasks();
+    mixed[0].size = half.tasks()[0].size;
+    assert!(workspace.enqueue(&mixed, &num_voxels, &mut candidates).is_err());
+    let mut swapped = maps.tasks();
+    swapped[0].size = swapped[0].offset;
+    assert!(workspace.enqueue(&swapped, &num_voxels, &mut candidates).is_err());
+    let limits = Limits { candidate_capacity: 10, pre_nms_top_k: 10 };
+    let velocity = CenterDecode { has_velocity: true, ..params.clone() };
+    assert!(workspace.set(&velocity, limits).is_err());
+    let norms = CenterDecode { yaw_norm_thresholds: vec![0.3], ..params.clone() };
+    assert!(Workspace::new(&stream, &norms, 64, 10).is_err());
+    assert!(Workspace::new(&stream, &CenterDecode { tasks: vec![], ..params }, 64, 10).is_err());
+}

@@ -1,0 +1,107 @@
+//! Rotated suppression: the same survivors in the same order.
+
+use det_post::device::cuda::{CudaDevice, DeviceCandidates, Graph};
+use det_post::ops::nms::Workspace;
+use det_post::ops::nms::cuda::Capacity;
+use det_post::ops::nms_rotated::{cuda, nms_rotated};
+use det_post::types::{Candidate, ClassMode, NmsRotated, RotatedBox2d};
+
+use super::random::Random;
+
+fn check(
+    device: &CudaDevice,
+    candidates: &[Candidate<RotatedBox2d>],
+    capacity: usize,
+    params: &NmsRotated,
+) {
+    let mut expected = Vec::new();
+    nms_rotated(candidates, params, &mut Workspace::default(), &mut expected).unwrap();
+    let stream = device.stream().unwrap();
+    let room = Capacity { candidates: capacity, classes: 16 };
+    let mut workspace = cuda::workspace(&stream, room).unwrap();
+    let mut on_device = DeviceCandidates::with_capacity(&stream, capacity).unwrap();
+    cuda::set_nms_rotated(&mut workspace, params).unwrap();
+    on_device.write(candidates).unwrap();
+    let graph =
+        Graph::record(&stream, || cuda::enqueue_nms_rotated(&on_device, &mut workspace)).unwrap();
+    let mut found = Vec::new();
+    for _ in 0..2 {
+        graph.enqueue().unwrap();
+        workspace.read_kept(&mut found).unwrap();
+        super::assert_same_kept(&found, &expected, || {
+            format!("{} candidates, capacity {capacity}, {params:?}", candidates.len())
+        });
+    }
+}
+
+fn scene(random: &mut Random, num: usize, side: f32) -> Vec<Candidate<RotatedBox2d>> {
+    (0..num as u32)
+        .map(|source| Candidate {
+            bbox: RotatedBox2d {
+                cx: random.range(0.0, side),
+                cy: random.range(0.0, 0.6 * side),
+                width: random.range(-1.0, 6.0).exp2(),
+                height: random.range(2.0, 40.0),
+                angle_rad: [random.range(-7.0, 7.0), 0.0, 1.0e4][random.below(9) / 4],
+            },
+            score: random.range(0.05, 1.0),
+            class: random.below(4) as u32,
+            source,
+        })
+        .collect()
+}
+
+#[test]
+fn sizes_densities_and_class_modes_agree() {
+    let Some(device) = super::gpu() else { return };
+    let mut random = Random::new(73);
+    for num in [0, 1, 50, 700, 2048, 2500] {
+        for side in [60.0, 900.0] {
+            let candidates = scene(&mut random, num, side);
+            for iou_threshold in [0.0, 0.1, 0.5] {
+                for class_mode in [ClassMode::Agnostic, ClassMode::Aware] {
+                    let params = NmsRotated { iou_threshold, class_mode };
+                    check(&device, &candidates, num.max(1), &params);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn ties_touching_and_values_that_take_no_part_agree() {
+    let Some(device) = super::gpu() else { return };
+    let mut random = Random::new(74);
+    let values =
+        [f32::NAN, f32::INFINITY, -1e30, 3e38, 0.0, -4.0, 1e-30, 1e-20, std::f32::consts::PI];
+    for capacity in [900, 3000] {
+        let mut candidates = scene(&mut random, 900, 120.0);
+        for (i, candidate) in candidates.iter_mut().enumerate() {
+            candidate.score = random.below(8) as f32 / 8.0;
+            let value = values[random.below(values.len())];
+            let bbox = &mut candidate.bbox;
+            match random.below(10) {
+                0 => candidate.score = value,
+                1 => bbox.cx = value,
+                2 => bbox.width = value,
+                3 => bbox.height = value,
+                4 => bbox.angle_rad = value,
+                // A grid of boxes whose sides and corners touch.
+                5 => {
+                    *bbox = RotatedBox2d {
+                        cx: 10.0 * (i % 12) as f32,
+                        cy: 10.0 * (i / 12 % 12) as f32,
+                        width: 10.0,
+                        height: 10.0,
+                        angle_rad: [0.0, std::f32::consts::FRAC_PI_2][i % 2],
+                    }
+                }
+                _ => {}
+            }
+        }
+        for iou_threshold in [0.0, 0.3] {
+            let params = NmsRotated { iou_threshold, class_mode: ClassMode::Agnostic };
+            check(&device, &candidates, capacity, &params);
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! Lowered scores: the same boxes in the same order with the same scores.
+
+use det_post::device::cuda::{CudaDevice, DeviceCandidates};
+use det_post::ops::nms::Workspace;
+use det_post::ops::nms::cuda::Capacity;
+use det_post::ops::nms_soft::{cuda, nms_soft};
+use det_post::types::{Box2d, Candidate, ClassMode, NmsSoft, SoftDecay};
+
+use super::nms_iou::clustered;
+use super::random::Random;
+
+fn check(device: &CudaDevice, candidates: &[Candidate<Box2d>], params: &NmsSoft) {
+    let mut expected = Vec::new();
+    nms_soft(candidates, params, &mut Workspace::default(), &mut expected).unwrap();
+    let stream = device.stream().unwrap();
+    let room = Capacity { candidates: candidates.len().max(1), classes: 16 };
+    let mut workspace = cuda::workspace(&stream, room).unwrap();
+    let mut on_device = DeviceCandidates::with_capacity(&stream, room.candidates).unwrap();
+    cuda::set_nms_soft(&mut workspace, params).unwrap();
+    on_device.write(candidates).unwrap();
+    let mut found = Vec::new();
+    for _ in 0..2 {
+        cuda::enqueue_nms_soft(&on_device, &mut workspace).unwrap();
+        workspace.read_kept(&mut found).unwrap();
+        super::assert_same_kept(&found, &expected, || {
+            format!("{} candidates, {params:?}", candidates.len())
+        });
+    }
+}
+
+fn all_params() -> Vec<NmsSoft> {
+    let decays = [
+        SoftDecay::Linear { iou_threshold: 0.0 },
+        SoftDecay::Linear { iou_threshold: 0.3 },
+        SoftDecay::Gaussian { sigma: 0.5 },
+        SoftDecay::Gaussian { sigma: 1e-4 },
+    ];
+    let modes = [ClassMode::Agnostic, ClassMode::Aware, ClassMode::Groups(vec![0, 0, 1])];
+    decays
+        .into_iter()
+        .flat_map(|decay| {
+            modes.clone().map(|class_mode| {
+                [0.0, 0.05, 0.99].map(|min_score| NmsSoft {
+                    decay,
+                    min_score,
+                    offset: u8::from(min_score == 0.05),
+                    class_mode: class_mode.clone(),
+                })
+            })
+        })
+        .flatten()
+        .collect()
+}
+
+#[test]
+fn decays_sizes_and_class_modes_agree() {
+    let Some(device) = super::gpu() else { return };
+    let mut random = Random::new(71);
+    for params in all_params() {
+        for (num, per_cluster) in [(0, 1), (1, 1), (33, 8), (600, 30), (1500, 5)] {
+            check(&device, &clustered(&mut random, num, per_cluster), &params);
+        }
+    }
+}
+
+#[test]
+fn ties_and_values_that_take_no_part_agree() {
+    let Some(device) = super::gpu() else { return };
+    let mut random = Random::new(72);
+    let values = [f32::NAN, f32::INFINITY, -1e30, 1e38, 0.0, -0.0, -0.5];
+    for params in all_params() {
+        let mut candidates = clustered(&mut random, 400, 25);
+        for candidate in &mut candidates {
+            candidate.score = [-0.0, 0.0, 0.25, 0.5, 0.75][random.below(5)];
+            candidate.class %= 3;
+            candidate.source %= 40;
+            let value = values[random.below(values.len())];
+            match random.below(20) {
+                0 => candidate.score = value,
+                1 => candidate.bbox.x2 = value,
+                2 => candidate.bbox.y1 = value,
+                _ => {}
+            }
+        }
+        check(&device, &candidates, &params);
+        let same = vec![candidates[3]; 100];
+        check(&device, &same, &params);
+    }
+}
