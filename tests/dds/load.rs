@@ -100,13 +100,15 @@ fn num_threads() -> usize {
     names.filter(|name| name.starts_with("dds ") || name.starts_with("RustDDS")).count()
 }
 
-/// Lets both sensors send for so long, and gives what arrived and the memory
-/// that was held every second.
-fn run(
-    turn: &Turn,
-    duration: Duration,
-    reliability: Reliability,
-) -> Option<([(Sensor, Arc<Mutex<Arrived>>); 2], Vec<usize>)> {
+/// What both sensors' frames came to.
+struct Run {
+    sensors: [(Sensor, Arc<Mutex<Arrived>>); 2],
+    /// What this process held every second.
+    memory: Vec<usize>,
+}
+
+/// Lets both sensors send for so long.
+fn run(turn: &Turn, duration: Duration, reliability: Reliability) -> Option<Run> {
     let mut peers = [turn.peer()?, turn.peer()?];
     let mut door = turn.door("det_post");
     let told = events(&mut door);
@@ -147,7 +149,7 @@ fn run(
             println!("{topic}: {count} told as lost");
         }
     }
-    Some((sensors, memory))
+    Some(Run { sensors, memory })
 }
 
 /// Prints what arrived, and gives how many frames did not.
@@ -176,7 +178,7 @@ fn report(sensor: Sensor, arrived: &Mutex<Arrived>, duration: Duration) -> usize
 fn a_camera_and_a_lidar_arrive_whole() {
     let turn = turn();
     let duration = Duration::from_secs(4);
-    let Some((sensors, _)) = run(&turn, duration, Reliability::Reliable) else { return };
+    let Some(Run { sensors, .. }) = run(&turn, duration, Reliability::Reliable) else { return };
     for (sensor, arrived) in &sensors {
         assert_eq!(report(*sensor, arrived, duration), 0, "{} frames lost", sensor.topic);
     }
@@ -190,7 +192,9 @@ fn soak() {
     let turn = turn();
     let seconds = std::env::var("DET_POST_SOAK_SECONDS").map_or(600, |text| text.parse().unwrap());
     let duration = Duration::from_secs(seconds);
-    let Some((sensors, memory)) = run(&turn, duration, Reliability::BestEffort) else { return };
+    let Some(Run { sensors, memory }) = run(&turn, duration, Reliability::BestEffort) else {
+        return;
+    };
     let settled = memory[memory.len() / 4];
     let most = memory[memory.len() / 4..].iter().max().unwrap();
     println!("memory: {} MiB after a quarter, {} MiB at most after it", settled >> 20, most >> 20);

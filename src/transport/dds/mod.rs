@@ -167,14 +167,14 @@ impl Graph {
         while !stop.is_due() {
             while let Some(status) = statuses.try_recv_status() {
                 let events = held(&self.peers).notice(status);
-                events.into_iter().for_each(|event| self.tell(event));
+                events.iter().for_each(|event| self.tell(event));
             }
             if let Some(back) = clock.look() {
                 let reason = format!(
                     "the system's clock was set back by {back:.1?}: best-effort topics are \
                      silent for as long, or until a restart"
                 );
-                self.tell(DoorEvent::Failed { reason });
+                self.tell(&DoorEvent::Failed { reason });
             }
             stop.wait();
         }
@@ -229,11 +229,11 @@ impl Graph {
     fn leave(&self, guid: GUID) {
         held(&self.peers).remove(guid);
         if let Err(error) = held(&self.announcement).remove(guid) {
-            self.tell(DoorEvent::Failed { reason: error.to_string() });
+            self.tell(&DoorEvent::Failed { reason: error.to_string() });
         }
     }
 
-    fn tell(&self, event: DoorEvent) {
+    fn tell(&self, event: &DoorEvent) {
         held(&self.watchers).iter().for_each(|watcher| watcher(event.clone()));
     }
 }
