@@ -12,6 +12,8 @@ use crate::config::Config;
 use crate::error::{Error, ErrorKind, Result};
 use crate::node::lifecycle::Change;
 use crate::node::live::LiveNode;
+#[cfg(feature = "dds")]
+use crate::transport::dds::{DdsDoor, DdsSettings};
 use crate::transport::door::{Door, DoorOptions};
 use crate::types::{DeviceChoice, LifecycleState};
 
@@ -109,11 +111,18 @@ fn start(live: &Arc<LiveNode>, starts_itself: bool) -> Result<mpsc::Receiver<Res
 ///
 /// # Errors
 /// `Door` when that door is not in this build, or cannot join.
-fn open_door(choice: Option<DoorChoice>, _options: DoorOptions) -> Result<Box<dyn Door>> {
+fn open_door(choice: Option<DoorChoice>, options: DoorOptions) -> Result<Box<dyn Door>> {
     let (name, feature) = match choice {
         Some(DoorChoice::Ros2) => ("ros2", "ros2"),
+        #[cfg(feature = "dds")]
+        Some(DoorChoice::Dds) | None => {
+            let settings = DdsSettings::from_environment()?;
+            return Ok(Box::new(DdsDoor::open(options, &settings)?));
+        }
+        #[cfg(not(feature = "dds"))]
         Some(DoorChoice::Dds) | None => ("dds", "dds"),
     };
-    let message = format!("this build has no door {name}; build it with --features {feature}");
+    let (node, message) = (options.node.full(), format!("build it with --features {feature}"));
+    let message = format!("this build has no door {name} for {node}; {message}");
     Err(Error::new(ErrorKind::Door, "run", message))
 }
