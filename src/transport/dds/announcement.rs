@@ -100,7 +100,7 @@ impl Announcement {
     fn publish(&self) -> Result<()> {
         let mut cdr = Vec::new();
         self.entities.encode(&mut cdr)?;
-        payload::write(&self.writer, Bytes::from(cdr), None, TOPIC)
+        payload::write(&self.writer, &Bytes::from(cdr), None, TOPIC)
     }
 }
 
