@@ -19,6 +19,8 @@ mod outputs;
 mod pictures;
 mod replay;
 mod report;
+mod ros_args;
+mod run;
 mod simulate;
 mod transforms;
 
@@ -27,7 +29,9 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::error::{ErrorKind, Result};
+use ros_args::RosArguments;
+
+use crate::error::{Error, ErrorKind, Result};
 use crate::pipeline::isolated;
 use crate::telemetry;
 
@@ -64,6 +68,9 @@ enum Command {
     Eval(eval::EvalArguments),
     /// Simulates a drive with ground truth and writes it as a recording.
     Simulate(simulate::SimulateArguments),
+    /// Runs the node in a ROS 2 graph; `--ros-args` are taken as every node takes them.
+    #[command(after_help = EXIT_CODES)]
+    Run(run::RunArguments),
     /// Lists what a recording holds: topics, types, counts, rates, layouts, encodings.
     Inspect {
         /// A rosbag2 directory, an .mcap file or a .db3 file.
@@ -89,7 +96,16 @@ struct ConfigArguments {
 
 /// Parses the command line, runs the command and says how it went.
 pub fn main() -> ExitCode {
-    let arguments = match Arguments::try_parse() {
+    let split = RosArguments::split(std::env::args().collect());
+    let (arguments, ros) = match split {
+        Ok(split) => split,
+        Err(error) => {
+            telemetry::init(None);
+            tracing::error!("{error}");
+            return ExitCode::from(2);
+        }
+    };
+    let arguments = match Arguments::try_parse_from(arguments) {
         Ok(arguments) => arguments,
         Err(error) => {
             // Help and version go to stdout with code 0, misuse to stderr with 2.
@@ -97,8 +113,8 @@ pub fn main() -> ExitCode {
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
         }
     };
-    telemetry::init();
-    match run(&arguments.command) {
+    telemetry::init(ros.log_level.as_deref());
+    match run(&arguments.command, &ros) {
         Ok(Outcome::Done) => ExitCode::SUCCESS,
         Ok(Outcome::DoneWithLoss) => ExitCode::from(3),
         Err(error) => {
@@ -112,8 +128,12 @@ pub fn main() -> ExitCode {
     }
 }
 
-fn run(command: &Command) -> Result<Outcome> {
+fn run(command: &Command, ros: &RosArguments) -> Result<Outcome> {
+    if !ros.is_empty() && !matches!(command, Command::Run(_)) {
+        return Err(Error::new(ErrorKind::Usage, "arguments", "--ros-args are for `run` alone"));
+    }
     match command {
+        Command::Run(arguments) => run::run(arguments, ros),
         Command::Replay(arguments) => replay::replay(arguments),
         Command::Bench(arguments) => bench::bench(arguments),
         Command::Eval(arguments) => eval::eval(arguments),

@@ -36,7 +36,7 @@ pub fn draw_camera(
 ) -> Result<Canvas> {
     let mut canvas = image_canvas(payload)?;
     for detection in detections {
-        let color = class_color(detection.class);
+        let color = class_paint(detection.class);
         let b = detection.bbox;
         let corners = [[b.x1, b.y1], [b.x2, b.y1], [b.x2, b.y2], [b.x1, b.y2]];
         canvas.polygon(&corners, color, 2);
@@ -68,7 +68,7 @@ pub fn draw_lidar(
         canvas.dot(view.pixel(point[0], point[1]), height_color(height));
     }
     for detection in detections {
-        let color = class_color(detection.class);
+        let color = class_paint(detection.class);
         let b = &detection.object.bbox;
         let (sin, cos) = b.yaw_rad.sin_cos();
         let at = |forward: f32, left: f32| {
@@ -162,17 +162,22 @@ fn height_color(height: f32) -> Rgb888 {
     Rgb888::new((60.0 + 195.0 * t) as u8, (90.0 + 140.0 * t) as u8, (200.0 - 140.0 * t) as u8)
 }
 
-/// A colour per class; the list repeats.
-pub(super) fn class_color(class: u32) -> Rgb888 {
-    const COLORS: [Rgb888; 8] = [
-        Rgb888::new(255, 64, 64),
-        Rgb888::new(64, 255, 64),
-        Rgb888::new(96, 160, 255),
-        Rgb888::new(255, 200, 0),
-        Rgb888::new(255, 0, 255),
-        Rgb888::new(0, 255, 255),
-        Rgb888::new(255, 128, 0),
-        Rgb888::new(180, 120, 255),
+/// Red, green and blue of a class; the list repeats.
+pub fn class_color(class: u32) -> [u8; 3] {
+    const COLORS: [[u8; 3]; 8] = [
+        [255, 64, 64],
+        [64, 255, 64],
+        [96, 160, 255],
+        [255, 200, 0],
+        [255, 0, 255],
+        [0, 255, 255],
+        [255, 128, 0],
+        [180, 120, 255],
     ];
     COLORS[class as usize % COLORS.len()]
+}
+
+fn class_paint(class: u32) -> Rgb888 {
+    let [r, g, b] = class_color(class);
+    Rgb888::new(r, g, b)
 }

@@ -52,7 +52,8 @@ pub fn save_plot(
     let [left, top] = pixel([0.0, 1.0]);
     canvas.label([left - 40.0, top - 6.0], &format!("{y_label}    {title}"), WHITE);
     for (at, curve) in curves.iter().enumerate() {
-        let color = class_color(at as u32);
+        let [red, green, blue] = class_color(at as u32);
+        let color = Rgb888::new(red, green, blue);
         for ends in curve.points.windows(2) {
             canvas.line(pixel(ends[0]), pixel(ends[1]), color, 2);
         }
