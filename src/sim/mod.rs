@@ -15,8 +15,8 @@
 //! | [`traffic`], [`body`] | who moves on it, and of which solids they are made |
 //! | [`solid`], [`material`] | where rays meet solids, what lasers and cameras see there |
 //! | [`rig`], [`scene`] | the sensors; what one has around it at a time |
-//! | [`lidar`] | scans |
-//! | [`camera`], [`raster`], [`light`], [`shadow`] | pictures |
+//! | [`lidar`], [`cast`] | scans |
+//! | [`camera`], [`raster`], [`light`], [`shadow`], [`sky`], [`lens`] | pictures |
 //!
 //! ```
 //! use det_post::sim::{Drive, Options, Scan};
@@ -31,7 +31,9 @@
 
 mod body;
 mod camera;
+mod cast;
 mod ground;
+mod lens;
 mod lidar;
 mod light;
 mod material;
@@ -41,6 +43,7 @@ mod rig;
 mod route;
 mod scene;
 mod shadow;
+mod sky;
 mod solid;
 mod town;
 mod traffic;
@@ -52,8 +55,8 @@ pub use traffic::Class;
 
 use crate::error::Result;
 use crate::types::{Box3d, Stamp};
+use cast::Beams;
 use ground::Ground;
-use lidar::Beams;
 use light::Light;
 use random::Random;
 use route::Route;
