@@ -306,3 +306,6 @@ pub(super) fn spot(target: &Target, point: &Vector3<f32>) -> Spot {
     let normal = if length > 0.0 { normal / length } else { Vector3::z() };
     Spot { place, face, normal }
 }
+
+#[cfg(test)]
+mod tests;
