@@ -20,6 +20,7 @@ use det_post::ops::nms::cuda::Capacity;
 use det_post::ops::nms_circle::cuda as circle;
 use det_post::ops::pillar_features::cuda as features;
 use det_post::ops::scatter::cuda::Workspace as Scatter;
+use det_post::ops::select::Limits;
 use det_post::ops::unpack::{UnpackParams, cuda::Workspace as Unpack};
 use det_post::ops::voxelize::VoxelizeParams;
 use det_post::ops::voxelize::cuda::{DeviceVoxels, Workspace as Voxelize};
@@ -203,7 +204,7 @@ fn bench_center(device: &CudaDevice, element: ElementType, passing: f32) -> det_
     let mut num_voxels = DeviceBuffer::zeros(&stream, 1)?;
     num_voxels.write(&[1])?;
     let mut decode = Decode::new(&stream, &params, SIDE * SIDE, CAPACITY)?;
-    decode.set(&params, CAPACITY)?;
+    decode.set(&params, Limits { candidate_capacity: CAPACITY, pre_nms_top_k: CAPACITY })?;
     let mut candidates = DeviceCandidates::with_capacity(&stream, CAPACITY)?;
     let room = Capacity { candidates: CAPACITY, classes: 5 };
     let mut suppress = circle::workspace(&stream, room)?;

@@ -9,6 +9,7 @@
 use std::path::{Path, PathBuf};
 
 use det_post::config::{ChannelKind, Config};
+use det_post::device::Device;
 use det_post::pipeline::CameraPipeline;
 use det_post::transport::bag::BagReader;
 use det_post::transport::messages::Image;
@@ -29,7 +30,7 @@ fn main() -> Result<()> {
     let message = bag.next_message()?.ok_or_else(nothing)?;
 
     let image = Image::decode(message.data)?;
-    let mut pipeline = CameraPipeline::new(camera)?;
+    let mut pipeline = CameraPipeline::new(camera, &Device::Cpu)?;
     let processed = pipeline.process(&ImagePayload::Raw(image.view()?))?;
     for detection in processed.detections {
         println!("{} {detection:?}", camera.facts.class_names[detection.class as usize]);

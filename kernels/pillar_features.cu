@@ -1,8 +1,9 @@
 // Pillar features: voxels become the input of a pillar encoder:
 // src/ops/pillar_features/mod.rs.
 //
-// Thread mapping: a warp a voxel, the lanes its points, then the values of its
-// row, 16 bytes at once where a row is a multiple of that.
+// Thread mapping: a warp a voxel. A lane makes the features of a point in the
+// block's memory; then the lanes write the row, 16 bytes at once where rows are
+// a multiple of that.
 // Reads: the kept points of the voxels. Writes: every value of every row, zero
 // where there is no point or no voxel.
 
@@ -14,11 +15,12 @@
 namespace pillar_features {
 
 constexpr uint32_t kLanes = 32;
+constexpr uint32_t kAllLanes = 0xffffffffu;
 constexpr uint32_t kThreads = 128;
 constexpr uint32_t kWarps = kThreads / kLanes;
-// Values of a voxel's points that a warp holds.
+// Values of a row that a warp holds.
 constexpr uint32_t kFew = 512;
-constexpr uint32_t kMany = 2560;
+constexpr uint32_t kMany = 2816;
 
 // The mirror of `FeatureArgs` in src/device/cuda/abi/pillar_features.rs.
 template <typename T>
@@ -40,74 +42,98 @@ struct Args {
 __device__ inline float narrowed(float value, float) { return value; }
 __device__ inline __half narrowed(float value, __half) { return __float2half_rn(value); }
 
+// A point as a lane reads it: x, y, z and where the rest is.
+struct Point {
+    const float* values;
+    float position[3];
+};
+
+template <typename T>
+__device__ Point point_at(const Args<T>& args, uint32_t index) {
+    index = min(index, args.point_capacity - 1);
+    const float* values = args.points.data + static_cast<uint64_t>(index) * args.num_channels;
+    return {values, {values[0], values[1], values[2]}};
+}
+
+// For a warp: adds the points of the lanes below `num` to a sum, in order.
+__device__ inline void add_in_order(float (&sum)[3], const Point& point, uint32_t num) {
+    for (uint32_t i = 0; i < num; ++i) {
+#pragma unroll
+        for (uint32_t axis = 0; axis < 3; ++axis) {
+            sum[axis] += __shfl_sync(kAllLanes, point.position[axis], i);
+        }
+    }
+}
+
+// For a warp: the features of a voxel's points, one after another, into `row`.
+// Returns how many values there are.
+template <typename T>
+__device__ uint32_t make_features(const Args<T>& args, uint32_t voxel, T* row) {
+    const uint32_t lane = threadIdx.x % kLanes;
+    const uint32_t max_points = args.max_points_per_voxel;
+    const uint32_t* indices = args.point_indices.data + static_cast<uint64_t>(voxel) * max_points;
+    // Read without waiting for the number of voxels.
+    const uint32_t first_index = lane < max_points ? indices[lane] : 0;
+    const uint32_t cell = args.cells[voxel];
+    uint32_t num = min(args.num_points_per_voxel[voxel], max_points);
+    if (voxel >= args.num_voxels[0]) return 0;
+    const Point first = point_at(args, lane < num ? first_index : 0);
+    float mean[3] = {};
+    add_in_order(mean, first, min(num, kLanes));
+    for (uint32_t start = kLanes; start < num; start += kLanes) {
+        const uint32_t i = start + lane;
+        add_in_order(mean, point_at(args, i < num ? indices[i] : 0), min(num - start, kLanes));
+    }
+    float center[3];
+#pragma unroll
+    for (uint32_t axis = 0; axis < 3; ++axis) {
+        mean[axis] = __fdiv_rn(mean[axis], static_cast<float>(num));
+        center[axis] = args.grid.center_of(cell, axis);
+    }
+    const uint32_t num_channels = args.num_channels;
+    for (uint32_t i = lane; i < num; i += kLanes) {
+        const Point point = i < kLanes ? first : point_at(args, indices[i]);
+        T* out = row + i * args.num_features;
+        for (uint32_t c = 0; c < num_channels; ++c) out[c] = narrowed(point.values[c], T{});
+        out += num_channels;
+#pragma unroll
+        for (uint32_t axis = 0; axis < 3; ++axis) {
+            out[axis] = narrowed(point.position[axis] - mean[axis], T{});
+            // What there is no feature for is the offset from the centre in z.
+            if (num_channels + 3 + axis < args.num_features) {
+                out[3 + axis] = narrowed(point.position[axis] - center[axis], T{});
+            }
+        }
+    }
+    return num * args.num_features;
+}
+
 template <typename T, uint32_t kMaxValues>
 __device__ void write_row(const Args<T>& args) {
     constexpr uint32_t kWide = 16 / sizeof(T);
-    __shared__ float staged[kWarps][kMaxValues];
-    __shared__ float middle[kWarps][6];
+    __shared__ __align__(16) T rows[kWarps][kMaxValues];
     const uint32_t lane = threadIdx.x % kLanes;
     const uint32_t warp = threadIdx.x / kLanes;
     const uint32_t voxel = blockIdx.x * kWarps + warp;
     if (voxel >= args.num_rows) return;
-    const uint32_t num_channels = args.num_channels;
-    const uint32_t max_points = args.max_points_per_voxel;
-    const uint32_t capacity = static_cast<uint32_t>(args.cells.len);
-    float* values = staged[warp];
-    uint32_t num = 0;
-    if (voxel < capacity) {
-        const uint32_t* indices =
-            args.point_indices.data + static_cast<uint64_t>(voxel) * max_points;
-        // Read without waiting for the number of voxels.
-        uint32_t index = lane < max_points ? indices[lane] : 0;
-        const uint32_t cell = args.cells[voxel];
-        num = min(args.num_points_per_voxel[voxel], max_points);
-        if (voxel >= args.num_voxels[0]) num = 0;
-        for (uint32_t i = lane; i < num; i += kLanes) {
-            if (i >= kLanes) index = indices[i];
-            index = min(index, args.point_capacity - 1);
-            const float* point = args.points.data + static_cast<uint64_t>(index) * num_channels;
-            for (uint32_t c = 0; c < num_channels; ++c) values[i * num_channels + c] = point[c];
-        }
-        __syncwarp();
-        // The mean, its sum in the order of the points, and the centre.
-        if (lane < 3) {
-            float sum = 0.0f;
-            for (uint32_t i = 0; i < num; ++i) sum += values[i * num_channels + lane];
-            middle[warp][lane] = __fdiv_rn(sum, static_cast<float>(num));
-            middle[warp][3 + lane] = args.grid.center_of(cell, lane);
-        }
-        __syncwarp();
-    }
-    const uint32_t num_features = args.num_features;
-    const uint32_t row_len = max_points * num_features;
-    const auto value_at = [&](uint32_t slot, uint32_t feature) {
-        if (slot >= num) return 0.0f;
-        const float* point = values + slot * num_channels;
-        if (feature < num_channels) return point[feature];
-        // From the mean, then from the centre: x, y, z each.
-        const uint32_t offset = feature - num_channels;
-        return point[offset < 3 ? offset : offset - 3] - middle[warp][offset];
-    };
-    T* row = args.out.data + static_cast<uint64_t>(voxel) * row_len;
+    T* row = rows[warp];
+    uint32_t num_values = 0;
+    if (voxel < args.cells.len) num_values = make_features(args, voxel, row);
+    const uint32_t row_len = args.max_points_per_voxel * args.num_features;
+    // Up to a whole number of wide words.
+    const uint32_t end = min((num_values + kWide - 1) / kWide * kWide, kMaxValues);
+    if (num_values + lane < end) row[num_values + lane] = narrowed(0.0f, T{});
+    __syncwarp();
+    T* out = args.out.data + static_cast<uint64_t>(voxel) * row_len;
     if (row_len % kWide == 0) {
         for (uint32_t at = lane * kWide; at < row_len; at += kLanes * kWide) {
-            uint32_t slot = at / num_features;
-            uint32_t feature = at - slot * num_features;
-            alignas(16) T wide[kWide];
-#pragma unroll
-            for (uint32_t i = 0; i < kWide; ++i) {
-                wide[i] = narrowed(value_at(slot, feature), T{});
-                if (++feature == num_features) {
-                    feature = 0;
-                    ++slot;
-                }
-            }
-            *reinterpret_cast<uint4*>(row + at) = *reinterpret_cast<const uint4*>(wide);
+            uint4 word = {};
+            if (at < num_values) word = *reinterpret_cast<const uint4*>(row + at);
+            *reinterpret_cast<uint4*>(out + at) = word;
         }
     } else {
         for (uint32_t at = lane; at < row_len; at += kLanes) {
-            const uint32_t slot = at / num_features;
-            row[at] = narrowed(value_at(slot, at - slot * num_features), T{});
+            out[at] = at < num_values ? row[at] : narrowed(0.0f, T{});
         }
     }
 }

@@ -13,7 +13,10 @@
 //! | [`infer`] | engines that run a network |
 //! | [`heads`] | what a network's tensors mean |
 //! | [`pipeline`] | the story of a frame |
-//! | [`transport`] | recordings, messages, transforms |
+//! | [`transport`] | recordings, the live graph, messages, transforms |
+//! | [`node`] | channels, and the live node around them |
+//! | [`sim`] | a simulated drive with ground truth |
+//! | [`eval`] | detections against truth |
 //! | [`cli`] | the program's commands |
 //!
 //! Start with [`pipeline::CameraPipeline::process`] or
@@ -50,10 +53,13 @@ pub mod cli;
 pub mod config;
 pub mod device;
 pub mod error;
+pub mod eval;
 pub mod heads;
 pub mod infer;
+pub mod node;
 pub mod ops;
 pub mod pipeline;
+pub mod sim;
 pub mod telemetry;
 pub mod transport;
 pub mod types;

@@ -5,6 +5,7 @@
 //! so does the JPEG decoder.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
+#![allow(clippy::print_stdout, reason = "tests say what they skipped")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -156,6 +157,48 @@ fn a_camera_frame_allocates_nothing() {
         assert!(num_detections > 20, "{kind}: {num_detections} detections");
         assert_eq!(num_allocations, 0, "{kind}");
     }
+}
+
+#[test]
+#[cfg(feature = "cuda")]
+fn a_camera_frame_on_a_gpu_allocates_nothing() {
+    use det_post::device::Device;
+    use det_post::infer::device::{DeviceEngine, fixed_shape};
+    use det_post::types::DeviceChoice;
+
+    let device = match Device::open(DeviceChoice::Cuda(0)) {
+        Ok(Device::Cuda(device)) => device,
+        Ok(Device::Cpu) => panic!("a GPU was asked for by number"),
+        Err(reason) => {
+            let required = std::env::var("DET_POST_REQUIRE_CUDA").is_ok_and(|value| value == "1");
+            assert!(!required, "DET_POST_REQUIRE_CUDA is 1: {reason}");
+            println!("skipped: {reason}");
+            return;
+        }
+    };
+    let ChannelKind::Camera(config) =
+        channel(&["c.input:=/i", "c.head:=yolov5", "c.model_path:=m", "c.score_threshold:=0.2"])
+    else {
+        panic!("a camera head")
+    };
+    let rows = |i: usize| if i % 85 < 4 { noise(i) * 16.0 + 1.0 } else { noise(i) };
+    let stream = device.stream().unwrap();
+    let engine = Prepared::new(&[1, 3, 64, 64], &[("output", &[1, 1000, 85], rows)]);
+    let engine = DeviceEngine::on_host(engine, &stream, fixed_shape).unwrap();
+    let mut pipeline = CameraPipeline::with_device_engine(&config, &stream, engine).unwrap();
+    // Two layouts in turn would be recorded anew: a channel has one.
+    let pixels: Vec<u8> = (0..640 * 480 * 3).map(|i| i as u8).collect();
+    let image = ImageView::new(Size::new(640, 480), 640 * 3, Encoding::Bgr8, false, &pixels);
+    let payload = ImagePayload::Raw(image.unwrap());
+    let mut num_detections = 0;
+    let mut frame = || num_detections = pipeline.process(&payload).unwrap().detections.len();
+    (0..3).for_each(|_| frame());
+    let on_device = || (stream.num_allocations(), device.free_memory().unwrap());
+    let before = on_device();
+    let num_allocations = allocations_after_warm_up(&mut frame);
+    assert_eq!(on_device(), before);
+    assert_eq!(num_allocations, 0);
+    assert!(num_detections > 20, "{num_detections} detections");
 }
 
 /// A cloud of x, y, z, intensity.

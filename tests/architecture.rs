@@ -8,18 +8,22 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Which rooms a room may name. Lower rooms never name higher ones.
-const LAYERS: [(&str, &[&str]); 9] = [
+const LAYERS: [(&str, &[&str]); 12] = [
     ("types", &[]),
     ("config", &["types"]),
     ("device", &["types"]),
     ("ops", &["types", "device"]),
     ("infer", &["types", "device"]),
     ("transport", &["types"]),
+    ("eval", &["types"]),
+    ("sim", &["types"]),
     ("heads", &["types", "device", "ops", "infer", "config"]),
     ("pipeline", &["types", "device", "ops", "infer", "config", "heads"]),
+    ("node", &["types", "device", "ops", "infer", "config", "heads", "pipeline", "transport"]),
     (
         "cli",
         &[
+            "node",
             "types",
             "device",
             "ops",
@@ -28,16 +32,21 @@ const LAYERS: [(&str, &[&str]); 9] = [
             "heads",
             "pipeline",
             "transport",
+            "eval",
+            "sim",
             "telemetry",
         ],
     ),
 ];
 
 /// Files that may hold `unsafe`, each block with its argument.
-const UNSAFE_FILES: [&str; 17] = [
+const UNSAFE_FILES: [&str; 23] = [
+    "src/device/cuda/abi/decode_anchor.rs",
     "src/device/cuda/abi/decode_center.rs",
     "src/device/cuda/abi/decode_yolo.rs",
+    "src/device/cuda/abi/densify.rs",
     "src/device/cuda/abi/empty.rs",
+    "src/device/cuda/abi/fault.rs",
     "src/device/cuda/abi/gather.rs",
     "src/device/cuda/abi/letterbox.rs",
     "src/device/cuda/abi/nms.rs",
@@ -47,10 +56,13 @@ const UNSAFE_FILES: [&str; 17] = [
     "src/device/cuda/abi/select.rs",
     "src/device/cuda/abi/unpack.rs",
     "src/device/cuda/abi/voxelize.rs",
+    "src/device/cuda/graph.rs",
     "src/device/cuda/kernel.rs",
     "src/device/cuda/memory.rs",
-    "src/device/cuda/mod.rs",
+    "src/device/cuda/open.rs",
     "src/device/cuda/stream.rs",
+    "src/infer/device/binding.rs",
+    "src/pipeline/isolated/memory.rs",
     "src/transport/bag/mapped.rs",
 ];
 

@@ -4,9 +4,13 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use det_post::config::{ChannelKind, Config, LidarOutputs, manual};
-use det_post::types::{ClassMode, DeviceChoice, Nms2d, Nms3d, YoloLayout};
+use det_post::types::{
+    ClassMode, CudaGraph, DeviceChoice, EngineOptions, FailurePolicy, Fallback, GpuEngineOptions,
+    Nms2d, Nms3d, Provider, YoloLayout,
+};
 use det_post::{ErrorKind, Result};
 
 const CAMERA: [&str; 3] =
@@ -65,6 +69,8 @@ fn every_shipped_head_makes_a_channel_that_survives_its_own_yaml() {
         ("centerpoint_autoware_short_range", Some(10)),
         ("centerpoint_nuscenes", Some(10)),
         ("pointpillars_kitti", Some(10)),
+        ("demo_camera", None),
+        ("demo_lidar", Some(10)),
     ] {
         let base: &[&str] = if num_features.is_some() { &LIDAR } else { &CAMERA };
         let name = if num_features.is_some() { "lidar" } else { "camera" };
@@ -108,6 +114,71 @@ fn facts_of_two_heads_arrive() {
     let Nms3d::Circle(circle) = &lidar.nms else { panic!() };
     assert_eq!(circle.class_mode, ClassMode::Groups(vec![0, 1, 1, 2, 2, 3, 4, 4, 5, 5]));
     assert_eq!(lidar.densification.num_past_sweeps, 9);
+}
+
+#[test]
+fn a_channel_says_where_and_how_it_runs() {
+    let config = load_overrides(&CAMERA, &[]).unwrap();
+    let (channel, ChannelKind::Camera(camera)) = (&config.channels[0], &config.channels[0].kind)
+    else {
+        panic!()
+    };
+    assert_eq!((channel.device, channel.failures), (DeviceChoice::Auto, FailurePolicy::default()));
+    assert_eq!(camera.engine, EngineOptions::default());
+
+    let base: Vec<&str> = CAMERA.iter().chain(&LIDAR).copied().collect();
+    let more = [
+        "device:=cuda:1",
+        "camera.device:=cuda:0",
+        "camera.engine.provider:=tensorrt",
+        "camera.engine.fp16:=true",
+        "camera.engine.cache_folder:=/var/cache/det_post",
+        "camera.engine.cuda_graph:=always",
+        "camera.engine.tf32:=false",
+        "camera.fallback:=cpu",
+        "camera.max_failures:=5",
+        "camera.failure_window_s:=2",
+        "camera.debug.fault_at_frame:=7",
+    ];
+    let config = load_overrides(&base, &more).unwrap();
+    let [camera, lidar] = &config.channels[..] else { panic!() };
+    assert_eq!((camera.device, lidar.device), (DeviceChoice::Cuda(0), DeviceChoice::Cuda(1)));
+    let policy = FailurePolicy {
+        max_failures: 5,
+        window: Duration::from_secs(2),
+        fallback: Fallback::Cpu,
+        fault_at_frame: Some(7),
+    };
+    assert_eq!((camera.failures, lidar.failures), (policy, FailurePolicy::default()));
+    let ChannelKind::Camera(camera) = &camera.kind else { panic!() };
+    let gpu = GpuEngineOptions {
+        provider: Provider::TensorRt,
+        cuda_graph: CudaGraph::Always,
+        tf32: false,
+        fp16: true,
+        cache_folder: Some("/var/cache/det_post".into()),
+    };
+    assert_eq!(camera.engine.gpu, gpu);
+}
+
+#[test]
+fn an_engine_that_cannot_run_on_the_device_is_refused() {
+    for (more, key) in [
+        (&["device:=cpu", "camera.engine.provider:=cuda"][..], "camera.engine.provider"),
+        (&["camera.device:=cpu", "camera.engine.provider:=tensorrt"], "camera.engine.provider"),
+        (&["camera.engine.kind:=rten", "camera.engine.provider:=cuda"], "camera.engine.provider"),
+        (&["camera.engine.fp16:=true"], "camera.engine.fp16"),
+        (&["camera.engine.cache_folder:=x"], "camera.engine.cache_folder"),
+        (&["camera.device:=gpu"], "camera.device"),
+        (&["camera.max_failures:=0"], "camera.max_failures"),
+        (&["camera.debug.fault_at_frame:=-1"], "camera.debug.fault_at_frame"),
+    ] {
+        let error = load_overrides(&CAMERA, more).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Config);
+        assert!(error.message().contains(&format!("{key}: found")), "{more:?}: {error}");
+        assert_eq!(error.message().lines().count(), 1, "{error}");
+    }
+    load_overrides(&CAMERA, &["device:=cpu", "camera.engine.provider:=cpu"]).unwrap();
 }
 
 #[test]

@@ -6,7 +6,12 @@
 //! a GPU the suite says so and passes, unless `DET_POST_REQUIRE_CUDA=1` makes
 //! that a failure.
 #![cfg(feature = "cuda")]
-#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a test fails by panicking"
+)]
 
 use det_post::device::Device;
 use det_post::device::cuda::CudaDevice;
@@ -14,12 +19,18 @@ use det_post::types::{DeviceChoice, Kept};
 
 #[path = "parity/camera_frame.rs"]
 mod camera_frame;
+#[path = "parity/camera_pipeline.rs"]
+mod camera_pipeline;
 #[path = "parity/clouds.rs"]
 mod clouds;
+#[path = "parity/decode_anchor.rs"]
+mod decode_anchor;
 #[path = "parity/decode_center.rs"]
 mod decode_center;
 #[path = "parity/decode_yolo.rs"]
 mod decode_yolo;
+#[path = "parity/densify.rs"]
+mod densify;
 #[path = "parity/gather.rs"]
 mod gather;
 #[path = "parity/heads.rs"]

@@ -1,33 +1,48 @@
 //! One channel of a replay: messages of its input in, detections out.
 
-use super::outputs::{Detections, OutputChannel, Outputs};
-use super::pictures::Caption;
-use super::report::{ChannelReport, Report};
-use super::transforms::TransformFeed;
-use crate::config::{ChannelConfig, ChannelKind};
-use crate::error::{Error, ErrorKind, Result};
-use crate::pipeline::{CameraPipeline, LidarFrame, LidarPipeline};
-use crate::transport::bag::BagMessage;
-use crate::transport::messages::{
-    CompressedImage, Detection2DArray, Detection3DArray, Image, PointCloud2,
-};
-use crate::types::{Header, ImagePayload, PointRange};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// A channel whose networks are loaded.
-pub(super) struct Channel {
-    config: ChannelConfig,
+use super::outputs::{OutputChannel, Outputs};
+use super::report::Report;
+use super::transforms::TransformFeed;
+use crate::config::ChannelConfig;
+use crate::error::{Error, Result};
+use crate::node::account::Account;
+use crate::node::channel::Channel;
+use crate::transport::bag::BagMessage;
+use crate::transport::door::{InputKind, Received, deliver};
+use crate::types::Stamp;
+
+/// What the channels of a replay share. At full speed nobody else holds its
+/// locks; at a pace they are held to look up and to write, never to work.
+pub(super) struct Around {
+    pub(super) outputs: Mutex<Outputs>,
+    pub(super) transforms: Option<Mutex<TransformFeed>>,
+}
+
+impl Around {
+    /// Takes in the transforms up to `log_time`.
+    pub(super) fn advance_to(&self, log_time: Stamp) {
+        if let Some(feed) = &self.transforms {
+            lock(feed).advance_to(log_time);
+        }
+    }
+}
+
+fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A channel and where its messages come from and go to.
+pub(super) struct ReplayChannel {
+    channel: Channel,
+    kind: InputKind,
     topic: usize,
     output: usize,
-    sensor: Sensor,
-    report: ChannelReport,
+    account: Account,
 }
 
-enum Sensor {
-    Camera { pipeline: Box<CameraPipeline>, compressed: bool },
-    Lidar { pipeline: Box<LidarPipeline>, world_frame: String, range: PointRange },
-}
-
-impl Channel {
+impl ReplayChannel {
     /// Loads the networks of a channel whose input is topic number `topic` of
     /// the recording, of type `type_name`.
     ///
@@ -35,28 +50,9 @@ impl Channel {
     /// `Config` when the channel cannot take that type, `Model` when a network
     /// cannot be loaded or does not fit.
     pub(super) fn open(config: &ChannelConfig, topic: usize, type_name: &str) -> Result<Self> {
-        let sensor = match &config.kind {
-            ChannelKind::Camera(camera) => {
-                let compressed = match type_name {
-                    Image::TYPE => false,
-                    CompressedImage::TYPE => true,
-                    _ => return Err(wrong_type(config, type_name, "a camera", "pictures")),
-                };
-                Sensor::Camera { pipeline: Box::new(CameraPipeline::new(camera)?), compressed }
-            }
-            ChannelKind::Lidar(lidar) => {
-                if type_name != PointCloud2::TYPE {
-                    return Err(wrong_type(config, type_name, "a lidar", "point clouds"));
-                }
-                Sensor::Lidar {
-                    pipeline: Box::new(LidarPipeline::new(lidar)?),
-                    world_frame: lidar.densification.world_frame.clone(),
-                    range: lidar.facts.grid.range(),
-                }
-            }
-        };
-        let report = ChannelReport::new();
-        Ok(Self { config: config.clone(), topic, output: 0, sensor, report })
+        let kind = Channel::input_kind(config, type_name)?;
+        let channel = Channel::open(config)?;
+        Ok(Self { channel, kind, topic, output: 0, account: Account::new() })
     }
 
     /// Announces the channel's outputs.
@@ -64,39 +60,38 @@ impl Channel {
     /// # Errors
     /// `Io` when they cannot be written.
     pub(super) fn announce(&mut self, outputs: &mut Outputs) -> Result<()> {
-        let (type_name, class_names, score_threshold) = match &self.config.kind {
-            ChannelKind::Camera(camera) => {
-                (Detection2DArray::TYPE, &camera.facts.class_names, camera.score_threshold)
-            }
-            ChannelKind::Lidar(lidar) => {
-                let lowest = lidar.score_thresholds.per_class.iter().flatten().copied();
-                let lowest = lowest.reduce(f32::min).unwrap_or(0.0);
-                (Detection3DArray::TYPE, &lidar.facts.class_names, lowest)
-            }
-        };
+        let config = self.channel.config();
         self.output = outputs.add_channel(OutputChannel {
-            name: self.config.name.clone(),
-            topic: self.config.output.clone(),
-            type_name,
-            class_names: class_names.clone(),
-            score_threshold,
+            name: config.name.clone(),
+            topic: config.output.clone(),
+            type_name: self.channel.output_type(),
+            class_names: config.kind.class_names().to_vec(),
+            score_threshold: config.kind.lowest_score_threshold(),
         })?;
         Ok(())
     }
 
     /// Topic of the messages it takes.
     pub(super) fn input(&self) -> &str {
-        &self.config.input
+        &self.channel.config().input
     }
 
-    /// Whether it takes the messages of topic number `topic`.
-    pub(super) fn takes(&self, topic: usize) -> bool {
-        self.topic == topic
+    /// Number of the topic whose messages it takes.
+    pub(super) fn topic(&self) -> usize {
+        self.topic
+    }
+
+    /// Runs the networks once, so that the first frame finds them warm.
+    ///
+    /// # Errors
+    /// Those of the pipeline.
+    pub(super) fn warm_up(&mut self) -> Result<()> {
+        self.channel.warm_up()
     }
 
     /// Whether its frames want to know where the sensor stood.
     pub(super) fn wants_transforms(&self) -> bool {
-        matches!(&self.sensor, Sensor::Lidar { pipeline, .. } if pipeline.densifies())
+        self.channel.wants_transforms()
     }
 
     /// Detects objects in a message and writes them. A message that cannot be
@@ -104,98 +99,67 @@ impl Channel {
     ///
     /// # Errors
     /// `Io` when an output cannot be written; nothing else ends the replay.
-    pub(super) fn process(
-        &mut self,
-        message: &BagMessage<'_>,
-        transforms: Option<&TransformFeed>,
-        outputs: &mut Outputs,
-    ) -> Result<()> {
-        match self.sensor {
-            Sensor::Camera { .. } => self.process_picture(message, outputs),
-            Sensor::Lidar { .. } => self.process_cloud(message, transforms, outputs),
-        }
+    pub(super) fn process(&mut self, message: &BagMessage<'_>, around: &Around) -> Result<()> {
+        let mut written = Ok(());
+        deliver(self.kind, message.data, &mut |received| match received {
+            Ok(received) => written = self.serve(&received, &|| message.log_time, around),
+            Err(error) => self.drop_frame(&error),
+        });
+        written
     }
 
-    fn process_picture(&mut self, message: &BagMessage<'_>, outputs: &mut Outputs) -> Result<()> {
-        let Sensor::Camera { pipeline, compressed } = &mut self.sensor else { return Ok(()) };
-        let served = decode_picture(message.data, *compressed)
-            .and_then(|(header, payload)| Ok((header, payload, pipeline.process(&payload)?)));
-        let (header, payload, processed) = match served {
+    /// Detects objects in a message that was decoded; `log_time` says, once
+    /// they are found, at what time they are recorded.
+    ///
+    /// # Errors
+    /// As [`Self::process`].
+    pub(super) fn serve(
+        &mut self,
+        received: &Received<'_>,
+        log_time: &dyn Fn() -> Stamp,
+        around: &Around,
+    ) -> Result<()> {
+        let feed = around.transforms.as_ref();
+        let lookup = feed.map(|feed| |to: &str, from: &str, at| lock(feed).lookup(to, from, at));
+        let lookup = lookup.as_ref().map(|lookup| lookup as _);
+        let served = match self.channel.process(received, lookup) {
             Ok(served) => served,
             Err(error) => {
                 self.drop_frame(&error);
                 return Ok(());
             }
         };
-        let frame = self.report.frames_in();
-        self.report.add_served(processed.report, processed.detections.len());
-        let detections = processed.detections;
-        outputs.write(self.output, &header, message.log_time, Detections::Camera(detections))?;
+        let frame = self.account.frames_in();
+        self.account.add_served(served.report, served.detections.len());
+        self.account.add_stamp(served.order);
+        let alone = served.alone.as_ref();
+        let is_first_alone = alone.is_some_and(|error| self.account.add_degraded(error) == 1);
+        if let Some(error) = alone.filter(|_| is_first_alone) {
+            tracing::warn!("channel {}: sweep served alone: {error}", served.config.name);
+        }
+        let mut outputs = lock(&around.outputs);
+        outputs.write(self.output, &served.header, log_time(), served.detections)?;
         if let Some(pictures) = outputs.pictures(frame) {
-            let caption = caption(&self.config, frame, &header);
-            pictures.draw_camera(&caption, &payload, detections)?;
+            let canvas = served.draw(received)?;
+            pictures.save(&served.config.name, frame, served.header.stamp, &canvas)?;
         }
         Ok(())
     }
 
-    fn process_cloud(
-        &mut self,
-        message: &BagMessage<'_>,
-        transforms: Option<&TransformFeed>,
-        outputs: &mut Outputs,
-    ) -> Result<()> {
-        let Sensor::Lidar { pipeline, world_frame, range } = &mut self.sensor else {
-            return Ok(());
-        };
-        let decoded =
-            PointCloud2::decode(message.data).and_then(|cloud| Ok((cloud.header, cloud.view()?)));
-        let (header, cloud) = match decoded {
-            Ok(decoded) => decoded,
-            Err(error) => {
-                self.drop_frame(&error);
-                return Ok(());
-            }
-        };
-        let lookup = transforms
-            .filter(|_| pipeline.densifies())
-            .map(|transforms| transforms.lookup(world_frame, header.frame_id, header.stamp));
-        let (world_from_sensor, missing) = match lookup {
-            Some(Ok(transform)) => (Some(transform), None),
-            Some(Err(error)) => (None, Some(error)),
-            None => (None, None),
-        };
-        let frame = LidarFrame {
-            cloud: &cloud,
-            stamp: header.stamp,
-            world_from_sensor: world_from_sensor.as_ref(),
-        };
-        let processed = match pipeline.process(&frame) {
-            Ok(processed) => processed,
-            Err(error) => {
-                self.drop_frame(&error);
-                return Ok(());
-            }
-        };
-        if let Some(error) = missing
-            && self.report.add_degraded(&error) == 1
-        {
-            tracing::warn!("channel {}: sweep served alone: {error}", self.config.name);
-        }
-        let frame = self.report.frames_in();
-        self.report.add_served(processed.report, processed.detections.len());
-        let detections = processed.detections;
-        outputs.write(self.output, &header, message.log_time, Detections::Lidar(detections))?;
-        if let Some(pictures) = outputs.pictures(frame) {
-            let caption = caption(&self.config, frame, &header);
-            pictures.draw_lidar(&caption, &cloud, range, detections)?;
-        }
-        Ok(())
+    /// What the messages of its input are.
+    pub(super) fn kind(&self) -> InputKind {
+        self.kind
+    }
+
+    /// The account of its frames.
+    pub(super) fn account_mut(&mut self) -> &mut Account {
+        &mut self.account
     }
 
     /// Counts a frame that is not served; the first of a reason is a warning.
-    fn drop_frame(&mut self, error: &Error) {
-        let name = &self.config.name;
-        match self.report.add_dropped(error) {
+    pub(super) fn drop_frame(&mut self, error: &Error) {
+        let name = &self.channel.config().name;
+        match self.account.add_dropped(error) {
             1 => tracing::warn!("channel {name}: frame dropped: {error}"),
             count => tracing::debug!("channel {name}: frame dropped ({count}): {error}"),
         }
@@ -203,38 +167,8 @@ impl Channel {
 
     /// Adds the channel's account to the report of the replay.
     pub(super) fn add_to(&self, report: &mut Report) {
-        let engine = match &self.sensor {
-            Sensor::Camera { pipeline, .. } => pipeline.engine_name(),
-            Sensor::Lidar { pipeline, .. } => pipeline.engine_name(),
-        };
-        let ChannelConfig { name, input, output, .. } = &self.config;
-        report.add_channel(name, [input, output, engine], &self.report);
+        let ChannelConfig { name, input, output, .. } = self.channel.config();
+        let (device, engine) = (self.channel.device().to_string(), self.channel.engine_name());
+        report.add_channel(name, [input, output, &device, engine], &self.account);
     }
-}
-
-fn decode_picture(data: &[u8], compressed: bool) -> Result<(Header<'_>, ImagePayload<'_>)> {
-    if compressed {
-        let file = CompressedImage::decode(data)?;
-        Ok((file.header, ImagePayload::Compressed(file.view()?)))
-    } else {
-        let image = Image::decode(data)?;
-        Ok((image.header, ImagePayload::Raw(image.view()?)))
-    }
-}
-
-fn caption<'a>(config: &'a ChannelConfig, frame: u64, header: &Header<'_>) -> Caption<'a> {
-    let class_names = match &config.kind {
-        ChannelKind::Camera(camera) => &camera.facts.class_names,
-        ChannelKind::Lidar(lidar) => &lidar.facts.class_names,
-    };
-    Caption { channel: &config.name, frame, stamp: header.stamp, class_names }
-}
-
-fn wrong_type(config: &ChannelConfig, type_name: &str, sensor: &str, takes: &str) -> Error {
-    let ChannelConfig { name, input, .. } = config;
-    Error::new(
-        ErrorKind::Config,
-        "replay",
-        format!("{name}.input: {input} carries {type_name}; {sensor} channel takes {takes}"),
-    )
 }

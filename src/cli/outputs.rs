@@ -13,18 +13,10 @@ use serde::Serialize;
 use super::pictures::Pictures;
 use super::report::Report;
 use crate::error::{Error, ErrorKind, Result};
+use crate::node::channel::Detections;
 use crate::transport::bag::{BagCompression, BagWriter, Durability, OfferedQos};
-use crate::transport::messages::{Detection2DArray, Detection3DArray, LabelInfo, definition};
-use crate::types::{Detection2d, Detection3d, Header, Stamp};
-
-/// The detections of one frame.
-#[derive(Clone, Copy)]
-pub(super) enum Detections<'a> {
-    /// Of a camera channel.
-    Camera(&'a [Detection2d]),
-    /// Of a lidar channel.
-    Lidar(&'a [Detection3d]),
-}
+use crate::transport::messages::{LabelInfo, definition};
+use crate::types::{Header, Stamp};
 
 /// What the outputs know of a channel.
 pub(super) struct OutputChannel {
@@ -139,14 +131,7 @@ impl Outputs {
             files.bag.write(*labels_topic, log_time, &files.message)?;
             *labels_written = true;
         }
-        match detections {
-            Detections::Camera(detections) => {
-                Detection2DArray::encode(header, detections, class_names, &mut files.message)?;
-            }
-            Detections::Lidar(detections) => {
-                Detection3DArray::encode(header, detections, class_names, &mut files.message)?;
-            }
-        }
+        detections.encode(header, class_names, &mut files.message)?;
         files.bag.write(*detections_topic, log_time, &files.message)
     }
 

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::engine_options;
+use super::deployment::engine_options;
 use super::problems::Problems;
 use super::table::Values;
 use crate::types::{

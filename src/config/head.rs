@@ -23,6 +23,8 @@ pub(super) const SHIPPED: &[(&str, &str)] = &[
         include_str!("../../config/heads/centerpoint_autoware_short_range.yaml"),
     ),
     ("centerpoint_nuscenes", include_str!("../../config/heads/centerpoint_nuscenes.yaml")),
+    ("demo_camera", include_str!("../../config/heads/demo_camera.yaml")),
+    ("demo_lidar", include_str!("../../config/heads/demo_lidar.yaml")),
     ("pointpillars_kitti", include_str!("../../config/heads/pointpillars_kitti.yaml")),
     ("rtdetr", include_str!("../../config/heads/rtdetr.yaml")),
     ("yolov10", include_str!("../../config/heads/yolov10.yaml")),

@@ -7,8 +7,8 @@ use super::table::{Default, Parameter};
 
 const INTRODUCTION: &str = "# Parameters
 
-This page is made from the tables in `src/config/parameters.rs` and `head_parameters.rs`; a test keeps
-them equal.
+This page is made from the tables in `src/config/parameters.rs` and those beside it; a test keeps them
+equal.
 
 Parameters are read from ROS 2 parameter files (`/**:` or `/det_post:`, then `ros__parameters:`),
 one or several, and from `-p key:=value`; the later wins. A top-level mapping is a channel of that

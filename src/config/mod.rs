@@ -17,10 +17,14 @@
 //! are refused. Files are bounded in size and depth.
 
 mod camera;
+mod declared;
+mod deployment;
+mod deployment_parameters;
 mod head;
 mod head_parameters;
 mod lidar;
 mod lidar_facts;
+mod live;
 mod manual;
 mod parameters;
 mod problems;
@@ -30,15 +34,19 @@ mod yaml;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::time::Duration;
 
 pub use camera::{CameraConfig, YoloFacts};
+pub use declared::DeclaredParameter;
 pub use lidar::{
     AnchorFacts, CenterFacts, DensificationConfig, LidarConfig, LidarFacts, LidarOutputs,
 };
+pub use live::LiveConfig;
 pub use manual::manual;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::types::{DeviceChoice, EngineKind, EngineOptions};
+use crate::types::{DeviceChoice, FailurePolicy, NodeName};
+use deployment::{check_engine, device, failure_policy};
 use head::{Facts, Head};
 use parameters::{CAMERA, LIDAR, NODE};
 use problems::Problems;
@@ -46,14 +54,23 @@ use source::{Entries, Entry};
 use table::{Given, Parameter, Values};
 use yaml::Node;
 
-/// The name of the node: section of parameter files, and what `~` stands for.
-pub const NODE_NAME: &str = "/det_post";
+/// The name of the node when nobody gives it another.
+pub const NODE_NAME: &str = "det_post";
 
 /// A checked configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// Where the frames run.
+    /// The node that it is for: section of parameter files, namespace of
+    /// relative topics, and what `~` stands for.
+    pub node: NodeName,
+    /// Where the frames of channels run that do not say it themselves.
     pub device: DeviceChoice,
+    /// Whether ages are measured by `/clock`.
+    pub use_sim_time: bool,
+    /// Whether the live node starts itself.
+    pub autostart: bool,
+    /// Time between diagnostics of the live node.
+    pub diagnostics_period: Duration,
     /// The channels, by name; at least one.
     pub channels: Vec<ChannelConfig>,
     /// Every value that holds, by full key.
@@ -69,8 +86,26 @@ pub struct ChannelConfig {
     pub input: String,
     /// Topic of the detections, absolute, unique.
     pub output: String,
+    /// Where its frames run.
+    pub device: DeviceChoice,
+    /// What it does when its device fails.
+    pub failures: FailurePolicy,
+    /// Whether its frames run in a process of their own.
+    pub is_isolated: bool,
+    /// How it takes part in the live graph.
+    pub live: LiveConfig,
     /// The rest, by sensor.
     pub kind: ChannelKind,
+    /// Every value that holds, by full key.
+    effective: BTreeMap<String, Node>,
+}
+
+impl ChannelConfig {
+    /// Every value that holds for this channel, as a parameter file: loading it
+    /// gives the same channel, on the device of a node that says `auto`.
+    pub fn to_yaml(&self) -> String {
+        parameter_file(&self.effective)
+    }
 }
 
 /// What a channel's sensor is.
@@ -82,6 +117,27 @@ pub enum ChannelKind {
     Lidar(Box<LidarConfig>),
 }
 
+impl ChannelKind {
+    /// Names of the classes; the index is the class.
+    pub fn class_names(&self) -> &[String] {
+        match self {
+            Self::Camera(camera) => &camera.facts.class_names,
+            Self::Lidar(lidar) => &lidar.facts.class_names,
+        }
+    }
+
+    /// The lowest score from which any detection is published.
+    pub fn lowest_score_threshold(&self) -> f32 {
+        match self {
+            Self::Camera(camera) => camera.score_threshold,
+            Self::Lidar(lidar) => {
+                let thresholds = lidar.score_thresholds.per_class.iter().flatten().copied();
+                thresholds.reduce(f32::min).unwrap_or(0.0)
+            }
+        }
+    }
+}
+
 impl Config {
     /// Reads parameter files, then `key:=value` overrides; the later wins.
     /// Model paths are not looked at, head files are read.
@@ -91,39 +147,64 @@ impl Config {
     /// parameter file, a key, a type, a length, a range, a missing value, two
     /// channels with one output, or no channel at all.
     pub fn load(files: &[PathBuf], overrides: &[String]) -> Result<Self> {
-        let mut problems = Problems::default();
-        let entries = source::read(files, overrides, &mut problems)?;
-        let (node, of_channels) = split(entries);
+        Self::load_for(&NodeName::new("", NODE_NAME)?, files, overrides)
+    }
 
+    /// As [`Config::load`], for a node of another name.
+    ///
+    /// # Errors
+    /// As [`Config::load`].
+    pub fn load_for(node: &NodeName, files: &[PathBuf], overrides: &[String]) -> Result<Self> {
+        let mut problems = Problems::default();
+        let entries = source::read(node, files, overrides, &mut problems)?;
+        Self::from_entries(node, entries, problems)
+    }
+
+    /// As [`Config::load`], from the text of one parameter file.
+    ///
+    /// # Errors
+    /// As [`Config::load`].
+    pub fn parse(text: &str) -> Result<Self> {
+        let node = NodeName::new("", NODE_NAME)?;
+        let (mut entries, mut problems) = (Entries::new(), Problems::default());
+        source::add_file(&node, text, "the text", &mut entries, &mut problems);
+        Self::from_entries(&node, entries, problems)
+    }
+
+    fn from_entries(node: &NodeName, entries: Entries, mut problems: Problems) -> Result<Self> {
+        let (of_node, of_channels) = split(entries);
         let given =
-            Given { prefix: "", entries: &node, suggested: &Entries::new(), class_names: &[] };
+            Given { prefix: "", entries: &of_node, suggested: &Entries::new(), class_names: &[] };
         let values = Values::read(NODE, &given, &mut problems);
-        let device = device(values.text("device"), &mut problems);
+        let device = device("device", values.text("device"), &mut problems);
         let mut effective: BTreeMap<String, Node> =
             values.iter().map(|(key, node)| (key.clone(), node.clone())).collect();
 
         let mut channels = Vec::new();
         for (name, entries) in of_channels {
-            channels.extend(channel(&name, entries, &mut effective, &mut problems));
+            let own = (name.as_str(), entries);
+            channels.extend(channel(node, own, device, &mut effective, &mut problems));
         }
         check_outputs(&channels, &mut problems);
         if channels.is_empty() && problems.is_empty() {
             problems.push("channels", "none is configured; allowed: one or more, as `NAME.head`");
         }
         problems.into_result()?;
-        Ok(Self { device, channels, effective })
+        Ok(Self {
+            node: node.clone(),
+            device,
+            use_sim_time: values.flag("use_sim_time"),
+            autostart: values.flag("autostart"),
+            diagnostics_period: Duration::from_secs_f32(values.number("diagnostics_period_s")),
+            channels,
+            effective,
+        })
     }
 
     /// Every value that holds, as a parameter file: loading it gives the same
     /// configuration.
     pub fn to_yaml(&self) -> String {
-        let mut root = Node::Map(BTreeMap::new());
-        for (key, value) in &self.effective {
-            insert(&mut root, key, value.clone());
-        }
-        let section = Node::Map([("ros__parameters".to_owned(), root)].into());
-        let file = Node::Map([("/**".to_owned(), section)].into());
-        serde_yaml::to_string(&file).unwrap_or_default()
+        parameter_file(&self.effective)
     }
 }
 
@@ -134,7 +215,8 @@ impl Config {
 /// # Errors
 /// `Config` when the text is not of this form.
 pub fn parse_override(assignment: &str) -> Result<(String, String)> {
-    let (key, _) = source::assignment_of(assignment).map_err(|message| {
+    let node = NodeName::new("", NODE_NAME)?;
+    let (key, _) = source::assignment_of(&node, assignment).map_err(|message| {
         Error::new(ErrorKind::Config, "config", format!("-p {assignment}: {message}"))
     })?;
     let value = assignment.split_once(":=").map_or("", |(_, value)| value);
@@ -158,23 +240,11 @@ fn split(entries: Entries) -> (Entries, BTreeMap<String, Entries>) {
     (node, of_channels)
 }
 
-fn device(text: &str, problems: &mut Problems) -> DeviceChoice {
-    let index = text.strip_prefix("cuda:").map(str::parse);
-    match (text, index) {
-        ("auto", _) => DeviceChoice::Auto,
-        ("cpu", _) => DeviceChoice::Cpu,
-        (_, Some(Ok(index))) => DeviceChoice::Cuda(index),
-        _ => {
-            problems.refuse("device", format!("{text:?}"), "auto, cpu, cuda:N");
-            DeviceChoice::Auto
-        }
-    }
-}
-
 /// One channel; `None` when its head is not known.
 fn channel(
-    name: &str,
-    mut entries: Entries,
+    node: &NodeName,
+    (name, mut entries): (&str, Entries),
+    device_of_node: DeviceChoice,
     effective: &mut BTreeMap<String, Node>,
     problems: &mut Problems,
 ) -> Option<ChannelConfig> {
@@ -201,7 +271,14 @@ fn channel(
         class_names: &class_names,
     };
     let values = Values::read(table, &given, problems);
-    effective.extend(values.iter().map(|(key, node)| (format!("{prefix}{key}"), node.clone())));
+    let own: BTreeMap<_, _> =
+        values.iter().map(|(key, node)| (format!("{prefix}{key}"), node.clone())).collect();
+    effective.extend(own.clone());
+    let device = match values.optional_text("device") {
+        Some(text) => device(&format!("{prefix}device"), &text, problems),
+        None => device_of_node,
+    };
+    check_engine(&prefix, &values, device, problems);
     let kind = match facts {
         Facts::Camera(facts) => {
             ChannelKind::Camera(Box::new(CameraConfig::new(&prefix, &values, facts, problems)))
@@ -212,9 +289,14 @@ fn channel(
     };
     Some(ChannelConfig {
         name: name.to_owned(),
-        input: absolute(values.text("input")),
-        output: absolute(values.text("output")),
+        input: node.expand(values.text("input")),
+        output: node.expand(values.text("output")),
+        device,
+        failures: failure_policy(&values),
+        is_isolated: values.flag("isolate"),
+        live: LiveConfig::new(&values),
         kind,
+        effective: own,
     })
 }
 
@@ -267,15 +349,6 @@ fn suggest(suggested: &mut Entries, key: &str, text: &str) {
         .or_insert_with(|| Entry { node: Node::Text(text.to_owned()), origin: "default".into() });
 }
 
-/// A topic name as ROS resolves it for this node in the root namespace.
-fn absolute(topic: &str) -> String {
-    match topic.strip_prefix("~/") {
-        Some(private) => format!("{NODE_NAME}/{private}"),
-        None if topic.starts_with('/') => topic.to_owned(),
-        None => format!("/{topic}"),
-    }
-}
-
 fn check_outputs(channels: &[ChannelConfig], problems: &mut Problems) {
     for (index, channel) in channels.iter().enumerate() {
         if let Some(other) = channels[..index].iter().find(|c| c.output == channel.output) {
@@ -286,6 +359,17 @@ fn check_outputs(channels: &[ChannelConfig], problems: &mut Problems) {
             );
         }
     }
+}
+
+/// Values by full key as a parameter file.
+fn parameter_file(values: &BTreeMap<String, Node>) -> String {
+    let mut root = Node::Map(BTreeMap::new());
+    for (key, value) in values {
+        insert(&mut root, key, value.clone());
+    }
+    let section = Node::Map([("ros__parameters".to_owned(), root)].into());
+    let file = Node::Map([("/**".to_owned(), section)].into());
+    serde_yaml::to_string(&file).unwrap_or_default()
 }
 
 /// Puts a value under a dotted key into nested mappings.
@@ -299,18 +383,5 @@ fn insert(node: &mut Node, key: &str, value: Node) {
             let inner = map.entry(first.to_owned()).or_insert_with(|| Node::Map(BTreeMap::new()));
             insert(inner, rest, value);
         }
-    }
-}
-
-/// The parameters `engine.*` of a channel.
-fn engine_options(values: &Values) -> EngineOptions {
-    EngineOptions {
-        kind: match values.text("engine.kind") {
-            "rten" => EngineKind::Rten,
-            "onnxruntime" => EngineKind::OnnxRuntime,
-            _ => EngineKind::Auto,
-        },
-        library: values.optional_text("engine.library").map(PathBuf::from),
-        threads: Some(values.count("engine.threads")).filter(|&threads| threads > 0),
     }
 }

@@ -3,6 +3,16 @@
 //! and `docs/parameters.md` are all made from these tables and from those of
 //! the head files beside them.
 
+use super::deployment_parameters::{
+    CHANNEL_DEVICE, ENGINE_CACHE_FOLDER, ENGINE_CUDA_GRAPH, ENGINE_FP16, ENGINE_KIND,
+    ENGINE_LIBRARY, ENGINE_PROVIDER, ENGINE_TF32, ENGINE_THREADS, FAILURE_WINDOW_S, FALLBACK,
+    FAULT_AT_FRAME, ISOLATE, MAX_FAILURES,
+};
+use super::live::{
+    GAP_ERROR_S, GAP_WARN_S, INPUT_TRANSPORT, LATENCY_BUDGET_MS, MAX_AGE_S, MAX_PAYLOAD_BYTES,
+    MIN_RATE_HZ, PUBLISH_DEBUG_IMAGE, PUBLISH_MARKERS, QOS_DEPTH, QOS_DURABILITY, QOS_RELIABILITY,
+    TRANSFORM_WAIT_S,
+};
 use super::table::Default::{self, Required, Unset, Yaml};
 use super::table::{Kind, Length, Parameter, Range};
 
@@ -18,7 +28,7 @@ pub(super) const fn fixed(
 }
 
 /// May change while the node runs.
-const fn live(
+pub(super) const fn live(
     key: &'static str,
     kind: Kind,
     default: Default,
@@ -39,15 +49,30 @@ pub(super) const NODE: &[Parameter] = &[
         Kind::Text,
         Yaml("auto"),
         "",
-        "Where the frames run: `auto`, `cpu` or `cuda:N`.",
+        "Where the frames of all channels run: `auto` (GPU 0 when it is usable, else the CPU), `cpu` or \
+         `cuda:N`.",
     ),
     fixed(
         "use_sim_time",
         Kind::Flag,
         Yaml("false"),
         "",
-        "Taken because launch files set it on every node. Outputs carry the stamps of their inputs \
-         either way.",
+        "Whether the age of live frames is measured by `/clock`. Outputs carry the stamps of their \
+         inputs either way.",
+    ),
+    fixed(
+        "autostart",
+        Kind::Flag,
+        Yaml("true"),
+        "",
+        "Whether the live node configures and activates itself, or waits for `change_state`.",
+    ),
+    fixed(
+        "diagnostics_period_s",
+        Kind::Number(Range::new(0.1, 60.0)),
+        Yaml("1.0"),
+        "s",
+        "Time from one `/diagnostics` message of the live node to the next.",
     ),
 ];
 
@@ -70,27 +95,6 @@ const HEAD: Parameter = fixed(
 );
 const MODEL_PATH: Parameter =
     fixed("model_path", Kind::Text, Required, "", "The network, an ONNX file.");
-const ENGINE_KIND: Parameter = fixed(
-    "engine.kind",
-    Kind::Choice(&["auto", "rten", "onnxruntime"]),
-    Yaml("auto"),
-    "",
-    "What runs the network. `auto`: ONNX Runtime when its library is found, else the embedded rten.",
-);
-const ENGINE_LIBRARY: Parameter = fixed(
-    "engine.library",
-    Kind::Text,
-    Unset("`ORT_DYLIB_PATH`, then the system's"),
-    "",
-    "Path of the ONNX Runtime library.",
-);
-const ENGINE_THREADS: Parameter = fixed(
-    "engine.threads",
-    Kind::Integer { min: 0, max: 1024 },
-    Yaml("0"),
-    "",
-    "Threads a network may use; 0 leaves it to the engine.",
-);
 const CANDIDATE_CAPACITY: Parameter = fixed(
     "candidate_capacity",
     CAPACITY,
@@ -115,6 +119,17 @@ pub(super) const CAMERA: &[Parameter] = &[
     ENGINE_KIND,
     ENGINE_LIBRARY,
     ENGINE_THREADS,
+    ENGINE_PROVIDER,
+    ENGINE_CUDA_GRAPH,
+    ENGINE_TF32,
+    ENGINE_FP16,
+    ENGINE_CACHE_FOLDER,
+    CHANNEL_DEVICE,
+    ISOLATE,
+    FALLBACK,
+    MAX_FAILURES,
+    FAILURE_WINDOW_S,
+    FAULT_AT_FRAME,
     live(
         "score_threshold",
         Kind::Number(UNIT),
@@ -175,6 +190,17 @@ pub(super) const CAMERA: &[Parameter] = &[
         "",
         "Names of the only classes to keep.",
     ),
+    INPUT_TRANSPORT,
+    QOS_RELIABILITY,
+    QOS_DURABILITY,
+    QOS_DEPTH,
+    MAX_PAYLOAD_BYTES,
+    MAX_AGE_S,
+    GAP_WARN_S,
+    GAP_ERROR_S,
+    MIN_RATE_HZ,
+    LATENCY_BUDGET_MS,
+    PUBLISH_DEBUG_IMAGE,
 ];
 
 /// Of a lidar channel.
@@ -187,6 +213,17 @@ pub(super) const LIDAR: &[Parameter] = &[
     ENGINE_KIND,
     ENGINE_LIBRARY,
     ENGINE_THREADS,
+    ENGINE_PROVIDER,
+    ENGINE_CUDA_GRAPH,
+    ENGINE_TF32,
+    ENGINE_FP16,
+    ENGINE_CACHE_FOLDER,
+    CHANNEL_DEVICE,
+    ISOLATE,
+    FALLBACK,
+    MAX_FAILURES,
+    FAILURE_WINDOW_S,
+    FAULT_AT_FRAME,
     live(
         "score_thresholds",
         Kind::Numbers(UNIT, Length::OneOrPerClass),
@@ -305,4 +342,16 @@ pub(super) const LIDAR: &[Parameter] = &[
         "s",
         "Older sweeps are not merged.",
     ),
+    TRANSFORM_WAIT_S,
+    QOS_RELIABILITY,
+    QOS_DURABILITY,
+    QOS_DEPTH,
+    MAX_PAYLOAD_BYTES,
+    MAX_AGE_S,
+    GAP_WARN_S,
+    GAP_ERROR_S,
+    MIN_RATE_HZ,
+    LATENCY_BUDGET_MS,
+    PUBLISH_MARKERS,
+    PUBLISH_DEBUG_IMAGE,
 ];

@@ -5,10 +5,10 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use super::NODE_NAME;
 use super::problems::Problems;
 use super::yaml::{MAX_BYTES, Node};
 use crate::error::{Error, ErrorKind, Result};
+use crate::types::NodeName;
 
 /// A value and where it was given.
 #[derive(Clone, Debug)]
@@ -20,32 +20,26 @@ pub(super) struct Entry {
 /// Values by dotted key.
 pub(super) type Entries = BTreeMap<String, Entry>;
 
-/// Sections that hold for this node, the more specific ones later.
-const SECTIONS: [&str; 4] = ["/**", "**", "det_post", "/det_post"];
+/// Sections that hold for a node, the more specific ones later.
+fn sections(node: &NodeName) -> [String; 4] {
+    ["/**".into(), "**".into(), node.name().into(), node.full()]
+}
 
-/// Reads files, then overrides; the later wins.
+/// Reads what files, then overrides hold for `node`; the later wins.
 pub(super) fn read(
+    node: &NodeName,
     files: &[PathBuf],
     overrides: &[String],
     problems: &mut Problems,
 ) -> Result<Entries> {
     let mut entries = Entries::new();
     for path in files {
-        let origin: Rc<str> = path.display().to_string().into();
-        match parameters_of(&read_file(path)?) {
-            Ok(sections) => {
-                for section in sections {
-                    let mut of_section = Entries::new();
-                    flatten("", section, &origin, &mut of_section, problems);
-                    entries.extend(of_section);
-                }
-            }
-            Err(message) => problems.push(&origin, &message),
-        }
+        let origin = path.display().to_string();
+        add_file(node, &read_file(path)?, &origin, &mut entries, problems);
     }
     let origin: Rc<str> = "-p".into();
     for assignment in overrides {
-        match assignment_of(assignment) {
+        match assignment_of(node, assignment) {
             Ok((key, node)) => {
                 let mut of_override = Entries::new();
                 flatten(&key, node, &origin, &mut of_override, problems);
@@ -55,6 +49,27 @@ pub(super) fn read(
         }
     }
     Ok(entries)
+}
+
+/// Adds what the text of a parameter file holds for `node`.
+pub(super) fn add_file(
+    node: &NodeName,
+    text: &str,
+    origin: &str,
+    entries: &mut Entries,
+    problems: &mut Problems,
+) {
+    let origin: Rc<str> = origin.into();
+    match parameters_of(node, text) {
+        Ok(sections) => {
+            for section in sections {
+                let mut of_section = Entries::new();
+                flatten("", section, &origin, &mut of_section, problems);
+                entries.extend(of_section);
+            }
+        }
+        Err(message) => problems.push(&origin, &message),
+    }
 }
 
 /// The text of a file of at most [`MAX_BYTES`].
@@ -70,40 +85,43 @@ pub(super) fn read_file(path: &Path) -> Result<String> {
 }
 
 /// The parameters of every section of a file that holds for this node.
-fn parameters_of(text: &str) -> std::result::Result<Vec<Node>, String> {
-    let allowed = "allowed: `/**:` or `/det_post:`, then `ros__parameters:`";
+fn parameters_of(node: &NodeName, text: &str) -> std::result::Result<Vec<Node>, String> {
+    let allowed = format!("allowed: `/**:` or `{}:`, then `ros__parameters:`", node.full());
     let Node::Map(mut file) = Node::parse(text)? else {
         return Err(format!("is not a parameter file; {allowed}"));
     };
     let names = file.keys().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
-    let mut sections = Vec::new();
-    for name in SECTIONS {
-        match file.remove(name) {
+    let mut found = Vec::new();
+    for name in sections(node) {
+        match file.remove(&name) {
             None => {}
             Some(Node::Map(mut section)) if section.len() == 1 => {
                 match section.remove("ros__parameters") {
-                    Some(parameters @ (Node::Map(_) | Node::Null)) => sections.push(parameters),
+                    Some(parameters @ (Node::Map(_) | Node::Null)) => found.push(parameters),
                     _ => return Err(format!("`{name}` holds no `ros__parameters:` mapping")),
                 }
             }
             Some(_) => return Err(format!("`{name}` must hold `ros__parameters:` and no more")),
         }
     }
-    if sections.is_empty() {
-        return Err(format!("no section holds for {NODE_NAME}: found {names}; {allowed}"));
+    if found.is_empty() {
+        return Err(format!("no section holds for {}: found {names}; {allowed}", node.full()));
     }
-    Ok(sections)
+    Ok(found)
 }
 
 /// Splits `key:=value` or `node:key:=value`.
-pub(super) fn assignment_of(assignment: &str) -> std::result::Result<(String, Node), String> {
+pub(super) fn assignment_of(
+    node: &NodeName,
+    assignment: &str,
+) -> std::result::Result<(String, Node), String> {
     let allowed = "allowed: `key:=value`";
     let (key, value) =
         assignment.split_once(":=").ok_or_else(|| format!("has no `:=`; {allowed}"))?;
     let key = match key.split_once(':') {
         None => key,
-        Some((node, key)) if SECTIONS.contains(&node) => key,
-        Some((node, _)) => return Err(format!("is for node `{node}`, not {NODE_NAME}")),
+        Some((name, key)) if sections(node).iter().any(|section| section == name) => key,
+        Some((name, _)) => return Err(format!("is for node `{name}`, not {}", node.full())),
     };
     if key.is_empty() || key.split('.').any(str::is_empty) {
         return Err(format!("has an empty part in its key; {allowed}"));
@@ -141,6 +159,10 @@ pub(super) fn flatten(
 mod tests {
     use super::*;
 
+    fn det_post() -> NodeName {
+        NodeName::new("", "det_post").unwrap()
+    }
+
     #[test]
     fn overrides_split_as_ros_has_them() {
         for (assignment, key, node) in [
@@ -150,10 +172,14 @@ mod tests {
             ("a:=", "a", Node::Null),
             ("a:=x:=y", "a", Node::Text("x:=y".into())),
         ] {
-            assert_eq!(assignment_of(assignment), Ok((key.to_owned(), node)), "{assignment}");
+            assert_eq!(
+                assignment_of(&det_post(), assignment),
+                Ok((key.to_owned(), node)),
+                "{assignment}"
+            );
         }
         for assignment in ["", "a", "a=1", ":=1", "a..b:=1", "other:a:=1", "a:=[1"] {
-            assert!(assignment_of(assignment).is_err(), "{assignment}");
+            assert!(assignment_of(&det_post(), assignment).is_err(), "{assignment}");
         }
     }
 
@@ -163,7 +189,7 @@ mod tests {
             "/det_post: {ros__parameters: {a: 2}}\n/**: {ros__parameters: {a: 1, b: {c: 3}}}";
         let mut problems = Problems::default();
         let mut entries = Entries::new();
-        for section in parameters_of(file).unwrap() {
+        for section in parameters_of(&det_post(), file).unwrap() {
             let mut of_section = Entries::new();
             flatten("", section, &"f".into(), &mut of_section, &mut problems);
             entries.extend(of_section);

@@ -226,9 +226,7 @@ impl Values {
                 problems.push(&full_key, &message);
                 continue;
             };
-            if entry.node == Node::Text(String::new())
-                && matches!(parameter.default, Default::Unset(_))
-            {
+            if entry.node.is_empty() && matches!(parameter.default, Default::Unset(_)) {
                 continue;
             }
             match parameter.kind.check(&entry.node, given.class_names.len()) {
@@ -292,6 +290,13 @@ impl Values {
         match self.0.get(key) {
             Some(Node::Integer(integer)) => usize::try_from(*integer).unwrap_or_default(),
             _ => 0,
+        }
+    }
+
+    pub(super) fn optional_count(&self, key: &str) -> Option<u64> {
+        match self.0.get(key) {
+            Some(Node::Integer(integer)) => u64::try_from(*integer).ok(),
+            _ => None,
         }
     }
 

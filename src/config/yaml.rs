@@ -40,6 +40,15 @@ impl Node {
             .deserialize(serde_yaml::Deserializer::from_str(text))
             .map_err(|error| error.to_string())
     }
+
+    /// Whether it is an empty text or list, which stands for nothing.
+    pub(super) fn is_empty(&self) -> bool {
+        match self {
+            Self::Text(text) => text.is_empty(),
+            Self::List(list) => list.is_empty(),
+            _ => false,
+        }
+    }
 }
 
 /// Refuses brackets nested deeper than the tree may be, before the parser,

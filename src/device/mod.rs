@@ -31,18 +31,47 @@ impl Device {
     /// [`DeviceChoice::Auto`] takes GPU 0, or the CPU with the reason logged.
     ///
     /// # Errors
-    /// `Device` with the reason, when a GPU was asked for by number.
+    /// `Device` with the reason, when a GPU was asked for by number;
+    /// `DeviceLost` when a fault has ended it for this process, also when it was
+    /// not: that is no lack of a GPU.
     pub fn open(choice: DeviceChoice) -> Result<Self> {
-        let device = match choice {
-            DeviceChoice::Cpu => Self::Cpu,
-            DeviceChoice::Cuda(ordinal) => Self::open_cuda(ordinal)?,
-            DeviceChoice::Auto => Self::open_cuda(0).or_else(|reason| {
-                tracing::info!("device auto: no GPU is usable ({reason})");
-                Ok::<_, Error>(Self::Cpu)
-            })?,
+        let (device, reason) = match choice {
+            DeviceChoice::Cpu => (Self::Cpu, String::new()),
+            DeviceChoice::Cuda(ordinal) => (Self::open_cuda(ordinal)?, String::new()),
+            DeviceChoice::Auto => match Self::open_cuda(0) {
+                Ok(device) => (device, " (a GPU is usable)".to_owned()),
+                Err(lost) if lost.kind() == ErrorKind::DeviceLost => return Err(lost),
+                Err(reason) => (Self::Cpu, format!(" (no GPU is usable: {})", reason.message())),
+            },
         };
-        tracing::info!("device {choice}: {device}");
+        tracing::info!("device {choice}: {device}{reason}");
         Ok(device)
+    }
+
+    /// What to ask for to get this device again.
+    pub fn choice(&self) -> DeviceChoice {
+        match self {
+            Self::Cpu => DeviceChoice::Cpu,
+            #[cfg(feature = "cuda")]
+            Self::Cuda(device) => {
+                DeviceChoice::Cuda(u32::try_from(device.ordinal()).unwrap_or(u32::MAX))
+            }
+        }
+    }
+
+    /// Makes the device fail for everybody who holds it, to show that channels
+    /// survive that. The CPU does not fail.
+    pub fn fail(&self) {
+        match self {
+            Self::Cpu => {}
+            #[cfg(feature = "cuda")]
+            Self::Cuda(device) => {
+                let kind = cuda::abi::fault::FaultKind::BadAddress;
+                if let Err(fault) = cuda::abi::fault::fail(device, kind) {
+                    tracing::warn!("{self} was made to fail: {fault}");
+                }
+            }
+        }
     }
 
     #[cfg(feature = "cuda")]

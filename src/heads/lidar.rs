@@ -162,6 +162,20 @@ impl LidarHead {
         }
     }
 
+    /// Takes over the thresholds of `config`; its facts must be those the head
+    /// was made from.
+    pub fn reconfigure(&mut self, config: &LidarConfig) {
+        match (self, &config.facts.outputs) {
+            (Self::Center { decode, .. }, LidarOutputs::Center(center)) => {
+                *decode = center.decode(config);
+            }
+            (Self::Anchor { decode, .. }, LidarOutputs::Anchor(_)) => {
+                decode.score_thresholds = config.score_thresholds.clone();
+            }
+            _ => {}
+        }
+    }
+
     /// Memory for the network's input, `[1, C, ny, nx]`.
     ///
     /// # Errors

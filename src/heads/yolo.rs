@@ -1,5 +1,8 @@
 //! Heads of camera networks: the YOLO families and end-to-end detectors.
 
+#[cfg(feature = "cuda")]
+mod cuda;
+
 use crate::config::YoloFacts;
 use crate::error::{Error, ErrorKind, Result};
 use crate::infer::ExpectedDim::{self, Any, Exactly};
@@ -30,7 +33,7 @@ impl YoloHead {
     /// # Errors
     /// `Model` naming expected and found tensors when they do not fit, or when
     /// neither the facts nor the network say how large the input is.
-    pub fn new(facts: &YoloFacts, engine: &dyn Engine) -> Result<Self> {
+    pub fn new(facts: &YoloFacts, inputs: &[TensorSpec], outputs: &[TensorSpec]) -> Result<Self> {
         let num_classes = facts.class_names.len();
         let [width, height] = match facts.input_size {
             Some(Size { width, height }) => [width, height].map(|n| Exactly(n as usize)),
@@ -42,8 +45,7 @@ impl YoloHead {
             elements: vec![ElementType::F32, ElementType::F16],
             shapes: vec![vec![Exactly(1), Exactly(3), height, width]],
         };
-        bind(Side::Input, &[image], engine.inputs())?;
-        let input = &engine.inputs()[0];
+        let input = &inputs[bind(Side::Input, &[image], inputs)?[0]];
         let expected = expected_outputs(facts, num_classes);
         Ok(Self {
             layout: facts.layout.clone(),
@@ -54,12 +56,9 @@ impl YoloHead {
                 normalization: facts.normalization,
                 pad_value: facts.pad_value,
             },
-            network: match facts.input_size {
-                Some(size) => size,
-                None => size_of(input)?,
-            },
+            network: network_size(facts, input)?,
             element: input.element.unwrap_or(ElementType::F32),
-            outputs: bind(Side::Output, &expected, engine.outputs())?,
+            outputs: bind(Side::Output, &expected, outputs)?,
         })
     }
 
@@ -68,8 +67,15 @@ impl YoloHead {
     /// # Errors
     /// `Argument` when the size does not fit into memory.
     pub fn input(&self) -> Result<Tensor> {
-        let Size { width, height } = self.network;
-        Tensor::zeros(self.element, &[1, 3, height as usize, width as usize])
+        Tensor::zeros(self.element, &input_shape(self.network))
+    }
+
+    /// The shape that the input of a network with these facts is to have.
+    ///
+    /// # Errors
+    /// `Model` when neither the facts nor the network say how large it is.
+    pub fn input_shape(facts: &YoloFacts, input: &TensorSpec) -> Result<[usize; 4]> {
+        network_size(facts, input).map(input_shape)
     }
 
     /// How a picture becomes that input.
@@ -104,10 +110,15 @@ impl YoloHead {
     }
 }
 
-/// Width and height of an image input whose dimensions are fixed.
-fn size_of(input: &TensorSpec) -> Result<Size> {
-    match input.shape.as_deref() {
-        Some([_, _, Dim::Fixed(height), Dim::Fixed(width)]) => {
+fn input_shape(Size { width, height }: Size) -> [usize; 4] {
+    [1, 3, height as usize, width as usize]
+}
+
+/// The size that the facts give, or else the network.
+fn network_size(facts: &YoloFacts, input: &TensorSpec) -> Result<Size> {
+    match (facts.input_size, input.shape.as_deref()) {
+        (Some(size), _) => Ok(size),
+        (None, Some([_, _, Dim::Fixed(height), Dim::Fixed(width)])) => {
             Ok(Size::new(*width as u32, *height as u32))
         }
         _ => Err(Error::new(

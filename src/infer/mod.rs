@@ -10,6 +10,8 @@
 //! bytes across machines sets the threads.
 //! Engines allocate inside their own run; nothing of this crate does.
 
+#[cfg(feature = "cuda")]
+pub mod device;
 mod engine;
 mod ort;
 mod rten;
@@ -120,7 +122,7 @@ mod tests {
         let options = |kind, library: Option<&str>| EngineOptions {
             kind,
             library: library.map(PathBuf::from),
-            threads: None,
+            ..EngineOptions::default()
         };
         let library = |kind, named, variable: Option<&str>| {
             choose(&options(kind, named), variable.map(OsStr::new)).library

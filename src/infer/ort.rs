@@ -84,7 +84,7 @@ static RUNTIME: Mutex<Runtime> = Mutex::new(Runtime { library: None, environment
 
 /// The environment of this process. Nothing of `ort` may be called before this
 /// has succeeded once: it would panic.
-fn environment(library: &Path) -> Result<Environment> {
+pub(super) fn environment(library: &Path) -> Result<Environment> {
     let error = |message| Error::new(ErrorKind::Model, STAGE, message);
     // A bare name is for the system's loader to find.
     let library = library.canonicalize().unwrap_or_else(|_| library.into());
@@ -171,7 +171,7 @@ fn failed(message: impl Into<String>) -> Error {
     Error::new(ErrorKind::Inference, STAGE, message)
 }
 
-fn spec(outlet: &Outlet) -> TensorSpec {
+pub(super) fn spec(outlet: &Outlet) -> TensorSpec {
     let kind = outlet.dtype();
     let shape = kind.tensor_shape().map(|dims| {
         dims.iter().map(|&n| usize::try_from(n).map_or(Dim::Dynamic, Dim::Fixed)).collect()
@@ -179,7 +179,7 @@ fn spec(outlet: &Outlet) -> TensorSpec {
     TensorSpec { name: outlet.name().into(), element: kind.tensor_type().and_then(element), shape }
 }
 
-fn element(kind: TensorElementType) -> Option<ElementType> {
+pub(super) fn element(kind: TensorElementType) -> Option<ElementType> {
     match kind {
         TensorElementType::Float32 => Some(ElementType::F32),
         TensorElementType::Float16 => Some(ElementType::F16),

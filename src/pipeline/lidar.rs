@@ -115,6 +115,32 @@ impl LidarPipeline {
         })
     }
 
+    /// Takes over the thresholds, the suppression and the limits of `config`
+    /// for the frames to come; the rest of it was fixed with the pipeline.
+    ///
+    /// # Errors
+    /// None on the CPU.
+    pub fn reconfigure(&mut self, config: &LidarConfig) -> Result<()> {
+        self.head.reconfigure(config);
+        if config.pre_nms_top_k > self.pre_nms_top_k {
+            self.suppression = nms::Workspace::with_capacity(config.pre_nms_top_k);
+        }
+        self.pre_nms_top_k = config.pre_nms_top_k;
+        self.nms = config.nms.clone();
+        self.max_detections = config.max_detections;
+        if let Some(densification) = &mut self.densification {
+            densification.max_age_s = f64::from(config.densification.max_sweep_age_s);
+        }
+        Ok(())
+    }
+
+    /// Forgets past sweeps: for a clock that starts over.
+    pub fn forget_sweeps(&mut self) {
+        if let Some(densification) = &mut self.densification {
+            densification.sweeps.clear();
+        }
+    }
+
     /// Names and versions of the engines that run the networks.
     pub fn engine_name(&self) -> &str {
         self.engine.name()

@@ -1,7 +1,13 @@
-//! Doors: bytes in and out. Recordings, ROS 2 messages as CDR, and the buffer of
-//! transforms. Nothing here knows an op, a head or a network.
+//! Doors: bytes in and out. Recordings, the live ROS graph, ROS 2 messages as
+//! CDR, truth as messages, and the buffer of transforms. Nothing here knows an
+//! op, a head or a network.
 
 pub mod bag;
 pub mod cdr;
+#[cfg(feature = "dds")]
+pub mod dds;
+pub mod door;
+pub mod memory;
 pub mod messages;
 pub mod tf;
+pub mod truth;

@@ -1,6 +1,9 @@
 //! Where a channel is to run.
 
 use std::fmt;
+use std::str::FromStr;
+
+use crate::error::{Error, ErrorKind};
 
 /// The device a channel asks for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,6 +24,42 @@ impl fmt::Display for DeviceChoice {
             Self::Auto => f.write_str("auto"),
             Self::Cpu => f.write_str("cpu"),
             Self::Cuda(ordinal) => write!(f, "cuda:{ordinal}"),
+        }
+    }
+}
+
+impl FromStr for DeviceChoice {
+    type Err = Error;
+
+    /// Reads what [`Display`](fmt::Display) writes.
+    ///
+    /// # Errors
+    /// `Config` when the text is another.
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let ordinal = text.strip_prefix("cuda:").and_then(|ordinal| ordinal.parse().ok());
+        match (text, ordinal) {
+            ("auto", _) => Ok(Self::Auto),
+            ("cpu", _) => Ok(Self::Cpu),
+            (_, Some(ordinal)) => Ok(Self::Cuda(ordinal)),
+            _ => {
+                let message = format!("found {text:?}; allowed: auto, cpu, cuda:N");
+                Err(Error::new(ErrorKind::Config, "device", message))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read() {
+        for choice in [DeviceChoice::Auto, DeviceChoice::Cpu, DeviceChoice::Cuda(11)] {
+            assert_eq!(choice.to_string().parse::<DeviceChoice>().unwrap(), choice);
+        }
+        for text in ["", "gpu", "cuda", "cuda:", "cuda:-1", "cuda:1x", "CPU"] {
+            assert!(text.parse::<DeviceChoice>().is_err(), "{text}");
         }
     }
 }

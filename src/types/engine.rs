@@ -25,4 +25,62 @@ pub struct EngineOptions {
     pub library: Option<PathBuf>,
     /// Threads the engine may use for one run; `None` leaves it to the engine.
     pub threads: Option<usize>,
+    /// How it runs on a GPU; of no meaning on the CPU.
+    pub gpu: GpuEngineOptions,
+}
+
+/// What runs a network for a channel on a GPU.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Provider {
+    /// The CUDA provider of ONNX Runtime when its library has one, else the
+    /// CPU with copies of every input and output; which, is logged.
+    #[default]
+    Auto,
+    /// The CPU, with copies of every input and output.
+    Cpu,
+    /// The CUDA provider of ONNX Runtime, or an error.
+    Cuda,
+    /// The TensorRT provider of ONNX Runtime, and its CUDA provider for what
+    /// TensorRT does not take, or an error.
+    TensorRt,
+}
+
+/// Whether a network's kernels are recorded once and launched as one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CudaGraph {
+    /// When the whole network runs on the GPU; which, is logged.
+    #[default]
+    Auto,
+    /// Always, or an error.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// How a network runs on a GPU.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GpuEngineOptions {
+    /// What runs it.
+    pub provider: Provider,
+    /// Whether it is one launch.
+    pub cuda_graph: CudaGraph,
+    /// Whether products of 32-bit floats may be rounded to 10 bits of mantissa
+    /// before they are summed: faster, and about three decimal digits.
+    pub tf32: bool,
+    /// Whether TensorRT may compute in 16-bit floats.
+    pub fp16: bool,
+    /// Where TensorRT keeps the engines it builds; `None` builds at every start.
+    pub cache_folder: Option<PathBuf>,
+}
+
+impl Default for GpuEngineOptions {
+    fn default() -> Self {
+        Self {
+            provider: Provider::default(),
+            cuda_graph: CudaGraph::default(),
+            tf32: true,
+            fp16: false,
+            cache_folder: None,
+        }
+    }
 }

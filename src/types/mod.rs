@@ -8,13 +8,19 @@ mod cloud;
 mod detection;
 mod device;
 mod engine;
+mod failure;
 mod grid;
 mod header;
 mod image;
 mod letterbox;
+mod lifecycle;
+mod names;
 mod nms;
+mod parameter;
+mod qos;
 mod report;
 mod tensor;
+mod truth;
 mod yolo;
 
 pub use anchor::{Anchor, AnchorDecode};
@@ -26,15 +32,23 @@ pub use cloud::{
 };
 pub use detection::{Detection2d, Detection3d, Object3d, Variance3d};
 pub use device::DeviceChoice;
-pub use engine::{EngineKind, EngineOptions};
+pub use engine::{CudaGraph, EngineKind, EngineOptions, GpuEngineOptions, Provider};
+pub use failure::{FailurePolicy, Fallback};
 pub use grid::{Grid, PointRange};
 pub use header::{Header, Stamp};
 pub use image::{CompressedFormat, CompressedView, Encoding, ImagePayload, ImageView, Size};
 pub use letterbox::{Affine2, ChannelOrder, Letterbox, Normalization, Placement};
+pub use lifecycle::{LifecycleState, LifecycleTransition};
+pub use names::{NodeName, Remaps};
 pub use nms::{
     CircleThreshold, ClassMode, Nms2d, Nms3d, NmsBev, NmsCircle, NmsFast, NmsIou, NmsIou3d,
     NmsRotated, NmsSoft, SoftDecay,
 };
-pub use report::{Count, FrameReport, Stage};
+pub use parameter::{
+    Parameter, ParameterDescriptor, ParameterRange, ParameterType, ParameterValue, SetResult,
+};
+pub use qos::{Durability, Qos, Reliability};
+pub use report::{Count, FrameReport, Stage, Transfer};
 pub use tensor::{Dim, ElementType, Tensor, TensorSpec, TensorValues, TensorView};
+pub use truth::{Truth2d, Truth3d};
 pub use yolo::{AnchorLevel, DetrBoxes, YoloLayout};

@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 pub enum Stage {
     /// A compressed picture becomes pixels.
     Decompress,
+    /// A payload goes to the device.
+    Upload,
     /// Pixels become the network's input.
     Letterbox,
     /// A message's points become rows of floats.
@@ -31,14 +33,17 @@ pub enum Stage {
     Suppress,
     /// Survivors become detections in the input's frame.
     Gather,
+    /// From decoding to gathering, where a device does all of it in one launch.
+    Postprocess,
     /// The whole frame, from the message to the detections.
     Total,
 }
 
 impl Stage {
     /// Every stage, in order.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 16] = [
         Self::Decompress,
+        Self::Upload,
         Self::Letterbox,
         Self::Unpack,
         Self::Densify,
@@ -51,6 +56,7 @@ impl Stage {
         Self::Select,
         Self::Suppress,
         Self::Gather,
+        Self::Postprocess,
         Self::Total,
     ];
 
@@ -58,6 +64,7 @@ impl Stage {
     pub fn name(self) -> &'static str {
         match self {
             Self::Decompress => "decompress",
+            Self::Upload => "upload",
             Self::Letterbox => "letterbox",
             Self::Unpack => "unpack",
             Self::Densify => "densify",
@@ -70,6 +77,7 @@ impl Stage {
             Self::Select => "select",
             Self::Suppress => "suppress",
             Self::Gather => "gather",
+            Self::Postprocess => "postprocess",
             Self::Total => "total",
         }
     }
@@ -132,11 +140,38 @@ impl Count {
     }
 }
 
-/// Durations and losses of one frame.
+/// The ways that bytes of a frame move. Where everything is read where it lies,
+/// nothing moves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Transfer {
+    /// From host memory to host memory, by this program.
+    HostCopy,
+    /// From the host to a device.
+    Upload,
+    /// From a device to the host.
+    Download,
+}
+
+impl Transfer {
+    /// Every way, in order.
+    pub const ALL: [Self; 3] = [Self::HostCopy, Self::Upload, Self::Download];
+
+    /// The name in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::HostCopy => "host_copy",
+            Self::Upload => "upload",
+            Self::Download => "download",
+        }
+    }
+}
+
+/// Durations, losses and moved bytes of one frame.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FrameReport {
     durations: [Option<Duration>; Stage::ALL.len()],
     counts: [u64; Count::ALL.len()],
+    bytes: [[u64; Transfer::ALL.len()]; Stage::ALL.len()],
 }
 
 impl FrameReport {
@@ -172,6 +207,16 @@ impl FrameReport {
     pub fn count(&self, count: Count) -> u64 {
         self.counts[count as usize]
     }
+
+    /// Notes bytes that a stage moved.
+    pub fn add_bytes(&mut self, stage: Stage, transfer: Transfer, num: usize) {
+        self.bytes[stage as usize][transfer as usize] += num as u64;
+    }
+
+    /// Bytes that a stage moved.
+    pub fn bytes(&self, stage: Stage, transfer: Transfer) -> u64 {
+        self.bytes[stage as usize][transfer as usize]
+    }
 }
 
 #[cfg(test)]
@@ -182,6 +227,18 @@ mod tests {
     fn tables_are_in_the_order_of_the_enums() {
         assert!(Stage::ALL.iter().enumerate().all(|(i, &stage)| stage as usize == i));
         assert!(Count::ALL.iter().enumerate().all(|(i, &count)| count as usize == i));
+        assert!(Transfer::ALL.iter().enumerate().all(|(i, &way)| way as usize == i));
+    }
+
+    #[test]
+    fn bytes_add_up_by_stage_and_way() {
+        let mut report = FrameReport::new();
+        report.add_bytes(Stage::Upload, Transfer::HostCopy, 30);
+        report.add_bytes(Stage::Upload, Transfer::HostCopy, 12);
+        report.add_bytes(Stage::Infer, Transfer::Download, 7);
+        assert_eq!(report.bytes(Stage::Upload, Transfer::HostCopy), 42);
+        assert_eq!(report.bytes(Stage::Upload, Transfer::Upload), 0);
+        assert_eq!(report.bytes(Stage::Infer, Transfer::Download), 7);
     }
 
     #[test]

@@ -75,7 +75,7 @@ fn check(device: &CudaDevice, head: &Head, capacity: usize, selections: &[Select
     .unwrap();
     let mut out = Vec::with_capacity(MAX_DETECTIONS);
     for selection in selections {
-        decode.set(selection).unwrap();
+        decode.set(&Selection { candidate_capacity: capacity, ..*selection }).unwrap();
         let (expected, expected_counts) = reference(head, capacity, selection);
         for _ in 0..3 {
             graph.enqueue().unwrap();
@@ -103,6 +103,7 @@ fn the_frame_is_that_of_the_cpu() {
     let selection = |score_threshold, class_filter, pre_nms_top_k| Selection {
         score_threshold,
         class_filter,
+        candidate_capacity: usize::MAX,
         pre_nms_top_k,
     };
     let selections = [

@@ -50,9 +50,12 @@ impl Problem<'_> {
     fn on_device(&self, device: &CudaDevice) -> (Vec<Candidate<Box2d>>, DecodeCounts) {
         let stream = device.stream().unwrap();
         let mut workspace = self.head.workspace(&stream);
-        workspace.set(&self.selection).unwrap();
+        let selection = Selection { candidate_capacity: self.capacity, ..self.selection };
+        workspace.set(&selection).unwrap();
         let tensor = self.head.upload(&stream);
-        let mut candidates = DeviceCandidates::with_capacity(&stream, self.capacity).unwrap();
+        // No more room than can go on.
+        let room = self.capacity.min(selection.pre_nms_top_k).max(1);
+        let mut candidates = DeviceCandidates::with_capacity(&stream, room).unwrap();
         let read = |candidates: &DeviceCandidates<Box2d>, workspace: &Workspace| {
             let num = candidates.num.read().unwrap()[0] as usize;
             let mut items = candidates.items.read().unwrap();
@@ -103,7 +106,12 @@ fn is_near(a: &Candidate<Box2d>, b: &Candidate<Box2d>) -> bool {
 }
 
 fn all(score_threshold: f32) -> Selection<'static> {
-    Selection { score_threshold, class_filter: &[], pre_nms_top_k: usize::MAX }
+    Selection {
+        score_threshold,
+        class_filter: &[],
+        candidate_capacity: usize::MAX,
+        pre_nms_top_k: usize::MAX,
+    }
 }
 
 #[test]

@@ -1,10 +1,21 @@
 //! Recorded work that is launched as one.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use cudarc::driver::CudaGraph;
 use cudarc::driver::sys::{CUgraphInstantiate_flags, CUstreamCaptureMode};
 
 use super::{Stream, error, failed};
 use crate::error::Result;
+
+static RECORDING: Mutex<()> = Mutex::new(());
+
+/// While this is held, nobody else of this process records. ONNX Runtime waits
+/// for whole GPUs while it loads a network, and forbids everybody to take
+/// memory while it records one: neither may meet a recording.
+pub(crate) fn recording() -> MutexGuard<'static, ()> {
+    RECORDING.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Work recorded from a stream, to be launched again and again.
 ///
@@ -17,6 +28,11 @@ pub struct Graph {
     stream: Stream,
 }
 
+// SAFETY: the driver's graph belongs to no thread: it may be launched and freed
+// by any, one at a time. One at a time it is: a `Graph` is not `Sync`, nobody
+// else holds the handle, and launching makes the context current first.
+unsafe impl Send for Graph {}
+
 impl Graph {
     /// Records what `enqueue` queues on `stream`; nothing of it runs yet.
     ///
@@ -25,6 +41,7 @@ impl Graph {
     /// be recorded, or queued nothing.
     pub fn record(stream: &Stream, enqueue: impl FnOnce() -> Result<()>) -> Result<Self> {
         let cuda = stream.cuda();
+        let _alone = recording();
         cuda.begin_capture(CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL)
             .map_err(|e| failed("start recording a graph", e))?;
         let enqueued = enqueue();

@@ -18,6 +18,18 @@ pub struct ImageLayout {
     pub big_endian: bool,
 }
 
+impl ImageLayout {
+    /// How a picture in host memory lies.
+    pub fn of(image: &ImageView<'_>) -> Self {
+        Self {
+            size: image.size(),
+            step: image.step(),
+            encoding: image.encoding(),
+            big_endian: image.is_big_endian(),
+        }
+    }
+}
+
 /// A pinned slot and device memory for one picture of up to a number of bytes,
 /// as it lay in its message.
 #[derive(Debug)]
@@ -38,6 +50,11 @@ impl DeviceImage {
         Ok(Self { pinned, bytes, layout: None })
     }
 
+    /// The most bytes that a picture may have.
+    pub fn capacity(&self) -> usize {
+        self.pinned.capacity()
+    }
+
     /// Copies a picture into the pinned slot, once, and queues its upload.
     ///
     /// # Errors
@@ -45,12 +62,29 @@ impl DeviceImage {
     /// when the upload fails.
     pub fn enqueue_upload(&mut self, image: &ImageView<'_>) -> Result<()> {
         self.pinned.enqueue_upload(image.data(), &mut self.bytes)?;
-        self.layout = Some(ImageLayout {
-            size: image.size(),
-            step: image.step(),
-            encoding: image.encoding(),
-            big_endian: image.is_big_endian(),
-        });
+        self.layout = Some(ImageLayout::of(image));
+        Ok(())
+    }
+
+    /// The first `num_bytes` of the pinned slot, to be written, after the upload
+    /// before has been read out. [`DeviceImage::enqueue_written`] sends them.
+    ///
+    /// # Errors
+    /// `Argument` when that is more than the capacity; `Device` when earlier
+    /// work failed.
+    pub fn slot(&mut self, num_bytes: usize) -> Result<&mut [u8]> {
+        self.pinned.values_mut(num_bytes)
+    }
+
+    /// Queues the upload of a picture of `num_bytes` that was written into the
+    /// slot and lies there as `layout` says, by [`ImageLayout::of`] its view.
+    ///
+    /// # Errors
+    /// `Argument` when that is more than the capacity; `Device` when the upload
+    /// fails.
+    pub fn enqueue_written(&mut self, layout: ImageLayout, num_bytes: usize) -> Result<()> {
+        self.pinned.enqueue_written(num_bytes, &mut self.bytes)?;
+        self.layout = Some(layout);
         Ok(())
     }
 

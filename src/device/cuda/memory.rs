@@ -70,6 +70,11 @@ pub struct Out<'a, T> {
 }
 
 impl<T> In<'_, T> {
+    /// No values.
+    pub fn empty() -> Self {
+        Self { address: 0, len: 0, memory: PhantomData }
+    }
+
     /// Number of values.
     pub fn len(&self) -> usize {
         self.len as usize
@@ -130,6 +135,10 @@ impl<T: Plain> DeviceBuffer<T> {
         self.len == 0
     }
 
+    pub(super) fn address(&self) -> u64 {
+        self.address
+    }
+
     /// What a kernel on `stream` reads.
     ///
     /// # Errors
@@ -164,6 +173,22 @@ impl<T: Plain> DeviceBuffer<T> {
         copied.map_err(|e| failed("copy to the device", e))
     }
 
+    /// Queues a copy of as many values of another buffer as both have.
+    ///
+    /// # Errors
+    /// `Device` when the other belongs to another stream or the copy fails.
+    pub fn enqueue_copy(&mut self, source: &Self) -> Result<()> {
+        self.stream.check_owns(&source.stream)?;
+        self.stream.bind()?;
+        let num_bytes = self.len.min(source.len) * size_of::<T>();
+        // SAFETY: both allocations have this many bytes and stay until the
+        // stream's work is done; they are two, since `self` is borrowed alone.
+        let copied = unsafe {
+            result::memcpy_dtod_async(self.address, source.address, num_bytes, self.stream.raw())
+        };
+        copied.map_err(|e| failed("queue a copy on the device", e))
+    }
+
     /// Waits, then copies all values to the host: for tests, not for frames.
     ///
     /// # Errors
@@ -181,7 +206,8 @@ impl<T: Plain> DeviceBuffer<T> {
     }
 }
 
-/// Page-locked host memory from which uploads are queued.
+/// Page-locked host memory from which uploads are queued and into which
+/// downloads go.
 #[derive(Debug)]
 pub struct PinnedBuffer<T> {
     address: usize,
@@ -208,6 +234,42 @@ impl<T: Plain> PinnedBuffer<T> {
         self.len
     }
 
+    /// The first `num` values, to be written, after the upload before has been
+    /// read out. [`PinnedBuffer::enqueue_written`] sends them.
+    ///
+    /// # Errors
+    /// `Argument` when there are not as many; `Device` when earlier work failed.
+    pub fn values_mut(&mut self, num: usize) -> Result<&mut [T]> {
+        check_room("pinned", num, self.len)?;
+        self.uploaded.wait()?;
+        // SAFETY: the allocation has room for the values (checked), is aligned
+        // to a page, was zeroed, may have any bits, and stays as long as the
+        // stream that `self` holds. Nobody else reads or writes it: the last
+        // upload is over, and this buffer is borrowed alone.
+        Ok(unsafe { std::slice::from_raw_parts_mut(self.address as *mut T, num) })
+    }
+
+    /// Queues the upload of the first `num` values, as they stand, to the start
+    /// of `target`.
+    ///
+    /// # Errors
+    /// `Argument` when either side holds fewer; `Device` when the upload fails.
+    pub fn enqueue_written(&mut self, num: usize, target: &mut DeviceBuffer<T>) -> Result<()> {
+        check_room("pinned", num, self.len)?;
+        check_room("device", num, target.len)?;
+        self.stream.check_owns(&target.stream)?;
+        self.stream.bind()?;
+        // SAFETY: both sides have room for the values (checked). The copy reads
+        // this memory while only `values_mut`, which waits first, could lend it
+        // for writing; the memory stays until the stream's work is done.
+        let copied = unsafe {
+            let pinned = std::slice::from_raw_parts(self.address as *const T, num);
+            result::memcpy_htod_async(target.address, pinned, self.stream.raw())
+        };
+        copied.map_err(|e| failed("queue an upload", e))?;
+        self.uploaded.record(&self.stream)
+    }
+
     /// Copies values in, after the upload before has been read out, and queues
     /// their upload to the start of `target`.
     ///
@@ -215,23 +277,33 @@ impl<T: Plain> PinnedBuffer<T> {
     /// `Argument` when the values are more than either side holds; `Device`
     /// when earlier work or the upload fails.
     pub fn enqueue_upload(&mut self, values: &[T], target: &mut DeviceBuffer<T>) -> Result<()> {
-        check_room("pinned", values.len(), self.len)?;
-        check_room("device", values.len(), target.len)?;
-        self.stream.check_owns(&target.stream)?;
-        self.uploaded.wait()?;
+        self.values_mut(values.len())?.copy_from_slice(values);
+        self.enqueue_written(values.len(), target)
+    }
+
+    /// Copies a whole buffer here, behind all queued work, waits, and gives
+    /// what came.
+    ///
+    /// # Errors
+    /// `Argument` when the source has more values than this holds; `Device`
+    /// when earlier work or the copy fails.
+    pub fn download(&mut self, source: &DeviceBuffer<T>) -> Result<&[T]> {
+        check_room("pinned", source.len, self.len)?;
+        self.stream.check_owns(&source.stream)?;
         self.stream.bind()?;
-        // SAFETY: the allocation has room for the values (checked), is aligned
-        // to a page and nobody reads it: the last upload is over. The copy
-        // reads it while only this buffer, borrowed alone, could change it, and
-        // that waits first; the memory stays until the stream's work is done.
-        let copied = unsafe {
-            let pinned = self.address as *mut T;
-            pinned.copy_from_nonoverlapping(values.as_ptr(), values.len());
-            let pinned = std::slice::from_raw_parts(pinned, values.len());
-            result::memcpy_htod_async(target.address, pinned, self.stream.raw())
-        };
-        copied.map_err(|e| failed("queue an upload", e))?;
-        self.uploaded.record(&self.stream)
+        // SAFETY: the allocation holds at least this many values (checked), any
+        // bits are a `T`, and it lives as long as the stream, which `self`
+        // holds. The driver alone writes or reads it, and only through this
+        // buffer, which is borrowed alone: the copy is queued behind the uploads
+        // before it and over after the wait below.
+        let values = unsafe { std::slice::from_raw_parts_mut(self.address as *mut T, source.len) };
+        // SAFETY: both sides have `source.len` values; the wait below follows
+        // whatever the copy answers.
+        let copied =
+            unsafe { result::memcpy_dtoh_async(values, source.address, self.stream.raw()) };
+        self.stream.synchronize()?;
+        copied.map_err(|e| failed("copy from the device", e))?;
+        Ok(values)
     }
 }
 

@@ -13,6 +13,7 @@ mod graph;
 mod image;
 mod kernel;
 mod memory;
+mod open;
 mod points;
 mod stream;
 mod tensor;
@@ -20,30 +21,23 @@ mod tensor;
 use std::fmt;
 use std::sync::Arc;
 
-use cudarc::driver::{CudaContext, CudaModule, DriverError, result, sys};
-use cudarc::nvrtc::Ptx;
+use cudarc::driver::sys::CUresult;
+use cudarc::driver::{CudaContext, CudaModule, DriverError};
 
 pub use candidates::DeviceCandidates;
 pub use cloud::{CloudLayout, DeviceCloud, num_bytes};
 pub use graph::Graph;
+pub(crate) use graph::recording;
 pub use image::{DeviceImage, ImageLayout};
 pub(crate) use kernel::blocks;
 pub use kernel::{Grid, Kernel, KernelSpec};
 pub use memory::{DeviceBuffer, In, MappedBuffer, Out, PinnedBuffer, Plain};
 pub use points::DevicePoints;
 pub use stream::{Event, Stream};
-pub use tensor::{DeviceTensor, DeviceValues};
+pub use tensor::{DeviceTensor, DeviceValues, PinnedTensor};
 
 use super::error;
-use crate::error::{Error, Result};
-
-/// The lowest driver, by the CUDA version that it implements: 12.6.
-const MIN_DRIVER: i32 = 12_060;
-
-#[cfg(kernels)]
-const FATBIN: Option<&[u8]> = Some(include_bytes!(env!("DET_POST_FATBIN")));
-#[cfg(not(kernels))]
-const FATBIN: Option<&[u8]> = None;
+use crate::error::{Error, ErrorKind, Result};
 
 /// A GPU, opened, with this program's kernels loaded. Clones share it.
 #[derive(Clone)]
@@ -59,44 +53,24 @@ struct Inner {
 }
 
 impl CudaDevice {
-    /// Opens GPU `ordinal`, without a panic whatever is missing.
+    /// Opens GPU `ordinal`, without a panic whatever is missing. All who open
+    /// it share it.
     ///
     /// # Errors
     /// `Device`: no kernels in this build, no driver library, a driver older
-    /// than CUDA 12.6, no GPU of that number, or what the driver says.
+    /// than CUDA 12.6, no GPU of that number, or what the driver says;
+    /// `DeviceLost` after a fault.
     pub fn open(ordinal: u32) -> Result<Self> {
-        let fatbin = FATBIN.ok_or_else(|| {
-            error("this program was built without kernels: no nvcc was found when it was built")
-        })?;
-        // SAFETY: loads the driver's library, whose initialisers are trusted as
-        // far as any system library's; the call has no other precondition.
-        if !unsafe { sys::is_culib_present() } {
-            return Err(error("no CUDA driver library (libcuda) on this machine"));
-        }
-        result::init().map_err(|e| failed("start the driver", e))?;
-        let mut version = 0;
-        // SAFETY: the library is loaded (checked above) and writes one int into
-        // a live local.
-        unsafe { sys::cuDriverGetVersion(&raw mut version).result() }
-            .map_err(|e| failed("ask for the driver's version", e))?;
-        if version < MIN_DRIVER {
-            let (found, needed) = (dotted(version), dotted(MIN_DRIVER));
-            return Err(error(format!("the driver is for CUDA {found}, needed is {needed}")));
-        }
-        let num = CudaContext::device_count().map_err(|e| failed("count the GPUs", e))?;
-        if i64::from(ordinal) >= i64::from(num) {
-            return Err(error(format!("no GPU {ordinal}: this machine has {num}")));
-        }
-        let context = CudaContext::new(ordinal as usize).map_err(|e| failed("open the GPU", e))?;
-        // SAFETY: turns off cudarc's own event book-keeping. All our memory is
-        // used on the one stream that owns it, where the order of launches is
-        // the order of execution, so there is nothing for it to keep.
-        unsafe { context.disable_event_tracking() };
-        let module = context
-            .load_module(Ptx::from_binary(fatbin.to_vec()))
-            .map_err(|e| failed("load the kernels", e))?;
-        let name = context.name().map_err(|e| failed("ask for the GPU's name", e))?;
-        Ok(Self { inner: Arc::new(Inner { module, context, name }) })
+        open::open(ordinal)
+    }
+
+    /// Whether the GPU still answers: after a fault of any kernel on it, none
+    /// of its streams, buffers and graphs does anything any more.
+    ///
+    /// # Errors
+    /// `DeviceLost` with the fault.
+    pub fn check(&self) -> Result<()> {
+        open::check(self.context())
     }
 
     /// A new stream: a queue of work with memory of its own.
@@ -114,6 +88,16 @@ impl CudaDevice {
     /// another size or number.
     pub fn kernel<K: KernelSpec>(&self) -> Result<Kernel<K>> {
         Kernel::load(self)
+    }
+
+    /// Bytes of memory that nobody has taken, of all programs.
+    ///
+    /// # Errors
+    /// `Device` with what the driver says.
+    pub fn free_memory(&self) -> Result<usize> {
+        let (free, _) =
+            self.context().mem_get_info().map_err(|e| failed("ask for the free memory", e))?;
+        Ok(free)
     }
 
     /// The number of this GPU.
@@ -142,11 +126,30 @@ impl fmt::Debug for CudaDevice {
     }
 }
 
-fn dotted(version: i32) -> String {
-    format!("{}.{}", version / 1000, version % 1000 / 10)
-}
-
 /// What the driver says, with what was tried.
 fn failed(what: &str, driver: DriverError) -> Error {
-    error(format!("cannot {what}")).with_source(driver)
+    let kind = if is_fault(driver.0) { ErrorKind::DeviceLost } else { ErrorKind::Device };
+    Error::new(kind, "device", format!("cannot {what}")).with_source(driver)
+}
+
+/// Whether an answer of the driver means that a kernel, or the GPU itself, has
+/// failed: then it is the answer to everything from now on.
+fn is_fault(answer: CUresult) -> bool {
+    matches!(
+        answer,
+        CUresult::CUDA_ERROR_ILLEGAL_ADDRESS
+            | CUresult::CUDA_ERROR_LAUNCH_TIMEOUT
+            | CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED
+            | CUresult::CUDA_ERROR_ASSERT
+            | CUresult::CUDA_ERROR_HARDWARE_STACK_ERROR
+            | CUresult::CUDA_ERROR_ILLEGAL_INSTRUCTION
+            | CUresult::CUDA_ERROR_MISALIGNED_ADDRESS
+            | CUresult::CUDA_ERROR_INVALID_ADDRESS_SPACE
+            | CUresult::CUDA_ERROR_INVALID_PC
+            | CUresult::CUDA_ERROR_LAUNCH_FAILED
+            | CUresult::CUDA_ERROR_ECC_UNCORRECTABLE
+            | CUresult::CUDA_ERROR_NVLINK_UNCORRECTABLE
+            | CUresult::CUDA_ERROR_SYSTEM_NOT_READY
+            | CUresult::CUDA_ERROR_UNKNOWN
+    )
 }

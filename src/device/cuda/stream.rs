@@ -1,8 +1,10 @@
 //! A stream: work in order, and the memory it works on.
 
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use cudarc::driver::sys::{CUevent_flags, CUstream};
+use cudarc::driver::sys::{self, CUevent_flags, CUstream, CUstreamCaptureMode};
 use cudarc::driver::{CudaEvent, CudaStream, result};
 
 use super::{CudaDevice, error, failed};
@@ -19,6 +21,7 @@ struct Inner {
     stream: Arc<CudaStream>,
     device: CudaDevice,
     owned: Mutex<Owned>,
+    num_waits: AtomicU64,
 }
 
 #[derive(Default)]
@@ -50,8 +53,15 @@ impl Drop for Inner {
 impl Stream {
     pub(super) fn new(device: &CudaDevice) -> Result<Self> {
         let stream = device.context().new_stream().map_err(|e| failed("make a stream", e))?;
-        let owned = Mutex::default();
-        Ok(Self { inner: Arc::new(Inner { stream, device: device.clone(), owned }) })
+        let inner = Inner {
+            stream,
+            device: device.clone(),
+            owned: Mutex::default(),
+            num_waits: AtomicU64::new(0),
+        };
+        let stream = Self { inner: Arc::new(inner) };
+        stream.bind()?;
+        Ok(stream)
     }
 
     /// The GPU this stream runs on.
@@ -64,7 +74,24 @@ impl Stream {
     /// # Errors
     /// `Device` with the first failure of any of it.
     pub fn synchronize(&self) -> Result<()> {
+        self.count_wait();
         self.inner.stream.synchronize().map_err(|e| failed("finish the queued work", e))
+    }
+
+    /// How often the host has waited for this stream so far: a frame is to cost
+    /// one wait.
+    pub fn num_waits(&self) -> u64 {
+        self.inner.num_waits.load(Ordering::Relaxed)
+    }
+
+    /// Pieces of memory taken on this stream so far: a frame is to take none.
+    pub fn num_allocations(&self) -> usize {
+        let owned = self.inner.owned.lock().unwrap_or_else(PoisonError::into_inner);
+        owned.device.len() + owned.host.len()
+    }
+
+    fn count_wait(&self) {
+        self.inner.num_waits.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(super) fn cuda(&self) -> &Arc<CudaStream> {
@@ -75,9 +102,16 @@ impl Stream {
         self.inner.stream.cu_stream()
     }
 
+    /// The driver's handle, for a library that queues work of its own. It is
+    /// valid as long as this stream.
+    pub(crate) fn handle(&self) -> *mut () {
+        self.raw().cast()
+    }
+
     /// Makes the context current on this thread.
     pub(super) fn bind(&self) -> Result<()> {
-        self.device().context().bind_to_thread().map_err(|e| failed("use the GPU", e))
+        self.device().context().bind_to_thread().map_err(|e| failed("use the GPU", e))?;
+        ignore_other_recordings()
     }
 
     pub(super) fn own_device_memory(&self, address: u64) {
@@ -102,6 +136,22 @@ impl Stream {
     }
 }
 
+/// Lets this thread take memory and wait while another thread records. ONNX
+/// Runtime records in a way that would forbid it to the whole process; our
+/// streams have nothing to do with its.
+fn ignore_other_recordings() -> Result<()> {
+    thread_local!(static IS_SET: Cell<bool> = const { Cell::new(false) });
+    if IS_SET.get() {
+        return Ok(());
+    }
+    let mut mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+    // SAFETY: swaps a setting of this thread with a live local.
+    unsafe { sys::cuThreadExchangeStreamCaptureMode(&raw mut mode).result() }
+        .map_err(|e| failed("set how this thread meets recordings", e))?;
+    IS_SET.set(true);
+    Ok(())
+}
+
 impl std::fmt::Debug for Stream {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "stream of {}", self.device())
@@ -112,6 +162,9 @@ impl std::fmt::Debug for Stream {
 #[derive(Debug)]
 pub struct Event {
     event: CudaEvent,
+    // Dropped after the event, which belongs to the stream's context. Waits for
+    // the mark are waits for the stream.
+    stream: Stream,
 }
 
 impl Event {
@@ -122,7 +175,8 @@ impl Event {
     pub fn new(stream: &Stream) -> Result<Self> {
         let flags = Some(CUevent_flags::CU_EVENT_DEFAULT);
         let event = stream.device().context().new_event(flags);
-        Ok(Self { event: event.map_err(|e| failed("make an event", e))? })
+        let event = event.map_err(|e| failed("make an event", e))?;
+        Ok(Self { event, stream: stream.clone() })
     }
 
     /// Sets the mark behind all work queued so far.
@@ -133,20 +187,30 @@ impl Event {
         self.event.record(stream.cuda()).map_err(|e| failed("record an event", e))
     }
 
-    /// Waits until the stream has reached the mark.
+    /// Waits until the stream has reached the mark; returns at once when it has.
     ///
     /// # Errors
     /// `Device` when work before the mark failed.
     pub fn wait(&self) -> Result<()> {
+        let is_reached = self.event.try_is_complete();
+        if is_reached.map_err(|e| failed("ask for an event", e))? {
+            return Ok(());
+        }
+        self.stream.count_wait();
         self.event.synchronize().map_err(|e| failed("wait for an event", e))
     }
 
-    /// Microseconds of GPU time from this mark to a later one; waits for both.
+    /// Microseconds of GPU time from this mark to a later one; both must have
+    /// been reached.
     ///
     /// # Errors
-    /// `Device` when either was never recorded or work failed.
+    /// `Device` when either was never recorded, is not reached yet, or work
+    /// failed.
     pub fn micros_until(&self, end: &Self) -> Result<f32> {
-        let milliseconds = self.event.elapsed_ms(&end.event);
+        // SAFETY: both events are alive and were made with timing; the driver
+        // itself answers events that were not recorded or reached with errors.
+        let milliseconds =
+            unsafe { result::event::elapsed(self.event.cu_event(), end.event.cu_event()) };
         Ok(1000.0 * milliseconds.map_err(|e| failed("measure between events", e))?)
     }
 }

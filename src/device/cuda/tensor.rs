@@ -2,9 +2,9 @@
 
 use half::f16;
 
-use super::{DeviceBuffer, Stream};
+use super::{DeviceBuffer, PinnedBuffer, Stream};
 use crate::error::{Error, ErrorKind, Result};
-use crate::types::{ElementType, Tensor};
+use crate::types::{ElementType, Tensor, TensorValues, TensorView};
 
 /// A tensor of floats in device memory: dense, row-major.
 #[derive(Debug)]
@@ -46,6 +46,31 @@ impl DeviceTensor {
         &self.shape
     }
 
+    /// Where the values lie, for a library that queues work of its own. The
+    /// memory stays as long as the tensor's stream.
+    pub(crate) fn address(&self) -> u64 {
+        match &self.values {
+            DeviceValues::F32(values) => values.address(),
+            DeviceValues::F16(values) => values.address(),
+        }
+    }
+
+    /// Type of the values.
+    pub fn element(&self) -> ElementType {
+        match &self.values {
+            DeviceValues::F32(_) => ElementType::F32,
+            DeviceValues::F16(_) => ElementType::F16,
+        }
+    }
+
+    /// Bytes of all values.
+    pub fn num_bytes(&self) -> usize {
+        match &self.values {
+            DeviceValues::F32(values) => size_of::<f32>() * values.len(),
+            DeviceValues::F16(values) => size_of::<f16>() * values.len(),
+        }
+    }
+
     /// The values.
     pub fn values(&self) -> &DeviceValues {
         &self.values
@@ -56,8 +81,27 @@ impl DeviceTensor {
         &mut self.values
     }
 
-    /// Waits and copies the tensor to the host: for tests and for engines that
-    /// run on the CPU.
+    /// Copies a tensor of this shape from the host and waits: for what is made
+    /// at the start, and for tests.
+    ///
+    /// # Errors
+    /// `Argument` when the tensor has another shape or element type; `Device`
+    /// when the copy fails.
+    pub fn write(&mut self, tensor: &TensorView<'_>) -> Result<()> {
+        match (&mut self.values, tensor.values()) {
+            _ if self.shape != tensor.shape() => {}
+            (DeviceValues::F32(to), TensorValues::F32(from)) => return to.write(from),
+            (DeviceValues::F16(to), TensorValues::F16(from)) => return to.write(from),
+            _ => {}
+        }
+        let (found, element) = (tensor.shape(), tensor.values().element());
+        let message =
+            format!("a {} {:?} was given {element} {found:?}", self.element(), self.shape);
+        Err(Error::new(ErrorKind::Argument, "device", message))
+    }
+
+    /// Waits and copies the tensor to new host memory: for tests, not for
+    /// frames.
     ///
     /// # Errors
     /// `Device` when earlier work or the copy fails.
@@ -68,4 +112,91 @@ impl DeviceTensor {
             DeviceValues::F16(values) => Tensor::F16 { shape, values: values.read()? },
         })
     }
+}
+
+/// Page-locked host memory through which a tensor of one shape and element type
+/// goes between host and device.
+#[derive(Debug)]
+pub struct PinnedTensor {
+    shape: Vec<usize>,
+    values: PinnedValues,
+}
+
+#[derive(Debug)]
+enum PinnedValues {
+    F32(PinnedBuffer<f32>),
+    F16(PinnedBuffer<f16>),
+}
+
+impl PinnedTensor {
+    /// Room for the values of tensors like `tensor`.
+    ///
+    /// # Errors
+    /// `Device` when there is not enough memory.
+    pub fn like(stream: &Stream, tensor: &DeviceTensor) -> Result<Self> {
+        let values = match &tensor.values {
+            DeviceValues::F32(v) => PinnedValues::F32(PinnedBuffer::zeros(stream, v.len())?),
+            DeviceValues::F16(v) => PinnedValues::F16(PinnedBuffer::zeros(stream, v.len())?),
+        };
+        Ok(Self { shape: tensor.shape.clone(), values })
+    }
+
+    /// Copies a tensor here, behind all queued work, waits, and gives it.
+    ///
+    /// # Errors
+    /// `Argument` when the tensor is not like the one this was made for;
+    /// `Device` when earlier work or the copy fails.
+    pub fn download(&mut self, source: &DeviceTensor) -> Result<TensorView<'_>> {
+        self.check(source.element(), &source.shape)?;
+        let values = match (&mut self.values, &source.values) {
+            (PinnedValues::F32(to), DeviceValues::F32(from)) => {
+                TensorValues::F32(to.download(from)?)
+            }
+            (PinnedValues::F16(to), DeviceValues::F16(from)) => {
+                TensorValues::F16(to.download(from)?)
+            }
+            _ => return Err(unlike(&self.shape, source.element(), &source.shape)),
+        };
+        TensorView::new(&self.shape, values)
+    }
+
+    /// Copies values here, after the upload before has been read out, and
+    /// queues their upload.
+    ///
+    /// # Errors
+    /// `Argument` when one side is not like the tensor this was made for;
+    /// `Device` when earlier work or the upload fails.
+    pub fn enqueue_upload(
+        &mut self,
+        values: TensorView<'_>,
+        target: &mut DeviceTensor,
+    ) -> Result<()> {
+        self.check(values.values().element(), values.shape())?;
+        self.check(target.element(), &target.shape)?;
+        match (&mut self.values, values.values(), &mut target.values) {
+            (PinnedValues::F32(through), TensorValues::F32(from), DeviceValues::F32(to)) => {
+                through.enqueue_upload(from, to)
+            }
+            (PinnedValues::F16(through), TensorValues::F16(from), DeviceValues::F16(to)) => {
+                through.enqueue_upload(from, to)
+            }
+            _ => Err(unlike(&self.shape, target.element(), &target.shape)),
+        }
+    }
+
+    fn check(&self, element: ElementType, shape: &[usize]) -> Result<()> {
+        let own = match &self.values {
+            PinnedValues::F32(_) => ElementType::F32,
+            PinnedValues::F16(_) => ElementType::F16,
+        };
+        if own == element && self.shape == shape {
+            return Ok(());
+        }
+        Err(unlike(&self.shape, element, shape))
+    }
+}
+
+fn unlike(own: &[usize], element: ElementType, shape: &[usize]) -> Error {
+    let message = format!("page-locked memory for {own:?} was given {element} {shape:?}");
+    Error::new(ErrorKind::Argument, "device", message)
 }

@@ -24,6 +24,7 @@ use crate::device::cuda::{
     DeviceBuffer, DeviceCandidates, DeviceTensor, DeviceValues, Grid, Kernel, Plain, Stream, blocks,
 };
 use crate::error::Result;
+use crate::ops::select::Limits;
 use crate::ops::thresholds::DeviceThresholds;
 use crate::types::{Box3d, Candidate, CenterDecode, ElementType, SizeOrder, YawConvention};
 
@@ -71,7 +72,7 @@ struct Memory {
 
 impl Workspace {
     /// Takes kernels and memory for maps of `num_cells` cells over all tasks
-    /// and up to `candidate_capacity` candidates. Nothing passes before
+    /// and up to `num_candidates` that go on. Nothing passes before
     /// [`Workspace::set`].
     ///
     /// # Errors
@@ -82,7 +83,7 @@ impl Workspace {
         stream: &Stream,
         params: &CenterDecode,
         num_cells: usize,
-        candidate_capacity: usize,
+        num_candidates: usize,
     ) -> Result<Self> {
         let num_tasks = params.tasks.len();
         if num_tasks == 0 || num_tasks > MAX_TASKS || num_cells > MAX_FOUND {
@@ -98,11 +99,11 @@ impl Workspace {
         let mut memory = Memory {
             select: DeviceBuffer::zeros(stream, 1)?,
             found: DeviceBuffer::zeros(stream, num_cells)?,
-            totals: DeviceBuffer::zeros(stream, 1)?,
+            totals: DeviceBuffer::zeros(stream, 3)?,
             counts: DeviceBuffer::zeros(stream, 1)?,
             wanted: DeviceBuffer::zeros(stream, 0)?,
             motions: DeviceBuffer::zeros(stream, num_cells)?,
-            places: DeviceBuffer::zeros(stream, candidate_capacity)?,
+            places: DeviceBuffer::zeros(stream, num_candidates)?,
             settings: DeviceBuffer::zeros(stream, 1)?,
             bounds: DeviceBuffer::zeros(stream, num_tasks)?,
             classes: DeviceBuffer::zeros(stream, classes.len())?,
@@ -116,13 +117,13 @@ impl Workspace {
         Ok(Self { stream: stream.clone(), f32, f16, params: params.clone(), memory })
     }
 
-    /// Writes thresholds and range of `params` and how many candidates go on to
-    /// the device and waits; recorded graphs follow them.
+    /// Writes thresholds and range of `params` and how many candidates may pass
+    /// and go on to the device and waits; recorded graphs follow them.
     ///
     /// # Errors
     /// `Argument` when `params` differ from those at first in anything else, or
     /// in the number of classes or bins; `Device` when a copy fails.
-    pub fn set(&mut self, params: &CenterDecode, pre_nms_top_k: usize) -> Result<()> {
+    pub fn set(&mut self, params: &CenterDecode, limits: Limits) -> Result<()> {
         let fixed = |params: &CenterDecode| CenterDecode {
             score_thresholds: self.params.score_thresholds.clone(),
             yaw_norm_thresholds: Vec::new(),
@@ -144,14 +145,13 @@ impl Workspace {
         }])?;
         let bound = |classes: &Vec<u32>| cpu::heat_bound(classes, params).unwrap_or(f32::NAN);
         memory.bounds.write(&params.tasks.iter().map(bound).collect::<Vec<_>>())?;
-        memory.select.write(&[SelectSettings {
-            top_k: u32::try_from(pre_nms_top_k).unwrap_or(u32::MAX),
-            ..SelectSettings::default()
-        }])
+        memory
+            .select
+            .write(&[SelectSettings::limits(limits.candidate_capacity, limits.pre_nms_top_k)])
     }
 
-    /// Queues the decoding of `tasks` into `candidates`, whose capacity is the
-    /// op's. Nothing passes when `num_voxels`, one number, is 0: of no points a
+    /// Queues the decoding of `tasks` into `candidates`. Their capacity limits
+    /// what goes on as [`Limits::pre_nms_top_k`] does. Nothing passes when `num_voxels`, one number, is 0: of no points a
     /// network says nothing.
     ///
     /// # Errors

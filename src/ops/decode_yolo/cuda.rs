@@ -33,7 +33,9 @@ pub struct Selection<'a> {
     pub score_threshold: f32,
     /// Classes that are wanted; empty for all.
     pub class_filter: &'a [u32],
-    /// The most candidates, the best.
+    /// The most rows that may pass, the best; at least one.
+    pub candidate_capacity: usize,
+    /// The most candidates of wanted classes, the best.
     pub pre_nms_top_k: usize,
 }
 
@@ -202,7 +204,7 @@ impl Workspace {
                 settings,
                 wanted: DeviceBuffer::zeros(stream, num_classes.div_ceil(32))?,
                 found: DeviceBuffer::zeros(stream, num_rows)?,
-                totals: DeviceBuffer::zeros(stream, 1)?,
+                totals: DeviceBuffer::zeros(stream, 3)?,
                 counts: DeviceBuffer::zeros(stream, 1)?,
             },
         })
@@ -221,16 +223,17 @@ impl Workspace {
             }
         }
         self.memory.wanted.write(&wanted)?;
+        let count = |num: usize| u32::try_from(num).unwrap_or(u32::MAX);
         self.memory.settings.write(&[SelectSettings {
             score_threshold: selection.score_threshold,
-            top_k: u32::try_from(selection.pre_nms_top_k).unwrap_or(u32::MAX),
+            top_k: count(selection.pre_nms_top_k),
             has_filter: u32::from(!selection.class_filter.is_empty()),
-            reserved: 0,
+            capacity: count(selection.candidate_capacity.max(1)),
         }])
     }
 
-    /// Queues the decoding of `outputs` into `candidates`, whose capacity is
-    /// the op's.
+    /// Queues the decoding of `outputs` into `candidates`. Their capacity limits
+    /// what goes on as [`Selection::pre_nms_top_k`] does.
     ///
     /// # Errors
     /// `Argument` when the tensors do not fit the head, naming expected and

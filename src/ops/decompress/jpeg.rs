@@ -9,7 +9,8 @@ use crate::types::{Encoding, Size};
 /// A block of 8x8 pixels takes at least one bit.
 const MAX_PIXELS_PER_BYTE: u64 = 8 * 64;
 
-pub(super) fn decode(data: &[u8], bytes: &mut Vec<u8>) -> Result<Pixels> {
+/// The picture and its pixels, in the memory the decoder took for them.
+pub(super) fn decode(data: &[u8]) -> Result<(Pixels, Vec<u8>)> {
     let damaged = |cause| Error::with_source(codec("JPEG is damaged or not supported"), cause);
     let mut decoder = Decoder::new(data);
     decoder.set_max_decoding_buffer_size(4 * MAX_PIXELS as usize);
@@ -34,12 +35,12 @@ pub(super) fn decode(data: &[u8], bytes: &mut Vec<u8>) -> Result<Pixels> {
             data.len()
         )));
     }
-    *bytes = decoder.decode().map_err(damaged)?;
+    let bytes = decoder.decode().map_err(damaged)?;
     let num_bytes = encoding.row_bytes(size.width) * size.height as usize;
     if bytes.len() != num_bytes {
         return Err(codec(format!("JPEG decodes to {} bytes, not {num_bytes}", bytes.len())));
     }
-    Ok(Pixels { size, encoding })
+    Ok((Pixels { size, encoding }, bytes))
 }
 
 /// Whether an end marker follows the last scan. Entropy-coded data has neither

@@ -62,10 +62,20 @@ impl Picture {
     /// # Errors
     /// `Codec` when the last [`decompress`] failed or there was none.
     pub fn view(&self) -> Result<ImageView<'_>> {
-        let Some(Pixels { size, encoding }) = self.pixels else {
-            return Err(codec("no picture was decompressed"));
-        };
-        ImageView::new(size, encoding.row_bytes(size.width), encoding, true, &self.bytes)
+        match self.pixels {
+            Some(pixels) => pixels.view(&self.bytes),
+            None => Err(codec("no picture was decompressed")),
+        }
+    }
+}
+
+impl Pixels {
+    /// The picture at the start of `bytes`.
+    fn view(self, bytes: &[u8]) -> Result<ImageView<'_>> {
+        let Self { size, encoding } = self;
+        let step = encoding.row_bytes(size.width);
+        let bytes = bytes.get(..step * size.height as usize).unwrap_or(bytes);
+        ImageView::new(size, step, encoding, true, bytes)
     }
 }
 
@@ -75,12 +85,49 @@ impl Picture {
 /// `Codec` when the file is damaged, truncated, too large or of a kind that
 /// is not read; `picture` then has no pixels.
 pub fn decompress(input: &CompressedView<'_>, picture: &mut Picture) -> Result<()> {
-    picture.pixels = None;
-    picture.pixels = Some(match input.format {
-        CompressedFormat::Jpeg => jpeg::decode(input.data, &mut picture.bytes)?,
-        CompressedFormat::Png => png::decode(input.data, &mut picture.bytes)?,
+    let Picture { bytes, pixels } = picture;
+    *pixels = None;
+    *pixels = Some(match input.format {
+        CompressedFormat::Jpeg => {
+            let (pixels, decoded) = jpeg::decode(input.data)?;
+            *bytes = decoded;
+            pixels
+        }
+        CompressedFormat::Png => {
+            let (pixels, _) = png::decode(input.data, |num_bytes| {
+                bytes.resize(num_bytes, 0);
+                Ok(bytes)
+            })?;
+            pixels
+        }
     });
     Ok(())
+}
+
+/// As [`decompress`], into memory that `room` lends, given the number of bytes
+/// it takes. The pixels of a PNG are decoded there, those of a JPEG are copied
+/// there. The picture is the first of these bytes.
+///
+/// # Errors
+/// Those of [`decompress`] and of `room`; `Codec` when it lends less.
+pub fn decompress_into<'m>(
+    input: &CompressedView<'_>,
+    room: impl FnOnce(usize) -> Result<&'m mut [u8]>,
+) -> Result<ImageView<'m>> {
+    let (pixels, bytes) = match input.format {
+        CompressedFormat::Jpeg => {
+            let (pixels, decoded) = jpeg::decode(input.data)?;
+            let bytes = room(decoded.len())?;
+            let Some(to) = bytes.get_mut(..decoded.len()) else {
+                let (lent, needed) = (bytes.len(), decoded.len());
+                return Err(codec(format!("room for {lent} bytes, the picture takes {needed}")));
+            };
+            to.copy_from_slice(&decoded);
+            (pixels, &*bytes)
+        }
+        CompressedFormat::Png => png::decode(input.data, room)?,
+    };
+    pixels.view(bytes)
 }
 
 /// Checks what a header claims before memory is taken for it.

@@ -11,7 +11,12 @@ use crate::types::{Encoding, Size};
 /// Eight pixels a byte, deflated 1032 to 1.
 const MAX_PIXELS_PER_BYTE: u64 = 8 * 1032;
 
-pub(super) fn decode(data: &[u8], bytes: &mut Vec<u8>) -> Result<Pixels> {
+/// Decodes into memory that `room` lends, given the number of bytes it takes;
+/// the pixels are the first of them.
+pub(super) fn decode<'m>(
+    data: &[u8],
+    room: impl FnOnce(usize) -> Result<&'m mut [u8]>,
+) -> Result<(Pixels, &'m [u8])> {
     let damaged = |cause| Error::with_source(codec("PNG is damaged or not supported"), cause);
     let limits = Limits { bytes: 8 * MAX_PIXELS as usize };
     let mut decoder = Decoder::new_with_limits(Cursor::new(data), limits);
@@ -42,14 +47,13 @@ pub(super) fn decode(data: &[u8], bytes: &mut Vec<u8>) -> Result<Pixels> {
         let found = reader.output_buffer_size();
         return Err(codec(format!("PNG decodes to {found:?} bytes, not {with_alpha}")));
     }
-    bytes.resize(with_alpha, 0);
+    let bytes = room(with_alpha)?;
     reader.next_frame(bytes).map_err(damaged)?;
     reader.finish().map_err(damaged)?;
     if alpha_bytes > 0 {
         drop_alpha(bytes, alpha_bytes);
-        bytes.truncate(num_bytes);
     }
-    Ok(Pixels { size, encoding })
+    Ok((Pixels { size, encoding }, bytes))
 }
 
 /// Moves the grey samples of pixels of grey and alpha, `len` bytes each, to

@@ -4,9 +4,10 @@
 //! bit.
 
 use crate::device::cuda::abi::decode_center::Motion;
+use crate::device::cuda::abi::densify::DensifyNumbers;
 use crate::device::cuda::abi::gather::{
-    DensifyNumbers, FrameCounts, Gather2d, Gather3d, Gather3dArgs, GatherArgs, GatherSettings,
-    LidarCounts, SolidDetection, THREADS_PER_BLOCK,
+    FrameCounts, Gather2d, Gather3d, Gather3dArgs, GatherArgs, GatherSettings, LidarCounts,
+    SolidDetection, THREADS_PER_BLOCK,
 };
 use crate::device::cuda::abi::nms::NmsCounts;
 use crate::device::cuda::abi::select::DecodeCounts;

@@ -43,8 +43,8 @@ impl Kernels {
 /// as there may be. `points` are those that the voxels were made from.
 ///
 /// # Errors
-/// `Argument` when `out` has another shape, or the points of a voxel have more
-/// than [`MANY_VALUES`] values; `Device` when a buffer is another stream's or
+/// `Argument` when `out` has another shape, or a voxel's row more than
+/// [`MANY_VALUES`] values; `Device` when a buffer is another stream's or
 /// the launch fails.
 pub fn enqueue_pillar_features(
     stream: &Stream,
@@ -72,7 +72,7 @@ pub fn enqueue_pillar_features(
             ));
         }
     };
-    let num_values = num_slots * points.num_channels();
+    let num_values = num_slots * num_features;
     if num_values > MANY_VALUES {
         return argument(format!("{num_values} values a voxel; at most {MANY_VALUES}"));
     }

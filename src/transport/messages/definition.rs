@@ -6,8 +6,9 @@
 
 const SEPARATOR_WIDTH: usize = 80;
 
-const DEFINITIONS: [(&str, &str); 28] = [
+const DEFINITIONS: [(&str, &str); 29] = [
     ("builtin_interfaces/msg/Time", include_str!("definitions/builtin_interfaces/Time.msg")),
+    ("rosgraph_msgs/msg/Clock", include_str!("definitions/rosgraph_msgs/Clock.msg")),
     ("std_msgs/msg/Header", include_str!("definitions/std_msgs/Header.msg")),
     ("geometry_msgs/msg/Point", include_str!("definitions/geometry_msgs/Point.msg")),
     ("geometry_msgs/msg/Vector3", include_str!("definitions/geometry_msgs/Vector3.msg")),
@@ -119,6 +120,7 @@ mod tests {
             Detection2DArray::TYPE,
             Detection3DArray::TYPE,
             LabelInfo::TYPE,
+            Clock::TYPE,
         ] {
             assert!(definition(type_name).is_some(), "{type_name}");
         }

@@ -22,7 +22,7 @@ pub struct Pose {
 impl Pose {
     /// A position, turned counter-clockwise about z.
     pub fn from_yaw(position: [f64; 3], yaw_rad: f64) -> Self {
-        let (sin, cos) = (0.5 * yaw_rad).sin_cos();
+        let (sin, cos) = libm::sincos(0.5 * yaw_rad);
         Self { position, orientation: [0.0, 0.0, sin, cos] }
     }
 
@@ -30,7 +30,7 @@ impl Pose {
     /// (-pi, pi].
     pub fn yaw_rad(&self) -> f64 {
         let [x, y, z, w] = self.orientation;
-        (2.0 * (w * z + x * y)).atan2(w * w + x * x - y * y - z * z)
+        libm::atan2(2.0 * (w * z + x * y), w * w + x * x - y * y - z * z)
     }
 
     pub(super) fn read(reader: &mut Reader<'_>) -> Result<Self> {
@@ -80,13 +80,15 @@ impl<'a> Hypothesis<'a> {
         Ok(best)
     }
 
-    /// Writes a sequence of this one hypothesis.
-    pub(super) fn write_only(&self, writer: &mut Writer<'_>) {
-        writer.sequence_len(1);
-        writer.str(self.class_id);
-        writer.f64(self.score);
-        self.pose.write(writer);
-        writer.f64_array(&self.covariance);
+    /// Writes a sequence of the one hypothesis there is, or of none.
+    pub(super) fn write_best(best: Option<&Self>, writer: &mut Writer<'_>) {
+        writer.sequence_len(usize::from(best.is_some()));
+        if let Some(best) = best {
+            writer.str(best.class_id);
+            writer.f64(best.score);
+            best.pose.write(writer);
+            writer.f64_array(&best.covariance);
+        }
     }
 }
 

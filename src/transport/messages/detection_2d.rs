@@ -66,27 +66,62 @@ impl<'a> Detection2DArray<'a> {
         class_names: &[S],
         bytes: &mut Vec<u8>,
     ) -> Result<()> {
-        let mut writer = Writer::new(bytes);
-        write_header(&mut writer, header);
-        writer.sequence_len(detections.len());
+        let mut writer = Self::begin(header, detections.len(), bytes);
         for detection in detections {
-            write_header(&mut writer, header);
             let hypothesis = Hypothesis {
                 class_id: class_name(detection.class, class_names, Self::TYPE)?,
                 score: detection.score.into(),
                 pose: Pose::from_yaw([0.0; 3], 0.0),
                 covariance: [0.0; 36],
             };
-            hypothesis.write_only(&mut writer);
             let [x1, y1, x2, y2] = {
                 let bbox = detection.bbox;
                 [bbox.x1, bbox.y1, bbox.x2, bbox.y2].map(f64::from)
             };
-            let theta = 0.0;
-            writer.f64_array(&[0.5 * (x1 + x2), 0.5 * (y1 + y2), theta, x2 - x1, y2 - y1]);
-            writer.str("");
+            let detection = Detection2D {
+                header: *header,
+                best: Some(hypothesis),
+                center: [0.5 * (x1 + x2), 0.5 * (y1 + y2)],
+                theta_rad: 0.0,
+                size: [x2 - x1, y2 - y1],
+                id: "",
+            };
+            detection.write(&mut writer);
         }
         writer.finish(Self::TYPE)
+    }
+
+    /// Writes detections as they are decoded to `bytes`, replacing what is
+    /// there, in their order.
+    ///
+    /// # Errors
+    /// `Message` when the message would have 4 GiB or more.
+    pub fn encode_as_is(
+        header: &Header<'_>,
+        detections: &[Detection2D<'_>],
+        bytes: &mut Vec<u8>,
+    ) -> Result<()> {
+        let mut writer = Self::begin(header, detections.len(), bytes);
+        detections.iter().for_each(|detection| detection.write(&mut writer));
+        writer.finish(Self::TYPE)
+    }
+
+    fn begin<'b>(header: &Header<'_>, len: usize, bytes: &'b mut Vec<u8>) -> Writer<'b> {
+        let mut writer = Writer::new(bytes);
+        write_header(&mut writer, header);
+        writer.sequence_len(len);
+        writer
+    }
+}
+
+impl Detection2D<'_> {
+    fn write(&self, writer: &mut Writer<'_>) {
+        write_header(writer, &self.header);
+        Hypothesis::write_best(self.best.as_ref(), writer);
+        let [x, y] = self.center;
+        let [width, height] = self.size;
+        writer.f64_array(&[x, y, self.theta_rad, width, height]);
+        writer.str(self.id);
     }
 }
 

@@ -66,25 +66,53 @@ impl<'a> Detection3DArray<'a> {
         class_names: &[S],
         bytes: &mut Vec<u8>,
     ) -> Result<()> {
-        let mut writer = Writer::new(bytes);
-        write_header(&mut writer, header);
-        writer.sequence_len(detections.len());
+        let mut writer = Self::begin(header, detections.len(), bytes);
         for detection in detections {
             let bbox = &detection.object.bbox;
             let pose = Pose::from_yaw(bbox.center.map(f64::from), bbox.yaw_rad.into());
-            write_header(&mut writer, header);
             let hypothesis = Hypothesis {
                 class_id: class_name(detection.class, class_names, Self::TYPE)?,
                 score: detection.score.into(),
                 pose,
                 covariance: detection.object.variance.map_or([0.0; 36], pose_covariance),
             };
-            hypothesis.write_only(&mut writer);
-            pose.write(&mut writer);
-            writer.f64_array(&[bbox.length_m, bbox.width_m, bbox.height_m].map(f64::from));
-            writer.str("");
+            let size = [bbox.length_m, bbox.width_m, bbox.height_m].map(f64::from);
+            let best = Some(hypothesis);
+            Detection3D { header: *header, best, center: pose, size, id: "" }.write(&mut writer);
         }
         writer.finish(Self::TYPE)
+    }
+
+    /// Writes detections as they are decoded to `bytes`, replacing what is
+    /// there, in their order.
+    ///
+    /// # Errors
+    /// `Message` when the message would have 4 GiB or more.
+    pub fn encode_as_is(
+        header: &Header<'_>,
+        detections: &[Detection3D<'_>],
+        bytes: &mut Vec<u8>,
+    ) -> Result<()> {
+        let mut writer = Self::begin(header, detections.len(), bytes);
+        detections.iter().for_each(|detection| detection.write(&mut writer));
+        writer.finish(Self::TYPE)
+    }
+
+    fn begin<'b>(header: &Header<'_>, len: usize, bytes: &'b mut Vec<u8>) -> Writer<'b> {
+        let mut writer = Writer::new(bytes);
+        write_header(&mut writer, header);
+        writer.sequence_len(len);
+        writer
+    }
+}
+
+impl Detection3D<'_> {
+    fn write(&self, writer: &mut Writer<'_>) {
+        write_header(writer, &self.header);
+        Hypothesis::write_best(self.best.as_ref(), writer);
+        self.center.write(writer);
+        writer.f64_array(&self.size);
+        writer.str(self.id);
     }
 }
 

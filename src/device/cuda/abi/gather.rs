@@ -2,6 +2,7 @@
 
 use super::super::{Grid, In, KernelSpec, Out, Plain};
 use super::decode_center::Motion;
+use super::densify::DensifyNumbers;
 use super::nms::NmsCounts;
 use super::select::DecodeCounts;
 use super::unpack::UnpackNumbers;
@@ -113,16 +114,6 @@ pub struct SolidDetection {
     pub motion: Motion,
 }
 
-/// What joining past sweeps lost: part of [`LidarCounts`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[repr(C)]
-pub struct DensifyNumbers {
-    /// Points of the current and of used sweeps that found the output full.
-    pub num_points_over_capacity: u32,
-    /// Past points whose place in the current frame is not finite.
-    pub num_points_not_finite: u32,
-}
-
 /// What became of the points and candidates of a lidar frame: the mirror of
 /// `LidarCounts`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -142,8 +133,6 @@ pub struct LidarCounts {
 
 // SAFETY: 20 values of 4 bytes each, no gap, any bits are a value.
 unsafe impl Plain for SolidDetection {}
-// SAFETY: 2 values of 4 bytes each, no gap, any bits are a value.
-unsafe impl Plain for DensifyNumbers {}
 // SAFETY: 21 values of 4 bytes each, no gap, any bits are a value.
 unsafe impl Plain for LidarCounts {}
 

@@ -13,10 +13,10 @@ use crate::error::Result;
 pub const THREADS_PER_BLOCK: u32 = 128;
 /// Voxels that a block takes.
 pub const VOXELS_PER_BLOCK: u32 = 4;
-/// Values of all points of a voxel, at most, in `pillar_features_*`.
+/// Values of a row, at most, in `pillar_features_*`.
 pub const FEW_VALUES: usize = 512;
 /// The same in `pillar_features_many_*`.
-pub const MANY_VALUES: usize = 2560;
+pub const MANY_VALUES: usize = 2816;
 
 /// The mirror of `Args`.
 #[derive(Clone, Copy, Debug)]
@@ -63,7 +63,7 @@ fn check<T>(kernel: &str, args: &FeatureArgs<'_, T>, grid: &Grid, max_values: us
     let offsets = num_features.checked_sub(num_channels);
     if grid.num_blocks[0] != args.num_rows.div_ceil(VOXELS_PER_BLOCK)
         || grid.num_blocks[1] != 1
-        || num_slots.saturating_mul(num_channels) > max_values
+        || num_slots.saturating_mul(num_features) > max_values
         || num_channels < 3
         || num_points == 0
         || !offsets.is_some_and(|offsets| offsets <= 6)
@@ -89,9 +89,9 @@ fn check<T>(kernel: &str, args: &FeatureArgs<'_, T>, grid: &Grid, max_values: us
     slices.into_iter().try_for_each(|(name, found, needed)| check_len(kernel, name, found, needed))
 }
 
-/// `pillar_features_*`: voxels of up to [`FEW_VALUES`].
+/// `pillar_features_*`: rows of up to [`FEW_VALUES`].
 pub struct Few<T>(PhantomData<T>);
-/// `pillar_features_many_*`: voxels of up to [`MANY_VALUES`].
+/// `pillar_features_many_*`: rows of up to [`MANY_VALUES`].
 pub struct Many<T>(PhantomData<T>);
 
 macro_rules! spec {
@@ -100,7 +100,7 @@ macro_rules! spec {
         // `#[repr(C)]` in the same order). A warp whose voxel is not below the
         // number of rows stops; voxels are read below the length of `cells`,
         // which the other slices over voxels have (checked), points at indices
-        // cut to `point_capacity`. A voxel's values are at most `max_values`,
+        // cut to `point_capacity`. A row's values are at most `max_values`,
         // which the block's memory holds. Rows have `max_points_per_voxel` times
         // `num_features` values and `out` has all rows (checked); it is written
         // 16 bytes at once only where rows are a multiple of that, and

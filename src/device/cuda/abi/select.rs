@@ -18,8 +18,17 @@ pub struct SelectSettings {
     pub top_k: u32,
     /// Not 0: only classes with a bit go on.
     pub has_filter: u32,
-    /// Fills the struct to 16 bytes.
-    pub reserved: u32,
+    /// What passes beyond it is lost, the worst first; at least 1.
+    pub capacity: u32,
+}
+
+impl SelectSettings {
+    /// All classes, and the decoder's own thresholds.
+    pub fn limits(candidate_capacity: usize, top_k: usize) -> Self {
+        let count = |num: usize| u32::try_from(num).unwrap_or(u32::MAX);
+        let (top_k, capacity) = (count(top_k), count(candidate_capacity.max(1)));
+        Self { score_threshold: f32::NAN, top_k, has_filter: 0, capacity }
+    }
 }
 
 /// The mirror of `DecodeCounts`.
@@ -51,12 +60,13 @@ pub struct Selection<'a, B> {
     pub wanted: In<'a, u32>,
     /// Everything that passed: a place for whatever may.
     pub found: Out<'a, Candidate<B>>,
-    /// What goes on; its number of places is the capacity.
+    /// What goes on.
     pub items: Out<'a, Candidate<B>>,
     /// How many go on.
     pub num: Out<'a, u32>,
-    /// What was found and wanted so far and blocks that are done, in one word;
-    /// zero between launches.
+    /// What was found and wanted so far and blocks that are done, in one word,
+    /// zero between launches; what was ever written to `found`; how much of that
+    /// before the launch.
     pub totals: Out<'a, u64>,
     /// The counts of the frame.
     pub counts: Out<'a, DecodeCounts>,
@@ -71,7 +81,7 @@ impl<B> Selection<'_, B> {
             ("found", self.found.len(), num_found),
             ("items", self.items.len(), 1),
             ("num", self.num.len(), 1),
-            ("totals", self.totals.len(), 1),
+            ("totals", self.totals.len(), 3),
             ("counts", self.counts.len(), 1),
         ]
     }

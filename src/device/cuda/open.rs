@@ -1,0 +1,93 @@
+//! Opening GPUs: one context each for the whole process.
+//!
+//! ONNX Runtime works in the primary context of a GPU, so that is ours too, and
+//! all channels on a GPU share it. A fault of any kernel ends the GPU for all of
+//! them: from then on every call of the driver answers with that error, in this
+//! context and in any other of the process, whether it is reset or made anew.
+//! Only a new process can use the GPU again.
+
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use cudarc::driver::sys::{self, CUresult};
+use cudarc::driver::{CudaContext, result};
+use cudarc::nvrtc::Ptx;
+
+use super::{CudaDevice, Inner, error, failed};
+use crate::error::Result;
+
+/// The lowest driver, by the CUDA version that it implements: 12.6.
+const MIN_DRIVER: i32 = 12_060;
+
+#[cfg(kernels)]
+const FATBIN: Option<&[u8]> = Some(include_bytes!(env!("DET_POST_FATBIN")));
+#[cfg(not(kernels))]
+const FATBIN: Option<&[u8]> = None;
+
+/// The GPUs that somebody holds.
+static HELD: Mutex<Vec<(u32, Weak<Inner>)>> = Mutex::new(Vec::new());
+
+/// The GPU of this number: the one that others hold, or newly opened.
+pub(super) fn open(ordinal: u32) -> Result<CudaDevice> {
+    let fatbin = FATBIN.ok_or_else(|| {
+        error("this program was built without kernels: no nvcc was found when it was built")
+    })?;
+    check_driver(ordinal)?;
+    let mut held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
+    held.retain(|(_, inner)| inner.strong_count() > 0);
+    let others = held.iter().find(|(number, _)| *number == ordinal);
+    if let Some(inner) = others.and_then(|(_, inner)| inner.upgrade()) {
+        let device = CudaDevice { inner };
+        return device.check().map(|()| device);
+    }
+    let context = CudaContext::new(ordinal as usize).map_err(|e| failed("open the GPU", e))?;
+    check(&context)?;
+    // SAFETY: turns off cudarc's own event book-keeping. All our memory is
+    // used on the one stream that owns it, where the order of launches is
+    // the order of execution, so there is nothing for it to keep.
+    unsafe { context.disable_event_tracking() };
+    let module = context
+        .load_module(Ptx::from_binary(fatbin.to_vec()))
+        .map_err(|e| failed("load the kernels", e))?;
+    let name = context.name().map_err(|e| failed("ask for the GPU's name", e))?;
+    let inner = Arc::new(Inner { module, context, name });
+    held.push((ordinal, Arc::downgrade(&inner)));
+    Ok(CudaDevice { inner })
+}
+
+/// Whether there are a driver and a GPU of this number.
+fn check_driver(ordinal: u32) -> Result<()> {
+    // SAFETY: loads the driver's library, whose initialisers are trusted as
+    // far as any system library's; the call has no other precondition.
+    if !unsafe { sys::is_culib_present() } {
+        return Err(error("no CUDA driver library (libcuda) on this machine"));
+    }
+    result::init().map_err(|e| failed("start the driver", e))?;
+    let mut version = 0;
+    // SAFETY: the library is loaded (checked above) and writes one int into
+    // a live local.
+    unsafe { sys::cuDriverGetVersion(&raw mut version).result() }
+        .map_err(|e| failed("ask for the driver's version", e))?;
+    if version < MIN_DRIVER {
+        let (found, needed) = (dotted(version), dotted(MIN_DRIVER));
+        return Err(error(format!("the driver is for CUDA {found}, needed is {needed}")));
+    }
+    let num = CudaContext::device_count().map_err(|e| failed("count the GPUs", e))?;
+    if i64::from(ordinal) >= i64::from(num) {
+        return Err(error(format!("no GPU {ordinal}: this machine has {num}")));
+    }
+    Ok(())
+}
+
+/// Whether the context still answers.
+pub(super) fn check(context: &CudaContext) -> Result<()> {
+    context.bind_to_thread().map_err(|e| failed("use the GPU", e))?;
+    // SAFETY: asks the context's default stream, which is always there.
+    match unsafe { sys::cuStreamQuery(std::ptr::null_mut()) } {
+        CUresult::CUDA_ERROR_NOT_READY => Ok(()),
+        answer => answer.result().map_err(|e| failed("use the GPU", e)),
+    }
+}
+
+fn dotted(version: i32) -> String {
+    format!("{}.{}", version / 1000, version % 1000 / 10)
+}

@@ -1,0 +1,157 @@
+//! Average precision in pictures, as COCO defines it.
+//!
+//! Per picture and class the 100 best detections are taken by score; each takes
+//! the free object it overlaps most, by at least the threshold. All pictures
+//! make one ranking; AP is the mean over 101 recall positions of the best
+//! precision from there on. AP50 and AP75 are at an overlap of 0.5 and 0.75, AP
+//! is the mean over ten from 0.50 to 0.95.
+//!
+//! Truth outside the filter is a region in which nothing is asked, COCO's
+//! crowd: objects that count are tried first, overlap with a region is measured
+//! over the detection's area alone, and it may take any number of detections.
+//! Source: Lin et al., COCO (ECCV 2014), and the published evaluation.
+
+use super::curve::{NUM_RECALL_POINTS, Ranking, envelope, recall_points};
+use super::overlap::overlap_2d;
+use super::{Filter2d, Frame2d, GroundTruth2d, Scored, Usable};
+use crate::types::Detection2d;
+
+/// Most detections of a class that are taken from a picture.
+pub const MAX_DETECTIONS: usize = 100;
+
+/// Overlaps at which a detection is right: 0.50, 0.55, …, 0.95.
+const NUM_THRESHOLDS: usize = 10;
+
+/// The figures of one class inside one filter.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Accuracy {
+    /// Objects that count.
+    pub num_truth: usize,
+    /// AP at the ten overlaps; `None` without truth.
+    pub ap: Option<[f64; NUM_THRESHOLDS]>,
+    /// Precision at an overlap of 0.5 over [`recall_points`].
+    pub precision: [f64; NUM_RECALL_POINTS],
+    /// The detections that count at an overlap of 0.5, highest score first.
+    pub scored: Vec<Scored>,
+}
+
+impl Accuracy {
+    /// AP at an overlap of 0.5.
+    pub fn ap50(&self) -> Option<f64> {
+        self.ap.map(|[at_50, ..]| at_50)
+    }
+
+    /// AP at an overlap of 0.75.
+    pub fn ap75(&self) -> Option<f64> {
+        self.ap.map(|ap| ap[5])
+    }
+
+    /// Mean AP over the ten overlaps.
+    pub fn mean_ap(&self) -> Option<f64> {
+        self.ap.map(|ap| ap.iter().sum::<f64>() / NUM_THRESHOLDS as f64)
+    }
+}
+
+/// What one class has in one picture, as one filter sees it.
+struct Picture<'a> {
+    /// The best detections, highest score first.
+    detections: Vec<&'a Detection2d>,
+    /// Whether an object counts; those that do come first.
+    truth_counts: Vec<bool>,
+    /// By detection, then by object.
+    overlaps: Vec<Vec<f64>>,
+}
+
+/// The figures of a class inside a filter.
+pub fn accuracy(frames: &[Frame2d], class: u32, filter: &Filter2d) -> Accuracy {
+    let pictures: Vec<Picture<'_>> =
+        frames.iter().map(|frame| picture(frame, class, filter)).collect();
+    let counted = pictures.iter().flat_map(|picture| &picture.truth_counts);
+    let num_truth = counted.filter(|&&counts| counts).count();
+    let rankings = thresholds().map(|threshold| ranked(&pictures, threshold, filter));
+    let curves = rankings.each_ref().map(|scored| precision(scored, num_truth));
+    let average = |curve: &[f64; NUM_RECALL_POINTS]| curve.iter().sum::<f64>() / curve.len() as f64;
+    let ap = curves.each_ref().map(average);
+    let ([at_50, ..], [scored, ..]) = (curves, rankings);
+    Accuracy { num_truth, ap: (num_truth > 0).then_some(ap), precision: at_50, scored }
+}
+
+/// The overlaps, computed as the original computes them.
+fn thresholds() -> [f64; NUM_THRESHOLDS] {
+    let (first, last) = (0.5, 0.95);
+    let step = (last - first) / (NUM_THRESHOLDS - 1) as f64;
+    std::array::from_fn(|i| if i + 1 == NUM_THRESHOLDS { last } else { i as f64 * step + first })
+}
+
+fn picture<'a>(frame: &'a Frame2d, class: u32, filter: &Filter2d) -> Picture<'a> {
+    let of_class = |d: &&Detection2d| d.class == class && d.is_usable();
+    let mut detections: Vec<&Detection2d> = frame.detections.iter().filter(of_class).collect();
+    detections.sort_by(|a, b| b.score.total_cmp(&a.score));
+    detections.truncate(MAX_DETECTIONS);
+    let (mut truth, regions): (Vec<&GroundTruth2d>, Vec<_>) = frame
+        .truth
+        .iter()
+        .filter(|truth| truth.class == class)
+        .partition(|truth| filter.counts(truth));
+    let num_counted = truth.len();
+    truth.extend(regions);
+    let truth_counts: Vec<bool> = (0..truth.len()).map(|at| at < num_counted).collect();
+    let overlaps = detections.iter().map(|detection| {
+        let objects = truth.iter().zip(&truth_counts);
+        objects.map(|(t, counts)| overlap_2d(&detection.bbox, &t.bbox, !counts)).collect()
+    });
+    Picture { overlaps: overlaps.collect(), detections, truth_counts }
+}
+
+/// The verdicts of all pictures at one overlap, highest score first.
+fn ranked(pictures: &[Picture<'_>], threshold: f64, filter: &Filter2d) -> Vec<Scored> {
+    let mut scored = Vec::new();
+    for picture in pictures {
+        let mut is_taken = vec![false; picture.truth_counts.len()];
+        for (detection, overlaps) in picture.detections.iter().zip(&picture.overlaps) {
+            let score = detection.score;
+            match best(overlaps, &picture.truth_counts, &is_taken, threshold) {
+                Some(truth) => {
+                    is_taken[truth] = true;
+                    if picture.truth_counts[truth] {
+                        scored.push(Scored { score, is_right: true });
+                    }
+                }
+                None if filter.has_height(&detection.bbox) => {
+                    scored.push(Scored { score, is_right: false });
+                }
+                None => {}
+            }
+        }
+    }
+    scored.sort_by(|a, b| b.score.total_cmp(&a.score));
+    scored
+}
+
+/// What a detection takes: the free object that it overlaps most, the last of
+/// equals; only when there is none, a region.
+fn best(overlaps: &[f64], counts: &[bool], is_taken: &[bool], threshold: f64) -> Option<usize> {
+    let most = |of_counted: bool| {
+        let fits = |at: &usize| {
+            counts[*at] == of_counted
+                && !(of_counted && is_taken[*at])
+                && overlaps[*at] >= threshold.min(1.0 - 1e-10)
+        };
+        (0..overlaps.len()).filter(fits).max_by(|&a, &b| overlaps[a].total_cmp(&overlaps[b]))
+    };
+    most(true).or_else(|| most(false))
+}
+
+/// Precision at the points of recall, zero beyond the recall that is reached.
+fn precision(scored: &[Scored], num_truth: usize) -> [f64; NUM_RECALL_POINTS] {
+    if num_truth == 0 {
+        return [0.0; NUM_RECALL_POINTS];
+    }
+    let ranking = Ranking::new(scored.iter().map(|entry| entry.is_right), num_truth);
+    let mut precision = ranking.precision(f64::EPSILON);
+    envelope(&mut precision);
+    recall_points().map(|wanted| {
+        let reached = ranking.recall.partition_point(|&recall| recall < wanted);
+        precision.get(reached).copied().unwrap_or(0.0)
+    })
+}

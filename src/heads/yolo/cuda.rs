@@ -1,0 +1,46 @@
+//! The side of a camera head that runs on a GPU.
+
+use super::YoloHead;
+use crate::device::cuda::{DeviceCandidates, DeviceTensor, Stream};
+use crate::error::{Error, ErrorKind, Result};
+use crate::infer::device::DeviceEngine;
+use crate::ops::decode_yolo::cuda::Workspace;
+use crate::types::{Box2d, YoloLayout};
+
+impl YoloHead {
+    /// Kernels and memory to decode the answers of an engine on a stream.
+    ///
+    /// # Errors
+    /// `Argument` when the layout has no CUDA side or the answers do not fit
+    /// it; `Device` when there is not enough memory.
+    pub fn decoder(&self, stream: &Stream, engine: &DeviceEngine) -> Result<Workspace> {
+        let answers = self.answers(engine)?;
+        let num_rows = match (&self.layout, answers.first().map(|answer| answer.shape())) {
+            (YoloLayout::V8, Some(&[_, _, num_rows])) | (_, Some(&[_, num_rows, _])) => num_rows,
+            (_, shape) => {
+                let message = format!("the network answers with {shape:?}, not rows of candidates");
+                return Err(Error::new(ErrorKind::Model, "head", message));
+            }
+        };
+        Workspace::new(stream, &self.layout, self.network, self.num_classes, num_rows)
+    }
+
+    /// Queues the decoding of an engine's answers into `candidates`: to be
+    /// recorded, not for every frame.
+    ///
+    /// # Errors
+    /// `Inference` or `Argument` when the answers have not the shapes that
+    /// were promised; `Device` when the launch fails.
+    pub fn enqueue_decode(
+        &self,
+        engine: &DeviceEngine,
+        decoder: &mut Workspace,
+        candidates: &mut DeviceCandidates<Box2d>,
+    ) -> Result<()> {
+        decoder.enqueue(&self.answers(engine)?, candidates)
+    }
+
+    fn answers<'a>(&self, engine: &'a DeviceEngine) -> Result<Vec<&'a DeviceTensor>> {
+        self.outputs.iter().map(|&output| engine.output(output)).collect()
+    }
+}

@@ -1,0 +1,159 @@
+//! A session of ONNX Runtime that works in a stream and in its memory.
+//!
+//! What `ort` offers for inputs copies them; here they are bound as they lie,
+//! by the same calls of ONNX Runtime's own interface.
+
+use std::ffi::CString;
+
+use half::f16;
+use ort::memory::{AllocationDevice, AllocatorType, MemoryInfo, MemoryType};
+use ort::session::{IoBinding, RunOptions, Session};
+use ort::value::{DynValueRefMut, TensorRefMut};
+use ort::{AsPointer, ep};
+
+use crate::device::cuda::{DeviceTensor, Stream};
+use crate::types::ElementType;
+
+/// The key of a run that names a recording; `-1` for a run that is none.
+const GRAPH_KEY: &str = "gpu_graph_id";
+
+/// The CUDA provider, queueing on a stream.
+pub(super) fn cuda_provider(stream: &Stream) -> ep::CUDA {
+    // SAFETY: whoever makes a session from this keeps the stream longer: `Bound`
+    // is the only way to run one and owns both in that order.
+    unsafe { ep::CUDA::default().with_compute_stream(stream.handle()) }
+}
+
+/// The TensorRT provider, queueing on a stream.
+pub(super) fn tensorrt_provider(stream: &Stream) -> ep::TensorRT {
+    // SAFETY: as for the CUDA provider.
+    unsafe { ep::TensorRT::default().with_compute_stream(stream.handle()) }
+}
+
+/// A session with inputs and outputs bound to memory of its stream.
+pub(super) struct Bound {
+    /// `None` only while being dropped.
+    work: Option<Work>,
+    // Dropped after the session, which works in its memory.
+    stream: Stream,
+}
+
+/// Dropped in this order.
+struct Work {
+    binding: IoBinding,
+    options: RunOptions,
+    session: Session,
+}
+
+impl Drop for Bound {
+    /// Waits, so that nothing runs on what goes. After a fault of the GPU the
+    /// session is abandoned instead, with the host memory it took: its end
+    /// would ask the driver for things that fail, and ONNX Runtime ends the
+    /// process over that.
+    fn drop(&mut self) {
+        if let Err(fault) = self.stream.synchronize() {
+            tracing::warn!("a network's session is abandoned with the GPU's context: {fault}");
+            std::mem::forget(self.work.take());
+        }
+    }
+}
+
+impl Bound {
+    /// Nothing is bound yet. The session was made with providers of `stream`.
+    pub(super) fn new(session: Session, stream: &Stream) -> ort::Result<Self> {
+        let (binding, options) = (session.create_binding()?, run_options()?);
+        Ok(Self { work: Some(Work { binding, options, session }), stream: stream.clone() })
+    }
+
+    /// Binds an input to a tensor.
+    pub(super) fn bind_input(&mut self, name: &str, tensor: &DeviceTensor) -> ort::Result<()> {
+        let (name, value) = (CString::new(name)?, self.value(tensor)?);
+        // SAFETY: binding, name and value are alive during the call, in which
+        // the binding takes its own share of the value. The memory behind the
+        // value is the stream's, which `self` keeps longer than the binding.
+        unsafe {
+            let binding = self.work()?.binding.ptr().cast_mut();
+            let status = (ort::api().BindInput)(binding, name.as_ptr(), value.ptr());
+            ort::Error::result_from_status(status)
+        }
+    }
+
+    /// Binds an output to a tensor.
+    pub(super) fn bind_output(&mut self, name: &str, tensor: &DeviceTensor) -> ort::Result<()> {
+        let (name, value) = (CString::new(name)?, self.value(tensor)?);
+        // SAFETY: as for inputs.
+        unsafe {
+            let binding = self.work()?.binding.ptr().cast_mut();
+            let status = (ort::api().BindOutput)(binding, name.as_ptr(), value.ptr());
+            ort::Error::result_from_status(status)
+        }
+    }
+
+    /// Runs once with outputs in memory of ONNX Runtime and gives the element
+    /// type and shape of each of `names`, in order.
+    pub(super) fn probe(
+        &mut self,
+        names: &[&str],
+    ) -> ort::Result<Vec<(Option<ElementType>, Vec<usize>)>> {
+        let memory = self.memory()?;
+        let Work { binding, options, session } = self.work()?;
+        for &name in names {
+            binding.bind_output_to_device(name, &memory)?;
+        }
+        options.set(GRAPH_KEY, "-1")?;
+        let answers = session.run_binding_with_options(binding, options)?;
+        let found = names.iter().map(|&name| {
+            let kind = answers.get(name).map(|answer| answer.dtype());
+            let dims = kind.and_then(|kind| kind.tensor_shape()).map_or(&[][..], |shape| shape);
+            let shape = dims.iter().map(|&n| usize::try_from(n).unwrap_or(0)).collect();
+            let element = kind.and_then(|kind| kind.tensor_type());
+            (element.and_then(super::super::ort::element), shape)
+        });
+        let found = found.collect();
+        drop(answers);
+        binding.clear_outputs();
+        *options = run_options()?;
+        Ok(found)
+    }
+
+    /// Queues the network on the stream.
+    pub(super) fn enqueue(&mut self) -> ort::Result<()> {
+        let Work { binding, options, session } = self.work()?;
+        session.run_binding_with_options(binding, options).map(drop)
+    }
+
+    fn work(&mut self) -> ort::Result<&mut Work> {
+        self.work.as_mut().ok_or_else(|| ort::Error::new("the session is gone"))
+    }
+
+    fn memory(&self) -> ort::Result<MemoryInfo<'static>> {
+        let ordinal = self.stream.device().ordinal();
+        let ordinal = i32::try_from(ordinal).unwrap_or(i32::MAX);
+        let (kind, memory) = (AllocatorType::Device, MemoryType::Default);
+        MemoryInfo::new(AllocationDevice::CUDA, ordinal, kind, memory)
+    }
+
+    /// A tensor as ONNX Runtime sees it.
+    fn value<'a>(&self, tensor: &'a DeviceTensor) -> ort::Result<DynValueRefMut<'a>> {
+        let shape = tensor.shape().iter().map(|&n| i64::try_from(n).unwrap_or(i64::MAX));
+        let (shape, memory) = (ort::value::Shape::new(shape), self.memory()?);
+        let address = tensor.address() as *mut _;
+        // SAFETY: the tensor has that many values of that type at that address
+        // of this GPU's memory, which stays as long as the stream.
+        unsafe {
+            Ok(match tensor.element() {
+                ElementType::F16 => {
+                    TensorRefMut::<f16>::from_raw(memory, address, shape)?.into_dyn()
+                }
+                _ => TensorRefMut::<f32>::from_raw(memory, address, shape)?.into_dyn(),
+            })
+        }
+    }
+}
+
+/// Runs that return before the GPU is done.
+fn run_options() -> ort::Result<RunOptions> {
+    let mut options = RunOptions::new()?;
+    options.disable_device_sync()?;
+    Ok(options)
+}

@@ -1,0 +1,303 @@
+//! The account of a channel: what came in, what went out, what was lost, how
+//! long it took.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+use serde::Serialize;
+
+use super::stamps::StampOrder;
+use crate::error::Error;
+use crate::types::{Count, FrameReport, Stage, Transfer};
+
+/// Latencies are kept from 1 ns to an hour, to 1 part in 1000.
+const MAX_LATENCY_NS: u64 = 3_600_000_000_000;
+
+/// What became of the frames of one channel.
+pub struct Account {
+    frames_in: u64,
+    frames_out: u64,
+    num_detections: u64,
+    dropped: BTreeMap<&'static str, Reason>,
+    degraded: BTreeMap<&'static str, Reason>,
+    stamps: [u64; StampOrder::ALL.len()],
+    truncated: [u64; Count::ALL.len()],
+    latencies: [Option<Histogram<u64>>; Stage::ALL.len()],
+    bytes: [[u64; Transfer::ALL.len()]; Stage::ALL.len()],
+}
+
+/// Frames that had one reason.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Reason {
+    /// How many.
+    pub count: u64,
+    /// The first of them, in words.
+    pub first: String,
+}
+
+/// Latencies of one stage in milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct StageSummary {
+    /// Name of the stage.
+    pub stage: &'static str,
+    /// Median.
+    pub p50: f64,
+    /// 95th percentile.
+    pub p95: f64,
+    /// 99th percentile.
+    pub p99: f64,
+    /// Longest.
+    pub max: f64,
+}
+
+/// What one stage of a frame moved on average, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct BytesSummary {
+    /// Name of the stage.
+    pub stage: &'static str,
+    /// Within the host.
+    pub host_copy: u64,
+    /// To the device.
+    pub upload: u64,
+    /// From the device.
+    pub download: u64,
+}
+
+impl Account {
+    /// Nothing happened yet.
+    pub fn new() -> Self {
+        Self {
+            frames_in: 0,
+            frames_out: 0,
+            num_detections: 0,
+            dropped: BTreeMap::new(),
+            degraded: BTreeMap::new(),
+            stamps: [0; StampOrder::ALL.len()],
+            truncated: [0; Count::ALL.len()],
+            latencies: std::array::from_fn(|_| None),
+            bytes: [[0; Transfer::ALL.len()]; Stage::ALL.len()],
+        }
+    }
+
+    /// Number of frames that came in so far.
+    pub fn frames_in(&self) -> u64 {
+        self.frames_in
+    }
+
+    /// Number of frames that were served.
+    pub fn frames_out(&self) -> u64 {
+        self.frames_out
+    }
+
+    /// Number of detections in all frames.
+    pub fn num_detections(&self) -> u64 {
+        self.num_detections
+    }
+
+    /// Frames that were refused, by [`crate::ErrorKind::reason`].
+    pub fn dropped(&self) -> &BTreeMap<&'static str, Reason> {
+        &self.dropped
+    }
+
+    /// Frames that were served without their past sweeps, by reason.
+    pub fn degraded(&self) -> &BTreeMap<&'static str, Reason> {
+        &self.degraded
+    }
+
+    /// Limits that were met, with what was lost to them.
+    pub fn truncated(&self) -> impl Iterator<Item = (Count, u64)> {
+        let counts = Count::ALL.iter().map(|&count| (count, self.truncated[count as usize]));
+        counts.filter(|&(_, num)| num > 0)
+    }
+
+    /// Served frames whose stamp did not rise, by how.
+    pub fn stamps(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let orders = StampOrder::ALL.iter().map(|&o| (o, self.stamps[o as usize]));
+        orders
+            .filter(|&(o, num)| o != StampOrder::Rising && num > 0)
+            .map(|(o, num)| (o.name(), num))
+    }
+
+    /// Notes a frame that was served.
+    pub fn add_served(&mut self, frame: &FrameReport, num_detections: usize) {
+        self.frames_in += 1;
+        self.frames_out += 1;
+        self.num_detections += num_detections as u64;
+        for count in Count::ALL {
+            self.truncated[count as usize] += frame.count(count);
+        }
+        for stage in Stage::ALL {
+            if let Some(duration) = frame.duration(stage) {
+                self.add_latency(stage, duration);
+            }
+            for transfer in Transfer::ALL {
+                self.bytes[stage as usize][transfer as usize] += frame.bytes(stage, transfer);
+            }
+        }
+    }
+
+    /// Notes a frame that was refused. Returns how often this reason came.
+    pub fn add_dropped(&mut self, error: &Error) -> u64 {
+        self.frames_in += 1;
+        count_reason(&mut self.dropped, error)
+    }
+
+    /// Notes frames that newer ones overtook before they could be served.
+    pub fn add_overtaken(&mut self, num: u64) {
+        if num > 0 {
+            self.frames_in += num;
+            let first =
+                || Reason { count: 0, first: "a newer message came before its turn".into() };
+            self.dropped.entry("overtaken").or_insert_with(first).count += num;
+        }
+    }
+
+    /// Notes a frame that is served without its past sweeps. Returns how often
+    /// this reason came.
+    pub fn add_degraded(&mut self, error: &Error) -> u64 {
+        count_reason(&mut self.degraded, error)
+    }
+
+    /// Notes how the stamp of a frame stood to the one before.
+    pub fn add_stamp(&mut self, order: StampOrder) {
+        self.stamps[order as usize] += 1;
+    }
+
+    /// Adds another account of the same channel.
+    pub fn merge(&mut self, other: &Self) {
+        self.frames_in += other.frames_in;
+        self.frames_out += other.frames_out;
+        self.num_detections += other.num_detections;
+        merge_reasons(&mut self.dropped, &other.dropped);
+        merge_reasons(&mut self.degraded, &other.degraded);
+        add_all(&mut self.stamps, &other.stamps);
+        add_all(&mut self.truncated, &other.truncated);
+        for (mine, theirs) in self.latencies.iter_mut().zip(&other.latencies) {
+            match (mine, theirs) {
+                (Some(mine), Some(theirs)) => {
+                    // Same bounds: nothing can lie outside.
+                    let _ = mine.add(theirs);
+                }
+                (mine @ None, Some(theirs)) => *mine = Some(theirs.clone()),
+                (_, None) => {}
+            }
+        }
+        for (mine, theirs) in self.bytes.iter_mut().zip(&other.bytes) {
+            add_all(mine, theirs);
+        }
+    }
+
+    /// Starts over in the same memory.
+    pub fn reset(&mut self) {
+        let mut latencies = std::mem::replace(&mut self.latencies, std::array::from_fn(|_| None));
+        latencies.iter_mut().flatten().for_each(Histogram::reset);
+        *self = Self { latencies, ..Self::new() };
+    }
+
+    fn add_latency(&mut self, stage: Stage, duration: Duration) {
+        let slot = &mut self.latencies[stage as usize];
+        if slot.is_none() {
+            *slot = Histogram::new_with_bounds(1, MAX_LATENCY_NS, 3).ok();
+        }
+        if let Some(histogram) = slot {
+            let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+            histogram.saturating_record(nanos.clamp(1, MAX_LATENCY_NS));
+        }
+    }
+
+    /// Latencies of every stage that ran, in their order.
+    pub fn stages_ms(&self) -> Vec<StageSummary> {
+        let milliseconds = |nanos: u64| nanos as f64 / 1e6;
+        let summary = |&stage: &Stage| {
+            let histogram = self.latencies[stage as usize].as_ref().filter(|h| !h.is_empty())?;
+            Some(StageSummary {
+                stage: stage.name(),
+                p50: milliseconds(histogram.value_at_quantile(0.50)),
+                p95: milliseconds(histogram.value_at_quantile(0.95)),
+                p99: milliseconds(histogram.value_at_quantile(0.99)),
+                max: milliseconds(histogram.max()),
+            })
+        };
+        Stage::ALL.iter().filter_map(summary).collect()
+    }
+
+    /// What a frame moved, on average; stages that move nothing are left out.
+    pub fn bytes_per_frame(&self) -> Vec<BytesSummary> {
+        let num_frames = self.frames_out.max(1);
+        let moved = Stage::ALL.iter().zip(&self.bytes);
+        moved
+            .filter(|(_, bytes)| bytes.iter().any(|&num| num > 0))
+            .map(|(stage, bytes)| {
+                let [host_copy, upload, download] = bytes.map(|num| num / num_frames);
+                BytesSummary { stage: stage.name(), host_copy, upload, download }
+            })
+            .collect()
+    }
+}
+
+fn count_reason(reasons: &mut BTreeMap<&'static str, Reason>, error: &Error) -> u64 {
+    let entry = reasons
+        .entry(error.kind().reason())
+        .or_insert_with(|| Reason { count: 0, first: error.to_string() });
+    entry.count += 1;
+    entry.count
+}
+
+fn merge_reasons(
+    reasons: &mut BTreeMap<&'static str, Reason>,
+    others: &BTreeMap<&'static str, Reason>,
+) {
+    for (name, Reason { count, first }) in others {
+        let entry =
+            reasons.entry(name).or_insert_with(|| Reason { count: 0, first: first.clone() });
+        entry.count += count;
+    }
+}
+
+fn add_all<const N: usize>(sums: &mut [u64; N], others: &[u64; N]) {
+    sums.iter_mut().zip(others).for_each(|(sum, other)| *sum += other);
+}
+
+impl Default for Account {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ErrorKind;
+
+    fn served(milliseconds: u64) -> Account {
+        let mut frame = FrameReport::new();
+        frame.add_duration(Stage::Infer, Duration::from_millis(milliseconds));
+        frame.add_count(Count::PointsNotFinite, 2);
+        let mut account = Account::new();
+        account.add_served(&frame, 3);
+        account.add_stamp(StampOrder::Equal);
+        account.add_dropped(&Error::new(ErrorKind::Layout, "image", "too short"));
+        account
+    }
+
+    #[test]
+    fn windows_add_up_to_the_whole() {
+        let mut whole = Account::new();
+        let mut window = served(2);
+        whole.merge(&window);
+        window.reset();
+        assert_eq!((window.frames_in(), window.stages_ms().len()), (0, 0));
+        whole.merge(&served(8));
+        assert_eq!((whole.frames_in(), whole.frames_out(), whole.num_detections()), (4, 2, 6));
+        assert_eq!(whole.dropped()["inconsistent_layout"].count, 2);
+        whole.add_overtaken(0);
+        assert_eq!((whole.frames_in(), whole.dropped().len()), (4, 1));
+        whole.add_overtaken(3);
+        assert_eq!((whole.frames_in(), whole.dropped()["overtaken"].count), (7, 3));
+        assert_eq!(whole.truncated().collect::<Vec<_>>(), [(Count::PointsNotFinite, 4)]);
+        assert_eq!(whole.stamps().collect::<Vec<_>>(), [("equal", 2)]);
+        let infer = whole.stages_ms()[0];
+        assert!((infer.p50 - 2.0).abs() < 0.01 && (infer.max - 8.0).abs() < 0.01, "{infer:?}");
+    }
+}

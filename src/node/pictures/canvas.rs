@@ -1,0 +1,210 @@
+//! An RGB picture that can be drawn on and saved.
+
+use std::convert::Infallible;
+use std::f32::consts::TAU;
+use std::fs::File;
+use std::io::BufWriter;
+use std::path::Path;
+
+use embedded_graphics::geometry::{OriginDimensions, Point, Size as GraphicsSize};
+use embedded_graphics::mono_font::MonoTextStyle;
+use embedded_graphics::mono_font::ascii::FONT_7X13;
+use embedded_graphics::pixelcolor::{Rgb888, RgbColor};
+use embedded_graphics::prelude::{DrawTarget, Drawable, Pixel, Primitive};
+use embedded_graphics::primitives::{PrimitiveStyle, Rectangle};
+use embedded_graphics::text::{Baseline, Text};
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::types::Size;
+
+/// Coordinates farther out than this are brought here before drawing: a box
+/// may be anywhere, and pixel counters are 32 bits wide.
+const FAR: f32 = 1e5;
+
+/// An RGB picture, black at first. What is drawn outside is cut off.
+pub struct Canvas {
+    size: Size,
+    pixels: Vec<u8>,
+}
+
+impl Canvas {
+    pub(super) fn new(size: Size) -> Self {
+        Self { size, pixels: vec![0; 3 * size.width as usize * size.height as usize] }
+    }
+
+    /// Width and height in pixels.
+    pub fn size(&self) -> Size {
+        self.size
+    }
+
+    /// Red, green, blue, row by row.
+    pub fn pixels(&self) -> &[u8] {
+        &self.pixels
+    }
+
+    /// Red, green, blue, row by row.
+    pub(super) fn pixels_mut(&mut self) -> &mut [u8] {
+        &mut self.pixels
+    }
+
+    pub(super) fn dot(&mut self, at: [f32; 2], color: Rgb888) {
+        draw(&Pixel(point(at), color), self);
+    }
+
+    /// A line; none where an end is not a finite number. What lies outside is
+    /// cut off before anything is drawn, wherever the ends are.
+    pub(super) fn line(&mut self, from: [f32; 2], to: [f32; 2], color: Rgb888, width: u32) {
+        let Some([from, to]) = self.clip([from, to], width) else { return };
+        let [dx, dy] = [to[0] - from[0], to[1] - from[1]];
+        let num_steps = dx.abs().max(dy.abs()).ceil().max(1.0);
+        let field = GraphicsSize::new_equal(width);
+        for step in 0..=num_steps as u32 {
+            let t = f64::from(step) / num_steps;
+            let at = point([(from[0] + t * dx) as f32, (from[1] + t * dy) as f32]);
+            let top_left = at - Point::new_equal(width as i32 / 2);
+            draw(
+                &Rectangle::new(top_left, field).into_styled(PrimitiveStyle::with_fill(color)),
+                self,
+            );
+        }
+    }
+
+    /// The part of a line that may show, after Liang and Barsky.
+    fn clip(&self, ends: [[f32; 2]; 2], width: u32) -> Option<[[f64; 2]; 2]> {
+        let [from, to] = ends.map(|end| end.map(f64::from));
+        let margin = f64::from(width);
+        let (mut first, mut last) = (0.0_f64, 1.0_f64);
+        let sizes = [self.size.width, self.size.height].map(f64::from);
+        for axis in 0..2 {
+            let delta = to[axis] - from[axis];
+            let [low, high] = [-margin, sizes[axis] + margin].map(|border| border - from[axis]);
+            if !delta.is_finite() || (delta == 0.0 && (low > 0.0 || high < 0.0)) {
+                return None;
+            }
+            if delta != 0.0 {
+                let [a, b] = [low / delta, high / delta];
+                (first, last) = (first.max(a.min(b)), last.min(a.max(b)));
+            }
+        }
+        let at = |t: f64| [0, 1].map(|axis| from[axis] + t * (to[axis] - from[axis]));
+        (first <= last).then(|| [at(first), at(last)])
+    }
+
+    /// A closed line through the corners.
+    pub(super) fn polygon(&mut self, corners: &[[f32; 2]], color: Rgb888, width: u32) {
+        for (from, to) in corners.iter().zip(corners.iter().cycle().skip(1)) {
+            self.line(*from, *to, color, width);
+        }
+    }
+
+    pub(super) fn circle(&mut self, center: [f32; 2], radius: f32, color: Rgb888) {
+        const NUM_CORNERS: usize = 128;
+        let corners: [[f32; 2]; NUM_CORNERS] = std::array::from_fn(|corner| {
+            let (sin, cos) = (corner as f32 / NUM_CORNERS as f32 * TAU).sin_cos();
+            [center[0] + radius * cos, center[1] + radius * sin]
+        });
+        self.polygon(&corners, color, 1);
+    }
+
+    /// Text on a filled field whose lower left corner is `at`, moved inside
+    /// the picture where it would stick out above.
+    pub(super) fn label(&mut self, at: [f32; 2], text: &str, color: Rgb888) {
+        let font = MonoTextStyle::new(&FONT_7X13, Rgb888::BLACK);
+        let field = GraphicsSize::new(7 * text.len() as u32 + 2, 14);
+        let mut top_left = point(at) - Point::new(1, field.height as i32);
+        top_left.y = top_left.y.max(0);
+        draw(&Rectangle::new(top_left, field).into_styled(PrimitiveStyle::with_fill(color)), self);
+        draw(&Text::with_baseline(text, top_left + Point::new(1, 0), font, Baseline::Top), self);
+    }
+
+    /// Writes the picture as a PNG file.
+    ///
+    /// # Errors
+    /// `Io` when it cannot be written.
+    pub fn save(&self, path: &Path) -> Result<()> {
+        let error = |source: png::EncodingError| {
+            Error::new(ErrorKind::Io, "pictures", format!("cannot write {}", path.display()))
+                .with_source(source)
+        };
+        let file = File::create(path).map_err(|e| error(e.into()))?;
+        let mut encoder =
+            png::Encoder::new(BufWriter::new(file), self.size.width, self.size.height);
+        encoder.set_color(png::ColorType::Rgb);
+        encoder.set_depth(png::BitDepth::Eight);
+        encoder.set_compression(png::Compression::Fast);
+        let mut writer = encoder.write_header().map_err(error)?;
+        writer.write_image_data(&self.pixels).map_err(error)?;
+        writer.finish().map_err(error)
+    }
+}
+
+/// Draws; drawing on a canvas cannot fail.
+fn draw<D: Drawable<Color = Rgb888>>(drawable: &D, canvas: &mut Canvas) {
+    match drawable.draw(canvas) {
+        Ok(_) => {}
+        Err(never) => match never {},
+    }
+}
+
+/// The pixel of a coordinate; what is not a number lies far outside.
+fn point([x, y]: [f32; 2]) -> Point {
+    let pixel = |v: f32| if v.is_nan() { -FAR as i32 } else { v.clamp(-FAR, FAR).floor() as i32 };
+    Point::new(pixel(x), pixel(y))
+}
+
+impl OriginDimensions for Canvas {
+    fn size(&self) -> GraphicsSize {
+        GraphicsSize::new(self.size.width, self.size.height)
+    }
+}
+
+impl DrawTarget for Canvas {
+    type Color = Rgb888;
+    type Error = Infallible;
+
+    fn draw_iter<I: IntoIterator<Item = Pixel<Rgb888>>>(
+        &mut self,
+        pixels: I,
+    ) -> std::result::Result<(), Infallible> {
+        for Pixel(at, color) in pixels {
+            let (Ok(x), Ok(y)) = (u32::try_from(at.x), u32::try_from(at.y)) else { continue };
+            if x < self.size.width && y < self.size.height {
+                let start = 3 * (y as usize * self.size.width as usize + x as usize);
+                self.pixels[start..start + 3].copy_from_slice(&[color.r(), color.g(), color.b()]);
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_lies_outside_is_cut_off() {
+        let mut canvas = Canvas::new(Size::new(20, 10));
+        let red = Rgb888::RED;
+        canvas.line([-1e30, 5.0], [f32::NAN, 5.0], red, 2);
+        canvas.line([3.0, 4.0], [1e9, 4.0], red, 1);
+        canvas.label([15.0, 2.0], "person 0.91", red);
+        canvas.circle([0.0, 0.0], f32::INFINITY, red);
+        assert_eq!(canvas.pixels_mut()[3 * (4 * 20 + 2)], 0, "left of the line");
+        assert_eq!(canvas.pixels_mut()[3 * (4 * 20 + 19)], 255, "on the line");
+    }
+
+    #[test]
+    fn a_saved_picture_reads_back() {
+        let mut canvas = Canvas::new(Size::new(5, 3));
+        canvas.dot([4.5, 2.9], Rgb888::new(1, 2, 3));
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("p.png");
+        canvas.save(&path).unwrap();
+        let file = std::io::BufReader::new(File::open(path).unwrap());
+        let mut reader = png::Decoder::new(file).read_info().unwrap();
+        let mut pixels = vec![0; reader.output_buffer_size().unwrap()];
+        reader.next_frame(&mut pixels).unwrap();
+        assert_eq!(pixels, *canvas.pixels_mut());
+        assert_eq!(pixels[42..], [1, 2, 3]);
+    }
+}

@@ -1,0 +1,474 @@
+//! A pinhole camera with a global shutter.
+//!
+//! A picture is made in bands of rows: which solid each pixel shows
+//! ([`raster`](super::raster)), how it looks, the softness of a lens, and the
+//! noise of a sensor. A band depends on its place alone, so any number of
+//! threads makes the same picture.
+
+use multiversion::multiversion;
+use nalgebra::{Vector2, Vector3};
+
+use super::ground::Meeting;
+use super::light::{Lamps, Light, blend};
+use super::random::{bits, key};
+use super::raster::{Band, NOTHING, Pinhole, Rectangle, draw};
+use super::rig::{CameraMount, pose_of};
+use super::scene::{Scene, View};
+use super::shadow::ShadowMap;
+use super::solid::spot;
+use super::traffic::PAVEMENT_HEIGHT_M;
+use super::{Drive, Stream};
+use crate::types::{Box2d, Size, Truth2d};
+
+/// Rows of a band.
+const BAND_ROWS: usize = 48;
+/// Nothing farther away is drawn.
+const REACH_M: f64 = 220.0;
+/// Edge of the square in which actors cast shadows.
+const SHADOWS_M: f64 = 72.0;
+const SHADOW_CELL_M: f64 = 0.125;
+
+/// One picture, and the truth about it. Its memory is used again by the next.
+#[derive(Clone, Debug)]
+pub struct Picture {
+    /// Width and height in pixels.
+    pub size: Size,
+    /// Red, green, blue, 8 bits each, row by row.
+    pub rgb: Vec<u8>,
+    /// The object that each pixel shows; 0 for none.
+    pub track_ids: Vec<u32>,
+    /// All objects of which a pixel is seen, or would be if nothing stood
+    /// before, in the order of their track ids.
+    pub truth: Vec<Truth2d<'static>>,
+    scene: Scene,
+    rectangles: Vec<Rectangle>,
+    shadows: ShadowMap,
+    sky: Sky,
+    workers: Vec<Worker>,
+}
+
+impl Default for Picture {
+    fn default() -> Self {
+        Self {
+            size: Size::new(0, 0),
+            rgb: Vec::new(),
+            track_ids: Vec::new(),
+            truth: Vec::new(),
+            scene: Scene::default(),
+            rectangles: Vec::new(),
+            shadows: ShadowMap::default(),
+            sky: Sky::default(),
+            workers: Vec::new(),
+        }
+    }
+}
+
+/// The sky of a picture, on every eighth pixel: clouds have no sharp edges.
+#[derive(Clone, Debug, Default)]
+struct Sky {
+    columns: usize,
+    colors: Vec<[f32; 3]>,
+}
+
+impl Sky {
+    const STEP: usize = 8;
+
+    fn render(&mut self, light: &Light, view: &View, pinhole: &Pinhole) {
+        self.columns = pinhole.width / Self::STEP + 2;
+        self.colors.clear();
+        for row in 0..pinhole.height / Self::STEP + 2 {
+            for column in 0..self.columns {
+                let (x, y) = (pinhole.x(column * Self::STEP), pinhole.y(row * Self::STEP));
+                let direction = Vector3::new(x, y, 1.0).normalize().map(f64::from);
+                let in_map = view.sensor_from_map.tr_mul(&direction);
+                self.colors.push(light.sky(&in_map.map(|value| value as f32)));
+            }
+        }
+    }
+
+    /// The colour in a direction of the camera that is inside the picture.
+    #[inline]
+    fn at(&self, direction: &Vector3<f32>, pinhole: &Pinhole) -> [f32; 3] {
+        let place = |along: f32, center: f32| {
+            ((along * pinhole.focal + center - 0.5) / Self::STEP as f32).max(0.0)
+        };
+        let x = place(direction.x, pinhole.center[0]);
+        let y = place(direction.y, pinhole.center[1]);
+        let (column, row) = (x as usize, y as usize);
+        let (x, y) = (x - column as f32, y - row as f32);
+        let (upper, lower) = (row * self.columns + column, (row + 1) * self.columns + column);
+        let upper = blend(self.colors[upper], self.colors[upper + 1], x);
+        blend(upper, blend(self.colors[lower], self.colors[lower + 1], x), y)
+    }
+}
+
+/// The memory of one thread.
+#[derive(Clone, Debug, Default)]
+struct Worker {
+    band: Band,
+    /// Colours of the band's rows, as they leave the lens.
+    colors: Vec<[f32; 3]>,
+    /// Per present actor.
+    pixels: Vec<PixelCount>,
+}
+
+/// Pixels of one actor.
+#[derive(Clone, Copy, Debug)]
+struct PixelCount {
+    free: u32,
+    seen: u32,
+    /// Columns and rows of the free ones: first, last.
+    columns: [u32; 2],
+    rows: [u32; 2],
+}
+
+impl PixelCount {
+    const NONE: Self = Self { free: 0, seen: 0, columns: [u32::MAX, 0], rows: [u32::MAX, 0] };
+
+    fn join(&mut self, other: &Self) {
+        self.free += other.free;
+        self.seen += other.seen;
+        for (own, other) in [(&mut self.columns, other.columns), (&mut self.rows, other.rows)] {
+            *own = [own[0].min(other[0]), own[1].max(other[1])];
+        }
+    }
+}
+
+impl Drive {
+    /// Picture `index` of a camera.
+    ///
+    /// # Panics
+    /// When the drive has no such camera.
+    pub fn picture(&self, camera: usize, index: u64, picture: &mut Picture) {
+        let mount = self.rig.cameras[camera];
+        let time_s = self.rig.picture_time_s(index);
+        let view = camera_view(self, &mount, time_s);
+        let pinhole = self.pinhole();
+        let (width, height) = (pinhole.width, pinhole.height);
+        let Picture { size, rgb, track_ids, truth, scene, rectangles, shadows, sky, workers } =
+            picture;
+        *size = self.rig.picture_size;
+        rgb.resize(width * height * 3, 0);
+        track_ids.resize(width * height, 0);
+        scene.gather(self.world(), &view, time_s, REACH_M);
+        rectangles.clear();
+        rectangles.extend(scene.targets.iter().map(|target| Rectangle::around(target, &pinhole)));
+
+        self.cast_shadows(scene, &view, shadows);
+        sky.render(&self.light, &view, &pinhole);
+
+        let painter = Painter {
+            drive: self,
+            view: &view,
+            scene,
+            rectangles,
+            shadows,
+            sky,
+            pinhole,
+            lamps: Lamps { sun: view.direction(self.light.sun), up: view.direction(Vector3::z()) },
+            exposure: self.light.exposure(time_s),
+            key: key(&[self.seed, Stream::Camera as u64, camera as u64, index]),
+        };
+        let num_bands = height.div_ceil(BAND_ROWS);
+        let num_threads = self.num_threads.clamp(1, num_bands);
+        workers.resize_with(num_threads, Worker::default);
+        let mut shares: Vec<Vec<_>> = (0..num_threads).map(|_| Vec::new()).collect();
+        let out =
+            rgb.chunks_mut(BAND_ROWS * width * 3).zip(track_ids.chunks_mut(BAND_ROWS * width));
+        for (i, band) in out.enumerate() {
+            shares[i % num_threads].push((i * BAND_ROWS, band));
+        }
+        std::thread::scope(|scope| {
+            for (i, (worker, share)) in workers.iter_mut().zip(shares).enumerate() {
+                let painter = &painter;
+                let work = move || {
+                    worker.pixels.clear();
+                    worker.pixels.resize(painter.scene.present.len(), PixelCount::NONE);
+                    for (first_row, (rgb, track_ids)) in share {
+                        painter.paint(first_row, rgb, track_ids, worker);
+                    }
+                };
+                if i + 1 == num_threads { work() } else { drop(scope.spawn(work)) }
+            }
+        });
+        truth.clear();
+        truth.extend((0..scene.present.len()).filter_map(|present| {
+            let mut pixels = PixelCount::NONE;
+            workers.iter().for_each(|worker| pixels.join(&worker.pixels[present]));
+            painter.object_2d(present, &pixels)
+        }));
+    }
+
+    /// The shadows of the actors around the place a camera looks at.
+    fn cast_shadows(&self, scene: &Scene, view: &View, shadows: &mut ShadowMap) {
+        let ahead = view.sensor_from_map.row(2).transpose().xy();
+        let middle = view.origin.xy() + ahead * (0.5 * SHADOWS_M - 4.0);
+        let half = Vector2::repeat(0.5 * SHADOWS_M);
+        shadows.clear([middle - half, middle + half], SHADOW_CELL_M);
+        for present in &scene.present {
+            for solid in &scene.solids[present.first..present.end] {
+                shadows.add(solid, &self.light.sun);
+            }
+            shadows.add_nearness(&self.traffic.actors[present.actor].body, &present.state);
+        }
+    }
+
+    fn pinhole(&self) -> Pinhole {
+        let Size { width, height } = self.rig.picture_size;
+        Pinhole {
+            focal: self.rig.focal_px() as f32,
+            center: self.rig.principal_px().map(|value| value as f32),
+            width: width as usize,
+            height: height as usize,
+        }
+    }
+}
+
+/// The view of a camera at a time, in its optical frame.
+fn camera_view(drive: &Drive, mount: &CameraMount, time_s: f64) -> View {
+    let ego = drive.traffic.ego(&drive.route, time_s);
+    let (origin, ahead) = pose_of(&ego, mount.position_m, mount.yaw_rad);
+    let sensor_from_map =
+        nalgebra::Matrix3::new(ahead.y, -ahead.x, 0.0, 0.0, 0.0, -1.0, ahead.x, ahead.y, 0.0);
+    View { origin, sensor_from_map }
+}
+
+struct Painter<'a> {
+    drive: &'a Drive,
+    view: &'a View,
+    scene: &'a Scene,
+    /// Per solid.
+    rectangles: &'a [Rectangle],
+    /// Of the actors.
+    shadows: &'a ShadowMap,
+    sky: &'a Sky,
+    pinhole: Pinhole,
+    lamps: Lamps,
+    exposure: f32,
+    key: u64,
+}
+
+impl Painter<'_> {
+    /// Paints the rows from `first_row` on, as many as there is room for.
+    fn paint(&self, first_row: usize, rgb: &mut [u8], track_ids: &mut [u32], worker: &mut Worker) {
+        let (width, height) = (self.pinhole.width, self.pinhole.height);
+        let num_rows = track_ids.len() / width;
+        // A row more on either side, for the softness of the lens.
+        let above = usize::from(first_row > 0);
+        let below = usize::from(first_row + num_rows < height);
+        let Worker { band, colors, pixels } = worker;
+        band.clear(first_row - above, above + num_rows + below, width);
+        for solid in 0..self.scene.num_fixed {
+            draw(self.scene, solid, &self.rectangles[solid], &self.pinhole, false, band);
+        }
+        for (present, pixels) in self.scene.present.iter().zip(pixels.iter_mut()) {
+            let mut around = Rectangle::EMPTY;
+            for solid in present.first..present.end {
+                draw(self.scene, solid, &self.rectangles[solid], &self.pinhole, true, band);
+                around.join(&self.rectangles[solid]);
+            }
+            self.count_free(&around, first_row..first_row + num_rows, band, pixels);
+        }
+        self.color(band, colors);
+        for row in 0..num_rows {
+            let what = &band.what[(row + above) * width..][..width];
+            for (track_id, &solid) in track_ids[row * width..].iter_mut().zip(what) {
+                *track_id = 0;
+                if let Some(owner) = self.owner(solid) {
+                    pixels[owner].seen += 1;
+                    let actor = self.scene.present[owner].actor;
+                    *track_id = self.drive.traffic.actors[actor].track_id;
+                }
+            }
+            let out = &mut rgb[row * width * 3..][..width * 3];
+            let line = |row: usize| colors[row * width..(row + 1) * width].as_flattened();
+            let (here, last) = (row + above, colors.len() / width - 1);
+            let lines = [line(here.saturating_sub(1)), line(here), line((here + 1).min(last))];
+            expose(lines, bits(self.key, (first_row + row) as u64), out);
+        }
+    }
+
+    fn owner(&self, solid: u32) -> Option<usize> {
+        if solid == NOTHING { None } else { self.scene.owner(solid as usize) }
+    }
+
+    /// Counts the marked pixels of `rows` and takes the marks away.
+    fn count_free(
+        &self,
+        around: &Rectangle,
+        rows: std::ops::Range<usize>,
+        band: &mut Band,
+        pixels: &mut PixelCount,
+    ) {
+        let bytes = self.pinhole.width / 8;
+        for row in band.rows_of(around, self.pinhole.width) {
+            let at = band.first_row + row;
+            let marks = &mut band.free[row * bytes..(row + 1) * bytes];
+            if rows.contains(&at) {
+                for (i, &mark) in marks.iter().enumerate().filter(|(_, mark)| **mark != 0) {
+                    let first = 8 * i as u32 + mark.trailing_zeros();
+                    let last = 8 * i as u32 + 7 - mark.leading_zeros();
+                    pixels.join(&PixelCount {
+                        free: mark.count_ones(),
+                        seen: 0,
+                        columns: [first, last],
+                        rows: [at as u32; 2],
+                    });
+                }
+            }
+            marks.fill(0);
+        }
+    }
+
+    /// The colours of all pixels of a band, with the ground and the sky.
+    fn color(&self, band: &Band, colors: &mut Vec<[f32; 3]>) {
+        let width = self.pinhole.width;
+        colors.clear();
+        for row in 0..band.depth.len() / width {
+            let y = self.pinhole.y(band.first_row + row);
+            for column in 0..width {
+                let direction = Vector3::new(self.pinhole.x(column), y, 1.0);
+                let at = row * width + column;
+                colors.push(self.color_of(&direction, band.depth[at], band.what[at]));
+            }
+        }
+        develop(colors.as_flattened_mut(), self.exposure);
+    }
+
+    fn color_of(&self, direction: &Vector3<f32>, depth: f32, what: u32) -> [f32; 3] {
+        let light = &self.drive.light;
+        if direction.y > 1e-4 {
+            // The upper level of the ground lies before the lower one.
+            let height = self.view.origin.z as f32;
+            if (height - PAVEMENT_HEIGHT_M as f32) / direction.y < depth {
+                if let Some(color) = self.ground_color(direction, depth) {
+                    return color;
+                }
+            }
+        }
+        let length = direction.norm();
+        let ray = direction / length;
+        if what == NOTHING {
+            let in_map = self.view.sensor_from_map.tr_mul(&ray.map(f64::from));
+            return light
+                .woods(&in_map.map(|value| value as f32))
+                .unwrap_or_else(|| self.sky.at(direction, &self.pinhole));
+        }
+        let (solid, target) =
+            (&self.scene.solids[what as usize], &self.scene.targets[what as usize]);
+        let spot = spot(target, &(direction * depth));
+        let half = solid.half.map(|value| value as f32);
+        let pixel_m = depth / self.pinhole.focal;
+        let look = solid.material.look(&spot, solid.color, solid.texture, &half, pixel_m);
+        // Actors stand in the shade of the town; the town's own walls do not.
+        let lit = match self.owner(what) {
+            Some(_) => [self.town_shade(&(direction * depth)), 1.0],
+            None => [1.0; 2],
+        };
+        let color = light.shade(&look, &spot.normal, &ray, &self.lamps, lit);
+        light.through_haze(color, depth * length)
+    }
+
+    /// Whether the sun reaches a point past the town: 0 to 1. It is taken from
+    /// where the sun's ray through the point meets the ground.
+    fn town_shade(&self, point: &Vector3<f32>) -> f32 {
+        let in_map = self.view.origin + self.view.sensor_from_map.tr_mul(&point.map(f64::from));
+        let sun = &self.drive.light.sun;
+        self.drive.shadows.light(in_map.xy() - sun.xy() * (in_map.z / sun.z))[0]
+    }
+
+    /// The ground before `depth`.
+    fn ground_color(&self, direction: &Vector3<f32>, depth: f32) -> Option<[f32; 3]> {
+        let ground = &self.drive.ground;
+        let in_map = self.view.sensor_from_map.tr_mul(&direction.map(f64::from));
+        let at = |distance: f64| -> Vector2<f64> { self.view.origin.xy() + in_map.xy() * distance };
+        let sink = f64::from(direction.y);
+        let level = in_map.xy().norm();
+        let Meeting { distance, beside, is_kerb } =
+            ground.meet(self.view.origin.z, sink, level, at);
+        if distance >= f64::from(depth) {
+            return None;
+        }
+        let position = at(distance);
+        let length = direction.norm();
+        // Seen at a flat angle a pixel is long: between its two sizes.
+        let pixel_m = distance as f32 / self.pinhole.focal / direction.y.min(1.0).sqrt();
+        let look = ground.look(position, &beside, pixel_m);
+        let normal =
+            if is_kerb { self.lamps.up * 0.5 - direction / length * 0.5 } else { self.lamps.up };
+        let ray = direction / length;
+        let light = &self.drive.light;
+        let (town, actors) = (self.drive.shadows.light(position), self.shadows.light(position));
+        let lit = [town[0].min(actors[0]), actors[1]];
+        let color = light.shade(&look, &normal, &ray, &self.lamps, lit);
+        Some(light.through_haze(color, distance as f32 * length))
+    }
+
+    fn object_2d(&self, present: usize, pixels: &PixelCount) -> Option<Truth2d<'static>> {
+        if pixels.free == 0 {
+            return None;
+        }
+        let present = &self.scene.present[present];
+        let actor = &self.drive.traffic.actors[present.actor];
+        let mut around = Rectangle::EMPTY;
+        for solid in present.first..present.end {
+            around.join(&self.rectangles[solid]);
+        }
+        let inside = around.clipped(&self.pinhole).area() / around.area();
+        let ([left, right], [top, bottom]) = (pixels.columns, pixels.rows);
+        Some(Truth2d {
+            class_name: actor.body.class.name(),
+            track_id: actor.track_id,
+            bbox: Box2d::new(left as f32, top as f32, right as f32 + 1.0, bottom as f32 + 1.0),
+            visibility: pixels.seen as f32 / pixels.free as f32,
+            truncation: (1.0 - inside).clamp(0.0, 1.0),
+            num_pixels: pixels.seen,
+        })
+    }
+}
+
+/// From linear light to the levels of a picture: a soft shoulder, then gamma 2.
+#[multiversion(targets("x86_64+avx2"))]
+fn develop(values: &mut [f32], exposure: f32) {
+    for value in values {
+        let light = *value * exposure;
+        let level = light * (0.7 + light) / (0.62 + light * (0.35 + light));
+        *value = if level < 1.0 { level } else { 1.0 }.sqrt();
+    }
+}
+
+/// One row of 8-bit levels from the rows above, here and below: the lens
+/// spreads every pixel over its neighbours, the sensor adds noise. At either
+/// end of the row the pixels look only up and down.
+#[multiversion(targets("x86_64+avx2"))]
+fn expose([above, here, below]: [&[f32]; 3], key: u64, out: &mut [u8]) {
+    let len = out.len();
+    let (above, here, below) = (&above[..len], &here[..len], &below[..len]);
+    let key = key as u32;
+    for i in 0..3 {
+        let (first, last) = (i, len - 3 + i);
+        for i in [first, last] {
+            out[i] = level(here[i], above[i] + below[i] + 2.0 * here[i], i as u32, key);
+        }
+    }
+    let (left, right) = (&here[..len - 6], &here[6..]);
+    let (above, here, below) = (&above[3..len - 3], &here[3..len - 3], &below[3..len - 3]);
+    for (i, out) in out[3..len - 3].iter_mut().enumerate() {
+        let around = above[i] + below[i] + left[i] + right[i];
+        *out = level(here[i], around, i as u32 + 3, key);
+    }
+}
+
+#[inline(always)]
+fn level(here: f32, around: f32, place: u32, key: u32) -> u8 {
+    let value = 0.6 * here + 0.1 * around;
+    // Two uniform numbers make a triangular one.
+    let mut noise = place.wrapping_mul(0x9e37_79b9) ^ key;
+    noise = (noise ^ (noise >> 16)).wrapping_mul(0x21f0_aaad);
+    noise = (noise ^ (noise >> 15)).wrapping_mul(0x735a_2d97);
+    noise ^= noise >> 15;
+    let grain = ((noise & 0x3ff) + (noise >> 10 & 0x3ff)) as i32 - 1023;
+    let level = 255.0 * value + grain as f32 * (0.0035 + 0.002 * value) + 0.5;
+    let level = if level > 0.0 { level } else { 0.0 };
+    (if level < 255.0 { level } else { 255.0 }) as i32 as u8
+}

@@ -1,0 +1,493 @@
+//! A spinning LiDAR of 64 beams.
+//!
+//! A scan is one turn to the left, from behind over the left … back to behind;
+//! it faces ahead in the middle, and the stamp of a scan is that middle. Every
+//! column is cast from where the sensor is at the column's own time, at a world
+//! that has moved on to that time. Points are given in the sensor's frame at
+//! the stamp: ego motion is taken out, as drivers with a fixed frame do, while
+//! what moves by itself is seen where it was.
+
+use multiversion::multiversion;
+use nalgebra::{Matrix3, Vector2, Vector3};
+
+use super::ground::Cover;
+use super::random::{bits, key, normal, unit};
+use super::rig::{LidarMount, SCAN_S, pose_of};
+use super::scene::{Scene, View};
+use super::solid::{LANES, Lanes, Rays, Target, meet, spot};
+use super::traffic::PAVEMENT_HEIGHT_M;
+use super::{Drive, Stream};
+use crate::types::{Box3d, Truth3d};
+
+/// Beams of every LiDAR.
+pub const NUM_BEAMS: usize = 64;
+/// Nothing farther away comes back.
+pub const MAX_RANGE_M: f32 = 120.0;
+/// Truth is given for objects up to this far from the sensor.
+pub const TRUTH_RANGE_M: f64 = 75.0;
+
+const CHUNKS: usize = NUM_BEAMS / LANES;
+const MIN_RANGE_M: f32 = 0.8;
+const RANGE_NOISE_M: f32 = 0.018;
+const NOTHING: u32 = u32::MAX;
+const GROUND: u32 = u32::MAX - 1;
+
+/// A point of a scan, in the sensor's frame at the stamp.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ScanPoint {
+    /// x (ahead), y (left), z (up) in metres.
+    pub position: [f32; 3],
+    /// Strength of the echo, 0 to 255.
+    pub intensity: f32,
+    /// Its beam, 0 the lowest.
+    pub ring: u16,
+    /// When it was measured, seconds from the stamp; negative before.
+    pub time_s: f32,
+    /// The object it lies on; 0 for none.
+    pub track_id: u32,
+}
+
+/// One scan, and the truth about it. Its memory is used again by the next.
+#[derive(Clone, Debug, Default)]
+pub struct Scan {
+    /// The points, column by column in the order of time, from the lowest beam
+    /// up.
+    pub points: Vec<ScanPoint>,
+    /// All objects within [`TRUTH_RANGE_M`], in the order of their track ids.
+    pub truth: Vec<Truth3d<'static>>,
+    scene: Scene,
+    columns: Vec<Vec<u32>>,
+    parts: Vec<Part>,
+}
+
+/// What one thread made: the points of consecutive columns, and per present
+/// actor its rays.
+#[derive(Clone, Debug, Default)]
+struct Part {
+    points: Vec<ScanPoint>,
+    rays: Vec<RayCount>,
+}
+
+/// Rays of one actor.
+#[derive(Clone, Copy, Debug, Default)]
+struct RayCount {
+    /// That would hit it if nothing stood before it.
+    free: u32,
+    /// That hit it.
+    seen: u32,
+    /// Of these, those whose light came back.
+    returned: u32,
+}
+
+/// The directions of the beams: those of a chunk side by side.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Beams {
+    cos: [Lanes; CHUNKS],
+    sin: [Lanes; CHUNKS],
+}
+
+impl Beams {
+    /// As the HDL-64E: 32 from -24.33 to -8.83 degrees, 32 on to 2 degrees.
+    pub(super) fn new() -> Self {
+        let mut beams = Self { cos: [[0.0; LANES]; CHUNKS], sin: [[0.0; LANES]; CHUNKS] };
+        for beam in 0..NUM_BEAMS {
+            let step = beam as f64;
+            let degrees =
+                if beam < 32 { -24.33 + 0.5 * step } else { -8.333 + (step - 32.0) / 3.0 };
+            let (sin, cos) = libm::sincos(degrees.to_radians());
+            beams.cos[beam / LANES][beam % LANES] = cos as f32;
+            beams.sin[beam / LANES][beam % LANES] = sin as f32;
+        }
+        beams
+    }
+}
+
+/// What moves by itself, seen from the sensor at the stamp.
+#[derive(Clone, Copy, Debug)]
+struct Drift {
+    center: Vector3<f32>,
+    velocity: Vector3<f32>,
+    yaw_rate: f32,
+}
+
+/// The rays of a column: their common start and its level direction.
+#[derive(Clone, Copy, Debug)]
+struct Column {
+    origin: Vector3<f32>,
+    ahead: Vector3<f32>,
+    time_s: f32,
+}
+
+impl Column {
+    /// The same rays against an actor as it stands at the stamp: instead of
+    /// the actor the rays are moved, back in time.
+    fn against(&self, drift: &Drift) -> Self {
+        let (turn, t) = (-drift.yaw_rate * self.time_s, self.time_s);
+        // Turns of hundredths of a radian: second order is exact enough.
+        let (cos, sin) = (1.0 - 0.5 * turn * turn, turn);
+        let turned =
+            |v: Vector3<f32>| Vector3::new(cos * v.x - sin * v.y, sin * v.x + cos * v.y, v.z);
+        let from_center = self.origin - drift.center - drift.velocity * t;
+        Self { origin: drift.center + turned(from_center), ahead: turned(self.ahead), ..*self }
+    }
+}
+
+/// What the beams of a column hit first.
+#[derive(Clone, Copy)]
+struct Hits {
+    range: [Lanes; CHUNKS],
+    what: [[u32; LANES]; CHUNKS],
+}
+
+impl Drive {
+    /// Scan `index` of a LiDAR.
+    ///
+    /// # Panics
+    /// When the drive has no such LiDAR.
+    pub fn cloud(&self, lidar: usize, index: u64, scan: &mut Scan) {
+        let mount = self.rig.lidars[lidar];
+        let time_s = self.rig.scan_time_s(index);
+        let view = lidar_view(self, &mount, time_s);
+        let reach_m = f64::from(MAX_RANGE_M);
+        scan.scene.gather(self.world(), &view, time_s, reach_m);
+        let num_columns = self.rig.num_columns;
+        let caster = Caster {
+            drive: self,
+            mount: &mount,
+            view: &view,
+            scene: &scan.scene,
+            time_s,
+            key: key(&[self.seed, Stream::Lidar as u64, lidar as u64, index]),
+            drifts: scan
+                .scene
+                .present
+                .iter()
+                .map(|present| {
+                    let state = &present.state;
+                    let velocity = Vector3::new(state.velocity.x, state.velocity.y, 0.0);
+                    Drift {
+                        center: view.direction(state.position - view.origin),
+                        velocity: view.direction(velocity),
+                        yaw_rate: state.yaw_rate as f32,
+                    }
+                })
+                .collect(),
+        };
+        caster.assign_columns(num_columns, &mut scan.columns);
+
+        let num_threads = self.num_threads.min(num_columns);
+        let per_thread = num_columns.div_ceil(num_threads);
+        scan.parts.resize_with(num_threads, Part::default);
+        let columns = &scan.columns;
+        std::thread::scope(|scope| {
+            for (i, part) in scan.parts.iter_mut().enumerate() {
+                let caster = &caster;
+                let range = i * per_thread..((i + 1) * per_thread).min(num_columns);
+                let work = move || {
+                    part.points.clear();
+                    part.rays.clear();
+                    part.rays.resize(caster.scene.present.len(), RayCount::default());
+                    for column in range {
+                        caster.cast_column(column, num_columns, &columns[column], part);
+                    }
+                };
+                if i + 1 == num_threads { work() } else { drop(scope.spawn(work)) }
+            }
+        });
+        scan.points.clear();
+        scan.parts.iter().for_each(|part| scan.points.extend_from_slice(&part.points));
+        scan.truth.clear();
+        scan.truth.extend(scan.scene.present.iter().enumerate().filter_map(|(i, present)| {
+            let mut rays = RayCount::default();
+            for part in &scan.parts {
+                rays.free += part.rays[i].free;
+                rays.seen += part.rays[i].seen;
+                rays.returned += part.rays[i].returned;
+            }
+            let object = self.object_3d(present.actor, &present.state, &view)?;
+            let visibility = if rays.free > 0 { rays.seen as f32 / rays.free as f32 } else { 0.0 };
+            Some(Truth3d { num_points: rays.returned, visibility, ..object })
+        }));
+    }
+
+    /// An actor in the frame of a LiDAR; `None` beyond the range of the truth.
+    fn object_3d(
+        &self,
+        actor: usize,
+        state: &super::traffic::State,
+        view: &View,
+    ) -> Option<Truth3d<'static>> {
+        let actor = &self.traffic.actors[actor];
+        let [length, width, height] = actor.body.size_m;
+        let middle = state.position + Vector3::new(0.0, 0.0, 0.5 * height);
+        let center = view.sensor_from_map * (middle - view.origin);
+        if center.xy().norm() > TRUTH_RANGE_M {
+            return None;
+        }
+        let level = |v: Vector2<f64>| view.sensor_from_map * Vector3::new(v.x, v.y, 0.0);
+        let (heading, velocity) = (level(state.heading), level(state.velocity));
+        Some(Truth3d {
+            class_name: actor.body.class.name(),
+            track_id: actor.track_id,
+            bbox: Box3d {
+                center: [center.x as f32, center.y as f32, center.z as f32],
+                length_m: length as f32,
+                width_m: width as f32,
+                height_m: height as f32,
+                yaw_rad: libm::atan2(heading.y, heading.x) as f32,
+            },
+            velocity_mps: [velocity.x as f32, velocity.y as f32],
+            num_points: 0,
+            visibility: 0.0,
+        })
+    }
+}
+
+/// The view of a LiDAR at a time.
+pub(super) fn lidar_view(drive: &Drive, mount: &LidarMount, time_s: f64) -> View {
+    let ego = drive.traffic.ego(&drive.route, time_s);
+    let (origin, heading) = pose_of(&ego, mount.position_m, mount.yaw_rad);
+    let (cos, sin) = (heading.x, heading.y);
+    let sensor_from_map = Matrix3::new(cos, sin, 0.0, -sin, cos, 0.0, 0.0, 0.0, 1.0);
+    View { origin, sensor_from_map }
+}
+
+struct Caster<'a> {
+    drive: &'a Drive,
+    mount: &'a LidarMount,
+    view: &'a View,
+    scene: &'a Scene,
+    time_s: f64,
+    key: u64,
+    /// Per present actor.
+    drifts: Vec<Drift>,
+}
+
+impl Caster<'_> {
+    /// Finds for every column the solids that its rays may hit, in the order of
+    /// the scene.
+    fn assign_columns(&self, num_columns: usize, columns: &mut Vec<Vec<u32>>) {
+        columns.resize_with(num_columns, Vec::new);
+        columns.iter_mut().for_each(Vec::clear);
+        let ego = self.drive.traffic.ego(&self.drive.route, self.time_s);
+        let half_scan = 0.5 * SCAN_S;
+        for (index, target) in self.scene.targets.iter().enumerate() {
+            let own = self.scene.owner(index).map(|present| &self.drifts[present]);
+            let (speed, turn) = own.map_or((0.0, 0.0), |drift| {
+                (f64::from(drift.velocity.norm()), f64::from(drift.yaw_rate.abs()))
+            });
+            let shift = half_scan * (speed + ego.velocity.norm() + 6.0 * turn) + 0.05;
+            let turn = half_scan * ego.yaw_rate.abs();
+            let per_radian = num_columns as f64 / std::f64::consts::TAU;
+            match azimuths(target, shift) {
+                None => columns.iter_mut().for_each(|column| column.push(index as u32)),
+                Some([low, high]) => {
+                    let column = |azimuth: f64| (azimuth + std::f64::consts::PI) * per_radian;
+                    let first = (column(low - turn) - 0.5).floor() as i64;
+                    let last = (column(high + turn) + 0.5).ceil() as i64;
+                    for at in first..=last.min(first + num_columns as i64 - 1) {
+                        let at = at.rem_euclid(num_columns as i64) as usize;
+                        columns[at].push(index as u32);
+                    }
+                }
+            }
+        }
+    }
+
+    fn cast_column(&self, index: usize, num_columns: usize, list: &[u32], part: &mut Part) {
+        let share = (index as f64 + 0.5) / num_columns as f64;
+        let time_s = (share - 0.5) * SCAN_S;
+        let view = lidar_view(self.drive, self.mount, self.time_s + time_s);
+        let (sin, cos) = libm::sincos((share - 0.5) * std::f64::consts::TAU);
+        let ahead_map = view.sensor_from_map.transpose() * Vector3::new(cos, sin, 0.0);
+        let column = Column {
+            origin: self.view.direction(view.origin - self.view.origin),
+            ahead: self.view.direction(ahead_map),
+            time_s: time_s as f32,
+        };
+        let mut hits =
+            Hits { range: [[MAX_RANGE_M; LANES]; CHUNKS], what: [[NOTHING; LANES]; CHUNKS] };
+        let fixed = list.partition_point(|&target| (target as usize) < self.scene.num_fixed);
+        let beams = &self.drive.beams;
+        cast(self.scene, &list[..fixed], beams, &column, &mut hits);
+        self.cast_ground(&view, &ahead_map.xy(), &mut hits);
+        let mut rest = &list[fixed..];
+        while let Some(&first) = rest.first() {
+            let Some(owner) = self.scene.owner(first as usize) else { break };
+            let num = rest.partition_point(|&t| (t as usize) < self.scene.present[owner].end);
+            let moved = column.against(&self.drifts[owner]);
+            let free = cast(self.scene, &rest[..num], beams, &moved, &mut hits);
+            part.rays[owner].free += free.count_ones();
+            rest = &rest[num..];
+        }
+        self.collect(index, &column, &hits, part);
+    }
+
+    fn cast_ground(&self, view: &View, ahead: &Vector2<f64>, hits: &mut Hits) {
+        let beams = &self.drive.beams;
+        let height = view.origin.z;
+        for beam in 0..NUM_BEAMS {
+            let (chunk, lane) = (beam / LANES, beam % LANES);
+            let (cos, sin) = (f64::from(beams.cos[chunk][lane]), f64::from(beams.sin[chunk][lane]));
+            if sin >= 0.0 {
+                break;
+            }
+            let nearest = f64::from(hits.range[chunk][lane]);
+            if (height - PAVEMENT_HEIGHT_M) / -sin > nearest {
+                continue;
+            }
+            let at = |range: f64| view.origin.xy() + ahead * (cos * range);
+            let met = self.drive.ground.meet(height, -sin, cos, at);
+            if met.distance < nearest {
+                hits.range[chunk][lane] = met.distance as f32;
+                hits.what[chunk][lane] = GROUND;
+            }
+        }
+    }
+
+    /// Turns hits into points.
+    fn collect(&self, index: usize, column: &Column, hits: &Hits, part: &mut Part) {
+        let beams = &self.drive.beams;
+        for beam in 0..NUM_BEAMS {
+            let (chunk, lane) = (beam / LANES, beam % LANES);
+            let (range, what) = (hits.range[chunk][lane], hits.what[chunk][lane]);
+            if what == NOTHING || range < MIN_RANGE_M {
+                continue;
+            }
+            let ray = column.ahead * beams.cos[chunk][lane] + Vector3::z() * beams.sin[chunk][lane];
+            let owner = if what == GROUND { None } else { self.scene.owner(what as usize) };
+            let (reflectivity, loss, depth_m, facing) = match what {
+                GROUND => {
+                    let point = column.origin + ray * range;
+                    let in_map =
+                        self.view.origin + self.view.sensor_from_map.tr_mul(&point.map(f64::from));
+                    (self.ground_reflectivity(&in_map), 0.01, 0.0, beams.sin[chunk][lane].abs())
+                }
+                _ => {
+                    let target = &self.scene.targets[what as usize];
+                    let seen = owner.map_or(*column, |owner| column.against(&self.drifts[owner]));
+                    let ray =
+                        seen.ahead * beams.cos[chunk][lane] + Vector3::z() * beams.sin[chunk][lane];
+                    let spot = spot(target, &(seen.origin + ray * range));
+                    let echo = self.scene.solids[what as usize].material.echo(&spot);
+                    (echo.reflectivity, echo.loss, echo.depth_m, spot.normal.dot(&ray).abs())
+                }
+            };
+            if let Some(owner) = owner {
+                part.rays[owner].seen += 1;
+            }
+            let place = 2 * (index * NUM_BEAMS + beam) as u64;
+            let (chance, spread) = (bits(self.key, place), bits(self.key, place + 1));
+            // What comes back falls with the distance; little light is often missed.
+            let strength = reflectivity * (0.25 + 0.75 * facing);
+            let weak = (range / MAX_RANGE_M).powi(2) * 0.06 / strength.max(0.01);
+            if unit(chance) < loss + weak {
+                continue;
+            }
+            let range = range + RANGE_NOISE_M * normal(spread) + depth_m * unit(chance >> 24);
+            let grain = 1.0 + 0.08 * normal(spread.rotate_left(23));
+            let intensity = (strength * grain * 200.0).clamp(1.0, 255.0).floor();
+            let position = column.origin + ray * range;
+            let track_id = owner.map_or(0, |owner| {
+                part.rays[owner].returned += 1;
+                self.drive.traffic.actors[self.scene.present[owner].actor].track_id
+            });
+            part.points.push(ScanPoint {
+                position: position.into(),
+                intensity,
+                ring: beam as u16,
+                time_s: column.time_s,
+                track_id,
+            });
+        }
+    }
+
+    fn ground_reflectivity(&self, in_map: &Vector3<f64>) -> f32 {
+        let ground = &self.drive.ground;
+        let position = in_map.xy();
+        let (cover, _): (Cover, f32) = ground.cover(position, &ground.beside(position), 0.05);
+        cover.reflectivity()
+    }
+}
+
+/// The azimuths between which a target lies when it may shift by so many
+/// metres; `None` when it may be all around.
+fn azimuths(target: &Target, shift: f64) -> Option<[f64; 2]> {
+    let center = target.center.xy().map(f64::from);
+    let distance = center.norm();
+    let middle = libm::atan2(center.y, center.x);
+    let (mut low, mut high, mut nearest) = (0.0_f64, 0.0_f64, distance);
+    for corner in target.corners() {
+        let corner = corner.xy().map(f64::from);
+        let (ahead, aside) = (corner.dot(&center), center.perp(&corner));
+        if ahead <= 0.0 {
+            return None;
+        }
+        let angle = libm::atan2(aside, ahead);
+        low = low.min(angle);
+        high = high.max(angle);
+        nearest = nearest.min(ahead / distance);
+    }
+    if nearest <= 2.0 * shift {
+        return None;
+    }
+    let margin = shift / (nearest - shift);
+    Some([middle + low - margin, middle + high + margin])
+}
+
+/// Casts the beams of a column at solids of one kind, fixed or of one actor.
+/// Returns the beams that would hit one if nothing stood before it.
+#[multiversion(targets("x86_64+avx2"))]
+fn cast(scene: &Scene, list: &[u32], beams: &Beams, column: &Column, hits: &mut Hits) -> u64 {
+    let mut met_at_all = 0_u64;
+    for &index in list {
+        let target = &scene.targets[index as usize];
+        let solid = &scene.solids[index as usize];
+        let rays = Rays {
+            origin: target.cube_from_sensor * (column.origin - target.center),
+            a: target.cube_from_sensor * column.ahead,
+            b: target.cube_from_sensor.column(2).into(),
+        };
+        let [low, high] = slopes(target, &column.origin);
+        for chunk in 0..CHUNKS {
+            let (cos, sin) = (&beams.cos[chunk], &beams.sin[chunk]);
+            if sin[LANES - 1] < low * cos[LANES - 1] || sin[0] > high * cos[0] {
+                continue;
+            }
+            let mut at = meet(target.shape, &rays, cos, sin);
+            if solid.material.has_gaps() {
+                for i in 0..LANES {
+                    let place = rays.origin + (rays.a * cos[i] + rays.b * sin[i]) * at[i];
+                    if at[i] < MAX_RANGE_M && solid.material.is_gap(solid.texture, &place) {
+                        at[i] = f32::INFINITY;
+                    }
+                }
+            }
+            let (range, what) = (&mut hits.range[chunk], &mut hits.what[chunk]);
+            for i in 0..LANES {
+                met_at_all |= u64::from(at[i] < MAX_RANGE_M) << (chunk * LANES + i);
+                if at[i] < range[i] {
+                    range[i] = at[i];
+                    what[i] = index;
+                }
+            }
+        }
+    }
+    met_at_all
+}
+
+/// Between which slopes (height over level distance) a target lies.
+#[inline(always)]
+fn slopes(target: &Target, origin: &Vector3<f32>) -> [f32; 2] {
+    let m = &target.sensor_from_cube;
+    let reach = |row: usize| m[(row, 0)].abs() + m[(row, 1)].abs() + m[(row, 2)].abs();
+    let (level, up) = (reach(0) + reach(1), reach(2));
+    let away = target.center - origin;
+    let distance = (away.x * away.x + away.y * away.y).sqrt();
+    if distance <= 1.01 * level {
+        return [f32::NEG_INFINITY, f32::INFINITY];
+    }
+    let (near, far) = (distance - level, distance + level);
+    let (bottom, top) = (away.z - up, away.z + up);
+    [(bottom / near).min(bottom / far), (top / near).max(top / far)]
+}

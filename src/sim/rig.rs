@@ -1,0 +1,201 @@
+//! The ego vehicle's sensors: where they sit, when they measure.
+//!
+//! `base_link` is the middle of the rear axle on the road, x ahead, y left, z
+//! up.
+
+use nalgebra::{Matrix3, Vector2, Vector3};
+
+use super::lidar::NUM_BEAMS;
+use super::traffic::State;
+use crate::error::{Error, ErrorKind, Result};
+use crate::types::{Size, Stamp};
+
+/// A LiDAR turns so many times a second.
+pub const SCAN_RATE_HZ: f64 = 10.0;
+/// Time of a turn.
+pub(super) const SCAN_S: f64 = 1.0 / SCAN_RATE_HZ;
+/// Stamp of the start of every drive.
+pub const START: Stamp = Stamp::from_ros(1_750_000_000, 0);
+/// The most sensors of a kind.
+pub const MAX_SENSORS: usize = 8;
+
+/// What to simulate.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Options {
+    /// Number of LiDARs, up to [`MAX_SENSORS`].
+    pub num_lidars: usize,
+    /// Number of cameras, up to [`MAX_SENSORS`].
+    pub num_cameras: usize,
+    /// Actors within 60 m of the ego vehicle on average.
+    pub num_actors: u32,
+    /// Rays of a scan, all beams together; about nine in ten come back.
+    pub num_points: usize,
+    /// Size of the pictures.
+    pub picture_size: Size,
+    /// Pictures a second.
+    pub camera_rate_hz: f64,
+    /// Threads that work on a frame; the result does not depend on it.
+    pub num_threads: usize,
+}
+
+impl Default for Options {
+    /// One LiDAR of 115,200 rays, one camera of 1280x720 at 10 Hz, 48 actors,
+    /// as many threads as the machine has.
+    fn default() -> Self {
+        Self {
+            num_lidars: 1,
+            num_cameras: 1,
+            num_actors: 48,
+            num_points: 115_200,
+            picture_size: Size::new(1280, 720),
+            camera_rate_hz: 10.0,
+            num_threads: std::thread::available_parallelism().map_or(1, usize::from),
+        }
+    }
+}
+
+/// Where a LiDAR sits on the vehicle; it stands upright.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LidarMount {
+    /// x, y, z in `base_link`.
+    pub position_m: [f64; 3],
+    /// Turn of its x axis from the vehicle's, to the left.
+    pub yaw_rad: f64,
+}
+
+/// Where a camera sits on the vehicle; it looks level.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CameraMount {
+    /// x, y, z in `base_link`.
+    pub position_m: [f64; 3],
+    /// Turn of its view from the vehicle's heading, to the left.
+    pub yaw_rad: f64,
+}
+
+impl CameraMount {
+    /// The turn from the optical frame (x right, y down, z ahead) to
+    /// `base_link`.
+    pub fn base_from_optical(&self) -> Matrix3<f64> {
+        let (sin, cos) = libm::sincos(self.yaw_rad);
+        Matrix3::new(sin, 0.0, cos, -cos, 0.0, sin, 0.0, -1.0, 0.0)
+    }
+}
+
+/// The sensors of a drive.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rig {
+    /// The LiDARs.
+    pub lidars: Vec<LidarMount>,
+    /// The cameras.
+    pub cameras: Vec<CameraMount>,
+    /// Columns of a scan.
+    pub num_columns: usize,
+    /// Size of the pictures.
+    pub picture_size: Size,
+    /// Pictures a second.
+    pub camera_rate_hz: f64,
+}
+
+impl Rig {
+    /// The sensors that are asked for: the first LiDAR on the roof, others
+    /// above the corners; the first camera looks ahead, others all around.
+    pub(super) fn new(options: &Options) -> Result<Self> {
+        let refuse = |what: &str, found: String, allowed: &str| {
+            let message = format!("{what} is {found}; {allowed} is possible");
+            Err(Error::new(ErrorKind::Argument, "sim", message))
+        };
+        let most = format!("at most {MAX_SENSORS}");
+        if options.num_lidars > MAX_SENSORS {
+            return refuse("the number of lidars", options.num_lidars.to_string(), &most);
+        }
+        if options.num_cameras > MAX_SENSORS {
+            return refuse("the number of cameras", options.num_cameras.to_string(), &most);
+        }
+        if !(1.0..=60.0).contains(&options.camera_rate_hz) {
+            return refuse("the camera rate", options.camera_rate_hz.to_string(), "1 to 60");
+        }
+        let num_columns = options.num_points / NUM_BEAMS;
+        if !(16..=65_536).contains(&num_columns) {
+            let found = options.num_points.to_string();
+            return refuse("the number of points", found, "1024 to 4194304");
+        }
+        let Size { width, height } = options.picture_size;
+        if !(16..=8192).contains(&width) || !(16..=8192).contains(&height) || width % 8 != 0 {
+            let allowed = "16 to 8192 with a width in multiples of 8";
+            return refuse("the size of the pictures", format!("{width}x{height}"), allowed);
+        }
+        if options.num_actors > 2000 {
+            return refuse("the number of actors", options.num_actors.to_string(), "at most 2000");
+        }
+        let lidars = (0..options.num_lidars).map(|i| LIDARS[i]).collect();
+        let share = std::f64::consts::TAU / options.num_cameras.max(1) as f64;
+        let cameras = (0..options.num_cameras)
+            .map(|i| {
+                let yaw_rad = share * i as f64;
+                let (sin, cos) = libm::sincos(yaw_rad);
+                CameraMount { position_m: [1.25 + 0.45 * cos, 0.45 * sin, 1.62], yaw_rad }
+            })
+            .collect();
+        let (picture_size, camera_rate_hz) = (options.picture_size, options.camera_rate_hz);
+        Ok(Self { lidars, cameras, num_columns, picture_size, camera_rate_hz })
+    }
+
+    /// Seconds from the start of the drive to the middle of a scan.
+    pub(super) fn scan_time_s(&self, index: u64) -> f64 {
+        (index as f64 + 0.5) / SCAN_RATE_HZ
+    }
+
+    /// Seconds from the start of the drive to a picture.
+    pub(super) fn picture_time_s(&self, index: u64) -> f64 {
+        (index as f64 + 0.5) / self.camera_rate_hz
+    }
+
+    /// Stamp of a scan: its middle, when it faces ahead.
+    pub fn scan_stamp(&self, index: u64) -> Stamp {
+        stamp(self.scan_time_s(index))
+    }
+
+    /// Stamp of a picture.
+    pub fn picture_stamp(&self, index: u64) -> Stamp {
+        stamp(self.picture_time_s(index))
+    }
+
+    /// Focal length in pixels: a picture is 71 degrees wide.
+    pub fn focal_px(&self) -> f64 {
+        f64::from(self.picture_size.width) * 0.703_125
+    }
+
+    /// Where the optical axis meets a picture, in continuous pixels (pixel `i`
+    /// covers `i` to `i + 1`): its middle.
+    pub fn principal_px(&self) -> [f64; 2] {
+        [0.5 * f64::from(self.picture_size.width), 0.5 * f64::from(self.picture_size.height)]
+    }
+}
+
+const LIDARS: [LidarMount; MAX_SENSORS] = [
+    LidarMount { position_m: [1.25, 0.0, 1.9], yaw_rad: 0.0 },
+    LidarMount { position_m: [3.4, 0.9, 1.0], yaw_rad: 0.7 },
+    LidarMount { position_m: [3.4, -0.9, 1.0], yaw_rad: -0.7 },
+    LidarMount { position_m: [-0.9, 0.0, 1.1], yaw_rad: std::f64::consts::PI },
+    LidarMount { position_m: [1.25, 0.9, 1.7], yaw_rad: std::f64::consts::FRAC_PI_2 },
+    LidarMount { position_m: [1.25, -0.9, 1.7], yaw_rad: -std::f64::consts::FRAC_PI_2 },
+    LidarMount { position_m: [-0.8, 0.8, 1.2], yaw_rad: 2.4 },
+    LidarMount { position_m: [-0.8, -0.8, 1.2], yaw_rad: -2.4 },
+];
+
+/// The stamp of a time of the drive, to the nanosecond.
+pub(super) fn stamp(time_s: f64) -> Stamp {
+    Stamp::from_nanos(START.nanos() + (time_s * 1e9).round() as i64)
+}
+
+/// Where something on the ego vehicle is in the map, and its heading.
+pub(super) fn pose_of(
+    ego: &State,
+    [x, y, z]: [f64; 3],
+    yaw_rad: f64,
+) -> (Vector3<f64>, Vector2<f64>) {
+    let (ahead, left) = (ego.heading, Vector2::new(-ego.heading.y, ego.heading.x));
+    let level = ahead * x + left * y;
+    let (sin, cos) = libm::sincos(yaw_rad);
+    (ego.position + Vector3::new(level.x, level.y, z), ahead * cos + left * sin)
+}

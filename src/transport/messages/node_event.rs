@@ -1,0 +1,165 @@
+//! What a node says of itself: `rcl_interfaces/ParameterEvent` and
+//! `lifecycle_msgs/TransitionEvent`.
+
+use crate::error::Result;
+use crate::transport::cdr::Writer;
+use crate::types::{LifecycleState, LifecycleTransition, Parameter, ParameterValue, Stamp};
+
+/// `rcl_interfaces/ParameterEvent`: parameters of a node that changed.
+#[derive(Clone, Copy, Debug)]
+pub struct ParameterEvent<'a> {
+    /// When.
+    pub stamp: Stamp,
+    /// Full name of the node.
+    pub node: &'a str,
+    /// Parameters that were declared.
+    pub new_parameters: &'a [Parameter],
+    /// Parameters that were set to other values.
+    pub changed_parameters: &'a [Parameter],
+}
+
+impl ParameterEvent<'_> {
+    /// The ROS name.
+    pub const TYPE: &'static str = "rcl_interfaces/msg/ParameterEvent";
+
+    /// Writes the message to `bytes`, replacing what is there.
+    ///
+    /// # Errors
+    /// `Message` when it would have 4 GiB or more.
+    pub fn encode(&self, bytes: &mut Vec<u8>) -> Result<()> {
+        let mut writer = Writer::new(bytes);
+        write_stamp(&mut writer, self.stamp);
+        writer.str(self.node);
+        write_parameters(&mut writer, self.new_parameters);
+        write_parameters(&mut writer, self.changed_parameters);
+        write_parameters(&mut writer, &[]);
+        writer.finish(Self::TYPE)
+    }
+}
+
+/// `lifecycle_msgs/TransitionEvent`: a managed node left a state for another.
+#[derive(Clone, Copy, Debug)]
+pub struct TransitionEvent {
+    /// When.
+    pub stamp: Stamp,
+    /// What was done, from where to where.
+    pub transition: LifecycleTransition,
+}
+
+impl TransitionEvent {
+    /// The ROS name.
+    pub const TYPE: &'static str = "lifecycle_msgs/msg/TransitionEvent";
+
+    /// Writes the message to `bytes`, replacing what is there.
+    ///
+    /// # Errors
+    /// `Message` when it would have 4 GiB or more.
+    pub fn encode(&self, bytes: &mut Vec<u8>) -> Result<()> {
+        let mut writer = Writer::new(bytes);
+        writer.u64(u64::try_from(self.stamp.nanos()).unwrap_or_default());
+        writer.u8(self.transition.id);
+        writer.str(self.transition.label);
+        write_state(&mut writer, self.transition.start);
+        write_state(&mut writer, self.transition.goal);
+        writer.finish(Self::TYPE)
+    }
+}
+
+/// Writes a `builtin_interfaces/Time`.
+fn write_stamp(writer: &mut Writer<'_>, stamp: Stamp) {
+    let (sec, nanosec) = stamp.to_ros();
+    writer.i32(sec);
+    writer.u32(nanosec);
+}
+
+/// Writes a `lifecycle_msgs/State`.
+pub(super) fn write_state(writer: &mut Writer<'_>, state: LifecycleState) {
+    writer.u8(state.id());
+    writer.str(state.label());
+}
+
+fn write_parameters(writer: &mut Writer<'_>, parameters: &[Parameter]) {
+    writer.sequence_len(parameters.len());
+    for Parameter { name, value } in parameters {
+        writer.str(name);
+        write_parameter_value(writer, value);
+    }
+}
+
+/// Writes an `rcl_interfaces/ParameterValue`: the number of its type, then a
+/// field for every type, of which one is used.
+pub fn write_parameter_value(writer: &mut Writer<'_>, value: &ParameterValue) {
+    use ParameterValue::{Bytes, Flag, Flags, Integer, Integers, Number, Numbers, Text, Texts};
+    writer.u8(value.parameter_type() as u8);
+    writer.bool(if let Flag(flag) = value { *flag } else { false });
+    writer.i64(if let Integer(integer) = value { *integer } else { 0 });
+    writer.f64(if let Number(number) = value { *number } else { 0.0 });
+    writer.str(if let Text(text) = value { text } else { "" });
+    writer.bytes(if let Bytes(bytes) = value { bytes } else { &[] });
+    let flags: &[bool] = if let Flags(flags) = value { flags } else { &[] };
+    writer.sequence_len(flags.len());
+    flags.iter().for_each(|flag| writer.bool(*flag));
+    let integers: &[i64] = if let Integers(integers) = value { integers } else { &[] };
+    writer.sequence_len(integers.len());
+    integers.iter().for_each(|integer| writer.i64(*integer));
+    let numbers: &[f64] = if let Numbers(numbers) = value { numbers } else { &[] };
+    writer.sequence_len(numbers.len());
+    numbers.iter().for_each(|number| writer.f64(*number));
+    let texts: &[String] = if let Texts(texts) = value { texts } else { &[] };
+    writer.sequence_len(texts.len());
+    texts.iter().for_each(|text| writer.str(text));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::transport::cdr::Reader;
+
+    #[test]
+    fn a_parameter_value_has_a_field_for_every_type() {
+        let mut bytes = Vec::new();
+        let parameter =
+            Parameter { name: "a.b".into(), value: ParameterValue::Numbers(vec![0.5, 2.0]) };
+        ParameterEvent {
+            stamp: Stamp::from_ros(3, 4),
+            node: "/n",
+            new_parameters: &[],
+            changed_parameters: std::slice::from_ref(&parameter),
+        }
+        .encode(&mut bytes)
+        .unwrap();
+        let mut reader = Reader::new("test", &bytes).unwrap();
+        assert_eq!((reader.i32().unwrap(), reader.u32().unwrap()), (3, 4));
+        assert_eq!(reader.str().unwrap(), "/n");
+        assert_eq!(reader.sequence_len(1).unwrap(), 0);
+        assert_eq!(reader.sequence_len(1).unwrap(), 1);
+        assert_eq!((reader.str().unwrap(), reader.u8().unwrap()), ("a.b", 8));
+        assert!(!reader.bool().unwrap());
+        assert_eq!(reader.i64().unwrap(), 0);
+        assert_eq!(reader.f64().unwrap().to_bits(), 0);
+        assert_eq!((reader.str().unwrap(), reader.bytes().unwrap()), ("", &[][..]));
+        assert_eq!(reader.sequence_len(1).unwrap(), 0);
+        assert_eq!(reader.sequence_len(8).unwrap(), 0);
+        assert_eq!(reader.sequence_len(8).unwrap(), 2);
+        assert_eq!(reader.f64_array().unwrap().map(f64::to_bits), [0.5, 2.0_f64].map(f64::to_bits));
+        assert_eq!(reader.sequence_len(4).unwrap(), 0);
+        assert_eq!(reader.sequence_len(1).unwrap(), 0);
+    }
+
+    #[test]
+    fn a_transition_names_both_ends() {
+        let mut bytes = Vec::new();
+        let transition = LifecycleTransition {
+            id: 3,
+            label: "activate",
+            start: LifecycleState::Inactive,
+            goal: LifecycleState::Activating,
+        };
+        TransitionEvent { stamp: Stamp::from_nanos(7), transition }.encode(&mut bytes).unwrap();
+        let mut reader = Reader::new("test", &bytes).unwrap();
+        assert_eq!(reader.u64().unwrap(), 7);
+        assert_eq!((reader.u8().unwrap(), reader.str().unwrap()), (3, "activate"));
+        assert_eq!((reader.u8().unwrap(), reader.str().unwrap()), (2, "inactive"));
+        assert_eq!((reader.u8().unwrap(), reader.str().unwrap()), (13, "activating"));
+    }
+}

@@ -1,0 +1,454 @@
+//! Truth as messages: a detection array, and a table beside it.
+//!
+//! `vision_msgs` has no place for velocities or for how much of an object is
+//! seen. So each truth topic has a companion, `<topic>/attributes`: a
+//! `PointCloud2` of the same stamp with one row per detection in the same
+//! order, whose fields name what they hold. A point cloud is a table that
+//! every tool reads.
+//!
+//! | array | fields of its companion |
+//! |---|---|
+//! | `Detection3DArray` | `x y z` centre (m) · `vx vy` (m/s) · `track_id` · `num_points` · `visibility` |
+//! | `Detection2DArray` | `x y` centre (pixels) · `track_id` · `visibility` · `truncation` · `num_pixels` |
+//!
+//! Numbers of things are `uint32`, all others `float32` when written; read are
+//! all datatypes, in any order and either byte order. A detection's `id` is its
+//! `track_id` in decimal, its score is 1.
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::transport::messages::{
+    Detection2D, Detection2DArray, Detection3D, Detection3DArray, Hypothesis, PointCloud2, Pose,
+};
+use crate::types::{
+    Box2d, Box3d, CloudView, Datatype, Header, PointField, PointFields, Truth2d, Truth3d,
+};
+
+/// What the name of a companion topic adds to that of its truth topic.
+pub const ATTRIBUTES_SUFFIX: &str = "/attributes";
+
+const STAGE: &str = "truth";
+const F32: u8 = 7;
+const U32: u8 = 6;
+
+/// The columns of a table in the order of writing, each of four bytes.
+type Columns<const N: usize> = [(&'static str, u8); N];
+
+const COLUMNS_3D: Columns<8> = [
+    ("x", F32),
+    ("y", F32),
+    ("z", F32),
+    ("vx", F32),
+    ("vy", F32),
+    ("track_id", U32),
+    ("num_points", U32),
+    ("visibility", F32),
+];
+
+const COLUMNS_2D: Columns<6> = [
+    ("x", F32),
+    ("y", F32),
+    ("track_id", U32),
+    ("visibility", F32),
+    ("truncation", F32),
+    ("num_pixels", U32),
+];
+
+/// Writes objects in space as a `Detection3DArray` and its companion, each
+/// replacing what is there.
+///
+/// # Errors
+/// `Message` when a message would have 4 GiB or more.
+pub fn encode_3d(
+    header: &Header<'_>,
+    objects: &[Truth3d<'_>],
+    detections: &mut Vec<u8>,
+    attributes: &mut Vec<u8>,
+) -> Result<()> {
+    let ids: Vec<String> = objects.iter().map(|object| object.track_id.to_string()).collect();
+    let messages: Vec<Detection3D<'_>> = objects
+        .iter()
+        .zip(&ids)
+        .map(|(object, id)| {
+            let bbox = &object.bbox;
+            let center = Pose::from_yaw(bbox.center.map(f64::from), bbox.yaw_rad.into());
+            Detection3D {
+                header: *header,
+                best: Some(certain(object.class_name, center)),
+                center,
+                size: [bbox.length_m, bbox.width_m, bbox.height_m].map(f64::from),
+                id,
+            }
+        })
+        .collect();
+    Detection3DArray::encode_as_is(header, &messages, detections)?;
+    let rows = objects.iter().map(|object| {
+        let [x, y, z] = object.bbox.center;
+        let [vx, vy] = object.velocity_mps;
+        let [x, y, z, vx, vy, visibility] =
+            [x, y, z, vx, vy, object.visibility].map(f32::to_le_bytes);
+        let [track_id, num_points] = [object.track_id, object.num_points].map(u32::to_le_bytes);
+        [x, y, z, vx, vy, track_id, num_points, visibility]
+    });
+    encode_table(header, COLUMNS_3D, rows, attributes)
+}
+
+/// Reads what [`encode_3d`] wrote. Class names are borrowed.
+///
+/// # Errors
+/// `Message` when the two contradict each other: stamps, numbers of rows, or
+/// ids that are not the track ids; when a detection has no class, or a number
+/// in the table is negative or no number. `PointField` when a field of the
+/// table is missing or unusable. What decoding refuses is refused.
+pub fn decode_3d<'a>(
+    detections: &'a [u8],
+    attributes: &[u8],
+) -> Result<(Header<'a>, Vec<Truth3d<'a>>)> {
+    let array = Detection3DArray::decode(detections)?;
+    let table = Table::open(attributes, &array.header, array.detections.len(), COLUMNS_3D)?;
+    let mut objects = Vec::new();
+    for (row, detection) in array.detections.enumerate() {
+        let detection = detection?;
+        let [_, _, _, vx, vy, track_id, num_points, visibility] = table.row(row);
+        let track_id = checked_track_id(detection.id, track_id)?;
+        let [length_m, width_m, height_m] = detection.size.map(|value| value as f32);
+        objects.push(Truth3d {
+            class_name: class_name(detection.best.as_ref())?,
+            track_id,
+            bbox: Box3d {
+                center: detection.center.position.map(|value| value as f32),
+                length_m,
+                width_m,
+                height_m,
+                yaw_rad: detection.center.yaw_rad() as f32,
+            },
+            velocity_mps: [vx as f32, vy as f32],
+            num_points: whole("num_points", num_points)?,
+            visibility: visibility as f32,
+        });
+    }
+    Ok((array.header, objects))
+}
+
+/// Writes objects in a picture as a `Detection2DArray` and its companion, each
+/// replacing what is there.
+///
+/// # Errors
+/// `Message` when a message would have 4 GiB or more.
+pub fn encode_2d(
+    header: &Header<'_>,
+    objects: &[Truth2d<'_>],
+    detections: &mut Vec<u8>,
+    attributes: &mut Vec<u8>,
+) -> Result<()> {
+    let ids: Vec<String> = objects.iter().map(|object| object.track_id.to_string()).collect();
+    let messages: Vec<Detection2D<'_>> = objects
+        .iter()
+        .zip(&ids)
+        .map(|(object, id)| {
+            let [x1, y1, x2, y2] = corners(&object.bbox);
+            Detection2D {
+                header: *header,
+                best: Some(certain(object.class_name, Pose::from_yaw([0.0; 3], 0.0))),
+                center: [0.5 * (x1 + x2), 0.5 * (y1 + y2)],
+                theta_rad: 0.0,
+                size: [x2 - x1, y2 - y1],
+                id,
+            }
+        })
+        .collect();
+    Detection2DArray::encode_as_is(header, &messages, detections)?;
+    let rows = objects.iter().map(|object| {
+        let [x1, y1, x2, y2] = corners(&object.bbox);
+        let center = [0.5 * (x1 + x2), 0.5 * (y1 + y2)].map(|value| (value as f32).to_le_bytes());
+        let [visibility, truncation] = [object.visibility, object.truncation].map(f32::to_le_bytes);
+        let [track_id, num_pixels] = [object.track_id, object.num_pixels].map(u32::to_le_bytes);
+        [center[0], center[1], track_id, visibility, truncation, num_pixels]
+    });
+    encode_table(header, COLUMNS_2D, rows, attributes)
+}
+
+/// Reads what [`encode_2d`] wrote. Class names are borrowed.
+///
+/// # Errors
+/// As [`decode_3d`].
+pub fn decode_2d<'a>(
+    detections: &'a [u8],
+    attributes: &[u8],
+) -> Result<(Header<'a>, Vec<Truth2d<'a>>)> {
+    let array = Detection2DArray::decode(detections)?;
+    let table = Table::open(attributes, &array.header, array.detections.len(), COLUMNS_2D)?;
+    let mut objects = Vec::new();
+    for (row, detection) in array.detections.enumerate() {
+        let detection = detection?;
+        let [_, _, track_id, visibility, truncation, num_pixels] = table.row(row);
+        let ([x, y], [width, height]) = (detection.center, detection.size);
+        let [x1, y1, x2, y2] =
+            [x - 0.5 * width, y - 0.5 * height, x + 0.5 * width, y + 0.5 * height]
+                .map(|value| value as f32);
+        objects.push(Truth2d {
+            class_name: class_name(detection.best.as_ref())?,
+            track_id: checked_track_id(detection.id, track_id)?,
+            bbox: Box2d::new(x1, y1, x2, y2),
+            visibility: visibility as f32,
+            truncation: truncation as f32,
+            num_pixels: whole("num_pixels", num_pixels)?,
+        });
+    }
+    Ok((array.header, objects))
+}
+
+fn corners(bbox: &Box2d) -> [f64; 4] {
+    [bbox.x1, bbox.y1, bbox.x2, bbox.y2].map(f64::from)
+}
+
+fn certain(class_id: &str, pose: Pose) -> Hypothesis<'_> {
+    Hypothesis { class_id, score: 1.0, pose, covariance: [0.0; 36] }
+}
+
+fn refuse(message: String) -> Error {
+    Error::new(ErrorKind::Message, STAGE, message)
+}
+
+fn class_name<'a>(best: Option<&Hypothesis<'a>>) -> Result<&'a str> {
+    best.map(|best| best.class_id).ok_or_else(|| refuse("a detection has no class".into()))
+}
+
+/// A number of things.
+fn whole(name: &str, value: f64) -> Result<u32> {
+    if value >= 0.0 && value <= f64::from(u32::MAX) && value.fract() == 0.0 {
+        Ok(value as u32)
+    } else {
+        Err(refuse(format!("{name} is {value}; 0 to {} are possible", u32::MAX)))
+    }
+}
+
+fn checked_track_id(id: &str, value: f64) -> Result<u32> {
+    let track_id = whole("track_id", value)?;
+    match id.parse::<u32>() {
+        Ok(parsed) if parsed == track_id => Ok(track_id),
+        _ => Err(refuse(format!(
+            "a detection has an id of {} bytes that is not its track id {track_id}",
+            id.len()
+        ))),
+    }
+}
+
+fn encode_table<const N: usize>(
+    header: &Header<'_>,
+    columns: Columns<N>,
+    rows: impl ExactSizeIterator<Item = [[u8; 4]; N]>,
+    bytes: &mut Vec<u8>,
+) -> Result<()> {
+    let mut fields = PointFields::new();
+    for (column, (name, datatype)) in columns.into_iter().enumerate() {
+        fields.push(PointField { name, offset: 4 * column as u32, datatype, count: 1 })?;
+    }
+    let (num_rows, row_bytes) = (rows.len(), 4 * N);
+    let mut data = Vec::with_capacity(num_rows * row_bytes);
+    rows.for_each(|row| data.extend_from_slice(row.as_flattened()));
+    let table = PointCloud2 {
+        header: *header,
+        height: 1,
+        width: num_rows as u32,
+        fields,
+        is_bigendian: false,
+        point_step: row_bytes as u32,
+        row_step: data.len() as u32,
+        data: &data,
+        is_dense: true,
+    };
+    table.encode(bytes)
+}
+
+/// The wanted columns of a companion, checked.
+struct Table<'a, const N: usize> {
+    view: CloudView<'a>,
+    columns: [(usize, Datatype); N],
+}
+
+impl<'a, const N: usize> Table<'a, N> {
+    /// The table of `num_rows` rows that belongs to an array with `header`.
+    fn open(
+        bytes: &'a [u8],
+        header: &Header<'_>,
+        num_rows: usize,
+        columns: Columns<N>,
+    ) -> Result<Self> {
+        let message = PointCloud2::decode(bytes)?;
+        let view = message.view()?;
+        let found = (message.header.stamp, view.num_points());
+        if found != (header.stamp, num_rows) {
+            return Err(refuse(format!(
+                "{} attributes at {} do not belong to {num_rows} detections at {}",
+                found.1, found.0, header.stamp
+            )));
+        }
+        let mut wanted = [(0, Datatype::U8); N];
+        for (column, (name, _)) in wanted.iter_mut().zip(columns) {
+            let field = view.fields().find(&[name]).and_then(|field| {
+                let datatype = Datatype::from_ros(field.datatype)?;
+                let end = (field.offset as usize).checked_add(datatype.size())?;
+                let usable = field.count > 0 && (end <= view.point_step() || num_rows == 0);
+                usable.then_some((field.offset as usize, datatype))
+            });
+            *column = field.ok_or_else(|| {
+                let message = format!("the attributes have no usable field {name}");
+                Error::new(ErrorKind::PointField, STAGE, message)
+            })?;
+        }
+        Ok(Self { view, columns: wanted })
+    }
+
+    /// The values of a row below the `num_rows` of [`Table::open`].
+    fn row(&self, row: usize) -> [f64; N] {
+        let (line, column) = (row / self.view.width(), row % self.view.width());
+        let point = &self.view.row(line)[column * self.view.point_step()..];
+        self.columns.map(|(offset, datatype)| {
+            number(&point[offset..offset + datatype.size()], datatype, self.view.is_big_endian())
+        })
+    }
+}
+
+/// The value of a field; every datatype fits an `f64` exactly.
+fn number(bytes: &[u8], datatype: Datatype, big_endian: bool) -> f64 {
+    let mut little = [0; 8];
+    little[..bytes.len()].copy_from_slice(bytes);
+    if big_endian {
+        little[..bytes.len()].reverse();
+    }
+    let [a, b, c, d, ..] = little;
+    match datatype {
+        Datatype::I8 => f64::from(a as i8),
+        Datatype::U8 => f64::from(a),
+        Datatype::I16 => f64::from(i16::from_le_bytes([a, b])),
+        Datatype::U16 => f64::from(u16::from_le_bytes([a, b])),
+        Datatype::I32 => f64::from(i32::from_le_bytes([a, b, c, d])),
+        Datatype::U32 => f64::from(u32::from_le_bytes([a, b, c, d])),
+        Datatype::F32 => f64::from(f32::from_le_bytes([a, b, c, d])),
+        Datatype::F64 => f64::from_le_bytes(little),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::Stamp;
+
+    const HEADER: Header<'_> = Header { stamp: Stamp::from_ros(12, 34), frame_id: "lidar_0" };
+
+    fn object_3d(i: u16) -> Truth3d<'static> {
+        let f = f32::from(i);
+        Truth3d {
+            class_name: ["car", "pedestrian"][usize::from(i) % 2],
+            track_id: u32::MAX - u32::from(i),
+            bbox: Box3d {
+                center: [f, -2.25 * f, 0.5],
+                length_m: 4.0 + f,
+                width_m: 2.0,
+                height_m: 1.5,
+                yaw_rad: 0.25 * f,
+            },
+            velocity_mps: [0.1 * f, -7.0],
+            num_points: u32::from(i) * 1000,
+            visibility: 0.125 * f,
+        }
+    }
+
+    fn object_2d(i: u16) -> Truth2d<'static> {
+        let f = f32::from(i);
+        Truth2d {
+            class_name: ["bus", "bicycle"][usize::from(i) % 2],
+            track_id: u32::from(i),
+            bbox: Box2d::new(10.0 * f, 20.0, 10.0 * f + 7.5, 31.0),
+            visibility: 0.25 * f,
+            truncation: 0.5,
+            num_pixels: 99 + u32::from(i),
+        }
+    }
+
+    /// A companion with its columns in another order, as doubles.
+    fn as_big_endian_doubles(table: &[u8], bytes: &mut Vec<u8>) {
+        let table = PointCloud2::decode(table).unwrap();
+        let view = table.view().unwrap();
+        let (mut fields, mut data) = (PointFields::new(), Vec::new());
+        for (i, field) in table.fields.as_slice().iter().rev().enumerate() {
+            let field = PointField { offset: 8 * i as u32, datatype: 8, ..*field };
+            fields.push(field).unwrap();
+        }
+        for point in view.data().chunks_exact(view.point_step()) {
+            for field in table.fields.as_slice().iter().rev() {
+                let value = &point[field.offset as usize..][..4];
+                let datatype = Datatype::from_ros(field.datatype).unwrap();
+                data.extend_from_slice(&number(value, datatype, false).to_be_bytes());
+            }
+        }
+        let point_step = 8 * fields.as_slice().len() as u32;
+        let row_step = data.len() as u32;
+        let other =
+            PointCloud2 { fields, data: &data, point_step, row_step, is_bigendian: true, ..table };
+        other.encode(bytes).unwrap();
+    }
+
+    #[test]
+    fn objects_in_space_round_trip() {
+        let objects: Vec<_> = (0..5).map(object_3d).collect();
+        let (mut detections, mut table, mut other) = (Vec::new(), Vec::new(), Vec::new());
+        for n in 0..=objects.len() {
+            encode_3d(&HEADER, &objects[..n], &mut detections, &mut table).unwrap();
+            as_big_endian_doubles(&table, &mut other);
+            for table in [&table, &other] {
+                let (header, decoded) = decode_3d(&detections, table).unwrap();
+                assert_eq!((header, &decoded[..]), (HEADER, &objects[..n]));
+            }
+            let array = Detection3DArray::decode(&detections).unwrap();
+            for (found, expected) in array.detections.map(Result::unwrap).zip(&objects) {
+                assert_eq!(found.id, expected.track_id.to_string());
+                assert_eq!(found.best.unwrap().pose, found.center);
+            }
+        }
+    }
+
+    #[test]
+    fn objects_in_a_picture_round_trip() {
+        let objects: Vec<_> = (0..5).map(object_2d).collect();
+        let (mut detections, mut table, mut other) = (Vec::new(), Vec::new(), Vec::new());
+        for n in 0..=objects.len() {
+            encode_2d(&HEADER, &objects[..n], &mut detections, &mut table).unwrap();
+            as_big_endian_doubles(&table, &mut other);
+            for table in [&table, &other] {
+                let (header, decoded) = decode_2d(&detections, table).unwrap();
+                assert_eq!((header, &decoded[..]), (HEADER, &objects[..n]));
+            }
+        }
+    }
+
+    #[test]
+    fn what_does_not_belong_together_is_refused() {
+        let (mut detections, mut table) = (Vec::new(), Vec::new());
+        let (mut other, mut unused) = (Vec::new(), Vec::new());
+        encode_3d(&HEADER, &[object_3d(1), object_3d(2)], &mut detections, &mut table).unwrap();
+        let later = Header { stamp: Stamp::from_ros(12, 35), ..HEADER };
+        let cases: [(Header<'_>, &[Truth3d<'_>]); 3] = [
+            (HEADER, &[object_3d(1)]),
+            (HEADER, &[object_3d(2), object_3d(1)]),
+            (later, &[object_3d(1), object_3d(2)]),
+        ];
+        for (header, objects) in cases {
+            encode_3d(&header, objects, &mut unused, &mut other).unwrap();
+            let error = decode_3d(&detections, &other).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Message, "{error}");
+        }
+        encode_2d(&HEADER, &[object_2d(1), object_2d(2)], &mut unused, &mut other).unwrap();
+        let error = decode_3d(&detections, &other).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::PointField, "{error}");
+    }
+
+    #[test]
+    fn numbers_of_things_are_whole() {
+        assert_eq!(whole("n", 0.0).unwrap(), 0);
+        assert_eq!(whole("n", 4_294_967_295.0).unwrap(), u32::MAX);
+        for wrong in [-1.0, 0.5, 4_294_967_296.0, f64::NAN, f64::INFINITY] {
+            assert!(whole("n", wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! States and transitions of a managed node, with the numbers of
+//! `lifecycle_msgs`.
+
+/// A state: `lifecycle_msgs/State`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum LifecycleState {
+    /// Not known; never a state of this node.
+    Unknown = 0,
+    /// Nothing is loaded.
+    Unconfigured = 1,
+    /// Networks are loaded and warm, no input is taken.
+    Inactive = 2,
+    /// Inputs are taken.
+    Active = 3,
+    /// At its end.
+    Finalized = 4,
+    /// On the way from `Unconfigured` to `Inactive`.
+    Configuring = 10,
+    /// On the way from `Inactive` to `Unconfigured`.
+    CleaningUp = 11,
+    /// On the way to `Finalized`.
+    ShuttingDown = 12,
+    /// On the way from `Inactive` to `Active`.
+    Activating = 13,
+    /// On the way from `Active` to `Inactive`.
+    Deactivating = 14,
+    /// A transition failed; on the way to `Unconfigured` or `Finalized`.
+    ErrorProcessing = 15,
+}
+
+impl LifecycleState {
+    /// Every state that `get_available_states` tells of.
+    pub const ALL: [Self; 11] = [
+        Self::Unknown,
+        Self::Unconfigured,
+        Self::Inactive,
+        Self::Active,
+        Self::Finalized,
+        Self::Configuring,
+        Self::CleaningUp,
+        Self::ShuttingDown,
+        Self::Activating,
+        Self::Deactivating,
+        Self::ErrorProcessing,
+    ];
+
+    /// Number in `lifecycle_msgs/State`.
+    pub fn id(self) -> u8 {
+        self as u8
+    }
+
+    /// Name, as `ros2 lifecycle get` prints it.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Unknown => "unknown",
+            Self::Unconfigured => "unconfigured",
+            Self::Inactive => "inactive",
+            Self::Active => "active",
+            Self::Finalized => "finalized",
+            Self::Configuring => "configuring",
+            Self::CleaningUp => "cleaningup",
+            Self::ShuttingDown => "shuttingdown",
+            Self::Activating => "activating",
+            Self::Deactivating => "deactivating",
+            Self::ErrorProcessing => "errorprocessing",
+        }
+    }
+}
+
+/// A transition with its ends: `lifecycle_msgs/TransitionDescription`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LifecycleTransition {
+    /// Number in `lifecycle_msgs/Transition`.
+    pub id: u8,
+    /// Name, as `ros2 lifecycle set` takes it.
+    pub label: &'static str,
+    /// Where it starts.
+    pub start: LifecycleState,
+    /// Where it leads.
+    pub goal: LifecycleState,
+}

@@ -1,0 +1,137 @@
+//! Names of nodes and topics in the ROS graph.
+
+use crate::error::{Error, ErrorKind, Result};
+
+/// Name of a node and the namespace it lives in.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct NodeName {
+    namespace: String,
+    name: String,
+}
+
+impl NodeName {
+    /// A node `name` in `namespace`; a namespace may lack its leading `/`, and
+    /// an empty one is the root.
+    ///
+    /// # Errors
+    /// `Config` when either is not made of letters, digits and underscores that
+    /// do not start with a digit.
+    pub fn new(namespace: &str, name: &str) -> Result<Self> {
+        let inner = namespace.trim_matches('/');
+        let is_sound = is_word(name) && (inner.is_empty() || inner.split('/').all(is_word));
+        if !is_sound {
+            let found = format!("found namespace {namespace:?}, name {name:?}");
+            let allowed = "letters, digits and underscores, no digit first";
+            let message = format!("{found}; allowed: {allowed}");
+            return Err(Error::new(ErrorKind::Config, "node name", message));
+        }
+        Ok(Self { namespace: format!("/{inner}"), name: name.to_owned() })
+    }
+
+    /// The namespace with its leading `/`; the root is `/`.
+    pub fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    /// The name without the namespace.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Namespace and name, such as `/front/det_post`.
+    pub fn full(&self) -> String {
+        self.expand(&self.name)
+    }
+
+    /// The full name of a topic: `/x` stands, `x` is in the namespace, `~/x` is
+    /// in the node's own.
+    pub fn expand(&self, topic: &str) -> String {
+        if topic.starts_with('/') {
+            return topic.to_owned();
+        }
+        let space = self.namespace.trim_end_matches('/');
+        match topic.strip_prefix("~/") {
+            Some(private) => format!("{space}/{}/{private}", self.name),
+            None => format!("{space}/{topic}"),
+        }
+    }
+}
+
+/// Whether a text may be a part of a ROS name.
+fn is_word(text: &str) -> bool {
+    text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+}
+
+/// Rules `from:=to` that give topics other names, as `--ros-args -r` has them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Remaps(Vec<(String, String)>);
+
+impl Remaps {
+    /// Adds a rule; both sides may be relative or private.
+    pub fn push(&mut self, from: impl Into<String>, to: impl Into<String>) {
+        self.0.push((from.into(), to.into()));
+    }
+
+    /// The rules in their order.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(from, to)| (from.as_str(), to.as_str()))
+    }
+
+    /// The full name of a topic or service of `node` once the first rule that
+    /// matches it has been applied.
+    pub fn resolve(&self, node: &NodeName, topic: &str) -> String {
+        let full = node.expand(topic);
+        let rule = self.iter().find(|(from, _)| node.expand(from) == full);
+        rule.map_or(full, |(_, to)| node.expand(to))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn topics_expand_as_ros_has_it() {
+        let root = NodeName::new("", "det_post").unwrap();
+        let front = NodeName::new("car/front/", "eyes").unwrap();
+        assert_eq!((root.namespace(), root.full()), ("/", "/det_post".to_owned()));
+        assert_eq!((front.namespace(), front.full()), ("/car/front", "/car/front/eyes".to_owned()));
+        for (topic, of_root, of_front) in [
+            ("/tf", "/tf", "/tf"),
+            ("image", "/image", "/car/front/image"),
+            ("a/b", "/a/b", "/car/front/a/b"),
+            ("~/out", "/det_post/out", "/car/front/eyes/out"),
+        ] {
+            assert_eq!(
+                (root.expand(topic), front.expand(topic)),
+                (of_root.into(), of_front.into())
+            );
+        }
+    }
+
+    #[test]
+    fn unsound_names_are_refused() {
+        for (namespace, name) in [("", ""), ("", "1a"), ("a b", "x"), ("a//b", "x"), ("", "a/b")] {
+            assert!(NodeName::new(namespace, name).is_err(), "{namespace:?} {name:?}");
+        }
+    }
+
+    #[test]
+    fn the_first_matching_rule_renames() {
+        let node = NodeName::new("front", "det_post").unwrap();
+        let mut remaps = Remaps::default();
+        remaps.push("image", "/camera/image_raw");
+        remaps.push("/front/image", "/never");
+        remaps.push("~/out", "boxes");
+        for (topic, resolved) in [
+            ("image", "/camera/image_raw"),
+            ("/front/image", "/camera/image_raw"),
+            ("/image", "/image"),
+            ("~/out", "/front/boxes"),
+            ("/tf", "/tf"),
+        ] {
+            assert_eq!(remaps.resolve(&node, topic), resolved);
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! Quality of service of a topic.
+
+/// Quality of service: what publisher and subscriber must agree on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Qos {
+    /// Whether lost messages are sent again.
+    pub reliability: Reliability,
+    /// Whether late subscribers get what was published before.
+    pub durability: Durability,
+    /// Messages kept for a slow reader (history: keep last).
+    pub depth: usize,
+}
+
+impl Qos {
+    /// As ROS has it for sensors: best effort, volatile, the last 5.
+    pub const SENSOR_DATA: Self =
+        Self { reliability: Reliability::BestEffort, durability: Durability::Volatile, depth: 5 };
+    /// As ROS has it by default: reliable, volatile, the last 10.
+    pub const DEFAULT: Self =
+        Self { reliability: Reliability::Reliable, durability: Durability::Volatile, depth: 10 };
+    /// For what is said once (`/tf_static`, labels): reliable, transient local.
+    /// The depth of a subscription should be raised where there are several
+    /// publishers.
+    pub const LATCHED: Self = Self {
+        reliability: Reliability::Reliable,
+        durability: Durability::TransientLocal,
+        depth: 1,
+    };
+}
+
+/// Whether lost messages are sent again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Reliability {
+    /// They are not.
+    BestEffort,
+    /// They are.
+    Reliable,
+}
+
+/// Whether late subscribers get what was published before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Durability {
+    /// They do not.
+    Volatile,
+    /// They do, from the publisher.
+    TransientLocal,
+}

@@ -1,0 +1,41 @@
+//! What is true of an object: the answer that a detection is compared with.
+
+use super::boxes::{Box2d, Box3d};
+
+/// An object in space at the stamp of a cloud, in the cloud's frame.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Truth3d<'a> {
+    /// Name of its class.
+    pub class_name: &'a str,
+    /// The object's number, the same in every frame and for every sensor.
+    pub track_id: u32,
+    /// Where it is and how large.
+    pub bbox: Box3d,
+    /// Velocity over ground along x and y of the cloud's frame, in metres per
+    /// second.
+    pub velocity_mps: [f32; 2],
+    /// Points of this cloud that lie on it.
+    pub num_points: u32,
+    /// Of the rays that would hit it if nothing stood before it, the fraction
+    /// that do; 0 when there are none.
+    pub visibility: f32,
+}
+
+/// An object in a picture, in source-image pixels.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Truth2d<'a> {
+    /// Name of its class.
+    pub class_name: &'a str,
+    /// The object's number, the same in every frame and for every sensor.
+    pub track_id: u32,
+    /// The tight box of what would be seen of it if nothing stood before it,
+    /// clipped to the image.
+    pub bbox: Box2d,
+    /// Of the pixels that would show it if nothing stood before it, the
+    /// fraction that do.
+    pub visibility: f32,
+    /// Fraction of its box, taken before clipping, that lies outside the image.
+    pub truncation: f32,
+    /// Pixels that show it.
+    pub num_pixels: u32,
+}

@@ -1,0 +1,176 @@
+//! The same recording through the whole program on the CPU and on a GPU, with
+//! the network on the CPU both times: `detections.jsonl` has the same bytes,
+//! and what was lost and dropped is the same.
+//!
+//! Without a GPU the suite says so and passes, unless `DET_POST_REQUIRE_CUDA=1`
+//! makes that a failure.
+#![cfg(feature = "cuda")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
+#![allow(clippy::print_stdout, reason = "tests say what they skipped and what they ran")]
+#![allow(dead_code, reason = "the sample's modules are shared")]
+
+#[path = "../examples/make_sample/camera_net.rs"]
+mod camera_net;
+#[path = "../examples/make_sample/drive.rs"]
+mod drive;
+#[path = "../examples/make_sample/lidar_nets.rs"]
+mod lidar_nets;
+#[path = "common/onnx.rs"]
+mod onnx;
+#[path = "../examples/make_sample/parameters.rs"]
+mod parameters;
+#[path = "../examples/make_sample/recording.rs"]
+mod recording;
+
+mod common {
+    pub mod replay;
+    pub mod shared_data;
+}
+
+use std::path::Path;
+
+use common::replay::replay;
+use common::shared_data::shared_data;
+use det_post::device::Device;
+use det_post::types::DeviceChoice;
+
+/// Whether there is a GPU; if not, says why.
+fn has_gpu() -> bool {
+    let Err(reason) = Device::open(DeviceChoice::Cuda(0)) else { return true };
+    let required = std::env::var("DET_POST_REQUIRE_CUDA").is_ok_and(|value| value == "1");
+    assert!(!required, "DET_POST_REQUIRE_CUDA is 1: {reason}");
+    println!("skipped: {reason}");
+    false
+}
+
+/// Replays on both devices and compares what came out.
+fn compare(bag: &Path, config: &str, parameters: &[String]) {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |device: &str| {
+        let mut parameters = parameters.to_vec();
+        parameters.push(format!("device:={device}"));
+        replay(bag, config, &parameters, &folder.path().join(device.replace(':', "_")))
+    };
+    let (on_cpu, on_gpu) = (run("cpu"), run("cuda:0"));
+    on_gpu.expect_code(on_cpu.code);
+    let (expected, found) = (on_cpu.report(), on_gpu.report());
+    let mut num_detections = 0;
+    for (name, channel) in expected["channels"].as_object().unwrap() {
+        let other = &found["channels"][name];
+        for key in ["frames_in", "frames_out", "detections", "dropped", "truncated"] {
+            assert_eq!(other[key], channel[key], "{}: {name}.{key}", bag.display());
+        }
+        let device = other["device"].as_str().unwrap();
+        assert!(device.starts_with("cuda:0"), "{device}");
+        num_detections += channel["detections"].as_u64().unwrap();
+    }
+    let same = on_cpu.bytes("detections.jsonl") == on_gpu.bytes("detections.jsonl");
+    if !same {
+        let pairs = on_cpu.lines().into_iter().zip(on_gpu.lines());
+        for (expected, found) in pairs.filter(|(a, b)| a != b).take(1) {
+            println!("expected {expected}\nfound    {found}");
+        }
+    }
+    assert!(same, "{} {parameters:?}: detections differ", bag.display());
+    println!("{}: {num_detections} detections, the same bytes", bag.display());
+}
+
+/// One channel of `config` with a trained network.
+fn trained(data: &Path, channel: &str, input: &str, (head, model): (&str, &str)) -> Vec<String> {
+    let model = data.join("models").join(model);
+    vec![
+        format!("{channel}.head:={head}"),
+        format!("{channel}.model_path:={}", model.display()),
+        format!("{channel}.input:={input}"),
+        format!("{channel}.score_threshold:=0.1"),
+        format!("{channel}.engine.kind:=rten"),
+        format!("{channel}.engine.threads:=2"),
+    ]
+}
+
+/// The trained networks that are there.
+fn networks(data: &Path) -> Vec<(&'static str, &'static str)> {
+    let all = [
+        ("yolox", "yolox_nano_416.onnx"),
+        ("yolov5", "yolov5n_fp32_640.onnx"),
+        ("yolov8", "yolov8n_f32_from_qdq_640.onnx"),
+    ];
+    let there = all.into_iter().filter(|(_, model)| data.join("models").join(model).is_file());
+    let there: Vec<_> = there.collect();
+    assert!(!there.is_empty(), "no network in {}", data.display());
+    there
+}
+
+#[test]
+fn the_sample_drive() {
+    if !has_gpu() {
+        return;
+    }
+    let sample = tempfile::tempdir().unwrap();
+    let folder = sample.path();
+    std::fs::create_dir_all(folder.join("models")).unwrap();
+    std::fs::create_dir_all(folder.join("heads")).unwrap();
+    camera_net::graph().save(&folder.join("models/blobs_yolov8.onnx")).unwrap();
+    std::fs::write(folder.join("heads/blobs_yolov8.yaml"), parameters::camera_head()).unwrap();
+    recording::write(&folder.join("drive")).unwrap();
+    let config = folder.join("camera.param.yaml");
+    let deployment = parameters::deployment(folder);
+    let (camera, _lidar) = deployment.split_once("    lidar:").unwrap();
+    std::fs::write(&config, camera).unwrap();
+    let config = config.to_str().unwrap();
+    for more in [&[][..], &["camera.pre_nms_top_k:=7"], &["camera.nms.class_aware:=false"]] {
+        let mut parameters = vec!["camera.engine.kind:=rten".to_owned()];
+        parameters.extend(more.iter().map(|&parameter| parameter.to_owned()));
+        compare(&folder.join("drive"), config, &parameters);
+    }
+}
+
+#[test]
+fn the_kitti_camera() {
+    if !has_gpu() {
+        return;
+    }
+    let Some(data) = shared_data() else { return };
+    for network in networks(&data) {
+        let parameters = trained(&data, "camera", "/sensing/camera/image_raw", network);
+        let bag = data.join("bags/kitti_000008_mcap");
+        compare(&bag, "config/camera.param.yaml", &parameters);
+    }
+}
+
+#[test]
+fn six_compressed_cameras() {
+    if !has_gpu() {
+        return;
+    }
+    let Some(data) = shared_data() else { return };
+    for network in networks(&data) {
+        let cameras = ["front", "front_right", "back_right", "back", "back_left", "front_left"];
+        let parameters = |camera: &&str| {
+            let input = format!("/camera/{camera}/image_raw/compressed");
+            trained(&data, camera, &input, network)
+        };
+        let parameters: Vec<String> = cameras.iter().flat_map(parameters).collect();
+        let bag = data.join("bags/nuscenes_surround_mcap");
+        compare(&bag, "config/surround.param.yaml", &parameters);
+    }
+}
+
+#[test]
+fn damaged_pictures_are_dropped_alike() {
+    if !has_gpu() {
+        return;
+    }
+    let Some(data) = shared_data() else { return };
+    let raw = "/sensing/camera/image_raw";
+    for (bag, topic) in [
+        ("image_data_short", raw),
+        ("image_zero_size", raw),
+        ("unknown_encoding", raw),
+        ("jpeg_truncated", "/camera/front/image_raw/compressed"),
+    ] {
+        let parameters = trained(&data, "camera", topic, networks(&data)[0]);
+        let bag = data.join("bags/broken").join(bag);
+        compare(&bag, "config/camera.param.yaml", &parameters);
+    }
+}
