@@ -57,13 +57,15 @@ pub enum ErrorKind {
     Device,
     /// A fault has ended a GPU for this process: nothing on it answers any more.
     DeviceLost,
+    /// A frame is older than the channel takes.
+    Stale,
     /// The ROS graph cannot be joined, or refuses a topic or a service.
     Door,
 }
 
 impl ErrorKind {
     /// Every kind, in order.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::Usage,
         Self::Config,
         Self::Io,
@@ -78,6 +80,7 @@ impl ErrorKind {
         Self::Inference,
         Self::Argument,
         Self::Device,
+        Self::Stale,
         Self::DeviceLost,
         Self::Door,
     ];
@@ -101,6 +104,7 @@ impl ErrorKind {
             Self::Argument => "invalid_argument",
             Self::Device => "device",
             Self::DeviceLost => "device_lost",
+            Self::Stale => "too_old",
             Self::Door => "door",
         }
     }

@@ -12,8 +12,8 @@ use crate::pipeline::{CameraPipeline, LidarFrame, LidarPipeline};
 use crate::transport::door::{InputKind, Received};
 use crate::transport::messages::{Detection2DArray, Detection3DArray};
 use crate::types::{
-    CloudView, Detection2d, Detection3d, DeviceChoice, Encoding, FrameReport, Header, ImagePayload,
-    ImageView, PointChannel, PointField, PointFields, Size, Stamp,
+    CloudView, Detection2d, Detection3d, Encoding, FrameReport, Header, ImagePayload, ImageView,
+    PointChannel, PointField, PointFields, Size, Stamp,
 };
 
 /// A channel whose networks are loaded.
@@ -122,15 +122,14 @@ impl Channel {
     /// `Device` when the device is not usable, `Model` when a network cannot be
     /// loaded or does not fit.
     pub fn open(config: &ChannelConfig) -> Result<Self> {
-        let device = match &config.kind {
-            ChannelKind::Camera(_) => Device::open(config.device)?,
-            ChannelKind::Lidar(_) => lidar_device(config)?,
-        };
+        let device = Device::open(config.device)?;
         let sensor = match &config.kind {
             ChannelKind::Camera(camera) => {
                 Sensor::Camera(Box::new(CameraPipeline::new(camera, &device)?))
             }
-            ChannelKind::Lidar(lidar) => Sensor::Lidar(Box::new(LidarPipeline::new(lidar)?)),
+            ChannelKind::Lidar(lidar) => {
+                Sensor::Lidar(Box::new(LidarPipeline::new(lidar, &device)?))
+            }
         };
         Ok(Self { config: config.clone(), device, sensor, stamps: StampWatch::default() })
     }
@@ -188,6 +187,11 @@ impl Channel {
     /// Whether its frames want to know where the sensor stood.
     pub fn wants_transforms(&self) -> bool {
         matches!(&self.sensor, Sensor::Lidar(pipeline) if pipeline.densifies())
+    }
+
+    /// Whether its detections lie in space, where markers can show them.
+    pub fn wants_markers(&self) -> bool {
+        matches!(self.sensor, Sensor::Lidar(_))
     }
 
     /// Detects objects in a message.
@@ -301,22 +305,6 @@ impl Channel {
         }
         Ok(())
     }
-}
-
-/// Lidar channels have no CUDA side yet: one that asks for a GPU is refused.
-fn lidar_device(ChannelConfig { name, device, .. }: &ChannelConfig) -> Result<Device> {
-    match device {
-        DeviceChoice::Cpu => {}
-        DeviceChoice::Auto => {
-            tracing::info!("channel {name}: device auto: cpu, a lidar has no CUDA side yet");
-        }
-        DeviceChoice::Cuda(_) => {
-            let message =
-                format!("{name}.device: found {device}; a lidar has no CUDA side yet: cpu or auto");
-            return Err(Error::new(ErrorKind::Device, "channel", message));
-        }
-    }
-    Ok(Device::Cpu)
 }
 
 /// Names and bytes of a cloud of one point: x, y, z and what a head wants

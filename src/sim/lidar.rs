@@ -10,10 +10,9 @@
 use multiversion::multiversion;
 use nalgebra::{Matrix3, Vector2, Vector3};
 
-use super::ground::{Cover, Ground};
+use super::ground::Cover;
 use super::random::{bits, key, normal, unit};
 use super::rig::{LidarMount, SCAN_S, pose_of};
-use super::route::KERB_OFFSET_M;
 use super::scene::{Scene, View};
 use super::solid::{LANES, Lanes, Rays, Target, meet, spot};
 use super::traffic::PAVEMENT_HEIGHT_M;
@@ -338,9 +337,9 @@ impl Caster<'_> {
                 continue;
             }
             let at = |range: f64| view.origin.xy() + ahead * (cos * range);
-            let (range, _) = meet_ground(&self.drive.ground, height, -sin, at);
-            if range < nearest {
-                hits.range[chunk][lane] = range as f32;
+            let met = self.drive.ground.meet(height, -sin, cos, at);
+            if met.distance < nearest {
+                hits.range[chunk][lane] = met.distance as f32;
                 hits.what[chunk][lane] = GROUND;
             }
         }
@@ -381,7 +380,8 @@ impl Caster<'_> {
             let (chance, spread) = (bits(self.key, place), bits(self.key, place + 1));
             // What comes back falls with the distance; little light is often missed.
             let strength = reflectivity * (0.25 + 0.75 * facing);
-            let weak = (range / MAX_RANGE_M).powi(2) * 0.06 / strength.max(0.01);
+            let share = range / MAX_RANGE_M;
+            let weak = share * share * 0.06 / strength.max(0.01);
             if unit(chance) < loss + weak {
                 continue;
             }
@@ -409,30 +409,6 @@ impl Caster<'_> {
         let (cover, _): (Cover, f32) = ground.cover(position, &ground.beside(position), 0.05);
         cover.reflectivity()
     }
-}
-
-/// How far a ray goes to the ground from a `height`, sinking by `sink` a metre;
-/// `at` gives its place over the ground after so many metres. Also whether it
-/// meets the upright face of the kerb.
-#[inline]
-pub(super) fn meet_ground(
-    ground: &Ground,
-    height: f64,
-    sink: f64,
-    at: impl Fn(f64) -> Vector2<f64>,
-) -> (f64, bool) {
-    let upper = (height - PAVEMENT_HEIGHT_M) / sink;
-    let from_upper = ground.beside(at(upper)).distance;
-    if from_upper >= KERB_OFFSET_M {
-        return (upper, false);
-    }
-    let lower = height / sink;
-    let from_lower = ground.beside(at(lower)).distance;
-    if from_lower < KERB_OFFSET_M {
-        return (lower, false);
-    }
-    let share = (KERB_OFFSET_M - from_upper) / (from_lower - from_upper);
-    (upper + share * (lower - upper), true)
 }
 
 /// The azimuths between which a target lies when it may shift by so many
