@@ -163,8 +163,8 @@ fn a_camera_frame_allocates_nothing() {
 #[cfg(feature = "cuda")]
 fn a_camera_frame_on_a_gpu_allocates_nothing() {
     use det_post::device::Device;
-    use det_post::infer::device::{DeviceEngine, fixed_shape};
-    use det_post::types::DeviceChoice;
+    use det_post::infer::device::DeviceEngine;
+    use det_post::types::{DeviceChoice, Tensor};
 
     let device = match Device::open(DeviceChoice::Cuda(0)) {
         Ok(Device::Cuda(device)) => device,
@@ -183,8 +183,11 @@ fn a_camera_frame_on_a_gpu_allocates_nothing() {
     };
     let rows = |i: usize| if i % 85 < 4 { noise(i) * 16.0 + 1.0 } else { noise(i) };
     let stream = device.stream().unwrap();
-    let engine = Prepared::new(&[1, 3, 64, 64], &[("output", &[1, 1000, 85], rows)]);
-    let engine = DeviceEngine::on_host(engine, &stream, fixed_shape).unwrap();
+    let prepared = Prepared::new(&[1, 3, 64, 64], &[("output", &[1, 1000, 85], rows)]);
+    let (shape, values) = prepared.answers[0].clone();
+    let answer = Tensor::F32 { shape, values };
+    let inputs = prepared.inputs.clone();
+    let engine = DeviceEngine::given(&stream, inputs, &[("output", &answer)]).unwrap();
     let mut pipeline = CameraPipeline::with_device_engine(&config, &stream, engine).unwrap();
     // Two layouts in turn would be recorded anew: a channel has one.
     let pixels: Vec<u8> = (0..640 * 480 * 3).map(|i| i as u8).collect();
