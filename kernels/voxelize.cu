@@ -87,6 +87,12 @@ __device__ inline uint32_t num_points(const Args& args) {
     return min(args.num_points[0], args.point_capacity);
 }
 
+__device__ inline void read_position(const Args& args, uint32_t point, float (&position)[3]) {
+    const float* values = args.points.data + static_cast<uint64_t>(point) * args.num_channels;
+#pragma unroll
+    for (uint32_t axis = 0; axis < 3; ++axis) position[axis] = values[axis];
+}
+
 // The entry of a cell; hashed, there are at least twice as many as points.
 __device__ inline uint32_t entry_of(const Args& args, uint32_t cell) {
     if (args.hash_shift == 0) return cell;
@@ -159,35 +165,32 @@ __device__ inline void order_crowded(const Args& args, uint32_t voxel, uint32_t*
 
 extern "C" __global__ void __launch_bounds__(kThreads)
     voxelize_claim(const __grid_constant__ Args args) {
-    const uint32_t own = blockIdx.x * kThreads + threadIdx.x;
-    if (own == 0) {
+    const uint32_t first = blockIdx.x * kThreads + threadIdx.x;
+    if (first == 0) {
         args.counts[0] = {};
         args.num_crowded[0] = 0;
     }
-    if (own >= args.point_capacity) return;
     // Read without waiting for the number of points.
-    const float* point = args.points.data + static_cast<uint64_t>(own) * args.num_channels;
-    const float position[3] = {point[0], point[1], point[2]};
-    if (own >= num_points(args)) return;
-    uint32_t cell;
-    uint32_t entry = kNone;
-    if (args.grid.cell_of(position, &cell)) {
-        entry = entry_of(args, cell);
-        args.place_of[own] = atomicAdd(&args.entries[entry].num, 1);
-        atomicMax(&args.entries[entry].first, ~own);
+    float position[3] = {};
+    if (first < args.point_capacity) read_position(args, first, position);
+    const uint32_t n = num_points(args);
+    for (uint32_t own = first; own < n; own += gridDim.x * kThreads) {
+        if (own != first) read_position(args, own, position);
+        uint32_t cell;
+        uint32_t entry = kNone;
+        if (args.grid.cell_of(position, &cell)) {
+            entry = entry_of(args, cell);
+            args.place_of[own] = atomicAdd(&args.entries[entry].num, 1);
+            atomicMax(&args.entries[entry].first, ~own);
+        }
+        args.entry_of[own] = entry;
     }
-    args.entry_of[own] = entry;
 }
 
-extern "C" __global__ void __launch_bounds__(kNumberThreads)
-    voxelize_number(const __grid_constant__ Args args) {
+__device__ inline void number_tile(const Args& args, const scan::Turn& turn, uint32_t n,
+                                   uint32_t num_turns) {
     constexpr uint32_t kNumberWarps = kNumberThreads / kLanes;
     __shared__ uint32_t sums[kNumberWarps];
-    const uint32_t n = num_points(args);
-    const scan::Turn turn = scan::take_turn(args.turns.data);
-    // Nobody waits for the turns behind the last point.
-    const uint32_t num_turns = max((n + kNumberThreads - 1) / kNumberThreads, 1u);
-    if (turn.number >= num_turns) return;
     const uint32_t own = turn.number * kNumberThreads + threadIdx.x;
     const uint32_t own_entry = own < n ? args.entry_of[own] : kNone;
     Entry entry = {};
@@ -247,24 +250,43 @@ extern "C" __global__ void __launch_bounds__(kNumberThreads)
     }
 }
 
+extern "C" __global__ void __launch_bounds__(kNumberThreads)
+    voxelize_number(const __grid_constant__ Args args) {
+    const uint32_t n = num_points(args);
+    // One turn without points, which writes the counts.
+    const uint32_t num_turns = max((n + kNumberThreads - 1) / kNumberThreads, 1u);
+    scan::for_each_turn(args.turns.data, num_turns, [&](const scan::Turn& turn) {
+        number_tile(args, turn, n, num_turns);
+    });
+}
+
 extern "C" __global__ void __launch_bounds__(kThreads)
     voxelize_fill(const __grid_constant__ Args args) {
-    const uint32_t own = blockIdx.x * kThreads + threadIdx.x;
+    const uint32_t first = blockIdx.x * kThreads + threadIdx.x;
     // Read without waiting for the number of points.
-    const bool may_be_point = own < args.point_capacity;
-    uint32_t own_entry = may_be_point ? args.entry_of[own] : kNone;
-    const uint32_t place = may_be_point ? args.place_of[own] : 0;
-    if (own >= num_points(args)) own_entry = kNone;
-    uint32_t voxel = kNone;
-    if (own_entry != kNone) voxel = args.entries[own_entry].voxel;
-    if (voxel != kNone) {
+    uint32_t own_entry = first < args.point_capacity ? args.entry_of[first] : kNone;
+    uint32_t place = first < args.point_capacity ? args.place_of[first] : 0;
+    const uint32_t n = num_points(args);
+    uint32_t num_over_voxel = 0;
+    uint32_t num_over_capacity = 0;
+    for (uint32_t own = first; own < n; own += gridDim.x * kThreads) {
+        if (own != first) {
+            own_entry = args.entry_of[own];
+            place = args.place_of[own];
+        }
+        if (own_entry == kNone) continue;
+        const uint32_t voxel = args.entries[own_entry].voxel;
+        if (voxel == kNone) {
+            ++num_over_capacity;
+            continue;
+        }
+        num_over_voxel += place >= args.max_points_per_voxel;
         const uint32_t position = args.rooms[voxel].start + place;
         if (position < args.members.len) args.members[position] = own;
     }
-    const uint32_t num_over_voxel =
-        __syncthreads_count(voxel != kNone && place >= args.max_points_per_voxel);
-    const uint32_t num_over_capacity = __syncthreads_count(own_entry != kNone && voxel == kNone);
-    if (threadIdx.x != 0) return;
+    num_over_voxel = __reduce_add_sync(kAllLanes, num_over_voxel);
+    num_over_capacity = __reduce_add_sync(kAllLanes, num_over_capacity);
+    if (threadIdx.x % kLanes != 0) return;
     Counts& counts = args.counts[0];
     if (num_over_voxel != 0) atomicAdd(&counts.num_points_over_voxel, num_over_voxel);
     if (num_over_capacity != 0) {
@@ -272,24 +294,10 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     }
 }
 
-extern "C" __global__ void __launch_bounds__(kThreads)
-    voxelize_order(const __grid_constant__ Args args) {
-    __shared__ uint32_t staged[kWarps][kAtOnce];
-    if (blockIdx.x < kCrowdedBlocks) {
-        const uint32_t num =
-            min(args.num_crowded[0], static_cast<uint32_t>(args.crowded.len));
-        uint32_t* values = staged[threadIdx.x / kLanes];
-        for (uint32_t i = threadIdx.x / kLanes * kCrowdedBlocks + blockIdx.x; i < num;
-             i += kCrowdedBlocks * kWarps) {
-            order_crowded(args, args.crowded[i], values);
-        }
-        return;
-    }
-    const uint32_t own = (blockIdx.x - kCrowdedBlocks) * kThreads + threadIdx.x;
-    if (own >= args.point_capacity) return;
-    // Read without waiting for the number of points.
+// For a thread: brings a point to its place and, once a cell, empties the entry.
+__device__ inline void order_point(const Args& args, uint32_t own) {
     const uint32_t own_entry = args.entry_of[own];
-    if (own >= num_points(args) || own_entry == kNone) return;
+    if (own_entry == kNone) return;
     Entry& entry = args.entries[own_entry];
     const uint32_t voxel = entry.voxel;
     // Others of the cell read `first` too: they find another point or none.
@@ -309,6 +317,24 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     if (rank < args.max_points_per_voxel) {
         args.point_indices[static_cast<uint64_t>(voxel) * args.max_points_per_voxel + rank] = own;
     }
+}
+
+extern "C" __global__ void __launch_bounds__(kThreads)
+    voxelize_order(const __grid_constant__ Args args) {
+    __shared__ uint32_t staged[kWarps][kAtOnce];
+    if (blockIdx.x < kCrowdedBlocks) {
+        const uint32_t num = min(args.num_crowded[0], static_cast<uint32_t>(args.crowded.len));
+        uint32_t* values = staged[threadIdx.x / kLanes];
+        for (uint32_t i = threadIdx.x / kLanes * kCrowdedBlocks + blockIdx.x; i < num;
+             i += kCrowdedBlocks * kWarps) {
+            order_crowded(args, args.crowded[i], values);
+        }
+        return;
+    }
+    const uint32_t n = num_points(args);
+    const uint32_t num_threads = (gridDim.x - kCrowdedBlocks) * kThreads;
+    const uint32_t first = (blockIdx.x - kCrowdedBlocks) * kThreads + threadIdx.x;
+    for (uint32_t own = first; own < n; own += num_threads) order_point(args, own);
 }
 
 }  // namespace voxelize

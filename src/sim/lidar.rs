@@ -380,7 +380,8 @@ impl Caster<'_> {
             let (chance, spread) = (bits(self.key, place), bits(self.key, place + 1));
             // What comes back falls with the distance; little light is often missed.
             let strength = reflectivity * (0.25 + 0.75 * facing);
-            let weak = (range / MAX_RANGE_M).powi(2) * 0.06 / strength.max(0.01);
+            let share = range / MAX_RANGE_M;
+            let weak = share * share * 0.06 / strength.max(0.01);
             if unit(chance) < loss + weak {
                 continue;
             }

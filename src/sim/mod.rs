@@ -190,3 +190,6 @@ impl Drive {
         (&self.town, &self.traffic, &self.route)
     }
 }
+
+#[cfg(test)]
+mod tests;

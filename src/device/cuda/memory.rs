@@ -139,6 +139,10 @@ impl<T: Plain> DeviceBuffer<T> {
         self.address
     }
 
+    pub(super) fn stream(&self) -> &Stream {
+        &self.stream
+    }
+
     /// What a kernel on `stream` reads.
     ///
     /// # Errors

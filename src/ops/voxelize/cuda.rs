@@ -15,6 +15,9 @@ use crate::device::cuda::{
 };
 use crate::error::{Error, ErrorKind, Result};
 
+/// Threads that a large GPU runs side by side.
+const MAX_THREADS: u32 = 132 * 2048;
+
 /// Points grouped by voxel, as indices into the [`DevicePoints`] that were
 /// given, all in device memory.
 #[derive(Debug)]
@@ -185,7 +188,7 @@ impl Workspace {
     }
 }
 
-/// A thread a point, and further blocks.
+/// A thread for some points, and further blocks.
 fn launch<K>(
     kernel: &Kernel<K>,
     stream: &Stream,
@@ -195,8 +198,10 @@ fn launch<K>(
 where
     K: for<'a> KernelSpec<Args<'a> = VoxelizeArgs<'a>>,
 {
-    // At least one block, which writes the counts of no points.
-    let for_points = blocks(args.point_capacity as usize, threads_per_block).max(1);
+    // At least one block, which writes the counts of no points; no more than run
+    // side by side, since there are mostly fewer points than the capacity.
+    let for_points = blocks(args.point_capacity as usize, threads_per_block);
+    let for_points = for_points.clamp(1, MAX_THREADS / threads_per_block);
     let num_blocks = [for_points + further_blocks, 1];
     kernel.enqueue(stream, Blocks { num_blocks, threads_per_block }, args)
 }

@@ -54,7 +54,7 @@ impl Publisher for DdsPublisher {
                 cdr.len()
             )));
         }
-        payload::write(&self.writer, Bytes::copy_from_slice(cdr), None, topic)
+        payload::write(&self.writer, &Bytes::copy_from_slice(cdr), None, topic)
     }
 
     fn num_subscribers(&self) -> usize {

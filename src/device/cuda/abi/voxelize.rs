@@ -5,7 +5,7 @@ use super::{check_len, check_threads, refused};
 use crate::error::Result;
 use crate::types;
 
-/// Threads of a block, and its points, in every step but `number`.
+/// Threads of a block in every step but `number`.
 pub const THREADS_PER_BLOCK: u32 = 256;
 /// Threads of a block in the step `number`.
 pub const NUMBER_THREADS_PER_BLOCK: u32 = 512;
@@ -140,11 +140,9 @@ fn check(kernel: &str, args: &VoxelizeArgs<'_>, grid: &Grid, step: &Step) -> Res
     check_threads(kernel, grid.threads_per_block, step.threads_per_block)?;
     let points = args.point_capacity as usize;
     let voxels = args.voxel_capacity as usize;
-    let num_blocks = points.div_ceil(step.threads_per_block as usize).max(1);
-    let num_blocks = num_blocks + step.further_blocks as usize;
     let wanted = args.max_points_per_voxel as usize;
     let num_cells = args.grid.num_cells();
-    if grid.num_blocks[0] as usize != num_blocks
+    if grid.num_blocks[0] <= step.further_blocks
         || grid.num_blocks[1] != 1
         || !(1..=MAX_POINTS_PER_VOXEL).contains(&wanted)
         || !(1..=u64::from(u32::MAX)).contains(&num_cells)
@@ -189,7 +187,7 @@ fn check(kernel: &str, args: &VoxelizeArgs<'_>, grid: &Grid, step: &Step) -> Res
 /// How a step is launched.
 struct Step {
     threads_per_block: u32,
-    /// Beside a thread a point.
+    /// Beside those for points.
     further_blocks: u32,
 }
 
@@ -207,7 +205,7 @@ macro_rules! step {
         // by the step `order`, so that looking for a free one ends. Rooms lie
         // one behind another and hold each point once, so that they end below
         // the number of points. Blocks wait for numbers of turns that were
-        // taken before theirs: those blocks run and publish without waiting.
+        // taken before theirs: those blocks run and publish before they wait.
         unsafe impl KernelSpec for $kernel {
             const NAME: &'static str = $name;
             type Args<'a> = VoxelizeArgs<'a>;

@@ -2,8 +2,8 @@
 
 use super::{Capacity, Survivors, SurvivorsOut, check_fits, class_mode_word};
 use crate::device::cuda::abi::nms::{
-    CANDIDATES_PER_BLOCK, HALF, LIST_VECTORS, NmsArgs, NmsCounts, NmsSettings, NmsSteps, PART,
-    PrepareArgs, PreparedSteps, ROW_VECTORS, SMALL_CAPACITY, SMALL_THREADS_PER_BLOCK,
+    CANDIDATES_PER_BLOCK, COUNT_CAPACITY, COUNTED, HALF, NmsArgs, NmsCounts, NmsSettings, NmsSteps,
+    PAIRS, PART, PrepareArgs, PreparedSteps, ROW_VECTORS, SMALL_CAPACITY, SMALL_THREADS_PER_BLOCK,
     THREADS_PER_BLOCK, TILE, TILES_AT_ONCE,
 };
 use crate::device::cuda::{DeviceBuffer, Grid, In, Kernel, KernelSpec, Stream, blocks};
@@ -25,12 +25,17 @@ pub struct DeviceWorkspace<S: NmsSteps> {
 enum Kernels<S: NmsSteps> {
     Small(Kernel<S::Small>),
     Large {
-        tiles: Kernel<S::Tiles>,
-        merge: Kernel<S::Merge>,
+        order: Order<S>,
         arrange: Kernel<S::Arrange>,
         suppress: Kernel<S::Suppress>,
         publish: Kernel<S::Publish>,
     },
+}
+
+/// The kernels that give the orders by rank and by place.
+enum Order<S: NmsSteps> {
+    Count(Kernel<S::Count>),
+    Merge { tiles: Kernel<S::Tiles>, merge: Kernel<S::Merge> },
 }
 
 struct Memory {
@@ -44,6 +49,8 @@ struct Memory {
     order: DeviceBuffer<Kept>,
     ranks: DeviceBuffer<u32>,
     places: DeviceBuffer<u32>,
+    items: DeviceBuffer<[f32; 4]>,
+    item_groups: DeviceBuffer<u64>,
     found_items: DeviceBuffer<[f32; 4]>,
     found_ranks: DeviceBuffer<u32>,
     found_groups: DeviceBuffer<u64>,
@@ -53,7 +60,7 @@ struct Memory {
     ticket: DeviceBuffer<u32>,
     survivors: Survivors,
     notes: DeviceBuffer<u64>,
-    lists: DeviceBuffer<[u32; 4]>,
+    pairs: DeviceBuffer<u32>,
     rows: DeviceBuffer<[u32; 4]>,
 }
 
@@ -77,6 +84,8 @@ impl Memory {
             order: DeviceBuffer::zeros(stream, candidates)?,
             ranks: DeviceBuffer::zeros(stream, large)?,
             places: DeviceBuffer::zeros(stream, large)?,
+            items: DeviceBuffer::zeros(stream, large)?,
+            item_groups: DeviceBuffer::zeros(stream, large)?,
             found_items: DeviceBuffer::zeros(stream, large)?,
             found_ranks: DeviceBuffer::zeros(stream, large)?,
             found_groups: DeviceBuffer::zeros(stream, large)?,
@@ -86,7 +95,7 @@ impl Memory {
             ticket: DeviceBuffer::zeros(stream, 2)?,
             survivors: Survivors::with_capacity(stream, candidates)?,
             notes: DeviceBuffer::zeros(stream, small)?,
-            lists: DeviceBuffer::zeros(stream, LIST_VECTORS * small)?,
+            pairs: DeviceBuffer::zeros(stream, if is_small { PAIRS } else { 0 })?,
             rows: DeviceBuffer::zeros(stream, ROW_VECTORS * small)?,
         })
     }
@@ -111,6 +120,8 @@ impl Memory {
             order: self.order.output(stream)?,
             ranks: self.ranks.output(stream)?,
             places: self.places.output(stream)?,
+            items: self.items.output(stream)?,
+            item_groups: self.item_groups.output(stream)?,
             found_items: self.found_items.output(stream)?,
             found_ranks: self.found_ranks.output(stream)?,
             found_groups: self.found_groups.output(stream)?,
@@ -123,7 +134,7 @@ impl Memory {
             published,
             published_counts,
             notes: self.notes.output(stream)?,
-            lists: self.lists.output(stream)?,
+            pairs: self.pairs.output(stream)?,
             rows: self.rows.output(stream)?,
         })
     }
@@ -149,8 +160,11 @@ impl<S: NmsSteps> DeviceWorkspace<S> {
             Kernels::Small(device.kernel()?)
         } else {
             Kernels::Large {
-                tiles: device.kernel()?,
-                merge: device.kernel()?,
+                order: if capacity.candidates <= COUNT_CAPACITY {
+                    Order::Count(device.kernel()?)
+                } else {
+                    Order::Merge { tiles: device.kernel()?, merge: device.kernel()? }
+                },
                 arrange: device.kernel()?,
                 suppress: device.kernel()?,
                 publish: device.kernel()?,
@@ -195,11 +209,19 @@ impl<S: NmsSteps> DeviceWorkspace<S> {
                 let grid = Grid { num_blocks, threads_per_block: SMALL_THREADS_PER_BLOCK };
                 small.enqueue(stream, grid, args)
             }
-            Kernels::Large { tiles, merge, arrange, suppress, publish } => {
+            Kernels::Large { order, arrange, suppress, publish } => {
                 let some = blocks(capacity, THREADS_PER_BLOCK).max(1);
-                let parts = blocks(capacity, TILE).div_ceil(TILES_AT_ONCE);
-                launch(tiles, stream, [blocks(capacity, PART).max(1), 2], args)?;
-                launch(merge, stream, [some * parts, 2], args)?;
+                match order {
+                    Order::Count(count) => {
+                        let pieces = blocks(capacity, COUNTED).max(1);
+                        launch(count, stream, [some * pieces, 2], args)?;
+                    }
+                    Order::Merge { tiles, merge } => {
+                        let parts = blocks(capacity, TILE).div_ceil(TILES_AT_ONCE);
+                        launch(tiles, stream, [blocks(capacity, PART).max(1), 2], args)?;
+                        launch(merge, stream, [some * parts, 2], args)?;
+                    }
+                }
                 launch(arrange, stream, [some, 1], args)?;
                 launch(suppress, stream, [blocks(capacity, CANDIDATES_PER_BLOCK), 1], args)?;
                 launch(publish, stream, [some, 1], args)
