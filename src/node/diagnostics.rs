@@ -24,8 +24,10 @@ pub struct ChannelHealth<'a> {
     pub node: &'a str,
     /// The configuration that holds.
     pub config: &'a ChannelConfig,
-    /// What runs its networks, and where.
+    /// What runs its networks.
     pub engine: &'a str,
+    /// Where its frames run.
+    pub device: &'a str,
     /// Whether inputs are taken.
     pub is_active: bool,
     /// Whether the channel's thread ended by itself.
@@ -52,7 +54,7 @@ impl ChannelHealth<'_> {
 
     fn status(&self, part: &str) -> Verdict {
         let name = format!("{}: {}: {part}", self.node, self.config.name);
-        Verdict::new(name, self.engine)
+        Verdict::new(name, self.device)
     }
 
     fn input(&self) -> DiagnosticStatus {
@@ -140,6 +142,7 @@ impl ChannelHealth<'_> {
         status.value("frames_out", num.to_string());
         status.value("frames_out_total", self.frames.num_out.to_string());
         status.value("detections", account.num_detections().to_string());
+        status.value("device", self.device);
         status.value("engine", self.engine);
         for (key, model) in models(&self.config.kind) {
             status.value(key, model);

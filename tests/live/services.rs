@@ -215,3 +215,16 @@ fn what_is_set_before_the_start_holds_after_it() {
     let cdr = session.send_for(IMAGE_TOPIC, &picture(Stamp::from_ros(1, 0)), CAMERA_OUT);
     assert_eq!(Detection2DArray::decode(&cdr).unwrap().detections.len(), 1);
 }
+
+#[test]
+fn the_page_of_the_live_node_is_made_from_the_code() {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/live-node.md");
+    if std::env::var_os("DET_POST_BLESS").is_some() {
+        std::fs::write(&path, det_post::node::manual()).unwrap();
+    }
+    let stored = std::fs::read_to_string(&path).unwrap();
+    assert!(
+        stored == det_post::node::manual(),
+        "docs/live-node.md is old: run with DET_POST_BLESS=1"
+    );
+}
