@@ -5,7 +5,7 @@
 //! |---|---|---|
 //! | `NODE: node` | not active; something happened in the graph | a start failed; a part of the door is lost |
 //! | `NODE: CHANNEL: input` | silent for `gap_warn_s`; below `min_rate_hz`; messages refused | silent for `gap_error_s` |
-//! | `NODE: CHANNEL: frames` | frames dropped or served alone; a capacity met; stamps that do not rise | input, but no output for `gap_error_s`; the thread is gone |
+//! | `NODE: CHANNEL: frames` | frames dropped or served alone; a capacity met; stamps that do not rise | all frames dropped; input, but no output for `gap_error_s`; the thread is gone |
 //! | `NODE: CHANNEL: latency` | 99th percentile over `latency_budget_ms` | |
 
 use std::collections::BTreeMap;
@@ -111,10 +111,14 @@ impl ChannelHealth<'_> {
         let account = &self.window.account;
         let mut status = self.status("frames");
         self.judge_output(now, &mut status);
-        for (what, reasons) in [("dropped", account.dropped()), ("alone", account.degraded())] {
+        let none_served = account.frames_out() == 0;
+        let dropped = if none_served { DiagnosticLevel::Error } else { DiagnosticLevel::Warn };
+        for (level, what, reasons) in [
+            (dropped, "dropped", account.dropped()),
+            (DiagnosticLevel::Warn, "alone", account.degraded()),
+        ] {
             for (name, Reason { count, first }) in reasons {
-                let message = format!("{count} frames {what}: {name}: {first}");
-                status.note(DiagnosticLevel::Warn, &message);
+                status.note(level, &format!("{count} frames {what}: {name}: {first}"));
             }
         }
         let overtaken = self.input.num_overtaken_now;

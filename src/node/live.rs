@@ -140,6 +140,9 @@ impl LiveNode {
 
 impl Drop for LiveNode {
     fn drop(&mut self) {
+        // A node that was not shut down is all the same; one that is busy
+        // changing its state goes as it is.
+        let _ = self.shut_down(Duration::from_secs(1));
         *lock(&self.shared.ends) = true;
         self.shared.ended.notify_all();
         if let Some(health) = self.health.take() {

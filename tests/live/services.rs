@@ -228,3 +228,38 @@ fn the_page_of_the_live_node_is_made_from_the_code() {
         "docs/live-node.md is old: run with DET_POST_BLESS=1"
     );
 }
+
+#[test]
+fn another_implementation_reads_what_the_node_says_of_itself() {
+    let Ok(python) = std::env::var("DET_POST_PEER_PYTHON") else {
+        println!("skipped: DET_POST_PEER_PYTHON names no Python with rosbags");
+        return;
+    };
+    let session = Session::active(&[]);
+    let markers = "/det_post/lidar/detections/markers";
+    session.graph.set_subscribers(markers, 1);
+    let cloud = super::session::cloud(Stamp::from_ros(5, 0));
+    session.send_for(super::recording::CLOUD_TOPIC, &cloud, super::session::LIDAR_OUT);
+    let folder = tempfile::tempdir().unwrap();
+    for (topic, name) in [
+        (markers, "visualization_msgs.msg.MarkerArray"),
+        ("/diagnostics", "diagnostic_msgs.msg.DiagnosticArray"),
+        ("/parameter_events", "rcl_interfaces.msg.ParameterEvent"),
+        ("/det_post/transition_event", "lifecycle_msgs.msg.TransitionEvent"),
+    ] {
+        let mut messages = session.wait(topic, 1);
+        // The last diagnostics have all channels in them, the first events the start.
+        let message = if topic == "/diagnostics" {
+            session.graph.take(topic);
+            session.wait(topic, 1).remove(0)
+        } else {
+            messages.remove(0)
+        };
+        std::fs::write(folder.path().join(format!("{name}.cdr")), message).unwrap();
+    }
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/peers/check_live.py");
+    let output =
+        std::process::Command::new(python).arg(script).arg(folder.path()).output().unwrap();
+    println!("{}", String::from_utf8_lossy(&output.stdout));
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
