@@ -169,7 +169,7 @@ fn a_channel_survives_its_own_yaml() {
     assert!(config.channels[0].is_isolated && !config.channels[1].is_isolated);
     for channel in &config.channels {
         let alone = Config::parse(&channel.to_yaml()).unwrap();
-        assert_eq!(alone.channels, [channel.clone()]);
+        assert_eq!(alone.channels, std::slice::from_ref(channel));
     }
     let error = Config::parse("[").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Config);
