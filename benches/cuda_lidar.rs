@@ -20,6 +20,7 @@ use det_post::ops::nms::cuda::Capacity;
 use det_post::ops::nms_circle::cuda as circle;
 use det_post::ops::pillar_features::cuda as features;
 use det_post::ops::scatter::cuda::Workspace as Scatter;
+use det_post::ops::select::Limits;
 use det_post::ops::unpack::{UnpackParams, cuda::Workspace as Unpack};
 use det_post::ops::voxelize::VoxelizeParams;
 use det_post::ops::voxelize::cuda::{DeviceVoxels, Workspace as Voxelize};
@@ -69,6 +70,10 @@ fn measure(
     graph: &Graph,
     mut read: impl FnMut() -> det_post::Result<()>,
 ) -> det_post::Result<()> {
+    // As with other benches: only the cases whose name has the argument in it.
+    if std::env::args().nth(1).is_some_and(|part| !part.starts_with('-') && !name.contains(&part)) {
+        return Ok(());
+    }
     let stream = graph.stream().clone();
     let (start, end) = (Event::new(&stream)?, Event::new(&stream)?);
     let (mut on_gpu, mut walls) = (Vec::new(), Vec::new());
@@ -203,7 +208,7 @@ fn bench_center(device: &CudaDevice, element: ElementType, passing: f32) -> det_
     let mut num_voxels = DeviceBuffer::zeros(&stream, 1)?;
     num_voxels.write(&[1])?;
     let mut decode = Decode::new(&stream, &params, SIDE * SIDE, CAPACITY)?;
-    decode.set(&params, CAPACITY)?;
+    decode.set(&params, Limits { candidate_capacity: CAPACITY, pre_nms_top_k: CAPACITY })?;
     let mut candidates = DeviceCandidates::with_capacity(&stream, CAPACITY)?;
     let room = Capacity { candidates: CAPACITY, classes: 5 };
     let mut suppress = circle::workspace(&stream, room)?;

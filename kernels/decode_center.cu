@@ -2,9 +2,11 @@
 // of the best: src/ops/select/mod.rs. One kernel does both.
 //
 // Thread mapping: a thread takes kCells cells of one task, a block apart, and
-// reads their heat; of the few that pass it reads the rest. What passes is
-// appended: see select.cuh.
+// reads their heat. The few whose heat passes are noted in the block's memory
+// and spread over its threads, which read the rest. What passes is appended: see
+// select.cuh.
 
+#include "logit.cuh"
 #include "select.cuh"
 #include "threshold.cuh"
 
@@ -15,6 +17,7 @@ using selection::widened;
 
 constexpr uint32_t kCells = 4;
 constexpr uint32_t kMaxTasks = 16;
+constexpr uint32_t kNoClass = 0xffffffffu;
 constexpr float kPi = 3.14159274f;
 constexpr float kHalfPi = 1.57079637f;
 
@@ -64,13 +67,12 @@ struct Args {
     Task<T> tasks[kMaxTasks];
 };
 
-__device__ inline float exponential(float value) {
-    return __double2float_rn(exp(static_cast<double>(value)));
-}
-
-__device__ inline float sigmoid(float logit) {
-    return __double2float_rn(1.0 / (1.0 + exp(-static_cast<double>(logit))));
-}
+// A cell whose heat passes.
+struct Hot {
+    uint32_t cell;
+    float heat;
+    uint32_t class_index;
+};
 
 // One cell of one map: its values, and the logarithms of their variances.
 template <typename T, uint32_t kChannels>
@@ -143,8 +145,9 @@ __device__ bool read_variances(const Args<T>& args, const Task<T>& task, uint32_
 
 // Whether a cell whose heat passes becomes a candidate, and which.
 template <typename T>
-__device__ bool decode_cell(const Args<T>& args, const Task<T>& task, uint32_t cell, float heat,
-                            uint32_t class_index, Candidate3d& candidate, Motion& motion) {
+__device__ bool decode_cell(const Args<T>& args, const Task<T>& task, const Hot& hot,
+                            Candidate3d& candidate, Motion& motion) {
+    const auto [cell, heat, class_index] = hot;
     const uint32_t num_cells = task.num_rows * task.num_columns;
     const Values<T, 2> offset(task.offset, num_cells, cell, 0);
     const Values<T, 1> height(task.height, num_cells, cell, 0);
@@ -198,6 +201,9 @@ __device__ bool decode_cell(const Args<T>& args, const Task<T>& task, uint32_t c
 template <typename T>
 __device__ void decode(const Args<T>& args) {
     __shared__ selection::Shared shared;
+    __shared__ Hot hot[kThreads * kCells];
+    __shared__ uint32_t num_hot;
+    if (threadIdx.x == 0) num_hot = 0;
     const Task<T>& task = args.tasks[blockIdx.y];
     const uint32_t num_cells = task.num_rows * task.num_columns;
     const uint32_t first = blockIdx.x * kThreads * kCells + threadIdx.x;
@@ -208,7 +214,7 @@ __device__ void decode(const Args<T>& args) {
 #pragma unroll
     for (uint32_t k = 0; k < kCells; ++k) {
         best[k] = -INFINITY;
-        best_class[k] = 0xffffffffu;
+        best_class[k] = kNoClass;
     }
 #pragma unroll 5
     for (uint32_t channel = 0; channel < task.num_classes; ++channel) {
@@ -224,36 +230,27 @@ __device__ void decode(const Args<T>& args) {
             }
         }
     }
-    // Few pass: the code for them stands here once.
-#pragma unroll 1
-    for (uint32_t k = 0; k < kCells; ++k) {
-        float heat = best[0];
-        uint32_t class_index = best_class[0];
+    __syncthreads();
 #pragma unroll
-        for (uint32_t other = 1; other < kCells; ++other) {
-            heat = k == other ? best[other] : heat;
-            class_index = k == other ? best_class[other] : class_index;
-        }
+    for (uint32_t k = 0; k < kCells; ++k) {
         const uint32_t cell = first + k * kThreads;
-        bool passes =
-            has_voxels && cell < num_cells && heat >= bound && class_index != 0xffffffffu;
-        if (__all_sync(selection::kAllLanes, !passes)) continue;
-        Candidate3d candidate = {};
-        Motion motion = {};
-        if (passes) {
-            passes = decode_cell(args, task, cell, heat, class_index, candidate, motion);
+        if (has_voxels && cell < num_cells && best[k] >= bound && best_class[k] != kNoClass) {
+            hot[atomicAdd(&num_hot, 1)] = {cell, best[k], best_class[k]};
         }
-        selection::append(args.selection, passes, candidate,
-                          [&](uint32_t place) {
-                              if (place < args.motions.len) args.motions[place] = motion;
-                          },
-                          [&](uint32_t position, uint32_t place) {
-                              if (position < args.places.len) args.places[position] = place;
-                          });
     }
-    selection::finish(args.selection, shared, [&](uint32_t position, uint32_t place) {
-        if (position < args.places.len) args.places[position] = place;
-    });
+    __syncthreads();
+    Motion motion = {};
+    selection::append(
+        args.selection, shared, num_hot,
+        [&](uint32_t i, Candidate3d& candidate) {
+            return decode_cell(args, task, hot[i], candidate, motion);
+        },
+        [&](uint32_t place) {
+            if (place < args.motions.len) args.motions[place] = motion;
+        },
+        [&](uint32_t position, uint32_t place) {
+            if (position < args.places.len) args.places[position] = place;
+        });
 }
 
 }  // namespace decode_center

@@ -11,7 +11,6 @@ using selection::kAllLanes;
 using selection::kLanes;
 using selection::kThreads;
 using selection::Shared;
-using selection::Totals;
 using selection::widened;
 
 constexpr uint32_t kWarps = kThreads / kLanes;
@@ -40,45 +39,25 @@ struct Args {
 // What a block found.
 struct Found {
     Candidate2d items[kThreads];
-    uint32_t wanted_positions[kThreads];
     uint32_t num;
-    uint32_t num_wanted;
-    Totals before;
 };
 
 // For one thread: adds a candidate, if its numbers are finite.
-template <typename T>
-__device__ void add(const Args<T>& args, Found& found, const Candidate2d& candidate) {
+__device__ inline void add(Found& found, const Candidate2d& candidate) {
     if (!isfinite(candidate.rank.score) || !has_finite_box(candidate)) return;
-    const uint32_t position = atomicAdd(&found.num, 1);
-    found.items[position] = candidate;
-    const bool wanted = selection::is_wanted(args.selection, candidate.rank.class_index);
-    found.wanted_positions[position] = wanted ? atomicAdd(&found.num_wanted, 1) : kLast;
+    found.items[atomicAdd(&found.num, 1)] = candidate;
 }
 
 // For all threads of a block, once: appends what the block found.
 template <typename T>
-__device__ void append(const Args<T>& args, Found& found, Shared& shared) {
+__device__ void append(const Args<T>& args, const Found& found, Shared& shared) {
     __syncthreads();
-    const uint32_t own = threadIdx.x;
-    const selection::Slices<Candidate2d>& to = args.selection;
-    if (found.num != 0) {
-        if (own == 0) {
-            auto* totals = reinterpret_cast<unsigned long long*>(&to.totals[0]);
-            const uint64_t num_wanted = found.num_wanted;
-            found.before.word = atomicAdd(totals, num_wanted << Totals::kBits | found.num);
-        }
-        __syncthreads();
-        if (own < found.num) {
-            const uint32_t place = found.before.num_found() + own;
-            if (place < to.found.len) to.found[place] = found.items[own];
-            const uint32_t wanted = found.wanted_positions[own];
-            const uint32_t position = found.before.num_wanted() + wanted;
-            if (wanted != kLast && position < to.items.len) to.items[position] = found.items[own];
-            __threadfence();
-        }
-    }
-    selection::finish(to, shared, [](uint32_t, uint32_t) {});
+    const auto take = [&](uint32_t i, Candidate2d& candidate) {
+        candidate = found.items[i];
+        return true;
+    };
+    const auto nothing = [](auto...) {};
+    selection::append(args.selection, shared, found.num, take, nothing, nothing);
 }
 
 __device__ inline Candidate2d from_center(float4 box, float score, uint32_t class_index,
@@ -130,7 +109,7 @@ __device__ void decode_row(const Args<T>& args, Found& found, uint32_t row, floa
     if (kCells) number = placed_in_cell(args, row, lane % 4, number);
     const float4 box = {__shfl_sync(kAllLanes, number, 0), __shfl_sync(kAllLanes, number, 1),
                         __shfl_sync(kAllLanes, number, 2), __shfl_sync(kAllLanes, number, 3)};
-    if (lane == 0) add(args, found, from_center(box, score, best_class, row));
+    if (lane == 0) add(found, from_center(box, score, best_class, row));
 }
 
 // Rows `… objectness classes`. Half of the threads look at one objectness
@@ -145,7 +124,6 @@ __device__ void decode_rows(const Args<T>& args) {
     __shared__ uint32_t num_rows;
     if (threadIdx.x == 0) {
         found.num = 0;
-        found.num_wanted = 0;
         num_rows = 0;
     }
     const uint64_t row = static_cast<uint64_t>(threadIdx.x) * gridDim.x + blockIdx.x;
@@ -174,10 +152,7 @@ __device__ void decode_planes(const Args<T>& args) {
     __shared__ float bests[kWarps][kLanes];
     __shared__ uint32_t classes[kWarps][kLanes];
     __shared__ float boxes[4][kLanes];
-    if (threadIdx.x == 0) {
-        found.num = 0;
-        found.num_wanted = 0;
-    }
+    if (threadIdx.x == 0) found.num = 0;
     const uint32_t lane = threadIdx.x % kLanes;
     const uint32_t warp = threadIdx.x / kLanes;
     const uint64_t column = static_cast<uint64_t>(blockIdx.x) * kLanes + lane;
@@ -211,7 +186,7 @@ __device__ void decode_planes(const Args<T>& args) {
         }
         if (best >= args.selection.settings[0].score_threshold) {
             const float4 box = {boxes[0][lane], boxes[1][lane], boxes[2][lane], boxes[3][lane]};
-            add(args, found, from_center(box, best, best_class, static_cast<uint32_t>(column)));
+            add(found, from_center(box, best, best_class, static_cast<uint32_t>(column)));
         }
     }
     append(args, found, shared);

@@ -2,10 +2,10 @@
 //
 // Decoders append what passes, in any order; a candidate's source makes the
 // total order strict, so that whoever sorts by it gets the same answer whatever
-// the order was. Everything found is remembered. When all of it fits, the last
-// block only writes the numbers; when more was found, it looks for the word of
-// the total order at which to cut, digit by digit, and takes what lies before
-// it.
+// the order was. Everything found is remembered. When all of it fits, the block
+// that counts last only writes the numbers; when more was found, it waits until
+// the others have written what they counted, looks for the word of the total
+// order at which to cut, digit by digit, and takes what lies before it.
 #pragma once
 
 #include <cuda_fp16.h>
@@ -48,7 +48,9 @@ struct Slices {
     Slice<Candidate> found;        // a place for whatever may pass
     Slice<Candidate> items;
     Slice<uint32_t> num;
-    Slice<uint64_t> totals;  // `Totals`, empty between launches
+    // `Totals`, empty between launches; what was ever written to `found`; how
+    // much of that before this launch.
+    Slice<uint64_t> totals;
     Slice<DecodeCounts> counts;
 };
 
@@ -182,6 +184,8 @@ __device__ Key bound_of(const Candidate* found, uint32_t n, uint32_t num, Digits
 struct Shared {
     Digits digits;
     uint32_t num_taken;
+    // By warp: found, and wanted above them.
+    uint32_t sums[kThreads / kLanes];
     Totals before;
 };
 
@@ -234,60 +238,98 @@ __device__ void cut(const Slices<Candidate>& args, Shared& shared, uint32_t num_
     }
 }
 
-// For all lanes of a warp in step: appends the candidates of those that pass.
-// `found(place)`: this lane's candidate was found at a place; `note(position,
-// place)`: what was found at a place stands at a position.
-template <typename Candidate, typename FoundAt, typename Note>
-__device__ void append(const Slices<Candidate>& args, bool passes, const Candidate& candidate,
-                       const FoundAt& found, const Note& note) {
-    const uint32_t votes = __ballot_sync(kAllLanes, passes);
-    if (votes == 0) return;
-    const bool wanted = passes && is_wanted(args, candidate.rank.class_index);
-    const uint32_t wanted_votes = __ballot_sync(kAllLanes, wanted);
-    const uint32_t lane = threadIdx.x % kLanes;
-    Totals before = {};
-    if (lane == 0) {
-        const uint64_t num_wanted = __popc(wanted_votes);
-        before.word = atomicAdd(reinterpret_cast<unsigned long long*>(&args.totals[0]),
-                                num_wanted << Totals::kBits | __popc(votes));
-    }
-    before.word = __shfl_sync(kAllLanes, before.word, 0);
-    if (!passes) return;
-    const uint32_t lower = (1u << lane) - 1;
-    const uint32_t place = before.num_found() + __popc(votes & lower);
-    const uint32_t position = before.num_wanted() + __popc(wanted_votes & lower);
-    if (place < args.found.len) args.found[place] = candidate;
-    found(place);
-    if (wanted && position < args.items.len) {
-        args.items[position] = candidate;
-        note(position, place);
-    }
-    __threadfence();
+// For one thread: waits until all that was counted in this launch is written.
+__device__ inline void await_written(const uint64_t* totals, uint32_t num_found) {
+    uint64_t written;
+    do {
+        asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];"
+                     : "=l"(written)
+                     : "l"(totals + 1)
+                     : "memory");
+    } while (written != totals[2] + num_found);
 }
 
-// For all threads of a block, once, when what they found is appended: the last
-// block writes the numbers, cuts if it must and empties the counters.
+// For all threads of the block that counted last.
 template <typename Candidate, typename Note>
-__device__ void finish(const Slices<Candidate>& args, Shared& shared, const Note& note) {
-    __syncthreads();
-    const uint32_t own = threadIdx.x;
-    if (own == 0) {
-        auto* totals = reinterpret_cast<unsigned long long*>(&args.totals[0]);
-        shared.before.word = atomicAdd(totals, Totals::kDone);
-        shared.num_taken = 0;
-    }
-    __syncthreads();
-    const Totals before = shared.before;
-    if (before.num_done() != gridDim.x * gridDim.y - 1) return;
-    __threadfence();
-    if (own == 0) args.totals[0] = 0;
-    const uint32_t num_found = before.num_found();
-    const uint32_t num_wanted = before.num_wanted();
+__device__ void finish(const Slices<Candidate>& args, Shared& shared, uint32_t num_found,
+                       uint32_t num_wanted, const Note& note) {
     if (num_found > args.settings[0].capacity || num_wanted > most_taken(args)) {
+        if (threadIdx.x == 0) {
+            await_written(args.totals.data, num_found);
+            shared.num_taken = 0;
+        }
+        __syncthreads();
+        __threadfence();
         cut(args, shared, num_found, note);
-    } else if (own == 0) {
+    } else if (threadIdx.x == 0) {
         args.num[0] = num_wanted;
         args.counts[0] = {num_found, 0, 0, num_wanted};
+    }
+    if (threadIdx.x == 0) {
+        args.totals[0] = 0;
+        args.totals[2] += num_found;
+    }
+}
+
+// For all threads of a block, once: appends those of `num` that pass.
+// `decode(i, candidate)`: whether one passes, and what it is; `found(place)`:
+// this thread's candidate was found at a place; `note(position, place)`: what
+// was found at a place stands at a position.
+template <typename Candidate, typename Decode, typename FoundAt, typename Note>
+__device__ void append(const Slices<Candidate>& args, Shared& shared, uint32_t num,
+                       const Decode& decode, const FoundAt& found, const Note& note) {
+    const uint32_t lane = threadIdx.x % kLanes;
+    const uint32_t warp = threadIdx.x / kLanes;
+    auto* totals = reinterpret_cast<unsigned long long*>(args.totals.data);
+    for (uint32_t start = 0;; start += kThreads) {
+        Candidate candidate = {};
+        const uint32_t own = start + threadIdx.x;
+        const bool passes = own < num && decode(own, candidate);
+        const bool wanted = passes && is_wanted(args, candidate.rank.class_index);
+        const uint32_t votes = __ballot_sync(kAllLanes, passes);
+        const uint32_t wanted_votes = __ballot_sync(kAllLanes, wanted);
+        if (lane == 0) shared.sums[warp] = __popc(votes) | __popc(wanted_votes) << 16;
+        __syncthreads();
+        uint32_t before = 0;
+        uint32_t total = 0;
+        for (uint32_t i = 0; i < kThreads / kLanes; ++i) {
+            before += i < warp ? shared.sums[i] : 0;
+            total += shared.sums[i];
+        }
+        const uint32_t num_found = total & 0xffff;
+        const uint64_t num_wanted = total >> 16;
+        const bool is_end = start + kThreads >= num;
+        if (threadIdx.x == 0) {
+            shared.before.word =
+                atomicAdd(totals, (is_end ? Totals::kDone : 0) | num_wanted << Totals::kBits |
+                                      num_found);
+        }
+        __syncthreads();
+        const Totals counted = shared.before;
+        if (passes) {
+            const uint32_t lower = (1u << lane) - 1;
+            const uint32_t place =
+                counted.num_found() + (before & 0xffff) + __popc(votes & lower);
+            const uint32_t position =
+                counted.num_wanted() + (before >> 16) + __popc(wanted_votes & lower);
+            if (place < args.found.len) args.found[place] = candidate;
+            found(place);
+            if (wanted && position < args.items.len) {
+                args.items[position] = candidate;
+                note(position, place);
+            }
+            __threadfence();
+        }
+        if (num_found != 0) {
+            __syncthreads();
+            if (threadIdx.x == 0) atomicAdd(totals + 1, static_cast<unsigned long long>(num_found));
+        }
+        if (!is_end) continue;
+        if (counted.num_done() == gridDim.x * gridDim.y - 1) {
+            finish(args, shared, counted.num_found() + num_found,
+                   counted.num_wanted() + static_cast<uint32_t>(num_wanted), note);
+        }
+        return;
     }
 }
 

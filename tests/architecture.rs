@@ -40,9 +40,11 @@ const LAYERS: [(&str, &[&str]); 12] = [
 ];
 
 /// Files that may hold `unsafe`, each block with its argument.
-const UNSAFE_FILES: [&str; 21] = [
+const UNSAFE_FILES: [&str; 23] = [
+    "src/device/cuda/abi/decode_anchor.rs",
     "src/device/cuda/abi/decode_center.rs",
     "src/device/cuda/abi/decode_yolo.rs",
+    "src/device/cuda/abi/densify.rs",
     "src/device/cuda/abi/empty.rs",
     "src/device/cuda/abi/fault.rs",
     "src/device/cuda/abi/gather.rs",

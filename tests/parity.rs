@@ -23,16 +23,22 @@ mod camera_frame;
 mod camera_pipeline;
 #[path = "parity/clouds.rs"]
 mod clouds;
+#[path = "parity/decode_anchor.rs"]
+mod decode_anchor;
 #[path = "parity/decode_center.rs"]
 mod decode_center;
 #[path = "parity/decode_yolo.rs"]
 mod decode_yolo;
+#[path = "parity/densify.rs"]
+mod densify;
 #[path = "parity/gather.rs"]
 mod gather;
 #[path = "parity/heads.rs"]
 mod heads;
 #[path = "parity/letterbox.rs"]
 mod letterbox;
+#[path = "parity/lidar_pipeline.rs"]
+mod lidar_pipeline;
 #[path = "parity/nms_circle.rs"]
 mod nms_circle;
 #[path = "parity/nms_fast.rs"]

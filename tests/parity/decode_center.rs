@@ -13,7 +13,7 @@ use det_post::ops::gather::gather_3d;
 use det_post::ops::nms;
 use det_post::ops::nms::cuda::Capacity;
 use det_post::ops::nms_circle::{cuda as circle_cuda, nms_circle};
-use det_post::ops::select::select;
+use det_post::ops::select::{Limits, select};
 use det_post::types::{
     Box3d, Candidate, Candidates, CenterDecode, CircleThreshold, ClassMode, ElementType, NmsCircle,
     Object3d, PointRange, ScoreThresholds, SizeOrder, Tensor, Variance3d, YawConvention,
@@ -194,7 +194,7 @@ fn numbers(score: f32, object: &Object3d) -> (Vec<u32>, Vec<f32>) {
     (exact, near)
 }
 
-fn check_near((a_score, a): (f32, &Object3d), (b_score, b): (f32, &Object3d), context: &str) {
+pub fn check_near((a_score, a): (f32, &Object3d), (b_score, b): (f32, &Object3d), context: &str) {
     let ((a_exact, a_near), (b_exact, b_near)) = (numbers(a_score, a), numbers(b_score, b));
     assert_eq!(a_exact, b_exact, "{context}: {a:?}, expected {b:?}");
     assert_eq!(a_near.len(), b_near.len());
@@ -217,7 +217,9 @@ impl Problem<'_> {
         let stream = device.stream().unwrap();
         let mut workspace =
             Workspace::new(&stream, &head.params, head.num_cells(), capacity).unwrap();
-        workspace.set(&head.params, top_k).unwrap();
+        workspace
+            .set(&head.params, Limits { candidate_capacity: capacity, pre_nms_top_k: top_k })
+            .unwrap();
         let maps = Uploaded::new(&stream, head);
         let mut num_voxels = DeviceBuffer::zeros(&stream, 1).unwrap();
         num_voxels.write(&[7]).unwrap();
@@ -379,7 +381,9 @@ fn check_frame(device: &CudaDevice, head: &Head, capacity: usize, max_detections
 
     let stream = device.stream().unwrap();
     let mut decode = Workspace::new(&stream, &head.params, head.num_cells(), capacity).unwrap();
-    decode.set(&head.params, capacity).unwrap();
+    decode
+        .set(&head.params, Limits { candidate_capacity: capacity, pre_nms_top_k: capacity })
+        .unwrap();
     let mut suppress =
         circle_cuda::workspace(&stream, Capacity { candidates: capacity, classes: 5 }).unwrap();
     circle_cuda::set_nms_circle(&mut suppress, &circle).unwrap();
@@ -449,8 +453,9 @@ fn tensors_that_do_not_fit_are_refused() {
     let mut swapped = maps.tasks();
     swapped[0].size = swapped[0].offset;
     assert!(workspace.enqueue(&swapped, &num_voxels, &mut candidates).is_err());
+    let limits = Limits { candidate_capacity: 10, pre_nms_top_k: 10 };
     let velocity = CenterDecode { has_velocity: true, ..params.clone() };
-    assert!(workspace.set(&velocity, 10).is_err());
+    assert!(workspace.set(&velocity, limits).is_err());
     let norms = CenterDecode { yaw_norm_thresholds: vec![0.3], ..params.clone() };
     assert!(Workspace::new(&stream, &norms, 64, 10).is_err());
     assert!(Workspace::new(&stream, &CenterDecode { tasks: vec![], ..params }, 64, 10).is_err());

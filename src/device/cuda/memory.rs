@@ -70,6 +70,11 @@ pub struct Out<'a, T> {
 }
 
 impl<T> In<'_, T> {
+    /// No values.
+    pub fn empty() -> Self {
+        Self { address: 0, len: 0, memory: PhantomData }
+    }
+
     /// Number of values.
     pub fn len(&self) -> usize {
         self.len as usize
@@ -132,6 +137,10 @@ impl<T: Plain> DeviceBuffer<T> {
 
     pub(super) fn address(&self) -> u64 {
         self.address
+    }
+
+    pub(super) fn stream(&self) -> &Stream {
+        &self.stream
     }
 
     /// What a kernel on `stream` reads.

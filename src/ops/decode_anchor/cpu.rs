@@ -16,9 +16,7 @@ pub(super) fn decode_anchor(
     candidates: &mut Candidates<Object3d>,
 ) {
     let num_classes = params.anchors.len();
-    let lowest = (0..num_classes as u32).filter_map(|class| params.score_thresholds.lowest(class));
-    let Some(lowest) = lowest.reduce(f32::min) else { return };
-    let bound = logit_bound(lowest);
+    let Some(bound) = logit_bound_of(params) else { return };
 
     let head = Head::new(outputs, params, [height, width]);
     for cell in 0..height * width {
@@ -40,6 +38,14 @@ pub(super) fn decode_anchor(
             }
         }
     }
+}
+
+/// What a logit must reach so that its score may pass; `None` when none can,
+/// for want of thresholds.
+pub(super) fn logit_bound_of(params: &AnchorDecode) -> Option<f32> {
+    let classes = 0..params.anchors.len() as u32;
+    let lowest = classes.filter_map(|class| params.score_thresholds.lowest(class));
+    lowest.reduce(f32::min).map(logit_bound)
 }
 
 /// The class of the greatest logit; `None` when all are NaN.
@@ -146,13 +152,13 @@ impl<'a> Head<'a> {
 }
 
 /// Where the anchors of the cells stand along an axis.
-struct Centers {
-    first: f32,
-    step: f32,
+pub(super) struct Centers {
+    pub(super) first: f32,
+    pub(super) step: f32,
 }
 
 impl Centers {
-    fn new(params: &AnchorDecode, axis: usize, num: usize) -> Self {
+    pub(super) fn new(params: &AnchorDecode, axis: usize, num: usize) -> Self {
         let [min, max] = [params.range.min[axis], params.range.max[axis]];
         if params.align_center {
             let step = (max - min) / num as f32;

@@ -22,6 +22,8 @@
 //! CUDA in the last places, so scores and extents do; the rest is equal.
 
 mod cpu;
+#[cfg(feature = "cuda")]
+pub mod cuda;
 
 use crate::error::{Error, ErrorKind, Result};
 #[cfg(doc)]
@@ -53,38 +55,47 @@ pub fn decode_anchor(
     candidates: &mut Candidates<Object3d>,
 ) -> Result<()> {
     candidates.clear();
-    let num_classes = params.anchors.len();
-    let num_anchors = num_classes * params.rotations_rad.len();
     let [_, a, b, c] = outputs.classes.dims()?;
-    let [height, width] = if params.channels_last { [a, b] } else { [b, c] };
+    let size = if params.channels_last { [a, b] } else { [b, c] };
     let maps = [
-        ("classes", Some(outputs.classes), num_classes),
+        ("classes", Some(outputs.classes), params.anchors.len()),
         ("boxes", Some(outputs.boxes), 7),
         ("directions", outputs.directions, 2),
     ];
     for (name, map, per_anchor) in maps {
         let Some(map) = map else { continue };
-        let channels = num_anchors * per_anchor;
-        let expected = if params.channels_last {
-            [1, height, width, channels]
-        } else {
-            [1, channels, height, width]
-        };
-        let element = map.values().element();
-        if map.shape() != expected || !matches!(element, ElementType::F32 | ElementType::F16) {
-            return Err(Error::new(
-                ErrorKind::Argument,
-                "decode_anchor",
-                format!(
-                    "{name} are {element} {:?}, expected are floats {expected:?} for {num_anchors} \
-                     anchors a cell",
-                    map.shape()
-                ),
-            ));
-        }
+        check_map(name, (map.values().element(), map.shape()), per_anchor, size, params)?;
     }
-    cpu::decode_anchor(outputs, params, [height, width], candidates);
+    cpu::decode_anchor(outputs, params, size, candidates);
     Ok(())
+}
+
+/// Whether a map has `per_anchor` channels of floats for each anchor.
+fn check_map(
+    name: &str,
+    (element, shape): (ElementType, &[usize]),
+    per_anchor: usize,
+    [height, width]: [usize; 2],
+    params: &AnchorDecode,
+) -> Result<()> {
+    let num_anchors = params.anchors.len() * params.rotations_rad.len();
+    let channels = num_anchors * per_anchor;
+    let expected = if params.channels_last {
+        [1, height, width, channels]
+    } else {
+        [1, channels, height, width]
+    };
+    if shape == expected && matches!(element, ElementType::F32 | ElementType::F16) {
+        return Ok(());
+    }
+    argument(format!(
+        "{name} are {element} {shape:?}, expected are floats {expected:?} for {num_anchors} anchors \
+         a cell"
+    ))
+}
+
+fn argument<T>(message: String) -> Result<T> {
+    Err(Error::new(ErrorKind::Argument, "decode_anchor", message))
 }
 
 #[cfg(test)]

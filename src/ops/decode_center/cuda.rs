@@ -24,8 +24,9 @@ use crate::device::cuda::{
     DeviceBuffer, DeviceCandidates, DeviceTensor, DeviceValues, Grid, Kernel, Plain, Stream, blocks,
 };
 use crate::error::Result;
+use crate::ops::select::Limits;
 use crate::ops::thresholds::DeviceThresholds;
-use crate::types::{Box3d, Candidate, CenterDecode, ElementType, SizeOrder, YawConvention};
+use crate::types::{Box3d, Candidate, CenterDecode, SizeOrder, YawConvention};
 
 /// The maps of one task in device memory: as [`super::CenterTask`], all of one
 /// element type.
@@ -51,7 +52,6 @@ pub struct Workspace {
     f32: Kernel<DecodeCenter<f32>>,
     f16: Kernel<DecodeCenter<f16>>,
     params: CenterDecode,
-    candidate_capacity: usize,
     memory: Memory,
 }
 
@@ -72,7 +72,7 @@ struct Memory {
 
 impl Workspace {
     /// Takes kernels and memory for maps of `num_cells` cells over all tasks
-    /// and up to `candidate_capacity` candidates. Nothing passes before
+    /// and up to `num_candidates` that go on. Nothing passes before
     /// [`Workspace::set`].
     ///
     /// # Errors
@@ -83,7 +83,7 @@ impl Workspace {
         stream: &Stream,
         params: &CenterDecode,
         num_cells: usize,
-        candidate_capacity: usize,
+        num_candidates: usize,
     ) -> Result<Self> {
         let num_tasks = params.tasks.len();
         if num_tasks == 0 || num_tasks > MAX_TASKS || num_cells > MAX_FOUND {
@@ -99,11 +99,11 @@ impl Workspace {
         let mut memory = Memory {
             select: DeviceBuffer::zeros(stream, 1)?,
             found: DeviceBuffer::zeros(stream, num_cells)?,
-            totals: DeviceBuffer::zeros(stream, 1)?,
+            totals: DeviceBuffer::zeros(stream, 3)?,
             counts: DeviceBuffer::zeros(stream, 1)?,
             wanted: DeviceBuffer::zeros(stream, 0)?,
             motions: DeviceBuffer::zeros(stream, num_cells)?,
-            places: DeviceBuffer::zeros(stream, candidate_capacity)?,
+            places: DeviceBuffer::zeros(stream, num_candidates)?,
             settings: DeviceBuffer::zeros(stream, 1)?,
             bounds: DeviceBuffer::zeros(stream, num_tasks)?,
             classes: DeviceBuffer::zeros(stream, classes.len())?,
@@ -114,17 +114,16 @@ impl Workspace {
         memory.bounds.write(&vec![f32::NAN; num_tasks])?;
         let device = stream.device();
         let (f32, f16) = (device.kernel()?, device.kernel()?);
-        let (stream, params) = (stream.clone(), params.clone());
-        Ok(Self { stream, f32, f16, params, candidate_capacity, memory })
+        Ok(Self { stream: stream.clone(), f32, f16, params: params.clone(), memory })
     }
 
-    /// Writes thresholds and range of `params` and how many candidates go on to
-    /// the device and waits; recorded graphs follow them.
+    /// Writes thresholds and range of `params` and how many candidates may pass
+    /// and go on to the device and waits; recorded graphs follow them.
     ///
     /// # Errors
     /// `Argument` when `params` differ from those at first in anything else, or
     /// in the number of classes or bins; `Device` when a copy fails.
-    pub fn set(&mut self, params: &CenterDecode, pre_nms_top_k: usize) -> Result<()> {
+    pub fn set(&mut self, params: &CenterDecode, limits: Limits) -> Result<()> {
         let fixed = |params: &CenterDecode| CenterDecode {
             score_thresholds: self.params.score_thresholds.clone(),
             yaw_norm_thresholds: Vec::new(),
@@ -146,16 +145,13 @@ impl Workspace {
         }])?;
         let bound = |classes: &Vec<u32>| cpu::heat_bound(classes, params).unwrap_or(f32::NAN);
         memory.bounds.write(&params.tasks.iter().map(bound).collect::<Vec<_>>())?;
-        let count = |num: usize| u32::try_from(num).unwrap_or(u32::MAX);
-        memory.select.write(&[SelectSettings {
-            top_k: count(pre_nms_top_k),
-            capacity: count(self.candidate_capacity.max(1)),
-            ..SelectSettings::default()
-        }])
+        memory
+            .select
+            .write(&[SelectSettings::limits(limits.candidate_capacity, limits.pre_nms_top_k)])
     }
 
     /// Queues the decoding of `tasks` into `candidates`. Their capacity limits
-    /// what goes on as `pre_nms_top_k` does. Nothing passes when `num_voxels`, one number, is 0: of no points a
+    /// what goes on as [`Limits::pre_nms_top_k`] does. Nothing passes when `num_voxels`, one number, is 0: of no points a
     /// network says nothing.
     ///
     /// # Errors
@@ -168,7 +164,7 @@ impl Workspace {
         num_voxels: &DeviceBuffer<u32>,
         candidates: &mut DeviceCandidates<Box3d>,
     ) -> Result<()> {
-        let Self { stream, f32, f16, params, memory, .. } = self;
+        let Self { stream, f32, f16, params, memory } = self;
         if tasks.len() != params.tasks.len() {
             return argument(format!("{} tasks, {} are expected", tasks.len(), params.tasks.len()));
         }
@@ -267,7 +263,7 @@ fn check(
                 continue;
             }
             let Some(map) = map else { return argument(format!("task {index} has no {name}")) };
-            let found = (element_of(map), map.shape());
+            let found = (map.element(), map.shape());
             super::check_map(index, name, found, [1, channels, height, width])?;
         }
         most = most.max(height * width);
@@ -341,12 +337,5 @@ fn f16_values(tensor: &DeviceTensor) -> Option<&DeviceBuffer<f16>> {
     match tensor.values() {
         DeviceValues::F16(values) => Some(values),
         DeviceValues::F32(_) => None,
-    }
-}
-
-fn element_of(tensor: &DeviceTensor) -> ElementType {
-    match tensor.values() {
-        DeviceValues::F32(_) => ElementType::F32,
-        DeviceValues::F16(_) => ElementType::F16,
     }
 }

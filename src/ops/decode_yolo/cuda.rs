@@ -204,7 +204,7 @@ impl Workspace {
                 settings,
                 wanted: DeviceBuffer::zeros(stream, num_classes.div_ceil(32))?,
                 found: DeviceBuffer::zeros(stream, num_rows)?,
-                totals: DeviceBuffer::zeros(stream, 1)?,
+                totals: DeviceBuffer::zeros(stream, 3)?,
                 counts: DeviceBuffer::zeros(stream, 1)?,
             },
         })

@@ -1,41 +1,31 @@
 //! The CPU side of densify.
 
-use nalgebra::{Isometry3, Matrix3x4};
+use nalgebra::Matrix3x4;
 
-use super::{DensifyCounts, Sweep, Sweeps};
-use crate::types::{Points, Stamp};
-
-/// What the current sweep says of itself.
-pub(super) struct Now {
-    pub(super) stamp: Stamp,
-    pub(super) sensor_from_world: Isometry3<f64>,
-    pub(super) time_lag_channel: Option<usize>,
-    pub(super) max_age_s: f64,
-}
+use super::{DensifyCounts, Now, Sweep, Sweeps};
+use crate::types::Points;
 
 /// Fills `out`, which is empty and has the channels of all points.
 pub(super) fn densify(
     current: &Points,
     now: &Now,
+    time_lag_channel: Option<usize>,
     sweeps: &Sweeps,
     out: &mut Points,
 ) -> DensifyCounts {
     let mut counts =
         DensifyCounts { num_points_over_capacity: out.extend_from(current), ..Default::default() };
-    if let Some(channel) = now.time_lag_channel {
+    if let Some(channel) = time_lag_channel {
         let num_channels = out.num_channels();
         out.values_mut().chunks_exact_mut(num_channels).for_each(|point| point[channel] = 0.0);
     }
     for sweep in sweeps.newest_first() {
-        let age_s = now.stamp.seconds_since(sweep.stamp);
-        let current_from_past = now.sensor_from_world * sweep.world_from_sensor;
-        let matrix = current_from_past.to_homogeneous().fixed_rows::<3>(0).map(|v| v as f32);
-        if !(0.0..=now.max_age_s).contains(&age_s) || !matrix.iter().all(|v| v.is_finite()) {
+        let Some((matrix, age_s)) = now.place(sweep.stamp, &sweep.world_from_sensor) else {
             counts.num_sweeps_dropped += 1;
             continue;
-        }
+        };
         counts.num_sweeps += 1;
-        append(sweep, &matrix, now.time_lag_channel, age_s as f32, out, &mut counts);
+        append(sweep, &matrix, time_lag_channel, age_s, out, &mut counts);
     }
     counts
 }

@@ -17,8 +17,10 @@
 //! left out.
 
 mod cpu;
+#[cfg(feature = "cuda")]
+pub mod cuda;
 
-use nalgebra::Isometry3;
+use nalgebra::{Isometry3, Matrix3x4};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::types::{Points, Stamp};
@@ -139,7 +141,6 @@ pub fn densify(
     max_age_s: f64,
     out: &mut Points,
 ) -> Result<DensifyCounts> {
-    let argument = |message| Err(Error::new(ErrorKind::Argument, "densify", message));
     let num_channels = current.num_channels();
     let other = sweeps.ring.iter().map(|sweep| sweep.points.num_channels()).next();
     if out.num_channels() != num_channels || other.is_some_and(|other| other != num_channels) {
@@ -148,22 +149,54 @@ pub fn densify(
             out.num_channels()
         ));
     }
-    if let Some(channel) = time_lag_channel
-        && !(3..num_channels).contains(&channel)
-    {
-        return argument(format!("time lag in channel {channel} of 3 to {num_channels}"));
-    }
-    if !world_from_sensor.to_homogeneous().iter().all(|value| value.is_finite()) {
-        return argument(format!("pose of the current sweep is {world_from_sensor}"));
-    }
+    check_time_lag(time_lag_channel, num_channels)?;
+    let now = Now::new(stamp, world_from_sensor, max_age_s)?;
     out.clear();
-    let now = cpu::Now {
-        stamp,
-        sensor_from_world: world_from_sensor.inverse(),
-        time_lag_channel,
-        max_age_s,
-    };
-    Ok(cpu::densify(current, &now, sweeps, out))
+    Ok(cpu::densify(current, &now, time_lag_channel, sweeps, out))
+}
+
+fn check_time_lag(time_lag_channel: Option<usize>, num_channels: usize) -> Result<()> {
+    match time_lag_channel {
+        Some(channel) if !(3..num_channels).contains(&channel) => {
+            argument(format!("time lag in channel {channel} of 3 to {num_channels}"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn argument<T>(message: String) -> Result<T> {
+    Err(Error::new(ErrorKind::Argument, "densify", message))
+}
+
+/// When and where the current sweep was taken.
+struct Now {
+    stamp: Stamp,
+    sensor_from_world: Isometry3<f64>,
+    max_age_s: f64,
+}
+
+impl Now {
+    fn new(stamp: Stamp, world_from_sensor: &Isometry3<f64>, max_age_s: f64) -> Result<Self> {
+        if !world_from_sensor.to_homogeneous().iter().all(|value| value.is_finite()) {
+            return argument(format!("pose of the current sweep is {world_from_sensor}"));
+        }
+        Ok(Self { stamp, sensor_from_world: world_from_sensor.inverse(), max_age_s })
+    }
+
+    /// The way from a past sweep's frame to the current one, and its age in
+    /// seconds; `None` when it cannot be used.
+    fn place(
+        &self,
+        stamp: Stamp,
+        world_from_sensor: &Isometry3<f64>,
+    ) -> Option<(Matrix3x4<f32>, f32)> {
+        let age_s = self.stamp.seconds_since(stamp);
+        let current_from_past = self.sensor_from_world * world_from_sensor;
+        let matrix = current_from_past.to_homogeneous().fixed_rows::<3>(0).map(|v| v as f32);
+        let is_usable =
+            (0.0..=self.max_age_s).contains(&age_s) && matrix.iter().all(|v| v.is_finite());
+        is_usable.then_some((matrix, age_s as f32))
+    }
 }
 
 #[cfg(test)]

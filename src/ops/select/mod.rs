@@ -18,6 +18,15 @@ pub struct SelectCounts {
     pub num_over_top_k: usize,
 }
 
+/// How many candidates go on to suppression.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// The most that may pass, the best; at least one.
+    pub candidate_capacity: usize,
+    /// The most of these that go on, the best.
+    pub pre_nms_top_k: usize,
+}
+
 /// Cuts `candidates` to the best `pre_nms_top_k` and sorts them.
 ///
 /// Afterwards [`Candidates::as_slice`] is in the total order. Nothing is

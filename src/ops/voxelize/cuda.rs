@@ -6,13 +6,17 @@
 
 use super::{VoxelizeCounts, VoxelizeParams};
 use crate::device::cuda::abi::voxelize::{
-    Claim, Entry, Fill, GridArgs, MAX_POINTS_PER_VOXEL, NUMBER_THREADS_PER_BLOCK, Number, Order,
-    Room, THREADS_PER_BLOCK, VOXELS_PER_BLOCK, VoxelizeArgs, VoxelizeNumbers,
+    CROWDED_BLOCKS, Claim, Entry, Fill, GridArgs, Lost, MAX_POINTS, MAX_POINTS_PER_VOXEL,
+    MAX_UNCROWDED, NUMBER_THREADS_PER_BLOCK, Number, Order, Room, THREADS_PER_BLOCK, VoxelizeArgs,
+    VoxelizeNumbers,
 };
 use crate::device::cuda::{
     DeviceBuffer, DevicePoints, Grid as Blocks, Kernel, KernelSpec, Stream, blocks,
 };
 use crate::error::{Error, ErrorKind, Result};
+
+/// Threads that a large GPU runs side by side.
+const MAX_THREADS: u32 = 132 * 2048;
 
 /// Points grouped by voxel, as indices into the [`DevicePoints`] that were
 /// given, all in device memory.
@@ -76,9 +80,11 @@ pub struct Workspace {
     place_of: DeviceBuffer<u32>,
     members: DeviceBuffer<u32>,
     rooms: DeviceBuffer<Room>,
-    num_members: DeviceBuffer<u32>,
+    crowded: DeviceBuffer<u32>,
+    num_crowded: DeviceBuffer<u32>,
     turns: DeviceBuffer<u64>,
     numbers: DeviceBuffer<u64>,
+    lost: DeviceBuffer<Lost>,
 }
 
 impl Workspace {
@@ -92,10 +98,10 @@ impl Workspace {
     /// or there is not enough memory.
     pub fn new(stream: &Stream, params: &VoxelizeParams, point_capacity: usize) -> Result<Self> {
         let num_cells = params.grid.num_cells();
-        if num_cells > u64::from(u32::MAX) || point_capacity >= 1 << 30 {
+        if num_cells > u64::from(u32::MAX) || point_capacity > MAX_POINTS {
             return argument(format!(
-                "{num_cells} cells for {point_capacity} points; at most {} cells and 2^30 points \
-                 are possible",
+                "{num_cells} cells for {point_capacity} points; at most {} cells and {MAX_POINTS} \
+                 points are possible",
                 u32::MAX
             ));
         }
@@ -121,9 +127,11 @@ impl Workspace {
             place_of: DeviceBuffer::zeros(stream, point_capacity)?,
             members: DeviceBuffer::zeros(stream, point_capacity)?,
             rooms: DeviceBuffer::zeros(stream, params.voxel_capacity)?,
-            num_members: DeviceBuffer::zeros(stream, 1)?,
+            crowded: DeviceBuffer::zeros(stream, point_capacity / (MAX_UNCROWDED + 1))?,
+            num_crowded: DeviceBuffer::zeros(stream, 1)?,
             turns: DeviceBuffer::zeros(stream, 1)?,
             numbers: DeviceBuffer::zeros(stream, num_turns)?,
+            lost: DeviceBuffer::zeros(stream, num_turns)?,
         })
     }
 
@@ -159,9 +167,11 @@ impl Workspace {
             place_of: self.place_of.output(stream)?,
             members: self.members.output(stream)?,
             rooms: self.rooms.output(stream)?,
-            num_members: self.num_members.output(stream)?,
+            crowded: self.crowded.output(stream)?,
+            num_crowded: self.num_crowded.output(stream)?,
             turns: self.turns.output(stream)?,
             numbers: self.numbers.output(stream)?,
+            lost: self.lost.output(stream)?,
             grid: GridArgs::new(&grid),
             num_channels: points.num_channels() as u32,
             point_capacity: point_capacity as u32,
@@ -169,13 +179,10 @@ impl Workspace {
             voxel_capacity: u32::try_from(voxel_capacity).unwrap_or(u32::MAX),
             hash_shift: self.hash_shift,
         };
-        let some = [point_capacity, THREADS_PER_BLOCK as usize];
-        launch(&self.claim, stream, some, THREADS_PER_BLOCK, args)?;
-        let turns = [point_capacity, NUMBER_THREADS_PER_BLOCK as usize];
-        launch(&self.number, stream, turns, NUMBER_THREADS_PER_BLOCK, args)?;
-        launch(&self.fill, stream, some, THREADS_PER_BLOCK, args)?;
-        let of_voxels = [voxel_capacity, VOXELS_PER_BLOCK as usize];
-        launch(&self.order, stream, of_voxels, THREADS_PER_BLOCK, args)
+        launch(&self.claim, stream, [THREADS_PER_BLOCK, 0], args)?;
+        launch(&self.number, stream, [NUMBER_THREADS_PER_BLOCK, 0], args)?;
+        launch(&self.fill, stream, [THREADS_PER_BLOCK, 0], args)?;
+        launch(&self.order, stream, [THREADS_PER_BLOCK, CROWDED_BLOCKS], args)
     }
 
     /// Where the points went, on the device, for `gather`.
@@ -184,18 +191,21 @@ impl Workspace {
     }
 }
 
+/// A thread for some points, and further blocks.
 fn launch<K>(
     kernel: &Kernel<K>,
     stream: &Stream,
-    [num_items, per_block]: [usize; 2],
-    threads_per_block: u32,
+    [threads_per_block, further_blocks]: [u32; 2],
     args: VoxelizeArgs<'_>,
 ) -> Result<()>
 where
     K: for<'a> KernelSpec<Args<'a> = VoxelizeArgs<'a>>,
 {
-    // At least one block, which writes the counts of no points.
-    let num_blocks = [blocks(num_items, per_block as u32).max(1), 1];
+    // At least one block, which writes the counts of no points; no more than run
+    // side by side, since there are mostly fewer points than the capacity.
+    let for_points = blocks(args.point_capacity as usize, threads_per_block);
+    let for_points = for_points.clamp(1, MAX_THREADS / threads_per_block);
+    let num_blocks = [for_points + further_blocks, 1];
     kernel.enqueue(stream, Blocks { num_blocks, threads_per_block }, args)
 }
 

@@ -176,9 +176,10 @@ macro_rules! spec {
         // number of cells of their task, whose maps hold all channels that are
         // read (checked); thresholds, norms, classes' bits, motions and places
         // are compared with the lengths of their slices, and without a filter
-        // no bit is read. What a warp appends is compared with the lengths of
-        // `found` and `items`; the last block reads `found` below its length.
-        // Blocks do not wait for each other.
+        // no bit is read. What a block appends is compared with the lengths of
+        // `found` and `items`; the block that counts last reads `found` below
+        // its length. It waits for the others, which have counted, to write:
+        // they run and wait for nobody.
         unsafe impl KernelSpec for DecodeCenter<$element> {
             const NAME: &'static str = $name;
             type Args<'a> = CenterArgs<'a, $element>;

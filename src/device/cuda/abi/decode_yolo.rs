@@ -93,8 +93,9 @@ macro_rules! spec {
         // below the number of classes, whose bit is inside `wanted`), which
         // the tensor's length covers. A row adds at most one candidate, to a
         // list of the block with a place a row; what it writes to `found` and
-        // `items` is compared with their lengths. The last block reads `found`
-        // below its length. Blocks do not wait for each other.
+        // `items` is compared with their lengths. The block that counts last
+        // reads `found` below its length. It waits for the others, which have
+        // counted, to write: they run and wait for nobody.
         unsafe impl KernelSpec for $spec {
             const NAME: &'static str = $name;
             type Args<'a> = YoloArgs<'a, $element>;

@@ -1,8 +1,10 @@
 //! The parameters of every kernel: mirrors of the structs in `kernels/`, and
 //! what must hold before a launch.
 
+pub mod decode_anchor;
 pub mod decode_center;
 pub mod decode_yolo;
+pub mod densify;
 pub mod empty;
 pub mod fault;
 pub mod gather;

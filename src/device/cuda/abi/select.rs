@@ -22,6 +22,15 @@ pub struct SelectSettings {
     pub capacity: u32,
 }
 
+impl SelectSettings {
+    /// All classes, and the decoder's own thresholds.
+    pub fn limits(candidate_capacity: usize, top_k: usize) -> Self {
+        let count = |num: usize| u32::try_from(num).unwrap_or(u32::MAX);
+        let (top_k, capacity) = (count(top_k), count(candidate_capacity.max(1)));
+        Self { score_threshold: f32::NAN, top_k, has_filter: 0, capacity }
+    }
+}
+
 /// The mirror of `DecodeCounts`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
@@ -55,8 +64,9 @@ pub struct Selection<'a, B> {
     pub items: Out<'a, Candidate<B>>,
     /// How many go on.
     pub num: Out<'a, u32>,
-    /// What was found and wanted so far and blocks that are done, in one word;
-    /// zero between launches.
+    /// What was found and wanted so far and blocks that are done, in one word,
+    /// zero between launches; what was ever written to `found`; how much of that
+    /// before the launch.
     pub totals: Out<'a, u64>,
     /// The counts of the frame.
     pub counts: Out<'a, DecodeCounts>,
@@ -71,7 +81,7 @@ impl<B> Selection<'_, B> {
             ("found", self.found.len(), num_found),
             ("items", self.items.len(), 1),
             ("num", self.num.len(), 1),
-            ("totals", self.totals.len(), 1),
+            ("totals", self.totals.len(), 3),
             ("counts", self.counts.len(), 1),
         ]
     }

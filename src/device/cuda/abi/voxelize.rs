@@ -5,13 +5,16 @@ use super::{check_len, check_threads, refused};
 use crate::error::Result;
 use crate::types;
 
-/// Threads of a block, in every step but `number`: as many points, and of
-/// `order` one voxel a warp.
+/// Threads of a block in every step but `number`.
 pub const THREADS_PER_BLOCK: u32 = 256;
 /// Threads of a block in the step `number`.
 pub const NUMBER_THREADS_PER_BLOCK: u32 = 512;
-/// Voxels that a block of the step `order` takes.
-pub const VOXELS_PER_BLOCK: u32 = 8;
+/// Blocks of the step `order` that take crowded rooms, before those for points.
+pub const CROWDED_BLOCKS: u32 = 132;
+/// Points of a room that is not crowded.
+pub const MAX_UNCROWDED: usize = 64;
+/// The most points: those of a block's voxels are counted in 22 bits.
+pub const MAX_POINTS: usize = (1 << 22) - 1;
 /// The most points a voxel may keep: as many more are looked at together.
 pub const MAX_POINTS_PER_VOXEL: usize = 256;
 
@@ -43,7 +46,7 @@ pub struct Entry {
     key: u32,
     first: u32,
     num: u32,
-    start: u32,
+    voxel: u32,
 }
 
 /// Where all points of a voxel lie: the mirror of `Room`.
@@ -52,6 +55,14 @@ pub struct Entry {
 pub struct Room {
     start: u32,
     num: u32,
+}
+
+/// Points of the voxels that begin in a turn: the mirror of `Lost`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Lost {
+    over_voxel: u32,
+    over_capacity: u32,
 }
 
 /// Where the points went: the mirror of `Counts`.
@@ -76,6 +87,8 @@ pub struct VoxelizeNumbers {
 unsafe impl Plain for Entry {}
 // SAFETY: 2 values of 4 bytes each, no gap, any bits are a value.
 unsafe impl Plain for Room {}
+// SAFETY: 2 values of 4 bytes each, no gap, any bits are a value.
+unsafe impl Plain for Lost {}
 // SAFETY: 6 values of 4 bytes each, no gap, any bits are a value.
 unsafe impl Plain for VoxelizeNumbers {}
 
@@ -99,7 +112,7 @@ pub struct VoxelizeArgs<'a> {
     pub num_voxels: Out<'a, u32>,
     /// The counts of the frame.
     pub counts: Out<'a, VoxelizeNumbers>,
-    /// What is known of cells; zero between launches but for `start`.
+    /// What is known of cells; zero between launches but for `voxel`.
     pub entries: Out<'a, Entry>,
     /// By point, its entry.
     pub entry_of: Out<'a, u32>,
@@ -109,12 +122,16 @@ pub struct VoxelizeArgs<'a> {
     pub members: Out<'a, u32>,
     /// By voxel, its room.
     pub rooms: Out<'a, Room>,
-    /// Room given so far; zero between launches.
-    pub num_members: Out<'a, u32>,
+    /// Voxels with crowded rooms.
+    pub crowded: Out<'a, u32>,
+    /// How many.
+    pub num_crowded: Out<'a, u32>,
     /// The next block's turn.
     pub turns: Out<'a, u64>,
     /// What each turn found.
     pub numbers: Out<'a, u64>,
+    /// What the voxels of each turn lost.
+    pub lost: Out<'a, Lost>,
     /// The grid.
     pub grid: GridArgs,
     /// Floats a point.
@@ -129,21 +146,20 @@ pub struct VoxelizeArgs<'a> {
     pub hash_shift: u32,
 }
 
-const _: () = assert!(size_of::<VoxelizeArgs<'_>>() == 15 * 16 + 36 + 5 * 4);
+const _: () = assert!(size_of::<VoxelizeArgs<'_>>() == 17 * 16 + 36 + 5 * 4);
 
 fn check(kernel: &str, args: &VoxelizeArgs<'_>, grid: &Grid, step: &Step) -> Result<()> {
     check_threads(kernel, grid.threads_per_block, step.threads_per_block)?;
     let points = args.point_capacity as usize;
     let voxels = args.voxel_capacity as usize;
-    let num_items = if step.takes_voxels { voxels } else { points };
-    let num_blocks = num_items.div_ceil(step.items_per_block as usize).max(1);
     let wanted = args.max_points_per_voxel as usize;
     let num_cells = args.grid.num_cells();
-    if grid.num_blocks[0] as usize != num_blocks
+    if grid.num_blocks[0] <= step.further_blocks
         || grid.num_blocks[1] != 1
         || !(1..=MAX_POINTS_PER_VOXEL).contains(&wanted)
         || !(1..=u64::from(u32::MAX)).contains(&num_cells)
         || args.num_channels < 3
+        || points > MAX_POINTS
     {
         let blocks = grid.num_blocks;
         let message = format!(
@@ -160,6 +176,7 @@ fn check(kernel: &str, args: &VoxelizeArgs<'_>, grid: &Grid, step: &Step) -> Res
             return Err(refused(kernel, &message));
         }
     };
+    let num_turns = points.div_ceil(NUMBER_THREADS_PER_BLOCK as usize).max(1);
     let slices = [
         ("points", args.points.len(), points.saturating_mul(args.num_channels as usize)),
         ("num_points", args.num_points.len(), 1),
@@ -173,9 +190,10 @@ fn check(kernel: &str, args: &VoxelizeArgs<'_>, grid: &Grid, step: &Step) -> Res
         ("place_of", args.place_of.len(), points),
         ("members", args.members.len(), points),
         ("rooms", args.rooms.len(), voxels),
-        ("num_members", args.num_members.len(), 1),
+        ("num_crowded", args.num_crowded.len(), 1),
         ("turns", args.turns.len(), 1),
-        ("numbers", args.numbers.len(), points.div_ceil(NUMBER_THREADS_PER_BLOCK as usize)),
+        ("numbers", args.numbers.len(), num_turns),
+        ("lost", args.lost.len(), num_turns),
     ];
     slices.into_iter().try_for_each(|(name, found, needed)| check_len(kernel, name, found, needed))
 }
@@ -183,13 +201,12 @@ fn check(kernel: &str, args: &VoxelizeArgs<'_>, grid: &Grid, step: &Step) -> Res
 /// How a step is launched.
 struct Step {
     threads_per_block: u32,
-    items_per_block: u32,
-    /// Whether items are voxels, not points.
-    takes_voxels: bool,
+    /// Beside those for points.
+    further_blocks: u32,
 }
 
 macro_rules! step {
-    ($kernel:ident, $name:literal, $text:literal, $threads:expr, $items:expr, $voxels:literal) => {
+    ($kernel:ident, $name:literal, $text:literal, $threads:expr, $further_blocks:expr) => {
         #[doc = $text]
         pub struct $kernel;
 
@@ -199,54 +216,22 @@ macro_rules! step {
         // slices have that many places (checked). A cell of the grid is below
         // the number of entries, a hashed one is brought below it. Hashed there
         // are twice as many entries as points, all empty at first and emptied
-        // by the step `fill`, so that looking for a free one ends. Rooms lie
+        // by the step `order`, so that looking for a free one ends. Rooms lie
         // one behind another and hold each point once, so that they end below
         // the number of points. Blocks wait for numbers of turns that were
-        // taken before theirs: those blocks run and publish without waiting.
+        // taken before theirs: those blocks run and publish before they wait.
         unsafe impl KernelSpec for $kernel {
             const NAME: &'static str = $name;
             type Args<'a> = VoxelizeArgs<'a>;
             fn check(args: &Self::Args<'_>, grid: &Grid) -> Result<()> {
-                let step = Step {
-                    threads_per_block: $threads,
-                    items_per_block: $items,
-                    takes_voxels: $voxels,
-                };
+                let step = Step { threads_per_block: $threads, further_blocks: $further_blocks };
                 check(Self::NAME, args, grid, &step)
             }
         }
     };
 }
 
-step!(
-    Claim,
-    "voxelize_claim",
-    "Finds the entry of every point.",
-    THREADS_PER_BLOCK,
-    THREADS_PER_BLOCK,
-    false
-);
-step!(
-    Number,
-    "voxelize_number",
-    "Numbers the voxels.",
-    NUMBER_THREADS_PER_BLOCK,
-    NUMBER_THREADS_PER_BLOCK,
-    false
-);
-step!(
-    Fill,
-    "voxelize_fill",
-    "Brings points to their voxels.",
-    THREADS_PER_BLOCK,
-    THREADS_PER_BLOCK,
-    false
-);
-step!(
-    Order,
-    "voxelize_order",
-    "Takes the first points of every voxel.",
-    THREADS_PER_BLOCK,
-    VOXELS_PER_BLOCK,
-    true
-);
+step!(Claim, "voxelize_claim", "Finds the entry of every point.", THREADS_PER_BLOCK, 0);
+step!(Number, "voxelize_number", "Numbers the voxels.", NUMBER_THREADS_PER_BLOCK, 0);
+step!(Fill, "voxelize_fill", "Brings points to their voxels.", THREADS_PER_BLOCK, 0);
+step!(Order, "voxelize_order", "Orders the points of voxels.", THREADS_PER_BLOCK, CROWDED_BLOCKS);

@@ -1,0 +1,234 @@
+//! The CUDA side of [`decode_anchor`](super::decode_anchor), with the choice of
+//! the best ([`crate::ops::select`]) in the same kernel: one pass over the class
+//! logits, and over the rest only where an anchor passes.
+//!
+//! The candidates are those of the CPU, cut to the capacity, then to the best
+//! `pre_nms_top_k`, each cut losing the worst by the total order. They lie in
+//! any order: the ops that follow sort. Centres, yaws, classes and sources are
+//! equal; scores and extents within 1 ULP (their exponential is rounded from
+//! f64).
+
+use half::f16;
+
+use super::{argument, check_map, cpu};
+use crate::device::cuda::abi::decode_anchor::{
+    ANCHORS_PER_BLOCK, AnchorArgs, AnchorShape, DecodeAnchor,
+};
+use crate::device::cuda::abi::select::{
+    DecodeCounts, MAX_FOUND, SelectSettings, Selection, THREADS_PER_BLOCK,
+};
+use crate::device::cuda::{
+    DeviceBuffer, DeviceCandidates, DeviceTensor, DeviceValues, Grid, In, Kernel, Stream, blocks,
+};
+use crate::error::Result;
+use crate::ops::select::Limits;
+use crate::ops::thresholds::DeviceThresholds;
+use crate::types::{AnchorDecode, Box3d, Candidate};
+
+/// The maps of an anchor head in device memory: as [`super::AnchorOutputs`], all
+/// of one element type.
+#[derive(Clone, Copy, Debug)]
+pub struct DeviceAnchorOutputs<'a> {
+    /// `A * num_classes` channels, anchor by anchor: logits.
+    pub classes: &'a DeviceTensor,
+    /// `A * 7` channels, anchor by anchor: x y z l w h r.
+    pub boxes: &'a DeviceTensor,
+    /// `A * 2` channels, anchor by anchor: logits of the two directions.
+    pub directions: Option<&'a DeviceTensor>,
+}
+
+/// Kernels and memory of the op on one stream, for one head.
+pub struct Workspace {
+    stream: Stream,
+    f32: Kernel<DecodeAnchor<f32>>,
+    f16: Kernel<DecodeAnchor<f16>>,
+    params: AnchorDecode,
+    memory: Memory,
+}
+
+struct Memory {
+    select: DeviceBuffer<SelectSettings>,
+    found: DeviceBuffer<Candidate<Box3d>>,
+    totals: DeviceBuffer<u64>,
+    counts: DeviceBuffer<DecodeCounts>,
+    wanted: DeviceBuffer<u32>,
+    bound: DeviceBuffer<f32>,
+    thresholds: DeviceThresholds,
+    anchors: DeviceBuffer<AnchorShape>,
+    rotations: DeviceBuffer<f32>,
+}
+
+impl Workspace {
+    /// Takes kernels and memory for maps of `num_cells` cells. Nothing passes
+    /// before [`Workspace::set`].
+    ///
+    /// # Errors
+    /// `Argument` for no anchors or more than can be counted; `Device` when this
+    /// build has no such kernels or there is not enough memory.
+    pub fn new(stream: &Stream, params: &AnchorDecode, num_cells: usize) -> Result<Self> {
+        let per_cell = params.anchors.len() * params.rotations_rad.len();
+        let num_items = num_cells.saturating_mul(per_cell);
+        if per_cell == 0 || num_items > MAX_FOUND {
+            return argument(format!(
+                "{num_cells} cells of {per_cell} anchors; 1 to {MAX_FOUND} in all are possible"
+            ));
+        }
+        let shapes: Vec<AnchorShape> = params
+            .anchors
+            .iter()
+            .map(|anchor| AnchorShape { size_m: anchor.size_m, center_z_m: anchor.center_z_m })
+            .collect();
+        let mut memory = Memory {
+            select: DeviceBuffer::zeros(stream, 1)?,
+            found: DeviceBuffer::zeros(stream, num_items)?,
+            totals: DeviceBuffer::zeros(stream, 3)?,
+            counts: DeviceBuffer::zeros(stream, 1)?,
+            wanted: DeviceBuffer::zeros(stream, 0)?,
+            bound: DeviceBuffer::zeros(stream, 1)?,
+            thresholds: DeviceThresholds::new(stream, &params.score_thresholds)?,
+            anchors: DeviceBuffer::zeros(stream, shapes.len())?,
+            rotations: DeviceBuffer::zeros(stream, params.rotations_rad.len())?,
+        };
+        memory.bound.write(&[f32::NAN])?;
+        memory.anchors.write(&shapes)?;
+        memory.rotations.write(&params.rotations_rad)?;
+        let device = stream.device();
+        let (f32, f16) = (device.kernel()?, device.kernel()?);
+        Ok(Self { stream: stream.clone(), f32, f16, params: params.clone(), memory })
+    }
+
+    /// Writes the thresholds of `params` and how many candidates may pass and go
+    /// on to the device and waits; recorded graphs follow them.
+    ///
+    /// # Errors
+    /// `Argument` when `params` differ from those at first in anything else, or
+    /// in the number of classes or bins; `Device` when a copy fails.
+    pub fn set(&mut self, params: &AnchorDecode, limits: Limits) -> Result<()> {
+        let score_thresholds = self.params.score_thresholds.clone();
+        if (AnchorDecode { score_thresholds, ..params.clone() }) != self.params {
+            return argument("thresholds may change, the head may not".into());
+        }
+        let memory = &mut self.memory;
+        memory.thresholds.set("decode_anchor", &params.score_thresholds)?;
+        memory.bound.write(&[cpu::logit_bound_of(params).unwrap_or(f32::NAN)])?;
+        let Limits { candidate_capacity, pre_nms_top_k } = limits;
+        memory.select.write(&[SelectSettings::limits(candidate_capacity, pre_nms_top_k)])
+    }
+
+    /// Queues the decoding of `outputs` into `candidates`. Their capacity limits
+    /// what goes on as [`Limits::pre_nms_top_k`] does. Nothing passes when
+    /// `num_voxels`, one number, is 0: of no points a network says nothing.
+    ///
+    /// # Errors
+    /// As [`decode_anchor`](super::decode_anchor); `Argument` also when the maps
+    /// are of several element types or have more cells than there is room for,
+    /// `Device` when a buffer is another stream's or the launch fails.
+    pub fn enqueue(
+        &mut self,
+        outputs: &DeviceAnchorOutputs<'_>,
+        num_voxels: &DeviceBuffer<u32>,
+        candidates: &mut DeviceCandidates<Box3d>,
+    ) -> Result<()> {
+        let Self { stream, f32, f16, params, memory } = self;
+        let size = size(outputs, params)?;
+        let per_cell = params.anchors.len() * params.rotations_rad.len();
+        let num_items = size[0] * size[1] * per_cell;
+        if num_items > memory.found.len() || num_items == 0 {
+            let room = memory.found.len();
+            return argument(format!("{num_items} anchors, there is room for 1 to {room}"));
+        }
+        let num_blocks = [blocks(num_items, ANCHORS_PER_BLOCK), 1];
+        let grid = Grid { num_blocks, threads_per_block: THREADS_PER_BLOCK };
+        let several = || argument("maps of several element types; one is possible".into());
+        let DeviceAnchorOutputs { classes, boxes, directions } = *outputs;
+        let directions = directions.map(DeviceTensor::values);
+        match (classes.values(), boxes.values(), directions) {
+            (DeviceValues::F32(classes), DeviceValues::F32(boxes), directions) => {
+                let directions = match directions {
+                    Some(DeviceValues::F32(directions)) => directions.input(stream)?,
+                    Some(DeviceValues::F16(_)) => return several(),
+                    None => In::empty(),
+                };
+                let maps = [classes.input(stream)?, boxes.input(stream)?, directions];
+                let args = memory.args(stream, params, (maps, size), num_voxels, candidates)?;
+                f32.enqueue(stream, grid, args)
+            }
+            (DeviceValues::F16(classes), DeviceValues::F16(boxes), directions) => {
+                let directions = match directions {
+                    Some(DeviceValues::F16(directions)) => directions.input(stream)?,
+                    Some(DeviceValues::F32(_)) => return several(),
+                    None => In::empty(),
+                };
+                let maps = [classes.input(stream)?, boxes.input(stream)?, directions];
+                let args = memory.args(stream, params, (maps, size), num_voxels, candidates)?;
+                f16.enqueue(stream, grid, args)
+            }
+            _ => several(),
+        }
+    }
+
+    /// What decoding counted, on the device, for `gather`.
+    pub fn counts(&self) -> &DeviceBuffer<DecodeCounts> {
+        &self.memory.counts
+    }
+}
+
+impl Memory {
+    fn args<'a, T>(
+        &'a mut self,
+        stream: &Stream,
+        params: &AnchorDecode,
+        ([classes, boxes, directions], [height, width]): ([In<'a, T>; 3], [usize; 2]),
+        num_voxels: &'a DeviceBuffer<u32>,
+        candidates: &'a mut DeviceCandidates<Box3d>,
+    ) -> Result<AnchorArgs<'a, T>> {
+        let along =
+            [(0, width), (1, height)].map(|(axis, num)| cpu::Centers::new(params, axis, num));
+        Ok(AnchorArgs {
+            selection: Selection {
+                settings: self.select.input(stream)?,
+                wanted: self.wanted.input(stream)?,
+                found: self.found.output(stream)?,
+                items: candidates.items.output(stream)?,
+                num: candidates.num.output(stream)?,
+                totals: self.totals.output(stream)?,
+                counts: self.counts.output(stream)?,
+            },
+            classes,
+            boxes,
+            directions,
+            num_voxels: num_voxels.input(stream)?,
+            bound: self.bound.input(stream)?,
+            limits: self.thresholds.limits.input(stream)?,
+            least_scores: self.thresholds.least_scores.input(stream)?,
+            anchors: self.anchors.input(stream)?,
+            rotations: self.rotations.input(stream)?,
+            num_cells: (height * width) as u32,
+            num_columns: width as u32,
+            num_anchors: (params.anchors.len() * params.rotations_rad.len()) as u32,
+            num_classes: params.anchors.len() as u32,
+            channels_last: u32::from(params.channels_last),
+            direction_offset: params.direction_offset_rad,
+            first: along.each_ref().map(|centers| centers.first),
+            step: along.each_ref().map(|centers| centers.step),
+        })
+    }
+}
+
+/// Rows and columns of maps that fit the parameters.
+fn size(outputs: &DeviceAnchorOutputs<'_>, params: &AnchorDecode) -> Result<[usize; 2]> {
+    let size = match (outputs.classes.shape(), params.channels_last) {
+        (&[_, height, width, _], true) | (&[_, _, height, width], false) => [height, width],
+        _ => return argument(format!("classes are {:?}", outputs.classes.shape())),
+    };
+    let maps = [
+        ("classes", Some(outputs.classes), params.anchors.len()),
+        ("boxes", Some(outputs.boxes), 7),
+        ("directions", outputs.directions, 2),
+    ];
+    for (name, map, per_anchor) in maps {
+        let Some(map) = map else { continue };
+        check_map(name, (map.element(), map.shape()), per_anchor, size, params)?;
+    }
+    Ok(size)
+}
