@@ -7,6 +7,7 @@
 
 use std::ffi::c_void;
 use std::marker::PhantomData;
+use std::ops::Range;
 
 use cudarc::driver::{result, sys};
 use half::f16;
@@ -44,6 +45,10 @@ plain! {
     Candidate<Box3d>: "repr(C) of 7 + 1 f32 and 2 u32: 40 bytes, no gap",
     Candidate<RotatedBox2d>: "repr(C) of 5 + 1 f32 and 2 u32: 32 bytes, no gap",
 }
+
+/// Uploads are queued in parts of this, the copy of one beside the upload of the
+/// one before: small enough to start early, large enough to fill the bus.
+const PART_BYTES: usize = 1 << 20;
 
 const _: () = assert!(size_of::<Kept>() == 8);
 const _: () = assert!(size_of::<Detection2d>() == 24);
@@ -263,26 +268,54 @@ impl<T: Plain> PinnedBuffer<T> {
         check_room("device", num, target.len)?;
         self.stream.check_owns(&target.stream)?;
         self.stream.bind()?;
-        // SAFETY: both sides have room for the values (checked). The copy reads
-        // this memory while only `values_mut`, which waits first, could lend it
-        // for writing; the memory stays until the stream's work is done.
-        let copied = unsafe {
-            let pinned = std::slice::from_raw_parts(self.address as *const T, num);
-            result::memcpy_htod_async(target.address, pinned, self.stream.raw())
-        };
-        copied.map_err(|e| failed("queue an upload", e))?;
-        self.uploaded.record(&self.stream)
+        let queued = self.enqueue_part(0..num, target);
+        // Also behind what failed: some of it may have been queued.
+        let marked = self.uploaded.record(&self.stream);
+        queued.and(marked)
     }
 
     /// Copies values in, after the upload before has been read out, and queues
-    /// their upload to the start of `target`.
+    /// their upload to the start of `target`: part by part, so that the upload
+    /// of one part runs beside the copy of the next.
     ///
     /// # Errors
     /// `Argument` when the values are more than either side holds; `Device`
     /// when earlier work or the upload fails.
     pub fn enqueue_upload(&mut self, values: &[T], target: &mut DeviceBuffer<T>) -> Result<()> {
-        self.values_mut(values.len())?.copy_from_slice(values);
-        self.enqueue_written(values.len(), target)
+        check_room("device", values.len(), target.len)?;
+        self.stream.check_owns(&target.stream)?;
+        self.stream.bind()?;
+        self.values_mut(values.len())?;
+        let part_len = (PART_BYTES / size_of::<T>()).max(1);
+        let mut parts = (0..).step_by(part_len).zip(values.chunks(part_len));
+        let queued = parts.try_for_each(|(start, part)| {
+            // SAFETY: the allocation has room for all values (checked by
+            // `values_mut`, which has waited for the upload before). What is
+            // being uploaded meanwhile are the parts before this one.
+            unsafe {
+                let to = (self.address as *mut T).add(start);
+                to.copy_from_nonoverlapping(part.as_ptr(), part.len());
+            }
+            self.enqueue_part(start..start + part.len(), target)
+        });
+        // Also behind what failed: some of it may have been queued.
+        let marked = self.uploaded.record(&self.stream);
+        queued.and(marked)
+    }
+
+    /// Queues the upload of a range that both sides have, to the same places.
+    fn enqueue_part(&self, range: Range<usize>, target: &DeviceBuffer<T>) -> Result<()> {
+        let offset = range.start * size_of::<T>();
+        // SAFETY: both sides have the range (promised by the callers in this
+        // file, which check it). The copy reads memory that nobody writes before
+        // `uploaded`, recorded by them behind it, is reached; the memory stays
+        // until the stream's work is done.
+        let copied = unsafe {
+            let from = (self.address + offset) as *const T;
+            let pinned = std::slice::from_raw_parts(from, range.len());
+            result::memcpy_htod_async(target.address + offset as u64, pinned, self.stream.raw())
+        };
+        copied.map_err(|e| failed("queue an upload", e))
     }
 
     /// Copies a whole buffer here, behind all queued work, waits, and gives
