@@ -2,7 +2,8 @@
 
 use super::{
     Cloud, DECODE, FEATURES, MAX_POINTS, NUM_CHANNELS, NUM_CLASSES, NUM_FEATURES, NUM_POINTS,
-    SCATTER, SIDE, TOP_K, UNPACK, VOXELIZE, decode_params, maps, pillar_grid, scan, unpack_params,
+    SCATTER, SIDE, TOP_K, UNPACK, VOXELIZE, decode_params, maps_of_a_head, pillar_grid, scan,
+    unpack_params,
 };
 use crate::cli::bench::measure::{Bar, Bench, Case, gpu, wall};
 use crate::device::cuda::{
@@ -142,7 +143,7 @@ struct Objects {
 impl Objects {
     fn new(stream: &Stream) -> Result<Self> {
         let mut on_device = Vec::new();
-        for map in maps() {
+        for map in maps_of_a_head() {
             let mut tensor = DeviceTensor::zeros(stream, map.element(), map.shape())?;
             tensor.write(&map.view())?;
             on_device.push(tensor);
