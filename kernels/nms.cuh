@@ -7,7 +7,7 @@
 //
 // Steps, each a kernel, the number of candidates read on the device:
 //   small     up to kSmallCapacity: everything (nms_small.cuh)
-//   count, or tiles and merge; arrange
+//   tiles, merge, arrange
 //             more: into the orders by rank and by place (nms_order.cuh)
 //   suppress  decides (nms_suppress.cuh)
 //   publish   writes the survivors in order (nms_publish.cuh)
@@ -29,7 +29,6 @@
 // The kernels of an op: `<op>_<step>`.
 #define NMS_KERNELS(op, Policy)                     \
     NMS_KERNEL(op, small, Policy, kSmallThreads)    \
-    NMS_KERNEL(op, count, Policy, kNmsThreads, 5)   \
     NMS_KERNEL(op, tiles, Policy, kNmsThreads, 5)   \
     NMS_KERNEL(op, merge, Policy, kNmsThreads, 5)   \
     NMS_KERNEL(op, arrange, Policy, kNmsThreads, 5) \

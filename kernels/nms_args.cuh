@@ -80,8 +80,8 @@ struct NmsArgs {
     Slice<const float4> parts;     // part p of candidate i at p * capacity + i
     Slice<uint64_t> keys;          // 2 * capacity: by rank, then by place
     Slice<Kept> order;             // candidate and score by rank
-    Slice<uint32_t> ranks;         // rank by candidate, zero between launches
-    Slice<uint32_t> places;        // place by candidate, zero between launches
+    Slice<uint32_t> ranks;         // rank by candidate
+    Slice<uint32_t> places;        // place by candidate
     Slice<float4> items;           // by rank
     Slice<uint64_t> item_groups;   // by rank, kNoGroup: takes no part
     Slice<float4> found_items;     // by place

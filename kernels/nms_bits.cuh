@@ -36,8 +36,10 @@ __device__ inline uint32_t candidate_of(uint32_t bit) {
 // Bits that stand for candidates: those of one half, or of both.
 __device__ inline uint32_t num_bits_of(uint32_t n) { return n > kHalf ? kSmallCapacity : kHalf; }
 
-// Better suppressors that a list has room for; longer ones are read as bits.
-__device__ inline uint32_t list_capacity(uint32_t n) { return 2 * kPairs / num_bits_of(n); }
+// Better suppressors that a list has room for; the others are read as bits.
+__device__ inline uint32_t list_capacity(uint32_t n) {
+    return n > kHalf ? 2 * kPairs / kSmallCapacity : 2 * kPairs / kHalf;
+}
 
 __device__ inline uint32_t bit_of(uint32_t candidate) {
     const uint32_t column = candidate % kHalf;

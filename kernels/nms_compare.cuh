@@ -96,6 +96,13 @@ __device__ void compare_equals(const NmsArgs<Candidate>& args, const NmsSettings
     }
 }
 
+// Counts a word that is below another: a predicate and an addition.
+__device__ inline void count_below(uint32_t word, uint32_t other, uint32_t& num) {
+    asm("{\n\t.reg .pred below;\n\tsetp.lt.u32 below, %1, %2;\n\t@below add.u32 %0, %0, 1;\n\t}"
+        : "+r"(num)
+        : "r"(word), "r"(other));
+}
+
 // Holds the half's columns against the rows: a thread one piece against one
 // row, all lanes of a warp the same.
 template <typename Policy, typename Candidate>
@@ -119,11 +126,10 @@ __device__ void compare(const NmsArgs<Candidate>& args, const NmsSettings& setti
         for (uint32_t k = 0; k < 4; ++k) {
             const uint32_t column = (first + k) * kPieces + piece;
             const uint32_t other = shared.words[column];
-            const bool below = other < word;
             const bool near = Policy::is_near(settings, shared.items[column], item, least);
-            num_below += below;
-            num_at_most += other <= word;
-            four |= static_cast<uint32_t>(below & near) << k;
+            count_below(other, word, num_below);
+            count_below(other, word + 1, num_at_most);
+            if ((other < word) & near) four |= 1u << k;
         }
         bits |= four << first;
     }
@@ -196,18 +202,19 @@ __device__ void list_row(const NmsArgs<Candidate>& args, const NmsSettings& sett
         if (lane >= step) end += other;
     }
     const uint32_t num_listed = __shfl_sync(kAllLanes, end, kLanes - 1);
-    if (num_listed <= list_capacity(n)) {
-        uint16_t* lists = reinterpret_cast<uint16_t*>(args.pairs.data);
-        uint32_t position = end - own_num;
+    uint16_t* lists = reinterpret_cast<uint16_t*>(args.pairs.data);
+    uint32_t position = end - own_num;
 #pragma unroll
-        for (uint32_t k = 0; k < kRowWords / kLanes; ++k) {
-            for (uint32_t left = words[k]; left != 0; left &= left - 1, ++position) {
+    for (uint32_t k = 0; k < kRowWords / kLanes; ++k) {
+        for (uint32_t left = words[k]; left != 0; left &= left - 1, ++position) {
+            if (position < list_capacity(n)) {
                 const uint32_t at = position / 2 * num_bits_of(n) + own_bit;
                 lists[2 * at + position % 2] =
                     static_cast<uint16_t>((k * kLanes + lane) * 32 + __ffs(left) - 1);
             }
         }
-    } else {
+    }
+    if (num_listed > list_capacity(n)) {
         uint32_t* to = reinterpret_cast<uint32_t*>(&args.rows[own_bit * kMaxChunks]);
 #pragma unroll
         for (uint32_t k = 0; k < kRowWords / kLanes; ++k) to[k * kLanes + lane] = words[k];

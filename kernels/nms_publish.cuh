@@ -41,11 +41,6 @@ __device__ void nms_publish(const NmsArgs<Candidate>& args) {
         args.kept[position] = survivor;
         args.published[position] = survivor;
     }
-    // For the next launch.
-    if (own < n) {
-        args.ranks[own] = 0;
-        args.places[own] = 0;
-    }
     if (start + kNmsThreads >= n && threadIdx.x == 0) {
         const NmsCounts counts = {min(end, max_num), args.ticket[1]};
         args.counts[0] = counts;

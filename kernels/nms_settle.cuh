@@ -28,25 +28,26 @@ template <typename Candidate>
 __device__ Look look_at(const NmsArgs<Candidate>& args, const uint2* states, const uint32_t* pairs,
                         bool pending, uint32_t bit, const Note& note, uint32_t n) {
     Look look;
-    const uint32_t num = pending ? note.num_listed : 0;
-    if (num > list_capacity(n)) {
-        for (uint32_t left = note.chunks; left != 0; left &= left - 1) {
-            const uint32_t chunk = __ffs(left) - 1;
-            const uint4 row = args.rows[bit * kMaxChunks + chunk];
-            look.at(states[4 * chunk], row.x);
-            look.at(states[4 * chunk + 1], row.y);
-            look.at(states[4 * chunk + 2], row.z);
-            look.at(states[4 * chunk + 3], row.w);
-        }
-        return look;
-    }
+    if (!pending) return look;
+    const uint32_t num = min(static_cast<uint32_t>(note.num_listed), list_capacity(n));
+    const uint32_t distance = num_bits_of(n);
 #pragma unroll 2
     for (uint32_t first = 0; first < num; first += 2) {
-        const uint32_t pair = pairs[first / 2 * num_bits_of(n) + bit];
+        const uint32_t pair = pairs[first / 2 * distance + bit];
         const uint32_t a = pair & 0xffff;
         const uint32_t b = first + 1 < num ? pair >> 16 : a;
         look.at(states[a / 32], 1u << (a % 32));
         look.at(states[b / 32], 1u << (b % 32));
+    }
+    if (note.num_listed <= num || look.goes) return look;
+    // Those that the list has no room for.
+    for (uint32_t left = note.chunks; left != 0; left &= left - 1) {
+        const uint32_t chunk = __ffs(left) - 1;
+        const uint4 row = args.rows[bit * kMaxChunks + chunk];
+        look.at(states[4 * chunk], row.x);
+        look.at(states[4 * chunk + 1], row.y);
+        look.at(states[4 * chunk + 2], row.z);
+        look.at(states[4 * chunk + 3], row.w);
     }
     return look;
 }
@@ -112,7 +113,10 @@ __device__ void nms_small_settle(const NmsArgs<Candidate>& args, Settlement& sha
     uint4 vectors[kVectors];
 #pragma unroll
     for (uint32_t k = 0; k < kVectors; ++k) {
-        vectors[k] = reinterpret_cast<const uint4*>(args.pairs.data)[k * kSmallThreads + threadIdx.x];
+        const uint32_t v = k * kSmallThreads + threadIdx.x;
+        vectors[k] = make_uint4(0, 0, 0, 0);
+        if (candidate_of(4 * v % num_bits_of(n)) >= n) continue;
+        vectors[k] = reinterpret_cast<const uint4*>(args.pairs.data)[v];
     }
 #pragma unroll
     for (uint32_t k = 0; k < kVectors; ++k) {

@@ -80,8 +80,8 @@ impl ErrorKind {
         Self::Inference,
         Self::Argument,
         Self::Device,
-        Self::Stale,
         Self::DeviceLost,
+        Self::Stale,
         Self::Door,
     ];
 

@@ -37,10 +37,11 @@ pub const PARAMETER_EVENTS_TOPIC: &str = "/parameter_events";
 pub const TRANSITION_EVENT_TOPIC: &str = "~/transition_event";
 
 /// Transforms as tf2 listens to them.
-const TF_QOS: Qos = Qos { depth: 100, ..Qos::DEFAULT };
-const TF_STATIC_QOS: Qos = Qos { depth: 100, ..Qos::LATCHED };
-const CLOCK_QOS: Qos = Qos { reliability: Reliability::BestEffort, depth: 1, ..Qos::DEFAULT };
-const PARAMETER_EVENTS_QOS: Qos = Qos { depth: 1000, ..Qos::DEFAULT };
+pub(super) const TF_QOS: Qos = Qos { depth: 100, ..Qos::DEFAULT };
+pub(super) const TF_STATIC_QOS: Qos = Qos { depth: 100, ..Qos::LATCHED };
+pub(super) const CLOCK_QOS: Qos =
+    Qos { reliability: Reliability::BestEffort, depth: 1, ..Qos::DEFAULT };
+pub(super) const PARAMETER_EVENTS_QOS: Qos = Qos { depth: 1000, ..Qos::DEFAULT };
 
 /// How long a deactivation waits for the frame in flight.
 const FRAME_PATIENCE: Duration = Duration::from_secs(60);
@@ -139,6 +140,9 @@ impl LiveNode {
 
 impl Drop for LiveNode {
     fn drop(&mut self) {
+        // A node that was not shut down is all the same; one that is busy
+        // changing its state goes as it is.
+        let _ = self.shut_down(Duration::from_secs(1));
         *lock(&self.shared.ends) = true;
         self.shared.ended.notify_all();
         if let Some(health) = self.health.take() {

@@ -13,10 +13,8 @@ pub const SMALL_THREADS_PER_BLOCK: u32 = 1024;
 pub const CANDIDATES_PER_BLOCK: u32 = 8;
 /// Candidates that a block of the step `tiles` orders.
 pub const PART: u32 = 64;
-/// Up to this capacity the step `count` gives the orders.
-pub const COUNT_CAPACITY: usize = 10240;
-/// Candidates that a block of the step `count` counts over.
-pub const COUNTED: u32 = 1024;
+/// Candidates that a block of the step `merge` searches for.
+pub const SOUGHT: u32 = 512;
 /// Candidates that are ordered together before they are merged.
 pub const TILE: u32 = 512;
 /// Tiles that a block of the step `merge` searches.
@@ -220,8 +218,6 @@ pub trait NmsSteps {
     const NUM_PARTS: usize;
     /// Suppresses up to [`SMALL_CAPACITY`] candidates.
     type Small: for<'a> KernelSpec<Args<'a> = NmsArgs<'a, Self::Candidate>>;
-    /// Counts who comes before.
-    type Count: for<'a> KernelSpec<Args<'a> = NmsArgs<'a, Self::Candidate>>;
     /// Orders tiles.
     type Tiles: for<'a> KernelSpec<Args<'a> = NmsArgs<'a, Self::Candidate>>;
     /// Merges the tiles.
@@ -268,7 +264,6 @@ macro_rules! steps {
             use super::*;
 
             step!($module, Small, "small", $candidate, $parts, check_small);
-            step!($module, Count, "count", $candidate, $parts, check);
             step!($module, Tiles, "tiles", $candidate, $parts, check);
             step!($module, Merge, "merge", $candidate, $parts, check);
             step!($module, Arrange, "arrange", $candidate, $parts, check);
@@ -282,7 +277,6 @@ macro_rules! steps {
                 type Candidate = $candidate;
                 const NUM_PARTS: usize = $parts;
                 type Small = Small;
-                type Count = Count;
                 type Tiles = Tiles;
                 type Merge = Merge;
                 type Arrange = Arrange;

@@ -2,8 +2,8 @@
 
 use super::{Capacity, Survivors, SurvivorsOut, check_fits, class_mode_word};
 use crate::device::cuda::abi::nms::{
-    CANDIDATES_PER_BLOCK, COUNT_CAPACITY, COUNTED, HALF, NmsArgs, NmsCounts, NmsSettings, NmsSteps,
-    PAIRS, PART, PrepareArgs, PreparedSteps, ROW_VECTORS, SMALL_CAPACITY, SMALL_THREADS_PER_BLOCK,
+    CANDIDATES_PER_BLOCK, HALF, NmsArgs, NmsCounts, NmsSettings, NmsSteps, PAIRS, PART,
+    PrepareArgs, PreparedSteps, ROW_VECTORS, SMALL_CAPACITY, SMALL_THREADS_PER_BLOCK, SOUGHT,
     THREADS_PER_BLOCK, TILE, TILES_AT_ONCE,
 };
 use crate::device::cuda::{DeviceBuffer, Grid, In, Kernel, KernelSpec, Stream, blocks};
@@ -25,17 +25,12 @@ pub struct DeviceWorkspace<S: NmsSteps> {
 enum Kernels<S: NmsSteps> {
     Small(Kernel<S::Small>),
     Large {
-        order: Order<S>,
+        tiles: Kernel<S::Tiles>,
+        merge: Kernel<S::Merge>,
         arrange: Kernel<S::Arrange>,
         suppress: Kernel<S::Suppress>,
         publish: Kernel<S::Publish>,
     },
-}
-
-/// The kernels that give the orders by rank and by place.
-enum Order<S: NmsSteps> {
-    Count(Kernel<S::Count>),
-    Merge { tiles: Kernel<S::Tiles>, merge: Kernel<S::Merge> },
 }
 
 struct Memory {
@@ -160,11 +155,8 @@ impl<S: NmsSteps> DeviceWorkspace<S> {
             Kernels::Small(device.kernel()?)
         } else {
             Kernels::Large {
-                order: if capacity.candidates <= COUNT_CAPACITY {
-                    Order::Count(device.kernel()?)
-                } else {
-                    Order::Merge { tiles: device.kernel()?, merge: device.kernel()? }
-                },
+                tiles: device.kernel()?,
+                merge: device.kernel()?,
                 arrange: device.kernel()?,
                 suppress: device.kernel()?,
                 publish: device.kernel()?,
@@ -209,19 +201,12 @@ impl<S: NmsSteps> DeviceWorkspace<S> {
                 let grid = Grid { num_blocks, threads_per_block: SMALL_THREADS_PER_BLOCK };
                 small.enqueue(stream, grid, args)
             }
-            Kernels::Large { order, arrange, suppress, publish } => {
+            Kernels::Large { tiles, merge, arrange, suppress, publish } => {
                 let some = blocks(capacity, THREADS_PER_BLOCK).max(1);
-                match order {
-                    Order::Count(count) => {
-                        let pieces = blocks(capacity, COUNTED).max(1);
-                        launch(count, stream, [some * pieces, 2], args)?;
-                    }
-                    Order::Merge { tiles, merge } => {
-                        let parts = blocks(capacity, TILE).div_ceil(TILES_AT_ONCE);
-                        launch(tiles, stream, [blocks(capacity, PART).max(1), 2], args)?;
-                        launch(merge, stream, [some * parts, 2], args)?;
-                    }
-                }
+                let parts = blocks(capacity, TILE).div_ceil(TILES_AT_ONCE);
+                let sought = blocks(capacity, SOUGHT).max(1);
+                launch(tiles, stream, [blocks(capacity, PART).max(1), 2], args)?;
+                launch(merge, stream, [sought * parts, 2], args)?;
                 launch(arrange, stream, [some, 1], args)?;
                 launch(suppress, stream, [blocks(capacity, CANDIDATES_PER_BLOCK), 1], args)?;
                 launch(publish, stream, [some, 1], args)
