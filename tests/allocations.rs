@@ -180,7 +180,8 @@ fn gpu() -> Option<det_post::device::cuda::CudaDevice> {
 #[test]
 #[cfg(feature = "cuda")]
 fn a_camera_frame_on_a_gpu_allocates_nothing() {
-    use det_post::infer::device::{DeviceEngine, fixed_shape};
+    use det_post::infer::device::DeviceEngine;
+    use det_post::types::Tensor;
 
     let Some(device) = gpu() else { return };
     let ChannelKind::Camera(config) =

@@ -315,7 +315,7 @@ fn a_frame_moves_its_bytes_once_and_waits_once() {
     // Counts and detections, and from the suppression a count and survivors.
     let num_detections = processed.detections.len() as u64;
     let survivors = answer - (28 + 24 * num_detections);
-    assert!(survivors % 8 == 0 && survivors / 8 > num_detections, "{answer} bytes");
+    assert!(survivors.is_multiple_of(8) && survivors / 8 > num_detections, "{answer} bytes");
     for stage in [Stage::Upload, Stage::Letterbox, Stage::Infer, Stage::Postprocess, Stage::Total] {
         let duration = processed.report.duration(stage);
         assert!(duration.is_some_and(|d| !d.is_zero()), "{}: {duration:?}", stage.name());

@@ -192,6 +192,7 @@ impl Workspace {
 }
 
 /// A thread for some points, and further blocks.
+#[expect(clippy::large_types_passed_by_value, reason = "a kernel's arguments go into the launch")]
 fn launch<K>(
     kernel: &Kernel<K>,
     stream: &Stream,

@@ -141,7 +141,8 @@ mod tests {
         let only = "ROS_LOCALHOST_ONLY";
         let range = "ROS_AUTOMATIC_DISCOVERY_RANGE";
         let distro = "ROS_DISTRO";
-        let cases: [(&[(&str, &str)], u16, DiscoveryRange, usize); 10] = [
+        type Case<'a> = (&'a [(&'a str, &'a str)], u16, DiscoveryRange, usize);
+        let cases: [Case<'_>; 10] = [
             (&[], 0, Subnet, 16),
             (&[(domain, ""), (only, ""), (range, "")], 0, Subnet, 16),
             (&[(domain, "42"), (only, "0")], 42, Subnet, 16),

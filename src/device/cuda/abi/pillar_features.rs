@@ -73,7 +73,7 @@ fn check<T>(
         || num_slots.saturating_mul(num_features) > max_values
         || num_channels < 3
         || num_points == 0
-        || !offsets.is_some_and(|offsets| offsets <= 6)
+        || offsets.is_none_or(|offsets| offsets > 6)
     {
         return Err(refused(
             kernel,
