@@ -51,6 +51,13 @@ struct Counts {
     uint32_t num_points_over_voxel_capacity;
 };
 
+// Points of the voxels that begin in a turn: over `max_points_per_voxel`, and of
+// voxels over the capacity.
+struct Lost {
+    uint32_t over_voxel;
+    uint32_t over_capacity;
+};
+
 // Where all points of a voxel lie.
 struct Room {
     uint32_t start;
@@ -75,6 +82,7 @@ struct Args {
     Slice<uint32_t> num_crowded;
     Slice<uint64_t> turns;
     Slice<uint64_t> numbers;
+    Slice<Lost> lost;  // by turn
     VoxelGrid grid;
     uint32_t num_channels;
     uint32_t point_capacity;
@@ -166,10 +174,7 @@ __device__ inline void order_crowded(const Args& args, uint32_t voxel, uint32_t*
 extern "C" __global__ void __launch_bounds__(kThreads)
     voxelize_claim(const __grid_constant__ Args args) {
     const uint32_t first = blockIdx.x * kThreads + threadIdx.x;
-    if (first == 0) {
-        args.counts[0] = {};
-        args.num_crowded[0] = 0;
-    }
+    if (first == 0) args.num_crowded[0] = 0;
     // Read without waiting for the number of points.
     float position[3] = {};
     if (first < args.point_capacity) read_position(args, first, position);
@@ -191,6 +196,8 @@ __device__ inline void number_tile(const Args& args, const scan::Turn& turn, uin
                                    uint32_t num_turns) {
     constexpr uint32_t kNumberWarps = kNumberThreads / kLanes;
     __shared__ uint32_t sums[kNumberWarps];
+    __shared__ Lost lost;
+    if (threadIdx.x == 0) lost = {};
     const uint32_t own = turn.number * kNumberThreads + threadIdx.x;
     const uint32_t own_entry = own < n ? args.entry_of[own] : kNone;
     Entry entry = {};
@@ -224,12 +231,19 @@ __device__ inline void number_tile(const Args& args, const scan::Turn& turn, uin
     const uint32_t base = scan::block_sum<kNumberThreads>(num_voxels_before);
     const uint32_t start = scan::block_sum<kNumberThreads>(num_points_before);
     const uint32_t voxel = base + (before & kVoxelMask);
+    const bool is_kept = is_first && voxel < args.voxel_capacity;
+    const uint32_t num_kept = min(num_own, args.max_points_per_voxel);
+    const uint32_t over_voxel = __reduce_add_sync(kAllLanes, is_kept ? num_own - num_kept : 0);
+    const uint32_t over_capacity = __reduce_add_sync(kAllLanes, is_kept ? 0 : num_own);
+    if (lane == 0) {
+        if (over_voxel != 0) atomicAdd(&lost.over_voxel, over_voxel);
+        if (over_capacity != 0) atomicAdd(&lost.over_capacity, over_capacity);
+    }
     if (is_first) {
-        const bool is_kept = voxel < args.voxel_capacity;
         args.entries[own_entry].voxel = is_kept ? voxel : kNone;
         if (is_kept) {
             args.cells[voxel] = args.hash_shift == 0 ? own_entry : entry.key - 1;
-            args.num_points_per_voxel[voxel] = min(num_own, args.max_points_per_voxel);
+            args.num_points_per_voxel[voxel] = num_kept;
             args.rooms[voxel] = {start + (before >> kVoxelBits), num_own};
             if (num_own > kCrowded) {
                 const uint32_t position = atomicAdd(&args.num_crowded[0], 1);
@@ -237,6 +251,8 @@ __device__ inline void number_tile(const Args& args, const scan::Turn& turn, uin
             }
         }
     }
+    __syncthreads();
+    if (threadIdx.x == 0) args.lost[turn.number] = lost;
     if (threadIdx.x == 0 && turn.number == num_turns - 1) {
         const uint32_t num_found = base + (total & kVoxelMask);
         const uint32_t num = min(num_found, args.voxel_capacity);
@@ -260,6 +276,23 @@ extern "C" __global__ void __launch_bounds__(kNumberThreads)
     });
 }
 
+// For all threads of one block: what all turns lost.
+__device__ inline void sum_lost(const Args& args, uint32_t n) {
+    uint32_t over_voxel = 0;
+    uint32_t over_capacity = 0;
+    const uint32_t num_turns = (n + kNumberThreads - 1) / kNumberThreads;
+    for (uint32_t i = threadIdx.x; i < num_turns; i += kThreads) {
+        over_voxel += args.lost[i].over_voxel;
+        over_capacity += args.lost[i].over_capacity;
+    }
+    over_voxel = scan::block_sum<kThreads>(over_voxel);
+    over_capacity = scan::block_sum<kThreads>(over_capacity);
+    if (threadIdx.x == 0) {
+        args.counts[0].num_points_over_voxel = over_voxel;
+        args.counts[0].num_points_over_voxel_capacity = over_capacity;
+    }
+}
+
 extern "C" __global__ void __launch_bounds__(kThreads)
     voxelize_fill(const __grid_constant__ Args args) {
     const uint32_t first = blockIdx.x * kThreads + threadIdx.x;
@@ -267,8 +300,6 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     uint32_t own_entry = first < args.point_capacity ? args.entry_of[first] : kNone;
     uint32_t place = first < args.point_capacity ? args.place_of[first] : 0;
     const uint32_t n = num_points(args);
-    uint32_t num_over_voxel = 0;
-    uint32_t num_over_capacity = 0;
     for (uint32_t own = first; own < n; own += gridDim.x * kThreads) {
         if (own != first) {
             own_entry = args.entry_of[own];
@@ -276,22 +307,11 @@ extern "C" __global__ void __launch_bounds__(kThreads)
         }
         if (own_entry == kNone) continue;
         const uint32_t voxel = args.entries[own_entry].voxel;
-        if (voxel == kNone) {
-            ++num_over_capacity;
-            continue;
-        }
-        num_over_voxel += place >= args.max_points_per_voxel;
+        if (voxel == kNone) continue;
         const uint32_t position = args.rooms[voxel].start + place;
         if (position < args.members.len) args.members[position] = own;
     }
-    num_over_voxel = __reduce_add_sync(kAllLanes, num_over_voxel);
-    num_over_capacity = __reduce_add_sync(kAllLanes, num_over_capacity);
-    if (threadIdx.x % kLanes != 0) return;
-    Counts& counts = args.counts[0];
-    if (num_over_voxel != 0) atomicAdd(&counts.num_points_over_voxel, num_over_voxel);
-    if (num_over_capacity != 0) {
-        atomicAdd(&counts.num_points_over_voxel_capacity, num_over_capacity);
-    }
+    if (blockIdx.x == 0) sum_lost(args, n);
 }
 
 // For a thread: brings a point to its place and, once a cell, empties the entry.

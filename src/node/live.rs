@@ -229,19 +229,22 @@ impl Shared {
     fn activate(&self) -> Result<()> {
         let mut door = lock(&self.door);
         let mut channels = lock(&self.channels);
+        let started = self.start_all(door.as_mut(), &mut channels);
+        if started.is_err() {
+            self.stop_all(&mut channels, Instant::now() + FRAME_PATIENCE)?;
+        }
+        started
+    }
+
+    fn start_all(&self, door: &mut dyn Door, channels: &mut [LiveChannel]) -> Result<()> {
         if channels.iter().any(LiveChannel::wants_transforms) {
             let mut inputs = lock(&self.transform_inputs);
-            inputs.push(self.listen(door.as_mut(), "/tf", TF_QOS, false)?);
-            inputs.push(self.listen(door.as_mut(), "/tf_static", TF_STATIC_QOS, true)?);
+            inputs.push(self.listen(door, "/tf", TF_QOS, false)?);
+            inputs.push(self.listen(door, "/tf_static", TF_STATIC_QOS, true)?);
         }
-        for index in 0..channels.len() {
-            let started = channels[index].start(door.as_mut(), &self.clock, &self.transforms);
-            if let Err(error) = started {
-                self.stop_all(&mut channels[..index], Instant::now() + FRAME_PATIENCE)?;
-                return Err(error);
-            }
-            let topic = channels[index].topic();
-            tracing::info!("taking {topic} from {}", self.door_name);
+        for channel in channels {
+            channel.start(door, &self.clock, &self.transforms)?;
+            tracing::info!("taking {} from {}", channel.topic(), self.door_name);
         }
         Ok(())
     }

@@ -58,7 +58,7 @@ impl LiveChannel {
         tracing::info!("channel {}: loading {}", config.name, model_of(&config.kind));
         let mut channel = Channel::open(config)?;
         let engine = channel.engine_name().to_owned();
-        let device = channel.device().choice().to_string();
+        let device = channel.device_name().to_owned();
         tracing::info!("channel {}: {engine} on {device}, warming up", config.name);
         channel.warm_up()?;
         tracing::info!("channel {}: ready after {:.1?}", config.name, start.elapsed());

@@ -6,8 +6,8 @@
 
 use super::{VoxelizeCounts, VoxelizeParams};
 use crate::device::cuda::abi::voxelize::{
-    CROWDED_BLOCKS, Claim, Entry, Fill, GridArgs, MAX_POINTS, MAX_POINTS_PER_VOXEL, MAX_UNCROWDED,
-    NUMBER_THREADS_PER_BLOCK, Number, Order, Room, THREADS_PER_BLOCK, VoxelizeArgs,
+    CROWDED_BLOCKS, Claim, Entry, Fill, GridArgs, Lost, MAX_POINTS, MAX_POINTS_PER_VOXEL,
+    MAX_UNCROWDED, NUMBER_THREADS_PER_BLOCK, Number, Order, Room, THREADS_PER_BLOCK, VoxelizeArgs,
     VoxelizeNumbers,
 };
 use crate::device::cuda::{
@@ -84,6 +84,7 @@ pub struct Workspace {
     num_crowded: DeviceBuffer<u32>,
     turns: DeviceBuffer<u64>,
     numbers: DeviceBuffer<u64>,
+    lost: DeviceBuffer<Lost>,
 }
 
 impl Workspace {
@@ -130,6 +131,7 @@ impl Workspace {
             num_crowded: DeviceBuffer::zeros(stream, 1)?,
             turns: DeviceBuffer::zeros(stream, 1)?,
             numbers: DeviceBuffer::zeros(stream, num_turns)?,
+            lost: DeviceBuffer::zeros(stream, num_turns)?,
         })
     }
 
@@ -169,6 +171,7 @@ impl Workspace {
             num_crowded: self.num_crowded.output(stream)?,
             turns: self.turns.output(stream)?,
             numbers: self.numbers.output(stream)?,
+            lost: self.lost.output(stream)?,
             grid: GridArgs::new(&grid),
             num_channels: points.num_channels() as u32,
             point_capacity: point_capacity as u32,

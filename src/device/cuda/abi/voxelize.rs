@@ -57,6 +57,14 @@ pub struct Room {
     num: u32,
 }
 
+/// Points of the voxels that begin in a turn: the mirror of `Lost`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Lost {
+    over_voxel: u32,
+    over_capacity: u32,
+}
+
 /// Where the points went: the mirror of `Counts`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
@@ -79,6 +87,8 @@ pub struct VoxelizeNumbers {
 unsafe impl Plain for Entry {}
 // SAFETY: 2 values of 4 bytes each, no gap, any bits are a value.
 unsafe impl Plain for Room {}
+// SAFETY: 2 values of 4 bytes each, no gap, any bits are a value.
+unsafe impl Plain for Lost {}
 // SAFETY: 6 values of 4 bytes each, no gap, any bits are a value.
 unsafe impl Plain for VoxelizeNumbers {}
 
@@ -120,6 +130,8 @@ pub struct VoxelizeArgs<'a> {
     pub turns: Out<'a, u64>,
     /// What each turn found.
     pub numbers: Out<'a, u64>,
+    /// What the voxels of each turn lost.
+    pub lost: Out<'a, Lost>,
     /// The grid.
     pub grid: GridArgs,
     /// Floats a point.
@@ -134,7 +146,7 @@ pub struct VoxelizeArgs<'a> {
     pub hash_shift: u32,
 }
 
-const _: () = assert!(size_of::<VoxelizeArgs<'_>>() == 16 * 16 + 36 + 5 * 4);
+const _: () = assert!(size_of::<VoxelizeArgs<'_>>() == 17 * 16 + 36 + 5 * 4);
 
 fn check(kernel: &str, args: &VoxelizeArgs<'_>, grid: &Grid, step: &Step) -> Result<()> {
     check_threads(kernel, grid.threads_per_block, step.threads_per_block)?;
@@ -164,6 +176,7 @@ fn check(kernel: &str, args: &VoxelizeArgs<'_>, grid: &Grid, step: &Step) -> Res
             return Err(refused(kernel, &message));
         }
     };
+    let num_turns = points.div_ceil(NUMBER_THREADS_PER_BLOCK as usize).max(1);
     let slices = [
         ("points", args.points.len(), points.saturating_mul(args.num_channels as usize)),
         ("num_points", args.num_points.len(), 1),
@@ -179,7 +192,8 @@ fn check(kernel: &str, args: &VoxelizeArgs<'_>, grid: &Grid, step: &Step) -> Res
         ("rooms", args.rooms.len(), voxels),
         ("num_crowded", args.num_crowded.len(), 1),
         ("turns", args.turns.len(), 1),
-        ("numbers", args.numbers.len(), points.div_ceil(NUMBER_THREADS_PER_BLOCK as usize)),
+        ("numbers", args.numbers.len(), num_turns),
+        ("lost", args.lost.len(), num_turns),
     ];
     slices.into_iter().try_for_each(|(name, found, needed)| check_len(kernel, name, found, needed))
 }
