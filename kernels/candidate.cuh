@@ -23,18 +23,22 @@ struct Candidate3d {
     Rank rank;
 };
 
+// Without a branch.
+__device__ inline bool are_finite(float a, float b, float c, float d) {
+    return isfinite(a) & isfinite(b) & isfinite(c) & isfinite(d);
+}
+
 __device__ inline bool has_finite_box(const Candidate2d& c) {
-    return isfinite(c.x1) && isfinite(c.y1) && isfinite(c.x2) && isfinite(c.y2);
+    return are_finite(c.x1, c.y1, c.x2, c.y2);
 }
 
 __device__ inline bool has_finite_box(const CandidateRotated& c) {
-    return isfinite(c.x) && isfinite(c.y) && isfinite(c.width) && isfinite(c.height) &&
-           isfinite(c.angle);
+    return are_finite(c.x, c.y, c.width, c.height) & isfinite(c.angle);
 }
 
 __device__ inline bool has_finite_box(const Candidate3d& c) {
-    return isfinite(c.center[0]) && isfinite(c.center[1]) && isfinite(c.center[2]) &&
-           isfinite(c.length) && isfinite(c.width) && isfinite(c.height) && isfinite(c.yaw);
+    return are_finite(c.center[0], c.center[1], c.center[2], c.yaw) &
+           are_finite(c.length, c.width, c.height, 0.0f);
 }
 
 // What a lidar head says of an object beside its box: the mirror of `Motion` in

@@ -68,15 +68,25 @@ struct Flats {
                height > part * extent(item.y, item.w, offset);
     }
 
+    // The least area that whoever suppresses the item shares with it.
+    __device__ static float least(const NmsSettings& settings, float4 item) {
+        return least_part(settings) * flat_area(item, settings.offset);
+    }
+
+    // An IoU of 0 is never above a threshold.
+    __device__ static bool is_near(const NmsSettings& settings, float4 better, float4 item,
+                                   float least) {
+        const float offset = settings.offset;
+        const float width = extent(fmaxf(better.x, item.x), fminf(better.z, item.z), offset);
+        const float height = (fminf(better.w, item.w) - fmaxf(better.y, item.y)) + offset;
+        return width * height > least;
+    }
+
+    // Of an item that is near.
     __device__ static bool suppresses(const NmsSettings& settings, float4 better, float4 item) {
         const float part = flat_intersection(better, item, settings.offset);
-        // An IoU of 0 is never above a threshold.
-        if (!(part > 0.0f)) return false;
         const float a = flat_area(better, settings.offset);
         const float b = flat_area(item, settings.offset);
-        // Most decide themselves without the division.
-        const float whole = (a + b) - part;
-        if (part < least_part(settings) * whole) return false;
-        return ratio(part, whole) > settings.iou_threshold;
+        return over_union(part, a, b) > settings.iou_threshold;
     }
 };

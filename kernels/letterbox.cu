@@ -1,8 +1,9 @@
 // Letterbox: a picture as it lies in its message becomes a network's input.
 //
-// Thread mapping: a thread makes kRows pixels of one column in the three
-// planes, a warp 32 neighbours of a row.
-// Reads: the image bytes. Writes: every value of the three planes.
+// Thread mapping: a thread makes kColumns neighbours of a row in the three
+// planes, a warp those of one row.
+// Reads: the image bytes. Writes: every value of the three planes, kColumns at
+// once where rows are a multiple of them.
 // The order of operations is that of src/ops/letterbox/mod.rs, not contracted.
 // The launcher checks that the image holds every row that its layout needs and
 // 16 bytes more, and that the planes have network_width * network_height values.
@@ -30,8 +31,10 @@ enum Layout : uint32_t {
     kBayerGreenThenRed,
 };
 
-constexpr int kThreads = 128;
-constexpr int kRows = 2;
+constexpr uint32_t kThreads = 128;
+constexpr uint32_t kColumns = 4;
+constexpr uint32_t kThreadsOfRow = 32;
+constexpr uint32_t kRowsOfBlock = kThreads / kThreadsOfRow;
 constexpr float kIntoMantissa = 8388608.0f;  // 2^23
 
 // One axis: the position of content pixels in the source.
@@ -175,6 +178,35 @@ struct Picture {
 __device__ void store(float* out, float value) { *out = value; }
 __device__ void store(__half* out, float value) { *out = __float2half_rn(value); }
 
+// Neighbours of a row, whose first is aligned to all of them.
+__device__ void store_all(float* out, const float (&values)[kColumns]) {
+    *reinterpret_cast<float4*>(out) = make_float4(values[0], values[1], values[2], values[3]);
+}
+
+__device__ void store_all(__half* out, const float (&values)[kColumns]) {
+    const __half2 low = __floats2half2_rn(values[0], values[1]);
+    const __half2 high = __floats2half2_rn(values[2], values[3]);
+    uint2 words;
+    memcpy(&words.x, &low, 4);
+    memcpy(&words.y, &high, 4);
+    *reinterpret_cast<uint2*>(out) = words;
+}
+
+// Stores a channel's values from column `x` on.
+template <typename T>
+__device__ void store_row(const LetterboxArgs<T>& args, uint32_t x, uint32_t y, uint32_t channel,
+                          const float (&values)[kColumns]) {
+    const uint32_t width = args.x.network;
+    const uint64_t plane = static_cast<uint64_t>(width) * args.y.network;
+    T* out = args.out.data + plane * (args.swapped ? 2 - channel : channel) +
+             static_cast<uint64_t>(y) * width + x;
+    if (width % kColumns == 0) return store_all(out, values);
+#pragma unroll
+    for (uint32_t i = 0; i < kColumns; ++i) {
+        if (x + i < width) store(out + i, values[i]);
+    }
+}
+
 // The four pixels round a position, by column and row of the two taps.
 template <uint32_t kLayout>
 struct Corners {
@@ -211,106 +243,105 @@ struct Corners {
 template <uint32_t kLayout, typename T>
 __device__ void make_pixels(const LetterboxArgs<T>& args, uint32_t x, uint32_t y) {
     const Picture<kLayout> picture{args.image.data, args.step, args.x.source, args.y.source};
-    const uint64_t plane = static_cast<uint64_t>(args.x.network) * args.y.network;
-    const uint32_t column = x - args.x.origin;
-    const bool in_columns = column < args.x.content;
-    const Tap across = tap(in_columns ? column : 0, args.x);
-    float value[kRows][3];
+    const Tap down = tap(y - args.y.origin, args.y);
+    float values[3][kColumns];
 #pragma unroll
-    for (int r = 0; r < kRows; ++r) {
+    for (uint32_t i = 0; i < kColumns; ++i) {
         // Outside the content a pixel inside it is made and not used, so that
-        // the loads of all rows are under way together.
-        const uint32_t line = y + r - args.y.origin;
-        const bool inside = in_columns && line < args.y.content;
-        const Tap down = tap(inside ? line : 0, args.y);
+        // the loads of all columns are under way together.
+        const uint32_t column = x + i - args.x.origin;
+        const bool inside = column < args.x.content;
+        const Tap across = tap(inside ? column : 0, args.x);
         const Corners<kLayout> corners(picture, across, down);
 #pragma unroll
-        for (int k = 0; k < 3; ++k) {
-            float left = mix(corners.upper_left.c[k], corners.lower_left.c[k], down.weight);
-            float right = mix(corners.upper_right.c[k], corners.lower_right.c[k], down.weight);
-            float made = mix(left, right, across.weight) * args.alpha[k] + args.beta[k];
-            value[r][k] = inside ? made : args.pad[k];
+        for (uint32_t c = 0; c < 3; ++c) {
+            const float left = mix(corners.upper_left.c[c], corners.lower_left.c[c], down.weight);
+            const float right =
+                mix(corners.upper_right.c[c], corners.lower_right.c[c], down.weight);
+            const float made = mix(left, right, across.weight) * args.alpha[c] + args.beta[c];
+            values[c][i] = inside ? made : args.pad[c];
         }
     }
 #pragma unroll
-    for (int r = 0; r < kRows; ++r) {
-        if (y + r >= args.y.network) return;
-        T* out = args.out.data + static_cast<uint64_t>(y + r) * args.x.network + x;
-#pragma unroll
-        for (int k = 0; k < 3; ++k) {
-            store(out + plane * (args.swapped ? 2 - k : k), value[r][k]);
-        }
-    }
+    for (uint32_t c = 0; c < 3; ++c) store_row(args, x, y, c, values[c]);
 }
 
-// Rows with no content at all: only the padding is stored.
-template <typename T>
-__device__ bool is_padding(const LetterboxArgs<T>& args, uint32_t y) {
-    return y + kRows <= args.y.origin || y >= args.y.origin + args.y.content;
-}
-
+// Of a row with no content: only the padding is stored.
 template <typename T>
 __device__ void pad(const LetterboxArgs<T>& args, uint32_t x, uint32_t y) {
-    const uint64_t plane = static_cast<uint64_t>(args.x.network) * args.y.network;
-    for (uint32_t row = y; row < min(y + kRows, args.y.network); ++row) {
-        T* out = args.out.data + static_cast<uint64_t>(row) * args.x.network + x;
 #pragma unroll
-        for (int k = 0; k < 3; ++k) {
-            store(out + plane * (args.swapped ? 2 - k : k), args.pad[k]);
-        }
+    for (uint32_t c = 0; c < 3; ++c) {
+        const float value = args.pad[c];
+        const float values[kColumns] = {value, value, value, value};
+        store_row(args, x, y, c, values);
     }
 }
 
-template <typename T>
-__device__ void letterbox(const LetterboxArgs<T>& args) {
-    const uint32_t x = blockIdx.x * kThreads + threadIdx.x;
-    const uint32_t y = blockIdx.y * kRows;
+// Runs `make(x, y)` where there is content.
+template <typename T, typename Make>
+__device__ void letterbox(const LetterboxArgs<T>& args, const Make& make) {
+    const uint32_t x = (blockIdx.x * kThreadsOfRow + threadIdx.x % kThreadsOfRow) * kColumns;
+    const uint32_t y = blockIdx.y * kRowsOfBlock + threadIdx.x / kThreadsOfRow;
     if (x >= args.x.network || y >= args.y.network) return;
-    if (is_padding(args, y)) return pad(args, x, y);
-    switch (args.layout) {
-        case kPacked4: return make_pixels<kPacked4>(args, x, y);
-        case kMono8: return make_pixels<kMono8>(args, x, y);
-        case kMono16Little: return make_pixels<kMono16Little>(args, x, y);
-        case kMono16Big: return make_pixels<kMono16Big>(args, x, y);
-        case kUyvy: return make_pixels<kUyvy>(args, x, y);
-        case kYuy2: return make_pixels<kYuy2>(args, x, y);
-        case kNv12: return make_pixels<kNv12>(args, x, y);
-        case kNv21: return make_pixels<kNv21>(args, x, y);
-        case kBayerRedFirst: return make_pixels<kBayerRedFirst>(args, x, y);
-        case kBayerBlueFirst: return make_pixels<kBayerBlueFirst>(args, x, y);
-        case kBayerGreenThenBlue: return make_pixels<kBayerGreenThenBlue>(args, x, y);
-        case kBayerGreenThenRed: return make_pixels<kBayerGreenThenRed>(args, x, y);
-    }
+    if (y - args.y.origin >= args.y.content) return pad(args, x, y);
+    make(x, y);
 }
 
-// The commonest layout has a kernel of its own: it needs half the registers.
+// Layouts of like cost share a kernel, so that none has the registers of all.
 template <typename T>
 __device__ void letterbox_packed3(const LetterboxArgs<T>& args) {
-    const uint32_t x = blockIdx.x * kThreads + threadIdx.x;
-    const uint32_t y = blockIdx.y * kRows;
-    if (x >= args.x.network || y >= args.y.network) return;
-    if (is_padding(args, y)) return pad(args, x, y);
-    make_pixels<kPacked3>(args, x, y);
+    letterbox(args, [&](uint32_t x, uint32_t y) { make_pixels<kPacked3>(args, x, y); });
+}
+
+template <typename T>
+__device__ void letterbox_plain(const LetterboxArgs<T>& args) {
+    letterbox(args, [&](uint32_t x, uint32_t y) {
+        switch (args.layout) {
+            case kPacked4: return make_pixels<kPacked4>(args, x, y);
+            case kMono8: return make_pixels<kMono8>(args, x, y);
+            case kMono16Little: return make_pixels<kMono16Little>(args, x, y);
+            case kMono16Big: return make_pixels<kMono16Big>(args, x, y);
+        }
+    });
+}
+
+template <typename T>
+__device__ void letterbox_yuv(const LetterboxArgs<T>& args) {
+    letterbox(args, [&](uint32_t x, uint32_t y) {
+        switch (args.layout) {
+            case kUyvy: return make_pixels<kUyvy>(args, x, y);
+            case kYuy2: return make_pixels<kYuy2>(args, x, y);
+            case kNv12: return make_pixels<kNv12>(args, x, y);
+            case kNv21: return make_pixels<kNv21>(args, x, y);
+        }
+    });
+}
+
+template <typename T>
+__device__ void letterbox_bayer(const LetterboxArgs<T>& args) {
+    letterbox(args, [&](uint32_t x, uint32_t y) {
+        switch (args.layout) {
+            case kBayerRedFirst: return make_pixels<kBayerRedFirst>(args, x, y);
+            case kBayerBlueFirst: return make_pixels<kBayerBlueFirst>(args, x, y);
+            case kBayerGreenThenBlue: return make_pixels<kBayerGreenThenBlue>(args, x, y);
+            case kBayerGreenThenRed: return make_pixels<kBayerGreenThenRed>(args, x, y);
+        }
+    });
 }
 
 }  // namespace
 
-extern "C" __global__ void __launch_bounds__(kThreads)
-    letterbox_packed3_f32(const __grid_constant__ LetterboxArgs<float> args) {
-    letterbox_packed3(args);
-}
+#define LETTERBOX_KERNELS(layouts)                                            \
+    extern "C" __global__ void __launch_bounds__(kThreads)                    \
+        letterbox_##layouts##_f32(const __grid_constant__ LetterboxArgs<float> args) { \
+        letterbox_##layouts(args);                                            \
+    }                                                                         \
+    extern "C" __global__ void __launch_bounds__(kThreads)                    \
+        letterbox_##layouts##_f16(const __grid_constant__ LetterboxArgs<__half> args) { \
+        letterbox_##layouts(args);                                            \
+    }
 
-extern "C" __global__ void __launch_bounds__(kThreads)
-    letterbox_packed3_f16(const __grid_constant__ LetterboxArgs<__half> args) {
-    letterbox_packed3(args);
-}
-
-extern "C" __global__ void __launch_bounds__(kThreads)
-    letterbox_f32(const __grid_constant__ LetterboxArgs<float> args) {
-    letterbox(args);
-}
-
-extern "C" __global__ void __launch_bounds__(kThreads)
-    letterbox_f16(const __grid_constant__ LetterboxArgs<__half> args) {
-    letterbox(args);
-}
+LETTERBOX_KERNELS(packed3)
+LETTERBOX_KERNELS(plain)
+LETTERBOX_KERNELS(yuv)
+LETTERBOX_KERNELS(bayer)

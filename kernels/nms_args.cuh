@@ -1,8 +1,9 @@
 // What every step of a suppression knows: parameters, settings, groups.
 //
 // A policy names the candidate and decides about pairs. Every candidate has an
-// item of 16 bytes, which decides alone (kNumParts is 0) or says which pairs
-// the exact comparison must look at; that reads kNumParts parts of 16 bytes,
+// item of 16 bytes. Of two items, `is_near` says quickly whether the better may
+// suppress the other, `suppresses` whether it does, of those that are near. Where
+// items do not suffice, the exact comparison reads kNumParts parts of 16 bytes,
 // made once per candidate by the op's step `prepare`. `Flats` in flat.cuh and
 // `Footprints` in rectangle.cuh are one of each kind.
 #pragma once
@@ -13,6 +14,7 @@
 
 constexpr uint32_t kNmsThreads = 256;
 constexpr uint32_t kNobody = 0xffffffffu;
+constexpr uint64_t kNoGroup = ~0ull;
 
 // The mirrors of these stand in src/device/cuda/abi/nms.rs.
 struct NmsSettings {
@@ -57,6 +59,14 @@ __device__ inline float value_of_word(uint32_t word) {
     return __uint_as_float(word ^ (~is_positive | 0x80000000u));
 }
 
+// What the settling block of the step small reads of a candidate: its rank, how
+// many better ones suppress it, and which chunks of 128 bits of its row are not 0.
+struct alignas(8) Note {
+    uint16_t rank;
+    uint16_t num_listed;
+    uint32_t chunks;
+};
+
 // The same for every step. Slices have as many places as `candidates`, or as
 // their step needs: src/device/cuda/abi/nms.rs says how many.
 template <typename Candidate>
@@ -72,6 +82,8 @@ struct NmsArgs {
     Slice<Kept> order;             // candidate and score by rank
     Slice<uint32_t> ranks;         // rank by candidate
     Slice<uint32_t> places;        // place by candidate
+    Slice<float4> items;           // by rank
+    Slice<uint64_t> item_groups;   // by rank, kNoGroup: takes no part
     Slice<float4> found_items;     // by place
     Slice<uint32_t> found_ranks;   // by place, kNobody: takes no part
     Slice<uint64_t> found_groups;  // by place
@@ -83,8 +95,8 @@ struct NmsArgs {
     Slice<NmsCounts> counts;
     Slice<Kept> published;         // the same in memory that the host reads
     Slice<NmsCounts> published_counts;
-    Slice<uint64_t> notes;         // of the step small, by column
-    Slice<uint4> lists;            // of the step small: better suppressors
+    Slice<Note> notes;             // of the step small, by bit
+    Slice<uint32_t> pairs;         // of the step small: lists of better suppressors
     Slice<uint4> rows;             // of the step small: the same as bits
 };
 

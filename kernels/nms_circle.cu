@@ -42,11 +42,16 @@ struct Circles {
                item.y + reach >= bounds.y && item.y - reach <= bounds.w;
     }
 
-    __device__ static bool suppresses(const NmsSettings&, float4 better, float4 item) {
+    __device__ static float least(const NmsSettings&, float4) { return 0.0f; }
+
+    __device__ static bool is_near(const NmsSettings&, float4 better, float4 item, float) {
         const float dx = item.x - better.x;
         const float dy = item.y - better.y;
         return dx * dx + dy * dy <= better.z;
     }
+
+    // Who is near enough does.
+    __device__ static bool suppresses(const NmsSettings&, float4, float4) { return true; }
 };
 
 }  // namespace

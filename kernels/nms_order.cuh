@@ -2,7 +2,7 @@
 //
 //   tiles     orders tiles of kTile by rank and, apart, by place
 //   merge     merges the tiles into both orders
-//   arrange   lays the items out by place, with the bounds of every 32
+//   arrange   lays the items out, by place with the bounds of every 32
 #pragma once
 
 #include "nms_args.cuh"
@@ -10,8 +10,10 @@
 constexpr uint32_t kTile = 512;
 // Candidates of a tile that a block orders.
 constexpr uint32_t kPart = 64;
-// Tiles taken together in a search: their probes do not wait for each other.
+// Tiles that a block of the step `merge` searches.
 constexpr uint32_t kAtOnce = 5;
+// Candidates that it searches for.
+constexpr uint32_t kSought = 2 * kNmsThreads;
 
 enum State : uint32_t { kUndecided, kKept, kGone };
 
@@ -34,6 +36,13 @@ __device__ inline void count(uint4 words, uint32_t word, uint32_t& below, uint32
     at_most += (words.x <= word) + (words.y <= word) + (words.z <= word) + (words.w <= word);
 }
 
+// A candidate's word in the order by rank or by place.
+template <typename Policy, typename Candidate>
+__device__ uint32_t word_of(const NmsSettings& settings, const Candidate& candidate, bool by_rank) {
+    if (!takes_part<Policy>(settings, candidate)) return kLast;
+    return by_rank ? order_word(candidate.rank.score, true) : Policy::place(candidate);
+}
+
 // Orders a part of a tile by counting over the whole tile, each quarter of
 // which is another thread's; row 0 of the grid by rank, row 1 by place.
 template <typename Policy, typename Candidate>
@@ -42,23 +51,28 @@ __device__ void nms_tiles(const NmsArgs<Candidate>& args) {
     constexpr uint32_t kQuarter = kTile / kParts;
     __shared__ __align__(16) uint32_t words[kTile];
     __shared__ uint32_t num_before[kPart];
+    constexpr uint32_t kEach = kTile / kNmsThreads;
+    const uint32_t begin = blockIdx.x * kPart;
+    const uint32_t start = begin / kTile * kTile;
+    // Read without waiting for the number of candidates.
+    Candidate candidates[kEach];
+#pragma unroll
+    for (uint32_t k = 0; k < kEach; ++k) {
+        const uint32_t i = start + k * kNmsThreads + threadIdx.x;
+        if (i < args.candidates.len) candidates[k] = args.candidates[i];
+    }
     const NmsSettings settings = args.settings[0];
     const uint32_t n = num_candidates(args);
     const bool by_rank = blockIdx.y == 0;
     if (by_rank) reset(args, n);
-    const uint32_t begin = blockIdx.x * kPart;
     if (begin >= n) return;
-    const uint32_t start = begin / kTile * kTile;
     const uint32_t own = begin - start + threadIdx.x % kPart;
     const uint32_t num = min(kTile, n - start);
     if (threadIdx.x < kPart) num_before[threadIdx.x] = 0;
 #pragma unroll
-    for (uint32_t i = threadIdx.x; i < kTile; i += kNmsThreads) {
-        words[i] = kLast;
-        if (i >= num) continue;
-        const Candidate candidate = args.candidates[start + i];
-        if (!takes_part<Policy>(settings, candidate)) continue;
-        words[i] = by_rank ? order_word(candidate.rank.score, true) : Policy::place(candidate);
+    for (uint32_t k = 0; k < kEach; ++k) {
+        const uint32_t i = k * kNmsThreads + threadIdx.x;
+        words[i] = i < num ? word_of<Policy>(settings, candidates[k], by_rank) : kLast;
     }
     __syncthreads();
     const uint32_t word = words[own];
@@ -96,64 +110,79 @@ __device__ uint32_t parts(const NmsArgs<Candidate>& args) {
 }
 
 // A candidate's position is the sum of its positions in all tiles. Each block
-// adds those of its candidates in kAtOnce tiles.
+// adds those of its candidates in kAtOnce tiles, which it searches together.
 template <typename Policy, typename Candidate>
 __device__ void nms_merge(const NmsArgs<Candidate>& args) {
-    const uint32_t n = num_candidates(args);
-    const uint32_t num_tiles = (n + kTile - 1) / kTile;
-    const uint32_t start = blockIdx.x % parts(args) * kAtOnce;
-    const uint32_t own = blockIdx.x / parts(args) * kNmsThreads + threadIdx.x;
-    const uint32_t own_tile = own / kTile;
-    if (own >= n || start >= num_tiles) return;
+    __shared__ uint64_t tiles[kAtOnce][kTile];
     const bool by_rank = blockIdx.y == 0;
-    const uint64_t* keys = args.keys.data + (by_rank ? 0 : args.candidates.len);
-    const uint64_t key = keys[own];
-    uint32_t before[kAtOnce] = {};
-    // The number of keys before this one, bit by bit from the highest.
-    for (uint32_t half = kTile; half != 0; half /= 2) {
-        uint64_t other[kAtOnce];
-        bool probed[kAtOnce];
+    const uint32_t capacity = static_cast<uint32_t>(args.candidates.len);
+    const uint64_t* keys = args.keys.data + (by_rank ? 0 : capacity);
+    const uint32_t start = blockIdx.x % parts(args) * kAtOnce;
+    const uint32_t first = blockIdx.x / parts(args) * kSought + threadIdx.x;
+    // Read without waiting for the number of candidates.
+    uint64_t sought[2];
 #pragma unroll
-        for (uint32_t k = 0; k < kAtOnce; ++k) {
-            const uint32_t tile = start + k;
-            const uint32_t probe = tile * kTile + before[k] + half;
-            const uint32_t end = min((tile + 1) * kTile, n);
-            probed[k] = tile < num_tiles && tile != own_tile && probe <= end;
-            other[k] = probed[k] ? keys[probe - 1] : 0;
-        }
-#pragma unroll
-        for (uint32_t k = 0; k < kAtOnce; ++k) {
-            if (!probed[k]) continue;
-            const bool comes_before =
-                by_rank ? precedes(other[k], key, args.candidates.data) : other[k] < key;
-            if (comes_before) before[k] += half;
-        }
+    for (uint32_t k = 0; k < 2; ++k) {
+        const uint32_t own = first + k * kNmsThreads;
+        sought[k] = own < capacity ? keys[own] : 0;
     }
-    uint32_t sum = 0;
 #pragma unroll
-    for (uint32_t k = 0; k < kAtOnce; ++k) sum += before[k];
-    // A sum is the same in any order.
-    if (sum != 0) {
-        atomicAdd(&(by_rank ? args.ranks : args.places)[static_cast<uint32_t>(key)], sum);
+    for (uint32_t k = 0; k < kAtOnce * kTile / kNmsThreads; ++k) {
+        const uint32_t i = k * kNmsThreads + threadIdx.x;
+        const uint32_t from = start * kTile + i;
+        tiles[i / kTile][i % kTile] = from < capacity ? keys[from] : 0;
+    }
+    const uint32_t n = num_candidates(args);
+    __syncthreads();
+#pragma unroll 1
+    for (uint32_t k = 0; k < 2; ++k) {
+        const uint32_t own = first + k * kNmsThreads;
+        if (own >= n) return;
+        const uint64_t key = k == 0 ? sought[0] : sought[1];
+        // The number of keys before this one, bit by bit from the highest.
+        uint32_t before[kAtOnce] = {};
+        for (uint32_t half = kTile; half != 0; half /= 2) {
+#pragma unroll
+            for (uint32_t t = 0; t < kAtOnce; ++t) {
+                const uint32_t probe = before[t] + half;
+                const uint32_t begin = (start + t) * kTile;
+                if (start + t == own / kTile || begin + probe > n || probe > kTile) continue;
+                const uint64_t other = tiles[t][probe - 1];
+                const bool comes_before =
+                    by_rank ? precedes(other, key, args.candidates.data) : other < key;
+                if (comes_before) before[t] = probe;
+            }
+        }
+        uint32_t sum = 0;
+#pragma unroll
+        for (uint32_t t = 0; t < kAtOnce; ++t) sum += before[t];
+        // A sum is the same in any order.
+        if (sum != 0) {
+            atomicAdd(&(by_rank ? args.ranks : args.places)[static_cast<uint32_t>(key)], sum);
+        }
     }
 }
 
 template <typename Policy, typename Candidate>
 __device__ void nms_arrange(const NmsArgs<Candidate>& args) {
     const uint32_t own = blockIdx.x * blockDim.x + threadIdx.x;
-    const uint32_t n = num_candidates(args);
-    if (own >= n) return;
+    if (own >= args.candidates.len) return;
+    // Read without waiting for the number of candidates.
     const uint32_t rank = args.ranks[own];
     const uint32_t place = args.places[own];
-    if (rank >= n || place >= n) return;
-    const NmsSettings settings = args.settings[0];
     const Candidate candidate = args.candidates[own];
+    const NmsSettings settings = args.settings[0];
+    const uint32_t n = num_candidates(args);
+    if (own >= n || rank >= n || place >= n) return;
     const bool present = takes_part<Policy>(settings, candidate);
     const float4 item = Policy::item(args, settings, candidate);
+    const uint64_t group = group_of(args, settings, candidate.rank.class_index);
     args.order[rank] = {own, candidate.rank.score};
+    args.items[rank] = item;
+    args.item_groups[rank] = present ? group : kNoGroup;
     args.found_items[place] = item;
     args.found_ranks[place] = present ? rank : kNobody;
-    args.found_groups[place] = group_of(args, settings, candidate.rank.class_index);
+    args.found_groups[place] = group;
     if (!present) return;
     const float4 bounds = Policy::bounds(item);
     Bounds& all = args.bounds[place / kLanes];

@@ -28,6 +28,7 @@ struct Searcher {
     uint32_t rank;
     uint32_t index;
     float4 item;
+    float least;
     uint64_t group;
 };
 
@@ -81,7 +82,9 @@ __device__ void look_at_groups(const NmsArgs<Candidate>& args, const NmsSettings
         }
 #pragma unroll
         for (uint32_t k = 0; k < kAhead; ++k) {
-            bool hit = rank[k] < own.rank && Policy::suppresses(settings, better[k], own.item);
+            bool hit = rank[k] < own.rank &&
+                       Policy::is_near(settings, better[k], own.item, own.least) &&
+                       Policy::suppresses(settings, better[k], own.item);
             if (hit) hit = args.found_groups[near[first + k] * kLanes + lane] == own.group;
             if (hit && Policy::kNumParts != 0) {
                 hit = surely_suppresses<Policy>(args, settings, args.order[rank[k]].index, own.index);
@@ -152,14 +155,13 @@ __device__ void nms_suppress(const NmsArgs<Candidate>& args) {
     const uint32_t warp = threadIdx.x / kLanes;
     const uint32_t own = ticket * kSuppressWarps + warp;
     if (own >= n) return;
-    const uint32_t index = args.order[own].index;
-    const Candidate candidate = args.candidates[index];
-    Verdict verdict;
     const NmsSettings settings = args.settings[0];
-    verdict.gone = !takes_part<Policy>(settings, candidate);
+    const float4 item = args.items[own];
+    const Searcher searcher = {own, Policy::kNumParts != 0 ? args.order[own].index : 0, item,
+                               Policy::least(settings, item), args.item_groups[own]};
+    Verdict verdict;
+    verdict.gone = searcher.group == kNoGroup;
     if (!verdict.gone) {
-        const Searcher searcher = {own, index, Policy::item(args, settings, candidate),
-                                   group_of(args, settings, candidate.rank.class_index)};
         verdict = look_near<Policy>(args, settings, searcher, n, nears[warp], lists[warp]);
     }
     if (!verdict.gone && verdict.num_pending > 0) {

@@ -160,13 +160,18 @@ struct Footprints {
                item.y + item.z >= bounds.y && item.y - item.z <= bounds.w;
     }
 
-    __device__ static bool suppresses(const NmsSettings&, float4 better, float4 item) {
+    __device__ static float least(const NmsSettings&, float4) { return 0.0f; }
+
+    __device__ static bool is_near(const NmsSettings&, float4 better, float4 item, float) {
         const float dx = item.x - better.x;
         const float dy = item.y - better.y;
         const float reach = item.z + better.z;
         // A reach that overflows leaves nobody out.
         return !(dx * dx + dy * dy > reach * reach);
     }
+
+    // The parts decide.
+    __device__ static bool suppresses(const NmsSettings&, float4, float4) { return true; }
 
     // Two parts: what a rectangle is; the class fills the second.
     __device__ static void store(const Rectangle& r, uint32_t class_index, float4* parts) {

@@ -55,11 +55,36 @@ pub enum ErrorKind {
     Argument,
     /// The requested device is not usable.
     Device,
+    /// A fault has ended a GPU for this process: nothing on it answers any more.
+    DeviceLost,
+    /// A frame is older than the channel takes.
+    Stale,
     /// The ROS graph cannot be joined, or refuses a topic or a service.
     Door,
 }
 
 impl ErrorKind {
+    /// Every kind, in order.
+    pub const ALL: [Self; 17] = [
+        Self::Usage,
+        Self::Config,
+        Self::Io,
+        Self::DamagedBag,
+        Self::Message,
+        Self::Encoding,
+        Self::Layout,
+        Self::PointField,
+        Self::Codec,
+        Self::Transform,
+        Self::Model,
+        Self::Inference,
+        Self::Argument,
+        Self::Device,
+        Self::DeviceLost,
+        Self::Stale,
+        Self::Door,
+    ];
+
     /// The stable short name under which dropped frames are counted in
     /// `report.json`.
     pub fn reason(self) -> &'static str {
@@ -78,6 +103,8 @@ impl ErrorKind {
             Self::Inference => "inference_failed",
             Self::Argument => "invalid_argument",
             Self::Device => "device",
+            Self::DeviceLost => "device_lost",
+            Self::Stale => "too_old",
             Self::Door => "door",
         }
     }
@@ -148,6 +175,13 @@ mod tests {
         assert_eq!(error.to_string(), "bag: cannot map drive.mcap: disk gone");
         assert_eq!(error.kind().reason(), "io");
         assert!(std::error::Error::source(&error).is_some());
+    }
+
+    #[test]
+    fn every_kind_has_a_reason_of_its_own() {
+        let reasons = ErrorKind::ALL.map(ErrorKind::reason);
+        assert!(reasons.iter().enumerate().all(|(i, reason)| !reasons[..i].contains(reason)));
+        assert!(ErrorKind::ALL.is_sorted());
     }
 
     #[test]

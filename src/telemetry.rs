@@ -8,11 +8,18 @@ use tracing_subscriber::EnvFilter;
 /// warnings of the libraries beneath.
 const DEFAULT_FILTER: &str = "warn,det_post=info";
 
-/// Starts logging to stderr, filtered by `RUST_LOG`. Calling it again changes
-/// nothing.
-pub fn init() {
-    let filter =
-        EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(DEFAULT_FILTER));
+/// Starts logging to stderr: our own logs from `level` on (`debug`, `info`,
+/// `warn`, `error`, `fatal`) where one is given, else as `RUST_LOG` says.
+/// Calling it again changes nothing.
+pub fn init(level: Option<&str>) {
+    let filter = match level {
+        // `tracing` has no level above error.
+        Some("fatal") => EnvFilter::new("error"),
+        Some(level) => EnvFilter::new(format!("warn,det_post={level}")),
+        None => {
+            EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(DEFAULT_FILTER))
+        }
+    };
     // Fails only when a subscriber is there already: then that one stays.
     let _ = tracing_subscriber::fmt()
         .with_env_filter(filter)

@@ -29,6 +29,8 @@ mod decode_anchor;
 mod decode_center;
 #[path = "parity/decode_yolo.rs"]
 mod decode_yolo;
+#[path = "parity/decode_yolo_outputs.rs"]
+mod decode_yolo_outputs;
 #[path = "parity/densify.rs"]
 mod densify;
 #[path = "parity/gather.rs"]

@@ -1,5 +1,7 @@
 //! One channel of a replay: messages of its input in, detections out.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use super::outputs::{OutputChannel, Outputs};
 use super::report::Report;
 use super::transforms::TransformFeed;
@@ -9,6 +11,27 @@ use crate::node::account::Account;
 use crate::node::channel::Channel;
 use crate::transport::bag::BagMessage;
 use crate::transport::door::{InputKind, Received, deliver};
+use crate::types::Stamp;
+
+/// What the channels of a replay share. At full speed nobody else holds its
+/// locks; at a pace they are held to look up and to write, never to work.
+pub(super) struct Around {
+    pub(super) outputs: Mutex<Outputs>,
+    pub(super) transforms: Option<Mutex<TransformFeed>>,
+}
+
+impl Around {
+    /// Takes in the transforms up to `log_time`.
+    pub(super) fn advance_to(&self, log_time: Stamp) {
+        if let Some(feed) = &self.transforms {
+            lock(feed).advance_to(log_time);
+        }
+    }
+}
+
+fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// A channel and where its messages come from and go to.
 pub(super) struct ReplayChannel {
@@ -53,9 +76,17 @@ impl ReplayChannel {
         &self.channel.config().input
     }
 
-    /// Whether it takes the messages of topic number `topic`.
-    pub(super) fn takes(&self, topic: usize) -> bool {
-        self.topic == topic
+    /// Number of the topic whose messages it takes.
+    pub(super) fn topic(&self) -> usize {
+        self.topic
+    }
+
+    /// Runs the networks once, so that the first frame finds them warm.
+    ///
+    /// # Errors
+    /// Those of the pipeline.
+    pub(super) fn warm_up(&mut self) -> Result<()> {
+        self.channel.warm_up()
     }
 
     /// Whether its frames want to know where the sensor stood.
@@ -68,28 +99,28 @@ impl ReplayChannel {
     ///
     /// # Errors
     /// `Io` when an output cannot be written; nothing else ends the replay.
-    pub(super) fn process(
-        &mut self,
-        message: &BagMessage<'_>,
-        transforms: Option<&TransformFeed>,
-        outputs: &mut Outputs,
-    ) -> Result<()> {
+    pub(super) fn process(&mut self, message: &BagMessage<'_>, around: &Around) -> Result<()> {
         let mut written = Ok(());
         deliver(self.kind, message.data, &mut |received| match received {
-            Ok(received) => written = self.serve(&received, message, transforms, outputs),
+            Ok(received) => written = self.serve(&received, &|| message.log_time, around),
             Err(error) => self.drop_frame(&error),
         });
         written
     }
 
-    fn serve(
+    /// Detects objects in a message that was decoded; `log_time` says, once
+    /// they are found, at what time they are recorded.
+    ///
+    /// # Errors
+    /// As [`Self::process`].
+    pub(super) fn serve(
         &mut self,
         received: &Received<'_>,
-        message: &BagMessage<'_>,
-        transforms: Option<&TransformFeed>,
-        outputs: &mut Outputs,
+        log_time: &dyn Fn() -> Stamp,
+        around: &Around,
     ) -> Result<()> {
-        let lookup = transforms.map(|feed| |to: &str, from: &str, at| feed.lookup(to, from, at));
+        let feed = around.transforms.as_ref();
+        let lookup = feed.map(|feed| |to: &str, from: &str, at| lock(feed).lookup(to, from, at));
         let lookup = lookup.as_ref().map(|lookup| lookup as _);
         let served = match self.channel.process(received, lookup) {
             Ok(served) => served,
@@ -106,7 +137,8 @@ impl ReplayChannel {
         if let Some(error) = alone.filter(|_| is_first_alone) {
             tracing::warn!("channel {}: sweep served alone: {error}", served.config.name);
         }
-        outputs.write(self.output, &served.header, message.log_time, served.detections)?;
+        let mut outputs = lock(&around.outputs);
+        outputs.write(self.output, &served.header, log_time(), served.detections)?;
         if let Some(pictures) = outputs.pictures(frame) {
             let canvas = served.draw(received)?;
             pictures.save(&served.config.name, frame, served.header.stamp, &canvas)?;
@@ -114,8 +146,18 @@ impl ReplayChannel {
         Ok(())
     }
 
+    /// What the messages of its input are.
+    pub(super) fn kind(&self) -> InputKind {
+        self.kind
+    }
+
+    /// The account of its frames.
+    pub(super) fn account_mut(&mut self) -> &mut Account {
+        &mut self.account
+    }
+
     /// Counts a frame that is not served; the first of a reason is a warning.
-    fn drop_frame(&mut self, error: &Error) {
+    pub(super) fn drop_frame(&mut self, error: &Error) {
         let name = &self.channel.config().name;
         match self.account.add_dropped(error) {
             1 => tracing::warn!("channel {name}: frame dropped: {error}"),
@@ -126,7 +168,7 @@ impl ReplayChannel {
     /// Adds the channel's account to the report of the replay.
     pub(super) fn add_to(&self, report: &mut Report) {
         let ChannelConfig { name, input, output, .. } = self.channel.config();
-        let (device, engine) = (self.channel.device().to_string(), self.channel.engine_name());
-        report.add_channel(name, [input, output, &device, engine], &self.account);
+        let (device, engine) = (self.channel.device_name(), self.channel.engine_name());
+        report.add_channel(name, [input, output, device, engine], &self.account);
     }
 }

@@ -12,13 +12,17 @@
 mod bench;
 mod channel;
 mod check;
+mod demo;
 mod eval;
 mod inspect;
 mod interrupt;
 mod outputs;
+mod paced;
 mod pictures;
 mod replay;
 mod report;
+mod ros_args;
+mod run;
 mod simulate;
 mod transforms;
 
@@ -27,7 +31,10 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::error::{ErrorKind, Result};
+use ros_args::RosArguments;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::pipeline::isolated;
 use crate::telemetry;
 
 /// How a command that did not fail ended.
@@ -53,9 +60,15 @@ const EXIT_CODES: &str = "Exit codes: 0 done (refused frames are counted in the 
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Simulates a drive, detects on it, evaluates and draws it: the whole node at work.
+    #[command(after_help = EXIT_CODES)]
+    Demo(demo::DemoArguments),
     /// Replays a recording through the configured channels and writes their detections.
     #[command(after_help = EXIT_CODES)]
     Replay(replay::ReplayArguments),
+    /// Runs the node in a ROS 2 graph; `--ros-args` are taken as every node takes them.
+    #[command(after_help = EXIT_CODES)]
+    Run(run::RunArguments),
     /// Measures what this machine gives: ops, copies, whole frames.
     Bench(bench::BenchArguments),
     /// Compares detections with truth: AP, errors and calibration, per class and distance.
@@ -68,6 +81,9 @@ enum Command {
         /// A rosbag2 directory, an .mcap file or a .db3 file.
         bag: PathBuf,
     },
+    /// Serves the frames of one channel for the process that started this one.
+    #[command(hide = true)]
+    Isolated,
     /// Checks parameter files and prints the effective configuration.
     Check(ConfigArguments),
 }
@@ -85,7 +101,16 @@ struct ConfigArguments {
 
 /// Parses the command line, runs the command and says how it went.
 pub fn main() -> ExitCode {
-    let arguments = match Arguments::try_parse() {
+    let split = RosArguments::split(std::env::args().collect());
+    let (arguments, ros) = match split {
+        Ok(split) => split,
+        Err(error) => {
+            telemetry::init(None);
+            tracing::error!("{error}");
+            return ExitCode::from(2);
+        }
+    };
+    let arguments = match Arguments::try_parse_from(arguments) {
         Ok(arguments) => arguments,
         Err(error) => {
             // Help and version go to stdout with code 0, misuse to stderr with 2.
@@ -93,8 +118,8 @@ pub fn main() -> ExitCode {
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
         }
     };
-    telemetry::init();
-    match run(&arguments.command) {
+    telemetry::init(ros.log_level.as_deref());
+    match run(&arguments.command, &ros) {
         Ok(Outcome::Done) => ExitCode::SUCCESS,
         Ok(Outcome::DoneWithLoss) => ExitCode::from(3),
         Err(error) => {
@@ -108,13 +133,19 @@ pub fn main() -> ExitCode {
     }
 }
 
-fn run(command: &Command) -> Result<Outcome> {
+fn run(command: &Command, ros: &RosArguments) -> Result<Outcome> {
+    if !ros.is_empty() && !matches!(command, Command::Run(_)) {
+        return Err(Error::new(ErrorKind::Usage, "arguments", "--ros-args are for `run` alone"));
+    }
     match command {
+        Command::Run(arguments) => run::run(arguments, ros),
+        Command::Demo(arguments) => demo::demo(arguments),
         Command::Replay(arguments) => replay::replay(arguments),
         Command::Bench(arguments) => bench::bench(arguments),
         Command::Eval(arguments) => eval::eval(arguments),
         Command::Simulate(arguments) => simulate::simulate(arguments),
         Command::Inspect { bag } => inspect::inspect(bag),
+        Command::Isolated => isolated::serve().map(|()| Outcome::Done),
         Command::Check(arguments) => check::check(arguments),
     }
 }

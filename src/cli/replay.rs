@@ -1,20 +1,20 @@
 //! `det_post replay`: a recorded drive in, detections out.
 
-use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::Outcome;
-use super::channel::ReplayChannel;
+use super::channel::{Around, ReplayChannel};
 use super::interrupt::Interrupt;
 use super::outputs::Outputs;
 use super::report::{ReadSummary, Report};
 use super::transforms::TransformFeed;
+use super::{Outcome, paced};
 use crate::config::Config;
 use crate::error::{Error, ErrorKind, Result};
-use crate::transport::bag::{BagReader, TopicInfo};
-use crate::types::{DeviceChoice, Stamp};
+use crate::transport::bag::{BagMessage, BagReader, TopicInfo};
+use crate::types::DeviceChoice;
 
 /// Arguments of `det_post replay`.
 #[derive(Debug, clap::Args)]
@@ -33,7 +33,8 @@ pub(super) struct ReplayArguments {
     /// Where all channels run: auto, cpu or cuda:N (overrides every parameter `device`).
     #[arg(long)]
     device: Option<DeviceChoice>,
-    /// How fast to replay: max, or a factor of the recorded pace such as 1.0.
+    /// How fast to replay: max, which serves every message, or a factor of the recorded pace such
+    /// as 1.0, at which channels serve the newest and drop what they are too slow for.
     #[arg(long, default_value = "max", value_parser = parse_rate)]
     rate: Rate,
     /// Draws the first N frames of every channel into pictures/ (needs --out).
@@ -43,8 +44,10 @@ pub(super) struct ReplayArguments {
 
 /// Pace of a replay.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Rate {
+pub(super) enum Rate {
+    /// As fast as it goes; every message is waited for.
     Max,
+    /// A factor of the recorded pace.
     Factor(f64),
 }
 
@@ -58,7 +61,16 @@ fn parse_rate(text: &str) -> std::result::Result<Rate, String> {
     }
 }
 
-/// Replays a recording and finishes its outputs, whatever ends it.
+/// What is replayed, through what, to where.
+pub(super) struct ReplayRequest<'a> {
+    pub(super) bag: &'a Path,
+    pub(super) config: &'a Config,
+    pub(super) out: Option<&'a Path>,
+    pub(super) rate: Rate,
+    pub(super) num_pictures: u64,
+}
+
+/// Replays as the command line says and prints the report.
 #[expect(clippy::print_stdout, reason = "the table is the result of the command")]
 pub(super) fn replay(arguments: &ReplayArguments) -> Result<Outcome> {
     let mut config = Config::load(&arguments.config, &arguments.overrides)?;
@@ -66,52 +78,104 @@ pub(super) fn replay(arguments: &ReplayArguments) -> Result<Outcome> {
         config.channels.iter_mut().for_each(|channel| channel.device = device);
     }
 
-    let mut reader = BagReader::open(&arguments.bag)?;
-    let mut channels = open_channels(&config, reader.topics())?;
-    let mut outputs = Outputs::create(arguments.out.as_deref(), arguments.pictures)?;
+    let request = ReplayRequest {
+        bag: &arguments.bag,
+        config: &config,
+        out: arguments.out.as_deref(),
+        rate: arguments.rate,
+        num_pictures: arguments.pictures,
+    };
+    let report = run(&request, &Interrupt::listen()?)?;
+    print!("{}", report.to_table());
+    Ok(if report.is_damaged() { Outcome::DoneWithLoss } else { Outcome::Done })
+}
+
+/// Replays a recording and finishes its outputs, whatever ends it.
+///
+/// # Errors
+/// `Config` when nothing can be done with the recording, `Model`, and `Io` or
+/// `DamagedBag` when it cannot be opened; damage inside it is in the report.
+pub(super) fn run(request: &ReplayRequest<'_>, interrupt: &Interrupt) -> Result<Report> {
+    let mut reader = BagReader::open(request.bag)?;
+    let mut channels = open_channels(request.config, reader.topics())?;
+    let mut outputs = Outputs::create(request.out, request.num_pictures)?;
     for channel in &mut channels {
         channel.announce(&mut outputs)?;
     }
     let densifies = channels.iter().any(ReplayChannel::wants_transforms);
-    let mut transforms = densifies.then(|| TransformFeed::open(&arguments.bag)).transpose()?;
+    let transforms = densifies.then(|| TransformFeed::open(request.bag)).transpose()?;
+    let around = Around { outputs: Mutex::new(outputs), transforms: transforms.map(Mutex::new) };
     let inputs: Vec<&str> = channels.iter().map(ReplayChannel::input).collect();
     reader.select(&inputs);
 
-    let interrupt = Interrupt::listen()?;
     let progress = progress_bar(&reader);
-    let mut pace = Pace::new(arguments.rate);
-    let mut read = ReadSummary::default();
-    while !interrupt.is_set() {
-        let message = match reader.next_message() {
-            Ok(Some(message)) => message,
-            Ok(None) => break,
-            Err(error) => {
-                progress.suspend(|| tracing::error!("{error}"));
-                read.damage.push(error.to_string());
-                continue;
-            }
-        };
-        read.num_messages += 1;
-        pace.wait_for(message.log_time, &interrupt);
-        if let Some(transforms) = &mut transforms {
-            transforms.advance_to(message.log_time);
-        }
-        for channel in channels.iter_mut().filter(|channel| channel.takes(message.topic)) {
-            progress.suspend(|| channel.process(&message, transforms.as_ref(), &mut outputs))?;
-        }
-        progress.inc(1);
+    let mut reading = Reading { reader, progress, interrupt, read: ReadSummary::default() };
+    match request.rate {
+        Rate::Max => serve_all(&mut reading, &mut channels, &around)?,
+        Rate::Factor(factor) => paced::serve(&mut reading, &mut channels, &around, factor)?,
     }
+    let Reading { reader, progress, mut read, .. } = reading;
     progress.finish_and_clear();
-
     read.interrupted = interrupt.is_set();
     if !read.damage.is_empty() && !read.interrupted {
         read.num_lost = reader.num_messages().map(|n| n.saturating_sub(read.num_messages));
     }
-    let mut report = Report::new(&arguments.bag, read);
+    let mut report = Report::new(request.bag, read);
     channels.iter().for_each(|channel| channel.add_to(&mut report));
-    outputs.finish(&report)?;
-    print!("{}", report.to_table());
-    Ok(if report.is_damaged() { Outcome::DoneWithLoss } else { Outcome::Done })
+    around.outputs.into_inner().unwrap_or_else(PoisonError::into_inner).finish(&report)?;
+    Ok(report)
+}
+
+/// Serves every message, one after the other.
+fn serve_all(
+    reading: &mut Reading<'_>,
+    channels: &mut [ReplayChannel],
+    around: &Around,
+) -> Result<()> {
+    let progress = reading.progress.clone();
+    reading.each(&mut |message| {
+        around.advance_to(message.log_time);
+        for channel in channels.iter_mut().filter(|channel| channel.topic() == message.topic) {
+            progress.suspend(|| channel.process(message, around))?;
+        }
+        Ok(())
+    })
+}
+
+/// A recording that is being read.
+pub(super) struct Reading<'a> {
+    reader: BagReader,
+    progress: ProgressBar,
+    pub(super) interrupt: &'a Interrupt,
+    read: ReadSummary,
+}
+
+impl Reading<'_> {
+    /// Hands over message by message, until the end or until the user stops.
+    /// Damage is noted and read past.
+    ///
+    /// # Errors
+    /// The first of `work`.
+    pub(super) fn each(
+        &mut self,
+        work: &mut dyn FnMut(&BagMessage<'_>) -> Result<()>,
+    ) -> Result<()> {
+        while !self.interrupt.is_set() {
+            match self.reader.next_message() {
+                Ok(Some(message)) => {
+                    self.read.num_messages += 1;
+                    work(&message)?;
+                    self.progress.inc(1);
+                }
+                Ok(None) => break,
+                Err(error) => {
+                    self.progress.suspend(|| tracing::error!("{error}"));
+                    self.read.damage.push(error.to_string());
+                }
+            }
+        }
+        Ok(())
+    }
 }
 
 /// One channel per configured one whose input the recording holds. A channel
@@ -156,34 +220,6 @@ fn progress_bar(reader: &BagReader) -> ProgressBar {
     }
 }
 
-/// Holds messages back so that they come at the recorded pace.
-struct Pace {
-    rate: Rate,
-    start: Option<(Instant, Stamp)>,
-}
-
-impl Pace {
-    /// The longest sleep between two looks at the interrupt.
-    const NAP: Duration = Duration::from_millis(50);
-
-    fn new(rate: Rate) -> Self {
-        Self { rate, start: None }
-    }
-
-    fn wait_for(&mut self, log_time: Stamp, interrupt: &Interrupt) {
-        let Rate::Factor(factor) = self.rate else { return };
-        let (start, first) = *self.start.get_or_insert_with(|| (Instant::now(), log_time));
-        let due_s = log_time.seconds_since(first) / factor;
-        while !interrupt.is_set() {
-            let ahead_s = due_s - start.elapsed().as_secs_f64();
-            if ahead_s <= 0.0 {
-                return;
-            }
-            std::thread::sleep(Duration::from_secs_f64(ahead_s).min(Self::NAP));
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -195,16 +231,5 @@ mod tests {
         for wrong in ["0", "-1", "nan", "inf", "fast", ""] {
             assert!(parse_rate(wrong).is_err(), "{wrong}");
         }
-    }
-
-    #[test]
-    fn the_pace_follows_the_recording() {
-        let mut pace = Pace::new(Rate::Factor(2.0));
-        let interrupt = Interrupt::default();
-        let start = Instant::now();
-        for nanos in [5, 40_000_005, 20_000_000] {
-            pace.wait_for(Stamp::from_nanos(nanos), &interrupt);
-        }
-        assert!(start.elapsed() >= Duration::from_millis(20), "{:?}", start.elapsed());
     }
 }

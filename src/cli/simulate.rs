@@ -51,6 +51,24 @@ pub(super) struct SimulateArguments {
     pub(super) camera_rate: f64,
 }
 
+impl SimulateArguments {
+    /// A drive with one sensor of each kind, as the defaults say.
+    pub(super) fn of_demo(seed: u64, seconds: f64, out: &Path) -> Self {
+        let Options { num_actors, num_points, camera_rate_hz, .. } = Options::default();
+        Self {
+            seed,
+            seconds,
+            out: out.to_owned(),
+            cameras: 1,
+            lidars: 1,
+            actors: num_actors,
+            points: num_points,
+            compressed: false,
+            camera_rate: camera_rate_hz,
+        }
+    }
+}
+
 /// What is recorded at some time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
@@ -62,6 +80,17 @@ enum Event {
 /// Simulates a drive and writes its recording.
 #[expect(clippy::print_stdout, reason = "where the recording lies is the result of the command")]
 pub(super) fn simulate(arguments: &SimulateArguments) -> Result<Outcome> {
+    record(arguments, &Interrupt::listen()?)?;
+    println!("{}", arguments.out.display());
+    Ok(Outcome::Done)
+}
+
+/// Simulates a drive and writes its recording, up to where the user stops it.
+///
+/// # Errors
+/// `Usage` when an argument is out of range or the directory holds something
+/// else, `Io` when the recording cannot be written.
+pub(super) fn record(arguments: &SimulateArguments, interrupt: &Interrupt) -> Result<()> {
     let drive = Drive::new(arguments.seed, &options(arguments))?;
     if !(arguments.seconds > 0.0 && arguments.seconds <= MAX_SECONDS) {
         let found = arguments.seconds;
@@ -72,7 +101,6 @@ pub(super) fn simulate(arguments: &SimulateArguments) -> Result<Outcome> {
     remove_old(&arguments.out)?;
     let format = if arguments.compressed { PictureFormat::Jpeg } else { PictureFormat::Raw };
     let mut recorder = Recorder::create(&drive, &arguments.out, format)?;
-    let interrupt = Interrupt::listen()?;
     let events = events(&drive, arguments.seconds);
     let progress = progress_bar(&events);
     recorder.mounts(START)?;
@@ -90,9 +118,7 @@ pub(super) fn simulate(arguments: &SimulateArguments) -> Result<Outcome> {
         }
     }
     progress.finish_and_clear();
-    recorder.finish()?;
-    println!("{}", arguments.out.display());
-    Ok(Outcome::Done)
+    recorder.finish()
 }
 
 fn options(arguments: &SimulateArguments) -> Options {

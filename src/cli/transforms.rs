@@ -5,10 +5,11 @@ use std::path::Path;
 use nalgebra::Isometry3;
 
 use crate::error::Result;
+use crate::node::transforms::insert_transform;
 use crate::transport::bag::BagReader;
-use crate::transport::messages::{TfMessage, TransformStamped};
-use crate::transport::tf::{TfBuffer, isometry};
-use crate::types::{Header, Stamp};
+use crate::transport::messages::TfMessage;
+use crate::transport::tf::TfBuffer;
+use crate::types::Stamp;
 
 /// How far transforms are read ahead of the frames. A pose is published after
 /// the sweep it belongs to; without this, the newest sweep would never find
@@ -83,12 +84,6 @@ impl TransformFeed {
 /// Takes in a message of transforms. A transform that cannot be used is left
 /// out, and the first of them is a warning: frames that need it will say so.
 fn insert(buffer: &mut TfBuffer, data: &[u8], is_static: bool, is_warned: &mut bool) {
-    let mut take = |transform: Result<TransformStamped<'_>>| {
-        let TransformStamped { header, child_frame_id, translation, rotation } = transform?;
-        let parent_from_child = isometry(translation, rotation)?;
-        let Header { stamp, frame_id } = header;
-        buffer.insert(frame_id, child_frame_id, stamp, parent_from_child, is_static)
-    };
     let mut note = |result: Result<()>| {
         if let Err(error) = result
             && !std::mem::replace(is_warned, true)
@@ -97,7 +92,9 @@ fn insert(buffer: &mut TfBuffer, data: &[u8], is_static: bool, is_warned: &mut b
         }
     };
     match TfMessage::decode(data) {
-        Ok(message) => message.transforms.for_each(|transform| note(take(transform))),
+        Ok(message) => message.transforms.for_each(|transform| {
+            note(transform.and_then(|transform| insert_transform(buffer, &transform, is_static)));
+        }),
         Err(error) => note(Err(error)),
     }
 }

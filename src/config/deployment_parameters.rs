@@ -71,13 +71,23 @@ pub(super) const CHANNEL_DEVICE: Parameter = fixed(
     "",
     "Where this channel's frames run: `auto`, `cpu` or `cuda:N`.",
 );
+pub(super) const ISOLATE: Parameter = fixed(
+    "isolate",
+    Kind::Flag,
+    Yaml("false"),
+    "",
+    "Whether the channel's frames run in a process of their own. A fault of a GPU ends it for a whole \
+     process: such a channel starts another and goes on, and no other channel feels it. Costs one more \
+     copy of every payload, and a context of the GPU.",
+);
 pub(super) const FALLBACK: Parameter = fixed(
     "fallback",
     Kind::Choice(&["none", "cpu"]),
     Yaml("none"),
     "",
-    "What follows `max_failures` of the GPU. `none`: frames are dropped until enough of them lie \
-     outside the window. `cpu`: the channel goes on with the CPU.",
+    "What follows when the GPU is lost to the process, or failed `max_failures` times. `none`: frames \
+     are dropped, in the second case until enough failures lie outside the window. `cpu`: the channel \
+     goes on with the CPU.",
 );
 pub(super) const MAX_FAILURES: Parameter = fixed(
     "max_failures",

@@ -90,10 +90,22 @@ pub struct ChannelConfig {
     pub device: DeviceChoice,
     /// What it does when its device fails.
     pub failures: FailurePolicy,
+    /// Whether its frames run in a process of their own.
+    pub is_isolated: bool,
     /// How it takes part in the live graph.
     pub live: LiveConfig,
     /// The rest, by sensor.
     pub kind: ChannelKind,
+    /// Every value that holds, by full key.
+    effective: BTreeMap<String, Node>,
+}
+
+impl ChannelConfig {
+    /// Every value that holds for this channel, as a parameter file: loading it
+    /// gives the same channel, on the device of a node that says `auto`.
+    pub fn to_yaml(&self) -> String {
+        parameter_file(&self.effective)
+    }
 }
 
 /// What a channel's sensor is.
@@ -148,6 +160,17 @@ impl Config {
         Self::from_entries(node, entries, problems)
     }
 
+    /// As [`Config::load`], from the text of one parameter file.
+    ///
+    /// # Errors
+    /// As [`Config::load`].
+    pub fn parse(text: &str) -> Result<Self> {
+        let node = NodeName::new("", NODE_NAME)?;
+        let (mut entries, mut problems) = (Entries::new(), Problems::default());
+        source::add_file(&node, text, "the text", &mut entries, &mut problems);
+        Self::from_entries(&node, entries, problems)
+    }
+
     fn from_entries(node: &NodeName, entries: Entries, mut problems: Problems) -> Result<Self> {
         let (of_node, of_channels) = split(entries);
         let given =
@@ -181,13 +204,7 @@ impl Config {
     /// Every value that holds, as a parameter file: loading it gives the same
     /// configuration.
     pub fn to_yaml(&self) -> String {
-        let mut root = Node::Map(BTreeMap::new());
-        for (key, value) in &self.effective {
-            insert(&mut root, key, value.clone());
-        }
-        let section = Node::Map([("ros__parameters".to_owned(), root)].into());
-        let file = Node::Map([("/**".to_owned(), section)].into());
-        serde_yaml::to_string(&file).unwrap_or_default()
+        parameter_file(&self.effective)
     }
 }
 
@@ -254,7 +271,9 @@ fn channel(
         class_names: &class_names,
     };
     let values = Values::read(table, &given, problems);
-    effective.extend(values.iter().map(|(key, node)| (format!("{prefix}{key}"), node.clone())));
+    let own: BTreeMap<_, _> =
+        values.iter().map(|(key, node)| (format!("{prefix}{key}"), node.clone())).collect();
+    effective.extend(own.clone());
     let device = match values.optional_text("device") {
         Some(text) => device(&format!("{prefix}device"), &text, problems),
         None => device_of_node,
@@ -274,8 +293,10 @@ fn channel(
         output: node.expand(values.text("output")),
         device,
         failures: failure_policy(&values),
+        is_isolated: values.flag("isolate"),
         live: LiveConfig::new(&values),
         kind,
+        effective: own,
     })
 }
 
@@ -338,6 +359,17 @@ fn check_outputs(channels: &[ChannelConfig], problems: &mut Problems) {
             );
         }
     }
+}
+
+/// Values by full key as a parameter file.
+fn parameter_file(values: &BTreeMap<String, Node>) -> String {
+    let mut root = Node::Map(BTreeMap::new());
+    for (key, value) in values {
+        insert(&mut root, key, value.clone());
+    }
+    let section = Node::Map([("ros__parameters".to_owned(), root)].into());
+    let file = Node::Map([("/**".to_owned(), section)].into());
+    serde_yaml::to_string(&file).unwrap_or_default()
 }
 
 /// Puts a value under a dotted key into nested mappings.

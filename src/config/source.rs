@@ -34,17 +34,8 @@ pub(super) fn read(
 ) -> Result<Entries> {
     let mut entries = Entries::new();
     for path in files {
-        let origin: Rc<str> = path.display().to_string().into();
-        match parameters_of(node, &read_file(path)?) {
-            Ok(sections) => {
-                for section in sections {
-                    let mut of_section = Entries::new();
-                    flatten("", section, &origin, &mut of_section, problems);
-                    entries.extend(of_section);
-                }
-            }
-            Err(message) => problems.push(&origin, &message),
-        }
+        let origin = path.display().to_string();
+        add_file(node, &read_file(path)?, &origin, &mut entries, problems);
     }
     let origin: Rc<str> = "-p".into();
     for assignment in overrides {
@@ -58,6 +49,27 @@ pub(super) fn read(
         }
     }
     Ok(entries)
+}
+
+/// Adds what the text of a parameter file holds for `node`.
+pub(super) fn add_file(
+    node: &NodeName,
+    text: &str,
+    origin: &str,
+    entries: &mut Entries,
+    problems: &mut Problems,
+) {
+    let origin: Rc<str> = origin.into();
+    match parameters_of(node, text) {
+        Ok(sections) => {
+            for section in sections {
+                let mut of_section = Entries::new();
+                flatten("", section, &origin, &mut of_section, problems);
+                entries.extend(of_section);
+            }
+        }
+        Err(message) => problems.push(&origin, &message),
+    }
 }
 
 /// The text of a file of at most [`MAX_BYTES`].

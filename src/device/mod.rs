@@ -31,13 +31,16 @@ impl Device {
     /// [`DeviceChoice::Auto`] takes GPU 0, or the CPU with the reason logged.
     ///
     /// # Errors
-    /// `Device` with the reason, when a GPU was asked for by number.
+    /// `Device` with the reason, when a GPU was asked for by number;
+    /// `DeviceLost` when a fault has ended it for this process, also when it was
+    /// not: that is no lack of a GPU.
     pub fn open(choice: DeviceChoice) -> Result<Self> {
         let (device, reason) = match choice {
             DeviceChoice::Cpu => (Self::Cpu, String::new()),
             DeviceChoice::Cuda(ordinal) => (Self::open_cuda(ordinal)?, String::new()),
             DeviceChoice::Auto => match Self::open_cuda(0) {
                 Ok(device) => (device, " (a GPU is usable)".to_owned()),
+                Err(lost) if lost.kind() == ErrorKind::DeviceLost => return Err(lost),
                 Err(reason) => (Self::Cpu, format!(" (no GPU is usable: {})", reason.message())),
             },
         };
@@ -53,16 +56,6 @@ impl Device {
             Self::Cuda(device) => {
                 DeviceChoice::Cuda(u32::try_from(device.ordinal()).unwrap_or(u32::MAX))
             }
-        }
-    }
-
-    /// Whether a GPU failed and channels still hold it, so that it cannot be
-    /// opened yet.
-    pub fn is_held_after_fault(choice: DeviceChoice) -> bool {
-        match choice {
-            #[cfg(feature = "cuda")]
-            DeviceChoice::Cuda(ordinal) => cuda::CudaDevice::is_held_after_fault(ordinal),
-            _ => false,
         }
     }
 

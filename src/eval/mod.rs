@@ -16,7 +16,7 @@
 //! **Order.** Detections are taken by score, the highest first, equal scores in
 //! the order of the frames and then of each frame's list: the same input gives
 //! the same numbers. A detection whose score or box is not finite cannot be
-//! ranked or placed; it takes no part and is counted by [`num_unusable`].
+//! ranked or placed; it takes no part and is counted by [`num_unusable_3d`] and [`num_unusable_2d`].
 //!
 //! **Nothing to measure.** Without truth of a class inside the filter its
 //! figures are `None`, and means leave it out. With truth and without

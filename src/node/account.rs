@@ -143,6 +143,16 @@ impl Account {
         count_reason(&mut self.dropped, error)
     }
 
+    /// Notes frames that newer ones overtook before they could be served.
+    pub fn add_overtaken(&mut self, num: u64) {
+        if num > 0 {
+            self.frames_in += num;
+            let first =
+                || Reason { count: 0, first: "a newer message came before its turn".into() };
+            self.dropped.entry("overtaken").or_insert_with(first).count += num;
+        }
+    }
+
     /// Notes a frame that is served without its past sweeps. Returns how often
     /// this reason came.
     pub fn add_degraded(&mut self, error: &Error) -> u64 {
@@ -281,6 +291,10 @@ mod tests {
         whole.merge(&served(8));
         assert_eq!((whole.frames_in(), whole.frames_out(), whole.num_detections()), (4, 2, 6));
         assert_eq!(whole.dropped()["inconsistent_layout"].count, 2);
+        whole.add_overtaken(0);
+        assert_eq!((whole.frames_in(), whole.dropped().len()), (4, 1));
+        whole.add_overtaken(3);
+        assert_eq!((whole.frames_in(), whole.dropped()["overtaken"].count), (7, 3));
         assert_eq!(whole.truncated().collect::<Vec<_>>(), [(Count::PointsNotFinite, 4)]);
         assert_eq!(whole.stamps().collect::<Vec<_>>(), [("equal", 2)]);
         let infer = whole.stages_ms()[0];

@@ -17,6 +17,9 @@ use crate::types::LifecycleState::{
 };
 use crate::types::LifecycleTransition;
 
+/// Stage of the errors of changes that did not begin.
+pub const STAGE: &str = "lifecycle";
+
 const SUCCESS: &str = "transition_success";
 const FAILURE: &str = "transition_failure";
 const ERROR: &str = "transition_error";
@@ -173,7 +176,7 @@ impl Lifecycle {
     fn refusal(&self, change: Change, why: &str) -> Error {
         let state = self.state().label();
         let message = format!("cannot {change:?} while {state}: {why}");
-        Error::new(ErrorKind::Argument, "lifecycle", message)
+        Error::new(ErrorKind::Argument, STAGE, message)
     }
 }
 

@@ -251,6 +251,11 @@ impl SlotReader {
 }
 
 impl SlotCloser {
+    /// Whether a message waits to be taken.
+    pub fn is_waiting(&self) -> bool {
+        lock(&self.0.state).is_waiting
+    }
+
     /// Ends the slot. Returns whether a message was waiting, which is lost.
     pub fn close(&self) -> bool {
         let mut state = lock(&self.0.state);
@@ -280,7 +285,9 @@ mod tests {
     #[test]
     fn the_newest_waits_and_the_older_is_counted() {
         let (mut writer, mut reader, closer) = slot();
+        assert!(!closer.is_waiting());
         assert_eq!(writer.offer(&picture(1, &[1]), 9).unwrap(), Offered::Waiting);
+        assert!(closer.is_waiting());
         assert_eq!(writer.offer(&picture(2, &[2]), 9).unwrap(), Offered::Overtook);
         assert_eq!(reader.take().unwrap().stamp(), Stamp::from_ros(2, 0));
         assert_eq!(writer.offer(&picture(3, &[3]), 9).unwrap(), Offered::Waiting);

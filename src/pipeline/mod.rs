@@ -14,13 +14,16 @@
 //! | decode, select, suppress, gather | decode, select, suppress, gather |
 
 mod camera;
+pub mod isolated;
 mod lidar;
+mod server;
 #[cfg(feature = "cuda")]
 mod stopwatch;
 mod supervisor;
 
 pub use camera::CameraPipeline;
 pub use lidar::{LidarFrame, LidarPipeline};
+pub use server::{CameraServer, LidarServer, Opened};
 pub use supervisor::{Health, Supervisor};
 
 use crate::types::FrameReport;

@@ -1,53 +1,50 @@
 //! Keeps a channel going when its device fails.
 //!
-//! A fault of any kernel ends a GPU's context for all who hold it, and every
-//! frame after it would fail. A [`Supervisor`] owns a pipeline and knows how to
-//! build it: the frame that meets the fault is dropped with its reason, the
-//! next one finds everything of the pipeline gone and built anew. With several
-//! channels on one GPU, the context is reset when the last of them has let go,
-//! so a channel may lose a few frames more while it waits for the others.
+//! A [`Supervisor`] owns a pipeline and knows how to build it. The frame that
+//! meets a failure of the device is dropped with its reason; the next one finds
+//! everything of the pipeline gone and built anew.
+//!
+//! A fault of a kernel ends the GPU for the whole process, and no build of this
+//! process can help. A channel with a process of its own ([`Isolated`]) starts a
+//! new one; any other goes on with the CPU if it may, or drops its frames.
+//!
+//! [`Isolated`]: super::isolated::Isolated
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use crate::device::Device;
 use crate::error::{Error, ErrorKind, Result};
 use crate::types::{DeviceChoice, FailurePolicy, Fallback};
 
 /// How long after a build that failed the next is tried.
 const RETRY_AFTER: Duration = Duration::from_millis(500);
 
-/// Builds a pipeline on a device that is open.
-type Build<P> = Box<dyn FnMut(&Device) -> Result<P> + Send>;
+/// Builds a pipeline on a device and says on which: never `Auto`.
+type Build<P> = Box<dyn FnMut(DeviceChoice) -> Result<(P, DeviceChoice)> + Send>;
 
 /// A pipeline that is built again when its device fails.
 pub struct Supervisor<P> {
     /// `None` from a failure until the next build succeeds.
-    running: Option<Running<P>>,
+    pipeline: Option<P>,
     build: Build<P>,
     record: Record,
-}
-
-/// A pipeline and the device it holds.
-struct Running<P> {
-    // Dropped before the device.
-    pipeline: P,
-    device: Device,
 }
 
 /// What happened so far, and what follows from it.
 struct Record {
     channel: String,
     policy: FailurePolicy,
-    /// What to open; never `Auto`, so that a failing GPU is not taken for none.
+    /// What to build on; never `Auto`, so that a failing GPU is not taken for
+    /// none.
     device: DeviceChoice,
     /// Failures that still count, oldest first; never more than the limit.
     failures: VecDeque<Instant>,
     num_failures: u64,
-    num_frames: u64,
     /// The pipeline met a failure and is of no use any more.
     must_rebuild: bool,
     next_build: Option<Instant>,
+    /// No build of this process can use the device any more.
+    is_lost: bool,
     is_on_fallback: bool,
 }
 
@@ -60,81 +57,75 @@ pub enum Health {
     Rebuilding,
     /// The device failed too often; frames are dropped for a while.
     Resting,
-    /// The device failed too often; the CPU serves the frames.
+    /// A fault has ended the device for this process; frames are dropped.
+    Lost,
+    /// The device failed; the CPU serves the frames.
     OnFallback,
 }
 
 impl<P> Supervisor<P> {
-    /// Opens the device and builds the pipeline. `build` is kept: after a failure
-    /// it is called again, on the thread that serves frames.
+    /// Builds the pipeline. `build` is kept: after a failure it is called again,
+    /// on the thread that serves frames.
     ///
     /// # Errors
-    /// Those of opening and building: at start nothing is tried again.
+    /// Those of building: at start nothing is tried again.
     pub fn new(
         channel: &str,
         device: DeviceChoice,
         policy: FailurePolicy,
-        build: impl FnMut(&Device) -> Result<P> + Send + 'static,
+        build: impl FnMut(DeviceChoice) -> Result<(P, DeviceChoice)> + Send + 'static,
     ) -> Result<Self> {
         let mut build: Build<P> = Box::new(build);
-        let device = Device::open(device)?;
+        let (pipeline, device) = build(device)?;
         let record = Record {
             channel: channel.to_owned(),
             policy,
-            device: device.choice(),
-            failures: VecDeque::with_capacity(policy.max_failures.saturating_add(1)),
+            device,
+            failures: VecDeque::with_capacity(policy.max_failures),
             num_failures: 0,
-            num_frames: 0,
             must_rebuild: false,
             next_build: None,
+            is_lost: false,
             is_on_fallback: false,
         };
-        let running = Some(Running { pipeline: build(&device)?, device });
-        Ok(Self { running, build, record })
+        Ok(Self { pipeline: Some(pipeline), build, record })
     }
 
     /// Serves a frame. After a failure of the device the pipeline is built
     /// again first.
     ///
     /// # Errors
-    /// Those of `work`; `Device` while there is no pipeline. The frame is
-    /// dropped either way.
+    /// Those of `work`; `Device` or `DeviceLost` while there is no pipeline. The
+    /// frame is dropped either way.
     pub fn serve<'a, T>(&'a mut self, work: impl FnOnce(&'a mut P) -> Result<T>) -> Result<T> {
-        let frame = self.record.num_frames;
-        self.record.num_frames += 1;
-        self.let_go();
-        if self.running.is_none() {
-            self.running = Some(self.rebuild()?);
+        if self.record.must_rebuild {
+            self.record.must_rebuild = false;
+            self.pipeline = None;
         }
-        let Some(Running { pipeline, device }) = &mut self.running else {
-            return Err(self.record.error("has no pipeline"));
+        if self.pipeline.is_none() {
+            self.rebuild()?;
+        }
+        let Some(pipeline) = &mut self.pipeline else {
+            return Err(self.record.error(ErrorKind::Device, "has no pipeline"));
         };
-        if self.record.policy.fault_at_frame == Some(frame) {
-            device.fail();
-        }
         let served = work(pipeline);
-        if let Err(error) = &served
-            && error.kind() == ErrorKind::Device
-        {
-            self.record.must_rebuild = true;
-            self.record.add_failure(error);
+        if let Err(error) = &served {
+            self.record.note(error);
         }
         served
     }
 
-    /// Lets go of a device that has failed, so that others on it can go on. To
-    /// be called now and then by a channel without frames; frames do it, too.
-    pub fn idle(&mut self) {
-        let device = self.running.as_ref().map(|running| &running.device);
-        if device.is_some_and(|device| Device::is_held_after_fault(device.choice())) {
-            self.record.must_rebuild = true;
-        }
-        self.let_go();
+    /// How to build from now on.
+    pub fn build_with(
+        &mut self,
+        build: impl FnMut(DeviceChoice) -> Result<(P, DeviceChoice)> + Send + 'static,
+    ) {
+        self.build = Box::new(build);
     }
 
     /// The pipeline, if there is one at the moment.
     pub fn pipeline(&self) -> Option<&P> {
-        self.running.as_ref().map(|running| &running.pipeline)
+        self.pipeline.as_ref()
     }
 
     /// How the channel is doing.
@@ -142,7 +133,9 @@ impl<P> Supervisor<P> {
         let record = &self.record;
         if record.is_on_fallback {
             Health::OnFallback
-        } else if self.running.is_some() && !record.must_rebuild {
+        } else if record.is_lost {
+            Health::Lost
+        } else if self.pipeline.is_some() && !record.must_rebuild {
             Health::Good
         } else if record.failures.len() >= record.policy.max_failures {
             Health::Resting
@@ -156,89 +149,102 @@ impl<P> Supervisor<P> {
         self.record.num_failures
     }
 
-    fn let_go(&mut self) {
-        if self.record.must_rebuild {
-            self.record.must_rebuild = false;
-            self.running = None;
-        }
-    }
-
-    fn rebuild(&mut self) -> Result<Running<P>> {
+    fn rebuild(&mut self) -> Result<()> {
         let Self { build, record, .. } = self;
         record.prepare()?;
         let start = Instant::now();
-        let built = Device::open(record.device).and_then(|device| {
-            let pipeline = build(&device)?;
-            Ok(Running { pipeline, device })
-        });
-        match &built {
-            Ok(running) => tracing::warn!(
-                "channel {}: built again on {} in {} ms",
-                record.channel,
-                running.device,
-                start.elapsed().as_millis()
-            ),
+        match build(record.device) {
+            Ok((pipeline, device)) => {
+                let millis = start.elapsed().as_millis();
+                tracing::warn!(
+                    "channel {}: built again on {device} in {millis} ms",
+                    record.channel
+                );
+                self.pipeline = Some(pipeline);
+                Ok(())
+            }
             Err(error) => {
                 record.next_build = Some(Instant::now() + RETRY_AFTER);
-                record.add_failure(error);
+                record.add_failure(&error);
+                Err(error)
             }
         }
-        built
     }
 }
 
 impl Record {
+    /// What an error of a frame means for the pipeline.
+    fn note(&mut self, error: &Error) {
+        if matches!(error.kind(), ErrorKind::Device | ErrorKind::DeviceLost) {
+            self.must_rebuild = true;
+            self.add_failure(error);
+        }
+    }
+
+    fn add_failure(&mut self, error: &Error) {
+        let Self { channel, device, policy, .. } = self;
+        self.num_failures += 1;
+        self.is_lost |= error.kind() == ErrorKind::DeviceLost;
+        if self.failures.len() >= policy.max_failures {
+            self.failures.pop_front();
+        }
+        self.failures.push_back(Instant::now());
+        if self.is_lost {
+            tracing::error!("channel {channel}: {device} is lost to this process: {error}");
+        } else if self.failures.len() >= policy.max_failures {
+            let (num, seconds) = (self.failures.len(), policy.window.as_secs_f32());
+            tracing::error!(
+                "channel {channel}: {device} failed {num} times in {seconds} s: {error}"
+            );
+        } else {
+            tracing::warn!("channel {channel}: {device} failed: {error}");
+        }
+    }
+
     /// Whether a build may be tried now, and on which device.
     fn prepare(&mut self) -> Result<()> {
-        if Device::is_held_after_fault(self.device) {
-            let device = self.device;
-            return Err(self.error(&format!("waits: {device} failed and other channels hold it")));
-        }
         let now = Instant::now();
         if self.next_build.is_some_and(|next| now < next) {
-            return Err(self.error(&format!("waits: {} could not be used", self.device)));
+            let message = format!("waits: {} could not be used", self.device);
+            return Err(self.error(ErrorKind::Device, &message));
         }
         while self.failures.front().is_some_and(|&at| now - at > self.policy.window) {
             self.failures.pop_front();
         }
-        if self.failures.len() < self.policy.max_failures {
+        if !self.is_lost && self.failures.len() < self.policy.max_failures {
             return Ok(());
         }
-        let (device, num) = (self.device, self.failures.len());
-        let seconds = self.policy.window.as_secs_f32();
         if self.policy.fallback == Fallback::None {
-            return Err(self.error(&format!("rests: {device} failed {num} times in {seconds} s")));
+            return Err(self.refusal());
         }
         tracing::error!(
-            "channel {}: {device} failed {num} times in {seconds} s: goes on with the CPU",
-            self.channel
+            "channel {}: goes on with the CPU instead of {}",
+            self.channel,
+            self.device
         );
         self.device = DeviceChoice::Cpu;
         self.is_on_fallback = true;
+        self.is_lost = false;
         self.failures.clear();
         Ok(())
     }
 
-    fn add_failure(&mut self, error: &Error) {
-        self.num_failures += 1;
-        if self.failures.len() >= self.policy.max_failures {
-            self.failures.pop_front();
-        }
-        self.failures.push_back(Instant::now());
-        if self.failures.len() == self.policy.max_failures {
-            let (num, seconds) = (self.failures.len(), self.policy.window.as_secs_f32());
-            tracing::error!(
-                "channel {}: {} failed {num} times in {seconds} s: {error}",
-                self.channel,
-                self.device
+    /// Why frames are dropped for now.
+    fn refusal(&self) -> Error {
+        let device = self.device;
+        if self.is_lost {
+            let message = format!(
+                "stands: {device} is lost to this process; see the parameters isolate and fallback"
             );
-        } else {
-            tracing::warn!("channel {}: {} failed: {error}", self.channel, self.device);
+            return self.error(ErrorKind::DeviceLost, &message);
         }
+        let (num, seconds) = (self.failures.len(), self.policy.window.as_secs_f32());
+        let message = format!("rests: {device} failed {num} times in {seconds} s");
+        self.error(ErrorKind::Device, &message)
     }
 
-    fn error(&self, message: &str) -> Error {
-        Error::new(ErrorKind::Device, "supervisor", format!("channel {} {message}", self.channel))
+    fn error(&self, kind: ErrorKind, message: &str) -> Error {
+        Error::new(kind, "supervisor", format!("channel {} {message}", self.channel))
     }
 }
 
@@ -260,11 +266,11 @@ mod tests {
     ) -> (Supervisor<Pipeline>, Arc<AtomicUsize>) {
         let num_builds = Arc::new(AtomicUsize::new(0));
         let counter = Arc::clone(&num_builds);
-        let build = move |_: &Device| {
+        let build = move |device| {
             let number = counter.fetch_add(1, Ordering::Relaxed);
-            if broken.contains(&number) { Err(fault()) } else { Ok(Pipeline(number)) }
+            if broken.contains(&number) { Err(fault()) } else { Ok((Pipeline(number), device)) }
         };
-        (Supervisor::new("front", DeviceChoice::Cpu, policy, build).unwrap(), num_builds)
+        (Supervisor::new("front", DeviceChoice::Cuda(7), policy, build).unwrap(), num_builds)
     }
 
     fn policy(max_failures: usize, window_ms: u64, fallback: Fallback) -> FailurePolicy {
@@ -304,13 +310,25 @@ mod tests {
     }
 
     #[test]
-    fn an_idle_channel_lets_go_of_a_pipeline_that_met_a_failure() {
-        let (mut channel, _) = channel(FailurePolicy::default(), &[]);
-        channel.idle();
-        assert!(channel.pipeline().is_some());
-        fail(&mut channel);
-        channel.idle();
+    fn a_lost_device_is_not_tried_again() {
+        let lost = || Error::new(ErrorKind::DeviceLost, "test", "a fault");
+        let (mut channel, num_builds) = channel(policy(9, 1, Fallback::None), &[]);
+        assert!(channel.serve(|_| Err::<(), _>(lost())).is_err());
+        assert_eq!(channel.health(), Health::Lost);
+        std::thread::sleep(Duration::from_millis(5));
+        let refused = serve(&mut channel).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::DeviceLost);
+        assert!(refused.message().contains("cuda:7 is lost to this process"), "{refused}");
         assert!(channel.pipeline().is_none());
+        assert_eq!(num_builds.load(Ordering::Relaxed), 1);
+    }
+
+    #[test]
+    fn a_lost_device_leads_to_the_fallback_at_once() {
+        let lost = Error::new(ErrorKind::DeviceLost, "test", "a fault");
+        let (mut channel, _) = channel(policy(9, 60_000, Fallback::Cpu), &[]);
+        assert!(channel.serve(|_| Err::<(), _>(lost)).is_err());
+        assert_eq!((serve(&mut channel).unwrap(), channel.health()), (1, Health::OnFallback));
     }
 
     #[test]
@@ -333,7 +351,7 @@ mod tests {
         assert_eq!(channel.health(), Health::Resting);
         let resting = serve(&mut channel).unwrap_err();
         assert_eq!(resting.kind(), ErrorKind::Device);
-        assert!(resting.message().contains("failed 2 times in 0.4 s"), "{resting}");
+        assert!(resting.message().contains("cuda:7 failed 2 times in 0.4 s"), "{resting}");
         assert_eq!(num_builds.load(Ordering::Relaxed), 2);
         std::thread::sleep(Duration::from_millis(450));
         assert_eq!((serve(&mut channel).unwrap(), channel.health()), (2, Health::Good));
@@ -360,7 +378,7 @@ mod tests {
 
     #[test]
     fn a_channel_that_cannot_be_built_at_first_is_refused() {
-        let build = |_: &Device| Err::<Pipeline, _>(fault());
+        let build = |_| Err::<(Pipeline, _), _>(fault());
         assert!(Supervisor::new("a", DeviceChoice::Cpu, FailurePolicy::default(), build).is_err());
     }
 }

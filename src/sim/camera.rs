@@ -7,14 +7,15 @@
 
 use nalgebra::{Vector2, Vector3};
 
-use super::lidar::meet_ground;
+use super::ground::Meeting;
+use super::lens::{develop, expose};
 use super::light::Lamps;
 use super::random::{bits, key};
 use super::raster::{Band, NOTHING, Pinhole, Rectangle, draw};
 use super::rig::{CameraMount, pose_of};
-use super::route::KERB_OFFSET_M;
 use super::scene::{Scene, View};
 use super::shadow::ShadowMap;
+use super::sky::Sky;
 use super::solid::spot;
 use super::traffic::PAVEMENT_HEIGHT_M;
 use super::{Drive, Stream};
@@ -43,6 +44,7 @@ pub struct Picture {
     scene: Scene,
     rectangles: Vec<Rectangle>,
     shadows: ShadowMap,
+    sky: Sky,
     workers: Vec<Worker>,
 }
 
@@ -56,6 +58,7 @@ impl Default for Picture {
             scene: Scene::default(),
             rectangles: Vec::new(),
             shadows: ShadowMap::default(),
+            sky: Sky::default(),
             workers: Vec::new(),
         }
     }
@@ -104,7 +107,8 @@ impl Drive {
         let view = camera_view(self, &mount, time_s);
         let pinhole = self.pinhole();
         let (width, height) = (pinhole.width, pinhole.height);
-        let Picture { size, rgb, track_ids, truth, scene, rectangles, shadows, workers } = picture;
+        let Picture { size, rgb, track_ids, truth, scene, rectangles, shadows, sky, workers } =
+            picture;
         *size = self.rig.picture_size;
         rgb.resize(width * height * 3, 0);
         track_ids.resize(width * height, 0);
@@ -113,6 +117,7 @@ impl Drive {
         rectangles.extend(scene.targets.iter().map(|target| Rectangle::around(target, &pinhole)));
 
         self.cast_shadows(scene, &view, shadows);
+        sky.render(&self.light, &view, &pinhole);
 
         let painter = Painter {
             drive: self,
@@ -120,6 +125,7 @@ impl Drive {
             scene,
             rectangles,
             shadows,
+            sky,
             pinhole,
             lamps: Lamps { sun: view.direction(self.light.sun), up: view.direction(Vector3::z()) },
             exposure: self.light.exposure(time_s),
@@ -197,6 +203,7 @@ struct Painter<'a> {
     rectangles: &'a [Rectangle],
     /// Of the actors.
     shadows: &'a ShadowMap,
+    sky: &'a Sky,
     pinhole: Pinhole,
     lamps: Lamps,
     exposure: f32,
@@ -236,7 +243,10 @@ impl Painter<'_> {
                 }
             }
             let out = &mut rgb[row * width * 3..][..width * 3];
-            self.expose(first_row + row, row + above, colors, out);
+            let line = |row: usize| colors[row * width..(row + 1) * width].as_flattened();
+            let (here, last) = (row + above, colors.len() / width - 1);
+            let lines = [line(here.saturating_sub(1)), line(here), line((here + 1).min(last))];
+            expose(lines, bits(self.key, (first_row + row) as u64), out);
         }
     }
 
@@ -281,10 +291,10 @@ impl Painter<'_> {
             for column in 0..width {
                 let direction = Vector3::new(self.pinhole.x(column), y, 1.0);
                 let at = row * width + column;
-                let color = self.color_of(&direction, band.depth[at], band.what[at]);
-                colors.push(color.map(|value| tone(value * self.exposure)));
+                colors.push(self.color_of(&direction, band.depth[at], band.what[at]));
             }
         }
+        develop(colors.as_flattened_mut(), self.exposure);
     }
 
     fn color_of(&self, direction: &Vector3<f32>, depth: f32, what: u32) -> [f32; 3] {
@@ -292,17 +302,19 @@ impl Painter<'_> {
         if direction.y > 1e-4 {
             // The upper level of the ground lies before the lower one.
             let height = self.view.origin.z as f32;
-            if (height - PAVEMENT_HEIGHT_M as f32) / direction.y < depth {
-                if let Some(color) = self.ground_color(direction, depth) {
-                    return color;
-                }
+            if (height - PAVEMENT_HEIGHT_M as f32) / direction.y < depth
+                && let Some(color) = self.ground_color(direction, depth)
+            {
+                return color;
             }
         }
         let length = direction.norm();
         let ray = direction / length;
         if what == NOTHING {
-            let in_map = self.view.sensor_from_map.tr_mul(&direction.map(f64::from));
-            return light.sky(&in_map.map(|value| value as f32));
+            let in_map = self.view.sensor_from_map.tr_mul(&ray.map(f64::from));
+            return light
+                .woods(&in_map.map(|value| value as f32))
+                .unwrap_or_else(|| self.sky.at(direction, &self.pinhole));
         }
         let (solid, target) =
             (&self.scene.solids[what as usize], &self.scene.targets[what as usize]);
@@ -333,15 +345,13 @@ impl Painter<'_> {
         let in_map = self.view.sensor_from_map.tr_mul(&direction.map(f64::from));
         let at = |distance: f64| -> Vector2<f64> { self.view.origin.xy() + in_map.xy() * distance };
         let sink = f64::from(direction.y);
-        let (distance, is_kerb) = meet_ground(ground, self.view.origin.z, sink, at);
+        let level = in_map.xy().norm();
+        let Meeting { distance, beside, is_kerb } =
+            ground.meet(self.view.origin.z, sink, level, at);
         if distance >= f64::from(depth) {
             return None;
         }
         let position = at(distance);
-        let mut beside = ground.beside(position);
-        if is_kerb {
-            beside.distance = KERB_OFFSET_M + 0.01;
-        }
         let length = direction.norm();
         // Seen at a flat angle a pixel is long: between its two sizes.
         let pixel_m = distance as f32 / self.pinhole.focal / direction.y.min(1.0).sqrt();
@@ -354,29 +364,6 @@ impl Painter<'_> {
         let lit = [town[0].min(actors[0]), actors[1]];
         let color = light.shade(&look, &normal, &ray, &self.lamps, lit);
         Some(light.through_haze(color, distance as f32 * length))
-    }
-
-    /// One row of 8-bit colours: the lens spreads every pixel over its
-    /// neighbours, the sensor adds noise.
-    fn expose(&self, row: usize, in_band: usize, colors: &[[f32; 3]], out: &mut [u8]) {
-        let width = self.pinhole.width;
-        let line = |row: usize| &colors[row * width..(row + 1) * width];
-        let last = colors.len() / width - 1;
-        let (above, here, below) =
-            (line(in_band.saturating_sub(1)), line(in_band), line((in_band + 1).min(last)));
-        for (column, out) in out.chunks_exact_mut(3).enumerate() {
-            let (left, right) = (column.saturating_sub(1), (column + 1).min(width - 1));
-            let noise = bits(self.key, (row * width + column) as u64);
-            for i in 0..3 {
-                let around = above[column][i] + below[column][i] + here[left][i] + here[right][i];
-                let value = 0.6 * here[column][i] + 0.1 * around;
-                let grain = (noise >> (20 * i) & 0x3ff) as f32
-                    + (noise >> (20 * i + 10) & 0x3ff) as f32
-                    - 1023.0;
-                let level = 255.0 * value + grain * (0.0035 + 0.002 * value);
-                out[i] = (level + 0.5).clamp(0.0, 255.0) as u8;
-            }
-        }
     }
 
     fn object_2d(&self, present: usize, pixels: &PixelCount) -> Option<Truth2d<'static>> {
@@ -400,12 +387,4 @@ impl Painter<'_> {
             num_pixels: pixels.seen,
         })
     }
-}
-
-/// From linear light to the level of a picture: a soft shoulder, then gamma 2.
-#[inline(always)]
-fn tone(value: f32) -> f32 {
-    let value = value.max(0.0);
-    let value = value * (0.7 + value) / (0.62 + value * (0.35 + value));
-    value.min(1.0).sqrt()
 }

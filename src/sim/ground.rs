@@ -6,13 +6,16 @@
 use nalgebra::Vector2;
 
 use super::material::{Look, fade, fraction, scaled};
-use super::random::noise_2d;
+use super::random::{floor, noise_2d};
 use super::route::{Beside, KERB_OFFSET_M, LANES_OFFSET_M, PAVEMENT_OFFSET_M, Route};
+use super::traffic::PAVEMENT_HEIGHT_M;
 
 /// Edge of a cell for which the pieces of road that may be nearest are known.
-const CELL_M: f64 = 4.0;
+const CELL_M: f64 = 2.0;
 /// Ground around the road for which cells are kept.
 const MARGIN_M: f64 = 60.0;
+/// The bit of a mask that is not a piece's.
+const ROAD: u32 = 1 << 31;
 /// Width of the kerb stone.
 const KERB_WIDTH_M: f64 = 0.16;
 
@@ -47,13 +50,25 @@ impl Cover {
     }
 }
 
+/// Where a ray meets the ground.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Meeting {
+    /// How far along the ray, in its units.
+    pub(super) distance: f64,
+    /// The place seen from the road.
+    pub(super) beside: Beside,
+    /// Whether it is the upright face of the kerb.
+    pub(super) is_kerb: bool,
+}
+
 /// The ground around a road.
 #[derive(Clone, Debug)]
 pub(super) struct Ground {
     route: Route,
     low: Vector2<f64>,
     num_cells: [usize; 2],
-    /// Per cell, the pieces that are nearest to some place in it.
+    /// Per cell, the pieces that may be nearest to some place in it, and
+    /// [`ROAD`] when its middle is road.
     masks: Vec<u32>,
     key: u32,
 }
@@ -81,7 +96,8 @@ impl Ground {
                     let is_near = distances[piece] <= reach || distances[piece].is_infinite();
                     mask | u32::from(is_near) << piece
                 });
-                masks.push(mask);
+                let road = if nearest < KERB_OFFSET_M { ROAD } else { 0 };
+                masks.push(mask | road);
             }
         }
         Self { route: route.clone(), low, num_cells, masks, key }
@@ -96,13 +112,60 @@ impl Ground {
     /// The road as seen from a place.
     #[inline]
     pub(super) fn beside(&self, position: Vector2<f64>) -> Beside {
+        match self.cell(position) {
+            Some(cell) => self.route.beside(position, self.masks[cell] & !ROAD),
+            None => Beside { distance: MARGIN_M, piece: 0 },
+        }
+    }
+
+    /// Where a ray meets the ground. It starts at a `height` and sinks by `sink`
+    /// a unit of its length while it goes `level` metres ahead; `at` gives its
+    /// place over the ground.
+    #[inline]
+    pub(super) fn meet(
+        &self,
+        height: f64,
+        sink: f64,
+        level: f64,
+        at: impl Fn(f64) -> Vector2<f64>,
+    ) -> Meeting {
+        let (lower, between) = (height / sink, PAVEMENT_HEIGHT_M / sink);
+        let upper = lower - between;
+        let on_lower = at(lower);
+        if self.is_road(on_lower) {
+            let beside = self.beside(on_lower);
+            // Distances change no faster than places: well inside the road the
+            // upper level is not met.
+            if beside.distance + between * level < KERB_OFFSET_M {
+                return Meeting { distance: lower, beside, is_kerb: false };
+            }
+        }
+        let beside = self.beside(at(upper));
+        if beside.distance >= KERB_OFFSET_M {
+            return Meeting { distance: upper, beside, is_kerb: false };
+        }
+        let far = self.beside(on_lower);
+        if far.distance < KERB_OFFSET_M {
+            return Meeting { distance: lower, beside: far, is_kerb: false };
+        }
+        let share = (KERB_OFFSET_M - beside.distance) / (far.distance - beside.distance);
+        let beside = Beside { distance: KERB_OFFSET_M + 0.01, ..beside };
+        Meeting { distance: upper + share * between, beside, is_kerb: true }
+    }
+
+    /// Whether the middle of a place's cell is road.
+    #[inline]
+    fn is_road(&self, position: Vector2<f64>) -> bool {
+        self.cell(position).is_some_and(|cell| self.masks[cell] & ROAD != 0)
+    }
+
+    #[inline]
+    fn cell(&self, position: Vector2<f64>) -> Option<usize> {
         let cell = (position - self.low) / CELL_M;
         let [columns, rows] = self.num_cells;
         let (column, row) = (cell.x as usize, cell.y as usize);
-        if cell.x < 0.0 || cell.y < 0.0 || column >= columns || row >= rows {
-            return Beside { distance: MARGIN_M, piece: 0 };
-        }
-        self.route.beside(position, self.masks[row * columns + column])
+        let is_inside = cell.x >= 0.0 && cell.y >= 0.0 && column < columns && row < rows;
+        is_inside.then_some(row * columns + column)
     }
 
     /// What the ground is, `pixel_m` the size of a pixel there: the cover, and
@@ -169,12 +232,7 @@ impl Ground {
         let (cover, paint) = self.cover(position, beside, f64::from(pixel_m));
         let (x, y) = (position.x as f32, position.y as f32);
         let broad = noise_2d(self.key, x * 0.23, y * 0.23);
-        let fine = fade(pixel_m, 0.12);
-        let grain = if fine > 0.0 {
-            fine * (noise_2d(self.key ^ 3, x * 31.0, y * 31.0) - 0.5)
-        } else {
-            0.0
-        };
+        let grain = self.detail(3, x * 31.0, y * 31.0, fade(pixel_m, 0.12));
         let albedo = match cover {
             Cover::Road | Cover::Marking | Cover::Bay => {
                 let (tone, joint) = match cover {
@@ -182,24 +240,36 @@ impl Ground {
                     _ => ([0.085, 0.087, 0.092], 0.0),
                 };
                 let shade = 0.84 + 0.3 * broad + 0.45 * grain - 0.3 * joint;
-                let wear = 0.8 + 0.3 * noise_2d(self.key ^ 8, x * 3.0, y * 3.0);
-                let share = paint * wear.min(1.0);
-                tone.map(|value| value * shade * (1.0 - share) + 0.58 * share)
+                let share = if paint > 0.0 {
+                    let wear = 0.8 + 0.3 * noise_2d(self.key ^ 8, x * 3.0, y * 3.0);
+                    paint * wear.min(1.0)
+                } else {
+                    0.0
+                };
+                let bare = scaled(tone, shade * (1.0 - share));
+                [bare[0] + 0.58 * share, bare[1] + 0.58 * share, bare[2] + 0.58 * share]
             }
             Cover::Kerb => scaled([0.3, 0.3, 0.29], 0.9 + 0.2 * broad + 0.2 * grain),
             Cover::Pavement => {
-                let slab = noise_2d(self.key ^ 5, (x / 0.6).floor() * 9.7, (y / 0.6).floor() * 7.3);
+                let (slab_x, slab_y) = (floor(x / 0.6).1 * 9.7, floor(y / 0.6).1 * 7.3);
+                let slab = self.detail(5, slab_x, slab_y, fade(pixel_m, 0.6));
                 let joint = slabs(x, y, 0.6, pixel_m);
-                let tint = 0.8 + 0.2 * broad + 0.16 * slab * fade(pixel_m, 0.6) + 0.2 * grain;
+                let tint = 0.86 + 0.2 * broad + 0.16 * slab + 0.2 * grain;
                 scaled([0.23, 0.22, 0.205], tint - 0.3 * joint)
             }
             Cover::Grass => {
-                let tuft = noise_2d(self.key ^ 6, x * 6.0, y * 6.0);
-                let shade = 0.5 + 0.55 * broad + 0.5 * tuft * fade(pixel_m, 0.3) + 0.7 * grain;
+                let tuft = self.detail(6, x * 6.0, y * 6.0, fade(pixel_m, 0.3));
+                let shade = 0.65 + 0.55 * broad + 0.5 * tuft + 0.7 * grain;
                 scaled([0.075, 0.125, 0.03], shade)
             }
         };
         Look { albedo, gloss: 0.0 }
+    }
+
+    /// Noise about 0 of a detail that is seen so well.
+    #[inline]
+    fn detail(&self, key: u32, x: f32, y: f32, seen: f32) -> f32 {
+        if seen > 0.0 { seen * (noise_2d(self.key ^ key, x, y) - 0.5) } else { 0.0 }
     }
 }
 

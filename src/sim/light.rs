@@ -2,8 +2,21 @@
 
 use nalgebra::{Vector2, Vector3};
 
-use super::material::Look;
+use super::material::{Look, scaled};
 use super::random::{Random, noise_2d};
+
+/// Between two colours: the first for a share of 0, the second for 1.
+#[inline(always)]
+pub(super) fn blend(a: [f32; 3], b: [f32; 3], share: f32) -> [f32; 3] {
+    let mut color = a;
+    for i in 0..3 {
+        color[i] += (b[i] - a[i]) * share;
+    }
+    color
+}
+
+/// No woods reach higher: the sine of their angle.
+const WOODS_HEIGHT: f32 = 0.05;
 
 /// The light of a drive.
 #[derive(Clone, Debug)]
@@ -24,7 +37,9 @@ pub(super) struct Light {
 /// The same light in the axes of a camera.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lamps {
+    /// Towards the sun.
     pub(super) sun: Vector3<f32>,
+    /// Upwards.
     pub(super) up: Vector3<f32>,
 }
 
@@ -64,9 +79,9 @@ impl Light {
         (self.brightness * level * (1.0 + wander)) as f32
     }
 
-    /// The colour of a surface. `normal` and `ray` (from the camera, of length
-    /// 1) are in the camera's axes, `lit` says how much of the
-    /// sun's and of the sky's light comes here.
+    /// The colour of a surface. `normal` and `ray`, which comes from the camera
+    /// and has length 1, are in the camera's axes. The last argument says how
+    /// much of the sun's and of the sky's light comes here, 0 to 1 each.
     #[inline]
     pub(super) fn shade(
         &self,
@@ -106,39 +121,43 @@ impl Light {
     #[inline]
     pub(super) fn through_haze(&self, color: [f32; 3], distance_m: f32) -> [f32; 3] {
         let share = distance_m / (distance_m + self.haze_m);
-        let share = share * share.min(1.0);
-        std::array::from_fn(|i| color[i] + (0.9 * self.horizon[i] - color[i]) * share)
+        let share = share * share;
+        blend(color, scaled(self.horizon, 0.9), share)
     }
 
     #[inline]
     fn gradient(&self, height: f32) -> [f32; 3] {
         let low = 1.0 - height.clamp(0.0, 1.0);
         let low = low * low * low;
-        std::array::from_fn(|i| self.zenith[i] + (self.horizon[i] - self.zenith[i]) * low)
+        blend(self.zenith, self.horizon, low)
     }
 
-    /// The sky, and below it distant woods, in a direction of the map.
-    pub(super) fn sky(&self, direction: &Vector3<f32>) -> [f32; 3] {
+    /// Distant woods in a direction of the map of length 1, where they hide the
+    /// sky.
+    pub(super) fn woods(&self, direction: &Vector3<f32>) -> Option<[f32; 3]> {
+        if direction.z > WOODS_HEIGHT {
+            return None;
+        }
         let level = (direction.x * direction.x + direction.y * direction.y).sqrt();
-        let length = (level * level + direction.z * direction.z).sqrt();
-        let height = direction.z / length;
         let around = Vector2::new(direction.x, direction.y) / level.max(1e-6);
         let ridge = 0.012
             + 0.03 * noise_2d(self.key ^ 1, around.x * 7.0 + 40.0, around.y * 7.0)
             + 0.008 * noise_2d(self.key ^ 2, around.x * 55.0, around.y * 55.0);
-        if height < ridge {
-            let woods = [0.1, 0.15, 0.1];
-            return std::array::from_fn(|i| 0.55 * self.horizon[i] + 0.45 * woods[i]);
-        }
+        (direction.z < ridge).then(|| blend(self.horizon, [0.1, 0.15, 0.1], 0.45))
+    }
+
+    /// The sky and its clouds in a direction of the map of length 1.
+    pub(super) fn sky(&self, direction: &Vector3<f32>) -> [f32; 3] {
+        let height = direction.z.max(0.0);
         let sky = self.gradient(height);
         let spread = 1.0 / (height + 0.12);
-        let (x, y) = (direction.x / length * spread, direction.y / length * spread);
+        let (x, y) = (direction.x * spread, direction.y * spread);
         let cloud = 0.55 * noise_2d(self.key, x * 1.3, y * 1.3)
             + 0.3 * noise_2d(self.key ^ 3, x * 3.1, y * 3.1)
             + 0.15 * noise_2d(self.key ^ 4, x * 7.3, y * 7.3);
         let threshold = 0.75 - 0.55 * self.cover;
         let thick = ((cloud - threshold) * 3.5).clamp(0.0, 1.0);
         let white = 0.86 - 0.25 * thick * self.cover;
-        std::array::from_fn(|i| sky[i] + (white - sky[i]) * 0.85 * thick)
+        blend(sky, [white; 3], 0.85 * thick)
     }
 }

@@ -2,7 +2,7 @@
 
 use nalgebra::Vector3;
 
-use super::random::{noise_2d, noise_3d};
+use super::random::{floor, noise_2d, noise_3d};
 use super::solid::{Face, Spot};
 
 /// What a surface is made of.
@@ -205,12 +205,13 @@ pub(super) fn fade(pixel_m: f32, detail_m: f32) -> f32 {
 
 #[inline]
 pub(super) fn fraction(x: f32) -> f32 {
-    x - x.floor()
+    x - floor(x).1
 }
 
 #[inline]
 pub(super) fn scaled(color: [f32; 3], factor: f32) -> [f32; 3] {
-    color.map(|value| value * factor)
+    let [red, green, blue] = color;
+    [red * factor, green * factor, blue * factor]
 }
 
 enum EndPart {

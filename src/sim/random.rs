@@ -95,14 +95,23 @@ impl Random {
     }
 }
 
+/// The next lower whole number, as `f32::floor` for what fits 32 bits; that
+/// one is a function call where the processor's baseline has no rounding.
+#[inline(always)]
+pub(super) fn floor(x: f32) -> (i32, f32) {
+    let toward_zero = x as i32;
+    let floor = toward_zero - i32::from(x < toward_zero as f32);
+    (floor, floor as f32)
+}
+
 /// Smooth noise over a plane, in [0, 1): random values on a lattice of whole
 /// numbers, joined smoothly.
 #[inline]
 pub(super) fn noise_2d(key: u32, x: f32, y: f32) -> f32 {
-    let (floor_x, floor_y) = (x.floor(), y.floor());
+    let ((ix, floor_x), (iy, floor_y)) = (floor(x), floor(y));
     let (fx, fy) = (x - floor_x, y - floor_y);
     let (sx, sy) = (fx * fx * (3.0 - 2.0 * fx), fy * fy * (3.0 - 2.0 * fy));
-    let (ix, iy) = (floor_x as i32 as u32, floor_y as i32 as u32);
+    let (ix, iy) = (ix as u32, iy as u32);
     let at = |dx: u32, dy: u32| lattice(key, ix.wrapping_add(dx), iy.wrapping_add(dy), 0);
     let bottom = at(0, 0) + (at(1, 0) - at(0, 0)) * sx;
     let top = at(0, 1) + (at(1, 1) - at(0, 1)) * sx;
@@ -113,8 +122,8 @@ pub(super) fn noise_2d(key: u32, x: f32, y: f32) -> f32 {
 /// along z only: enough to break up foliage.
 #[inline]
 pub(super) fn noise_3d(key: u32, x: f32, y: f32, z: f32) -> f32 {
-    let floor_z = z.floor();
-    let layer = floor_z as i32 as u32;
+    let (layer, floor_z) = floor(z);
+    let layer = layer as u32;
     let (low, high) = (
         noise_2d(key ^ layer.wrapping_mul(0x9e37_79b9), x, y),
         noise_2d(key ^ layer.wrapping_add(1).wrapping_mul(0x9e37_79b9), x, y),

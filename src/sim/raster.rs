@@ -157,7 +157,10 @@ pub(super) fn draw(
             b: m.column(0).into(),
         };
         for chunk in first_chunk..last_chunk {
-            let x: [f32; LANES] = std::array::from_fn(|i| pinhole.x(chunk * LANES + i));
+            let mut x = [0.0; LANES];
+            for (i, x) in x.iter_mut().enumerate() {
+                *x = pinhole.x(chunk * LANES + i);
+            }
             let mut at = meet(target.shape, &rays, &[1.0; LANES], &x);
             if solid.material.has_gaps() {
                 for i in 0..LANES {

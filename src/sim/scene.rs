@@ -47,6 +47,8 @@ pub(super) struct Scene {
     pub(super) num_fixed: usize,
     /// The actors, in the order of their numbers.
     pub(super) present: Vec<Present>,
+    /// Of every solid of an actor, the actor's position in `present`.
+    owners: Vec<u32>,
 }
 
 impl Scene {
@@ -60,6 +62,7 @@ impl Scene {
     ) {
         self.solids.clear();
         self.present.clear();
+        self.owners.clear();
         let is_near = |at: &Vector3<f64>, size: f64| {
             let away: Vector2<f64> = (at - view.origin).xy();
             away.norm_squared() < (reach_m + size) * (reach_m + size)
@@ -77,6 +80,7 @@ impl Scene {
             for solid in &mut self.solids[first..] {
                 *solid = solid.placed(&state.position, heading);
             }
+            self.owners.resize(self.solids.len() - self.num_fixed, self.present.len() as u32);
             self.present.push(Present { actor: index, state, first, end: self.solids.len() });
         }
         self.targets.clear();
@@ -86,9 +90,7 @@ impl Scene {
 
     /// The actor that a solid belongs to, as a position in `present`.
     pub(super) fn owner(&self, solid: usize) -> Option<usize> {
-        if solid < self.num_fixed {
-            return None;
-        }
-        Some(self.present.partition_point(|present| present.end <= solid))
+        let owner = self.owners.get(solid.checked_sub(self.num_fixed)?)?;
+        Some(*owner as usize)
     }
 }

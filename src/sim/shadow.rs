@@ -21,7 +21,8 @@ pub(super) struct ShadowMap {
     num_cells: [usize; 2],
     /// Per cell 255 where the sun shines and 0 in the shade.
     sun: Vec<u8>,
-    /// Per cell the share of the sky that is seen, 255 for all of it.
+    /// Per cell the share of the sky that is seen, 255 for all of it; empty
+    /// where all of it is seen everywhere.
     sky: Vec<u8>,
 }
 
@@ -40,10 +41,9 @@ impl ShadowMap {
         self.cell_m = cell_m;
         self.num_cells = [cells(high.x - low.x), cells(high.y - low.y)];
         let num_cells = self.num_cells[0] * self.num_cells[1];
-        for values in [&mut self.sun, &mut self.sky] {
-            values.clear();
-            values.resize(num_cells, 255);
-        }
+        self.sun.clear();
+        self.sun.resize(num_cells, 255);
+        self.sky.clear();
     }
 
     /// Adds the shadow of a solid that stands in the map.
@@ -94,6 +94,7 @@ impl ShadowMap {
         let footprint = footprint.placed(&state.position, heading);
         let Some([columns, rows]) = self.reach(&footprint, &Vector3::z()) else { return };
         let [length, width, _] = body.size_m.map(|extent| 0.5 * extent as f32);
+        self.sky.resize(self.sun.len(), 255);
         for row in rows {
             for column in columns.clone() {
                 let cell = Vector2::new(column as f64 + 0.5, row as f64 + 0.5) * self.cell_m;
@@ -145,11 +146,12 @@ impl ShadowMap {
         }
         let (x, y) = ((cell.x - column as f64) as f32, (cell.y - row as f64) as f32);
         let at = row * columns + column;
-        [&self.sun, &self.sky].map(|values| {
-            let value = |at: usize| f32::from(values[at]);
-            let lower = value(at) + (value(at + 1) - value(at)) * x;
-            let upper = value(at + columns) + (value(at + columns + 1) - value(at + columns)) * x;
+        let share = |values: &[u8]| {
+            let corners = [at, at + 1, at + columns, at + columns + 1];
+            let [a, b, c, d] = corners.map(|at| f32::from(values[at]));
+            let (lower, upper) = (a + (b - a) * x, c + (d - c) * x);
             (lower + (upper - lower) * y) * (1.0 / 255.0)
-        })
+        };
+        [share(&self.sun), if self.sky.is_empty() { 1.0 } else { share(&self.sky) }]
     }
 }

@@ -162,26 +162,15 @@ pub(super) struct Rays {
 /// infinity where it is not, or lies behind.
 #[inline(always)]
 pub(super) fn meet(shape: Shape, rays: &Rays, p: &Lanes, q: &Lanes) -> Lanes {
-    let (mut enter, mut exit) = ([f32::NEG_INFINITY; LANES], [f32::INFINITY; LANES]);
-    let direction = |axis: usize| -> Lanes {
-        std::array::from_fn(|i| rays.a[axis] * p[i] + rays.b[axis] * q[i])
-    };
-    let (dx, dy, dz) = (direction(0), direction(1), direction(2));
-    let o = rays.origin;
-    // Cuts the interval by the half space n . x <= h of plane (nx, ny, nz).
-    let mut cut = |normal: [f32; 3], h: f32| {
-        let room = h - (normal[0] * o.x + normal[1] * o.y + normal[2] * o.z);
-        for i in 0..LANES {
-            let towards = normal[0] * dx[i] + normal[1] * dy[i] + normal[2] * dz[i];
-            let towards = if towards == 0.0 { 1e-20 } else { towards };
-            let at = room / towards;
-            let (is_exit, is_enter) = (towards > 0.0, towards < 0.0);
-            exit[i] = if is_exit && at < exit[i] { at } else { exit[i] };
-            enter[i] = if is_enter && at > enter[i] { at } else { enter[i] };
+    let mut directions = [[0.0; LANES]; 3];
+    for (axis, direction) in directions.iter_mut().enumerate() {
+        for (i, direction) in direction.iter_mut().enumerate() {
+            *direction = rays.a[axis] * p[i] + rays.b[axis] * q[i];
         }
-    };
-    cut([0.0, 0.0, 1.0], 1.0);
-    cut([0.0, 0.0, -1.0], 1.0);
+    }
+    let mut interval = Interval { enter: [f32::NEG_INFINITY; LANES], exit: [f32::INFINITY; LANES] };
+    interval.cut([0.0, 0.0, 1.0], 1.0, &rays.origin, &directions);
+    interval.cut([0.0, 0.0, -1.0], 1.0, &rays.origin, &directions);
     match shape {
         Shape::Box { front, back, side } => {
             for (normal, taper) in [
@@ -190,35 +179,62 @@ pub(super) fn meet(shape: Shape, rays: &Rays, p: &Lanes, q: &Lanes) -> Lanes {
                 ([0.0, 1.0, 0.5 * side], side),
                 ([0.0, -1.0, 0.5 * side], side),
             ] {
-                cut(normal, 1.0 - 0.5 * taper);
+                interval.cut(normal, 1.0 - 0.5 * taper, &rays.origin, &directions);
             }
         }
-        Shape::Cylinder | Shape::Ellipsoid => {
-            let round = if shape == Shape::Cylinder { 0.0 } else { 1.0 };
-            let c = o.x * o.x + o.y * o.y + round * o.z * o.z - 1.0;
-            for i in 0..LANES {
-                let z = round * dz[i];
-                let a = (dx[i] * dx[i] + dy[i] * dy[i] + z * z).max(1e-20);
-                let b = dx[i] * o.x + dy[i] * o.y + z * o.z;
-                let discriminant = b * b - a * c;
-                let root = discriminant.max(0.0).sqrt();
-                let (near, far) = ((-b - root) / a, (root - b) / a);
-                let missed = discriminant < 0.0;
-                enter[i] = if near > enter[i] { near } else { enter[i] };
-                exit[i] = if missed {
-                    f32::NEG_INFINITY
-                } else if far < exit[i] {
-                    far
-                } else {
-                    exit[i]
-                };
-            }
+        Shape::Cylinder => interval.cut_round(0.0, &rays.origin, &directions),
+        Shape::Ellipsoid => interval.cut_round(1.0, &rays.origin, &directions),
+    }
+    let mut at = [f32::INFINITY; LANES];
+    for (i, at) in at.iter_mut().enumerate() {
+        let is_met = interval.enter[i] <= interval.exit[i] && interval.enter[i] > 0.0;
+        *at = if is_met { interval.enter[i] } else { f32::INFINITY };
+    }
+    at
+}
+
+/// Per ray, the part of it that is inside.
+struct Interval {
+    enter: Lanes,
+    exit: Lanes,
+}
+
+impl Interval {
+    /// Cuts by the half space `normal . x <= h`.
+    #[inline(always)]
+    fn cut(&mut self, normal: [f32; 3], h: f32, origin: &Vector3<f32>, d: &[Lanes; 3]) {
+        let room = h - (normal[0] * origin.x + normal[1] * origin.y + normal[2] * origin.z);
+        let ends = self.enter.iter_mut().zip(&mut self.exit);
+        for (i, (own_enter, own_exit)) in ends.enumerate() {
+            let towards = normal[0] * d[0][i] + normal[1] * d[1][i] + normal[2] * d[2][i];
+            let towards = if towards == 0.0 { 1e-20 } else { towards };
+            let at = room / towards;
+            let exit = if towards > 0.0 { at } else { f32::INFINITY };
+            let enter = if towards > 0.0 { f32::NEG_INFINITY } else { at };
+            *own_exit = if exit < *own_exit { exit } else { *own_exit };
+            *own_enter = if enter > *own_enter { enter } else { *own_enter };
         }
     }
-    std::array::from_fn(|i| {
-        let is_met = enter[i] <= exit[i] && enter[i] > 0.0;
-        if is_met { enter[i] } else { f32::INFINITY }
-    })
+
+    /// Cuts by the round side of a cylinder along z (`round` 0) or by a sphere
+    /// (1).
+    #[inline(always)]
+    fn cut_round(&mut self, round: f32, o: &Vector3<f32>, d: &[Lanes; 3]) {
+        let c = o.x * o.x + o.y * o.y + round * o.z * o.z - 1.0;
+        let ends = self.enter.iter_mut().zip(&mut self.exit);
+        for (i, (own_enter, own_exit)) in ends.enumerate() {
+            let z = round * d[2][i];
+            let a = d[0][i] * d[0][i] + d[1][i] * d[1][i] + z * z + 1e-20;
+            let b = d[0][i] * o.x + d[1][i] * o.y + z * o.z;
+            let discriminant = b * b - a * c;
+            let is_missed = discriminant < 0.0;
+            let root = if is_missed { 0.0 } else { discriminant }.sqrt();
+            let (near, far) = ((-b - root) / a, (root - b) / a);
+            let far = if is_missed { f32::NEG_INFINITY } else { far };
+            *own_enter = if near > *own_enter { near } else { *own_enter };
+            *own_exit = if far < *own_exit { far } else { *own_exit };
+        }
+    }
 }
 
 /// Where on its surface a solid was hit.
@@ -290,3 +306,6 @@ pub(super) fn spot(target: &Target, point: &Vector3<f32>) -> Spot {
     let normal = if length > 0.0 { normal / length } else { Vector3::z() };
     Spot { place, face, normal }
 }
+
+#[cfg(test)]
+mod tests;

@@ -13,10 +13,10 @@ use crate::error::{Error, ErrorKind, Result};
 
 const ENCAPSULATION_LEN: usize = 4;
 
-/// Bytes from `offset` to the next multiple of `alignment` (a power of two),
-/// counted from the end of the encapsulation header.
+/// Bytes from `offset` in the body, which follows the encapsulation header, to
+/// the next multiple of `alignment` (a power of two).
 fn padding(offset: usize, alignment: usize) -> usize {
-    ENCAPSULATION_LEN.wrapping_sub(offset) & (alignment - 1)
+    offset.wrapping_neg() & (alignment - 1)
 }
 
 /// Reads the fields of one message in order.
@@ -26,7 +26,8 @@ fn padding(offset: usize, alignment: usize) -> usize {
 #[derive(Clone, Debug)]
 pub struct Reader<'a> {
     message_type: &'static str,
-    bytes: &'a [u8],
+    body: &'a [u8],
+    /// Where the next field may start, counted from the start of the body.
     offset: usize,
     big_endian: bool,
 }
@@ -57,7 +58,7 @@ impl<'a> Reader<'a> {
     /// plain CDR, big or little endian.
     pub fn new(message_type: &'static str, bytes: &'a [u8]) -> Result<Self> {
         let refuse = |message: String| Err(Error::new(ErrorKind::Message, message_type, message));
-        let Some(header) = bytes.first_chunk::<ENCAPSULATION_LEN>() else {
+        let Some((header, body)) = bytes.split_first_chunk::<ENCAPSULATION_LEN>() else {
             return refuse(format!(
                 "message has {} bytes, the encapsulation header alone needs {ENCAPSULATION_LEN}",
                 bytes.len()
@@ -72,12 +73,23 @@ impl<'a> Reader<'a> {
                 ));
             }
         };
-        Ok(Self { message_type, bytes, offset: ENCAPSULATION_LEN, big_endian })
+        Ok(Self::of_body(message_type, body, big_endian))
+    }
+
+    /// A reader at the first field of `body`, a message whose encapsulation
+    /// header was read already.
+    pub fn of_body(message_type: &'static str, body: &'a [u8], big_endian: bool) -> Self {
+        Self { message_type, body, offset: 0, big_endian }
     }
 
     /// Bytes of the message that were not read yet.
     pub fn remaining(&self) -> usize {
-        self.bytes.len() - self.offset
+        self.body.len() - self.offset
+    }
+
+    /// Where the next field may start, counted from the start of the message.
+    fn position(&self) -> usize {
+        ENCAPSULATION_LEN + self.offset
     }
 
     /// An error of kind `Message` about what was read last.
@@ -86,7 +98,7 @@ impl<'a> Reader<'a> {
     }
 
     fn take(&mut self, len: usize) -> Result<&'a [u8]> {
-        let taken = self.offset.checked_add(len).and_then(|end| self.bytes.get(self.offset..end));
+        let taken = self.offset.checked_add(len).and_then(|end| self.body.get(self.offset..end));
         match taken {
             Some(taken) => {
                 self.offset += len;
@@ -94,7 +106,7 @@ impl<'a> Reader<'a> {
             }
             None => Err(self.error(format!(
                 "{len} bytes are needed at byte {}, {} are left",
-                self.offset,
+                self.position(),
                 self.remaining()
             ))),
         }
@@ -118,7 +130,7 @@ impl<'a> Reader<'a> {
             0 => Ok(false),
             1 => Ok(true),
             other => {
-                let at = self.offset - 1;
+                let at = self.position() - 1;
                 Err(self.error(format!("bool at byte {at} is {other}; 0 and 1 are possible")))
             }
         }
@@ -144,7 +156,7 @@ impl<'a> Reader<'a> {
     /// zero byte or is not UTF-8.
     pub fn str(&mut self) -> Result<&'a str> {
         let len = self.sequence_len(1)?;
-        let at = self.offset;
+        let at = self.position();
         let Some((terminator, text)) = self.take(len)?.split_last() else {
             return Ok("");
         };
@@ -179,7 +191,7 @@ impl<'a> Reader<'a> {
         if needed > self.remaining() {
             return Err(self.error(format!(
                 "sequence of {len} elements at byte {} needs {needed} bytes or more, {} are left",
-                self.offset,
+                self.position(),
                 self.remaining()
             )));
         }
@@ -265,7 +277,8 @@ impl<'a> Writer<'a> {
     }
 
     fn align(&mut self, alignment: usize) {
-        self.bytes.resize(self.bytes.len() + padding(self.bytes.len(), alignment), 0);
+        let padding = padding(self.bytes.len() - ENCAPSULATION_LEN, alignment);
+        self.bytes.resize(self.bytes.len() + padding, 0);
     }
 
     write_numbers! { u8 i8 u16 i16 u32 i32 u64 i64 f32 f64 }
@@ -361,8 +374,13 @@ mod tests {
             0, 0, 0, 0, 7, 9, 0x12, 0x34, 0x12, 0x34, 0x56, 0x78, 0x3f, 0xf8, 0, 0, 0, 0, 0, 0, 5,
             9, 9, 9, 0xc0, 0x20, 0, 0,
         ];
-        for bytes in [little, big] {
-            let mut r = reader(&bytes);
+        let readers = [
+            reader(&little),
+            reader(&big),
+            Reader::of_body("test", &little[4..], false),
+            Reader::of_body("test", &big[4..], true),
+        ];
+        for mut r in readers {
             assert_eq!(r.u8().unwrap(), 7);
             assert_eq!(r.u16().unwrap(), 0x1234);
             assert_eq!(r.u32().unwrap(), 0x1234_5678);

@@ -19,6 +19,7 @@ pub use service::{Request, Response, ServiceKind};
 pub use crate::types::{Durability, Qos, Reliability};
 
 use crate::error::Result;
+use crate::transport::cdr::Reader;
 use crate::transport::messages::{
     CameraInfo, CompressedImage, Image, PointCloud2, TfMessage, TransformStamped,
 };
@@ -179,45 +180,57 @@ pub enum Received<'a> {
 /// Decodes a whole CDR message of a kind and hands it to the receiver: the
 /// messages of doors that get bytes.
 pub fn deliver(kind: InputKind, cdr: &[u8], receiver: &mut dyn FnMut(Result<Received<'_>>)) {
-    if let Err(error) = decode(kind, cdr, receiver) {
+    let message = Reader::new(kind.type_name(), cdr);
+    if let Err(error) = message.and_then(|message| read(kind, message, receiver)) {
         receiver(Err(error));
     }
 }
 
-fn decode(
+/// As [`deliver`], of a message whose encapsulation header was read already.
+pub fn deliver_body(
     kind: InputKind,
-    cdr: &[u8],
+    body: &[u8],
+    big_endian: bool,
+    receiver: &mut dyn FnMut(Result<Received<'_>>),
+) {
+    let message = Reader::of_body(kind.type_name(), body, big_endian);
+    if let Err(error) = read(kind, message, receiver) {
+        receiver(Err(error));
+    }
+}
+
+fn read(
+    kind: InputKind,
+    mut message: Reader<'_>,
     receiver: &mut dyn FnMut(Result<Received<'_>>),
 ) -> Result<()> {
     match kind {
         InputKind::Image => {
-            let image = Image::decode(cdr)?;
+            let image = Image::read(message)?;
             let payload = ImagePayload::Raw(image.view()?);
             receiver(Ok(Received::Picture { header: image.header, payload }));
         }
         InputKind::CompressedImage => {
-            let file = CompressedImage::decode(cdr)?;
+            let file = CompressedImage::read(message)?;
             let payload = ImagePayload::Compressed(file.view()?);
             receiver(Ok(Received::Picture { header: file.header, payload }));
         }
         InputKind::PointCloud2 => {
-            let cloud = PointCloud2::decode(cdr)?;
+            let cloud = PointCloud2::read(message)?;
             receiver(Ok(Received::Cloud { header: cloud.header, view: &cloud.view()? }));
         }
-        InputKind::CameraInfo => receiver(Ok(Received::CameraInfo(&CameraInfo::decode(cdr)?))),
+        InputKind::CameraInfo => receiver(Ok(Received::CameraInfo(&CameraInfo::read(message)?))),
         InputKind::Transforms { is_static } => {
-            for transform in TfMessage::decode(cdr)?.transforms {
+            for transform in TfMessage::read(message)?.transforms {
                 receiver(Ok(Received::Transform { transform: transform?, is_static }));
             }
         }
-        InputKind::Clock => receiver(Ok(Received::Clock(read_clock(cdr)?))),
+        InputKind::Clock => {
+            let stamp = Stamp::from_ros(message.i32()?, message.u32()?);
+            receiver(Ok(Received::Clock(stamp)));
+        }
     }
     Ok(())
-}
-
-fn read_clock(cdr: &[u8]) -> Result<Stamp> {
-    let mut reader = crate::transport::cdr::Reader::new(InputKind::Clock.type_name(), cdr)?;
-    Ok(Stamp::from_ros(reader.i32()?, reader.u32()?))
 }
 
 /// What happens in the graph. Topics are full names.

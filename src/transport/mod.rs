@@ -4,8 +4,12 @@
 
 pub mod bag;
 pub mod cdr;
+#[cfg(feature = "dds")]
+pub mod dds;
 pub mod door;
 pub mod memory;
 pub mod messages;
+#[cfg(feature = "ros2")]
+pub mod ros2;
 pub mod tf;
 pub mod truth;

@@ -15,7 +15,7 @@
 //! clock, such as a recording that starts over: it clears the history of its
 //! edge. Younger ones out of order are sorted in, and the same stamp again
 //! replaces; so a jump within the window leaves the later samples of before in
-//! place, and who knows of the jump calls [`TfBuffer::clear`]. A new parent,
+//! place, and who knows of the jump calls [`TfBuffer::forget_after`]. A new parent,
 //! and a change between static and stamped, replace the edge. As in tf2, `/`
 //! before a frame's name is dropped.
 
@@ -148,6 +148,20 @@ impl TfBuffer {
     pub fn clear(&mut self) {
         self.frames.clear();
         self.index_of.clear();
+    }
+
+    /// Forgets samples of later than `stamp`, for a clock that starts over
+    /// within the window. Static transforms and frames stay.
+    pub fn forget_after(&mut self, stamp: Stamp) {
+        for frame in &mut self.frames {
+            let Some(Edge { motion: Motion::Stamped(samples), .. }) = &mut frame.edge else {
+                continue;
+            };
+            samples.truncate(samples.partition_point(|sample| sample.stamp <= stamp));
+            if samples.is_empty() {
+                frame.edge = None;
+            }
+        }
     }
 
     /// Takes in one transform of `child` in `parent`. The stamp of a static

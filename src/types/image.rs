@@ -72,6 +72,12 @@ impl Encoding {
         ("bayer_grbg8", Self::BayerGrbg8),
     ];
 
+    /// The ROS name.
+    pub fn to_ros(self) -> &'static str {
+        let named = Self::NAMES.iter().find(|(_, encoding)| *encoding == self);
+        named.map_or("", |(name, _)| name)
+    }
+
     /// The encoding of a ROS name.
     ///
     /// # Errors

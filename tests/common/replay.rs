@@ -41,6 +41,13 @@ pub fn replay(bag: &Path, config: &str, parameters: &[String], out: &Path) -> Ru
     Run { out: out.into(), ..det_post(&arguments) }
 }
 
+/// Replays a recording at a pace.
+pub fn replay_at(bag: &Path, config: &str, rate: &str, out: &Path) -> Run {
+    let (bag, out_text) = (bag.display().to_string(), out.display().to_string());
+    let arguments = ["replay", &bag, "--config", config, "--rate", rate, "--out", &out_text];
+    Run { out: out.into(), ..det_post(&arguments) }
+}
+
 impl Run {
     /// Fails the test, showing the log, when the exit code is another.
     #[track_caller]

@@ -229,9 +229,11 @@ fn tensors_that_do_not_fit_are_refused() {
     assert!(workspace.enqueue(&[&tensor, &tensor], &mut candidates).is_err());
     let mut none = DeviceCandidates::with_capacity(&stream, 0).unwrap();
     assert!(workspace.enqueue(&[&tensor], &mut none).is_err());
-    assert!(Workspace::new(&stream, &YoloLayout::V5, size, 0, 10).is_err());
-    let yolox = |strides| YoloLayout::Yolox { strides };
-    assert!(Workspace::new(&stream, &yolox(vec![8]), size, 3, 6399).is_err());
-    assert!(Workspace::new(&stream, &yolox(vec![0]), size, 3, 6400).is_err());
-    assert!(Workspace::new(&stream, &yolox(vec![7]), size, 3, 6400).is_err());
+    assert!(Workspace::new(&stream, &YoloLayout::V5, size, 0, &[&[1, 10, 5]]).is_err());
+    let yolox = |stride, num_rows| {
+        let layout = YoloLayout::Yolox { strides: vec![stride] };
+        Workspace::new(&stream, &layout, size, 3, &[&[1, num_rows, 8]])
+    };
+    assert!(yolox(8, 6400).is_ok());
+    assert!(yolox(8, 6399).is_err() && yolox(0, 6400).is_err() && yolox(7, 6400).is_err());
 }

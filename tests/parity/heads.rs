@@ -125,8 +125,8 @@ impl Head {
     }
 
     pub fn workspace(&self, stream: &Stream) -> Workspace {
-        Workspace::new(stream, &self.layout, self.network, self.num_classes, self.num_rows())
-            .unwrap()
+        let shapes = [self.tensor.shape()];
+        Workspace::new(stream, &self.layout, self.network, self.num_classes, &shapes).unwrap()
     }
 
     pub fn upload(&self, stream: &Stream) -> DeviceTensor {

@@ -107,8 +107,8 @@ fn sizes_around_every_block_and_both_ways_agree() {
 fn many_candidates_of_every_density_agree() {
     let Some(device) = super::gpu() else { return };
     let mut random = Random::new(11);
-    for num in [3000, 5000, 20000] {
-        for per_cluster in [1, 10, 500, num] {
+    for num in [3000, 11_000, 20_000] {
+        for per_cluster in [1, 10, 500] {
             for threshold in [0.0, 0.3, 0.65] {
                 let candidates = clustered(&mut random, num, per_cluster);
                 Problem { candidates, capacity: num, params: params(threshold) }.check(&device);

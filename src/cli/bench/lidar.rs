@@ -1,5 +1,8 @@
 //! The ops of a lidar's frame on clouds of the density of a spinning sensor.
 
+#[cfg(feature = "cuda")]
+mod cuda;
+
 use nalgebra::{Isometry3, Translation3, UnitQuaternion};
 
 use super::inputs::Random;
@@ -25,8 +28,16 @@ const NUM_CHANNELS: usize = 32;
 /// Cells of a side, of pillars of 0.32 m.
 const SIDE: usize = 480;
 const NUM_CLASSES: usize = 5;
+/// The most candidates that enter suppression.
+const TOP_K: usize = 1000;
 
-/// The lidar ops have no CUDA side yet: their cases are the CPU's.
+const UNPACK: &str = "unpack 200k points";
+const DENSIFY: &str = "densify 200k + 200k points";
+const VOXELIZE: &str = "voxelize 200k points, 0.32 m pillars";
+const FEATURES: &str = "pillar_features 40000x32x9";
+const SCATTER: &str = "scatter 32x480x480";
+const DECODE: &str = "decode_center 5x480x480";
+
 pub(super) fn cases(bench: &mut Bench, device: &Device) -> Result<()> {
     match device {
         Device::Cpu => {
@@ -35,7 +46,7 @@ pub(super) fn cases(bench: &mut Bench, device: &Device) -> Result<()> {
             heads(bench)
         }
         #[cfg(feature = "cuda")]
-        Device::Cuda(_) => Ok(()),
+        Device::Cuda(device) => cuda::cases(bench, device),
     }
 }
 
@@ -60,29 +71,48 @@ fn scan() -> Points {
     points
 }
 
-fn clouds(bench: &mut Bench) -> Result<()> {
-    let [unpacked, densified] = ["unpack 200k points", "densify 200k + 200k points"];
-    if !bench.wants(unpacked) && !bench.wants(densified) {
-        return Ok(());
+/// Points as a message has them.
+struct Cloud(Vec<u8>);
+
+impl Cloud {
+    fn of(points: &Points) -> Self {
+        Self(points.values().iter().flat_map(|value| value.to_le_bytes()).collect())
     }
-    let points = scan();
-    if bench.wants(unpacked) {
-        let data: Vec<u8> = points.values().iter().flat_map(|value| value.to_le_bytes()).collect();
+
+    fn fields() -> Result<PointFields<'static>> {
         let mut fields = PointFields::new();
         for (name, offset) in [("x", 0), ("y", 4), ("z", 8), ("intensity", 12)] {
             fields.push(PointField { name, offset, datatype: 7, count: 1 })?;
         }
-        let size = [NUM_POINTS as u32, 1];
-        let cloud = CloudView::new(size, [16, data.len() as u32], false, fields, &data)?;
-        let params = UnpackParams {
-            channels: vec![PointChannel::Intensity],
-            intensity_scale: 1.0,
-            range: Some(pillar_grid()?.grid.range()),
-        };
-        let mut out = Points::with_capacity(4, NUM_POINTS);
-        bench.host(Case::new(unpacked), || unpack(&cloud, &params, &mut out).map(|_| ()))?;
+        Ok(fields)
     }
-    if bench.wants(densified) {
+
+    fn view(&self) -> Result<CloudView<'_>> {
+        let steps = [16, self.0.len() as u32];
+        CloudView::new([NUM_POINTS as u32, 1], steps, false, Self::fields()?, &self.0)
+    }
+}
+
+fn unpack_params() -> Result<UnpackParams> {
+    Ok(UnpackParams {
+        channels: vec![PointChannel::Intensity],
+        intensity_scale: 1.0,
+        range: Some(pillar_grid()?.grid.range()),
+    })
+}
+
+fn clouds(bench: &mut Bench) -> Result<()> {
+    if !bench.wants(UNPACK) && !bench.wants(DENSIFY) {
+        return Ok(());
+    }
+    let points = scan();
+    if bench.wants(UNPACK) {
+        let (cloud, params) = (Cloud::of(&points), unpack_params()?);
+        let view = cloud.view()?;
+        let mut out = Points::with_capacity(4, NUM_POINTS);
+        bench.host(Case::new(UNPACK), || unpack(&view, &params, &mut out).map(|_| ()))?;
+    }
+    if bench.wants(DENSIFY) {
         let pose = |x: f64| {
             let rotation = UnitQuaternion::from_euler_angles(0.01, 0.02, 0.1 * x);
             Isometry3::from_parts(Translation3::new(x, 0.1, 0.0), rotation)
@@ -91,7 +121,7 @@ fn clouds(bench: &mut Bench) -> Result<()> {
         sweeps.push(&points, Stamp::from_nanos(0), &pose(0.0));
         let mut out = Points::with_capacity(4, 2 * NUM_POINTS);
         let (stamp, pose) = (Stamp::from_nanos(100_000_000), pose(1.0));
-        bench.host(Case::new(densified), || {
+        bench.host(Case::new(DENSIFY), || {
             densify(&points, stamp, &pose, &sweeps, None, 1.0, &mut out).map(|_| ())
         })?;
     }
@@ -99,66 +129,54 @@ fn clouds(bench: &mut Bench) -> Result<()> {
 }
 
 fn pillars(bench: &mut Bench) -> Result<()> {
-    let names = [
-        "voxelize 200k points, 0.32 m pillars",
-        "pillar_features 40000x32x9",
-        "scatter 32x480x480",
-    ];
-    if !names.iter().any(|name| bench.wants(name)) {
+    if ![VOXELIZE, FEATURES, SCATTER].iter().any(|name| bench.wants(name)) {
         return Ok(());
     }
-    let [grouped, featured, scattered] = names;
     let (points, params) = (scan(), pillar_grid()?);
     let mut workspace = Workspace::new(&params.grid, NUM_POINTS);
     let mut voxels = Voxels::new(&params);
     voxelize(&points, &params, &mut workspace, &mut voxels)?;
-    if bench.wants(grouped) {
-        bench.host(Case::new(grouped), || {
+    if bench.wants(VOXELIZE) {
+        bench.host(Case::new(VOXELIZE), || {
             voxelize(&points, &params, &mut workspace, &mut voxels).map(|_| ())
         })?;
     }
-    if bench.wants(featured) {
+    if bench.wants(FEATURES) {
         let shape = [params.voxel_capacity, MAX_POINTS, NUM_FEATURES];
         let mut features = Tensor::zeros(ElementType::F32, &shape)?;
-        bench.host(Case::new(featured), || {
+        bench.host(Case::new(FEATURES), || {
             pillar_features(&points, &voxels, &params.grid, false, &mut features)
         })?;
     }
-    if bench.wants(scattered) {
+    if bench.wants(SCATTER) {
         let values = vec![0.5; params.voxel_capacity * NUM_CHANNELS];
         let shape = [params.voxel_capacity, NUM_CHANNELS];
         let features = TensorView::new(&shape, TensorValues::F32(&values))?;
         let mut map = Tensor::zeros(ElementType::F32, &[1, NUM_CHANNELS, SIDE, SIDE])?;
-        bench.host(Case::new(scattered), || scatter(&features, &voxels, &params.grid, &mut map))?;
+        bench.host(Case::new(SCATTER), || scatter(&features, &voxels, &params.grid, &mut map))?;
     }
     Ok(())
 }
 
-/// The maps of a CenterPoint head, one cell in five hundred of which holds an
-/// object.
-fn heads(bench: &mut Bench) -> Result<()> {
-    let name = "decode_center 5x480x480";
-    if !bench.wants(name) {
-        return Ok(());
-    }
+/// The maps of a CenterPoint head (heat, offset, height, size, rotation), one
+/// cell in five hundred of which holds an object.
+fn maps() -> [Tensor; 5] {
     let mut random = Random::new(3);
-    let shapes = [NUM_CLASSES, 2, 1, 3, 2].map(|channels| [1, channels, SIDE, SIDE]);
-    let mut maps = shapes.map(|shape| -> Vec<f32> {
-        (0..shape.iter().product()).map(|_| random.range(0.0, 1.0)).collect()
+    let mut maps = [NUM_CLASSES, 2, 1, 3, 2].map(|channels| {
+        let shape = vec![1, channels, SIDE, SIDE];
+        let values = (0..channels * SIDE * SIDE).map(|_| random.range(0.0, 1.0)).collect();
+        Tensor::F32 { shape, values }
     });
-    for logit in &mut maps[0] {
-        *logit = if *logit < 0.0004 { 1.0 } else { -6.0 * *logit - 1.0 };
+    if let Tensor::F32 { values, .. } = &mut maps[0] {
+        for logit in values {
+            *logit = if *logit < 0.0004 { 1.0 } else { -6.0 * *logit - 1.0 };
+        }
     }
-    let view = |i: usize| TensorView::new(&shapes[i], TensorValues::F32(&maps[i]));
-    let task = CenterTask {
-        heatmap: view(0)?,
-        offset: view(1)?,
-        height: view(2)?,
-        size: view(3)?,
-        rotation: view(4)?,
-        velocity: None,
-    };
-    let params = CenterDecode {
+    maps
+}
+
+fn decode_params() -> CenterDecode {
+    CenterDecode {
         origin_m: [-76.8, -76.8],
         cell_size_m: [0.32, 0.32],
         tasks: vec![(0..NUM_CLASSES as u32).collect()],
@@ -171,7 +189,23 @@ fn heads(bench: &mut Bench) -> Result<()> {
         center_range: None,
         has_velocity: false,
         has_variance: false,
+    }
+}
+
+fn heads(bench: &mut Bench) -> Result<()> {
+    if !bench.wants(DECODE) {
+        return Ok(());
+    }
+    let maps = maps();
+    let task = CenterTask {
+        heatmap: maps[0].view(),
+        offset: maps[1].view(),
+        height: maps[2].view(),
+        size: maps[3].view(),
+        rotation: maps[4].view(),
+        velocity: None,
     };
-    let mut candidates = Candidates::with_capacity(1000);
-    bench.host(Case::new(name), || decode_center(&[task], &params, &mut candidates))
+    let params = decode_params();
+    let mut candidates = Candidates::with_capacity(TOP_K);
+    bench.host(Case::new(DECODE), || decode_center(&[task], &params, &mut candidates))
 }

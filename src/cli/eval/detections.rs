@@ -14,7 +14,7 @@ use crate::transport::truth::ATTRIBUTES_SUFFIX;
 use crate::types::{Box2d, Box3d, Detection2d, Detection3d, Object3d, Stamp};
 
 /// Detections by topic.
-pub(super) type Detections = Streams<Detection2d, Detection3d>;
+pub(in crate::cli) type Detections = Streams<Detection2d, Detection3d>;
 
 /// Reads `detections.jsonl`, a replay's folder that holds it, or a recording
 /// with detection arrays.

@@ -12,13 +12,15 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use self::figures::{Filters, SensorFigures};
-use self::pair::{Paired, TopicPair, describe, pair, parse_pair};
-use self::streams::{Classes, Stream};
+use self::detections::Detections;
+pub(super) use self::figures::Filters;
+use self::figures::SensorFigures;
+use self::pair::{TopicPair, describe, pair, parse_pair};
+use self::streams::Classes;
+pub(super) use self::streams::Stream;
+use self::truth::Truth;
 use super::Outcome;
 use crate::error::{Error, ErrorKind, Result};
-use crate::eval::{GroundTruth2d, GroundTruth3d};
-use crate::types::{Detection2d, Detection3d};
 
 /// Arguments of `det_post eval`.
 #[derive(Debug, clap::Args)]
@@ -55,10 +57,17 @@ pub(super) struct EvalArguments {
     count_missing: bool,
 }
 
-/// What is evaluated, and how.
-pub(super) struct EvalRequest<'a> {
-    pub(super) detections: &'a Path,
-    pub(super) truth: &'a Path,
+/// Detections and truth, read into memory.
+pub(super) struct Sides {
+    names: [String; 2],
+    pub(super) classes: Classes,
+    pub(super) detections: Detections,
+    pub(super) truth: Truth,
+}
+
+/// How detections and truth are compared.
+#[derive(Default)]
+pub(super) struct Terms<'a> {
     pub(super) pairs: &'a [TopicPair],
     pub(super) filters: Filters,
     pub(super) count_missing: bool,
@@ -70,7 +79,7 @@ pub(super) struct Evaluation {
     detections: String,
     truth: String,
     filters: Filters,
-    pub(super) sensors: Vec<SensorFigures>,
+    sensors: Vec<SensorFigures>,
     num_repeated_frames: usize,
     num_incomplete_frames: usize,
     /// What is wrong with the recordings.
@@ -87,9 +96,8 @@ fn parse_range(text: &str) -> std::result::Result<f64, String> {
 /// Evaluates and writes what was asked for.
 #[expect(clippy::print_stdout, reason = "the tables are the result of the command")]
 pub(super) fn eval(arguments: &EvalArguments) -> Result<Outcome> {
-    let evaluation = evaluate(&EvalRequest {
-        detections: &arguments.detections,
-        truth: &arguments.truth,
+    let sides = Sides::read(&arguments.detections, &arguments.truth)?;
+    let evaluation = sides.evaluate(&Terms {
         pairs: &arguments.pairs,
         filters: Filters {
             max_range_m: arguments.max_range,
@@ -112,49 +120,56 @@ pub(super) fn eval(arguments: &EvalArguments) -> Result<Outcome> {
     })
 }
 
-/// Compares detections with truth.
-///
-/// # Errors
-/// `Io`, `Message` or `DamagedBag` when a side cannot be read, `Argument` when
-/// they have nothing in common.
-pub(super) fn evaluate(request: &EvalRequest<'_>) -> Result<Evaluation> {
-    let mut classes = Classes::default();
-    let truth = truth::read(request.truth, &mut classes)?;
-    let detections = detections::read(request.detections, &mut classes)?;
-    check_pairs(request.pairs, &detections, &truth)?;
-    let EvalRequest { pairs, filters, count_missing, .. } = request;
-    let lidars: Vec<Paired<GroundTruth3d, Detection3d>> =
-        pair(&detections.lidars, &truth.lidars, pairs, *count_missing)?;
-    let cameras: Vec<Paired<GroundTruth2d, Detection2d>> =
-        pair(&detections.cameras, &truth.cameras, pairs, *count_missing)?;
-    if lidars.is_empty() && cameras.is_empty() {
-        let [found, there] = [
-            [describe(&detections.lidars), describe(&detections.cameras)].join(" "),
-            [describe(&truth.lidars), describe(&truth.cameras)].join(" "),
-        ];
-        let message = format!("no detections ({found}) belong to truth ({there}); see --pair");
-        return Err(Error::new(ErrorKind::Argument, "eval", message));
+impl Sides {
+    /// Reads both sides.
+    ///
+    /// # Errors
+    /// `Io`, `Message` or `DamagedBag` when one cannot be read, `Argument` when
+    /// there is no truth.
+    pub(super) fn read(detections: &Path, truth: &Path) -> Result<Self> {
+        let names = [detections, truth].map(|path| path.display().to_string());
+        let mut classes = Classes::default();
+        let truth = truth::read(truth, &mut classes)?;
+        let detections = detections::read(detections, &mut classes)?;
+        Ok(Self { names, classes, detections, truth })
     }
-    let names = classes.by_name();
-    let lidars = lidars.iter().map(|paired| SensorFigures::of_lidar(paired, &names, filters));
-    let cameras = cameras.iter().map(|paired| SensorFigures::of_camera(paired, &names, filters));
-    Ok(Evaluation {
-        detections: request.detections.display().to_string(),
-        truth: request.truth.display().to_string(),
-        filters: *filters,
-        sensors: lidars.chain(cameras).collect(),
-        num_repeated_frames: detections.num_repeated + truth.num_repeated,
-        num_incomplete_frames: truth.num_incomplete,
-        damage: [truth.damage, detections.damage].concat(),
-    })
+
+    /// Compares them.
+    ///
+    /// # Errors
+    /// `Argument` when they have nothing in common.
+    pub(super) fn evaluate(&self, terms: &Terms<'_>) -> Result<Evaluation> {
+        let Self { names: [found_in, truth_in], classes, detections, truth } = self;
+        let Terms { pairs, filters, count_missing } = terms;
+        check_pairs(pairs, detections, truth)?;
+        let lidars = pair(&detections.lidars, &truth.lidars, pairs, *count_missing)?;
+        let cameras = pair(&detections.cameras, &truth.cameras, pairs, *count_missing)?;
+        if lidars.is_empty() && cameras.is_empty() {
+            let [found, there] = [
+                [describe(&detections.lidars), describe(&detections.cameras)].join(" "),
+                [describe(&truth.lidars), describe(&truth.cameras)].join(" "),
+            ];
+            let message = format!("no detections ({found}) belong to truth ({there}); see --pair");
+            return Err(Error::new(ErrorKind::Argument, "eval", message));
+        }
+        let names = classes.by_name();
+        let lidars = lidars.iter().map(|paired| SensorFigures::of_lidar(paired, &names, filters));
+        let cameras =
+            cameras.iter().map(|paired| SensorFigures::of_camera(paired, &names, filters));
+        Ok(Evaluation {
+            detections: found_in.clone(),
+            truth: truth_in.clone(),
+            filters: *filters,
+            sensors: lidars.chain(cameras).collect(),
+            num_repeated_frames: detections.num_repeated + truth.num_repeated,
+            num_incomplete_frames: truth.num_incomplete,
+            damage: [&truth.damage[..], &detections.damage].concat(),
+        })
+    }
 }
 
 /// Refuses a pair whose topics are not there or of different sensors.
-fn check_pairs(
-    pairs: &[TopicPair],
-    detections: &detections::Detections,
-    truth: &truth::Truth,
-) -> Result<()> {
+fn check_pairs(pairs: &[TopicPair], detections: &Detections, truth: &Truth) -> Result<()> {
     fn has<T>(streams: &[Stream<T>], topic: &str) -> bool {
         streams.iter().any(|stream| stream.topic == topic)
     }

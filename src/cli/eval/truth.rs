@@ -13,7 +13,7 @@ use crate::transport::truth::{ATTRIBUTES_SUFFIX, decode_2d, decode_3d};
 use crate::types::Stamp;
 
 /// Truth by topic.
-pub(super) type Truth = Streams<GroundTruth2d, GroundTruth3d>;
+pub(in crate::cli) type Truth = Streams<GroundTruth2d, GroundTruth3d>;
 
 /// A topic of truth and its companion, as numbers of the recording's topics.
 struct Pair {

@@ -21,6 +21,7 @@ mod tensor;
 use std::fmt;
 use std::sync::Arc;
 
+use cudarc::driver::sys::CUresult;
 use cudarc::driver::{CudaContext, CudaModule, DriverError};
 
 pub use candidates::DeviceCandidates;
@@ -36,7 +37,7 @@ pub use stream::{Event, Stream};
 pub use tensor::{DeviceTensor, DeviceValues, PinnedTensor};
 
 use super::error;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 
 /// A GPU, opened, with this program's kernels loaded. Clones share it.
 #[derive(Clone)]
@@ -53,29 +54,23 @@ struct Inner {
 
 impl CudaDevice {
     /// Opens GPU `ordinal`, without a panic whatever is missing. All who open
-    /// it share it. After a fault, the first to open it when all have let go of
-    /// it has it reset.
+    /// it share it.
     ///
     /// # Errors
     /// `Device`: no kernels in this build, no driver library, a driver older
-    /// than CUDA 12.6, no GPU of that number, a fault while others still hold
-    /// it, or what the driver says.
+    /// than CUDA 12.6, no GPU of that number, or what the driver says;
+    /// `DeviceLost` after a fault.
     pub fn open(ordinal: u32) -> Result<Self> {
         open::open(ordinal)
-    }
-
-    /// Whether GPU `ordinal` has failed and somebody still holds it.
-    pub fn is_held_after_fault(ordinal: u32) -> bool {
-        open::held(ordinal).is_some_and(|device| device.check().is_err())
     }
 
     /// Whether the GPU still answers: after a fault of any kernel on it, none
     /// of its streams, buffers and graphs does anything any more.
     ///
     /// # Errors
-    /// `Device` with the fault.
+    /// `DeviceLost` with the fault.
     pub fn check(&self) -> Result<()> {
-        open::check(self.context()).map_err(|e| failed("use the GPU", e))
+        open::check(self.context())
     }
 
     /// A new stream: a queue of work with memory of its own.
@@ -133,5 +128,28 @@ impl fmt::Debug for CudaDevice {
 
 /// What the driver says, with what was tried.
 fn failed(what: &str, driver: DriverError) -> Error {
-    error(format!("cannot {what}")).with_source(driver)
+    let kind = if is_fault(driver.0) { ErrorKind::DeviceLost } else { ErrorKind::Device };
+    Error::new(kind, "device", format!("cannot {what}")).with_source(driver)
+}
+
+/// Whether an answer of the driver means that a kernel, or the GPU itself, has
+/// failed: then it is the answer to everything from now on.
+fn is_fault(answer: CUresult) -> bool {
+    matches!(
+        answer,
+        CUresult::CUDA_ERROR_ILLEGAL_ADDRESS
+            | CUresult::CUDA_ERROR_LAUNCH_TIMEOUT
+            | CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED
+            | CUresult::CUDA_ERROR_ASSERT
+            | CUresult::CUDA_ERROR_HARDWARE_STACK_ERROR
+            | CUresult::CUDA_ERROR_ILLEGAL_INSTRUCTION
+            | CUresult::CUDA_ERROR_MISALIGNED_ADDRESS
+            | CUresult::CUDA_ERROR_INVALID_ADDRESS_SPACE
+            | CUresult::CUDA_ERROR_INVALID_PC
+            | CUresult::CUDA_ERROR_LAUNCH_FAILED
+            | CUresult::CUDA_ERROR_ECC_UNCORRECTABLE
+            | CUresult::CUDA_ERROR_NVLINK_UNCORRECTABLE
+            | CUresult::CUDA_ERROR_SYSTEM_NOT_READY
+            | CUresult::CUDA_ERROR_UNKNOWN
+    )
 }

@@ -1,16 +1,15 @@
-//! Opening GPUs: one context each for the whole process, and a new one after
-//! a fault.
+//! Opening GPUs: one context each for the whole process.
 //!
-//! ONNX Runtime works in the primary context of a GPU, so that is ours too:
-//! all channels on a GPU share it, and a fault of one kernel ends it for all
-//! of them. Every call of the driver then answers with that error until the
-//! context is reset, which is only right when nothing of ours is left in it:
-//! whoever sees the fault lets go of everything it took, and the first to open
-//! the GPU after the last has let go resets it.
+//! ONNX Runtime works in the primary context of a GPU, so that is ours too, and
+//! all channels on a GPU share it. A fault of any kernel ends the GPU for all of
+//! them: from then on every call of the driver answers with that error, in this
+//! context and in any other of the process, whether it is reset or made anew.
+//! Only a new process can use the GPU again.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use cudarc::driver::{CudaContext, result, sys};
+use cudarc::driver::sys::{self, CUresult};
+use cudarc::driver::{CudaContext, result};
 use cudarc::nvrtc::Ptx;
 
 use super::{CudaDevice, Inner, error, failed};
@@ -38,15 +37,10 @@ pub(super) fn open(ordinal: u32) -> Result<CudaDevice> {
     let others = held.iter().find(|(number, _)| *number == ordinal);
     if let Some(inner) = others.and_then(|(_, inner)| inner.upgrade()) {
         let device = CudaDevice { inner };
-        return match device.check() {
-            Ok(()) => Ok(device),
-            Err(fault) => {
-                let what = format!("GPU {ordinal} failed, and not all channels have let go of it");
-                Err(error(what).with_source(fault))
-            }
-        };
+        return device.check().map(|()| device);
     }
-    let context = fresh_context(ordinal)?;
+    let context = CudaContext::new(ordinal as usize).map_err(|e| failed("open the GPU", e))?;
+    check(&context)?;
     // SAFETY: turns off cudarc's own event book-keeping. All our memory is
     // used on the one stream that owns it, where the order of launches is
     // the order of execution, so there is nothing for it to keep.
@@ -58,13 +52,6 @@ pub(super) fn open(ordinal: u32) -> Result<CudaDevice> {
     let inner = Arc::new(Inner { module, context, name });
     held.push((ordinal, Arc::downgrade(&inner)));
     Ok(CudaDevice { inner })
-}
-
-/// The GPU of this number when somebody holds it.
-pub(super) fn held(ordinal: u32) -> Option<CudaDevice> {
-    let held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
-    let found = held.iter().find(|(number, _)| *number == ordinal);
-    found.and_then(|(_, inner)| inner.upgrade()).map(|inner| CudaDevice { inner })
 }
 
 /// Whether there are a driver and a GPU of this number.
@@ -91,30 +78,13 @@ fn check_driver(ordinal: u32) -> Result<()> {
     Ok(())
 }
 
-/// The primary context, reset when a fault was left in it.
-fn fresh_context(ordinal: u32) -> Result<Arc<CudaContext>> {
-    let retain = || CudaContext::new(ordinal as usize).and_then(|c| check(&c).map(|()| c));
-    let fault = match retain() {
-        Ok(context) => return Ok(context),
-        Err(fault) => fault,
-    };
-    tracing::warn!("GPU {ordinal} does not answer ({fault}): its context is reset");
-    let device = result::device::get(ordinal as i32).map_err(|e| failed("find the GPU", e))?;
-    // SAFETY: nothing of this program is left in the context: `HELD` is locked
-    // and nobody holds the GPU. What ONNX Runtime had there was given up with
-    // the engine that saw the fault.
-    unsafe { sys::cuDevicePrimaryCtxReset_v2(device).result() }
-        .map_err(|e| failed("reset the GPU", e))?;
-    retain().map_err(|e| failed("open the GPU after a reset", e))
-}
-
 /// Whether the context still answers.
-pub(super) fn check(context: &CudaContext) -> std::result::Result<(), cudarc::driver::DriverError> {
-    context.bind_to_thread()?;
+pub(super) fn check(context: &CudaContext) -> Result<()> {
+    context.bind_to_thread().map_err(|e| failed("use the GPU", e))?;
     // SAFETY: asks the context's default stream, which is always there.
     match unsafe { sys::cuStreamQuery(std::ptr::null_mut()) } {
-        sys::CUresult::CUDA_ERROR_NOT_READY => Ok(()),
-        answer => answer.result(),
+        CUresult::CUDA_ERROR_NOT_READY => Ok(()),
+        answer => answer.result().map_err(|e| failed("use the GPU", e)),
     }
 }
 

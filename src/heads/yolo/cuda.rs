@@ -11,18 +11,12 @@ impl YoloHead {
     /// Kernels and memory to decode the answers of an engine on a stream.
     ///
     /// # Errors
-    /// `Argument` when the layout has no CUDA side or the answers do not fit
-    /// it; `Device` when there is not enough memory.
+    /// `Argument` when the answers do not fit the layout; `Device` when there is
+    /// not enough memory.
     pub fn decoder(&self, stream: &Stream, engine: &DeviceEngine) -> Result<Workspace> {
         let answers = self.answers(engine)?;
-        let num_rows = match (&self.layout, answers.first().map(|answer| answer.shape())) {
-            (YoloLayout::V8, Some(&[_, _, num_rows])) | (_, Some(&[_, num_rows, _])) => num_rows,
-            (_, shape) => {
-                let message = format!("the network answers with {shape:?}, not rows of candidates");
-                return Err(Error::new(ErrorKind::Model, "head", message));
-            }
-        };
-        Workspace::new(stream, &self.layout, self.network, self.num_classes, num_rows)
+        let shapes: Vec<&[usize]> = answers.iter().map(|answer| answer.shape()).collect();
+        Workspace::new(stream, &self.layout, self.network, self.num_classes, &shapes)
     }
 
     /// Queues the decoding of an engine's answers into `candidates`: to be

@@ -32,6 +32,16 @@ impl Canvas {
         Self { size, pixels: vec![0; 3 * size.width as usize * size.height as usize] }
     }
 
+    /// Width and height in pixels.
+    pub fn size(&self) -> Size {
+        self.size
+    }
+
+    /// Red, green, blue, row by row.
+    pub fn pixels(&self) -> &[u8] {
+        &self.pixels
+    }
+
     /// Red, green, blue, row by row.
     pub(super) fn pixels_mut(&mut self) -> &mut [u8] {
         &mut self.pixels

@@ -3,9 +3,11 @@
 //! Only the first frames of a replay are drawn, and live ones while someone
 //! looks: clarity wins over speed.
 
+mod animation;
 mod canvas;
 mod plot;
 
+pub use animation::Animation;
 pub use canvas::Canvas;
 use embedded_graphics::pixelcolor::Rgb888;
 pub use plot::{Curve, save_plot};
@@ -15,12 +17,15 @@ use crate::ops::decompress::{Picture, decompress};
 use crate::ops::letterbox::{self, LetterboxParams, letterbox};
 use crate::ops::unpack::{UnpackParams, unpack};
 use crate::types::{
-    Affine2, ChannelOrder, CloudView, Detection2d, Detection3d, ElementType, ImagePayload,
-    Normalization, Placement, PointRange, Points, Size, Tensor, TensorValues,
+    Affine2, Box2d, Box3d, ChannelOrder, CloudView, Detection2d, Detection3d, ElementType,
+    ImagePayload, Normalization, Placement, PointRange, Points, Size, Tensor, TensorValues,
 };
 
 /// Edge length of a bird's-eye picture in pixels.
-const BEV_SIZE: u32 = 1000;
+pub const BEV_SIZE: u32 = 1000;
+
+/// Truth stands below the detections, in a thin line.
+const TRUTH_COLOR: Rgb888 = Rgb888::new(255, 255, 255);
 
 /// Distance between the rings of a bird's-eye picture.
 const RING_SPACING_M: f32 = 10.0;
@@ -34,12 +39,28 @@ pub fn draw_camera(
     detections: &[Detection2d],
     class_names: &[String],
 ) -> Result<Canvas> {
+    draw_camera_over_truth(payload, &[], detections, class_names)
+}
+
+/// As [`draw_camera`], with boxes of truth below the detections.
+///
+/// # Errors
+/// Those of [`draw_camera`].
+pub fn draw_camera_over_truth(
+    payload: &ImagePayload<'_>,
+    truth: &[Box2d],
+    detections: &[Detection2d],
+    class_names: &[String],
+) -> Result<Canvas> {
     let mut canvas = image_canvas(payload)?;
+    let corners = |b: &Box2d| [[b.x1, b.y1], [b.x2, b.y1], [b.x2, b.y2], [b.x1, b.y2]];
+    for bbox in truth {
+        canvas.polygon(&corners(bbox), TRUTH_COLOR, 1);
+    }
     for detection in detections {
         let color = class_color(detection.class);
         let b = detection.bbox;
-        let corners = [[b.x1, b.y1], [b.x2, b.y1], [b.x2, b.y2], [b.x1, b.y2]];
-        canvas.polygon(&corners, color, 2);
+        canvas.polygon(&corners(&b), color, 2);
         canvas.label([b.x1, b.y1], &label(class_names, detection.class, detection.score), color);
     }
     Ok(canvas)
@@ -56,33 +77,77 @@ pub fn draw_lidar(
     detections: &[Detection3d],
     class_names: &[String],
 ) -> Result<Canvas> {
-    let params = UnpackParams { channels: Vec::new(), intensity_scale: 1.0, range: Some(*range) };
-    let mut points = Points::with_capacity(3, cloud.num_points());
-    unpack(cloud, &params, &mut points)?;
+    let mut picture = BevPicture::new(cloud, range, BEV_SIZE)?;
+    picture.draw_detections(detections, class_names);
+    Ok(picture.canvas)
+}
 
-    let mut canvas = Canvas::new(Size::new(BEV_SIZE, BEV_SIZE));
-    let view = BevView::new(range);
-    view.draw_rings(&mut canvas);
-    for point in points.iter() {
-        let height = (point[2] - range.min[2]) / (range.max[2] - range.min[2]);
-        canvas.dot(view.pixel(point[0], point[1]), height_color(height));
+/// A cloud from above, to be drawn on.
+pub struct BevPicture {
+    canvas: Canvas,
+    view: BevView,
+}
+
+impl BevPicture {
+    /// Rings and points inside `range`, `size` pixels wide and high.
+    ///
+    /// # Errors
+    /// Those of unpacking the points.
+    pub fn new(cloud: &CloudView<'_>, range: &PointRange, size: u32) -> Result<Self> {
+        let params =
+            UnpackParams { channels: Vec::new(), intensity_scale: 1.0, range: Some(*range) };
+        let mut points = Points::with_capacity(3, cloud.num_points());
+        unpack(cloud, &params, &mut points)?;
+        let mut canvas = Canvas::new(Size::new(size, size));
+        let view = BevView::new(range, size);
+        view.draw_rings(&mut canvas);
+        for point in points.iter() {
+            let height = (point[2] - range.min[2]) / (range.max[2] - range.min[2]);
+            canvas.dot(view.pixel(point[0], point[1]), height_color(height));
+        }
+        Ok(Self { canvas, view })
     }
-    for detection in detections {
-        let color = class_color(detection.class);
-        let b = &detection.object.bbox;
+
+    /// Draws boxes of truth in a thin line.
+    pub fn draw_truth(&mut self, truth: impl IntoIterator<Item = Box3d>) {
+        for bbox in truth {
+            self.draw_box(&bbox, TRUTH_COLOR, 1);
+        }
+    }
+
+    /// Draws detections with class and score; no words without class names.
+    pub fn draw_detections(&mut self, detections: &[Detection3d], class_names: &[String]) {
+        for detection in detections {
+            let color = class_color(detection.class);
+            let corner = self.draw_box(&detection.object.bbox, color, 2);
+            if !class_names.is_empty() {
+                let label = label(class_names, detection.class, detection.score);
+                self.canvas.label(corner, &label, color);
+            }
+        }
+    }
+
+    /// The picture as it stands.
+    pub fn canvas(&self) -> &Canvas {
+        &self.canvas
+    }
+
+    /// Draws a box with its heading; returns where its front left corner lies.
+    fn draw_box(&mut self, b: &Box3d, color: Rgb888, width: u32) -> [f32; 2] {
         let (sin, cos) = b.yaw_rad.sin_cos();
         let at = |forward: f32, left: f32| {
             let (forward, left) = (forward * b.length_m * 0.5, left * b.width_m * 0.5);
-            view.pixel(
+            self.view.pixel(
                 b.center[0] + cos * forward - sin * left,
                 b.center[1] + sin * forward + cos * left,
             )
         };
-        canvas.polygon(&[at(1.0, 1.0), at(1.0, -1.0), at(-1.0, -1.0), at(-1.0, 1.0)], color, 2);
-        canvas.line(at(0.0, 0.0), at(1.5, 0.0), color, 2);
-        canvas.label(at(1.0, 1.0), &label(class_names, detection.class, detection.score), color);
+        let corners = [at(1.0, 1.0), at(1.0, -1.0), at(-1.0, -1.0), at(-1.0, 1.0)];
+        let heading = [at(0.0, 0.0), at(1.5, 0.0)];
+        self.canvas.polygon(&corners, color, width);
+        self.canvas.line(heading[0], heading[1], color, width);
+        corners[0]
     }
-    Ok(canvas)
 }
 
 fn label(class_names: &[String], class: u32, score: f32) -> String {
@@ -129,11 +194,11 @@ struct BevView {
 }
 
 impl BevView {
-    fn new(range: &PointRange) -> Self {
+    fn new(range: &PointRange, size: u32) -> Self {
         let extent_m = (range.max[0] - range.min[0]).max(range.max[1] - range.min[1]);
-        let scale = BEV_SIZE as f32 / extent_m;
+        let scale = size as f32 / extent_m;
         let center = [0, 1].map(|axis| (range.min[axis] + range.max[axis]) * 0.5);
-        let middle = BEV_SIZE as f32 * 0.5;
+        let middle = size as f32 * 0.5;
         // Picture x is minus y of the vehicle, picture y is minus x.
         let pixel_from_m = Affine2 {
             scale: [-scale; 2],
@@ -162,17 +227,22 @@ fn height_color(height: f32) -> Rgb888 {
     Rgb888::new((60.0 + 195.0 * t) as u8, (90.0 + 140.0 * t) as u8, (200.0 - 140.0 * t) as u8)
 }
 
-/// A colour per class; the list repeats.
-pub(super) fn class_color(class: u32) -> Rgb888 {
-    const COLORS: [Rgb888; 8] = [
-        Rgb888::new(255, 64, 64),
-        Rgb888::new(64, 255, 64),
-        Rgb888::new(96, 160, 255),
-        Rgb888::new(255, 200, 0),
-        Rgb888::new(255, 0, 255),
-        Rgb888::new(0, 255, 255),
-        Rgb888::new(255, 128, 0),
-        Rgb888::new(180, 120, 255),
+/// Red, green and blue of a class; the list repeats.
+pub fn class_rgb(class: u32) -> [u8; 3] {
+    const COLORS: [[u8; 3]; 8] = [
+        [255, 64, 64],
+        [64, 255, 64],
+        [96, 160, 255],
+        [255, 200, 0],
+        [255, 0, 255],
+        [0, 255, 255],
+        [255, 128, 0],
+        [180, 120, 255],
     ];
     COLORS[class as usize % COLORS.len()]
+}
+
+fn class_color(class: u32) -> Rgb888 {
+    let [r, g, b] = class_rgb(class);
+    Rgb888::new(r, g, b)
 }

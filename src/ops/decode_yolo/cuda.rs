@@ -4,26 +4,32 @@
 //!
 //! The candidates are those of the CPU: decoded, cut to the capacity, then to
 //! the wanted classes, then to the best `pre_nms_top_k`, each cut losing the
-//! worst by the total order. Boxes, scores, classes and sources are equal (of
-//! [`YoloLayout::Yolox`] sizes within 1 ULP: an exponential). They lie in any
-//! order: the ops that follow sort.
+//! worst by the total order. Boxes, scores, classes and sources are equal (where an
+//! exponential or a sigmoid occurs, within 1 ULP). They lie in any order: the
+//! ops that follow sort.
 //!
-//! Layouts: `V5`, `V8` and `Yolox`, f32 or f16.
+//! All layouts, f32 or f16; labels of [`YoloLayout::Detr`] are floats here, as
+//! tensors on the device are.
+
+mod head;
 
 use half::f16;
+use head::{Head, Kind};
 
 use super::argument;
 use crate::device::cuda::abi::decode_yolo::{
-    COLUMNS_PER_BLOCK, Cells, MAX_LEVELS, Planes, ROWS_PER_BLOCK, Rows, YoloArgs, YoloLevel,
+    CellRows, Detr, DetrLabels, EndToEnd, MAX_OUTPUTS, PixelRows, Planes, RawRows, Yolo, YoloArgs,
+    YoloRows,
 };
 use crate::device::cuda::abi::select::{
-    DecodeCounts, MAX_FOUND, SelectSettings, Selection as Slices, THREADS_PER_BLOCK,
+    DecodeCounts, SelectSettings, Selection as Slices, THREADS_PER_BLOCK,
 };
 use crate::device::cuda::{
     DeviceBuffer, DeviceCandidates, DeviceTensor, DeviceValues, Grid, In, Kernel, KernelSpec,
     Stream, blocks,
 };
 use crate::error::Result;
+use crate::ops::logit::logit_bound;
 use crate::types::{Box2d, Candidate, Size, YoloLayout};
 
 /// Which candidates go on to suppression.
@@ -49,6 +55,8 @@ pub struct Workspace {
 
 struct Memory {
     settings: DeviceBuffer<SelectSettings>,
+    bound: DeviceBuffer<f32>,
+    anchors: DeviceBuffer<[f32; 2]>,
     wanted: DeviceBuffer<u32>,
     found: DeviceBuffer<Candidate<Box2d>>,
     totals: DeviceBuffer<u64>,
@@ -56,15 +64,38 @@ struct Memory {
 }
 
 impl Memory {
+    fn new(stream: &Stream, head: &Head) -> Result<Self> {
+        let mut settings = DeviceBuffer::zeros(stream, 1)?;
+        settings
+            .write(&[SelectSettings { score_threshold: f32::NAN, ..SelectSettings::default() }])?;
+        let mut bound = DeviceBuffer::zeros(stream, 1)?;
+        bound.write(&[f32::NAN])?;
+        let mut anchors = DeviceBuffer::zeros(stream, head.anchors.len())?;
+        anchors.write(&head.anchors)?;
+        Ok(Self {
+            settings,
+            bound,
+            anchors,
+            wanted: DeviceBuffer::zeros(stream, head.num_classes.div_ceil(32))?,
+            found: DeviceBuffer::zeros(stream, head.num_rows)?,
+            totals: DeviceBuffer::zeros(stream, 3)?,
+            counts: DeviceBuffer::zeros(stream, 1)?,
+        })
+    }
+
     fn args<'a, T>(
         &'a mut self,
         stream: &Stream,
         head: &Head,
-        values: In<'a, T>,
+        outputs: [In<'a, T>; MAX_OUTPUTS],
         candidates: &'a mut DeviceCandidates<Box2d>,
     ) -> Result<YoloArgs<'a, T>> {
+        let (logits, normalized) = match head.kind {
+            Kind::Detr { logits, normalized, .. } => (logits, normalized),
+            _ => (false, false),
+        };
         Ok(YoloArgs {
-            values,
+            outputs,
             selection: Slices {
                 settings: self.settings.input(stream)?,
                 wanted: self.wanted.input(stream)?,
@@ -74,140 +105,137 @@ impl Memory {
                 totals: self.totals.output(stream)?,
                 counts: self.counts.output(stream)?,
             },
+            bound: self.bound.input(stream)?,
+            anchors: self.anchors.input(stream)?,
             num_rows: head.num_rows as u32,
             num_classes: head.num_classes as u32,
             num_levels: head.num_levels as u32,
+            logits: u32::from(logits),
+            normalized: u32::from(normalized),
+            network_width: head.network.width as f32,
+            network_height: head.network.height as f32,
             reserved: 0,
             levels: head.levels,
         })
     }
 }
 
-/// What the shape of the tensor must be, and how its rows are read.
-struct Head {
-    num_rows: usize,
-    num_classes: usize,
-    num_levels: usize,
-    levels: [YoloLevel; MAX_LEVELS],
-    is_planes: bool,
+/// The kernels of one layout, by element type.
+struct ByElement<L>
+where
+    Yolo<L, f32>: KernelSpec,
+    Yolo<L, f16>: KernelSpec,
+{
+    f32: Kernel<Yolo<L, f32>>,
+    f16: Kernel<Yolo<L, f16>>,
 }
 
 enum Kernels {
-    Rows(Kernel<Rows<f32>>, Kernel<Rows<f16>>),
-    Cells(Kernel<Cells<f32>>, Kernel<Cells<f16>>),
-    Planes(Kernel<Planes<f32>>, Kernel<Planes<f16>>),
+    PixelRows(ByElement<PixelRows>),
+    CellRows(ByElement<CellRows>),
+    RawRows(ByElement<RawRows>),
+    Planes(ByElement<Planes>),
+    EndToEnd(ByElement<EndToEnd>),
+    Detr(ByElement<Detr>),
+    DetrLabels(ByElement<DetrLabels>),
 }
 
-impl Head {
-    fn new(
-        layout: &YoloLayout,
-        network: Size,
-        num_classes: usize,
-        num_rows: usize,
-    ) -> Result<Self> {
-        if num_classes == 0 {
-            return Err(argument("0 classes; at least 1".into()));
-        }
-        let mut head = Self {
-            num_rows,
-            num_classes,
-            num_levels: 0,
-            levels: [YoloLevel::default(); MAX_LEVELS],
-            is_planes: matches!(layout, YoloLayout::V8),
-        };
-        if let YoloLayout::Yolox { strides } = layout {
-            head.set_levels(strides, network)?;
-        }
-        if num_rows > MAX_FOUND {
-            return Err(argument(format!("{num_rows} rows; at most {MAX_FOUND}")));
-        }
-        Ok(head)
+impl Kernels {
+    fn load(stream: &Stream, kind: Kind) -> Result<Self> {
+        Ok(match kind {
+            Kind::PixelRows => Self::PixelRows(ByElement::load(stream)?),
+            Kind::CellRows => Self::CellRows(ByElement::load(stream)?),
+            Kind::RawRows => Self::RawRows(ByElement::load(stream)?),
+            Kind::Planes => Self::Planes(ByElement::load(stream)?),
+            Kind::EndToEnd => Self::EndToEnd(ByElement::load(stream)?),
+            Kind::Detr { labels: false, .. } => Self::Detr(ByElement::load(stream)?),
+            Kind::Detr { labels: true, .. } => Self::DetrLabels(ByElement::load(stream)?),
+        })
+    }
+}
+
+impl<L: YoloRows> ByElement<L>
+where
+    Yolo<L, f32>: for<'a> KernelSpec<Args<'a> = YoloArgs<'a, f32>>,
+    Yolo<L, f16>: for<'a> KernelSpec<Args<'a> = YoloArgs<'a, f16>>,
+{
+    fn load(stream: &Stream) -> Result<Self> {
+        let device = stream.device();
+        Ok(Self { f32: device.kernel()?, f16: device.kernel()? })
     }
 
-    /// The levels of a grid, whose cells must be the rows.
-    fn set_levels(&mut self, strides: &[u32], network: Size) -> Result<()> {
-        if strides.len() > MAX_LEVELS {
-            return Err(argument(format!("{} levels; at most {MAX_LEVELS}", strides.len())));
-        }
-        let mut first_row = 0;
-        for (level, &stride) in self.levels.iter_mut().zip(strides) {
-            let Size { width, height } = network;
-            if stride == 0 || width % stride != 0 || height % stride != 0 {
-                return Err(argument(format!(
-                    "stride {stride}; a divisor of the network's input {width}x{height} expected"
-                )));
+    fn enqueue(
+        &self,
+        stream: &Stream,
+        head: &Head,
+        memory: &mut Memory,
+        outputs: &[&DeviceTensor],
+        candidates: &mut DeviceCandidates<Box2d>,
+    ) -> Result<()> {
+        // At least one block, which writes the counts of an empty tensor.
+        let num_blocks = [blocks(head.num_rows, L::ROWS_PER_BLOCK).max(1), 1];
+        let grid = Grid { num_blocks, threads_per_block: THREADS_PER_BLOCK };
+        match outputs.first().map(|output| output.values()) {
+            Some(DeviceValues::F32(_)) => {
+                let outputs = inputs(outputs, stream, |values| match values {
+                    DeviceValues::F32(values) => Some(values),
+                    DeviceValues::F16(_) => None,
+                })?;
+                self.f32.enqueue(stream, grid, memory.args(stream, head, outputs, candidates)?)
             }
-            let num_columns = width / stride;
-            *level =
-                YoloLevel { first_row, num_columns, stride: stride as f32, ..YoloLevel::default() };
-            first_row += num_columns * (height / stride);
+            Some(DeviceValues::F16(_)) => {
+                let outputs = inputs(outputs, stream, |values| match values {
+                    DeviceValues::F16(values) => Some(values),
+                    DeviceValues::F32(_) => None,
+                })?;
+                self.f16.enqueue(stream, grid, memory.args(stream, head, outputs, candidates)?)
+            }
+            None => Err(argument("0 outputs; at least 1 expected".into())),
         }
-        self.num_levels = strides.len();
-        if first_row as usize != self.num_rows {
-            return Err(argument(format!(
-                "{} rows; {first_row} expected for strides {strides:?}",
-                self.num_rows
-            )));
-        }
-        Ok(())
     }
+}
 
-    fn check(&self, outputs: &[&DeviceTensor]) -> Result<()> {
-        let [output] = outputs else {
-            return Err(argument(format!("{} outputs; 1 expected", outputs.len())));
-        };
-        let expected = if self.is_planes {
-            [1, 4 + self.num_classes, self.num_rows]
-        } else {
-            [1, self.num_rows, 5 + self.num_classes]
-        };
-        if output.shape() != expected {
-            return Err(argument(format!("output {:?}; {expected:?} expected", output.shape())));
-        }
-        Ok(())
+/// The slices of all tensors, which are of one element type; places past the
+/// last repeat the first.
+fn inputs<'a, T: crate::device::cuda::Plain>(
+    outputs: &[&'a DeviceTensor],
+    stream: &Stream,
+    values: impl Fn(&'a DeviceValues) -> Option<&'a DeviceBuffer<T>>,
+) -> Result<[In<'a, T>; MAX_OUTPUTS]> {
+    let input = |output: &'a DeviceTensor| match values(output.values()) {
+        Some(values) => values.input(stream),
+        None => Err(argument("outputs of f32 and of f16; one element type expected".into())),
+    };
+    let first = match outputs.first() {
+        Some(first) => input(first)?,
+        None => return Err(argument("0 outputs; at least 1 expected".into())),
+    };
+    let mut slices = [first; MAX_OUTPUTS];
+    for (slice, &output) in slices.iter_mut().zip(outputs) {
+        *slice = input(output)?;
     }
+    Ok(slices)
 }
 
 impl Workspace {
-    /// Takes kernels and memory for the `num_rows` of a head's tensor (of `V8`
-    /// its columns). Nothing passes before [`Workspace::set`].
+    /// Takes kernels and memory for a head whose network's outputs have these
+    /// shapes. Nothing passes before [`Workspace::set`].
     ///
     /// # Errors
-    /// `Argument` for a layout without a CUDA side, no classes, or a number of
-    /// rows that is not the layout's; `Device` when this build has no such
-    /// kernels or there is not enough memory.
+    /// `Argument` for no classes, or shapes that are not the layout's, naming
+    /// expected and found; `Device` when this build has no such kernels or
+    /// there is not enough memory.
     pub fn new(
         stream: &Stream,
         layout: &YoloLayout,
         network: Size,
         num_classes: usize,
-        num_rows: usize,
+        shapes: &[&[usize]],
     ) -> Result<Self> {
-        let device = stream.device();
-        let kernels = match layout {
-            YoloLayout::V5 => Kernels::Rows(device.kernel()?, device.kernel()?),
-            YoloLayout::Yolox { .. } => Kernels::Cells(device.kernel()?, device.kernel()?),
-            YoloLayout::V8 => Kernels::Planes(device.kernel()?, device.kernel()?),
-            YoloLayout::V5Raw { .. } | YoloLayout::EndToEnd | YoloLayout::Detr { .. } => {
-                return Err(argument(format!("{layout:?} has no CUDA side")));
-            }
-        };
-        let head = Head::new(layout, network, num_classes, num_rows)?;
-        let mut settings = DeviceBuffer::zeros(stream, 1)?;
-        settings
-            .write(&[SelectSettings { score_threshold: f32::NAN, ..SelectSettings::default() }])?;
-        Ok(Self {
-            stream: stream.clone(),
-            kernels,
-            head,
-            memory: Memory {
-                settings,
-                wanted: DeviceBuffer::zeros(stream, num_classes.div_ceil(32))?,
-                found: DeviceBuffer::zeros(stream, num_rows)?,
-                totals: DeviceBuffer::zeros(stream, 3)?,
-                counts: DeviceBuffer::zeros(stream, 1)?,
-            },
-        })
+        let head = Head::new(layout, network, num_classes, shapes)?;
+        let kernels = Kernels::load(stream, head.kind)?;
+        let memory = Memory::new(stream, &head)?;
+        Ok(Self { stream: stream.clone(), kernels, head, memory })
     }
 
     /// Writes the selection to the device and waits; recorded graphs follow
@@ -221,6 +249,9 @@ impl Workspace {
             if let Some(word) = wanted.get_mut(class as usize / 32) {
                 *word |= 1 << (class % 32);
             }
+        }
+        if self.head.kind.has_logits() {
+            self.memory.bound.write(&[logit_bound(selection.score_threshold)])?;
         }
         self.memory.wanted.write(&wanted)?;
         let count = |num: usize| u32::try_from(num).unwrap_or(u32::MAX);
@@ -245,25 +276,15 @@ impl Workspace {
         candidates: &mut DeviceCandidates<Box2d>,
     ) -> Result<()> {
         self.head.check(outputs)?;
-        let [output] = outputs else { return Ok(()) };
         let Self { stream, kernels, head, memory } = self;
-        match output.values() {
-            DeviceValues::F32(values) => {
-                let args = memory.args(stream, head, values.input(stream)?, candidates)?;
-                match kernels {
-                    Kernels::Rows(kernel, _) => launch(kernel, stream, ROWS_PER_BLOCK, args),
-                    Kernels::Cells(kernel, _) => launch(kernel, stream, ROWS_PER_BLOCK, args),
-                    Kernels::Planes(kernel, _) => launch(kernel, stream, COLUMNS_PER_BLOCK, args),
-                }
-            }
-            DeviceValues::F16(values) => {
-                let args = memory.args(stream, head, values.input(stream)?, candidates)?;
-                match kernels {
-                    Kernels::Rows(_, kernel) => launch(kernel, stream, ROWS_PER_BLOCK, args),
-                    Kernels::Cells(_, kernel) => launch(kernel, stream, ROWS_PER_BLOCK, args),
-                    Kernels::Planes(_, kernel) => launch(kernel, stream, COLUMNS_PER_BLOCK, args),
-                }
-            }
+        match kernels {
+            Kernels::PixelRows(k) => k.enqueue(stream, head, memory, outputs, candidates),
+            Kernels::CellRows(k) => k.enqueue(stream, head, memory, outputs, candidates),
+            Kernels::RawRows(k) => k.enqueue(stream, head, memory, outputs, candidates),
+            Kernels::Planes(k) => k.enqueue(stream, head, memory, outputs, candidates),
+            Kernels::EndToEnd(k) => k.enqueue(stream, head, memory, outputs, candidates),
+            Kernels::Detr(k) => k.enqueue(stream, head, memory, outputs, candidates),
+            Kernels::DetrLabels(k) => k.enqueue(stream, head, memory, outputs, candidates),
         }
     }
 
@@ -271,18 +292,4 @@ impl Workspace {
     pub fn counts(&self) -> &DeviceBuffer<DecodeCounts> {
         &self.memory.counts
     }
-}
-
-fn launch<'a, T: 'static, K>(
-    kernel: &Kernel<K>,
-    stream: &Stream,
-    rows_per_block: u32,
-    args: YoloArgs<'a, T>,
-) -> Result<()>
-where
-    K: for<'b> KernelSpec<Args<'b> = YoloArgs<'b, T>>,
-{
-    // At least one block, which writes the counts of an empty tensor.
-    let num_blocks = [blocks(args.num_rows as usize, rows_per_block).max(1), 1];
-    kernel.enqueue(stream, Grid { num_blocks, threads_per_block: THREADS_PER_BLOCK }, args)
 }

@@ -6,19 +6,20 @@ use half::f16;
 use super::cpu::Mapping;
 use super::{LetterboxParams, network_size};
 use crate::device::cuda::abi::letterbox::{
-    AnyOther, Axis, LetterboxArgs, Packed3, ROWS_PER_THREAD, THREADS_PER_BLOCK, WireLayout,
+    Axis, Bayer, COLUMNS_PER_BLOCK, LetterboxArgs, Packed3, Plain, ROWS_PER_BLOCK,
+    THREADS_PER_BLOCK, WireLayout, Yuv,
 };
 use crate::device::cuda::{
     CudaDevice, DeviceImage, DeviceTensor, DeviceValues, Grid, ImageLayout, In, Kernel, KernelSpec,
-    Out, Stream, blocks,
+    Out, Stream,
 };
 use crate::error::Result;
 use crate::types::Letterbox;
 
 /// The kernels of the op on one GPU.
 pub struct Kernels {
-    f32: ByLayout<Packed3<f32>, AnyOther<f32>>,
-    f16: ByLayout<Packed3<f16>, AnyOther<f16>>,
+    f32: ByLayout<Packed3<f32>, Plain<f32>, Yuv<f32>, Bayer<f32>>,
+    f16: ByLayout<Packed3<f16>, Plain<f16>, Yuv<f16>, Bayer<f16>>,
 }
 
 impl Kernels {
@@ -31,32 +32,51 @@ impl Kernels {
     }
 }
 
-struct ByLayout<P, A> {
+struct ByLayout<P, O, Y, B> {
     packed3: Kernel<P>,
-    any_other: Kernel<A>,
+    plain: Kernel<O>,
+    yuv: Kernel<Y>,
+    bayer: Kernel<B>,
 }
 
-impl<P, A, T> ByLayout<P, A>
+impl<P, O, Y, B, T> ByLayout<P, O, Y, B>
 where
     T: 'static,
     P: for<'a> KernelSpec<Args<'a> = LetterboxArgs<'a, T>>,
-    A: for<'a> KernelSpec<Args<'a> = LetterboxArgs<'a, T>>,
+    O: for<'a> KernelSpec<Args<'a> = LetterboxArgs<'a, T>>,
+    Y: for<'a> KernelSpec<Args<'a> = LetterboxArgs<'a, T>>,
+    B: for<'a> KernelSpec<Args<'a> = LetterboxArgs<'a, T>>,
 {
     fn load(device: &CudaDevice) -> Result<Self> {
-        Ok(Self { packed3: device.kernel()?, any_other: device.kernel()? })
+        Ok(Self {
+            packed3: device.kernel()?,
+            plain: device.kernel()?,
+            yuv: device.kernel()?,
+            bayer: device.kernel()?,
+        })
     }
 
     fn enqueue(&self, stream: &Stream, args: LetterboxArgs<'_, T>) -> Result<()> {
         let grid = Grid {
             num_blocks: [
-                blocks(args.x.network as usize, THREADS_PER_BLOCK),
-                args.y.network.div_ceil(ROWS_PER_THREAD),
+                args.x.network.div_ceil(COLUMNS_PER_BLOCK),
+                args.y.network.div_ceil(ROWS_PER_BLOCK),
             ],
             threads_per_block: THREADS_PER_BLOCK,
         };
         match args.layout {
             WireLayout::Packed3 => self.packed3.enqueue(stream, grid, args),
-            _ => self.any_other.enqueue(stream, grid, args),
+            WireLayout::Packed4
+            | WireLayout::Mono8
+            | WireLayout::Mono16Little
+            | WireLayout::Mono16Big => self.plain.enqueue(stream, grid, args),
+            WireLayout::Uyvy | WireLayout::Yuy2 | WireLayout::Nv12 | WireLayout::Nv21 => {
+                self.yuv.enqueue(stream, grid, args)
+            }
+            WireLayout::BayerRedFirst
+            | WireLayout::BayerBlueFirst
+            | WireLayout::BayerGreenThenBlue
+            | WireLayout::BayerGreenThenRed => self.bayer.enqueue(stream, grid, args),
         }
     }
 }

@@ -57,7 +57,15 @@ impl<'a> CameraInfo<'a> {
     /// # Errors
     /// `Message` when the bytes are not a camera info message.
     pub fn decode(cdr: &'a [u8]) -> Result<Self> {
-        let mut reader = Reader::new(Self::TYPE, cdr)?;
+        Self::read(Reader::new(Self::TYPE, cdr)?)
+    }
+
+    /// The message of which `reader` is at the first field; otherwise as
+    /// [`Self::decode`].
+    ///
+    /// # Errors
+    /// As [`Self::decode`].
+    pub fn read(mut reader: Reader<'a>) -> Result<Self> {
         let header = read_header(&mut reader)?;
         let (height, width) = (reader.u32()?, reader.u32()?);
         let distortion_model = reader.str()?;

@@ -47,7 +47,15 @@ impl<'a> Image<'a> {
     /// # Errors
     /// `Message` when the bytes are not an image message.
     pub fn decode(cdr: &'a [u8]) -> Result<Self> {
-        let mut reader = Reader::new(Self::TYPE, cdr)?;
+        Self::read(Reader::new(Self::TYPE, cdr)?)
+    }
+
+    /// The message of which `reader` is at the first field; otherwise as
+    /// [`Self::decode`].
+    ///
+    /// # Errors
+    /// As [`Self::decode`].
+    pub fn read(mut reader: Reader<'a>) -> Result<Self> {
         Ok(Self {
             header: read_header(&mut reader)?,
             height: reader.u32()?,
@@ -113,7 +121,15 @@ impl<'a> CompressedImage<'a> {
     /// # Errors
     /// `Message` when the bytes are not a compressed image message.
     pub fn decode(cdr: &'a [u8]) -> Result<Self> {
-        let mut reader = Reader::new(Self::TYPE, cdr)?;
+        Self::read(Reader::new(Self::TYPE, cdr)?)
+    }
+
+    /// The message of which `reader` is at the first field; otherwise as
+    /// [`Self::decode`].
+    ///
+    /// # Errors
+    /// As [`Self::decode`].
+    pub fn read(mut reader: Reader<'a>) -> Result<Self> {
         Ok(Self { header: read_header(&mut reader)?, format: reader.str()?, data: reader.bytes()? })
     }
 

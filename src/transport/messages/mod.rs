@@ -1,8 +1,9 @@
 //! ROS 2 messages, borrowed from the CDR they came in, and written as CDR.
 //!
 //! One file per family. `decode` takes a whole message with its encapsulation
-//! header, in either byte order; `encode` writes a whole message into memory
-//! of the caller, which holds no message when there is an error.
+//! header, in either byte order, and `read` one whose header was read already;
+//! `encode` writes a whole message into memory of the caller, which holds no
+//! message when there is an error.
 //!
 //! What a message says is taken as it stands; `view` of an image or a cloud
 //! checks it and gives what the ops take. Arrays are decoded one element at a
@@ -25,6 +26,7 @@ mod label_info;
 mod marker;
 mod node_event;
 mod point_cloud;
+mod service;
 mod transform;
 
 pub use camera_info::{CameraInfo, RegionOfInterest};
@@ -40,4 +42,5 @@ pub use label_info::LabelInfo;
 pub use marker::{Marker, MarkerAction, MarkerArray, MarkerShape};
 pub use node_event::{ParameterEvent, TransitionEvent, write_parameter_value};
 pub use point_cloud::PointCloud2;
+pub use service::{read_request, write_response};
 pub use transform::{TfMessage, TransformStamped};

@@ -72,7 +72,8 @@ fn write_stamp(writer: &mut Writer<'_>, stamp: Stamp) {
     writer.u32(nanosec);
 }
 
-fn write_state(writer: &mut Writer<'_>, state: LifecycleState) {
+/// Writes a `lifecycle_msgs/State`.
+pub(super) fn write_state(writer: &mut Writer<'_>, state: LifecycleState) {
     writer.u8(state.id());
     writer.str(state.label());
 }

@@ -44,7 +44,15 @@ impl<'a> PointCloud2<'a> {
     /// `Message` when the bytes are not a cloud message, `PointField` when it
     /// has too many fields or one with too long a name.
     pub fn decode(cdr: &'a [u8]) -> Result<Self> {
-        let mut reader = Reader::new(Self::TYPE, cdr)?;
+        Self::read(Reader::new(Self::TYPE, cdr)?)
+    }
+
+    /// The message of which `reader` is at the first field; otherwise as
+    /// [`Self::decode`].
+    ///
+    /// # Errors
+    /// As [`Self::decode`].
+    pub fn read(mut reader: Reader<'a>) -> Result<Self> {
         let header = read_header(&mut reader)?;
         let (height, width) = (reader.u32()?, reader.u32()?);
         let mut fields = PointFields::new();

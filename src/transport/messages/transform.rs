@@ -38,7 +38,15 @@ impl<'a> TfMessage<'a> {
     /// `Message` when the bytes cannot be a transform message; each transform
     /// may have an error of its own.
     pub fn decode(cdr: &'a [u8]) -> Result<Self> {
-        let reader = Reader::new(Self::TYPE, cdr)?;
+        Self::read(Reader::new(Self::TYPE, cdr)?)
+    }
+
+    /// The message of which `reader` is at the first field; otherwise as
+    /// [`Self::decode`].
+    ///
+    /// # Errors
+    /// As [`Self::decode`].
+    pub fn read(reader: Reader<'a>) -> Result<Self> {
         Ok(Self { transforms: Sequence::new(reader, MIN_TRANSFORM_SIZE, read_transform)? })
     }
 

@@ -342,3 +342,22 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn samples_of_later_than_a_jump_are_forgotten() {
+    let mut buffer = TfBuffer::default();
+    let at = |seconds| Stamp::from_ros(seconds, 0);
+    let pose = Isometry3::translation(1.0, 2.0, 3.0);
+    buffer.insert("base", "lidar", at(0), pose, true).unwrap();
+    for seconds in 10..15 {
+        buffer.insert("map", "base", at(seconds), pose, false).unwrap();
+    }
+    buffer.forget_after(at(12));
+    assert!(buffer.lookup("map", "lidar", at(12)).is_ok());
+    assert!(buffer.lookup("map", "lidar", at(13)).is_err());
+    buffer.forget_after(at(9));
+    assert!(buffer.lookup("map", "lidar", at(10)).is_err());
+    assert!(buffer.lookup("base", "lidar", at(10)).is_ok());
+    buffer.insert("map", "base", at(9), pose, false).unwrap();
+    assert!(buffer.lookup("map", "lidar", at(9)).is_ok());
+}

@@ -10,12 +10,8 @@ use super::{check_len, check_threads, refused};
 use crate::error::Result;
 use crate::types::Box2d;
 
-/// Rows that a block takes where they lie one after another.
-pub const ROWS_PER_BLOCK: u32 = 128;
-/// Columns that a block takes of planes.
-pub const COLUMNS_PER_BLOCK: u32 = 32;
-/// The most levels of a grid.
-pub const MAX_LEVELS: usize = 8;
+/// The most tensors, and levels of a grid.
+pub const MAX_OUTPUTS: usize = 8;
 
 /// One level of a grid: the mirror of `Level`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -25,90 +21,191 @@ pub struct YoloLevel {
     pub first_row: u32,
     /// Cells along x.
     pub num_columns: u32,
+    /// Cells.
+    pub num_cells: u32,
+    /// The first of its anchors.
+    pub first_anchor: u32,
     /// Network pixels a cell.
     pub stride: f32,
-    /// Fills the struct to 16 bytes.
-    pub reserved: u32,
+    /// Not 0: the numbers of a row lie together.
+    pub channels_last: u32,
 }
 
 /// The mirror of `Args`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct YoloArgs<'a, T> {
-    /// The tensor.
-    pub values: In<'a, T>,
-    /// Where candidates go; a place a row.
+    /// The tensors; what is past the last is the first again.
+    pub outputs: [In<'a, T>; MAX_OUTPUTS],
+    /// What passes and what is wanted.
     pub selection: Selection<'a, Box2d>,
-    /// Rows of the tensor (columns where it is made of planes).
+    /// The score threshold as a logit.
+    pub bound: In<'a, f32>,
+    /// Width and height of the anchors of all levels.
+    pub anchors: In<'a, [f32; 2]>,
+    /// Rows of the head (columns where it is made of planes).
     pub num_rows: u32,
     /// Classes of a row.
     pub num_classes: u32,
     /// Levels in use.
     pub num_levels: u32,
+    /// Not 0: scores of DETR are logits.
+    pub logits: u32,
+    /// Not 0: boxes of DETR are parts of the network's input.
+    pub normalized: u32,
+    /// Width of the network's input.
+    pub network_width: f32,
+    /// Height of the network's input.
+    pub network_height: f32,
     /// Fills the struct to a multiple of 8 bytes.
     pub reserved: u32,
     /// The levels, in the order of their rows.
-    pub levels: [YoloLevel; MAX_LEVELS],
+    pub levels: [YoloLevel; MAX_OUTPUTS],
 }
 
-const _: () = assert!(size_of::<YoloArgs<'_, f32>>() == 8 * 16 + 16 + MAX_LEVELS * 16);
+const _: () = assert!(size_of::<YoloArgs<'_, f32>>() == (8 + 7 + 2) * 16 + 32 + MAX_OUTPUTS * 24);
 
-/// `per_row` are the numbers of a row beside its classes.
+/// How the rows of a head lie in its tensors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Rows {
+    /// One tensor with so many numbers a row beside its classes, if they lie
+    /// there.
+    One { numbers: usize, classes: bool },
+    /// One tensor a level, rows by anchor and cell.
+    ByLevel,
+    /// Boxes and scores by class.
+    Scores,
+    /// Boxes, scores and labels.
+    Labels,
+}
+
 fn check<T>(
     kernel: &str,
     args: &YoloArgs<'_, T>,
     grid: &Grid,
-    [per_row, rows_per_block]: [usize; 2],
+    rows: Rows,
+    rows_per_block: u32,
 ) -> Result<()> {
     check_threads(kernel, grid.threads_per_block, THREADS_PER_BLOCK)?;
     let (num_rows, num_classes) = (args.num_rows as usize, args.num_classes as usize);
     let [x, y] = grid.num_blocks;
-    if num_rows > MAX_FOUND || y != 1 || x as usize != num_rows.div_ceil(rows_per_block).max(1) {
+    let needed_blocks = num_rows.div_ceil(rows_per_block as usize).max(1);
+    if num_rows > MAX_FOUND || y != 1 || x as usize != needed_blocks {
         return Err(refused(kernel, &format!("{x} x {y} blocks for {num_rows} rows")));
     }
-    let levels = args.levels.iter().take(args.num_levels as usize);
-    if args.num_levels as usize > MAX_LEVELS || levels.clone().any(|level| level.num_columns == 0) {
-        return Err(refused(kernel, &format!("{} levels {:?}", args.num_levels, args.levels)));
+    check_levels(kernel, args, rows)?;
+    let lengths: &[usize] = match rows {
+        Rows::One { numbers, classes: true } => &[numbers + num_classes],
+        Rows::One { numbers, classes: false } => &[numbers],
+        Rows::ByLevel => &[],
+        Rows::Scores => &[4, num_classes],
+        Rows::Labels => &[4, 1, 1],
+    };
+    for (output, length) in args.outputs.iter().zip(lengths) {
+        check_len(kernel, "output", output.len(), num_rows.saturating_mul(*length))?;
     }
-    let slices = [
-        ("values", args.values.len(), num_rows.saturating_mul(per_row + num_classes)),
-        ("wanted", args.selection.wanted.len(), num_classes.div_ceil(32)),
-    ];
-    let mut slices = slices.into_iter().chain(args.selection.needed(num_rows));
+    check_len(kernel, "wanted", args.selection.wanted.len(), num_classes.div_ceil(32))?;
+    check_len(kernel, "bound", args.bound.len(), 1)?;
+    let mut slices = args.selection.needed(num_rows).into_iter();
     slices.try_for_each(|(name, found, needed)| check_len(kernel, name, found, needed))
 }
 
-/// `decode_yolo_rows_*`: rows of centres, sizes, objectness and classes.
-pub struct Rows<T>(PhantomData<T>);
-/// `decode_yolo_cells_*`: the same, boxes told from their cells.
-pub struct Cells<T>(PhantomData<T>);
-/// `decode_yolo_planes_*`: planes of columns, without objectness.
-pub struct Planes<T>(PhantomData<T>);
+/// Levels follow each other and cover the rows; those of raw heads have their
+/// tensor and their anchors.
+fn check_levels<T>(kernel: &str, args: &YoloArgs<'_, T>, rows: Rows) -> Result<()> {
+    let (num_rows, num_levels) = (args.num_rows as usize, args.num_levels as usize);
+    let levels = args.levels.get(..num_levels).unwrap_or_default();
+    let ends = levels.iter().skip(1).map(|level| level.first_row as usize).chain([num_rows]);
+    for ((level, end), output) in levels.iter().zip(ends).zip(&args.outputs) {
+        let num = end.checked_sub(level.first_row as usize);
+        let (Some(num), true) = (num, level.num_columns > 0 && level.num_cells > 0) else {
+            return Err(refused(kernel, &format!("{level:?} of {num_rows} rows")));
+        };
+        if rows == Rows::ByLevel {
+            let num_anchors = num.div_ceil(level.num_cells as usize);
+            let length = 5 + args.num_classes as usize;
+            let needed = (num_anchors * level.num_cells as usize).saturating_mul(length);
+            check_len(kernel, "output", output.len(), needed)?;
+            let anchors = level.first_anchor as usize + num_anchors;
+            check_len(kernel, "anchors", args.anchors.len(), anchors)?;
+        }
+    }
+    let begins = levels.first().is_none_or(|level| level.first_row == 0);
+    if num_levels > MAX_OUTPUTS || !begins || (rows == Rows::ByLevel && num_levels == 0) {
+        return Err(refused(kernel, &format!("{num_levels} levels {:?}", args.levels)));
+    }
+    Ok(())
+}
 
-macro_rules! spec {
-    ($spec:ty, $element:ty, $name:literal, $per_row:literal, $rows_per_block:expr) => {
+/// A kernel of the op: of one layout and one element type.
+pub struct Yolo<L, T>(PhantomData<(L, T)>);
+
+/// A layout, and how many rows a block takes.
+pub trait YoloRows {
+    /// Rows of a block.
+    const ROWS_PER_BLOCK: u32;
+}
+
+macro_rules! layout {
+    ($layout:ident, $name:literal, $rows_per_block:literal, $rows:expr, $text:literal) => {
+        #[doc = concat!("`decode_yolo_", $name, "_*`: ", $text)]
+        pub struct $layout;
+
+        impl YoloRows for $layout {
+            const ROWS_PER_BLOCK: u32 = $rows_per_block;
+        }
+
+        layout!($layout, f32, "f32", $name, $rows);
+        layout!($layout, f16, "f16", $name, $rows);
+    };
+    ($layout:ident, $element:ty, $suffix:literal, $name:literal, $rows:expr) => {
         // SAFETY: `YoloArgs` mirrors `yolo::Args` (size asserted, `#[repr(C)]`
-        // in the same order). A thread whose row is not below the number of
-        // rows reads nothing; the others read inside their row (of a class
-        // below the number of classes, whose bit is inside `wanted`), which
-        // the tensor's length covers. A row adds at most one candidate, to a
-        // list of the block with a place a row; what it writes to `found` and
-        // `items` is compared with their lengths. The block that counts last
-        // reads `found` below its length. It waits for the others, which have
-        // counted, to write: they run and wait for nobody.
-        unsafe impl KernelSpec for $spec {
-            const NAME: &'static str = $name;
+        // in the same order). A thread or warp whose row is not below the
+        // number of rows reads nothing; the others read inside their row (of a
+        // class below the number of classes, whose bit is inside `wanted`),
+        // which the tensors' lengths cover. A row adds at most one candidate,
+        // to a list of the block with a place a row; what it writes to `found`
+        // and `items` is compared with their lengths. The last block reads
+        // `found` below its length. It waits for what other blocks have counted
+        // already and write without waiting.
+        unsafe impl KernelSpec for Yolo<$layout, $element> {
+            const NAME: &'static str = concat!("decode_yolo_", $name, "_", $suffix);
             type Args<'a> = YoloArgs<'a, $element>;
             fn check(args: &Self::Args<'_>, grid: &Grid) -> Result<()> {
-                check(Self::NAME, args, grid, [$per_row, $rows_per_block as usize])
+                check(Self::NAME, args, grid, $rows, $layout::ROWS_PER_BLOCK)
             }
         }
     };
 }
 
-spec!(Rows<f32>, f32, "decode_yolo_rows_f32", 5, ROWS_PER_BLOCK);
-spec!(Rows<f16>, f16, "decode_yolo_rows_f16", 5, ROWS_PER_BLOCK);
-spec!(Cells<f32>, f32, "decode_yolo_cells_f32", 5, ROWS_PER_BLOCK);
-spec!(Cells<f16>, f16, "decode_yolo_cells_f16", 5, ROWS_PER_BLOCK);
-spec!(Planes<f32>, f32, "decode_yolo_planes_f32", 4, COLUMNS_PER_BLOCK);
-spec!(Planes<f16>, f16, "decode_yolo_planes_f16", 4, COLUMNS_PER_BLOCK);
+layout!(
+    PixelRows,
+    "rows",
+    128,
+    Rows::One { numbers: 5, classes: true },
+    "centres, sizes, objectness and classes."
+);
+layout!(
+    CellRows,
+    "cells",
+    128,
+    Rows::One { numbers: 5, classes: true },
+    "the same, boxes told from their cells."
+);
+layout!(RawRows, "raw", 128, Rows::ByLevel, "a tensor of logits a level.");
+layout!(
+    Planes,
+    "planes",
+    32,
+    Rows::One { numbers: 4, classes: true },
+    "planes of columns, without objectness."
+);
+layout!(
+    EndToEnd,
+    "end_to_end",
+    256,
+    Rows::One { numbers: 6, classes: false },
+    "corners, score and class."
+);
+layout!(Detr, "detr", 8, Rows::Scores, "boxes, and scores by class.");
+layout!(DetrLabels, "detr_labels", 256, Rows::Labels, "boxes, scores and labels.");

@@ -37,7 +37,7 @@ pub enum FaultKind {
 /// Makes a GPU fail for everybody who holds it, and gives the error.
 ///
 /// # Errors
-/// Always: `Device` with the fault, or with what went wrong before.
+/// Always: `DeviceLost` with the fault, or `Device` with what went wrong before.
 pub fn fail(device: &CudaDevice, kind: FaultKind) -> Result<()> {
     let stream = device.stream()?;
     let bad_address = u32::from(kind == FaultKind::BadAddress);

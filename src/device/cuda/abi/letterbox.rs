@@ -9,10 +9,12 @@ use super::{check_len, check_threads, refused};
 use crate::error::Result;
 use crate::types::{Encoding, ImageView};
 
-/// Threads of a block, along a row.
+/// Threads of a block.
 pub const THREADS_PER_BLOCK: u32 = 128;
-/// Rows that one thread makes.
-pub const ROWS_PER_THREAD: u32 = 2;
+/// Columns that a block makes.
+pub const COLUMNS_PER_BLOCK: u32 = 128;
+/// Rows that a block makes.
+pub const ROWS_PER_BLOCK: u32 = 4;
 /// Bytes after the picture that the kernels may read, without a meaning.
 pub const TAIL_BYTES: usize = 16;
 
@@ -95,6 +97,19 @@ impl WireLayout {
         }
     }
 
+    /// How the names of the kernels begin that read the layout.
+    pub fn kernels(self) -> &'static str {
+        match self {
+            Self::Packed3 => "letterbox_packed3",
+            Self::Packed4 | Self::Mono8 | Self::Mono16Little | Self::Mono16Big => "letterbox_plain",
+            Self::Uyvy | Self::Yuy2 | Self::Nv12 | Self::Nv21 => "letterbox_yuv",
+            Self::BayerRedFirst
+            | Self::BayerBlueFirst
+            | Self::BayerGreenThenBlue
+            | Self::BayerGreenThenRed => "letterbox_bayer",
+        }
+    }
+
     /// Bytes that the kernel may read of a picture of this size and step.
     fn num_bytes(self, width: usize, height: usize, step: usize) -> Option<usize> {
         let (row_bytes, num_rows) = match self {
@@ -144,8 +159,7 @@ const _: () = assert!(size_of::<LetterboxArgs<'_, f32>>() == 152);
 
 fn check<T>(kernel: &str, args: &LetterboxArgs<'_, T>, grid: &Grid) -> Result<()> {
     check_threads(kernel, grid.threads_per_block, THREADS_PER_BLOCK)?;
-    let is_packed3 = args.layout == WireLayout::Packed3;
-    if is_packed3 != kernel.starts_with("letterbox_packed3") {
+    if !kernel.starts_with(args.layout.kernels()) {
         return Err(refused(kernel, &format!("{:?} is another kernel's", args.layout)));
     }
     for axis in [&args.x, &args.y] {
@@ -168,15 +182,20 @@ fn check<T>(kernel: &str, args: &LetterboxArgs<'_, T>, grid: &Grid) -> Result<()
 
 /// `letterbox_packed3_*`: [`WireLayout::Packed3`].
 pub struct Packed3<T>(PhantomData<T>);
-/// `letterbox_*`: the other layouts.
-pub struct AnyOther<T>(PhantomData<T>);
+/// `letterbox_plain_*`: the other layouts with all colours in each pixel.
+pub struct Plain<T>(PhantomData<T>);
+/// `letterbox_yuv_*`: layouts with colours apart from the luma.
+pub struct Yuv<T>(PhantomData<T>);
+/// `letterbox_bayer_*`: layouts with one colour a pixel.
+pub struct Bayer<T>(PhantomData<T>);
 
 macro_rules! spec {
     ($spec:ty, $element:ty, $name:literal) => {
         // SAFETY: `LetterboxArgs` mirrors the struct of that name (size
         // asserted, `#[repr(C)]` in the same order). A thread outside the
-        // network's input stops; the others write one value in each plane, and
-        // read pixels whose column and row `tap` keeps below the source's,
+        // network's input stops; the others write values of one row in each
+        // plane, up to the row's end (16 or 8 bytes at once where rows are
+        // whole such pieces, counted from the start of a buffer), and read pixels whose column and row `tap` keeps below the source's,
         // given the true reciprocal, which is checked. The picture's length
         // covers all of them, and the tail what is read by whole words. No
         // thread waits.
@@ -192,5 +211,9 @@ macro_rules! spec {
 
 spec!(Packed3<f32>, f32, "letterbox_packed3_f32");
 spec!(Packed3<f16>, f16, "letterbox_packed3_f16");
-spec!(AnyOther<f32>, f32, "letterbox_f32");
-spec!(AnyOther<f16>, f16, "letterbox_f16");
+spec!(Plain<f32>, f32, "letterbox_plain_f32");
+spec!(Plain<f16>, f16, "letterbox_plain_f16");
+spec!(Yuv<f32>, f32, "letterbox_yuv_f32");
+spec!(Yuv<f16>, f16, "letterbox_yuv_f16");
+spec!(Bayer<f32>, f32, "letterbox_bayer_f32");
+spec!(Bayer<f16>, f16, "letterbox_bayer_f16");

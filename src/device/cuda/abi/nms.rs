@@ -8,12 +8,14 @@ use crate::types::{Box2d, Box3d, Candidate, Kept, RotatedBox2d};
 /// Threads of a block, in every step but `small`.
 pub const THREADS_PER_BLOCK: u32 = 256;
 /// Threads of a block in the step `small`.
-pub const SMALL_THREADS_PER_BLOCK: u32 = 512;
+pub const SMALL_THREADS_PER_BLOCK: u32 = 1024;
 /// Candidates a block takes in the step `suppress`: one a warp.
 pub const CANDIDATES_PER_BLOCK: u32 = 8;
 /// Candidates that a block of the step `tiles` orders.
 pub const PART: u32 = 64;
-/// Candidates that are ordered by counting.
+/// Candidates that a block of the step `merge` searches for.
+pub const SOUGHT: u32 = 512;
+/// Candidates that are ordered together before they are merged.
 pub const TILE: u32 = 512;
 /// Tiles that a block of the step `merge` searches.
 pub const TILES_AT_ONCE: u32 = 5;
@@ -24,8 +26,8 @@ pub const MAX_OWNED: u32 = 16;
 /// Columns of the step `small` that are in shared memory together: places of
 /// bits come in whole such halves.
 pub const HALF: usize = 1024;
-/// Vectors of 16 bytes in a list of better suppressors.
-pub const LIST_VECTORS: usize = 2;
+/// Pairs of better suppressors that the lists of all have room for.
+pub const PAIRS: usize = 4 * SMALL_CAPACITY;
 /// Vectors of 16 bytes in a row of bits.
 pub const ROW_VECTORS: usize = SMALL_CAPACITY / 128;
 
@@ -100,6 +102,10 @@ pub struct NmsArgs<'a, C> {
     pub ranks: Out<'a, u32>,
     /// Place by candidate.
     pub places: Out<'a, u32>,
+    /// What is compared, by rank.
+    pub items: Out<'a, [f32; 4]>,
+    /// Group by rank.
+    pub item_groups: Out<'a, u64>,
     /// What is compared, by place.
     pub found_items: Out<'a, [f32; 4]>,
     /// Rank by place.
@@ -122,15 +128,15 @@ pub struct NmsArgs<'a, C> {
     pub published: Out<'a, Kept>,
     /// How many, in memory of the host.
     pub published_counts: Out<'a, NmsCounts>,
-    /// Of the step `small`: rank, length of the list, and score.
+    /// Of the step `small`: rank, length of the list, and where a row is not 0.
     pub notes: Out<'a, u64>,
-    /// Of the step `small`: better suppressors of each.
-    pub lists: Out<'a, [u32; 4]>,
+    /// Of the step `small`: lists of better suppressors, two in a word.
+    pub pairs: Out<'a, u32>,
     /// The same as bits, where a list is too short.
     pub rows: Out<'a, [u32; 4]>,
 }
 
-const _: () = assert!(size_of::<NmsArgs<'_, Candidate<Box2d>>>() == 25 * 16);
+const _: () = assert!(size_of::<NmsArgs<'_, Candidate<Box2d>>>() == 27 * 16);
 
 fn check_all(kernel: &str, slices: &[(&str, usize, usize)]) -> Result<()> {
     slices.iter().try_for_each(|&(name, found, needed)| check_len(kernel, name, found, needed))
@@ -174,7 +180,7 @@ fn check_small<C>(
         kernel,
         &[
             ("notes", args.notes.len(), num_bits),
-            ("lists", args.lists.len(), LIST_VECTORS * num_bits),
+            ("pairs", args.pairs.len(), PAIRS),
             ("rows", args.rows.len(), ROW_VECTORS * num_bits),
         ],
     )
@@ -191,6 +197,8 @@ fn check<C>(kernel: &str, args: &NmsArgs<'_, C>, grid: &Grid, num_parts: usize) 
             ("keys", args.keys.len(), 2 * capacity),
             ("ranks", args.ranks.len(), capacity),
             ("places", args.places.len(), capacity),
+            ("items", args.items.len(), capacity),
+            ("item_groups", args.item_groups.len(), capacity),
             ("found_items", args.found_items.len(), capacity),
             ("found_ranks", args.found_ranks.len(), capacity),
             ("found_groups", args.found_groups.len(), capacity),
@@ -227,7 +235,7 @@ macro_rules! step {
         /// One step.
         pub struct $kernel;
 
-        // SAFETY: `NmsArgs` mirrors the struct of that name (25 slices of 16
+        // SAFETY: `NmsArgs` mirrors the struct of that name (27 slices of 16
         // bytes). Every index a step uses is a thread's own, below the number
         // of candidates, which it cuts to the capacity, or a position that an
         // earlier step stored; those are below the capacity, too, since memory

@@ -2,8 +2,8 @@
 
 use super::{Capacity, Survivors, SurvivorsOut, check_fits, class_mode_word};
 use crate::device::cuda::abi::nms::{
-    CANDIDATES_PER_BLOCK, HALF, LIST_VECTORS, NmsArgs, NmsCounts, NmsSettings, NmsSteps, PART,
-    PrepareArgs, PreparedSteps, ROW_VECTORS, SMALL_CAPACITY, SMALL_THREADS_PER_BLOCK,
+    CANDIDATES_PER_BLOCK, HALF, NmsArgs, NmsCounts, NmsSettings, NmsSteps, PAIRS, PART,
+    PrepareArgs, PreparedSteps, ROW_VECTORS, SMALL_CAPACITY, SMALL_THREADS_PER_BLOCK, SOUGHT,
     THREADS_PER_BLOCK, TILE, TILES_AT_ONCE,
 };
 use crate::device::cuda::{DeviceBuffer, Grid, In, Kernel, KernelSpec, Stream, blocks};
@@ -44,6 +44,8 @@ struct Memory {
     order: DeviceBuffer<Kept>,
     ranks: DeviceBuffer<u32>,
     places: DeviceBuffer<u32>,
+    items: DeviceBuffer<[f32; 4]>,
+    item_groups: DeviceBuffer<u64>,
     found_items: DeviceBuffer<[f32; 4]>,
     found_ranks: DeviceBuffer<u32>,
     found_groups: DeviceBuffer<u64>,
@@ -53,7 +55,7 @@ struct Memory {
     ticket: DeviceBuffer<u32>,
     survivors: Survivors,
     notes: DeviceBuffer<u64>,
-    lists: DeviceBuffer<[u32; 4]>,
+    pairs: DeviceBuffer<u32>,
     rows: DeviceBuffer<[u32; 4]>,
 }
 
@@ -77,6 +79,8 @@ impl Memory {
             order: DeviceBuffer::zeros(stream, candidates)?,
             ranks: DeviceBuffer::zeros(stream, large)?,
             places: DeviceBuffer::zeros(stream, large)?,
+            items: DeviceBuffer::zeros(stream, large)?,
+            item_groups: DeviceBuffer::zeros(stream, large)?,
             found_items: DeviceBuffer::zeros(stream, large)?,
             found_ranks: DeviceBuffer::zeros(stream, large)?,
             found_groups: DeviceBuffer::zeros(stream, large)?,
@@ -86,7 +90,7 @@ impl Memory {
             ticket: DeviceBuffer::zeros(stream, 2)?,
             survivors: Survivors::with_capacity(stream, candidates)?,
             notes: DeviceBuffer::zeros(stream, small)?,
-            lists: DeviceBuffer::zeros(stream, LIST_VECTORS * small)?,
+            pairs: DeviceBuffer::zeros(stream, if is_small { PAIRS } else { 0 })?,
             rows: DeviceBuffer::zeros(stream, ROW_VECTORS * small)?,
         })
     }
@@ -111,6 +115,8 @@ impl Memory {
             order: self.order.output(stream)?,
             ranks: self.ranks.output(stream)?,
             places: self.places.output(stream)?,
+            items: self.items.output(stream)?,
+            item_groups: self.item_groups.output(stream)?,
             found_items: self.found_items.output(stream)?,
             found_ranks: self.found_ranks.output(stream)?,
             found_groups: self.found_groups.output(stream)?,
@@ -123,7 +129,7 @@ impl Memory {
             published,
             published_counts,
             notes: self.notes.output(stream)?,
-            lists: self.lists.output(stream)?,
+            pairs: self.pairs.output(stream)?,
             rows: self.rows.output(stream)?,
         })
     }
@@ -198,8 +204,9 @@ impl<S: NmsSteps> DeviceWorkspace<S> {
             Kernels::Large { tiles, merge, arrange, suppress, publish } => {
                 let some = blocks(capacity, THREADS_PER_BLOCK).max(1);
                 let parts = blocks(capacity, TILE).div_ceil(TILES_AT_ONCE);
+                let sought = blocks(capacity, SOUGHT).max(1);
                 launch(tiles, stream, [blocks(capacity, PART).max(1), 2], args)?;
-                launch(merge, stream, [some * parts, 2], args)?;
+                launch(merge, stream, [sought * parts, 2], args)?;
                 launch(arrange, stream, [some, 1], args)?;
                 launch(suppress, stream, [blocks(capacity, CANDIDATES_PER_BLOCK), 1], args)?;
                 launch(publish, stream, [some, 1], args)

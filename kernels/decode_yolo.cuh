@@ -1,0 +1,106 @@
+// What all layouts of YOLO heads share: src/ops/decode_yolo/mod.rs.
+#pragma once
+
+#include "logit.cuh"
+#include "select.cuh"
+#include "warp.cuh"
+
+namespace yolo {
+
+using selection::kThreads;
+using selection::Shared;
+using selection::widened;
+
+constexpr uint32_t kWarps = kThreads / kLanes;
+constexpr uint32_t kMaxOutputs = 8;
+
+// The mirrors of these stand in src/device/cuda/abi/decode_yolo.rs.
+struct Level {
+    uint32_t first_row;
+    uint32_t num_columns;
+    uint32_t num_cells;
+    uint32_t first_anchor;
+    float stride;
+    uint32_t channels_last;
+};
+
+template <typename T>
+struct Args {
+    Slice<const T> outputs[kMaxOutputs];
+    selection::Slices<Candidate2d> selection;  // a place a row
+    Slice<const float> bound;                  // the score threshold as a logit
+    Slice<const float2> anchors;
+    uint32_t num_rows;
+    uint32_t num_classes;
+    uint32_t num_levels;
+    uint32_t logits;
+    uint32_t normalized;
+    float network_width;
+    float network_height;
+    uint32_t reserved;
+    Level levels[kMaxOutputs];
+};
+
+template <typename T>
+__device__ float score_threshold(const Args<T>& args) {
+    return args.selection.settings[0].score_threshold;
+}
+
+// What a block found.
+struct Found {
+    Candidate2d items[kThreads];
+    uint32_t num;
+};
+
+__device__ inline bool is_finite(const Candidate2d& candidate) {
+    return isfinite(candidate.rank.score) && has_finite_box(candidate);
+}
+
+// For one thread: adds a candidate, if its numbers are finite.
+__device__ inline void add(Found& found, const Candidate2d& candidate) {
+    if (is_finite(candidate)) found.items[atomicAdd(&found.num, 1)] = candidate;
+}
+
+// For all threads of a block, once: appends what the block found.
+template <typename T>
+__device__ void append(const Args<T>& args, const Found& found, Shared& shared) {
+    __syncthreads();
+    const auto take = [&](uint32_t i, Candidate2d& candidate) {
+        candidate = found.items[i];
+        return true;
+    };
+    const auto nothing = [](auto...) {};
+    selection::append(args.selection, shared, found.num, take, nothing, nothing);
+}
+
+__device__ inline Candidate2d from_center(float4 box, const Rank& rank) {
+    const float half_width = box.z * 0.5f;
+    const float half_height = box.w * 0.5f;
+    return {box.x - half_width, box.y - half_height, box.x + half_width, box.y + half_height, rank};
+}
+
+// The class with the largest value, the lowest on ties; kLast where no value is
+// above minus infinity.
+struct BestClass {
+    float value;
+    uint32_t class_index;
+};
+
+// For a warp: the best of the classes that lie `distance` apart.
+template <typename T>
+__device__ BestClass best_class(const T* classes, uint64_t distance, uint32_t num_classes) {
+    BestClass best = {-INFINITY, kLast};
+#pragma unroll 4
+    for (uint32_t c = lane_of(); c < num_classes; c += kLanes) {
+        const float value = widened(classes[c * distance]);
+        if (value > best.value) best = {value, c};
+    }
+    // A word that rises with the value; zeros of both signs are equal.
+    const uint32_t word = ~order_word(best.value + 0.0f, best.class_index != kLast);
+    const uint32_t highest = __reduce_max_sync(kAllLanes, word);
+    const uint32_t index =
+        __reduce_min_sync(kAllLanes, word == highest ? best.class_index : kLast);
+    return {__shfl_sync(kAllLanes, best.value, index % kLanes), highest == 0 ? kLast : index};
+}
+
+}  // namespace yolo

@@ -1,0 +1,93 @@
+// Heads whose answers are final: end to end, and DETR.
+#pragma once
+
+#include "decode_yolo.cuh"
+
+namespace yolo {
+
+// A class given as a float, cut to a whole number; kLast if there is none.
+__device__ inline uint32_t class_of(float value, uint32_t num_classes) {
+    const bool is_class = value >= 0.0f && value < static_cast<float>(num_classes);
+    return is_class ? static_cast<uint32_t>(value) : kLast;
+}
+
+template <typename T>
+__device__ float4 four(const T* values) {
+    return {widened(values[0]), widened(values[1]), widened(values[2]), widened(values[3])};
+}
+
+// For all threads, once: appends what `decode(row, candidate)` makes of the
+// block's rows, one a thread.
+template <typename T, typename Decode>
+__device__ void append_rows(const Args<T>& args, const Decode& decode) {
+    __shared__ Shared shared;
+    const uint32_t first = blockIdx.x * kThreads;
+    const uint32_t num = first < args.num_rows ? min(args.num_rows - first, kThreads) : 0;
+    const auto of_thread = [&](uint32_t i, Candidate2d& candidate) {
+        return decode(first + i, candidate) && is_finite(candidate);
+    };
+    const auto nothing = [](auto...) {};
+    selection::append(args.selection, shared, num, of_thread, nothing, nothing);
+}
+
+// Rows `x1 y1 x2 y2 score class`.
+template <typename T>
+__device__ void decode_end_to_end(const Args<T>& args) {
+    append_rows(args, [&](uint32_t row, Candidate2d& candidate) {
+        const T* values = args.outputs[0].data + static_cast<uint64_t>(row) * 6;
+        const float4 box = four(values);
+        const float score = widened(values[4]);
+        const uint32_t class_index = class_of(widened(values[5]), args.num_classes);
+        candidate = {box.x, box.y, box.z, box.w, {score, class_index, row}};
+        return score >= score_threshold(args) && class_index != kLast;
+    });
+}
+
+// A row of DETR boxes with its score or logit.
+template <typename T>
+__device__ Candidate2d detr_candidate(const Args<T>& args, uint32_t row, float value,
+                                      uint32_t class_index) {
+    const float4 box = four(args.outputs[0].data + static_cast<uint64_t>(row) * 4);
+    const Rank rank = {args.logits != 0 ? sigmoid(value) : value, class_index, row};
+    if (args.normalized == 0) return {box.x, box.y, box.z, box.w, rank};
+    const float width = args.network_width;
+    const float height = args.network_height;
+    return from_center({box.x * width, box.y * height, box.z * width, box.w * height}, rank);
+}
+
+template <typename T>
+__device__ float detr_bound(const Args<T>& args) {
+    return args.logits != 0 ? args.bound[0] : score_threshold(args);
+}
+
+// Boxes and scores by class: a warp a row.
+template <typename T>
+__device__ void decode_detr(const Args<T>& args) {
+    __shared__ Found found;
+    __shared__ Shared shared;
+    if (threadIdx.x == 0) found.num = 0;
+    __syncthreads();
+    const uint32_t row = blockIdx.x * kWarps + warp_of();
+    if (row < args.num_rows) {
+        const T* scores = args.outputs[1].data + static_cast<uint64_t>(row) * args.num_classes;
+        const BestClass best = best_class(scores, 1, args.num_classes);
+        if (best.class_index != kLast && best.value >= detr_bound(args) && lane_of() == 0) {
+            add(found, detr_candidate(args, row, best.value, best.class_index));
+        }
+    }
+    append(args, found, shared);
+}
+
+// Boxes, scores and labels.
+template <typename T>
+__device__ void decode_detr_labels(const Args<T>& args) {
+    append_rows(args, [&](uint32_t row, Candidate2d& candidate) {
+        const float value = widened(args.outputs[1][row]);
+        const uint32_t class_index = class_of(widened(args.outputs[2][row]), args.num_classes);
+        if (!(value >= detr_bound(args)) || class_index == kLast) return false;
+        candidate = detr_candidate(args, row, value, class_index);
+        return true;
+    });
+}
+
+}  // namespace yolo

@@ -1,0 +1,48 @@
+// How the step small numbers candidates and keeps pairs as bits.
+//
+// Column c of a half (kHalf candidates) is bit c / kPieces of piece c % kPieces,
+// so that neighbouring threads read neighbouring columns.
+#pragma once
+
+#include "nms_args.cuh"
+
+constexpr uint32_t kSmallCapacity = 2048;
+constexpr uint32_t kSmallThreads = 1024;
+constexpr uint32_t kSmallWarps = kSmallThreads / kLanes;
+// The most candidates that a block owns.
+constexpr uint32_t kMaxRows = 16;
+// Candidates that are in shared memory together: one a thread.
+constexpr uint32_t kHalf = kSmallThreads;
+constexpr uint32_t kPieces = 64;
+constexpr uint32_t kPieceBits = kHalf / kPieces;
+constexpr uint32_t kRowWords = kSmallCapacity / 32;
+// Chunks of 128 bits of a row.
+constexpr uint32_t kMaxChunks = kRowWords / 4;
+// Columns that a thread settles.
+constexpr uint32_t kSettled = kSmallCapacity / kSmallThreads;
+constexpr uint16_t kNoRank = 0xffff;
+// Pairs of better suppressors that the lists of all have room for.
+constexpr uint32_t kPairs = 4 * kSmallCapacity;
+
+static_assert(kPieceBits == 16, "a piece is half a word");
+static_assert(kSmallThreads == kMaxRows * kPieces, "a thread holds a piece against a row");
+
+// Between candidates and bits of a row.
+__device__ inline uint32_t candidate_of(uint32_t bit) {
+    const uint32_t piece = bit / kPieceBits;
+    return piece / kPieces * kHalf + bit % kPieceBits * kPieces + piece % kPieces;
+}
+
+// Bits that stand for candidates: those of one half, or of both.
+__device__ inline uint32_t num_bits_of(uint32_t n) { return n > kHalf ? kSmallCapacity : kHalf; }
+
+// Better suppressors that a list has room for; the others are read as bits.
+__device__ inline uint32_t list_capacity(uint32_t n) {
+    return n > kHalf ? 2 * kPairs / kSmallCapacity : 2 * kPairs / kHalf;
+}
+
+__device__ inline uint32_t bit_of(uint32_t candidate) {
+    const uint32_t column = candidate % kHalf;
+    const uint32_t piece = candidate / kHalf * kPieces + column % kPieces;
+    return piece * kPieceBits + column / kPieces;
+}

@@ -1,0 +1,259 @@
+// The first part of the step small: a block holds all candidates, its columns,
+// against the few that it owns, its rows.
+#pragma once
+
+#include "nms_bits.cuh"
+
+template <typename Candidate>
+struct Comparison {
+    static constexpr uint32_t kWords = sizeof(Candidate) / 4;
+    union {
+        // Candidates as they lie in memory, by warp; then what is compared.
+        uint4 staged[kSmallWarps][kLanes * kWords / 4];
+        struct {
+            float4 items[kHalf];
+            uint32_t words[kHalf];  // `order_word`
+        };
+    };
+    float4 row_items[kMaxRows];
+    Rank row_ranks[kMaxRows];
+    uint32_t row_words[kMaxRows];  // 0 where the row takes no part: nobody is below
+    uint32_t num_before[kMaxRows];
+    uint32_t bits[kMaxRows][kRowWords];
+};
+
+// 32 candidates as they lie in memory, a part in every lane.
+template <typename Candidate>
+struct Chunk {
+    static constexpr uint32_t kWords = sizeof(Candidate) / 4;
+    static constexpr uint32_t kVectors = kLanes * kWords / 4;
+    static constexpr uint32_t kEach = (kVectors + kLanes - 1) / kLanes;
+    uint4 vectors[kEach];
+
+    // The chunk that begins with candidate `first`, of which `num` are read.
+    __device__ void fetch(const Candidate* candidates, uint32_t first, uint32_t num) {
+        const uint32_t* words = reinterpret_cast<const uint32_t*>(candidates + first);
+        const uint32_t num_words = first < num ? (num - first) * kWords : 0;
+#pragma unroll
+        for (uint32_t k = 0; k < kEach; ++k) {
+            const uint32_t w = (k * kLanes + lane_of()) * 4;
+            vectors[k] = make_uint4(0, 0, 0, 0);
+            if (k * kLanes + lane_of() >= kVectors) continue;
+            if (w + 4 <= num_words) {
+                vectors[k] = *reinterpret_cast<const uint4*>(words + w);
+            } else if (w < num_words) {
+                vectors[k].x = words[w];
+                if (w + 1 < num_words) vectors[k].y = words[w + 1];
+                if (w + 2 < num_words) vectors[k].z = words[w + 2];
+            }
+        }
+    }
+
+    // The lane's own candidate; all lanes of the warp take part.
+    __device__ Candidate unpack(uint4* staged) const {
+#pragma unroll
+        for (uint32_t k = 0; k < kEach; ++k) {
+            if (k * kLanes + lane_of() < kVectors) staged[k * kLanes + lane_of()] = vectors[k];
+        }
+        __syncwarp();
+        Candidate candidate;
+        memcpy(&candidate, reinterpret_cast<const uint32_t*>(staged) + lane_of() * kWords,
+               sizeof(Candidate));
+        return candidate;
+    }
+};
+
+// For `row`, below the number of candidates: what the columns are held against.
+template <typename Policy, typename Candidate>
+__device__ void bring_row(const NmsArgs<Candidate>& args, const NmsSettings& settings,
+                          Comparison<Candidate>& shared, uint32_t row, const Candidate& candidate) {
+    const bool present = takes_part<Policy>(settings, candidate);
+    shared.row_items[row] = Policy::item(args, settings, candidate);
+    shared.row_ranks[row] = candidate.rank;
+    shared.row_words[row] = present ? order_word(candidate.rank.score, true) : 0;
+    shared.num_before[row] = 0;
+    if (present) check_class<Policy>(args, settings, candidate);
+}
+
+// Among columns of the row's score: who comes before it by class and source,
+// and which of these are near.
+template <typename Policy, typename Candidate>
+__device__ void compare_equals(const NmsArgs<Candidate>& args, const NmsSettings& settings,
+                               const Comparison<Candidate>& shared, uint32_t row, uint32_t own,
+                               uint32_t start, uint32_t& bits, uint32_t& num_before) {
+    const uint32_t word = shared.row_words[row];
+    const float4 item = shared.row_items[row];
+    const float least = Policy::least(settings, item);
+    const uint64_t key = static_cast<uint64_t>(word) << 32 | own;
+    for (uint32_t k = 0; k < kPieceBits; ++k) {
+        const uint32_t column = k * kPieces + threadIdx.x % kPieces;
+        const uint64_t other = static_cast<uint64_t>(word) << 32 | (start + column);
+        if (start + column >= args.candidates.len || shared.words[column] != word) continue;
+        if (!precedes(other, key, args.candidates.data)) continue;
+        ++num_before;
+        const bool near = Policy::is_near(settings, shared.items[column], item, least);
+        bits |= static_cast<uint32_t>(near) << k;
+    }
+}
+
+// Counts a word that is below another: a predicate and an addition.
+__device__ inline void count_below(uint32_t word, uint32_t other, uint32_t& num) {
+    asm("{\n\t.reg .pred below;\n\tsetp.lt.u32 below, %1, %2;\n\t@below add.u32 %0, %0, 1;\n\t}"
+        : "+r"(num)
+        : "r"(word), "r"(other));
+}
+
+// Holds the half's columns against the rows: a thread one piece against one
+// row, all lanes of a warp the same.
+template <typename Policy, typename Candidate>
+__device__ void compare(const NmsArgs<Candidate>& args, const NmsSettings& settings,
+                        Comparison<Candidate>& shared, uint32_t start, uint32_t n) {
+    const uint32_t piece = threadIdx.x % kPieces;
+    const uint32_t row = threadIdx.x / kPieces;
+    const uint32_t own = blockIdx.x + row * gridDim.x;
+    if (own >= n) return;
+    const uint32_t num_bits = (min(n - start, kHalf) + kPieces - 1) / kPieces;
+    const uint32_t word = shared.row_words[row];
+    const float4 item = shared.row_items[row];
+    const float least = Policy::least(settings, item);
+    uint32_t bits = 0;
+    uint32_t num_below = 0;
+    uint32_t num_at_most = 0;
+    // Columns past the last have the last word, also up to whole fours.
+    for (uint32_t first = 0; first < num_bits; first += 4) {
+        uint32_t four = 0;
+#pragma unroll
+        for (uint32_t k = 0; k < 4; ++k) {
+            const uint32_t column = (first + k) * kPieces + piece;
+            const uint32_t other = shared.words[column];
+            const bool near = Policy::is_near(settings, shared.items[column], item, least);
+            count_below(other, word, num_below);
+            count_below(other, word + 1, num_at_most);
+            if ((other < word) & near) four |= 1u << k;
+        }
+        bits |= four << first;
+    }
+    const bool is_own_here = own - start < kHalf && (own - start) % kPieces == piece;
+    if (word != 0 && num_at_most - num_below > is_own_here) {
+        compare_equals<Policy>(args, settings, shared, row, own, start, bits, num_below);
+    }
+    for (uint32_t left = bits; left != 0; left &= left - 1) {
+        const uint32_t k = __ffs(left) - 1;
+        const float4 better = shared.items[k * kPieces + piece];
+        if (!Policy::suppresses(settings, better, item)) bits &= ~(1u << k);
+    }
+    reinterpret_cast<uint16_t*>(shared.bits[row])[start / kHalf * kPieces + piece] =
+        static_cast<uint16_t>(bits);
+    const uint32_t sum = __reduce_add_sync(kAllLanes, num_below);
+    if (lane_of() == 0 && sum != 0) atomicAdd(&shared.num_before[row], sum);
+}
+
+// The bits of a word of row `own`, without those of other groups and those that
+// the exact comparison parts.
+template <typename Policy, typename Candidate>
+__device__ uint32_t confirmed(const NmsArgs<Candidate>& args, const NmsSettings& settings,
+                              uint32_t own, uint64_t group, uint32_t word, uint32_t bits) {
+    const bool agnostic = settings.class_mode == 1;
+    if (agnostic && Policy::kNumParts == 0) return bits;
+    for (uint32_t left = bits; left != 0; left &= left - 1) {
+        const uint32_t bit = __ffs(left) - 1;
+        const uint32_t better = candidate_of(word * 32 + bit);
+        const uint32_t class_index = args.candidates[better].rank.class_index;
+        const bool meets = agnostic || group_of(args, settings, class_index) == group;
+        if (meets && surely_suppresses<Policy>(args, settings, better, own)) continue;
+        bits &= ~(1u << bit);
+    }
+    return bits;
+}
+
+// For a warp: lists the bits of its row.
+template <typename Policy, typename Candidate>
+__device__ void list_row(const NmsArgs<Candidate>& args, const NmsSettings& settings,
+                         const Comparison<Candidate>& shared, uint32_t row, uint32_t own,
+                         uint32_t n) {
+    const uint32_t lane = lane_of();
+    const uint32_t own_bit = bit_of(own);
+    if (shared.row_words[row] == 0) {
+        if (lane == 0) args.notes[own_bit] = {kNoRank, 0, 0};
+        return;
+    }
+    const Rank rank = shared.row_ranks[row];
+    const uint64_t group = group_of(args, settings, rank.class_index);
+    uint32_t words[kRowWords / kLanes];
+    uint32_t own_num = 0;
+    uint32_t chunks = 0;
+#pragma unroll
+    for (uint32_t k = 0; k < kRowWords / kLanes; ++k) {
+        const uint32_t w = k * kLanes + lane;
+        const uint32_t bits = k * kHalf < n ? shared.bits[row][w] : 0;
+        words[k] = confirmed<Policy>(args, settings, own, group, w, bits);
+        own_num += __popc(words[k]);
+        const uint32_t some = __ballot_sync(kAllLanes, words[k] != 0);
+        // The four words of a chunk are those of four lanes.
+#pragma unroll
+        for (uint32_t c = 0; c < kLanes / 4; ++c) {
+            chunks |= static_cast<uint32_t>((some >> 4 * c & 0xf) != 0) << (k * kLanes / 4 + c);
+        }
+    }
+    uint32_t end = own_num;
+#pragma unroll
+    for (uint32_t step = 1; step < kLanes; step *= 2) {
+        const uint32_t other = __shfl_up_sync(kAllLanes, end, step);
+        if (lane >= step) end += other;
+    }
+    const uint32_t num_listed = __shfl_sync(kAllLanes, end, kLanes - 1);
+    uint16_t* lists = reinterpret_cast<uint16_t*>(args.pairs.data);
+    uint32_t position = end - own_num;
+#pragma unroll
+    for (uint32_t k = 0; k < kRowWords / kLanes; ++k) {
+        for (uint32_t left = words[k]; left != 0; left &= left - 1, ++position) {
+            if (position < list_capacity(n)) {
+                const uint32_t at = position / 2 * num_bits_of(n) + own_bit;
+                lists[2 * at + position % 2] =
+                    static_cast<uint16_t>((k * kLanes + lane) * 32 + __ffs(left) - 1);
+            }
+        }
+    }
+    if (num_listed > list_capacity(n)) {
+        uint32_t* to = reinterpret_cast<uint32_t*>(&args.rows[own_bit * kMaxChunks]);
+#pragma unroll
+        for (uint32_t k = 0; k < kRowWords / kLanes; ++k) to[k * kLanes + lane] = words[k];
+    }
+    if (lane == 0) {
+        const uint32_t before = shared.num_before[row];
+        args.notes[own_bit] = {static_cast<uint16_t>(before), static_cast<uint16_t>(num_listed),
+                               chunks};
+        args.order[before] = {own, rank.score};
+    }
+}
+
+// Notes, lists and rows of the block's own candidates. The first chunk was
+// fetched before.
+template <typename Policy, typename Candidate>
+__device__ void nms_small_compare(const NmsArgs<Candidate>& args, const NmsSettings& settings,
+                                  Comparison<Candidate>& shared, Chunk<Candidate> chunk,
+                                  uint32_t n) {
+    const uint32_t row = blockIdx.x + threadIdx.x * gridDim.x;
+    if (threadIdx.x < kMaxRows && row < n) {
+        bring_row<Policy>(args, settings, shared, threadIdx.x, args.candidates[row]);
+    }
+#pragma unroll 1
+    for (uint32_t start = 0; start < n; start += kHalf) {
+        const Candidate candidate = chunk.unpack(shared.staged[warp_of()]);
+        const bool present =
+            start + threadIdx.x < n && takes_part<Policy>(settings, candidate);
+        const float4 item = Policy::item(args, settings, candidate);
+        __syncthreads();
+        shared.items[threadIdx.x] = item;
+        shared.words[threadIdx.x] = order_word(candidate.rank.score, present);
+        __syncthreads();
+        const uint32_t next = start + kHalf;
+        if (next < n) chunk.fetch(args.candidates.data, next + warp_of() * kLanes, n);
+        compare<Policy>(args, settings, shared, start, n);
+        __syncthreads();
+    }
+    const uint32_t own = blockIdx.x + warp_of() * gridDim.x;
+    if (warp_of() < kMaxRows && own < n) {
+        list_row<Policy>(args, settings, shared, warp_of(), own, n);
+    }
+}

@@ -1,0 +1,228 @@
+//! The ops of a lidar's frame on a GPU: one by one, and as a frame has them.
+
+use super::{
+    Cloud, DECODE, FEATURES, MAX_POINTS, NUM_CHANNELS, NUM_CLASSES, NUM_FEATURES, NUM_POINTS,
+    SCATTER, SIDE, TOP_K, UNPACK, VOXELIZE, decode_params, maps, pillar_grid, scan, unpack_params,
+};
+use crate::cli::bench::measure::{Bar, Bench, Case, gpu, wall};
+use crate::device::cuda::{
+    CudaDevice, DeviceBuffer, DeviceCandidates, DeviceCloud, DevicePoints, DeviceTensor, Graph,
+    Stream,
+};
+use crate::error::{Error, ErrorKind, Result};
+use crate::ops::decode_center::cuda::{DeviceCenterTask, Workspace as Decoder};
+use crate::ops::gather::cuda::{LidarInputs, LidarWorkspace, SaysOfObjects};
+use crate::ops::nms::cuda::{Capacity, Suppression3d};
+use crate::ops::pillar_features::cuda::{Kernels, enqueue_pillar_features};
+use crate::ops::scatter::cuda::Workspace as Scatterer;
+use crate::ops::select::Limits;
+use crate::ops::unpack::UnpackParams;
+use crate::ops::unpack::cuda::Workspace as Unpacker;
+use crate::ops::voxelize::cuda::{DeviceVoxels, Workspace as Voxelizer};
+use crate::types::{
+    Box3d, CircleThreshold, ClassMode, ElementType, Kept, Nms3d, NmsCircle, PointFields,
+};
+
+const BEFORE: &str = "unpack + voxelize + pillar_features 200k points";
+const AFTER: &str = "decode_center + select + nms_circle 5x480x480";
+const AROUND: &str = "lidar frame but networks and upload, 200k points, 5x480x480";
+const MAX_DETECTIONS: usize = 300;
+
+pub(super) fn cases(bench: &mut Bench, device: &CudaDevice) -> Result<()> {
+    let stream = &device.stream()?;
+    if [UNPACK, VOXELIZE, FEATURES, SCATTER, BEFORE, AROUND].iter().any(|name| bench.wants(name)) {
+        before(bench, stream)?;
+    }
+    if [DECODE, AFTER].iter().any(|name| bench.wants(name)) {
+        after(bench, stream)?;
+    }
+    if bench.wants(AROUND) {
+        around(bench, stream)?;
+    }
+    Ok(())
+}
+
+/// From the uploaded cloud to the encoder's input, and from its output to the
+/// map.
+struct Pillars {
+    cloud: DeviceCloud,
+    fields: PointFields<'static>,
+    params: UnpackParams,
+    unpack: Unpacker,
+    points: DevicePoints,
+    voxelize: Voxelizer,
+    voxels: DeviceVoxels,
+    kernels: Kernels,
+    features: DeviceTensor,
+    scatter: Scatterer,
+    encoded: DeviceTensor,
+    map: DeviceTensor,
+    stream: Stream,
+}
+
+impl Pillars {
+    fn new(stream: &Stream) -> Result<Self> {
+        let (cloud, params) = (Cloud::of(&scan()), pillar_grid()?);
+        let mut on_device = DeviceCloud::with_capacity(stream, cloud.0.len())?;
+        on_device.enqueue_upload(&cloud.view()?)?;
+        let num_voxels = params.voxel_capacity;
+        let tensor = |shape: &[usize]| DeviceTensor::zeros(stream, ElementType::F32, shape);
+        Ok(Self {
+            cloud: on_device,
+            fields: Cloud::fields()?,
+            params: unpack_params()?,
+            unpack: Unpacker::new(stream, NUM_POINTS)?,
+            points: DevicePoints::with_capacity(stream, 4, NUM_POINTS)?,
+            voxelize: Voxelizer::new(stream, &params, NUM_POINTS)?,
+            voxels: DeviceVoxels::new(stream, &params)?,
+            kernels: Kernels::load(stream.device())?,
+            features: tensor(&[num_voxels, MAX_POINTS, NUM_FEATURES])?,
+            scatter: Scatterer::new(stream, &params.grid)?,
+            encoded: tensor(&[num_voxels, NUM_CHANNELS])?,
+            map: tensor(&[1, NUM_CHANNELS, SIDE, SIDE])?,
+            stream: stream.clone(),
+        })
+    }
+
+    fn unpack(&mut self) -> Result<()> {
+        self.unpack.enqueue(&self.cloud, &self.fields, &self.params, &mut self.points)
+    }
+
+    fn voxelize(&mut self) -> Result<()> {
+        self.voxelize.enqueue(&self.points, &mut self.voxels)
+    }
+
+    fn features(&mut self) -> Result<()> {
+        let from = (&self.points, &self.voxels);
+        enqueue_pillar_features(&self.stream, &self.kernels, from, false, &mut self.features)
+    }
+
+    fn scatter(&mut self) -> Result<()> {
+        self.scatter.enqueue(&self.encoded, &self.voxels, &mut self.map)
+    }
+
+    /// All that goes before the encoder.
+    fn all(&mut self) -> Result<()> {
+        self.unpack()?;
+        self.voxelize()?;
+        self.features()
+    }
+}
+
+fn before(bench: &mut Bench, stream: &Stream) -> Result<()> {
+    let mut pillars = Pillars::new(stream)?;
+    // Every step reads what the steps before it wrote.
+    pillars.all()?;
+    type Step = fn(&mut Pillars) -> Result<()>;
+    let steps: [(&str, Step, Option<Bar>); 5] = [
+        (UNPACK, Pillars::unpack, None),
+        (VOXELIZE, Pillars::voxelize, None),
+        (FEATURES, Pillars::features, None),
+        (SCATTER, Pillars::scatter, None),
+        (BEFORE, Pillars::all, gpu(None, 60.0)),
+    ];
+    for (name, step, bar) in steps {
+        if bench.wants(name) {
+            let graph = Graph::record(stream, || step(&mut pillars))?;
+            let case = Case::new(name).with_bar(bar);
+            bench.device(case, stream, || graph.enqueue(), || stream.synchronize())?;
+        }
+    }
+    Ok(())
+}
+
+/// What follows the network.
+struct Objects {
+    maps: [DeviceTensor; 5],
+    num_voxels: DeviceBuffer<u32>,
+    decoder: Decoder,
+    candidates: DeviceCandidates<Box3d>,
+    suppression: Suppression3d,
+    gather: LidarWorkspace,
+}
+
+impl Objects {
+    fn new(stream: &Stream) -> Result<Self> {
+        let mut on_device = Vec::new();
+        for map in maps() {
+            let mut tensor = DeviceTensor::zeros(stream, map.element(), map.shape())?;
+            tensor.write(&map.view())?;
+            on_device.push(tensor);
+        }
+        let maps = <[DeviceTensor; 5]>::try_from(on_device)
+            .map_err(|_| Error::new(ErrorKind::Argument, "bench", "not five maps"))?;
+        let mut num_voxels = DeviceBuffer::zeros(stream, 1)?;
+        num_voxels.write(&[1])?;
+        let params = decode_params();
+        let limits = Limits { candidate_capacity: 8192, pre_nms_top_k: TOP_K };
+        let mut decoder = Decoder::new(stream, &params, SIDE * SIDE, TOP_K)?;
+        decoder.set(&params, limits)?;
+        let circle = NmsCircle {
+            thresholds: vec![0.5, 1.5, 3.0, 0.85, 1.0],
+            reading: CircleThreshold::Radius,
+            class_mode: ClassMode::Aware,
+        };
+        let capacity = Capacity { candidates: TOP_K, classes: NUM_CLASSES };
+        let says = SaysOfObjects { velocity: false, variance: false };
+        Ok(Self {
+            maps,
+            num_voxels,
+            decoder,
+            candidates: DeviceCandidates::with_capacity(stream, TOP_K)?,
+            suppression: Suppression3d::new(stream, &Nms3d::Circle(circle), capacity)?,
+            gather: LidarWorkspace::new(stream, says, MAX_DETECTIONS)?,
+        })
+    }
+
+    fn decode(&mut self) -> Result<()> {
+        let [heatmap, offset, height, size, rotation] = &self.maps;
+        let task = DeviceCenterTask { heatmap, offset, height, size, rotation, velocity: None };
+        self.decoder.enqueue(&[task], &self.num_voxels, &mut self.candidates)
+    }
+
+    fn suppress(&mut self) -> Result<()> {
+        self.decode()?;
+        self.suppression.enqueue(&self.candidates)
+    }
+
+    fn gather(&mut self, pillars: &Pillars) -> Result<()> {
+        self.suppress()?;
+        self.gather.enqueue(&LidarInputs {
+            candidates: &self.candidates,
+            motions: Some(self.decoder.motions()),
+            kept: self.suppression.kept(),
+            decoded: self.decoder.counts(),
+            unpacked: Some(pillars.unpack.counts()),
+            densified: None,
+            voxelized: Some(pillars.voxelize.counts()),
+        })
+    }
+}
+
+fn after(bench: &mut Bench, stream: &Stream) -> Result<()> {
+    let mut objects = Objects::new(stream)?;
+    if bench.wants(DECODE) {
+        let graph = Graph::record(stream, || objects.decode())?;
+        bench.device(Case::new(DECODE), stream, || graph.enqueue(), || stream.synchronize())?;
+    }
+    if bench.wants(AFTER) {
+        let graph = Graph::record(stream, || objects.suppress())?;
+        let mut keep: Vec<Kept> = Vec::with_capacity(TOP_K);
+        let case = Case::new(AFTER).with_bar(wall(None, 20.0));
+        let read = || objects.suppression.read_kept(&mut keep);
+        bench.device(case, stream, || graph.enqueue(), read)?;
+    }
+    Ok(())
+}
+
+/// Three launches and one wait, as a frame has them.
+fn around(bench: &mut Bench, stream: &Stream) -> Result<()> {
+    let (mut pillars, mut objects) = (Pillars::new(stream)?, Objects::new(stream)?);
+    let before = Graph::record(stream, || pillars.all())?;
+    let between = Graph::record(stream, || pillars.scatter())?;
+    let after = Graph::record(stream, || objects.gather(&pillars))?;
+    let enqueue = || [&before, &between, &after].into_iter().try_for_each(Graph::enqueue);
+    let mut out = Vec::with_capacity(MAX_DETECTIONS);
+    let case = Case::new(AROUND).with_bar(wall(None, 120.0));
+    bench.device(case, stream, enqueue, || objects.gather.read(&mut out).map(|_| ()))
+}

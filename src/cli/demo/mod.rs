@@ -1,0 +1,132 @@
+//! `det_post demo`: simulate, replay, eval, one after the other.
+
+mod networks;
+mod scenes;
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use super::Outcome;
+use super::eval::{Sides, Terms};
+use super::interrupt::Interrupt;
+use super::replay::{Rate, ReplayRequest};
+use super::simulate::SimulateArguments;
+use super::{replay, simulate};
+use crate::config::{ChannelKind, Config};
+use crate::error::{Error, ErrorKind, Result};
+use scenes::Scenes;
+
+/// The parameters of the demo's channels.
+const PARAMETERS: &str = include_str!("../../../config/demo.param.yaml");
+
+/// Arguments of `det_post demo`.
+#[derive(Debug, clap::Args)]
+pub(super) struct DemoArguments {
+    /// Folder for everything the demo makes.
+    #[arg(short, long, value_name = "DIR", default_value = "demo")]
+    out: PathBuf,
+    /// Length of the drive in seconds.
+    #[arg(long, default_value_t = 10.0)]
+    seconds: f64,
+    /// Which drive; the networks were never trained on seeds from 9000 on.
+    #[arg(long, default_value_t = 9000)]
+    seed: u64,
+    /// Folder of camera.onnx, lidar_encoder.onnx and lidar_head.onnx; else those that came with
+    /// the program.
+    #[arg(long, value_name = "DIR")]
+    models: Option<PathBuf>,
+}
+
+/// Shows the whole node work on a drive that is made for it.
+#[expect(clippy::print_stdout, reason = "the tables are the result of the command")]
+pub(super) fn demo(arguments: &DemoArguments) -> Result<Outcome> {
+    let start = Instant::now();
+    let interrupt = Interrupt::listen()?;
+    let out = &arguments.out;
+    let config = configuration(arguments)?;
+    let bag = out.join("drive");
+
+    tracing::info!("1 of 4: {} s of a simulated drive, with truth", arguments.seconds);
+    let drive = SimulateArguments::of_demo(arguments.seed, arguments.seconds, &bag);
+    simulate::record(&drive, &interrupt)?;
+    tracing::info!("2 of 4: camera and lidar through their networks");
+    let request = ReplayRequest {
+        bag: &bag,
+        config: &config,
+        out: Some(out),
+        rate: Rate::Max,
+        num_pictures: 0,
+    };
+    let report = replay::run(&request, &interrupt)?;
+    if interrupt.is_set() {
+        tracing::warn!("stopped; {} holds what was done", out.display());
+        return Ok(Outcome::Done);
+    }
+    tracing::info!("3 of 4: detections against truth");
+    let sides = Sides::read(&out.join("detections.jsonl"), &bag)?;
+    let evaluation = sides.evaluate(&Terms::default())?;
+    evaluation.write_json(&out.join("eval.json"))?;
+    evaluation.draw(&out.join("figures"))?;
+    tracing::info!("4 of 4: pictures");
+    draw(&config, &bag, &sides, &out.join("pictures"), &interrupt)?;
+
+    print!("{}\n{}", report.to_table(), evaluation.to_table());
+    print!("{}", directions(out, start.elapsed().as_secs_f64()));
+    Ok(Outcome::Done)
+}
+
+/// The demo's channels with the networks where they lie. They stand in the
+/// folder as a parameter file that holds every value.
+fn configuration(arguments: &DemoArguments) -> Result<Config> {
+    let overrides = networks::overrides(arguments.models.as_deref())?;
+    let path = arguments.out.join("demo.param.yaml");
+    let cannot_write = |e| {
+        Error::new(ErrorKind::Io, "demo", format!("cannot write {}", path.display())).with_source(e)
+    };
+    std::fs::create_dir_all(&arguments.out).map_err(cannot_write)?;
+    std::fs::write(&path, PARAMETERS).map_err(cannot_write)?;
+    let config = Config::load(std::slice::from_ref(&path), &overrides)?;
+    std::fs::write(&path, config.to_yaml()).map_err(cannot_write)?;
+    Ok(config)
+}
+
+/// Draws the drive as its channels saw it.
+fn draw(
+    config: &Config,
+    bag: &Path,
+    sides: &Sides,
+    folder: &Path,
+    interrupt: &Interrupt,
+) -> Result<()> {
+    let (mut image_topic, mut points) = ("", None);
+    for channel in &config.channels {
+        match &channel.kind {
+            ChannelKind::Camera(_) => image_topic = &channel.input,
+            ChannelKind::Lidar(lidar) => points = Some((&channel.input, lidar.facts.grid.range())),
+        }
+    }
+    let Some((points_topic, range)) = points else { return Ok(()) };
+    let scenes = Scenes { bag, image_topic, points_topic, range, sides };
+    scenes.draw(folder, interrupt)
+}
+
+/// Where everything lies, and what to try next.
+fn directions(out: &Path, seconds: f64) -> String {
+    let out = out.display();
+    let program = std::env::args().next().unwrap_or_else(|| "det_post".into());
+    format!(
+        "in {seconds:.0} s, below {out}/
+  drive/             the recording with its truth: drive_0.mcap for Foxglove, ros2 bag play for RViz
+  detections/        the detections as a recording; detections.jsonl the same as lines
+  pictures/          drive.png moves; camera.png, birds_eye.png; truth is white
+  figures/           precision over recall, calibration; eval.json has every figure
+  report.json        what every stage took and what every limit cost
+
+next
+  {program} replay {out}/drive --config {out}/demo.param.yaml -p lidar.densification.num_past_sweeps:=0 \\
+      --out one_sweep && {program} eval --detections one_sweep --truth {out}/drive
+  {program} simulate --seed 9003 --actors 40 --out crowded
+  {program} inspect {out}/drive
+"
+    )
+}

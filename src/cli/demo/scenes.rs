@@ -1,0 +1,161 @@
+//! Pictures of a drive with its truth and its detections.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use indicatif::ProgressBar;
+
+use crate::cli::eval::{Filters, Sides, Stream};
+use crate::cli::interrupt::Interrupt;
+use crate::error::{Error, ErrorKind, Result};
+use crate::eval::{Filter2d, Filter3d, GroundTruth2d, GroundTruth3d};
+use crate::node::pictures::{Animation, BEV_SIZE, BevPicture, draw_camera_over_truth};
+use crate::transport::bag::BagReader;
+use crate::transport::messages::{Image, PointCloud2};
+use crate::types::{Box2d, Box3d, Detection2d, Detection3d, ImagePayload, PointRange, Size, Stamp};
+
+/// Edge length of the moving picture.
+const ANIMATION_SIZE: u32 = 640;
+
+/// Every second scan is shown, for as long as it lasted.
+const SCANS_PER_FRAME: usize = 2;
+const FRAME_MS: u16 = 200;
+
+/// What is drawn of a drive.
+pub(super) struct Scenes<'a> {
+    pub(super) bag: &'a Path,
+    pub(super) image_topic: &'a str,
+    pub(super) points_topic: &'a str,
+    pub(super) range: PointRange,
+    pub(super) sides: &'a Sides,
+}
+
+/// What one stamp has.
+struct Moment<T, D> {
+    truth: Vec<T>,
+    detections: Vec<D>,
+}
+
+impl Scenes<'_> {
+    /// Draws the camera's and the lidar's fullest frame and the lidar's drive,
+    /// as far as there are frames with truth and detections.
+    ///
+    /// # Errors
+    /// `Io` when a picture cannot be written, what decoding refuses.
+    pub(super) fn draw(&self, folder: &Path, interrupt: &Interrupt) -> Result<()> {
+        std::fs::create_dir_all(folder).map_err(|e| {
+            Error::new(ErrorKind::Io, "demo", format!("cannot make {}", folder.display()))
+                .with_source(e)
+        })?;
+        let (pictures, clouds) = (self.camera_moments(), self.lidar_moments());
+        let fullest_picture = fullest(&pictures);
+        let fullest_cloud = fullest(&clouds);
+        let shown: Vec<Stamp> = clouds.keys().copied().step_by(SCANS_PER_FRAME).collect();
+        let mut animation = match shown.len() {
+            0 => None,
+            num => {
+                let size = Size::new(ANIMATION_SIZE, ANIMATION_SIZE);
+                Some(Animation::create(&folder.join("drive.png"), size, num as u32, FRAME_MS)?)
+            }
+        };
+        let mut reader = BagReader::open(self.bag)?;
+        let topics = reader.topics().to_vec();
+        reader.select(&[self.image_topic, self.points_topic]);
+        let progress = ProgressBar::new(reader.num_messages().unwrap_or(0));
+        while let Some(message) = reader.next_message()? {
+            if interrupt.is_set() {
+                return Ok(());
+            }
+            progress.inc(1);
+            if topics[message.topic].name == self.image_topic {
+                let image = Image::decode(message.data)?;
+                if Some(image.header.stamp) == fullest_picture {
+                    let moment = &pictures[&image.header.stamp];
+                    self.picture(
+                        &ImagePayload::Raw(image.view()?),
+                        moment,
+                        &folder.join("camera.png"),
+                    )?;
+                }
+                continue;
+            }
+            let cloud = PointCloud2::decode(message.data)?;
+            let stamp = cloud.header.stamp;
+            let Some(moment) = clouds.get(&stamp) else { continue };
+            if Some(stamp) == fullest_cloud {
+                let picture = self.bird_eye(&cloud, moment, BEV_SIZE)?;
+                picture.canvas().save(&folder.join("birds_eye.png"))?;
+            }
+            if let Some(animation) = animation.as_mut().filter(|_| shown.contains(&stamp)) {
+                animation.add(self.bird_eye(&cloud, moment, ANIMATION_SIZE)?.canvas())?;
+            }
+        }
+        if let Some(animation) = animation {
+            animation.finish()?;
+        }
+        progress.finish_and_clear();
+        Ok(())
+    }
+
+    fn camera_moments(&self) -> BTreeMap<Stamp, Moment<Box2d, Detection2d>> {
+        let Filters { min_height, min_visibility, .. } = Filters::default();
+        let filter = Filter2d { min_height, max_height: f64::INFINITY, min_visibility };
+        let counted = |truth: &GroundTruth2d| filter.counts(truth).then_some(truth.bbox);
+        moments(&self.sides.truth.cameras, &self.sides.detections.cameras, counted)
+    }
+
+    fn lidar_moments(&self) -> BTreeMap<Stamp, Moment<Box3d, Detection3d>> {
+        let Filters { max_range_m, min_points, .. } = Filters::default();
+        let filter = Filter3d { min_range_m: 0.0, max_range_m, min_points };
+        let counted = |truth: &GroundTruth3d| filter.counts(truth).then_some(truth.bbox);
+        moments(&self.sides.truth.lidars, &self.sides.detections.lidars, counted)
+    }
+
+    fn picture(
+        &self,
+        payload: &ImagePayload<'_>,
+        moment: &Moment<Box2d, Detection2d>,
+        path: &Path,
+    ) -> Result<()> {
+        let Moment { truth, detections } = moment;
+        let names = self.sides.classes.names();
+        draw_camera_over_truth(payload, truth, detections, names)?.save(path)
+    }
+
+    fn bird_eye(
+        &self,
+        cloud: &PointCloud2<'_>,
+        moment: &Moment<Box3d, Detection3d>,
+        size: u32,
+    ) -> Result<BevPicture> {
+        let mut picture = BevPicture::new(&cloud.view()?, &self.range, size)?;
+        picture.draw_truth(moment.truth.iter().copied());
+        // The moving picture is too small for words.
+        let names = if size < BEV_SIZE { &[] } else { self.sides.classes.names() };
+        picture.draw_detections(&moment.detections, names);
+        Ok(picture)
+    }
+}
+
+/// Boxes of truth that count, and detections, of the frames that have both; of
+/// the one sensor that the demo has of each kind.
+fn moments<T, B, D: Clone>(
+    truth: &[Stream<T>],
+    detections: &[Stream<D>],
+    counted: impl Fn(&T) -> Option<B>,
+) -> BTreeMap<Stamp, Moment<B, D>> {
+    let (Some(there), Some(found)) = (truth.first(), detections.first()) else {
+        return BTreeMap::new();
+    };
+    let moment = |(stamp, truth): (&Stamp, &Vec<T>)| {
+        let detections = found.frames.get(stamp)?.clone();
+        Some((*stamp, Moment { truth: truth.iter().filter_map(&counted).collect(), detections }))
+    };
+    there.frames.iter().filter_map(moment).collect()
+}
+
+/// The frame with the most truth, the first of equals.
+fn fullest<T, D>(moments: &BTreeMap<Stamp, Moment<T, D>>) -> Option<Stamp> {
+    let most = moments.iter().rev().max_by_key(|(_, moment)| moment.truth.len());
+    most.map(|(stamp, _)| *stamp)
+}

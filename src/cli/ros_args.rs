@@ -1,0 +1,156 @@
+//! `--ros-args`, as `ros2 run` and `ros2 launch` hand them to every node.
+
+use std::path::PathBuf;
+
+use crate::config::NODE_NAME;
+use crate::error::{Error, ErrorKind, Result};
+use crate::types::{NodeName, Remaps};
+
+/// What stands between `--ros-args` and `--`, or the end.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct RosArguments {
+    /// Rules `from:=to` for topics and services.
+    pub(super) remaps: Remaps,
+    /// Name of the node, from `__node:=NAME`.
+    name: Option<String>,
+    /// Namespace, from `__ns:=/SPACE`.
+    namespace: Option<String>,
+    /// `--params-file PATH`, in their order.
+    pub(super) params_files: Vec<PathBuf>,
+    /// `-p KEY:=VALUE`, in their order.
+    pub(super) overrides: Vec<String>,
+    /// `--log-level LEVEL`.
+    pub(super) log_level: Option<String>,
+}
+
+impl RosArguments {
+    /// Takes the parts for ROS out of the arguments of the program.
+    ///
+    /// # Errors
+    /// `Usage` naming what is not known or has no value.
+    pub(super) fn split(arguments: Vec<String>) -> Result<(Vec<String>, Self)> {
+        let mut ours = Vec::new();
+        let mut ros = Self::default();
+        let mut arguments = arguments.into_iter();
+        let mut is_ros = false;
+        while let Some(argument) = arguments.next() {
+            match argument.as_str() {
+                "--ros-args" => is_ros = true,
+                "--" if is_ros => is_ros = false,
+                _ if is_ros => ros.take(&argument, &mut arguments)?,
+                _ => ours.push(argument),
+            }
+        }
+        Ok((ours, ros))
+    }
+
+    /// Who the node is.
+    ///
+    /// # Errors
+    /// `Config` when the name or the namespace is none of ROS.
+    pub(super) fn node(&self) -> Result<NodeName> {
+        let namespace = self.namespace.as_deref().unwrap_or("/");
+        NodeName::new(namespace, self.name.as_deref().unwrap_or(NODE_NAME))
+    }
+
+    /// Whether there were none.
+    pub(super) fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    fn take(&mut self, option: &str, rest: &mut impl Iterator<Item = String>) -> Result<()> {
+        let mut value = || {
+            let missing = || usage(format!("--ros-args {option}: a value is missing"));
+            rest.next().ok_or_else(missing)
+        };
+        match option {
+            "-r" | "--remap" => self.remap(&value()?)?,
+            "-p" | "--param" => self.overrides.push(value()?),
+            "--params-file" => self.params_files.push(value()?.into()),
+            "--log-level" => {
+                let level = value()?;
+                // A level for one logger is not told apart from one for all.
+                let level = level.rsplit_once(":=").map_or(level.as_str(), |(_, level)| level);
+                self.log_level = Some(level.to_ascii_lowercase());
+            }
+            // What concerns the logs and the security of rcl alone.
+            "--log-config-file" | "-e" | "--enclave" => {
+                value()?;
+            }
+            "--enable-rosout-logs"
+            | "--disable-rosout-logs"
+            | "--enable-stdout-logs"
+            | "--disable-stdout-logs"
+            | "--enable-external-lib-logs"
+            | "--disable-external-lib-logs" => {}
+            _ => return Err(usage(format!("--ros-args {option}: unknown option"))),
+        }
+        Ok(())
+    }
+
+    fn remap(&mut self, rule: &str) -> Result<()> {
+        let sides = rule.split_once(":=").filter(|(from, to)| !from.is_empty() && !to.is_empty());
+        let (from, to) = sides.ok_or_else(|| usage(format!("-r {rule}: allowed: `FROM:=TO`")))?;
+        // `NODE:FROM:=TO` is for a node of that name, and the process has one.
+        match from.rsplit_once(':').map_or(from, |(_, from)| from) {
+            "__node" | "__name" => self.name = Some(to.to_owned()),
+            "__ns" => self.namespace = Some(to.to_owned()),
+            from => self.remaps.push(from, to),
+        }
+        Ok(())
+    }
+}
+
+fn usage(message: String) -> Error {
+    Error::new(ErrorKind::Usage, "arguments", message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn split(text: &str) -> Result<(Vec<String>, RosArguments)> {
+        RosArguments::split(text.split_whitespace().map(str::to_owned).collect())
+    }
+
+    #[test]
+    fn what_launch_files_pass_is_understood() {
+        let (ours, ros) = split(
+            "det_post run --config a.yaml --ros-args -r __node:=eyes -r __ns:=/front \
+             --params-file /tmp/p.yaml -p camera.score_threshold:=0.5 -r image:=/cam/image_raw \
+             --log-level DEBUG -- --door dds",
+        )
+        .unwrap();
+        assert_eq!(ours.join(" "), "det_post run --config a.yaml --door dds");
+        let node = ros.node().unwrap();
+        assert_eq!(node.full(), "/front/eyes");
+        assert_eq!(ros.remaps.resolve(&node, "image"), "/cam/image_raw");
+        assert_eq!(ros.params_files, [PathBuf::from("/tmp/p.yaml")]);
+        assert_eq!(ros.overrides, ["camera.score_threshold:=0.5"]);
+        assert_eq!(ros.log_level.as_deref(), Some("debug"));
+    }
+
+    #[test]
+    fn without_ros_args_nothing_changes() {
+        let (ours, ros) = split("det_post replay bag -- -x").unwrap();
+        assert_eq!(ours.join(" "), "det_post replay bag -- -x");
+        assert!(ros.is_empty());
+        assert_eq!(ros.node().unwrap().full(), "/det_post");
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        for (text, named) in [
+            ("run --ros-args -r", "-r: a value is missing"),
+            ("run --ros-args -r image", "-r image"),
+            ("run --ros-args -r :=x", "-r :=x"),
+            ("run --ros-args --fly", "--fly: unknown"),
+        ] {
+            let error = split(text).unwrap_err();
+            assert!(error.message().contains(named), "{error}");
+            assert_eq!(error.kind(), ErrorKind::Usage);
+        }
+        let (_, ros) = split("run --ros-args -r __node:=1x").unwrap();
+        assert!(ros.node().is_err());
+    }
+}

@@ -1,0 +1,271 @@
+//! What a live node says of its health: plain functions from numbers to
+//! statuses.
+//!
+//! | status | WARN | ERROR |
+//! |---|---|---|
+//! | `NODE: node` | not active; something happened in the graph | a start failed; a part of the door is lost |
+//! | `NODE: CHANNEL: input` | silent for `gap_warn_s`; below `min_rate_hz`; messages refused | silent for `gap_error_s` |
+//! | `NODE: CHANNEL: frames` | frames dropped or served alone; a capacity met; stamps that do not rise | input, but no output for `gap_error_s`; the thread is gone |
+//! | `NODE: CHANNEL: latency` | 99th percentile over `latency_budget_ms` | |
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use super::account::Reason;
+use super::input::InputSummary;
+use super::worker::{FrameSummary, FrameWindow};
+use crate::config::{ChannelConfig, ChannelKind};
+use crate::transport::messages::{DiagnosticLevel, DiagnosticStatus};
+use crate::types::Count;
+
+/// A channel as it is looked at.
+pub struct ChannelHealth<'a> {
+    /// Stands before the names of statuses: the node.
+    pub node: &'a str,
+    /// The configuration that holds.
+    pub config: &'a ChannelConfig,
+    /// What runs its networks, and where.
+    pub engine: &'a str,
+    /// Whether inputs are taken.
+    pub is_active: bool,
+    /// Whether the channel's thread ended by itself.
+    pub is_dead: bool,
+    /// Publishers of the input that are matched.
+    pub num_publishers: usize,
+    /// What the graph said of the input last.
+    pub event: Option<&'a str>,
+    /// Messages of the input that the door had to drop, in all.
+    pub num_lost_by_door: u64,
+    /// The input since the last look.
+    pub input: &'a InputSummary,
+    /// The frames since the last look.
+    pub window: &'a FrameWindow,
+    /// The frames in all.
+    pub frames: &'a FrameSummary,
+}
+
+impl ChannelHealth<'_> {
+    /// All statuses of the channel.
+    pub fn statuses(&self, now: Instant) -> [DiagnosticStatus; 3] {
+        [self.input(), self.frames(now), self.latency()]
+    }
+
+    fn status(&self, part: &str) -> Verdict {
+        let name = format!("{}: {}: {part}", self.node, self.config.name);
+        Verdict::new(name, self.engine)
+    }
+
+    fn input(&self) -> DiagnosticStatus {
+        let live = &self.config.live;
+        let input = self.input;
+        let mut status = self.status("input");
+        if self.is_active {
+            let silence = input.silence.as_secs_f64();
+            let cause = match (self.num_publishers, self.event) {
+                (_, Some(event)) => event.to_owned(),
+                (0, None) => "no publisher is matched".into(),
+                (n, None) => format!("{n} matched publishers are silent"),
+            };
+            let what = if input.num_received == 0 { "no message yet" } else { "no message" };
+            let message = format!("{what} for {silence:.1} s: {cause}");
+            if input.silence >= live.gap_error {
+                status.note(DiagnosticLevel::Error, &message);
+            } else if input.silence >= live.gap_warn {
+                status.note(DiagnosticLevel::Warn, &message);
+            }
+            if input.num_refused_now > 0 {
+                let reasons: Vec<&str> = input.refused.keys().copied().collect();
+                let reasons = reasons.join(", ");
+                let message = format!("{} messages refused: {reasons}", input.num_refused_now);
+                status.note(DiagnosticLevel::Warn, &message);
+            }
+            if input.rate_hz < live.min_rate_hz {
+                let message = format!(
+                    "{:.1} Hz, at least {:.1} Hz expected",
+                    input.rate_hz, live.min_rate_hz
+                );
+                status.note(DiagnosticLevel::Warn, &message);
+            }
+            status.otherwise(format!("{:.1} Hz", input.rate_hz));
+        } else {
+            status.otherwise("the node is not active".into());
+        }
+        status.value("topic", self.config.input.as_str());
+        status.value("publishers", self.num_publishers.to_string());
+        status.value("rate_hz", format!("{:.2}", input.rate_hz));
+        status.value("silence_s", format!("{:.3}", input.silence.as_secs_f64()));
+        status.value("longest_gap_s", format!("{:.3}", input.longest_gap.as_secs_f64()));
+        let age = self.window.age_s.map_or("unknown".into(), |age| format!("{age:.3}"));
+        status.value("stamp_age_s", age);
+        status.value("received", input.num_received.to_string());
+        status.value("overtaken", input.num_overtaken.to_string());
+        status.value("abandoned", input.num_abandoned.to_string());
+        status.value("lost_by_door", self.num_lost_by_door.to_string());
+        status.reasons("refused", &input.refused);
+        status.into_inner()
+    }
+
+    fn frames(&self, now: Instant) -> DiagnosticStatus {
+        let account = &self.window.account;
+        let mut status = self.status("frames");
+        self.judge_output(now, &mut status);
+        for (what, reasons) in [("dropped", account.dropped()), ("alone", account.degraded())] {
+            for (name, Reason { count, first }) in reasons {
+                let message = format!("{count} frames {what}: {name}: {first}");
+                status.note(DiagnosticLevel::Warn, &message);
+            }
+        }
+        let overtaken = self.input.num_overtaken_now;
+        if overtaken > 0 {
+            let message = format!("{overtaken} frames dropped: a newer one came first");
+            status.note(DiagnosticLevel::Warn, &message);
+        }
+        for (count, num) in account.truncated().filter(|(count, _)| is_overflow(*count)) {
+            status.note(DiagnosticLevel::Warn, &format!("{num} {}", count.name()));
+        }
+        for (order, num) in account.stamps() {
+            status.note(DiagnosticLevel::Warn, &format!("{num} stamps {order}"));
+        }
+        if self.window.num_future > 0 {
+            let message = format!("{} stamps in the future", self.window.num_future);
+            status.note(DiagnosticLevel::Warn, &message);
+        }
+        let num = account.frames_out();
+        status.otherwise(format!("{num} frames, {} detections", account.num_detections()));
+
+        let since = self.frames.last_output.map(|at| now.saturating_duration_since(at));
+        let since = since.map_or("never".into(), |since| format!("{:.3}", since.as_secs_f64()));
+        status.value("since_output_s", since);
+        status.value("frames_in", account.frames_in().to_string());
+        status.value("frames_out", num.to_string());
+        status.value("frames_out_total", self.frames.num_out.to_string());
+        status.value("detections", account.num_detections().to_string());
+        status.value("engine", self.engine);
+        for (key, model) in models(&self.config.kind) {
+            status.value(key, model);
+        }
+        status.reasons("dropped", account.dropped());
+        status.reasons("alone", account.degraded());
+        account.truncated().for_each(|(count, num)| status.value(count.name(), num.to_string()));
+        account
+            .stamps()
+            .for_each(|(order, num)| status.value(&format!("stamps_{order}"), num.to_string()));
+        status.into_inner()
+    }
+
+    fn judge_output(&self, now: Instant, status: &mut Verdict) {
+        if self.is_dead {
+            status.note(DiagnosticLevel::Error, "the thread of the channel is gone");
+        }
+        if let Some(Reason { count, first }) = &self.frames.unpublished {
+            status.note(DiagnosticLevel::Warn, &format!("{count} not published: {first}"));
+        }
+        let limit = self.config.live.gap_error;
+        let is_silent =
+            self.frames.last_output.is_none_or(|at| now.saturating_duration_since(at) >= limit);
+        if self.is_active && is_silent && self.input.silence < limit && self.input.num_received > 0
+        {
+            let message = format!("input, but no output for {:.1} s", limit.as_secs_f64());
+            status.note(DiagnosticLevel::Error, &message);
+        }
+    }
+
+    fn latency(&self) -> DiagnosticStatus {
+        let mut status = self.status("latency");
+        let response = self.window.response_us.as_ref().filter(|response| !response.is_empty());
+        match response {
+            None => status.otherwise("no frames".into()),
+            Some(response) => {
+                let ms = |quantile| response.value_at_quantile(quantile) as f64 / 1e3;
+                let [p50, p99] = [0.5, 0.99].map(ms);
+                let budget = self.config.live.latency_budget.map(|b| b.as_secs_f64() * 1e3);
+                if let Some(budget) = budget.filter(|budget| p99 > *budget) {
+                    let message = format!("p99 is {p99:.1} ms, {budget:.1} ms is the budget");
+                    status.note(DiagnosticLevel::Warn, &message);
+                }
+                status.otherwise(format!("p50 {p50:.1} ms, p99 {p99:.1} ms"));
+                status.value("response_p50_ms", format!("{p50:.3}"));
+                status.value("response_p99_ms", format!("{p99:.3}"));
+            }
+        }
+        for stage in self.window.account.stages_ms() {
+            status.value(&format!("{}_p50_ms", stage.stage), format!("{:.3}", stage.p50));
+            status.value(&format!("{}_p99_ms", stage.stage), format!("{:.3}", stage.p99));
+        }
+        status.into_inner()
+    }
+}
+
+/// Whether a count says that a capacity was met, rather than what is normal.
+fn is_overflow(count: Count) -> bool {
+    match count {
+        Count::PointsOverCapacity
+        | Count::PointsOverVoxelCapacity
+        | Count::VoxelsOverCapacity
+        | Count::CandidatesOverCapacity
+        | Count::DetectionsOverLimit => true,
+        Count::PointsNotFinite
+        | Count::PointsOutOfRange
+        | Count::SweepsDropped
+        | Count::PointsOverVoxel
+        | Count::CandidatesOverTopK => false,
+    }
+}
+
+fn models(kind: &ChannelKind) -> Vec<(&'static str, String)> {
+    match kind {
+        ChannelKind::Camera(camera) => vec![("model", camera.model_path.display().to_string())],
+        ChannelKind::Lidar(lidar) => vec![
+            ("encoder", lidar.encoder_path.display().to_string()),
+            ("model", lidar.model_path.display().to_string()),
+        ],
+    }
+}
+
+/// A status as it comes to be: the worst level, and what was found at it.
+pub struct Verdict(DiagnosticStatus);
+
+impl Verdict {
+    /// Nothing is wrong yet.
+    pub fn new(name: String, hardware_id: &str) -> Self {
+        let hardware_id = hardware_id.to_owned();
+        Self(DiagnosticStatus { name, hardware_id, ..DiagnosticStatus::default() })
+    }
+
+    /// Notes something that is wrong.
+    pub fn note(&mut self, level: DiagnosticLevel, message: &str) {
+        if level > self.0.level {
+            self.0.message.clear();
+        }
+        if level >= self.0.level {
+            if !self.0.message.is_empty() {
+                self.0.message.push_str("; ");
+            }
+            self.0.message.push_str(message);
+        }
+        self.0.level = self.0.level.max(level);
+    }
+
+    /// What is said when nothing is wrong.
+    pub fn otherwise(&mut self, message: String) {
+        if self.0.message.is_empty() {
+            self.0.message = message;
+        }
+    }
+
+    /// Adds a number.
+    pub fn value(&mut self, key: &str, value: impl Into<String>) {
+        self.0.values.push((key.to_owned(), value.into()));
+    }
+
+    fn reasons(&mut self, key: &str, reasons: &BTreeMap<&'static str, Reason>) {
+        for (name, reason) in reasons {
+            self.value(&format!("{key}.{name}"), reason.count.to_string());
+        }
+    }
+
+    /// The status.
+    pub fn into_inner(self) -> DiagnosticStatus {
+        self.0
+    }
+}

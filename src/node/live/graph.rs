@@ -1,0 +1,72 @@
+//! What the door tells of the graph.
+
+use std::collections::BTreeMap;
+
+use super::Shared;
+use crate::node::worker::lock;
+use crate::transport::door::DoorEvent;
+
+/// The most topics of which the last event is kept, and the most lost parts.
+const MAX_EVENTS: usize = 64;
+
+/// What the door told of the graph.
+#[derive(Clone, Default)]
+pub(super) struct Graph {
+    /// The last event of a topic that stands in the way of messages.
+    pub(super) events: BTreeMap<String, String>,
+    /// Messages that the door had to drop, by topic.
+    pub(super) lost: BTreeMap<String, u64>,
+    /// Why the last change of state failed.
+    pub(super) failure: Option<String>,
+    /// Parts of the door that are lost.
+    pub(super) lost_parts: Vec<String>,
+    pub(super) num_refused_requests: u64,
+}
+
+impl Shared {
+    pub(super) fn note_event(&self, event: DoorEvent) {
+        let mut graph = lock(&self.graph);
+        match event {
+            DoorEvent::IncompatibleQos { topic, policy } => {
+                graph.note(topic, format!("a peer has another {policy}"));
+            }
+            DoorEvent::IncompatibleType { topic, found } => {
+                graph.note(topic, format!("a peer has type {found}"));
+            }
+            DoorEvent::PeerFound { topic } => {
+                tracing::debug!("{topic}: a peer joined");
+                graph.events.remove(&topic);
+            }
+            DoorEvent::PeerGone { topic } => tracing::info!("{topic}: a peer left"),
+            DoorEvent::Lost { topic, count } => graph.note_lost(topic, count),
+            DoorEvent::Refused { service, reason } => {
+                graph.num_refused_requests += 1;
+                tracing::warn!("{service}: a request is refused: {reason}");
+            }
+            DoorEvent::Failed { reason } => {
+                tracing::error!("{}: {reason}", self.door_name);
+                if graph.lost_parts.len() < MAX_EVENTS {
+                    graph.lost_parts.push(reason);
+                }
+            }
+        }
+    }
+}
+
+impl Graph {
+    fn note_lost(&mut self, topic: String, count: u64) {
+        if self.lost.len() < MAX_EVENTS || self.lost.contains_key(&topic) {
+            *self.lost.entry(topic).or_default() += count;
+        }
+    }
+
+    fn note(&mut self, topic: String, event: String) {
+        let is_known = self.events.get(&topic) == Some(&event);
+        if !is_known {
+            tracing::warn!("{topic}: {event}: nothing flows between the two");
+        }
+        if self.events.len() < MAX_EVENTS || self.events.contains_key(&topic) {
+            self.events.insert(topic, event);
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! What the live node sees of itself, told as diagnostics.
+
+use std::sync::PoisonError;
+use std::time::Duration;
+
+use super::Shared;
+use crate::node::diagnostics::Verdict;
+use crate::node::worker::lock;
+use crate::transport::door::Publisher;
+use crate::transport::messages::{DiagnosticArray, DiagnosticLevel, DiagnosticStatus};
+use crate::types::{Header, LifecycleState};
+
+impl Shared {
+    /// Publishes diagnostics until the node ends.
+    pub(super) fn speak_of_health(&self, mut publisher: Box<dyn Publisher>, period: Duration) {
+        let mut bytes = Vec::new();
+        loop {
+            let ends = lock(&self.ends);
+            let (ends, _) = self
+                .ended
+                .wait_timeout_while(ends, period, |ends| !*ends)
+                .unwrap_or_else(PoisonError::into_inner);
+            if *ends {
+                return;
+            }
+            drop(ends);
+            let status = self.look();
+            let header = Header { stamp: self.clock.now().unwrap_or_default(), frame_id: "" };
+            let told = DiagnosticArray { header, status: &status }
+                .encode(&mut bytes)
+                .and_then(|()| publisher.publish(&bytes));
+            if let Err(error) = told {
+                tracing::warn!("diagnostics: {error}");
+            }
+        }
+    }
+
+    fn look(&self) -> Vec<DiagnosticStatus> {
+        let node = self.name.trim_start_matches('/');
+        let mut statuses = vec![self.look_at_node(node)];
+        // Taken while channels start or stop: then the node's status says so.
+        if let Ok(mut channels) = self.channels.try_lock() {
+            let graph = lock(&self.graph).clone();
+            for channel in channels.iter_mut() {
+                let event = graph.events.get(channel.topic()).map(String::as_str);
+                let num_lost = graph.lost.get(channel.topic()).copied().unwrap_or(0);
+                statuses.extend(channel.look(node, event, num_lost));
+            }
+        }
+        statuses
+    }
+
+    fn look_at_node(&self, node: &str) -> DiagnosticStatus {
+        let config = self.parameters.config();
+        let mut status = Verdict::new(format!("{node}: node"), self.door_name);
+        let state = self.lifecycle.state();
+        let graph = lock(&self.graph);
+        for part in &graph.lost_parts {
+            status.note(DiagnosticLevel::Error, &format!("a part of the door is lost: {part}"));
+        }
+        if let Some(failure) = &graph.failure {
+            status.note(DiagnosticLevel::Error, failure);
+        }
+        for (topic, event) in &graph.events {
+            status.note(DiagnosticLevel::Warn, &format!("{topic}: {event}"));
+        }
+        if state != LifecycleState::Active {
+            status.note(DiagnosticLevel::Warn, &format!("the node is {}", state.label()));
+        }
+        if self.clock.is_simulated() && self.clock.now().is_none() {
+            status.note(DiagnosticLevel::Warn, "use_sim_time, and no /clock yet");
+        }
+        let transforms = self.transforms.account();
+        if let Some(refused) = &transforms.refused {
+            let message = format!("{} transforms left out: {}", refused.count, refused.first);
+            status.note(DiagnosticLevel::Warn, &message);
+        }
+        status.otherwise(state.label().into());
+        status.value("state", state.label());
+        status.value("door", self.door_name);
+        status.value("device", config.device.to_string());
+        status.value("channels", config.channels.len().to_string());
+        status.value("refused_requests", graph.num_refused_requests.to_string());
+        status.value("transforms", transforms.num_taken.to_string());
+        let lost = transforms.losses;
+        status.value("transform_samples_dropped", lost.num_samples_dropped.to_string());
+        status.value("transforms_refused_for_room", lost.num_transforms_refused.to_string());
+        status.value("clock_jumps", self.clock.num_jumps().to_string());
+        status.into_inner()
+    }
+}

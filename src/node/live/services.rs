@@ -1,0 +1,58 @@
+//! The services of the live node.
+
+use super::{FRAME_PATIENCE, Shared};
+use crate::config::Config;
+use crate::error::{Error, ErrorKind};
+use crate::node::lifecycle::{Change, STAGE, TRANSITIONS};
+use crate::transport::door::{Request, Response};
+use crate::types::{LifecycleState, Parameter};
+
+impl Shared {
+    pub(super) fn answer(&self, request: &Request) -> Response {
+        let apply = |config: &Config, changes: &[Parameter]| {
+            self.reconfigure(config);
+            self.tell_parameters(&[], changes);
+        };
+        if let Some(response) = self.parameters.answer(request, apply) {
+            return response;
+        }
+        match request {
+            Request::ChangeState { id, label } => {
+                let result = match Change::of_request(*id, label) {
+                    Some(change) => self.change(change, FRAME_PATIENCE),
+                    None => Err(Error::new(
+                        ErrorKind::Argument,
+                        STAGE,
+                        format!("there is no transition {id} {label:?}"),
+                    )),
+                };
+                if let Err(error) = &result {
+                    tracing::error!("{error}");
+                }
+                Response::Changed(result.is_ok())
+            }
+            Request::GetState => Response::State(self.lifecycle.state()),
+            Request::GetAvailableStates => Response::States(LifecycleState::ALL.to_vec()),
+            Request::GetAvailableTransitions => Response::Transitions(self.lifecycle.available()),
+            _ => Response::Transitions(TRANSITIONS.to_vec()),
+        }
+    }
+}
+
+/// The answer of a node that is gone.
+pub(super) fn refusal(request: &Request) -> Response {
+    let gone = || Err("the node is gone".to_owned());
+    match request {
+        Request::ListParameters { .. } => Response::Names { names: vec![], prefixes: vec![] },
+        Request::GetParameters(_) => Response::Values(Vec::new()),
+        Request::GetParameterTypes(_) => Response::Types(Vec::new()),
+        Request::DescribeParameters(_) => Response::Descriptors(Vec::new()),
+        Request::SetParameters(all) => Response::SetResults(all.iter().map(|_| gone()).collect()),
+        Request::SetParametersAtomically(_) => Response::SetResult(gone()),
+        Request::ChangeState { .. } => Response::Changed(false),
+        Request::GetState => Response::State(LifecycleState::Finalized),
+        Request::GetAvailableStates => Response::States(LifecycleState::ALL.to_vec()),
+        Request::GetAvailableTransitions => Response::Transitions(Vec::new()),
+        Request::GetTransitionGraph => Response::Transitions(TRANSITIONS.to_vec()),
+    }
+}

@@ -1,0 +1,248 @@
+//! A channel in the live graph: its input, its thread, its outputs.
+
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use super::channel::Channel;
+use super::clock::NodeClock;
+use super::diagnostics::ChannelHealth;
+use super::outputs::ChannelOutputs;
+use super::slot::{Offered, SlotCloser, SlotWriter, slot};
+use super::transforms::LiveTransforms;
+use super::worker::{ChannelState, FrameWindow, Worker, lock};
+use crate::config::{ChannelConfig, ChannelKind};
+use crate::error::{Error, ErrorKind, Result};
+use crate::transport::door::{Door, InputKind, Receiver, Subscription};
+use crate::transport::messages::DiagnosticStatus;
+use crate::types::Header;
+
+/// A channel whose networks are loaded and whose outputs are announced.
+pub(super) struct LiveChannel {
+    config: ChannelConfig,
+    /// Full name of the topic of its input, once it takes any.
+    topic: String,
+    engine: String,
+    wants_transforms: bool,
+    state: Arc<ChannelState>,
+    stage: Stage,
+    /// Memory for looking at the frames.
+    window: FrameWindow,
+}
+
+enum Stage {
+    Idle(Box<Worker>),
+    Running(Running),
+    /// Its thread did not come back.
+    Lost,
+}
+
+struct Running {
+    subscription: Box<dyn Subscription>,
+    closer: SlotCloser,
+    thread: JoinHandle<Box<Worker>>,
+}
+
+impl LiveChannel {
+    /// Loads and warms the networks, announces the outputs.
+    ///
+    /// # Errors
+    /// `Model` when a network cannot be loaded or does not fit, `Door` when the
+    /// graph refuses.
+    pub(super) fn open(
+        config: &ChannelConfig,
+        open_outputs: impl FnOnce(&Channel) -> Result<ChannelOutputs>,
+    ) -> Result<Self> {
+        let start = Instant::now();
+        tracing::info!("channel {}: loading {}", config.name, model_of(&config.kind));
+        let mut channel = Channel::open(config)?;
+        let engine = channel.engine_name().to_owned();
+        tracing::info!("channel {}: {engine}, warming up", config.name);
+        channel.warm_up()?;
+        tracing::info!("channel {}: ready after {:.1?}", config.name, start.elapsed());
+        let outputs = open_outputs(&channel)?;
+        Ok(Self {
+            config: config.clone(),
+            topic: config.input.clone(),
+            engine,
+            wants_transforms: channel.wants_transforms(),
+            state: Arc::new(ChannelState::new(Instant::now())),
+            stage: Stage::Idle(Box::new(Worker { channel, outputs })),
+            window: FrameWindow::new(),
+        })
+    }
+
+    /// Full name of the topic of its input.
+    pub(super) fn topic(&self) -> &str {
+        &self.topic
+    }
+
+    /// Whether its frames want to know where the sensor stood.
+    pub(super) fn wants_transforms(&self) -> bool {
+        self.wants_transforms
+    }
+
+    /// Takes over what may change, between frames.
+    pub(super) fn reconfigure(&mut self, config: &ChannelConfig) {
+        if self.config != *config {
+            self.config = config.clone();
+            self.state.reconfigure(config);
+        }
+    }
+
+    /// Publishes the labels, starts the thread, then takes inputs.
+    ///
+    /// # Errors
+    /// `Door` when the graph refuses, `Io` when there is no thread.
+    pub(super) fn start(
+        &mut self,
+        door: &mut dyn Door,
+        clock: &Arc<NodeClock>,
+        transforms: &Arc<LiveTransforms>,
+    ) -> Result<()> {
+        let mut worker = match std::mem::replace(&mut self.stage, Stage::Lost) {
+            Stage::Idle(worker) => worker,
+            other => {
+                self.stage = other;
+                let message = format!("{}: is not idle", self.config.name);
+                return Err(Error::new(ErrorKind::Argument, "channel", message));
+            }
+        };
+        worker.take_pending(&self.state, clock);
+        let labelled = worker.outputs.publish_labels(&self.config, clock.now().unwrap_or_default());
+        if let Err(error) = labelled {
+            self.stage = Stage::Idle(worker);
+            return Err(error);
+        }
+        lock(&self.state.input).reopen(Instant::now());
+        let (writer, reader, closer) = slot();
+        let (state, clock) = (Arc::clone(&self.state), Arc::clone(clock));
+        let transforms = Arc::clone(transforms);
+        let thread = std::thread::Builder::new()
+            .name(self.config.name.clone())
+            .spawn(move || worker.run(reader, &state, &clock, &transforms))
+            .map_err(|e| Error::new(ErrorKind::Io, "channel", "no thread").with_source(e))?;
+        self.topic = door.resolve(&self.config.input);
+        let receiver = receiver(&self.config, writer, Arc::clone(&self.state));
+        let kind = input_kind(&self.config);
+        match door.subscribe(&self.config.input, kind, self.config.live.qos, receiver) {
+            Ok(subscription) => {
+                self.stage = Stage::Running(Running { subscription, closer, thread });
+                Ok(())
+            }
+            Err(error) => {
+                closer.close();
+                self.stage = thread.join().map_or(Stage::Lost, Stage::Idle);
+                Err(error)
+            }
+        }
+    }
+
+    /// Takes no more inputs and lets the frame in flight finish.
+    pub(super) fn begin_stop(&mut self) {
+        if let Stage::Running(running) = &self.stage {
+            let was_waiting = running.closer.close();
+            lock(&self.state.input).note_abandoned(u64::from(was_waiting));
+        }
+    }
+
+    /// Waits for the frame in flight, at most until `deadline`.
+    ///
+    /// # Errors
+    /// `Argument` when it did not finish: the channel is lost.
+    pub(super) fn finish_stop(&mut self, deadline: Instant) -> Result<()> {
+        let Running { subscription, thread, .. } =
+            match std::mem::replace(&mut self.stage, Stage::Lost) {
+                Stage::Running(running) => running,
+                other => {
+                    self.stage = other;
+                    return Ok(());
+                }
+            };
+        drop(subscription);
+        while !thread.is_finished() && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let lost = |why| {
+            let message = format!("{}: {why}", self.config.name);
+            Err(Error::new(ErrorKind::Argument, "channel", message))
+        };
+        if !thread.is_finished() {
+            return lost("the frame in flight did not finish in time");
+        }
+        let Ok(mut worker) = thread.join() else { return lost("its thread panicked") };
+        worker.outputs.remove_markers(&Header::default())?;
+        self.stage = Stage::Idle(worker);
+        Ok(())
+    }
+
+    /// What there is to say of its health since the last look, and what the door
+    /// told of its topic.
+    pub(super) fn look(
+        &mut self,
+        node: &str,
+        event: Option<&str>,
+        num_lost_by_door: u64,
+    ) -> [DiagnosticStatus; 3] {
+        let now = Instant::now();
+        let input = lock(&self.state.input).look(now);
+        let frames = self.state.look(&mut self.window);
+        let running = match &self.stage {
+            Stage::Running(running) => Some(running),
+            Stage::Idle(_) | Stage::Lost => None,
+        };
+        let ended = running.is_some_and(|running| running.thread.is_finished());
+        ChannelHealth {
+            node,
+            config: &self.config,
+            engine: &self.engine,
+            is_active: running.is_some(),
+            is_dead: ended || matches!(self.stage, Stage::Lost),
+            num_publishers: running.map_or(0, |running| running.subscription.num_publishers()),
+            event,
+            num_lost_by_door,
+            input: &input,
+            window: &self.window,
+            frames: &frames,
+        }
+        .statuses(now)
+    }
+}
+
+/// What a channel takes live.
+fn input_kind(config: &ChannelConfig) -> InputKind {
+    match config.kind {
+        ChannelKind::Camera(_) if config.live.is_compressed => InputKind::CompressedImage,
+        ChannelKind::Camera(_) => InputKind::Image,
+        ChannelKind::Lidar(_) => InputKind::PointCloud2,
+    }
+}
+
+/// Copies every message into the slot and counts it; the first of a reason to
+/// refuse one is a warning.
+fn receiver(config: &ChannelConfig, mut slot: SlotWriter, state: Arc<ChannelState>) -> Receiver {
+    let name = config.name.clone();
+    let max_payload_bytes = config.live.max_payload_bytes;
+    Box::new(move |received| {
+        let offered = received.and_then(|message| slot.offer(&message, max_payload_bytes));
+        if matches!(offered, Ok(Offered::Closed)) {
+            return;
+        }
+        let text = offered.as_ref().err().map(ToString::to_string);
+        let times = lock(&state.input).note(Instant::now(), offered);
+        match (times, text) {
+            (1, Some(error)) => tracing::warn!("channel {name}: message refused: {error}"),
+            (_, Some(error)) => tracing::debug!("channel {name}: message refused: {error}"),
+            (_, None) => {}
+        }
+    })
+}
+
+fn model_of(kind: &ChannelKind) -> String {
+    match kind {
+        ChannelKind::Camera(camera) => camera.model_path.display().to_string(),
+        ChannelKind::Lidar(lidar) => {
+            format!("{} and {}", lidar.encoder_path.display(), lidar.model_path.display())
+        }
+    }
+}

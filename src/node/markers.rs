@@ -1,0 +1,108 @@
+//! Detections in space as markers for RViz and Foxglove.
+
+use super::pictures::class_rgb;
+use crate::error::Result;
+use crate::transport::messages::{Marker, MarkerAction, MarkerArray, MarkerShape, Pose};
+use crate::types::{Detection3d, Header};
+
+/// Markers go by themselves after this, should the node no longer be there to
+/// remove them.
+const LIFETIME_NS: i64 = 1_000_000_000;
+
+const BOX_OPACITY: f32 = 0.5;
+const LINE_WIDTH_M: f64 = 0.06;
+const TEXT_HEIGHT_M: f64 = 0.5;
+
+/// Velocities of less than this have no arrow.
+const MIN_SPEED_MPS: f32 = 0.1;
+
+/// Writes the markers of a frame to `bytes`, replacing what is there: first
+/// the removal of all that were shown, then for every detection a box, a line
+/// from its centre over its front, its class and score above it, and an arrow
+/// to where it will be in a second, where its velocity is known. No detections
+/// remove the markers of before.
+///
+/// # Errors
+/// `Message` when the message would have 4 GiB or more.
+pub fn encode_markers(
+    header: &Header<'_>,
+    detections: &[Detection3d],
+    class_names: &[String],
+    bytes: &mut Vec<u8>,
+) -> Result<()> {
+    let num_arrows = detections.iter().filter(|d| speed(d).is_some()).count();
+    let mut markers = MarkerArray::new(bytes, 1 + 3 * detections.len() + num_arrows);
+    let blank = Marker {
+        header: *header,
+        namespace: "",
+        id: 0,
+        shape: MarkerShape::Cube,
+        action: MarkerAction::DeleteAll,
+        pose: Pose::from_yaw([0.0; 3], 0.0),
+        scale: [1.0; 3],
+        color: [1.0; 4],
+        lifetime_ns: LIFETIME_NS,
+        points: &[],
+        text: "",
+    };
+    markers.push(&blank);
+    for (detection, id) in detections.iter().zip(0..) {
+        let bbox = &detection.object.bbox;
+        let color = class_rgb(detection.class);
+        let color = |opacity| {
+            let [r, g, b] = color.map(|value| f32::from(value) / 255.0);
+            [r, g, b, opacity]
+        };
+        let center = bbox.center.map(f64::from);
+        let size = [bbox.length_m, bbox.width_m, bbox.height_m].map(f64::from);
+        let pose = Pose::from_yaw(center, bbox.yaw_rad.into());
+        let shown = Marker { id, action: MarkerAction::Add, ..blank };
+        markers.push(&Marker {
+            namespace: "boxes",
+            pose,
+            scale: size,
+            color: color(BOX_OPACITY),
+            ..shown
+        });
+        let front = [[0.0; 3], [0.75 * size[0], 0.0, 0.0]];
+        markers.push(&Marker {
+            namespace: "headings",
+            shape: MarkerShape::LineList,
+            pose,
+            scale: [LINE_WIDTH_M, 0.0, 0.0],
+            color: color(1.0),
+            points: &front,
+            ..shown
+        });
+        let [x, y, z] = center;
+        let above = [x, y, z + 0.5 * size[2] + TEXT_HEIGHT_M];
+        let name = class_names.get(detection.class as usize).map_or("?", String::as_str);
+        markers.push(&Marker {
+            namespace: "labels",
+            shape: MarkerShape::Text,
+            pose: Pose::from_yaw(above, 0.0),
+            scale: [0.0, 0.0, TEXT_HEIGHT_M],
+            text: &format!("{name} {:.2}", detection.score),
+            ..shown
+        });
+        if let Some([vx, vy]) = speed(detection) {
+            let arrow = [center, [x + f64::from(vx), y + f64::from(vy), z]];
+            markers.push(&Marker {
+                namespace: "velocities",
+                shape: MarkerShape::Arrow,
+                scale: [2.0 * LINE_WIDTH_M, 4.0 * LINE_WIDTH_M, 0.0],
+                color: color(1.0),
+                points: &arrow,
+                ..shown
+            });
+        }
+    }
+    markers.finish()
+}
+
+/// The velocity, where it is known and worth an arrow.
+fn speed(detection: &Detection3d) -> Option<[f32; 2]> {
+    let velocity = detection.object.velocity_mps?;
+    let [vx, vy] = velocity;
+    (vx.hypot(vy) >= MIN_SPEED_MPS).then_some(velocity)
+}

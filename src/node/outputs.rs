@@ -1,0 +1,122 @@
+//! The topics of a live channel: detections and labels always, markers and a
+//! debug image while someone listens.
+
+use super::channel::{Channel, Detections, Served};
+use super::markers::encode_markers;
+use crate::config::ChannelConfig;
+use crate::error::Result;
+use crate::transport::door::{Door, Publisher, Qos, Received};
+use crate::transport::messages::{Image, LabelInfo, MarkerArray};
+use crate::types::{Header, Stamp};
+
+/// The publishers of a channel.
+pub struct ChannelOutputs {
+    detections: Box<dyn Publisher>,
+    labels: Box<dyn Publisher>,
+    /// Of lidar channels.
+    markers: Option<Box<dyn Publisher>>,
+    /// Whether markers were published that still may show.
+    shows_markers: bool,
+    debug_image: Box<dyn Publisher>,
+    message: Vec<u8>,
+}
+
+/// Topic of the class table of a channel.
+pub fn labels_topic(config: &ChannelConfig) -> String {
+    format!("{}/label_info", config.output)
+}
+
+/// Topic of the markers of a lidar channel.
+pub fn markers_topic(config: &ChannelConfig) -> String {
+    format!("{}/markers", config.output)
+}
+
+/// Topic of the debug image of a channel.
+pub fn debug_image_topic(config: &ChannelConfig) -> String {
+    format!("{}/debug_image", config.output)
+}
+
+impl ChannelOutputs {
+    /// Announces the topics of a channel.
+    ///
+    /// # Errors
+    /// `Door` when the graph refuses.
+    pub fn open(channel: &Channel, door: &mut dyn Door) -> Result<Self> {
+        let config = channel.config();
+        let detections = door.advertise(&config.output, channel.output_type(), Qos::DEFAULT)?;
+        let labels = door.advertise(&labels_topic(config), LabelInfo::TYPE, Qos::LATCHED)?;
+        let markers = match channel.wants_markers() {
+            true => {
+                Some(door.advertise(&markers_topic(config), MarkerArray::TYPE, Qos::DEFAULT)?)
+            }
+            false => None,
+        };
+        let picture = Qos { depth: 1, ..Qos::DEFAULT };
+        let debug_image = door.advertise(&debug_image_topic(config), Image::TYPE, picture)?;
+        let message = Vec::new();
+        Ok(Self { detections, labels, markers, shows_markers: false, debug_image, message })
+    }
+
+    /// Publishes the class table; those who come later get it too.
+    ///
+    /// # Errors
+    /// `Door` when it could not be handed over.
+    pub fn publish_labels(&mut self, config: &ChannelConfig, now: Stamp) -> Result<()> {
+        let class_names = config.kind.class_names();
+        let threshold = config.kind.lowest_score_threshold();
+        let header = Header { stamp: now, frame_id: "" };
+        LabelInfo { header, class_names, threshold }.encode(&mut self.message)?;
+        self.labels.publish(&self.message)
+    }
+
+    /// Publishes what was found in a message, with the message's stamp and
+    /// frame: detections first, then what people look at.
+    ///
+    /// # Errors
+    /// `Door` when something could not be handed over; what a picture cannot
+    /// be drawn for.
+    pub fn publish(&mut self, served: &Served<'_>, message: &Received<'_>) -> Result<()> {
+        let Served { config, header, detections, .. } = served;
+        let class_names = config.kind.class_names();
+        detections.encode(header, class_names, &mut self.message)?;
+        self.detections.publish(&self.message)?;
+
+        if let (Some(markers), Detections::Lidar(objects)) = (&mut self.markers, detections) {
+            if config.live.publishes_markers && markers.num_subscribers() > 0 {
+                encode_markers(header, objects, class_names, &mut self.message)?;
+                markers.publish(&self.message)?;
+                self.shows_markers = true;
+            } else if self.shows_markers {
+                self.remove_markers(header)?;
+            }
+        }
+        if config.live.publishes_debug_image && self.debug_image.num_subscribers() > 0 {
+            let canvas = served.draw(message)?;
+            let image = Image {
+                header: *header,
+                height: canvas.size().height,
+                width: canvas.size().width,
+                encoding: "rgb8",
+                is_bigendian: false,
+                step: 3 * canvas.size().width,
+                data: canvas.pixels(),
+            };
+            image.encode(&mut self.message)?;
+            self.debug_image.publish(&self.message)?;
+        }
+        Ok(())
+    }
+
+    /// Removes the markers that may still show.
+    ///
+    /// # Errors
+    /// `Door` when it could not be handed over.
+    pub fn remove_markers(&mut self, header: &Header<'_>) -> Result<()> {
+        if let Some(markers) = self.markers.as_mut().filter(|_| self.shows_markers) {
+            self.shows_markers = false;
+            encode_markers(header, &[], &[], &mut self.message)?;
+            markers.publish(&self.message)?;
+        }
+        Ok(())
+    }
+}

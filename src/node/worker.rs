@@ -1,0 +1,278 @@
+//! The thread of a live channel: takes the newest message, finds what is in
+//! it, publishes that, and takes the next.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use hdrhistogram::Histogram;
+
+use super::account::{Account, Reason};
+use super::channel::{Channel, Served};
+use super::clock::NodeClock;
+use super::input::InputAccount;
+use super::outputs::ChannelOutputs;
+use super::slot::{Frame, SlotReader};
+use super::stamps::StampOrder;
+use super::transforms::LiveTransforms;
+use crate::config::ChannelConfig;
+use crate::error::{Error, ErrorKind, Result};
+use crate::transport::door::Received;
+use crate::types::Stamp;
+
+/// Stamps may be ahead of the node's clock by this, as clocks of two machines
+/// are.
+const FUTURE_TOLERANCE: Duration = Duration::from_millis(100);
+
+/// Poses of a sweep may be later than the sweep by this.
+const POSE_LEAD_NS: i64 = 1_000_000_000;
+
+/// Response times are kept from 1 µs to an hour, to 1 part in 1000.
+const MAX_RESPONSE_US: u64 = 3_600_000_000;
+
+/// A channel with its outputs: what goes into a thread and comes back from it.
+pub struct Worker {
+    /// The networks.
+    pub channel: Channel,
+    /// The topics.
+    pub outputs: ChannelOutputs,
+}
+
+/// What the threads of the node share of a channel.
+pub struct ChannelState {
+    /// What became of its input.
+    pub input: Mutex<InputAccount>,
+    frames: Mutex<Frames>,
+    /// A configuration to be taken over before the next frame.
+    pending: Mutex<Option<ChannelConfig>>,
+    has_pending: AtomicBool,
+}
+
+struct Frames {
+    window: FrameWindow,
+    last_output: Option<Instant>,
+    num_out: u64,
+    unpublished: Option<Reason>,
+}
+
+/// What became of the frames since somebody last looked.
+pub struct FrameWindow {
+    /// What came in, went out and was lost.
+    pub account: Account,
+    /// From arrival to publication, in microseconds.
+    pub response_us: Option<Histogram<u64>>,
+    /// Frames whose stamp was ahead of the node's clock.
+    pub num_future: u64,
+    /// Age of the newest frame on arrival, by its stamp, where the time is
+    /// known.
+    pub age_s: Option<f64>,
+}
+
+/// What is to be said of the frames of a channel now, besides a window.
+#[derive(Clone, Debug)]
+pub struct FrameSummary {
+    /// When detections were last published.
+    pub last_output: Option<Instant>,
+    /// How often they were, in all.
+    pub num_out: u64,
+    /// Frames of which something could not be published, in all.
+    pub unpublished: Option<Reason>,
+}
+
+impl FrameWindow {
+    /// Nothing happened yet.
+    pub fn new() -> Self {
+        let response_us = Histogram::new_with_bounds(1, MAX_RESPONSE_US, 3).ok();
+        Self { account: Account::new(), response_us, num_future: 0, age_s: None }
+    }
+
+    /// Starts over in the same memory.
+    pub fn reset(&mut self) {
+        self.account.reset();
+        self.response_us.iter_mut().for_each(Histogram::reset);
+        self.num_future = 0;
+        self.age_s = None;
+    }
+}
+
+impl Default for FrameWindow {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl ChannelState {
+    /// A channel of which nothing is known yet.
+    pub fn new(now: Instant) -> Self {
+        let window = FrameWindow::new();
+        Self {
+            input: Mutex::new(InputAccount::new(now)),
+            frames: Mutex::new(Frames { window, last_output: None, num_out: 0, unpublished: None }),
+            pending: Mutex::new(None),
+            has_pending: AtomicBool::new(false),
+        }
+    }
+
+    /// Has a configuration taken over before the next frame.
+    pub fn reconfigure(&self, config: &ChannelConfig) {
+        *lock(&self.pending) = Some(config.clone());
+        self.has_pending.store(true, Ordering::Release);
+    }
+
+    /// Looks at the frames since the last look: their window goes to `seen`,
+    /// whose memory is used for the next.
+    pub fn look(&self, seen: &mut FrameWindow) -> FrameSummary {
+        seen.reset();
+        let mut frames = lock(&self.frames);
+        std::mem::swap(&mut frames.window, seen);
+        FrameSummary {
+            last_output: frames.last_output,
+            num_out: frames.num_out,
+            unpublished: frames.unpublished.clone(),
+        }
+    }
+}
+
+impl Worker {
+    /// Takes over a configuration that waits, if one does.
+    pub fn take_pending(&mut self, state: &ChannelState, clock: &NodeClock) {
+        if !state.has_pending.swap(false, Ordering::Acquire) {
+            return;
+        }
+        let Some(config) = lock(&state.pending).take() else { return };
+        let name = config.name.clone();
+        let before = self.channel.config().kind.lowest_score_threshold();
+        if let Err(error) = self.channel.reconfigure(&config) {
+            tracing::error!("channel {name}: the parameters are not taken over: {error}");
+            return;
+        }
+        if before.to_bits() != config.kind.lowest_score_threshold().to_bits() {
+            self.note_failure(state, |worker| {
+                worker.outputs.publish_labels(&config, clock.now().unwrap_or_default())
+            });
+        }
+    }
+
+    /// Serves frames until the slot is closed. The frame in flight is finished.
+    #[must_use]
+    pub fn run(
+        mut self: Box<Self>,
+        mut slot: SlotReader,
+        state: &ChannelState,
+        clock: &NodeClock,
+        transforms: &LiveTransforms,
+    ) -> Box<Self> {
+        while let Some(frame) = slot.take() {
+            self.take_pending(state, clock);
+            let now = clock.now();
+            let age_s = now.map(|now| now.seconds_since(frame.stamp()));
+            let is_future = age_s.is_some_and(|age| age < -FUTURE_TOLERANCE.as_secs_f64());
+            {
+                let mut frames = lock(&state.frames);
+                frames.window.age_s = age_s;
+                frames.window.num_future += u64::from(is_future);
+            }
+            let served = self.check_age(age_s).and_then(|()| {
+                frame.read(|message| self.serve(message, frame, state, transforms)).flatten()
+            });
+            if let Err(error) = served {
+                self.note_dropped(state, &error);
+            }
+        }
+        self
+    }
+
+    fn check_age(&self, age_s: Option<f64>) -> Result<()> {
+        let max_age = self.channel.config().live.max_age;
+        let (Some(age), Some(max_age)) = (age_s, max_age) else { return Ok(()) };
+        if age <= max_age.as_secs_f64() {
+            return Ok(());
+        }
+        let message =
+            format!("frame is {age:.3} s old, {:.3} s is the most", max_age.as_secs_f64());
+        Err(Error::new(ErrorKind::Stale, "channel", message))
+    }
+
+    /// Finds and publishes.
+    ///
+    /// # Errors
+    /// Why the frame is dropped.
+    fn serve(
+        &mut self,
+        message: &Received<'_>,
+        frame: &Frame,
+        state: &ChannelState,
+        transforms: &LiveTransforms,
+    ) -> Result<()> {
+        let patience = self.channel.config().live.transform_wait;
+        let lookup = |to: &str, from: &str, at| transforms.lookup(to, from, at, patience);
+        let served = self.channel.process(message, Some(&lookup))?;
+        if served.order == StampOrder::Restart {
+            let name = &served.config.name;
+            let stamp = served.header.stamp;
+            tracing::warn!("channel {name}: stamps start over at {stamp}: the past is forgotten");
+            let latest = stamp.nanos().saturating_add(POSE_LEAD_NS);
+            transforms.forget_after(Stamp::from_nanos(latest));
+        }
+        let published = self.outputs.publish(&served, message);
+        note_served(state, &served, frame, published);
+        Ok(())
+    }
+
+    /// Counts a frame that is not served; the first of a reason is a warning.
+    fn note_dropped(&self, state: &ChannelState, error: &Error) {
+        let name = &self.channel.config().name;
+        match lock(&state.frames).window.account.add_dropped(error) {
+            1 => tracing::warn!("channel {name}: frame dropped: {error}"),
+            count => tracing::debug!("channel {name}: frame dropped ({count}): {error}"),
+        }
+    }
+
+    fn note_failure(
+        &mut self,
+        state: &ChannelState,
+        publish: impl FnOnce(&mut Self) -> Result<()>,
+    ) {
+        if let Err(error) = publish(self) {
+            count_unpublished(&mut lock(&state.frames), &self.channel.config().name, &error);
+        }
+    }
+}
+
+fn note_served(state: &ChannelState, served: &Served<'_>, frame: &Frame, published: Result<()>) {
+    let now = Instant::now();
+    let name = &served.config.name;
+    let mut frames = lock(&state.frames);
+    frames.window.account.add_served(served.report, served.detections.len());
+    frames.window.account.add_stamp(served.order);
+    if let Some(error) = &served.alone
+        && frames.window.account.add_degraded(error) == 1
+    {
+        tracing::debug!("channel {name}: sweep served alone: {error}");
+    }
+    match published {
+        Ok(()) => {
+            frames.last_output = Some(now);
+            frames.num_out += 1;
+        }
+        Err(error) => count_unpublished(&mut frames, name, &error),
+    }
+    if let (Some(arrived), Some(response)) = (frame.arrived(), &mut frames.window.response_us) {
+        let micros = now.saturating_duration_since(arrived).as_micros();
+        let micros = u64::try_from(micros).unwrap_or(u64::MAX);
+        response.saturating_record(micros.clamp(1, MAX_RESPONSE_US));
+    }
+}
+
+fn count_unpublished(frames: &mut Frames, name: &str, error: &Error) {
+    if frames.unpublished.is_none() {
+        tracing::error!("channel {name}: not published: {error}");
+    }
+    let first = || Reason { count: 0, first: error.to_string() };
+    frames.unpublished.get_or_insert_with(first).count += 1;
+}
+
+/// What is shared is whole whenever its lock is free.
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

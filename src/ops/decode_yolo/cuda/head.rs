@@ -1,0 +1,196 @@
+//! What the tensors of a head must be, and how their rows are read.
+
+use super::super::argument;
+use crate::device::cuda::DeviceTensor;
+use crate::device::cuda::abi::decode_yolo::{MAX_OUTPUTS, YoloLevel};
+use crate::device::cuda::abi::select::MAX_FOUND;
+use crate::error::Result;
+use crate::types::{AnchorLevel, DetrBoxes, Size, YoloLayout};
+
+/// A head whose tensors have known shapes.
+pub(super) struct Head {
+    pub kind: Kind,
+    pub network: Size,
+    pub num_rows: usize,
+    pub num_classes: usize,
+    pub num_levels: usize,
+    pub levels: [YoloLevel; MAX_OUTPUTS],
+    pub anchors: Vec<[f32; 2]>,
+    shapes: Vec<Vec<usize>>,
+}
+
+/// Which kernels read it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    PixelRows,
+    CellRows,
+    RawRows,
+    Planes,
+    EndToEnd,
+    Detr { labels: bool, normalized: bool, logits: bool },
+}
+
+impl Kind {
+    /// Whether the score threshold is needed as a logit.
+    pub fn has_logits(self) -> bool {
+        matches!(self, Self::RawRows | Self::Detr { logits: true, .. })
+    }
+}
+
+impl Head {
+    /// Holds the shapes of a network's outputs against the layout.
+    pub fn new(
+        layout: &YoloLayout,
+        network: Size,
+        num_classes: usize,
+        shapes: &[&[usize]],
+    ) -> Result<Self> {
+        if num_classes == 0 {
+            return Err(argument("0 classes; at least 1".into()));
+        }
+        let mut head = Self {
+            kind: Kind::PixelRows,
+            network,
+            num_rows: 0,
+            num_classes,
+            num_levels: 0,
+            levels: [YoloLevel::default(); MAX_OUTPUTS],
+            anchors: Vec::new(),
+            shapes: shapes.iter().map(|shape| shape.to_vec()).collect(),
+        };
+        match layout {
+            YoloLayout::V5 => head.num_rows = rows(shapes, 5 + num_classes)?,
+            YoloLayout::Yolox { strides } => {
+                head.kind = Kind::CellRows;
+                head.num_rows = rows(shapes, 5 + num_classes)?;
+                head.set_grid(strides)?;
+            }
+            YoloLayout::V5Raw { levels } => {
+                head.kind = Kind::RawRows;
+                head.set_raw(levels, shapes)?;
+            }
+            YoloLayout::V8 => {
+                head.kind = Kind::Planes;
+                head.num_rows = match shapes {
+                    [&[1, planes, num_columns]] if planes == 4 + num_classes => num_columns,
+                    _ => return Err(misfit(shapes, &format!("[1, {}, N]", 4 + num_classes))),
+                };
+            }
+            YoloLayout::EndToEnd => {
+                head.kind = Kind::EndToEnd;
+                head.num_rows = rows(shapes, 6)?;
+            }
+            YoloLayout::Detr { boxes, logits } => head.set_detr(*boxes, *logits, shapes)?,
+        }
+        if head.num_rows > MAX_FOUND {
+            return Err(argument(format!("{} rows; at most {MAX_FOUND}", head.num_rows)));
+        }
+        Ok(head)
+    }
+
+    /// The levels of a grid, whose cells must be the rows.
+    fn set_grid(&mut self, strides: &[u32]) -> Result<()> {
+        let mut num_rows = 0;
+        for &stride in strides {
+            num_rows += self.add_level(num_rows, stride)?;
+        }
+        if num_rows != self.num_rows {
+            return Err(argument(format!(
+                "{} rows; {num_rows} expected for strides {strides:?}",
+                self.num_rows
+            )));
+        }
+        Ok(())
+    }
+
+    /// Adds a level and tells its number of cells.
+    fn add_level(&mut self, first_row: usize, stride: u32) -> Result<usize> {
+        let Size { width, height } = self.network;
+        if stride == 0 || width % stride != 0 || height % stride != 0 {
+            return Err(argument(format!(
+                "stride {stride}; a divisor of the network's input {width}x{height} expected"
+            )));
+        }
+        let (num_columns, num_lines) = (width / stride, height / stride);
+        let Some(level) = self.levels.get_mut(self.num_levels) else {
+            return Err(argument(format!("more than {MAX_OUTPUTS} levels")));
+        };
+        *level = YoloLevel {
+            first_row: u32::try_from(first_row).unwrap_or(u32::MAX),
+            num_columns,
+            num_cells: num_columns.saturating_mul(num_lines),
+            first_anchor: self.anchors.len() as u32,
+            stride: stride as f32,
+            channels_last: 0,
+        };
+        self.num_levels += 1;
+        Ok(num_columns as usize * num_lines as usize)
+    }
+
+    fn set_raw(&mut self, levels: &[AnchorLevel], shapes: &[&[usize]]) -> Result<()> {
+        if shapes.len() != levels.len() || levels.is_empty() {
+            let (found, expected) = (shapes.len(), levels.len());
+            return Err(argument(format!("{found} outputs; {expected} expected, one a level")));
+        }
+        for (level, &shape) in levels.iter().zip(shapes) {
+            let position = self.num_levels;
+            let num_cells = self.add_level(self.num_rows, level.stride)?;
+            let (num_anchors, length) = (level.anchors.len(), 5 + self.num_classes);
+            let num_columns = self.levels[position].num_columns as usize;
+            let num_lines = num_cells / num_columns;
+            let first = [1, num_anchors * length, num_lines, num_columns];
+            let last = [1, num_anchors, num_lines, num_columns, length];
+            if shape != first && shape != last {
+                return Err(misfit(&[shape], &format!("{first:?} or {last:?}")));
+            }
+            self.levels[position].channels_last = u32::from(shape == last);
+            self.anchors.extend_from_slice(&level.anchors);
+            self.num_rows += num_anchors * num_cells;
+        }
+        Ok(())
+    }
+
+    fn set_detr(&mut self, boxes: DetrBoxes, logits: bool, shapes: &[&[usize]]) -> Result<()> {
+        let num_classes = self.num_classes;
+        let (num_rows, labels) = match shapes {
+            [&[1, num_rows, 4], &[1, n, c]] if (n, c) == (num_rows, num_classes) => {
+                (num_rows, false)
+            }
+            [&[1, num_rows, 4], &[1, n], &[1, l]] if n == num_rows && l == num_rows => {
+                (num_rows, true)
+            }
+            _ => {
+                let expected = format!(
+                    "boxes [1, N, 4] and scores [1, N, {num_classes}], or scores [1, N] and labels"
+                );
+                return Err(misfit(shapes, &expected));
+            }
+        };
+        let normalized = boxes == DetrBoxes::CenterNormalized;
+        self.kind = Kind::Detr { labels, normalized, logits };
+        self.num_rows = num_rows;
+        Ok(())
+    }
+
+    /// Refuses tensors of other shapes.
+    pub fn check(&self, outputs: &[&DeviceTensor]) -> Result<()> {
+        let is_alike = |(output, shape): (&&DeviceTensor, &Vec<usize>)| output.shape() == shape;
+        if outputs.len() == self.shapes.len() && outputs.iter().zip(&self.shapes).all(is_alike) {
+            return Ok(());
+        }
+        let found: Vec<&[usize]> = outputs.iter().map(|output| output.shape()).collect();
+        Err(misfit(&found, &format!("{:?}", self.shapes)))
+    }
+}
+
+/// The rows of one tensor `[1, N, length]`.
+fn rows(shapes: &[&[usize]], length: usize) -> Result<usize> {
+    match shapes {
+        [&[1, num_rows, found]] if found == length => Ok(num_rows),
+        _ => Err(misfit(shapes, &format!("[1, N, {length}]"))),
+    }
+}
+
+fn misfit(shapes: &[&[usize]], expected: &str) -> crate::Error {
+    argument(format!("outputs {shapes:?}; {expected} expected"))
+}

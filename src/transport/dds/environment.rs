@@ -1,0 +1,176 @@
+//! The environment variables by which ROS says which graph to join.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use rustdds::DomainParticipantBuilder;
+
+use super::error;
+use crate::error::{Error, ErrorKind, Result};
+
+/// The last domain whose ports exist.
+const MAX_DOMAIN: u16 = 232;
+
+/// What the receive buffer of every socket is asked to hold: pictures of 6 MB
+/// from a few cameras at a time. The system gives what it allows.
+const SOCKET_BUFFER: usize = 32 << 20;
+
+/// Which graph to join, and as whom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DdsSettings {
+    /// The DDS domain, 0 to 232: `ROS_DOMAIN_ID`.
+    pub domain: u16,
+    /// How far discovery reaches: `ROS_AUTOMATIC_DISCOVERY_RANGE`, or
+    /// `ROS_LOCALHOST_ONLY`.
+    pub range: DiscoveryRange,
+    /// Bytes of a global identifier in `ros_discovery_info`: 24 up to Humble
+    /// (by `ROS_DISTRO`), 16 since.
+    pub gid_len: usize,
+}
+
+/// How far discovery reaches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DiscoveryRange {
+    /// All that multicast reaches on any network.
+    Subnet,
+    /// Only this machine.
+    Localhost,
+    /// Nobody.
+    Off,
+}
+
+impl DdsSettings {
+    /// The settings of this process's environment.
+    ///
+    /// # Errors
+    /// `Config` when a variable says something that ROS does not know.
+    pub fn from_environment() -> Result<Self> {
+        Self::from_variables(|name| std::env::var(name).ok())
+    }
+
+    /// The settings by a lookup of variables. An empty variable is the same as
+    /// none.
+    ///
+    /// # Errors
+    /// `Config` when a variable says something that ROS does not know.
+    pub fn from_variables(variable: impl Fn(&str) -> Option<String>) -> Result<Self> {
+        let said = |name: &str| variable(name).filter(|value| !value.is_empty());
+        let domain = match said("ROS_DOMAIN_ID") {
+            None => 0,
+            Some(text) => match text.trim().parse() {
+                Ok(domain) if domain <= MAX_DOMAIN => domain,
+                _ => return refuse("ROS_DOMAIN_ID", &text, "a number from 0 to 232"),
+            },
+        };
+        let localhost_only = match said("ROS_LOCALHOST_ONLY").as_deref() {
+            None | Some("0") => false,
+            Some("1") => true,
+            Some(text) => return refuse("ROS_LOCALHOST_ONLY", text, "0 or 1"),
+        };
+        let range = match said("ROS_AUTOMATIC_DISCOVERY_RANGE").as_deref() {
+            None | Some("SUBNET" | "SYSTEM_DEFAULT") => DiscoveryRange::Subnet,
+            Some("LOCALHOST") => DiscoveryRange::Localhost,
+            Some("OFF") => DiscoveryRange::Off,
+            Some(text) => {
+                let allowed = "SUBNET, LOCALHOST, OFF or SYSTEM_DEFAULT";
+                return refuse("ROS_AUTOMATIC_DISCOVERY_RANGE", text, allowed);
+            }
+        };
+        let old = ["foxy", "galactic", "humble"];
+        let is_old = said("ROS_DISTRO").is_some_and(|distro| old.contains(&distro.as_str()));
+        Ok(Self {
+            domain,
+            range: if localhost_only { DiscoveryRange::Localhost } else { range },
+            gid_len: if is_old { 24 } else { 16 },
+        })
+    }
+
+    /// A participant by these settings.
+    pub(super) fn participant(&self) -> Result<rustdds::DomainParticipant> {
+        let builder =
+            DomainParticipantBuilder::new(self.domain).socket_receive_buffer_size(SOCKET_BUFFER);
+        let builder = match self.range {
+            DiscoveryRange::Subnet => builder,
+            DiscoveryRange::Localhost => {
+                builder.with_only_networks([IpAddr::V4(Ipv4Addr::LOCALHOST)])
+            }
+            DiscoveryRange::Off => {
+                builder.with_only_networks([] as [IpAddr; 0]).same_host_loopback(false)
+            }
+        };
+        let joining =
+            |cause| error(format!("cannot join domain {}", self.domain)).with_source(cause);
+        builder.build().map_err(|cause| joining(Box::new(cause)))
+    }
+}
+
+/// Says what this machine or its environment asks for in vain.
+pub(super) fn warn_of_limits() {
+    let limit = std::fs::read_to_string("/proc/sys/net/core/rmem_max").ok();
+    if let Some(limit) = limit.and_then(|text| text.trim().parse::<usize>().ok())
+        && limit < SOCKET_BUFFER
+    {
+        tracing::warn!(
+            "sockets may hold {limit} bytes: pictures of megabytes will lose fragments when this \
+             machine is busy; sysctl -w net.core.rmem_max={SOCKET_BUFFER}"
+        );
+    }
+    if std::env::var("ROS_STATIC_PEERS").is_ok_and(|peers| !peers.is_empty()) {
+        tracing::warn!("ROS_STATIC_PEERS is set; the dds door finds peers by multicast alone");
+    }
+}
+
+fn refuse<T>(name: &str, found: &str, allowed: &str) -> Result<T> {
+    let message = format!("{name} is {found:?}; allowed is {allowed}");
+    Err(Error::new(ErrorKind::Config, "environment", message))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::DiscoveryRange::*;
+    use super::*;
+
+    fn settings(variables: &[(&str, &str)]) -> Result<DdsSettings> {
+        DdsSettings::from_variables(|name| {
+            variables.iter().find(|(known, _)| *known == name).map(|(_, value)| value.to_string())
+        })
+    }
+
+    #[test]
+    fn variables_are_read_as_ros_does() {
+        let domain = "ROS_DOMAIN_ID";
+        let only = "ROS_LOCALHOST_ONLY";
+        let range = "ROS_AUTOMATIC_DISCOVERY_RANGE";
+        let distro = "ROS_DISTRO";
+        let cases: [(&[(&str, &str)], u16, DiscoveryRange, usize); 10] = [
+            (&[], 0, Subnet, 16),
+            (&[(domain, ""), (only, ""), (range, "")], 0, Subnet, 16),
+            (&[(domain, "42"), (only, "0")], 42, Subnet, 16),
+            (&[(domain, "232"), (only, "1")], 232, Localhost, 16),
+            (&[(range, "SUBNET")], 0, Subnet, 16),
+            (&[(range, "SYSTEM_DEFAULT")], 0, Subnet, 16),
+            (&[(range, "LOCALHOST")], 0, Localhost, 16),
+            (&[(range, "OFF"), (distro, "jazzy")], 0, Off, 16),
+            (&[(range, "SUBNET"), (only, "1")], 0, Localhost, 16),
+            (&[(distro, "humble")], 0, Subnet, 24),
+        ];
+        for (variables, domain, range, gid_len) in cases {
+            let expected = DdsSettings { domain, range, gid_len };
+            assert_eq!(settings(variables).unwrap(), expected, "{variables:?}");
+        }
+    }
+
+    #[test]
+    fn what_ros_does_not_know_is_refused() {
+        for (name, value) in [
+            ("ROS_DOMAIN_ID", "233"),
+            ("ROS_DOMAIN_ID", "-1"),
+            ("ROS_DOMAIN_ID", "front"),
+            ("ROS_LOCALHOST_ONLY", "yes"),
+            ("ROS_AUTOMATIC_DISCOVERY_RANGE", "localhost"),
+        ] {
+            let error = settings(&[(name, value)]).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Config);
+            assert!(error.message().contains(name) && error.message().contains(value), "{error}");
+        }
+    }
+}

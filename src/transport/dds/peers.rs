@@ -1,0 +1,192 @@
+//! Who else is on our topics: matched peers, and peers that cannot match.
+//!
+//! The participant tells of every endpoint it discovers or loses; [`Peers`]
+//! keeps those on our topics. DDS matches by the name of a topic; here a peer
+//! of another type is told as such, and not counted.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use rustdds::{DomainParticipantStatusEvent as Status, EndpointDescription, GUID, QosPolicies};
+
+use super::{names, qos};
+use crate::transport::door::DoorEvent;
+
+/// A reader or writer of ours.
+#[derive(Debug)]
+pub(super) struct Endpoint {
+    /// Full ROS name of the topic; of the service when it belongs to one.
+    pub topic: String,
+    /// DDS name of the topic.
+    pub dds_topic: String,
+    /// DDS name of the type.
+    pub dds_type: String,
+    /// Whether it belongs to a service, whose callers come and go untold.
+    pub is_service: bool,
+    /// Peers that are matched now.
+    pub num_matched: AtomicUsize,
+}
+
+impl Endpoint {
+    /// An endpoint of a topic.
+    pub fn of_topic(topic: String, type_name: &str) -> Self {
+        Self {
+            dds_topic: names::topic(&topic),
+            dds_type: names::message_type(type_name),
+            is_service: false,
+            topic,
+            num_matched: AtomicUsize::new(0),
+        }
+    }
+
+    /// The endpoint on which a service is asked.
+    pub fn of_requests(service: &str, type_name: &str) -> Self {
+        Self {
+            dds_topic: names::request_topic(service),
+            dds_type: names::request_type(type_name),
+            is_service: true,
+            topic: service.to_owned(),
+            num_matched: AtomicUsize::new(0),
+        }
+    }
+
+    /// The endpoint on which a service answers.
+    pub fn of_responses(service: &str, type_name: &str) -> Self {
+        Self {
+            dds_topic: names::response_topic(service),
+            dds_type: names::response_type(type_name),
+            ..Self::of_requests(service, type_name)
+        }
+    }
+}
+
+/// Our endpoints, and what they are matched with.
+#[derive(Default)]
+pub(super) struct Peers {
+    ours: BTreeMap<GUID, Arc<Endpoint>>,
+    /// Ours, theirs.
+    matched: BTreeSet<(GUID, GUID)>,
+    /// Ours, theirs: told once.
+    incompatible: BTreeSet<(GUID, GUID)>,
+    /// Theirs, on a topic of ours with another type: told once.
+    of_other_type: BTreeSet<GUID>,
+}
+
+impl Peers {
+    /// Adds an endpoint of ours.
+    pub fn add(&mut self, guid: GUID, endpoint: Arc<Endpoint>) {
+        self.ours.insert(guid, endpoint);
+    }
+
+    /// Removes an endpoint of ours.
+    pub fn remove(&mut self, guid: GUID) {
+        self.ours.remove(&guid);
+        self.matched.retain(|(ours, _)| *ours != guid);
+        self.incompatible.retain(|(ours, _)| *ours != guid);
+    }
+
+    /// Puts another endpoint of ours in the place of one: what was matched with
+    /// the old one will find the new one, and stays counted.
+    pub fn renew(&mut self, old: GUID, new: GUID) {
+        let renew = |(ours, theirs)| (if ours == old { new } else { ours }, theirs);
+        self.matched = std::mem::take(&mut self.matched).into_iter().map(renew).collect();
+        self.incompatible = std::mem::take(&mut self.incompatible).into_iter().map(renew).collect();
+        if let Some(endpoint) = self.ours.remove(&old) {
+            self.ours.insert(new, endpoint);
+        }
+    }
+
+    /// Whether `ours` is matched with an endpoint of the participant that
+    /// `theirs` belongs to.
+    pub fn is_matched_with_participant_of(&self, ours: GUID, theirs: GUID) -> bool {
+        self.matched.iter().any(|(a, b)| *a == ours && b.prefix == theirs.prefix)
+    }
+
+    /// Whether `ours` is matched with `theirs`.
+    pub fn is_matched(&self, ours: GUID, theirs: GUID) -> bool {
+        self.matched.contains(&(ours, theirs))
+    }
+
+    /// Takes in what the participant tells, and gives what there is to tell of
+    /// it.
+    pub fn notice(&mut self, status: Status) -> Vec<DoorEvent> {
+        match status {
+            Status::ReaderDetected { reader: theirs }
+            | Status::WriterDetected { writer: theirs } => {
+                self.check_type(&theirs).into_iter().collect()
+            }
+            Status::RemoteReaderMatched { local_writer: ours, remote_reader: theirs }
+            | Status::RemoteWriterMatched { local_reader: ours, remote_writer: theirs } => {
+                self.match_up(ours, theirs).into_iter().collect()
+            }
+            Status::RemoteReaderQosIncompatible {
+                local_writer: ours,
+                remote_reader: theirs,
+                requested_qos,
+                offered_qos,
+            }
+            | Status::RemoteWriterQosIncompatible {
+                local_reader: ours,
+                remote_writer: theirs,
+                requested_qos,
+                offered_qos,
+            } => self.refuse(ours, theirs, &offered_qos, &requested_qos).into_iter().collect(),
+            Status::ReaderLost { guid, .. } | Status::WriterLost { guid, .. } => {
+                self.lose(|theirs| theirs == guid)
+            }
+            Status::ParticipantLost { id, .. } => self.lose(|theirs| theirs.prefix == id),
+            _ => Vec::new(),
+        }
+    }
+
+    fn check_type(&mut self, theirs: &EndpointDescription) -> Option<DoorEvent> {
+        let ours = self.ours.values().find(|ours| ours.dds_topic == theirs.topic_name)?;
+        if ours.dds_type == theirs.type_name || !self.of_other_type.insert(theirs.guid) {
+            return None;
+        }
+        let found = names::ros_type(&theirs.type_name);
+        Some(DoorEvent::IncompatibleType { topic: ours.topic.clone(), found })
+    }
+
+    fn match_up(&mut self, ours: GUID, theirs: GUID) -> Option<DoorEvent> {
+        let endpoint = self.ours.get(&ours)?;
+        self.incompatible.remove(&(ours, theirs));
+        if self.of_other_type.contains(&theirs) || !self.matched.insert((ours, theirs)) {
+            return None;
+        }
+        endpoint.num_matched.fetch_add(1, Ordering::Relaxed);
+        (!endpoint.is_service).then(|| DoorEvent::PeerFound { topic: endpoint.topic.clone() })
+    }
+
+    fn refuse(
+        &mut self,
+        ours: GUID,
+        theirs: GUID,
+        offered: &QosPolicies,
+        requested: &QosPolicies,
+    ) -> Option<DoorEvent> {
+        let topic = self.ours.get(&ours)?.topic.clone();
+        let policy = qos::mismatch(offered, requested)?;
+        let is_new = self.incompatible.insert((ours, theirs));
+        is_new.then_some(DoorEvent::IncompatibleQos { topic, policy })
+    }
+
+    fn lose(&mut self, is_lost: impl Fn(GUID) -> bool) -> Vec<DoorEvent> {
+        self.of_other_type.retain(|theirs| !is_lost(*theirs));
+        self.incompatible.retain(|(_, theirs)| !is_lost(*theirs));
+        let (lost, kept) =
+            std::mem::take(&mut self.matched).into_iter().partition(|(_, theirs)| is_lost(*theirs));
+        self.matched = kept;
+        let lost: BTreeSet<(GUID, GUID)> = lost;
+        let mut events = Vec::new();
+        for (ours, _) in lost {
+            let Some(endpoint) = self.ours.get(&ours) else { continue };
+            endpoint.num_matched.fetch_sub(1, Ordering::Relaxed);
+            if !endpoint.is_service {
+                events.push(DoorEvent::PeerGone { topic: endpoint.topic.clone() });
+            }
+        }
+        events
+    }
+}

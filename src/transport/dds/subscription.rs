@@ -1,0 +1,213 @@
+//! A topic that is being received, on a thread of its own.
+//!
+//! A large message that loses a fragment leaves the others behind, in a reader
+//! that keeps 128 such messages. When those that were lost may hold
+//! [`MAX_UNJOINED_BYTES`], the reader is replaced by a new one.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use rustdds::dds::result::ReadError;
+use rustdds::{GUID, SequenceNumber};
+
+use super::announcement::Direction;
+use super::payload::{Deliver, Delivery, PassOver, RawReader};
+use super::peers::Endpoint;
+use super::threads::{Stop, StopHandle, Threads, waker_of_this_thread};
+use super::{Graph, held, qos};
+use crate::error::{Error, ErrorKind, Result};
+use crate::transport::door::{DoorEvent, Durability, InputKind, Qos, Receiver, Subscription};
+
+/// The most bytes that fragments of lost messages may hold.
+pub const MAX_UNJOINED_BYTES: usize = 64 << 20;
+
+/// Writers whose numbering is followed before the ones that left are forgotten.
+const MAX_FOLLOWED: usize = 16;
+
+/// A subscription; ends with it.
+pub(super) struct DdsSubscription {
+    endpoint: Arc<Endpoint>,
+    stop: StopHandle,
+}
+
+/// Subscribes and starts to deliver.
+pub(super) fn start(
+    graph: &Arc<Graph>,
+    threads: &mut Threads,
+    topic: String,
+    kind: InputKind,
+    qos: Qos,
+    receiver: Receiver,
+) -> Result<DdsSubscription> {
+    let thread_name = format!("dds {topic}");
+    let ours = Endpoint::of_topic(topic, kind.type_name());
+    let policies = qos::of_reader(qos);
+    let (reader, endpoint) = graph.join(ours, &policies, Direction::Reader, |topic| {
+        graph.subscriber.create_simple_datareader_no_key(topic, Some(policies.clone()))
+    })?;
+    let input = Input {
+        reader,
+        endpoint: Arc::clone(&endpoint),
+        graph: Arc::clone(graph),
+        qos,
+        delivery: Delivery::new(kind, receiver),
+        numbering: Numbering::default(),
+        unjoined_bytes: 0,
+    };
+    input.pass_over_old();
+    let stop = threads.spawn(&thread_name, graph, move |stop| input.run(stop))?;
+    Ok(DdsSubscription { endpoint, stop })
+}
+
+impl Subscription for DdsSubscription {
+    fn num_publishers(&self) -> usize {
+        self.endpoint.num_matched.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for DdsSubscription {
+    fn drop(&mut self) {
+        self.stop.stop();
+    }
+}
+
+struct Input {
+    reader: RawReader<()>,
+    endpoint: Arc<Endpoint>,
+    graph: Arc<Graph>,
+    qos: Qos,
+    delivery: Delivery,
+    numbering: Numbering,
+    /// What the fragments of messages that were lost may hold in `reader`.
+    unjoined_bytes: usize,
+}
+
+impl Input {
+    fn run(mut self, stop: &Stop) {
+        let waker = waker_of_this_thread();
+        while !stop.is_due() {
+            // Set before the cache is looked at: what arrives after that wakes.
+            self.reader.set_waker(Some(waker.clone()));
+            self.drain(stop);
+            if self.unjoined_bytes > MAX_UNJOINED_BYTES && self.is_volatile() {
+                self.renew();
+            }
+            stop.wait();
+        }
+        self.graph.leave(self.reader.guid());
+    }
+
+    /// Delivers what the cache holds. A withdrawn message ends one look, hence
+    /// the second.
+    fn drain(&mut self, stop: &Stop) {
+        let mut num_empty_looks = 0;
+        while num_empty_looks < 2 && !stop.is_due() {
+            match self.reader.try_take_one_with(Deliver(&self.delivery)) {
+                Ok(Some(message)) => self.follow(message.writer_guid(), message.sequence_number),
+                Ok(None) => num_empty_looks += 1,
+                Err(cause) => self.refuse(cause),
+            }
+        }
+    }
+
+    fn follow(&mut self, writer: GUID, number: SequenceNumber) {
+        let count = self.numbering.follow(writer, number.into());
+        if count > 0 {
+            self.graph.tell(&DoorEvent::Lost { topic: self.endpoint.topic.clone(), count });
+            let bytes = usize::try_from(count).unwrap_or(usize::MAX);
+            let bytes = bytes.saturating_mul(self.delivery.longest_body());
+            self.unjoined_bytes = self.unjoined_bytes.saturating_add(bytes);
+        }
+        if self.numbering.len() > MAX_FOLLOWED {
+            let peers = held(&self.graph.peers);
+            let ours = self.reader.guid();
+            self.numbering.retain(|writer| peers.is_matched(ours, writer));
+        }
+    }
+
+    /// Tells the receiver of a message that could not even be decoded: one in
+    /// another encoding than CDR.
+    fn refuse(&self, cause: ReadError) {
+        let stage = self.delivery.kind().type_name();
+        let error = Error::new(ErrorKind::Message, stage, "message is not CDR").with_source(cause);
+        self.delivery.refuse(error);
+    }
+
+    fn is_volatile(&self) -> bool {
+        self.qos.durability == Durability::Volatile
+    }
+
+    /// Passes over what the participant's cache holds: it outlives the readers
+    /// of a topic, and would give a new one what the last one had.
+    fn pass_over_old(&self) {
+        while self.is_volatile() && !matches!(self.reader.try_take_one_with(PassOver), Ok(None)) {}
+    }
+
+    /// Reads on with a new reader, in whose place the graph has it.
+    fn renew(&mut self) {
+        let policies = qos::of_reader(self.qos);
+        let renewed = self.graph.renew(self.reader.guid(), &self.endpoint, &policies, |topic| {
+            self.graph.subscriber.create_simple_datareader_no_key(topic, Some(policies.clone()))
+        });
+        match renewed {
+            Ok(reader) => {
+                self.reader = reader;
+                self.pass_over_old();
+            }
+            Err(error) => self.graph.tell(&DoorEvent::Failed { reason: error.to_string() }),
+        }
+        self.unjoined_bytes = 0;
+    }
+}
+
+/// Finds gaps in the numbers that writers give their messages.
+#[derive(Default)]
+struct Numbering(BTreeMap<GUID, i64>);
+
+impl Numbering {
+    /// How many messages are missing between the last one of `writer` and this
+    /// one.
+    fn follow(&mut self, writer: GUID, number: i64) -> u64 {
+        let last = self.0.entry(writer).or_insert(number);
+        let missing = number.saturating_sub(*last).saturating_sub(1);
+        *last = number.max(*last);
+        u64::try_from(missing).unwrap_or(0)
+    }
+
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn retain(&mut self, keep: impl Fn(GUID) -> bool) {
+        self.0.retain(|writer, _| keep(*writer));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gaps_are_counted_writer_by_writer() {
+        let mut numbering = Numbering::default();
+        let (a, b) = (GUID::from_bytes([1; 16]), GUID::from_bytes([2; 16]));
+        // (writer, number, messages that are missing)
+        let messages = [
+            (a, 7, 0),
+            (a, 8, 0),
+            (b, 100, 0),
+            (a, 12, 3),
+            (a, 12, 0),
+            (a, 10, 0),
+            (b, 102, 1),
+            (a, 13, 0),
+            (a, i64::MAX, u64::try_from(i64::MAX - 14).unwrap()),
+        ];
+        for (writer, number, missing) in messages {
+            assert_eq!(numbering.follow(writer, number), missing, "{number}");
+        }
+        numbering.retain(|writer| writer == a);
+        assert_eq!((numbering.len(), numbering.follow(b, 200)), (1, 0));
+    }
+}

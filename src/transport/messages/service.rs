@@ -1,0 +1,298 @@
+//! The requests and responses of the services that every ROS node or managed
+//! node has: those of `rcl_interfaces` and `lifecycle_msgs`.
+//!
+//! Both stand without a header of their own here: what goes before them on the
+//! wire is the middleware's.
+
+use super::node_event::{write_parameter_value, write_state};
+use crate::error::Result;
+use crate::transport::cdr::{Reader, Writer};
+use crate::transport::door::{Request, Response, ServiceKind};
+use crate::types::{
+    LifecycleTransition, Parameter, ParameterDescriptor, ParameterRange, ParameterValue, SetResult,
+};
+
+/// Bytes of the shortest `Parameter`: an empty name, and a value whose ten
+/// fields are all there.
+const MIN_PARAMETER_SIZE: usize = 4 + 1 + 1 + 8 + 8 + 6 * 4;
+
+/// Reads the request of a service. `reader` is at its first field.
+///
+/// # Errors
+/// `Message` when the bytes are no such request.
+pub fn read_request(kind: ServiceKind, reader: &mut Reader<'_>) -> Result<Request> {
+    let parameters =
+        |reader: &mut Reader<'_>| read_list(reader, MIN_PARAMETER_SIZE, read_parameter);
+    Ok(match kind {
+        ServiceKind::ListParameters => {
+            Request::ListParameters { prefixes: read_texts(reader)?, depth: reader.u64()? }
+        }
+        ServiceKind::GetParameters => Request::GetParameters(read_texts(reader)?),
+        ServiceKind::GetParameterTypes => Request::GetParameterTypes(read_texts(reader)?),
+        ServiceKind::DescribeParameters => Request::DescribeParameters(read_texts(reader)?),
+        ServiceKind::SetParameters => Request::SetParameters(parameters(reader)?),
+        ServiceKind::SetParametersAtomically => {
+            Request::SetParametersAtomically(parameters(reader)?)
+        }
+        ServiceKind::ChangeState => {
+            Request::ChangeState { id: reader.u8()?, label: reader.str()?.to_owned() }
+        }
+        ServiceKind::GetState => read_nothing(reader, Request::GetState)?,
+        ServiceKind::GetAvailableStates => read_nothing(reader, Request::GetAvailableStates)?,
+        ServiceKind::GetAvailableTransitions => {
+            read_nothing(reader, Request::GetAvailableTransitions)?
+        }
+        ServiceKind::GetTransitionGraph => read_nothing(reader, Request::GetTransitionGraph)?,
+    })
+}
+
+/// A request without fields has one byte: IDL knows no empty structures.
+fn read_nothing(reader: &mut Reader<'_>, request: Request) -> Result<Request> {
+    reader.u8()?;
+    Ok(request)
+}
+
+fn read_parameter(reader: &mut Reader<'_>) -> Result<Parameter> {
+    Ok(Parameter { name: reader.str()?.to_owned(), value: read_value(reader)? })
+}
+
+fn read_value(reader: &mut Reader<'_>) -> Result<ParameterValue> {
+    let number = reader.u8()?;
+    let flag = reader.bool()?;
+    let integer = reader.i64()?;
+    let float = reader.f64()?;
+    let text = reader.str()?;
+    let bytes = reader.bytes()?;
+    let flags = read_list(reader, 1, Reader::bool)?;
+    let integers = read_list(reader, 8, Reader::i64)?;
+    let numbers = read_list(reader, 8, Reader::f64)?;
+    let texts = read_texts(reader)?;
+    Ok(match number {
+        0 => ParameterValue::NotSet,
+        1 => ParameterValue::Flag(flag),
+        2 => ParameterValue::Integer(integer),
+        3 => ParameterValue::Number(float),
+        4 => ParameterValue::Text(text.to_owned()),
+        5 => ParameterValue::Bytes(bytes.to_owned()),
+        6 => ParameterValue::Flags(flags),
+        7 => ParameterValue::Integers(integers),
+        8 => ParameterValue::Numbers(numbers),
+        9 => ParameterValue::Texts(texts),
+        other => {
+            return Err(
+                reader.error(format!("type of a parameter is {other}; 0 to 9 are possible"))
+            );
+        }
+    })
+}
+
+fn read_list<'a, T>(
+    reader: &mut Reader<'a>,
+    min_size: usize,
+    read: impl Fn(&mut Reader<'a>) -> Result<T>,
+) -> Result<Vec<T>> {
+    let len = reader.sequence_len(min_size)?;
+    (0..len).map(|_| read(reader)).collect()
+}
+
+fn read_texts(reader: &mut Reader<'_>) -> Result<Vec<String>> {
+    read_list(reader, 4, |reader| reader.str().map(str::to_owned))
+}
+
+/// Writes a response. Fields follow what `writer` has so far.
+pub fn write_response(response: &Response, writer: &mut Writer<'_>) {
+    match response {
+        Response::Names { names, prefixes } => {
+            write_texts(writer, names);
+            write_texts(writer, prefixes);
+        }
+        Response::Values(values) => {
+            writer.sequence_len(values.len());
+            values.iter().for_each(|value| write_parameter_value(writer, value));
+        }
+        Response::Types(types) => {
+            writer.sequence_len(types.len());
+            types.iter().for_each(|parameter_type| writer.u8(*parameter_type as u8));
+        }
+        Response::Descriptors(descriptors) => {
+            writer.sequence_len(descriptors.len());
+            descriptors.iter().for_each(|descriptor| write_descriptor(writer, descriptor));
+        }
+        Response::SetResults(results) => {
+            writer.sequence_len(results.len());
+            results.iter().for_each(|result| write_set_result(writer, result));
+        }
+        Response::SetResult(result) => write_set_result(writer, result),
+        Response::Changed(reached) => writer.bool(*reached),
+        Response::State(state) => write_state(writer, *state),
+        Response::States(states) => {
+            writer.sequence_len(states.len());
+            states.iter().for_each(|state| write_state(writer, *state));
+        }
+        Response::Transitions(transitions) => {
+            writer.sequence_len(transitions.len());
+            transitions.iter().for_each(|transition| write_transition(writer, transition));
+        }
+    }
+}
+
+fn write_texts(writer: &mut Writer<'_>, texts: &[String]) {
+    writer.sequence_len(texts.len());
+    texts.iter().for_each(|text| writer.str(text));
+}
+
+/// Writes an `rcl_interfaces/ParameterDescriptor`.
+fn write_descriptor(writer: &mut Writer<'_>, descriptor: &ParameterDescriptor) {
+    writer.str(&descriptor.name);
+    writer.u8(descriptor.parameter_type as u8);
+    writer.str(&descriptor.description);
+    writer.str(&descriptor.additional_constraints);
+    writer.bool(descriptor.is_read_only);
+    writer.bool(descriptor.is_dynamically_typed);
+    let (number, integer) = match descriptor.range {
+        Some(ParameterRange::Number { from, to }) => (Some([from, to]), None),
+        Some(ParameterRange::Integer { from, to }) => (None, Some([from, to])),
+        None => (None, None),
+    };
+    writer.sequence_len(usize::from(number.is_some()));
+    if let Some([from, to]) = number {
+        writer.f64_array(&[from, to, 0.0]);
+    }
+    writer.sequence_len(usize::from(integer.is_some()));
+    if let Some([from, to]) = integer {
+        writer.i64(from);
+        writer.i64(to);
+        writer.u64(1);
+    }
+}
+
+/// Writes an `rcl_interfaces/SetParametersResult`.
+fn write_set_result(writer: &mut Writer<'_>, result: &SetResult) {
+    writer.bool(result.is_ok());
+    writer.str(result.as_ref().err().map_or("", String::as_str));
+}
+
+fn write_transition(writer: &mut Writer<'_>, transition: &LifecycleTransition) {
+    writer.u8(transition.id);
+    writer.str(transition.label);
+    write_state(writer, transition.start);
+    write_state(writer, transition.goal);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ErrorKind;
+
+    fn request(kind: ServiceKind, write: impl Fn(&mut Writer<'_>)) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let mut writer = Writer::new(&mut bytes);
+        write(&mut writer);
+        writer.finish(kind.type_name()).unwrap();
+        bytes
+    }
+
+    fn read(kind: ServiceKind, bytes: &[u8]) -> Result<Request> {
+        read_request(kind, &mut Reader::new(kind.type_name(), bytes)?)
+    }
+
+    /// A request of every service.
+    fn requests() -> Vec<(Vec<u8>, Request)> {
+        let texts = || vec!["camera".to_owned(), String::new()];
+        let value = ParameterValue::Texts(texts());
+        let parameters = || {
+            let flag = ParameterValue::Flag(true);
+            vec![
+                Parameter { name: "a".to_owned(), value: flag },
+                Parameter { name: "b.c".to_owned(), value: value.clone() },
+            ]
+        };
+        let all = [
+            Request::ListParameters { prefixes: texts(), depth: 1 << 40 },
+            Request::GetParameters(texts()),
+            Request::GetParameterTypes(texts()),
+            Request::DescribeParameters(Vec::new()),
+            Request::SetParameters(parameters()),
+            Request::SetParametersAtomically(parameters()),
+            Request::ChangeState { id: 3, label: "activate".to_owned() },
+            Request::GetState,
+            Request::GetAvailableStates,
+            Request::GetAvailableTransitions,
+            Request::GetTransitionGraph,
+        ];
+        all.map(|said| (request(said.kind(), |writer| write(&said, writer)), said)).into()
+    }
+
+    fn write(request: &Request, writer: &mut Writer<'_>) {
+        match request {
+            Request::ListParameters { prefixes, depth } => {
+                write_texts(writer, prefixes);
+                writer.u64(*depth);
+            }
+            Request::GetParameters(names)
+            | Request::GetParameterTypes(names)
+            | Request::DescribeParameters(names) => write_texts(writer, names),
+            Request::SetParameters(parameters) | Request::SetParametersAtomically(parameters) => {
+                writer.sequence_len(parameters.len());
+                for parameter in parameters {
+                    writer.str(&parameter.name);
+                    write_parameter_value(writer, &parameter.value);
+                }
+            }
+            Request::ChangeState { id, label } => {
+                writer.u8(*id);
+                writer.str(label);
+            }
+            Request::GetState
+            | Request::GetAvailableStates
+            | Request::GetAvailableTransitions
+            | Request::GetTransitionGraph => writer.u8(0),
+        }
+    }
+
+    #[test]
+    fn what_is_asked_is_read() {
+        for (bytes, said) in requests() {
+            assert_eq!(read(said.kind(), &bytes).unwrap(), said);
+            // Cut short by more than padding, it is none.
+            let error = read(said.kind(), &bytes[..bytes.len() - 4]).unwrap_err();
+            assert_eq!(
+                (error.kind(), error.stage()),
+                (ErrorKind::Message, said.kind().type_name())
+            );
+        }
+    }
+
+    #[test]
+    fn an_unknown_type_of_parameter_is_refused() {
+        let kind = ServiceKind::SetParameters;
+        let bytes = |number: u8| {
+            request(kind, |writer| {
+                writer.sequence_len(1);
+                writer.str("a");
+                writer.u8(number);
+                writer.bool(false);
+                writer.i64(0);
+                writer.f64(0.0);
+                (0..6).for_each(|_| writer.sequence_len(0));
+            })
+        };
+        assert!(read(kind, &bytes(9)).is_ok());
+        let error = read(kind, &bytes(10)).unwrap_err();
+        assert!(error.message().contains("is 10; 0 to 9"), "{error}");
+    }
+
+    #[test]
+    fn lengths_that_lie_harm_nobody() {
+        for (bytes, said) in requests() {
+            for at in (4..bytes.len()).step_by(4) {
+                for lie in [u32::MAX, 1 << 31, 1 << 16, 0] {
+                    let mut bytes = bytes.clone();
+                    bytes[at..at + 4].copy_from_slice(&lie.to_le_bytes());
+                    // Any answer will do, but there must be one.
+                    let _ = read(said.kind(), &bytes);
+                }
+            }
+        }
+    }
+}

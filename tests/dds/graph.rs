@@ -1,0 +1,176 @@
+//! The graph as others see it, and others as the door sees them.
+
+use super::peer::{Heard, Peer, events, turn, wait_until};
+use det_post::transport::door::{
+    Door, DoorEvent, InputKind, Qos, Receiver, Reliability, Response, ServiceKind,
+};
+use det_post::types::Remaps;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+const DETECTIONS: &str = "vision_msgs/msg/Detection2DArray";
+const IMAGE: &str = "sensor_msgs/msg/Image";
+
+fn nobody() -> Receiver {
+    Box::new(|_| ())
+}
+
+/// The one node that the graph tells of, with the topics and types of the
+/// endpoints that are said to be its own.
+fn the_node(peer: &mut Peer) -> Option<(String, BTreeMap<String, String>)> {
+    let graph = peer.ask(&json!({"op": "graph"}));
+    let nodes: Vec<(&String, &Value)> = graph["nodes"].as_object().unwrap().iter().collect();
+    let [(participant, nodes)] = nodes[..] else { return None };
+    let node = &nodes[0];
+    let mut endpoints = BTreeMap::new();
+    for which in ["readers", "writers"] {
+        for gid in node[which].as_array().unwrap() {
+            let endpoint = &graph[which][gid.as_str().unwrap()];
+            let [topic, dds_type, owner] = [0, 1, 2].map(|i| endpoint[i].as_str().unwrap_or("?"));
+            assert_eq!(owner, participant, "{topic} belongs to another participant");
+            endpoints.insert(format!("{which} {topic}"), dds_type.to_owned());
+        }
+    }
+    let name = format!("{} {}", node["namespace"].as_str()?, node["name"].as_str()?);
+    Some((name, endpoints))
+}
+
+/// Waits until the node is told with so many endpoints.
+fn node_with(peer: &mut Peer, count: usize) -> BTreeMap<String, String> {
+    for _ in 0..40 {
+        if let Some((name, endpoints)) = the_node(peer)
+            && endpoints.len() == count
+        {
+            assert_eq!(name, "/front det_post");
+            return endpoints;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    panic!("no node with {count} endpoints, but {:#?}", the_node(peer));
+}
+
+#[test]
+fn the_node_is_seen_with_its_endpoints() {
+    let turn = turn();
+    let Some(mut peer) = turn.peer() else { return };
+    let mut remaps = Remaps::default();
+    remaps.push("image", "/camera/image_raw");
+    let mut door = turn.door_in("/front", "det_post", remaps);
+    let image = door.subscribe("image", InputKind::Image, Qos::SENSOR_DATA, nobody()).unwrap();
+    let out = door.advertise("~/out", DETECTIONS, Qos::DEFAULT).unwrap();
+    let endpoints = node_with(&mut peer, 2);
+    assert_eq!(endpoints["readers rt/camera/image_raw"], "sensor_msgs::msg::dds_::Image_");
+    assert_eq!(
+        endpoints["writers rt/front/det_post/out"],
+        "vision_msgs::msg::dds_::Detection2DArray_"
+    );
+
+    door.serve(Box::new(|_| Response::Changed(true))).unwrap();
+    assert!(door.serve(Box::new(|_| Response::Changed(true))).is_err());
+    let endpoints = node_with(&mut peer, 2 + 2 * ServiceKind::ALL.len());
+    for kind in ServiceKind::ALL {
+        let dds_type = kind.type_name().replace("/srv/", "::srv::dds_::");
+        let name = format!("/front/det_post/{}", kind.name());
+        assert_eq!(endpoints[&format!("readers rq{name}Request")], format!("{dds_type}_Request_"));
+        assert_eq!(endpoints[&format!("writers rr{name}Reply")], format!("{dds_type}_Response_"));
+    }
+
+    drop(image);
+    drop(out);
+    let endpoints = node_with(&mut peer, 2 * ServiceKind::ALL.len());
+    assert!(!endpoints.contains_key("readers rt/camera/image_raw"));
+    let leaving = std::time::Instant::now();
+    drop(door);
+    println!("the door was left within {:?}", leaving.elapsed());
+    for _ in 0..100 {
+        let graph = peer.ask(&json!({"op": "graph", "timeout": 0.1}));
+        if graph["nodes"] == json!({}) {
+            return;
+        }
+    }
+    panic!("the node is still there");
+}
+
+#[test]
+fn a_peer_of_another_quality_or_type_is_told() {
+    let turn = turn();
+    let Some(mut peer) = turn.peer() else { return };
+    let mut door = turn.door("det_post");
+    let heard = events(&mut door);
+    let topic = || "/image".to_owned();
+
+    let reliable = Qos { reliability: Reliability::Reliable, ..Qos::SENSOR_DATA };
+    let input = door.subscribe("image", InputKind::Image, reliable, nobody()).unwrap();
+    peer.writer("/image", IMAGE, &json!({"reliable": false}), 0);
+    let policy = "reliability".to_owned();
+    let incompatible = DoorEvent::IncompatibleQos { topic: topic(), policy };
+    assert_eq!(heard.wait(|all| !all.is_empty()), std::slice::from_ref(&incompatible));
+    assert_eq!(input.num_publishers(), 0);
+
+    // The publisher comes back with the right quality.
+    peer.ask(&json!({"op": "close", "id": "/image"}));
+    peer.writer("/image", IMAGE, &json!({"reliable": true}), 1);
+    wait_until("a publisher", || input.num_publishers() == 1);
+    let found = DoorEvent::PeerFound { topic: topic() };
+    assert_eq!(heard.wait(|all| all.len() >= 2), [incompatible, found]);
+
+    let output = door.advertise("~/out", DETECTIONS, Qos::SENSOR_DATA).unwrap();
+    peer.reader("/det_post/out", DETECTIONS, &json!({"reliable": true, "latched": true}), 0);
+    let told = heard.wait(|all| all.len() >= 3);
+    let topic = "/det_post/out".to_owned();
+    // Durability is looked at before reliability.
+    let policy = "durability".to_owned();
+    assert_eq!(told[2..], [DoorEvent::IncompatibleQos { topic: topic.clone(), policy }]);
+    assert_eq!(output.num_subscribers(), 0);
+
+    peer.ask(&json!({"op": "close", "id": "/det_post/out"}));
+    peer.reader("/det_post/out", IMAGE, &json!({}), 0);
+    let told = heard.wait(|all| all.len() >= 4);
+    let found = IMAGE.to_owned();
+    assert_eq!(told[3..], [DoorEvent::IncompatibleType { topic, found }]);
+    assert_eq!(output.num_subscribers(), 0);
+}
+
+#[test]
+fn either_side_may_restart() {
+    let turn = turn();
+    let Some(mut peer) = turn.peer() else { return };
+    let image = json!({"header": {"frame_id": "cam"}, "height": 1, "width": 1,
+        "encoding": "mono8", "step": 1, "data": [7]});
+    let mut door = turn.door("det_post");
+    for round in 0..3 {
+        let heard_events = events(&mut door);
+        let (heard, receiver) = Heard::receiver(|received| received.is_ok());
+        let input = door.subscribe("/image", InputKind::Image, Qos::SENSOR_DATA, receiver).unwrap();
+        let mut output = door.advertise("/out", IMAGE, Qos::DEFAULT).unwrap();
+        peer.writer("/image", IMAGE, &json!({}), 1);
+        peer.reader("/out", IMAGE, &json!({"reliable": true}), 1);
+        wait_until("a publisher", || input.num_publishers() == 1);
+        peer.write("/image", &image);
+        assert_eq!(heard.wait(|all| !all.is_empty()), [true], "round {round}");
+
+        let mut cdr = Vec::new();
+        let message = det_post::transport::messages::Image::default();
+        message.encode(&mut cdr).unwrap();
+        output.publish(&cdr).unwrap();
+        assert_eq!(peer.take("/out", 1).len(), 1, "round {round}");
+        if round == 1 {
+            // The node restarts, the peer stays.
+            drop((input, output));
+            drop(door);
+            peer.wait_matched("/image", 0);
+            peer.ask(&json!({"op": "close", "id": "/image"}));
+            peer.ask(&json!({"op": "close", "id": "/out"}));
+            door = turn.door("det_post");
+        } else {
+            // The peer restarts, the node stays.
+            drop(peer);
+            wait_until("the end of the peer", || {
+                input.num_publishers() == 0 && output.num_subscribers() == 0
+            });
+            let gone = DoorEvent::PeerGone { topic: "/image".to_owned() };
+            assert!(heard_events.all().contains(&gone));
+            peer = turn.peer().unwrap();
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! A camera and a LiDAR at full rate: nothing is lost, memory stays.
+
+use super::peer::{Turn, events, turn, with};
+use det_post::transport::door::{
+    Door, DoorEvent, InputKind, Qos, Received, Receiver, Reliability, Subscription,
+};
+use det_post::types::{Header, ImagePayload};
+use serde_json::{Value, json};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// What one sensor sends.
+#[derive(Clone, Copy)]
+struct Sensor {
+    topic: &'static str,
+    kind: InputKind,
+    num_bytes: usize,
+    hz: f64,
+}
+
+/// 1080p in colour.
+const CAMERA: Sensor =
+    Sensor { topic: "/image", kind: InputKind::Image, num_bytes: 1920 * 1080 * 3, hz: 30.0 };
+
+/// 131,072 points of 16 bytes.
+const LIDAR: Sensor =
+    Sensor { topic: "/points", kind: InputKind::PointCloud2, num_bytes: 131_072 * 16, hz: 10.0 };
+
+/// Frames that may wait for a thread that waits for a processor.
+const DEPTH: usize = 10;
+
+impl Sensor {
+    fn sample(self) -> Value {
+        let header = json!({"frame_id": "sensor"});
+        match self.kind {
+            InputKind::Image => json!({"header": header, "height": 1080, "width": 1920,
+                "encoding": "rgb8", "step": 5760}),
+            _ => {
+                let field = |name, offset| json!({"name": name, "offset": offset, "datatype": 7, "count": 1});
+                json!({"header": header, "height": 1, "width": 131_072, "point_step": 16,
+                    "row_step": 131_072 * 16, "is_dense": true, "fields": [
+                        field("x", 0), field("y", 4), field("z", 8), field("intensity", 12)]})
+            }
+        }
+    }
+}
+
+/// What arrived of a sensor.
+#[derive(Default)]
+struct Arrived {
+    /// The slot that every payload is copied into, as a node does.
+    slot: Vec<u8>,
+    numbers: Vec<u64>,
+    /// From the writer's clock to the end of the copy.
+    latencies: Vec<Duration>,
+    refused: Vec<String>,
+}
+
+impl Arrived {
+    fn take(&mut self, header: Header<'_>, data: &[u8]) {
+        self.slot.clear();
+        self.slot.extend_from_slice(data);
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+        let sent = Duration::from_nanos(u64::try_from(header.stamp.nanos()).unwrap());
+        self.latencies.push(now.saturating_sub(sent));
+        let number = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().unwrap());
+        let (first, last) = (number(&data[..8]), number(&data[data.len() - 8..]));
+        assert_eq!(first, last, "a frame is made of two");
+        self.numbers.push(first);
+    }
+}
+
+fn receive(arrived: &Arc<Mutex<Arrived>>) -> Receiver {
+    let arrived = Arc::clone(arrived);
+    Box::new(move |received| {
+        let mut arrived = arrived.lock().unwrap();
+        match received {
+            Ok(Received::Picture { header, payload: ImagePayload::Raw(image) }) => {
+                arrived.take(header, image.data());
+            }
+            Ok(Received::Cloud { header, view }) => arrived.take(header, view.data()),
+            Ok(other) => panic!("{other:?}"),
+            Err(error) => arrived.refused.push(error.to_string()),
+        }
+    })
+}
+
+/// Bytes of memory that this process holds.
+fn resident() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() << 10
+}
+
+/// Threads of doors and of the participants below them.
+fn num_threads() -> usize {
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+    let names =
+        tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("comm")).ok());
+    names.filter(|name| name.starts_with("dds ") || name.starts_with("RustDDS")).count()
+}
+
+/// What both sensors' frames came to.
+struct Run {
+    sensors: [(Sensor, Arc<Mutex<Arrived>>); 2],
+    /// What this process held every second.
+    memory: Vec<usize>,
+}
+
+/// Lets both sensors send for so long.
+fn run(turn: &Turn, duration: Duration, reliability: Reliability) -> Option<Run> {
+    let mut peers = [turn.peer()?, turn.peer()?];
+    let mut door = turn.door("det_post");
+    let told = events(&mut door);
+    let qos = Qos { reliability, depth: DEPTH, ..Qos::SENSOR_DATA };
+    let mut subscriptions: Vec<Box<dyn Subscription>> = Vec::new();
+    let sensors = [CAMERA, LIDAR].map(|sensor| {
+        let arrived = Arc::default();
+        let receiver = receive(&arrived);
+        subscriptions.push(door.subscribe(sensor.topic, sensor.kind, qos, receiver).unwrap());
+        (sensor, arrived)
+    });
+    // A reliable sensor waits rather than lose, so that a busy machine only slows it.
+    let is_reliable = reliability == Reliability::Reliable;
+    let reliable = json!({"reliable": is_reliable, "patient": is_reliable, "depth": 5});
+    for (peer, (sensor, _)) in peers.iter_mut().zip(&sensors) {
+        peer.writer(sensor.topic, sensor.kind.type_name(), &reliable, 1);
+    }
+    for (peer, (sensor, _)) in peers.iter_mut().zip(&sensors) {
+        let count = (duration.as_secs_f64() * sensor.hz) as u64;
+        peer.begin(&with(
+            json!({"op": "stream", "id": sensor.topic, "count": count, "hz": sensor.hz}),
+            &json!({"size": sensor.num_bytes, "sample": sensor.sample()}),
+        ));
+    }
+    assert!(num_threads() > 2, "the names of threads have changed");
+    let mut memory = Vec::new();
+    for _ in 0..duration.as_secs() {
+        std::thread::sleep(Duration::from_secs(1));
+        memory.push(resident());
+    }
+    for (peer, (sensor, _)) in peers.iter_mut().zip(&sensors) {
+        let late = peer.finish().as_f64().unwrap();
+        println!("{}: the last frame was sent {:.1} ms late", sensor.topic, 1e3 * late);
+    }
+    std::thread::sleep(Duration::from_secs(1));
+    for event in told.all() {
+        if let DoorEvent::Lost { topic, count } = event {
+            println!("{topic}: {count} told as lost");
+        }
+    }
+    Some(Run { sensors, memory })
+}
+
+/// Prints what arrived, and gives how many frames did not.
+fn report(sensor: Sensor, arrived: &Mutex<Arrived>, duration: Duration) -> usize {
+    let mut arrived = arrived.lock().unwrap();
+    assert_eq!(arrived.refused, [""; 0]);
+    assert!(arrived.numbers.is_sorted_by(|a, b| a < b), "frames out of order or twice");
+    let count = (duration.as_secs_f64() * sensor.hz) as usize;
+    arrived.latencies.sort();
+    let at = |share: f64| {
+        let last = arrived.latencies.len() - 1;
+        1e3 * arrived.latencies[(share * last as f64) as usize].as_secs_f64()
+    };
+    println!(
+        "{}: {} of {count} arrived; {:.1} ms p50, {:.1} ms p99, {:.1} ms at most after they were sent",
+        sensor.topic,
+        arrived.numbers.len(),
+        at(0.5),
+        at(0.99),
+        at(1.0)
+    );
+    count - arrived.numbers.len()
+}
+
+#[test]
+fn a_camera_and_a_lidar_arrive_whole() {
+    let turn = turn();
+    let duration = Duration::from_secs(4);
+    let Some(Run { sensors, .. }) = run(&turn, duration, Reliability::Reliable) else { return };
+    for (sensor, arrived) in &sensors {
+        assert_eq!(report(*sensor, arrived, duration), 0, "{} frames lost", sensor.topic);
+    }
+    assert_eq!(num_threads(), 0, "threads are left");
+}
+
+/// `DET_POST_SOAK_SECONDS` says how long.
+#[test]
+#[ignore = "takes ten minutes"]
+fn soak() {
+    let turn = turn();
+    let seconds = std::env::var("DET_POST_SOAK_SECONDS").map_or(600, |text| text.parse().unwrap());
+    let duration = Duration::from_secs(seconds);
+    let Some(Run { sensors, memory }) = run(&turn, duration, Reliability::BestEffort) else {
+        return;
+    };
+    let settled = memory[memory.len() / 4];
+    let most = memory[memory.len() / 4..].iter().max().unwrap();
+    println!("memory: {} MiB after a quarter, {} MiB at most after it", settled >> 20, most >> 20);
+    let lost: usize =
+        sensors.iter().map(|(sensor, arrived)| report(*sensor, arrived, duration)).sum();
+    assert_eq!(lost, 0, "frames lost");
+    assert!(most * 100 <= settled * 105, "memory has grown by more than 5 %");
+    assert_eq!(num_threads(), 0, "threads are left");
+}

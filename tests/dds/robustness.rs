@@ -1,0 +1,172 @@
+//! What a peer may do to the door.
+
+use super::peer::{Heard, events, turn};
+use det_post::transport::dds::{DdsDoor, DdsSettings, DiscoveryRange};
+use det_post::transport::door::{
+    Door, DoorEvent, DoorOptions, InputKind, Qos, Received, Reliability,
+};
+use det_post::types::{NodeName, Remaps};
+use serde_json::{Value, json};
+use std::net::UdpSocket;
+use std::time::Duration;
+
+/// Messages that no decoder may take.
+const NUM_MALFORMED: usize = 10_000;
+/// How many of them before each good one.
+const PER_GOOD: usize = 100;
+
+fn image() -> Value {
+    json!({"header": {"frame_id": "camera"}, "height": 4, "width": 4, "encoding": "rgb8",
+        "step": 12, "data": (0..48).map(|i| i * 5).collect::<Vec<u8>>()})
+}
+
+fn cloud() -> Value {
+    let field = |name, offset| json!({"name": name, "offset": offset, "datatype": 7, "count": 1});
+    json!({"header": {"frame_id": "lidar"}, "height": 1, "width": 3,
+        "fields": [field("x", 0), field("y", 4)], "point_step": 8, "row_step": 24,
+        "data": (0..24).collect::<Vec<_>>(), "is_dense": true})
+}
+
+/// What came: nothing but good data, or the reason.
+#[derive(Clone, Debug, PartialEq)]
+enum Came {
+    Data(Vec<u8>),
+    Refused(String),
+}
+
+fn note(received: det_post::Result<Received<'_>>) -> Came {
+    match received {
+        Ok(Received::Picture { payload, .. }) => match payload {
+            det_post::types::ImagePayload::Raw(image) => Came::Data(image.data().to_owned()),
+            det_post::types::ImagePayload::Compressed(file) => Came::Data(file.data.to_owned()),
+        },
+        Ok(Received::Cloud { view, .. }) => Came::Data(view.data().to_owned()),
+        Ok(other) => panic!("{other:?}"),
+        Err(error) => Came::Refused(error.to_string()),
+    }
+}
+
+#[test]
+fn malformed_messages_are_refused_one_by_one() {
+    let turn = turn();
+    let Some(mut peer) = turn.peer() else { return };
+    let mut door = turn.door("det_post");
+    let told = events(&mut door);
+    for (topic, kind, sample) in
+        [("/image", InputKind::Image, image()), ("/points", InputKind::PointCloud2, cloud())]
+    {
+        let (heard, receiver) = Heard::receiver(note);
+        let qos = Qos { reliability: Reliability::Reliable, depth: 1000, ..Qos::SENSOR_DATA };
+        let _input = door.subscribe(topic, kind, qos, receiver).unwrap();
+        let wire_type = kind.type_name().replace("/msg/", ".msg.dds_.");
+        peer.ask(&json!({"op": "blob", "id": topic, "topic": format!("rt{topic}"),
+            "type": format!("{wire_type}_"), "reliable": true, "depth": 1000}));
+        peer.wait_matched(topic, 1);
+        let count = NUM_MALFORMED / 2;
+        let num_good = peer.ask(&json!({"op": "fuzz", "id": topic, "kind": kind.type_name(),
+            "sample": sample, "count": count, "every": PER_GOOD, "pause": 0.005}));
+        assert_eq!(num_good, json!(count / PER_GOOD));
+        let came = heard.wait(|all| all.len() >= count + count / PER_GOOD);
+        assert_eq!(came.len(), count + count / PER_GOOD, "{topic}: {:?}", told.all());
+        let data: Vec<u8> = serde_json::from_value(sample["data"].clone()).unwrap();
+        for (i, came) in came.iter().enumerate() {
+            match came {
+                Came::Data(found) => {
+                    assert_eq!((i + 1) % (PER_GOOD + 1), 0, "{topic}: message {i} was taken");
+                    assert_eq!(*found, data, "{topic}: message {i}");
+                }
+                Came::Refused(reason) => {
+                    assert_ne!((i + 1) % (PER_GOOD + 1), 0, "{topic}: {i} was refused: {reason}");
+                    assert!(reason.starts_with(kind.type_name()), "{reason}");
+                    assert!(reason.len() < 400, "{reason}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_peer_of_another_type_does_no_harm() {
+    let turn = turn();
+    let Some(mut peer) = turn.peer() else { return };
+    let mut door = turn.door("det_post");
+    let told = events(&mut door);
+    let (heard, receiver) = Heard::receiver(note);
+    let _input = door.subscribe("/image", InputKind::Image, Qos::SENSOR_DATA, receiver).unwrap();
+    peer.writer("/image", InputKind::PointCloud2.type_name(), &json!({"reliable": true}), 0);
+    let told = told.wait(|all| !all.is_empty());
+    let found = InputKind::PointCloud2.type_name().to_owned();
+    assert_eq!(told, [DoorEvent::IncompatibleType { topic: "/image".to_owned(), found }]);
+    peer.write("/image", &cloud());
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(heard.all().iter().all(|came| matches!(came, Came::Refused(_))), "{:?}", heard.all());
+}
+
+#[test]
+fn noise_on_the_ports_does_no_harm() {
+    let turn = turn();
+    // The door is the first participant of its domain, so its ports are known.
+    let mut door = turn.door("det_post");
+    let Some(mut peer) = turn.peer() else { return };
+    let told = events(&mut door);
+    let (heard, receiver) = Heard::receiver(note);
+    let _input = door.subscribe("/image", InputKind::Image, Qos::SENSOR_DATA, receiver).unwrap();
+    peer.writer("/image", InputKind::Image.type_name(), &json!({}), 1);
+    peer.write("/image", &image());
+    assert_eq!(heard.wait(|all| !all.is_empty()).len(), 1);
+
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    // The ports of a domain, and those of its first participant.
+    const DISCOVERY: u16 = 10;
+    const USER_TRAFFIC: u16 = 11;
+    let first_port = 7400 + 250 * turn.domain;
+    let mut random = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut next = move || {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        random
+    };
+    for number in 0..10_000 {
+        let len = (next() % 200) as usize;
+        let mut noise: Vec<u8> = (0..len).map(|_| next() as u8).collect();
+        // Mostly with the start that lets a datagram in, and a known kind of submessage.
+        let start = [b"RTPS\x02\x04\x01\x10".as_slice(), &[0; 12]].concat();
+        if number % 4 != 0 {
+            noise.splice(0..noise.len().min(20), start);
+            let kinds = [0x06, 0x07, 0x08, 0x09, 0x0c, 0x0d, 0x0e, 0x0f, 0x12, 0x13, 0x15, 0x16];
+            if let Some(kind) = noise.get_mut(20) {
+                *kind = kinds[(next() % kinds.len() as u64) as usize];
+            }
+        }
+        for port in [first_port + DISCOVERY, first_port + USER_TRAFFIC] {
+            socket.send_to(&noise, ("127.0.0.1", port)).unwrap();
+        }
+        if number % 100 == 99 {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+    let data: Vec<u8> = serde_json::from_value(image()["data"].clone()).unwrap();
+    for round in 1..=20 {
+        peer.write("/image", &image());
+        let came = heard.wait(|all| all.len() > round);
+        assert_eq!(came[round..], [Came::Data(data.clone())]);
+    }
+    assert!(!told.all().iter().any(|event| matches!(event, DoorEvent::Failed { .. })));
+}
+
+#[test]
+fn a_door_that_is_off_meets_nobody() {
+    let turn = turn();
+    let Some(mut peer) = turn.peer() else { return };
+    let settings = DdsSettings { domain: turn.domain, range: DiscoveryRange::Off, gid_len: 16 };
+    let options =
+        DoorOptions { node: NodeName::new("", "alone").unwrap(), remaps: Remaps::default() };
+    let mut door = DdsDoor::open(options, &settings).unwrap();
+    let input =
+        door.subscribe("/image", InputKind::Image, Qos::SENSOR_DATA, Box::new(|_| ())).unwrap();
+    peer.ask(&json!({"op": "writer", "id": "w", "topic": "/image",
+        "type": InputKind::Image.type_name()}));
+    let found = peer.ask(&json!({"op": "matched", "id": "w", "count": 1, "timeout": 3}));
+    assert_eq!((found, input.num_publishers()), (json!(0), 0));
+}

@@ -1,0 +1,376 @@
+//! The services of the node, called as CycloneDDS's ROS calls them.
+
+use super::peer::{Peer, events, turn};
+use det_post::transport::door::{Door, DoorEvent, Request, Response};
+use det_post::types::{
+    LifecycleState, LifecycleTransition, Parameter, ParameterDescriptor, ParameterRange,
+    ParameterType, ParameterValue,
+};
+use rustdds::bytes::Bytes;
+use rustdds::rpc::SampleIdentity;
+use rustdds::{
+    QosPolicyBuilder, RepresentationIdentifier, SequenceNumber, TopicKind, WriteOptionsBuilder,
+    no_key,
+};
+use serde_json::{Value, json};
+use std::convert::Infallible;
+use std::time::Duration;
+
+/// A node that remembers nothing: its answers show what it was asked.
+fn answer(request: Request) -> Response {
+    let refused = |parameter: &Parameter| match &parameter.value {
+        ParameterValue::Number(value) if *value > 1.0 => {
+            Err(format!("{} is {value}; 0 to 1 are allowed", parameter.name))
+        }
+        _ => Ok(()),
+    };
+    match request {
+        Request::ListParameters { prefixes, depth } => {
+            Response::Names { names: vec![format!("depth {depth}")], prefixes }
+        }
+        Request::GetParameters(names) => {
+            Response::Values(names.into_iter().map(ParameterValue::Text).collect())
+        }
+        Request::GetParameterTypes(names) => {
+            Response::Types(names.iter().map(|_| ParameterType::Numbers).collect())
+        }
+        Request::DescribeParameters(names) => {
+            Response::Descriptors(names.into_iter().map(descriptor).collect())
+        }
+        Request::SetParameters(parameters) => {
+            Response::SetResults(parameters.iter().map(refused).collect())
+        }
+        Request::SetParametersAtomically(parameters) => {
+            Response::SetResult(parameters.iter().try_for_each(refused))
+        }
+        Request::ChangeState { id, label } => {
+            std::thread::sleep(Duration::from_millis(500));
+            Response::Changed((id, label.as_str()) == (3, "activate"))
+        }
+        Request::GetState => Response::State(LifecycleState::Activating),
+        Request::GetAvailableStates => Response::States(LifecycleState::ALL.to_vec()),
+        Request::GetAvailableTransitions | Request::GetTransitionGraph => {
+            Response::Transitions(vec![LifecycleTransition {
+                id: 3,
+                label: "activate",
+                start: LifecycleState::Inactive,
+                goal: LifecycleState::Activating,
+            }])
+        }
+    }
+}
+
+fn descriptor(name: String) -> ParameterDescriptor {
+    let range = match name.as_str() {
+        "integer" => Some(ParameterRange::Integer { from: -2, to: 7 }),
+        "number" => Some(ParameterRange::Number { from: 0.25, to: 0.75 }),
+        _ => None,
+    };
+    ParameterDescriptor {
+        name,
+        parameter_type: ParameterType::Number,
+        description: "a threshold".to_owned(),
+        additional_constraints: "none".to_owned(),
+        is_read_only: true,
+        is_dynamically_typed: false,
+        range,
+    }
+}
+
+fn call(peer: &mut Peer, service: &str, type_name: &str, request: &Value) -> Value {
+    let service = format!("/det_post/{service}");
+    let command = json!({"op": "call", "service": service, "type": type_name, "request": request});
+    peer.ask(&command)
+}
+
+fn parameter(name: &str, number: u8, field: &str, value: &Value) -> Value {
+    json!({"name": name, "value": {"type": number, field: value}})
+}
+
+#[test]
+fn every_service_answers() {
+    let turn = turn();
+    let Some(mut peer) = turn.peer() else { return };
+    let mut door = turn.door("det_post");
+    door.serve(Box::new(answer)).unwrap();
+    let peer = &mut peer;
+
+    let of = "rcl_interfaces/srv/ListParameters";
+    let told = call(peer, "list_parameters", of, &json!({"prefixes": ["camera"], "depth": 3}));
+    assert_eq!((&told["names"], &told["prefixes"]), (&json!(["depth 3"]), &json!(["camera"])));
+
+    let of = "rcl_interfaces/srv/GetParameters";
+    let told = call(peer, "get_parameters", of, &json!({"names": ["a", "b.c"]}));
+    assert_eq!(told["values"][1]["type"], json!(4));
+    assert_eq!(told["values"][1]["string_value"], json!("b.c"));
+
+    let of = "rcl_interfaces/srv/GetParameterTypes";
+    let told = call(peer, "get_parameter_types", of, &json!({"names": ["a", "b", "c"]}));
+    assert_eq!(told["types"], json!([8, 8, 8]));
+
+    let of = "rcl_interfaces/srv/DescribeParameters";
+    let told = call(peer, "describe_parameters", of, &json!({"names": ["integer", "number", "x"]}));
+    let [integer, number, other] = [0, 1, 2].map(|i| &told["descriptors"][i]);
+    assert_eq!(integer["integer_range"], json!([{"from_value": -2, "to_value": 7, "step": 1}]));
+    assert_eq!(
+        number["floating_point_range"],
+        json!([{"from_value": 0.25, "to_value": 0.75, "step": 0.0}])
+    );
+    assert_eq!((&other["integer_range"], &other["floating_point_range"]), (&json!([]), &json!([])));
+    assert_eq!((&other["description"], &other["read_only"]), (&json!("a threshold"), &json!(true)));
+
+    let of = "lifecycle_msgs/srv/GetState";
+    let told = call(peer, "get_state", of, &json!({}));
+    assert_eq!(told["current_state"], json!({"id": 13, "label": "activating"}));
+
+    let of = "lifecycle_msgs/srv/GetAvailableStates";
+    let told = call(peer, "get_available_states", of, &json!({}));
+    assert_eq!(told["available_states"].as_array().unwrap().len(), LifecycleState::ALL.len());
+
+    for service in ["get_available_transitions", "get_transition_graph"] {
+        let of = "lifecycle_msgs/srv/GetAvailableTransitions";
+        let told = call(peer, service, of, &json!({}));
+        let expected = json!([{"transition": {"id": 3, "label": "activate"},
+            "start_state": {"id": 2, "label": "inactive"},
+            "goal_state": {"id": 13, "label": "activating"}}]);
+        assert_eq!(told["available_transitions"], expected);
+    }
+
+    let of = "lifecycle_msgs/srv/ChangeState";
+    let request = json!({"transition": {"id": 3, "label": "activate"}});
+    assert_eq!(call(peer, "change_state", of, &request)["success"], json!(true));
+    let request = json!({"transition": {"id": 9}});
+    assert_eq!(call(peer, "change_state", of, &request)["success"], json!(false));
+}
+
+#[test]
+fn parameters_of_every_type_are_set() {
+    let turn = turn();
+    let Some(mut peer) = turn.peer() else { return };
+    let mut door = turn.door("det_post");
+    let asked = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+    let noted = std::sync::Arc::clone(&asked);
+    door.serve(Box::new(move |request| {
+        noted.lock().unwrap().push(request.clone());
+        answer(request)
+    }))
+    .unwrap();
+    let parameters = [
+        parameter("unset", 0, "integer_value", &json!(3)),
+        parameter("flag", 1, "bool_value", &json!(true)),
+        parameter("integer", 2, "integer_value", &json!(i64::MIN)),
+        parameter("number", 3, "double_value", &json!(1.5)),
+        parameter("text", 4, "string_value", &json!("naïve")),
+        parameter("bytes", 5, "byte_array_value", &json!([0, 255])),
+        parameter("flags", 6, "bool_array_value", &json!([true, false])),
+        parameter("integers", 7, "integer_array_value", &json!([-1, 2])),
+        parameter("numbers", 8, "double_array_value", &json!([0.5, -0.25])),
+        parameter("texts", 9, "string_array_value", &json!(["", "b"])),
+    ];
+    let of = "rcl_interfaces/srv/SetParameters";
+    let told = call(&mut peer, "set_parameters", of, &json!({"parameters": parameters}));
+    let results = told["results"].as_array().unwrap();
+    assert_eq!(results.len(), parameters.len());
+    let reason = "number is 1.5; 0 to 1 are allowed";
+    for (i, result) in results.iter().enumerate() {
+        let expected = match i {
+            3 => json!({"successful": false, "reason": reason}),
+            _ => json!({"successful": true, "reason": ""}),
+        };
+        assert_eq!(*result, expected, "{}", parameters[i]);
+    }
+    let values = [
+        ("unset", ParameterValue::NotSet),
+        ("flag", ParameterValue::Flag(true)),
+        ("integer", ParameterValue::Integer(i64::MIN)),
+        ("number", ParameterValue::Number(1.5)),
+        ("text", ParameterValue::Text("naïve".to_owned())),
+        ("bytes", ParameterValue::Bytes(vec![0, 255])),
+        ("flags", ParameterValue::Flags(vec![true, false])),
+        ("integers", ParameterValue::Integers(vec![-1, 2])),
+        ("numbers", ParameterValue::Numbers(vec![0.5, -0.25])),
+        ("texts", ParameterValue::Texts(vec![String::new(), "b".to_owned()])),
+    ];
+    let expected: Vec<_> =
+        values.map(|(name, value)| Parameter { name: name.to_owned(), value }).into();
+    assert_eq!(asked.lock().unwrap()[..], [Request::SetParameters(expected)]);
+
+    let of = "rcl_interfaces/srv/SetParametersAtomically";
+    let told = call(&mut peer, "set_parameters_atomically", of, &json!({"parameters": parameters}));
+    assert_eq!(told["result"], json!({"successful": false, "reason": reason}));
+}
+
+#[test]
+fn a_hasty_caller_is_answered_too() {
+    let turn = turn();
+    for _ in 0..5 {
+        let Some(mut peer) = turn.peer() else { return };
+        let mut door = turn.door("det_post");
+        door.serve(Box::new(answer)).unwrap();
+        let told = peer.ask(&json!({"op": "call", "service": "/det_post/get_state", "hasty": true,
+            "type": "lifecycle_msgs/srv/GetState", "request": {}}));
+        assert_eq!(told["current_state"]["id"], json!(13));
+    }
+}
+
+#[test]
+fn a_change_of_state_holds_up_nobody() {
+    let turn = turn();
+    let (Some(mut slow), Some(mut quick)) = (turn.peer(), turn.peer()) else { return };
+    let mut door = turn.door("det_post");
+    door.serve(Box::new(answer)).unwrap();
+    let get = |peer: &mut Peer| {
+        let told = call(peer, "get_state", "lifecycle_msgs/srv/GetState", &json!({}));
+        assert_eq!(told["current_state"]["id"], json!(13));
+    };
+    get(&mut quick);
+    let transition = json!({"transition": {"id": 3, "label": "activate"}});
+    let change = json!({"op": "call", "service": "/det_post/change_state",
+        "type": "lifecycle_msgs/srv/ChangeState", "request": transition});
+    slow.ask(&change);
+    slow.begin(&change);
+    let began = std::time::Instant::now();
+    get(&mut quick);
+    let took = began.elapsed();
+    assert_eq!(slow.finish()["success"], json!(true));
+    assert!(took < began.elapsed() && took < Duration::from_millis(400), "{took:?}");
+}
+
+/// Requests and responses as bytes, for a client that sends its identity
+/// beside the message.
+struct Raw;
+
+impl no_key::SerializerAdapter<Bytes> for Raw {
+    type Error = Infallible;
+
+    fn output_encoding() -> RepresentationIdentifier {
+        RepresentationIdentifier::CDR_LE
+    }
+
+    fn to_bytes(value: &Bytes) -> Result<Bytes, Infallible> {
+        Ok(value.clone())
+    }
+}
+
+impl no_key::DeserializerAdapter<Vec<u8>> for Raw {
+    type Error = Infallible;
+    type Decoded = Vec<u8>;
+
+    fn supported_encodings() -> &'static [RepresentationIdentifier] {
+        &[RepresentationIdentifier::CDR_LE]
+    }
+
+    fn transform_decoded(decoded: Vec<u8>) -> Vec<u8> {
+        decoded
+    }
+}
+
+impl no_key::DefaultDecoder<Vec<u8>> for Raw {
+    type Decoder = Raw;
+    const DECODER: Raw = Raw;
+}
+
+impl Clone for Raw {
+    fn clone(&self) -> Self {
+        Self
+    }
+}
+
+impl<'de> no_key::Decode<'de, Vec<u8>> for Raw {
+    type Error = Infallible;
+
+    fn decode_bytes(
+        self,
+        bytes: &'de [u8],
+        _: RepresentationIdentifier,
+    ) -> Result<Vec<u8>, Infallible> {
+        Ok(bytes.to_owned())
+    }
+}
+
+#[test]
+fn a_caller_whose_identity_is_beside_the_message_is_answered() {
+    let turn = turn();
+    let mut door = turn.door("det_post");
+    door.serve(Box::new(answer)).unwrap();
+
+    let localhost = std::net::IpAddr::from([127, 0, 0, 1]);
+    let builder = rustdds::DomainParticipantBuilder::new(turn.domain);
+    let participant = builder.with_only_networks([localhost]).build().unwrap();
+    let qos = QosPolicyBuilder::new().reliable(rustdds::Duration::from_secs(1)).build();
+    let topic = |name: &str, kind: &str| {
+        let (name, kind) =
+            (name.to_owned(), format!("lifecycle_msgs::srv::dds_::GetState_{kind}_"));
+        participant.create_topic(name, kind, &qos, TopicKind::NoKey).unwrap()
+    };
+    let asking = topic("rq/det_post/get_stateRequest", "Request");
+    let answering = topic("rr/det_post/get_stateReply", "Response");
+    let requests: no_key::DataWriter<Bytes, Raw> = participant
+        .create_publisher(&qos)
+        .unwrap()
+        .create_datawriter_no_key(&asking, None)
+        .unwrap();
+    let responses = participant
+        .create_subscriber(&qos)
+        .unwrap()
+        .create_simple_datareader_no_key::<Vec<u8>, Raw>(&answering, None)
+        .unwrap();
+
+    // As Fast DDS does it: the reader of the responses, and no number.
+    let reader =
+        SampleIdentity { writer_guid: responses.guid(), sequence_number: SequenceNumber::UNKNOWN };
+    for _ in 0..3 {
+        let options = WriteOptionsBuilder::new().related_sample_identity(reader).build();
+        let request = Bytes::from_static(&[0, 0, 0, 0]);
+        let sent = requests.write_with_options(request, options).unwrap();
+        let asked = SampleIdentity { writer_guid: responses.guid(), ..sent };
+        let deadline = std::time::Instant::now() + super::peer::PATIENCE;
+        let response = loop {
+            assert!(std::time::Instant::now() < deadline, "no answer");
+            match responses.try_take_one().unwrap() {
+                Some(response) if response.related_sample_identity() == Some(asked) => {
+                    break response;
+                }
+                _ => std::thread::sleep(Duration::from_millis(5)),
+            }
+        };
+        let expected = [&[13, 0, 0, 0, 11, 0, 0, 0], "activating\0".as_bytes(), &[0]].concat();
+        assert_eq!(response.into_value(), expected);
+    }
+}
+
+#[test]
+fn a_malformed_request_is_told_and_the_next_one_answered() {
+    let turn = turn();
+    let Some(mut peer) = turn.peer() else { return };
+    let mut door = turn.door("det_post");
+    let heard = events(&mut door);
+    door.serve(Box::new(answer)).unwrap();
+    let service = "/det_post/get_parameters";
+    let of = "rcl_interfaces/srv/GetParameters";
+    // The endpoints are matched once a call went through.
+    assert!(!call(&mut peer, "get_parameters", of, &json!({"names": []})).is_null());
+    let request_type = "rcl_interfaces.srv.dds_.GetParameters_Request_";
+    peer.ask(&json!({"op": "blob", "id": "bad", "reliable": true, "type": request_type,
+        "topic": "rq/det_post/get_parametersRequest"}));
+    peer.wait_matched("bad", 1);
+    // The rest of the header that goes before a request: four bytes and a number.
+    let header = "111111112222222222222222";
+    let cases = [
+        ("11111111".to_owned(), "8 bytes are needed"),
+        (format!("{header}ffffffff"), "sequence of 4294967295 elements"),
+        (format!("{header}0100000002000000ffff0000"), "ends in 0xff"),
+        (format!("{header}{}", "00".repeat(70_000)), "request has 70016 bytes, 65536 is the most"),
+    ];
+    for (i, (hex, reason)) in cases.iter().enumerate() {
+        peer.ask(&json!({"op": "send", "id": "bad", "hex": hex}));
+        let told = heard.wait(|all| all.len() > i);
+        let DoorEvent::Refused { service: of, reason: told } = &told[i] else {
+            panic!("{told:?}");
+        };
+        assert_eq!(of, service);
+        assert!(told.contains(reason), "{told:?} does not say {reason:?}");
+    }
+    let told = call(&mut peer, "get_parameters", of, &json!({"names": ["still here"]}));
+    assert_eq!(told["values"][0]["string_value"], json!("still here"));
+}
