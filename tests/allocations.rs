@@ -159,6 +159,22 @@ fn a_camera_frame_allocates_nothing() {
     }
 }
 
+/// The answers of an engine on a GPU, in place of it.
+#[cfg(feature = "cuda")]
+fn given(
+    stream: &det_post::device::cuda::Stream,
+    engine: &Prepared,
+) -> det_post::infer::device::DeviceEngine {
+    let answer = |(shape, values): &(Vec<usize>, Vec<f32>)| det_post::types::Tensor::F32 {
+        shape: shape.clone(),
+        values: values.clone(),
+    };
+    let answers: Vec<_> = engine.answers.iter().map(answer).collect();
+    let names = engine.outputs.iter().map(|output| output.name.as_str());
+    let named: Vec<_> = names.zip(&answers).collect();
+    det_post::infer::device::DeviceEngine::given(stream, engine.inputs.clone(), &named).unwrap()
+}
+
 /// The GPU, or `None` with the reason printed.
 #[cfg(feature = "cuda")]
 fn gpu() -> Option<det_post::device::cuda::CudaDevice> {
@@ -180,9 +196,6 @@ fn gpu() -> Option<det_post::device::cuda::CudaDevice> {
 #[test]
 #[cfg(feature = "cuda")]
 fn a_camera_frame_on_a_gpu_allocates_nothing() {
-    use det_post::infer::device::DeviceEngine;
-    use det_post::types::Tensor;
-
     let Some(device) = gpu() else { return };
     let ChannelKind::Camera(config) =
         channel(&["c.input:=/i", "c.head:=yolov5", "c.model_path:=m", "c.score_threshold:=0.2"])
@@ -191,11 +204,8 @@ fn a_camera_frame_on_a_gpu_allocates_nothing() {
     };
     let rows = |i: usize| if i % 85 < 4 { noise(i) * 16.0 + 1.0 } else { noise(i) };
     let stream = device.stream().unwrap();
-    let prepared = Prepared::new(&[1, 3, 64, 64], &[("output", &[1, 1000, 85], rows)]);
-    let (shape, values) = prepared.answers[0].clone();
-    let answer = Tensor::F32 { shape, values };
-    let inputs = prepared.inputs.clone();
-    let engine = DeviceEngine::given(&stream, inputs, &[("output", &answer)]).unwrap();
+    let engine = Prepared::new(&[1, 3, 64, 64], &[("output", &[1, 1000, 85], rows)]);
+    let engine = given(&stream, &engine);
     let mut pipeline = CameraPipeline::with_device_engine(&config, &stream, engine).unwrap();
     // Two layouts in turn would be recorded anew: a channel has one.
     let pixels: Vec<u8> = (0..640 * 480 * 3).map(|i| i as u8).collect();
@@ -304,14 +314,10 @@ fn a_lidar_frame_with_past_sweeps_allocates_nothing() {
 #[test]
 #[cfg(feature = "cuda")]
 fn a_lidar_frame_on_a_gpu_allocates_nothing() {
-    use det_post::infer::device::{DeviceEngine, fixed_shape};
-
     let Some(device) = gpu() else { return };
     let stream = device.stream().unwrap();
     let config = lidar_config("circle");
-    let on_host = |engine| DeviceEngine::on_host(engine, &stream, fixed_shape).unwrap();
-    let [encoder, head] = lidar_engines(&config);
-    let (encoder, head) = (on_host(encoder), on_host(head));
+    let [encoder, head] = lidar_engines(&config).map(|engine| given(&stream, &engine));
     let mut pipeline = LidarPipeline::with_device_engines(&config, &stream, encoder, head).unwrap();
     let bytes = cloud_bytes(20_000);
     let mut frame = drive(&bytes);
