@@ -35,6 +35,7 @@ plain! {
     u64: "a number",
     f32: "a number",
     f16: "a number",
+    [f32; 2]: "numbers without gaps",
     [f32; 4]: "numbers without gaps",
     [u32; 2]: "numbers without gaps",
     [u32; 4]: "numbers without gaps",
