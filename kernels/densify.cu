@@ -1,6 +1,6 @@
 // Densify: past sweeps join the current one: src/ops/densify/mod.rs.
 //
-// Thread mapping: a thread a point, a block 512 neighbours of one sweep. Blocks
+// Thread mapping: a thread a point, a turn 512 neighbours of one sweep. Blocks
 // take turns through the sweeps, the current one first; a point's place is the
 // number of points before it that stay.
 // Reads: the points of all sweeps. Writes: the first points that the output has
@@ -39,16 +39,45 @@ struct Args {
     uint32_t time_lag_channel;  // num_channels for none
     uint32_t sweep_capacity;
     uint32_t capacity;
+    uint32_t num_sweeps;
+    uint32_t reserved;
     Sweep sweeps[kMaxSweeps];
 };
 
-extern "C" __global__ void __launch_bounds__(kThreads)
-    densify_points(const __grid_constant__ Args args) {
-    const scan::Turn turn = scan::take_turn(args.turns.data);
-    const uint32_t num_tiles = max((args.sweep_capacity + kThreads - 1) / kThreads, 1u);
-    const Sweep& sweep = args.sweeps[turn.number / num_tiles];
-    const uint32_t own = turn.number % num_tiles * kThreads + threadIdx.x;
-    const bool is_point = own < min(sweep.num[0], args.sweep_capacity);
+// Where the tiles of every sweep begin among those of all.
+struct Tiles {
+    uint32_t begin[kMaxSweeps + 1];
+};
+
+__device__ inline uint32_t num_points(const Args& args, uint32_t sweep) {
+    return min(args.sweeps[sweep].num[0], args.sweep_capacity);
+}
+
+// For all threads of a block.
+__device__ inline void find_tiles(const Args& args, Tiles& tiles) {
+    if (threadIdx.x < args.num_sweeps) {
+        tiles.begin[threadIdx.x] = (num_points(args, threadIdx.x) + kThreads - 1) / kThreads;
+    }
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        uint32_t begin = 0;
+        for (uint32_t i = 0; i <= args.num_sweeps; ++i) {
+            const uint32_t num = i < args.num_sweeps ? tiles.begin[i] : 0;
+            tiles.begin[i] = begin;
+            begin += num;
+        }
+    }
+    __syncthreads();
+}
+
+__device__ inline void densify_tile(const Args& args, const Tiles& tiles, const scan::Turn& turn,
+                                    uint32_t num_turns) {
+    // Its sweep is the last that does not begin behind it.
+    uint32_t index = 0;
+    for (uint32_t i = 1; i < args.num_sweeps; ++i) index += tiles.begin[i] <= turn.number;
+    const Sweep& sweep = args.sweeps[index];
+    const uint32_t own = (turn.number - tiles.begin[index]) * kThreads + threadIdx.x;
+    const bool is_point = own < num_points(args, index);
     const uint32_t num_channels = args.num_channels;
     const float* point = sweep.values.data + static_cast<uint64_t>(own) * num_channels;
     float moved[3] = {};
@@ -89,7 +118,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
             out[c] = c == args.time_lag_channel ? sweep.age : kept;
         }
     }
-    if (turn.number != gridDim.x - 1) return;
+    if (turn.number != num_turns - 1) return;
     const uint32_t total = scan::block_sum<kThreads>(num_not_finite_before) + num_not_finite;
     if (threadIdx.x == 0) {
         const uint32_t num_staying = base + places.total;
@@ -97,6 +126,17 @@ extern "C" __global__ void __launch_bounds__(kThreads)
         args.num[0] = num;
         args.counts[0] = {num_staying - num, total};
     }
+}
+
+extern "C" __global__ void __launch_bounds__(kThreads)
+    densify_points(const __grid_constant__ Args args) {
+    __shared__ Tiles tiles;
+    find_tiles(args, tiles);
+    // One turn without points, which writes the counts.
+    const uint32_t num_turns = max(tiles.begin[args.num_sweeps], 1u);
+    scan::for_each_turn(args.turns.data, num_turns, [&](const scan::Turn& turn) {
+        densify_tile(args, tiles, turn, num_turns);
+    });
 }
 
 }  // namespace densify

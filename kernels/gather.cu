@@ -122,12 +122,11 @@ struct Words {
     uint32_t at[kNum];
 };
 
-struct Detection3d {
-    uint32_t class_index;
-    float score;
-    float box[7];
-    Motion motion;
-};
+// Words of a detection: class, score, box, and what else the head says.
+constexpr uint32_t kBoxWords = 9;
+constexpr uint32_t kVelocityWords = 2;
+constexpr uint32_t kVarianceWords = 9;
+constexpr uint32_t kMaxWords = kBoxWords + kVelocityWords + kVarianceWords;
 
 // What became of the points and candidates of a lidar frame.
 struct LidarCounts {
@@ -148,10 +147,38 @@ struct Args3d {
     Slice<const Words<4>> unpacked;
     Slice<const Words<2>> densified;
     Slice<const Words<6>> voxelized;
-    Slice<Detection3d> published;
+    Slice<uint32_t> published;
     Slice<LidarCounts> published_counts;
-    uint64_t max_detections;
+    uint32_t max_detections;
+    uint32_t has_velocity;
+    uint32_t has_variance;
+    uint32_t reserved;
 };
+
+// One detection as words.
+__device__ inline void write_detection(const Args3d& args, const Kept& survivor, uint32_t* out) {
+    const Candidate3d& c = args.candidates[survivor.index];
+    const float box[7] = {c.center[0], c.center[1], c.center[2], c.length, c.width, c.height,
+                          c.yaw};
+    out[0] = c.rank.class_index;
+    out[1] = __float_as_uint(survivor.score);
+#pragma unroll
+    for (uint32_t i = 0; i < 7; ++i) out[2 + i] = __float_as_uint(box[i]);
+    out += kBoxWords;
+    const uint32_t place =
+        survivor.index < args.places.len ? args.places[survivor.index] : kNobody;
+    const Motion motion = place < args.motions.len ? args.motions[place] : Motion{};
+    if (args.has_velocity != 0) {
+        for (uint32_t i = 0; i < kVelocityWords; ++i) {
+            out[i] = __float_as_uint(motion.velocity[i]);
+        }
+        out += kVelocityWords;
+    }
+    if (args.has_variance != 0) {
+        const float* variances = reinterpret_cast<const float*>(&motion) + kVelocityWords;
+        for (uint32_t i = 0; i < kVarianceWords; ++i) out[i] = __float_as_uint(variances[i]);
+    }
+}
 
 template <uint32_t kNum>
 __device__ Words<kNum> words_or_zero(const Slice<const Words<kNum>>& counts) {
@@ -163,9 +190,9 @@ __device__ Words<kNum> words_or_zero(const Slice<const Words<kNum>>& counts) {
 extern "C" __global__ void __launch_bounds__(gather::kThreads)
     gather_3d(const __grid_constant__ gather::Args3d args) {
     using namespace gather;
-    constexpr uint32_t kWords = sizeof(Detection3d) / sizeof(uint4);
-    static_assert(sizeof(Detection3d) % sizeof(uint4) == 0, "moved by whole words");
-    __shared__ __align__(16) Detection3d staged[kThreads];
+    __shared__ uint32_t staged[kThreads * kMaxWords];
+    const uint32_t num_words = kBoxWords + (args.has_velocity != 0 ? kVelocityWords : 0) +
+                               (args.has_variance != 0 ? kVarianceWords : 0);
     __shared__ uint32_t sums[kWarps];
     const uint32_t lane = threadIdx.x % kLanes;
     const uint32_t warp = threadIdx.x / kLanes;
@@ -173,7 +200,8 @@ extern "C" __global__ void __launch_bounds__(gather::kThreads)
     // Read without waiting for their number.
     Kept survivor = threadIdx.x < places ? args.kept[threadIdx.x] : Kept{};
     const uint32_t num_kept = min(args.nms_counts[0].num_kept, places);
-    const uint32_t limit = static_cast<uint32_t>(min(args.max_detections, args.published.len));
+    const uint32_t limit =
+        min(args.max_detections, static_cast<uint32_t>(args.published.len / num_words));
     uint32_t base = 0;
     for (uint32_t start = 0; start < num_kept; start += kThreads) {
         const uint32_t own = start + threadIdx.x;
@@ -188,26 +216,12 @@ extern "C" __global__ void __launch_bounds__(gather::kThreads)
             before += i < warp ? sums[i] : 0;
             total += sums[i];
         }
-        if (stays) {
-            const Candidate3d& c = args.candidates[survivor.index];
-            Detection3d& out = staged[before];
-            out.class_index = c.rank.class_index;
-            out.score = survivor.score;
-            for (uint32_t i = 0; i < 3; ++i) out.box[i] = c.center[i];
-            out.box[3] = c.length;
-            out.box[4] = c.width;
-            out.box[5] = c.height;
-            out.box[6] = c.yaw;
-            const uint32_t place =
-                survivor.index < args.places.len ? args.places[survivor.index] : kNobody;
-            out.motion = place < args.motions.len ? args.motions[place] : Motion{};
-        }
+        if (stays) write_detection(args, survivor, staged + before * num_words);
         __syncthreads();
-        // Whole words side by side: the way to the host is narrow.
+        // Side by side: the way to the host is narrow.
         const uint32_t num_out = min(total, limit - min(base, limit));
-        const uint4* from = reinterpret_cast<const uint4*>(staged);
-        uint4* to = reinterpret_cast<uint4*>(args.published.data + base);
-        for (uint32_t i = threadIdx.x; i < num_out * kWords; i += kThreads) to[i] = from[i];
+        uint32_t* to = args.published.data + static_cast<uint64_t>(base) * num_words;
+        for (uint32_t i = threadIdx.x; i < num_out * num_words; i += kThreads) to[i] = staged[i];
         base += total;
         __syncthreads();
     }

@@ -1,9 +1,9 @@
 // Pillar features: voxels become the input of a pillar encoder:
 // src/ops/pillar_features/mod.rs.
 //
-// Thread mapping: a warp a voxel. A lane makes the features of a point in the
-// block's memory; then the lanes write the row, 16 bytes at once where rows are
-// a multiple of that.
+// Thread mapping: a group of lanes a voxel. A lane makes the features of a point
+// in the block's memory; then the warp writes the rows of its groups, which lie
+// one behind another, 16 bytes at once where they are a multiple of that.
 // Reads: the kept points of the voxels. Writes: every value of every row, zero
 // where there is no point or no voxel.
 
@@ -18,9 +18,11 @@ constexpr uint32_t kLanes = 32;
 constexpr uint32_t kAllLanes = 0xffffffffu;
 constexpr uint32_t kThreads = 128;
 constexpr uint32_t kWarps = kThreads / kLanes;
-// Values of a row that a warp holds.
-constexpr uint32_t kFew = 512;
+// Values of a row that a group of lanes holds, and lanes of a group.
+constexpr uint32_t kFew = 384;
+constexpr uint32_t kFewLanes = 8;
 constexpr uint32_t kMany = 2816;
+constexpr uint32_t kManyLanes = 32;
 
 // The mirror of `FeatureArgs` in src/device/cuda/abi/pillar_features.rs.
 template <typename T>
@@ -42,100 +44,102 @@ struct Args {
 __device__ inline float narrowed(float value, float) { return value; }
 __device__ inline __half narrowed(float value, __half) { return __float2half_rn(value); }
 
-// A point as a lane reads it: x, y, z and where the rest is.
-struct Point {
-    const float* values;
-    float position[3];
+// For the lanes of a warp: the voxel of their group, kLanesEach lanes.
+template <typename T, uint32_t kLanesEach>
+struct Group {
+    const Args<T>& args;
+    uint32_t lane;  // in the group
+    const uint32_t* indices;
+    uint32_t num;
+    uint32_t cell;
+
+    __device__ Group(const Args<T>& args, uint32_t voxel)
+        : args(args), lane(threadIdx.x % kLanesEach), indices(nullptr), num(0), cell(0) {
+        if (voxel >= args.cells.len) return;
+        indices = args.point_indices.data +
+                  static_cast<uint64_t>(voxel) * args.max_points_per_voxel;
+        // Read without waiting for the number of voxels.
+        cell = args.cells[voxel];
+        num = min(args.num_points_per_voxel[voxel], args.max_points_per_voxel);
+        if (voxel >= args.num_voxels[0]) num = 0;
+    }
+
+    // The values of point `i`; those of some point where there is none.
+    __device__ const float* point(uint32_t i) const {
+        const uint32_t index = i < num ? min(indices[i], args.point_capacity - 1) : 0;
+        return args.points.data + static_cast<uint64_t>(index) * args.num_channels;
+    }
 };
 
-template <typename T>
-__device__ Point point_at(const Args<T>& args, uint32_t index) {
-    index = min(index, args.point_capacity - 1);
-    const float* values = args.points.data + static_cast<uint64_t>(index) * args.num_channels;
-    return {values, {values[0], values[1], values[2]}};
-}
-
-// For a warp: adds the points of the lanes below `num` to a sum, in order.
-__device__ inline void add_in_order(float (&sum)[3], const Point& point, uint32_t num) {
-    for (uint32_t i = 0; i < num; ++i) {
-#pragma unroll
-        for (uint32_t axis = 0; axis < 3; ++axis) {
-            sum[axis] += __shfl_sync(kAllLanes, point.position[axis], i);
-        }
-    }
-}
-
-// For a warp: the features of a voxel's points, one after another, into `row`.
-// Returns how many values there are.
-template <typename T>
-__device__ uint32_t make_features(const Args<T>& args, uint32_t voxel, T* row) {
-    const uint32_t lane = threadIdx.x % kLanes;
-    const uint32_t max_points = args.max_points_per_voxel;
-    const uint32_t* indices = args.point_indices.data + static_cast<uint64_t>(voxel) * max_points;
-    // Read without waiting for the number of voxels.
-    const uint32_t first_index = lane < max_points ? indices[lane] : 0;
-    const uint32_t cell = args.cells[voxel];
-    uint32_t num = min(args.num_points_per_voxel[voxel], max_points);
-    if (voxel >= args.num_voxels[0]) return 0;
-    const Point first = point_at(args, lane < num ? first_index : 0);
+// For a warp: the features of its groups' points, each group's into its row.
+template <typename T, uint32_t kLanesEach>
+__device__ void make_features(const Group<T, kLanesEach>& group, T* row) {
+    const Args<T>& args = group.args;
+    const uint32_t most = __reduce_max_sync(kAllLanes, group.num);
+    // The mean, its sum in the order of the points.
     float mean[3] = {};
-    add_in_order(mean, first, min(num, kLanes));
-    for (uint32_t start = kLanes; start < num; start += kLanes) {
-        const uint32_t i = start + lane;
-        add_in_order(mean, point_at(args, i < num ? indices[i] : 0), min(num - start, kLanes));
+    for (uint32_t start = 0; start < most; start += kLanesEach) {
+        const float* values = group.point(start + group.lane);
+        const float position[3] = {values[0], values[1], values[2]};
+        const uint32_t end = min(most - start, kLanesEach);
+        for (uint32_t i = 0; i < end; ++i) {
+#pragma unroll
+            for (uint32_t axis = 0; axis < 3; ++axis) {
+                const float value = __shfl_sync(kAllLanes, position[axis], i, kLanesEach);
+                if (start + i < group.num) mean[axis] += value;
+            }
+        }
     }
     float center[3];
 #pragma unroll
     for (uint32_t axis = 0; axis < 3; ++axis) {
-        mean[axis] = __fdiv_rn(mean[axis], static_cast<float>(num));
-        center[axis] = args.grid.center_of(cell, axis);
+        mean[axis] = __fdiv_rn(mean[axis], static_cast<float>(group.num));
+        center[axis] = args.grid.center_of(group.cell, axis);
     }
     const uint32_t num_channels = args.num_channels;
-    for (uint32_t i = lane; i < num; i += kLanes) {
-        const Point point = i < kLanes ? first : point_at(args, indices[i]);
+    for (uint32_t i = group.lane; i < group.num; i += kLanesEach) {
+        const float* values = group.point(i);
         T* out = row + i * args.num_features;
-        for (uint32_t c = 0; c < num_channels; ++c) out[c] = narrowed(point.values[c], T{});
+        for (uint32_t c = 0; c < num_channels; ++c) out[c] = narrowed(values[c], T{});
         out += num_channels;
 #pragma unroll
         for (uint32_t axis = 0; axis < 3; ++axis) {
-            out[axis] = narrowed(point.position[axis] - mean[axis], T{});
+            out[axis] = narrowed(values[axis] - mean[axis], T{});
             // What there is no feature for is the offset from the centre in z.
             if (num_channels + 3 + axis < args.num_features) {
-                out[3 + axis] = narrowed(point.position[axis] - center[axis], T{});
+                out[3 + axis] = narrowed(values[axis] - center[axis], T{});
             }
         }
     }
-    return num * args.num_features;
 }
 
-template <typename T, uint32_t kMaxValues>
-__device__ void write_row(const Args<T>& args) {
+template <typename T, uint32_t kLanesEach, uint32_t kMaxValues>
+__device__ void write_rows(const Args<T>& args) {
     constexpr uint32_t kWide = 16 / sizeof(T);
-    __shared__ __align__(16) T rows[kWarps][kMaxValues];
+    constexpr uint32_t kGroups = kLanes / kLanesEach;
+    __shared__ __align__(16) T rows[kWarps][kGroups * kMaxValues];
     const uint32_t lane = threadIdx.x % kLanes;
     const uint32_t warp = threadIdx.x / kLanes;
-    const uint32_t voxel = blockIdx.x * kWarps + warp;
-    if (voxel >= args.num_rows) return;
-    T* row = rows[warp];
-    uint32_t num_values = 0;
-    if (voxel < args.cells.len) num_values = make_features(args, voxel, row);
+    const uint32_t first = (blockIdx.x * kWarps + warp) * kGroups;
+    if (first >= args.num_rows) return;
+    const uint32_t own = lane / kLanesEach;
+    const Group<T, kLanesEach> group(args, first + own);
+    T* staged = rows[warp];
     const uint32_t row_len = args.max_points_per_voxel * args.num_features;
-    // Up to a whole number of wide words.
-    const uint32_t end = min((num_values + kWide - 1) / kWide * kWide, kMaxValues);
-    if (num_values + lane < end) row[num_values + lane] = narrowed(0.0f, T{});
-    __syncwarp();
-    T* out = args.out.data + static_cast<uint64_t>(voxel) * row_len;
-    if (row_len % kWide == 0) {
-        for (uint32_t at = lane * kWide; at < row_len; at += kLanes * kWide) {
-            uint4 word = {};
-            if (at < num_values) word = *reinterpret_cast<const uint4*>(row + at);
-            *reinterpret_cast<uint4*>(out + at) = word;
-        }
-    } else {
-        for (uint32_t at = lane; at < row_len; at += kLanes) {
-            out[at] = at < num_values ? row[at] : narrowed(0.0f, T{});
-        }
+    for (uint32_t at = lane * kWide; at < kGroups * row_len; at += kLanes * kWide) {
+        *reinterpret_cast<uint4*>(staged + at) = uint4{};
     }
+    __syncwarp();
+    make_features(group, staged + own * row_len);
+    __syncwarp();
+    const uint32_t end = min(args.num_rows - first, kGroups) * row_len;
+    T* out = args.out.data + static_cast<uint64_t>(first) * row_len;
+    // Rows of a warp begin at a multiple of their number.
+    const uint32_t end_wide = kGroups * row_len % kWide == 0 ? end / kWide * kWide : 0;
+    for (uint32_t at = lane * kWide; at < end_wide; at += kLanes * kWide) {
+        *reinterpret_cast<uint4*>(out + at) = *reinterpret_cast<const uint4*>(staged + at);
+    }
+    for (uint32_t at = end_wide + lane; at < end; at += kLanes) out[at] = staged[at];
 }
 
 }  // namespace pillar_features
@@ -143,12 +147,12 @@ __device__ void write_row(const Args<T>& args) {
 #define PILLAR_FEATURES_KERNELS(T, suffix)                                             \
     extern "C" __global__ void __launch_bounds__(pillar_features::kThreads)            \
         pillar_features_##suffix(const __grid_constant__ pillar_features::Args<T> args) { \
-        pillar_features::write_row<T, pillar_features::kFew>(args);                    \
+        pillar_features::write_rows<T, pillar_features::kFewLanes, pillar_features::kFew>(args);                    \
     }                                                                                  \
     extern "C" __global__ void __launch_bounds__(pillar_features::kThreads)            \
         pillar_features_many_##suffix(                                                 \
             const __grid_constant__ pillar_features::Args<T> args) {                   \
-        pillar_features::write_row<T, pillar_features::kMany>(args);                   \
+        pillar_features::write_rows<T, pillar_features::kManyLanes, pillar_features::kMany>(args);                   \
     }
 
 PILLAR_FEATURES_KERNELS(float, f32)

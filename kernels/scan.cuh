@@ -1,9 +1,10 @@
-// Sums over the blocks before, within one kernel.
+// Sums over the tiles before, within one kernel.
 //
-// Blocks take turns in the order in which they start. Each publishes a number
-// and then reads those of all turns before its own: these belong to blocks that
-// already run and that publish without waiting for anybody. A number carries
-// the tag of its launch, so that nothing has to be cleared between launches.
+// Blocks take turns, a tile a turn, in the order in which they come. For each
+// they publish a number and then read those of all turns before: these belong
+// to blocks that already run and that publish before they wait for anybody. A
+// number carries the tag of its launch, so that nothing has to be cleared
+// between launches.
 #pragma once
 
 #include "slice.cuh"
@@ -18,23 +19,34 @@ struct Turn {
     uint32_t tag;
 };
 
-// For all threads, once per launch: this block's turn. `turns` is one word,
-// zero at first.
-__device__ inline Turn take_turn(uint64_t* turns) {
+// For all threads of a block: `work(turn)` for each of the block's turns, all in
+// all `num_turns` of the grid, the same for all. `turns` is one word, zero at
+// first.
+template <typename Work>
+__device__ void for_each_turn(uint64_t* turns, uint32_t num_turns, const Work& work) {
     __shared__ uint64_t taken;
-    if (threadIdx.x == 0) {
-        auto* word = reinterpret_cast<unsigned long long*>(turns);
-        taken = atomicAdd(word, 1);
-        // The last turn begins the next launch.
-        if (static_cast<uint32_t>(taken) == gridDim.x - 1) {
-            atomicAdd(word, (1ull << 32) - gridDim.x);
+    // With as many blocks as turns a block has one, and need not ask for more.
+    const bool has_enough = num_turns <= gridDim.x;
+    if (has_enough && blockIdx.x >= num_turns) return;
+    const uint32_t num_asked = has_enough ? num_turns : num_turns + gridDim.x;
+    for (;;) {
+        if (threadIdx.x == 0) {
+            auto* word = reinterpret_cast<unsigned long long*>(turns);
+            taken = atomicAdd(word, 1);
+            // Who asks last begins the next launch.
+            if (static_cast<uint32_t>(taken) == num_asked - 1) {
+                atomicAdd(word, (1ull << 32) - num_asked);
+            }
         }
+        __syncthreads();
+        const Turn turn = {static_cast<uint32_t>(taken), static_cast<uint32_t>(taken >> 32) + 1};
+        if (turn.number < num_turns) work(turn);
+        if (has_enough || turn.number >= num_turns) return;
+        __syncthreads();
     }
-    __syncthreads();
-    return {static_cast<uint32_t>(taken), static_cast<uint32_t>(taken >> 32) + 1};
 }
 
-// For one thread: this block's number, for the turns after it.
+// For one thread: the number of a turn, for those after it.
 __device__ inline void publish(uint64_t* numbers, Turn turn, uint32_t number) {
     const uint64_t word = static_cast<uint64_t>(turn.tag) << 32 | number;
     asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(numbers + turn.number), "l"(word)

@@ -103,9 +103,7 @@ __device__ inline bool is_inside(const Args& args, const float* position) {
     return inside;
 }
 
-extern "C" __global__ void __launch_bounds__(kThreads)
-    unpack_points(const __grid_constant__ Args args) {
-    const scan::Turn turn = scan::take_turn(args.turns.data);
+__device__ inline void unpack_tile(const Args& args, const scan::Turn& turn, uint32_t num_turns) {
     const uint64_t own = static_cast<uint64_t>(turn.number) * kThreads + threadIdx.x;
     const bool is_point = own < args.num_points;
     float values[kMaxChannels];
@@ -150,7 +148,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
             }
         }
     }
-    if (turn.number != gridDim.x - 1) return;
+    if (turn.number != num_turns - 1) return;
     const uint32_t not_finite = scan::block_sum<kThreads>(sums[1]) + num_not_finite;
     const uint32_t out_of_range = scan::block_sum<kThreads>(sums[2]) + num_out_of_range;
     if (threadIdx.x == 0) {
@@ -159,6 +157,15 @@ extern "C" __global__ void __launch_bounds__(kThreads)
         args.num[0] = num;
         args.counts[0] = {num, not_finite, out_of_range, num_usable - num};
     }
+}
+
+extern "C" __global__ void __launch_bounds__(kThreads)
+    unpack_points(const __grid_constant__ Args args) {
+    // One turn without points, which writes the counts.
+    const uint32_t num_turns = args.num_points == 0 ? 1 : (args.num_points - 1) / kThreads + 1;
+    scan::for_each_turn(args.turns.data, num_turns, [&](const scan::Turn& turn) {
+        unpack_tile(args, turn, num_turns);
+    });
 }
 
 }  // namespace unpack

@@ -51,6 +51,13 @@ struct Counts {
     uint32_t num_points_over_voxel_capacity;
 };
 
+// Points of the voxels that begin in a turn: over `max_points_per_voxel`, and of
+// voxels over the capacity.
+struct Lost {
+    uint32_t over_voxel;
+    uint32_t over_capacity;
+};
+
 // Where all points of a voxel lie.
 struct Room {
     uint32_t start;
@@ -75,6 +82,7 @@ struct Args {
     Slice<uint32_t> num_crowded;
     Slice<uint64_t> turns;
     Slice<uint64_t> numbers;
+    Slice<Lost> lost;  // by turn
     VoxelGrid grid;
     uint32_t num_channels;
     uint32_t point_capacity;
@@ -85,6 +93,12 @@ struct Args {
 
 __device__ inline uint32_t num_points(const Args& args) {
     return min(args.num_points[0], args.point_capacity);
+}
+
+__device__ inline void read_position(const Args& args, uint32_t point, float (&position)[3]) {
+    const float* values = args.points.data + static_cast<uint64_t>(point) * args.num_channels;
+#pragma unroll
+    for (uint32_t axis = 0; axis < 3; ++axis) position[axis] = values[axis];
 }
 
 // The entry of a cell; hashed, there are at least twice as many as points.
@@ -159,35 +173,31 @@ __device__ inline void order_crowded(const Args& args, uint32_t voxel, uint32_t*
 
 extern "C" __global__ void __launch_bounds__(kThreads)
     voxelize_claim(const __grid_constant__ Args args) {
-    const uint32_t own = blockIdx.x * kThreads + threadIdx.x;
-    if (own == 0) {
-        args.counts[0] = {};
-        args.num_crowded[0] = 0;
-    }
-    if (own >= args.point_capacity) return;
+    const uint32_t first = blockIdx.x * kThreads + threadIdx.x;
+    if (first == 0) args.num_crowded[0] = 0;
     // Read without waiting for the number of points.
-    const float* point = args.points.data + static_cast<uint64_t>(own) * args.num_channels;
-    const float position[3] = {point[0], point[1], point[2]};
-    if (own >= num_points(args)) return;
-    uint32_t cell;
-    uint32_t entry = kNone;
-    if (args.grid.cell_of(position, &cell)) {
-        entry = entry_of(args, cell);
-        args.place_of[own] = atomicAdd(&args.entries[entry].num, 1);
-        atomicMax(&args.entries[entry].first, ~own);
+    float position[3] = {};
+    if (first < args.point_capacity) read_position(args, first, position);
+    const uint32_t n = num_points(args);
+    for (uint32_t own = first; own < n; own += gridDim.x * kThreads) {
+        if (own != first) read_position(args, own, position);
+        uint32_t cell;
+        uint32_t entry = kNone;
+        if (args.grid.cell_of(position, &cell)) {
+            entry = entry_of(args, cell);
+            args.place_of[own] = atomicAdd(&args.entries[entry].num, 1);
+            atomicMax(&args.entries[entry].first, ~own);
+        }
+        args.entry_of[own] = entry;
     }
-    args.entry_of[own] = entry;
 }
 
-extern "C" __global__ void __launch_bounds__(kNumberThreads)
-    voxelize_number(const __grid_constant__ Args args) {
+__device__ inline void number_tile(const Args& args, const scan::Turn& turn, uint32_t n,
+                                   uint32_t num_turns) {
     constexpr uint32_t kNumberWarps = kNumberThreads / kLanes;
     __shared__ uint32_t sums[kNumberWarps];
-    const uint32_t n = num_points(args);
-    const scan::Turn turn = scan::take_turn(args.turns.data);
-    // Nobody waits for the turns behind the last point.
-    const uint32_t num_turns = max((n + kNumberThreads - 1) / kNumberThreads, 1u);
-    if (turn.number >= num_turns) return;
+    __shared__ Lost lost;
+    if (threadIdx.x == 0) lost = {};
     const uint32_t own = turn.number * kNumberThreads + threadIdx.x;
     const uint32_t own_entry = own < n ? args.entry_of[own] : kNone;
     Entry entry = {};
@@ -221,12 +231,19 @@ extern "C" __global__ void __launch_bounds__(kNumberThreads)
     const uint32_t base = scan::block_sum<kNumberThreads>(num_voxels_before);
     const uint32_t start = scan::block_sum<kNumberThreads>(num_points_before);
     const uint32_t voxel = base + (before & kVoxelMask);
+    const bool is_kept = is_first && voxel < args.voxel_capacity;
+    const uint32_t num_kept = min(num_own, args.max_points_per_voxel);
+    const uint32_t over_voxel = __reduce_add_sync(kAllLanes, is_kept ? num_own - num_kept : 0);
+    const uint32_t over_capacity = __reduce_add_sync(kAllLanes, is_kept ? 0 : num_own);
+    if (lane == 0) {
+        if (over_voxel != 0) atomicAdd(&lost.over_voxel, over_voxel);
+        if (over_capacity != 0) atomicAdd(&lost.over_capacity, over_capacity);
+    }
     if (is_first) {
-        const bool is_kept = voxel < args.voxel_capacity;
         args.entries[own_entry].voxel = is_kept ? voxel : kNone;
         if (is_kept) {
             args.cells[voxel] = args.hash_shift == 0 ? own_entry : entry.key - 1;
-            args.num_points_per_voxel[voxel] = min(num_own, args.max_points_per_voxel);
+            args.num_points_per_voxel[voxel] = num_kept;
             args.rooms[voxel] = {start + (before >> kVoxelBits), num_own};
             if (num_own > kCrowded) {
                 const uint32_t position = atomicAdd(&args.num_crowded[0], 1);
@@ -234,6 +251,8 @@ extern "C" __global__ void __launch_bounds__(kNumberThreads)
             }
         }
     }
+    __syncthreads();
+    if (threadIdx.x == 0) args.lost[turn.number] = lost;
     if (threadIdx.x == 0 && turn.number == num_turns - 1) {
         const uint32_t num_found = base + (total & kVoxelMask);
         const uint32_t num = min(num_found, args.voxel_capacity);
@@ -247,49 +266,58 @@ extern "C" __global__ void __launch_bounds__(kNumberThreads)
     }
 }
 
-extern "C" __global__ void __launch_bounds__(kThreads)
-    voxelize_fill(const __grid_constant__ Args args) {
-    const uint32_t own = blockIdx.x * kThreads + threadIdx.x;
-    // Read without waiting for the number of points.
-    const bool may_be_point = own < args.point_capacity;
-    uint32_t own_entry = may_be_point ? args.entry_of[own] : kNone;
-    const uint32_t place = may_be_point ? args.place_of[own] : 0;
-    if (own >= num_points(args)) own_entry = kNone;
-    uint32_t voxel = kNone;
-    if (own_entry != kNone) voxel = args.entries[own_entry].voxel;
-    if (voxel != kNone) {
-        const uint32_t position = args.rooms[voxel].start + place;
-        if (position < args.members.len) args.members[position] = own;
+extern "C" __global__ void __launch_bounds__(kNumberThreads)
+    voxelize_number(const __grid_constant__ Args args) {
+    const uint32_t n = num_points(args);
+    // One turn without points, which writes the counts.
+    const uint32_t num_turns = max((n + kNumberThreads - 1) / kNumberThreads, 1u);
+    scan::for_each_turn(args.turns.data, num_turns, [&](const scan::Turn& turn) {
+        number_tile(args, turn, n, num_turns);
+    });
+}
+
+// For all threads of one block: what all turns lost.
+__device__ inline void sum_lost(const Args& args, uint32_t n) {
+    uint32_t over_voxel = 0;
+    uint32_t over_capacity = 0;
+    const uint32_t num_turns = (n + kNumberThreads - 1) / kNumberThreads;
+    for (uint32_t i = threadIdx.x; i < num_turns; i += kThreads) {
+        over_voxel += args.lost[i].over_voxel;
+        over_capacity += args.lost[i].over_capacity;
     }
-    const uint32_t num_over_voxel =
-        __syncthreads_count(voxel != kNone && place >= args.max_points_per_voxel);
-    const uint32_t num_over_capacity = __syncthreads_count(own_entry != kNone && voxel == kNone);
-    if (threadIdx.x != 0) return;
-    Counts& counts = args.counts[0];
-    if (num_over_voxel != 0) atomicAdd(&counts.num_points_over_voxel, num_over_voxel);
-    if (num_over_capacity != 0) {
-        atomicAdd(&counts.num_points_over_voxel_capacity, num_over_capacity);
+    over_voxel = scan::block_sum<kThreads>(over_voxel);
+    over_capacity = scan::block_sum<kThreads>(over_capacity);
+    if (threadIdx.x == 0) {
+        args.counts[0].num_points_over_voxel = over_voxel;
+        args.counts[0].num_points_over_voxel_capacity = over_capacity;
     }
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads)
-    voxelize_order(const __grid_constant__ Args args) {
-    __shared__ uint32_t staged[kWarps][kAtOnce];
-    if (blockIdx.x < kCrowdedBlocks) {
-        const uint32_t num =
-            min(args.num_crowded[0], static_cast<uint32_t>(args.crowded.len));
-        uint32_t* values = staged[threadIdx.x / kLanes];
-        for (uint32_t i = threadIdx.x / kLanes * kCrowdedBlocks + blockIdx.x; i < num;
-             i += kCrowdedBlocks * kWarps) {
-            order_crowded(args, args.crowded[i], values);
-        }
-        return;
-    }
-    const uint32_t own = (blockIdx.x - kCrowdedBlocks) * kThreads + threadIdx.x;
-    if (own >= args.point_capacity) return;
+    voxelize_fill(const __grid_constant__ Args args) {
+    const uint32_t first = blockIdx.x * kThreads + threadIdx.x;
     // Read without waiting for the number of points.
+    uint32_t own_entry = first < args.point_capacity ? args.entry_of[first] : kNone;
+    uint32_t place = first < args.point_capacity ? args.place_of[first] : 0;
+    const uint32_t n = num_points(args);
+    for (uint32_t own = first; own < n; own += gridDim.x * kThreads) {
+        if (own != first) {
+            own_entry = args.entry_of[own];
+            place = args.place_of[own];
+        }
+        if (own_entry == kNone) continue;
+        const uint32_t voxel = args.entries[own_entry].voxel;
+        if (voxel == kNone) continue;
+        const uint32_t position = args.rooms[voxel].start + place;
+        if (position < args.members.len) args.members[position] = own;
+    }
+    if (blockIdx.x == 0) sum_lost(args, n);
+}
+
+// For a thread: brings a point to its place and, once a cell, empties the entry.
+__device__ inline void order_point(const Args& args, uint32_t own) {
     const uint32_t own_entry = args.entry_of[own];
-    if (own >= num_points(args) || own_entry == kNone) return;
+    if (own_entry == kNone) return;
     Entry& entry = args.entries[own_entry];
     const uint32_t voxel = entry.voxel;
     // Others of the cell read `first` too: they find another point or none.
@@ -309,6 +337,24 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     if (rank < args.max_points_per_voxel) {
         args.point_indices[static_cast<uint64_t>(voxel) * args.max_points_per_voxel + rank] = own;
     }
+}
+
+extern "C" __global__ void __launch_bounds__(kThreads)
+    voxelize_order(const __grid_constant__ Args args) {
+    __shared__ uint32_t staged[kWarps][kAtOnce];
+    if (blockIdx.x < kCrowdedBlocks) {
+        const uint32_t num = min(args.num_crowded[0], static_cast<uint32_t>(args.crowded.len));
+        uint32_t* values = staged[threadIdx.x / kLanes];
+        for (uint32_t i = threadIdx.x / kLanes * kCrowdedBlocks + blockIdx.x; i < num;
+             i += kCrowdedBlocks * kWarps) {
+            order_crowded(args, args.crowded[i], values);
+        }
+        return;
+    }
+    const uint32_t n = num_points(args);
+    const uint32_t num_threads = (gridDim.x - kCrowdedBlocks) * kThreads;
+    const uint32_t first = (blockIdx.x - kCrowdedBlocks) * kThreads + threadIdx.x;
+    for (uint32_t own = first; own < n; own += num_threads) order_point(args, own);
 }
 
 }  // namespace voxelize

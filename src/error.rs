@@ -65,7 +65,7 @@ pub enum ErrorKind {
 
 impl ErrorKind {
     /// Every kind, in order.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::Usage,
         Self::Config,
         Self::Io,
@@ -81,6 +81,7 @@ impl ErrorKind {
         Self::Argument,
         Self::Device,
         Self::DeviceLost,
+        Self::Stale,
         Self::Door,
     ];
 

@@ -159,23 +159,44 @@ fn a_camera_frame_allocates_nothing() {
     }
 }
 
-#[test]
+/// The answers of an engine on a GPU, in place of it.
 #[cfg(feature = "cuda")]
-fn a_camera_frame_on_a_gpu_allocates_nothing() {
+fn given(
+    stream: &det_post::device::cuda::Stream,
+    engine: &Prepared,
+) -> det_post::infer::device::DeviceEngine {
+    let answer = |(shape, values): &(Vec<usize>, Vec<f32>)| det_post::types::Tensor::F32 {
+        shape: shape.clone(),
+        values: values.clone(),
+    };
+    let answers: Vec<_> = engine.answers.iter().map(answer).collect();
+    let names = engine.outputs.iter().map(|output| output.name.as_str());
+    let named: Vec<_> = names.zip(&answers).collect();
+    det_post::infer::device::DeviceEngine::given(stream, engine.inputs.clone(), &named).unwrap()
+}
+
+/// The GPU, or `None` with the reason printed.
+#[cfg(feature = "cuda")]
+fn gpu() -> Option<det_post::device::cuda::CudaDevice> {
     use det_post::device::Device;
-    use det_post::infer::device::{DeviceEngine, fixed_shape};
     use det_post::types::DeviceChoice;
 
-    let device = match Device::open(DeviceChoice::Cuda(0)) {
-        Ok(Device::Cuda(device)) => device,
+    match Device::open(DeviceChoice::Cuda(0)) {
+        Ok(Device::Cuda(device)) => Some(device),
         Ok(Device::Cpu) => panic!("a GPU was asked for by number"),
         Err(reason) => {
             let required = std::env::var("DET_POST_REQUIRE_CUDA").is_ok_and(|value| value == "1");
             assert!(!required, "DET_POST_REQUIRE_CUDA is 1: {reason}");
             println!("skipped: {reason}");
-            return;
+            None
         }
-    };
+    }
+}
+
+#[test]
+#[cfg(feature = "cuda")]
+fn a_camera_frame_on_a_gpu_allocates_nothing() {
+    let Some(device) = gpu() else { return };
     let ChannelKind::Camera(config) =
         channel(&["c.input:=/i", "c.head:=yolov5", "c.model_path:=m", "c.score_threshold:=0.2"])
     else {
@@ -184,7 +205,7 @@ fn a_camera_frame_on_a_gpu_allocates_nothing() {
     let rows = |i: usize| if i % 85 < 4 { noise(i) * 16.0 + 1.0 } else { noise(i) };
     let stream = device.stream().unwrap();
     let engine = Prepared::new(&[1, 3, 64, 64], &[("output", &[1, 1000, 85], rows)]);
-    let engine = DeviceEngine::on_host(engine, &stream, fixed_shape).unwrap();
+    let engine = given(&stream, &engine);
     let mut pipeline = CameraPipeline::with_device_engine(&config, &stream, engine).unwrap();
     // Two layouts in turn would be recorded anew: a channel has one.
     let pixels: Vec<u8> = (0..640 * 480 * 3).map(|i| i as u8).collect();
@@ -210,7 +231,8 @@ fn cloud_bytes(num_points: usize) -> Vec<u8> {
     (0..num_points).flat_map(point).flat_map(f32::to_le_bytes).collect()
 }
 
-fn lidar_pipeline(config: &LidarConfig) -> LidarPipeline {
+/// The encoder and the network of a lidar channel.
+fn lidar_engines(config: &LidarConfig) -> [Box<Prepared>; 2] {
     let facts = &config.facts;
     let [nx, ny, _] = facts.grid.grid_size().map(|n| n as usize);
     let (num_voxels, num_features) = (facts.voxel_capacity, facts.num_features());
@@ -235,46 +257,76 @@ fn lidar_pipeline(config: &LidarConfig) -> LidarPipeline {
         engine.inputs[0].name = name.into();
         engine
     };
-    let encoder = rename(encoder, "input_features");
-    let head = rename(head, "spatial_features");
-    LidarPipeline::with_engines(config, encoder, head).unwrap()
+    [rename(encoder, "input_features"), rename(head, "spatial_features")]
+}
+
+fn lidar_config(nms: &str) -> LidarConfig {
+    let nms = format!("l.nms.kind:={nms}");
+    let ChannelKind::Lidar(config) = channel(&[
+        "l.input:=/p",
+        "l.head:=centerpoint_autoware",
+        "l.encoder_path:=e",
+        "l.model_path:=m",
+        "l.densification.num_past_sweeps:=2",
+        "l.point_capacity:=100000",
+        &nms,
+    ]) else {
+        panic!("a lidar head")
+    };
+    *config
+}
+
+/// A drive, sweep after sweep: each call is a frame, and gives its detections.
+fn drive(bytes: &[u8]) -> impl FnMut(&mut LidarPipeline) -> usize {
+    let mut fields = PointFields::new();
+    for (i, name) in ["x", "y", "z", "intensity"].into_iter().enumerate() {
+        fields.push(PointField { name, offset: 4 * i as u32, datatype: 7, count: 1 }).unwrap();
+    }
+    let cloud = CloudView::new([20_000, 1], [16, 320_000], false, fields, bytes).unwrap();
+    let mut sweep = 0;
+    move |pipeline| {
+        sweep += 1;
+        let pose = Isometry3::new(Vector3::new(sweep as f64, 0.0, 0.0), Vector3::zeros());
+        let frame = LidarFrame {
+            cloud: &cloud,
+            stamp: Stamp::from_nanos(sweep * 100_000_000),
+            world_from_sensor: Some(&pose),
+        };
+        pipeline.process(&frame).unwrap().detections.len()
+    }
 }
 
 #[test]
 fn a_lidar_frame_with_past_sweeps_allocates_nothing() {
     for kind in ["circle", "bev", "iou_3d"] {
-        let nms = format!("l.nms.kind:={kind}");
-        let ChannelKind::Lidar(config) = channel(&[
-            "l.input:=/p",
-            "l.head:=centerpoint_autoware",
-            "l.encoder_path:=e",
-            "l.model_path:=m",
-            "l.densification.num_past_sweeps:=2",
-            "l.point_capacity:=100000",
-            &nms,
-        ]) else {
-            panic!("a lidar head")
-        };
-        let mut pipeline = lidar_pipeline(&config);
-        let mut fields = PointFields::new();
-        for (i, name) in ["x", "y", "z", "intensity"].into_iter().enumerate() {
-            fields.push(PointField { name, offset: 4 * i as u32, datatype: 7, count: 1 }).unwrap();
-        }
+        let config = lidar_config(kind);
+        let [encoder, head] = lidar_engines(&config);
+        let mut pipeline = LidarPipeline::with_engines(&config, encoder, head).unwrap();
         let bytes = cloud_bytes(20_000);
-        let cloud = CloudView::new([20_000, 1], [16, 320_000], false, fields, &bytes).unwrap();
-        let mut sweep = 0;
+        let mut frame = drive(&bytes);
         let mut num_detections = 0;
-        let num_allocations = allocations_after_warm_up(|| {
-            sweep += 1;
-            let pose = Isometry3::new(Vector3::new(sweep as f64, 0.0, 0.0), Vector3::zeros());
-            let frame = LidarFrame {
-                cloud: &cloud,
-                stamp: Stamp::from_nanos(sweep * 100_000_000),
-                world_from_sensor: Some(&pose),
-            };
-            num_detections = pipeline.process(&frame).unwrap().detections.len();
-        });
+        let num_allocations = allocations_after_warm_up(|| num_detections = frame(&mut pipeline));
         assert!(num_detections > 20, "{kind}: {num_detections} detections");
         assert_eq!(num_allocations, 0, "{kind}");
     }
+}
+
+#[test]
+#[cfg(feature = "cuda")]
+fn a_lidar_frame_on_a_gpu_allocates_nothing() {
+    let Some(device) = gpu() else { return };
+    let stream = device.stream().unwrap();
+    let config = lidar_config("circle");
+    let [encoder, head] = lidar_engines(&config).map(|engine| given(&stream, &engine));
+    let mut pipeline = LidarPipeline::with_device_engines(&config, &stream, encoder, head).unwrap();
+    let bytes = cloud_bytes(20_000);
+    let mut frame = drive(&bytes);
+    let mut num_detections = 0;
+    (0..4).for_each(|_| num_detections = frame(&mut pipeline));
+    let on_device = || (stream.num_allocations(), device.free_memory().unwrap());
+    let before = on_device();
+    let num_allocations = allocations_after_warm_up(|| num_detections = frame(&mut pipeline));
+    assert_eq!(on_device(), before);
+    assert_eq!(num_allocations, 0);
+    assert!(num_detections > 20, "{num_detections} detections");
 }

@@ -227,6 +227,12 @@ fn figures_agree_with_the_published_definitions() {
         println!("skipped: no peer Python");
         return;
     };
+    let packages =
+        Command::new(&python).args(["-c", "import numpy, pycocotools"]).output().unwrap();
+    if !packages.status.success() {
+        println!("skipped: the peer Python lacks numpy or pycocotools");
+        return;
+    }
     let sets: Vec<Value> = [(1, 0.1, 25), (2, 0.4, 40), (3, 1.0, 25), (4, 0.3, 2), (5, 0.3, 0)]
         .into_iter()
         .map(|(seed, noise, num_frames)| {

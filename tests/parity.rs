@@ -39,6 +39,8 @@ mod gather;
 mod heads;
 #[path = "parity/letterbox.rs"]
 mod letterbox;
+#[path = "parity/lidar_pipeline.rs"]
+mod lidar_pipeline;
 #[path = "parity/nms_circle.rs"]
 mod nms_circle;
 #[path = "parity/nms_fast.rs"]

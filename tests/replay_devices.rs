@@ -15,14 +15,14 @@ mod camera_net;
 mod drive;
 #[path = "../examples/make_sample/lidar_nets.rs"]
 mod lidar_nets;
-#[path = "common/onnx.rs"]
-mod onnx;
 #[path = "../examples/make_sample/parameters.rs"]
 mod parameters;
 #[path = "../examples/make_sample/recording.rs"]
 mod recording;
 
 mod common {
+    pub mod counting_pillars;
+    pub mod onnx;
     pub mod replay;
     pub mod shared_data;
 }
@@ -31,6 +31,7 @@ use std::path::Path;
 
 use common::replay::replay;
 use common::shared_data::shared_data;
+use common::{counting_pillars, onnx};
 use det_post::device::Device;
 use det_post::types::DeviceChoice;
 
@@ -112,14 +113,20 @@ fn the_sample_drive() {
     std::fs::create_dir_all(folder.join("heads")).unwrap();
     camera_net::graph().save(&folder.join("models/blobs_yolov8.onnx")).unwrap();
     std::fs::write(folder.join("heads/blobs_yolov8.yaml"), parameters::camera_head()).unwrap();
+    lidar_nets::encoder().save(&folder.join("models/pillar_encoder.onnx")).unwrap();
+    lidar_nets::head().save(&folder.join("models/pillar_head.onnx")).unwrap();
+    std::fs::write(folder.join("heads/pillars.yaml"), parameters::lidar_head()).unwrap();
     recording::write(&folder.join("drive")).unwrap();
-    let config = folder.join("camera.param.yaml");
-    let deployment = parameters::deployment(folder);
-    let (camera, _lidar) = deployment.split_once("    lidar:").unwrap();
-    std::fs::write(&config, camera).unwrap();
+    let config = folder.join("sample.param.yaml");
+    std::fs::write(&config, parameters::deployment(folder)).unwrap();
     let config = config.to_str().unwrap();
-    for more in [&[][..], &["camera.pre_nms_top_k:=7"], &["camera.nms.class_aware:=false"]] {
-        let mut parameters = vec!["camera.engine.kind:=rten".to_owned()];
+    for more in [
+        &[][..],
+        &["camera.pre_nms_top_k:=7", "lidar.pre_nms_top_k:=3"],
+        &["camera.nms.class_aware:=false", "lidar.nms.kind:=none"],
+    ] {
+        let mut parameters =
+            ["camera.engine.kind:=rten", "lidar.engine.kind:=rten"].map(String::from).to_vec();
         parameters.extend(more.iter().map(|&parameter| parameter.to_owned()));
         compare(&folder.join("drive"), config, &parameters);
     }
@@ -172,5 +179,43 @@ fn damaged_pictures_are_dropped_alike() {
         let parameters = trained(&data, "camera", topic, networks(&data)[0]);
         let bag = data.join("bags/broken").join(bag);
         compare(&bag, "config/camera.param.yaml", &parameters);
+    }
+}
+
+/// Pillars set by hand say in every detection what their points held.
+#[test]
+fn lidars_of_every_recording() {
+    if !has_gpu() {
+        return;
+    }
+    let Some(data) = shared_data() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    // Of any number of rows an engine may sum in another order: fixed ones here.
+    let config = counting_pillars::write(folder.path(), 6000, false);
+    let config = config.to_str().unwrap();
+    for (bag, topic) in [
+        ("kitti_000008_mcap", "/sensing/lidar/points"),
+        ("nuscenes_surround_mcap", "/lidar_top"),
+        ("waymo_5_db3", "/sensing/lidar/points"),
+    ] {
+        let bag = data.join("bags").join(bag);
+        if !bag.is_dir() {
+            println!("skipped: no {}", bag.display());
+            continue;
+        }
+        for more in [
+            &[][..],
+            &["point_capacity:=9000"],
+            &["densification.num_past_sweeps:=2"],
+            &["nms.kind:=circle", "pre_nms_top_k:=200", "max_detections:=30"],
+        ] {
+            let mut parameters = vec![
+                format!("lidar.input:={topic}"),
+                "lidar.engine.kind:=rten".to_owned(),
+                "lidar.engine.threads:=2".to_owned(),
+            ];
+            parameters.extend(more.iter().map(|parameter| format!("lidar.{parameter}")));
+            compare(&bag, config, &parameters);
+        }
     }
 }

@@ -90,7 +90,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--epochs", type=int, default=60)
+    parser.add_argument("--epochs", type=int, default=45)
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--max-seeds", type=int)
     parser.add_argument("--device", default="cuda")

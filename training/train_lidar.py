@@ -106,7 +106,7 @@ def main():
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--name", default="lidar")
-    parser.add_argument("--epochs", type=int, default=60)
+    parser.add_argument("--epochs", type=int, default=90)
     parser.add_argument("--batch", type=int, default=16)
     parser.add_argument("--sweeps", type=int, default=3, choices=[1, 3])
     parser.add_argument("--max-seeds", type=int)

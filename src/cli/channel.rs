@@ -168,7 +168,7 @@ impl ReplayChannel {
     /// Adds the channel's account to the report of the replay.
     pub(super) fn add_to(&self, report: &mut Report) {
         let ChannelConfig { name, input, output, .. } = self.channel.config();
-        let (device, engine) = (self.channel.device().to_string(), self.channel.engine_name());
-        report.add_channel(name, [input, output, &device, engine], &self.account);
+        let (device, engine) = (self.channel.device_name(), self.channel.engine_name());
+        report.add_channel(name, [input, output, device, engine], &self.account);
     }
 }

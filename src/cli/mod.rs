@@ -66,6 +66,9 @@ enum Command {
     /// Replays a recording through the configured channels and writes their detections.
     #[command(after_help = EXIT_CODES)]
     Replay(replay::ReplayArguments),
+    /// Runs the node in a ROS 2 graph; `--ros-args` are taken as every node takes them.
+    #[command(after_help = EXIT_CODES)]
+    Run(run::RunArguments),
     /// Measures what this machine gives: ops, copies, whole frames.
     Bench(bench::BenchArguments),
     /// Compares detections with truth: AP, errors and calibration, per class and distance.
@@ -73,9 +76,6 @@ enum Command {
     Eval(eval::EvalArguments),
     /// Simulates a drive with ground truth and writes it as a recording.
     Simulate(simulate::SimulateArguments),
-    /// Runs the node in a ROS 2 graph; `--ros-args` are taken as every node takes them.
-    #[command(after_help = EXIT_CODES)]
-    Run(run::RunArguments),
     /// Lists what a recording holds: topics, types, counts, rates, layouts, encodings.
     Inspect {
         /// A rosbag2 directory, an .mcap file or a .db3 file.
@@ -138,8 +138,8 @@ fn run(command: &Command, ros: &RosArguments) -> Result<Outcome> {
         return Err(Error::new(ErrorKind::Usage, "arguments", "--ros-args are for `run` alone"));
     }
     match command {
-        Command::Demo(arguments) => demo::demo(arguments),
         Command::Run(arguments) => run::run(arguments, ros),
+        Command::Demo(arguments) => demo::demo(arguments),
         Command::Replay(arguments) => replay::replay(arguments),
         Command::Bench(arguments) => bench::bench(arguments),
         Command::Eval(arguments) => eval::eval(arguments),

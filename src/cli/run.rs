@@ -13,7 +13,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::node::lifecycle::Change;
 use crate::node::live::LiveNode;
 use crate::transport::door::{Door, DoorOptions};
-use crate::types::LifecycleState;
+use crate::types::{DeviceChoice, LifecycleState};
 
 /// How long the frame in flight has to finish once the node is to stop.
 const STOP_PATIENCE: Duration = Duration::from_millis(800);
@@ -30,9 +30,9 @@ pub(super) struct RunArguments {
     /// Overrides one parameter, as ROS does: -p camera.score_threshold:=0.4
     #[arg(short = 'p', long = "param", value_name = "KEY:=VALUE")]
     overrides: Vec<String>,
-    /// Where the channels run: auto, cpu or cuda:N (overrides the parameter `device`).
+    /// Where all channels run: auto, cpu or cuda:N (overrides every parameter `device`).
     #[arg(long)]
-    device: Option<String>,
+    device: Option<DeviceChoice>,
     /// The way into the ROS graph: ros2 needs ROS 2 installed, dds does not. [default: ros2 where
     /// the build has it, else dds]
     #[arg(long, value_name = "DOOR")]
@@ -53,8 +53,14 @@ pub(super) fn run(arguments: &RunArguments, ros: &RosArguments) -> Result<Outcom
     let node = ros.node()?;
     let files = [&arguments.config[..], &ros.params_files[..]].concat();
     let mut overrides = [&arguments.overrides[..], &ros.overrides[..]].concat();
-    overrides.extend(arguments.device.iter().map(|device| format!("device:={device}")));
-    let config = Config::load_for(&node, &files, &overrides)?;
+    let mut config = Config::load_for(&node, &files, &overrides)?;
+    if let Some(device) = arguments.device {
+        // As parameters, so that they hold when others are set.
+        let of_channels = config.channels.iter().map(|c| format!("{}.device:={device}", c.name));
+        overrides.extend(of_channels);
+        overrides.push(format!("device:={device}"));
+        config = Config::load_for(&node, &files, &overrides)?;
+    }
     let starts_itself = config.autostart;
 
     let interrupt = Interrupt::listen()?;
@@ -106,12 +112,39 @@ fn start(live: &Arc<LiveNode>, starts_itself: bool) -> Result<mpsc::Receiver<Res
 /// Joins the graph.
 ///
 /// # Errors
-/// `Door` when that door is not in this build, or cannot join.
-fn open_door(choice: Option<DoorChoice>, _options: DoorOptions) -> Result<Box<dyn Door>> {
-    let (name, feature) = match choice {
-        Some(DoorChoice::Ros2) => ("ros2", "ros2"),
-        Some(DoorChoice::Dds) | None => ("dds", "dds"),
-    };
-    let message = format!("this build has no door {name}; build it with --features {feature}");
-    Err(Error::new(ErrorKind::Door, "run", message))
+/// `Usage` when that door is not in this build, `Door` when it cannot join.
+fn open_door(choice: Option<DoorChoice>, options: DoorOptions) -> Result<Box<dyn Door>> {
+    let default = if cfg!(feature = "ros2") { DoorChoice::Ros2 } else { DoorChoice::Dds };
+    match choice.unwrap_or(default) {
+        DoorChoice::Ros2 => ros2_door(options),
+        DoorChoice::Dds => dds_door(options),
+    }
+}
+
+#[cfg(feature = "ros2")]
+fn ros2_door(options: DoorOptions) -> Result<Box<dyn Door>> {
+    Ok(Box::new(crate::transport::ros2::RosDoor::open(options)?))
+}
+
+#[cfg(not(feature = "ros2"))]
+fn ros2_door(_: DoorOptions) -> Result<Box<dyn Door>> {
+    Err(no_door("ros2"))
+}
+
+#[cfg(feature = "dds")]
+fn dds_door(options: DoorOptions) -> Result<Box<dyn Door>> {
+    use crate::transport::dds::{DdsDoor, DdsSettings};
+    Ok(Box::new(DdsDoor::open(options, &DdsSettings::from_environment()?)?))
+}
+
+#[cfg(not(feature = "dds"))]
+fn dds_door(_: DoorOptions) -> Result<Box<dyn Door>> {
+    Err(no_door("dds"))
+}
+
+/// What to say of a door that was left out; its feature has its name.
+#[cfg(not(all(feature = "ros2", feature = "dds")))]
+fn no_door(name: &str) -> Error {
+    let message = format!("this build has no door {name}; build it with --features {name}");
+    Error::new(ErrorKind::Usage, "run", message)
 }

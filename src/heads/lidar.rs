@@ -1,5 +1,11 @@
 //! Heads of lidar networks: the pillar encoder, CenterPoint and PointPillars.
 
+#[cfg(feature = "cuda")]
+mod cuda;
+
+#[cfg(feature = "cuda")]
+pub use cuda::LidarDecoder;
+
 use crate::config::{AnchorFacts, CenterFacts, LidarConfig, LidarFacts, LidarOutputs};
 use crate::error::{Error, ErrorKind, Result};
 use crate::infer::ExpectedDim::{Any, Exactly};
@@ -26,8 +32,8 @@ fn refuse<T>(message: String) -> Result<T> {
 
 /// A pillar encoder whose tensors are known to fit: `[V, P, F]` in,
 /// `[V, C]` (or with a further dimension of one) out.
+#[derive(Clone, Debug)]
 pub struct PillarEncoder {
-    engine: Box<dyn Engine>,
     element: ElementType,
     input_shape: [usize; 3],
     /// Whether the network takes any number of voxels, so that empty ones need
@@ -42,34 +48,38 @@ impl PillarEncoder {
     /// # Errors
     /// `Model` naming expected and found tensors when they do not fit, or when
     /// the encoder takes fewer voxels than `voxel_capacity`.
-    pub fn new(facts: &LidarFacts, engine: Box<dyn Engine>) -> Result<Self> {
+    pub fn new(facts: &LidarFacts, inputs: &[TensorSpec], outputs: &[TensorSpec]) -> Result<Self> {
         let (num_points, num_features) = (facts.max_points_per_voxel, facts.num_features());
         let shape = vec![Any, Exactly(num_points), Exactly(num_features)];
         let input = floats("pillar features", facts.encoder_input.clone(), vec![shape]);
-        bind(Side::Input, &[input], engine.inputs())?;
-        let spec = &engine.inputs()[0];
-        let first_dim = spec.shape.as_ref().and_then(|dims| dims.first());
-        let num_voxels = match first_dim {
-            Some(Dim::Fixed(fixed)) if *fixed < facts.voxel_capacity => {
+        let spec = &inputs[bind(Side::Input, &[input], inputs)?[0]];
+        let shapes = vec![vec![Any, Any], vec![Any, Any, Any]];
+        let output = floats("encoded pillars", facts.encoder_output.clone(), shapes);
+        Ok(Self {
+            element: spec.element.unwrap_or(ElementType::F32),
+            input_shape: Self::input_shape(facts, spec)?,
+            is_dynamic: fixed_voxels(spec).is_none(),
+            output: bind(Side::Output, &[output], outputs)?[0],
+        })
+    }
+
+    /// The shape that the input of an encoder with these facts is to have.
+    ///
+    /// # Errors
+    /// `Model` when it takes fewer voxels than `voxel_capacity`.
+    pub fn input_shape(facts: &LidarFacts, input: &TensorSpec) -> Result<[usize; 3]> {
+        let num_voxels = match fixed_voxels(input) {
+            Some(fixed) if fixed < facts.voxel_capacity => {
                 return refuse(format!(
-                    "voxel_capacity is {}, the encoder's input {spec} takes {fixed} voxels; set \
+                    "voxel_capacity is {}, the encoder's input {input} takes {fixed} voxels; set \
                      voxel_capacity to at most that",
                     facts.voxel_capacity
                 ));
             }
-            Some(Dim::Fixed(fixed)) => *fixed,
-            _ => facts.voxel_capacity,
+            Some(fixed) => fixed,
+            None => facts.voxel_capacity,
         };
-        let shapes = vec![vec![Any, Any], vec![Any, Any, Any]];
-        let output = floats("encoded pillars", facts.encoder_output.clone(), shapes);
-        let output = bind(Side::Output, &[output], engine.outputs())?[0];
-        Ok(Self {
-            element: spec.element.unwrap_or(ElementType::F32),
-            input_shape: [num_voxels, num_points, num_features],
-            is_dynamic: !matches!(first_dim, Some(Dim::Fixed(_))),
-            output,
-            engine,
-        })
+        Ok([num_voxels, facts.max_points_per_voxel, facts.num_features()])
     }
 
     /// Memory for the encoder's input.
@@ -85,9 +95,9 @@ impl PillarEncoder {
     ///
     /// # Errors
     /// `Inference` when the network fails.
-    pub fn run(&mut self, features: &Tensor, num_voxels: usize) -> Result<()> {
+    pub fn run(&self, engine: &mut dyn Engine, features: &Tensor, num_voxels: usize) -> Result<()> {
         if !self.is_dynamic {
-            return self.engine.run(&[features.view()]);
+            return engine.run(&[features.view()]);
         }
         let [_, num_points, num_features] = self.input_shape;
         let shape = [num_voxels, num_points, num_features];
@@ -96,15 +106,28 @@ impl PillarEncoder {
             Tensor::F32 { values, .. } => TensorValues::F32(&values[..num_values]),
             Tensor::F16 { values, .. } => TensorValues::F16(&values[..num_values]),
         };
-        self.engine.run(&[TensorView::new(&shape, values)?])
+        engine.run(&[TensorView::new(&shape, values)?])
     }
 
-    /// The encoded pillars of the last run.
+    /// The encoded pillars of an engine's last run.
     ///
     /// # Errors
     /// `Inference` when there was none.
-    pub fn output(&self) -> Result<TensorView<'_>> {
-        self.engine.output(self.output)
+    pub fn output<'a>(&self, engine: &'a dyn Engine) -> Result<TensorView<'a>> {
+        engine.output(self.output)
+    }
+
+    /// Where among an engine's outputs the encoded pillars are.
+    pub fn output_index(&self) -> usize {
+        self.output
+    }
+}
+
+/// How many voxels an encoder takes; `None` for any number.
+fn fixed_voxels(input: &TensorSpec) -> Option<usize> {
+    match input.shape.as_ref().and_then(|dims| dims.first()) {
+        Some(Dim::Fixed(fixed)) => Some(*fixed),
+        _ => None,
     }
 }
 
@@ -144,20 +167,24 @@ impl LidarHead {
     ///
     /// # Errors
     /// `Model` naming expected and found tensors when they do not fit.
-    pub fn new(config: &LidarConfig, engine: &dyn Engine) -> Result<Self> {
+    pub fn new(
+        config: &LidarConfig,
+        inputs: &[TensorSpec],
+        outputs: &[TensorSpec],
+    ) -> Result<Self> {
         let facts = &config.facts;
         let [nx, ny, _] = facts.grid.grid_size().map(|n| n as usize);
         let map = vec![Exactly(1), Any, Exactly(ny), Exactly(nx)];
         let input = floats("pillar map", facts.model_input.clone(), vec![map]);
-        bind(Side::Input, &[input], engine.inputs())?;
+        bind(Side::Input, &[input], inputs)?;
         match &facts.outputs {
             LidarOutputs::Center(center) => Ok(Self::Center {
                 decode: center.decode(config),
-                outputs: bind_center(center, engine.outputs())?,
+                outputs: bind_center(center, outputs)?,
             }),
             LidarOutputs::Anchor(anchor) => Ok(Self::Anchor {
                 decode: anchor.decode(&facts.grid, config.score_thresholds.clone()),
-                outputs: bind_anchor(anchor, engine.outputs())?,
+                outputs: bind_anchor(anchor, outputs)?,
             }),
         }
     }
@@ -180,15 +207,21 @@ impl LidarHead {
     ///
     /// # Errors
     /// `Model` when the network does not say how many channels it takes.
-    pub fn input(&self, facts: &LidarFacts, engine: &dyn Engine) -> Result<Tensor> {
+    pub fn input(&self, facts: &LidarFacts, inputs: &[TensorSpec]) -> Result<Tensor> {
+        let spec = &inputs[0];
+        let element = spec.element.unwrap_or(ElementType::F32);
+        Tensor::zeros(element, &Self::input_shape(facts, spec)?)
+    }
+
+    /// The shape that the input of a network with these facts is to have.
+    ///
+    /// # Errors
+    /// `Model` when the network does not say how many channels it takes.
+    pub fn input_shape(facts: &LidarFacts, input: &TensorSpec) -> Result<[usize; 4]> {
         let [nx, ny, _] = facts.grid.grid_size().map(|n| n as usize);
-        let spec = &engine.inputs()[0];
-        match spec.shape.as_deref() {
-            Some([_, Dim::Fixed(num_channels), _, _]) => {
-                let element = spec.element.unwrap_or(ElementType::F32);
-                Tensor::zeros(element, &[1, *num_channels, ny, nx])
-            }
-            _ => refuse(format!("input {spec} does not say its number of channels")),
+        match input.shape.as_deref() {
+            Some([_, Dim::Fixed(num_channels), _, _]) => Ok([1, *num_channels, ny, nx]),
+            _ => refuse(format!("input {input} does not say its number of channels")),
         }
     }
 

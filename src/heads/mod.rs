@@ -7,5 +7,7 @@
 mod lidar;
 mod yolo;
 
+#[cfg(feature = "cuda")]
+pub use lidar::LidarDecoder;
 pub use lidar::{CenterOutputs, LidarHead, PillarEncoder};
 pub use yolo::YoloHead;

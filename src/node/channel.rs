@@ -6,9 +6,8 @@ use nalgebra::Isometry3;
 use super::pictures::{self, Canvas};
 use super::stamps::{StampOrder, StampWatch};
 use crate::config::{ChannelConfig, ChannelKind};
-use crate::device::Device;
 use crate::error::{Error, ErrorKind, Result};
-use crate::pipeline::{CameraPipeline, LidarFrame, LidarPipeline};
+use crate::pipeline::{CameraServer, Health, LidarFrame, LidarServer, Supervisor};
 use crate::transport::door::{InputKind, Received};
 use crate::transport::messages::{Detection2DArray, Detection3DArray};
 use crate::types::{
@@ -19,14 +18,14 @@ use crate::types::{
 /// A channel whose networks are loaded.
 pub struct Channel {
     config: ChannelConfig,
-    device: Device,
     sensor: Sensor,
     stamps: StampWatch,
+    num_frames: u64,
 }
 
 enum Sensor {
-    Camera(Box<CameraPipeline>),
-    Lidar(Box<LidarPipeline>),
+    Camera(Box<Supervisor<CameraServer>>),
+    Lidar(Box<Supervisor<LidarServer>>),
 }
 
 /// Where a frame of coordinates stood in another at a time: `(target, source,
@@ -122,17 +121,19 @@ impl Channel {
     /// `Device` when the device is not usable, `Model` when a network cannot be
     /// loaded or does not fit.
     pub fn open(config: &ChannelConfig) -> Result<Self> {
-        let device = match &config.kind {
-            ChannelKind::Camera(_) => Device::open(config.device)?,
-            ChannelKind::Lidar(_) => lidar_device(config)?,
-        };
+        let ChannelConfig { name, device, failures, .. } = config;
         let sensor = match &config.kind {
-            ChannelKind::Camera(camera) => {
-                Sensor::Camera(Box::new(CameraPipeline::new(camera, &device)?))
+            ChannelKind::Camera(_) => {
+                let build = build_camera(config.clone());
+                Sensor::Camera(Box::new(Supervisor::new(name, *device, *failures, build)?))
             }
-            ChannelKind::Lidar(lidar) => Sensor::Lidar(Box::new(LidarPipeline::new(lidar)?)),
+            ChannelKind::Lidar(_) => {
+                let build = build_lidar(config.clone());
+                Sensor::Lidar(Box::new(Supervisor::new(name, *device, *failures, build)?))
+            }
         };
-        Ok(Self { config: config.clone(), device, sensor, stamps: StampWatch::default() })
+        let stamps = StampWatch::default();
+        Ok(Self { config: config.clone(), sensor, stamps, num_frames: 0 })
     }
 
     /// The messages that a channel takes, of those that have a type.
@@ -164,9 +165,21 @@ impl Channel {
         &self.config
     }
 
-    /// Where its frames run.
-    pub fn device(&self) -> &Device {
-        &self.device
+    /// Where its frames run, for reports.
+    pub fn device_name(&self) -> &str {
+        let name = match &self.sensor {
+            Sensor::Camera(camera) => camera.pipeline().map(CameraServer::device_name),
+            Sensor::Lidar(lidar) => lidar.pipeline().map(LidarServer::device_name),
+        };
+        name.unwrap_or("none")
+    }
+
+    /// How it is doing.
+    pub fn health(&self) -> Health {
+        match &self.sensor {
+            Sensor::Camera(camera) => camera.health(),
+            Sensor::Lidar(lidar) => lidar.health(),
+        }
     }
 
     /// The ROS type of its detections.
@@ -179,15 +192,16 @@ impl Channel {
 
     /// What runs its network.
     pub fn engine_name(&self) -> &str {
-        match &self.sensor {
-            Sensor::Camera(pipeline) => pipeline.engine_name(),
-            Sensor::Lidar(pipeline) => pipeline.engine_name(),
-        }
+        let name = match &self.sensor {
+            Sensor::Camera(camera) => camera.pipeline().map(CameraServer::engine_name),
+            Sensor::Lidar(lidar) => lidar.pipeline().map(LidarServer::engine_name),
+        };
+        name.unwrap_or("none")
     }
 
     /// Whether its frames want to know where the sensor stood.
     pub fn wants_transforms(&self) -> bool {
-        matches!(&self.sensor, Sensor::Lidar(pipeline) if pipeline.densifies())
+        matches!(&self.config.kind, ChannelKind::Lidar(l) if l.densification.num_past_sweeps > 0)
     }
 
     /// Whether its detections lie in space, where markers can show them.
@@ -209,37 +223,48 @@ impl Channel {
         message: &Received<'a>,
         transforms: Option<&TransformLookup<'_>>,
     ) -> Result<Served<'a>> {
-        let Self { config, sensor, stamps, .. } = self;
+        let wants_transforms = self.wants_transforms();
+        let Self { config, sensor, stamps, num_frames } = self;
+        let must_fail = config.failures.fault_at_frame == Some(*num_frames);
+        *num_frames += 1;
         match (sensor, *message, &config.kind) {
-            (Sensor::Camera(pipeline), Received::Picture { header, payload }, _) => {
+            (Sensor::Camera(camera), Received::Picture { header, payload }, _) => {
                 let order = stamps.note(header.stamp);
-                let processed = pipeline.process(&payload)?;
+                let processed = camera.serve(|camera| {
+                    if must_fail {
+                        camera.fail()?;
+                    }
+                    camera.process(&payload)
+                })?;
                 let detections = Detections::Camera(processed.detections);
                 let report = processed.report;
                 Ok(Served { config, header, detections, report, order, alone: None })
             }
             (
-                Sensor::Lidar(pipeline),
+                Sensor::Lidar(server),
                 Received::Cloud { header, view },
                 ChannelKind::Lidar(lidar),
             ) => {
                 let order = stamps.note(header.stamp);
-                if order == StampOrder::Restart {
-                    pipeline.forget_sweeps();
-                }
                 let world_frame = lidar.densification.world_frame.as_str();
                 let lookup = transforms
-                    .filter(|_| pipeline.densifies())
+                    .filter(|_| wants_transforms)
                     .map(|lookup| lookup(world_frame, header.frame_id, header.stamp));
                 let (world_from_sensor, alone) = match lookup {
                     Some(Ok(transform)) => (Some(transform), None),
                     Some(Err(error)) => (None, Some(error)),
                     None => (None, None),
                 };
-                let processed = pipeline.process(&LidarFrame {
-                    cloud: view,
-                    stamp: header.stamp,
-                    world_from_sensor: world_from_sensor.as_ref(),
+                let world_from_sensor = world_from_sensor.as_ref();
+                let frame = LidarFrame { cloud: view, stamp: header.stamp, world_from_sensor };
+                let processed = server.serve(|lidar| {
+                    if order == StampOrder::Restart {
+                        lidar.forget_sweeps()?;
+                    }
+                    if must_fail {
+                        lidar.fail()?;
+                    }
+                    lidar.process(&frame)
                 })?;
                 let detections = Detections::Lidar(processed.detections);
                 let report = processed.report;
@@ -258,17 +283,14 @@ impl Channel {
     /// # Errors
     /// `Config`, and nothing changes, when `config` differs in more than that.
     pub fn reconfigure(&mut self, config: &ChannelConfig) -> Result<()> {
-        match (&mut self.sensor, &config.kind) {
-            (Sensor::Camera(pipeline), ChannelKind::Camera(camera)) => {
-                pipeline.reconfigure(camera)?;
+        match &mut self.sensor {
+            Sensor::Camera(camera) => {
+                camera.serve(|camera| camera.reconfigure(config))?;
+                camera.build_with(build_camera(config.clone()));
             }
-            (Sensor::Lidar(pipeline), ChannelKind::Lidar(lidar)) => pipeline.reconfigure(lidar)?,
-            _ => {
-                return Err(Error::new(
-                    ErrorKind::Config,
-                    "channel",
-                    format!("{}: the kind of sensor is fixed", config.name),
-                ));
+            Sensor::Lidar(lidar) => {
+                lidar.serve(|lidar| lidar.reconfigure(config))?;
+                lidar.build_with(build_lidar(config.clone()));
             }
         }
         self.config = config.clone();
@@ -282,13 +304,13 @@ impl Channel {
     /// Those of the pipeline.
     pub fn warm_up(&mut self) -> Result<()> {
         match (&mut self.sensor, &self.config.kind) {
-            (Sensor::Camera(pipeline), _) => {
+            (Sensor::Camera(camera), _) => {
                 let pixels = [0; 3 * 64 * 64];
                 let size = Size::new(64, 64);
                 let image = ImageView::new(size, 3 * 64, Encoding::Rgb8, false, &pixels)?;
-                pipeline.process(&ImagePayload::Raw(image))?;
+                camera.serve(|camera| camera.process(&ImagePayload::Raw(image)).map(drop))?;
             }
-            (Sensor::Lidar(pipeline), ChannelKind::Lidar(lidar)) => {
+            (Sensor::Lidar(server), ChannelKind::Lidar(lidar)) => {
                 let range = lidar.facts.grid.range();
                 let point = [0, 1, 2].map(|axis| 0.5 * (range.min[axis] + range.max[axis]));
                 let (names, data) = one_point(point, &lidar.facts.point_channels);
@@ -299,8 +321,9 @@ impl Channel {
                 let step = data.len() as u32;
                 let cloud = CloudView::new([1, 1], [step, step], false, fields, &data)?;
                 let stamp = Stamp::default();
-                pipeline.process(&LidarFrame { cloud: &cloud, stamp, world_from_sensor: None })?;
-                pipeline.forget_sweeps();
+                let frame = LidarFrame { cloud: &cloud, stamp, world_from_sensor: None };
+                server.serve(|lidar| lidar.process(&frame).map(drop))?;
+                server.serve(LidarServer::forget_sweeps)?;
             }
             (Sensor::Lidar(_), ChannelKind::Camera(_)) => {}
         }
@@ -308,20 +331,26 @@ impl Channel {
     }
 }
 
-/// Lidar channels have no CUDA side yet: one that asks for a GPU is refused.
-fn lidar_device(ChannelConfig { name, device, .. }: &ChannelConfig) -> Result<Device> {
-    match device {
-        DeviceChoice::Cpu => {}
-        DeviceChoice::Auto => {
-            tracing::info!("channel {name}: device auto: cpu, a lidar has no CUDA side yet");
-        }
-        DeviceChoice::Cuda(_) => {
-            let message =
-                format!("{name}.device: found {device}; a lidar has no CUDA side yet: cpu or auto");
-            return Err(Error::new(ErrorKind::Device, "channel", message));
-        }
+/// How a camera's pipeline is built, again after a failure.
+fn build_camera(
+    config: ChannelConfig,
+) -> impl FnMut(DeviceChoice) -> Result<(CameraServer, DeviceChoice)> + Send {
+    move |device| {
+        let server = CameraServer::open(&config, device)?;
+        let device = server.device();
+        Ok((server, device))
     }
-    Ok(Device::Cpu)
+}
+
+/// As [`build_camera`], of a lidar.
+fn build_lidar(
+    config: ChannelConfig,
+) -> impl FnMut(DeviceChoice) -> Result<(LidarServer, DeviceChoice)> + Send {
+    move |device| {
+        let server = LidarServer::open(&config, device)?;
+        let device = server.device();
+        Ok((server, device))
+    }
 }
 
 /// Names and bytes of a cloud of one point: x, y, z and what a head wants

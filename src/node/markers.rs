@@ -1,6 +1,6 @@
 //! Detections in space as markers for RViz and Foxglove.
 
-use super::pictures::class_color;
+use super::pictures::class_rgb;
 use crate::error::Result;
 use crate::transport::messages::{Marker, MarkerAction, MarkerArray, MarkerShape, Pose};
 use crate::types::{Detection3d, Header};
@@ -48,7 +48,7 @@ pub fn encode_markers(
     markers.push(&blank);
     for (detection, id) in detections.iter().zip(0..) {
         let bbox = &detection.object.bbox;
-        let color = class_color(detection.class);
+        let color = class_rgb(detection.class);
         let color = |opacity| {
             let [r, g, b] = color.map(|value| f32::from(value) / 255.0);
             [r, g, b, opacity]

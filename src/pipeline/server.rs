@@ -127,8 +127,8 @@ impl LidarServer {
             let isolated = Isolated::start(&this_program(), config, device)?;
             return Ok(Self::Isolated(Box::new(isolated)));
         }
-        let opened = Opened::new(cpu_of(config, device)?)?;
-        Ok(Self::Here(Box::new(LidarPipeline::new(lidar)?), opened))
+        let opened = Opened::new(device)?;
+        Ok(Self::Here(Box::new(LidarPipeline::new(lidar, &opened.device)?), opened))
     }
 
     /// Detects objects in a sweep.
@@ -208,25 +208,6 @@ impl LidarServer {
             Self::Isolated(isolated) => isolated.engine_name(),
         }
     }
-}
-
-/// Lidar channels have no CUDA side yet: one that asks for a GPU is refused.
-fn cpu_of(
-    ChannelConfig { name, .. }: &ChannelConfig,
-    device: DeviceChoice,
-) -> Result<DeviceChoice> {
-    match device {
-        DeviceChoice::Cpu => {}
-        DeviceChoice::Auto => {
-            tracing::info!("channel {name}: device auto: cpu, a lidar has no CUDA side yet");
-        }
-        DeviceChoice::Cuda(_) => {
-            let message =
-                format!("{name}.device: found {device}; a lidar has no CUDA side yet: cpu or auto");
-            return Err(Error::new(ErrorKind::Device, "channel", message));
-        }
-    }
-    Ok(DeviceChoice::Cpu)
 }
 
 fn camera(config: &ChannelConfig) -> Result<&CameraConfig> {

@@ -115,6 +115,14 @@ impl<P> Supervisor<P> {
         served
     }
 
+    /// How to build from now on.
+    pub fn build_with(
+        &mut self,
+        build: impl FnMut(DeviceChoice) -> Result<(P, DeviceChoice)> + Send + 'static,
+    ) {
+        self.build = Box::new(build);
+    }
+
     /// The pipeline, if there is one at the moment.
     pub fn pipeline(&self) -> Option<&P> {
         self.pipeline.as_ref()

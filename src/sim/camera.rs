@@ -5,16 +5,17 @@
 //! noise of a sensor. A band depends on its place alone, so any number of
 //! threads makes the same picture.
 
-use multiversion::multiversion;
 use nalgebra::{Vector2, Vector3};
 
 use super::ground::Meeting;
-use super::light::{Lamps, Light, blend};
+use super::lens::{develop, expose};
+use super::light::Lamps;
 use super::random::{bits, key};
 use super::raster::{Band, NOTHING, Pinhole, Rectangle, draw};
 use super::rig::{CameraMount, pose_of};
 use super::scene::{Scene, View};
 use super::shadow::ShadowMap;
+use super::sky::Sky;
 use super::solid::spot;
 use super::traffic::PAVEMENT_HEIGHT_M;
 use super::{Drive, Stream};
@@ -60,45 +61,6 @@ impl Default for Picture {
             sky: Sky::default(),
             workers: Vec::new(),
         }
-    }
-}
-
-/// The sky of a picture, on every eighth pixel: clouds have no sharp edges.
-#[derive(Clone, Debug, Default)]
-struct Sky {
-    columns: usize,
-    colors: Vec<[f32; 3]>,
-}
-
-impl Sky {
-    const STEP: usize = 8;
-
-    fn render(&mut self, light: &Light, view: &View, pinhole: &Pinhole) {
-        self.columns = pinhole.width / Self::STEP + 2;
-        self.colors.clear();
-        for row in 0..pinhole.height / Self::STEP + 2 {
-            for column in 0..self.columns {
-                let (x, y) = (pinhole.x(column * Self::STEP), pinhole.y(row * Self::STEP));
-                let direction = Vector3::new(x, y, 1.0).normalize().map(f64::from);
-                let in_map = view.sensor_from_map.tr_mul(&direction);
-                self.colors.push(light.sky(&in_map.map(|value| value as f32)));
-            }
-        }
-    }
-
-    /// The colour in a direction of the camera that is inside the picture.
-    #[inline]
-    fn at(&self, direction: &Vector3<f32>, pinhole: &Pinhole) -> [f32; 3] {
-        let place = |along: f32, center: f32| {
-            ((along * pinhole.focal + center - 0.5) / Self::STEP as f32).max(0.0)
-        };
-        let x = place(direction.x, pinhole.center[0]);
-        let y = place(direction.y, pinhole.center[1]);
-        let (column, row) = (x as usize, y as usize);
-        let (x, y) = (x - column as f32, y - row as f32);
-        let (upper, lower) = (row * self.columns + column, (row + 1) * self.columns + column);
-        let upper = blend(self.colors[upper], self.colors[upper + 1], x);
-        blend(upper, blend(self.colors[lower], self.colors[lower + 1], x), y)
     }
 }
 
@@ -340,10 +302,10 @@ impl Painter<'_> {
         if direction.y > 1e-4 {
             // The upper level of the ground lies before the lower one.
             let height = self.view.origin.z as f32;
-            if (height - PAVEMENT_HEIGHT_M as f32) / direction.y < depth {
-                if let Some(color) = self.ground_color(direction, depth) {
-                    return color;
-                }
+            if (height - PAVEMENT_HEIGHT_M as f32) / direction.y < depth
+                && let Some(color) = self.ground_color(direction, depth)
+            {
+                return color;
             }
         }
         let length = direction.norm();
@@ -425,50 +387,4 @@ impl Painter<'_> {
             num_pixels: pixels.seen,
         })
     }
-}
-
-/// From linear light to the levels of a picture: a soft shoulder, then gamma 2.
-#[multiversion(targets("x86_64+avx2"))]
-fn develop(values: &mut [f32], exposure: f32) {
-    for value in values {
-        let light = *value * exposure;
-        let level = light * (0.7 + light) / (0.62 + light * (0.35 + light));
-        *value = if level < 1.0 { level } else { 1.0 }.sqrt();
-    }
-}
-
-/// One row of 8-bit levels from the rows above, here and below: the lens
-/// spreads every pixel over its neighbours, the sensor adds noise. At either
-/// end of the row the pixels look only up and down.
-#[multiversion(targets("x86_64+avx2"))]
-fn expose([above, here, below]: [&[f32]; 3], key: u64, out: &mut [u8]) {
-    let len = out.len();
-    let (above, here, below) = (&above[..len], &here[..len], &below[..len]);
-    let key = key as u32;
-    for i in 0..3 {
-        let (first, last) = (i, len - 3 + i);
-        for i in [first, last] {
-            out[i] = level(here[i], above[i] + below[i] + 2.0 * here[i], i as u32, key);
-        }
-    }
-    let (left, right) = (&here[..len - 6], &here[6..]);
-    let (above, here, below) = (&above[3..len - 3], &here[3..len - 3], &below[3..len - 3]);
-    for (i, out) in out[3..len - 3].iter_mut().enumerate() {
-        let around = above[i] + below[i] + left[i] + right[i];
-        *out = level(here[i], around, i as u32 + 3, key);
-    }
-}
-
-#[inline(always)]
-fn level(here: f32, around: f32, place: u32, key: u32) -> u8 {
-    let value = 0.6 * here + 0.1 * around;
-    // Two uniform numbers make a triangular one.
-    let mut noise = place.wrapping_mul(0x9e37_79b9) ^ key;
-    noise = (noise ^ (noise >> 16)).wrapping_mul(0x21f0_aaad);
-    noise = (noise ^ (noise >> 15)).wrapping_mul(0x735a_2d97);
-    noise ^= noise >> 15;
-    let grain = ((noise & 0x3ff) + (noise >> 10 & 0x3ff)) as i32 - 1023;
-    let level = 255.0 * value + grain as f32 * (0.0035 + 0.002 * value) + 0.5;
-    let level = if level > 0.0 { level } else { 0.0 };
-    (if level < 255.0 { level } else { 255.0 }) as i32 as u8
 }

@@ -7,14 +7,14 @@
 //! the stamp: ego motion is taken out, as drivers with a fixed frame do, while
 //! what moves by itself is seen where it was.
 
-use multiversion::multiversion;
 use nalgebra::{Matrix3, Vector2, Vector3};
 
+use super::cast::{CHUNKS, Column, Drift, Hits, azimuths, cast};
 use super::ground::Cover;
 use super::random::{bits, key, normal, unit};
 use super::rig::{LidarMount, SCAN_S, pose_of};
 use super::scene::{Scene, View};
-use super::solid::{LANES, Lanes, Rays, Target, meet, spot};
+use super::solid::{LANES, spot};
 use super::traffic::PAVEMENT_HEIGHT_M;
 use super::{Drive, Stream};
 use crate::types::{Box3d, Truth3d};
@@ -26,7 +26,6 @@ pub const MAX_RANGE_M: f32 = 120.0;
 /// Truth is given for objects up to this far from the sensor.
 pub const TRUTH_RANGE_M: f64 = 75.0;
 
-const CHUNKS: usize = NUM_BEAMS / LANES;
 const MIN_RANGE_M: f32 = 0.8;
 const RANGE_NOISE_M: f32 = 0.018;
 const NOTHING: u32 = u32::MAX;
@@ -77,66 +76,6 @@ struct RayCount {
     seen: u32,
     /// Of these, those whose light came back.
     returned: u32,
-}
-
-/// The directions of the beams: those of a chunk side by side.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Beams {
-    cos: [Lanes; CHUNKS],
-    sin: [Lanes; CHUNKS],
-}
-
-impl Beams {
-    /// As the HDL-64E: 32 from -24.33 to -8.83 degrees, 32 on to 2 degrees.
-    pub(super) fn new() -> Self {
-        let mut beams = Self { cos: [[0.0; LANES]; CHUNKS], sin: [[0.0; LANES]; CHUNKS] };
-        for beam in 0..NUM_BEAMS {
-            let step = beam as f64;
-            let degrees =
-                if beam < 32 { -24.33 + 0.5 * step } else { -8.333 + (step - 32.0) / 3.0 };
-            let (sin, cos) = libm::sincos(degrees.to_radians());
-            beams.cos[beam / LANES][beam % LANES] = cos as f32;
-            beams.sin[beam / LANES][beam % LANES] = sin as f32;
-        }
-        beams
-    }
-}
-
-/// What moves by itself, seen from the sensor at the stamp.
-#[derive(Clone, Copy, Debug)]
-struct Drift {
-    center: Vector3<f32>,
-    velocity: Vector3<f32>,
-    yaw_rate: f32,
-}
-
-/// The rays of a column: their common start and its level direction.
-#[derive(Clone, Copy, Debug)]
-struct Column {
-    origin: Vector3<f32>,
-    ahead: Vector3<f32>,
-    time_s: f32,
-}
-
-impl Column {
-    /// The same rays against an actor as it stands at the stamp: instead of
-    /// the actor the rays are moved, back in time.
-    fn against(&self, drift: &Drift) -> Self {
-        let (turn, t) = (-drift.yaw_rate * self.time_s, self.time_s);
-        // Turns of hundredths of a radian: second order is exact enough.
-        let (cos, sin) = (1.0 - 0.5 * turn * turn, turn);
-        let turned =
-            |v: Vector3<f32>| Vector3::new(cos * v.x - sin * v.y, sin * v.x + cos * v.y, v.z);
-        let from_center = self.origin - drift.center - drift.velocity * t;
-        Self { origin: drift.center + turned(from_center), ahead: turned(self.ahead), ..*self }
-    }
-}
-
-/// What the beams of a column hit first.
-#[derive(Clone, Copy)]
-struct Hits {
-    range: [Lanes; CHUNKS],
-    what: [[u32; LANES]; CHUNKS],
 }
 
 impl Drive {
@@ -380,7 +319,8 @@ impl Caster<'_> {
             let (chance, spread) = (bits(self.key, place), bits(self.key, place + 1));
             // What comes back falls with the distance; little light is often missed.
             let strength = reflectivity * (0.25 + 0.75 * facing);
-            let weak = (range / MAX_RANGE_M).powi(2) * 0.06 / strength.max(0.01);
+            let share = range / MAX_RANGE_M;
+            let weak = share * share * 0.06 / strength.max(0.01);
             if unit(chance) < loss + weak {
                 continue;
             }
@@ -408,86 +348,4 @@ impl Caster<'_> {
         let (cover, _): (Cover, f32) = ground.cover(position, &ground.beside(position), 0.05);
         cover.reflectivity()
     }
-}
-
-/// The azimuths between which a target lies when it may shift by so many
-/// metres; `None` when it may be all around.
-fn azimuths(target: &Target, shift: f64) -> Option<[f64; 2]> {
-    let center = target.center.xy().map(f64::from);
-    let distance = center.norm();
-    let middle = libm::atan2(center.y, center.x);
-    let (mut low, mut high, mut nearest) = (0.0_f64, 0.0_f64, distance);
-    for corner in target.corners() {
-        let corner = corner.xy().map(f64::from);
-        let (ahead, aside) = (corner.dot(&center), center.perp(&corner));
-        if ahead <= 0.0 {
-            return None;
-        }
-        let angle = libm::atan2(aside, ahead);
-        low = low.min(angle);
-        high = high.max(angle);
-        nearest = nearest.min(ahead / distance);
-    }
-    if nearest <= 2.0 * shift {
-        return None;
-    }
-    let margin = shift / (nearest - shift);
-    Some([middle + low - margin, middle + high + margin])
-}
-
-/// Casts the beams of a column at solids of one kind, fixed or of one actor.
-/// Returns the beams that would hit one if nothing stood before it.
-#[multiversion(targets("x86_64+avx2"))]
-fn cast(scene: &Scene, list: &[u32], beams: &Beams, column: &Column, hits: &mut Hits) -> u64 {
-    let mut met_at_all = 0_u64;
-    for &index in list {
-        let target = &scene.targets[index as usize];
-        let solid = &scene.solids[index as usize];
-        let rays = Rays {
-            origin: target.cube_from_sensor * (column.origin - target.center),
-            a: target.cube_from_sensor * column.ahead,
-            b: target.cube_from_sensor.column(2).into(),
-        };
-        let [low, high] = slopes(target, &column.origin);
-        for chunk in 0..CHUNKS {
-            let (cos, sin) = (&beams.cos[chunk], &beams.sin[chunk]);
-            if sin[LANES - 1] < low * cos[LANES - 1] || sin[0] > high * cos[0] {
-                continue;
-            }
-            let mut at = meet(target.shape, &rays, cos, sin);
-            if solid.material.has_gaps() {
-                for i in 0..LANES {
-                    let place = rays.origin + (rays.a * cos[i] + rays.b * sin[i]) * at[i];
-                    if at[i] < MAX_RANGE_M && solid.material.is_gap(solid.texture, &place) {
-                        at[i] = f32::INFINITY;
-                    }
-                }
-            }
-            let (range, what) = (&mut hits.range[chunk], &mut hits.what[chunk]);
-            for i in 0..LANES {
-                met_at_all |= u64::from(at[i] < MAX_RANGE_M) << (chunk * LANES + i);
-                if at[i] < range[i] {
-                    range[i] = at[i];
-                    what[i] = index;
-                }
-            }
-        }
-    }
-    met_at_all
-}
-
-/// Between which slopes (height over level distance) a target lies.
-#[inline(always)]
-fn slopes(target: &Target, origin: &Vector3<f32>) -> [f32; 2] {
-    let m = &target.sensor_from_cube;
-    let reach = |row: usize| m[(row, 0)].abs() + m[(row, 1)].abs() + m[(row, 2)].abs();
-    let (level, up) = (reach(0) + reach(1), reach(2));
-    let away = target.center - origin;
-    let distance = (away.x * away.x + away.y * away.y).sqrt();
-    if distance <= 1.01 * level {
-        return [f32::NEG_INFINITY, f32::INFINITY];
-    }
-    let (near, far) = (distance - level, distance + level);
-    let (bottom, top) = (away.z - up, away.z + up);
-    [(bottom / near).min(bottom / far), (top / near).max(top / far)]
 }

@@ -37,7 +37,9 @@ pub(super) struct Light {
 /// The same light in the axes of a camera.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lamps {
+    /// Towards the sun.
     pub(super) sun: Vector3<f32>,
+    /// Upwards.
     pub(super) up: Vector3<f32>,
 }
 
@@ -77,9 +79,9 @@ impl Light {
         (self.brightness * level * (1.0 + wander)) as f32
     }
 
-    /// The colour of a surface. `normal` and `ray` (from the camera, of length
-    /// 1) are in the camera's axes, `lit` says how much of the
-    /// sun's and of the sky's light comes here.
+    /// The colour of a surface. `normal` and `ray`, which comes from the camera
+    /// and has length 1, are in the camera's axes. The last argument says how
+    /// much of the sun's and of the sky's light comes here, 0 to 1 each.
     #[inline]
     pub(super) fn shade(
         &self,

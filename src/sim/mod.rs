@@ -5,18 +5,18 @@
 //! picture of any time can be asked for without those before it, and is the
 //! same on every machine and for any number of threads. For that no number
 //! depends on a platform's mathematics library, on hash order or on a clock;
-//! motions are formulas of time ([`traffic`]), noise is a hash of its place
-//! ([`random`]).
+//! motions are formulas of time (`traffic`), noise is a hash of its place
+//! (`random`).
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | [`route`] | the road: a figure of eight round two blocks |
-//! | [`town`], [`ground`] | what stands along it, what it is made of |
-//! | [`traffic`], [`body`] | who moves on it, and of which solids they are made |
-//! | [`solid`], [`material`] | where rays meet solids, what lasers and cameras see there |
-//! | [`rig`], [`scene`] | the sensors; what one has around it at a time |
-//! | [`lidar`] | scans |
-//! | [`camera`], [`raster`], [`light`], [`shadow`] | pictures |
+//! | `route` | the road: a figure of eight round two blocks |
+//! | `town`, `ground` | what stands along it, what it is made of |
+//! | `traffic`, `body` | who moves on it, and of which solids they are made |
+//! | `solid`, `material` | where rays meet solids, what lasers and cameras see there |
+//! | `rig`, `scene` | the sensors; what one has around it at a time |
+//! | `lidar`, `cast` | scans |
+//! | `camera`, `raster`, `light`, `shadow`, `sky`, `lens` | pictures |
 //!
 //! ```
 //! use det_post::sim::{Drive, Options, Scan};
@@ -31,7 +31,9 @@
 
 mod body;
 mod camera;
+mod cast;
 mod ground;
+mod lens;
 mod lidar;
 mod light;
 mod material;
@@ -41,6 +43,7 @@ mod rig;
 mod route;
 mod scene;
 mod shadow;
+mod sky;
 mod solid;
 mod town;
 mod traffic;
@@ -52,8 +55,8 @@ pub use traffic::Class;
 
 use crate::error::Result;
 use crate::types::{Box3d, Stamp};
+use cast::Beams;
 use ground::Ground;
-use lidar::Beams;
 use light::Light;
 use random::Random;
 use route::Route;
@@ -190,3 +193,6 @@ impl Drive {
         (&self.town, &self.traffic, &self.route)
     }
 }
+
+#[cfg(test)]
+mod tests;

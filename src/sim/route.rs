@@ -15,7 +15,7 @@ use nalgebra::Vector2;
 use super::random::Random;
 
 /// Length of road to each moving vehicle.
-pub(super) const SLOT_M: f64 = 32.0;
+pub(super) const SLOT_M: f64 = 38.0;
 /// Half the width of the carriageway: what lies beyond is pavement.
 pub(super) const KERB_OFFSET_M: f64 = 5.7;
 /// From the kerb to here there is pavement; beyond, grass.
@@ -100,7 +100,8 @@ impl Route {
     /// Goes round a block from the origin back to it, turning left (1) or
     /// right (-1) at its three other corners.
     fn push_block(&mut self, random: &mut Random, tangent: Vector2<f64>, turn: f64) {
-        let radii = [(); 3].map(|()| random.range(16.0, 26.0));
+        // Wide enough for two buses that meet.
+        let radii = [(); 3].map(|()| random.range(29.0, 36.0));
         let num_slots = 11.5 + random.below(3) as f64;
         // A corner of radius r is this much shorter than its two sides.
         let saved = (2.0 - std::f64::consts::FRAC_PI_2) * radii.iter().sum::<f64>();

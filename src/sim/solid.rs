@@ -163,9 +163,9 @@ pub(super) struct Rays {
 #[inline(always)]
 pub(super) fn meet(shape: Shape, rays: &Rays, p: &Lanes, q: &Lanes) -> Lanes {
     let mut directions = [[0.0; LANES]; 3];
-    for axis in 0..3 {
-        for i in 0..LANES {
-            directions[axis][i] = rays.a[axis] * p[i] + rays.b[axis] * q[i];
+    for (axis, direction) in directions.iter_mut().enumerate() {
+        for (i, direction) in direction.iter_mut().enumerate() {
+            *direction = rays.a[axis] * p[i] + rays.b[axis] * q[i];
         }
     }
     let mut interval = Interval { enter: [f32::NEG_INFINITY; LANES], exit: [f32::INFINITY; LANES] };
@@ -186,9 +186,9 @@ pub(super) fn meet(shape: Shape, rays: &Rays, p: &Lanes, q: &Lanes) -> Lanes {
         Shape::Ellipsoid => interval.cut_round(1.0, &rays.origin, &directions),
     }
     let mut at = [f32::INFINITY; LANES];
-    for i in 0..LANES {
+    for (i, at) in at.iter_mut().enumerate() {
         let is_met = interval.enter[i] <= interval.exit[i] && interval.enter[i] > 0.0;
-        at[i] = if is_met { interval.enter[i] } else { f32::INFINITY };
+        *at = if is_met { interval.enter[i] } else { f32::INFINITY };
     }
     at
 }
@@ -204,14 +204,15 @@ impl Interval {
     #[inline(always)]
     fn cut(&mut self, normal: [f32; 3], h: f32, origin: &Vector3<f32>, d: &[Lanes; 3]) {
         let room = h - (normal[0] * origin.x + normal[1] * origin.y + normal[2] * origin.z);
-        for i in 0..LANES {
+        let ends = self.enter.iter_mut().zip(&mut self.exit);
+        for (i, (own_enter, own_exit)) in ends.enumerate() {
             let towards = normal[0] * d[0][i] + normal[1] * d[1][i] + normal[2] * d[2][i];
             let towards = if towards == 0.0 { 1e-20 } else { towards };
             let at = room / towards;
             let exit = if towards > 0.0 { at } else { f32::INFINITY };
             let enter = if towards > 0.0 { f32::NEG_INFINITY } else { at };
-            self.exit[i] = if exit < self.exit[i] { exit } else { self.exit[i] };
-            self.enter[i] = if enter > self.enter[i] { enter } else { self.enter[i] };
+            *own_exit = if exit < *own_exit { exit } else { *own_exit };
+            *own_enter = if enter > *own_enter { enter } else { *own_enter };
         }
     }
 
@@ -220,7 +221,8 @@ impl Interval {
     #[inline(always)]
     fn cut_round(&mut self, round: f32, o: &Vector3<f32>, d: &[Lanes; 3]) {
         let c = o.x * o.x + o.y * o.y + round * o.z * o.z - 1.0;
-        for i in 0..LANES {
+        let ends = self.enter.iter_mut().zip(&mut self.exit);
+        for (i, (own_enter, own_exit)) in ends.enumerate() {
             let z = round * d[2][i];
             let a = d[0][i] * d[0][i] + d[1][i] * d[1][i] + z * z + 1e-20;
             let b = d[0][i] * o.x + d[1][i] * o.y + z * o.z;
@@ -229,8 +231,8 @@ impl Interval {
             let root = if is_missed { 0.0 } else { discriminant }.sqrt();
             let (near, far) = ((-b - root) / a, (root - b) / a);
             let far = if is_missed { f32::NEG_INFINITY } else { far };
-            self.enter[i] = if near > self.enter[i] { near } else { self.enter[i] };
-            self.exit[i] = if far < self.exit[i] { far } else { self.exit[i] };
+            *own_enter = if near > *own_enter { near } else { *own_enter };
+            *own_exit = if far < *own_exit { far } else { *own_exit };
         }
     }
 }
@@ -304,3 +306,6 @@ pub(super) fn spot(target: &Target, point: &Vector3<f32>) -> Spot {
     let normal = if length > 0.0 { normal / length } else { Vector3::z() };
     Spot { place, face, normal }
 }
+
+#[cfg(test)]
+mod tests;

@@ -16,6 +16,8 @@ use super::route::{KERB_OFFSET_M, Route, SLOT_M, left_of};
 pub(super) const PAVEMENT_HEIGHT_M: f64 = 0.12;
 /// From the centreline to the middle of a lane.
 pub(super) const LANE_OFFSET_M: f64 = 1.75;
+/// The same for lorries and buses.
+const WIDE_OFFSET_M: f64 = 1.65;
 /// Road within 60 m of the ego vehicle, for the number of actors.
 const ROAD_NEARBY_M: f64 = 150.0;
 
@@ -89,6 +91,18 @@ enum Motion {
     Still { position: Vector3<f64>, heading: Vector2<f64> },
 }
 
+impl Motion {
+    /// Along the road with another, at a place of its own.
+    fn at(self, s: f64, offset: f64) -> Self {
+        match self {
+            Self::Stream { direction, drift_m, drift_per_s, phase, .. } => {
+                Self::Stream { s, direction, offset, drift_m, drift_per_s, phase }
+            }
+            other => other,
+        }
+    }
+}
+
 /// Where an actor is, and how it moves there.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct State {
@@ -140,14 +154,14 @@ impl Traffic {
     pub(super) fn new(random: &mut Random, route: &Route, num_nearby: u32) -> Self {
         let clock = Clock::new(random);
         let curves: Vec<f64> = route.curves().collect();
-        let ego_s = random.pick(&curves) - random.range(40.0, 85.0);
-        let drift = |random: &mut Random| (random.range(0.3, 1.2), random.range(0.3, 0.9));
-        let stream = |random: &mut Random, s, direction, offset| {
-            let (drift_m, drift_per_s) = drift(random);
+        let ego_s = random.pick(&curves) - random.range(50.0, 95.0);
+        let stream = |random: &mut Random, s, direction, offset, most_drift_m| {
+            let drift_m = random.range(0.2, most_drift_m);
+            let drift_per_s = random.range(0.3, 0.9);
             let phase = random.range(0.0, std::f64::consts::TAU);
             Motion::Stream { s, direction, offset, drift_m, drift_per_s, phase }
         };
-        let ego = stream(random, ego_s, 1.0, -LANE_OFFSET_M);
+        let ego = stream(random, ego_s, 1.0, -LANE_OFFSET_M, 1.0);
         let mut traffic = Self { clock, ego, actors: Vec::new() };
         let density = f64::from(num_nearby) / ROAD_NEARBY_M;
 
@@ -164,22 +178,26 @@ impl Traffic {
                 if !random.chance(density / 0.3) {
                     continue;
                 }
+                // Wide vehicles keep clear of those that park, long ones to the
+                // middle of their slot.
+                let (offset, most_drift_m) = match what {
+                    Class::Bus => (WIDE_OFFSET_M, 0.3),
+                    Class::Truck => (WIDE_OFFSET_M, 1.0),
+                    _ => (LANE_OFFSET_M, 1.2),
+                };
+                let lead = stream(random, s, direction, -offset * direction, most_drift_m);
+                let riders: &[f64] = match what {
+                    Class::Bicycle => &[0.0, 4.0, -4.0][..1 + random.below(3)],
+                    Class::Car if random.chance(0.5) => &[6.0],
+                    _ => &[],
+                };
                 if what != Class::Bicycle {
-                    let motion = stream(random, s, direction, -LANE_OFFSET_M * direction);
-                    traffic.push(random, what, motion);
-                    if what == Class::Car && random.chance(0.5) {
-                        let behind = s - direction * random.range(7.0, 8.0);
-                        let offset = -random.range(2.4, 3.0) * direction;
-                        let motion = stream(random, behind, direction, offset);
-                        traffic.push(random, Class::Bicycle, motion);
-                    }
-                    continue;
+                    traffic.push(random, what, lead);
                 }
-                for rider in 0..1 + random.below(3) {
-                    let offset = -random.range(2.4, 3.0) * direction;
-                    let behind = 4.0 * (rider as f64 - 1.0) + random.range(-0.8, 0.8);
-                    let motion = stream(random, s + behind, direction, offset);
-                    traffic.push(random, what, motion);
+                for behind in riders {
+                    let s = s - direction * (behind + random.range(-0.5, 0.5));
+                    let offset = -random.range(2.1, 2.65) * direction;
+                    traffic.push(random, Class::Bicycle, lead.at(s, offset));
                 }
             }
         }
@@ -206,16 +224,20 @@ impl Traffic {
                 let body = Body::new(random, class);
                 let half = 0.5 * body.size_m[0];
                 let s_middle = s + half + 0.5;
-                let is_free = [-half - 2.0, 0.0, half + 2.0].iter().all(|along| {
+                // A bus that leaves a curve still swings out.
+                let is_free = [-half - 9.0, 0.0, half + 9.0].iter().all(|along| {
                     let s = s_middle + along;
                     route.is_straight(s) && route.distance_to_crossing(s) > 18.0
                 });
-                if is_free && random.chance((density / 0.32) * 0.5) {
+                if is_free && random.chance((density / 0.32) * 0.65) {
                     let place = route.at(s_middle);
-                    let offset = side * (KERB_OFFSET_M - 0.15 - 0.5 * body.size_m[1]);
-                    let position = place.beside(offset + random.range(-0.08, 0.08));
+                    // Long vehicles stand close to the kerb and straight.
+                    let care = (4.5 / body.size_m[0]).min(1.0);
+                    let from_kerb = 0.04 + 0.11 * care * care;
+                    let offset = side * (KERB_OFFSET_M - from_kerb - 0.5 * body.size_m[1]);
+                    let position = place.beside(offset + care * random.range(-0.08, 0.08));
                     let heading = place.tangent * if random.chance(0.93) { -side } else { side };
-                    let skew = random.range(-0.03, 0.03);
+                    let skew = care * care * care * random.range(-0.03, 0.03);
                     let heading = (heading + left_of(heading) * skew).normalize();
                     let position = Vector3::new(position.x, position.y, 0.0);
                     let motion = Motion::Still { position, heading };
@@ -229,7 +251,9 @@ impl Traffic {
 
     /// Pedestrians, by themselves or two or three together; a few stand.
     fn stroll(&mut self, random: &mut Random, route: &Route, density: f64) {
-        let num_groups = (density * 0.36 * route.length()).round() as usize;
+        // Of many actors most are on foot: the road is full.
+        let many = (density - 0.32).max(0.0);
+        let num_groups = ((density * 0.42 + many * 0.55) * route.length()).round() as usize;
         for _ in 0..num_groups {
             let s = random.range(0.0, route.length());
             let side = random.sign();
@@ -312,7 +336,14 @@ impl Traffic {
                     + place.left() * (aside_rate * way))
                     * speed_mps.abs();
                 let heading = velocity / velocity.norm();
-                let yaw_rate = speed_mps.abs() * (turn * way + along_rate * place.curvature);
+                // The turn of (a, b) in the axes of the road, and the road's own.
+                let narrowing = 1.0 - place.curvature * offset;
+                let (a, b) = (along_rate * narrowing, aside_rate * way);
+                let a_rate = -aside_rate * turn * narrowing
+                    - along_rate * place.curvature * aside_rate * way;
+                let b_rate = along_rate * turn * way;
+                let own_turn = (a * b_rate - b * a_rate) / (a * a + b * b);
+                let yaw_rate = speed_mps.abs() * (own_turn + along_rate * place.curvature);
                 State {
                     position: Vector3::new(position.x, position.y, PAVEMENT_HEIGHT_M),
                     heading,
@@ -346,7 +377,7 @@ fn loop_at(length: f64, radius: f64, distance: f64) -> [f64; 5] {
 fn draw(random: &mut Random, deck: &mut Vec<Class>) -> Class {
     use Class::{Bicycle, Bus, Car, Truck};
     if deck.is_empty() {
-        deck.extend([Car, Car, Car, Truck, Truck, Bus, Bicycle, Bicycle, Bicycle]);
+        deck.extend([Car, Car, Car, Truck, Bus, Bicycle, Bicycle]);
         random.shuffle(deck);
     }
     deck.pop().unwrap_or(Class::Car)

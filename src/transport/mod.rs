@@ -9,5 +9,7 @@ pub mod dds;
 pub mod door;
 pub mod memory;
 pub mod messages;
+#[cfg(feature = "ros2")]
+pub mod ros2;
 pub mod tf;
 pub mod truth;

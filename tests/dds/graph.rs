@@ -104,7 +104,7 @@ fn a_peer_of_another_quality_or_type_is_told() {
     peer.writer("/image", IMAGE, &json!({"reliable": false}), 0);
     let policy = "reliability".to_owned();
     let incompatible = DoorEvent::IncompatibleQos { topic: topic(), policy };
-    assert_eq!(heard.wait(|all| !all.is_empty()), [incompatible.clone()]);
+    assert_eq!(heard.wait(|all| !all.is_empty()), std::slice::from_ref(&incompatible));
     assert_eq!(input.num_publishers(), 0);
 
     // The publisher comes back with the right quality.

@@ -148,8 +148,18 @@ fn what_was_said_once_reaches_who_comes_late() {
     let mut door = turn.door("det_post");
     let (heard, receiver) = Heard::receiver(in_words);
     let kind = InputKind::Transforms { is_static: true };
-    let _subscription = door.subscribe("/tf_static", kind, Qos::LATCHED, receiver).unwrap();
+    let subscription = door.subscribe("/tf_static", kind, Qos::LATCHED, receiver).unwrap();
     assert_eq!(heard.wait(|all| all.len() >= 2).len(), 2);
+
+    // Who comes again, as after a deactivation, is told again, and once.
+    drop(subscription);
+    peer.wait_matched("/tf_static", 0);
+    let (heard, receiver) = Heard::receiver(in_words);
+    let _subscription = door.subscribe("/tf_static", kind, Qos::LATCHED, receiver).unwrap();
+    peer.wait_matched("/tf_static", 1);
+    assert_eq!(heard.wait(|all| all.len() >= 2).len(), 2);
+    std::thread::sleep(std::time::Duration::from_millis(200));
+    assert_eq!(heard.all().len(), 2);
 
     let mut labels = door.advertise("~/labels", LabelInfo::TYPE, Qos::LATCHED).unwrap();
     let mut cdr = Vec::new();

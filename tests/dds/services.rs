@@ -6,7 +6,14 @@ use det_post::types::{
     LifecycleState, LifecycleTransition, Parameter, ParameterDescriptor, ParameterRange,
     ParameterType, ParameterValue,
 };
+use rustdds::bytes::Bytes;
+use rustdds::rpc::SampleIdentity;
+use rustdds::{
+    QosPolicyBuilder, RepresentationIdentifier, SequenceNumber, TopicKind, WriteOptionsBuilder,
+    no_key,
+};
 use serde_json::{Value, json};
+use std::convert::Infallible;
 use std::time::Duration;
 
 /// A node that remembers nothing: its answers show what it was asked.
@@ -227,6 +234,109 @@ fn a_change_of_state_holds_up_nobody() {
     let took = began.elapsed();
     assert_eq!(slow.finish()["success"], json!(true));
     assert!(took < began.elapsed() && took < Duration::from_millis(400), "{took:?}");
+}
+
+/// Requests and responses as bytes, for a client that sends its identity
+/// beside the message.
+struct Raw;
+
+impl no_key::SerializerAdapter<Bytes> for Raw {
+    type Error = Infallible;
+
+    fn output_encoding() -> RepresentationIdentifier {
+        RepresentationIdentifier::CDR_LE
+    }
+
+    fn to_bytes(value: &Bytes) -> Result<Bytes, Infallible> {
+        Ok(value.clone())
+    }
+}
+
+impl no_key::DeserializerAdapter<Vec<u8>> for Raw {
+    type Error = Infallible;
+    type Decoded = Vec<u8>;
+
+    fn supported_encodings() -> &'static [RepresentationIdentifier] {
+        &[RepresentationIdentifier::CDR_LE]
+    }
+
+    fn transform_decoded(decoded: Vec<u8>) -> Vec<u8> {
+        decoded
+    }
+}
+
+impl no_key::DefaultDecoder<Vec<u8>> for Raw {
+    type Decoder = Raw;
+    const DECODER: Raw = Raw;
+}
+
+impl Clone for Raw {
+    fn clone(&self) -> Self {
+        Self
+    }
+}
+
+impl<'de> no_key::Decode<'de, Vec<u8>> for Raw {
+    type Error = Infallible;
+
+    fn decode_bytes(
+        self,
+        bytes: &'de [u8],
+        _: RepresentationIdentifier,
+    ) -> Result<Vec<u8>, Infallible> {
+        Ok(bytes.to_owned())
+    }
+}
+
+#[test]
+fn a_caller_whose_identity_is_beside_the_message_is_answered() {
+    let turn = turn();
+    let mut door = turn.door("det_post");
+    door.serve(Box::new(answer)).unwrap();
+
+    let localhost = std::net::IpAddr::from([127, 0, 0, 1]);
+    let builder = rustdds::DomainParticipantBuilder::new(turn.domain);
+    let participant = builder.with_only_networks([localhost]).build().unwrap();
+    let qos = QosPolicyBuilder::new().reliable(rustdds::Duration::from_secs(1)).build();
+    let topic = |name: &str, kind: &str| {
+        let (name, kind) =
+            (name.to_owned(), format!("lifecycle_msgs::srv::dds_::GetState_{kind}_"));
+        participant.create_topic(name, kind, &qos, TopicKind::NoKey).unwrap()
+    };
+    let asking = topic("rq/det_post/get_stateRequest", "Request");
+    let answering = topic("rr/det_post/get_stateReply", "Response");
+    let requests: no_key::DataWriter<Bytes, Raw> = participant
+        .create_publisher(&qos)
+        .unwrap()
+        .create_datawriter_no_key(&asking, None)
+        .unwrap();
+    let responses = participant
+        .create_subscriber(&qos)
+        .unwrap()
+        .create_simple_datareader_no_key::<Vec<u8>, Raw>(&answering, None)
+        .unwrap();
+
+    // As Fast DDS does it: the reader of the responses, and no number.
+    let reader =
+        SampleIdentity { writer_guid: responses.guid(), sequence_number: SequenceNumber::UNKNOWN };
+    for _ in 0..3 {
+        let options = WriteOptionsBuilder::new().related_sample_identity(reader).build();
+        let request = Bytes::from_static(&[0, 0, 0, 0]);
+        let sent = requests.write_with_options(request, options).unwrap();
+        let asked = SampleIdentity { writer_guid: responses.guid(), ..sent };
+        let deadline = std::time::Instant::now() + super::peer::PATIENCE;
+        let response = loop {
+            assert!(std::time::Instant::now() < deadline, "no answer");
+            match responses.try_take_one().unwrap() {
+                Some(response) if response.related_sample_identity() == Some(asked) => {
+                    break response;
+                }
+                _ => std::thread::sleep(Duration::from_millis(5)),
+            }
+        };
+        let expected = [&[13, 0, 0, 0, 11, 0, 0, 0], "activating\0".as_bytes(), &[0]].concat();
+        assert_eq!(response.into_value(), expected);
+    }
 }
 
 #[test]

@@ -43,7 +43,7 @@ fn params(num_classes: usize) -> AnchorDecode {
         align_center: false,
         anchors: (0..num_classes).map(anchor).collect(),
         rotations_rad: vec![0.0, 1.57],
-        direction_offset_rad: 0.785_39,
+        direction_offset_rad: std::f32::consts::FRAC_PI_4,
         channels_last: false,
         score_thresholds: ScoreThresholds::uniform(0.3, num_classes),
     }

@@ -194,7 +194,7 @@ fn numbers(score: f32, object: &Object3d) -> (Vec<u32>, Vec<f32>) {
     (exact, near)
 }
 
-fn check_near((a_score, a): (f32, &Object3d), (b_score, b): (f32, &Object3d), context: &str) {
+pub fn check_near((a_score, a): (f32, &Object3d), (b_score, b): (f32, &Object3d), context: &str) {
     let ((a_exact, a_near), (b_exact, b_near)) = (numbers(a_score, a), numbers(b_score, b));
     assert_eq!(a_exact, b_exact, "{context}: {a:?}, expected {b:?}");
     assert_eq!(a_near.len(), b_near.len());

@@ -1,16 +1,12 @@
 //! Tensors on their way to the device, and as bits.
 
-use det_post::device::cuda::{DeviceTensor, DeviceValues, Stream};
+use det_post::device::cuda::{DeviceTensor, Stream};
 use det_post::types::{ElementType, Tensor};
 use half::f16;
 
 pub fn upload(stream: &Stream, tensor: &Tensor) -> DeviceTensor {
     let mut uploaded = DeviceTensor::zeros(stream, tensor.element(), tensor.shape()).unwrap();
-    match (tensor, uploaded.values_mut()) {
-        (Tensor::F32 { values, .. }, DeviceValues::F32(to)) => to.write(values).unwrap(),
-        (Tensor::F16 { values, .. }, DeviceValues::F16(to)) => to.write(values).unwrap(),
-        _ => unreachable!("made of the same element"),
-    }
+    uploaded.write(&tensor.view()).unwrap();
     uploaded
 }
 

@@ -51,7 +51,8 @@ pub(super) fn input_shape() -> [usize; 4] {
 
 pub(super) fn cases(bench: &mut Bench, device: &Device) -> Result<()> {
     for ((width, height), encoding, element, bar) in ROWS {
-        let name = format!("letterbox {width}x{height} {encoding:?} to 640x640 {element}");
+        let wire = format!("{encoding:?}").to_lowercase();
+        let name = format!("letterbox {width}x{height} {wire} to 640x640 {element}");
         if !bench.wants(&name) {
             continue;
         }

@@ -193,6 +193,8 @@ impl Bench {
     #[expect(clippy::print_stdout, reason = "a line a case, as soon as it is known")]
     fn add(&mut self, case: Case, gpu_us: Option<Times>, wall_us: Times) {
         let Case { name, bar, num_bytes, .. } = case;
+        // Bars are for GPUs.
+        let bar = bar.filter(|_| gpu_us.is_some());
         let row = Row { case: name, gpu_us, wall_us, num_bytes, bar };
         if self.rows.is_empty() {
             println!("{}", table::head());

@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::measure::{Bar, Clock, Row, Times};
 use crate::device::Device;
 
-const WIDTH: usize = 58;
+const WIDTH: usize = 66;
 
 /// The head of the table.
 pub(super) fn head() -> String {

@@ -83,11 +83,11 @@ impl Scenes<'_> {
             let stamp = cloud.header.stamp;
             let Some(moment) = clouds.get(&stamp) else { continue };
             if Some(stamp) == fullest_cloud {
-                let picture = self.from_above(&cloud, moment, BEV_SIZE)?;
+                let picture = self.bird_eye(&cloud, moment, BEV_SIZE)?;
                 picture.canvas().save(&folder.join("birds_eye.png"))?;
             }
             if let Some(animation) = animation.as_mut().filter(|_| shown.contains(&stamp)) {
-                animation.add(self.from_above(&cloud, moment, ANIMATION_SIZE)?.canvas())?;
+                animation.add(self.bird_eye(&cloud, moment, ANIMATION_SIZE)?.canvas())?;
             }
         }
         if let Some(animation) = animation {
@@ -122,7 +122,7 @@ impl Scenes<'_> {
         draw_camera_over_truth(payload, truth, detections, names)?.save(path)
     }
 
-    fn from_above(
+    fn bird_eye(
         &self,
         cloud: &PointCloud2<'_>,
         moment: &Moment<Box3d, Detection3d>,

@@ -34,6 +34,11 @@ impl DevicePoints {
         Ok(Self { values, num, num_channels, capacity })
     }
 
+    /// The stream whose memory it is.
+    pub fn stream(&self) -> &Stream {
+        self.values.stream()
+    }
+
     /// Floats a point.
     pub fn num_channels(&self) -> usize {
         self.num_channels

@@ -58,7 +58,7 @@ pub fn draw_camera_over_truth(
         canvas.polygon(&corners(bbox), TRUTH_COLOR, 1);
     }
     for detection in detections {
-        let color = class_paint(detection.class);
+        let color = class_color(detection.class);
         let b = detection.bbox;
         canvas.polygon(&corners(&b), color, 2);
         canvas.label([b.x1, b.y1], &label(class_names, detection.class, detection.score), color);
@@ -118,7 +118,7 @@ impl BevPicture {
     /// Draws detections with class and score; no words without class names.
     pub fn draw_detections(&mut self, detections: &[Detection3d], class_names: &[String]) {
         for detection in detections {
-            let color = class_paint(detection.class);
+            let color = class_color(detection.class);
             let corner = self.draw_box(&detection.object.bbox, color, 2);
             if !class_names.is_empty() {
                 let label = label(class_names, detection.class, detection.score);
@@ -228,7 +228,7 @@ fn height_color(height: f32) -> Rgb888 {
 }
 
 /// Red, green and blue of a class; the list repeats.
-pub fn class_color(class: u32) -> [u8; 3] {
+pub fn class_rgb(class: u32) -> [u8; 3] {
     const COLORS: [[u8; 3]; 8] = [
         [255, 64, 64],
         [64, 255, 64],
@@ -242,7 +242,7 @@ pub fn class_color(class: u32) -> [u8; 3] {
     COLORS[class as usize % COLORS.len()]
 }
 
-fn class_paint(class: u32) -> Rgb888 {
-    let [r, g, b] = class_color(class);
+fn class_color(class: u32) -> Rgb888 {
+    let [r, g, b] = class_rgb(class);
     Rgb888::new(r, g, b)
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use embedded_graphics::pixelcolor::Rgb888;
 
 use super::canvas::Canvas;
-use super::class_paint;
+use super::class_color;
 use crate::error::Result;
 use crate::types::Size;
 
@@ -52,7 +52,7 @@ pub fn save_plot(
     let [left, top] = pixel([0.0, 1.0]);
     canvas.label([left - 40.0, top - 6.0], &format!("{y_label}    {title}"), WHITE);
     for (at, curve) in curves.iter().enumerate() {
-        let color = class_paint(at as u32);
+        let color = class_color(at as u32);
         for ends in curve.points.windows(2) {
             canvas.line(pixel(ends[0]), pixel(ends[1]), color, 2);
         }

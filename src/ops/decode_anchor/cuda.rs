@@ -23,7 +23,7 @@ use crate::device::cuda::{
 use crate::error::Result;
 use crate::ops::select::Limits;
 use crate::ops::thresholds::DeviceThresholds;
-use crate::types::{AnchorDecode, Box3d, Candidate, ElementType};
+use crate::types::{AnchorDecode, Box3d, Candidate};
 
 /// The maps of an anchor head in device memory: as [`super::AnchorOutputs`], all
 /// of one element type.
@@ -228,11 +228,7 @@ fn size(outputs: &DeviceAnchorOutputs<'_>, params: &AnchorDecode) -> Result<[usi
     ];
     for (name, map, per_anchor) in maps {
         let Some(map) = map else { continue };
-        let element = match map.values() {
-            DeviceValues::F32(_) => ElementType::F32,
-            DeviceValues::F16(_) => ElementType::F16,
-        };
-        check_map(name, (element, map.shape()), per_anchor, size, params)?;
+        check_map(name, (map.element(), map.shape()), per_anchor, size, params)?;
     }
     Ok(size)
 }

@@ -26,7 +26,7 @@ use crate::device::cuda::{
 use crate::error::Result;
 use crate::ops::select::Limits;
 use crate::ops::thresholds::DeviceThresholds;
-use crate::types::{Box3d, Candidate, CenterDecode, ElementType, SizeOrder, YawConvention};
+use crate::types::{Box3d, Candidate, CenterDecode, SizeOrder, YawConvention};
 
 /// The maps of one task in device memory: as [`super::CenterTask`], all of one
 /// element type.
@@ -263,7 +263,7 @@ fn check(
                 continue;
             }
             let Some(map) = map else { return argument(format!("task {index} has no {name}")) };
-            let found = (element_of(map), map.shape());
+            let found = (map.element(), map.shape());
             super::check_map(index, name, found, [1, channels, height, width])?;
         }
         most = most.max(height * width);
@@ -337,12 +337,5 @@ fn f16_values(tensor: &DeviceTensor) -> Option<&DeviceBuffer<f16>> {
     match tensor.values() {
         DeviceValues::F16(values) => Some(values),
         DeviceValues::F32(_) => None,
-    }
-}
-
-fn element_of(tensor: &DeviceTensor) -> ElementType {
-    match tensor.values() {
-        DeviceValues::F32(_) => ElementType::F32,
-        DeviceValues::F16(_) => ElementType::F16,
     }
 }

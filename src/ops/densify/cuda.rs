@@ -15,6 +15,9 @@ use crate::device::cuda::{DeviceBuffer, DevicePoints, Grid, Kernel, Stream, bloc
 use crate::error::Result;
 use crate::types::Stamp;
 
+/// Threads that a large GPU runs side by side.
+const MAX_THREADS: u32 = 132 * 2048;
+
 /// The current sweep and the last few before it, each with the pose of its
 /// sensor. All memory is taken at construction.
 #[derive(Debug)]
@@ -208,10 +211,15 @@ impl Workspace {
             time_lag_channel: self.time_lag_channel.unwrap_or(num_channels) as u32,
             sweep_capacity: u32::try_from(sweeps.point_capacity).unwrap_or(u32::MAX),
             capacity: u32::try_from(capacity).unwrap_or(u32::MAX),
+            num_sweeps: 1 + counts.num_sweeps as u32,
+            reserved: 0,
             sweeps: joined,
         };
+        // At least one block, which writes the counts of no points; no more than
+        // run side by side.
         let num_tiles = blocks(sweeps.point_capacity, THREADS_PER_BLOCK).max(1);
-        let num_blocks = [num_tiles * (1 + counts.num_sweeps as u32), 1];
+        let num_tiles = num_tiles.saturating_mul(args.num_sweeps);
+        let num_blocks = [num_tiles.min(MAX_THREADS / THREADS_PER_BLOCK), 1];
         let grid = Grid { num_blocks, threads_per_block: THREADS_PER_BLOCK };
         self.kernel.enqueue(stream, grid, args)?;
         Ok(counts)

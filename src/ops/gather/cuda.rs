@@ -6,8 +6,8 @@
 use crate::device::cuda::abi::decode_center::Motion;
 use crate::device::cuda::abi::densify::DensifyNumbers;
 use crate::device::cuda::abi::gather::{
-    FrameCounts, Gather2d, Gather3d, Gather3dArgs, GatherArgs, GatherSettings, LidarCounts,
-    SolidDetection, THREADS_PER_BLOCK,
+    BOX_WORDS, FrameCounts, Gather2d, Gather3d, Gather3dArgs, GatherArgs, GatherSettings,
+    LidarCounts, THREADS_PER_BLOCK, VARIANCE_WORDS, VELOCITY_WORDS,
 };
 use crate::device::cuda::abi::nms::NmsCounts;
 use crate::device::cuda::abi::select::DecodeCounts;
@@ -140,9 +140,9 @@ pub struct LidarWorkspace {
     stream: Stream,
     kernel: Kernel<Gather3d>,
     says: SaysOfObjects,
-    detections: MappedBuffer<SolidDetection>,
+    words: MappedBuffer<u32>,
     counts: MappedBuffer<LidarCounts>,
-    read_detections: Vec<SolidDetection>,
+    read_words: Vec<u32>,
     read_counts: Vec<LidarCounts>,
     nothing: Nothing,
     max_detections: usize,
@@ -164,13 +164,14 @@ impl LidarWorkspace {
     /// `Device` when this build has no such kernel or there is not enough
     /// memory.
     pub fn new(stream: &Stream, says: SaysOfObjects, max_detections: usize) -> Result<Self> {
+        let num_words = max_detections.saturating_mul(says.num_words());
         Ok(Self {
             stream: stream.clone(),
             kernel: stream.device().kernel()?,
             says,
-            detections: MappedBuffer::zeros(stream, max_detections)?,
+            words: MappedBuffer::zeros(stream, num_words)?,
             counts: MappedBuffer::zeros(stream, 1)?,
-            read_detections: Vec::with_capacity(max_detections),
+            read_words: Vec::with_capacity(num_words),
             read_counts: Vec::with_capacity(1),
             nothing: Nothing {
                 motions: DeviceBuffer::zeros(stream, 0)?,
@@ -201,9 +202,12 @@ impl LidarWorkspace {
             unpacked: inputs.unpacked.unwrap_or(&nothing.unpacked).input(stream)?,
             densified: inputs.densified.unwrap_or(&nothing.densified).input(stream)?,
             voxelized: inputs.voxelized.unwrap_or(&nothing.voxelized).input(stream)?,
-            published: self.detections.output(stream)?,
+            published: self.words.output(stream)?,
             published_counts: self.counts.output(stream)?,
-            max_detections: self.max_detections as u64,
+            max_detections: u32::try_from(self.max_detections).unwrap_or(u32::MAX),
+            has_velocity: u32::from(self.says.velocity),
+            has_variance: u32::from(self.says.variance),
+            reserved: 0,
         };
         let grid = Grid { num_blocks: [1, 1], threads_per_block: THREADS_PER_BLOCK };
         self.kernel.enqueue(stream, grid, args)
@@ -220,27 +224,39 @@ impl LidarWorkspace {
         self.read_counts.clear();
         self.counts.copy_to(1, &mut self.read_counts);
         let counts = self.read_counts.first().copied().unwrap_or_default();
-        self.read_detections.clear();
-        self.detections.copy_to(counts.frame.num_detections as usize, &mut self.read_detections);
-        out.extend(self.read_detections.iter().map(|found| self.says.detection(found)));
+        let Self { says, words, read_words, .. } = self;
+        let num_words = says.num_words();
+        read_words.clear();
+        words.copy_to(counts.frame.num_detections as usize * num_words, read_words);
+        out.extend(read_words.chunks_exact(num_words).map(|words| says.detection(words)));
         Ok(counts)
     }
 }
 
 impl SaysOfObjects {
-    fn detection(self, found: &SolidDetection) -> Detection3d {
-        let SolidDetection { class, score, bbox, motion } = *found;
-        let variance = Variance3d {
-            center: motion.center_variance,
-            size: motion.size_variance,
-            yaw: motion.yaw_variance,
-            velocity: motion.velocity_variance,
-        };
+    /// Words of a detection on its way to the host.
+    pub fn num_words(self) -> usize {
+        let velocity = if self.velocity { VELOCITY_WORDS } else { 0 };
+        let variance = if self.variance { VARIANCE_WORDS } else { 0 };
+        BOX_WORDS + velocity + variance
+    }
+
+    /// A detection from its words; none that is missing is read.
+    fn detection(self, words: &[u32]) -> Detection3d {
+        let at = |index: usize| words.get(index).map_or(0.0, |&word| f32::from_bits(word));
+        let three = |first| [at(first), at(first + 1), at(first + 2)];
+        let [length_m, width_m, height_m] = three(5);
+        let variances = BOX_WORDS + if self.velocity { VELOCITY_WORDS } else { 0 };
         let object = Object3d {
-            bbox,
-            velocity_mps: self.velocity.then_some(motion.velocity_mps),
-            variance: self.variance.then_some(variance),
+            bbox: Box3d { center: three(2), length_m, width_m, height_m, yaw_rad: at(8) },
+            velocity_mps: self.velocity.then(|| [at(BOX_WORDS), at(BOX_WORDS + 1)]),
+            variance: self.variance.then(|| Variance3d {
+                center: three(variances),
+                size: three(variances + 3),
+                yaw: at(variances + 6),
+                velocity: [at(variances + 7), at(variances + 8)],
+            }),
         };
-        Detection3d { class, score, object }
+        Detection3d { class: words.first().copied().unwrap_or(0), score: at(1), object }
     }
 }

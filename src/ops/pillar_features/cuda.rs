@@ -6,7 +6,8 @@ use half::f16;
 
 use super::num_features;
 use crate::device::cuda::abi::pillar_features::{
-    FEW_VALUES, FeatureArgs, Few, MANY_VALUES, Many, THREADS_PER_BLOCK, VOXELS_PER_BLOCK,
+    FEW_VALUES, FEW_VOXELS_PER_BLOCK, FeatureArgs, Few, MANY_VALUES, MANY_VOXELS_PER_BLOCK, Many,
+    THREADS_PER_BLOCK,
 };
 use crate::device::cuda::abi::voxelize::GridArgs;
 use crate::device::cuda::{
@@ -76,8 +77,9 @@ pub fn enqueue_pillar_features(
     if num_values > MANY_VALUES {
         return argument(format!("{num_values} values a voxel; at most {MANY_VALUES}"));
     }
-    let rows = Rows { stream, points, voxels, num_rows, num_features };
     let is_few = num_values <= FEW_VALUES;
+    let voxels_per_block = if is_few { FEW_VOXELS_PER_BLOCK } else { MANY_VOXELS_PER_BLOCK };
+    let rows = Rows { stream, points, voxels, num_rows, num_features, voxels_per_block };
     match out.values_mut() {
         DeviceValues::F32(out) if is_few => rows.enqueue(&kernels.few_f32, out.output(stream)?),
         DeviceValues::F32(out) => rows.enqueue(&kernels.many_f32, out.output(stream)?),
@@ -93,6 +95,7 @@ struct Rows<'a> {
     voxels: &'a DeviceVoxels,
     num_rows: usize,
     num_features: usize,
+    voxels_per_block: u32,
 }
 
 impl Rows<'_> {
@@ -100,7 +103,7 @@ impl Rows<'_> {
     where
         K: for<'a> KernelSpec<Args<'a> = FeatureArgs<'a, T>>,
     {
-        let Self { stream, points, voxels, num_rows, num_features } = *self;
+        let Self { stream, points, voxels, num_rows, num_features, voxels_per_block } = *self;
         let args = FeatureArgs {
             points: points.values.input(stream)?,
             cells: voxels.cells.input(stream)?,
@@ -115,7 +118,7 @@ impl Rows<'_> {
             num_features: num_features as u32,
             point_capacity: points.capacity() as u32,
         };
-        let num_blocks = [blocks(num_rows, VOXELS_PER_BLOCK), 1];
+        let num_blocks = [blocks(num_rows, voxels_per_block), 1];
         kernel.enqueue(stream, Blocks { num_blocks, threads_per_block: THREADS_PER_BLOCK }, args)
     }
 }

@@ -45,6 +45,20 @@ impl Workspace {
         self.max_points
     }
 
+    /// Makes room for clouds of up to `max_points`; the counts stay where they
+    /// are.
+    ///
+    /// # Errors
+    /// `Device` when there is not enough memory.
+    pub fn reserve(&mut self, max_points: usize) -> Result<()> {
+        if max_points > self.max_points {
+            let num_turns = blocks(max_points, THREADS_PER_BLOCK).max(1) as usize;
+            self.numbers = DeviceBuffer::zeros(&self.stream, num_turns)?;
+            self.max_points = max_points;
+        }
+        Ok(())
+    }
+
     /// Queues the unpacking of the uploaded `cloud`, whose fields are `fields`,
     /// into `out`.
     ///

@@ -6,14 +6,17 @@
 
 use super::{VoxelizeCounts, VoxelizeParams};
 use crate::device::cuda::abi::voxelize::{
-    CROWDED_BLOCKS, Claim, Entry, Fill, GridArgs, MAX_POINTS, MAX_POINTS_PER_VOXEL, MAX_UNCROWDED,
-    NUMBER_THREADS_PER_BLOCK, Number, Order, Room, THREADS_PER_BLOCK, VoxelizeArgs,
+    CROWDED_BLOCKS, Claim, Entry, Fill, GridArgs, Lost, MAX_POINTS, MAX_POINTS_PER_VOXEL,
+    MAX_UNCROWDED, NUMBER_THREADS_PER_BLOCK, Number, Order, Room, THREADS_PER_BLOCK, VoxelizeArgs,
     VoxelizeNumbers,
 };
 use crate::device::cuda::{
     DeviceBuffer, DevicePoints, Grid as Blocks, Kernel, KernelSpec, Stream, blocks,
 };
 use crate::error::{Error, ErrorKind, Result};
+
+/// Threads that a large GPU runs side by side.
+const MAX_THREADS: u32 = 132 * 2048;
 
 /// Points grouped by voxel, as indices into the [`DevicePoints`] that were
 /// given, all in device memory.
@@ -81,6 +84,7 @@ pub struct Workspace {
     num_crowded: DeviceBuffer<u32>,
     turns: DeviceBuffer<u64>,
     numbers: DeviceBuffer<u64>,
+    lost: DeviceBuffer<Lost>,
 }
 
 impl Workspace {
@@ -127,6 +131,7 @@ impl Workspace {
             num_crowded: DeviceBuffer::zeros(stream, 1)?,
             turns: DeviceBuffer::zeros(stream, 1)?,
             numbers: DeviceBuffer::zeros(stream, num_turns)?,
+            lost: DeviceBuffer::zeros(stream, num_turns)?,
         })
     }
 
@@ -166,6 +171,7 @@ impl Workspace {
             num_crowded: self.num_crowded.output(stream)?,
             turns: self.turns.output(stream)?,
             numbers: self.numbers.output(stream)?,
+            lost: self.lost.output(stream)?,
             grid: GridArgs::new(&grid),
             num_channels: points.num_channels() as u32,
             point_capacity: point_capacity as u32,
@@ -185,7 +191,8 @@ impl Workspace {
     }
 }
 
-/// A thread a point, and further blocks.
+/// A thread for some points, and further blocks.
+#[expect(clippy::large_types_passed_by_value, reason = "a kernel's arguments go into the launch")]
 fn launch<K>(
     kernel: &Kernel<K>,
     stream: &Stream,
@@ -195,8 +202,10 @@ fn launch<K>(
 where
     K: for<'a> KernelSpec<Args<'a> = VoxelizeArgs<'a>>,
 {
-    // At least one block, which writes the counts of no points.
-    let for_points = blocks(args.point_capacity as usize, threads_per_block).max(1);
+    // At least one block, which writes the counts of no points; no more than run
+    // side by side, since there are mostly fewer points than the capacity.
+    let for_points = blocks(args.point_capacity as usize, threads_per_block);
+    let for_points = for_points.clamp(1, MAX_THREADS / threads_per_block);
     let num_blocks = [for_points + further_blocks, 1];
     kernel.enqueue(stream, Blocks { num_blocks, threads_per_block }, args)
 }

@@ -4,6 +4,7 @@ use std::mem::{Discriminant, discriminant};
 
 use crate::config::{CameraConfig, YoloFacts};
 use crate::device::cuda::abi::gather::FrameCounts;
+use crate::device::cuda::abi::nms::NmsCounts;
 use crate::device::cuda::{
     DeviceCandidates, DeviceImage, DeviceTensor, Graph, ImageLayout, Stream,
 };
@@ -18,7 +19,7 @@ use crate::ops::letterbox::cuda::{Kernels as LetterboxKernels, enqueue_letterbox
 use crate::ops::nms::cuda::{Capacity, Suppression2d};
 use crate::pipeline::stopwatch::Stopwatch;
 use crate::types::{
-    Box2d, CompressedFormat, Count, Detection2d, FrameReport, ImagePayload, Letterbox, Nms2d,
+    Box2d, CompressedFormat, Count, Detection2d, FrameReport, ImagePayload, Kept, Letterbox, Nms2d,
     Stage, TensorSpec, Transfer,
 };
 
@@ -115,7 +116,9 @@ impl Frames {
         report.add_bytes(Stage::Infer, Transfer::Download, to_host);
         report.add_bytes(Stage::Infer, Transfer::HostCopy, to_device);
         report.add_bytes(Stage::Infer, Transfer::Upload, to_device);
-        let num_read = size_of::<FrameCounts>() + size_of_val(detections.as_slice());
+        // The suppression writes its survivors to the host, too.
+        let survivors = size_of::<NmsCounts>() + counts.num_kept as usize * size_of::<Kept>();
+        let num_read = size_of::<FrameCounts>() + size_of_val(detections.as_slice()) + survivors;
         report.add_bytes(Stage::Postprocess, Transfer::Download, num_read);
         Ok(())
     }

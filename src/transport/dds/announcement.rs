@@ -100,7 +100,7 @@ impl Announcement {
     fn publish(&self) -> Result<()> {
         let mut cdr = Vec::new();
         self.entities.encode(&mut cdr)?;
-        payload::write(&self.writer, Bytes::from(cdr), None, TOPIC)
+        payload::write(&self.writer, &Bytes::from(cdr), None, TOPIC)
     }
 }
 
@@ -147,7 +147,7 @@ mod tests {
             let mut cdr = Vec::new();
             entities.encode(&mut cdr).unwrap();
             let mut reader = Reader::new("test", &cdr).unwrap();
-            let mut gid = |reader: &mut Reader<'_>| {
+            let gid = |reader: &mut Reader<'_>| {
                 let bytes: Vec<u8> = (0..gid_len).map(|_| reader.u8().unwrap()).collect();
                 assert!(bytes[16..].iter().all(|byte| *byte == 0));
                 bytes[..16].to_vec()

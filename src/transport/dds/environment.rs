@@ -103,6 +103,22 @@ impl DdsSettings {
     }
 }
 
+/// Says what this machine or its environment asks for in vain.
+pub(super) fn warn_of_limits() {
+    let limit = std::fs::read_to_string("/proc/sys/net/core/rmem_max").ok();
+    if let Some(limit) = limit.and_then(|text| text.trim().parse::<usize>().ok())
+        && limit < SOCKET_BUFFER
+    {
+        tracing::warn!(
+            "sockets may hold {limit} bytes: pictures of megabytes will lose fragments when this \
+             machine is busy; sysctl -w net.core.rmem_max={SOCKET_BUFFER}"
+        );
+    }
+    if std::env::var("ROS_STATIC_PEERS").is_ok_and(|peers| !peers.is_empty()) {
+        tracing::warn!("ROS_STATIC_PEERS is set; the dds door finds peers by multicast alone");
+    }
+}
+
 fn refuse<T>(name: &str, found: &str, allowed: &str) -> Result<T> {
     let message = format!("{name} is {found:?}; allowed is {allowed}");
     Err(Error::new(ErrorKind::Config, "environment", message))
@@ -125,7 +141,8 @@ mod tests {
         let only = "ROS_LOCALHOST_ONLY";
         let range = "ROS_AUTOMATIC_DISCOVERY_RANGE";
         let distro = "ROS_DISTRO";
-        let cases: [(&[(&str, &str)], u16, DiscoveryRange, usize); 10] = [
+        type Case<'a> = (&'a [(&'a str, &'a str)], u16, DiscoveryRange, usize);
+        let cases: [Case<'_>; 10] = [
             (&[], 0, Subnet, 16),
             (&[(domain, ""), (only, ""), (range, "")], 0, Subnet, 16),
             (&[(domain, "42"), (only, "0")], 42, Subnet, 16),

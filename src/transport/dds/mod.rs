@@ -11,14 +11,16 @@
 //! same topic wait for the cache.
 //!
 //! Memory: a subscription keeps its depth of messages, and up to
-//! [`MAX_UNJOINED_BYTES`] of fragments whose messages were lost; a reliable
-//! publisher keeps at most [`MAX_KEPT_BYTES`] of what it sent.
+//! [`MAX_UNJOINED_BYTES`] of fragments whose messages were lost (128 messages
+//! where not one arrives whole); a reliable publisher keeps at most
+//! [`MAX_KEPT_BYTES`] of what it sent.
 //!
 //! Not here: DDS security, static peers, shared memory, and multicast groups
 //! other than discovery's. Endpoints match by topic; a peer of another type is
 //! told of, and what it sends is refused where it does not decode.
 
 mod announcement;
+mod clock;
 mod environment;
 mod names;
 mod payload;
@@ -43,8 +45,9 @@ use crate::transport::door::{
     Subscription, Watcher,
 };
 use announcement::{Announcement, Direction};
+use clock::ClockWatch;
 use peers::{Endpoint, Peers};
-use threads::Threads;
+use threads::{Stop, Threads};
 
 const STAGE: &str = "dds";
 
@@ -75,6 +78,7 @@ impl DdsDoor {
     /// # Errors
     /// `Door` when no participant can be started.
     pub fn open(options: DoorOptions, settings: &DdsSettings) -> Result<Self> {
+        environment::warn_of_limits();
         let participant = settings.participant()?;
         let none = QosPolicies::qos_none();
         let refused = |cause| error("cannot read or write").with_source(cause);
@@ -92,16 +96,7 @@ impl DdsDoor {
         });
         let mut threads = Threads::default();
         let noticing = Arc::clone(&graph);
-        threads.spawn("dds graph", &graph, move |stop| {
-            let statuses = noticing.participant.status_listener();
-            while !stop.is_due() {
-                while let Some(status) = statuses.try_recv_status() {
-                    let events = held(&noticing.peers).notice(status);
-                    events.into_iter().for_each(|event| noticing.tell(event));
-                }
-                stop.wait();
-            }
-        })?;
+        threads.spawn("dds graph", &graph, move |stop| noticing.notice(stop))?;
         Ok(Self { options, graph, threads, serves: false })
     }
 }
@@ -166,6 +161,26 @@ impl Door for DdsDoor {
 }
 
 impl Graph {
+    /// Notices what happens until it is stopped.
+    fn notice(&self, stop: &Stop) {
+        let statuses = self.participant.status_listener();
+        let mut clock = ClockWatch::new();
+        while !stop.is_due() {
+            while let Some(status) = statuses.try_recv_status() {
+                let events = held(&self.peers).notice(status);
+                events.iter().for_each(|event| self.tell(event));
+            }
+            if let Some(back) = clock.look() {
+                let reason = format!(
+                    "the system's clock was set back by {back:.1?}: best-effort topics are \
+                     silent for as long, or until a restart"
+                );
+                self.tell(&DoorEvent::Failed { reason });
+            }
+            stop.wait();
+        }
+    }
+
     /// Adds an endpoint made by `create`, which is given its topic, to the
     /// graph.
     fn join<E: rustdds::RTPSEntity>(
@@ -215,11 +230,11 @@ impl Graph {
     fn leave(&self, guid: GUID) {
         held(&self.peers).remove(guid);
         if let Err(error) = held(&self.announcement).remove(guid) {
-            self.tell(DoorEvent::Failed { reason: error.to_string() });
+            self.tell(&DoorEvent::Failed { reason: error.to_string() });
         }
     }
 
-    fn tell(&self, event: DoorEvent) {
+    fn tell(&self, event: &DoorEvent) {
         held(&self.watchers).iter().for_each(|watcher| watcher(event.clone()));
     }
 }

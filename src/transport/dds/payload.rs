@@ -162,11 +162,11 @@ impl<'de> Decode<'de, Copied> for CopyOut {
 /// behind; `topic` is named.
 pub(super) fn write(
     writer: &RawWriter,
-    cdr: Bytes,
+    cdr: &Bytes,
     related: Option<SampleIdentity>,
     topic: &str,
 ) -> Result<()> {
-    if !cdr.starts_with(&[0, 1]) || cdr.len() < 4 || cdr.len() % 4 != 0 {
+    if !cdr.starts_with(&[0, 1]) || cdr.len() < 4 || !cdr.len().is_multiple_of(4) {
         let start = &cdr[..cdr.len().min(4)];
         let found = format!("{} bytes that start {start:02x?}", cdr.len());
         return Err(error(format!("{topic}: {found} are no padded little-endian CDR message")));

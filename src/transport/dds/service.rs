@@ -114,7 +114,7 @@ impl Service {
                 };
             if let Err(reason) = answered {
                 let (service, reason) = (self.name.clone(), reason.to_string());
-                self.graph.tell(DoorEvent::Refused { service, reason });
+                self.graph.tell(&DoorEvent::Refused { service, reason });
             }
         }
     }
@@ -144,7 +144,7 @@ impl Service {
         write_response(&response, &mut writer);
         writer.finish(self.kind.type_name())?;
         self.wait_for(client);
-        payload::write(&self.responses, Bytes::from(cdr), related, &self.name)
+        payload::write(&self.responses, &Bytes::from(cdr), related, &self.name)
     }
 
     /// Waits until the caller would get the response.

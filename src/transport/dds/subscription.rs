@@ -114,7 +114,7 @@ impl Input {
     fn follow(&mut self, writer: GUID, number: SequenceNumber) {
         let count = self.numbering.follow(writer, number.into());
         if count > 0 {
-            self.graph.tell(DoorEvent::Lost { topic: self.endpoint.topic.clone(), count });
+            self.graph.tell(&DoorEvent::Lost { topic: self.endpoint.topic.clone(), count });
             let bytes = usize::try_from(count).unwrap_or(usize::MAX);
             let bytes = bytes.saturating_mul(self.delivery.longest_body());
             self.unjoined_bytes = self.unjoined_bytes.saturating_add(bytes);
@@ -155,7 +155,7 @@ impl Input {
                 self.reader = reader;
                 self.pass_over_old();
             }
-            Err(error) => self.graph.tell(DoorEvent::Failed { reason: error.to_string() }),
+            Err(error) => self.graph.tell(&DoorEvent::Failed { reason: error.to_string() }),
         }
         self.unjoined_bytes = 0;
     }

@@ -100,7 +100,7 @@ impl Drop for Alarm {
     fn drop(&mut self) {
         if thread::panicking() {
             let reason = format!("thread {:?} panicked; what it did is not done", self.name);
-            self.graph.tell(DoorEvent::Failed { reason });
+            self.graph.tell(&DoorEvent::Failed { reason });
         }
     }
 }

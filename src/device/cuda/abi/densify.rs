@@ -4,7 +4,7 @@ use super::super::{Grid, In, KernelSpec, Out, Plain};
 use super::{check_len, check_threads, refused};
 use crate::error::Result;
 
-/// Threads of a block, and points that it takes.
+/// Threads of a block, and points that it takes in a turn.
 pub const THREADS_PER_BLOCK: u32 = 512;
 /// The most sweeps, the current one included.
 pub const MAX_SWEEPS: usize = 65;
@@ -60,22 +60,26 @@ pub struct DensifyArgs<'a> {
     pub sweep_capacity: u32,
     /// The most points written.
     pub capacity: u32,
-    /// The sweeps, as many as the grid has blocks for.
+    /// Sweeps that join.
+    pub num_sweeps: u32,
+    /// Fills the struct to a multiple of 8 bytes.
+    pub reserved: u32,
+    /// The sweeps, the current one first.
     pub sweeps: [SweepArgs<'a>; MAX_SWEEPS],
 }
 
-const _: () = assert!(size_of::<DensifyArgs<'_>>() == 5 * 16 + 16 + MAX_SWEEPS * 88);
+const _: () = assert!(size_of::<DensifyArgs<'_>>() == 5 * 16 + 24 + MAX_SWEEPS * 88);
 
 /// `densify_points`.
 pub struct Densify;
 
 // SAFETY: `DensifyArgs` mirrors `densify::Args` (size asserted, `#[repr(C)]` in
-// the same order). A block's sweep is below the number that the grid has blocks
-// for, which is at most `MAX_SWEEPS`; points are read below their number, cut to
-// `sweep_capacity`, which every sweep has room for (checked). A place is
-// compared with `capacity`, which `points` has room for. Blocks wait for
-// numbers of turns that were taken before theirs: those blocks run and publish
-// without waiting.
+// the same order). A turn's sweep is below `num_sweeps`, at most `MAX_SWEEPS`;
+// points are read below their number, cut to `sweep_capacity`, which every sweep
+// has room for (checked), so that there are no more turns than `numbers` has
+// places for. A place is compared with `capacity`, which `points` has room for.
+// Blocks wait for numbers of turns that were taken before theirs: those blocks
+// run and publish before they wait.
 unsafe impl KernelSpec for Densify {
     const NAME: &'static str = "densify_points";
     type Args<'a> = DensifyArgs<'a>;
@@ -84,9 +88,9 @@ unsafe impl KernelSpec for Densify {
         check_threads(Self::NAME, grid.threads_per_block, THREADS_PER_BLOCK)?;
         let [num_blocks, y] = grid.num_blocks;
         let num_tiles = args.sweep_capacity.div_ceil(THREADS_PER_BLOCK).max(1);
-        let num_sweeps = (num_blocks / num_tiles) as usize;
-        if !num_blocks.is_multiple_of(num_tiles) || y != 1 || num_sweeps > MAX_SWEEPS {
-            let message = format!("{num_blocks} x {y} blocks for sweeps of {num_tiles}");
+        let num_sweeps = args.num_sweeps as usize;
+        if num_blocks == 0 || y != 1 || !(1..=MAX_SWEEPS).contains(&num_sweeps) {
+            let message = format!("{num_blocks} x {y} blocks for {num_sweeps} sweeps");
             return Err(refused(Self::NAME, &message));
         }
         let num_channels = args.num_channels as usize;
@@ -104,7 +108,7 @@ unsafe impl KernelSpec for Densify {
             ("num", args.num.len(), 1),
             ("counts", args.counts.len(), 1),
             ("turns", args.turns.len(), 1),
-            ("numbers", args.numbers.len(), num_blocks as usize),
+            ("numbers", args.numbers.len(), num_tiles as usize * num_sweeps),
         ];
         slices
             .into_iter()

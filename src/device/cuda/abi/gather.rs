@@ -100,19 +100,12 @@ unsafe impl KernelSpec for Gather2d {
     }
 }
 
-/// A detection in space: the mirror of `Detection3d`.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-#[repr(C)]
-pub struct SolidDetection {
-    /// Class index.
-    pub class: u32,
-    /// Score.
-    pub score: f32,
-    /// The box.
-    pub bbox: Box3d,
-    /// Velocity and variances.
-    pub motion: Motion,
-}
+/// Words of a detection in space: class, score and the seven numbers of the box.
+pub const BOX_WORDS: usize = 9;
+/// Further words, where the head says a velocity.
+pub const VELOCITY_WORDS: usize = 2;
+/// Further words, where the head says variances.
+pub const VARIANCE_WORDS: usize = 9;
 
 /// What became of the points and candidates of a lidar frame: the mirror of
 /// `LidarCounts`.
@@ -131,12 +124,9 @@ pub struct LidarCounts {
     pub voxelized: VoxelizeNumbers,
 }
 
-// SAFETY: 20 values of 4 bytes each, no gap, any bits are a value.
-unsafe impl Plain for SolidDetection {}
 // SAFETY: 21 values of 4 bytes each, no gap, any bits are a value.
 unsafe impl Plain for LidarCounts {}
 
-const _: () = assert!(size_of::<SolidDetection>() == 80);
 const _: () = assert!(size_of::<LidarCounts>() == 84);
 
 /// The mirror of `Args3d`.
@@ -161,21 +151,27 @@ pub struct Gather3dArgs<'a> {
     pub densified: In<'a, DensifyNumbers>,
     /// The same.
     pub voxelized: In<'a, VoxelizeNumbers>,
-    /// The detections, in memory of the host.
-    pub published: Out<'a, SolidDetection>,
+    /// The detections, word after word, in memory of the host.
+    pub published: Out<'a, u32>,
     /// The counts of the frame, in memory of the host.
     pub published_counts: Out<'a, LidarCounts>,
     /// The most detections.
-    pub max_detections: u64,
+    pub max_detections: u32,
+    /// Not 0: they have velocities.
+    pub has_velocity: u32,
+    /// Not 0: they have variances.
+    pub has_variance: u32,
+    /// Fills the struct to a multiple of 8 bytes.
+    pub reserved: u32,
 }
 
-const _: () = assert!(size_of::<Gather3dArgs<'_>>() == 11 * 16 + 8);
+const _: () = assert!(size_of::<Gather3dArgs<'_>>() == 11 * 16 + 16);
 
 /// `gather_3d`.
 pub struct Gather3d;
 
-// SAFETY: `Gather3dArgs` mirrors `gather::Args3d` (11 slices of 16 bytes and a
-// u64). Survivors are read below the length of `kept`, candidates, places and
+// SAFETY: `Gather3dArgs` mirrors `gather::Args3d` (11 slices of 16 bytes and 4
+// words). Survivors are read below the length of `kept`, candidates, places and
 // motions at indices compared with their lengths, detections written below the
 // length of `published`; counts that are missing are not read, and the check
 // covers the slices of one value. No thread waits for another block: there is

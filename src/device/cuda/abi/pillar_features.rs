@@ -9,14 +9,16 @@ use super::voxelize::GridArgs;
 use super::{check_len, check_threads, refused};
 use crate::error::Result;
 
-/// Threads of a block: a warp a voxel.
+/// Threads of a block.
 pub const THREADS_PER_BLOCK: u32 = 128;
-/// Voxels that a block takes.
-pub const VOXELS_PER_BLOCK: u32 = 4;
 /// Values of a row, at most, in `pillar_features_*`.
-pub const FEW_VALUES: usize = 512;
-/// The same in `pillar_features_many_*`.
+pub const FEW_VALUES: usize = 384;
+/// Voxels that a block takes there.
+pub const FEW_VOXELS_PER_BLOCK: u32 = 16;
+/// Values of a row, at most, in `pillar_features_many_*`.
 pub const MANY_VALUES: usize = 2816;
+/// Voxels that a block takes there.
+pub const MANY_VOXELS_PER_BLOCK: u32 = 4;
 
 /// The mirror of `Args`.
 #[derive(Clone, Copy, Debug)]
@@ -50,7 +52,12 @@ pub struct FeatureArgs<'a, T> {
 
 const _: () = assert!(size_of::<FeatureArgs<'_, f32>>() == 6 * 16 + 36 + 5 * 4);
 
-fn check<T>(kernel: &str, args: &FeatureArgs<'_, T>, grid: &Grid, max_values: usize) -> Result<()> {
+fn check<T>(
+    kernel: &str,
+    args: &FeatureArgs<'_, T>,
+    grid: &Grid,
+    (max_values, voxels_per_block): (usize, u32),
+) -> Result<()> {
     check_threads(kernel, grid.threads_per_block, THREADS_PER_BLOCK)?;
     let [num_rows, num_slots, num_channels, num_features, num_points] = [
         args.num_rows,
@@ -61,12 +68,12 @@ fn check<T>(kernel: &str, args: &FeatureArgs<'_, T>, grid: &Grid, max_values: us
     ]
     .map(|n| n as usize);
     let offsets = num_features.checked_sub(num_channels);
-    if grid.num_blocks[0] != args.num_rows.div_ceil(VOXELS_PER_BLOCK)
+    if grid.num_blocks[0] != args.num_rows.div_ceil(voxels_per_block)
         || grid.num_blocks[1] != 1
         || num_slots.saturating_mul(num_features) > max_values
         || num_channels < 3
         || num_points == 0
-        || !offsets.is_some_and(|offsets| offsets <= 6)
+        || offsets.is_none_or(|offsets| offsets > 6)
     {
         return Err(refused(
             kernel,
@@ -95,27 +102,28 @@ pub struct Few<T>(PhantomData<T>);
 pub struct Many<T>(PhantomData<T>);
 
 macro_rules! spec {
-    ($spec:ty, $element:ty, $name:literal, $max_values:expr) => {
+    ($spec:ty, $element:ty, $name:literal, $limits:expr) => {
         // SAFETY: `FeatureArgs` mirrors `pillar_features::Args` (size asserted,
-        // `#[repr(C)]` in the same order). A warp whose voxel is not below the
-        // number of rows stops; voxels are read below the length of `cells`,
+        // `#[repr(C)]` in the same order). A warp whose first voxel is not below
+        // the number of rows stops; voxels are read below the length of `cells`,
         // which the other slices over voxels have (checked), points at indices
-        // cut to `point_capacity`. A row's values are at most `max_values`,
-        // which the block's memory holds. Rows have `max_points_per_voxel` times
-        // `num_features` values and `out` has all rows (checked); it is written
-        // 16 bytes at once only where rows are a multiple of that, and
-        // allocations are aligned. No thread waits for another warp.
+        // cut to `point_capacity`. A row's values are at most those that the
+        // block's memory holds for a group of lanes. Rows have
+        // `max_points_per_voxel` times `num_features` values and `out` has all
+        // rows (checked); nothing at or behind their end is written, and 16 bytes
+        // at once only where a warp's rows are a multiple of that; allocations
+        // are aligned. No thread waits for another warp.
         unsafe impl KernelSpec for $spec {
             const NAME: &'static str = $name;
             type Args<'a> = FeatureArgs<'a, $element>;
             fn check(args: &Self::Args<'_>, grid: &Grid) -> Result<()> {
-                check(Self::NAME, args, grid, $max_values)
+                check(Self::NAME, args, grid, $limits)
             }
         }
     };
 }
 
-spec!(Few<f32>, f32, "pillar_features_f32", FEW_VALUES);
-spec!(Few<f16>, f16, "pillar_features_f16", FEW_VALUES);
-spec!(Many<f32>, f32, "pillar_features_many_f32", MANY_VALUES);
-spec!(Many<f16>, f16, "pillar_features_many_f16", MANY_VALUES);
+spec!(Few<f32>, f32, "pillar_features_f32", (FEW_VALUES, FEW_VOXELS_PER_BLOCK));
+spec!(Few<f16>, f16, "pillar_features_f16", (FEW_VALUES, FEW_VOXELS_PER_BLOCK));
+spec!(Many<f32>, f32, "pillar_features_many_f32", (MANY_VALUES, MANY_VOXELS_PER_BLOCK));
+spec!(Many<f16>, f16, "pillar_features_many_f16", (MANY_VALUES, MANY_VOXELS_PER_BLOCK));

@@ -152,7 +152,7 @@ pub struct Unpack;
 // where `is_aligned` was right (checked; allocations are aligned). A place is
 // compared with `capacity`, which `points` has room for. Blocks wait for
 // numbers of turns that were taken before theirs: those blocks run and publish
-// without waiting.
+// before they wait.
 unsafe impl KernelSpec for Unpack {
     const NAME: &'static str = "unpack_points";
     type Args<'a> = UnpackArgs<'a>;

@@ -5,7 +5,7 @@ use super::{check_len, check_threads, refused};
 use crate::error::Result;
 use crate::types;
 
-/// Threads of a block, and its points, in every step but `number`.
+/// Threads of a block in every step but `number`.
 pub const THREADS_PER_BLOCK: u32 = 256;
 /// Threads of a block in the step `number`.
 pub const NUMBER_THREADS_PER_BLOCK: u32 = 512;
@@ -57,6 +57,14 @@ pub struct Room {
     num: u32,
 }
 
+/// Points of the voxels that begin in a turn: the mirror of `Lost`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Lost {
+    over_voxel: u32,
+    over_capacity: u32,
+}
+
 /// Where the points went: the mirror of `Counts`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
@@ -79,6 +87,8 @@ pub struct VoxelizeNumbers {
 unsafe impl Plain for Entry {}
 // SAFETY: 2 values of 4 bytes each, no gap, any bits are a value.
 unsafe impl Plain for Room {}
+// SAFETY: 2 values of 4 bytes each, no gap, any bits are a value.
+unsafe impl Plain for Lost {}
 // SAFETY: 6 values of 4 bytes each, no gap, any bits are a value.
 unsafe impl Plain for VoxelizeNumbers {}
 
@@ -120,6 +130,8 @@ pub struct VoxelizeArgs<'a> {
     pub turns: Out<'a, u64>,
     /// What each turn found.
     pub numbers: Out<'a, u64>,
+    /// What the voxels of each turn lost.
+    pub lost: Out<'a, Lost>,
     /// The grid.
     pub grid: GridArgs,
     /// Floats a point.
@@ -134,17 +146,15 @@ pub struct VoxelizeArgs<'a> {
     pub hash_shift: u32,
 }
 
-const _: () = assert!(size_of::<VoxelizeArgs<'_>>() == 16 * 16 + 36 + 5 * 4);
+const _: () = assert!(size_of::<VoxelizeArgs<'_>>() == 17 * 16 + 36 + 5 * 4);
 
 fn check(kernel: &str, args: &VoxelizeArgs<'_>, grid: &Grid, step: &Step) -> Result<()> {
     check_threads(kernel, grid.threads_per_block, step.threads_per_block)?;
     let points = args.point_capacity as usize;
     let voxels = args.voxel_capacity as usize;
-    let num_blocks = points.div_ceil(step.threads_per_block as usize).max(1);
-    let num_blocks = num_blocks + step.further_blocks as usize;
     let wanted = args.max_points_per_voxel as usize;
     let num_cells = args.grid.num_cells();
-    if grid.num_blocks[0] as usize != num_blocks
+    if grid.num_blocks[0] <= step.further_blocks
         || grid.num_blocks[1] != 1
         || !(1..=MAX_POINTS_PER_VOXEL).contains(&wanted)
         || !(1..=u64::from(u32::MAX)).contains(&num_cells)
@@ -166,6 +176,7 @@ fn check(kernel: &str, args: &VoxelizeArgs<'_>, grid: &Grid, step: &Step) -> Res
             return Err(refused(kernel, &message));
         }
     };
+    let num_turns = points.div_ceil(NUMBER_THREADS_PER_BLOCK as usize).max(1);
     let slices = [
         ("points", args.points.len(), points.saturating_mul(args.num_channels as usize)),
         ("num_points", args.num_points.len(), 1),
@@ -181,7 +192,8 @@ fn check(kernel: &str, args: &VoxelizeArgs<'_>, grid: &Grid, step: &Step) -> Res
         ("rooms", args.rooms.len(), voxels),
         ("num_crowded", args.num_crowded.len(), 1),
         ("turns", args.turns.len(), 1),
-        ("numbers", args.numbers.len(), points.div_ceil(NUMBER_THREADS_PER_BLOCK as usize)),
+        ("numbers", args.numbers.len(), num_turns),
+        ("lost", args.lost.len(), num_turns),
     ];
     slices.into_iter().try_for_each(|(name, found, needed)| check_len(kernel, name, found, needed))
 }
@@ -189,7 +201,7 @@ fn check(kernel: &str, args: &VoxelizeArgs<'_>, grid: &Grid, step: &Step) -> Res
 /// How a step is launched.
 struct Step {
     threads_per_block: u32,
-    /// Beside a thread a point.
+    /// Beside those for points.
     further_blocks: u32,
 }
 
@@ -207,7 +219,7 @@ macro_rules! step {
         // by the step `order`, so that looking for a free one ends. Rooms lie
         // one behind another and hold each point once, so that they end below
         // the number of points. Blocks wait for numbers of turns that were
-        // taken before theirs: those blocks run and publish without waiting.
+        // taken before theirs: those blocks run and publish before they wait.
         unsafe impl KernelSpec for $kernel {
             const NAME: &'static str = $name;
             type Args<'a> = VoxelizeArgs<'a>;

@@ -1,0 +1,104 @@
+"""Starts the node.
+
+    ros2 launch det_post det.launch.py config:=my.param.yaml
+    ros2 launch det_post det.launch.py config:=surround.param.yaml device:=cuda:0 \
+        input_topics:="front:=/cam0/image_raw back:=/cam1/image_raw" \
+        model_paths:="front:=/models/yolox.onnx back:=/models/yolox.onnx"
+
+A config is the path of a ROS 2 parameter file, or the name of one in the
+package's config folder; several are separated by spaces, and the later wins. It
+may hold substitutions such as $(find-pkg-share det_post). Relative paths in it
+are below the package's share folder.
+"""
+
+from pathlib import Path
+
+import yaml
+from ament_index_python.packages import get_package_share_directory
+from launch import LaunchDescription
+from launch.actions import DeclareLaunchArgument, OpaqueFunction
+from launch.substitutions import LaunchConfiguration
+from launch_ros.actions import Node
+from launch_ros.descriptions import ParameterFile
+
+ARGUMENTS = {
+    "config": ("demo.param.yaml", "Parameter files: paths, or names in the package's config folder."),
+    "namespace": ("", "Namespace of the node."),
+    "node_name": ("det_post", "Name of the node."),
+    "device": ("", "auto, cpu or cuda:N; empty: as the config says."),
+    "input_topics": ("", "Topics by channel: 'camera:=/image_raw lidar:=/points'."),
+    "model_paths": ("", "Networks by channel: 'camera:=/models/yolox.onnx'."),
+    "encoder_paths": ("", "Pillar encoders by channel: 'lidar:=/models/encoder.onnx'."),
+    "parameters": ("", "Further parameters: 'camera.score_threshold:=0.4 lidar.max_detections:=200'."),
+    "use_sim_time": ("false", "Whether time comes from /clock."),
+    "log_level": ("info", "debug, info, warn, error or fatal."),
+    "respawn": ("true", "Whether the node starts again when it ends by itself."),
+    "respawn_delay": ("1.0", "Seconds until it does."),
+}
+
+
+def pairs(argument: str, text: str) -> list[tuple[str, str]]:
+    """The words of an argument, each KEY:=VALUE."""
+    words = [word.partition(":=") for word in text.split()]
+    for key, mark, value in words:
+        if not (key and mark and value):
+            raise ValueError(f"{argument}: found {key + mark + value!r}, wanted KEY:=VALUE")
+    return [(key, value) for key, _, value in words]
+
+
+def config_path(share: Path, name: str) -> str:
+    """The path itself, or the shipped file of that name."""
+    path = Path(name).expanduser()
+    shipped = share / "config" / name
+    return str(shipped if not path.is_file() and shipped.is_file() else path.absolute())
+
+
+def overrides(values: dict[str, str]) -> dict:
+    """Parameters that the arguments set, in the order in which they win."""
+    found = {}
+    if values["device"]:
+        found["device"] = values["device"]
+    for argument, key in [
+        ("input_topics", "input"),
+        ("model_paths", "model_path"),
+        ("encoder_paths", "encoder_path"),
+    ]:
+        found |= {f"{channel}.{key}": value for channel, value in pairs(argument, values[argument])}
+    for key, value in pairs("parameters", values["parameters"]):
+        found[key] = yaml.safe_load(value)
+    found["use_sim_time"] = yaml.safe_load(values["use_sim_time"]) is True
+    return found
+
+
+def start(context):
+    """The node, once the arguments are known."""
+    values = {name: LaunchConfiguration(name).perform(context) for name in ARGUMENTS}
+    share = Path(get_package_share_directory("det_post"))
+    files = [
+        ParameterFile(config_path(share, name), allow_substs=True)
+        for name in values["config"].split()
+    ]
+    node = Node(
+        package="det_post",
+        executable="det_post",
+        name=values["node_name"],
+        namespace=values["namespace"],
+        arguments=["run", "--door", "ros2"],
+        ros_arguments=["--log-level", values["log_level"]],
+        parameters=[*files, overrides(values)],
+        cwd=str(share),
+        respawn=yaml.safe_load(values["respawn"]) is True,
+        respawn_delay=float(values["respawn_delay"]),
+        output="screen",
+        emulate_tty=True,
+    )
+    return [node]
+
+
+def generate_launch_description():
+    """Called by launch."""
+    declared = [
+        DeclareLaunchArgument(name, default_value=default, description=description)
+        for name, (default, description) in ARGUMENTS.items()
+    ]
+    return LaunchDescription([*declared, OpaqueFunction(function=start)])

@@ -1,0 +1,238 @@
+//! The door into ROS 2, through r2r and the middleware of the sourced ROS.
+//!
+//! One thread owns the node of r2r: it waits for messages, hands each to its
+//! receiver at once, and does what the door is asked for in between. So the
+//! queues of r2r, which keep the oldest message when they are full, never hold
+//! more than one.
+//!
+//! | message | taken as | copies before the receiver |
+//! |---|---|---|
+//! | `Image`, `CompressedImage`, `PointCloud2` | native C struct, lent to the receiver | one, by the middleware; none where it lends |
+//! | `CameraInfo`, `TFMessage`, `Clock` | CDR bytes | two |
+//! | outputs | CDR bytes of our own writer, published untyped | – |
+//!
+//! r2r can publish only message packages that were installed when it was
+//! built; another is refused with its name.
+//!
+//! What r2r does not tell: lost messages, and mismatches with subscribers of
+//! our outputs. Publishers of our inputs are looked up once a second, which
+//! tells who came and went and whose quality of service does not fit.
+
+mod graph;
+#[expect(unsafe_code, reason = "native messages are C structs; the block says why it holds")]
+mod native;
+mod parameters;
+mod services;
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{self, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use super::door::{
+    Door, DoorOptions, Durability, Handler, InputKind, Publisher, Qos, Receiver, Reliability,
+    Subscription, Watcher,
+};
+use crate::error::{Error, ErrorKind, Result};
+use graph::Graph;
+
+/// The node in the ROS graph. Dropping it ends its thread and leaves the graph.
+pub struct RosDoor {
+    options: DoorOptions,
+    commands: Commands,
+    watcher: SharedWatcher,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// Work for the thread that owns the node.
+type Command = Box<dyn FnOnce(&mut Graph) + Send>;
+
+/// The way to that thread.
+#[derive(Clone)]
+struct Commands(Sender<Command>);
+
+/// Who is told of events; nobody until [`Door::watch`].
+type SharedWatcher = Arc<Mutex<Option<Watcher>>>;
+
+impl RosDoor {
+    /// Joins the graph as the node that `options` name. ROS arguments of the
+    /// process (`--ros-args`) hold, too.
+    ///
+    /// # Errors
+    /// `Door` when ROS cannot be initialised: no middleware, arguments it does
+    /// not take, a name it refuses.
+    pub fn open(options: DoorOptions) -> Result<Self> {
+        let (commands, queue) = mpsc::channel();
+        let (opened, is_open) = mpsc::channel();
+        let stop = Arc::new(AtomicBool::new(false));
+        let watcher = SharedWatcher::default();
+        let node = options.node.clone();
+        let (stopped, told) = (Arc::clone(&stop), Arc::clone(&watcher));
+        let thread = std::thread::Builder::new()
+            .name("ros2".into())
+            .spawn(move || match Graph::open(&node, told) {
+                Ok(mut graph) => {
+                    let _ = opened.send(Ok(()));
+                    graph.spin(&queue, &stopped);
+                }
+                Err(error) => {
+                    let _ = opened.send(Err(error));
+                }
+            })
+            .map_err(|cause| error("cannot start the thread of ROS 2").with_source(cause))?;
+        is_open.recv().map_err(|_| error("the thread of ROS 2 ended at its start"))??;
+        let commands = Commands(commands);
+        Ok(Self { options, commands, watcher, stop, thread: Some(thread) })
+    }
+}
+
+impl Commands {
+    /// Has the thread do `work` and waits for its result.
+    fn run<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Graph) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let (sender, result) = mpsc::channel();
+        self.post(move |graph| {
+            let _ = sender.send(work(graph));
+        });
+        result.recv().map_err(|_| error("the thread of ROS 2 has ended"))?
+    }
+
+    /// Has the thread do `work` some time; nothing happens once it has ended.
+    fn post(&self, work: impl FnOnce(&mut Graph) + Send + 'static) {
+        let _ = self.0.send(Box::new(work));
+    }
+}
+
+impl Door for RosDoor {
+    fn name(&self) -> &'static str {
+        "ros2"
+    }
+
+    fn resolve(&self, topic: &str) -> String {
+        self.options.remaps.resolve(&self.options.node, topic)
+    }
+
+    fn subscribe(
+        &mut self,
+        topic: &str,
+        kind: InputKind,
+        qos: Qos,
+        receiver: Receiver,
+    ) -> Result<Box<dyn Subscription>> {
+        let topic = self.resolve(topic);
+        let num_publishers = Arc::new(AtomicUsize::new(0));
+        let counter = Arc::clone(&num_publishers);
+        let id =
+            self.commands.run(move |graph| graph.subscribe(topic, kind, qos, receiver, counter))?;
+        Ok(Box::new(RosSubscription { commands: self.commands.clone(), id, num_publishers }))
+    }
+
+    fn advertise(
+        &mut self,
+        topic: &str,
+        type_name: &'static str,
+        qos: Qos,
+    ) -> Result<Box<dyn Publisher>> {
+        let topic = self.resolve(topic);
+        let name = topic.clone();
+        let publisher =
+            self.commands.run(move |graph| graph.advertise(&name, type_name, profile(qos)))?;
+        Ok(Box::new(RosPublisher {
+            commands: self.commands.clone(),
+            topic,
+            publisher: Some(publisher),
+        }))
+    }
+
+    fn serve(&mut self, handler: Handler) -> Result<()> {
+        let watcher = Arc::clone(&self.watcher);
+        self.commands.run(move |graph| graph.serve(handler, watcher))
+    }
+
+    fn watch(&mut self, watcher: Watcher) {
+        *self.watcher.lock().unwrap_or_else(PoisonError::into_inner) = Some(watcher);
+    }
+}
+
+impl Drop for RosDoor {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the thread of ROS 2 panicked");
+        }
+    }
+}
+
+struct RosSubscription {
+    commands: Commands,
+    id: u64,
+    num_publishers: Arc<AtomicUsize>,
+}
+
+impl Subscription for RosSubscription {
+    fn num_publishers(&self) -> usize {
+        self.num_publishers.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for RosSubscription {
+    fn drop(&mut self) {
+        let id = self.id;
+        self.commands.post(move |graph| graph.unsubscribe(id));
+    }
+}
+
+struct RosPublisher {
+    commands: Commands,
+    topic: String,
+    /// There until it is dropped.
+    publisher: Option<r2r::PublisherUntyped>,
+}
+
+impl Publisher for RosPublisher {
+    fn publish(&mut self, cdr: &[u8]) -> Result<()> {
+        // r2r crashes on a message that is not even a header.
+        let publisher = self.publisher.as_ref().filter(|_| cdr.len() >= 4);
+        let Some(publisher) = publisher else {
+            return Err(error(format!("{}: a message of {} bytes", self.topic, cdr.len())));
+        };
+        publisher
+            .publish_raw(cdr)
+            .map_err(|cause| error(format!("cannot publish on {}", self.topic)).with_source(cause))
+    }
+
+    fn num_subscribers(&self) -> usize {
+        let publisher = self.publisher.as_ref();
+        publisher.and_then(|p| p.get_inter_process_subscription_count().ok()).unwrap_or(0)
+    }
+}
+
+impl Drop for RosPublisher {
+    fn drop(&mut self) {
+        if let Some(publisher) = self.publisher.take() {
+            self.commands.post(move |graph| graph.withdraw(publisher));
+        }
+    }
+}
+
+/// The same quality of service in r2r's words.
+fn profile(qos: Qos) -> r2r::QosProfile {
+    let profile = r2r::QosProfile::default().keep_last(qos.depth);
+    let profile = match qos.reliability {
+        Reliability::BestEffort => profile.best_effort(),
+        Reliability::Reliable => profile.reliable(),
+    };
+    match qos.durability {
+        Durability::Volatile => profile.volatile(),
+        Durability::TransientLocal => profile.transient_local(),
+    }
+}
+
+fn error(message: impl Into<String>) -> Error {
+    Error::new(ErrorKind::Door, "ros2", message)
+}

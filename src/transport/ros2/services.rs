@@ -1,0 +1,246 @@
+//! The services of a node and of a managed node, served through r2r.
+
+use std::sync::PoisonError;
+use std::sync::mpsc::{self, Sender};
+
+use futures::{FutureExt, StreamExt};
+use r2r::lifecycle_msgs::{msg as lifecycle, srv as lifecycle_srv};
+use r2r::rcl_interfaces::{msg as rcl, srv};
+use r2r::{ServiceRequest, WrappedServiceTypeSupport};
+
+use super::parameters::{descriptor, parameter, set_result, type_number, value};
+use super::{SharedWatcher, error};
+use crate::error::Result;
+use crate::transport::door::{DoorEvent, Handler, Request, Response, ServiceKind};
+use crate::types::{LifecycleState, LifecycleTransition};
+
+/// A request on its way to the handler.
+type Job = Box<dyn FnOnce(&Handler) + Send>;
+
+/// The thread that answers: a change of state may take as long as loading
+/// networks, and messages go on meanwhile. It ends with the last sender.
+#[derive(Clone)]
+pub(super) struct Jobs {
+    sender: Sender<Job>,
+    watcher: SharedWatcher,
+}
+
+impl Jobs {
+    pub(super) fn start(handler: Handler, watcher: SharedWatcher) -> Result<Self> {
+        let (sender, jobs) = mpsc::channel::<Job>();
+        std::thread::Builder::new()
+            .name("ros2 services".into())
+            .spawn(move || jobs.iter().for_each(|job| job(&handler)))
+            .map_err(|cause| error("cannot start the thread of services").with_source(cause))?;
+        Ok(Self { sender, watcher })
+    }
+
+    fn refused(&self, service: ServiceKind, reason: &str) {
+        let event =
+            DoorEvent::Refused { service: service.name().into(), reason: reason.to_owned() };
+        if let Some(watcher) = &*self.watcher.lock().unwrap_or_else(PoisonError::into_inner) {
+            watcher(event);
+        }
+    }
+}
+
+/// Serves every service; each closure passes on what has arrived.
+pub(super) fn serve_all(node: &mut r2r::Node, jobs: &Jobs) -> r2r::Result<Vec<Box<dyn FnMut()>>> {
+    use ServiceKind as Kind;
+    Ok(vec![
+        serve::<srv::ListParameters::Service>(
+            node,
+            jobs,
+            Kind::ListParameters,
+            |asked| Request::ListParameters { prefixes: asked.prefixes, depth: asked.depth },
+            |response| match response {
+                Response::Names { names, prefixes } => Some(srv::ListParameters::Response {
+                    result: rcl::ListParametersResult { names, prefixes },
+                }),
+                _ => None,
+            },
+        )?,
+        serve::<srv::GetParameters::Service>(
+            node,
+            jobs,
+            Kind::GetParameters,
+            |asked| Request::GetParameters(asked.names),
+            |response| match response {
+                Response::Values(values) => Some(srv::GetParameters::Response {
+                    values: values.into_iter().map(value).collect(),
+                }),
+                _ => None,
+            },
+        )?,
+        serve::<srv::GetParameterTypes::Service>(
+            node,
+            jobs,
+            Kind::GetParameterTypes,
+            |asked| Request::GetParameterTypes(asked.names),
+            |response| match response {
+                Response::Types(types) => Some(srv::GetParameterTypes::Response {
+                    types: types.into_iter().map(type_number).collect(),
+                }),
+                _ => None,
+            },
+        )?,
+        serve::<srv::DescribeParameters::Service>(
+            node,
+            jobs,
+            Kind::DescribeParameters,
+            |asked| Request::DescribeParameters(asked.names),
+            |response| match response {
+                Response::Descriptors(descriptors) => Some(srv::DescribeParameters::Response {
+                    descriptors: descriptors.into_iter().map(descriptor).collect(),
+                }),
+                _ => None,
+            },
+        )?,
+        serve::<srv::SetParameters::Service>(
+            node,
+            jobs,
+            Kind::SetParameters,
+            |asked| Request::SetParameters(asked.parameters.into_iter().map(parameter).collect()),
+            |response| match response {
+                Response::SetResults(results) => Some(srv::SetParameters::Response {
+                    results: results.into_iter().map(set_result).collect(),
+                }),
+                _ => None,
+            },
+        )?,
+        serve::<srv::SetParametersAtomically::Service>(
+            node,
+            jobs,
+            Kind::SetParametersAtomically,
+            |asked| {
+                let parameters = asked.parameters.into_iter().map(parameter).collect();
+                Request::SetParametersAtomically(parameters)
+            },
+            |response| match response {
+                Response::SetResult(result) => {
+                    Some(srv::SetParametersAtomically::Response { result: set_result(result) })
+                }
+                _ => None,
+            },
+        )?,
+        serve::<lifecycle_srv::ChangeState::Service>(
+            node,
+            jobs,
+            Kind::ChangeState,
+            |asked| Request::ChangeState { id: asked.transition.id, label: asked.transition.label },
+            |response| match response {
+                Response::Changed(success) => {
+                    Some(lifecycle_srv::ChangeState::Response { success })
+                }
+                _ => None,
+            },
+        )?,
+        serve::<lifecycle_srv::GetState::Service>(
+            node,
+            jobs,
+            Kind::GetState,
+            |_| Request::GetState,
+            |response| match response {
+                Response::State(current) => {
+                    Some(lifecycle_srv::GetState::Response { current_state: state(current) })
+                }
+                _ => None,
+            },
+        )?,
+        serve::<lifecycle_srv::GetAvailableStates::Service>(
+            node,
+            jobs,
+            Kind::GetAvailableStates,
+            |_| Request::GetAvailableStates,
+            |response| match response {
+                Response::States(states) => Some(lifecycle_srv::GetAvailableStates::Response {
+                    available_states: states.into_iter().map(state).collect(),
+                }),
+                _ => None,
+            },
+        )?,
+        transitions(node, jobs, Kind::GetAvailableTransitions, Request::GetAvailableTransitions)?,
+        transitions(node, jobs, Kind::GetTransitionGraph, Request::GetTransitionGraph)?,
+    ])
+}
+
+/// The two services that answer with transitions.
+fn transitions(
+    node: &mut r2r::Node,
+    jobs: &Jobs,
+    kind: ServiceKind,
+    request: Request,
+) -> r2r::Result<Box<dyn FnMut()>> {
+    serve::<lifecycle_srv::GetAvailableTransitions::Service>(
+        node,
+        jobs,
+        kind,
+        move |_| request.clone(),
+        |response| match response {
+            Response::Transitions(transitions) => {
+                Some(lifecycle_srv::GetAvailableTransitions::Response {
+                    available_transitions: transitions.into_iter().map(transition).collect(),
+                })
+            }
+            _ => None,
+        },
+    )
+}
+
+/// Serves one service: `ask` and `answer` are the way into and out of our own
+/// types.
+fn serve<S>(
+    node: &mut r2r::Node,
+    jobs: &Jobs,
+    kind: ServiceKind,
+    ask: impl Fn(S::Request) -> Request + 'static,
+    answer: fn(Response) -> Option<S::Response>,
+) -> r2r::Result<Box<dyn FnMut()>>
+where
+    S: WrappedServiceTypeSupport + 'static,
+{
+    let service = format!("~/{}", kind.name());
+    let mut requests = node.create_service::<S>(&service, r2r::QosProfile::services_default())?;
+    let jobs = jobs.clone();
+    Ok(Box::new(move || {
+        while let Some(Some(request)) = requests.next().now_or_never() {
+            pass_on(&jobs, kind, request, &ask, answer);
+        }
+    }))
+}
+
+fn pass_on<S>(
+    jobs: &Jobs,
+    kind: ServiceKind,
+    request: ServiceRequest<S>,
+    ask: &impl Fn(S::Request) -> Request,
+    answer: fn(Response) -> Option<S::Response>,
+) where
+    S: WrappedServiceTypeSupport + 'static,
+{
+    let asked = ask(request.message.clone());
+    let teller = jobs.clone();
+    let job: Job = Box::new(move |handler| {
+        let Some(response) = answer(handler(asked)) else {
+            return teller.refused(kind, "the node answered another question");
+        };
+        if let Err(cause) = request.respond(response) {
+            teller.refused(kind, &format!("the answer could not be sent: {cause}"));
+        }
+    });
+    if jobs.sender.send(job).is_err() {
+        jobs.refused(kind, "the thread of services has ended");
+    }
+}
+
+fn state(state: LifecycleState) -> lifecycle::State {
+    lifecycle::State { id: state.id(), label: state.label().into() }
+}
+
+fn transition(transition: LifecycleTransition) -> lifecycle::TransitionDescription {
+    lifecycle::TransitionDescription {
+        transition: lifecycle::Transition { id: transition.id, label: transition.label.into() },
+        start_state: state(transition.start),
+        goal_state: state(transition.goal),
+    }
+}

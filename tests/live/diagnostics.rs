@@ -1,0 +1,164 @@
+//! What the node says of its health.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use det_post::node::lifecycle::Change;
+use det_post::transport::cdr::Reader;
+use det_post::transport::door::DoorEvent;
+use det_post::transport::messages::read_header;
+use det_post::types::{ParameterValue, Stamp};
+
+use super::recording::{CLOUD_TOPIC, IMAGE_TOPIC};
+use super::session::{CAMERA_OUT, PATIENCE, Session, picture};
+
+/// A status: level, message, values.
+#[derive(Debug)]
+pub struct Status {
+    pub level: u8,
+    pub message: String,
+    pub values: BTreeMap<String, String>,
+}
+
+impl Status {
+    pub fn number(&self, key: &str) -> f64 {
+        self.values[key].parse().unwrap()
+    }
+}
+
+/// The statuses of a message by name.
+fn decode(cdr: &[u8]) -> BTreeMap<String, Status> {
+    let mut reader = Reader::new("test", cdr).unwrap();
+    read_header(&mut reader).unwrap();
+    let num = reader.sequence_len(1).unwrap();
+    let mut statuses = BTreeMap::new();
+    for _ in 0..num {
+        let level = reader.u8().unwrap();
+        let [name, message, _hardware] = [(); 3].map(|()| reader.str().unwrap().to_owned());
+        let num_values = reader.sequence_len(1).unwrap();
+        let pair = |_| {
+            let key = reader.str().unwrap().to_owned();
+            (key, reader.str().unwrap().to_owned())
+        };
+        let values = (0..num_values).map(pair).collect();
+        statuses.insert(name, Status { level, message, values });
+    }
+    // Padding, no more.
+    assert!(reader.remaining() < 4);
+    statuses
+}
+
+/// Waits for diagnostics in which a status is as wanted.
+#[track_caller]
+pub fn await_status(session: &Session, name: &str, wanted: impl Fn(&Status) -> bool) -> Status {
+    let start = Instant::now();
+    let mut last = None;
+    while start.elapsed() < PATIENCE {
+        for cdr in session.graph.take("/diagnostics") {
+            let status = decode(&cdr).remove(name);
+            match status {
+                Some(status) if wanted(&status) => return status,
+                other => last = other.or(last),
+            }
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    panic!("{name}: {last:?}")
+}
+
+const INPUT: &str = "det_post: camera: input";
+const FRAMES: &str = "det_post: camera: frames";
+
+#[test]
+fn a_silent_input_is_a_warning_then_an_error_and_says_why() {
+    let session = Session::active(&["camera.gap_warn_s:=0.2", "camera.gap_error_s:=0.6"]);
+    session.graph.set_publishers(IMAGE_TOPIC, 0);
+    let warned = await_status(&session, INPUT, |status| status.level == 1);
+    assert!(warned.message.contains("no message yet"), "{warned:?}");
+    assert!(warned.message.contains("no publisher is matched"), "{warned:?}");
+    let failed = await_status(&session, INPUT, |status| status.level == 2);
+    assert!(failed.number("silence_s") >= 0.6, "{failed:?}");
+
+    session.graph.tell(&DoorEvent::IncompatibleQos {
+        topic: IMAGE_TOPIC.into(),
+        policy: "reliability".into(),
+    });
+    await_status(&session, INPUT, |status| status.message.contains("another reliability"));
+    await_status(&session, "det_post: node", |status| status.message.contains("reliability"));
+    session.graph.tell(&DoorEvent::PeerFound { topic: IMAGE_TOPIC.into() });
+
+    session.graph.set_publishers(IMAGE_TOPIC, 1);
+    session.send_for(IMAGE_TOPIC, &picture(Stamp::from_ros(1, 0)), CAMERA_OUT);
+    let well = await_status(&session, INPUT, |status| status.level == 0);
+    assert!(well.number("received") >= 1.0, "{well:?}");
+    let stuck = await_status(&session, INPUT, |status| status.level == 2);
+    assert!(stuck.message.contains("1 matched publishers are silent"), "{stuck:?}");
+}
+
+#[test]
+fn frames_latency_and_losses_have_their_numbers() {
+    let session = Session::active(&["camera.latency_budget_ms:=0.001"]);
+    for second in 0..5 {
+        session.send_for(IMAGE_TOPIC, &picture(Stamp::from_ros(second, 0)), CAMERA_OUT);
+    }
+    session.graph.send(IMAGE_TOPIC, &[0, 1, 0, 0, 9]);
+    let input = await_status(&session, INPUT, |status| {
+        status.values.contains_key("refused.malformed_message")
+    });
+    assert_eq!((input.number("refused.malformed_message"), input.number("received")), (1.0, 5.0));
+    let latency = "det_post: camera: latency";
+    for second in 5..10 {
+        session.send_for(IMAGE_TOPIC, &picture(Stamp::from_ros(second, 0)), CAMERA_OUT);
+    }
+    let over = await_status(&session, latency, |status| status.level == 1);
+    assert!(over.message.contains("budget"), "{over:?}");
+    assert!(over.number("infer_p50_ms") <= over.number("total_p99_ms") + 0.01, "{over:?}");
+    assert!(over.number("response_p99_ms") >= over.number("response_p50_ms"));
+    let frames = await_status(&session, FRAMES, |_| true);
+    assert!(frames.values["model"].ends_with("blobs_yolov8.onnx"), "{frames:?}");
+    assert!(frames.values["engine"].contains("rten"), "{frames:?}");
+}
+
+#[test]
+fn overflows_and_repeated_stamps_are_warnings() {
+    let session = Session::active(&["camera.max_detections:=1"]);
+    for _ in 0..3 {
+        session.send_for(IMAGE_TOPIC, &picture(Stamp::from_ros(7, 0)), CAMERA_OUT);
+    }
+    let frames = await_status(&session, FRAMES, |status| status.level == 1);
+    assert!(frames.message.contains("detections_over_limit"), "{frames:?}");
+    session.set("camera.max_detections", ParameterValue::Integer(300)).unwrap();
+    session.send_for(IMAGE_TOPIC, &picture(Stamp::from_ros(7, 0)), CAMERA_OUT);
+    await_status(&session, FRAMES, |status| {
+        status.level == 1 && status.message.contains("1 stamps equal")
+    });
+}
+
+#[test]
+fn the_node_says_what_it_is_and_what_failed() {
+    let session = Session::open(&["camera.model_path:=/none/such.onnx"]);
+    let node = "det_post: node";
+    let waiting = await_status(&session, node, |_| true);
+    assert_eq!((waiting.level, &*waiting.values["state"]), (1, "unconfigured"), "{waiting:?}");
+    session.node.change(Change::Configure).unwrap_err();
+    let failed = await_status(&session, node, |status| status.level == 2);
+    assert!(failed.message.contains("/none/such.onnx"), "{failed:?}");
+    // What cannot begin changes nothing of that.
+    session.node.change(Change::Activate).unwrap_err();
+    std::thread::sleep(Duration::from_millis(250));
+    let still = await_status(&session, node, |_| true);
+    assert!(still.message.contains("/none/such.onnx"), "{still:?}");
+    session.graph.tell(&DoorEvent::Failed { reason: "the service thread ended".into() });
+    await_status(&session, node, |status| status.message.contains("service thread"));
+}
+
+#[test]
+fn what_the_door_lost_is_counted_with_its_channel() {
+    let session = Session::active(&[]);
+    session.graph.tell(&DoorEvent::Lost { topic: CLOUD_TOPIC.into(), count: 3 });
+    session.graph.tell(&DoorEvent::Lost { topic: CLOUD_TOPIC.into(), count: 4 });
+    let lidar = await_status(&session, "det_post: lidar: input", |status| {
+        status.values["lost_by_door"] != "0"
+    });
+    assert_eq!(lidar.number("lost_by_door"), 7.0);
+}
