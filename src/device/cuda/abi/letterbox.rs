@@ -195,10 +195,10 @@ macro_rules! spec {
         // asserted, `#[repr(C)]` in the same order). A thread outside the
         // network's input stops; the others write values of one row in each
         // plane, up to the row's end (8 or 4 bytes at once where rows are
-        // whole such pieces, counted from the start of a buffer), and read pixels whose column and row `tap` keeps below the source's,
-        // given the true reciprocal, which is checked. The picture's length
-        // covers all of them, and the tail what is read by whole words. No
-        // thread waits.
+        // whole such pieces, counted from the start of a buffer), and read
+        // pixels whose column and row `tap` keeps below the source's, given the
+        // true reciprocal, which is checked. The picture's length covers all of
+        // them, and the tail what is read by whole words. No thread waits.
         unsafe impl KernelSpec for $spec {
             const NAME: &'static str = $name;
             type Args<'a> = LetterboxArgs<'a, $element>;
