@@ -30,7 +30,7 @@ const ROWS: [Row; 13] = [
 /// Recorded one after the other, so that what one costs is seen beside what the
 /// events round a launch cost.
 #[cfg(feature = "cuda")]
-const IN_A_ROW: u32 = 20;
+const IN_A_ROW: u32 = 50;
 
 pub(super) const NETWORK: Size = Size::new(640, 640);
 
