@@ -34,6 +34,7 @@ struct Flats {
     static constexpr bool kHasThresholds = false;
     static constexpr bool kAnySuppresses = kAll;
     static constexpr uint32_t kNumParts = 0;
+    static constexpr uint32_t kSuppressBlocks = kAll ? 4 : 5;
 
     __device__ static bool takes_part(const NmsSettings& settings, const Candidate& c) {
         return has_finite_box(c) &&

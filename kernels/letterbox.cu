@@ -32,7 +32,7 @@ enum Layout : uint32_t {
 };
 
 constexpr uint32_t kThreads = 128;
-constexpr uint32_t kColumns = 4;
+constexpr uint32_t kColumns = 2;
 constexpr uint32_t kThreadsOfRow = 32;
 constexpr uint32_t kRowsOfBlock = kThreads / kThreadsOfRow;
 constexpr float kIntoMantissa = 8388608.0f;  // 2^23
@@ -180,16 +180,11 @@ __device__ void store(__half* out, float value) { *out = __float2half_rn(value);
 
 // Neighbours of a row, whose first is aligned to all of them.
 __device__ void store_all(float* out, const float (&values)[kColumns]) {
-    *reinterpret_cast<float4*>(out) = make_float4(values[0], values[1], values[2], values[3]);
+    *reinterpret_cast<float2*>(out) = make_float2(values[0], values[1]);
 }
 
 __device__ void store_all(__half* out, const float (&values)[kColumns]) {
-    const __half2 low = __floats2half2_rn(values[0], values[1]);
-    const __half2 high = __floats2half2_rn(values[2], values[3]);
-    uint2 words;
-    memcpy(&words.x, &low, 4);
-    memcpy(&words.y, &high, 4);
-    *reinterpret_cast<uint2*>(out) = words;
+    *reinterpret_cast<__half2*>(out) = __floats2half2_rn(values[0], values[1]);
 }
 
 // Stores a channel's values from column `x` on.
@@ -272,7 +267,7 @@ __device__ void pad(const LetterboxArgs<T>& args, uint32_t x, uint32_t y) {
 #pragma unroll
     for (uint32_t c = 0; c < 3; ++c) {
         const float value = args.pad[c];
-        const float values[kColumns] = {value, value, value, value};
+        const float values[kColumns] = {value, value};
         store_row(args, x, y, c, values);
     }
 }

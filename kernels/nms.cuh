@@ -32,7 +32,7 @@
     NMS_KERNEL(op, tiles, Policy, kNmsThreads, 5)   \
     NMS_KERNEL(op, merge, Policy, kNmsThreads, 5)   \
     NMS_KERNEL(op, arrange, Policy, kNmsThreads, 5) \
-    NMS_KERNEL(op, suppress, Policy, kNmsThreads, Policy::kNumParts == 0 ? 5 : 3) \
+    NMS_KERNEL(op, suppress, Policy, kNmsThreads, Policy::kSuppressBlocks) \
     NMS_KERNEL(op, publish, Policy, kNmsThreads, 5)
 
 // The step before all others, of an op whose policy has parts.

@@ -4,7 +4,8 @@
 // item of 16 bytes. Of two items, `is_near` says quickly whether the better may
 // suppress the other, `suppresses` whether it does, of those that are near. Where
 // items do not suffice, the exact comparison reads kNumParts parts of 16 bytes,
-// made once per candidate by the op's step `prepare`. `Flats` in flat.cuh and
+// made once per candidate by the op's step `prepare`. Of the step `suppress` a
+// multiprocessor has registers for kSuppressBlocks. `Flats` in flat.cuh and
 // `Footprints` in rectangle.cuh are one of each kind.
 #pragma once
 

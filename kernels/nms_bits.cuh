@@ -24,8 +24,11 @@ constexpr uint16_t kNoRank = 0xffff;
 // Pairs of better suppressors that the lists of all have room for.
 constexpr uint32_t kPairs = 4 * kSmallCapacity;
 
+// Rows that are compared side by side.
+constexpr uint32_t kRowGroups = kMaxRows / 2;
+
 static_assert(kPieceBits == 16, "a piece is half a word");
-static_assert(kSmallThreads == kMaxRows * kPieces, "a thread holds a piece against a row");
+static_assert(kSmallThreads >= kRowGroups * kPieces, "a thread holds a piece against two rows");
 
 // Between candidates and bits of a row.
 __device__ inline uint32_t candidate_of(uint32_t bit) {

@@ -10,6 +10,7 @@ struct Circles {
     static constexpr bool kHasThresholds = true;
     static constexpr bool kAnySuppresses = false;
     static constexpr uint32_t kNumParts = 0;
+    static constexpr uint32_t kSuppressBlocks = 5;
 
     __device__ static bool takes_part(const NmsSettings&, const Candidate& c) {
         return has_finite_box(c);

@@ -103,49 +103,78 @@ __device__ inline void count_below(uint32_t word, uint32_t other, uint32_t& num)
         : "r"(word), "r"(other));
 }
 
-// Holds the half's columns against the rows: a thread one piece against one
-// row, all lanes of a warp the same.
-template <typename Policy, typename Candidate>
-__device__ void compare(const NmsArgs<Candidate>& args, const NmsSettings& settings,
-                        Comparison<Candidate>& shared, uint32_t start, uint32_t n) {
+// Holds a thread's piece of the half's columns against kNum rows, which lie
+// kRowGroups apart; all lanes of a warp have the same rows.
+template <typename Policy, uint32_t kNum, typename Candidate>
+__device__ void compare_rows(const NmsArgs<Candidate>& args, const NmsSettings& settings,
+                             Comparison<Candidate>& shared, uint32_t first_row, uint32_t start,
+                             uint32_t num_bits) {
     const uint32_t piece = threadIdx.x % kPieces;
-    const uint32_t row = threadIdx.x / kPieces;
-    const uint32_t own = blockIdx.x + row * gridDim.x;
-    if (own >= n) return;
-    const uint32_t num_bits = (min(n - start, kHalf) + kPieces - 1) / kPieces;
-    const uint32_t word = shared.row_words[row];
-    const float4 item = shared.row_items[row];
-    const float least = Policy::least(settings, item);
-    uint32_t bits = 0;
-    uint32_t num_below = 0;
-    uint32_t num_at_most = 0;
+    uint32_t word[kNum];
+    float4 item[kNum];
+    float least[kNum];
+    uint32_t bits[kNum] = {};
+    uint32_t num_below[kNum] = {};
+    uint32_t num_at_most[kNum] = {};
+#pragma unroll
+    for (uint32_t r = 0; r < kNum; ++r) {
+        word[r] = shared.row_words[first_row + r * kRowGroups];
+        item[r] = shared.row_items[first_row + r * kRowGroups];
+        least[r] = Policy::least(settings, item[r]);
+    }
     // Columns past the last have the last word, also up to whole fours.
     for (uint32_t first = 0; first < num_bits; first += 4) {
-        uint32_t four = 0;
+        uint32_t four[kNum] = {};
 #pragma unroll
         for (uint32_t k = 0; k < 4; ++k) {
             const uint32_t column = (first + k) * kPieces + piece;
             const uint32_t other = shared.words[column];
-            const bool near = Policy::is_near(settings, shared.items[column], item, least);
-            count_below(other, word, num_below);
-            count_below(other, word + 1, num_at_most);
-            if ((other < word) & near) four |= 1u << k;
+            const float4 better = shared.items[column];
+#pragma unroll
+            for (uint32_t r = 0; r < kNum; ++r) {
+                count_below(other, word[r], num_below[r]);
+                count_below(other, word[r] + 1, num_at_most[r]);
+                const bool near = Policy::is_near(settings, better, item[r], least[r]);
+                if ((other < word[r]) & near) four[r] |= 1u << k;
+            }
         }
-        bits |= four << first;
+#pragma unroll
+        for (uint32_t r = 0; r < kNum; ++r) bits[r] |= four[r] << first;
     }
-    const bool is_own_here = own - start < kHalf && (own - start) % kPieces == piece;
-    if (word != 0 && num_at_most - num_below > is_own_here) {
-        compare_equals<Policy>(args, settings, shared, row, own, start, bits, num_below);
+#pragma unroll
+    for (uint32_t r = 0; r < kNum; ++r) {
+        const uint32_t row = first_row + r * kRowGroups;
+        const uint32_t own = blockIdx.x + row * gridDim.x;
+        const bool is_own_here = own - start < kHalf && (own - start) % kPieces == piece;
+        if (word[r] != 0 && num_at_most[r] - num_below[r] > is_own_here) {
+            compare_equals<Policy>(args, settings, shared, row, own, start, bits[r], num_below[r]);
+        }
+        for (uint32_t left = bits[r]; left != 0; left &= left - 1) {
+            const uint32_t k = __ffs(left) - 1;
+            const float4 better = shared.items[k * kPieces + piece];
+            if (!Policy::suppresses(settings, better, item[r])) bits[r] &= ~(1u << k);
+        }
+        reinterpret_cast<uint16_t*>(shared.bits[row])[start / kHalf * kPieces + piece] =
+            static_cast<uint16_t>(bits[r]);
+        const uint32_t sum = __reduce_add_sync(kAllLanes, num_below[r]);
+        if (lane_of() == 0 && sum != 0) atomicAdd(&shared.num_before[row], sum);
     }
-    for (uint32_t left = bits; left != 0; left &= left - 1) {
-        const uint32_t k = __ffs(left) - 1;
-        const float4 better = shared.items[k * kPieces + piece];
-        if (!Policy::suppresses(settings, better, item)) bits &= ~(1u << k);
+}
+
+// Holds the half's columns against the block's rows. Half of the threads hold
+// what they read against two rows where there are so many: shared memory, not
+// arithmetic, would limit all of them.
+template <typename Policy, typename Candidate>
+__device__ void compare(const NmsArgs<Candidate>& args, const NmsSettings& settings,
+                        Comparison<Candidate>& shared, uint32_t start, uint32_t n) {
+    const uint32_t row = threadIdx.x / kPieces;
+    if (row >= kRowGroups || blockIdx.x + row * gridDim.x >= n) return;
+    const uint32_t num_bits = (min(n - start, kHalf) + kPieces - 1) / kPieces;
+    if (blockIdx.x + (row + kRowGroups) * gridDim.x < n) {
+        compare_rows<Policy, 2>(args, settings, shared, row, start, num_bits);
+    } else {
+        compare_rows<Policy, 1>(args, settings, shared, row, start, num_bits);
     }
-    reinterpret_cast<uint16_t*>(shared.bits[row])[start / kHalf * kPieces + piece] =
-        static_cast<uint16_t>(bits);
-    const uint32_t sum = __reduce_add_sync(kAllLanes, num_below);
-    if (lane_of() == 0 && sum != 0) atomicAdd(&shared.num_before[row], sum);
 }
 
 // The bits of a word of row `own`, without those of other groups and those that

@@ -11,9 +11,7 @@ constexpr uint32_t kTile = 512;
 // Candidates of a tile that a block orders.
 constexpr uint32_t kPart = 64;
 // Tiles that a block of the step `merge` searches.
-constexpr uint32_t kAtOnce = 5;
-// Candidates that it searches for.
-constexpr uint32_t kSought = 2 * kNmsThreads;
+constexpr uint32_t kAtOnce = 2;
 
 enum State : uint32_t { kUndecided, kKept, kGone };
 
@@ -109,57 +107,64 @@ __device__ uint32_t parts(const NmsArgs<Candidate>& args) {
     return (num_tiles + kAtOnce - 1) / kAtOnce;
 }
 
+// How many of a tile's words are below a word; they rise.
+__device__ inline uint32_t num_below(const uint32_t (&words)[kTile], uint32_t word) {
+    uint32_t num = 0;
+#pragma unroll
+    for (uint32_t half = kTile / 2; half != 0; half /= 2) {
+        num += words[num + half - 1] < word ? half : 0;
+    }
+    return num + (words[num] < word);
+}
+
 // A candidate's position is the sum of its positions in all tiles. Each block
-// adds those of its candidates in kAtOnce tiles, which it searches together.
+// adds those of its candidates in kAtOnce tiles, of which it holds the words.
 template <typename Policy, typename Candidate>
 __device__ void nms_merge(const NmsArgs<Candidate>& args) {
-    __shared__ uint64_t tiles[kAtOnce][kTile];
+    __shared__ uint32_t words[kAtOnce][kTile];
     const bool by_rank = blockIdx.y == 0;
     const uint32_t capacity = static_cast<uint32_t>(args.candidates.len);
     const uint64_t* keys = args.keys.data + (by_rank ? 0 : capacity);
     const uint32_t start = blockIdx.x % parts(args) * kAtOnce;
-    const uint32_t first = blockIdx.x / parts(args) * kSought + threadIdx.x;
+    const uint32_t own = blockIdx.x / parts(args) * kNmsThreads + threadIdx.x;
     // Read without waiting for the number of candidates.
-    uint64_t sought[2];
-#pragma unroll
-    for (uint32_t k = 0; k < 2; ++k) {
-        const uint32_t own = first + k * kNmsThreads;
-        sought[k] = own < capacity ? keys[own] : 0;
-    }
+    const uint64_t key = own < capacity ? keys[own] : 0;
+    const uint32_t n = num_candidates(args);
+    if (own - threadIdx.x >= n || start * kTile >= n) return;
 #pragma unroll
     for (uint32_t k = 0; k < kAtOnce * kTile / kNmsThreads; ++k) {
         const uint32_t i = k * kNmsThreads + threadIdx.x;
         const uint32_t from = start * kTile + i;
-        tiles[i / kTile][i % kTile] = from < capacity ? keys[from] : 0;
+        words[i / kTile][i % kTile] = from < n ? static_cast<uint32_t>(keys[from] >> 32) : kLast;
     }
-    const uint32_t n = num_candidates(args);
     __syncthreads();
-#pragma unroll 1
-    for (uint32_t k = 0; k < 2; ++k) {
-        const uint32_t own = first + k * kNmsThreads;
-        if (own >= n) return;
-        const uint64_t key = k == 0 ? sought[0] : sought[1];
-        // The number of keys before this one, bit by bit from the highest.
-        uint32_t before[kAtOnce] = {};
-        for (uint32_t half = kTile; half != 0; half /= 2) {
+    if (own >= n) return;
+    const uint32_t word = static_cast<uint32_t>(key >> 32);
+    uint32_t sum = 0;
 #pragma unroll
-            for (uint32_t t = 0; t < kAtOnce; ++t) {
-                const uint32_t probe = before[t] + half;
-                const uint32_t begin = (start + t) * kTile;
-                if (start + t == own / kTile || begin + probe > n || probe > kTile) continue;
-                const uint64_t other = tiles[t][probe - 1];
+    for (uint32_t t = 0; t < kAtOnce; ++t) {
+        const uint32_t begin = (start + t) * kTile;
+        if (begin >= n || start + t == own / kTile) continue;
+        uint32_t before = num_below(words[t], word);
+        if (before < kTile && words[t][before] == word) {
+            // Those that take no part are ordered by tile; of others the
+            // equals are searched by the other words of the order.
+            uint32_t end = word == kLast ? min(kTile, n - begin) : num_below(words[t], word + 1);
+            if (word == kLast) before = begin < own ? end : before;
+            while (word != kLast && before < end) {
+                const uint32_t middle = (before + end) / 2;
+                const uint64_t other = keys[begin + middle];
                 const bool comes_before =
                     by_rank ? precedes(other, key, args.candidates.data) : other < key;
-                if (comes_before) before[t] = probe;
+                before = comes_before ? middle + 1 : before;
+                end = comes_before ? end : middle;
             }
         }
-        uint32_t sum = 0;
-#pragma unroll
-        for (uint32_t t = 0; t < kAtOnce; ++t) sum += before[t];
-        // A sum is the same in any order.
-        if (sum != 0) {
-            atomicAdd(&(by_rank ? args.ranks : args.places)[static_cast<uint32_t>(key)], sum);
-        }
+        sum += before;
+    }
+    // A sum is the same in any order.
+    if (sum != 0) {
+        atomicAdd(&(by_rank ? args.ranks : args.places)[static_cast<uint32_t>(key)], sum);
     }
 }
 

@@ -116,9 +116,10 @@ __device__ void take_all(const Args& args) {
     Best own;
     for (uint32_t i = threadIdx.x; i < n; i += kThreads) {
         const Candidate2d candidate = args.candidates[i];
-        const bool present = has_finite_box(candidate) && candidate.rank.score >= 0.0f;
-        args.scores[i] = present ? candidate.rank.score : NAN;
-        const Best mine = {order_word(candidate.rank.score, present), i};
+        const float score = candidate.rank.score;
+        const bool present = has_finite_box(candidate) && score >= 0.0f && score < INFINITY;
+        args.scores[i] = present ? score : NAN;
+        const Best mine = {order_word(score, present), i};
         if (comes_before(args, mine, own)) own = mine;
     }
     uint32_t num_kept = 0;

@@ -132,6 +132,7 @@ template <typename Kind>
 struct Footprints {
     using Candidate = typename Kind::Candidate;
     static constexpr bool kAnySuppresses = false;
+    static constexpr uint32_t kSuppressBlocks = 3;
 
     __device__ static bool takes_part(const NmsSettings&, const Candidate& c) {
         return has_finite_box(c);

@@ -83,7 +83,7 @@ impl Problem {
             return a.map(f32::to_bits) == b.map(f32::to_bits);
         }
         let size = (b[2] - b[0]).abs().max((b[3] - b[1]).abs());
-        let scale = |i: usize| if i == 4 { b[i] } else { b[i].abs().max(size) };
+        let scale = |i: usize| if i == 4 { b[i].abs() } else { b[i].abs().max(size) };
         (0..5).all(|i| (a[i] - b[i]).abs() <= 2.0 * f32::EPSILON * scale(i))
     }
 }

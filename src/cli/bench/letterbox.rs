@@ -27,6 +27,11 @@ const ROWS: [Row; 13] = [
     ((3840, 2160), Encoding::Bgr8, F32, None),
 ];
 
+/// Recorded one after the other, so that what one costs is seen beside what the
+/// events round a launch cost.
+#[cfg(feature = "cuda")]
+const IN_A_ROW: u32 = 50;
+
 pub(super) const NETWORK: Size = Size::new(640, 640);
 
 /// As YOLOv5 and v8 want it.
@@ -51,12 +56,15 @@ pub(super) fn cases(bench: &mut Bench, device: &Device) -> Result<()> {
         if !bench.wants(&name) {
             continue;
         }
-        let case = Case::new(name).with_bar(bar);
         let picture = Picture::new(Size::new(width, height), encoding);
         match device {
-            Device::Cpu => on_cpu(bench, case, &picture, element)?,
+            Device::Cpu => on_cpu(bench, Case::new(name).with_bar(bar), &picture, element)?,
             #[cfg(feature = "cuda")]
-            Device::Cuda(device) => on_cuda(bench, case, device, &picture, element)?,
+            Device::Cuda(device) => {
+                let each = Case::new(format!("{name}, each of {IN_A_ROW}")).with_bar(bar);
+                on_cuda(bench, Case::new(name), device, &picture, element)?;
+                on_cuda(bench, each.each_of(IN_A_ROW), device, &picture, element)?;
+            }
         }
     }
     Ok(())
@@ -87,7 +95,9 @@ fn on_cuda(
     let mut out = DeviceTensor::zeros(stream, element, &input_shape())?;
     image.enqueue_upload(&view)?;
     let graph = Graph::record(stream, || {
-        enqueue_letterbox(stream, &kernels, &image, &params(), &mut out).map(|_| ())
+        (0..case.num_times()).try_for_each(|_| {
+            enqueue_letterbox(stream, &kernels, &image, &params(), &mut out).map(|_| ())
+        })
     })?;
     bench.device(case, stream, || graph.enqueue(), || stream.synchronize())
 }

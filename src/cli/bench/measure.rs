@@ -23,6 +23,7 @@ pub(super) struct Case {
     pub(super) name: String,
     bar: Option<Bar>,
     num_bytes: Option<usize>,
+    num_times: u32,
 }
 
 /// What a case must reach on the machine that docs/benchmarks.md names.
@@ -46,11 +47,24 @@ pub(super) enum Clock {
 
 impl Case {
     pub(super) fn new(name: impl Into<String>) -> Self {
-        Self { name: name.into(), bar: None, num_bytes: None }
+        Self { name: name.into(), bar: None, num_bytes: None, num_times: 1 }
     }
 
     pub(super) fn with_bar(self, bar: Option<Bar>) -> Self {
         Self { bar, ..self }
+    }
+
+    /// Says that the thing is done so many times, one after the other: the
+    /// times are those of one of them.
+    #[cfg(feature = "cuda")]
+    pub(super) fn each_of(self, num_times: u32) -> Self {
+        Self { num_times, ..self }
+    }
+
+    /// How many times the thing is done.
+    #[cfg(feature = "cuda")]
+    pub(super) fn num_times(&self) -> u32 {
+        self.num_times
     }
 
     /// Says how fast so many bytes move.
@@ -157,6 +171,7 @@ impl Bench {
     ) -> Result<()> {
         let (start, end) = (Event::new(stream)?, Event::new(stream)?);
         let (mut gpu, mut walls) = (Vec::new(), Vec::new());
+        let num_times = f64::from(case.num_times);
         for run in 0..NUM_RUNS + NUM_RUNS / 10 {
             let begin = Instant::now();
             enqueue()?;
@@ -167,8 +182,8 @@ impl Bench {
             end.record(stream)?;
             stream.synchronize()?;
             if run >= NUM_RUNS / 10 {
-                walls.push(wall);
-                gpu.push(f64::from(start.micros_until(&end)?));
+                walls.push(wall / num_times);
+                gpu.push(f64::from(start.micros_until(&end)?) / num_times);
             }
         }
         self.add(case, Some(Times::of(&mut gpu)), Times::of(&mut walls));
@@ -177,7 +192,7 @@ impl Bench {
 
     #[expect(clippy::print_stdout, reason = "a line a case, as soon as it is known")]
     fn add(&mut self, case: Case, gpu_us: Option<Times>, wall_us: Times) {
-        let Case { name, bar, num_bytes } = case;
+        let Case { name, bar, num_bytes, .. } = case;
         // Bars are for GPUs.
         let bar = bar.filter(|_| gpu_us.is_some());
         let row = Row { case: name, gpu_us, wall_us, num_bytes, bar };

@@ -17,7 +17,7 @@ pub(super) fn nms_soft(
     keep: &mut Vec<Kept>,
 ) -> Result<()> {
     workspace.rank("nms_soft", candidates, &params.class_mode, |candidate| {
-        candidate.score >= 0.0 && candidate.bbox.is_finite()
+        (0.0..f32::INFINITY).contains(&candidate.score) && candidate.bbox.is_finite()
     })?;
     workspace.prepare_flats(candidates, f32::from(params.offset));
     let Workspace { ranked, places, flats, scores, met_by, queue, grid, .. } = workspace;

@@ -13,7 +13,7 @@
 //! exponential is [`exp_f64`], additions and multiplications of f64 in a fixed
 //! order, rounded to f32 once: the same bits on every device.
 //!
-//! A negative score takes no part. What else holds for every suppression (NaN,
+//! A score that is negative or infinite takes no part. What else holds for every suppression (NaN,
 //! memory) stands in [`nms`](super::nms).
 
 mod cpu;

@@ -12,7 +12,7 @@ use crate::types::{Encoding, ImageView};
 /// Threads of a block.
 pub const THREADS_PER_BLOCK: u32 = 128;
 /// Columns that a block makes.
-pub const COLUMNS_PER_BLOCK: u32 = 128;
+pub const COLUMNS_PER_BLOCK: u32 = 64;
 /// Rows that a block makes.
 pub const ROWS_PER_BLOCK: u32 = 4;
 /// Bytes after the picture that the kernels may read, without a meaning.
@@ -194,11 +194,11 @@ macro_rules! spec {
         // SAFETY: `LetterboxArgs` mirrors the struct of that name (size
         // asserted, `#[repr(C)]` in the same order). A thread outside the
         // network's input stops; the others write values of one row in each
-        // plane, up to the row's end (16 or 8 bytes at once where rows are
-        // whole such pieces, counted from the start of a buffer), and read pixels whose column and row `tap` keeps below the source's,
-        // given the true reciprocal, which is checked. The picture's length
-        // covers all of them, and the tail what is read by whole words. No
-        // thread waits.
+        // plane, up to the row's end (8 or 4 bytes at once where rows are
+        // whole such pieces, counted from the start of a buffer), and read
+        // pixels whose column and row `tap` keeps below the source's, given the
+        // true reciprocal, which is checked. The picture's length covers all of
+        // them, and the tail what is read by whole words. No thread waits.
         unsafe impl KernelSpec for $spec {
             const NAME: &'static str = $name;
             type Args<'a> = LetterboxArgs<'a, $element>;

@@ -13,12 +13,10 @@ pub const SMALL_THREADS_PER_BLOCK: u32 = 1024;
 pub const CANDIDATES_PER_BLOCK: u32 = 8;
 /// Candidates that a block of the step `tiles` orders.
 pub const PART: u32 = 64;
-/// Candidates that a block of the step `merge` searches for.
-pub const SOUGHT: u32 = 512;
 /// Candidates that are ordered together before they are merged.
 pub const TILE: u32 = 512;
 /// Tiles that a block of the step `merge` searches.
-pub const TILES_AT_ONCE: u32 = 5;
+pub const TILES_AT_ONCE: u32 = 2;
 /// Up to this capacity the step `small` does everything.
 pub const SMALL_CAPACITY: usize = 2048;
 /// The most candidates that a block of the step `small` owns.

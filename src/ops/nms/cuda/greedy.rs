@@ -3,7 +3,7 @@
 use super::{Capacity, Survivors, SurvivorsOut, check_fits, class_mode_word};
 use crate::device::cuda::abi::nms::{
     CANDIDATES_PER_BLOCK, HALF, NmsArgs, NmsCounts, NmsSettings, NmsSteps, PAIRS, PART,
-    PrepareArgs, PreparedSteps, ROW_VECTORS, SMALL_CAPACITY, SMALL_THREADS_PER_BLOCK, SOUGHT,
+    PrepareArgs, PreparedSteps, ROW_VECTORS, SMALL_CAPACITY, SMALL_THREADS_PER_BLOCK,
     THREADS_PER_BLOCK, TILE, TILES_AT_ONCE,
 };
 use crate::device::cuda::{DeviceBuffer, Grid, In, Kernel, KernelSpec, Stream, blocks};
@@ -204,9 +204,8 @@ impl<S: NmsSteps> DeviceWorkspace<S> {
             Kernels::Large { tiles, merge, arrange, suppress, publish } => {
                 let some = blocks(capacity, THREADS_PER_BLOCK).max(1);
                 let parts = blocks(capacity, TILE).div_ceil(TILES_AT_ONCE);
-                let sought = blocks(capacity, SOUGHT).max(1);
                 launch(tiles, stream, [blocks(capacity, PART).max(1), 2], args)?;
-                launch(merge, stream, [sought * parts, 2], args)?;
+                launch(merge, stream, [some * parts, 2], args)?;
                 launch(arrange, stream, [some, 1], args)?;
                 launch(suppress, stream, [blocks(capacity, CANDIDATES_PER_BLOCK), 1], args)?;
                 launch(publish, stream, [some, 1], args)
