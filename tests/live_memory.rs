@@ -22,6 +22,7 @@ mod session;
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
 
 use det_post::types::{ParameterValue, Stamp};
 use recording::{CLOUD_TOPIC, IMAGE_TOPIC};
@@ -64,11 +65,18 @@ fn run(session: &Session, seconds: std::ops::Range<i32>) -> i64 {
         let max = ParameterValue::Integer(i64::from(100 + second % 2));
         session.set("camera.max_detections", max).unwrap();
         session.set("camera.max_detections", ParameterValue::Integer(0)).unwrap_err();
-        for (topic, ..) in session.graph.outputs() {
-            session.graph.take(&topic);
-        }
+        take_all(session);
     }
+    // Debug images of the last frames, 3 MB each, may still be on their way.
+    std::thread::sleep(Duration::from_millis(500));
+    take_all(session);
     NUM_BYTES.load(Ordering::Relaxed)
+}
+
+fn take_all(session: &Session) {
+    for (topic, ..) in session.graph.outputs() {
+        session.graph.take(&topic);
+    }
 }
 
 #[test]

@@ -203,7 +203,8 @@ mod tests {
         assert_eq!(count(|e| matches!(e, Event::Picture { .. })), 3 * 36);
         assert_eq!(count(|e| matches!(e, Event::Transform)), 121);
         // Every sensor's stamp lies between transforms that are recorded.
-        assert_eq!(events.last().unwrap().0.seconds_since(START), 1.2);
+        let end = Stamp::from_nanos(START.nanos() + 1_200_000_000);
+        assert_eq!(events.last().unwrap().0, end);
     }
 
     #[test]
