@@ -86,15 +86,18 @@ class CenterNetwork(nn.Module):
 
 class Exported(nn.Module):
     """What is served: regressions apart, and in the heat map nothing but
-    peaks, so that neighbours of a centre are no candidates."""
+    peaks, so that neighbours of a centre are no candidates. Pedestrians may
+    stand in neighbouring cells, and keep theirs."""
 
     def __init__(self, network: CenterNetwork):
         super().__init__()
         self.network = network
+        small = torch.tensor([name == "pedestrian" for name in CLASSES])
+        self.register_buffer("small", small[None, :, None, None])
 
     def forward(self, spatial_features):
         heat, box = self.network(spatial_features)
-        peak = F.max_pool2d(heat, 3, 1, 1)
+        peak = torch.where(self.small, heat, F.max_pool2d(heat, 3, 1, 1))
         heat = torch.where(heat == peak, heat, torch.full_like(heat, -1e4))
         return (heat, *torch.split(box, list(REGRESSIONS.values()), dim=1))
 
