@@ -100,6 +100,7 @@ pub(super) fn placed() -> Letterbox {
     Letterbox::new(SOURCE, NETWORK, Placement::Center)
 }
 
+#[cfg_attr(not(feature = "cuda"), expect(unused_variables, reason = "bars are of GPUs"))]
 pub(super) fn cases(bench: &mut Bench, device: &Device) -> Result<()> {
     for (kind, element, num_passing, bar) in ROWS {
         let name = name(kind, element, num_passing);

@@ -23,6 +23,7 @@ pub(super) struct Case {
     pub(super) name: String,
     bar: Option<Bar>,
     num_bytes: Option<usize>,
+    #[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "only graphs repeat a case"))]
     num_times: u32,
 }
 
