@@ -118,7 +118,7 @@ fn frames_latency_and_losses_have_their_numbers() {
 
 #[test]
 fn device_engine_and_networks_are_named() {
-    let session = Session::active(&[]);
+    let session = Session::active(&["camera.engine.kind:=rten", "device:=cpu"]);
     let camera = await_status(&session, "det_post: camera: device", |_| true);
     assert_eq!((camera.level, &*camera.values["health"]), (0, "good"), "{camera:?}");
     assert_eq!((&*camera.values["device"], &*camera.values["process"]), ("cpu", "the node's"));
@@ -164,7 +164,7 @@ fn overflows_and_repeated_stamps_are_warnings() {
     session.set("camera.max_detections", ParameterValue::Integer(300)).unwrap();
     session.send_for(IMAGE_TOPIC, &picture(Stamp::from_ros(7, 0)), CAMERA_OUT);
     await_status(&session, FRAMES, |status| {
-        status.level == 1 && status.message.contains("1 stamps equal")
+        status.level == 1 && status.message.contains("stamps equal")
     });
 }
 
