@@ -85,7 +85,11 @@ fn a_silent_input_is_a_warning_then_an_error_and_says_why() {
     });
     await_status(&session, INPUT, |status| status.message.contains("another reliability"));
     await_status(&session, "det_post: node", |status| status.message.contains("reliability"));
+    // Another peer that does match does not make that one go.
     session.graph.tell(&DoorEvent::PeerFound { topic: IMAGE_TOPIC.into() });
+    await_status(&session, "det_post: node", |status| status.message.contains("reliability"));
+    session.graph.tell(&DoorEvent::Compatible { topic: IMAGE_TOPIC.into() });
+    await_status(&session, "det_post: node", |status| status.message == "active");
 
     session.graph.set_publishers(IMAGE_TOPIC, 1);
     session.send_for(IMAGE_TOPIC, &picture(Stamp::from_ros(1, 0)), CAMERA_OUT);
