@@ -4,7 +4,9 @@
 use det_post::device::{Device, PayloadMemory};
 use det_post::node::slot::Frame;
 use det_post::transport::door::Received;
-use det_post::types::{Encoding, FrameReport, Header, ImageView, Size, Stage, Stamp, Transfer};
+use det_post::types::{
+    CloudView, Encoding, FrameReport, Header, ImageView, Size, Stage, Stamp, Transfer,
+};
 
 use super::camera_pipeline;
 use super::lidar_pipeline;
@@ -55,7 +57,7 @@ fn a_cloud_is_uploaded_from_its_slot() {
         let cloud = lidar_pipeline::cloud(&mut random, num_points);
         let (view, stamp) = (cloud.view(), HEADER.stamp);
         let num_bytes = cloud.data.len() as u64;
-        let mut serve = |view| {
+        let mut serve = |view: &CloudView<'_>| {
             let frame =
                 det_post::pipeline::LidarFrame { cloud: view, stamp, world_from_sensor: None };
             let processed = pipeline.process(&frame).unwrap();
