@@ -64,6 +64,23 @@ impl<P, T> Server<P, T> {
             Self::Isolated(isolated) => isolated.device_name(),
         }
     }
+
+    /// Memory for payloads to be served from. Those for another process are
+    /// copied once more, into memory that both map.
+    pub fn payload_memory(&self) -> PayloadMemory {
+        match self {
+            Self::Here(_, opened) => PayloadMemory::of(&opened.device),
+            Self::Isolated(_) => PayloadMemory::default(),
+        }
+    }
+
+    /// The process that serves the frames, where it is not this one.
+    pub fn process_id(&self) -> Option<u32> {
+        match self {
+            Self::Here(..) => None,
+            Self::Isolated(isolated) => Some(isolated.process_id()),
+        }
+    }
 }
 
 impl CameraServer {
@@ -110,23 +127,6 @@ impl CameraServer {
         match self {
             Self::Here(pipeline, _) => pipeline.engine_name(),
             Self::Isolated(isolated) => isolated.engine_name(),
-        }
-    }
-
-    /// Memory for payloads to be served from. Those for another process are
-    /// copied once more, into memory that both map.
-    pub fn payload_memory(&self) -> PayloadMemory {
-        match self {
-            Self::Here(_, opened) => PayloadMemory::of(&opened.device),
-            Self::Isolated(_) => PayloadMemory::default(),
-        }
-    }
-
-    /// The process that serves the frames, where it is not this one.
-    pub fn process_id(&self) -> Option<u32> {
-        match self {
-            Self::Here(..) => None,
-            Self::Isolated(isolated) => Some(isolated.process_id()),
         }
     }
 }
@@ -195,23 +195,6 @@ impl LidarServer {
         match self {
             Self::Here(pipeline, _) => pipeline.engine_name(),
             Self::Isolated(isolated) => isolated.engine_name(),
-        }
-    }
-
-    /// Memory for payloads to be served from. Those for another process are
-    /// copied once more, into memory that both map.
-    pub fn payload_memory(&self) -> PayloadMemory {
-        match self {
-            Self::Here(_, opened) => PayloadMemory::of(&opened.device),
-            Self::Isolated(_) => PayloadMemory::default(),
-        }
-    }
-
-    /// The process that serves the frames, where it is not this one.
-    pub fn process_id(&self) -> Option<u32> {
-        match self {
-            Self::Here(..) => None,
-            Self::Isolated(isolated) => Some(isolated.process_id()),
         }
     }
 }
