@@ -4,7 +4,7 @@
 use super::isolated::{Isolated, this_program};
 use super::{CameraPipeline, LidarFrame, LidarPipeline, Processed};
 use crate::config::{CameraConfig, ChannelConfig, ChannelKind, LidarConfig};
-use crate::device::Device;
+use crate::device::{Device, PayloadMemory};
 use crate::error::{Error, ErrorKind, Result};
 use crate::types::{Detection2d, Detection3d, DeviceChoice, ImagePayload};
 
@@ -62,6 +62,23 @@ impl<P, T> Server<P, T> {
         match self {
             Self::Here(_, opened) => &opened.name,
             Self::Isolated(isolated) => isolated.device_name(),
+        }
+    }
+
+    /// Memory for payloads to be served from. Those for another process are
+    /// copied once more, into memory that both map.
+    pub fn payload_memory(&self) -> PayloadMemory {
+        match self {
+            Self::Here(_, opened) => PayloadMemory::of(&opened.device),
+            Self::Isolated(_) => PayloadMemory::default(),
+        }
+    }
+
+    /// The process that serves the frames, where it is not this one.
+    pub fn process_id(&self) -> Option<u32> {
+        match self {
+            Self::Here(..) => None,
+            Self::Isolated(isolated) => Some(isolated.process_id()),
         }
     }
 }

@@ -97,10 +97,9 @@ impl Peers {
         }
     }
 
-    /// Whether `ours` is matched with an endpoint of the participant that
-    /// `theirs` belongs to.
-    pub fn is_matched_with_participant_of(&self, ours: GUID, theirs: GUID) -> bool {
-        self.matched.iter().any(|(a, b)| *a == ours && b.prefix == theirs.prefix)
+    /// What `ours` is matched with.
+    pub fn matched_with(&self, ours: GUID) -> impl Iterator<Item = GUID> {
+        self.matched.iter().filter(move |(a, _)| *a == ours).map(|(_, theirs)| *theirs)
     }
 
     /// Whether `ours` is matched with `theirs`.
