@@ -162,6 +162,20 @@ fn a_channel_says_where_and_how_it_runs() {
 }
 
 #[test]
+fn a_channel_survives_its_own_yaml() {
+    let base: Vec<&str> = CAMERA.iter().chain(&LIDAR).copied().collect();
+    let more = ["camera.isolate:=true", "camera.device:=cuda:2", "lidar.score_thresholds:=[0.7]"];
+    let config = load_overrides(&base, &more).unwrap();
+    assert!(config.channels[0].is_isolated && !config.channels[1].is_isolated);
+    for channel in &config.channels {
+        let alone = Config::parse(&channel.to_yaml()).unwrap();
+        assert_eq!(alone.channels, std::slice::from_ref(channel));
+    }
+    let error = Config::parse("[").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Config);
+}
+
+#[test]
 fn an_engine_that_cannot_run_on_the_device_is_refused() {
     for (more, key) in [
         (&["device:=cpu", "camera.engine.provider:=cuda"][..], "camera.engine.provider"),

@@ -14,12 +14,32 @@
 )]
 #![allow(clippy::print_stdout, reason = "tests say what they skipped and what they ran")]
 
+#[path = "../examples/make_sample/camera_net.rs"]
+mod camera_net;
+#[path = "../examples/make_sample/drive.rs"]
+mod drive;
+#[path = "../examples/make_sample/lidar_nets.rs"]
+mod lidar_nets;
+#[path = "common/onnx.rs"]
+mod onnx;
+#[path = "../examples/make_sample/parameters.rs"]
+mod parameters;
+#[path = "../examples/make_sample/recording.rs"]
+mod recording;
+#[path = "common/replay.rs"]
+mod replay;
+#[allow(dead_code, reason = "of a node in memory, only its sample is used here")]
+#[path = "live/session.rs"]
+mod session;
+
 #[path = "dds/graph.rs"]
 mod graph;
 #[path = "dds/load.rs"]
 mod load;
 #[path = "dds/messages.rs"]
 mod messages;
+#[path = "dds/node.rs"]
+mod node;
 #[path = "dds/peer.rs"]
 mod peer;
 #[path = "dds/robustness.rs"]

@@ -21,7 +21,7 @@ mod network;
 #[path = "common/onnx.rs"]
 mod onnx;
 
-/// A fault ends the work of everybody on a GPU: one test at a time.
+/// Times and memory of one test do not mix with another's.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 /// GPU 0 for one test alone, or `None` with the reason printed.
@@ -37,11 +37,6 @@ fn gpu() -> Option<(MutexGuard<'static, ()>, CudaDevice)> {
             None
         }
     }
-}
-
-/// The right to break GPUs, without holding one.
-fn alone() -> Option<MutexGuard<'static, ()>> {
-    gpu().map(|(alone, _)| alone)
 }
 
 /// A network in a file of its own.

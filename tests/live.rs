@@ -6,6 +6,8 @@
 
 #[path = "../examples/make_sample/camera_net.rs"]
 mod camera_net;
+#[path = "common/counting_pillars.rs"]
+mod counting_pillars;
 #[path = "../examples/make_sample/drive.rs"]
 mod drive;
 #[path = "../examples/make_sample/lidar_nets.rs"]
@@ -25,6 +27,8 @@ mod diagnostics;
 mod frames;
 #[path = "live/hostile.rs"]
 mod hostile;
+#[path = "live/process.rs"]
+mod process;
 #[path = "live/services.rs"]
 mod services;
 #[path = "live/session.rs"]

@@ -5,7 +5,7 @@
 //! |---|---|---|
 //! | `NODE: node` | not active; something happened in the graph | a start failed; a part of the door is lost |
 //! | `NODE: CHANNEL: input` | silent for `gap_warn_s`; below `min_rate_hz`; messages refused | silent for `gap_error_s` |
-//! | `NODE: CHANNEL: frames` | frames dropped or served alone; a capacity met; stamps that do not rise | input, but no output for `gap_error_s`; the thread is gone |
+//! | `NODE: CHANNEL: frames` | frames dropped or served alone; a capacity met; stamps that do not rise | all frames dropped; input, but no output for `gap_error_s`; the thread is gone |
 //! | `NODE: CHANNEL: latency` | 99th percentile over `latency_budget_ms` | |
 
 use std::collections::BTreeMap;
@@ -24,8 +24,10 @@ pub struct ChannelHealth<'a> {
     pub node: &'a str,
     /// The configuration that holds.
     pub config: &'a ChannelConfig,
-    /// What runs its networks, and where.
+    /// What runs its networks.
     pub engine: &'a str,
+    /// Where its frames run.
+    pub device: &'a str,
     /// Whether inputs are taken.
     pub is_active: bool,
     /// Whether the channel's thread ended by itself.
@@ -52,7 +54,7 @@ impl ChannelHealth<'_> {
 
     fn status(&self, part: &str) -> Verdict {
         let name = format!("{}: {}: {part}", self.node, self.config.name);
-        Verdict::new(name, self.engine)
+        Verdict::new(name, self.device)
     }
 
     fn input(&self) -> DiagnosticStatus {
@@ -109,10 +111,14 @@ impl ChannelHealth<'_> {
         let account = &self.window.account;
         let mut status = self.status("frames");
         self.judge_output(now, &mut status);
-        for (what, reasons) in [("dropped", account.dropped()), ("alone", account.degraded())] {
+        let none_served = account.frames_out() == 0;
+        let dropped = if none_served { DiagnosticLevel::Error } else { DiagnosticLevel::Warn };
+        for (level, what, reasons) in [
+            (dropped, "dropped", account.dropped()),
+            (DiagnosticLevel::Warn, "alone", account.degraded()),
+        ] {
             for (name, Reason { count, first }) in reasons {
-                let message = format!("{count} frames {what}: {name}: {first}");
-                status.note(DiagnosticLevel::Warn, &message);
+                status.note(level, &format!("{count} frames {what}: {name}: {first}"));
             }
         }
         let overtaken = self.input.num_overtaken_now;
@@ -140,6 +146,7 @@ impl ChannelHealth<'_> {
         status.value("frames_out", num.to_string());
         status.value("frames_out_total", self.frames.num_out.to_string());
         status.value("detections", account.num_detections().to_string());
+        status.value("device", self.device);
         status.value("engine", self.engine);
         for (key, model) in models(&self.config.kind) {
             status.value(key, model);

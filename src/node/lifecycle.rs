@@ -56,7 +56,7 @@ pub const TRANSITIONS: [LifecycleTransition; 25] = [
 ];
 
 /// How many of [`TRANSITIONS`] may be asked for.
-const NUM_PUBLIC: usize = 7;
+pub const NUM_PUBLIC: usize = 7;
 
 const fn transition(
     id: u8,

@@ -37,10 +37,11 @@ pub const PARAMETER_EVENTS_TOPIC: &str = "/parameter_events";
 pub const TRANSITION_EVENT_TOPIC: &str = "~/transition_event";
 
 /// Transforms as tf2 listens to them.
-const TF_QOS: Qos = Qos { depth: 100, ..Qos::DEFAULT };
-const TF_STATIC_QOS: Qos = Qos { depth: 100, ..Qos::LATCHED };
-const CLOCK_QOS: Qos = Qos { reliability: Reliability::BestEffort, depth: 1, ..Qos::DEFAULT };
-const PARAMETER_EVENTS_QOS: Qos = Qos { depth: 1000, ..Qos::DEFAULT };
+pub(super) const TF_QOS: Qos = Qos { depth: 100, ..Qos::DEFAULT };
+pub(super) const TF_STATIC_QOS: Qos = Qos { depth: 100, ..Qos::LATCHED };
+pub(super) const CLOCK_QOS: Qos =
+    Qos { reliability: Reliability::BestEffort, depth: 1, ..Qos::DEFAULT };
+pub(super) const PARAMETER_EVENTS_QOS: Qos = Qos { depth: 1000, ..Qos::DEFAULT };
 
 /// How long a deactivation waits for the frame in flight.
 const FRAME_PATIENCE: Duration = Duration::from_secs(60);
@@ -139,6 +140,9 @@ impl LiveNode {
 
 impl Drop for LiveNode {
     fn drop(&mut self) {
+        // A node that was not shut down is all the same; one that is busy
+        // changing its state goes as it is.
+        let _ = self.shut_down(Duration::from_secs(1));
         *lock(&self.shared.ends) = true;
         self.shared.ended.notify_all();
         if let Some(health) = self.health.take() {
@@ -225,19 +229,22 @@ impl Shared {
     fn activate(&self) -> Result<()> {
         let mut door = lock(&self.door);
         let mut channels = lock(&self.channels);
+        let started = self.start_all(door.as_mut(), &mut channels);
+        if started.is_err() {
+            self.stop_all(&mut channels, Instant::now() + FRAME_PATIENCE)?;
+        }
+        started
+    }
+
+    fn start_all(&self, door: &mut dyn Door, channels: &mut [LiveChannel]) -> Result<()> {
         if channels.iter().any(LiveChannel::wants_transforms) {
             let mut inputs = lock(&self.transform_inputs);
-            inputs.push(self.listen(door.as_mut(), "/tf", TF_QOS, false)?);
-            inputs.push(self.listen(door.as_mut(), "/tf_static", TF_STATIC_QOS, true)?);
+            inputs.push(self.listen(door, "/tf", TF_QOS, false)?);
+            inputs.push(self.listen(door, "/tf_static", TF_STATIC_QOS, true)?);
         }
-        for index in 0..channels.len() {
-            let started = channels[index].start(door.as_mut(), &self.clock, &self.transforms);
-            if let Err(error) = started {
-                self.stop_all(&mut channels[..index], Instant::now() + FRAME_PATIENCE)?;
-                return Err(error);
-            }
-            let topic = channels[index].topic();
-            tracing::info!("taking {topic} from {}", self.door_name);
+        for channel in channels {
+            channel.start(door, &self.clock, &self.transforms)?;
+            tracing::info!("taking {} from {}", channel.topic(), self.door_name);
         }
         Ok(())
     }

@@ -23,6 +23,7 @@ pub(super) struct LiveChannel {
     /// Full name of the topic of its input, once it takes any.
     topic: String,
     engine: String,
+    device: String,
     wants_transforms: bool,
     state: Arc<ChannelState>,
     stage: Stage,
@@ -57,7 +58,8 @@ impl LiveChannel {
         tracing::info!("channel {}: loading {}", config.name, model_of(&config.kind));
         let mut channel = Channel::open(config)?;
         let engine = channel.engine_name().to_owned();
-        tracing::info!("channel {}: {engine}, warming up", config.name);
+        let device = channel.device_name().to_owned();
+        tracing::info!("channel {}: {engine} on {device}, warming up", config.name);
         channel.warm_up()?;
         tracing::info!("channel {}: ready after {:.1?}", config.name, start.elapsed());
         let outputs = open_outputs(&channel)?;
@@ -65,6 +67,7 @@ impl LiveChannel {
             config: config.clone(),
             topic: config.input.clone(),
             engine,
+            device,
             wants_transforms: channel.wants_transforms(),
             state: Arc::new(ChannelState::new(Instant::now())),
             stage: Stage::Idle(Box::new(Worker { channel, outputs })),
@@ -196,6 +199,7 @@ impl LiveChannel {
             node,
             config: &self.config,
             engine: &self.engine,
+            device: &self.device,
             is_active: running.is_some(),
             is_dead: ended || matches!(self.stage, Stage::Lost),
             num_publishers: running.map_or(0, |running| running.subscription.num_publishers()),

@@ -1,4 +1,16 @@
 //! Channels, and the live node around them.
+//!
+//! A [`channel`] takes messages of a sensor and gives detections; replay and
+//! the live node run the same. Around it, live:
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | [`slot`], [`input`] | the newest message of an input, and what became of the others |
+//! | [`worker`], [`outputs`], [`markers`] | the thread of a channel, and its topics |
+//! | [`live`] | the node: services, life cycle, start and end |
+//! | [`parameters`], [`lifecycle`] | what its services answer |
+//! | [`stamps`], [`clock`], [`transforms`] | time |
+//! | [`account`], [`diagnostics`] | what is said of its health |
 
 pub mod account;
 pub mod channel;
@@ -8,6 +20,7 @@ pub mod input;
 pub mod lifecycle;
 pub mod live;
 mod live_channel;
+mod manual;
 pub mod markers;
 pub mod outputs;
 pub mod parameters;
@@ -16,3 +29,5 @@ pub mod slot;
 pub mod stamps;
 pub mod transforms;
 pub mod worker;
+
+pub use manual::manual;

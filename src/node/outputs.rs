@@ -5,9 +5,13 @@ use super::channel::{Channel, Detections, Served};
 use super::markers::encode_markers;
 use crate::config::ChannelConfig;
 use crate::error::Result;
-use crate::transport::door::{Door, Publisher, Qos, Received};
+use crate::transport::door::{Door, Durability, Publisher, Qos, Received, Reliability};
 use crate::transport::messages::{Image, LabelInfo, MarkerArray};
 use crate::types::{Header, Stamp};
+
+/// Pictures are large: one that is lost is not sent again.
+pub const DEBUG_IMAGE_QOS: Qos =
+    Qos { reliability: Reliability::BestEffort, durability: Durability::Volatile, depth: 1 };
 
 /// The publishers of a channel.
 pub struct ChannelOutputs {
@@ -21,20 +25,12 @@ pub struct ChannelOutputs {
     message: Vec<u8>,
 }
 
-/// Topic of the class table of a channel.
-pub fn labels_topic(config: &ChannelConfig) -> String {
-    format!("{}/label_info", config.output)
-}
-
-/// Topic of the markers of a lidar channel.
-pub fn markers_topic(config: &ChannelConfig) -> String {
-    format!("{}/markers", config.output)
-}
-
-/// Topic of the debug image of a channel.
-pub fn debug_image_topic(config: &ChannelConfig) -> String {
-    format!("{}/debug_image", config.output)
-}
+/// Where the class table of a channel stands, below its detections.
+pub const LABELS: &str = "label_info";
+/// Where the markers of a lidar channel stand, below its detections.
+pub const MARKERS: &str = "markers";
+/// Where the debug image of a channel stands, below its detections.
+pub const DEBUG_IMAGE: &str = "debug_image";
 
 impl ChannelOutputs {
     /// Announces the topics of a channel.
@@ -44,15 +40,13 @@ impl ChannelOutputs {
     pub fn open(channel: &Channel, door: &mut dyn Door) -> Result<Self> {
         let config = channel.config();
         let detections = door.advertise(&config.output, channel.output_type(), Qos::DEFAULT)?;
-        let labels = door.advertise(&labels_topic(config), LabelInfo::TYPE, Qos::LATCHED)?;
+        let below = |name: &str| format!("{}/{name}", config.output);
+        let labels = door.advertise(&below(LABELS), LabelInfo::TYPE, Qos::LATCHED)?;
         let markers = match channel.wants_markers() {
-            true => {
-                Some(door.advertise(&markers_topic(config), MarkerArray::TYPE, Qos::DEFAULT)?)
-            }
+            true => Some(door.advertise(&below(MARKERS), MarkerArray::TYPE, Qos::DEFAULT)?),
             false => None,
         };
-        let picture = Qos { depth: 1, ..Qos::DEFAULT };
-        let debug_image = door.advertise(&debug_image_topic(config), Image::TYPE, picture)?;
+        let debug_image = door.advertise(&below(DEBUG_IMAGE), Image::TYPE, DEBUG_IMAGE_QOS)?;
         let message = Vec::new();
         Ok(Self { detections, labels, markers, shows_markers: false, debug_image, message })
     }
@@ -70,19 +64,26 @@ impl ChannelOutputs {
     }
 
     /// Publishes what was found in a message, with the message's stamp and
-    /// frame: detections first, then what people look at.
+    /// frame.
     ///
     /// # Errors
-    /// `Door` when something could not be handed over; what a picture cannot
-    /// be drawn for.
-    pub fn publish(&mut self, served: &Served<'_>, message: &Received<'_>) -> Result<()> {
-        let Served { config, header, detections, .. } = served;
-        let class_names = config.kind.class_names();
-        detections.encode(header, class_names, &mut self.message)?;
-        self.detections.publish(&self.message)?;
+    /// `Door` when it could not be handed over.
+    pub fn publish(&mut self, served: &Served<'_>) -> Result<()> {
+        let class_names = served.config.kind.class_names();
+        served.detections.encode(&served.header, class_names, &mut self.message)?;
+        self.detections.publish(&self.message)
+    }
 
+    /// Publishes what people look at, while they do.
+    ///
+    /// # Errors
+    /// `Door` when something could not be handed over; why a picture cannot be
+    /// drawn.
+    pub fn show(&mut self, served: &Served<'_>, message: &Received<'_>) -> Result<()> {
+        let Served { config, header, detections, .. } = served;
         if let (Some(markers), Detections::Lidar(objects)) = (&mut self.markers, detections) {
             if config.live.publishes_markers && markers.num_subscribers() > 0 {
+                let class_names = config.kind.class_names();
                 encode_markers(header, objects, class_names, &mut self.message)?;
                 markers.publish(&self.message)?;
                 self.shows_markers = true;

@@ -214,8 +214,11 @@ impl Worker {
             let latest = stamp.nanos().saturating_add(POSE_LEAD_NS);
             transforms.forget_after(Stamp::from_nanos(latest));
         }
-        let published = self.outputs.publish(&served, message);
+        let published = self.outputs.publish(&served);
         note_served(state, &served, frame, published);
+        if let Err(error) = self.outputs.show(&served, message) {
+            count_unpublished(&mut lock(&state.frames), &served.config.name, &error);
+        }
         Ok(())
     }
 

@@ -1,5 +1,7 @@
 //! Quality of service of a topic.
 
+use std::fmt;
+
 /// Quality of service: what publisher and subscriber must agree on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Qos {
@@ -44,4 +46,18 @@ pub enum Durability {
     Volatile,
     /// They do, from the publisher.
     TransientLocal,
+}
+
+impl fmt::Display for Qos {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let reliability = match self.reliability {
+            Reliability::BestEffort => "best effort",
+            Reliability::Reliable => "reliable",
+        };
+        let durability = match self.durability {
+            Durability::Volatile => "volatile",
+            Durability::TransientLocal => "transient local",
+        };
+        write!(f, "{reliability}, {durability}, last {}", self.depth)
+    }
 }

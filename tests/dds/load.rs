@@ -105,6 +105,23 @@ struct Run {
     sensors: [(Sensor, Arc<Mutex<Arrived>>); 2],
     /// What this process held every second.
     memory: Vec<usize>,
+    /// What the door told as lost, topic by topic.
+    told_as_lost: Vec<(String, u64)>,
+}
+
+impl Run {
+    /// Asserts that the door told of every frame that is missing between the
+    /// first and the last one that arrived.
+    fn assert_all_losses_are_told(&self) {
+        for (sensor, arrived) in &self.sensors {
+            let numbers = &arrived.lock().unwrap().numbers;
+            let (first, last) = (numbers.first().unwrap(), numbers.last().unwrap());
+            let missing = last - first + 1 - numbers.len() as u64;
+            let of_topic = self.told_as_lost.iter().filter(|(topic, _)| topic == sensor.topic);
+            let told: u64 = of_topic.map(|(_, count)| count).sum();
+            assert_eq!(told, missing, "{}: told and missing", sensor.topic);
+        }
+    }
 }
 
 /// Lets both sensors send for so long.
@@ -144,12 +161,11 @@ fn run(turn: &Turn, duration: Duration, reliability: Reliability) -> Option<Run>
         println!("{}: the last frame was sent {:.1} ms late", sensor.topic, 1e3 * late);
     }
     std::thread::sleep(Duration::from_secs(1));
-    for event in told.all() {
-        if let DoorEvent::Lost { topic, count } = event {
-            println!("{topic}: {count} told as lost");
-        }
-    }
-    Some(Run { sensors, memory })
+    let lost = told.all().into_iter().filter_map(|event| match event {
+        DoorEvent::Lost { topic, count } => Some((topic, count)),
+        _ => None,
+    });
+    Some(Run { sensors, memory, told_as_lost: lost.collect() })
 }
 
 /// Prints what arrived, and gives how many frames did not.
@@ -178,8 +194,8 @@ fn report(sensor: Sensor, arrived: &Mutex<Arrived>, duration: Duration) -> usize
 fn a_camera_and_a_lidar_arrive_whole() {
     let turn = turn();
     let duration = Duration::from_secs(4);
-    let Some(Run { sensors, .. }) = run(&turn, duration, Reliability::Reliable) else { return };
-    for (sensor, arrived) in &sensors {
+    let Some(run) = run(&turn, duration, Reliability::Reliable) else { return };
+    for (sensor, arrived) in &run.sensors {
         assert_eq!(report(*sensor, arrived, duration), 0, "{} frames lost", sensor.topic);
     }
     assert_eq!(num_threads(), 0, "threads are left");
@@ -192,15 +208,15 @@ fn soak() {
     let turn = turn();
     let seconds = std::env::var("DET_POST_SOAK_SECONDS").map_or(600, |text| text.parse().unwrap());
     let duration = Duration::from_secs(seconds);
-    let Some(Run { sensors, memory }) = run(&turn, duration, Reliability::BestEffort) else {
-        return;
-    };
-    let settled = memory[memory.len() / 4];
-    let most = memory[memory.len() / 4..].iter().max().unwrap();
+    let Some(run) = run(&turn, duration, Reliability::BestEffort) else { return };
+    let settled = run.memory[run.memory.len() / 4];
+    let most = run.memory[run.memory.len() / 4..].iter().max().unwrap();
     println!("memory: {} MiB after a quarter, {} MiB at most after it", settled >> 20, most >> 20);
-    let lost: usize =
-        sensors.iter().map(|(sensor, arrived)| report(*sensor, arrived, duration)).sum();
-    assert_eq!(lost, 0, "frames lost");
+    let lost: Vec<usize> =
+        run.sensors.iter().map(|(sensor, arrived)| report(*sensor, arrived, duration)).collect();
+    run.assert_all_losses_are_told();
+    // How many are lost is a matter of the machine's socket buffers and of how busy it is.
+    println!("lost: {lost:?}");
     assert!(most * 100 <= settled * 105, "memory has grown by more than 5 %");
     assert_eq!(num_threads(), 0, "threads are left");
 }

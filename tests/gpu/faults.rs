@@ -1,10 +1,11 @@
-//! Faults of a GPU: a frame is lost, the channel is not. The networks run in
-//! ONNX Runtime when its library is named and has a CUDA provider, else in
-//! rten.
+//! Faults of a GPU, and several channels and GPUs at once. A fault ends the GPU
+//! for a whole process, so every such test runs in a process of its own. The
+//! networks run in ONNX Runtime when its library is named and has a CUDA
+//! provider, else in rten.
 
 use std::path::Path;
-use std::sync::mpsc;
-use std::time::{Duration, Instant};
+use std::process::Command;
+use std::time::Instant;
 
 use det_post::device::Device;
 use det_post::device::cuda::abi::fault::{FaultKind, fail};
@@ -18,15 +19,37 @@ use det_post::types::{
 use det_post::{ErrorKind, Result};
 
 use super::network::{INPUT, network, noise};
-use super::{alone, saved};
+use super::{gpu, saved};
 
 const GPU: DeviceChoice = DeviceChoice::Cuda(0);
+
+/// Names the test that a process is for.
+const VARIABLE: &str = "DET_POST_FAULT_TEST";
+
+/// Runs a test of this file in a process of its own, which must end well.
+fn alone(name: &str, test: impl FnOnce()) {
+    if std::env::var(VARIABLE).is_ok_and(|value| value == name) {
+        return test();
+    }
+    let Some(_device) = gpu() else { return };
+    let program = std::env::current_exe().unwrap();
+    let arguments = ["--exact", &format!("faults::{name}"), "--nocapture"];
+    let output = Command::new(program).args(arguments).env(VARIABLE, name).output().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    println!("{out}");
+    assert!(output.status.success() && out.contains("1 passed"), "{}\n{out}\n{err}", output.status);
+}
 
 fn open(ordinal: u32) -> Result<CudaDevice> {
     match Device::open(DeviceChoice::Cuda(ordinal))? {
         Device::Cuda(device) => Ok(device),
         Device::Cpu => panic!("a GPU was asked for by number"),
     }
+}
+
+fn num_gpus() -> u32 {
+    (0..64).take_while(|&ordinal| open(ordinal).is_ok()).count() as u32
 }
 
 /// A network on a GPU or on the CPU, as a channel has it.
@@ -70,192 +93,161 @@ impl Channel {
     }
 }
 
-fn supervisor(model: &Path, device: DeviceChoice, policy: FailurePolicy) -> Supervisor<Channel> {
-    let model = model.to_owned();
-    Supervisor::new("test", device, policy, move |device| Channel::new(&model, device)).unwrap()
+fn supervisor(model: &Path, device: DeviceChoice, fallback: Fallback) -> Supervisor<Channel> {
+    let (model, policy) =
+        (model.to_owned(), FailurePolicy { fallback, ..FailurePolicy::default() });
+    let build = move |device| {
+        let device = Device::open(device)?;
+        Ok((Channel::new(&model, &device)?, device.choice()))
+    };
+    Supervisor::new("test", device, policy, build).unwrap()
 }
 
 fn frame() -> Vec<f32> {
     noise(INPUT.iter().product(), 5)
 }
 
-/// Serves frames until one succeeds; how many were lost, and the answer.
-fn serve_until_good(channel: &mut Supervisor<Channel>, values: &[f32]) -> (usize, Vec<f32>) {
-    let start = Instant::now();
-    for num_lost in 0.. {
-        match channel.serve(|channel| channel.run(values)) {
-            Ok(answer) => return (num_lost, answer),
-            Err(error) => {
-                assert_eq!(error.kind(), ErrorKind::Device, "{error}");
-                assert!(start.elapsed() < Duration::from_secs(20), "{error}");
-                std::thread::sleep(Duration::from_millis(20));
-            }
-        }
-    }
-    unreachable!()
+fn serve(channel: &mut Supervisor<Channel>) -> Result<Vec<f32>> {
+    channel.serve(|channel| channel.run(&frame()))
 }
 
-#[test]
-fn a_fault_ends_the_gpu_for_all_until_all_have_let_go() {
-    let Some(_alone) = alone() else { return };
-    for kind in [FaultKind::Trap, FaultKind::BadAddress] {
-        let device = open(0).unwrap();
-        let (stream, other) = (device.stream().unwrap(), device.stream().unwrap());
-        let mut buffer = DeviceBuffer::<u32>::zeros(&other, 4).unwrap();
-        buffer.write(&[1, 2, 3, 4]).unwrap();
-        let fault = fail(&device, kind).unwrap_err();
-        println!("{kind:?}: {fault}");
-        assert!(device.check().is_err());
-        assert!(stream.synchronize().is_err());
-        assert_eq!(buffer.read().unwrap_err().kind(), ErrorKind::Device);
-        assert!(CudaDevice::is_held_after_fault(0));
-        let refused = open(0).unwrap_err();
-        assert!(refused.message().contains("not all channels"), "{refused}");
-        drop((device, stream, other, buffer));
-        assert!(!CudaDevice::is_held_after_fault(0));
-
-        let device = open(0).unwrap();
-        let stream = device.stream().unwrap();
-        let mut buffer = DeviceBuffer::<u32>::zeros(&stream, 4).unwrap();
-        buffer.write(&[5, 6, 7, 8]).unwrap();
-        assert_eq!(buffer.read().unwrap(), [5, 6, 7, 8]);
-        device.check().unwrap();
-    }
-}
-
-#[test]
-fn a_channel_loses_the_frame_of_a_fault_and_no_more() {
-    let Some(_alone) = alone() else { return };
-    let model = saved(&network(false));
-    for fault_at_frame in [0, 3] {
-        let fault_at_frame = Some(fault_at_frame);
-        let policy = FailurePolicy { fault_at_frame, ..FailurePolicy::default() };
-        let mut channel = supervisor(model.path(), GPU, policy);
-        let mut answers = Vec::new();
-        for number in 0..8 {
-            let served = channel.serve(|channel| channel.run(&frame()));
-            assert_eq!(served.is_err(), Some(number) == fault_at_frame, "frame {number}");
-            match served {
-                Ok(answer) => answers.push(answer),
-                Err(error) => {
-                    println!("frame {number}: {error}");
-                    assert_eq!(error.kind(), ErrorKind::Device);
-                    assert_eq!(channel.health(), Health::Rebuilding);
-                }
-            }
-        }
-        assert!(answers.iter().all(|answer| *answer == answers[0]), "other bytes after the fault");
-        assert_eq!((channel.health(), channel.num_failures()), (Health::Good, 1));
-    }
-}
-
-#[test]
-fn a_channel_that_fails_too_often_rests() {
-    let Some(_alone) = alone() else { return };
-    let model = saved(&network(false));
-    let policy = FailurePolicy {
-        max_failures: 2,
-        window: Duration::from_millis(1500),
-        ..FailurePolicy::default()
-    };
-    let mut channel = supervisor(model.path(), GPU, policy);
-    for _ in 0..2 {
-        let failed = channel.serve(|channel| {
-            fail(&open(0)?, FaultKind::Trap)?;
-            channel.run(&frame())
-        });
-        assert_eq!(failed.unwrap_err().kind(), ErrorKind::Device);
-    }
-    assert_eq!(channel.health(), Health::Resting);
-    let error = channel.serve(|channel| channel.run(&frame())).unwrap_err();
+/// Serves a frame during which GPU 0 fails.
+fn serve_with_a_fault(channel: &mut Supervisor<Channel>, kind: FaultKind) {
+    let failed = channel.serve(|channel| {
+        assert!(fail(&open(0)?, kind).is_err());
+        channel.run(&frame())
+    });
+    let error = failed.unwrap_err();
     println!("{error}");
-    assert!(error.message().contains("rests"), "{error}");
-    let (num_lost, _) = serve_until_good(&mut channel, &frame());
-    println!("{num_lost} frames were lost at rest");
-    assert!(num_lost > 0);
-    assert_eq!((channel.health(), channel.num_failures()), (Health::Good, 2));
+    assert_eq!(error.kind(), ErrorKind::DeviceLost);
 }
 
-#[test]
-fn a_channel_that_fails_too_often_goes_on_with_the_cpu() {
-    let Some(_alone) = alone() else { return };
-    let model = saved(&network(false));
-    let policy =
-        FailurePolicy { max_failures: 2, fallback: Fallback::Cpu, ..FailurePolicy::default() };
-    let mut channel = supervisor(model.path(), GPU, policy);
-    let before = channel.serve(|channel| channel.run(&frame())).unwrap();
-    for _ in 0..2 {
-        let failed = channel.serve(|channel| {
-            fail(&open(0)?, FaultKind::BadAddress)?;
-            channel.run(&frame())
-        });
-        assert_eq!(failed.unwrap_err().kind(), ErrorKind::Device);
-    }
-    let after = channel.serve(|channel| channel.run(&frame())).unwrap();
-    assert!(matches!(channel.pipeline(), Some(Channel::OnCpu(_))));
-    assert_eq!(channel.health(), Health::OnFallback);
-    let largest = before.iter().fold(0.0_f32, |largest, value| largest.max(value.abs()));
+/// Whether two answers are those of one network on two engines.
+fn assert_close(found: &[f32], expected: &[f32]) {
+    let largest = expected.iter().fold(0.0_f32, |largest, value| largest.max(value.abs()));
     let difference = |(a, b): (&f32, &f32)| (a - b).abs() / largest;
-    assert!(before.iter().zip(&after).map(difference).all(|found| found < 5e-3));
-    // The GPU is free for others.
-    drop(channel);
-    open(0).unwrap().check().unwrap();
+    assert_eq!(found.len(), expected.len());
+    assert!(found.iter().zip(expected).map(difference).all(|found| found < 5e-3));
+}
+
+fn ends_the_gpu(kind: FaultKind) {
+    let device = open(0).unwrap();
+    let (stream, other) = (device.stream().unwrap(), device.stream().unwrap());
+    let mut buffer = DeviceBuffer::<u32>::zeros(&other, 4).unwrap();
+    buffer.write(&[1, 2, 3, 4]).unwrap();
+    let fault = fail(&device, kind).unwrap_err();
+    println!("{kind:?}: {fault}");
+    let lost = |result: Result<()>| assert_eq!(result.unwrap_err().kind(), ErrorKind::DeviceLost);
+    lost(Err(fault));
+    lost(device.check());
+    lost(stream.synchronize());
+    lost(buffer.read().map(drop));
+    lost(open(0).map(drop));
+    drop((device, stream, other, buffer));
+    lost(open(0).map(drop));
+    // A GPU that failed is not taken for none.
+    lost(Device::open(DeviceChoice::Auto).map(drop));
+    Device::open(DeviceChoice::Cpu).unwrap();
+    match open(1) {
+        Ok(other) => println!("GPU 1 after a fault of GPU 0: {:?}", other.check()),
+        Err(error) => println!("GPU 1 after a fault of GPU 0: {error}"),
+    }
 }
 
 #[test]
-fn an_idle_channel_lets_go_for_the_others() {
-    let Some(_alone) = alone() else { return };
-    let model = saved(&network(false));
-    let mut idle = supervisor(model.path(), GPU, FailurePolicy::default());
-    let policy = FailurePolicy { fault_at_frame: Some(1), ..FailurePolicy::default() };
-    let mut busy = supervisor(model.path(), GPU, policy);
-    let expected = idle.serve(|channel| channel.run(&frame())).unwrap();
-    assert!(busy.serve(|channel| channel.run(&frame())).unwrap() == expected);
-    assert!(busy.serve(|channel| channel.run(&frame())).is_err(), "the fault");
-    let waiting = busy.serve(|channel| channel.run(&frame())).unwrap_err();
-    println!("{waiting}");
-    assert!(waiting.message().contains("other channels hold it"), "{waiting}");
-    idle.idle();
-    assert!(idle.pipeline().is_none());
-    assert!(busy.serve(|channel| channel.run(&frame())).unwrap() == expected);
-    assert!(idle.serve(|channel| channel.run(&frame())).unwrap() == expected);
-    assert_eq!((busy.num_failures(), idle.num_failures()), (1, 0));
+fn a_trap_ends_the_gpu_for_the_process() {
+    alone("a_trap_ends_the_gpu_for_the_process", || ends_the_gpu(FaultKind::Trap));
 }
 
-/// Channels in threads of their own, two on every GPU: all serve at the same
-/// time, and all go on after the first has made GPU 0 fail.
 #[test]
-fn channels_of_all_gpus_run_side_by_side_and_survive() {
-    let Some(_alone) = alone() else { return };
-    let is_there = |&ordinal: &u32| open(ordinal).is_ok();
-    let num_gpus = (0..64).take_while(is_there).count() as u32;
-    let model = saved(&network(false));
-    let path = model.path();
-    let start = Instant::now();
-    let (sender, answers) = mpsc::channel();
-    std::thread::scope(|scope| {
-        for number in 0..2 * num_gpus {
-            let sender = sender.clone();
-            scope.spawn(move || {
-                let gpu = number / 2;
-                let fault_at_frame = (number == 0).then_some(20);
-                let policy = FailurePolicy { fault_at_frame, ..FailurePolicy::default() };
-                let mut channel = supervisor(path, DeviceChoice::Cuda(gpu), policy);
-                let mut num_lost = 0;
-                for _ in 0..60 {
-                    let (lost, answer) = serve_until_good(&mut channel, &frame());
-                    num_lost += lost;
-                    sender.send((gpu, answer)).unwrap();
-                }
-                println!("channel {number} on GPU {gpu}: {num_lost} frames lost");
-                assert!(number != 0 || num_lost > 0, "no fault was felt");
-                assert!(gpu == 0 || num_lost == 0, "a fault of GPU 0 was felt on GPU {gpu}");
-            });
+fn a_bad_address_ends_the_gpu_for_the_process() {
+    alone("a_bad_address_ends_the_gpu_for_the_process", || ends_the_gpu(FaultKind::BadAddress));
+}
+
+#[test]
+fn a_channel_goes_on_with_the_cpu() {
+    alone("a_channel_goes_on_with_the_cpu", || {
+        let model = saved(&network(false));
+        let mut channel = supervisor(model.path(), GPU, Fallback::Cpu);
+        let before = serve(&mut channel).unwrap();
+        serve_with_a_fault(&mut channel, FaultKind::BadAddress);
+        for _ in 0..2 {
+            assert_close(&serve(&mut channel).unwrap(), &before);
+            assert!(matches!(channel.pipeline(), Some(Channel::OnCpu(_))));
+            assert_eq!(channel.health(), Health::OnFallback);
         }
     });
-    drop(sender);
-    let answers: Vec<_> = answers.iter().collect();
-    assert_eq!(answers.len(), 120 * num_gpus as usize);
-    assert!(answers.iter().all(|(_, answer)| *answer == answers[0].1), "other bytes somewhere");
-    println!("{num_gpus} GPUs, {} frames, {:?}", answers.len(), start.elapsed());
+}
+
+#[test]
+fn a_channel_without_a_fallback_says_that_its_gpu_is_lost() {
+    alone("a_channel_without_a_fallback_says_that_its_gpu_is_lost", || {
+        let model = saved(&network(false));
+        let mut channel = supervisor(model.path(), GPU, Fallback::None);
+        serve(&mut channel).unwrap();
+        serve_with_a_fault(&mut channel, FaultKind::Trap);
+        for _ in 0..2 {
+            let error = serve(&mut channel).unwrap_err();
+            assert_eq!((error.kind(), channel.health()), (ErrorKind::DeviceLost, Health::Lost));
+            assert!(channel.pipeline().is_none());
+        }
+    });
+}
+
+#[test]
+fn all_channels_of_a_gpu_feel_a_fault_and_all_go_on() {
+    alone("all_channels_of_a_gpu_feel_a_fault_and_all_go_on", || {
+        let model = saved(&network(false));
+        let mut channels: [_; 3] =
+            std::array::from_fn(|_| supervisor(model.path(), GPU, Fallback::Cpu));
+        let before = channels.each_mut().map(|channel| serve(channel).unwrap());
+        assert!(before.iter().all(|answer| *answer == before[0]));
+        serve_with_a_fault(&mut channels[1], FaultKind::BadAddress);
+        for (number, channel) in channels.iter_mut().enumerate() {
+            if number != 1 {
+                let error = serve(channel).unwrap_err();
+                assert_eq!(error.kind(), ErrorKind::DeviceLost, "{error}");
+            }
+            assert_close(&serve(channel).unwrap(), &before[0]);
+            assert_eq!(channel.health(), Health::OnFallback);
+        }
+    });
+}
+
+/// Channels in threads of their own, two on every GPU, loaded and served at the
+/// same time.
+#[test]
+fn channels_of_all_gpus_run_side_by_side() {
+    const NUM_FRAMES: usize = 40;
+    let Some((_alone, device)) = gpu() else { return };
+    drop(device);
+    let (model, num_gpus) = (saved(&network(false)), num_gpus());
+    let start = Instant::now();
+    let answers: Vec<_> = std::thread::scope(|scope| {
+        let serve_all = |gpu| {
+            let path = model.path();
+            move || {
+                let mut channel = supervisor(path, DeviceChoice::Cuda(gpu), Fallback::None);
+                (0..NUM_FRAMES).map(|_| serve(&mut channel).unwrap()).collect::<Vec<_>>()
+            }
+        };
+        let threads: Vec<_> =
+            (0..2 * num_gpus).map(|number| scope.spawn(serve_all(number / 2))).collect();
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+    });
+    assert_eq!(answers.len(), NUM_FRAMES * 2 * num_gpus as usize);
+    assert!(answers.iter().all(|answer| *answer == answers[0]), "other bytes somewhere");
+    println!("{num_gpus} GPUs, {} channels, {:?}", 2 * num_gpus, start.elapsed());
+}
+
+/// A channel that is loaded on one thread and served on another.
+#[test]
+fn a_channel_may_move_to_another_thread() {
+    let Some((_alone, device)) = gpu() else { return };
+    drop(device);
+    let model = saved(&network(false));
+    let mut channel = supervisor(model.path(), GPU, Fallback::None);
+    let here = serve(&mut channel).unwrap();
+    let there = std::thread::spawn(move || [0, 1, 2].map(|_| serve(&mut channel).unwrap()));
+    assert!(there.join().unwrap().iter().all(|answer| *answer == here));
 }

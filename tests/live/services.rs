@@ -215,3 +215,51 @@ fn what_is_set_before_the_start_holds_after_it() {
     let cdr = session.send_for(IMAGE_TOPIC, &picture(Stamp::from_ros(1, 0)), CAMERA_OUT);
     assert_eq!(Detection2DArray::decode(&cdr).unwrap().detections.len(), 1);
 }
+
+#[test]
+fn the_page_of_the_live_node_is_made_from_the_code() {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/live-node.md");
+    if std::env::var_os("DET_POST_BLESS").is_some() {
+        std::fs::write(&path, det_post::node::manual()).unwrap();
+    }
+    let stored = std::fs::read_to_string(&path).unwrap();
+    assert!(
+        stored == det_post::node::manual(),
+        "docs/live-node.md is old: run with DET_POST_BLESS=1"
+    );
+}
+
+#[test]
+fn another_implementation_reads_what_the_node_says_of_itself() {
+    let Ok(python) = std::env::var("DET_POST_PEER_PYTHON") else {
+        println!("skipped: DET_POST_PEER_PYTHON names no Python with rosbags");
+        return;
+    };
+    let session = Session::active(&[]);
+    let markers = "/det_post/lidar/detections/markers";
+    session.graph.set_subscribers(markers, 1);
+    let cloud = super::session::cloud(Stamp::from_ros(5, 0));
+    session.send_for(super::recording::CLOUD_TOPIC, &cloud, super::session::LIDAR_OUT);
+    let folder = tempfile::tempdir().unwrap();
+    for (topic, name) in [
+        (markers, "visualization_msgs.msg.MarkerArray"),
+        ("/diagnostics", "diagnostic_msgs.msg.DiagnosticArray"),
+        ("/parameter_events", "rcl_interfaces.msg.ParameterEvent"),
+        ("/det_post/transition_event", "lifecycle_msgs.msg.TransitionEvent"),
+    ] {
+        let mut messages = session.wait(topic, 1);
+        // The last diagnostics have all channels in them, the first events the start.
+        let message = if topic == "/diagnostics" {
+            session.graph.take(topic);
+            session.wait(topic, 1).remove(0)
+        } else {
+            messages.remove(0)
+        };
+        std::fs::write(folder.path().join(format!("{name}.cdr")), message).unwrap();
+    }
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/peers/check_live.py");
+    let output =
+        std::process::Command::new(python).arg(script).arg(folder.path()).output().unwrap();
+    println!("{}", String::from_utf8_lossy(&output.stdout));
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}

@@ -103,10 +103,14 @@ impl Session {
     /// As [`Session::open`], under another name.
     pub fn open_as(namespace: &str, name: &str, remaps: Remaps, overrides: &[&str]) -> Self {
         let node = NodeName::new(namespace, name).unwrap();
+        Self::open_file(node, remaps, &sample().join("sample.param.yaml"), overrides)
+    }
+
+    /// As [`Session::open_as`], with another parameter file.
+    pub fn open_file(node: NodeName, remaps: Remaps, file: &Path, overrides: &[&str]) -> Self {
         let mut all = vec!["diagnostics_period_s:=0.1".to_owned()];
         all.extend(overrides.iter().map(|text| (*text).to_owned()));
-        let files = [sample().join("sample.param.yaml")];
-        let config = Config::load_for(&node, &files, &all).unwrap();
+        let config = Config::load_for(&node, &[file.to_owned()], &all).unwrap();
         let (door, graph) = MemoryDoor::open(DoorOptions { node, remaps });
         Self { node: LiveNode::open(config, Box::new(door)).unwrap(), graph }
     }

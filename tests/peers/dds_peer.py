@@ -130,13 +130,20 @@ class Peer:
         """Writes something that is not announced as CDR."""
         assert ddspy_write(writer._ref, bytes([0, 9, 0, 0, 4, 0, 0, 0, 1, 2, 3, 4])) >= 0, "not written"
 
+    def raw(self, command):
+        """Writes a whole message, in hexadecimal digits."""
+        raw = bytes.fromhex(command["hex"])
+        assert ddspy_write(self.endpoints[command["id"]]._ref, padded(raw)) >= 0, "not written"
+
     def take(self, command):
-        """Takes messages until there are so many, or the time is over."""
+        """Takes messages until there are so many, or the time is over; as JSON, or written
+        again in hexadecimal digits."""
+        show = (lambda s: padded(s.serialize(use_version_2=False)).hex()) if command.get("hex") else plain
         reader = self.endpoints[command["id"]]
         deadline = time.monotonic() + command.get("timeout", 10)
         samples = []
         while True:
-            samples += [plain(s) for s in reader.take(N=1000) if type(s).__name__ != "InvalidSample"]
+            samples += [show(s) for s in reader.take(N=1000) if type(s).__name__ != "InvalidSample"]
             if len(samples) >= command["count"] or time.monotonic() > deadline:
                 return samples
             time.sleep(0.005)

@@ -170,7 +170,7 @@ fn on_cpu(bench: &mut Bench, answered: &Answered) -> Result<()> {
 pub(super) mod cuda {
     use super::{
         Answered, Bar, Bench, CAPACITY, Case, Detection2d, MAX_DETECTIONS, NETWORK, NUM_CLASSES,
-        Result, SCORE_THRESHOLD, SOURCE, YoloLayout, nms, placed,
+        Result, SCORE_THRESHOLD, SOURCE, nms, placed,
     };
     use crate::device::cuda::{CudaDevice, DeviceCandidates, DeviceTensor, Graph, Stream};
     use crate::ops::decode_yolo::cuda::{Selection, Workspace as Decoder};
@@ -193,9 +193,8 @@ pub(super) mod cuda {
             let Answered { layout, tensor, .. } = answered;
             let mut answer = DeviceTensor::zeros(stream, tensor.element(), tensor.shape())?;
             answer.write(&tensor.view())?;
-            let rows_at = if matches!(layout, YoloLayout::V8) { 2 } else { 1 };
-            let num_rows = tensor.shape()[rows_at];
-            let mut decoder = Decoder::new(stream, layout, NETWORK, NUM_CLASSES, num_rows)?;
+            let shapes = [tensor.shape()];
+            let mut decoder = Decoder::new(stream, layout, NETWORK, NUM_CLASSES, &shapes)?;
             decoder.set(&Selection {
                 score_threshold: SCORE_THRESHOLD,
                 class_filter: &[],
@@ -252,9 +251,7 @@ pub(super) mod cuda {
 
         let graph = Graph::record(stream, || steps.suppress())?;
         let case = Case::new(format!("decode + nms {name}")).with_bar(bar);
-        let mut keep = Vec::with_capacity(CAPACITY);
-        let read = || steps.suppression.read_kept(&mut keep);
-        bench.device(case, stream, || graph.enqueue(), read)?;
+        bench.device(case, stream, || graph.enqueue(), || stream.synchronize())?;
 
         let graph = Graph::record(stream, || steps.gather())?;
         let case = Case::new(format!("decode + nms + gather {name}"));

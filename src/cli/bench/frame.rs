@@ -1,26 +1,35 @@
-//! Whole frames: what is around a camera's network, and the pipeline with
-//! answers that cost nothing.
+//! Whole frames: what is around a camera's network, and the pipelines from the
+//! message to the detections with networks that take no time.
 
 use super::decode::{Answered, Kind, OnCpu, SOURCE};
+use super::given::Network;
 use super::inputs::Picture;
 use super::letterbox::{input_shape, params};
+use super::lidar::{Cloud, maps_of_a_head, scan};
 use super::measure::{Bench, Case};
-use crate::config::{CameraConfig, ChannelKind, Config};
+use crate::config::{CameraConfig, ChannelConfig, ChannelKind, Config, LidarConfig};
 use crate::device::Device;
 use crate::error::{Error, ErrorKind, Result};
-use crate::infer::Engine;
 use crate::ops::letterbox::{Workspace, letterbox};
-use crate::pipeline::CameraPipeline;
-use crate::types::{Dim, ElementType, Encoding, ImagePayload, Tensor, TensorSpec, TensorView};
+use crate::pipeline::{CameraPipeline, LidarFrame, LidarPipeline};
+use crate::types::{ElementType, Encoding, ImagePayload, Stamp, Tensor};
 
 /// Without what is between: the network, and on a GPU the upload.
 const AROUND: &str = "camera frame but network and upload, 1920x1080 bgr8, yolov5, 200";
-const WHOLE: &str = "camera frame but network, 1920x1080 bgr8, yolov5, 200 candidates";
+const CAMERA: &str = "camera frame but network, 1920x1080 bgr8, yolov5, 200 candidates";
+const LIDAR: &str = "lidar frame but networks, 200k points, 5x480x480";
 
 pub(super) fn cases(bench: &mut Bench, device: &Device) -> Result<()> {
-    if !bench.wants(AROUND) && !bench.wants(WHOLE) {
-        return Ok(());
+    if bench.wants(AROUND) || bench.wants(CAMERA) {
+        camera(bench, device)?;
     }
+    if bench.wants(LIDAR) {
+        lidar(bench, device)?;
+    }
+    Ok(())
+}
+
+fn camera(bench: &mut Bench, device: &Device) -> Result<()> {
     let picture = Picture::new(SOURCE, Encoding::Bgr8);
     let answered = Answered::new(Kind::V5, ElementType::F32, 200);
     if bench.wants(AROUND) {
@@ -30,15 +39,23 @@ pub(super) fn cases(bench: &mut Bench, device: &Device) -> Result<()> {
             Device::Cuda(device) => cuda::around(bench, device, &picture, &answered)?,
         }
     }
-    if bench.wants(WHOLE) {
-        let config = config()?;
+    if bench.wants(CAMERA) {
+        let config = camera_config()?;
+        let network = Network {
+            input: ("images", input_shape().to_vec()),
+            answers: vec![("output", answered.tensor)],
+        };
         let mut pipeline = match device {
-            Device::Cpu => CameraPipeline::with_engine(&config, Box::new(Given::new(&answered)))?,
+            Device::Cpu => CameraPipeline::with_engine(&config, network.on_cpu())?,
             #[cfg(feature = "cuda")]
-            Device::Cuda(device) => cuda::pipeline(&config, device, &answered)?,
+            Device::Cuda(device) => {
+                let stream = &device.stream()?;
+                let engine = network.on_device(stream)?;
+                CameraPipeline::with_device_engine(&config, stream, engine)?
+            }
         };
         let payload = ImagePayload::Raw(picture.view()?);
-        bench.host(Case::new(WHOLE), || pipeline.process(&payload).map(|_| ()))?;
+        bench.host(Case::new(CAMERA), || pipeline.process(&payload).map(|_| ()))?;
     }
     Ok(())
 }
@@ -54,72 +71,89 @@ fn around_on_cpu(bench: &mut Bench, picture: &Picture, answered: &Answered) -> R
     })
 }
 
+fn lidar(bench: &mut Bench, device: &Device) -> Result<()> {
+    let config = lidar_config()?;
+    let [encoder, head] = lidar_networks(&config);
+    let mut pipeline = match device {
+        Device::Cpu => LidarPipeline::with_engines(&config, encoder.on_cpu(), head.on_cpu())?,
+        #[cfg(feature = "cuda")]
+        Device::Cuda(device) => {
+            let stream = &device.stream()?;
+            let (encoder, head) = (encoder.on_device(stream)?, head.on_device(stream)?);
+            LidarPipeline::with_device_engines(&config, stream, encoder, head)?
+        }
+    };
+    let cloud = Cloud::of(&scan());
+    let cloud = &cloud.view()?;
+    let frame = LidarFrame { cloud, stamp: Stamp::default(), world_from_sensor: None };
+    bench.host(Case::new(LIDAR), || pipeline.process(&frame).map(|_| ()))
+}
+
+/// The encoder and the network of a CenterPoint.
+fn lidar_networks(config: &LidarConfig) -> [Network; 2] {
+    const NUM_CHANNELS: usize = 32;
+    let facts = &config.facts;
+    let (num_voxels, num_features) = (facts.voxel_capacity, facts.num_features());
+    let [nx, ny, _] = facts.grid.grid_size().map(|n| n as usize);
+    let encoded = Tensor::F32 {
+        shape: vec![num_voxels, NUM_CHANNELS],
+        values: vec![0.5; num_voxels * NUM_CHANNELS],
+    };
+    let encoder = Network {
+        input: ("input_features", vec![num_voxels, facts.max_points_per_voxel, num_features]),
+        answers: vec![("pillar_features", encoded)],
+    };
+    let [heatmap, reg, height, dim, rot] = maps_of_a_head();
+    let vel = reg.clone();
+    let head = Network {
+        input: ("spatial_features", vec![1, NUM_CHANNELS, ny, nx]),
+        answers: vec![
+            ("reg", reg),
+            ("height", height),
+            ("dim", dim),
+            ("rot", rot),
+            ("vel", vel),
+            ("heatmap", heatmap),
+        ],
+    };
+    [encoder, head]
+}
+
+/// A channel with the shipped defaults, each sweep by itself.
+fn lidar_config() -> Result<LidarConfig> {
+    let more = ["c.encoder_path:=e", "c.densification.num_past_sweeps:=0"];
+    match channel("centerpoint_autoware", &more)?.kind {
+        ChannelKind::Lidar(config) => Ok(*config),
+        ChannelKind::Camera(_) => Err(of_another_sensor()),
+    }
+}
+
 /// A channel with the shipped defaults.
-fn config() -> Result<CameraConfig> {
-    let parameters = ["c.input:=/i", "c.head:=yolov5", "c.model_path:=m"].map(String::from);
-    let kind = Config::load(&[], &parameters)?.channels.pop().map(|channel| channel.kind);
-    match kind {
-        Some(ChannelKind::Camera(config)) => Ok(*config),
-        _ => Err(Error::new(ErrorKind::Config, "bench", "yolov5 is not a camera's head")),
+fn camera_config() -> Result<CameraConfig> {
+    match channel("yolov5", &[])?.kind {
+        ChannelKind::Camera(config) => Ok(*config),
+        ChannelKind::Lidar(_) => Err(of_another_sensor()),
     }
 }
 
-fn input() -> TensorSpec {
-    spec("images", ElementType::F32, &input_shape())
+fn channel(head: &str, more: &[&str]) -> Result<ChannelConfig> {
+    let head = format!("c.head:={head}");
+    let parameters = ["c.input:=/i", &head, "c.model_path:=m"];
+    let parameters = parameters.iter().chain(more).map(|&parameter| parameter.to_owned());
+    let config = Config::load(&[], &parameters.collect::<Vec<_>>())?;
+    config.channels.into_iter().next().ok_or_else(of_another_sensor)
 }
 
-fn spec(name: &str, element: ElementType, shape: &[usize]) -> TensorSpec {
-    let shape = Some(shape.iter().map(|&n| Dim::Fixed(n)).collect());
-    TensorSpec { name: name.to_owned(), element: Some(element), shape }
-}
-
-/// An engine whose answers stand before it is asked.
-struct Given {
-    inputs: Vec<TensorSpec>,
-    outputs: Vec<TensorSpec>,
-    answer: Tensor,
-}
-
-impl Given {
-    fn new(answered: &Answered) -> Self {
-        let answer = answered.tensor.clone();
-        let outputs = vec![spec("output", answer.element(), answer.shape())];
-        Self { inputs: vec![input()], outputs, answer }
-    }
-}
-
-impl Engine for Given {
-    fn inputs(&self) -> &[TensorSpec] {
-        &self.inputs
-    }
-
-    fn outputs(&self) -> &[TensorSpec] {
-        &self.outputs
-    }
-
-    fn run(&mut self, _inputs: &[TensorView<'_>]) -> Result<()> {
-        Ok(())
-    }
-
-    fn output(&self, _index: usize) -> Result<TensorView<'_>> {
-        Ok(self.answer.view())
-    }
-
-    fn name(&self) -> &str {
-        "given answers"
-    }
+fn of_another_sensor() -> Error {
+    Error::new(ErrorKind::Config, "bench", "a shipped head is of another sensor")
 }
 
 #[cfg(feature = "cuda")]
 mod cuda {
     use super::super::decode::cuda::Steps;
     use super::super::measure::wall;
-    use super::{
-        AROUND, Answered, Bench, CameraConfig, CameraPipeline, Case, ElementType, Picture, Result,
-        input, input_shape, params,
-    };
+    use super::{AROUND, Answered, Bench, Case, ElementType, Picture, Result, input_shape, params};
     use crate::device::cuda::{CudaDevice, DeviceImage, DeviceTensor, Graph};
-    use crate::infer::device::DeviceEngine;
     use crate::ops::letterbox::cuda::{Kernels, enqueue_letterbox};
 
     /// Two launches and one wait, as a frame has them.
@@ -143,16 +177,5 @@ mod cuda {
         let enqueue = || before.enqueue().and_then(|()| after.enqueue());
         let case = Case::new(AROUND).with_bar(wall(None, 30.0));
         bench.device(case, stream, enqueue, || steps.read())
-    }
-
-    pub(super) fn pipeline(
-        config: &CameraConfig,
-        device: &CudaDevice,
-        answered: &Answered,
-    ) -> Result<CameraPipeline> {
-        let stream = &device.stream()?;
-        let answers = [("output", &answered.tensor)];
-        let engine = DeviceEngine::given(stream, vec![input()], &answers)?;
-        CameraPipeline::with_device_engine(config, stream, engine)
     }
 }

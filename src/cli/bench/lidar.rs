@@ -57,7 +57,7 @@ fn pillar_grid() -> Result<VoxelizeParams> {
 }
 
 /// Rings swept azimuth by azimuth, x y z intensity: density falls with range.
-fn scan() -> Points {
+pub(super) fn scan() -> Points {
     let mut random = Random::new(7);
     let mut points = Points::with_capacity(4, NUM_POINTS);
     for i in 0..NUM_POINTS {
@@ -72,10 +72,10 @@ fn scan() -> Points {
 }
 
 /// Points as a message has them.
-struct Cloud(Vec<u8>);
+pub(super) struct Cloud(Vec<u8>);
 
 impl Cloud {
-    fn of(points: &Points) -> Self {
+    pub(super) fn of(points: &Points) -> Self {
         Self(points.values().iter().flat_map(|value| value.to_le_bytes()).collect())
     }
 
@@ -87,7 +87,7 @@ impl Cloud {
         Ok(fields)
     }
 
-    fn view(&self) -> Result<CloudView<'_>> {
+    pub(super) fn view(&self) -> Result<CloudView<'_>> {
         let steps = [16, self.0.len() as u32];
         CloudView::new([NUM_POINTS as u32, 1], steps, false, Self::fields()?, &self.0)
     }
@@ -160,7 +160,7 @@ fn pillars(bench: &mut Bench) -> Result<()> {
 
 /// The maps of a CenterPoint head (heat, offset, height, size, rotation), one
 /// cell in five hundred of which holds an object.
-fn maps() -> [Tensor; 5] {
+pub(super) fn maps_of_a_head() -> [Tensor; 5] {
     let mut random = Random::new(3);
     let mut maps = [NUM_CLASSES, 2, 1, 3, 2].map(|channels| {
         let shape = vec![1, channels, SIDE, SIDE];
@@ -196,7 +196,7 @@ fn heads(bench: &mut Bench) -> Result<()> {
     if !bench.wants(DECODE) {
         return Ok(());
     }
-    let maps = maps();
+    let maps = maps_of_a_head();
     let task = CenterTask {
         heatmap: maps[0].view(),
         offset: maps[1].view(),

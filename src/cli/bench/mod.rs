@@ -8,6 +8,7 @@
 mod decode;
 mod floors;
 mod frame;
+mod given;
 mod inputs;
 mod letterbox;
 mod lidar;

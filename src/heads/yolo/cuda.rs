@@ -2,10 +2,10 @@
 
 use super::YoloHead;
 use crate::device::cuda::{DeviceCandidates, DeviceTensor, Stream};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::Result;
 use crate::infer::device::DeviceEngine;
 use crate::ops::decode_yolo::cuda::Workspace;
-use crate::types::{Box2d, YoloLayout};
+use crate::types::Box2d;
 
 impl YoloHead {
     /// Kernels and memory to decode the answers of an engine on a stream.

@@ -4,10 +4,11 @@
 //! provider behind it. Kernels queue on the engine's stream, between ours;
 //! inputs and outputs lie where ours read and write them, and nothing is
 //! copied. Algorithms are chosen by rule and not by measurement, so that the
-//! same input gives the same bytes in every process. Load a network on the
-//! thread that will run it: ONNX Runtime keeps its recording per thread.
+//! same input gives the same bytes in every process. ONNX Runtime keeps its
+//! recording per thread: the first run on another thread records again.
 
 use std::path::Path;
+use std::thread::{self, ThreadId};
 
 use ort::environment::Environment;
 use ort::ep::cuda::ConvAlgorithmSearch;
@@ -37,6 +38,8 @@ pub struct OrtCudaEngine {
     input_specs: Vec<TensorSpec>,
     output_specs: Vec<TensorSpec>,
     name: String,
+    /// The thread for which ONNX Runtime has recorded.
+    thread: ThreadId,
     stream: Stream,
 }
 
@@ -76,8 +79,8 @@ impl OrtCudaEngine {
         let graph = if graph { ", one CUDA graph" } else { "" };
         let name = format!("onnxruntime ({file}) on {provider}{graph}");
         stream.synchronize()?;
-        let stream = stream.clone();
-        Ok(Self { bound, inputs, outputs, input_specs, output_specs, name, stream })
+        let (thread, stream) = (thread::current().id(), stream.clone());
+        Ok(Self { bound, inputs, outputs, input_specs, output_specs, name, thread, stream })
     }
 
     pub(super) fn inputs(&self) -> &[TensorSpec] {
@@ -97,7 +100,12 @@ impl OrtCudaEngine {
     }
 
     pub(super) fn enqueue(&mut self) -> Result<()> {
-        self.bound.enqueue().map_err(|cause| match self.stream.device().check() {
+        let current = thread::current().id();
+        let alone = (self.thread != current).then(recording);
+        self.thread = current;
+        let run = self.bound.enqueue();
+        drop(alone);
+        run.map_err(|cause| match self.stream.device().check() {
             Ok(()) => failed("the run failed").with_source(cause),
             Err(fault) => fault,
         })

@@ -11,8 +11,9 @@
 //! same topic wait for the cache.
 //!
 //! Memory: a subscription keeps its depth of messages, and up to
-//! [`MAX_UNJOINED_BYTES`] of fragments whose messages were lost; a reliable
-//! publisher keeps at most [`MAX_KEPT_BYTES`] of what it sent.
+//! [`MAX_UNJOINED_BYTES`] of fragments whose messages were lost (128 messages
+//! where not one arrives whole); a reliable publisher keeps at most
+//! [`MAX_KEPT_BYTES`] of what it sent.
 //!
 //! Not here: DDS security, static peers, shared memory, and multicast groups
 //! other than discovery's. Endpoints match by topic; a peer of another type is

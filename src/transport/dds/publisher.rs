@@ -14,11 +14,11 @@ use super::{Graph, error, qos};
 use crate::error::Result;
 use crate::transport::door::{Publisher, Qos, Reliability};
 
-/// The most bytes that a reliable publisher sends in [`KEPT_FOR`].
+/// The most bytes that a reliable publisher sends within 6 s, for which the
+/// participant may keep them.
 pub const MAX_KEPT_BYTES: usize = 64 << 20;
 
-/// For how long the participant may keep what was sent, so that it can be sent
-/// again, even when it was confirmed.
+/// How often the participant lets go of what was sent and confirmed.
 const KEPT_FOR: Duration = Duration::from_secs(6);
 
 /// A publisher; the topic is left with it.

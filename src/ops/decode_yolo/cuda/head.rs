@@ -71,7 +71,7 @@ impl Head {
             }
             YoloLayout::V8 => {
                 head.kind = Kind::Planes;
-                head.num_rows = match shapes {
+                head.num_rows = match *shapes {
                     [&[1, planes, num_columns]] if planes == 4 + num_classes => num_columns,
                     _ => return Err(misfit(shapes, &format!("[1, {}, N]", 4 + num_classes))),
                 };
@@ -152,7 +152,7 @@ impl Head {
 
     fn set_detr(&mut self, boxes: DetrBoxes, logits: bool, shapes: &[&[usize]]) -> Result<()> {
         let num_classes = self.num_classes;
-        let (num_rows, labels) = match shapes {
+        let (num_rows, labels) = match *shapes {
             [&[1, num_rows, 4], &[1, n, c]] if (n, c) == (num_rows, num_classes) => {
                 (num_rows, false)
             }
@@ -185,7 +185,7 @@ impl Head {
 
 /// The rows of one tensor `[1, N, length]`.
 fn rows(shapes: &[&[usize]], length: usize) -> Result<usize> {
-    match shapes {
+    match *shapes {
         [&[1, num_rows, found]] if found == length => Ok(num_rows),
         _ => Err(misfit(shapes, &format!("[1, N, {length}]"))),
     }

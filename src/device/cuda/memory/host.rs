@@ -1,0 +1,205 @@
+//! Page-locked memory of the host: from which uploads go, and which kernels
+//! write.
+
+use std::ffi::c_void;
+use std::marker::PhantomData;
+use std::ops::Range;
+
+use cudarc::driver::{result, sys};
+
+use super::{DeviceBuffer, Out, Plain, check_room, num_bytes};
+use crate::device::cuda::{Event, Stream, failed};
+use crate::error::Result;
+
+/// Uploads are queued in parts of this, the copy of one beside the upload of the
+/// one before: small enough to start early, large enough to fill the bus.
+const PART_BYTES: usize = 1 << 20;
+
+/// Page-locked host memory from which uploads are queued and into which
+/// downloads go.
+#[derive(Debug)]
+pub struct PinnedBuffer<T> {
+    address: usize,
+    len: usize,
+    // Recorded after every upload: until then the memory is being read.
+    uploaded: Event,
+    stream: Stream,
+    values: PhantomData<T>,
+}
+
+impl<T: Plain> PinnedBuffer<T> {
+    /// Takes page-locked memory for `len` values, all zero.
+    ///
+    /// # Errors
+    /// `Device` when there is not enough memory.
+    pub fn zeros(stream: &Stream, len: usize) -> Result<Self> {
+        let address = host_memory::<T>(stream, len, 0)?;
+        let uploaded = Event::new(stream)?;
+        Ok(Self { address, len, uploaded, stream: stream.clone(), values: PhantomData })
+    }
+
+    /// The most values it holds.
+    pub fn capacity(&self) -> usize {
+        self.len
+    }
+
+    /// The first `num` values, to be written, after the upload before has been
+    /// read out. [`PinnedBuffer::enqueue_written`] sends them.
+    ///
+    /// # Errors
+    /// `Argument` when there are not as many; `Device` when earlier work failed.
+    pub fn values_mut(&mut self, num: usize) -> Result<&mut [T]> {
+        check_room("pinned", num, self.len)?;
+        self.uploaded.wait()?;
+        // SAFETY: the allocation has room for the values (checked), is aligned
+        // to a page, was zeroed, may have any bits, and stays as long as the
+        // stream that `self` holds. Nobody else reads or writes it: the last
+        // upload is over, and this buffer is borrowed alone.
+        Ok(unsafe { std::slice::from_raw_parts_mut(self.address as *mut T, num) })
+    }
+
+    /// Queues the upload of the first `num` values, as they stand, to the start
+    /// of `target`.
+    ///
+    /// # Errors
+    /// `Argument` when either side holds fewer; `Device` when the upload fails.
+    pub fn enqueue_written(&mut self, num: usize, target: &mut DeviceBuffer<T>) -> Result<()> {
+        check_room("pinned", num, self.len)?;
+        check_room("device", num, target.len)?;
+        self.stream.check_owns(&target.stream)?;
+        self.stream.bind()?;
+        let queued = self.enqueue_part(0..num, target);
+        // Also behind what failed: some of it may have been queued.
+        let marked = self.uploaded.record(&self.stream);
+        queued.and(marked)
+    }
+
+    /// Copies values in, after the upload before has been read out, and queues
+    /// their upload to the start of `target`: part by part, so that the upload
+    /// of one part runs beside the copy of the next.
+    ///
+    /// # Errors
+    /// `Argument` when the values are more than either side holds; `Device`
+    /// when earlier work or the upload fails.
+    pub fn enqueue_upload(&mut self, values: &[T], target: &mut DeviceBuffer<T>) -> Result<()> {
+        check_room("device", values.len(), target.len)?;
+        self.stream.check_owns(&target.stream)?;
+        self.stream.bind()?;
+        self.values_mut(values.len())?;
+        let part_len = (PART_BYTES / size_of::<T>()).max(1);
+        let mut parts = (0..).step_by(part_len).zip(values.chunks(part_len));
+        let queued = parts.try_for_each(|(start, part)| {
+            // SAFETY: the allocation has room for all values (checked by
+            // `values_mut`, which has waited for the upload before). What is
+            // being uploaded meanwhile are the parts before this one.
+            unsafe {
+                let to = (self.address as *mut T).add(start);
+                to.copy_from_nonoverlapping(part.as_ptr(), part.len());
+            }
+            self.enqueue_part(start..start + part.len(), target)
+        });
+        // Also behind what failed: some of it may have been queued.
+        let marked = self.uploaded.record(&self.stream);
+        queued.and(marked)
+    }
+
+    /// Queues the upload of a range that both sides have, to the same places.
+    fn enqueue_part(&self, range: Range<usize>, target: &DeviceBuffer<T>) -> Result<()> {
+        let offset = range.start * size_of::<T>();
+        // SAFETY: both sides have the range (promised by the callers in this
+        // file, which check it). The copy reads memory that nobody writes before
+        // `uploaded`, recorded by them behind it, is reached; the memory stays
+        // until the stream's work is done.
+        let copied = unsafe {
+            let from = (self.address + offset) as *const T;
+            let pinned = std::slice::from_raw_parts(from, range.len());
+            result::memcpy_htod_async(target.address + offset as u64, pinned, self.stream.raw())
+        };
+        copied.map_err(|e| failed("queue an upload", e))
+    }
+
+    /// Copies a whole buffer here, behind all queued work, waits, and gives
+    /// what came.
+    ///
+    /// # Errors
+    /// `Argument` when the source has more values than this holds; `Device`
+    /// when earlier work or the copy fails.
+    pub fn download(&mut self, source: &DeviceBuffer<T>) -> Result<&[T]> {
+        check_room("pinned", source.len, self.len)?;
+        self.stream.check_owns(&source.stream)?;
+        self.stream.bind()?;
+        // SAFETY: the allocation holds at least this many values (checked), any
+        // bits are a `T`, and it lives as long as the stream, which `self`
+        // holds. The driver alone writes or reads it, and only through this
+        // buffer, which is borrowed alone: the copy is queued behind the uploads
+        // before it and over after the wait below.
+        let values = unsafe { std::slice::from_raw_parts_mut(self.address as *mut T, source.len) };
+        // SAFETY: both sides have `source.len` values; the wait below follows
+        // whatever the copy answers.
+        let copied =
+            unsafe { result::memcpy_dtoh_async(values, source.address, self.stream.raw()) };
+        self.stream.synchronize()?;
+        copied.map_err(|e| failed("copy from the device", e))?;
+        Ok(values)
+    }
+}
+
+/// Host memory that kernels write directly.
+#[derive(Debug)]
+pub struct MappedBuffer<T> {
+    host: usize,
+    device: u64,
+    len: usize,
+    stream: Stream,
+    values: PhantomData<T>,
+}
+
+impl<T: Plain> MappedBuffer<T> {
+    /// Takes page-locked memory for `len` values that the GPU can write.
+    ///
+    /// # Errors
+    /// `Device` when there is not enough memory.
+    pub fn zeros(stream: &Stream, len: usize) -> Result<Self> {
+        let host = host_memory::<T>(stream, len, sys::CU_MEMHOSTALLOC_DEVICEMAP)?;
+        let mut device = 0;
+        // SAFETY: `host` was just allocated for mapping; the result is a live
+        // local.
+        unsafe {
+            sys::cuMemHostGetDevicePointer_v2(&raw mut device, host as *mut c_void, 0).result()
+        }
+        .map_err(|e| failed("map host memory", e))?;
+        Ok(Self { host, device, len, stream: stream.clone(), values: PhantomData })
+    }
+
+    /// What a kernel on `stream` may write.
+    ///
+    /// # Errors
+    /// `Device` when the buffer belongs to another stream.
+    pub fn output(&mut self, stream: &Stream) -> Result<Out<'_, T>> {
+        stream.check_owns(&self.stream)?;
+        Ok(Out { address: self.device, len: self.len as u64, memory: PhantomData })
+    }
+
+    /// Appends the first `num` values to `values`; the caller has waited for
+    /// the stream. More than the capacity are not read.
+    pub fn copy_to(&self, num: usize, values: &mut Vec<T>) {
+        values.extend((0..num.min(self.len)).map(|i| {
+            // SAFETY: `i` is below the length of the allocation, whose values
+            // were zeroed and may have any bits. Volatile, since the GPU writes
+            // them outside this program's view.
+            unsafe { (self.host as *const T).add(i).read_volatile() }
+        }));
+    }
+}
+
+fn host_memory<T>(stream: &Stream, len: usize, flags: u32) -> Result<usize> {
+    let num_bytes = num_bytes::<T>(len)?;
+    stream.bind()?;
+    // SAFETY: no precondition but a current context, which `bind` made.
+    let address = unsafe { result::malloc_host(num_bytes, flags) }
+        .map_err(|e| failed(&format!("take {num_bytes} bytes of page-locked memory"), e))?;
+    stream.own_host_memory(address as usize);
+    // SAFETY: the allocation has this many bytes and is not yet shared.
+    unsafe { address.cast::<u8>().write_bytes(0, num_bytes) };
+    Ok(address as usize)
+}

@@ -1,0 +1,109 @@
+//! `det_post run` as a process: what it refuses, and how it ends.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use super::replay::det_post;
+use super::session::{PATIENCE, sample};
+
+/// The shipped sample's parameters.
+fn config() -> String {
+    sample().join("sample.param.yaml").display().to_string()
+}
+
+#[test]
+fn what_cannot_start_is_refused_in_words() {
+    let config = config();
+    let run = |rest: &[&str]| det_post(&[&["run", "--config", &config], rest].concat());
+    let ros2 = run(&["--door", "ros2"]);
+    if !cfg!(feature = "ros2") {
+        ros2.expect_code(2);
+        assert!(ros2.stderr.contains("--features ros2"), "{}", ros2.stderr);
+    }
+    let unknown = run(&["--ros-args", "-p", "camera.score_treshold:=0.5"]);
+    unknown.expect_code(2);
+    assert!(unknown.stderr.contains("did you mean `camera.score_threshold`"), "{}", unknown.stderr);
+    let option = run(&["--ros-args", "--fly"]);
+    option.expect_code(2);
+    assert!(option.stderr.contains("--fly"), "{}", option.stderr);
+    let name = run(&["--ros-args", "-r", "__node:=1x"]);
+    name.expect_code(2);
+    let elsewhere = det_post(&["check", &config, "--ros-args", "-r", "a:=b"]);
+    elsewhere.expect_code(2);
+    assert!(elsewhere.stderr.contains("`run` alone"), "{}", elsewhere.stderr);
+}
+
+/// A node in a domain of its own, on this machine alone.
+#[cfg(feature = "dds")]
+fn spawn(domain: u8, rest: &[&str]) -> Child {
+    Command::new(env!("CARGO_BIN_EXE_det_post"))
+        .args(["run", "--config", &config(), "--door", "dds"])
+        .args(rest)
+        .env("ROS_DOMAIN_ID", domain.to_string())
+        .env("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")
+        .env_remove("ORT_DYLIB_PATH")
+        .env_remove("RUST_LOG")
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+/// Reads the log until a line says `text`; the rest is read on and dropped, so
+/// that the process never waits for its reader.
+#[cfg(feature = "dds")]
+fn await_line(child: &mut Child, text: &str) {
+    let start = Instant::now();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let mut log = String::new();
+    loop {
+        let line = lines.next().unwrap_or_else(|| panic!("{text:?} is not in\n{log}")).unwrap();
+        log += &line;
+        log.push('\n');
+        assert!(start.elapsed() < 3 * PATIENCE, "{log}");
+        if line.contains(text) {
+            break;
+        }
+    }
+    std::thread::spawn(move || lines.for_each(drop));
+}
+
+#[cfg(feature = "dds")]
+fn signal(child: &Child, name: &str) {
+    let kill = Command::new("kill").args([name, &child.id().to_string()]).status().unwrap();
+    assert!(kill.success());
+}
+
+#[cfg(feature = "dds")]
+#[test]
+fn signals_end_it_with_code_0_within_a_second() {
+    for (domain, name) in [(91, "-TERM"), (92, "-INT")] {
+        let mut child = spawn(domain, &["--ros-args", "-r", "__ns:=/test"]);
+        await_line(&mut child, "activating -> active");
+        let start = Instant::now();
+        signal(&child, name);
+        let code = child.wait().unwrap().code();
+        let took = start.elapsed();
+        println!("{name}: ended after {took:?}");
+        assert_eq!(code, Some(0), "{name}");
+        // A second on a machine that does nothing else.
+        assert!(took < Duration::from_secs(4), "{name} {took:?}");
+    }
+}
+
+#[cfg(feature = "dds")]
+#[test]
+fn a_network_that_is_not_there_ends_the_start_with_code_1() {
+    let mut child = spawn(93, &["-p", "camera.model_path:=/none/such.onnx"]);
+    await_line(&mut child, "/none/such.onnx");
+    assert_eq!(child.wait().unwrap().code(), Some(1));
+}
+
+#[cfg(feature = "dds")]
+#[test]
+fn without_autostart_it_waits_and_ends_all_the_same() {
+    let mut child = spawn(94, &["--ros-args", "-p", "autostart:=false"]);
+    await_line(&mut child, "waiting for change_state");
+    signal(&child, "-TERM");
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
