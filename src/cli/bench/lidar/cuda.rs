@@ -56,7 +56,6 @@ struct Pillars {
     scatter: Scatterer,
     encoded: DeviceTensor,
     map: DeviceTensor,
-    stream: Stream,
 }
 
 impl Pillars {
@@ -80,7 +79,6 @@ impl Pillars {
             scatter: Scatterer::new(stream, &params.grid)?,
             encoded: tensor(&[num_voxels, NUM_CHANNELS])?,
             map: tensor(&[1, NUM_CHANNELS, SIDE, SIDE])?,
-            stream: stream.clone(),
         })
     }
 
