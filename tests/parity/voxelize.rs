@@ -10,7 +10,7 @@ use det_post::types::{ElementType, Points, Tensor};
 
 use super::clouds::{grid, scan, shared_scans, uniform};
 use super::random::Random;
-use super::tensors::bits;
+use super::tensors::{bits, tensor};
 
 /// Several frames through one workspace: each must find it empty.
 pub struct Problem {
@@ -61,19 +61,14 @@ impl Problem {
         let mut points = DevicePoints::with_capacity(&stream, num_channels, capacity).unwrap();
         let mut workspace = Workspace::new(&stream, &self.params, capacity).unwrap();
         let mut voxels = DeviceVoxels::new(&stream, &self.params).unwrap();
-        let kernels = features_cuda::Kernels::load(device).unwrap();
         let mut rows = DeviceTensor::zeros(&stream, self.element, &self.shape()).unwrap();
+        // Whatever it held before.
+        let num_values = self.shape().iter().product();
+        rows.write(&tensor(self.element, &self.shape(), &vec![7.0; num_values]).view()).unwrap();
+        let mut features = features_cuda::Workspace::new(&stream, &rows).unwrap();
         let graph = Graph::record(&stream, || {
             workspace.enqueue(&points, &mut voxels)?;
-            let center_offset_z = self.center_offset_z;
-            let input = (&points, &voxels);
-            features_cuda::enqueue_pillar_features(
-                &stream,
-                &kernels,
-                input,
-                center_offset_z,
-                &mut rows,
-            )
+            features.enqueue((&points, &voxels), self.center_offset_z, &mut rows)
         })
         .unwrap();
         for run in 0..2 {
@@ -239,12 +234,13 @@ fn what_does_not_fit_is_refused() {
     assert!(workspace.enqueue(&points, &mut voxels).is_ok());
     assert!(workspace.enqueue(&points, &mut other).is_err());
     assert!(workspace.enqueue(&many, &mut voxels).is_err());
-    let kernels = features_cuda::Kernels::load(&device).unwrap();
     for shape in [[9, 20, 9], [10, 19, 9], [10, 20, 10]] {
         let mut out = DeviceTensor::zeros(&stream, ElementType::F32, &shape).unwrap();
-        let input = (&points, &voxels);
-        let queued =
-            features_cuda::enqueue_pillar_features(&stream, &kernels, input, false, &mut out);
-        assert!(queued.is_err(), "{shape:?}");
+        let mut features = features_cuda::Workspace::new(&stream, &out).unwrap();
+        assert!(features.enqueue((&points, &voxels), false, &mut out).is_err(), "{shape:?}");
     }
+    let [out, mut other] = [[10, 20, 9]; 2]
+        .map(|shape| DeviceTensor::zeros(&stream, ElementType::F32, &shape).unwrap());
+    let mut features = features_cuda::Workspace::new(&stream, &out).unwrap();
+    assert!(features.enqueue((&points, &voxels), false, &mut other).is_err(), "another tensor");
 }
