@@ -61,11 +61,11 @@ __device__ inline float value_of_word(uint32_t word) {
 }
 
 // What the settling block of the step small reads of a candidate: its rank, how
-// many better ones suppress it, and which chunks of 128 bits of its row are not 0.
-struct alignas(8) Note {
+// many better ones suppress it, and the bits of the first of these.
+struct alignas(16) Note {
     uint16_t rank;
     uint16_t num_listed;
-    uint32_t chunks;
+    uint16_t noted[6];
 };
 
 // The same for every step. Slices have as many places as `candidates`, or as
@@ -97,8 +97,8 @@ struct NmsArgs {
     Slice<Kept> published;         // the same in memory that the host reads
     Slice<NmsCounts> published_counts;
     Slice<Note> notes;             // of the step small, by bit
-    Slice<uint32_t> pairs;         // of the step small: lists of better suppressors
-    Slice<uint4> rows;             // of the step small: the same as bits
+    Slice<uint32_t> pairs;         // of the step small: how the noted go on, two a word
+    Slice<uint4> rows;             // of the step small: all as bits, of those with too many
 };
 
 template <typename Candidate>

@@ -2,14 +2,14 @@
 // against the few that it owns, its rows.
 #pragma once
 
+#include "chunk.cuh"
 #include "nms_bits.cuh"
 
 template <typename Candidate>
 struct Comparison {
-    static constexpr uint32_t kWords = sizeof(Candidate) / 4;
     union {
         // Candidates as they lie in memory, by warp; then what is compared.
-        uint4 staged[kSmallWarps][kLanes * kWords / 4];
+        uint4 staged[kSmallWarps][Chunk<Candidate>::kVectors];
         struct {
             float4 items[kHalf];
             uint32_t words[kHalf];  // `order_word`
@@ -22,48 +22,7 @@ struct Comparison {
     uint32_t bits[kMaxRows][kRowWords];
 };
 
-// 32 candidates as they lie in memory, a part in every lane.
-template <typename Candidate>
-struct Chunk {
-    static constexpr uint32_t kWords = sizeof(Candidate) / 4;
-    static constexpr uint32_t kVectors = kLanes * kWords / 4;
-    static constexpr uint32_t kEach = (kVectors + kLanes - 1) / kLanes;
-    uint4 vectors[kEach];
-
-    // The chunk that begins with candidate `first`, of which `num` are read.
-    __device__ void fetch(const Candidate* candidates, uint32_t first, uint32_t num) {
-        const uint32_t* words = reinterpret_cast<const uint32_t*>(candidates + first);
-        const uint32_t num_words = first < num ? (num - first) * kWords : 0;
-#pragma unroll
-        for (uint32_t k = 0; k < kEach; ++k) {
-            const uint32_t w = (k * kLanes + lane_of()) * 4;
-            vectors[k] = make_uint4(0, 0, 0, 0);
-            if (k * kLanes + lane_of() >= kVectors) continue;
-            if (w + 4 <= num_words) {
-                vectors[k] = *reinterpret_cast<const uint4*>(words + w);
-            } else if (w < num_words) {
-                vectors[k].x = words[w];
-                if (w + 1 < num_words) vectors[k].y = words[w + 1];
-                if (w + 2 < num_words) vectors[k].z = words[w + 2];
-            }
-        }
-    }
-
-    // The lane's own candidate; all lanes of the warp take part.
-    __device__ Candidate unpack(uint4* staged) const {
-#pragma unroll
-        for (uint32_t k = 0; k < kEach; ++k) {
-            if (k * kLanes + lane_of() < kVectors) staged[k * kLanes + lane_of()] = vectors[k];
-        }
-        __syncwarp();
-        Candidate candidate;
-        memcpy(&candidate, reinterpret_cast<const uint32_t*>(staged) + lane_of() * kWords,
-               sizeof(Candidate));
-        return candidate;
-    }
-};
-
-// For `row`, below the number of candidates: what the columns are held against.
+// For a row whose candidate there is: what the columns are held against.
 template <typename Policy, typename Candidate>
 __device__ void bring_row(const NmsArgs<Candidate>& args, const NmsSettings& settings,
                           Comparison<Candidate>& shared, uint32_t row, const Candidate& candidate) {
@@ -103,6 +62,17 @@ __device__ inline void count_below(uint32_t word, uint32_t other, uint32_t& num)
         : "r"(word), "r"(other));
 }
 
+// How many columns of the thread's piece have a word.
+template <typename Candidate>
+__device__ uint32_t num_equal(const Comparison<Candidate>& shared, uint32_t word) {
+    uint32_t num = 0;
+#pragma unroll
+    for (uint32_t k = 0; k < kPieceBits; ++k) {
+        num += shared.words[k * kPieces + threadIdx.x % kPieces] == word;
+    }
+    return num;
+}
+
 // Holds a thread's piece of the half's columns against kNum rows, which lie
 // kRowGroups apart; all lanes of a warp have the same rows.
 template <typename Policy, uint32_t kNum, typename Candidate>
@@ -115,7 +85,7 @@ __device__ void compare_rows(const NmsArgs<Candidate>& args, const NmsSettings& 
     float least[kNum];
     uint32_t bits[kNum] = {};
     uint32_t num_below[kNum] = {};
-    uint32_t num_at_most[kNum] = {};
+    bool some_equal[kNum] = {};
 #pragma unroll
     for (uint32_t r = 0; r < kNum; ++r) {
         word[r] = shared.row_words[first_row + r * kRowGroups];
@@ -133,7 +103,7 @@ __device__ void compare_rows(const NmsArgs<Candidate>& args, const NmsSettings& 
 #pragma unroll
             for (uint32_t r = 0; r < kNum; ++r) {
                 count_below(other, word[r], num_below[r]);
-                count_below(other, word[r] + 1, num_at_most[r]);
+                some_equal[r] |= other == word[r];
                 const bool near = Policy::is_near(settings, better, item[r], least[r]);
                 if ((other < word[r]) & near) four[r] |= 1u << k;
             }
@@ -146,7 +116,7 @@ __device__ void compare_rows(const NmsArgs<Candidate>& args, const NmsSettings& 
         const uint32_t row = first_row + r * kRowGroups;
         const uint32_t own = blockIdx.x + row * gridDim.x;
         const bool is_own_here = own - start < kHalf && (own - start) % kPieces == piece;
-        if (word[r] != 0 && num_at_most[r] - num_below[r] > is_own_here) {
+        if (word[r] != 0 && some_equal[r] && num_equal(shared, word[r]) > is_own_here) {
             compare_equals<Policy>(args, settings, shared, row, own, start, bits[r], num_below[r]);
         }
         for (uint32_t left = bits[r]; left != 0; left &= left - 1) {
@@ -154,21 +124,20 @@ __device__ void compare_rows(const NmsArgs<Candidate>& args, const NmsSettings& 
             const float4 better = shared.items[k * kPieces + piece];
             if (!Policy::suppresses(settings, better, item[r])) bits[r] &= ~(1u << k);
         }
-        reinterpret_cast<uint16_t*>(shared.bits[row])[start / kHalf * kPieces + piece] =
-            static_cast<uint16_t>(bits[r]);
+        reinterpret_cast<uint8_t*>(shared.bits[row])[start / kHalf * kPieces + piece] =
+            static_cast<uint8_t>(bits[r]);
         const uint32_t sum = __reduce_add_sync(kAllLanes, num_below[r]);
         if (lane_of() == 0 && sum != 0) atomicAdd(&shared.num_before[row], sum);
     }
 }
 
-// Holds the half's columns against the block's rows. Half of the threads hold
-// what they read against two rows where there are so many: shared memory, not
-// arithmetic, would limit all of them.
+// Holds the half's columns against the block's rows, of which a thread has two
+// where there are so many: shared memory, not arithmetic, would limit one.
 template <typename Policy, typename Candidate>
 __device__ void compare(const NmsArgs<Candidate>& args, const NmsSettings& settings,
                         Comparison<Candidate>& shared, uint32_t start, uint32_t n) {
     const uint32_t row = threadIdx.x / kPieces;
-    if (row >= kRowGroups || blockIdx.x + row * gridDim.x >= n) return;
+    if (blockIdx.x + row * gridDim.x >= n) return;
     const uint32_t num_bits = (min(n - start, kHalf) + kPieces - 1) / kPieces;
     if (blockIdx.x + (row + kRowGroups) * gridDim.x < n) {
         compare_rows<Policy, 2>(args, settings, shared, row, start, num_bits);
@@ -195,6 +164,35 @@ __device__ uint32_t confirmed(const NmsArgs<Candidate>& args, const NmsSettings&
     return bits;
 }
 
+// Where an entry of a candidate's list stands: in its note, or among the pairs.
+template <typename Candidate>
+__device__ uint16_t* entry_of(const NmsArgs<Candidate>& args, uint32_t own_bit, uint32_t position,
+                              uint32_t n) {
+    if (position < 2 * kNotedWords) return &args.notes[own_bit].noted[position];
+    const uint32_t pair = position / 2 - kNotedWords;
+    uint32_t* word = &args.pairs[pair * num_bits_of(n) + own_bit];
+    return reinterpret_cast<uint16_t*>(word) + position % 2;
+}
+
+// For a warp: writes the list of `num` bits that are in the lanes' words, own
+// ones from `position` on, and fills up its last word and the note.
+template <uint32_t kWords, typename Candidate>
+__device__ void write_list(const NmsArgs<Candidate>& args, const uint32_t (&words)[kWords],
+                           uint32_t position, uint32_t num, uint32_t own_bit, uint32_t n) {
+    const uint32_t lane = lane_of();
+    const uint32_t capacity = list_capacity(n);
+#pragma unroll
+    for (uint32_t k = 0; k < kWords; ++k) {
+        for (uint32_t left = words[k]; left != 0 && position < capacity; left &= left - 1) {
+            const uint32_t bit = (k * kLanes + lane) * 32 + __ffs(left) - 1;
+            *entry_of(args, own_bit, position, n) = static_cast<uint16_t>(bit);
+            ++position;
+        }
+    }
+    const uint32_t filled = max(num + num % 2, 2 * kNotedWords);
+    if (num + lane < min(filled, capacity)) *entry_of(args, own_bit, num + lane, n) = kNoBit;
+}
+
 // For a warp: lists the bits of its row.
 template <typename Policy, typename Candidate>
 __device__ void list_row(const NmsArgs<Candidate>& args, const NmsSettings& settings,
@@ -202,27 +200,23 @@ __device__ void list_row(const NmsArgs<Candidate>& args, const NmsSettings& sett
                          uint32_t n) {
     const uint32_t lane = lane_of();
     const uint32_t own_bit = bit_of(own);
+    Note& note = args.notes[own_bit];
     if (shared.row_words[row] == 0) {
-        if (lane == 0) args.notes[own_bit] = {kNoRank, 0, 0};
+        if (lane == 0) note.rank = kNoRank;
+        if (lane == 0) note.num_listed = 0;
         return;
     }
     const Rank rank = shared.row_ranks[row];
     const uint64_t group = group_of(args, settings, rank.class_index);
-    uint32_t words[kRowWords / kLanes];
+    constexpr uint32_t kWords = kRowWords / kLanes;
+    uint32_t words[kWords];
     uint32_t own_num = 0;
-    uint32_t chunks = 0;
 #pragma unroll
-    for (uint32_t k = 0; k < kRowWords / kLanes; ++k) {
+    for (uint32_t k = 0; k < kWords; ++k) {
         const uint32_t w = k * kLanes + lane;
         const uint32_t bits = k * kHalf < n ? shared.bits[row][w] : 0;
         words[k] = confirmed<Policy>(args, settings, own, group, w, bits);
         own_num += __popc(words[k]);
-        const uint32_t some = __ballot_sync(kAllLanes, words[k] != 0);
-        // The four words of a chunk are those of four lanes.
-#pragma unroll
-        for (uint32_t c = 0; c < kLanes / 4; ++c) {
-            chunks |= static_cast<uint32_t>((some >> 4 * c & 0xf) != 0) << (k * kLanes / 4 + c);
-        }
     }
     uint32_t end = own_num;
 #pragma unroll
@@ -231,41 +225,49 @@ __device__ void list_row(const NmsArgs<Candidate>& args, const NmsSettings& sett
         if (lane >= step) end += other;
     }
     const uint32_t num_listed = __shfl_sync(kAllLanes, end, kLanes - 1);
-    uint16_t* lists = reinterpret_cast<uint16_t*>(args.pairs.data);
-    uint32_t position = end - own_num;
-#pragma unroll
-    for (uint32_t k = 0; k < kRowWords / kLanes; ++k) {
-        for (uint32_t left = words[k]; left != 0; left &= left - 1, ++position) {
-            if (position < list_capacity(n)) {
-                const uint32_t at = position / 2 * num_bits_of(n) + own_bit;
-                lists[2 * at + position % 2] =
-                    static_cast<uint16_t>((k * kLanes + lane) * 32 + __ffs(left) - 1);
-            }
-        }
-    }
+    write_list(args, words, end - own_num, num_listed, own_bit, n);
     if (num_listed > list_capacity(n)) {
-        uint32_t* to = reinterpret_cast<uint32_t*>(&args.rows[own_bit * kMaxChunks]);
+        uint32_t* to = reinterpret_cast<uint32_t*>(&args.rows[own_bit * kRowVectors]);
 #pragma unroll
-        for (uint32_t k = 0; k < kRowWords / kLanes; ++k) to[k * kLanes + lane] = words[k];
+        for (uint32_t k = 0; k < kWords; ++k) to[k * kLanes + lane] = words[k];
     }
     if (lane == 0) {
         const uint32_t before = shared.num_before[row];
-        args.notes[own_bit] = {static_cast<uint16_t>(before), static_cast<uint16_t>(num_listed),
-                               chunks};
+        note.rank = static_cast<uint16_t>(before);
+        note.num_listed = static_cast<uint16_t>(num_listed);
         args.order[before] = {own, rank.score};
     }
 }
 
-// Notes, lists and rows of the block's own candidates. The first chunk was
-// fetched before.
+// What a block reads before it knows how many candidates there are.
+template <typename Candidate>
+struct Ahead {
+    Chunk<Candidate> chunk;  // by warp, of the first columns
+    Candidate row;           // by thread, of the block's rows
+
+    __device__ explicit Ahead(const NmsArgs<Candidate>& args, uint32_t capacity) : row{} {
+        chunk.fetch(args.candidates.data, warp_of() * kLanes, capacity);
+        const uint32_t own = blockIdx.x + threadIdx.x * gridDim.x;
+        if (threadIdx.x < kMaxRows && own < capacity) row = args.candidates[own];
+        // What items are made with comes near meanwhile.
+        if (threadIdx.x < kLanes && threadIdx.x < args.thresholds.len) {
+            float unused;
+            asm volatile("ld.global.f32 %0, [%1];"
+                         : "=f"(unused)
+                         : "l"(args.thresholds.data + threadIdx.x));
+        }
+    }
+};
+
+// Notes, lists and rows of the block's own candidates.
 template <typename Policy, typename Candidate>
 __device__ void nms_small_compare(const NmsArgs<Candidate>& args, const NmsSettings& settings,
-                                  Comparison<Candidate>& shared, Chunk<Candidate> chunk,
+                                  Comparison<Candidate>& shared, Ahead<Candidate>& ahead,
                                   uint32_t n) {
-    const uint32_t row = blockIdx.x + threadIdx.x * gridDim.x;
-    if (threadIdx.x < kMaxRows && row < n) {
-        bring_row<Policy>(args, settings, shared, threadIdx.x, args.candidates[row]);
+    if (threadIdx.x < kMaxRows && blockIdx.x + threadIdx.x * gridDim.x < n) {
+        bring_row<Policy>(args, settings, shared, threadIdx.x, ahead.row);
     }
+    Chunk<Candidate>& chunk = ahead.chunk;
 #pragma unroll 1
     for (uint32_t start = 0; start < n; start += kHalf) {
         const Candidate candidate = chunk.unpack(shared.staged[warp_of()]);

@@ -103,6 +103,21 @@ fn sizes_around_every_block_and_both_ways_agree() {
     }
 }
 
+/// From no better suppressor to more than any list has room for.
+#[test]
+fn lists_of_every_length_agree() {
+    let Some(device) = super::gpu() else { return };
+    let mut random = Random::new(14);
+    for num in [40, 900, 1024, 1025, 2048] {
+        for per_cluster in [3, 7, 18, 35, 70, 300] {
+            for threshold in [0.2, 0.5, 0.8] {
+                let candidates = clustered(&mut random, num, per_cluster);
+                Problem { candidates, capacity: num, params: params(threshold) }.check(&device);
+            }
+        }
+    }
+}
+
 #[test]
 fn many_candidates_of_every_density_agree() {
     let Some(device) = super::gpu() else { return };

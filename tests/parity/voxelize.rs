@@ -159,6 +159,33 @@ fn both_limits_and_everything_in_one_voxel_agree() {
     }
 }
 
+/// What a frame leaves of another's rows must be written over: fuller and emptier
+/// frames in turn, none at all, one full voxel, more voxels than there is room for.
+#[test]
+fn rows_hold_nothing_of_the_frames_before() {
+    let Some(device) = super::gpu() else { return };
+    let mut random = Random::new(115);
+    for num_channels in [3, 4, 5] {
+        let mut frame = |num, half_side| uniform(&mut random, num, num_channels, half_side);
+        let frames = vec![
+            frame(5000, 53.0),
+            frame(200, 53.0),
+            frame(3000, 0.6),
+            frame(0, 1.0),
+            frame(700, 0.05),
+            frame(4999, 2.0),
+            frame(1, 20.0),
+            frame(5000, 53.0),
+        ];
+        for (max_points, voxel_capacity) in [(20, 6000), (20, 300), (33, 1000), (256, 40)] {
+            for element in [ElementType::F32, ElementType::F16] {
+                let problem = Problem::new(frames.clone(), pillars(max_points, voxel_capacity));
+                Problem { element, ..problem }.check(&device);
+            }
+        }
+    }
+}
+
 #[test]
 fn large_grids_are_hashed_and_agree() {
     let Some(device) = super::gpu() else { return };
