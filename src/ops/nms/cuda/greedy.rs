@@ -2,9 +2,9 @@
 
 use super::{Capacity, Survivors, SurvivorsOut, check_fits, class_mode_word};
 use crate::device::cuda::abi::nms::{
-    ARRANGE_THREADS_PER_BLOCK, CANDIDATES_PER_BLOCK, HALF, NmsArgs, NmsCounts, NmsSettings, NmsSteps, PAIRS, PART,
-    PrepareArgs, PreparedSteps, ROW_VECTORS, SMALL_CAPACITY, SMALL_THREADS_PER_BLOCK,
-    THREADS_PER_BLOCK, TILE, TILES_AT_ONCE,
+    ARRANGE_THREADS_PER_BLOCK, CANDIDATES_PER_BLOCK, HALF, NmsArgs, NmsCounts, NmsSettings,
+    NmsSteps, PAIRS, PART, PrepareArgs, PreparedSteps, ROW_VECTORS, SMALL_CAPACITY,
+    SMALL_THREADS_PER_BLOCK, THREADS_PER_BLOCK, TILE, TILES_AT_ONCE,
 };
 use crate::device::cuda::{DeviceBuffer, Grid, In, Kernel, KernelSpec, Stream, blocks};
 use crate::error::Result;
