@@ -13,14 +13,14 @@ constexpr uint32_t kSmallWarps = kSmallThreads / kLanes;
 constexpr uint32_t kMaxRows = 16;
 // Candidates that are in shared memory together: one a thread.
 constexpr uint32_t kHalf = kSmallThreads;
-constexpr uint32_t kPieces = 128;
+constexpr uint32_t kPieces = 64;
 constexpr uint32_t kPieceBits = kHalf / kPieces;
 constexpr uint32_t kRowWords = kSmallCapacity / 32;
 // Vectors of 128 bits of a row.
 constexpr uint32_t kRowVectors = kRowWords / 4;
 constexpr uint16_t kNoRank = 0xffff;
 // The bit of nobody, past those of all.
-constexpr uint16_t kNoBit = kSmallCapacity;
+constexpr uint32_t kNoBit = kSmallCapacity;
 // Words, two suppressors each, that the thread that settles has for its lists:
 // those of one candidate or, of more than a half, of two.
 constexpr uint32_t kListWords = 16;
@@ -30,7 +30,7 @@ constexpr uint32_t kNotedWords = sizeof(Note::noted) / 4;
 // Rows that are compared side by side.
 constexpr uint32_t kRowGroups = kMaxRows / 2;
 
-static_assert(kPieceBits == 8, "a piece is a byte");
+static_assert(kPieceBits == 16, "a piece is half a word");
 static_assert(kSmallThreads >= kRowGroups * kPieces, "a thread holds a piece against two rows");
 
 // Between candidates and bits of a row.
@@ -52,3 +52,17 @@ __device__ inline uint32_t bit_of(uint32_t candidate) {
     const uint32_t piece = candidate / kHalf * kPieces + column % kPieces;
     return piece * kPieceBits + column / kPieces;
 }
+
+// A word that is lower for the better: the upper bits of an order word above a
+// bit.
+__device__ inline uint32_t key_of_bit(uint32_t word, uint32_t bit) {
+    return (word & ~(kSmallCapacity - 1)) | bit;
+}
+
+__device__ inline uint32_t bit_of_key(uint32_t key) { return key % kSmallCapacity; }
+
+// States of 16 bits stand in a word, two bits each. An entry of a list says
+// where: the word above 5 bits, and how far to shift it.
+constexpr uint32_t kStateWords = kSmallCapacity / 16 + 1;
+
+__device__ inline uint16_t entry_for(uint32_t bit) { return static_cast<uint16_t>(2 * bit); }

@@ -19,6 +19,7 @@ struct Comparison {
     Rank row_ranks[kMaxRows];
     uint32_t row_words[kMaxRows];  // 0 where the row takes no part: nobody is below
     uint32_t num_before[kMaxRows];
+    uint32_t best[kMaxRows];  // `key_of_bit` of the best that seem to suppress it
     uint32_t bits[kMaxRows][kRowWords];
 };
 
@@ -31,6 +32,7 @@ __device__ void bring_row(const NmsArgs<Candidate>& args, const NmsSettings& set
     shared.row_ranks[row] = candidate.rank;
     shared.row_words[row] = present ? order_word(candidate.rank.score, true) : 0;
     shared.num_before[row] = 0;
+    shared.best[row] = kLast;
     if (present) check_class<Policy>(args, settings, candidate);
 }
 
@@ -62,17 +64,6 @@ __device__ inline void count_below(uint32_t word, uint32_t other, uint32_t& num)
         : "r"(word), "r"(other));
 }
 
-// How many columns of the thread's piece have a word.
-template <typename Candidate>
-__device__ uint32_t num_equal(const Comparison<Candidate>& shared, uint32_t word) {
-    uint32_t num = 0;
-#pragma unroll
-    for (uint32_t k = 0; k < kPieceBits; ++k) {
-        num += shared.words[k * kPieces + threadIdx.x % kPieces] == word;
-    }
-    return num;
-}
-
 // Holds a thread's piece of the half's columns against kNum rows, which lie
 // kRowGroups apart; all lanes of a warp have the same rows.
 template <typename Policy, uint32_t kNum, typename Candidate>
@@ -85,7 +76,7 @@ __device__ void compare_rows(const NmsArgs<Candidate>& args, const NmsSettings& 
     float least[kNum];
     uint32_t bits[kNum] = {};
     uint32_t num_below[kNum] = {};
-    bool some_equal[kNum] = {};
+    uint32_t num_at_most[kNum] = {};
 #pragma unroll
     for (uint32_t r = 0; r < kNum; ++r) {
         word[r] = shared.row_words[first_row + r * kRowGroups];
@@ -103,7 +94,7 @@ __device__ void compare_rows(const NmsArgs<Candidate>& args, const NmsSettings& 
 #pragma unroll
             for (uint32_t r = 0; r < kNum; ++r) {
                 count_below(other, word[r], num_below[r]);
-                some_equal[r] |= other == word[r];
+                count_below(other, word[r] + 1, num_at_most[r]);
                 const bool near = Policy::is_near(settings, better, item[r], least[r]);
                 if ((other < word[r]) & near) four[r] |= 1u << k;
             }
@@ -116,28 +107,34 @@ __device__ void compare_rows(const NmsArgs<Candidate>& args, const NmsSettings& 
         const uint32_t row = first_row + r * kRowGroups;
         const uint32_t own = blockIdx.x + row * gridDim.x;
         const bool is_own_here = own - start < kHalf && (own - start) % kPieces == piece;
-        if (word[r] != 0 && some_equal[r] && num_equal(shared, word[r]) > is_own_here) {
+        if (word[r] != 0 && num_at_most[r] - num_below[r] > is_own_here) {
             compare_equals<Policy>(args, settings, shared, row, own, start, bits[r], num_below[r]);
         }
         for (uint32_t left = bits[r]; left != 0; left &= left - 1) {
             const uint32_t k = __ffs(left) - 1;
-            const float4 better = shared.items[k * kPieces + piece];
-            if (!Policy::suppresses(settings, better, item[r])) bits[r] &= ~(1u << k);
+            const uint32_t column = k * kPieces + piece;
+            if (Policy::suppresses(settings, shared.items[column], item[r])) {
+                const uint32_t bit = bit_of(start + column);
+                atomicMin(&shared.best[row], key_of_bit(shared.words[column], bit));
+            } else {
+                bits[r] &= ~(1u << k);
+            }
         }
-        reinterpret_cast<uint8_t*>(shared.bits[row])[start / kHalf * kPieces + piece] =
-            static_cast<uint8_t>(bits[r]);
+        reinterpret_cast<uint16_t*>(shared.bits[row])[start / kHalf * kPieces + piece] =
+            static_cast<uint16_t>(bits[r]);
         const uint32_t sum = __reduce_add_sync(kAllLanes, num_below[r]);
         if (lane_of() == 0 && sum != 0) atomicAdd(&shared.num_before[row], sum);
     }
 }
 
-// Holds the half's columns against the block's rows, of which a thread has two
-// where there are so many: shared memory, not arithmetic, would limit one.
+// Holds the half's columns against the block's rows. Half of the threads hold
+// what they read against two rows where there are so many: shared memory, not
+// arithmetic, would limit all of them.
 template <typename Policy, typename Candidate>
 __device__ void compare(const NmsArgs<Candidate>& args, const NmsSettings& settings,
                         Comparison<Candidate>& shared, uint32_t start, uint32_t n) {
     const uint32_t row = threadIdx.x / kPieces;
-    if (blockIdx.x + row * gridDim.x >= n) return;
+    if (row >= kRowGroups || blockIdx.x + row * gridDim.x >= n) return;
     const uint32_t num_bits = (min(n - start, kHalf) + kPieces - 1) / kPieces;
     if (blockIdx.x + (row + kRowGroups) * gridDim.x < n) {
         compare_rows<Policy, 2>(args, settings, shared, row, start, num_bits);
@@ -175,22 +172,34 @@ __device__ uint16_t* entry_of(const NmsArgs<Candidate>& args, uint32_t own_bit, 
 }
 
 // For a warp: writes the list of `num` bits that are in the lanes' words, own
-// ones from `position` on, and fills up its last word and the note.
+// ones from `position` on but `first` before all, and fills up its last word and
+// the note.
 template <uint32_t kWords, typename Candidate>
 __device__ void write_list(const NmsArgs<Candidate>& args, const uint32_t (&words)[kWords],
-                           uint32_t position, uint32_t num, uint32_t own_bit, uint32_t n) {
+                           uint32_t position, uint32_t first, uint32_t num, uint32_t own_bit,
+                           uint32_t n) {
     const uint32_t lane = lane_of();
     const uint32_t capacity = list_capacity(n);
+    bool has_first = false;
 #pragma unroll
     for (uint32_t k = 0; k < kWords; ++k) {
-        for (uint32_t left = words[k]; left != 0 && position < capacity; left &= left - 1) {
+        const uint32_t bits = k * kLanes + lane == first / 32 ? words[k] : 0;
+        has_first |= (bits >> (first % 32) & 1) != 0;
+    }
+    has_first = __any_sync(kAllLanes, has_first);
+#pragma unroll
+    for (uint32_t k = 0; k < kWords; ++k) {
+        for (uint32_t left = words[k]; left != 0; left &= left - 1, ++position) {
             const uint32_t bit = (k * kLanes + lane) * 32 + __ffs(left) - 1;
-            *entry_of(args, own_bit, position, n) = static_cast<uint16_t>(bit);
-            ++position;
+            const uint32_t at = has_first && bit <= first ? (bit == first ? 0 : position + 1)
+                                                          : position;
+            if (at < capacity) *entry_of(args, own_bit, at, n) = entry_for(bit);
         }
     }
     const uint32_t filled = max(num + num % 2, 2 * kNotedWords);
-    if (num + lane < min(filled, capacity)) *entry_of(args, own_bit, num + lane, n) = kNoBit;
+    if (num + lane < min(filled, capacity)) {
+        *entry_of(args, own_bit, num + lane, n) = entry_for(kNoBit);
+    }
 }
 
 // For a warp: lists the bits of its row.
@@ -225,7 +234,8 @@ __device__ void list_row(const NmsArgs<Candidate>& args, const NmsSettings& sett
         if (lane >= step) end += other;
     }
     const uint32_t num_listed = __shfl_sync(kAllLanes, end, kLanes - 1);
-    write_list(args, words, end - own_num, num_listed, own_bit, n);
+    const uint32_t first = bit_of_key(shared.best[row]);
+    write_list(args, words, end - own_num, first, num_listed, own_bit, n);
     if (num_listed > list_capacity(n)) {
         uint32_t* to = reinterpret_cast<uint32_t*>(&args.rows[own_bit * kRowVectors]);
 #pragma unroll
@@ -239,35 +249,16 @@ __device__ void list_row(const NmsArgs<Candidate>& args, const NmsSettings& sett
     }
 }
 
-// What a block reads before it knows how many candidates there are.
-template <typename Candidate>
-struct Ahead {
-    Chunk<Candidate> chunk;  // by warp, of the first columns
-    Candidate row;           // by thread, of the block's rows
-
-    __device__ explicit Ahead(const NmsArgs<Candidate>& args, uint32_t capacity) : row{} {
-        chunk.fetch(args.candidates.data, warp_of() * kLanes, capacity);
-        const uint32_t own = blockIdx.x + threadIdx.x * gridDim.x;
-        if (threadIdx.x < kMaxRows && own < capacity) row = args.candidates[own];
-        // What items are made with comes near meanwhile.
-        if (threadIdx.x < kLanes && threadIdx.x < args.thresholds.len) {
-            float unused;
-            asm volatile("ld.global.f32 %0, [%1];"
-                         : "=f"(unused)
-                         : "l"(args.thresholds.data + threadIdx.x));
-        }
-    }
-};
-
-// Notes, lists and rows of the block's own candidates.
+// Notes, lists and rows of the block's own candidates. The first chunk was
+// fetched before.
 template <typename Policy, typename Candidate>
 __device__ void nms_small_compare(const NmsArgs<Candidate>& args, const NmsSettings& settings,
-                                  Comparison<Candidate>& shared, Ahead<Candidate>& ahead,
+                                  Comparison<Candidate>& shared, Chunk<Candidate> chunk,
                                   uint32_t n) {
-    if (threadIdx.x < kMaxRows && blockIdx.x + threadIdx.x * gridDim.x < n) {
-        bring_row<Policy>(args, settings, shared, threadIdx.x, ahead.row);
+    const uint32_t row = blockIdx.x + threadIdx.x * gridDim.x;
+    if (threadIdx.x < kMaxRows && row < n) {
+        bring_row<Policy>(args, settings, shared, threadIdx.x, args.candidates[row]);
     }
-    Chunk<Candidate>& chunk = ahead.chunk;
 #pragma unroll 1
     for (uint32_t start = 0; start < n; start += kHalf) {
         const Candidate candidate = chunk.unpack(shared.staged[warp_of()]);

@@ -196,10 +196,10 @@ __device__ void nms_arrange(const NmsArgs<Candidate>& args) {
     args.found_ranks[place] = present ? rank : kNobody;
     args.found_groups[place] = group;
     if (!present) return;
-    const float4 bounds = Policy::bounds(item);
-    Bounds& all = args.bounds[place / kLanes];
-    atomicMin(&all.min_x, rising_word(bounds.x));
-    atomicMin(&all.min_y, rising_word(bounds.y));
-    atomicMax(&all.max_x, rising_word(bounds.z));
-    atomicMax(&all.max_y, rising_word(bounds.w));
+    const Bounds own_bounds = rising_words(Policy::bounds(item));
+    Bounds& bounds = args.bounds[place / kLanes];
+    atomicMin(&bounds.min_x, own_bounds.min_x);
+    atomicMin(&bounds.min_y, own_bounds.min_y);
+    atomicMax(&bounds.max_x, own_bounds.max_x);
+    atomicMax(&bounds.max_y, own_bounds.max_y);
 }

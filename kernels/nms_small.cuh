@@ -30,13 +30,16 @@ __device__ void nms_small(const NmsArgs<Candidate>& args) {
         Settlement settlement;
     } shared;
     const uint32_t capacity = min(static_cast<uint32_t>(args.candidates.len), kSmallCapacity);
-    Ahead<Candidate> ahead(args, capacity);
+    Chunk<Candidate> chunk;
+    // Read without waiting for the number of candidates; what lies past it is
+    // left out later.
+    chunk.fetch(args.candidates.data, warp_of() * kLanes, capacity);
     const NmsSettings settings = args.settings[0];
     const uint32_t n = min(num_candidates(args), capacity);
     // Blocks without rows have no part in the settlement.
     const uint32_t num_blocks = max(min(n, gridDim.x), 1u);
     if (blockIdx.x >= num_blocks) return;
-    nms_small_compare<Policy>(args, settings, shared.comparison, ahead, n);
+    nms_small_compare<Policy>(args, settings, shared.comparison, chunk, n);
     __syncthreads();
     if (threadIdx.x == 0) is_last = take_ticket(&args.ticket[0]) == num_blocks - 1;
     __syncthreads();

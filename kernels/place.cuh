@@ -1,15 +1,16 @@
 // Where candidates lie, as one word: near candidates have near words. Any
 // choice is right: it only decides how many bounds meet.
 //
-// Words follow a Hilbert curve over square cells: each 32 in a row fill a
-// compact patch. Those of very unlike size are kept apart, since one large box
-// widens the bounds of all that lie with it.
+// Words run along strips, forth and back, so that each 32 in a row fill a compact
+// patch. Those of very unlike size are kept apart, since one large box widens the
+// bounds of all that lie with it.
 #pragma once
 
 #include <cstdint>
 
-// Cells along each axis, as bits.
+// Cells along each axis, and across a strip, as bits.
 constexpr uint32_t kCellBits = 13;
+constexpr uint32_t kStripBits = 5;
 
 // The cell of a coordinate, the origin in the middle; what lies outside is in
 // the outermost cell.
@@ -19,28 +20,15 @@ __device__ inline uint32_t cell_at(float value, float cells_per_unit) {
     return static_cast<uint32_t>(fminf(fmaxf(value * cells_per_unit + kMiddle, 0.0f), kLastCell));
 }
 
-// The position of a cell along the curve: in every quarter the curve is the
-// same, turned so that it goes on where the quarter before ends.
-__device__ inline uint32_t along_curve(uint32_t column, uint32_t row) {
-    uint32_t position = 0;
-#pragma unroll
-    for (uint32_t bit = kCellBits; bit-- > 0;) {
-        const uint32_t right = column >> bit & 1;
-        const uint32_t upper = row >> bit & 1;
-        position = position << 2 | ((3 * right) ^ upper);
-        const uint32_t turned = right > upper ? 0xffffffffu : 0;
-        column ^= turned;
-        row ^= turned;
-        const uint32_t swapped = upper == 0 ? column ^ row : 0;
-        column ^= swapped;
-        row ^= swapped;
-    }
-    return position;
+__device__ inline uint32_t along_strips(uint32_t column, uint32_t row) {
+    constexpr uint32_t kLastCell = (1u << kCellBits) - 1;
+    const uint32_t strip = row >> kStripBits;
+    return strip << kCellBits | ((strip & 1) != 0 ? kLastCell - column : column);
 }
 
 // By the centre alone, to a quarter of a unit.
 __device__ inline uint32_t place_of(float x, float y) {
-    return along_curve(cell_at(x, 4.0f), cell_at(y, 4.0f));
+    return along_strips(cell_at(x, 4.0f), cell_at(y, 4.0f));
 }
 
 // Sizes between two powers of 16 lie together, in cells of a quarter of the
@@ -50,6 +38,6 @@ __device__ inline uint32_t place_of(float x, float y, float size) {
     const uint32_t level = min(max(exponent + 32, 0), 124) / 4;
     // 2 to the power of 34 - 4 * level.
     const float cells_per_unit = __uint_as_float((161 - 4 * level) << 23);
-    const uint32_t position = along_curve(cell_at(x, cells_per_unit), cell_at(y, cells_per_unit));
-    return level << (2 * kCellBits) | position;
+    const uint32_t position = along_strips(cell_at(x, cells_per_unit), cell_at(y, cells_per_unit));
+    return level << (2 * kCellBits - kStripBits) | position;
 }

@@ -94,22 +94,11 @@ struct FoundKey {
     }
 };
 
-// For all threads: brings the words of the first `n` found near, all on their
-// way at once, since each of the passes over them is short.
-template <typename Candidate>
-__device__ void bring_words(const Slices<Candidate>& args, uint32_t n) {
-#pragma unroll 8
-    for (uint32_t i = threadIdx.x; i < n; i += kThreads) {
-        uint32_t unused;
-        asm volatile("ld.global.u32 %0, [%1];" : "=r"(unused) : "l"(args.words.data + i));
-    }
-}
-
 // For all threads: `visit(whether it is one, key)` for each of the first `n`
-// found, in step.
+// found, in step, many words on their way at once.
 template <typename Candidate, typename Visit>
 __device__ void for_each_key(const Slices<Candidate>& args, uint32_t n, const Visit& visit) {
-    constexpr uint32_t kAtOnce = 2;
+    constexpr uint32_t kAtOnce = 4;
     for (uint32_t start = 0; start < n; start += kAtOnce * kThreads) {
         uint32_t words[kAtOnce];
 #pragma unroll
@@ -177,12 +166,7 @@ __device__ void find_bound(const Slices<Candidate>& args, uint32_t n, uint32_t n
                 const uint32_t own = same ? key.word(word) : 0;
                 same = same && (shift == 24 || (own ^ bound.words[word]) >> (shift + 8) == 0);
                 same = same && counts(key);
-                const uint32_t digit = same ? own >> shift & 0xff : kDigits;
-                // Equal digits of a warp are counted together.
-                const uint32_t equal = __match_any_sync(kAllLanes, digit);
-                if (same && __ffs(equal) - 1 == threadIdx.x % kLanes) {
-                    atomicAdd(&digits.counts[digit], __popc(equal));
-                }
+                if (same) atomicAdd(&digits.counts[own >> shift & 0xff], 1);
             });
             __syncthreads();
             if (threadIdx.x < kLanes) find_digit(digits, remaining);
@@ -228,7 +212,6 @@ __device__ void cut(const Slices<Candidate>& args, Shared& shared, uint32_t num_
     const uint32_t n = min(num_found, static_cast<uint32_t>(args.found.len));
     const uint32_t capacity = args.settings[0].capacity;
     const uint32_t top_k = most_taken(args);
-    bring_words(args, n);
     if (threadIdx.x == 0) shared.within = shared.taken = kLastKey;
     __syncthreads();
     if (n > capacity) {
