@@ -20,7 +20,7 @@ constexpr uint32_t kRowWords = kSmallCapacity / 32;
 constexpr uint32_t kRowVectors = kRowWords / 4;
 constexpr uint16_t kNoRank = 0xffff;
 // The bit of nobody, past those of all.
-constexpr uint32_t kNoBit = kSmallCapacity;
+constexpr uint16_t kNoBit = kSmallCapacity;
 // Words, two suppressors each, that the thread that settles has for its lists:
 // those of one candidate or, of more than a half, of two.
 constexpr uint32_t kListWords = 16;
@@ -52,17 +52,3 @@ __device__ inline uint32_t bit_of(uint32_t candidate) {
     const uint32_t piece = candidate / kHalf * kPieces + column % kPieces;
     return piece * kPieceBits + column / kPieces;
 }
-
-// A word that is lower for the better: the upper bits of an order word above a
-// bit.
-__device__ inline uint32_t key_of_bit(uint32_t word, uint32_t bit) {
-    return (word & ~(kSmallCapacity - 1)) | bit;
-}
-
-__device__ inline uint32_t bit_of_key(uint32_t key) { return key % kSmallCapacity; }
-
-// States of 16 bits stand in a word, two bits each. An entry of a list says
-// where: the word above 5 bits, and how far to shift it.
-constexpr uint32_t kStateWords = kSmallCapacity / 16 + 1;
-
-__device__ inline uint16_t entry_for(uint32_t bit) { return static_cast<uint16_t>(2 * bit); }

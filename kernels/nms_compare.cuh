@@ -19,11 +19,10 @@ struct Comparison {
     Rank row_ranks[kMaxRows];
     uint32_t row_words[kMaxRows];  // 0 where the row takes no part: nobody is below
     uint32_t num_before[kMaxRows];
-    uint32_t best[kMaxRows];  // `key_of_bit` of the best that seem to suppress it
     uint32_t bits[kMaxRows][kRowWords];
 };
 
-// For a row whose candidate there is: what the columns are held against.
+// For `row`, below the number of candidates: what the columns are held against.
 template <typename Policy, typename Candidate>
 __device__ void bring_row(const NmsArgs<Candidate>& args, const NmsSettings& settings,
                           Comparison<Candidate>& shared, uint32_t row, const Candidate& candidate) {
@@ -32,7 +31,6 @@ __device__ void bring_row(const NmsArgs<Candidate>& args, const NmsSettings& set
     shared.row_ranks[row] = candidate.rank;
     shared.row_words[row] = present ? order_word(candidate.rank.score, true) : 0;
     shared.num_before[row] = 0;
-    shared.best[row] = kLast;
     if (present) check_class<Policy>(args, settings, candidate);
 }
 
@@ -112,13 +110,8 @@ __device__ void compare_rows(const NmsArgs<Candidate>& args, const NmsSettings& 
         }
         for (uint32_t left = bits[r]; left != 0; left &= left - 1) {
             const uint32_t k = __ffs(left) - 1;
-            const uint32_t column = k * kPieces + piece;
-            if (Policy::suppresses(settings, shared.items[column], item[r])) {
-                const uint32_t bit = bit_of(start + column);
-                atomicMin(&shared.best[row], key_of_bit(shared.words[column], bit));
-            } else {
-                bits[r] &= ~(1u << k);
-            }
+            const float4 better = shared.items[k * kPieces + piece];
+            if (!Policy::suppresses(settings, better, item[r])) bits[r] &= ~(1u << k);
         }
         reinterpret_cast<uint16_t*>(shared.bits[row])[start / kHalf * kPieces + piece] =
             static_cast<uint16_t>(bits[r]);
@@ -172,34 +165,22 @@ __device__ uint16_t* entry_of(const NmsArgs<Candidate>& args, uint32_t own_bit, 
 }
 
 // For a warp: writes the list of `num` bits that are in the lanes' words, own
-// ones from `position` on but `first` before all, and fills up its last word and
-// the note.
+// ones from `position` on, and fills up its last word and the note.
 template <uint32_t kWords, typename Candidate>
 __device__ void write_list(const NmsArgs<Candidate>& args, const uint32_t (&words)[kWords],
-                           uint32_t position, uint32_t first, uint32_t num, uint32_t own_bit,
-                           uint32_t n) {
+                           uint32_t position, uint32_t num, uint32_t own_bit, uint32_t n) {
     const uint32_t lane = lane_of();
     const uint32_t capacity = list_capacity(n);
-    bool has_first = false;
 #pragma unroll
     for (uint32_t k = 0; k < kWords; ++k) {
-        const uint32_t bits = k * kLanes + lane == first / 32 ? words[k] : 0;
-        has_first |= (bits >> (first % 32) & 1) != 0;
-    }
-    has_first = __any_sync(kAllLanes, has_first);
-#pragma unroll
-    for (uint32_t k = 0; k < kWords; ++k) {
-        for (uint32_t left = words[k]; left != 0; left &= left - 1, ++position) {
+        for (uint32_t left = words[k]; left != 0 && position < capacity; left &= left - 1) {
             const uint32_t bit = (k * kLanes + lane) * 32 + __ffs(left) - 1;
-            const uint32_t at = has_first && bit <= first ? (bit == first ? 0 : position + 1)
-                                                          : position;
-            if (at < capacity) *entry_of(args, own_bit, at, n) = entry_for(bit);
+            *entry_of(args, own_bit, position, n) = static_cast<uint16_t>(bit);
+            ++position;
         }
     }
     const uint32_t filled = max(num + num % 2, 2 * kNotedWords);
-    if (num + lane < min(filled, capacity)) {
-        *entry_of(args, own_bit, num + lane, n) = entry_for(kNoBit);
-    }
+    if (num + lane < min(filled, capacity)) *entry_of(args, own_bit, num + lane, n) = kNoBit;
 }
 
 // For a warp: lists the bits of its row.
@@ -234,8 +215,7 @@ __device__ void list_row(const NmsArgs<Candidate>& args, const NmsSettings& sett
         if (lane >= step) end += other;
     }
     const uint32_t num_listed = __shfl_sync(kAllLanes, end, kLanes - 1);
-    const uint32_t first = bit_of_key(shared.best[row]);
-    write_list(args, words, end - own_num, first, num_listed, own_bit, n);
+    write_list(args, words, end - own_num, num_listed, own_bit, n);
     if (num_listed > list_capacity(n)) {
         uint32_t* to = reinterpret_cast<uint32_t*>(&args.rows[own_bit * kRowVectors]);
 #pragma unroll

@@ -4,17 +4,13 @@
 
 #include "nms_bits.cuh"
 
-// What a round reads and what it writes. By bit, who is kept and who is open;
-// and the same as states of two bits, behind which stands that of nobody.
+// By bit, who is kept and who is open: what a round reads and what it writes.
+// Behind the bits of all stands that of nobody, neither kept nor open.
 struct Settlement {
-    uint32_t kept[2][kRowWords];
-    uint32_t open[2][kRowWords];
-    uint32_t states[2][kStateWords];
+    uint32_t kept[2][kRowWords + 1];
+    uint32_t open[2][kRowWords + 1];
     uint32_t kept_by_rank[kRowWords];
 };
-
-constexpr uint32_t kIsKept = 1;
-constexpr uint32_t kIsOpen = 2;
 
 // What a thread knows of a candidate that it settles.
 template <uint32_t kWords>
@@ -22,12 +18,13 @@ struct Settled {
     uint32_t bit;
     uint32_t rank;
     uint32_t num_listed;
-    uint32_t list[kWords];  // entries, two a word
+    uint32_t list[kWords];  // bits of those who suppress it, two a word
 
+    // All lanes of a warp have bits of one word.
     template <typename Candidate>
     __device__ void read(const NmsArgs<Candidate>& args, uint32_t own_bit, uint32_t n) {
         bit = own_bit;
-        uint4 note = make_uint4(kNoRank, 0, 0, 0);
+        uint4 note = make_uint4(kNoRank, kNobodies, kNobodies, kNobodies);
         if (candidate_of(bit) < n) note = reinterpret_cast<const uint4*>(args.notes.data)[bit];
         rank = note.x & 0xffff;
         num_listed = note.x >> 16;
@@ -36,83 +33,83 @@ struct Settled {
         list[2] = note.w;
 #pragma unroll
         for (uint32_t w = kNotedWords; w < kWords; ++w) {
-            list[w] = entry_for(kNoBit) * 0x10001u;
+            list[w] = kNobodies;
             if (num_listed > 2 * w) list[w] = args.pairs[(w - kNotedWords) * num_bits_of(n) + bit];
         }
     }
 
-    // The states of two in the list, one over the other.
-    __device__ uint32_t states_of(const uint32_t* states, uint32_t w) const {
-        uint32_t two = list[w];
-        // Taken apart anew in every round: there are no registers to remember
-        // all parts.
-        asm volatile("" : "+r"(two));
-        const uint32_t first = two & 0xffff;
-        const uint32_t second = two >> 16;
-        return states[first / 32] >> (first % 32) | states[second / 32] >> (second % 32);
+    static constexpr uint32_t kNobodies = kNoBit << 16 | kNoBit;
+
+    // Whether the bit of one in the list is set; the lists of all active lanes
+    // have `most` at most.
+    __device__ bool lists_one_of(const uint32_t* bits, uint32_t most) const {
+        constexpr uint32_t kAtOnce = 2;
+        uint32_t any = 0;
+#pragma unroll
+        for (uint32_t first = 0; first < kWords; first += kAtOnce) {
+            if (2 * first >= most) break;
+#pragma unroll
+            for (uint32_t w = first; w < first + kAtOnce; ++w) {
+                uint32_t two = list[w];
+                // Taken apart anew in every round: there are no registers to
+                // remember all parts.
+                asm volatile("" : "+r"(two));
+                const uint32_t a = two & 0xffff;
+                const uint32_t b = two >> 16;
+                any |= bits[a / 32] >> (a % 32);
+                any |= bits[b / 32] >> (b % 32);
+            }
+        }
+        return (any & 1) != 0;
     }
 };
 
-// Of a candidate with more suppressors than a list has room for: the states of
-// all, one over the other.
+// Of a candidate with more suppressors than a list has room for: whether one is
+// kept, and whether one is open.
 template <typename Candidate>
-__device__ uint32_t states_of_row(const NmsArgs<Candidate>& args, uint32_t bit, uint32_t n,
-                                  const uint32_t* kept, const uint32_t* open) {
+__device__ void look_at_row(const NmsArgs<Candidate>& args, uint32_t bit, uint32_t n,
+                            const uint32_t* kept, const uint32_t* open, bool& goes, bool& waits) {
     const uint4* row = &args.rows[bit * kRowVectors];
-    uint32_t some_kept = 0;
-    uint32_t some_open = 0;
-#pragma unroll 1
+#pragma unroll 4
     for (uint32_t v = 0; v < num_bits_of(n) / 128; ++v) {
         const uint4 bits = row[v];
         const uint32_t w = 4 * v;
-        some_kept |= (bits.x & kept[w]) | (bits.y & kept[w + 1]) | (bits.z & kept[w + 2]) |
-                     (bits.w & kept[w + 3]);
-        some_open |= (bits.x & open[w]) | (bits.y & open[w + 1]) | (bits.z & open[w + 2]) |
-                     (bits.w & open[w + 3]);
+        goes |= ((bits.x & kept[w]) | (bits.y & kept[w + 1]) | (bits.z & kept[w + 2]) |
+                 (bits.w & kept[w + 3])) != 0;
+        waits |= ((bits.x & open[w]) | (bits.y & open[w + 1]) | (bits.z & open[w + 2]) |
+                  (bits.w & open[w + 3])) != 0;
     }
-    return (some_kept != 0 ? kIsKept : 0) | (some_open != 0 ? kIsOpen : 0);
-}
-
-// For a warp: writes the states of its word of candidates.
-__device__ inline void store_states(Settlement& shared, uint32_t to, uint32_t word, uint32_t kept,
-                                    uint32_t open) {
-    const uint32_t lane = lane_of();
-    const uint32_t own = (kept >> lane & 1) * kIsKept | (open >> lane & 1) * kIsOpen;
-    const uint32_t shifted = own << 2 * (lane % 16);
-    const uint32_t low = __reduce_or_sync(kAllLanes, lane < 16 ? shifted : 0);
-    const uint32_t high = __reduce_or_sync(kAllLanes, lane < 16 ? 0 : shifted);
-    if (lane < 2) shared.states[to][2 * word + lane] = lane == 0 ? low : high;
-    if (lane == 2) shared.kept[to][word] = kept;
-    if (lane == 3) shared.open[to][word] = open;
 }
 
 // For a warp, a round of its word of candidates: whether one is still open.
 template <uint32_t kWords, typename Candidate>
 __device__ bool settle_word(const NmsArgs<Candidate>& args, Settlement& shared, uint32_t before,
                             const Settled<kWords>& own, uint32_t n) {
+    const uint32_t* all_kept = shared.kept[before];
+    const uint32_t* all_open = shared.open[before];
     const uint32_t word = own.bit / 32;
-    uint32_t kept = shared.kept[before][word];
-    uint32_t open = shared.open[before][word];
+    uint32_t kept = all_kept[word];
+    uint32_t open = all_open[word];
     if (open != 0) {
-        const uint32_t* states = shared.states[before];
         const bool is_open = (open >> lane_of() & 1) != 0;
-        // The best comes first and mostly decides.
-        uint32_t seen = is_open ? own.states_of(states, 0) : kIsKept;
-        const bool looks_on = (seen & kIsKept) == 0;
-        const uint32_t most = __reduce_max_sync(kAllLanes, looks_on ? own.num_listed : 0);
-#pragma unroll
-        for (uint32_t w = 1; w < kWords; w += 2) {
-            if (2 * w >= most) break;
-            if (looks_on) seen |= own.states_of(states, w);
-            if (looks_on && w + 1 < kWords) seen |= own.states_of(states, w + 1);
+        bool goes = false;
+        bool waits = false;
+        const uint32_t most = __reduce_max_sync(kAllLanes, is_open ? own.num_listed : 0);
+        if (is_open) goes = own.lists_one_of(all_kept, most);
+        const bool may_wait = is_open && !goes;
+        const uint32_t most_left = __reduce_max_sync(kAllLanes, may_wait ? own.num_listed : 0);
+        if (may_wait && own.num_listed > 2 * kWords) {
+            look_at_row(args, own.bit, n, all_kept, all_open, goes, waits);
+        } else if (may_wait) {
+            waits = own.lists_one_of(all_open, most_left);
         }
-        if (own.num_listed > 2 * kWords && (seen & kIsKept) == 0) {
-            seen = states_of_row(args, own.bit, n, shared.kept[before], shared.open[before]);
-        }
-        kept |= __ballot_sync(kAllLanes, is_open && (seen & (kIsKept | kIsOpen)) == 0);
-        open = __ballot_sync(kAllLanes, is_open && (seen & (kIsKept | kIsOpen)) == kIsOpen);
+        kept |= __ballot_sync(kAllLanes, is_open && !goes && !waits);
+        open = __ballot_sync(kAllLanes, is_open && !goes && waits);
     }
-    store_states(shared, before ^ 1, word, kept, open);
+    if (lane_of() == 0) {
+        shared.kept[before ^ 1][word] = kept;
+        shared.open[before ^ 1][word] = open;
+    }
     return open != 0;
 }
 
@@ -123,16 +120,23 @@ __device__ const uint32_t* settle(const NmsArgs<Candidate>& args, Settlement& sh
     bool is_open = false;
 #pragma unroll
     for (uint32_t k = 0; k < kEach; ++k) {
+        const uint32_t word = own[k].bit / 32;
         const bool is_free = own[k].num_listed == 0;
         const bool present = own[k].rank != kNoRank;
         const uint32_t kept = __ballot_sync(kAllLanes, present && is_free);
         const uint32_t open =
             __ballot_sync(kAllLanes, present && !is_free && !Policy::kAnySuppresses);
         is_open |= open != 0;
-        store_states(shared, 0, own[k].bit / 32, kept, open);
+        if (lane_of() == 0) {
+            shared.kept[0][word] = kept;
+            shared.open[0][word] = open;
+        }
     }
     if (threadIdx.x < kRowWords) shared.kept_by_rank[threadIdx.x] = 0;
-    if (threadIdx.x < 2) shared.states[threadIdx.x][kStateWords - 1] = 0;
+    if (threadIdx.x < 2) {
+        shared.kept[threadIdx.x][kRowWords] = 0;
+        shared.open[threadIdx.x][kRowWords] = 0;
+    }
     uint32_t current = 0;
     while (__syncthreads_or(is_open)) {
         is_open = false;
