@@ -34,6 +34,7 @@ ARGUMENTS = {
     "log_level": ("info", "debug, info, warn, error or fatal."),
     "respawn": ("true", "Whether the node starts again when it ends by itself."),
     "respawn_delay": ("1.0", "Seconds until it does."),
+    "rviz": ("false", "Whether RViz opens beside it, with config/det_post.rviz; needs rviz2."),
 }
 
 
@@ -44,6 +45,14 @@ def pairs(argument: str, text: str) -> list[tuple[str, str]]:
         if not (key and mark and value):
             raise ValueError(f"{argument}: found {key + mark + value!r}, wanted KEY:=VALUE")
     return [(key, value) for key, _, value in words]
+
+
+def switch(values: dict[str, str], argument: str) -> bool:
+    """An argument that is true or false."""
+    value = yaml.safe_load(values[argument])
+    if not isinstance(value, bool):
+        raise ValueError(f"{argument}: found {values[argument]!r}, wanted true or false")
+    return value
 
 
 def config_path(share: Path, name: str) -> str:
@@ -66,7 +75,7 @@ def overrides(values: dict[str, str]) -> dict:
         found |= {f"{channel}.{key}": value for channel, value in pairs(argument, values[argument])}
     for key, value in pairs("parameters", values["parameters"]):
         found[key] = yaml.safe_load(value)
-    found["use_sim_time"] = yaml.safe_load(values["use_sim_time"]) is True
+    found["use_sim_time"] = switch(values, "use_sim_time")
     return found
 
 
@@ -87,12 +96,21 @@ def start(context):
         ros_arguments=["--log-level", values["log_level"]],
         parameters=[*files, overrides(values)],
         cwd=str(share),
-        respawn=yaml.safe_load(values["respawn"]) is True,
+        respawn=switch(values, "respawn"),
         respawn_delay=float(values["respawn_delay"]),
         output="screen",
         emulate_tty=True,
     )
-    return [node]
+    if not switch(values, "rviz"):
+        return [node]
+    rviz = Node(
+        package="rviz2",
+        executable="rviz2",
+        arguments=["-d", str(share / "config" / "det_post.rviz")],
+        parameters=[{"use_sim_time": switch(values, "use_sim_time")}],
+        output="screen",
+    )
+    return [node, rviz]
 
 
 def generate_launch_description():

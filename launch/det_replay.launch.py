@@ -8,7 +8,6 @@ Takes every argument of det.launch.py, too. Ends when the recording does.
 from pathlib import Path
 
 import yaml
-from ament_index_python.packages import get_package_share_directory
 from launch import LaunchDescription
 from launch.actions import (
     DeclareLaunchArgument,
@@ -52,8 +51,6 @@ def generate_launch_description():
         else DeclareLaunchArgument(name, default_value=default, description=description)
         for name, (default, description) in ARGUMENTS.items()
     ]
-    share = Path(get_package_share_directory("det_post"))
-    node = IncludeLaunchDescription(
-        PythonLaunchDescriptionSource(str(share / "launch" / "det.launch.py"))
-    )
+    beside = Path(__file__).parent / "det.launch.py"
+    node = IncludeLaunchDescription(PythonLaunchDescriptionSource(str(beside)))
     return LaunchDescription([*declared, node, OpaqueFunction(function=play)])

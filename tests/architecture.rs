@@ -40,7 +40,7 @@ const LAYERS: [(&str, &[&str]); 12] = [
 ];
 
 /// Files that may hold `unsafe`, each block with its argument.
-const UNSAFE_FILES: [&str; 25] = [
+const UNSAFE_FILES: [&str; 26] = [
     "src/device/cuda/abi/decode_anchor.rs",
     "src/device/cuda/abi/decode_center.rs",
     "src/device/cuda/abi/decode_yolo.rs",
@@ -60,6 +60,7 @@ const UNSAFE_FILES: [&str; 25] = [
     "src/device/cuda/kernel.rs",
     "src/device/cuda/memory.rs",
     "src/device/cuda/memory/host.rs",
+    "src/device/cuda/memory/page_locked.rs",
     "src/device/cuda/open.rs",
     "src/device/cuda/stream.rs",
     "src/infer/device/binding.rs",

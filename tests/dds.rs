@@ -46,3 +46,5 @@ mod peer;
 mod robustness;
 #[path = "dds/services.rs"]
 mod services;
+#[path = "dds/soak.rs"]
+mod soak;

@@ -226,6 +226,63 @@ fn known_figures_come_out() {
     check_figures(&figures, None);
 }
 
+/// Drives of the same stamps: precision and recall are those of all frames
+/// together.
+#[test]
+fn drives_are_measured_as_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    write_truth(&folder.join("truth"));
+    write_lines(&folder.join("one.jsonl"), 0..NUM_FRAMES, ["lidar_0", "camera_0"]);
+    let path = |name: &str| folder.join(name).display().to_string();
+    let (one, truth, json) = (path("one.jsonl"), path("truth"), path("eval.json"));
+    let (alone, _) = eval(folder, "one.jsonl", &[]);
+    let run = det_post(&[
+        "eval",
+        "--json",
+        &json,
+        "--detections",
+        &one,
+        &one,
+        "--truth",
+        &truth,
+        "--truth",
+        &truth,
+    ]);
+    run.expect_code(0);
+    let both: Value = serde_json::from_str(&std::fs::read_to_string(&json).unwrap()).unwrap();
+    assert_eq!(both["drives"].as_array().unwrap().len(), 2);
+    for (sensor, of_one) in [0, 1].map(|at| (&both["sensors"][at], &alone["sensors"][at])) {
+        assert_eq!(sensor["num_frames"], 2 * of_one["num_frames"].as_u64().unwrap());
+        let [twice, once] = [sensor, of_one].map(|s| &s["classes"]["car"]);
+        assert_eq!(twice["num_truth"], 2 * once["num_truth"].as_u64().unwrap());
+        assert_eq!(twice["ap"], once["ap"], "the same frames twice have the same curve");
+    }
+    // Of the second drive all frames but one are missing.
+    write_lines(&folder.join("none.jsonl"), NUM_FRAMES - 1..NUM_FRAMES, ["lidar_0", "camera_0"]);
+    let none = path("none.jsonl");
+    let run = det_post(&[
+        "eval",
+        "--json",
+        &json,
+        "--count-missing",
+        "--detections",
+        &one,
+        &none,
+        "--truth",
+        &truth,
+        &truth,
+    ]);
+    run.expect_code(0);
+    let half: Value = serde_json::from_str(&std::fs::read_to_string(&json).unwrap()).unwrap();
+    let pedestrians = &half["sensors"][1]["classes"]["pedestrian"];
+    // 31 of 60 are found, none wrongly: 52 of 101 recall points.
+    near(&pedestrians["ap50"], 52.0 / 101.0);
+    let run = det_post(&["eval", "--detections", &one, &one, "--truth", &truth]);
+    run.expect_code(1);
+    assert!(run.stderr.contains("2 --detections for 1 --truth"), "{}", run.stderr);
+}
+
 #[test]
 fn frames_without_a_partner_are_counted() {
     let folder = tempfile::tempdir().unwrap();
@@ -284,7 +341,7 @@ fn what_cannot_be_compared_is_refused_in_words() {
     let path = |name: &str| folder.join(name).display().to_string();
     let cases = [
         ("later.jsonl", "truth", "has its stamp in /truth/lidar_0"),
-        ("apart.jsonl", "truth", "no detections (/lidar/detections in \"elsewhere\""),
+        ("apart.jsonl", "truth", "(/lidar/detections in \"elsewhere\""),
         ("broken.jsonl", "truth", "line 1 of"),
         ("detections", "detections", "holds no truth"),
         ("missing.jsonl", "truth", "missing.jsonl"),

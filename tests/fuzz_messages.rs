@@ -23,15 +23,19 @@ use det_post::Result;
 use det_post::ops::letterbox::{self, LetterboxParams, letterbox};
 use det_post::ops::unpack::{UnpackParams, unpack};
 use det_post::transport::messages::{
-    CameraInfo, CompressedImage, Detection2DArray, Detection3DArray, Image, PointCloud2, TfMessage,
+    CameraInfo, Clock, CompressedImage, Detection2DArray, Detection3DArray, Image, PointCloud2,
+    TfMessage,
 };
 use det_post::transport::tf::{self, TfBuffer, TfLimits};
+use det_post::transport::truth;
 use det_post::types::{
-    ChannelOrder, ElementType, Normalization, Placement, PointChannel, Points, Tensor,
+    Box2d, Box3d, ChannelOrder, ElementType, Header, Normalization, Placement, PointChannel,
+    Points, Stamp, Tensor, Truth2d, Truth3d,
 };
 use messages::Message;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+use std::sync::LazyLock;
 
 /// Enough for the text of an error, which may quote names of the message.
 const MAX_ERROR_ALLOCATION: usize = 4096;
@@ -107,11 +111,70 @@ fn decode(decoder: usize, cdr: &[u8], buffer: &mut TfBuffer) -> Result<()> {
             buffer.lookup(parent, child, stamp).map(drop)
         }),
         5 => Detection2DArray::decode(cdr)?.detections.try_for_each(|d| d.map(drop)),
-        _ => Detection3DArray::decode(cdr)?.detections.try_for_each(|d| d.map(drop)),
+        6 => Detection3DArray::decode(cdr)?.detections.try_for_each(|d| d.map(drop)),
+        7 => Clock::decode(cdr).map(drop),
+        // Truth comes as two messages, of which the other one is good.
+        8 => truth::decode_3d(cdr, &TRUTH[1].cdr).map(drop),
+        9 => truth::decode_3d(&TRUTH[0].cdr, cdr).map(drop),
+        10 => truth::decode_2d(cdr, &TRUTH[3].cdr).map(drop),
+        _ => truth::decode_2d(&TRUTH[2].cdr, cdr).map(drop),
     }
 }
 
-const NUM_DECODERS: usize = 7;
+const NUM_DECODERS: usize = 12;
+
+/// Truth in space and its companion, truth in a picture and its companion.
+static TRUTH: LazyLock<[Message; 4]> = LazyLock::new(|| {
+    let header = Header { stamp: Stamp::from_ros(1_700_000_001, 250_000_003), frame_id: "map" };
+    let objects = [("car", 7), ("pedestrian", 4_000_000_000)];
+    let in_space = objects.map(|(class_name, track_id)| Truth3d {
+        class_name,
+        track_id,
+        bbox: Box3d {
+            center: [12.5, -3.25, 0.75],
+            length_m: 4.5,
+            width_m: 1.75,
+            height_m: 1.5,
+            yaw_rad: -2.7,
+        },
+        velocity_mps: [8.25, -0.5],
+        num_points: 117,
+        visibility: 0.625,
+    });
+    let in_picture = objects.map(|(class_name, track_id)| Truth2d {
+        class_name,
+        track_id,
+        bbox: Box2d::new(3.5, 20.0, 34.5, 60.5),
+        visibility: 0.375,
+        truncation: 0.25,
+        num_pixels: 640,
+    });
+    let mut cdr: [Vec<u8>; 4] = Default::default();
+    let [space, beside_space, picture, beside_picture] = &mut cdr;
+    truth::encode_3d(&header, &in_space, space, beside_space).unwrap();
+    truth::encode_2d(&header, &in_picture, picture, beside_picture).unwrap();
+    let mut number = 0;
+    cdr.map(|cdr| {
+        number += 1;
+        let topic = format!("truth {number}");
+        Message { bag: "truth".into(), type_name: topic.clone(), topic, cdr }
+    })
+});
+
+/// One message of every type that is decoded, and some that are not.
+fn built() -> Vec<Message> {
+    let mut built = messages::built();
+    let mut clock = Vec::new();
+    Clock { clock: Stamp::from_ros(1_700_000_001, 250_000_003) }.encode(&mut clock).unwrap();
+    let copies = TRUTH.iter().map(|Message { bag, topic, type_name, cdr }| {
+        let [bag, topic, type_name] = [bag, topic, type_name].map(String::clone);
+        Message { bag, topic, type_name, cdr: cdr.clone() }
+    });
+    let type_name = Clock::TYPE.to_owned();
+    built.extend(copies);
+    built.push(Message { bag: "built".into(), topic: type_name.clone(), type_name, cdr: clock });
+    built
+}
 
 /// The first ops of a frame, on what a decoder let through.
 struct FirstOps {
@@ -168,6 +231,11 @@ fn decoder_of(type_name: &str) -> usize {
         TfMessage::TYPE => 4,
         Detection2DArray::TYPE => 5,
         Detection3DArray::TYPE => 6,
+        Clock::TYPE => 7,
+        "truth 1" => 8,
+        "truth 2" => 9,
+        "truth 3" => 10,
+        "truth 4" => 11,
         _ => 0,
     }
 }
@@ -198,7 +266,7 @@ const MAX_SEED_LEN: usize = 512 << 10;
 
 /// The built messages, and of the recorded ones the first of each topic.
 fn seeds() -> Vec<Message> {
-    let mut seeds = messages::built();
+    let mut seeds = built();
     if let Some(root) = shared_data::shared_data() {
         for message in messages::recorded(&root) {
             let known = |seed: &Message| seed.bag == message.bag && seed.topic == message.topic;
@@ -317,7 +385,7 @@ fn mutated_messages_are_decoded_or_refused() {
 #[test]
 fn every_truncation_is_decoded_or_refused() {
     let mut buffer = small_buffer();
-    for message in messages::built() {
+    for message in built() {
         for len in 0..=message.cdr.len() {
             for decoder in 0..NUM_DECODERS {
                 let what = (&message.type_name, len);
@@ -333,7 +401,7 @@ fn every_truncation_is_decoded_or_refused() {
 #[test]
 fn every_length_field_is_checked() {
     let mut buffer = small_buffer();
-    for message in messages::built() {
+    for message in built() {
         let decoder = decoder_of(&message.type_name);
         for at in (0..message.cdr.len().saturating_sub(3)).step_by(4) {
             for length in LENGTHS {

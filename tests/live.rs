@@ -35,3 +35,5 @@ mod services;
 mod session;
 #[path = "live/time.rs"]
 mod time;
+#[path = "live/views.rs"]
+mod views;

@@ -55,6 +55,8 @@ mod nms_soft;
 mod random;
 #[path = "parity/scatter.rs"]
 mod scatter;
+#[path = "parity/slot.rs"]
+mod slot;
 #[path = "parity/solids.rs"]
 mod solids;
 #[path = "parity/tensors.rs"]

@@ -6,6 +6,7 @@ use super::outputs::{OutputChannel, Outputs};
 use super::report::Report;
 use super::transforms::TransformFeed;
 use crate::config::ChannelConfig;
+use crate::device::PayloadMemory;
 use crate::error::{Error, Result};
 use crate::node::account::Account;
 use crate::node::channel::Channel;
@@ -144,6 +145,11 @@ impl ReplayChannel {
             pictures.save(&served.config.name, frame, served.header.stamp, &canvas)?;
         }
         Ok(())
+    }
+
+    /// Memory for messages to be served from.
+    pub(super) fn payload_memory(&self) -> PayloadMemory {
+        self.channel.payload_memory()
     }
 
     /// What the messages of its input are.

@@ -66,7 +66,8 @@ enum Command {
     /// Replays a recording through the configured channels and writes their detections.
     #[command(after_help = EXIT_CODES)]
     Replay(replay::ReplayArguments),
-    /// Runs the node in a ROS 2 graph; `--ros-args` are taken as every node takes them.
+    /// Runs the node in a ROS 2 graph; `--ros-args` are taken as every node takes them, and mean
+    /// this command where none is given.
     #[command(after_help = EXIT_CODES)]
     Run(run::RunArguments),
     /// Measures what this machine gives: ops, copies, whole frames.

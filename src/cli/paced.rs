@@ -74,7 +74,7 @@ pub(super) fn serve(
     let served = std::thread::scope(|scope| {
         let mut threads = Vec::new();
         for channel in channels.iter_mut() {
-            let (writer, reader, closer) = slot();
+            let (writer, reader, closer) = slot(|| channel.payload_memory());
             let (topic, kind) = (channel.topic(), channel.kind());
             let refused = Account::new();
             let pace = &pace;

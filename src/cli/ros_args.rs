@@ -24,7 +24,8 @@ pub(super) struct RosArguments {
 }
 
 impl RosArguments {
-    /// Takes the parts for ROS out of the arguments of the program.
+    /// Takes the parts for ROS out of the arguments of the program. ROS starts a
+    /// node with nothing else: that is `run`.
     ///
     /// # Errors
     /// `Usage` naming what is not known or has no value.
@@ -32,14 +33,17 @@ impl RosArguments {
         let mut ours = Vec::new();
         let mut ros = Self::default();
         let mut arguments = arguments.into_iter();
-        let mut is_ros = false;
+        let (mut is_ros, mut is_node) = (false, false);
         while let Some(argument) = arguments.next() {
             match argument.as_str() {
-                "--ros-args" => is_ros = true,
+                "--ros-args" => (is_ros, is_node) = (true, true),
                 "--" if is_ros => is_ros = false,
                 _ if is_ros => ros.take(&argument, &mut arguments)?,
                 _ => ours.push(argument),
             }
+        }
+        if is_node && ours.len() == 1 {
+            ours.push("run".to_owned());
         }
         Ok((ours, ros))
     }
@@ -128,6 +132,19 @@ mod tests {
         assert_eq!(ros.params_files, [PathBuf::from("/tmp/p.yaml")]);
         assert_eq!(ros.overrides, ["camera.score_threshold:=0.5"]);
         assert_eq!(ros.log_level.as_deref(), Some("debug"));
+    }
+
+    #[test]
+    fn with_ros_args_alone_the_node_runs() {
+        for (text, expected) in [
+            ("det_post --ros-args", "det_post run"),
+            ("det_post --ros-args -r __node:=eyes", "det_post run"),
+            ("det_post --ros-args -- --door dds", "det_post --door dds"),
+            ("det_post check --ros-args", "det_post check"),
+            ("det_post", "det_post"),
+        ] {
+            assert_eq!(split(text).unwrap().0.join(" "), expected);
+        }
     }
 
     #[test]

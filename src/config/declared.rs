@@ -75,7 +75,7 @@ impl Config {
             return Err("is read-only: fixed when the node starts".into());
         }
         let node = node_of(value)?;
-        if node.is_empty() || node == Node::Null {
+        if node.is_empty() {
             return match row.default {
                 table::Default::Unset(_) => Ok(None),
                 _ => Err(format!("found {node}; allowed: {}", row.kind.describe(None))),
@@ -278,6 +278,18 @@ mod tests {
                 assert_eq!(changed, config, "{}", descriptor.name);
             }
         }
+    }
+
+    #[test]
+    fn what_is_dumped_loads_again() {
+        let config = config();
+        let assignment = |DeclaredParameter { descriptor, value }| {
+            let text = serde_yaml::to_string(&node_of(&value).unwrap()).unwrap();
+            format!("{}:={}", descriptor.name, text.trim())
+        };
+        let dump: Vec<String> = config.parameters().into_iter().map(assignment).collect();
+        assert!(dump.contains(&"lidar.nms.search_distance_m:=null".to_owned()), "{dump:?}");
+        assert_eq!(Config::load(&[], &dump).unwrap(), config);
     }
 
     #[test]

@@ -17,7 +17,9 @@ head. A head's file may suggest defaults of its own, which go before those below
 
 Everything is checked at start: unknown keys, wrong types, wrong lengths and values out of range are
 refused together, each with its key, what was found and what is allowed. Integers are taken where
-numbers are meant, one value where a list is meant. `det_post check` prints what holds.
+numbers are meant, one value where a list is meant. Null, an empty text and an empty list leave a
+parameter unset that may be unset, so that what `ros2 param dump` writes can be given as a file.
+`det_post check` prints what holds.
 
 A parameter that is live may change while the node runs; the others are fixed at start.
 ";

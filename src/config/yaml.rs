@@ -41,9 +41,10 @@ impl Node {
             .map_err(|error| error.to_string())
     }
 
-    /// Whether it is an empty text or list, which stands for nothing.
+    /// Whether it is null or an empty text or list, which stand for nothing.
     pub(super) fn is_empty(&self) -> bool {
         match self {
+            Self::Null => true,
             Self::Text(text) => text.is_empty(),
             Self::List(list) => list.is_empty(),
             _ => false,

@@ -12,6 +12,10 @@
 #[expect(unsafe_code, reason = "the driver is a C library; each block says why it holds")]
 pub mod cuda;
 
+mod payload;
+
+pub use payload::PayloadMemory;
+
 use crate::error::{Error, ErrorKind, Result};
 use crate::types::DeviceChoice;
 

@@ -6,6 +6,7 @@ use nalgebra::Isometry3;
 use super::pictures::{self, Canvas};
 use super::stamps::{StampOrder, StampWatch};
 use crate::config::{ChannelConfig, ChannelKind};
+use crate::device::PayloadMemory;
 use crate::error::{Error, ErrorKind, Result};
 use crate::pipeline::{CameraServer, Health, LidarFrame, LidarServer, Supervisor};
 use crate::transport::door::{InputKind, Received};
@@ -165,6 +166,39 @@ impl Channel {
         &self.config
     }
 
+    /// How it is doing, and how often its device has failed so far.
+    pub fn health(&self) -> (Health, u64) {
+        match &self.sensor {
+            Sensor::Camera(camera) => (camera.health(), camera.num_failures()),
+            Sensor::Lidar(lidar) => (lidar.health(), lidar.num_failures()),
+        }
+    }
+
+    /// The last failure of its device, in words.
+    pub fn last_failure(&self) -> Option<&str> {
+        match &self.sensor {
+            Sensor::Camera(camera) => camera.last_failure(),
+            Sensor::Lidar(lidar) => lidar.last_failure(),
+        }
+    }
+
+    /// Memory for messages to be served from.
+    pub fn payload_memory(&self) -> PayloadMemory {
+        let memory = match &self.sensor {
+            Sensor::Camera(camera) => camera.pipeline().map(CameraServer::payload_memory),
+            Sensor::Lidar(lidar) => lidar.pipeline().map(LidarServer::payload_memory),
+        };
+        memory.unwrap_or_default()
+    }
+
+    /// The process that serves its frames, where it is not this one.
+    pub fn process_id(&self) -> Option<u32> {
+        match &self.sensor {
+            Sensor::Camera(camera) => camera.pipeline().and_then(CameraServer::process_id),
+            Sensor::Lidar(lidar) => lidar.pipeline().and_then(LidarServer::process_id),
+        }
+    }
+
     /// Where its frames run, for reports.
     pub fn device_name(&self) -> &str {
         let name = match &self.sensor {
@@ -172,14 +206,6 @@ impl Channel {
             Sensor::Lidar(lidar) => lidar.pipeline().map(LidarServer::device_name),
         };
         name.unwrap_or("none")
-    }
-
-    /// How it is doing.
-    pub fn health(&self) -> Health {
-        match &self.sensor {
-            Sensor::Camera(camera) => camera.health(),
-            Sensor::Lidar(lidar) => lidar.health(),
-        }
     }
 
     /// The ROS type of its detections.

@@ -7,14 +7,17 @@
 //! | `NODE: CHANNEL: input` | silent for `gap_warn_s`; below `min_rate_hz`; messages refused | silent for `gap_error_s` |
 //! | `NODE: CHANNEL: frames` | frames dropped or served alone; a capacity met; stamps that do not rise | all frames dropped; input, but no output for `gap_error_s`; the thread is gone |
 //! | `NODE: CHANNEL: latency` | 99th percentile over `latency_budget_ms` | |
+//! | `NODE: CHANNEL: device` | it failed and is built again; the CPU serves in its place | it failed too often, or is lost: frames are dropped |
 
 use std::collections::BTreeMap;
 use std::time::Instant;
 
 use super::account::Reason;
 use super::input::InputSummary;
+use super::serving::Serving;
 use super::worker::{FrameSummary, FrameWindow};
 use crate::config::{ChannelConfig, ChannelKind};
+use crate::pipeline::Health;
 use crate::transport::messages::{DiagnosticLevel, DiagnosticStatus};
 use crate::types::Count;
 
@@ -24,10 +27,8 @@ pub struct ChannelHealth<'a> {
     pub node: &'a str,
     /// The configuration that holds.
     pub config: &'a ChannelConfig,
-    /// What runs its networks.
-    pub engine: &'a str,
-    /// Where its frames run.
-    pub device: &'a str,
+    /// Failures of its device since the last look.
+    pub num_failures_now: u64,
     /// Whether inputs are taken.
     pub is_active: bool,
     /// Whether the channel's thread ended by itself.
@@ -48,13 +49,13 @@ pub struct ChannelHealth<'a> {
 
 impl ChannelHealth<'_> {
     /// All statuses of the channel.
-    pub fn statuses(&self, now: Instant) -> [DiagnosticStatus; 3] {
-        [self.input(), self.frames(now), self.latency()]
+    pub fn statuses(&self, now: Instant) -> [DiagnosticStatus; 4] {
+        [self.input(), self.frames(now), self.latency(), self.device()]
     }
 
     fn status(&self, part: &str) -> Verdict {
         let name = format!("{}: {}: {part}", self.node, self.config.name);
-        Verdict::new(name, self.device)
+        Verdict::new(name, &self.frames.serving.device)
     }
 
     fn input(&self) -> DiagnosticStatus {
@@ -97,7 +98,7 @@ impl ChannelHealth<'_> {
         status.value("rate_hz", format!("{:.2}", input.rate_hz));
         status.value("silence_s", format!("{:.3}", input.silence.as_secs_f64()));
         status.value("longest_gap_s", format!("{:.3}", input.longest_gap.as_secs_f64()));
-        let age = self.window.age_s.map_or("unknown".into(), |age| format!("{age:.3}"));
+        let age = self.window.age_s.map_or("unknown".into(), |age| format!("{age:.4}"));
         status.value("stamp_age_s", age);
         status.value("received", input.num_received.to_string());
         status.value("overtaken", input.num_overtaken.to_string());
@@ -110,7 +111,7 @@ impl ChannelHealth<'_> {
     fn frames(&self, now: Instant) -> DiagnosticStatus {
         let account = &self.window.account;
         let mut status = self.status("frames");
-        self.judge_output(now, &mut status);
+        self.judge_output(&mut status);
         let none_served = account.frames_out() == 0;
         let dropped = if none_served { DiagnosticLevel::Error } else { DiagnosticLevel::Warn };
         for (level, what, reasons) in [
@@ -146,11 +147,6 @@ impl ChannelHealth<'_> {
         status.value("frames_out", num.to_string());
         status.value("frames_out_total", self.frames.num_out.to_string());
         status.value("detections", account.num_detections().to_string());
-        status.value("device", self.device);
-        status.value("engine", self.engine);
-        for (key, model) in models(&self.config.kind) {
-            status.value(key, model);
-        }
         status.reasons("dropped", account.dropped());
         status.reasons("alone", account.degraded());
         account.truncated().for_each(|(count, num)| status.value(count.name(), num.to_string()));
@@ -160,21 +156,61 @@ impl ChannelHealth<'_> {
         status.into_inner()
     }
 
-    fn judge_output(&self, now: Instant, status: &mut Verdict) {
+    fn judge_output(&self, status: &mut Verdict) {
         if self.is_dead {
             status.note(DiagnosticLevel::Error, "the thread of the channel is gone");
         }
         if let Some(Reason { count, first }) = &self.frames.unpublished {
             status.note(DiagnosticLevel::Warn, &format!("{count} not published: {first}"));
         }
-        let limit = self.config.live.gap_error;
-        let is_silent =
-            self.frames.last_output.is_none_or(|at| now.saturating_duration_since(at) >= limit);
-        if self.is_active && is_silent && self.input.silence < limit && self.input.num_received > 0
-        {
-            let message = format!("input, but no output for {:.1} s", limit.as_secs_f64());
+        let unanswered = self.input.unanswered_for.filter(|_| self.is_active);
+        if let Some(waited) = unanswered.filter(|waited| *waited >= self.config.live.gap_error) {
+            let message = format!("input, but no output for {:.1} s", waited.as_secs_f64());
             status.note(DiagnosticLevel::Error, &message);
         }
+    }
+
+    fn device(&self) -> DiagnosticStatus {
+        let Serving { health, num_failures, last_failure, device, engine, process_id } =
+            &self.frames.serving;
+        let mut status = self.status("device");
+        let wanted = self.config.device;
+        let last = last_failure.as_deref().unwrap_or("no failure");
+        let verdict = match health {
+            Health::Good if self.num_failures_now > 0 => {
+                let num = self.num_failures_now;
+                Some((DiagnosticLevel::Warn, format!("built again after {num} failures: {last}")))
+            }
+            Health::Good => None,
+            Health::Rebuilding => {
+                Some((DiagnosticLevel::Warn, format!("failed, is to be built again: {last}")))
+            }
+            Health::OnFallback => {
+                Some((DiagnosticLevel::Warn, format!("{wanted} failed, the CPU serves: {last}")))
+            }
+            Health::Resting => {
+                Some((DiagnosticLevel::Error, format!("failed too often, rests: {last}")))
+            }
+            Health::Lost => Some((DiagnosticLevel::Error, format!("lost to this process: {last}"))),
+        };
+        if let Some((level, message)) = verdict {
+            status.note(level, &message);
+        }
+        status.otherwise(format!("{engine} on {device}"));
+        status.value("health", health.name());
+        status.value("device", device.as_str());
+        status.value("device_wanted", wanted.to_string());
+        status.value("failures", num_failures.to_string());
+        if let Some(last) = last_failure {
+            status.value("last_failure", last.as_str());
+        }
+        let process = process_id.map_or("the node's".into(), |id| id.to_string());
+        status.value("process", process);
+        status.value("engine", engine.as_str());
+        for (key, model) in models(&self.config.kind) {
+            status.value(key, model);
+        }
+        status.into_inner()
     }
 
     fn latency(&self) -> DiagnosticStatus {
@@ -198,6 +234,15 @@ impl ChannelHealth<'_> {
         for stage in self.window.account.stages_ms() {
             status.value(&format!("{}_p50_ms", stage.stage), format!("{:.3}", stage.p50));
             status.value(&format!("{}_p99_ms", stage.stage), format!("{:.3}", stage.p99));
+        }
+        for moved in self.window.account.bytes_per_frame() {
+            for (what, num) in [
+                ("host_copy", moved.host_copy),
+                ("upload", moved.upload),
+                ("download", moved.download),
+            ] {
+                status.value(&format!("{}_{what}_bytes", moved.stage), num.to_string());
+            }
         }
         status.into_inner()
     }
@@ -274,5 +319,70 @@ impl Verdict {
     /// The status.
     pub fn into_inner(self) -> DiagnosticStatus {
         self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::config::Config;
+    use crate::node::input::InputAccount;
+
+    #[test]
+    fn a_device_that_fails_is_told_as_it_serves() {
+        let overrides = ["c.input:=/i", "c.head:=yolov8", "c.model_path:=m", "device:=cuda:3"];
+        let config = Config::load(&[], &overrides.map(String::from)).unwrap();
+        let (now, window) = (Instant::now(), FrameWindow::new());
+        let input = InputAccount::new(now).look(now + Duration::from_secs(1));
+        let told = |health, num_failures, num_failures_now| {
+            let serving = Serving {
+                health,
+                num_failures,
+                last_failure: (num_failures > 0).then(|| "infer: a fault".to_owned()),
+                device: "cuda:3 (a GPU)".into(),
+                engine: "an engine".into(),
+                process_id: Some(77),
+            };
+            let frames = FrameSummary { serving, last_output: None, num_out: 0, unpublished: None };
+            let status = ChannelHealth {
+                node: "n",
+                config: &config.channels[0],
+                num_failures_now,
+                is_active: true,
+                is_dead: false,
+                num_publishers: 1,
+                event: None,
+                num_lost_by_door: 0,
+                input: &input,
+                window: &window,
+                frames: &frames,
+            }
+            .device();
+            assert_eq!(
+                (status.name.as_str(), status.values.len()),
+                ("n: c: device", 7 + usize::from(num_failures > 0))
+            );
+            assert!(status.values.contains(&("health".into(), health.name().into())));
+            assert!(status.values.contains(&("device_wanted".into(), "cuda:3".into())));
+            assert!(status.values.contains(&("process".into(), "77".into())));
+            (status.level, status.message)
+        };
+        use DiagnosticLevel::{Error, Ok, Warn};
+        // (health, failures, of them new, level, what the message says)
+        let cases = [
+            (Health::Good, 0, 0, Ok, "an engine on cuda:3 (a GPU)"),
+            (Health::Good, 2, 0, Ok, "an engine on cuda:3 (a GPU)"),
+            (Health::Good, 2, 1, Warn, "built again after 1 failures: infer: a fault"),
+            (Health::Rebuilding, 1, 0, Warn, "failed, is to be built again: infer: a fault"),
+            (Health::OnFallback, 4, 0, Warn, "cuda:3 failed, the CPU serves: infer: a fault"),
+            (Health::Resting, 3, 0, Error, "failed too often, rests: infer: a fault"),
+            (Health::Lost, 1, 0, Error, "lost to this process: infer: a fault"),
+        ];
+        for (health, num_failures, num_now, level, message) in cases {
+            let told = told(health, num_failures, num_now);
+            assert_eq!(told, (level, message.to_owned()), "{health:?}");
+        }
     }
 }

@@ -13,6 +13,8 @@ use crate::error::{Error, Result};
 pub struct InputAccount {
     opened: Instant,
     last_arrival: Option<Instant>,
+    /// When the first message came that nothing was published after.
+    unanswered_since: Option<Instant>,
     num_received: u64,
     num_overtaken: u64,
     num_abandoned: u64,
@@ -37,6 +39,9 @@ pub struct InputSummary {
     pub open_for: Duration,
     /// Time since the last message, or since the input was opened.
     pub silence: Duration,
+    /// Time since the first message after the last output; `None` when there
+    /// is no such message.
+    pub unanswered_for: Option<Duration>,
     /// Messages a second since the last look.
     pub rate_hz: f64,
     /// Longest time between two messages since the last look.
@@ -61,6 +66,7 @@ impl InputAccount {
         Self {
             opened: now,
             last_arrival: None,
+            unanswered_since: None,
             num_received: 0,
             num_overtaken: 0,
             num_abandoned: 0,
@@ -73,6 +79,7 @@ impl InputAccount {
     pub fn reopen(&mut self, now: Instant) {
         self.opened = now;
         self.last_arrival = None;
+        self.unanswered_since = None;
         self.window = Window::new(now);
     }
 
@@ -85,6 +92,7 @@ impl InputAccount {
         match offered {
             Ok(offered) => {
                 let overtook = u64::from(offered != Offered::Waiting);
+                self.unanswered_since.get_or_insert(now);
                 self.num_received += 1;
                 self.num_overtaken += overtook;
                 self.window.num_received += 1;
@@ -105,6 +113,11 @@ impl InputAccount {
         reason.count
     }
 
+    /// Notes that something was published.
+    pub fn note_output(&mut self) {
+        self.unanswered_since = None;
+    }
+
     /// Notes messages that waited when the input was closed.
     pub fn note_abandoned(&mut self, count: u64) {
         self.num_abandoned += count;
@@ -118,6 +131,7 @@ impl InputAccount {
         InputSummary {
             open_for: now.saturating_duration_since(self.opened),
             silence,
+            unanswered_for: self.unanswered_since.map(|at| now.saturating_duration_since(at)),
             rate_hz: if seconds > 0.0 { window.num_received as f64 / seconds } else { 0.0 },
             longest_gap: window.longest_gap.max(silence),
             num_refused_now: window.num_refused,

@@ -8,6 +8,7 @@ use super::channel::Channel;
 use super::clock::NodeClock;
 use super::diagnostics::ChannelHealth;
 use super::outputs::ChannelOutputs;
+use super::serving::Serving;
 use super::slot::{Offered, SlotCloser, SlotWriter, slot};
 use super::transforms::LiveTransforms;
 use super::worker::{ChannelState, FrameWindow, Worker, lock};
@@ -22,13 +23,12 @@ pub(super) struct LiveChannel {
     config: ChannelConfig,
     /// Full name of the topic of its input, once it takes any.
     topic: String,
-    engine: String,
-    device: String,
     wants_transforms: bool,
     state: Arc<ChannelState>,
     stage: Stage,
     /// Memory for looking at the frames.
     window: FrameWindow,
+    num_failures_seen: u64,
 }
 
 enum Stage {
@@ -57,8 +57,7 @@ impl LiveChannel {
         let start = Instant::now();
         tracing::info!("channel {}: loading {}", config.name, model_of(&config.kind));
         let mut channel = Channel::open(config)?;
-        let engine = channel.engine_name().to_owned();
-        let device = channel.device_name().to_owned();
+        let (engine, device) = (channel.engine_name(), channel.device_name());
         tracing::info!("channel {}: {engine} on {device}, warming up", config.name);
         channel.warm_up()?;
         tracing::info!("channel {}: ready after {:.1?}", config.name, start.elapsed());
@@ -66,10 +65,9 @@ impl LiveChannel {
         Ok(Self {
             config: config.clone(),
             topic: config.input.clone(),
-            engine,
-            device,
             wants_transforms: channel.wants_transforms(),
-            state: Arc::new(ChannelState::new(Instant::now())),
+            state: Arc::new(ChannelState::new(Instant::now(), Serving::of(&channel))),
+            num_failures_seen: 0,
             stage: Stage::Idle(Box::new(Worker { channel, outputs })),
             window: FrameWindow::new(),
         })
@@ -118,7 +116,7 @@ impl LiveChannel {
             return Err(error);
         }
         lock(&self.state.input).reopen(Instant::now());
-        let (writer, reader, closer) = slot();
+        let (writer, reader, closer) = slot(|| worker.channel.payload_memory());
         let (state, clock) = (Arc::clone(&self.state), Arc::clone(clock));
         let transforms = Arc::clone(transforms);
         let thread = std::thread::Builder::new()
@@ -186,7 +184,7 @@ impl LiveChannel {
         node: &str,
         event: Option<&str>,
         num_lost_by_door: u64,
-    ) -> [DiagnosticStatus; 3] {
+    ) -> [DiagnosticStatus; 4] {
         let now = Instant::now();
         let input = lock(&self.state.input).look(now);
         let frames = self.state.look(&mut self.window);
@@ -194,12 +192,14 @@ impl LiveChannel {
             Stage::Running(running) => Some(running),
             Stage::Idle(_) | Stage::Lost => None,
         };
+        let num_failures = frames.serving.num_failures;
+        let num_failures_now = num_failures - self.num_failures_seen;
+        self.num_failures_seen = num_failures;
         let ended = running.is_some_and(|running| running.thread.is_finished());
         ChannelHealth {
             node,
             config: &self.config,
-            engine: &self.engine,
-            device: &self.device,
+            num_failures_now,
             is_active: running.is_some(),
             is_dead: ended || matches!(self.stage, Stage::Lost),
             num_publishers: running.map_or(0, |running| running.subscription.num_publishers()),

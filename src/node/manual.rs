@@ -5,7 +5,7 @@ use super::live::{
     CLOCK_QOS, DIAGNOSTICS_TOPIC, PARAMETER_EVENTS_QOS, PARAMETER_EVENTS_TOPIC, TF_QOS,
     TF_STATIC_QOS, TRANSITION_EVENT_TOPIC,
 };
-use super::outputs::{DEBUG_IMAGE, DEBUG_IMAGE_QOS, LABELS, MARKERS};
+use super::outputs::{DEBUG_IMAGE, DEBUG_IMAGE_QOS, LABELS, MARKERS, MARKERS_QOS};
 use crate::transport::door::{InputKind, Qos, ServiceKind};
 use crate::transport::messages::{
     Detection2DArray, Detection3DArray, DiagnosticArray, Image, LabelInfo, MarkerArray,
@@ -37,7 +37,14 @@ someone listens and `publish.*` is true.
 const SLOT: &str = "
 Of every input the newest message waits; one that a newer one overtakes is counted. A payload is
 copied once, from the message into one of the three buffers of its channel, which are used again;
-`max_payload_bytes` bounds them.
+`max_payload_bytes` bounds them. For a GPU they are page-locked, and the upload goes from there; a channel
+with a process of its own (`isolate`) copies once more, into memory that both processes map.
+
+A debug image that is lost is not sent again: a viewer that asks for reliable pictures, as RViz does
+unless its reliability policy says best effort, does not match, which both sides report.
+
+No CameraInfo is asked for. Detections are pixels of the image as it came, rectified or not, under its
+stamp and frame; the camera's own CameraInfo holds for them as it does for the image.
 ";
 
 const TIME: &str = "
@@ -81,9 +88,11 @@ One message each `diagnostics_period_s`. NODE is the full name of the node witho
 | `NODE: NAME: input` | silent for `gap_warn_s`; below `min_rate_hz`; messages refused | silent for `gap_error_s`, and why |
 | `NODE: NAME: frames` | frames dropped, overtaken or served alone, by reason; a capacity met; stamps that do not rise | every frame dropped, by reason; input, but no output for `gap_error_s`; the thread of the channel is gone |
 | `NODE: NAME: latency` | 99th percentile from arrival to publication above `latency_budget_ms` | |
+| `NODE: NAME: device` | failed, and built or to be built again; failed, and the CPU serves | failed too often, or lost to the process: frames are dropped |
 
 The values beside them: rates, gaps, ages, counts by reason and by capacity, 50th and 99th percentile
-of every stage, the time since the last output, device, engine and networks.
+of every stage and the bytes it moves per frame, the time since the last output; the device that was wanted and the one that serves, the
+process where it is not the node's own, failures and the last of them in words, engine and networks.
 ";
 
 /// `docs/live-node.md`.
@@ -146,7 +155,7 @@ fn topics() -> Vec<[String; 4]> {
         output("OUTPUT".into(), Detection2DArray::TYPE, Qos::DEFAULT, "out, pixels of the input"),
         output("OUTPUT".into(), Detection3DArray::TYPE, Qos::DEFAULT, "out, metres in its frame"),
         output(below(LABELS), LabelInfo::TYPE, Qos::LATCHED, "out, at the start"),
-        output(below(MARKERS), MarkerArray::TYPE, Qos::DEFAULT, "out, of lidar channels"),
+        output(below(MARKERS), MarkerArray::TYPE, MARKERS_QOS, "out, of lidar channels"),
         output(below(DEBUG_IMAGE), Image::TYPE, DEBUG_IMAGE_QOS, "out, boxes drawn"),
         output(DIAGNOSTICS_TOPIC.into(), DiagnosticArray::TYPE, Qos::DEFAULT, "out"),
         output(

@@ -7,6 +7,7 @@
 //! |---|---|
 //! | [`slot`], [`input`] | the newest message of an input, and what became of the others |
 //! | [`worker`], [`outputs`], [`markers`] | the thread of a channel, and its topics |
+//! | [`serving`] | what serves a channel's frames, as the rest sees it |
 //! | [`live`] | the node: services, life cycle, start and end |
 //! | [`parameters`], [`lifecycle`] | what its services answer |
 //! | [`stamps`], [`clock`], [`transforms`] | time |
@@ -25,6 +26,7 @@ pub mod markers;
 pub mod outputs;
 pub mod parameters;
 pub mod pictures;
+pub mod serving;
 pub mod slot;
 pub mod stamps;
 pub mod transforms;

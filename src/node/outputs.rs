@@ -9,6 +9,8 @@ use crate::transport::door::{Door, Durability, Publisher, Qos, Received, Reliabi
 use crate::transport::messages::{Image, LabelInfo, MarkerArray};
 use crate::types::{Header, Stamp};
 
+/// RViz asks for reliable markers; each array takes the place of the one before.
+pub const MARKERS_QOS: Qos = Qos { depth: 1, ..Qos::DEFAULT };
 /// Pictures are large: one that is lost is not sent again.
 pub const DEBUG_IMAGE_QOS: Qos =
     Qos { reliability: Reliability::BestEffort, durability: Durability::Volatile, depth: 1 };
@@ -43,7 +45,7 @@ impl ChannelOutputs {
         let below = |name: &str| format!("{}/{name}", config.output);
         let labels = door.advertise(&below(LABELS), LabelInfo::TYPE, Qos::LATCHED)?;
         let markers = match channel.wants_markers() {
-            true => Some(door.advertise(&below(MARKERS), MarkerArray::TYPE, Qos::DEFAULT)?),
+            true => Some(door.advertise(&below(MARKERS), MarkerArray::TYPE, MARKERS_QOS)?),
             false => None,
         };
         let debug_image = door.advertise(&below(DEBUG_IMAGE), Image::TYPE, DEBUG_IMAGE_QOS)?;

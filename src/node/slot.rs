@@ -4,11 +4,12 @@
 //! being worked on. Handing over swaps pointers under a lock that is held for
 //! nothing else, so a door never waits for a channel. A message that a newer
 //! one overtakes is counted. Buffers grow to the largest message, which is
-//! bounded, and are used again.
+//! bounded, and are used again. A GPU uploads from the buffer itself.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use crate::device::PayloadMemory;
 use crate::error::{Error, ErrorKind, Result};
 use crate::transport::door::Received;
 use crate::types::{
@@ -25,7 +26,7 @@ pub struct Frame {
     layout: Layout,
     fields: Vec<OwnedField>,
     num_fields: usize,
-    data: Vec<u8>,
+    data: PayloadMemory,
 }
 
 /// What the data of a frame is.
@@ -56,6 +57,11 @@ struct OwnedField {
 }
 
 impl Frame {
+    /// A buffer that holds no message yet.
+    pub fn new(data: PayloadMemory) -> Self {
+        Self { data, ..Self::default() }
+    }
+
     /// Takes a copy of a message of a sensor.
     ///
     /// # Errors
@@ -92,8 +98,7 @@ impl Frame {
         self.frame_id.push_str(header.frame_id);
         self.arrived = Some(Instant::now());
         self.layout = layout;
-        self.data.clear();
-        self.data.extend_from_slice(data);
+        self.data.copy_from(data);
         Ok(())
     }
 
@@ -134,16 +139,17 @@ impl Frame {
     /// before.
     pub fn read<T>(&self, work: impl FnOnce(&Received<'_>) -> T) -> Result<T> {
         let header = Header { stamp: self.stamp, frame_id: &self.frame_id };
+        let data = self.data.bytes();
         Ok(match self.layout {
             Layout::Nothing => {
                 return Err(Error::new(ErrorKind::Argument, "slot", "there is no message"));
             }
             Layout::Image { size, step, encoding, is_big_endian } => {
-                let image = ImageView::new(size, step, encoding, is_big_endian, &self.data)?;
+                let image = ImageView::new(size, step, encoding, is_big_endian, data)?;
                 work(&Received::Picture { header, payload: ImagePayload::Raw(image) })
             }
             Layout::File(format) => {
-                let file = CompressedView { format, data: &self.data };
+                let file = CompressedView { format, data };
                 work(&Received::Picture { header, payload: ImagePayload::Compressed(file) })
             }
             Layout::Cloud { shape, steps, is_big_endian } => {
@@ -153,7 +159,7 @@ impl Frame {
                     let (offset, datatype, count) = (*offset, *datatype, *count);
                     fields.push(PointField { name, offset, datatype, count })?;
                 }
-                let view = CloudView::new(shape, steps, is_big_endian, fields, &self.data)?;
+                let view = CloudView::new(shape, steps, is_big_endian, fields, data)?;
                 work(&Received::Cloud { header, view: &view })
             }
         })
@@ -189,24 +195,26 @@ pub struct SlotReader {
 #[derive(Clone, Debug)]
 pub struct SlotCloser(Arc<Shared>);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Shared {
     state: Mutex<State>,
     changed: Condvar,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct State {
     middle: Box<Frame>,
     is_waiting: bool,
     is_closed: bool,
 }
 
-/// A slot of three empty buffers.
-pub fn slot() -> (SlotWriter, SlotReader, SlotCloser) {
-    let shared = Arc::new(Shared::default());
-    let writer = SlotWriter { shared: Arc::clone(&shared), frame: Box::default() };
-    let reader = SlotReader { shared: Arc::clone(&shared), frame: Box::default() };
+/// A slot of three buffers in memory that `take` takes.
+pub fn slot(mut take: impl FnMut() -> PayloadMemory) -> (SlotWriter, SlotReader, SlotCloser) {
+    let [first, middle, last] = std::array::from_fn(|_| Box::new(Frame::new(take())));
+    let state = State { middle, is_waiting: false, is_closed: false };
+    let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() });
+    let writer = SlotWriter { shared: Arc::clone(&shared), frame: first };
+    let reader = SlotReader { shared: Arc::clone(&shared), frame: last };
     (writer, reader, SlotCloser(shared))
 }
 
@@ -284,7 +292,7 @@ mod tests {
 
     #[test]
     fn the_newest_waits_and_the_older_is_counted() {
-        let (mut writer, mut reader, closer) = slot();
+        let (mut writer, mut reader, closer) = slot(PayloadMemory::default);
         assert!(!closer.is_waiting());
         assert_eq!(writer.offer(&picture(1, &[1]), 9).unwrap(), Offered::Waiting);
         assert!(closer.is_waiting());
@@ -336,13 +344,13 @@ mod tests {
 
     #[test]
     fn buffers_are_used_again() {
-        let (mut writer, mut reader, _closer) = slot();
+        let (mut writer, mut reader, _closer) = slot(PayloadMemory::default);
         let data = vec![1; 1000];
         let mut buffers = std::collections::BTreeSet::new();
         for second in 0..30 {
             writer.offer(&picture(second, &data), 1000).unwrap();
             if second % 3 == 0 {
-                buffers.insert(reader.take().unwrap().data.as_ptr());
+                buffers.insert(reader.take().unwrap().data.bytes().as_ptr());
             }
         }
         assert!(buffers.len() <= 3, "{buffers:?}");
@@ -350,13 +358,15 @@ mod tests {
 
     #[test]
     fn a_reader_sees_whole_messages_in_order_under_load() {
-        let (mut writer, mut reader, closer) = slot();
+        let (mut writer, mut reader, closer) = slot(PayloadMemory::default);
         let thread = std::thread::spawn(move || {
             let mut last = -1;
             let mut num_taken = 0;
             while let Some(frame) = reader.take() {
                 let second = frame.stamp().to_ros().0;
-                assert!(second > last && frame.data.iter().all(|byte| *byte == second as u8));
+                assert!(
+                    second > last && frame.data.bytes().iter().all(|byte| *byte == second as u8)
+                );
                 last = second;
                 num_taken += 1;
             }

@@ -12,6 +12,7 @@ use super::channel::{Channel, Served};
 use super::clock::NodeClock;
 use super::input::InputAccount;
 use super::outputs::ChannelOutputs;
+use super::serving::Serving;
 use super::slot::{Frame, SlotReader};
 use super::stamps::StampOrder;
 use super::transforms::LiveTransforms;
@@ -50,6 +51,7 @@ pub struct ChannelState {
 
 struct Frames {
     window: FrameWindow,
+    serving: Serving,
     last_output: Option<Instant>,
     num_out: u64,
     unpublished: Option<Reason>,
@@ -71,6 +73,8 @@ pub struct FrameWindow {
 /// What is to be said of the frames of a channel now, besides a window.
 #[derive(Clone, Debug)]
 pub struct FrameSummary {
+    /// What serves them.
+    pub serving: Serving,
     /// When detections were last published.
     pub last_output: Option<Instant>,
     /// How often they were, in all.
@@ -102,12 +106,14 @@ impl Default for FrameWindow {
 }
 
 impl ChannelState {
-    /// A channel of which nothing is known yet.
-    pub fn new(now: Instant) -> Self {
+    /// A channel that has seen no message yet.
+    pub fn new(now: Instant, serving: Serving) -> Self {
         let window = FrameWindow::new();
+        let (last_output, unpublished) = (None, None);
+        let frames = Frames { window, serving, last_output, num_out: 0, unpublished };
         Self {
             input: Mutex::new(InputAccount::new(now)),
-            frames: Mutex::new(Frames { window, last_output: None, num_out: 0, unpublished: None }),
+            frames: Mutex::new(frames),
             pending: Mutex::new(None),
             has_pending: AtomicBool::new(false),
         }
@@ -126,6 +132,7 @@ impl ChannelState {
         let mut frames = lock(&self.frames);
         std::mem::swap(&mut frames.window, seen);
         FrameSummary {
+            serving: frames.serving.clone(),
             last_output: frames.last_output,
             num_out: frames.num_out,
             unpublished: frames.unpublished.clone(),
@@ -178,6 +185,7 @@ impl Worker {
             if let Err(error) = served {
                 self.note_dropped(state, &error);
             }
+            lock(&state.frames).serving.refresh(&self.channel);
         }
         self
     }
@@ -257,6 +265,7 @@ fn note_served(state: &ChannelState, served: &Served<'_>, frame: &Frame, publish
         Ok(()) => {
             frames.last_output = Some(now);
             frames.num_out += 1;
+            lock(&state.input).note_output();
         }
         Err(error) => count_unpublished(&mut frames, name, &error),
     }

@@ -4,25 +4,23 @@
 use super::isolated::{Isolated, this_program};
 use super::{CameraPipeline, LidarFrame, LidarPipeline, Processed};
 use crate::config::{CameraConfig, ChannelConfig, ChannelKind, LidarConfig};
-use crate::device::Device;
+use crate::device::{Device, PayloadMemory};
 use crate::error::{Error, ErrorKind, Result};
 use crate::types::{Detection2d, Detection3d, DeviceChoice, ImagePayload};
 
-/// What serves the frames of a camera.
-pub enum CameraServer {
+/// A pipeline `P` that finds `T`s.
+pub enum Server<P, T> {
     /// A pipeline and the device it holds.
-    Here(Box<CameraPipeline>, Opened),
+    Here(Box<P>, Opened),
     /// A process.
-    Isolated(Box<Isolated<Detection2d>>),
+    Isolated(Box<Isolated<T>>),
 }
 
+/// What serves the frames of a camera.
+pub type CameraServer = Server<CameraPipeline, Detection2d>;
+
 /// What serves the sweeps of a lidar.
-pub enum LidarServer {
-    /// A pipeline and the device it holds.
-    Here(Box<LidarPipeline>, Opened),
-    /// A process.
-    Isolated(Box<Isolated<Detection3d>>),
-}
+pub type LidarServer = Server<LidarPipeline, Detection3d>;
 
 /// An open device and its name for reports.
 pub struct Opened {
@@ -35,6 +33,53 @@ impl Opened {
         let device = Device::open(choice)?;
         let name = device.to_string();
         Ok(Self { device, name })
+    }
+}
+
+impl<P, T> Server<P, T> {
+    /// Makes the device fail, to show that the channel survives that.
+    ///
+    /// # Errors
+    /// `Device` when the channel's process is lost.
+    pub fn fail(&mut self) -> Result<()> {
+        match self {
+            Self::Here(_, opened) => opened.device.fail(),
+            Self::Isolated(isolated) => isolated.fail()?,
+        }
+        Ok(())
+    }
+
+    /// Where the frames run, by its number.
+    pub fn device(&self) -> DeviceChoice {
+        match self {
+            Self::Here(_, opened) => opened.device.choice(),
+            Self::Isolated(isolated) => isolated.device(),
+        }
+    }
+
+    /// Where the frames run, for reports.
+    pub fn device_name(&self) -> &str {
+        match self {
+            Self::Here(_, opened) => &opened.name,
+            Self::Isolated(isolated) => isolated.device_name(),
+        }
+    }
+
+    /// Memory for payloads to be served from. Those for another process are
+    /// copied once more, into memory that both map.
+    pub fn payload_memory(&self) -> PayloadMemory {
+        match self {
+            Self::Here(_, opened) => PayloadMemory::of(&opened.device),
+            Self::Isolated(_) => PayloadMemory::default(),
+        }
+    }
+
+    /// The process that serves the frames, where it is not this one.
+    pub fn process_id(&self) -> Option<u32> {
+        match self {
+            Self::Here(..) => None,
+            Self::Isolated(isolated) => Some(isolated.process_id()),
+        }
     }
 }
 
@@ -74,34 +119,6 @@ impl CameraServer {
         match self {
             Self::Here(pipeline, _) => pipeline.reconfigure(camera(config)?),
             Self::Isolated(isolated) => isolated.reconfigure(config),
-        }
-    }
-
-    /// Makes the device fail, to show that the channel survives that.
-    ///
-    /// # Errors
-    /// `Device` when the channel's process is lost.
-    pub fn fail(&mut self) -> Result<()> {
-        match self {
-            Self::Here(_, opened) => opened.device.fail(),
-            Self::Isolated(isolated) => isolated.fail()?,
-        }
-        Ok(())
-    }
-
-    /// Where the frames run, by its number.
-    pub fn device(&self) -> DeviceChoice {
-        match self {
-            Self::Here(_, opened) => opened.device.choice(),
-            Self::Isolated(isolated) => isolated.device(),
-        }
-    }
-
-    /// Where the frames run, for reports.
-    pub fn device_name(&self) -> &str {
-        match self {
-            Self::Here(_, opened) => &opened.name,
-            Self::Isolated(isolated) => isolated.device_name(),
         }
     }
 
@@ -165,39 +182,11 @@ impl LidarServer {
         Ok(())
     }
 
-    /// Makes the device fail, to show that the channel survives that.
-    ///
-    /// # Errors
-    /// `Device` when the channel's process is lost.
-    pub fn fail(&mut self) -> Result<()> {
-        match self {
-            Self::Here(_, opened) => opened.device.fail(),
-            Self::Isolated(isolated) => isolated.fail()?,
-        }
-        Ok(())
-    }
-
     /// Whether past sweeps join, so that frames want a transform.
     pub fn densifies(&self) -> bool {
         match self {
             Self::Here(pipeline, _) => pipeline.densifies(),
             Self::Isolated(isolated) => isolated.densifies(),
-        }
-    }
-
-    /// Where the frames run, by its number.
-    pub fn device(&self) -> DeviceChoice {
-        match self {
-            Self::Here(_, opened) => opened.device.choice(),
-            Self::Isolated(isolated) => isolated.device(),
-        }
-    }
-
-    /// Where the frames run, for reports.
-    pub fn device_name(&self) -> &str {
-        match self {
-            Self::Here(_, opened) => &opened.name,
-            Self::Isolated(isolated) => isolated.device_name(),
         }
     }
 

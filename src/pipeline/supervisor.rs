@@ -40,6 +40,7 @@ struct Record {
     /// Failures that still count, oldest first; never more than the limit.
     failures: VecDeque<Instant>,
     num_failures: u64,
+    last_failure: Option<String>,
     /// The pipeline met a failure and is of no use any more.
     must_rebuild: bool,
     next_build: Option<Instant>,
@@ -63,6 +64,19 @@ pub enum Health {
     OnFallback,
 }
 
+impl Health {
+    /// Its name in diagnostics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Good => "good",
+            Self::Rebuilding => "rebuilding",
+            Self::Resting => "resting",
+            Self::Lost => "lost",
+            Self::OnFallback => "on_fallback",
+        }
+    }
+}
+
 impl<P> Supervisor<P> {
     /// Builds the pipeline. `build` is kept: after a failure it is called again,
     /// on the thread that serves frames.
@@ -83,6 +97,7 @@ impl<P> Supervisor<P> {
             device,
             failures: VecDeque::with_capacity(policy.max_failures),
             num_failures: 0,
+            last_failure: None,
             must_rebuild: false,
             next_build: None,
             is_lost: false,
@@ -149,6 +164,11 @@ impl<P> Supervisor<P> {
         self.record.num_failures
     }
 
+    /// The last of these failures, in words.
+    pub fn last_failure(&self) -> Option<&str> {
+        self.record.last_failure.as_deref()
+    }
+
     fn rebuild(&mut self) -> Result<()> {
         let Self { build, record, .. } = self;
         record.prepare()?;
@@ -184,6 +204,7 @@ impl Record {
     fn add_failure(&mut self, error: &Error) {
         let Self { channel, device, policy, .. } = self;
         self.num_failures += 1;
+        self.last_failure = Some(error.to_string());
         self.is_lost |= error.kind() == ErrorKind::DeviceLost;
         if self.failures.len() >= policy.max_failures {
             self.failures.pop_front();

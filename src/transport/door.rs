@@ -251,6 +251,12 @@ pub enum DoorEvent {
         /// Its type.
         found: String,
     },
+    /// No peer on a topic of ours has another quality of service or type any
+    /// more.
+    Compatible {
+        /// The topic.
+        topic: String,
+    },
     /// A publisher or subscriber has joined a topic of ours.
     PeerFound {
         /// The topic.

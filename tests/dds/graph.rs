@@ -109,26 +109,32 @@ fn a_peer_of_another_quality_or_type_is_told() {
 
     // The publisher comes back with the right quality.
     peer.ask(&json!({"op": "close", "id": "/image"}));
+    let settled = DoorEvent::Compatible { topic: topic() };
+    assert_eq!(heard.wait(|all| all.len() >= 2)[1..], std::slice::from_ref(&settled)[..]);
     peer.writer("/image", IMAGE, &json!({"reliable": true}), 1);
     wait_until("a publisher", || input.num_publishers() == 1);
     let found = DoorEvent::PeerFound { topic: topic() };
-    assert_eq!(heard.wait(|all| all.len() >= 2), [incompatible, found]);
+    assert_eq!(heard.wait(|all| all.len() >= 3), [incompatible, settled, found]);
 
     let output = door.advertise("~/out", DETECTIONS, Qos::SENSOR_DATA).unwrap();
     peer.reader("/det_post/out", DETECTIONS, &json!({"reliable": true, "latched": true}), 0);
-    let told = heard.wait(|all| all.len() >= 3);
-    let topic = "/det_post/out".to_owned();
+    let told = heard.wait(|all| all.len() >= 4);
+    let topic = || "/det_post/out".to_owned();
     // Durability is looked at before reliability.
     let policy = "durability".to_owned();
-    assert_eq!(told[2..], [DoorEvent::IncompatibleQos { topic: topic.clone(), policy }]);
+    assert_eq!(told[3..], [DoorEvent::IncompatibleQos { topic: topic(), policy }]);
     assert_eq!(output.num_subscribers(), 0);
 
+    let settled = || DoorEvent::Compatible { topic: topic() };
     peer.ask(&json!({"op": "close", "id": "/det_post/out"}));
+    assert_eq!(heard.wait(|all| all.len() >= 5)[4..], [settled()]);
     peer.reader("/det_post/out", IMAGE, &json!({}), 0);
-    let told = heard.wait(|all| all.len() >= 4);
+    let told = heard.wait(|all| all.len() >= 6);
     let found = IMAGE.to_owned();
-    assert_eq!(told[3..], [DoorEvent::IncompatibleType { topic, found }]);
+    assert_eq!(told[5..], [DoorEvent::IncompatibleType { topic: topic(), found }]);
     assert_eq!(output.num_subscribers(), 0);
+    peer.ask(&json!({"op": "close", "id": "/det_post/out"}));
+    assert_eq!(heard.wait(|all| all.len() >= 7)[6..], [settled()]);
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! A camera and a LiDAR at full rate: nothing is lost, memory stays.
 
 use super::peer::{Turn, events, turn, with};
+use det_post::device::PayloadMemory;
+use det_post::node::slot::slot;
 use det_post::transport::door::{
     Door, DoorEvent, InputKind, Qos, Received, Receiver, Reliability, Subscription,
 };
@@ -30,6 +32,14 @@ const LIDAR: Sensor =
 const DEPTH: usize = 10;
 
 impl Sensor {
+    /// Has a peer send so many frames.
+    fn stream(self, count: u64) -> Value {
+        with(
+            json!({"op": "stream", "id": self.topic, "count": count, "hz": self.hz}),
+            &json!({"size": self.num_bytes, "sample": self.sample()}),
+        )
+    }
+
     fn sample(self) -> Value {
         let header = json!({"frame_id": "sensor"});
         match self.kind {
@@ -145,10 +155,7 @@ fn run(turn: &Turn, duration: Duration, reliability: Reliability) -> Option<Run>
     }
     for (peer, (sensor, _)) in peers.iter_mut().zip(&sensors) {
         let count = (duration.as_secs_f64() * sensor.hz) as u64;
-        peer.begin(&with(
-            json!({"op": "stream", "id": sensor.topic, "count": count, "hz": sensor.hz}),
-            &json!({"size": sensor.num_bytes, "sample": sensor.sample()}),
-        ));
+        peer.begin(&sensor.stream(count));
     }
     assert!(num_threads() > 2, "the names of threads have changed");
     let mut memory = Vec::new();
@@ -199,6 +206,77 @@ fn a_camera_and_a_lidar_arrive_whole() {
         assert_eq!(report(*sensor, arrived, duration), 0, "{} frames lost", sensor.topic);
     }
     assert_eq!(num_threads(), 0, "threads are left");
+}
+
+/// Seconds from the writer's clock to a reader of the other implementation
+/// that takes the message as bytes.
+fn ages_at_peer(turn: &Turn, sensor: Sensor, num_frames: u64) -> Option<Vec<f64>> {
+    let (mut sender, mut receiver) = (turn.peer()?, turn.peer()?);
+    receiver.reader(sensor.topic, sensor.kind.type_name(), &json!({"depth": DEPTH}), 0);
+    sender.writer(sensor.topic, sensor.kind.type_name(), &json!({"depth": 5}), 1);
+    receiver.begin(&json!({"op": "receive", "id": sensor.topic, "count": num_frames}));
+    sender.ask(&sensor.stream(num_frames));
+    serde_json::from_value(receiver.finish()).unwrap()
+}
+
+/// Seconds from the writer's clock to the thread of a channel, which would
+/// start with the frame then.
+fn ages_at_channel(turn: &Turn, sensor: Sensor, num_frames: u64) -> Option<Vec<f64>> {
+    let mut sender = turn.peer()?;
+    let mut door = turn.door("det_post");
+    let (mut writer, mut reader, closer) = slot(PayloadMemory::default);
+    let receiver: Receiver = Box::new(move |received| {
+        writer.offer(&received.unwrap(), usize::MAX).unwrap();
+    });
+    let qos = Qos { depth: DEPTH, ..Qos::SENSOR_DATA };
+    let subscription = door.subscribe(sensor.topic, sensor.kind, qos, receiver).unwrap();
+    let channel = std::thread::spawn(move || {
+        let mut ages = Vec::new();
+        while let Some(frame) = reader.take() {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+            ages.push(now.as_secs_f64() - 1e-9 * frame.stamp().nanos() as f64);
+        }
+        ages
+    });
+    sender.writer(sensor.topic, sensor.kind.type_name(), &json!({"depth": 5}), 1);
+    sender.ask(&sensor.stream(num_frames));
+    std::thread::sleep(Duration::from_millis(500));
+    closer.close();
+    drop(subscription);
+    Some(channel.join().unwrap())
+}
+
+/// The way through the door to where a frame begins, beside the way to a peer
+/// that does nothing but take the bytes.
+#[test]
+#[ignore = "measures for two minutes"]
+fn the_door_adds_less_than_a_millisecond() {
+    let turn = turn();
+    for sensor in [CAMERA, LIDAR] {
+        let num_frames = (10.0 * sensor.hz) as u64;
+        let mut medians = [Vec::new(), Vec::new()];
+        for _ in 0..3 {
+            for (ages_at, medians) in [ages_at_peer, ages_at_channel].iter().zip(&mut medians) {
+                let Some(mut ages) = ages_at(&turn, sensor, num_frames) else { return };
+                ages.sort_by(f64::total_cmp);
+                let at = |share: f64| 1e3 * ages[(share * (ages.len() - 1) as f64) as usize];
+                println!(
+                    "{}: {} of {num_frames}, {:.2} ms p50, {:.2} ms p95",
+                    sensor.topic,
+                    ages.len(),
+                    at(0.5),
+                    at(0.95)
+                );
+                medians.push(at(0.5));
+            }
+        }
+        let [at_peer, at_channel] = medians.map(|mut all| {
+            all.sort_by(f64::total_cmp);
+            all[all.len() / 2]
+        });
+        println!("{}: {at_peer:.2} ms to a peer, {at_channel:.2} ms to a channel", sensor.topic);
+        assert!(at_channel < at_peer + 1.0, "{}", sensor.topic);
+    }
 }
 
 /// `DET_POST_SOAK_SECONDS` says how long.

@@ -5,25 +5,27 @@ use super::peer::{PATIENCE, Peer, turn};
 use super::recording::{CLOUD_TOPIC, IMAGE_TOPIC};
 use super::replay;
 use super::session::{CAMERA_OUT, LIDAR_OUT, messages, sample};
+use det_post::node::live::DIAGNOSTICS_TOPIC;
 use det_post::transport::door::InputKind;
-use det_post::transport::messages::{Detection2DArray, Detection3DArray};
+use det_post::transport::messages::{Detection2DArray, Detection3DArray, DiagnosticArray};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+/// The program of this build.
+pub const PROGRAM: &str = env!("CARGO_BIN_EXE_det_post");
+
 /// The program, which ends with the test.
-struct Program(Child);
+pub struct Program(Child);
 
 impl Program {
-    fn start(domain: u16) -> Self {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_det_post"));
-        command.arg("run").arg("--config").arg(sample().join("sample.param.yaml"));
-        for parameter in [
-            "camera.engine.kind:=rten",
-            "lidar.engine.kind:=rten",
-            "camera.qos.reliability:=reliable",
-            "lidar.qos.reliability:=reliable",
-        ] {
+    /// `det_post run` of a configuration, reached by DDS.
+    pub fn start(program: &Path, domain: u16, config: &Path, parameters: &[&str]) -> Self {
+        let mut command = Command::new(program);
+        command.arg("run").arg("--config").arg(config);
+        for parameter in parameters {
             command.args(["-p", parameter]);
         }
         command
@@ -34,8 +36,27 @@ impl Program {
         Self(command.spawn().unwrap())
     }
 
+    /// As [`Program::start`], with the sample and reliable inputs.
+    pub fn start_sample(domain: u16, more: &[&str]) -> Self {
+        let parameters = [
+            "camera.engine.kind:=rten",
+            "lidar.engine.kind:=rten",
+            "camera.qos.reliability:=reliable",
+            "lidar.qos.reliability:=reliable",
+        ];
+        let config = sample().join("sample.param.yaml");
+        Self::start(Path::new(PROGRAM), domain, &config, &[&parameters, more].concat())
+    }
+
+    /// A number in its `/proc/PID/status`.
+    pub fn status(&self, key: &str) -> usize {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.0.id())).unwrap();
+        let line = status.lines().find(|line| line.starts_with(key)).unwrap();
+        line.split_whitespace().nth(1).unwrap().parse().unwrap()
+    }
+
     /// Asks it to stop, and gives its exit code and how long that took.
-    fn interrupt(mut self) -> (Option<i32>, Duration) {
+    pub fn interrupt(mut self) -> (Option<i32>, Duration) {
         let began = Instant::now();
         let id = self.0.id().to_string();
         assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
@@ -57,7 +78,86 @@ impl Drop for Program {
     }
 }
 
-fn call(peer: &mut Peer, service: &str, type_name: &str, request: &Value) -> Value {
+/// A status of the node: level, message, values.
+#[derive(Debug)]
+pub struct Status {
+    pub level: u64,
+    pub message: String,
+    pub values: BTreeMap<String, String>,
+}
+
+impl Status {
+    /// A value that is a number.
+    pub fn number(&self, key: &str) -> f64 {
+        self.values[key].parse().unwrap()
+    }
+}
+
+/// What came on `/diagnostics` since the last look, oldest first: statuses by
+/// name.
+pub fn diagnostics(peer: &mut Peer) -> Vec<BTreeMap<String, Status>> {
+    let messages = peer.ask(&json!({"op": "take", "id": DIAGNOSTICS_TOPIC, "count": 0}));
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let status = |status: &Value| {
+        let values = status["values"].as_array().unwrap().iter();
+        let values = values.map(|pair| (text(&pair["key"]), text(&pair["value"]))).collect();
+        let level = status["level"].as_u64().unwrap();
+        (text(&status["name"]), Status { level, message: text(&status["message"]), values })
+    };
+    let messages = messages.as_array().unwrap().iter();
+    messages
+        .map(|message| message["status"].as_array().unwrap().iter().map(status).collect())
+        .collect()
+}
+
+/// Waits for diagnostics in which a status is as wanted.
+pub fn await_status(peer: &mut Peer, name: &str, wanted: impl Fn(&Status) -> bool) -> Status {
+    let began = Instant::now();
+    let mut last = None;
+    while began.elapsed() < PATIENCE {
+        for mut statuses in diagnostics(peer) {
+            match statuses.remove(name) {
+                Some(status) if wanted(&status) => return status,
+                other => last = other.or(last),
+            }
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    panic!("{name}: {last:?}")
+}
+
+#[test]
+fn a_process_that_is_killed_shows_in_the_diagnostics() {
+    let turn = turn();
+    let Some(mut peer) = turn.peer() else { return };
+    let period = "diagnostics_period_s:=0.1";
+    let program = Program::start_sample(turn.domain, &["camera.isolate:=true", period]);
+    let reliable = json!({"reliable": true, "depth": 100});
+    peer.reader(DIAGNOSTICS_TOPIC, DiagnosticArray::TYPE, &reliable, 1);
+    peer.writer(IMAGE_TOPIC, InputKind::Image.type_name(), &reliable, 1);
+    let name = "det_post: camera: device";
+    let good = await_status(&mut peer, name, |status| status.level == 0);
+    assert_eq!(good.values["health"], "good", "{good:?}");
+    let process = good.values["process"].clone();
+    assert!(Command::new("kill").args(["-9", &process]).status().unwrap().success());
+
+    let (.., picture) =
+        messages(&sample().join("drive")).into_iter().find(|(of, ..)| of == IMAGE_TOPIC).unwrap();
+    let picture: String = picture.iter().map(|byte| format!("{byte:02x}")).collect();
+    peer.ask(&json!({"op": "raw", "id": IMAGE_TOPIC, "hex": picture}));
+    let failed = await_status(&mut peer, name, |status| status.level == 1);
+    assert_eq!((&*failed.values["health"], failed.number("failures")), ("rebuilding", 1.0));
+    assert!(failed.message.contains("has ended (signal: 9"), "{failed:?}");
+    peer.ask(&json!({"op": "raw", "id": IMAGE_TOPIC, "hex": picture}));
+    let again = await_status(&mut peer, name, |status| status.level == 0);
+    assert_eq!((&*again.values["health"], again.number("failures")), ("good", 1.0));
+    assert_ne!(again.values["process"], process);
+    assert!(again.values["last_failure"].contains("has ended"), "{again:?}");
+    assert_eq!(program.interrupt().0, Some(0));
+}
+
+/// Calls a service of the node.
+pub fn call(peer: &mut Peer, service: &str, type_name: &str, request: &Value) -> Value {
     let service = format!("/det_post/{service}");
     peer.ask(&json!({"op": "call", "service": service, "type": type_name, "request": request,
         "timeout": 20}))
@@ -72,7 +172,7 @@ fn replay_and_the_program_over_dds_give_the_same_detections() {
     replay::replay(&sample().join("drive"), &config, &[], out.path()).expect_code(0);
     let replayed = messages(&out.path().join("detections"));
 
-    let program = Program::start(turn.domain);
+    let program = Program::start_sample(turn.domain, &[]);
     let reliable = json!({"reliable": true});
     peer.writer(IMAGE_TOPIC, InputKind::Image.type_name(), &reliable, 1);
     peer.writer(CLOUD_TOPIC, InputKind::PointCloud2.type_name(), &reliable, 1);

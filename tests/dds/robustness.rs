@@ -1,10 +1,15 @@
 //! What a peer may do to the door.
 
+use super::node::{Program, Status, await_status, call};
 use super::peer::{Heard, events, turn};
+use super::recording::{CLOUD_TOPIC, IMAGE_TOPIC};
+use super::session::{CAMERA_OUT, LIDAR_OUT, messages, sample};
+use det_post::node::live::DIAGNOSTICS_TOPIC;
 use det_post::transport::dds::{DdsDoor, DdsSettings, DiscoveryRange};
 use det_post::transport::door::{
     Door, DoorEvent, DoorOptions, InputKind, Qos, Received, Reliability,
 };
+use det_post::transport::messages::{Detection2DArray, Detection3DArray, DiagnosticArray};
 use det_post::types::{NodeName, Remaps};
 use serde_json::{Value, json};
 use std::net::UdpSocket;
@@ -83,6 +88,58 @@ fn malformed_messages_are_refused_one_by_one() {
             }
         }
     }
+}
+
+/// The whole node: what comes of good messages between malformed ones is what
+/// came of them before, and every malformed one is counted with its reason.
+#[test]
+fn the_program_finds_the_same_between_malformed_messages() {
+    let turn = turn();
+    let Some(mut peer) = turn.peer() else { return };
+    let parameters =
+        ["diagnostics_period_s:=0.2", "camera.qos.depth:=1000", "lidar.qos.depth:=1000"];
+    let program = Program::start_sample(turn.domain, &parameters);
+    let reliable = json!({"reliable": true, "depth": 1000});
+    peer.reader(DIAGNOSTICS_TOPIC, DiagnosticArray::TYPE, &reliable, 1);
+    let drive = messages(&sample().join("drive"));
+    for (channel, topic, kind, output, output_type) in [
+        ("camera", IMAGE_TOPIC, InputKind::Image, CAMERA_OUT, Detection2DArray::TYPE),
+        ("lidar", CLOUD_TOPIC, InputKind::PointCloud2, LIDAR_OUT, Detection3DArray::TYPE),
+    ] {
+        peer.reader(output, output_type, &reliable, 1);
+        let wire_type = kind.type_name().replace("/msg/", ".msg.dds_.");
+        peer.ask(&json!({"op": "blob", "id": topic, "topic": format!("rt{topic}"),
+            "type": format!("{wire_type}_"), "reliable": true, "depth": 1000}));
+        peer.wait_matched(topic, 1);
+        let (.., good) = drive.iter().find(|(of, ..)| of == topic).unwrap();
+        let good: String = good.iter().map(|byte| format!("{byte:02x}")).collect();
+        let mut found_with = |count: usize| {
+            peer.ask(&json!({"op": "fuzz", "id": topic, "hex": good, "count": count,
+                "every": count, "pause": 0.005}));
+            peer.ask(&json!({"op": "take", "id": output, "count": 1, "timeout": 20, "hex": true}))
+        };
+        let count = NUM_MALFORMED / 2;
+        let first = found_with(1);
+        let cdr = first[0].as_str().unwrap();
+        assert!(cdr.len() > 1000, "{channel} finds nothing: {cdr}");
+        for round in 1..count / PER_GOOD {
+            assert_eq!(found_with(PER_GOOD), first, "{channel} in round {round}");
+        }
+        assert_eq!(found_with(PER_GOOD - 1), first, "{channel} at last");
+        let refused = |status: &Status| {
+            let refused = status.values.keys().filter(|key| key.starts_with("refused."));
+            refused.map(|key| status.number(key)).sum::<f64>()
+        };
+        let input = await_status(&mut peer, &format!("det_post: {channel}: input"), |status| {
+            refused(status) >= count as f64
+        });
+        assert_eq!(refused(&input), count as f64, "{input:?}");
+        assert_eq!(input.number("received"), (1 + count / PER_GOOD) as f64, "{input:?}");
+        assert_eq!(input.number("lost_by_door"), 0.0, "{input:?}");
+    }
+    let state = call(&mut peer, "get_state", "lifecycle_msgs/srv/GetState", &json!({}));
+    assert_eq!(state["current_state"]["label"], json!("active"));
+    assert_eq!(program.interrupt().0, Some(0));
 }
 
 #[test]

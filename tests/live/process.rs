@@ -16,8 +16,9 @@ fn config() -> String {
 fn what_cannot_start_is_refused_in_words() {
     let config = config();
     let run = |rest: &[&str]| det_post(&[&["run", "--config", &config], rest].concat());
-    let ros2 = run(&["--door", "ros2"]);
-    if !cfg!(feature = "ros2") {
+    #[cfg(not(feature = "ros2"))]
+    {
+        let ros2 = run(&["--door", "ros2"]);
         ros2.expect_code(2);
         assert!(ros2.stderr.contains("--features ros2"), "{}", ros2.stderr);
     }

@@ -141,7 +141,12 @@ impl Pair {
     }
 }
 
-fn bits(detections: &[Detection2d]) -> Vec<[u32; 6]> {
+/// A camera channel on the GPU.
+pub fn on_gpu(device: &CudaDevice) -> CameraPipeline {
+    Pair::new(device, &config("yolov8", &[]), "yolov8", 500).on_gpu
+}
+
+pub fn bits(detections: &[Detection2d]) -> Vec<[u32; 6]> {
     let bits = |d: &Detection2d| {
         let [x1, y1, x2, y2] = [d.bbox.x1, d.bbox.y1, d.bbox.x2, d.bbox.y2].map(f32::to_bits);
         [d.class, d.score.to_bits(), x1, y1, x2, y2]

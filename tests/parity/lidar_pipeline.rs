@@ -245,7 +245,12 @@ fn pose(random: &mut Random) -> Isometry3<f64> {
     Isometry3::from_parts(Translation3::new(number(), number(), 0.1 * number()), rotation)
 }
 
-fn cloud(random: &mut Random, num: usize) -> Cloud {
+/// A lidar channel on the GPU, of single sweeps.
+pub fn on_gpu(device: &CudaDevice) -> LidarPipeline {
+    Pair::new(device, &config(CENTER, &["c.densification.num_past_sweeps:=0"]), false).on_gpu
+}
+
+pub fn cloud(random: &mut Random, num: usize) -> Cloud {
     let points = uniform(random, num, 4, 11.0);
     Cloud::plain(points.values(), &["intensity"])
 }

@@ -11,15 +11,16 @@ CYCLONEDDS_URI is set by the test.
 import json
 import random
 import resource
+import struct
 import sys
 import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from cyclonedds._clayer import ddspy_write
+from cyclonedds._clayer import ddspy_take, ddspy_write
 from cyclonedds.builtin import BuiltinDataReader, BuiltinTopicDcpsPublication, BuiltinTopicDcpsSubscription
-from cyclonedds.core import InstanceState, Policy, Qos
+from cyclonedds.core import InstanceState, Policy, Qos, ReadCondition, SampleState, ViewState, WaitSet
 from cyclonedds.domain import DomainParticipant
 from cyclonedds.idl import make_idl_struct
 from cyclonedds.idl.types import sequence, uint8
@@ -31,6 +32,14 @@ from dds_types import BY_NAME, ParticipantEntitiesInfo, build, plain, service_ty
 
 # The length of a message's encapsulation header, which starts every raw payload.
 ENCAPSULATION = 4
+
+# The length of the start of a good message that is damaged.
+MAX_DAMAGED = 4096
+
+# A point of a cloud: x, y, z, intensity.
+POINT = struct.Struct("<4f")
+
+EVERYTHING = SampleState.Any | ViewState.Any | InstanceState.Any
 
 
 def quality(command):
@@ -124,7 +133,8 @@ class Peer:
         self.write_blob(self.endpoints[command["id"]], bytes.fromhex(command["hex"]))
 
     def write_blob(self, writer, rest):
-        writer.write(writer.topic.data_type(rest=list(rest)))
+        raw = bytes([0, 1, 0, 0]) + len(rest).to_bytes(4, "little") + rest
+        assert ddspy_write(writer._ref, raw) >= 0, "not written"
 
     def write_strange_encoding(self, writer):
         """Writes something that is not announced as CDR."""
@@ -148,6 +158,25 @@ class Peer:
                 return samples
             time.sleep(0.005)
 
+    def count(self, command):
+        """Takes what is there, and tells how many messages it was."""
+        return len(ddspy_take(self.endpoints[command["id"]]._ref, EVERYTHING, 10_000))
+
+    def receive(self, command):
+        """Takes `count` messages that start with a header as they come, or those that come before
+        nothing has come for five seconds. Tells how long after its stamp each came, in seconds."""
+        reader = self.endpoints[command["id"]]
+        arrivals = WaitSet(self.participant)
+        arrivals.attach(ReadCondition(reader, EVERYTHING))
+        ages = []
+        while len(ages) < command["count"] and arrivals.wait(duration(seconds=5)):
+            for raw, info in ddspy_take(reader._ref, EVERYTHING, 10):
+                now = time.time_ns()
+                seconds, nanoseconds = struct.unpack_from("<iI", raw, ENCAPSULATION)
+                if info.valid_data:
+                    ages.append(1e-9 * (now - seconds * 10**9 - nanoseconds))
+        return ages
+
     def stream(self, command):
         """Writes `count` frames at `hz`, the time of writing in the stamp, the number of the
         frame in the first and last eight bytes of the data. Tells how late the last was."""
@@ -170,19 +199,32 @@ class Peer:
         raw = build(kind, {**sample, "data": marker}).serialize(use_version_2=False)
         at = raw.index(bytes([8, 0, 0, 0, *marker]))
         start = at + 4
-        data = bytes(i % 251 for i in range(251)) * (size // 251 + 1)
+        if sample.get("point_step") == POINT.size:
+            data = b"".join(self.point() for _ in range(size // POINT.size))
+        else:
+            data = bytes(i % 251 for i in range(251)) * (size // 251 + 1)
         raw = raw[:at] + size.to_bytes(4, "little") + data[:size] + raw[start + 8 :]
         return bytearray(padded(raw)), start
 
+    def point(self):
+        """Somewhere on a flat ground, or up to two metres above it."""
+        height = self.random.choice((0.0, 0.0, self.random.uniform(0.0, 2.0)))
+        x, y = self.random.uniform(-60.0, 60.0), self.random.uniform(-60.0, 60.0)
+        return POINT.pack(x, y, height - 1.8, self.random.uniform(0.0, 255.0))
+
     def fuzz(self, command):
         """Writes `count` messages by a blob that are a good one damaged so that no decoder may
-        take it, and the good one after every `every` of them. Tells the number of good ones."""
+        take it, and the good one after every `every` of them. Tells the number of good ones. The
+        good one is a `sample` of a `kind`, or given in hexadecimal digits."""
         writer = self.endpoints[command["id"]]
-        kind = BY_NAME[command["kind"]]
-        good = build(kind, command["sample"]).serialize(use_version_2=False)[ENCAPSULATION + 4 :]
+        if "hex" in command:
+            good = bytes.fromhex(command["hex"])
+        else:
+            good = build(BY_NAME[command["kind"]], command["sample"]).serialize(use_version_2=False)
+        good = good[ENCAPSULATION + 4 :]
         num_good = 0
         for number in range(command["count"]):
-            rest = self.damaged(good)
+            rest = self.damaged(good[:MAX_DAMAGED])
             if rest is None:
                 self.write_strange_encoding(writer)
             else:
@@ -207,23 +249,31 @@ class Peer:
         return None
 
     def call(self, command):
-        """Calls a service as CycloneDDS's ROS does; null when there is no answer."""
+        """Calls a service as CycloneDDS's ROS does; null when there is no answer. In haste it has
+        no reader of the answer when it asks, and makes one afterwards."""
         name, kind = command["service"], command["type"]
+        qos = quality({"reliable": True})
+
+        def listen():
+            topic = self.topic(f"rr{name}Reply", service_type(kind, "Response"))
+            return DataReader(self.participant, topic, qos=qos)
+
         if name not in self.calls:
-            qos = quality({"reliable": True})
-            request, response = service_type(kind, "Request"), service_type(kind, "Response")
-            writer = DataWriter(self.participant, self.topic(f"rq{name}Request", request), qos=qos)
-            reader = DataReader(self.participant, self.topic(f"rr{name}Reply", response), qos=qos)
-            self.calls[name] = (request, writer, reader)
-        request, writer, reader = self.calls[name]
+            topic = self.topic(f"rq{name}Request", service_type(kind, "Request"))
+            writer = DataWriter(self.participant, topic, qos=qos)
+            self.calls[name] = (writer, None if command.get("hasty") else listen())
+        writer, reader = self.calls[name]
         deadline = time.monotonic() + command.get("timeout", 10)
-        if not command.get("hasty"):
-            while not (writer.get_matched_subscriptions() and reader.get_matched_publications()):
-                if time.monotonic() > deadline:
-                    return None
-                time.sleep(0.005)
+        while not (writer.get_matched_subscriptions() and (not reader or reader.get_matched_publications())):
+            if time.monotonic() > deadline:
+                return None
+            time.sleep(0.005)
         client, number = self.random.getrandbits(64), self.random.getrandbits(62)
-        writer.write(build(request, {**command["request"], "client": client, "number": number}))
+        writer.write(build(writer.topic.data_type, {**command["request"], "client": client, "number": number}))
+        if not reader:
+            time.sleep(command["hasty"])
+            reader = listen()
+            self.calls[name] = (writer, reader)
         while time.monotonic() < deadline:
             for answer in reader.take(N=100):
                 if getattr(answer, "client", None) == client and answer.number == number:

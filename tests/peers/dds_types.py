@@ -247,6 +247,27 @@ class LabelInfo:
     threshold: float32
 
 
+@ros("diagnostic_msgs/msg/KeyValue")
+class KeyValue:
+    key: str
+    value: str
+
+
+@ros("diagnostic_msgs/msg/DiagnosticStatus")
+class DiagnosticStatus:
+    level: uint8
+    name: str
+    message: str
+    hardware_id: str
+    values: sequence[KeyValue]
+
+
+@ros("diagnostic_msgs/msg/DiagnosticArray")
+class DiagnosticArray:
+    header: Header
+    status: sequence[DiagnosticStatus]
+
+
 @ros("rmw_dds_common/msg/Gid")
 class Gid:
     data: array[uint8, 16]

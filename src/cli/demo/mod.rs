@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use super::Outcome;
-use super::eval::{Sides, Terms};
+use super::eval::{Classes, Evaluation, Sides, Terms};
 use super::interrupt::Interrupt;
 use super::replay::{Rate, ReplayRequest};
 use super::simulate::SimulateArguments;
@@ -63,12 +63,13 @@ pub(super) fn demo(arguments: &DemoArguments) -> Result<Outcome> {
         return Ok(Outcome::Done);
     }
     tracing::info!("3 of 4: detections against truth");
-    let sides = Sides::read(&out.join("detections.jsonl"), &bag)?;
-    let evaluation = sides.evaluate(&Terms::default())?;
+    let mut classes = Classes::default();
+    let sides = Sides::read(&out.join("detections.jsonl"), &bag, &mut classes)?;
+    let evaluation = Evaluation::of(std::slice::from_ref(&sides), &classes, &Terms::default())?;
     evaluation.write_json(&out.join("eval.json"))?;
     evaluation.draw(&out.join("figures"))?;
     tracing::info!("4 of 4: pictures");
-    draw(&config, &bag, &sides, &out.join("pictures"), &interrupt)?;
+    draw(&config, &bag, (&sides, &classes), &out.join("pictures"), &interrupt)?;
 
     print!("{}\n{}", report.to_table(), evaluation.to_table());
     print!("{}", directions(out, start.elapsed().as_secs_f64()));
@@ -94,7 +95,7 @@ fn configuration(arguments: &DemoArguments) -> Result<Config> {
 fn draw(
     config: &Config,
     bag: &Path,
-    sides: &Sides,
+    (sides, classes): (&Sides, &Classes),
     folder: &Path,
     interrupt: &Interrupt,
 ) -> Result<()> {
@@ -106,7 +107,7 @@ fn draw(
         }
     }
     let Some((points_topic, range)) = points else { return Ok(()) };
-    let scenes = Scenes { bag, image_topic, points_topic, range, sides };
+    let scenes = Scenes { bag, image_topic, points_topic, range, sides, classes };
     scenes.draw(folder, interrupt)
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use indicatif::ProgressBar;
 
-use crate::cli::eval::{Filters, Sides, Stream};
+use crate::cli::eval::{Classes, Filters, Sides, Stream};
 use crate::cli::interrupt::Interrupt;
 use crate::error::{Error, ErrorKind, Result};
 use crate::eval::{Filter2d, Filter3d, GroundTruth2d, GroundTruth3d};
@@ -28,6 +28,7 @@ pub(super) struct Scenes<'a> {
     pub(super) points_topic: &'a str,
     pub(super) range: PointRange,
     pub(super) sides: &'a Sides,
+    pub(super) classes: &'a Classes,
 }
 
 /// What one stamp has.
@@ -118,7 +119,7 @@ impl Scenes<'_> {
         path: &Path,
     ) -> Result<()> {
         let Moment { truth, detections } = moment;
-        let names = self.sides.classes.names();
+        let names = self.classes.names();
         draw_camera_over_truth(payload, truth, detections, names)?.save(path)
     }
 
@@ -131,7 +132,7 @@ impl Scenes<'_> {
         let mut picture = BevPicture::new(&cloud.view()?, &self.range, size)?;
         picture.draw_truth(moment.truth.iter().copied());
         // The moving picture is too small for words.
-        let names = if size < BEV_SIZE { &[] } else { self.sides.classes.names() };
+        let names = if size < BEV_SIZE { &[] } else { self.classes.names() };
         picture.draw_detections(&moment.detections, names);
         Ok(picture)
     }

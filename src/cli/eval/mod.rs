@@ -15,9 +15,8 @@ use serde::Serialize;
 use self::detections::Detections;
 pub(super) use self::figures::Filters;
 use self::figures::SensorFigures;
-use self::pair::{TopicPair, describe, pair, parse_pair};
-use self::streams::Classes;
-pub(super) use self::streams::Stream;
+use self::pair::{TopicPair, describe, pair, parse_pair, pool};
+pub(super) use self::streams::{Classes, Stream};
 use self::truth::Truth;
 use super::Outcome;
 use crate::error::{Error, ErrorKind, Result};
@@ -25,12 +24,14 @@ use crate::error::{Error, ErrorKind, Result};
 /// Arguments of `det_post eval`.
 #[derive(Debug, clap::Args)]
 pub(super) struct EvalArguments {
-    /// detections.jsonl of a replay, a folder that holds it, or a recording of detections.
-    #[arg(long, value_name = "BAG_OR_JSONL")]
-    detections: PathBuf,
-    /// A recording with topics of truth, as det_post simulate writes it.
-    #[arg(long, value_name = "BAG")]
-    truth: PathBuf,
+    /// detections.jsonl of a replay, a folder that holds it, or a recording of detections; of
+    /// several drives, which are measured as one, one each.
+    #[arg(long, value_name = "BAG_OR_JSONL", num_args = 1.., required = true)]
+    detections: Vec<PathBuf>,
+    /// A recording with topics of truth, as det_post simulate writes it; one for each of the
+    /// detections, in their order.
+    #[arg(long, value_name = "BAG", num_args = 1.., required = true)]
+    truth: Vec<PathBuf>,
     /// Writes every figure to a file.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -57,10 +58,9 @@ pub(super) struct EvalArguments {
     count_missing: bool,
 }
 
-/// Detections and truth, read into memory.
+/// Detections and truth of one drive, read into memory.
 pub(super) struct Sides {
-    names: [String; 2],
-    pub(super) classes: Classes,
+    names: DriveNames,
     pub(super) detections: Detections,
     pub(super) truth: Truth,
 }
@@ -73,11 +73,17 @@ pub(super) struct Terms<'a> {
     pub(super) count_missing: bool,
 }
 
+/// Where the two sides of a drive were read from.
+#[derive(Clone, Serialize)]
+struct DriveNames {
+    detections: String,
+    truth: String,
+}
+
 /// The figures of all sensors; also the file that `--json` names.
 #[derive(Serialize)]
 pub(super) struct Evaluation {
-    detections: String,
-    truth: String,
+    drives: Vec<DriveNames>,
     filters: Filters,
     sensors: Vec<SensorFigures>,
     num_repeated_frames: usize,
@@ -96,17 +102,31 @@ fn parse_range(text: &str) -> std::result::Result<f64, String> {
 /// Evaluates and writes what was asked for.
 #[expect(clippy::print_stdout, reason = "the tables are the result of the command")]
 pub(super) fn eval(arguments: &EvalArguments) -> Result<Outcome> {
-    let sides = Sides::read(&arguments.detections, &arguments.truth)?;
-    let evaluation = sides.evaluate(&Terms {
-        pairs: &arguments.pairs,
-        filters: Filters {
-            max_range_m: arguments.max_range,
-            min_points: arguments.min_points,
-            min_height: arguments.min_height,
-            min_visibility: arguments.min_visibility,
+    let EvalArguments { detections, truth, .. } = arguments;
+    if detections.len() != truth.len() {
+        let message =
+            format!("{} --detections for {} --truth: one each", detections.len(), truth.len());
+        return Err(Error::new(ErrorKind::Argument, "eval", message));
+    }
+    let mut classes = Classes::default();
+    let both = detections.iter().zip(truth);
+    let drives: Vec<Sides> = both
+        .map(|(found, truth)| Sides::read(found, truth, &mut classes))
+        .collect::<Result<_>>()?;
+    let evaluation = Evaluation::of(
+        &drives,
+        &classes,
+        &Terms {
+            pairs: &arguments.pairs,
+            filters: Filters {
+                max_range_m: arguments.max_range,
+                min_points: arguments.min_points,
+                min_height: arguments.min_height,
+                min_visibility: arguments.min_visibility,
+            },
+            count_missing: arguments.count_missing,
         },
-        count_missing: arguments.count_missing,
-    })?;
+    )?;
     if let Some(path) = &arguments.json {
         evaluation.write_json(path)?;
     }
@@ -126,45 +146,24 @@ impl Sides {
     /// # Errors
     /// `Io`, `Message` or `DamagedBag` when one cannot be read, `Argument` when
     /// there is no truth.
-    pub(super) fn read(detections: &Path, truth: &Path) -> Result<Self> {
-        let names = [detections, truth].map(|path| path.display().to_string());
-        let mut classes = Classes::default();
-        let truth = truth::read(truth, &mut classes)?;
-        let detections = detections::read(detections, &mut classes)?;
-        Ok(Self { names, classes, detections, truth })
+    pub(super) fn read(detections: &Path, truth: &Path, classes: &mut Classes) -> Result<Self> {
+        let [found_in, truth_in] = [detections, truth].map(|path| path.display().to_string());
+        let truth = truth::read(truth, classes)?;
+        let detections = detections::read(detections, classes)?;
+        Ok(Self { names: DriveNames { detections: found_in, truth: truth_in }, detections, truth })
     }
 
-    /// Compares them.
-    ///
-    /// # Errors
-    /// `Argument` when they have nothing in common.
-    pub(super) fn evaluate(&self, terms: &Terms<'_>) -> Result<Evaluation> {
-        let Self { names: [found_in, truth_in], classes, detections, truth } = self;
-        let Terms { pairs, filters, count_missing } = terms;
-        check_pairs(pairs, detections, truth)?;
-        let lidars = pair(&detections.lidars, &truth.lidars, pairs, *count_missing)?;
-        let cameras = pair(&detections.cameras, &truth.cameras, pairs, *count_missing)?;
-        if lidars.is_empty() && cameras.is_empty() {
-            let [found, there] = [
-                [describe(&detections.lidars), describe(&detections.cameras)].join(" "),
-                [describe(&truth.lidars), describe(&truth.cameras)].join(" "),
-            ];
-            let message = format!("no detections ({found}) belong to truth ({there}); see --pair");
-            return Err(Error::new(ErrorKind::Argument, "eval", message));
-        }
-        let names = classes.by_name();
-        let lidars = lidars.iter().map(|paired| SensorFigures::of_lidar(paired, &names, filters));
-        let cameras =
-            cameras.iter().map(|paired| SensorFigures::of_camera(paired, &names, filters));
-        Ok(Evaluation {
-            detections: found_in.clone(),
-            truth: truth_in.clone(),
-            filters: *filters,
-            sensors: lidars.chain(cameras).collect(),
-            num_repeated_frames: detections.num_repeated + truth.num_repeated,
-            num_incomplete_frames: truth.num_incomplete,
-            damage: [&truth.damage[..], &detections.damage].concat(),
-        })
+    fn nothing_in_common(&self) -> Error {
+        let Self { names, detections, truth } = self;
+        let [found, there] = [
+            [describe(&detections.lidars), describe(&detections.cameras)].join(" "),
+            [describe(&truth.lidars), describe(&truth.cameras)].join(" "),
+        ];
+        let message = format!(
+            "no detections of {} ({found}) belong to truth of {} ({there}); see --pair",
+            names.detections, names.truth
+        );
+        Error::new(ErrorKind::Argument, "eval", message)
     }
 }
 
@@ -195,6 +194,41 @@ fn check_pairs(pairs: &[TopicPair], detections: &Detections, truth: &Truth) -> R
 }
 
 impl Evaluation {
+    /// Compares the sides of each drive. Topics of the same names are one
+    /// sensor, whose frames of all drives are measured together.
+    ///
+    /// # Errors
+    /// `Argument` when the sides of a drive have nothing in common.
+    pub(super) fn of(drives: &[Sides], classes: &Classes, terms: &Terms<'_>) -> Result<Self> {
+        let Terms { pairs, filters, count_missing } = terms;
+        let (mut lidars, mut cameras) = (Vec::new(), Vec::new());
+        for drive in drives {
+            let Sides { detections, truth, .. } = drive;
+            check_pairs(pairs, detections, truth)?;
+            let of_lidars = pair(&detections.lidars, &truth.lidars, pairs, *count_missing)?;
+            let of_cameras = pair(&detections.cameras, &truth.cameras, pairs, *count_missing)?;
+            if of_lidars.is_empty() && of_cameras.is_empty() {
+                return Err(drive.nothing_in_common());
+            }
+            pool(&mut lidars, of_lidars);
+            pool(&mut cameras, of_cameras);
+        }
+        let names = classes.by_name();
+        let lidars = lidars.iter().map(|paired| SensorFigures::of_lidar(paired, &names, filters));
+        let cameras =
+            cameras.iter().map(|paired| SensorFigures::of_camera(paired, &names, filters));
+        let left_out = |of: fn(&Sides) -> usize| drives.iter().map(of).sum();
+        let damage = drives.iter().flat_map(|d| d.truth.damage.iter().chain(&d.detections.damage));
+        Ok(Self {
+            drives: drives.iter().map(|drive| drive.names.clone()).collect(),
+            filters: *filters,
+            sensors: lidars.chain(cameras).collect(),
+            num_repeated_frames: left_out(|d| d.detections.num_repeated + d.truth.num_repeated),
+            num_incomplete_frames: left_out(|d| d.truth.num_incomplete),
+            damage: damage.cloned().collect(),
+        })
+    }
+
     /// Writes every figure as JSON.
     ///
     /// # Errors

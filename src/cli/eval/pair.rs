@@ -68,6 +68,23 @@ pub(super) fn pair<T: Clone, D: Clone>(
     Ok(paired)
 }
 
+/// Adds the frames of another drive to those of the same two topics.
+pub(super) fn pool<T, D>(pooled: &mut Vec<Paired<T, D>>, drive: Vec<Paired<T, D>>) {
+    for paired in drive {
+        let is_same = |other: &&mut Paired<T, D>| {
+            (&other.detections, &other.truth) == (&paired.detections, &paired.truth)
+        };
+        match pooled.iter_mut().find(is_same) {
+            Some(sensor) => {
+                sensor.frames.extend(paired.frames);
+                sensor.num_truth_alone += paired.num_truth_alone;
+                sensor.num_detections_alone += paired.num_detections_alone;
+            }
+            None => pooled.push(paired),
+        }
+    }
+}
+
 /// Topics with their frames of reference.
 pub(super) fn describe<T>(streams: &[Stream<T>]) -> String {
     let each = streams.iter().map(|stream| format!("{} in {:?}", stream.topic, stream.frame_id));

@@ -44,17 +44,20 @@ impl DeviceCloud {
         self.pinned.capacity()
     }
 
-    /// Copies a cloud into the pinned slot, once, and queues its upload: the
-    /// bytes from its first point to the end of its last.
+    /// Queues the upload of a cloud, the bytes from its first point to the end of
+    /// its last: as they lie when that is in page-locked memory, else copied into
+    /// the pinned slot, once. Gives the number of bytes that were copied on the
+    /// host.
     ///
     /// # Errors
     /// `Argument` when the cloud has more bytes than the capacity; `Device`
     /// when the upload fails.
-    pub fn enqueue_upload(&mut self, cloud: &CloudView<'_>) -> Result<()> {
+    pub fn enqueue_upload(&mut self, cloud: &CloudView<'_>) -> Result<usize> {
         let used = cloud.data().get(..num_bytes(cloud)).unwrap_or_default();
-        if !used.is_empty() {
-            self.pinned.enqueue_upload(used, &mut self.bytes)?;
-        }
+        let num_copied = match used.is_empty() {
+            true => 0,
+            false => self.pinned.enqueue_payload(used, &mut self.bytes)?,
+        };
         self.layout = Some(CloudLayout {
             width: cloud.width(),
             height: cloud.height(),
@@ -62,7 +65,7 @@ impl DeviceCloud {
             row_step: cloud.row_step(),
             big_endian: cloud.is_big_endian(),
         });
-        Ok(())
+        Ok(num_copied)
     }
 
     /// The bytes, as they lay in the message.

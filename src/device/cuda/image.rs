@@ -55,15 +55,17 @@ impl DeviceImage {
         self.pinned.capacity()
     }
 
-    /// Copies a picture into the pinned slot, once, and queues its upload.
+    /// Queues the upload of a picture: as it lies when that is in page-locked
+    /// memory, else copied into the pinned slot, once. Gives the number of bytes
+    /// that were copied on the host.
     ///
     /// # Errors
     /// `Argument` when the picture has more bytes than the capacity; `Device`
     /// when the upload fails.
-    pub fn enqueue_upload(&mut self, image: &ImageView<'_>) -> Result<()> {
-        self.pinned.enqueue_upload(image.data(), &mut self.bytes)?;
+    pub fn enqueue_upload(&mut self, image: &ImageView<'_>) -> Result<usize> {
+        let num_copied = self.pinned.enqueue_payload(image.data(), &mut self.bytes)?;
         self.layout = Some(ImageLayout::of(image));
-        Ok(())
+        Ok(num_copied)
     }
 
     /// The first `num_bytes` of the pinned slot, to be written, after the upload

@@ -6,12 +6,14 @@
 //! writing is ever given out: values are copied in and out.
 
 mod host;
+mod page_locked;
 
 use std::marker::PhantomData;
 
 use cudarc::driver::result;
 use half::f16;
 pub use host::{MappedBuffer, PinnedBuffer};
+pub use page_locked::PageLocked;
 
 use super::{Stream, error, failed};
 use crate::error::{Error, ErrorKind, Result};

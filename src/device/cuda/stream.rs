@@ -139,7 +139,7 @@ impl Stream {
 /// Lets this thread take memory and wait while another thread records. ONNX
 /// Runtime records in a way that would forbid it to the whole process; our
 /// streams have nothing to do with its.
-fn ignore_other_recordings() -> Result<()> {
+pub(super) fn ignore_other_recordings() -> Result<()> {
     thread_local!(static IS_SET: Cell<bool> = const { Cell::new(false) });
     if IS_SET.get() {
         return Ok(());

@@ -33,10 +33,12 @@ impl Shared {
             DoorEvent::IncompatibleType { topic, found } => {
                 graph.note(topic, format!("a peer has type {found}"));
             }
-            DoorEvent::PeerFound { topic } => {
-                tracing::debug!("{topic}: a peer joined");
-                graph.events.remove(&topic);
+            DoorEvent::Compatible { topic } => {
+                if graph.events.remove(&topic).is_some() {
+                    tracing::info!("{topic}: no peer stands in the way any more");
+                }
             }
+            DoorEvent::PeerFound { topic } => tracing::debug!("{topic}: a peer joined"),
             DoorEvent::PeerGone { topic } => tracing::info!("{topic}: a peer left"),
             DoorEvent::Lost { topic, count } => graph.note_lost(topic, count),
             DoorEvent::Refused { service, reason } => {

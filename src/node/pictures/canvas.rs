@@ -8,7 +8,7 @@ use std::path::Path;
 
 use embedded_graphics::geometry::{OriginDimensions, Point, Size as GraphicsSize};
 use embedded_graphics::mono_font::MonoTextStyle;
-use embedded_graphics::mono_font::ascii::FONT_7X13;
+use embedded_graphics::mono_font::ascii::{FONT_5X8, FONT_7X13};
 use embedded_graphics::pixelcolor::{Rgb888, RgbColor};
 use embedded_graphics::prelude::{DrawTarget, Drawable, Pixel, Primitive};
 use embedded_graphics::primitives::{PrimitiveStyle, Rectangle};
@@ -117,6 +117,12 @@ impl Canvas {
         draw(&Text::with_baseline(text, top_left + Point::new(1, 0), font, Baseline::Top), self);
     }
 
+    /// Text without a field, whose lower left corner is `at`.
+    pub(super) fn text(&mut self, at: [f32; 2], text: &str, color: Rgb888) {
+        let font = MonoTextStyle::new(&FONT_5X8, color);
+        draw(&Text::with_baseline(text, point(at), font, Baseline::Bottom), self);
+    }
+
     /// Writes the picture as a PNG file.
     ///
     /// # Errors
@@ -188,6 +194,7 @@ mod tests {
         canvas.line([-1e30, 5.0], [f32::NAN, 5.0], red, 2);
         canvas.line([3.0, 4.0], [1e9, 4.0], red, 1);
         canvas.label([15.0, 2.0], "person 0.91", red);
+        canvas.text([f32::INFINITY, f32::NAN], "0.91", red);
         canvas.circle([0.0, 0.0], f32::INFINITY, red);
         assert_eq!(canvas.pixels_mut()[3 * (4 * 20 + 2)], 0, "left of the line");
         assert_eq!(canvas.pixels_mut()[3 * (4 * 20 + 19)], 255, "on the line");

@@ -7,6 +7,8 @@ mod animation;
 mod canvas;
 mod plot;
 
+use std::collections::BTreeMap;
+
 pub use animation::Animation;
 pub use canvas::Canvas;
 use embedded_graphics::pixelcolor::Rgb888;
@@ -26,6 +28,11 @@ pub const BEV_SIZE: u32 = 1000;
 
 /// Truth stands below the detections, in a thin line.
 const TRUTH_COLOR: Rgb888 = Rgb888::new(255, 255, 255);
+
+/// Where the classes of a bird's-eye picture are listed, and their spacing, in
+/// pixels.
+const LEGEND_AT: f32 = 8.0;
+const LEGEND_ROW: f32 = 18.0;
 
 /// Distance between the rings of a bird's-eye picture.
 const RING_SPACING_M: f32 = 10.0;
@@ -115,14 +122,24 @@ impl BevPicture {
         }
     }
 
-    /// Draws detections with class and score; no words without class names.
+    /// Draws detections with their scores, and in the upper left corner which
+    /// colour is which class and how many there are; no words without class
+    /// names.
     pub fn draw_detections(&mut self, detections: &[Detection3d], class_names: &[String]) {
+        let mut num_of_class = BTreeMap::new();
         for detection in detections {
             let color = class_color(detection.class);
             let corner = self.draw_box(&detection.object.bbox, color, 2);
+            *num_of_class.entry(detection.class).or_insert(0_u32) += 1;
             if !class_names.is_empty() {
-                let label = label(class_names, detection.class, detection.score);
-                self.canvas.label(corner, &label, color);
+                self.canvas.text(corner, &format!("{:.2}", detection.score), color);
+            }
+        }
+        if !class_names.is_empty() {
+            for (row, (&class, num)) in num_of_class.iter().enumerate() {
+                let text = format!("{} {num}", class_name(class_names, class));
+                let at = [LEGEND_AT, LEGEND_AT + LEGEND_ROW * (row + 1) as f32];
+                self.canvas.label(at, &text, class_color(class));
             }
         }
     }
@@ -151,8 +168,11 @@ impl BevPicture {
 }
 
 fn label(class_names: &[String], class: u32, score: f32) -> String {
-    let name = class_names.get(class as usize).map_or("?", String::as_str);
-    format!("{name} {score:.2}")
+    format!("{} {score:.2}", class_name(class_names, class))
+}
+
+fn class_name(class_names: &[String], class: u32) -> &str {
+    class_names.get(class as usize).map_or("?", String::as_str)
 }
 
 /// Any picture that a channel takes, as a canvas of its own size.

@@ -123,8 +123,8 @@ impl Frames {
         Ok(())
     }
 
-    /// Brings the picture to the device: pixels in one copy into page-locked
-    /// memory, a file decoded there, then in one upload.
+    /// Brings the picture to the device in one upload: pixels from where they
+    /// lie or through one copy into page-locked memory, a file decoded there.
     fn upload(&mut self, payload: &ImagePayload<'_>, report: &mut FrameReport) -> Result<()> {
         let Self { stream, stopwatch, picture, letterbox, .. } = self;
         let num_bytes = match payload {
@@ -132,8 +132,8 @@ impl Frames {
                 let num_bytes = image.data().len();
                 reserve(stream, picture, letterbox, num_bytes)?;
                 stopwatch.start()?;
-                picture.enqueue_upload(image)?;
-                report.add_bytes(Stage::Upload, Transfer::HostCopy, num_bytes);
+                let num_copied = picture.enqueue_upload(image)?;
+                report.add_bytes(Stage::Upload, Transfer::HostCopy, num_copied);
                 num_bytes
             }
             ImagePayload::Compressed(file) => {

@@ -129,31 +129,6 @@ impl<D: Words> Isolated<D> {
         Ok(isolated)
     }
 
-    /// The device it runs on, by its number.
-    pub fn device(&self) -> DeviceChoice {
-        self.device
-    }
-
-    /// The device it runs on, for reports.
-    pub fn device_name(&self) -> &str {
-        &self.device_name
-    }
-
-    /// Name and version of the engine that runs its network.
-    pub fn engine_name(&self) -> &str {
-        &self.engine_name
-    }
-
-    /// Whether past sweeps join, so that frames want a transform.
-    pub fn densifies(&self) -> bool {
-        self.densifies
-    }
-
-    /// The process, by its number.
-    pub fn process_id(&self) -> u32 {
-        self.process.id()
-    }
-
     /// Detects objects in a picture.
     ///
     /// # Errors
@@ -202,6 +177,48 @@ impl<D: Words> Isolated<D> {
         self.finish(start)
     }
 
+    /// Sends a frame and takes its detections.
+    fn finish(&mut self, start: Instant) -> Result<Processed<'_, D>> {
+        self.ask(FRAME_TIMEOUT, answer::SERVED)?;
+        let Self { message, detections, report, .. } = self;
+        words::take_report(message, report)?;
+        let num_shared = message.usize()?;
+        detections.clear();
+        for _ in 0..message.usize()? {
+            detections.push(D::take(message)?);
+        }
+        report.add_bytes(Stage::Upload, Transfer::HostCopy, num_shared);
+        report.add_duration(Stage::Total, start.elapsed());
+        Ok(Processed { detections, report })
+    }
+}
+
+impl<D> Isolated<D> {
+    /// The device it runs on, by its number.
+    pub fn device(&self) -> DeviceChoice {
+        self.device
+    }
+
+    /// The device it runs on, for reports.
+    pub fn device_name(&self) -> &str {
+        &self.device_name
+    }
+
+    /// Name and version of the engine that runs its network.
+    pub fn engine_name(&self) -> &str {
+        &self.engine_name
+    }
+
+    /// Whether past sweeps join, so that frames want a transform.
+    pub fn densifies(&self) -> bool {
+        self.densifies
+    }
+
+    /// The process, by its number.
+    pub fn process_id(&self) -> u32 {
+        self.process.id()
+    }
+
     /// Takes over what may change between frames.
     ///
     /// # Errors
@@ -248,23 +265,6 @@ impl<D: Words> Isolated<D> {
         Ok(())
     }
 
-    /// Sends a frame and takes its detections.
-    fn finish(&mut self, start: Instant) -> Result<Processed<'_, D>> {
-        self.ask(FRAME_TIMEOUT, answer::SERVED)?;
-        let Self { message, detections, report, .. } = self;
-        words::take_report(message, report)?;
-        let num_shared = message.usize()?;
-        detections.clear();
-        for _ in 0..message.usize()? {
-            detections.push(D::take(message)?);
-        }
-        report.add_bytes(Stage::Upload, Transfer::HostCopy, num_shared);
-        report.add_duration(Stage::Total, start.elapsed());
-        Ok(Processed { detections, report })
-    }
-}
-
-impl<D> Isolated<D> {
     /// Sends the request that stands in the message, waits, and leaves the
     /// answer there, read up to its tag.
     fn ask(&mut self, timeout: Duration, expected: u8) -> Result<()> {

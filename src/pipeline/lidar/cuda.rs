@@ -167,8 +167,8 @@ impl Frames {
         Ok(())
     }
 
-    /// Brings the cloud to the device: one copy into page-locked memory, one
-    /// upload. More than ever before takes new memory.
+    /// Brings the cloud to the device in one upload, from where it lies or through
+    /// one copy into page-locked memory. More than ever before takes new memory.
     fn upload(&mut self, frame: &LidarFrame<'_>, report: &mut FrameReport) -> Result<()> {
         let num_bytes = num_bytes(frame.cloud);
         let enough = |num: usize| num.checked_next_power_of_two().unwrap_or(num);
@@ -180,8 +180,8 @@ impl Frames {
             self.unpack.reserve(enough(num_points))?;
         }
         self.stopwatch.start()?;
-        self.cloud.enqueue_upload(frame.cloud)?;
-        report.add_bytes(Stage::Upload, Transfer::HostCopy, num_bytes);
+        let num_copied = self.cloud.enqueue_upload(frame.cloud)?;
+        report.add_bytes(Stage::Upload, Transfer::HostCopy, num_copied);
         report.add_bytes(Stage::Upload, Transfer::Upload, num_bytes);
         Ok(())
     }

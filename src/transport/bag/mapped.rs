@@ -1,10 +1,10 @@
 //! A file mapped into memory: the one place of this room with `unsafe`.
 
 use std::fs::File;
-use std::ops::Deref;
+use std::ops::{Deref, Range};
 use std::path::Path;
 
-use memmap2::Mmap;
+use memmap2::{Mmap, UncheckedAdvice};
 
 use crate::error::{Error, ErrorKind, Result};
 
@@ -37,6 +37,19 @@ impl Mapped {
         let map = unsafe { Mmap::map(&file) }.map_err(|error| failed("map", error))?;
         Ok(Self(Some(map)))
     }
+
+    /// Gives the memory of bytes that were read back to the system, so that a
+    /// long recording does not fill it. They can be read again.
+    #[expect(unsafe_code, reason = "the advice is only safe for mappings as this one")]
+    pub(super) fn release(&self, bytes: Range<usize>) {
+        let Some(map) = &self.0 else { return };
+        let advice = UncheckedAdvice::DontNeed;
+        // SAFETY: of a mapping that nobody writes through, a page that was taken
+        // back is read from the file anew, with the bytes it had.
+        let taken = unsafe { map.unchecked_advise_range(advice, bytes.start, bytes.len()) };
+        // Where the advice is not taken, memory is held longer; nothing else.
+        drop(taken);
+    }
 }
 
 impl Deref for Mapped {
@@ -44,5 +57,40 @@ impl Deref for Mapped {
 
     fn deref(&self) -> &[u8] {
         self.0.as_deref().unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Memory that the mapping takes, of /proc/self/smaps.
+    fn resident_kib(map: &Mapped) -> u64 {
+        let at = map.as_ptr() as u64;
+        let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+        let holds = |line: &str| {
+            let bounds = line.split(' ').next()?.split_once('-')?;
+            let [from, to] = [bounds.0, bounds.1].map(|hex| u64::from_str_radix(hex, 16));
+            Some((from.ok()?..to.ok()?).contains(&at))
+        };
+        let mut lines = smaps.lines().skip_while(|line| holds(line) != Some(true));
+        let resident = lines.find_map(|line| line.strip_prefix("Rss:")).unwrap();
+        resident.trim().trim_end_matches(" kB").parse().unwrap()
+    }
+
+    #[test]
+    fn released_bytes_take_no_memory_and_read_the_same() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let bytes: Vec<u8> = (0..8 << 20).map(|i| (i % 251) as u8).collect();
+        std::fs::write(file.path(), &bytes).unwrap();
+        let map = Mapped::open(file.path()).unwrap();
+        assert!(*map == bytes);
+        assert_eq!(resident_kib(&map), 8 << 10);
+        // From the middle of a page to the middle of another.
+        map.release(5000..(6 << 20) + 100);
+        assert!(resident_kib(&map) <= (2 << 10) + 4, "{}", resident_kib(&map));
+        assert!(*map == bytes);
+        map.release(0..bytes.len());
+        assert_eq!(resident_kib(&map), 0);
     }
 }

@@ -8,7 +8,7 @@
 //! Payloads of uncompressed chunks are slices of the mapped file. Compressed
 //! chunks are decompressed into buffers that are used again; overlapping ones
 //! are held together up to [`MAX_CHUNK_BYTES`], beyond which those already
-//! open are delivered first.
+//! open are delivered first. What was delivered takes no memory any more.
 
 use std::collections::BTreeMap;
 
@@ -114,7 +114,9 @@ impl McapFile {
         if let Some(part) = self.open.get_mut(at) {
             part.advance();
             if part.log_time().is_none() {
-                self.spare.push(self.open.swap_remove(at));
+                let done = self.open.swap_remove(at);
+                self.map.release(done.extent());
+                self.spare.push(done);
             }
         }
         self.find_head();
@@ -129,7 +131,10 @@ impl McapFile {
             self.plan = Plan::Done;
         }
         match part.log_time().is_none() {
-            true => self.spare.push(part),
+            true => {
+                self.map.release(part.extent());
+                self.spare.push(part);
+            }
             false => self.open.push(part),
         }
         self.skip_unwanted();
@@ -214,7 +219,7 @@ impl McapFile {
     }
 
     fn find_head(&mut self) {
-        let key = |part: &Part| (part.log_time(), part.position());
+        let key = |part: &Part| (part.log_time(), part.extent().start);
         self.head = (0..self.open.len()).min_by_key(|at| self.open.get(*at).map(key));
     }
 }

@@ -7,6 +7,7 @@
 //! looked at.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use super::chunk::check_crc;
 use super::mapped::Mapped;
@@ -17,7 +18,8 @@ use super::walk::{contents, walk};
 /// An open chunk, or one message outside chunks.
 #[derive(Default)]
 pub(super) struct Part {
-    position: usize,
+    /// Bytes of the file.
+    extent: Range<usize>,
     /// Where the contents start in the mapped file; `None` when `buffer`
     /// holds them.
     mapped: Option<usize>,
@@ -43,8 +45,8 @@ impl Part {
     }
 
     /// Where the part stands in the file.
-    pub(super) fn position(&self) -> usize {
-        self.position
+    pub(super) fn extent(&self) -> Range<usize> {
+        self.extent.clone()
     }
 
     /// Log time of the next message, `None` when there is none.
@@ -105,7 +107,7 @@ impl Reader<'_> {
         if !entries.is_sorted_by_key(|entry| entry.log_time) {
             entries.sort_by_key(|entry| entry.log_time);
         }
-        part.position = position;
+        part.extent = position..position + RECORD_HEAD + body.len();
         part.mapped = is_mapped.then(|| position + RECORD_HEAD + chunk.head_len());
         problem.map_or(Ok(()), |what| Err(damaged(what)))
     }
@@ -118,7 +120,7 @@ impl Reader<'_> {
         body: &[u8],
         part: &mut Part,
     ) -> Result<(), Damage> {
-        part.position = position;
+        part.extent = position..position + RECORD_HEAD + body.len();
         part.mapped = Some(0);
         self.message(body, position + RECORD_HEAD, &mut part.entries)
             .map_err(|what| Damage::at(position, what))

@@ -20,6 +20,7 @@
 //! told of, and what it sends is refused where it does not decode.
 
 mod announcement;
+mod answers;
 mod clock;
 mod environment;
 mod names;

@@ -69,8 +69,8 @@ pub(super) struct Peers {
     matched: BTreeSet<(GUID, GUID)>,
     /// Ours, theirs: told once.
     incompatible: BTreeSet<(GUID, GUID)>,
-    /// Theirs, on a topic of ours with another type: told once.
-    of_other_type: BTreeSet<GUID>,
+    /// Theirs, on a topic of ours with another type: told once. With the topic.
+    of_other_type: BTreeMap<GUID, String>,
 }
 
 impl Peers {
@@ -97,10 +97,9 @@ impl Peers {
         }
     }
 
-    /// Whether `ours` is matched with an endpoint of the participant that
-    /// `theirs` belongs to.
-    pub fn is_matched_with_participant_of(&self, ours: GUID, theirs: GUID) -> bool {
-        self.matched.iter().any(|(a, b)| *a == ours && b.prefix == theirs.prefix)
+    /// What `ours` is matched with.
+    pub fn matched_with(&self, ours: GUID) -> impl Iterator<Item = GUID> {
+        self.matched.iter().filter(move |(a, _)| *a == ours).map(|(_, theirs)| *theirs)
     }
 
     /// Whether `ours` is matched with `theirs`.
@@ -111,6 +110,22 @@ impl Peers {
     /// Takes in what the participant tells, and gives what there is to tell of
     /// it.
     pub fn notice(&mut self, status: Status) -> Vec<DoorEvent> {
+        let before = self.troubled();
+        let mut events = self.take_in(status);
+        let after = self.troubled();
+        let settled = before.difference(&after).cloned();
+        events.extend(settled.map(|topic| DoorEvent::Compatible { topic }));
+        events
+    }
+
+    /// Topics of ours with a peer that cannot match.
+    fn troubled(&self) -> BTreeSet<String> {
+        let of_other_qos = self.incompatible.iter().filter_map(|(ours, _)| self.ours.get(ours));
+        let of_other_type = self.of_other_type.values().cloned();
+        of_other_qos.map(|ours| ours.topic.clone()).chain(of_other_type).collect()
+    }
+
+    fn take_in(&mut self, status: Status) -> Vec<DoorEvent> {
         match status {
             Status::ReaderDetected { reader: theirs }
             | Status::WriterDetected { writer: theirs } => {
@@ -142,17 +157,19 @@ impl Peers {
 
     fn check_type(&mut self, theirs: &EndpointDescription) -> Option<DoorEvent> {
         let ours = self.ours.values().find(|ours| ours.dds_topic == theirs.topic_name)?;
-        if ours.dds_type == theirs.type_name || !self.of_other_type.insert(theirs.guid) {
+        if ours.dds_type == theirs.type_name {
             return None;
         }
+        let topic = ours.topic.clone();
+        let is_new = self.of_other_type.insert(theirs.guid, topic.clone()).is_none();
         let found = names::ros_type(&theirs.type_name);
-        Some(DoorEvent::IncompatibleType { topic: ours.topic.clone(), found })
+        is_new.then_some(DoorEvent::IncompatibleType { topic, found })
     }
 
     fn match_up(&mut self, ours: GUID, theirs: GUID) -> Option<DoorEvent> {
         let endpoint = self.ours.get(&ours)?;
         self.incompatible.remove(&(ours, theirs));
-        if self.of_other_type.contains(&theirs) || !self.matched.insert((ours, theirs)) {
+        if self.of_other_type.contains_key(&theirs) || !self.matched.insert((ours, theirs)) {
             return None;
         }
         endpoint.num_matched.fetch_add(1, Ordering::Relaxed);
@@ -173,7 +190,7 @@ impl Peers {
     }
 
     fn lose(&mut self, is_lost: impl Fn(GUID) -> bool) -> Vec<DoorEvent> {
-        self.of_other_type.retain(|theirs| !is_lost(*theirs));
+        self.of_other_type.retain(|theirs, _| !is_lost(*theirs));
         self.incompatible.retain(|(_, theirs)| !is_lost(*theirs));
         let (lost, kept) =
             std::mem::take(&mut self.matched).into_iter().partition(|(_, theirs)| is_lost(*theirs));

@@ -6,19 +6,19 @@
 //! as DDS-RPC has it, and the response names it.
 
 use std::sync::Arc;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use rustdds::SequenceNumber;
 use rustdds::bytes::Bytes;
 use rustdds::no_key::DeserializedCacheChange;
 use rustdds::rpc::SampleIdentity;
-use rustdds::{RTPSEntity, SequenceNumber};
 
 use super::announcement::Direction;
-use super::payload::{self, Copied, CopyOut, RawReader, RawWriter};
+use super::answers::{Answer, Answers};
+use super::payload::{Copied, CopyOut, RawReader};
 use super::peers::Endpoint;
 use super::threads::{Stop, Threads, waker_of_this_thread};
-use super::{Graph, error, held, qos};
+use super::{Graph, error, qos};
 use crate::error::Result;
 use crate::transport::cdr::{Reader, Writer};
 use crate::transport::door::{DoorEvent, Handler, Qos, Request, ServiceKind};
@@ -27,12 +27,8 @@ use crate::transport::messages::{read_request, write_response};
 /// The longest request that is read.
 const MAX_REQUEST_LEN: usize = 64 << 10;
 
-/// How long a response waits for its caller to be matched. A caller may ask as
-/// soon as its question finds us, before our answer would find it.
-const MATCH_TIMEOUT: Duration = Duration::from_millis(200);
-
-/// How often the wait looks.
-const MATCH_POLL: Duration = Duration::from_millis(5);
+/// How often it is looked whether the caller of a response listens.
+const LISTENING_POLL: Duration = Duration::from_millis(5);
 
 /// Starts to serve `kinds`, each under its full name, one request after the
 /// other on a thread of their own.
@@ -46,24 +42,28 @@ pub(super) fn start(
     let services =
         kinds.map(|(kind, name)| Service::new(graph, kind, name)).collect::<Result<Vec<_>>>()?;
     let handler = Arc::clone(handler);
-    threads.spawn(thread_name, graph, move |stop| run(&services, &handler, stop))?;
+    threads.spawn(thread_name, graph, move |stop| run(services, &handler, stop))?;
     Ok(())
 }
 
-fn run(services: &[Service], handler: &Handler, stop: &Stop) {
+fn run(mut services: Vec<Service>, handler: &Handler, stop: &Stop) {
     let waker = waker_of_this_thread();
     while !stop.is_due() {
-        for service in services {
+        for service in &services {
             service.requests.set_waker(Some(waker.clone()));
         }
-        for service in services {
+        for service in &mut services {
             service.serve(handler, stop);
         }
-        stop.wait();
+        if services.iter().any(|service| service.answers.are_waiting()) {
+            stop.wait_at_most(LISTENING_POLL);
+        } else {
+            stop.wait();
+        }
     }
     for service in services {
         service.graph.leave(service.requests.guid());
-        service.graph.leave(service.responses.guid());
+        service.graph.leave(service.answers.guid());
     }
 }
 
@@ -72,7 +72,7 @@ struct Service {
     kind: ServiceKind,
     name: String,
     requests: RawReader<Copied>,
-    responses: RawWriter,
+    answers: Answers,
 }
 
 /// Whom a response goes to.
@@ -95,12 +95,15 @@ impl Service {
         let (responses, _) = graph.join(answered, &writing, Direction::Writer, |topic| {
             graph.publisher.create_datawriter_no_key(topic, Some(writing.clone()))
         })?;
-        Ok(Self { graph: Arc::clone(graph), kind, name, requests, responses })
+        let answers = Answers::new(graph, name.clone(), responses, requests.guid())?;
+        Ok(Self { graph: Arc::clone(graph), kind, name, requests, answers })
     }
 
     /// Answers what was asked. A withdrawn message ends one look, hence the
     /// second.
-    fn serve(&self, handler: &Handler, stop: &Stop) {
+    fn serve(&mut self, handler: &Handler, stop: &Stop) {
+        let late = self.answers.flush();
+        self.tell_refused(late);
         let mut num_empty_looks = 0;
         while num_empty_looks < 2 && !stop.is_due() {
             let answered =
@@ -112,15 +115,23 @@ impl Service {
                     }
                     Err(cause) => Err(error("request is not CDR").with_source(cause)),
                 };
-            if let Err(reason) = answered {
-                let (service, reason) = (self.name.clone(), reason.to_string());
-                self.graph.tell(&DoorEvent::Refused { service, reason });
-            }
+            self.tell_refused(answered);
         }
     }
 
-    fn answer(&self, message: DeserializedCacheChange<Copied>, handler: &Handler) -> Result<()> {
-        let client = message.writer_guid();
+    fn tell_refused(&self, answered: Result<()>) {
+        if let Err(reason) = answered {
+            let (service, reason) = (self.name.clone(), reason.to_string());
+            self.graph.tell(&DoorEvent::Refused { service, reason });
+        }
+    }
+
+    fn answer(
+        &mut self,
+        message: DeserializedCacheChange<Copied>,
+        handler: &Handler,
+    ) -> Result<()> {
+        let from = message.writer_guid();
         let beside = message.related_sample_identity().map(|mut identity| {
             // Fast DDS leaves the number to the message that carries it.
             if identity.sequence_number == SequenceNumber::UNKNOWN {
@@ -143,19 +154,7 @@ impl Service {
         };
         write_response(&response, &mut writer);
         writer.finish(self.kind.type_name())?;
-        self.wait_for(client);
-        payload::write(&self.responses, &Bytes::from(cdr), related, &self.name)
-    }
-
-    /// Waits until the caller would get the response.
-    fn wait_for(&self, client: rustdds::GUID) {
-        let ours = self.responses.guid();
-        let deadline = Instant::now() + MATCH_TIMEOUT;
-        while !held(&self.graph.peers).is_matched_with_participant_of(ours, client)
-            && Instant::now() < deadline
-        {
-            thread::sleep(MATCH_POLL);
-        }
+        self.answers.send(Answer { caller: from, related, cdr: Bytes::from(cdr) })
     }
 }
 

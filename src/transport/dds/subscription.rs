@@ -53,6 +53,7 @@ pub(super) fn start(
         qos,
         delivery: Delivery::new(kind, receiver),
         numbering: Numbering::default(),
+        num_unnumbered: 0,
         unjoined_bytes: 0,
     };
     input.pass_over_old();
@@ -79,6 +80,8 @@ struct Input {
     qos: Qos,
     delivery: Delivery,
     numbering: Numbering,
+    /// Refused messages whose numbers are not known.
+    num_unnumbered: u64,
     /// What the fragments of messages that were lost may hold in `reader`.
     unjoined_bytes: usize,
 }
@@ -112,7 +115,10 @@ impl Input {
     }
 
     fn follow(&mut self, writer: GUID, number: SequenceNumber) {
-        let count = self.numbering.follow(writer, number.into());
+        let missing = self.numbering.follow(writer, number.into());
+        // What was refused undecoded is missing here, and was not lost.
+        let count = missing.saturating_sub(self.num_unnumbered);
+        self.num_unnumbered = 0;
         if count > 0 {
             self.graph.tell(&DoorEvent::Lost { topic: self.endpoint.topic.clone(), count });
             let bytes = usize::try_from(count).unwrap_or(usize::MAX);
@@ -128,10 +134,11 @@ impl Input {
 
     /// Tells the receiver of a message that could not even be decoded: one in
     /// another encoding than CDR.
-    fn refuse(&self, cause: ReadError) {
+    fn refuse(&mut self, cause: ReadError) {
         let stage = self.delivery.kind().type_name();
         let error = Error::new(ErrorKind::Message, stage, "message is not CDR").with_source(cause);
         self.delivery.refuse(error);
+        self.num_unnumbered += 1;
     }
 
     fn is_volatile(&self) -> bool {

@@ -46,8 +46,13 @@ impl Stop {
 
     /// Sleeps until woken, and not long.
     pub fn wait(&self) {
+        self.wait_at_most(MAX_SLEEP);
+    }
+
+    /// Sleeps until woken, and at most so long.
+    pub fn wait_at_most(&self, longest: Duration) {
         if !self.is_due() {
-            thread::park_timeout(MAX_SLEEP);
+            thread::park_timeout(longest);
         }
     }
 }

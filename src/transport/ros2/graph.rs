@@ -1,5 +1,6 @@
 //! What lives on the thread of ROS 2.
 
+use std::cmp::Ordering::{Equal, Greater, Less};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::Receiver as Queue;
@@ -35,17 +36,35 @@ pub(super) struct Graph {
     next_lookup: Instant,
 }
 
+/// What is subscribed to.
+pub(super) struct Wanted {
+    /// The topic as the node says it: ROS expands and remaps it.
+    pub(super) topic: String,
+    /// Its full name after that.
+    pub(super) full_topic: String,
+    pub(super) kind: InputKind,
+    pub(super) qos: Qos,
+    /// Told how many publishers there are.
+    pub(super) num_publishers: Arc<AtomicUsize>,
+}
+
 /// A subscription.
 struct Input {
     id: u64,
-    topic: String,
-    kind: InputKind,
-    qos: Qos,
+    wanted: Wanted,
     /// Hands over what has arrived.
     drain: Box<dyn FnMut()>,
-    num_publishers: Arc<AtomicUsize>,
-    /// The policy that did not fit at the last look, which has been told.
-    mismatch: Option<&'static str>,
+    /// What did not fit at the last look, which has been told.
+    mismatch: Option<Mismatch>,
+}
+
+/// How a publisher does not fit an input.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Mismatch {
+    /// Its type is this one.
+    Type(String),
+    /// It offers less of this policy.
+    Qos(&'static str),
 }
 
 impl Graph {
@@ -97,35 +116,22 @@ impl Graph {
         }
     }
 
-    pub(super) fn subscribe(
-        &mut self,
-        topic: String,
-        kind: InputKind,
-        qos: Qos,
-        receiver: Receiver,
-        num_publishers: Arc<AtomicUsize>,
-    ) -> Result<u64> {
-        let drain = self.open_input(&topic, kind, qos, receiver).map_err(|cause| {
-            error(format!("cannot subscribe to {topic} as {}", kind.type_name())).with_source(cause)
+    pub(super) fn subscribe(&mut self, wanted: Wanted, receiver: Receiver) -> Result<u64> {
+        let drain = self.open_input(&wanted, receiver).map_err(|cause| {
+            let (topic, type_name) = (&wanted.full_topic, wanted.kind.type_name());
+            error(format!("cannot subscribe to {topic} as {type_name}")).with_source(cause)
         })?;
         let id = self.next_id;
         self.next_id += 1;
-        let mismatch = None;
-        self.inputs.push(Input { id, topic, kind, qos, drain, num_publishers, mismatch });
+        self.inputs.push(Input { id, wanted, drain, mismatch: None });
         self.next_lookup = Instant::now();
         Ok(id)
     }
 
-    fn open_input(
-        &mut self,
-        topic: &str,
-        kind: InputKind,
-        qos: Qos,
-        receiver: Receiver,
-    ) -> r2r::Result<Box<dyn FnMut()>> {
+    fn open_input(&mut self, wanted: &Wanted, receiver: Receiver) -> r2r::Result<Box<dyn FnMut()>> {
         use r2r::sensor_msgs::msg::{CompressedImage, Image, PointCloud2};
-        let (node, qos) = (&mut self.node, profile(qos));
-        Ok(match kind {
+        let (node, topic, qos) = (&mut self.node, wanted.topic.as_str(), profile(wanted.qos));
+        Ok(match wanted.kind {
             InputKind::Image => lend(node.subscribe_native::<Image>(topic, qos)?, receiver),
             InputKind::CompressedImage => {
                 lend(node.subscribe_native::<CompressedImage>(topic, qos)?, receiver)
@@ -133,7 +139,7 @@ impl Graph {
             InputKind::PointCloud2 => {
                 lend(node.subscribe_native::<PointCloud2>(topic, qos)?, receiver)
             }
-            InputKind::CameraInfo | InputKind::Transforms { .. } | InputKind::Clock => {
+            kind @ (InputKind::CameraInfo | InputKind::Transforms { .. } | InputKind::Clock) => {
                 let stream = node.subscribe_raw(topic, kind.type_name(), qos)?;
                 decode(stream, kind, receiver)
             }
@@ -178,30 +184,35 @@ impl Graph {
     /// Counts the publishers of each input and tells of changes.
     fn look_up_publishers(&mut self) {
         let mut events = Vec::new();
-        for input in &mut self.inputs {
-            let Ok(publishers) = self.node.get_publishers_info_by_topic(&input.topic, false) else {
+        for Input { wanted, mismatch, .. } in &mut self.inputs {
+            let topic = || wanted.full_topic.clone();
+            let Ok(publishers) = self.node.get_publishers_info_by_topic(&topic(), false) else {
                 continue;
             };
-            let topic = || input.topic.clone();
-            let type_name = input.kind.type_name();
-            let (ours, others): (Vec<_>, Vec<_>) =
-                publishers.iter().partition(|publisher| publisher.topic_type == type_name);
-            let before = input.num_publishers.swap(ours.len(), Ordering::Relaxed);
-            if ours.len() > before {
-                events.push(DoorEvent::PeerFound { topic: topic() });
-                events.extend(others.iter().map(|publisher| DoorEvent::IncompatibleType {
-                    topic: topic(),
-                    found: publisher.topic_type.clone(),
-                }));
-            } else if ours.len() < before {
-                events.push(DoorEvent::PeerGone { topic: topic() });
+            let unfit: Vec<_> = publishers
+                .iter()
+                .filter_map(|other| unfit(wanted, &other.topic_type, &other.qos_profile))
+                .collect();
+            let num_publishers = publishers.len() - unfit.len();
+            let found = unfit.into_iter().next();
+            if found != *mismatch {
+                events.push(match &found {
+                    Some(Mismatch::Type(found)) => {
+                        DoorEvent::IncompatibleType { topic: topic(), found: found.clone() }
+                    }
+                    Some(Mismatch::Qos(policy)) => {
+                        DoorEvent::IncompatibleQos { topic: topic(), policy: (*policy).into() }
+                    }
+                    None => DoorEvent::Compatible { topic: topic() },
+                });
+                *mismatch = found;
             }
-            let mismatch =
-                ours.iter().find_map(|publisher| unfit(input.qos, &publisher.qos_profile));
-            if let Some(policy) = mismatch.filter(|_| input.mismatch != mismatch) {
-                events.push(DoorEvent::IncompatibleQos { topic: topic(), policy: policy.into() });
+            let before = wanted.num_publishers.swap(num_publishers, Ordering::Relaxed);
+            match num_publishers.cmp(&before) {
+                Greater => events.push(DoorEvent::PeerFound { topic: topic() }),
+                Less => events.push(DoorEvent::PeerGone { topic: topic() }),
+                Equal => {}
             }
-            input.mismatch = mismatch;
         }
         if let Some(watcher) = &*self.watcher.lock().unwrap_or_else(PoisonError::into_inner) {
             events.into_iter().for_each(watcher);
@@ -209,17 +220,21 @@ impl Graph {
     }
 }
 
-/// The policy of a publisher that offers less than is asked for.
-fn unfit(asked: Qos, offered: &r2r::QosProfile) -> Option<&'static str> {
-    let reliability = asked.reliability == Reliability::Reliable
-        && matches!(offered.reliability, ReliabilityPolicy::BestEffort);
-    let durability = asked.durability == Durability::TransientLocal
-        && matches!(offered.durability, DurabilityPolicy::Volatile);
-    match (reliability, durability) {
-        (true, _) => Some("reliability"),
-        (_, true) => Some("durability"),
-        _ => None,
+/// How a publisher of `type_name` does not fit an input; `None` when it does.
+fn unfit(wanted: &Wanted, type_name: &str, offered: &r2r::QosProfile) -> Option<Mismatch> {
+    let asked = wanted.qos;
+    if type_name != wanted.kind.type_name() {
+        return Some(Mismatch::Type(type_name.to_owned()));
     }
+    // As DDS has it, durability first.
+    if asked.durability == Durability::TransientLocal
+        && matches!(offered.durability, DurabilityPolicy::Volatile)
+    {
+        return Some(Mismatch::Qos("durability"));
+    }
+    let is_unreliable = asked.reliability == Reliability::Reliable
+        && matches!(offered.reliability, ReliabilityPolicy::BestEffort);
+    is_unreliable.then_some(Mismatch::Qos("reliability"))
 }
 
 /// Lends native messages to their receiver.

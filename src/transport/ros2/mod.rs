@@ -34,7 +34,7 @@ use super::door::{
     Subscription, Watcher,
 };
 use crate::error::{Error, ErrorKind, Result};
-use graph::Graph;
+use graph::{Graph, Wanted};
 
 /// The node in the ROS graph. Dropping it ends its thread and leaves the graph.
 pub struct RosDoor {
@@ -122,11 +122,15 @@ impl Door for RosDoor {
         qos: Qos,
         receiver: Receiver,
     ) -> Result<Box<dyn Subscription>> {
-        let topic = self.resolve(topic);
         let num_publishers = Arc::new(AtomicUsize::new(0));
-        let counter = Arc::clone(&num_publishers);
-        let id =
-            self.commands.run(move |graph| graph.subscribe(topic, kind, qos, receiver, counter))?;
+        let wanted = Wanted {
+            topic: topic.to_owned(),
+            full_topic: self.resolve(topic),
+            kind,
+            qos,
+            num_publishers: Arc::clone(&num_publishers),
+        };
+        let id = self.commands.run(move |graph| graph.subscribe(wanted, receiver))?;
         Ok(Box::new(RosSubscription { commands: self.commands.clone(), id, num_publishers }))
     }
 
@@ -136,13 +140,13 @@ impl Door for RosDoor {
         type_name: &'static str,
         qos: Qos,
     ) -> Result<Box<dyn Publisher>> {
-        let topic = self.resolve(topic);
-        let name = topic.clone();
+        // ROS expands and remaps the name itself, and would remap a remapped one again.
+        let name = topic.to_owned();
         let publisher =
             self.commands.run(move |graph| graph.advertise(&name, type_name, profile(qos)))?;
         Ok(Box::new(RosPublisher {
             commands: self.commands.clone(),
-            topic,
+            topic: self.resolve(topic),
             publisher: Some(publisher),
         }))
     }

@@ -7,6 +7,7 @@ use std::ops::Range;
 
 use cudarc::driver::{result, sys};
 
+use super::page_locked::is_page_locked;
 use super::{DeviceBuffer, Out, Plain, check_room, num_bytes};
 use crate::device::cuda::{Event, Stream, failed};
 use crate::error::Result;
@@ -101,6 +102,35 @@ impl<T: Plain> PinnedBuffer<T> {
         // Also behind what failed: some of it may have been queued.
         let marked = self.uploaded.record(&self.stream);
         queued.and(marked)
+    }
+
+    /// Uploads a payload to the start of `target`. Out of page-locked memory it
+    /// goes as it lies, and this waits until it was read; any other is copied in
+    /// first, as [`PinnedBuffer::enqueue_upload`] does it. Gives the number of
+    /// bytes that were copied on the host.
+    ///
+    /// # Errors
+    /// Those of `enqueue_upload`.
+    pub fn enqueue_payload(&mut self, values: &[T], target: &mut DeviceBuffer<T>) -> Result<usize> {
+        self.stream.bind()?;
+        if !is_page_locked(values) {
+            self.enqueue_upload(values, target)?;
+            return Ok(size_of_val(values));
+        }
+        check_room("device", values.len(), target.len)?;
+        self.stream.check_owns(&target.stream)?;
+        // SAFETY: the target has room (checked). The values are borrowed until
+        // the copy is over, by the wait below, whatever the copy answers.
+        let copied =
+            unsafe { result::memcpy_htod_async(target.address, values, self.stream.raw()) };
+        let read = self.uploaded.record(&self.stream).and_then(|()| self.uploaded.wait());
+        if read.is_err() {
+            // What can neither be marked nor waited for is a context that is
+            // lost, in which nothing runs any more.
+            let _ = self.stream.synchronize();
+        }
+        copied.map_err(|e| failed("queue an upload", e)).and(read)?;
+        Ok(0)
     }
 
     /// Queues the upload of a range that both sides have, to the same places.

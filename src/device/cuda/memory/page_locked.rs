@@ -1,0 +1,79 @@
+//! Page-locked memory of the host that belongs to no stream: any thread writes
+//! it, any stream of the GPU uploads from it.
+
+use cudarc::driver::{result, sys};
+
+use crate::device::cuda::stream::ignore_other_recordings;
+use crate::device::cuda::{CudaDevice, failed};
+use crate::error::Result;
+
+/// Bytes of page-locked memory, owned.
+#[derive(Debug)]
+pub struct PageLocked {
+    address: usize,
+    len: usize,
+    /// Holds the context in which the pages are locked.
+    device: CudaDevice,
+}
+
+impl PageLocked {
+    /// Takes `len` bytes, all zero.
+    ///
+    /// # Errors
+    /// `Device` when there is not enough memory, `DeviceLost` after a fault.
+    pub fn zeros(device: &CudaDevice, len: usize) -> Result<Self> {
+        device.context().bind_to_thread().map_err(|e| failed("use the GPU", e))?;
+        ignore_other_recordings()?;
+        let taken = len.max(1);
+        // SAFETY: no precondition but a current context, which was made above.
+        let address = unsafe { result::malloc_host(taken, sys::CU_MEMHOSTALLOC_PORTABLE) }
+            .map_err(|e| failed(&format!("take {taken} bytes of page-locked memory"), e))?;
+        // SAFETY: the allocation has this many bytes and is not yet shared.
+        unsafe { address.cast::<u8>().write_bytes(0, taken) };
+        Ok(Self { address: address as usize, len, device: device.clone() })
+    }
+
+    /// The bytes.
+    pub fn bytes(&self) -> &[u8] {
+        // SAFETY: the allocation has `len` bytes, was zeroed, and stays until
+        // `self` is dropped. It is written through `&mut self` alone; an upload
+        // only reads it, and ends before the borrow it was given does.
+        unsafe { std::slice::from_raw_parts(self.address as *const u8, self.len) }
+    }
+
+    /// The bytes, to be written.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as above; `self` is borrowed alone, so that no upload reads.
+        unsafe { std::slice::from_raw_parts_mut(self.address as *mut u8, self.len) }
+    }
+}
+
+impl Drop for PageLocked {
+    fn drop(&mut self) {
+        // A lost context has no memory to give back.
+        if self.device.context().bind_to_thread().is_ok() {
+            // SAFETY: allocated by `malloc_host` and owned here alone; nothing
+            // reads it any more (see `bytes`).
+            let _ = unsafe { result::free_host(self.address as *mut _) };
+        }
+    }
+}
+
+/// Whether values lie in page-locked memory, from which the GPU can read while
+/// the host goes on. Asks the driver, which knows whoever took the memory.
+pub(super) fn is_page_locked<T>(values: &[T]) -> bool {
+    let bytes = values.as_ptr_range();
+    let ends = [bytes.start as usize, (bytes.end as usize).wrapping_sub(1)];
+    // One allocation has both ends of a slice, and all between.
+    !values.is_empty()
+        && ends.iter().all(|end| {
+            let mut kind = 0_u32;
+            let attribute = sys::CUpointer_attribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE;
+            // SAFETY: writes one number into a live local; any address may be
+            // asked about, an unknown one is answered with an error.
+            let answer = unsafe {
+                sys::cuPointerGetAttribute((&raw mut kind).cast(), attribute, *end as u64)
+            };
+            answer.result().is_ok() && kind == sys::CUmemorytype::CU_MEMORYTYPE_HOST as u32
+        })
+}

@@ -1,0 +1,122 @@
+//! The views in config/ (RViz, Foxglove) show what the node says: every topic
+//! they name is one of the node that `config/demo.param.yaml` makes, with a
+//! quality of service that it offers.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use det_post::node::lifecycle::Change;
+use det_post::transport::door::{Durability, Qos, Reliability};
+use det_post::types::{NodeName, Remaps};
+use serde_json::Value;
+
+use super::session::Session;
+
+/// Frame of the simulated drive's vehicle.
+const VEHICLE_FRAME: &str = "base_link";
+
+/// Type and quality of service of a topic.
+type Topics = BTreeMap<String, (&'static str, Qos)>;
+
+fn config(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("config").join(name)
+}
+
+/// What the demo's node reads, and what it publishes.
+fn topics() -> (Topics, Topics) {
+    let node = NodeName::new("", "det_post").unwrap();
+    let demo = config("demo.param.yaml");
+    let session = Session::open_file(node, Remaps::default(), &demo, &["device:=cpu"]);
+    session.node.change(Change::Configure).unwrap();
+    session.node.change(Change::Activate).unwrap();
+    let inputs = session.graph.inputs().into_iter();
+    let outputs = session.graph.outputs().into_iter();
+    (
+        inputs.map(|(topic, kind, qos)| (topic, (kind.type_name(), qos))).collect(),
+        outputs.map(|(topic, type_name, qos)| (topic, (type_name, qos))).collect(),
+    )
+}
+
+/// The type of messages that a display of RViz shows; `None` for those without
+/// a topic.
+fn type_of_display(class: &str) -> Option<&'static str> {
+    match class {
+        "rviz_default_plugins/Image" => Some("sensor_msgs/msg/Image"),
+        "rviz_default_plugins/MarkerArray" => Some("visualization_msgs/msg/MarkerArray"),
+        "rviz_default_plugins/PointCloud2" => Some("sensor_msgs/msg/PointCloud2"),
+        "rviz_default_plugins/Grid" | "rviz_default_plugins/TF" => None,
+        other => panic!("{other}: say here what it shows"),
+    }
+}
+
+#[test]
+fn rviz_shows_what_the_demo_publishes() {
+    let (inputs, outputs) = topics();
+    let text = std::fs::read_to_string(config("det_post.rviz")).unwrap();
+    let view: Value = serde_yaml::from_str(&text).unwrap();
+    let manager = &view["Visualization Manager"];
+    assert_eq!(manager["Global Options"]["Fixed Frame"], VEHICLE_FRAME);
+
+    let mut shown = Vec::new();
+    for display in manager["Displays"].as_array().unwrap() {
+        let (name, class) = (&display["Name"], display["Class"].as_str().unwrap());
+        assert_eq!(display["Enabled"], display["Value"], "{name}");
+        let Some(wanted) = type_of_display(class) else { continue };
+        let asked = &display["Topic"];
+        let topic = asked["Value"].as_str().unwrap();
+        let (found, offered) = inputs.get(topic).or(outputs.get(topic)).unwrap_or_else(|| {
+            panic!("{name}: {topic} is none of {:?} {:?}", inputs.keys(), outputs.keys())
+        });
+        assert_eq!(*found, wanted, "{name}");
+        // Sensors may offer less than the node asks for: only best effort hears them all.
+        let is_input = inputs.contains_key(topic);
+        if asked["Reliability Policy"] == "Reliable" {
+            assert!(!is_input && offered.reliability == Reliability::Reliable, "{name}");
+        }
+        if asked["Durability Policy"] == "Transient Local" {
+            assert!(!is_input && offered.durability == Durability::TransientLocal, "{name}");
+        }
+        shown.push(topic);
+    }
+    for topic in ["/lidar_0/points", "/det_post/lidar/detections/markers"] {
+        assert!(shown.contains(&topic), "{topic} is not shown");
+    }
+}
+
+#[test]
+fn foxglove_shows_what_the_demo_publishes() {
+    let (inputs, outputs) = topics();
+    let text = std::fs::read_to_string(config("det_post.foxglove.json")).unwrap();
+    let view: Value = serde_json::from_str(&text).unwrap();
+    let panels = view["configById"].as_object().unwrap();
+
+    let mut shown = Vec::new();
+    for (id, panel) in panels {
+        match id.split('!').next().unwrap() {
+            "3D" => {
+                assert_eq!(panel["followTf"], VEHICLE_FRAME);
+                shown.extend(panel["topics"].as_object().unwrap().keys().map(String::as_str));
+            }
+            "Image" => shown.push(panel["imageMode"]["imageTopic"].as_str().unwrap()),
+            "DiagnosticSummary" => shown.push(panel["topicToRender"].as_str().unwrap()),
+            other => panic!("{other}: say here where its topics stand"),
+        }
+    }
+    assert!(shown.len() >= 4, "{shown:?}");
+    for topic in shown {
+        let is_known = inputs.contains_key(topic) || outputs.contains_key(topic);
+        assert!(is_known, "{topic} is none of {:?} {:?}", inputs.keys(), outputs.keys());
+    }
+
+    // Every panel has its place, and every place its panel.
+    let mut placed = Vec::new();
+    let mut places = vec![&view["layout"]];
+    while let Some(place) = places.pop() {
+        match place {
+            Value::String(id) => placed.push(id.clone()),
+            split => places.extend([&split["first"], &split["second"]]),
+        }
+    }
+    placed.sort_unstable();
+    assert_eq!(placed, panels.keys().cloned().collect::<Vec<_>>());
+}

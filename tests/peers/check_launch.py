@@ -1,0 +1,220 @@
+#!/usr/bin/env python3
+"""Runs a launch file as `ros2 launch` does, and prints what it would start.
+
+    python tests/peers/check_launch.py FILE [ARGUMENT:=VALUE ...]
+
+Stand-ins of `launch` and `launch_ros` take the place of ROS 2, which is not needed: they know what the
+launch files here use of them, and nothing else. Prints JSON: the arguments that the file and those it
+includes declare, which of them it read, and the processes it would start, in their order.
+"""
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+from types import ModuleType
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class Context:
+    """What holds while a launch runs: as in `launch`, the first value of an argument stays."""
+
+    def __init__(self, values):
+        self.values = dict(values)
+        self.declared, self.read, self.processes = [], set(), []
+
+
+class DeclareLaunchArgument:
+    def __init__(self, name, *, default_value=None, description=None):
+        self.name, self.default_value, self.description = name, default_value, description
+
+    def execute(self, context):
+        context.declared.append(
+            {"name": self.name, "default": self.default_value, "description": self.description}
+        )
+        if self.name not in context.values:
+            if self.default_value is None:
+                raise RuntimeError(f"argument {self.name} is required")
+            context.values[self.name] = self.default_value
+
+
+class LaunchConfiguration:
+    def __init__(self, name):
+        self.name = name
+
+    def perform(self, context):
+        if self.name not in context.values:
+            raise RuntimeError(f"launch configuration {self.name} does not exist")
+        context.read.add(self.name)
+        return context.values[self.name]
+
+
+class OpaqueFunction:
+    def __init__(self, *, function):
+        self.function = function
+
+    def execute(self, context):
+        for action in self.function(context) or []:
+            action.execute(context)
+
+
+class ParameterFile:
+    def __init__(self, path, *, allow_substs=False):
+        assert allow_substs, "parameter files may hold substitutions"
+        self.path = path
+
+
+class Node:
+    def __init__(
+        self,
+        *,
+        package,
+        executable,
+        name=None,
+        namespace=None,
+        arguments=(),
+        ros_arguments=(),
+        parameters=(),
+        cwd=None,
+        respawn=False,
+        respawn_delay=None,
+        output="log",
+        emulate_tty=False,
+    ):
+        files = [given.path for given in parameters if isinstance(given, ParameterFile)]
+        values = [given for given in parameters if not isinstance(given, ParameterFile)]
+        assert all(isinstance(value, str) for value in [*arguments, *ros_arguments])
+        self.process = {
+            "package": package,
+            "executable": executable,
+            "name": name,
+            "namespace": namespace,
+            "arguments": [*arguments],
+            "ros_arguments": [*ros_arguments],
+            "files": files,
+            "parameters": {key: value for given in values for key, value in given.items()},
+            "cwd": cwd,
+            "respawn": respawn,
+            "respawn_delay": respawn_delay,
+            "output": output,
+        }
+
+    def execute(self, context):
+        context.processes.append(self.process)
+
+
+class ExecuteProcess:
+    def __init__(self, *, cmd, output="log"):
+        self.cmd, self.output = cmd, output
+
+    def execute(self, context):
+        context.processes.append({"command": self.cmd, "output": self.output})
+
+
+class TimerAction:
+    def __init__(self, *, period, actions):
+        self.period, self.actions = period, actions
+
+    def execute(self, context):
+        before = len(context.processes)
+        for action in self.actions:
+            action.execute(context)
+        for process in context.processes[before:]:
+            process["delay"] = self.period
+
+
+class Shutdown:
+    def __init__(self, *, reason):
+        self.reason = reason
+
+
+class OnProcessExit:
+    def __init__(self, *, target_action, on_exit):
+        self.target_action, self.on_exit = target_action, on_exit
+
+
+class RegisterEventHandler:
+    def __init__(self, handler):
+        self.handler = handler
+
+    def execute(self, context):
+        assert isinstance(self.handler, OnProcessExit)
+        assert all(isinstance(action, Shutdown) for action in self.handler.on_exit)
+        self.handler.target_action.cmd  # a process
+
+
+class LaunchDescription:
+    def __init__(self, actions):
+        self.actions = actions
+
+    def execute(self, context):
+        for action in self.actions:
+            action.execute(context)
+
+
+class PythonLaunchDescriptionSource:
+    def __init__(self, path):
+        self.path = path
+
+
+class IncludeLaunchDescription:
+    def __init__(self, source):
+        self.source = source
+
+    def execute(self, context):
+        described(self.source.path).execute(context)
+
+
+def described(path):
+    """The launch description of a file."""
+    spec = importlib.util.spec_from_file_location(Path(path).name.replace(".", "_"), path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.generate_launch_description()
+
+
+STAND_INS = {
+    "launch": [LaunchDescription],
+    "launch.actions": [
+        DeclareLaunchArgument,
+        ExecuteProcess,
+        IncludeLaunchDescription,
+        OpaqueFunction,
+        RegisterEventHandler,
+        Shutdown,
+        TimerAction,
+    ],
+    "launch.event_handlers": [OnProcessExit],
+    "launch.launch_description_sources": [PythonLaunchDescriptionSource],
+    "launch.substitutions": [LaunchConfiguration],
+    "launch_ros": [],
+    "launch_ros.actions": [Node],
+    "launch_ros.descriptions": [ParameterFile],
+    "ament_index_python": [],
+    "ament_index_python.packages": [],
+}
+
+
+def main():
+    for name, classes in STAND_INS.items():
+        module = sys.modules[name] = ModuleType(name)
+        for stand_in in classes:
+            setattr(module, stand_in.__name__, stand_in)
+    sys.modules["ament_index_python.packages"].get_package_share_directory = lambda _: str(ROOT)
+    # The files are read where they stand, and leave nothing beside them.
+    sys.dont_write_bytecode = True
+
+    path, *given = sys.argv[1:]
+    context = Context(word.split(":=", 1) for word in given)
+    described(path).execute(context)
+    report = {
+        "declared": context.declared,
+        "read": sorted(context.read),
+        "processes": context.processes,
+    }
+    print(json.dumps(report))
+
+
+if __name__ == "__main__":
+    main()
