@@ -5,7 +5,6 @@
 //   arrange   lays the items out, by place with the bounds of every 32
 #pragma once
 
-#include "chunk.cuh"
 #include "nms_args.cuh"
 
 constexpr uint32_t kTile = 512;
@@ -53,16 +52,15 @@ __device__ void nms_tiles(const NmsArgs<Candidate>& args) {
     constexpr uint32_t kQuarter = kTile / kParts;
     __shared__ __align__(16) uint32_t words[kTile];
     __shared__ uint32_t num_before[kPart];
-    __shared__ uint4 staged[kNmsThreads / kLanes][Chunk<Candidate>::kVectors];
     constexpr uint32_t kEach = kTile / kNmsThreads;
     const uint32_t begin = blockIdx.x * kPart;
     const uint32_t start = begin / kTile * kTile;
     // Read without waiting for the number of candidates.
-    Chunk<Candidate> chunks[kEach];
+    Candidate candidates[kEach];
 #pragma unroll
     for (uint32_t k = 0; k < kEach; ++k) {
-        const uint32_t first = start + k * kNmsThreads + warp_of() * kLanes;
-        chunks[k].fetch(args.candidates.data, first, static_cast<uint32_t>(args.candidates.len));
+        const uint32_t i = start + k * kNmsThreads + threadIdx.x;
+        if (i < args.candidates.len) candidates[k] = args.candidates[i];
     }
     const NmsSettings settings = args.settings[0];
     const uint32_t n = num_candidates(args);
@@ -75,9 +73,7 @@ __device__ void nms_tiles(const NmsArgs<Candidate>& args) {
 #pragma unroll
     for (uint32_t k = 0; k < kEach; ++k) {
         const uint32_t i = k * kNmsThreads + threadIdx.x;
-        __syncwarp();
-        const Candidate candidate = chunks[k].unpack(staged[warp_of()]);
-        words[i] = i < num ? word_of<Policy>(settings, candidate, by_rank) : kLast;
+        words[i] = i < num ? word_of<Policy>(settings, candidates[k], by_rank) : kLast;
     }
     __syncthreads();
     const uint32_t word = words[own];

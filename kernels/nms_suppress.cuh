@@ -85,7 +85,10 @@ __device__ void look_at_groups(const NmsArgs<Candidate>& args, const NmsSettings
             bool hit = rank[k] < own.rank &&
                        Policy::is_near(settings, better[k], own.item, own.least) &&
                        Policy::suppresses(settings, better[k], own.item);
-            if (hit) hit = args.found_groups[near[first + k] * kLanes + lane] == own.group;
+            // Without classes there is one group.
+            if (hit && settings.class_mode != 1) {
+                hit = args.found_groups[near[first + k] * kLanes + lane] == own.group;
+            }
             if (hit && Policy::kNumParts != 0) {
                 hit = surely_suppresses<Policy>(args, settings, args.order[rank[k]].index, own.index);
             }
