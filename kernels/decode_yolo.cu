@@ -8,7 +8,7 @@
 #include "decode_yolo_rows.cuh"
 
 #define DECODE_YOLO_KERNEL(layout, T, suffix, decode)                             \
-    extern "C" __global__ void __launch_bounds__(yolo::kThreads)                  \
+    extern "C" __global__ void __launch_bounds__(yolo::kThreads, 4)               \
         decode_yolo_##layout##_##suffix(const __grid_constant__ yolo::Args<T> args) { \
         yolo::decode(args);                                                       \
     }

@@ -89,11 +89,22 @@ struct BestClass {
 // For a warp: the best of the classes that lie `distance` apart.
 template <typename T>
 __device__ BestClass best_class(const T* classes, uint64_t distance, uint32_t num_classes) {
+    constexpr uint32_t kAtOnce = 4;
     BestClass best = {-INFINITY, kLast};
-#pragma unroll 4
-    for (uint32_t c = lane_of(); c < num_classes; c += kLanes) {
-        const float value = widened(classes[c * distance]);
-        if (value > best.value) best = {value, c};
+    for (uint32_t first = lane_of(); first < num_classes; first += kAtOnce * kLanes) {
+        // All on their way before one is looked at.
+        T values[kAtOnce] = {};
+#pragma unroll
+        for (uint32_t k = 0; k < kAtOnce; ++k) {
+            const uint32_t c = first + k * kLanes;
+            if (c < num_classes) values[k] = classes[c * distance];
+        }
+#pragma unroll
+        for (uint32_t k = 0; k < kAtOnce; ++k) {
+            const uint32_t c = first + k * kLanes;
+            const float value = widened(values[k]);
+            if (c < num_classes && value > best.value) best = {value, c};
+        }
     }
     // A word that rises with the value; zeros of both signs are equal.
     const uint32_t word = ~order_word(best.value + 0.0f, best.class_index != kLast);

@@ -59,14 +59,16 @@ struct Flats {
         return settings.iou_threshold < 1e-3f ? 0.0f : 0.99f * settings.iou_threshold;
     }
 
-    // Whether any box inside the bounds can suppress: widths only shrink inside.
-    __device__ static bool meets(const NmsSettings& settings, float4 bounds, float4 item) {
+    // Whoever suppresses reaches into the item by the least part of its sides.
+    // The offset counts a little more than it does: where it makes up most of a
+    // side, rounding could weigh more than what the least part leaves.
+    __device__ static float4 window(const NmsSettings& settings, float4 item) {
         const float offset = settings.offset;
         const float part = least_part(settings);
-        const float width = (fminf(bounds.z, item.z) - fmaxf(bounds.x, item.x)) + offset;
-        const float height = (fminf(bounds.w, item.w) - fmaxf(bounds.y, item.y)) + offset;
-        return width > part * extent(item.x, item.z, offset) &&
-               height > part * extent(item.y, item.w, offset);
+        const float x = part * extent(item.x, item.z, offset) - 1.00001f * offset;
+        const float y = part * extent(item.y, item.w, offset) - 1.00001f * offset;
+        return make_float4(__fadd_rd(item.x, x), __fadd_rd(item.y, y), __fadd_ru(item.z, -x),
+                           __fadd_ru(item.w, -y));
     }
 
     // The least area that whoever suppresses the item shares with it.

@@ -31,7 +31,7 @@
     NMS_KERNEL(op, small, Policy, kSmallThreads)    \
     NMS_KERNEL(op, tiles, Policy, kNmsThreads, 5)   \
     NMS_KERNEL(op, merge, Policy, kNmsThreads, 5)   \
-    NMS_KERNEL(op, arrange, Policy, kNmsThreads, 5) \
+    NMS_KERNEL(op, arrange, Policy, kArrangeThreads) \
     NMS_KERNEL(op, suppress, Policy, kNmsThreads, Policy::kSuppressBlocks) \
     NMS_KERNEL(op, publish, Policy, kNmsThreads, 5)
 

@@ -1,8 +1,9 @@
 // What every step of a suppression knows: parameters, settings, groups.
 //
 // A policy names the candidate and decides about pairs. Every candidate has an
-// item of 16 bytes. Of two items, `is_near` says quickly whether the better may
-// suppress the other, `suppresses` whether it does, of those that are near. Where
+// item of 16 bytes. Whoever suppresses an item has its `bounds` meet the item's
+// `window`. Of two items, `is_near` says quickly whether the better may suppress
+// the other, `suppresses` whether it does, of those that are near. Where
 // items do not suffice, the exact comparison reads kNumParts parts of 16 bytes,
 // made once per candidate by the op's step `prepare`. Of the step `suppress` a
 // multiprocessor has registers for kSuppressBlocks. `Flats` in flat.cuh and
@@ -50,22 +51,27 @@ struct alignas(16) Bounds {
     uint32_t min_x, min_y, max_x, max_y;
 };
 
+// Zeros of both signs are equal.
 __device__ inline uint32_t rising_word(float value) {
-    const uint32_t bits = __float_as_uint(value);
+    const uint32_t bits = __float_as_uint(value + 0.0f);
     return (bits >> 31) != 0 ? ~bits : bits | 0x80000000u;
 }
 
-__device__ inline float value_of_word(uint32_t word) {
-    const uint32_t is_positive = static_cast<uint32_t>(static_cast<int32_t>(word) >> 31);
-    return __uint_as_float(word ^ (~is_positive | 0x80000000u));
+__device__ inline Bounds rising_words(float4 box) {
+    return {rising_word(box.x), rising_word(box.y), rising_word(box.z), rising_word(box.w)};
+}
+
+// Whether two meet; bounds that hold nobody meet none.
+__device__ inline bool meet(const Bounds& a, const Bounds& b) {
+    return a.min_x <= b.max_x && a.max_x >= b.min_x && a.min_y <= b.max_y && a.max_y >= b.min_y;
 }
 
 // What the settling block of the step small reads of a candidate: its rank, how
-// many better ones suppress it, and which chunks of 128 bits of its row are not 0.
-struct alignas(8) Note {
+// many better ones suppress it, and the bits of the first of these.
+struct alignas(16) Note {
     uint16_t rank;
     uint16_t num_listed;
-    uint32_t chunks;
+    uint16_t noted[6];
 };
 
 // The same for every step. Slices have as many places as `candidates`, or as
@@ -97,8 +103,8 @@ struct NmsArgs {
     Slice<Kept> published;         // the same in memory that the host reads
     Slice<NmsCounts> published_counts;
     Slice<Note> notes;             // of the step small, by bit
-    Slice<uint32_t> pairs;         // of the step small: lists of better suppressors
-    Slice<uint4> rows;             // of the step small: the same as bits
+    Slice<uint32_t> pairs;         // of the step small: how the noted go on, two a word
+    Slice<uint4> rows;             // of the step small: all as bits, of those with too many
 };
 
 template <typename Candidate>

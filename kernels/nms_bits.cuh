@@ -16,13 +16,16 @@ constexpr uint32_t kHalf = kSmallThreads;
 constexpr uint32_t kPieces = 64;
 constexpr uint32_t kPieceBits = kHalf / kPieces;
 constexpr uint32_t kRowWords = kSmallCapacity / 32;
-// Chunks of 128 bits of a row.
-constexpr uint32_t kMaxChunks = kRowWords / 4;
-// Columns that a thread settles.
-constexpr uint32_t kSettled = kSmallCapacity / kSmallThreads;
+// Vectors of 128 bits of a row.
+constexpr uint32_t kRowVectors = kRowWords / 4;
 constexpr uint16_t kNoRank = 0xffff;
-// Pairs of better suppressors that the lists of all have room for.
-constexpr uint32_t kPairs = 4 * kSmallCapacity;
+// The bit of nobody, past those of all.
+constexpr uint16_t kNoBit = kSmallCapacity;
+// Words, two suppressors each, that the thread that settles has for its lists:
+// those of one candidate or, of more than a half, of two.
+constexpr uint32_t kListWords = 16;
+// Words of a list that stand in the note.
+constexpr uint32_t kNotedWords = sizeof(Note::noted) / 4;
 
 // Rows that are compared side by side.
 constexpr uint32_t kRowGroups = kMaxRows / 2;
@@ -39,9 +42,9 @@ __device__ inline uint32_t candidate_of(uint32_t bit) {
 // Bits that stand for candidates: those of one half, or of both.
 __device__ inline uint32_t num_bits_of(uint32_t n) { return n > kHalf ? kSmallCapacity : kHalf; }
 
-// Better suppressors that a list has room for; the others are read as bits.
+// Better suppressors that a list has room for; of more, all are read as bits.
 __device__ inline uint32_t list_capacity(uint32_t n) {
-    return n > kHalf ? 2 * kPairs / kSmallCapacity : 2 * kPairs / kHalf;
+    return n > kHalf ? kListWords : 2 * kListWords;
 }
 
 __device__ inline uint32_t bit_of(uint32_t candidate) {

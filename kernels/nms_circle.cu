@@ -37,10 +37,9 @@ struct Circles {
     }
 
     // `reach` is a little longer than the longest radius.
-    __device__ static bool meets(const NmsSettings& settings, float4 bounds, float4 item) {
+    __device__ static float4 window(const NmsSettings& settings, float4 item) {
         const float reach = settings.reach;
-        return item.x + reach >= bounds.x && item.x - reach <= bounds.z &&
-               item.y + reach >= bounds.y && item.y - reach <= bounds.w;
+        return make_float4(item.x - reach, item.y - reach, item.x + reach, item.y + reach);
     }
 
     __device__ static float least(const NmsSettings&, float4) { return 0.0f; }

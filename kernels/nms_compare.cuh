@@ -2,14 +2,14 @@
 // against the few that it owns, its rows.
 #pragma once
 
+#include "chunk.cuh"
 #include "nms_bits.cuh"
 
 template <typename Candidate>
 struct Comparison {
-    static constexpr uint32_t kWords = sizeof(Candidate) / 4;
     union {
         // Candidates as they lie in memory, by warp; then what is compared.
-        uint4 staged[kSmallWarps][kLanes * kWords / 4];
+        uint4 staged[kSmallWarps][Chunk<Candidate>::kVectors];
         struct {
             float4 items[kHalf];
             uint32_t words[kHalf];  // `order_word`
@@ -20,47 +20,6 @@ struct Comparison {
     uint32_t row_words[kMaxRows];  // 0 where the row takes no part: nobody is below
     uint32_t num_before[kMaxRows];
     uint32_t bits[kMaxRows][kRowWords];
-};
-
-// 32 candidates as they lie in memory, a part in every lane.
-template <typename Candidate>
-struct Chunk {
-    static constexpr uint32_t kWords = sizeof(Candidate) / 4;
-    static constexpr uint32_t kVectors = kLanes * kWords / 4;
-    static constexpr uint32_t kEach = (kVectors + kLanes - 1) / kLanes;
-    uint4 vectors[kEach];
-
-    // The chunk that begins with candidate `first`, of which `num` are read.
-    __device__ void fetch(const Candidate* candidates, uint32_t first, uint32_t num) {
-        const uint32_t* words = reinterpret_cast<const uint32_t*>(candidates + first);
-        const uint32_t num_words = first < num ? (num - first) * kWords : 0;
-#pragma unroll
-        for (uint32_t k = 0; k < kEach; ++k) {
-            const uint32_t w = (k * kLanes + lane_of()) * 4;
-            vectors[k] = make_uint4(0, 0, 0, 0);
-            if (k * kLanes + lane_of() >= kVectors) continue;
-            if (w + 4 <= num_words) {
-                vectors[k] = *reinterpret_cast<const uint4*>(words + w);
-            } else if (w < num_words) {
-                vectors[k].x = words[w];
-                if (w + 1 < num_words) vectors[k].y = words[w + 1];
-                if (w + 2 < num_words) vectors[k].z = words[w + 2];
-            }
-        }
-    }
-
-    // The lane's own candidate; all lanes of the warp take part.
-    __device__ Candidate unpack(uint4* staged) const {
-#pragma unroll
-        for (uint32_t k = 0; k < kEach; ++k) {
-            if (k * kLanes + lane_of() < kVectors) staged[k * kLanes + lane_of()] = vectors[k];
-        }
-        __syncwarp();
-        Candidate candidate;
-        memcpy(&candidate, reinterpret_cast<const uint32_t*>(staged) + lane_of() * kWords,
-               sizeof(Candidate));
-        return candidate;
-    }
 };
 
 // For `row`, below the number of candidates: what the columns are held against.
@@ -195,6 +154,35 @@ __device__ uint32_t confirmed(const NmsArgs<Candidate>& args, const NmsSettings&
     return bits;
 }
 
+// Where an entry of a candidate's list stands: in its note, or among the pairs.
+template <typename Candidate>
+__device__ uint16_t* entry_of(const NmsArgs<Candidate>& args, uint32_t own_bit, uint32_t position,
+                              uint32_t n) {
+    if (position < 2 * kNotedWords) return &args.notes[own_bit].noted[position];
+    const uint32_t pair = position / 2 - kNotedWords;
+    uint32_t* word = &args.pairs[pair * num_bits_of(n) + own_bit];
+    return reinterpret_cast<uint16_t*>(word) + position % 2;
+}
+
+// For a warp: writes the list of `num` bits that are in the lanes' words, own
+// ones from `position` on, and fills up its last word and the note.
+template <uint32_t kWords, typename Candidate>
+__device__ void write_list(const NmsArgs<Candidate>& args, const uint32_t (&words)[kWords],
+                           uint32_t position, uint32_t num, uint32_t own_bit, uint32_t n) {
+    const uint32_t lane = lane_of();
+    const uint32_t capacity = list_capacity(n);
+#pragma unroll
+    for (uint32_t k = 0; k < kWords; ++k) {
+        for (uint32_t left = words[k]; left != 0 && position < capacity; left &= left - 1) {
+            const uint32_t bit = (k * kLanes + lane) * 32 + __ffs(left) - 1;
+            *entry_of(args, own_bit, position, n) = static_cast<uint16_t>(bit);
+            ++position;
+        }
+    }
+    const uint32_t filled = max(num + num % 2, 2 * kNotedWords);
+    if (num + lane < min(filled, capacity)) *entry_of(args, own_bit, num + lane, n) = kNoBit;
+}
+
 // For a warp: lists the bits of its row.
 template <typename Policy, typename Candidate>
 __device__ void list_row(const NmsArgs<Candidate>& args, const NmsSettings& settings,
@@ -202,27 +190,23 @@ __device__ void list_row(const NmsArgs<Candidate>& args, const NmsSettings& sett
                          uint32_t n) {
     const uint32_t lane = lane_of();
     const uint32_t own_bit = bit_of(own);
+    Note& note = args.notes[own_bit];
     if (shared.row_words[row] == 0) {
-        if (lane == 0) args.notes[own_bit] = {kNoRank, 0, 0};
+        if (lane == 0) note.rank = kNoRank;
+        if (lane == 0) note.num_listed = 0;
         return;
     }
     const Rank rank = shared.row_ranks[row];
     const uint64_t group = group_of(args, settings, rank.class_index);
-    uint32_t words[kRowWords / kLanes];
+    constexpr uint32_t kWords = kRowWords / kLanes;
+    uint32_t words[kWords];
     uint32_t own_num = 0;
-    uint32_t chunks = 0;
 #pragma unroll
-    for (uint32_t k = 0; k < kRowWords / kLanes; ++k) {
+    for (uint32_t k = 0; k < kWords; ++k) {
         const uint32_t w = k * kLanes + lane;
         const uint32_t bits = k * kHalf < n ? shared.bits[row][w] : 0;
         words[k] = confirmed<Policy>(args, settings, own, group, w, bits);
         own_num += __popc(words[k]);
-        const uint32_t some = __ballot_sync(kAllLanes, words[k] != 0);
-        // The four words of a chunk are those of four lanes.
-#pragma unroll
-        for (uint32_t c = 0; c < kLanes / 4; ++c) {
-            chunks |= static_cast<uint32_t>((some >> 4 * c & 0xf) != 0) << (k * kLanes / 4 + c);
-        }
     }
     uint32_t end = own_num;
 #pragma unroll
@@ -231,27 +215,16 @@ __device__ void list_row(const NmsArgs<Candidate>& args, const NmsSettings& sett
         if (lane >= step) end += other;
     }
     const uint32_t num_listed = __shfl_sync(kAllLanes, end, kLanes - 1);
-    uint16_t* lists = reinterpret_cast<uint16_t*>(args.pairs.data);
-    uint32_t position = end - own_num;
-#pragma unroll
-    for (uint32_t k = 0; k < kRowWords / kLanes; ++k) {
-        for (uint32_t left = words[k]; left != 0; left &= left - 1, ++position) {
-            if (position < list_capacity(n)) {
-                const uint32_t at = position / 2 * num_bits_of(n) + own_bit;
-                lists[2 * at + position % 2] =
-                    static_cast<uint16_t>((k * kLanes + lane) * 32 + __ffs(left) - 1);
-            }
-        }
-    }
+    write_list(args, words, end - own_num, num_listed, own_bit, n);
     if (num_listed > list_capacity(n)) {
-        uint32_t* to = reinterpret_cast<uint32_t*>(&args.rows[own_bit * kMaxChunks]);
+        uint32_t* to = reinterpret_cast<uint32_t*>(&args.rows[own_bit * kRowVectors]);
 #pragma unroll
-        for (uint32_t k = 0; k < kRowWords / kLanes; ++k) to[k * kLanes + lane] = words[k];
+        for (uint32_t k = 0; k < kWords; ++k) to[k * kLanes + lane] = words[k];
     }
     if (lane == 0) {
         const uint32_t before = shared.num_before[row];
-        args.notes[own_bit] = {static_cast<uint16_t>(before), static_cast<uint16_t>(num_listed),
-                               chunks};
+        note.rank = static_cast<uint16_t>(before);
+        note.num_listed = static_cast<uint16_t>(num_listed);
         args.order[before] = {own, rank.score};
     }
 }

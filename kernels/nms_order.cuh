@@ -12,6 +12,9 @@ constexpr uint32_t kTile = 512;
 constexpr uint32_t kPart = 64;
 // Tiles that a block of the step `merge` searches.
 constexpr uint32_t kAtOnce = 2;
+// Threads of a block of the step `arrange`: few, since what is written far apart
+// is limited by each multiprocessor.
+constexpr uint32_t kArrangeThreads = kLanes;
 
 enum State : uint32_t { kUndecided, kKept, kGone };
 
@@ -170,7 +173,7 @@ __device__ void nms_merge(const NmsArgs<Candidate>& args) {
 
 template <typename Policy, typename Candidate>
 __device__ void nms_arrange(const NmsArgs<Candidate>& args) {
-    const uint32_t own = blockIdx.x * blockDim.x + threadIdx.x;
+    const uint32_t own = blockIdx.x * kArrangeThreads + threadIdx.x;
     if (own >= args.candidates.len) return;
     // Read without waiting for the number of candidates.
     const uint32_t rank = args.ranks[own];
@@ -189,10 +192,10 @@ __device__ void nms_arrange(const NmsArgs<Candidate>& args) {
     args.found_ranks[place] = present ? rank : kNobody;
     args.found_groups[place] = group;
     if (!present) return;
-    const float4 bounds = Policy::bounds(item);
-    Bounds& all = args.bounds[place / kLanes];
-    atomicMin(&all.min_x, rising_word(bounds.x));
-    atomicMin(&all.min_y, rising_word(bounds.y));
-    atomicMax(&all.max_x, rising_word(bounds.z));
-    atomicMax(&all.max_y, rising_word(bounds.w));
+    const Bounds own_bounds = rising_words(Policy::bounds(item));
+    Bounds& bounds = args.bounds[place / kLanes];
+    atomicMin(&bounds.min_x, own_bounds.min_x);
+    atomicMin(&bounds.min_y, own_bounds.min_y);
+    atomicMax(&bounds.max_x, own_bounds.max_x);
+    atomicMax(&bounds.max_y, own_bounds.max_y);
 }

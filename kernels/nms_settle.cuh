@@ -4,130 +4,173 @@
 
 #include "nms_bits.cuh"
 
-// What a round reads and what it writes: by word of bits, kept and gone.
+// By bit, who is kept and who is open: what a round reads and what it writes.
+// Behind the bits of all stands that of nobody, neither kept nor open.
 struct Settlement {
-    uint2 states[2][kRowWords];
+    uint32_t kept[2][kRowWords + 1];
+    uint32_t open[2][kRowWords + 1];
     uint32_t kept_by_rank[kRowWords];
-    // Pair p of the list of bit b at p * num_bits_of(n) + b.
-    uint32_t pairs[kPairs];
 };
 
-// Whether a candidate goes, and whether one of its suppressors is open.
-struct Look {
-    bool goes = false;
-    bool open = false;
+// What a thread knows of a candidate that it settles.
+template <uint32_t kWords>
+struct Settled {
+    uint32_t bit;
+    uint32_t rank;
+    uint32_t num_listed;
+    uint32_t list[kWords];  // bits of those who suppress it, two a word
 
-    __device__ void at(uint2 state, uint32_t bits) {
-        goes |= (state.x & bits) != 0;
-        open |= (~state.y & bits) != 0;
+    // All lanes of a warp have bits of one word.
+    template <typename Candidate>
+    __device__ void read(const NmsArgs<Candidate>& args, uint32_t own_bit, uint32_t n) {
+        bit = own_bit;
+        uint4 note = make_uint4(kNoRank, kNobodies, kNobodies, kNobodies);
+        if (candidate_of(bit) < n) note = reinterpret_cast<const uint4*>(args.notes.data)[bit];
+        rank = note.x & 0xffff;
+        num_listed = note.x >> 16;
+        list[0] = note.y;
+        list[1] = note.z;
+        list[2] = note.w;
+#pragma unroll
+        for (uint32_t w = kNotedWords; w < kWords; ++w) {
+            list[w] = kNobodies;
+            if (num_listed > 2 * w) list[w] = args.pairs[(w - kNotedWords) * num_bits_of(n) + bit];
+        }
+    }
+
+    static constexpr uint32_t kNobodies = kNoBit << 16 | kNoBit;
+
+    // Whether the bit of one in the list is set; the lists of all active lanes
+    // have `most` at most.
+    __device__ bool lists_one_of(const uint32_t* bits, uint32_t most) const {
+        constexpr uint32_t kAtOnce = 2;
+        uint32_t any = 0;
+#pragma unroll
+        for (uint32_t first = 0; first < kWords; first += kAtOnce) {
+            if (2 * first >= most) break;
+#pragma unroll
+            for (uint32_t w = first; w < first + kAtOnce; ++w) {
+                uint32_t two = list[w];
+                // Taken apart anew in every round: there are no registers to
+                // remember all parts.
+                asm volatile("" : "+r"(two));
+                const uint32_t a = two & 0xffff;
+                const uint32_t b = two >> 16;
+                any |= bits[a / 32] >> (a % 32);
+                any |= bits[b / 32] >> (b % 32);
+            }
+        }
+        return (any & 1) != 0;
     }
 };
 
-// Looks at the suppressors of each lane's candidate `bit`, if that is pending.
+// Of a candidate with more suppressors than a list has room for: whether one is
+// kept, and whether one is open.
 template <typename Candidate>
-__device__ Look look_at(const NmsArgs<Candidate>& args, const uint2* states, const uint32_t* pairs,
-                        bool pending, uint32_t bit, const Note& note, uint32_t n) {
-    Look look;
-    if (!pending) return look;
-    const uint32_t num = min(static_cast<uint32_t>(note.num_listed), list_capacity(n));
-    const uint32_t distance = num_bits_of(n);
-#pragma unroll 2
-    for (uint32_t first = 0; first < num; first += 2) {
-        const uint32_t pair = pairs[first / 2 * distance + bit];
-        const uint32_t a = pair & 0xffff;
-        const uint32_t b = first + 1 < num ? pair >> 16 : a;
-        look.at(states[a / 32], 1u << (a % 32));
-        look.at(states[b / 32], 1u << (b % 32));
+__device__ void look_at_row(const NmsArgs<Candidate>& args, uint32_t bit, uint32_t n,
+                            const uint32_t* kept, const uint32_t* open, bool& goes, bool& waits) {
+    const uint4* row = &args.rows[bit * kRowVectors];
+#pragma unroll 4
+    for (uint32_t v = 0; v < num_bits_of(n) / 128; ++v) {
+        const uint4 bits = row[v];
+        const uint32_t w = 4 * v;
+        goes |= ((bits.x & kept[w]) | (bits.y & kept[w + 1]) | (bits.z & kept[w + 2]) |
+                 (bits.w & kept[w + 3])) != 0;
+        waits |= ((bits.x & open[w]) | (bits.y & open[w + 1]) | (bits.z & open[w + 2]) |
+                  (bits.w & open[w + 3])) != 0;
     }
-    if (note.num_listed <= num || look.goes) return look;
-    // Those that the list has no room for.
-    for (uint32_t left = note.chunks; left != 0; left &= left - 1) {
-        const uint32_t chunk = __ffs(left) - 1;
-        const uint4 row = args.rows[bit * kMaxChunks + chunk];
-        look.at(states[4 * chunk], row.x);
-        look.at(states[4 * chunk + 1], row.y);
-        look.at(states[4 * chunk + 2], row.z);
-        look.at(states[4 * chunk + 3], row.w);
-    }
-    return look;
 }
 
-// Decides who is kept and who is gone; the answer is in the states returned.
-template <typename Policy, typename Candidate>
-__device__ const uint2* settle(const NmsArgs<Candidate>& args, Settlement& shared,
-                               const Note (&notes)[kSettled], uint32_t n) {
-    const uint32_t lane = lane_of();
-    bool open = false;
-#pragma unroll
-    for (uint32_t k = 0; k < kSettled; ++k) {
-        const uint32_t word = warp_of() + k * kSmallWarps;
-        const bool present = notes[k].rank != kNoRank;
-        const bool is_free = notes[k].num_listed == 0;
-        const uint32_t kept = __ballot_sync(kAllLanes, present && is_free);
-        const uint32_t gone =
-            __ballot_sync(kAllLanes, !present || (Policy::kAnySuppresses && !is_free));
-        open |= (kept | gone) != kAllLanes;
-        if (lane == 0) {
-            shared.states[0][word] = make_uint2(kept, gone);
-            shared.kept_by_rank[word] = 0;
+// For a warp, a round of its word of candidates: whether one is still open.
+template <uint32_t kWords, typename Candidate>
+__device__ bool settle_word(const NmsArgs<Candidate>& args, Settlement& shared, uint32_t before,
+                            const Settled<kWords>& own, uint32_t n) {
+    const uint32_t* all_kept = shared.kept[before];
+    const uint32_t* all_open = shared.open[before];
+    const uint32_t word = own.bit / 32;
+    uint32_t kept = all_kept[word];
+    uint32_t open = all_open[word];
+    if (open != 0) {
+        const bool is_open = (open >> lane_of() & 1) != 0;
+        bool goes = false;
+        bool waits = false;
+        const uint32_t most = __reduce_max_sync(kAllLanes, is_open ? own.num_listed : 0);
+        if (is_open) goes = own.lists_one_of(all_kept, most);
+        const bool may_wait = is_open && !goes;
+        const uint32_t most_left = __reduce_max_sync(kAllLanes, may_wait ? own.num_listed : 0);
+        if (may_wait && own.num_listed > 2 * kWords) {
+            look_at_row(args, own.bit, n, all_kept, all_open, goes, waits);
+        } else if (may_wait) {
+            waits = own.lists_one_of(all_open, most_left);
         }
+        kept |= __ballot_sync(kAllLanes, is_open && !goes && !waits);
+        open = __ballot_sync(kAllLanes, is_open && !goes && waits);
+    }
+    if (lane_of() == 0) {
+        shared.kept[before ^ 1][word] = kept;
+        shared.open[before ^ 1][word] = open;
+    }
+    return open != 0;
+}
+
+// Decides who is kept; the answer is in the words returned.
+template <typename Policy, uint32_t kEach, uint32_t kWords, typename Candidate>
+__device__ const uint32_t* settle(const NmsArgs<Candidate>& args, Settlement& shared,
+                                  const Settled<kWords> (&own)[kEach], uint32_t n) {
+    bool is_open = false;
+#pragma unroll
+    for (uint32_t k = 0; k < kEach; ++k) {
+        const uint32_t word = own[k].bit / 32;
+        const bool is_free = own[k].num_listed == 0;
+        const bool present = own[k].rank != kNoRank;
+        const uint32_t kept = __ballot_sync(kAllLanes, present && is_free);
+        const uint32_t open =
+            __ballot_sync(kAllLanes, present && !is_free && !Policy::kAnySuppresses);
+        is_open |= open != 0;
+        if (lane_of() == 0) {
+            shared.kept[0][word] = kept;
+            shared.open[0][word] = open;
+        }
+    }
+    if (threadIdx.x < kRowWords) shared.kept_by_rank[threadIdx.x] = 0;
+    if (threadIdx.x < 2) {
+        shared.kept[threadIdx.x][kRowWords] = 0;
+        shared.open[threadIdx.x][kRowWords] = 0;
     }
     uint32_t current = 0;
-    while (__syncthreads_or(open)) {
-        const uint2* before = shared.states[current];
-        current ^= 1;
-        open = false;
+    while (__syncthreads_or(is_open)) {
+        is_open = false;
 #pragma unroll
-        for (uint32_t k = 0; k < kSettled; ++k) {
-            const uint32_t word = warp_of() + k * kSmallWarps;
-            uint2 state = before[word];
-            if ((state.x | state.y) != kAllLanes) {
-                const bool pending = ((state.x | state.y) >> lane & 1) == 0;
-                const Look look =
-                    look_at(args, before, shared.pairs, pending, word * 32 + lane, notes[k], n);
-                state.x |= __ballot_sync(kAllLanes, pending && !look.goes && !look.open);
-                state.y |= __ballot_sync(kAllLanes, pending && look.goes);
-                open |= (state.x | state.y) != kAllLanes;
-            }
-            if (lane == 0) shared.states[current][word] = state;
+        for (uint32_t k = 0; k < kEach; ++k) {
+            is_open |= settle_word(args, shared, current, own[k], n);
         }
+        current ^= 1;
     }
-    return shared.states[current];
+    return shared.kept[current];
 }
 
-// Settles all candidates and writes the survivors by rank.
-template <typename Policy, typename Candidate>
+// Settles all candidates, kEach a thread, and writes the survivors by rank.
+template <typename Policy, uint32_t kEach, typename Candidate>
 __device__ void nms_small_settle(const NmsArgs<Candidate>& args, Settlement& shared, uint32_t n,
                                  uint32_t max_num) {
     const uint32_t lane = lane_of();
-    Note notes[kSettled];
-    Kept in_order[kSettled] = {};
+    // Known since the last ticket was taken.
+    const uint32_t class_over = threadIdx.x == 0 ? args.ticket[1] : 0;
+    Settled<kListWords / kEach> own[kEach];
+    Kept in_order[kEach] = {};
 #pragma unroll
-    for (uint32_t k = 0; k < kSettled; ++k) {
+    for (uint32_t k = 0; k < kEach; ++k) {
         const uint32_t bit = (warp_of() + k * kSmallWarps) * 32 + lane;
-        notes[k] = {kNoRank, 0, 0};
-        if (candidate_of(bit) < n) notes[k] = args.notes[bit];
+        own[k].read(args, bit, n);
         if (bit < n) in_order[k] = args.order[bit];
     }
-    constexpr uint32_t kVectors = kPairs / 4 / kSmallThreads;
-    uint4 vectors[kVectors];
+    const uint32_t* all_kept = settle<Policy>(args, shared, own, n);
 #pragma unroll
-    for (uint32_t k = 0; k < kVectors; ++k) {
-        const uint32_t v = k * kSmallThreads + threadIdx.x;
-        vectors[k] = make_uint4(0, 0, 0, 0);
-        if (candidate_of(4 * v % num_bits_of(n)) >= n) continue;
-        vectors[k] = reinterpret_cast<const uint4*>(args.pairs.data)[v];
-    }
-#pragma unroll
-    for (uint32_t k = 0; k < kVectors; ++k) {
-        reinterpret_cast<uint4*>(shared.pairs)[k * kSmallThreads + threadIdx.x] = vectors[k];
-    }
-    const uint2* states = settle<Policy>(args, shared, notes, n);
-#pragma unroll
-    for (uint32_t k = 0; k < kSettled; ++k) {
-        const uint32_t kept = states[warp_of() + k * kSmallWarps].x;
-        const uint32_t rank = notes[k].rank;
-        if ((kept >> lane & 1) != 0) atomicOr(&shared.kept_by_rank[rank / 32], 1u << (rank % 32));
+    for (uint32_t k = 0; k < kEach; ++k) {
+        const uint32_t rank = own[k].rank;
+        if ((all_kept[own[k].bit / 32] >> lane & 1) != 0) {
+            atomicOr(&shared.kept_by_rank[rank / 32], 1u << (rank % 32));
+        }
     }
     __syncthreads();
     static_assert(kRowWords == 2 * kLanes, "two words a lane");
@@ -140,7 +183,7 @@ __device__ void nms_small_settle(const NmsArgs<Candidate>& args, Settlement& sha
         if (lane >= step) sum += other;
     }
 #pragma unroll
-    for (uint32_t k = 0; k < kSettled; ++k) {
+    for (uint32_t k = 0; k < kEach; ++k) {
         const uint32_t word = warp_of() + k * kSmallWarps;
         const uint32_t kept = shared.kept_by_rank[word];
         const uint32_t before_pair = __shfl_sync(kAllLanes, sum - both, word / 2);
@@ -151,8 +194,9 @@ __device__ void nms_small_settle(const NmsArgs<Candidate>& args, Settlement& sha
         args.kept[position] = in_order[k];
         args.published[position] = in_order[k];
     }
-    if (threadIdx.x == kLanes - 1) {
-        const NmsCounts counts = {min(sum, max_num), args.ticket[1]};
+    const uint32_t num_kept = __shfl_sync(kAllLanes, sum, kLanes - 1);
+    if (threadIdx.x == 0) {
+        const NmsCounts counts = {min(num_kept, max_num), class_over};
         args.counts[0] = counts;
         args.published_counts[0] = counts;
         args.ticket[0] = 0;

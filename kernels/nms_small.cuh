@@ -43,5 +43,10 @@ __device__ void nms_small(const NmsArgs<Candidate>& args) {
     __syncthreads();
     if (threadIdx.x == 0) is_last = take_ticket(&args.ticket[0]) == num_blocks - 1;
     __syncthreads();
-    if (is_last) nms_small_settle<Policy>(args, shared.settlement, n, settings.max_num);
+    if (!is_last) return;
+    if (n > kHalf) {
+        nms_small_settle<Policy, 2>(args, shared.settlement, n, settings.max_num);
+    } else {
+        nms_small_settle<Policy, 1>(args, shared.settlement, n, settings.max_num);
+    }
 }

@@ -126,7 +126,7 @@ __device__ void take_all(const Args& args) {
     while (true) {
         const Best taken = best_of_block(args, own, num_kept);
         if (taken.word == kLast) break;
-        const float score = value_of_word(~taken.word);
+        const float score = score_of_word(taken.word);
         if (score < settings.min_score && num_kept != 0) break;
         if (threadIdx.x == 0) {
             args.kept[num_kept] = {taken.index, score};

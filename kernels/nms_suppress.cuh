@@ -85,7 +85,10 @@ __device__ void look_at_groups(const NmsArgs<Candidate>& args, const NmsSettings
             bool hit = rank[k] < own.rank &&
                        Policy::is_near(settings, better[k], own.item, own.least) &&
                        Policy::suppresses(settings, better[k], own.item);
-            if (hit) hit = args.found_groups[near[first + k] * kLanes + lane] == own.group;
+            // Without classes there is one group.
+            if (hit && settings.class_mode != 1) {
+                hit = args.found_groups[near[first + k] * kLanes + lane] == own.group;
+            }
             if (hit && Policy::kNumParts != 0) {
                 hit = surely_suppresses<Policy>(args, settings, args.order[rank[k]].index, own.index);
             }
@@ -111,23 +114,22 @@ __device__ Verdict look_near(const NmsArgs<Candidate>& args, const NmsSettings& 
                              const Searcher& own, uint32_t n, uint32_t* near, uint32_t* list) {
     const uint32_t lane = threadIdx.x % kLanes;
     const uint32_t num_bounds = (n + kLanes - 1) / kLanes;
+    __shared__ Bounds windows[kSuppressWarps];
+    Bounds& window = windows[warp_of()];
+    if (lane == 0) window = rising_words(Policy::window(settings, own.item));
+    __syncwarp();
     Verdict verdict;
     uint32_t num_near = 0;
     for (uint32_t start = 0; start < num_bounds && !verdict.gone; start += kAhead * kLanes) {
-        Bounds words[kAhead];
+        Bounds bounds[kAhead];
 #pragma unroll
         for (uint32_t k = 0; k < kAhead; ++k) {
             const uint32_t mine = start + k * kLanes + lane;
-            words[k] = mine < num_bounds ? args.bounds[mine] : Bounds{1, 1, 0, 0};
+            bounds[k] = mine < num_bounds ? args.bounds[mine] : Bounds{kNobody, kNobody, 0, 0};
         }
 #pragma unroll
         for (uint32_t k = 0; k < kAhead; ++k) {
-            // Where nobody takes part, the lowest is still above the highest.
-            const float4 bounds =
-                make_float4(value_of_word(words[k].min_x), value_of_word(words[k].min_y),
-                            value_of_word(words[k].max_x), value_of_word(words[k].max_y));
-            const bool is_near =
-                words[k].min_x <= words[k].max_x && Policy::meets(settings, bounds, own.item);
+            const bool is_near = meet(bounds[k], window);
             const uint32_t hits = __ballot_sync(kAllLanes, is_near);
             const uint32_t before = hits & ((1u << lane) - 1);
             if (is_near) near[num_near + __popc(before)] = start + k * kLanes + lane;

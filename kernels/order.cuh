@@ -23,6 +23,12 @@ __device__ inline uint32_t order_word(float score, bool takes_part) {
     return takes_part ? ~rising : kLast;
 }
 
+// The score of a candidate that takes part.
+__device__ inline float score_of_word(uint32_t word) {
+    const uint32_t rising = ~word;
+    return __uint_as_float((rising >> 31) != 0 ? rising & 0x7fffffffu : ~rising);
+}
+
 // Whether candidate `a` comes before candidate `b`, given their keys. Class
 // and source are only looked up where the scores are equal.
 template <typename Candidate>

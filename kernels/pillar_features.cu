@@ -2,10 +2,10 @@
 // src/ops/pillar_features/mod.rs.
 //
 // Thread mapping: a group of lanes a voxel. A lane makes the features of a point
-// in the block's memory; then the warp writes the rows of its groups, which lie
-// one behind another, 16 bytes at once where they are a multiple of that.
-// Reads: the kept points of the voxels. Writes: every value of every row, zero
-// where there is no point or no voxel.
+// in the block's memory; then the group writes its row, 16 bytes at once where
+// rows are a multiple of that.
+// Reads: the kept points of the voxels. Writes: the values of their points and,
+// zero, what the launch before wrote beyond them; all else is zero already.
 
 #include <cuda_fp16.h>
 
@@ -33,6 +33,7 @@ struct Args {
     Slice<const uint32_t> point_indices;
     Slice<const uint32_t> num_voxels;
     Slice<T> out;
+    Slice<uint32_t> written;  // by row: values that may not be zero
     VoxelGrid grid;
     uint32_t num_rows;
     uint32_t max_points_per_voxel;
@@ -123,23 +124,35 @@ __device__ void write_rows(const Args<T>& args) {
     const uint32_t first = (blockIdx.x * kWarps + warp) * kGroups;
     if (first >= args.num_rows) return;
     const uint32_t own = lane / kLanesEach;
-    const Group<T, kLanesEach> group(args, first + own);
-    T* staged = rows[warp];
+    const uint32_t voxel = first + own;
+    const bool is_row = voxel < args.num_rows;
+    const uint32_t before = is_row ? args.written[voxel] : 0;
+    const Group<T, kLanesEach> group(args, voxel);
+    T* row = rows[warp] + own * kMaxValues;
+    make_features(group, row);
+    const uint32_t num = group.num * args.num_features;
+    const uint32_t end = max(num, before);
+    // Up to a whole number of wide words.
+    const uint32_t end_staged = (num + kWide - 1) / kWide * kWide;
+    for (uint32_t at = num + group.lane; at < end_staged; at += kLanesEach) {
+        row[at] = narrowed(0.0f, T{});
+    }
+    __syncwarp();
+    if (!is_row) return;
     const uint32_t row_len = args.max_points_per_voxel * args.num_features;
-    for (uint32_t at = lane * kWide; at < kGroups * row_len; at += kLanes * kWide) {
-        *reinterpret_cast<uint4*>(staged + at) = uint4{};
+    T* out = args.out.data + static_cast<uint64_t>(voxel) * row_len;
+    if (row_len % kWide == 0) {
+        for (uint32_t at = group.lane * kWide; at < end; at += kLanesEach * kWide) {
+            uint4 word = {};
+            if (at < num) word = *reinterpret_cast<const uint4*>(row + at);
+            *reinterpret_cast<uint4*>(out + at) = word;
+        }
+    } else {
+        for (uint32_t at = group.lane; at < end; at += kLanesEach) {
+            out[at] = at < num ? row[at] : narrowed(0.0f, T{});
+        }
     }
-    __syncwarp();
-    make_features(group, staged + own * row_len);
-    __syncwarp();
-    const uint32_t end = min(args.num_rows - first, kGroups) * row_len;
-    T* out = args.out.data + static_cast<uint64_t>(first) * row_len;
-    // Rows of a warp begin at a multiple of their number.
-    const uint32_t end_wide = kGroups * row_len % kWide == 0 ? end / kWide * kWide : 0;
-    for (uint32_t at = lane * kWide; at < end_wide; at += kLanes * kWide) {
-        *reinterpret_cast<uint4*>(out + at) = *reinterpret_cast<const uint4*>(staged + at);
-    }
-    for (uint32_t at = end_wide + lane; at < end; at += kLanes) out[at] = staged[at];
+    if (group.lane == 0 && num != before) args.written[voxel] = num;
 }
 
 }  // namespace pillar_features

@@ -156,10 +156,7 @@ struct Footprints {
         return make_float4(item.x - item.z, item.y - item.z, item.x + item.z, item.y + item.z);
     }
 
-    __device__ static bool meets(const NmsSettings&, float4 bounds, float4 item) {
-        return item.x + item.z >= bounds.x && item.x - item.z <= bounds.z &&
-               item.y + item.z >= bounds.y && item.y - item.z <= bounds.w;
-    }
+    __device__ static float4 window(const NmsSettings&, float4 item) { return bounds(item); }
 
     __device__ static float least(const NmsSettings&, float4) { return 0.0f; }
 

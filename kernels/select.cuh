@@ -46,6 +46,7 @@ struct Slices {
     Slice<const Settings> settings;
     Slice<const uint32_t> wanted;  // a bit a class
     Slice<Candidate> found;        // a place for whatever may pass
+    Slice<uint32_t> words;         // of what was found: `order_word`, by place
     Slice<Candidate> items;
     Slice<uint32_t> num;
     // `Totals`, empty between launches; what was ever written to `found`; how
@@ -69,38 +70,46 @@ struct Key {
     uint32_t words[3];
 };
 
-constexpr Key kLastKey = {{0xffffffffu, 0xffffffffu, 0xffffffffu}};
+constexpr Key kLastKey = {{kLast, kLast, kLast}};
 
+// The key of what was found at a place. Its first word stands in a row with
+// those of all others and mostly decides; the other two are looked up. After
+// `await_written` nothing of it changes.
 template <typename Candidate>
-__device__ Key key_of(const Candidate* candidate) {
-    // Written by other blocks: read where their writes are.
-    const float score = __ldcg(&candidate->rank.score);
-    return {{order_word(score, true), __ldcg(&candidate->rank.class_index),
-             __ldcg(&candidate->rank.source)}};
-}
+struct FoundKey {
+    const Slices<Candidate>& args;
+    uint32_t place;
+    uint32_t first;
 
-__device__ inline bool is_within(const Key& key, const Key& bound) {
-    if (key.words[0] != bound.words[0]) return key.words[0] < bound.words[0];
-    if (key.words[1] != bound.words[1]) return key.words[1] < bound.words[1];
-    return key.words[2] <= bound.words[2];
-}
+    __device__ uint32_t class_index() const { return args.found[place].rank.class_index; }
 
-// For all threads: `visit(position, whether it is one, key)` for each found,
-// in step, many keys on their way at once.
+    __device__ uint32_t word(uint32_t w) const {
+        return w == 0 ? first : w == 1 ? class_index() : args.found[place].rank.source;
+    }
+
+    __device__ bool is_within(const Key& bound) const {
+        if (first != bound.words[0]) return first < bound.words[0];
+        if (class_index() != bound.words[1]) return class_index() < bound.words[1];
+        return word(2) <= bound.words[2];
+    }
+};
+
+// For all threads: `visit(whether it is one, key)` for each of the first `n`
+// found, in step, many words on their way at once.
 template <typename Candidate, typename Visit>
-__device__ void for_each_key(const Candidate* found, uint32_t n, const Visit& visit) {
-    constexpr uint32_t kAtOnce = 8;
+__device__ void for_each_key(const Slices<Candidate>& args, uint32_t n, const Visit& visit) {
+    constexpr uint32_t kAtOnce = 4;
     for (uint32_t start = 0; start < n; start += kAtOnce * kThreads) {
-        Key keys[kAtOnce];
+        uint32_t words[kAtOnce];
 #pragma unroll
         for (uint32_t k = 0; k < kAtOnce; ++k) {
             const uint32_t i = start + k * kThreads + threadIdx.x;
-            keys[k] = i < n ? key_of(found + i) : kLastKey;
+            words[k] = i < n ? args.words[i] : kLast;
         }
 #pragma unroll
         for (uint32_t k = 0; k < kAtOnce; ++k) {
             const uint32_t i = start + k * kThreads + threadIdx.x;
-            visit(i, i < n, keys[k]);
+            visit(i < n, FoundKey<Candidate>{args, i, words[k]});
         }
     }
 }
@@ -138,51 +147,50 @@ __device__ inline void find_digit(Digits& digits, uint32_t remaining) {
     }
 }
 
-// A key at or before which lie exactly `num` of the candidates that count;
-// there are at least `num`, and `num` is at least 1.
+// Finds a key at or before which lie exactly `num` of the candidates that count;
+// there are at least `num`, and `num` is at least 1. `bound` is in the block's
+// memory.
 template <typename Candidate, typename Counts>
-__device__ Key bound_of(const Candidate* found, uint32_t n, uint32_t num, Digits& digits,
-                        const Counts& counts) {
-    Key bound = {};
+__device__ void find_bound(const Slices<Candidate>& args, uint32_t n, uint32_t num, Digits& digits,
+                           Key& bound, const Counts& counts) {
+    if (threadIdx.x == 0) bound = {};
     uint32_t remaining = num;
     for (uint32_t word = 0; word < 3; ++word) {
         for (uint32_t shift = 32; shift != 0;) {
             shift -= 8;
             digits.counts[threadIdx.x] = 0;
             __syncthreads();
-            for_each_key(found, n, [&](uint32_t, bool is_one, const Key& key) {
-                bool same = is_one && counts(key);
-                for (uint32_t w = 0; w < word; ++w) same &= key.words[w] == bound.words[w];
-                const uint32_t difference = key.words[word] ^ bound.words[word];
-                same &= shift == 24 || difference >> (shift + 8) == 0;
-                const uint32_t digit = same ? key.words[word] >> shift & 0xff : kDigits;
-                // Equal digits of a warp are counted together.
-                const uint32_t equal = __match_any_sync(kAllLanes, digit);
-                if (same && __ffs(equal) - 1 == threadIdx.x % kLanes) {
-                    atomicAdd(&digits.counts[digit], __popc(equal));
-                }
+            for_each_key(args, n, [&](bool is_one, const FoundKey<Candidate>& key) {
+                bool same = is_one && (word == 0 || key.first == bound.words[0]);
+                same = same && (word < 2 || key.class_index() == bound.words[1]);
+                const uint32_t own = same ? key.word(word) : 0;
+                same = same && (shift == 24 || (own ^ bound.words[word]) >> (shift + 8) == 0);
+                same = same && counts(key);
+                if (same) atomicAdd(&digits.counts[own >> shift & 0xff], 1);
             });
             __syncthreads();
             if (threadIdx.x < kLanes) find_digit(digits, remaining);
             __syncthreads();
-            bound.words[word] |= digits.digit << shift;
             remaining -= digits.num_before;
             const bool takes_all = remaining == digits.num_here;
-            __syncthreads();
-            if (takes_all) {
-                // Whatever the other digits are.
-                bound.words[word] |= (1u << shift) - 1;
-                for (uint32_t w = word + 1; w < 3; ++w) bound.words[w] = 0xffffffffu;
-                return bound;
+            if (threadIdx.x == 0) {
+                // Whatever the other digits are, when all with these are taken.
+                const uint32_t others = takes_all ? (1u << shift) - 1 : 0;
+                bound.words[word] |= digits.digit << shift | others;
+                for (uint32_t w = word + 1; w < 3; ++w) bound.words[w] = takes_all ? kLast : 0;
             }
+            __syncthreads();
+            if (takes_all) return;
         }
     }
-    return bound;
 }
 
 // What the choice needs of a block's memory.
 struct Shared {
     Digits digits;
+    // What is within the capacity, and what is taken of it.
+    Key within;
+    Key taken;
     uint32_t num_taken;
     // By warp: found, and wanted above them.
     uint32_t sums[kThreads / kLanes];
@@ -199,37 +207,44 @@ __device__ uint32_t most_taken(const Slices<Candidate>& args) {
 template <typename Candidate, typename Note>
 __device__ void cut(const Slices<Candidate>& args, Shared& shared, uint32_t num_found,
                     const Note& note) {
-    Digits& digits = shared.digits;
+    using Found = FoundKey<Candidate>;
     uint32_t* num_taken = &shared.num_taken;
-    const Candidate* found = args.found.data;
     const uint32_t n = min(num_found, static_cast<uint32_t>(args.found.len));
     const uint32_t capacity = args.settings[0].capacity;
     const uint32_t top_k = most_taken(args);
-    Key bound = kLastKey;
+    if (threadIdx.x == 0) shared.within = shared.taken = kLastKey;
+    __syncthreads();
     if (n > capacity) {
-        bound = bound_of(found, n, capacity, digits, [](const Key&) { return true; });
+        find_bound(args, n, capacity, shared.digits, shared.within,
+                   [](const Found&) { return true; });
     }
-    const auto counts = [&args, first = bound](const Key& key) {
-        return is_within(key, first) && is_wanted(args, key.words[1]);
+    const bool has_filter = args.settings[0].has_filter != 0;
+    const auto counts = [&args, &shared, has_filter](const Found& key) {
+        return key.is_within(shared.within) && (!has_filter || is_wanted(args, key.class_index()));
     };
-    for_each_key(found, n, [&](uint32_t, bool is_one, const Key& key) {
-        if (is_one && counts(key)) atomicAdd(num_taken, 1);
+    for_each_key(args, n, [&](bool is_one, const Found& key) {
+        const uint32_t votes = __ballot_sync(kAllLanes, is_one && counts(key));
+        if (threadIdx.x % kLanes == 0 && votes != 0) atomicAdd(num_taken, __popc(votes));
     });
     __syncthreads();
     const uint32_t num_within = *num_taken;
     __syncthreads();
     const uint32_t num_over_top_k = num_within > top_k ? num_within - top_k : 0;
-    if (num_over_top_k > 0 && top_k > 0) bound = bound_of(found, n, top_k, digits, counts);
+    if (num_over_top_k > 0 && top_k > 0) {
+        find_bound(args, n, top_k, shared.digits, shared.taken, counts);
+    }
     if (threadIdx.x == 0) *num_taken = 0;
     __syncthreads();
-    for_each_key(found, top_k > 0 ? n : 0, [&](uint32_t i, bool is_one, const Key& key) {
-        if (!is_one || !counts(key) || !is_within(key, bound)) return;
-        const uint32_t position = atomicAdd(num_taken, 1);
-        if (position >= args.items.len) return;
-        const uint32_t* from = reinterpret_cast<const uint32_t*>(found + i);
-        uint32_t* to = reinterpret_cast<uint32_t*>(&args.items[position]);
-        for (uint32_t w = 0; w < sizeof(Candidate) / 4; ++w) to[w] = __ldcg(from + w);
-        note(position, i);
+    for_each_key(args, top_k > 0 ? n : 0, [&](bool is_one, const Found& key) {
+        const bool taken = is_one && key.is_within(shared.taken) && counts(key);
+        const uint32_t votes = __ballot_sync(kAllLanes, taken);
+        uint32_t before = 0;
+        if (threadIdx.x % kLanes == 0 && votes != 0) before = atomicAdd(num_taken, __popc(votes));
+        const uint32_t lower = (1u << threadIdx.x % kLanes) - 1;
+        const uint32_t position = __shfl_sync(kAllLanes, before, 0) + __popc(votes & lower);
+        if (!taken || position >= args.items.len) return;
+        args.items[position] = args.found[key.place];
+        note(position, key.place);
     });
     if (threadIdx.x == 0) {
         const uint32_t num = num_within - num_over_top_k;
@@ -312,7 +327,10 @@ __device__ void append(const Slices<Candidate>& args, Shared& shared, uint32_t n
                 counted.num_found() + (before & 0xffff) + __popc(votes & lower);
             const uint32_t position =
                 counted.num_wanted() + (before >> 16) + __popc(wanted_votes & lower);
-            if (place < args.found.len) args.found[place] = candidate;
+            if (place < args.found.len) {
+                args.found[place] = candidate;
+                args.words[place] = order_word(candidate.rank.score, true);
+            }
             found(place);
             if (wanted && position < args.items.len) {
                 args.items[position] = candidate;

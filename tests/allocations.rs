@@ -175,14 +175,19 @@ fn given(
     det_post::infer::device::DeviceEngine::given(stream, engine.inputs.clone(), &named).unwrap()
 }
 
-/// The GPU, or `None` with the reason printed.
+/// The GPU's memory of one test does not mix with another's.
 #[cfg(feature = "cuda")]
-fn gpu() -> Option<det_post::device::cuda::CudaDevice> {
+static ONE_AT_A_TIME: std::sync::Mutex<()> = std::sync::Mutex::new(());
+
+/// The GPU for one test alone, or `None` with the reason printed.
+#[cfg(feature = "cuda")]
+fn gpu() -> Option<(std::sync::MutexGuard<'static, ()>, det_post::device::cuda::CudaDevice)> {
     use det_post::device::Device;
     use det_post::types::DeviceChoice;
 
+    let alone = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     match Device::open(DeviceChoice::Cuda(0)) {
-        Ok(Device::Cuda(device)) => Some(device),
+        Ok(Device::Cuda(device)) => Some((alone, device)),
         Ok(Device::Cpu) => panic!("a GPU was asked for by number"),
         Err(reason) => {
             let required = std::env::var("DET_POST_REQUIRE_CUDA").is_ok_and(|value| value == "1");
@@ -196,7 +201,7 @@ fn gpu() -> Option<det_post::device::cuda::CudaDevice> {
 #[test]
 #[cfg(feature = "cuda")]
 fn a_camera_frame_on_a_gpu_allocates_nothing() {
-    let Some(device) = gpu() else { return };
+    let Some((_alone, device)) = gpu() else { return };
     let ChannelKind::Camera(config) =
         channel(&["c.input:=/i", "c.head:=yolov5", "c.model_path:=m", "c.score_threshold:=0.2"])
     else {
@@ -314,7 +319,7 @@ fn a_lidar_frame_with_past_sweeps_allocates_nothing() {
 #[test]
 #[cfg(feature = "cuda")]
 fn a_lidar_frame_on_a_gpu_allocates_nothing() {
-    let Some(device) = gpu() else { return };
+    let Some((_alone, device)) = gpu() else { return };
     let stream = device.stream().unwrap();
     let config = lidar_config("circle");
     let [encoder, head] = lidar_engines(&config).map(|engine| given(&stream, &engine));

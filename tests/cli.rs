@@ -46,6 +46,19 @@ fn wrong_configuration_is_code_2_and_names_the_key() {
     assert!(run.stderr.contains("1.5"), "{}", run.stderr);
 }
 
+/// Without a driver, without such a GPU, without kernels: said, never a panic.
+#[test]
+fn a_gpu_that_is_not_there_is_code_1_and_auto_goes_on() {
+    let part = "nms_circle 500";
+    let run = det_post(&["bench", "--device", "cuda:63", part]);
+    run.expect_code(1);
+    assert!(run.stderr.contains("ERROR device: "), "{}", run.stderr);
+    assert!(!run.stderr.contains("panicked"), "{}", run.stderr);
+    let run = det_post(&["bench", "--device", "auto", part]);
+    run.expect_code(0);
+    assert!(run.stderr.contains("device auto: "), "{}", run.stderr);
+}
+
 #[test]
 fn the_effective_configuration_checks_again() {
     let folder = tempfile::tempdir().unwrap();

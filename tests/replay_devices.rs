@@ -44,15 +44,27 @@ fn has_gpu() -> bool {
     false
 }
 
-/// Replays on both devices and compares what came out.
+/// How many GPUs there are.
+fn num_gpus() -> u32 {
+    (0..64).take_while(|&gpu| Device::open(DeviceChoice::Cuda(gpu)).is_ok()).count() as u32
+}
+
+/// Replays on the CPU and on GPU 0 and compares what came out.
 fn compare(bag: &Path, config: &str, parameters: &[String]) {
+    compare_on(bag, config, parameters, &[]);
+}
+
+/// The same with some channels on GPUs of their own.
+fn compare_on(bag: &Path, config: &str, parameters: &[String], gpus: &[(&str, u32)]) {
     let folder = tempfile::tempdir().unwrap();
-    let run = |device: &str| {
+    let run = |device: &str, of_channels: &[(&str, u32)]| {
         let mut parameters = parameters.to_vec();
         parameters.push(format!("device:={device}"));
+        let of_channel = |(channel, gpu): &(&str, u32)| format!("{channel}.device:=cuda:{gpu}");
+        parameters.extend(of_channels.iter().map(of_channel));
         replay(bag, config, &parameters, &folder.path().join(device.replace(':', "_")))
     };
-    let (on_cpu, on_gpu) = (run("cpu"), run("cuda:0"));
+    let (on_cpu, on_gpu) = (run("cpu", &[]), run("cuda:0", gpus));
     on_gpu.expect_code(on_cpu.code);
     let (expected, found) = (on_cpu.report(), on_gpu.report());
     let mut num_detections = 0;
@@ -62,7 +74,8 @@ fn compare(bag: &Path, config: &str, parameters: &[String]) {
             assert_eq!(other[key], channel[key], "{}: {name}.{key}", bag.display());
         }
         let device = other["device"].as_str().unwrap();
-        assert!(device.starts_with("cuda:0"), "{device}");
+        let gpu = gpus.iter().find(|(channel, _)| channel == name).map_or(0, |(_, gpu)| *gpu);
+        assert!(device.starts_with(&format!("cuda:{gpu} ")), "{name}: {device}");
         num_detections += channel["detections"].as_u64().unwrap();
     }
     let same = on_cpu.bytes("detections.jsonl") == on_gpu.bytes("detections.jsonl");
@@ -102,13 +115,8 @@ fn networks(data: &Path) -> Vec<(&'static str, &'static str)> {
     there
 }
 
-#[test]
-fn the_sample_drive() {
-    if !has_gpu() {
-        return;
-    }
-    let sample = tempfile::tempdir().unwrap();
-    let folder = sample.path();
+/// Writes the sample drive with its networks; the path of its configuration.
+fn write_sample(folder: &Path) -> String {
     std::fs::create_dir_all(folder.join("models")).unwrap();
     std::fs::create_dir_all(folder.join("heads")).unwrap();
     camera_net::graph().save(&folder.join("models/blobs_yolov8.onnx")).unwrap();
@@ -119,7 +127,16 @@ fn the_sample_drive() {
     recording::write(&folder.join("drive")).unwrap();
     let config = folder.join("sample.param.yaml");
     std::fs::write(&config, parameters::deployment(folder)).unwrap();
-    let config = config.to_str().unwrap();
+    config.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn the_sample_drive() {
+    if !has_gpu() {
+        return;
+    }
+    let sample = tempfile::tempdir().unwrap();
+    let (config, drive) = (write_sample(sample.path()), sample.path().join("drive"));
     for more in [
         &[][..],
         &["camera.pre_nms_top_k:=7", "lidar.pre_nms_top_k:=3"],
@@ -128,7 +145,23 @@ fn the_sample_drive() {
         let mut parameters =
             ["camera.engine.kind:=rten", "lidar.engine.kind:=rten"].map(String::from).to_vec();
         parameters.extend(more.iter().map(|&parameter| parameter.to_owned()));
-        compare(&folder.join("drive"), config, &parameters);
+        compare(&drive, &config, &parameters);
+    }
+}
+
+/// Each channel on a GPU of its own, in one process; with one GPU both on that.
+#[test]
+fn the_sample_drive_on_several_gpus() {
+    if !has_gpu() {
+        return;
+    }
+    let sample = tempfile::tempdir().unwrap();
+    let (config, drive) = (write_sample(sample.path()), sample.path().join("drive"));
+    let parameters = ["camera.engine.kind:=rten", "lidar.engine.kind:=rten"].map(String::from);
+    let last = num_gpus() - 1;
+    println!("GPUs 0 and {last}");
+    for (camera, lidar) in [(0, last), (last, 0)] {
+        compare_on(&drive, &config, &parameters, &[("camera", camera), ("lidar", lidar)]);
     }
 }
 

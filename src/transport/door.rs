@@ -252,7 +252,7 @@ pub enum DoorEvent {
         found: String,
     },
     /// No peer on a topic of ours has another quality of service or type any
-    /// more.
+    /// more, or the topic is ours no more.
     Compatible {
         /// The topic.
         topic: String,

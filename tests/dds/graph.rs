@@ -135,6 +135,12 @@ fn a_peer_of_another_quality_or_type_is_told() {
     assert_eq!(output.num_subscribers(), 0);
     peer.ask(&json!({"op": "close", "id": "/det_post/out"}));
     assert_eq!(heard.wait(|all| all.len() >= 7)[6..], [settled()]);
+
+    // With our own end gone, nobody stands in its way.
+    peer.reader("/det_post/out", DETECTIONS, &json!({"reliable": true, "latched": true}), 0);
+    assert_eq!(heard.wait(|all| all.len() >= 8).len(), 8);
+    drop(output);
+    assert_eq!(heard.wait(|all| all.len() >= 9)[8..], [settled()]);
 }
 
 #[test]

@@ -191,6 +191,23 @@ fn what_is_over_is_lost_worst_first_and_counted() {
 }
 
 #[test]
+fn much_more_than_there_is_room_for_is_cut() {
+    let Some(device) = super::gpu() else { return };
+    let mut random = Random::new(34);
+    for num_scores in [0, 3] {
+        let filling = Filling { passing: 0.5, num_scores, broken: 0.001 };
+        let mut head = heads::head(YoloLayout::V5, 25_200, 5);
+        head.fill(&mut random, filling, false);
+        for capacity in [1, 511, 512, 513, 2048, 8191] {
+            for (class_filter, pre_nms_top_k) in [(&[][..], usize::MAX), (&[1, 2], 300)] {
+                let selection = Selection { class_filter, pre_nms_top_k, ..all(0.25) };
+                Problem { head: &head, capacity, selection }.check(&device);
+            }
+        }
+    }
+}
+
+#[test]
 fn values_that_are_no_numbers_and_ties_agree() {
     let Some(device) = super::gpu() else { return };
     let mut random = Random::new(33);

@@ -85,21 +85,34 @@ fn params(thresholds: &[f32], reading: CircleThreshold) -> NmsCircle {
     NmsCircle { thresholds: thresholds.to_vec(), reading, class_mode: ClassMode::Agnostic }
 }
 
-#[test]
-fn sizes_densities_and_readings_agree() {
+/// Sizes, readings and thresholds in a square of a density.
+fn scenes_agree(seed: u64, half_side: f32) {
     let Some(device) = super::gpu() else { return };
-    let mut random = Random::new(20);
+    let mut random = Random::new(seed);
     for num in [0, 1, 33, 500, 2000, 2048, 2049, 10_000] {
-        for half_side in [2.0, 60.0, 500.0] {
-            for reading in [CircleThreshold::Radius, CircleThreshold::SquaredDistance] {
-                for thresholds in [&[1.5][..], &[0.2, 4.0, 0.0, -1.0, 1.0], &[1e-25], &[1e30]] {
-                    let candidates = scene(&mut random, num, half_side);
-                    let params = params(thresholds, reading);
-                    Problem { candidates, capacity: num.max(1), params }.check(&device);
-                }
+        for reading in [CircleThreshold::Radius, CircleThreshold::SquaredDistance] {
+            for thresholds in [&[1.5][..], &[0.2, 4.0, 0.0, -1.0, 1.0], &[1e-25], &[1e30]] {
+                let candidates = scene(&mut random, num, half_side);
+                let params = params(thresholds, reading);
+                Problem { candidates, capacity: num.max(1), params }.check(&device);
             }
         }
     }
+}
+
+#[test]
+fn crowded_scenes_agree() {
+    scenes_agree(20, 2.0);
+}
+
+#[test]
+fn busy_scenes_agree() {
+    scenes_agree(23, 60.0);
+}
+
+#[test]
+fn empty_scenes_agree() {
+    scenes_agree(24, 500.0);
 }
 
 #[test]

@@ -103,18 +103,45 @@ fn sizes_around_every_block_and_both_ways_agree() {
     }
 }
 
+/// From no better suppressor to more than any list has room for.
 #[test]
-fn many_candidates_of_every_density_agree() {
+fn lists_of_every_length_agree() {
     let Some(device) = super::gpu() else { return };
-    let mut random = Random::new(11);
-    for num in [3000, 11_000, 20_000] {
-        for per_cluster in [1, 10, 500] {
-            for threshold in [0.0, 0.3, 0.65] {
+    let mut random = Random::new(14);
+    for num in [40, 900, 1024, 1025, 2048] {
+        for per_cluster in [3, 7, 18, 35, 70, 300] {
+            for threshold in [0.2, 0.5, 0.8] {
                 let candidates = clustered(&mut random, num, per_cluster);
                 Problem { candidates, capacity: num, params: params(threshold) }.check(&device);
             }
         }
     }
+}
+
+fn many_agree(seed: u64, per_cluster: usize) {
+    let Some(device) = super::gpu() else { return };
+    let mut random = Random::new(seed);
+    for num in [3000, 11_000, 20_000] {
+        for threshold in [0.0, 0.3, 0.65] {
+            let candidates = clustered(&mut random, num, per_cluster);
+            Problem { candidates, capacity: num, params: params(threshold) }.check(&device);
+        }
+    }
+}
+
+#[test]
+fn many_candidates_apart_agree() {
+    many_agree(11, 1);
+}
+
+#[test]
+fn many_candidates_in_clusters_agree() {
+    many_agree(15, 10);
+}
+
+#[test]
+fn many_candidates_in_crowds_agree() {
+    many_agree(16, 500);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use det_post::types::{ElementType, Points, Tensor};
 
 use super::clouds::{grid, scan, shared_scans, uniform};
 use super::random::Random;
-use super::tensors::bits;
+use super::tensors::{bits, tensor};
 
 /// Several frames through one workspace: each must find it empty.
 pub struct Problem {
@@ -61,19 +61,14 @@ impl Problem {
         let mut points = DevicePoints::with_capacity(&stream, num_channels, capacity).unwrap();
         let mut workspace = Workspace::new(&stream, &self.params, capacity).unwrap();
         let mut voxels = DeviceVoxels::new(&stream, &self.params).unwrap();
-        let kernels = features_cuda::Kernels::load(device).unwrap();
         let mut rows = DeviceTensor::zeros(&stream, self.element, &self.shape()).unwrap();
+        // Whatever it held before.
+        let num_values = self.shape().iter().product();
+        rows.write(&tensor(self.element, &self.shape(), &vec![7.0; num_values]).view()).unwrap();
+        let mut features = features_cuda::Workspace::new(&stream, &rows).unwrap();
         let graph = Graph::record(&stream, || {
             workspace.enqueue(&points, &mut voxels)?;
-            let center_offset_z = self.center_offset_z;
-            let input = (&points, &voxels);
-            features_cuda::enqueue_pillar_features(
-                &stream,
-                &kernels,
-                input,
-                center_offset_z,
-                &mut rows,
-            )
+            features.enqueue((&points, &voxels), self.center_offset_z, &mut rows)
         })
         .unwrap();
         for run in 0..2 {
@@ -164,6 +159,33 @@ fn both_limits_and_everything_in_one_voxel_agree() {
     }
 }
 
+/// What a frame leaves of another's rows must be written over: fuller and emptier
+/// frames in turn, none at all, one full voxel, more voxels than there is room for.
+#[test]
+fn rows_hold_nothing_of_the_frames_before() {
+    let Some(device) = super::gpu() else { return };
+    let mut random = Random::new(115);
+    for num_channels in [3, 4, 5] {
+        let mut frame = |num, half_side| uniform(&mut random, num, num_channels, half_side);
+        let frames = vec![
+            frame(5000, 53.0),
+            frame(200, 53.0),
+            frame(3000, 0.6),
+            frame(0, 1.0),
+            frame(700, 0.05),
+            frame(4999, 2.0),
+            frame(1, 20.0),
+            frame(5000, 53.0),
+        ];
+        for (max_points, voxel_capacity) in [(20, 6000), (20, 300), (33, 1000), (256, 40)] {
+            for element in [ElementType::F32, ElementType::F16] {
+                let problem = Problem::new(frames.clone(), pillars(max_points, voxel_capacity));
+                Problem { element, ..problem }.check(&device);
+            }
+        }
+    }
+}
+
 #[test]
 fn large_grids_are_hashed_and_agree() {
     let Some(device) = super::gpu() else { return };
@@ -239,12 +261,13 @@ fn what_does_not_fit_is_refused() {
     assert!(workspace.enqueue(&points, &mut voxels).is_ok());
     assert!(workspace.enqueue(&points, &mut other).is_err());
     assert!(workspace.enqueue(&many, &mut voxels).is_err());
-    let kernels = features_cuda::Kernels::load(&device).unwrap();
     for shape in [[9, 20, 9], [10, 19, 9], [10, 20, 10]] {
         let mut out = DeviceTensor::zeros(&stream, ElementType::F32, &shape).unwrap();
-        let input = (&points, &voxels);
-        let queued =
-            features_cuda::enqueue_pillar_features(&stream, &kernels, input, false, &mut out);
-        assert!(queued.is_err(), "{shape:?}");
+        let mut features = features_cuda::Workspace::new(&stream, &out).unwrap();
+        assert!(features.enqueue((&points, &voxels), false, &mut out).is_err(), "{shape:?}");
     }
+    let [out, mut other] = [[10, 20, 9]; 2]
+        .map(|shape| DeviceTensor::zeros(&stream, ElementType::F32, &shape).unwrap());
+    let mut features = features_cuda::Workspace::new(&stream, &out).unwrap();
+    assert!(features.enqueue((&points, &voxels), false, &mut other).is_err(), "another tensor");
 }

@@ -49,6 +49,7 @@ pub struct Workspace {
 struct Memory {
     select: DeviceBuffer<SelectSettings>,
     found: DeviceBuffer<Candidate<Box3d>>,
+    words: DeviceBuffer<u32>,
     totals: DeviceBuffer<u64>,
     counts: DeviceBuffer<DecodeCounts>,
     wanted: DeviceBuffer<u32>,
@@ -81,6 +82,7 @@ impl Workspace {
         let mut memory = Memory {
             select: DeviceBuffer::zeros(stream, 1)?,
             found: DeviceBuffer::zeros(stream, num_items)?,
+            words: DeviceBuffer::zeros(stream, num_items)?,
             totals: DeviceBuffer::zeros(stream, 3)?,
             counts: DeviceBuffer::zeros(stream, 1)?,
             wanted: DeviceBuffer::zeros(stream, 0)?,
@@ -189,6 +191,7 @@ impl Memory {
                 settings: self.select.input(stream)?,
                 wanted: self.wanted.input(stream)?,
                 found: self.found.output(stream)?,
+                words: self.words.output(stream)?,
                 items: candidates.items.output(stream)?,
                 num: candidates.num.output(stream)?,
                 totals: self.totals.output(stream)?,

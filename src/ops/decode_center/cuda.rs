@@ -58,6 +58,7 @@ pub struct Workspace {
 struct Memory {
     select: DeviceBuffer<SelectSettings>,
     found: DeviceBuffer<Candidate<Box3d>>,
+    words: DeviceBuffer<u32>,
     totals: DeviceBuffer<u64>,
     counts: DeviceBuffer<DecodeCounts>,
     wanted: DeviceBuffer<u32>,
@@ -99,6 +100,7 @@ impl Workspace {
         let mut memory = Memory {
             select: DeviceBuffer::zeros(stream, 1)?,
             found: DeviceBuffer::zeros(stream, num_cells)?,
+            words: DeviceBuffer::zeros(stream, num_cells)?,
             totals: DeviceBuffer::zeros(stream, 3)?,
             counts: DeviceBuffer::zeros(stream, 1)?,
             wanted: DeviceBuffer::zeros(stream, 0)?,
@@ -219,6 +221,7 @@ impl Memory {
                 settings: self.select.input(stream)?,
                 wanted: self.wanted.input(stream)?,
                 found: self.found.output(stream)?,
+                words: self.words.output(stream)?,
                 items: candidates.items.output(stream)?,
                 num: candidates.num.output(stream)?,
                 totals: self.totals.output(stream)?,

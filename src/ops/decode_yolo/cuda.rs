@@ -59,6 +59,7 @@ struct Memory {
     anchors: DeviceBuffer<[f32; 2]>,
     wanted: DeviceBuffer<u32>,
     found: DeviceBuffer<Candidate<Box2d>>,
+    words: DeviceBuffer<u32>,
     totals: DeviceBuffer<u64>,
     counts: DeviceBuffer<DecodeCounts>,
 }
@@ -78,6 +79,7 @@ impl Memory {
             anchors,
             wanted: DeviceBuffer::zeros(stream, head.num_classes.div_ceil(32))?,
             found: DeviceBuffer::zeros(stream, head.num_rows)?,
+            words: DeviceBuffer::zeros(stream, head.num_rows)?,
             totals: DeviceBuffer::zeros(stream, 3)?,
             counts: DeviceBuffer::zeros(stream, 1)?,
         })
@@ -100,6 +102,7 @@ impl Memory {
                 settings: self.settings.input(stream)?,
                 wanted: self.wanted.input(stream)?,
                 found: self.found.output(stream)?,
+                words: self.words.output(stream)?,
                 items: candidates.items.output(stream)?,
                 num: candidates.num.output(stream)?,
                 totals: self.totals.output(stream)?,

@@ -1,6 +1,10 @@
 //! The CUDA side of [`pillar_features`](super::pillar_features): equal to the
 //! CPU, bit for bit (a NaN, which only finite points that overflow give, may
 //! have other bits).
+//!
+//! Most of the tensor is zeros, frame after frame. A workspace belongs to one
+//! tensor and remembers how much of each row may be something else: only that
+//! is written.
 
 use half::f16;
 
@@ -11,80 +15,102 @@ use crate::device::cuda::abi::pillar_features::{
 };
 use crate::device::cuda::abi::voxelize::GridArgs;
 use crate::device::cuda::{
-    CudaDevice, DevicePoints, DeviceTensor, DeviceValues, Grid as Blocks, Kernel, KernelSpec, Out,
-    Stream, blocks,
+    DeviceBuffer, DevicePoints, DeviceTensor, DeviceValues, Grid as Blocks, Kernel, KernelSpec,
+    Out, Stream, blocks,
 };
 use crate::error::{Error, ErrorKind, Result};
 use crate::ops::voxelize::cuda::DeviceVoxels;
 
-/// The kernels of the op on one GPU.
-pub struct Kernels {
+/// Kernels and memory of the op for one tensor, which nobody else writes.
+pub struct Workspace {
+    stream: Stream,
+    kernels: Kernels,
+    /// By row, how many of its first values may not be zero.
+    written: DeviceBuffer<u32>,
+    /// Where the tensor's values lie.
+    address: u64,
+}
+
+struct Kernels {
     few_f32: Kernel<Few<f32>>,
     few_f16: Kernel<Few<f16>>,
     many_f32: Kernel<Many<f32>>,
     many_f16: Kernel<Many<f16>>,
 }
 
-impl Kernels {
-    /// Takes the kernels from a device.
+impl Workspace {
+    /// Takes the kernels, and memory for the rows of `out`, whatever they hold.
     ///
     /// # Errors
-    /// `Device` when this build has no such kernels.
-    pub fn load(device: &CudaDevice) -> Result<Self> {
-        Ok(Self {
+    /// `Device` when this build has no such kernels or there is not enough
+    /// memory.
+    pub fn new(stream: &Stream, out: &DeviceTensor) -> Result<Self> {
+        let (&num_rows, row) = out.shape().split_first().unwrap_or((&0, &[]));
+        let row_len = u32::try_from(row.iter().product::<usize>()).unwrap_or(u32::MAX);
+        let mut written = DeviceBuffer::zeros(stream, num_rows)?;
+        written.write(&vec![row_len; num_rows])?;
+        let device = stream.device();
+        let kernels = Kernels {
             few_f32: device.kernel()?,
             few_f16: device.kernel()?,
             many_f32: device.kernel()?,
             many_f16: device.kernel()?,
-        })
+        };
+        Ok(Self { stream: stream.clone(), kernels, written, address: out.address() })
+    }
+
+    /// Queues the making of `out`, `[V, P, F]` with room for as many voxels as
+    /// there may be. `points` are those that the voxels were made from.
+    ///
+    /// # Errors
+    /// `Argument` when `out` is not the workspace's tensor or has another shape,
+    /// or a voxel's row more than [`MANY_VALUES`] values; `Device` when a buffer
+    /// is another stream's or the launch fails.
+    pub fn enqueue(
+        &mut self,
+        (points, voxels): (&DevicePoints, &DeviceVoxels),
+        center_offset_z: bool,
+        out: &mut DeviceTensor,
+    ) -> Result<()> {
+        let num_features = num_features(points.num_channels(), center_offset_z);
+        let num_rows = check(out, voxels, num_features)?;
+        if out.address() != self.address {
+            return argument("another tensor than the workspace was made for".into());
+        }
+        let num_values = voxels.params().max_points_per_voxel * num_features;
+        let is_few = num_values <= FEW_VALUES;
+        let voxels_per_block = if is_few { FEW_VOXELS_PER_BLOCK } else { MANY_VOXELS_PER_BLOCK };
+        let Self { stream, kernels, written, .. } = self;
+        let sizes = [num_rows, num_features];
+        let mut rows = Rows { stream, points, voxels, written, sizes, voxels_per_block };
+        match out.values_mut() {
+            DeviceValues::F32(out) if is_few => rows.enqueue(&kernels.few_f32, out.output(stream)?),
+            DeviceValues::F32(out) => rows.enqueue(&kernels.many_f32, out.output(stream)?),
+            DeviceValues::F16(out) if is_few => rows.enqueue(&kernels.few_f16, out.output(stream)?),
+            DeviceValues::F16(out) => rows.enqueue(&kernels.many_f16, out.output(stream)?),
+        }
     }
 }
 
-/// Queues the writing of all of `out`, `[V, P, F]` with room for as many voxels
-/// as there may be. `points` are those that the voxels were made from.
-///
-/// # Errors
-/// `Argument` when `out` has another shape, or a voxel's row more than
-/// [`MANY_VALUES`] values; `Device` when a buffer is another stream's or
-/// the launch fails.
-pub fn enqueue_pillar_features(
-    stream: &Stream,
-    kernels: &Kernels,
-    (points, voxels): (&DevicePoints, &DeviceVoxels),
-    center_offset_z: bool,
-    out: &mut DeviceTensor,
-) -> Result<()> {
-    let num_slots = voxels.params().max_points_per_voxel;
-    let num_features = num_features(points.num_channels(), center_offset_z);
-    let num_rows = match *out.shape() {
+/// The rows of a tensor that fits the voxels.
+fn check(out: &DeviceTensor, voxels: &DeviceVoxels, num_features: usize) -> Result<usize> {
+    let (num_slots, capacity) =
+        (voxels.params().max_points_per_voxel, voxels.params().voxel_capacity);
+    match *out.shape() {
+        _ if num_slots * num_features > MANY_VALUES => {
+            let num_values = num_slots * num_features;
+            argument(format!("{num_values} values a voxel; at most {MANY_VALUES}"))
+        }
         [rows, slots, features]
-            if rows >= voxels.params().voxel_capacity
-                && slots == num_slots
-                && features == num_features =>
+            if rows >= capacity && slots == num_slots && features == num_features =>
         {
-            rows
+            Ok(rows)
         }
-        _ => {
-            return argument(format!(
-                "up to {} voxels of {num_slots} points of {num_features} features do not fit a \
-                 tensor of {:?}",
-                voxels.params().voxel_capacity,
-                out.shape()
-            ));
-        }
-    };
-    let num_values = num_slots * num_features;
-    if num_values > MANY_VALUES {
-        return argument(format!("{num_values} values a voxel; at most {MANY_VALUES}"));
-    }
-    let is_few = num_values <= FEW_VALUES;
-    let voxels_per_block = if is_few { FEW_VOXELS_PER_BLOCK } else { MANY_VOXELS_PER_BLOCK };
-    let rows = Rows { stream, points, voxels, num_rows, num_features, voxels_per_block };
-    match out.values_mut() {
-        DeviceValues::F32(out) if is_few => rows.enqueue(&kernels.few_f32, out.output(stream)?),
-        DeviceValues::F32(out) => rows.enqueue(&kernels.many_f32, out.output(stream)?),
-        DeviceValues::F16(out) if is_few => rows.enqueue(&kernels.few_f16, out.output(stream)?),
-        DeviceValues::F16(out) => rows.enqueue(&kernels.many_f16, out.output(stream)?),
+        _ => argument(format!(
+            "up to {capacity} voxels of {num_slots} points of {num_features} features do not fit a \
+             tensor of {:?}",
+            out.shape()
+        )),
     }
 }
 
@@ -93,17 +119,19 @@ struct Rows<'a> {
     stream: &'a Stream,
     points: &'a DevicePoints,
     voxels: &'a DeviceVoxels,
-    num_rows: usize,
-    num_features: usize,
+    written: &'a mut DeviceBuffer<u32>,
+    /// Rows, and features of a point.
+    sizes: [usize; 2],
     voxels_per_block: u32,
 }
 
 impl Rows<'_> {
-    fn enqueue<T: 'static, K>(&self, kernel: &Kernel<K>, out: Out<'_, T>) -> Result<()>
+    fn enqueue<T: 'static, K>(&mut self, kernel: &Kernel<K>, out: Out<'_, T>) -> Result<()>
     where
         K: for<'a> KernelSpec<Args<'a> = FeatureArgs<'a, T>>,
     {
-        let Self { stream, points, voxels, num_rows, num_features, voxels_per_block } = *self;
+        let Self { stream, points, voxels, .. } = *self;
+        let ([num_rows, num_features], voxels_per_block) = (self.sizes, self.voxels_per_block);
         let args = FeatureArgs {
             points: points.values.input(stream)?,
             cells: voxels.cells.input(stream)?,
@@ -111,6 +139,7 @@ impl Rows<'_> {
             point_indices: voxels.point_indices.input(stream)?,
             num_voxels: voxels.num.input(stream)?,
             out,
+            written: self.written.output(stream)?,
             grid: GridArgs::new(&voxels.params().grid),
             num_rows: num_rows as u32,
             max_points_per_voxel: voxels.params().max_points_per_voxel as u32,

@@ -16,7 +16,7 @@ use crate::infer::device::{DeviceEngine, NumBytes};
 use crate::ops::densify::cuda::{DeviceSweeps, Joining, Workspace as Densify};
 use crate::ops::gather::cuda::{LidarInputs, LidarWorkspace as Gatherer};
 use crate::ops::nms::cuda::{Capacity, Suppression3d};
-use crate::ops::pillar_features::cuda::{Kernels as FeatureKernels, enqueue_pillar_features};
+use crate::ops::pillar_features::cuda::Workspace as Features;
 use crate::ops::scatter::cuda::Workspace as Scatter;
 use crate::ops::select;
 use crate::ops::unpack::{UnpackParams, cuda::Workspace as Unpack};
@@ -302,13 +302,11 @@ impl Pillars {
         let stream = points.stream();
         let mut voxels = DeviceVoxels::new(stream, &params)?;
         let mut voxelize = Voxelize::new(stream, &params, points.capacity())?;
-        let kernels = FeatureKernels::load(stream.device())?;
         let mut scatter = Scatter::new(stream, &facts.grid)?;
         let group = Graph::record(stream, || voxelize.enqueue(points, &mut voxels))?;
         let (rows, with_z) = (encoder.input(0)?, facts.center_offset_z);
-        let features = Graph::record(stream, || {
-            enqueue_pillar_features(stream, &kernels, (points, &voxels), with_z, rows)
-        })?;
+        let mut features = Features::new(stream, rows)?;
+        let features = Graph::record(stream, || features.enqueue((points, &voxels), with_z, rows))?;
         let (encoded, map) = (encoder.output(output)?, engine.input(0)?);
         let scatter = Graph::record(stream, || scatter.enqueue(encoded, &voxels, map))?;
         Ok(Self { voxels, voxelize, group, features, scatter })

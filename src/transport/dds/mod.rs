@@ -229,7 +229,8 @@ impl Graph {
 
     /// Forgets an endpoint that is no more.
     fn leave(&self, guid: GUID) {
-        held(&self.peers).remove(guid);
+        let settled = held(&self.peers).remove(guid);
+        settled.iter().for_each(|event| self.tell(event));
         if let Err(error) = held(&self.announcement).remove(guid) {
             self.tell(&DoorEvent::Failed { reason: error.to_string() });
         }

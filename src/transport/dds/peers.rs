@@ -79,11 +79,14 @@ impl Peers {
         self.ours.insert(guid, endpoint);
     }
 
-    /// Removes an endpoint of ours.
-    pub fn remove(&mut self, guid: GUID) {
-        self.ours.remove(&guid);
+    /// Removes an endpoint of ours, and gives what there is to tell of that.
+    pub fn remove(&mut self, guid: GUID) -> Vec<DoorEvent> {
+        let before = self.troubled();
         self.matched.retain(|(ours, _)| *ours != guid);
         self.incompatible.retain(|(ours, _)| *ours != guid);
+        let settled = self.settled_since(&before);
+        self.ours.remove(&guid);
+        settled
     }
 
     /// Puts another endpoint of ours in the place of one: what was matched with
@@ -112,10 +115,14 @@ impl Peers {
     pub fn notice(&mut self, status: Status) -> Vec<DoorEvent> {
         let before = self.troubled();
         let mut events = self.take_in(status);
+        events.extend(self.settled_since(&before));
+        events
+    }
+
+    fn settled_since(&self, before: &BTreeSet<String>) -> Vec<DoorEvent> {
         let after = self.troubled();
         let settled = before.difference(&after).cloned();
-        events.extend(settled.map(|topic| DoorEvent::Compatible { topic }));
-        events
+        settled.map(|topic| DoorEvent::Compatible { topic }).collect()
     }
 
     /// Topics of ours with a peer that cannot match.

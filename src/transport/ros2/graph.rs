@@ -147,7 +147,11 @@ impl Graph {
     }
 
     pub(super) fn unsubscribe(&mut self, id: u64) {
-        self.inputs.retain(|input| input.id != id);
+        let Some(position) = self.inputs.iter().position(|input| input.id == id) else { return };
+        let Input { wanted, mismatch, .. } = self.inputs.remove(position);
+        if mismatch.is_some() {
+            self.tell(vec![DoorEvent::Compatible { topic: wanted.full_topic }]);
+        }
     }
 
     pub(super) fn advertise(
@@ -214,6 +218,10 @@ impl Graph {
                 Equal => {}
             }
         }
+        self.tell(events);
+    }
+
+    fn tell(&self, events: Vec<DoorEvent>) {
         if let Some(watcher) = &*self.watcher.lock().unwrap_or_else(PoisonError::into_inner) {
             events.into_iter().for_each(watcher);
         }

@@ -14,7 +14,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::ops::decode_center::cuda::{DeviceCenterTask, Workspace as Decoder};
 use crate::ops::gather::cuda::{LidarInputs, LidarWorkspace, SaysOfObjects};
 use crate::ops::nms::cuda::{Capacity, Suppression3d};
-use crate::ops::pillar_features::cuda::{Kernels, enqueue_pillar_features};
+use crate::ops::pillar_features::cuda::Workspace as Features;
 use crate::ops::scatter::cuda::Workspace as Scatterer;
 use crate::ops::select::Limits;
 use crate::ops::unpack::UnpackParams;
@@ -51,12 +51,11 @@ struct Pillars {
     points: DevicePoints,
     voxelize: Voxelizer,
     voxels: DeviceVoxels,
-    kernels: Kernels,
+    make_features: Features,
     features: DeviceTensor,
     scatter: Scatterer,
     encoded: DeviceTensor,
     map: DeviceTensor,
-    stream: Stream,
 }
 
 impl Pillars {
@@ -66,6 +65,7 @@ impl Pillars {
         on_device.enqueue_upload(&cloud.view()?)?;
         let num_voxels = params.voxel_capacity;
         let tensor = |shape: &[usize]| DeviceTensor::zeros(stream, ElementType::F32, shape);
+        let features = tensor(&[num_voxels, MAX_POINTS, NUM_FEATURES])?;
         Ok(Self {
             cloud: on_device,
             fields: Cloud::fields()?,
@@ -74,12 +74,11 @@ impl Pillars {
             points: DevicePoints::with_capacity(stream, 4, NUM_POINTS)?,
             voxelize: Voxelizer::new(stream, &params, NUM_POINTS)?,
             voxels: DeviceVoxels::new(stream, &params)?,
-            kernels: Kernels::load(stream.device())?,
-            features: tensor(&[num_voxels, MAX_POINTS, NUM_FEATURES])?,
+            make_features: Features::new(stream, &features)?,
+            features,
             scatter: Scatterer::new(stream, &params.grid)?,
             encoded: tensor(&[num_voxels, NUM_CHANNELS])?,
             map: tensor(&[1, NUM_CHANNELS, SIDE, SIDE])?,
-            stream: stream.clone(),
         })
     }
 
@@ -93,7 +92,7 @@ impl Pillars {
 
     fn features(&mut self) -> Result<()> {
         let from = (&self.points, &self.voxels);
-        enqueue_pillar_features(&self.stream, &self.kernels, from, false, &mut self.features)
+        self.make_features.enqueue(from, false, &mut self.features)
     }
 
     fn scatter(&mut self) -> Result<()> {

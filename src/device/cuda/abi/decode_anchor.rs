@@ -68,7 +68,7 @@ pub struct AnchorArgs<'a, T> {
     pub step: [f32; 2],
 }
 
-const _: () = assert!(size_of::<AnchorArgs<'_, f32>>() == 16 * 16 + 40);
+const _: () = assert!(size_of::<AnchorArgs<'_, f32>>() == 17 * 16 + 40);
 
 fn check<T>(kernel: &str, args: &AnchorArgs<'_, T>, grid: &Grid) -> Result<()> {
     check_threads(kernel, grid.threads_per_block, THREADS_PER_BLOCK)?;

@@ -124,7 +124,7 @@ pub struct CenterArgs<'a, T> {
 }
 
 const _: () = assert!(size_of::<CenterMaps<'_, f32>>() == 6 * 16 + 24);
-const _: () = assert!(size_of::<CenterArgs<'_, f32>>() == 16 * 16 + 40 + MAX_TASKS * 120);
+const _: () = assert!(size_of::<CenterArgs<'_, f32>>() == 17 * 16 + 40 + MAX_TASKS * 120);
 
 fn check<T>(kernel: &str, args: &CenterArgs<'_, T>, grid: &Grid) -> Result<()> {
     check_threads(kernel, grid.threads_per_block, THREADS_PER_BLOCK)?;

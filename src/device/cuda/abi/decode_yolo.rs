@@ -63,7 +63,7 @@ pub struct YoloArgs<'a, T> {
     pub levels: [YoloLevel; MAX_OUTPUTS],
 }
 
-const _: () = assert!(size_of::<YoloArgs<'_, f32>>() == (8 + 7 + 2) * 16 + 32 + MAX_OUTPUTS * 24);
+const _: () = assert!(size_of::<YoloArgs<'_, f32>>() == (8 + 8 + 2) * 16 + 32 + MAX_OUTPUTS * 24);
 
 /// How the rows of a head lie in its tensors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

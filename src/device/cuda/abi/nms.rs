@@ -5,8 +5,10 @@ use super::{check_len, check_threads, refused};
 use crate::error::Result;
 use crate::types::{Box2d, Box3d, Candidate, Kept, RotatedBox2d};
 
-/// Threads of a block, in every step but `small`.
+/// Threads of a block, in every step but `small` and `arrange`.
 pub const THREADS_PER_BLOCK: u32 = 256;
+/// Threads of a block in the step `arrange`.
+pub const ARRANGE_THREADS_PER_BLOCK: u32 = 32;
 /// Threads of a block in the step `small`.
 pub const SMALL_THREADS_PER_BLOCK: u32 = 1024;
 /// Candidates a block takes in the step `suppress`: one a warp.
@@ -24,8 +26,9 @@ pub const MAX_OWNED: u32 = 16;
 /// Columns of the step `small` that are in shared memory together: places of
 /// bits come in whole such halves.
 pub const HALF: usize = 1024;
-/// Pairs of better suppressors that the lists of all have room for.
-pub const PAIRS: usize = 4 * SMALL_CAPACITY;
+/// Words of two suppressors that the lists of all have room for beside the notes:
+/// 13 for each of a half, 5 for each of all.
+pub const PAIRS: usize = 13 * HALF;
 /// Vectors of 16 bytes in a row of bits.
 pub const ROW_VECTORS: usize = SMALL_CAPACITY / 128;
 
@@ -126,11 +129,11 @@ pub struct NmsArgs<'a, C> {
     pub published: Out<'a, Kept>,
     /// How many, in memory of the host.
     pub published_counts: Out<'a, NmsCounts>,
-    /// Of the step `small`: rank, length of the list, and where a row is not 0.
-    pub notes: Out<'a, u64>,
-    /// Of the step `small`: lists of better suppressors, two in a word.
+    /// Of the step `small`: rank, length of the list, and how it begins.
+    pub notes: Out<'a, [u32; 4]>,
+    /// Of the step `small`: how the list goes on, two suppressors in a word.
     pub pairs: Out<'a, u32>,
-    /// The same as bits, where a list is too short.
+    /// Of the step `small`: all suppressors as bits, where there are too many.
     pub rows: Out<'a, [u32; 4]>,
 }
 
@@ -186,6 +189,20 @@ fn check_small<C>(
 
 fn check<C>(kernel: &str, args: &NmsArgs<'_, C>, grid: &Grid, num_parts: usize) -> Result<()> {
     check_threads(kernel, grid.threads_per_block, THREADS_PER_BLOCK)?;
+    check_large(kernel, args, num_parts)
+}
+
+fn check_arrange<C>(
+    kernel: &str,
+    args: &NmsArgs<'_, C>,
+    grid: &Grid,
+    num_parts: usize,
+) -> Result<()> {
+    check_threads(kernel, grid.threads_per_block, ARRANGE_THREADS_PER_BLOCK)?;
+    check_large(kernel, args, num_parts)
+}
+
+fn check_large<C>(kernel: &str, args: &NmsArgs<'_, C>, num_parts: usize) -> Result<()> {
     check_common(kernel, args, num_parts)?;
     let capacity = args.candidates.len();
     let words = capacity.div_ceil(32);
@@ -264,7 +281,7 @@ macro_rules! steps {
             step!($module, Small, "small", $candidate, $parts, check_small);
             step!($module, Tiles, "tiles", $candidate, $parts, check);
             step!($module, Merge, "merge", $candidate, $parts, check);
-            step!($module, Arrange, "arrange", $candidate, $parts, check);
+            step!($module, Arrange, "arrange", $candidate, $parts, check_arrange);
             step!($module, Suppress, "suppress", $candidate, $parts, check);
             step!($module, Publish, "publish", $candidate, $parts, check);
 

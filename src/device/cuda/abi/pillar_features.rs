@@ -36,6 +36,8 @@ pub struct FeatureArgs<'a, T> {
     pub num_voxels: In<'a, u32>,
     /// The rows, `max_points_per_voxel` times `num_features` values each.
     pub out: Out<'a, T>,
+    /// By row, how many of its first values may not be zero.
+    pub written: Out<'a, u32>,
     /// The grid.
     pub grid: GridArgs,
     /// Rows to write.
@@ -50,7 +52,7 @@ pub struct FeatureArgs<'a, T> {
     pub point_capacity: u32,
 }
 
-const _: () = assert!(size_of::<FeatureArgs<'_, f32>>() == 6 * 16 + 36 + 5 * 4);
+const _: () = assert!(size_of::<FeatureArgs<'_, f32>>() == 7 * 16 + 36 + 5 * 4);
 
 fn check<T>(
     kernel: &str,
@@ -92,6 +94,7 @@ fn check<T>(
         ("point_indices", args.point_indices.len(), num_voxels.saturating_mul(num_slots)),
         ("num_voxels", args.num_voxels.len(), 1),
         ("out", args.out.len(), num_rows.saturating_mul(row_len)),
+        ("written", args.written.len(), num_rows),
     ];
     slices.into_iter().try_for_each(|(name, found, needed)| check_len(kernel, name, found, needed))
 }
@@ -109,10 +112,10 @@ macro_rules! spec {
         // which the other slices over voxels have (checked), points at indices
         // cut to `point_capacity`. A row's values are at most those that the
         // block's memory holds for a group of lanes. Rows have
-        // `max_points_per_voxel` times `num_features` values and `out` has all
-        // rows (checked); nothing at or behind their end is written, and 16 bytes
-        // at once only where a warp's rows are a multiple of that; allocations
-        // are aligned. No thread waits for another warp.
+        // `max_points_per_voxel` times `num_features` values, as many as
+        // `written` at most says, and `out` has all rows (checked); they are
+        // written 16 bytes at once only where they are a multiple of that;
+        // allocations are aligned. No thread waits for another warp.
         unsafe impl KernelSpec for $spec {
             const NAME: &'static str = $name;
             type Args<'a> = FeatureArgs<'a, $element>;

@@ -60,6 +60,8 @@ pub struct Selection<'a, B> {
     pub wanted: In<'a, u32>,
     /// Everything that passed: a place for whatever may.
     pub found: Out<'a, Candidate<B>>,
+    /// The first word of its place in the total order.
+    pub words: Out<'a, u32>,
     /// What goes on.
     pub items: Out<'a, Candidate<B>>,
     /// How many go on.
@@ -75,10 +77,11 @@ pub struct Selection<'a, B> {
 impl<B> Selection<'_, B> {
     /// The slices that must hold something, with their lengths and the lengths
     /// needed for what may be found.
-    pub(super) fn needed(&self, num_found: usize) -> [(&'static str, usize, usize); 6] {
+    pub(super) fn needed(&self, num_found: usize) -> [(&'static str, usize, usize); 7] {
         [
             ("settings", self.settings.len(), 1),
             ("found", self.found.len(), num_found),
+            ("words", self.words.len(), self.found.len()),
             ("items", self.items.len(), 1),
             ("num", self.num.len(), 1),
             ("totals", self.totals.len(), 3),

@@ -2,9 +2,9 @@
 
 use super::{Capacity, Survivors, SurvivorsOut, check_fits, class_mode_word};
 use crate::device::cuda::abi::nms::{
-    CANDIDATES_PER_BLOCK, HALF, NmsArgs, NmsCounts, NmsSettings, NmsSteps, PAIRS, PART,
-    PrepareArgs, PreparedSteps, ROW_VECTORS, SMALL_CAPACITY, SMALL_THREADS_PER_BLOCK,
-    THREADS_PER_BLOCK, TILE, TILES_AT_ONCE,
+    ARRANGE_THREADS_PER_BLOCK, CANDIDATES_PER_BLOCK, HALF, NmsArgs, NmsCounts, NmsSettings,
+    NmsSteps, PAIRS, PART, PrepareArgs, PreparedSteps, ROW_VECTORS, SMALL_CAPACITY,
+    SMALL_THREADS_PER_BLOCK, THREADS_PER_BLOCK, TILE, TILES_AT_ONCE,
 };
 use crate::device::cuda::{DeviceBuffer, Grid, In, Kernel, KernelSpec, Stream, blocks};
 use crate::error::Result;
@@ -54,7 +54,7 @@ struct Memory {
     kept_bits: DeviceBuffer<u32>,
     ticket: DeviceBuffer<u32>,
     survivors: Survivors,
-    notes: DeviceBuffer<u64>,
+    notes: DeviceBuffer<[u32; 4]>,
     pairs: DeviceBuffer<u32>,
     rows: DeviceBuffer<[u32; 4]>,
 }
@@ -206,7 +206,9 @@ impl<S: NmsSteps> DeviceWorkspace<S> {
                 let parts = blocks(capacity, TILE).div_ceil(TILES_AT_ONCE);
                 launch(tiles, stream, [blocks(capacity, PART).max(1), 2], args)?;
                 launch(merge, stream, [some * parts, 2], args)?;
-                launch(arrange, stream, [some, 1], args)?;
+                let threads_per_block = ARRANGE_THREADS_PER_BLOCK;
+                let num_blocks = [blocks(capacity, threads_per_block).max(1), 1];
+                arrange.enqueue(stream, Grid { num_blocks, threads_per_block }, args)?;
                 launch(suppress, stream, [blocks(capacity, CANDIDATES_PER_BLOCK), 1], args)?;
                 launch(publish, stream, [some, 1], args)
             }
