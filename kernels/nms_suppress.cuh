@@ -104,6 +104,8 @@ __device__ void look_at_groups(const NmsArgs<Candidate>& args, const NmsSettings
             __syncwarp();
             verdict.gone = wait_for_kept(args, list, verdict.num_pending);
             verdict.num_pending = 0;
+            // All have read the list before one writes it anew.
+            __syncwarp();
         }
     }
 }
