@@ -164,6 +164,8 @@ fn either_side_may_restart() {
         let mut cdr = Vec::new();
         let message = det_post::transport::messages::Image::default();
         message.encode(&mut cdr).unwrap();
+        // Each side finds the other in its own time.
+        wait_until("a subscriber", || output.num_subscribers() == 1);
         output.publish(&cdr).unwrap();
         assert_eq!(peer.take("/out", 1).len(), 1, "round {round}");
         if round == 1 {
