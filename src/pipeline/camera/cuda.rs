@@ -1,4 +1,6 @@
 //! A camera's frames on a GPU: one upload, one wait, one read of the answer.
+//! A payload that lies in page-locked memory is uploaded from there, which is
+//! waited for as well: the memory is only lent.
 
 use std::mem::{Discriminant, discriminant};
 

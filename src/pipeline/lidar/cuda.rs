@@ -1,4 +1,6 @@
 //! A lidar's frames on a GPU: one upload, one wait, one read of the answer.
+//! A payload that lies in page-locked memory is uploaded from there, which is
+//! waited for as well: the memory is only lent.
 //!
 //! Clouds and transforms differ from frame to frame: unpacking and joining past
 //! sweeps are launched with them. From the joined points on, sizes are
