@@ -130,6 +130,7 @@ fn arguments_reach_the_channels() {
         "parameters:=front.score_threshold:=0.25 back.class_filter:=[car,bus]",
         "use_sim_time:=true",
         "log_level:=debug",
+        "enclave:=/car/eyes",
         "respawn:=false",
         "rviz:=true",
     ];
@@ -139,7 +140,7 @@ fn arguments_reach_the_channels() {
     };
     assert_eq!((&node["name"], &node["namespace"]), (&"eyes".into(), &"/car".into()));
     assert_eq!(node["respawn"], false);
-    assert_eq!(texts(&node["ros_arguments"]), ["--log-level", "debug"]);
+    assert_eq!(texts(&node["ros_arguments"]), ["--log-level", "debug", "--enclave", "/car/eyes"]);
     let config = config(node);
     assert!(config.use_sim_time);
     assert_eq!(config.device.to_string(), "cpu");
