@@ -84,7 +84,7 @@ One message each `diagnostics_period_s`. NODE is the full name of the node witho
 
 | status | WARN | ERROR |
 |---|---|---|
-| `NODE: node` | not active; a peer whose type or quality of service does not match; transforms left out; no `/clock` yet | the last change of state failed; a part of the door is lost |
+| `NODE: node` | not active; a peer whose type or quality of service does not match; transforms left out; no `/clock` yet, or it went back | the last change of state failed; a part of the door is lost |
 | `NODE: NAME: input` | silent for `gap_warn_s`; below `min_rate_hz`; messages refused | silent for `gap_error_s`, and why |
 | `NODE: NAME: frames` | frames dropped, overtaken or served alone, by reason; a capacity met; stamps that do not rise | every frame dropped, by reason; input, but no output for `gap_error_s`; the thread of the channel is gone |
 | `NODE: NAME: latency` | 99th percentile from arrival to publication above `latency_budget_ms` | |

@@ -70,6 +70,10 @@ impl Shared {
         if self.clock.is_simulated() && self.clock.now().is_none() {
             status.note(DiagnosticLevel::Warn, "use_sim_time, and no /clock yet");
         }
+        let num_jumps = self.clock.num_new_jumps();
+        if num_jumps > 0 {
+            status.note(DiagnosticLevel::Warn, &format!("/clock went back, {num_jumps} times"));
+        }
         let transforms = self.transforms.account();
         if let Some(refused) = &transforms.refused {
             let message = format!("{} transforms left out: {}", refused.count, refused.first);
