@@ -27,7 +27,7 @@ mod common {
     pub mod shared_data;
 }
 
-#[path = "replay_devices/networks.rs"]
+#[path = "devices/networks.rs"]
 mod networks_on_the_gpu;
 
 use std::path::Path;

@@ -11,12 +11,12 @@ use super::common::shared_data::shared_data;
 use super::{has_gpu, networks, trained};
 
 /// By how much a score may differ.
-const SCORE: f64 = 0.0002;
+const SCORE: f64 = 1e-5;
 /// By how much an edge of a box may, in pixels of the picture.
-const PIXELS: f64 = 0.05;
+const PIXELS: f64 = 0.002;
 /// By how much a centre (metres), a size (metres), a heading (radians) or a
 /// velocity (metres a second) may.
-const METRES: f64 = 0.002;
+const METRES: f64 = 1e-4;
 
 /// The library of ONNX Runtime, when one is named that has a CUDA provider.
 fn library() -> Option<PathBuf> {
