@@ -105,8 +105,10 @@ fn compare(bag: &Path, config: &str, channels: &[&str], parameters: &[String], l
     };
     let (on_cpu, on_gpu) = (run("cpu", "cpu"), run("cuda:0", "cuda"));
     for channel in channels {
-        let engine = &on_gpu.report()["channels"][channel]["engine"];
-        assert!(engine.as_str().unwrap().contains("on CUDA"), "{channel}: {engine}");
+        let report = on_gpu.report();
+        let engine = report["channels"][channel]["engine"].as_str().unwrap();
+        assert!(engine.contains("on CUDA"), "{channel}: {engine}");
+        println!("{channel}: {engine}");
     }
     let (expected, found) = (on_cpu.lines(), on_gpu.lines());
     assert_eq!(expected.len(), found.len());
