@@ -42,10 +42,15 @@ enum Stage {
 }
 
 struct Running {
-    subscription: Box<dyn Subscription>,
-    camera_info: Option<Box<dyn Subscription>>,
+    inputs: Inputs,
     closer: SlotCloser,
     thread: JoinHandle<Box<Worker>>,
+}
+
+/// The topics that a channel takes.
+struct Inputs {
+    sensor: Box<dyn Subscription>,
+    camera_info: Option<Box<dyn Subscription>>,
 }
 
 impl LiveChannel {
@@ -134,8 +139,8 @@ impl LiveChannel {
             .spawn(move || worker.run(reader, &state, &clock, &transforms))
             .map_err(|e| Error::new(ErrorKind::Io, "channel", "no thread").with_source(e))?;
         match self.subscribe(door, writer) {
-            Ok((subscription, camera_info)) => {
-                self.stage = Stage::Running(Running { subscription, camera_info, closer, thread });
+            Ok(inputs) => {
+                self.stage = Stage::Running(Running { inputs, closer, thread });
                 Ok(())
             }
             Err(error) => {
@@ -147,20 +152,18 @@ impl LiveChannel {
     }
 
     /// Takes inputs, and CameraInfo where that is asked for.
-    fn subscribe(
-        &mut self,
-        door: &mut dyn Door,
-        writer: SlotWriter,
-    ) -> Result<(Box<dyn Subscription>, Option<Box<dyn Subscription>>)> {
+    fn subscribe(&mut self, door: &mut dyn Door, writer: SlotWriter) -> Result<Inputs> {
         let ChannelConfig { input, live, .. } = &self.config;
         self.topic = door.resolve(input);
         let receiver = receiver(&self.config, writer, Arc::clone(&self.state));
-        let subscription = door.subscribe(input, input_kind(&self.config), live.qos, receiver)?;
-        let Some(topic) = &live.camera_info else { return Ok((subscription, None)) };
+        let sensor = door.subscribe(input, input_kind(&self.config), live.qos, receiver)?;
+        let Some(topic) = &live.camera_info else {
+            return Ok(Inputs { sensor, camera_info: None });
+        };
         self.camera_info = Some(door.resolve(topic));
         let receiver = camera_info_receiver(&self.config.name, Arc::clone(&self.state));
         let camera_info = door.subscribe(topic, InputKind::CameraInfo, live.qos, receiver)?;
-        Ok((subscription, Some(camera_info)))
+        Ok(Inputs { sensor, camera_info: Some(camera_info) })
     }
 
     /// Takes no more inputs and lets the frame in flight finish.
@@ -176,15 +179,14 @@ impl LiveChannel {
     /// # Errors
     /// `Argument` when it did not finish: the channel is lost.
     pub(super) fn finish_stop(&mut self, deadline: Instant) -> Result<()> {
-        let Running { subscription, camera_info, thread, .. } =
-            match std::mem::replace(&mut self.stage, Stage::Lost) {
-                Stage::Running(running) => running,
-                other => {
-                    self.stage = other;
-                    return Ok(());
-                }
-            };
-        drop((subscription, camera_info));
+        let Running { inputs, thread, .. } = match std::mem::replace(&mut self.stage, Stage::Lost) {
+            Stage::Running(running) => running,
+            other => {
+                self.stage = other;
+                return Ok(());
+            }
+        };
+        drop(inputs);
         while !thread.is_finished() && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -223,7 +225,7 @@ impl LiveChannel {
         let calibration = calibration.map(|(summary, topic)| CalibrationHealth {
             topic,
             num_publishers: running
-                .and_then(|running| running.camera_info.as_ref())
+                .and_then(|running| running.inputs.camera_info.as_ref())
                 .map(|subscription| subscription.num_publishers()),
             told: told(topic),
             summary,
@@ -235,7 +237,7 @@ impl LiveChannel {
             num_failures_now,
             is_active: running.is_some(),
             is_dead: ended || matches!(self.stage, Stage::Lost),
-            num_publishers: running.map_or(0, |running| running.subscription.num_publishers()),
+            num_publishers: running.map_or(0, |running| running.inputs.sensor.num_publishers()),
             told: told(&self.topic),
             calibration,
             input: &input,
