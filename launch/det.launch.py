@@ -27,6 +27,7 @@ ARGUMENTS = {
     "node_name": ("det_post", "Name of the node."),
     "device": ("", "auto, cpu or cuda:N; empty: as the config says."),
     "input_topics": ("", "Topics by channel: 'camera:=/image_raw lidar:=/points'."),
+    "camera_info_topics": ("", "CameraInfo by channel: 'camera:=/camera_info'; diagnostics check it."),
     "model_paths": ("", "Networks by channel: 'camera:=/models/yolox.onnx'."),
     "encoder_paths": ("", "Pillar encoders by channel: 'lidar:=/models/encoder.onnx'."),
     "parameters": ("", "Further parameters: 'camera.score_threshold:=0.4 lidar.max_detections:=200'."),
@@ -70,6 +71,7 @@ def overrides(values: dict[str, str]) -> dict:
         found["device"] = values["device"]
     for argument, key in [
         ("input_topics", "input"),
+        ("camera_info_topics", "camera_info"),
         ("model_paths", "model_path"),
         ("encoder_paths", "encoder_path"),
     ]:

@@ -126,6 +126,7 @@ fn arguments_reach_the_channels() {
         "node_name:=eyes",
         "device:=cpu",
         "input_topics:=front:=/cam0/image back:=/cam1/image",
+        "camera_info_topics:=back:=/cam1/camera_info",
         "model_paths:=front:=/models/a.onnx",
         "parameters:=front.score_threshold:=0.25 back.class_filter:=[car,bus]",
         "use_sim_time:=true",
@@ -147,6 +148,8 @@ fn arguments_reach_the_channels() {
     let channel = |name: &str| config.channels.iter().find(|channel| channel.name == name).unwrap();
     assert_eq!(channel("front").input, "/cam0/image");
     assert_eq!(channel("back").input, "/cam1/image");
+    assert_eq!(channel("back").live.camera_info.as_deref(), Some("/cam1/camera_info"));
+    assert_eq!(channel("front").live.camera_info, None);
     assert_eq!(channel("back_left").input, "/camera/back_left/image_raw/compressed");
     let yaml = config.to_yaml();
     assert!(yaml.contains("/models/a.onnx") && yaml.contains("0.25"), "{yaml}");

@@ -42,9 +42,7 @@ impl Shared {
         if let Ok(mut channels) = self.channels.try_lock() {
             let graph = lock(&self.graph).clone();
             for channel in channels.iter_mut() {
-                let event = graph.events.get(channel.topic()).map(String::as_str);
-                let num_lost = graph.lost.get(channel.topic()).copied().unwrap_or(0);
-                statuses.extend(channel.look(node, event, num_lost));
+                statuses.extend(channel.look(node, |topic| graph.told(topic)));
             }
         }
         statuses
