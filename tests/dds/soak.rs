@@ -4,6 +4,7 @@
 use super::node::{PROGRAM, Program, Status, diagnostics};
 use super::peer::{PATIENCE, Peer, turn, with};
 use det_post::node::live::DIAGNOSTICS_TOPIC;
+use det_post::transport::dds::MAX_UNJOINED_BYTES;
 use det_post::transport::door::InputKind;
 use det_post::transport::messages::{Detection2DArray, Detection3DArray, DiagnosticArray};
 use serde_json::{Value, json};
@@ -153,12 +154,6 @@ impl Listener {
     }
 }
 
-fn median(values: &[usize]) -> usize {
-    let mut sorted = values.to_vec();
-    sorted.sort_unstable();
-    sorted[sorted.len() / 2]
-}
-
 /// `DET_POST_SOAK_SECONDS` says how long, `DET_POST_SOAK_PROGRAM` which build
 /// of the program when it is not this one.
 #[test]
@@ -207,11 +202,10 @@ fn the_program_loses_nothing_untold() {
     }
     listener.wait([u64::MAX; 2], Duration::from_secs(4));
 
-    // Messages that lose fragments come and go, and what they held: medians tell a trend.
     let quarter = memory.len() / 4;
-    let medians = [1, 2, 3].map(|n| median(&memory[n * quarter..(n + 1) * quarter]) >> 10);
-    let most = *memory.iter().max().unwrap() >> 10;
-    println!("memory: medians {medians:?} MiB from the second quarter on, {most} MiB at most");
+    let settled = &memory[quarter..];
+    let [least, most] = [settled.iter().min(), settled.iter().max()].map(|kib| kib.unwrap() << 10);
+    println!("memory: {} to {} MiB after a quarter of the time", least >> 20, most >> 20);
     let [fewest, most_threads] =
         [threads[quarter..].iter().min(), threads[quarter..].iter().max()].map(Option::unwrap);
     println!("threads: {fewest} to {most_threads}");
@@ -219,7 +213,10 @@ fn the_program_loses_nothing_untold() {
         let num_sent = 1 + (seconds as f64 * channel.hz) as u64 + 3;
         listener.told[i].assert_sums(channel, num_sent, listener.num_outputs[i]);
     }
-    assert!(medians[2] * 100 <= medians[0] * 105, "memory has grown by more than 5 %");
+    // What was lost may have left fragments, which a busy machine shows.
+    let num_lossy = listener.told.iter().filter(|told| told.totals["lost_by_door"] > 0.0).count();
+    let room = least / 20 + num_lossy * MAX_UNJOINED_BYTES;
+    assert!(most <= least + room, "memory is not flat within 5 %: {least} to {most}");
     assert_eq!(fewest, most_threads, "threads come or go");
     assert_eq!(program.interrupt().0, Some(0));
 }
