@@ -17,19 +17,22 @@ struct Chunk {
     // The chunk that begins with candidate `first`, of which `num` are read.
     __device__ void fetch(const Candidate* candidates, uint32_t first, uint32_t num) {
         const uint32_t* words = reinterpret_cast<const uint32_t*>(candidates + first);
-        const uint32_t num_words = first < num ? (num - first) * kWords : 0;
+        const uint32_t num_words = first < num ? min(num - first, kLanes) * kWords : 0;
 #pragma unroll
         for (uint32_t k = 0; k < kEach; ++k) {
             const uint32_t w = (k * kLanes + lane_of()) * 4;
             vectors[k] = make_uint4(0, 0, 0, 0);
-            if (k * kLanes + lane_of() >= kVectors) continue;
-            if (w + 4 <= num_words) {
-                vectors[k] = *reinterpret_cast<const uint4*>(words + w);
-            } else if (w < num_words) {
-                vectors[k].x = words[w];
-                if (w + 1 < num_words) vectors[k].y = words[w + 1];
-                if (w + 2 < num_words) vectors[k].z = words[w + 2];
-            }
+            if (w + 4 <= num_words) vectors[k] = *reinterpret_cast<const uint4*>(words + w);
+        }
+        if (num_words % 4 == 0) return;
+        // Only the last candidate's last words do not fill a vector.
+#pragma unroll
+        for (uint32_t k = 0; k < kEach; ++k) {
+            const uint32_t w = (k * kLanes + lane_of()) * 4;
+            if (w / 4 != num_words / 4) continue;
+            vectors[k].x = words[w];
+            if (w + 1 < num_words) vectors[k].y = words[w + 1];
+            if (w + 2 < num_words) vectors[k].z = words[w + 2];
         }
     }
 

@@ -66,12 +66,11 @@ __device__ inline bool meet(const Bounds& a, const Bounds& b) {
     return a.min_x <= b.max_x && a.max_x >= b.min_x && a.min_y <= b.max_y && a.max_y >= b.min_y;
 }
 
-// What the settling block of the step small reads of a candidate: its rank, how
-// many better ones suppress it, and the bits of the first of these.
+// What the settling block of the step small reads of a candidate: its rank,
+// above it how many entries list those that suppress it, and the first of these.
 struct alignas(16) Note {
-    uint16_t rank;
-    uint16_t num_listed;
-    uint16_t noted[6];
+    uint32_t rank_and_num;
+    uint32_t noted[3];
 };
 
 // The same for every step. Slices have as many places as `candidates`, or as
@@ -102,9 +101,8 @@ struct NmsArgs {
     Slice<NmsCounts> counts;
     Slice<Kept> published;         // the same in memory that the host reads
     Slice<NmsCounts> published_counts;
-    Slice<Note> notes;             // of the step small, by bit
-    Slice<uint32_t> pairs;         // of the step small: how the noted go on, two a word
-    Slice<uint4> rows;             // of the step small: all as bits, of those with too many
+    Slice<Note> notes;             // of the step small
+    Slice<uint32_t> entries;       // of the step small: how lists go on, entry by entry
 };
 
 template <typename Candidate>

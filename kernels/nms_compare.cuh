@@ -7,255 +7,214 @@
 
 template <typename Candidate>
 struct Comparison {
-    union {
-        // Candidates as they lie in memory, by warp; then what is compared.
-        uint4 staged[kSmallWarps][Chunk<Candidate>::kVectors];
-        struct {
-            float4 items[kHalf];
-            uint32_t words[kHalf];  // `order_word`
-        };
-    };
+    // Candidates as they lie in memory, by warp.
+    uint4 staged[kSmallWarps][Chunk<Candidate>::kVectors];
     float4 row_items[kMaxRows];
-    Rank row_ranks[kMaxRows];
-    uint32_t row_words[kMaxRows];  // 0 where the row takes no part: nobody is below
-    uint32_t num_before[kMaxRows];
-    uint32_t bits[kMaxRows][kRowWords];
+    float row_leasts[kMaxRows];
+    uint32_t row_words[kMaxRows];  // `order_word`; 0 of who takes no part: nobody is below
+    uint64_t row_groups[kMaxRows];
+    float row_scores[kMaxRows];
+    bool rows_tie;  // two rows have one score
+    // By rows and warp: how many columns come before, a byte a row.
+    uint32_t num_before[kMaxRows / kRowsAtOnce][kSmallWarps];
+    uint32_t bits[kMaxRows][kRowWords + 1];  // a bank apart
 };
 
-// For `row`, below the number of candidates: what the columns are held against.
+// The rows of a block lie as many candidates apart as there are blocks.
+__device__ inline uint32_t candidate_of_row(uint32_t row) { return blockIdx.x + row * gridDim.x; }
+
+// What is held against a row.
+template <typename Policy>
+struct Column {
+    using Candidate = typename Policy::Candidate;
+    uint32_t index;
+    uint32_t word;  // kLast of who takes no part
+    uint32_t class_index;
+    float4 item;
+
+    Column() = default;
+
+    __device__ Column(const NmsArgs<Candidate>& args, const NmsSettings& settings,
+                      const Candidate& candidate, uint32_t own, uint32_t n) {
+        const bool present = own < n && takes_part<Policy>(settings, candidate);
+        index = own;
+        word = order_word(candidate.rank.score, present);
+        class_index = candidate.rank.class_index;
+        item = Policy::item(args, settings, candidate);
+    }
+
+    __device__ bool is_near(const NmsSettings& settings, const Comparison<Candidate>& shared,
+                            uint32_t row) const {
+        return Policy::is_near(settings, item, shared.row_items[row], shared.row_leasts[row]);
+    }
+
+    // Of a column that comes before.
+    __device__ bool suppresses(const NmsArgs<Candidate>& args, const NmsSettings& settings,
+                               const Comparison<Candidate>& shared, uint32_t row) const {
+        if (!is_near(settings, shared, row)) return false;
+        if (!Policy::suppresses(settings, item, shared.row_items[row])) return false;
+        const bool meets = settings.class_mode == 1 ||
+                           group_of(args, settings, class_index) == shared.row_groups[row];
+        return meets && surely_suppresses<Policy>(args, settings, index, candidate_of_row(row));
+    }
+};
+
+// For a warp: brings the rows, one a lane.
 template <typename Policy, typename Candidate>
-__device__ void bring_row(const NmsArgs<Candidate>& args, const NmsSettings& settings,
-                          Comparison<Candidate>& shared, uint32_t row, const Candidate& candidate) {
-    const bool present = takes_part<Policy>(settings, candidate);
-    shared.row_items[row] = Policy::item(args, settings, candidate);
-    shared.row_ranks[row] = candidate.rank;
-    shared.row_words[row] = present ? order_word(candidate.rank.score, true) : 0;
-    shared.num_before[row] = 0;
-    if (present) check_class<Policy>(args, settings, candidate);
+__device__ void bring_rows(const NmsArgs<Candidate>& args, const NmsSettings& settings,
+                           Comparison<Candidate>& shared, const Candidate& candidate, uint32_t n) {
+    const uint32_t row = lane_of();
+    uint32_t word = 0;
+    if (row < kMaxRows && candidate_of_row(row) < n) {
+        const float4 item = Policy::item(args, settings, candidate);
+        shared.row_items[row] = item;
+        shared.row_leasts[row] = Policy::least(settings, item);
+        shared.row_groups[row] = group_of(args, settings, candidate.rank.class_index);
+        shared.row_scores[row] = candidate.rank.score;
+        if (takes_part<Policy>(settings, candidate)) {
+            word = order_word(candidate.rank.score, true);
+            check_class<Policy>(args, settings, candidate);
+        }
+    }
+    if (row < kMaxRows) shared.row_words[row] = word;
+    const uint32_t same = __match_any_sync(kAllLanes, word);
+    const bool rows_tie = __any_sync(kAllLanes, word != 0 && same != 1u << row);
+    if (row == 0) shared.rows_tie = rows_tie;
 }
 
-// Among columns of the row's score: who comes before it by class and source,
-// and which of these are near.
+// Of a thread's columns: which rows they suppress, a bit a row and the second
+// column's above the first's, and how many come before each row, a byte a row.
+struct Found {
+    uint32_t suppressed = 0;
+    uint32_t num_before[kMaxRows / kRowsAtOnce] = {};
+};
+
+// The rows before which a column of the same score comes by class and source.
 template <typename Policy, typename Candidate>
-__device__ void compare_equals(const NmsArgs<Candidate>& args, const NmsSettings& settings,
-                               const Comparison<Candidate>& shared, uint32_t row, uint32_t own,
-                               uint32_t start, uint32_t& bits, uint32_t& num_before) {
-    const uint32_t word = shared.row_words[row];
-    const float4 item = shared.row_items[row];
-    const float least = Policy::least(settings, item);
-    const uint64_t key = static_cast<uint64_t>(word) << 32 | own;
-    for (uint32_t k = 0; k < kPieceBits; ++k) {
-        const uint32_t column = k * kPieces + threadIdx.x % kPieces;
-        const uint64_t other = static_cast<uint64_t>(word) << 32 | (start + column);
-        if (start + column >= args.candidates.len || shared.words[column] != word) continue;
-        if (!precedes(other, key, args.candidates.data)) continue;
-        ++num_before;
-        const bool near = Policy::is_near(settings, shared.items[column], item, least);
-        bits |= static_cast<uint32_t>(near) << k;
+__device__ uint32_t equals_before(const NmsArgs<Candidate>& args,
+                                  const Comparison<Candidate>& shared,
+                                  const Column<Policy>& column, uint32_t n) {
+    uint32_t rows = 0;
+#pragma unroll 1
+    for (uint32_t row = 0; row < kMaxRows && candidate_of_row(row) < n; ++row) {
+        if (column.word != shared.row_words[row]) continue;
+        const uint64_t score = static_cast<uint64_t>(column.word) << 32;
+        const bool before = precedes(score | column.index, score | candidate_of_row(row),
+                                     args.candidates.data);
+        rows |= static_cast<uint32_t>(before) << row;
     }
+    return rows;
 }
 
-// Counts a word that is below another: a predicate and an addition.
-__device__ inline void count_below(uint32_t word, uint32_t other, uint32_t& num) {
-    asm("{\n\t.reg .pred below;\n\tsetp.lt.u32 below, %1, %2;\n\t@below add.u32 %0, %0, 1;\n\t}"
-        : "+r"(num)
-        : "r"(word), "r"(other));
-}
-
-// Holds a thread's piece of the half's columns against kNum rows, which lie
-// kRowGroups apart; all lanes of a warp have the same rows.
-template <typename Policy, uint32_t kNum, typename Candidate>
-__device__ void compare_rows(const NmsArgs<Candidate>& args, const NmsSettings& settings,
-                             Comparison<Candidate>& shared, uint32_t first_row, uint32_t start,
-                             uint32_t num_bits) {
-    const uint32_t piece = threadIdx.x % kPieces;
-    uint32_t word[kNum];
-    float4 item[kNum];
-    float least[kNum];
-    uint32_t bits[kNum] = {};
-    uint32_t num_below[kNum] = {};
-    uint32_t num_at_most[kNum] = {};
-#pragma unroll
-    for (uint32_t r = 0; r < kNum; ++r) {
-        word[r] = shared.row_words[first_row + r * kRowGroups];
-        item[r] = shared.row_items[first_row + r * kRowGroups];
-        least[r] = Policy::least(settings, item[r]);
-    }
-    // Columns past the last have the last word, also up to whole fours.
-    for (uint32_t first = 0; first < num_bits; first += 4) {
-        uint32_t four[kNum] = {};
-#pragma unroll
-        for (uint32_t k = 0; k < 4; ++k) {
-            const uint32_t column = (first + k) * kPieces + piece;
-            const uint32_t other = shared.words[column];
-            const float4 better = shared.items[column];
-#pragma unroll
-            for (uint32_t r = 0; r < kNum; ++r) {
-                count_below(other, word[r], num_below[r]);
-                count_below(other, word[r] + 1, num_at_most[r]);
-                const bool near = Policy::is_near(settings, better, item[r], least[r]);
-                if ((other < word[r]) & near) four[r] |= 1u << k;
-            }
-        }
-#pragma unroll
-        for (uint32_t r = 0; r < kNum; ++r) bits[r] |= four[r] << first;
-    }
-#pragma unroll
-    for (uint32_t r = 0; r < kNum; ++r) {
-        const uint32_t row = first_row + r * kRowGroups;
-        const uint32_t own = blockIdx.x + row * gridDim.x;
-        const bool is_own_here = own - start < kHalf && (own - start) % kPieces == piece;
-        if (word[r] != 0 && num_at_most[r] - num_below[r] > is_own_here) {
-            compare_equals<Policy>(args, settings, shared, row, own, start, bits[r], num_below[r]);
-        }
-        for (uint32_t left = bits[r]; left != 0; left &= left - 1) {
-            const uint32_t k = __ffs(left) - 1;
-            const float4 better = shared.items[k * kPieces + piece];
-            if (!Policy::suppresses(settings, better, item[r])) bits[r] &= ~(1u << k);
-        }
-        reinterpret_cast<uint16_t*>(shared.bits[row])[start / kHalf * kPieces + piece] =
-            static_cast<uint16_t>(bits[r]);
-        const uint32_t sum = __reduce_add_sync(kAllLanes, num_below[r]);
-        if (lane_of() == 0 && sum != 0) atomicAdd(&shared.num_before[row], sum);
-    }
-}
-
-// Holds the half's columns against the block's rows. Half of the threads hold
-// what they read against two rows where there are so many: shared memory, not
-// arithmetic, would limit all of them.
+// For a warp: its columns, `position` of each thread's, against the rows.
 template <typename Policy, typename Candidate>
 __device__ void compare(const NmsArgs<Candidate>& args, const NmsSettings& settings,
-                        Comparison<Candidate>& shared, uint32_t start, uint32_t n) {
-    const uint32_t row = threadIdx.x / kPieces;
-    if (row >= kRowGroups || blockIdx.x + row * gridDim.x >= n) return;
-    const uint32_t num_bits = (min(n - start, kHalf) + kPieces - 1) / kPieces;
-    if (blockIdx.x + (row + kRowGroups) * gridDim.x < n) {
-        compare_rows<Policy, 2>(args, settings, shared, row, start, num_bits);
-    } else {
-        compare_rows<Policy, 1>(args, settings, shared, row, start, num_bits);
-    }
-}
-
-// The bits of a word of row `own`, without those of other groups and those that
-// the exact comparison parts.
-template <typename Policy, typename Candidate>
-__device__ uint32_t confirmed(const NmsArgs<Candidate>& args, const NmsSettings& settings,
-                              uint32_t own, uint64_t group, uint32_t word, uint32_t bits) {
-    const bool agnostic = settings.class_mode == 1;
-    if (agnostic && Policy::kNumParts == 0) return bits;
-    for (uint32_t left = bits; left != 0; left &= left - 1) {
-        const uint32_t bit = __ffs(left) - 1;
-        const uint32_t better = candidate_of(word * 32 + bit);
-        const uint32_t class_index = args.candidates[better].rank.class_index;
-        const bool meets = agnostic || group_of(args, settings, class_index) == group;
-        if (meets && surely_suppresses<Policy>(args, settings, better, own)) continue;
-        bits &= ~(1u << bit);
-    }
-    return bits;
-}
-
-// Where an entry of a candidate's list stands: in its note, or among the pairs.
-template <typename Candidate>
-__device__ uint16_t* entry_of(const NmsArgs<Candidate>& args, uint32_t own_bit, uint32_t position,
-                              uint32_t n) {
-    if (position < 2 * kNotedWords) return &args.notes[own_bit].noted[position];
-    const uint32_t pair = position / 2 - kNotedWords;
-    uint32_t* word = &args.pairs[pair * num_bits_of(n) + own_bit];
-    return reinterpret_cast<uint16_t*>(word) + position % 2;
-}
-
-// For a warp: writes the list of `num` bits that are in the lanes' words, own
-// ones from `position` on, and fills up its last word and the note.
-template <uint32_t kWords, typename Candidate>
-__device__ void write_list(const NmsArgs<Candidate>& args, const uint32_t (&words)[kWords],
-                           uint32_t position, uint32_t num, uint32_t own_bit, uint32_t n) {
-    const uint32_t lane = lane_of();
-    const uint32_t capacity = list_capacity(n);
+                        const Comparison<Candidate>& shared, const Column<Policy>& column,
+                        uint32_t position, uint32_t n, Found& found) {
+    // A row is among the columns, where it would tie with itself.
+    const bool is_row = (column.index & (gridDim.x - 1)) == blockIdx.x;
+    const uint32_t tying = is_row ? kLast : column.word;
+    bool ties = shared.rows_tie;
+    uint32_t near = 0;
 #pragma unroll
-    for (uint32_t k = 0; k < kWords; ++k) {
-        for (uint32_t left = words[k]; left != 0 && position < capacity; left &= left - 1) {
-            const uint32_t bit = (k * kLanes + lane) * 32 + __ffs(left) - 1;
-            *entry_of(args, own_bit, position, n) = static_cast<uint16_t>(bit);
-            ++position;
+    for (uint32_t first = 0; first < kMaxRows; first += kRowsAtOnce) {
+        if (candidate_of_row(first) >= n) break;
+#pragma unroll
+        for (uint32_t row = first; row < first + kRowsAtOnce; ++row) {
+            const uint32_t word = shared.row_words[row];
+            const bool before = column.word < word;
+            if (before) found.num_before[row / kRowsAtOnce] += 1u << (8 * (row % kRowsAtOnce));
+            if (before & column.is_near(settings, shared, row)) near |= 1u << row;
+            ties |= tying == word;
         }
     }
-    const uint32_t filled = max(num + num % 2, 2 * kNotedWords);
-    if (num + lane < min(filled, capacity)) *entry_of(args, own_bit, num + lane, n) = kNoBit;
+    if (ties) {
+        const uint32_t rows = equals_before(args, shared, column, n);
+        near |= rows;
+#pragma unroll
+        for (uint32_t row = 0; row < kMaxRows; ++row) {
+            const uint32_t bit = rows >> row & 1;
+            found.num_before[row / kRowsAtOnce] += bit << (8 * (row % kRowsAtOnce));
+        }
+    }
+    for (uint32_t left = near; left != 0; left &= left - 1) {
+        const uint32_t row = __ffs(left) - 1;
+        if (!column.suppresses(args, settings, shared, row)) near &= ~(1u << row);
+    }
+    found.suppressed |= near << (position * kMaxRows);
 }
 
-// For a warp: lists the bits of its row.
-template <typename Policy, typename Candidate>
-__device__ void list_row(const NmsArgs<Candidate>& args, const NmsSettings& settings,
-                         const Comparison<Candidate>& shared, uint32_t row, uint32_t own,
-                         uint32_t n) {
+// For a warp: the note of a row and its list.
+template <typename Candidate>
+__device__ void list_row(const NmsArgs<Candidate>& args, const Comparison<Candidate>& shared,
+                         uint32_t row, uint32_t n) {
     const uint32_t lane = lane_of();
-    const uint32_t own_bit = bit_of(own);
-    Note& note = args.notes[own_bit];
+    const uint32_t own = candidate_of_row(row);
+    Note& note = args.notes[own];
     if (shared.row_words[row] == 0) {
-        if (lane == 0) note.rank = kNoRank;
-        if (lane == 0) note.num_listed = 0;
+        if (lane == 0) note.rank_and_num = kNoRank;
         return;
     }
-    const Rank rank = shared.row_ranks[row];
-    const uint64_t group = group_of(args, settings, rank.class_index);
-    constexpr uint32_t kWords = kRowWords / kLanes;
-    uint32_t words[kWords];
-    uint32_t own_num = 0;
+    const uint32_t num_before = lane * kLanes < n ? shared.num_before[row / kRowsAtOnce][lane] : 0;
+    uint32_t num_entries = 0;
+#pragma unroll 1
+    for (uint32_t word = lane; word - lane < (n + 31) / 32; word += kLanes) {
+        const uint32_t bits = word * 32 < n ? shared.bits[row][word] : 0;
 #pragma unroll
-    for (uint32_t k = 0; k < kWords; ++k) {
-        const uint32_t w = k * kLanes + lane;
-        const uint32_t bits = k * kHalf < n ? shared.bits[row][w] : 0;
-        words[k] = confirmed<Policy>(args, settings, own, group, w, bits);
-        own_num += __popc(words[k]);
+        for (uint32_t half = 0; half < 2; ++half) {
+            const uint32_t of_piece = bits >> (half * kPieceBits) & 0xffff;
+            const uint32_t votes = __ballot_sync(kAllLanes, of_piece != 0);
+            const uint32_t position = num_entries + num_lanes_before(votes);
+            uint32_t& entry = position < kNotedEntries ? note.noted[position]
+                                                       : further_entry(args, own, position);
+            if (of_piece != 0) entry = (2 * word + half) << kPieceBits | of_piece;
+            num_entries += __popc(votes);
+        }
     }
-    uint32_t end = own_num;
+    const uint32_t rank =
+        __reduce_add_sync(kAllLanes, num_before >> (8 * (row % kRowsAtOnce)) & 0xff);
+    if (lane == 0) note.rank_and_num = rank | num_entries << 16;
+    if (lane == 0) args.order[rank] = {own, shared.row_scores[row]};
+}
+
+// For a warp: its words of all rows and what it counted for them.
+template <typename Candidate>
+__device__ void write_found(Comparison<Candidate>& shared, const Found& found, uint32_t n) {
+    const uint32_t lane = lane_of();
+    const uint32_t word = transposed(found.suppressed);
+    shared.bits[lane % kMaxRows][lane / kMaxRows * kSmallWarps + warp_of()] = word;
 #pragma unroll
-    for (uint32_t step = 1; step < kLanes; step *= 2) {
-        const uint32_t other = __shfl_up_sync(kAllLanes, end, step);
-        if (lane >= step) end += other;
-    }
-    const uint32_t num_listed = __shfl_sync(kAllLanes, end, kLanes - 1);
-    write_list(args, words, end - own_num, num_listed, own_bit, n);
-    if (num_listed > list_capacity(n)) {
-        uint32_t* to = reinterpret_cast<uint32_t*>(&args.rows[own_bit * kRowVectors]);
-#pragma unroll
-        for (uint32_t k = 0; k < kWords; ++k) to[k * kLanes + lane] = words[k];
-    }
-    if (lane == 0) {
-        const uint32_t before = shared.num_before[row];
-        note.rank = static_cast<uint16_t>(before);
-        note.num_listed = static_cast<uint16_t>(num_listed);
-        args.order[before] = {own, rank.score};
+    for (uint32_t first = 0; first < kMaxRows; first += kRowsAtOnce) {
+        if (candidate_of_row(first) >= n) break;
+        const uint32_t at = first / kRowsAtOnce;
+        const uint32_t num = __reduce_add_sync(kAllLanes, found.num_before[at]);
+        if (lane == 0) shared.num_before[at][warp_of()] = num;
     }
 }
 
-// Notes, lists and rows of the block's own candidates. The first chunk was
-// fetched before.
+// Notes and lists of the block's own candidates. The first chunk, and for the
+// last warp the rows, were fetched before. Warps without columns have no part.
 template <typename Policy, typename Candidate>
 __device__ void nms_small_compare(const NmsArgs<Candidate>& args, const NmsSettings& settings,
                                   Comparison<Candidate>& shared, Chunk<Candidate> chunk,
-                                  uint32_t n) {
-    const uint32_t row = blockIdx.x + threadIdx.x * gridDim.x;
-    if (threadIdx.x < kMaxRows && row < n) {
-        bring_row<Policy>(args, settings, shared, threadIdx.x, args.candidates[row]);
-    }
+                                  const Candidate& row_candidate, uint32_t n) {
+    const uint32_t warp = warp_of();
+    if (warp == kSmallWarps - 1) bring_rows<Policy>(args, settings, shared, row_candidate, n);
+    Found found;
 #pragma unroll 1
-    for (uint32_t start = 0; start < n; start += kHalf) {
-        const Candidate candidate = chunk.unpack(shared.staged[warp_of()]);
-        const bool present =
-            start + threadIdx.x < n && takes_part<Policy>(settings, candidate);
-        const float4 item = Policy::item(args, settings, candidate);
-        __syncthreads();
-        shared.items[threadIdx.x] = item;
-        shared.words[threadIdx.x] = order_word(candidate.rank.score, present);
-        __syncthreads();
-        const uint32_t next = start + kHalf;
-        if (next < n) chunk.fetch(args.candidates.data, next + warp_of() * kLanes, n);
-        compare<Policy>(args, settings, shared, start, n);
-        __syncthreads();
+    for (uint32_t position = 0; position * kSmallThreads < n; ++position) {
+        const uint32_t first = position * kSmallThreads + warp * kLanes;
+        Column<Policy> column;
+        if (first < n) {
+            const Candidate candidate = chunk.unpack(shared.staged[warp]);
+            column = Column<Policy>(args, settings, candidate, first + lane_of(), n);
+            const uint32_t next = first + kSmallThreads;
+            if (next < n) chunk.fetch(args.candidates.data, next, n);
+        }
+        if (position == 0) __syncthreads();
+        if (first < n) compare(args, settings, shared, column, position, n, found);
     }
-    const uint32_t own = blockIdx.x + warp_of() * gridDim.x;
-    if (warp_of() < kMaxRows && own < n) {
-        list_row<Policy>(args, settings, shared, warp_of(), own, n);
-    }
+    if (warp * kLanes < n) write_found(shared, found, n);
+    __syncthreads();
+    if (warp < kMaxRows && candidate_of_row(warp) < n) list_row(args, shared, warp, n);
 }

@@ -4,149 +4,117 @@
 
 #include "nms_bits.cuh"
 
-// By bit, who is kept and who is open: what a round reads and what it writes.
-// Behind the bits of all stands that of nobody, neither kept nor open.
+struct States {
+    uint32_t kept[kRowWords];
+    uint32_t open[kRowWords];
+};
+
 struct Settlement {
-    uint32_t kept[2][kRowWords + 1];
-    uint32_t open[2][kRowWords + 1];
+    // By piece, who is kept and who is open: what a round reads and what it
+    // writes.
+    States states[2];
     uint32_t kept_by_rank[kRowWords];
+    uint32_t class_over;
 };
 
 // What a thread knows of a candidate that it settles.
-template <uint32_t kWords>
+template <uint32_t kEntries>
 struct Settled {
-    uint32_t bit;
+    static constexpr uint32_t kAtOnce = 2;
+    static_assert(kEntries % kAtOnce == 0, "entries are taken two by two");
+    uint32_t index;
     uint32_t rank;
-    uint32_t num_listed;
-    uint32_t list[kWords];  // bits of those who suppress it, two a word
+    uint32_t num_entries;
+    uint32_t entries[kEntries];
+    bool is_kept;
+    bool is_open;
 
-    // All lanes of a warp have bits of one word.
+    // For a warp; entries past the most of its lanes are left as they are.
     template <typename Candidate>
-    __device__ void read(const NmsArgs<Candidate>& args, uint32_t own_bit, uint32_t n) {
-        bit = own_bit;
-        uint4 note = make_uint4(kNoRank, kNobodies, kNobodies, kNobodies);
-        if (candidate_of(bit) < n) note = reinterpret_cast<const uint4*>(args.notes.data)[bit];
+    __device__ void read(const NmsArgs<Candidate>& args, uint32_t own, uint32_t n) {
+        index = own;
+        uint4 note = make_uint4(kNoRank, 0, 0, 0);
+        if (own < n) note = reinterpret_cast<const uint4*>(args.notes.data)[own];
         rank = note.x & 0xffff;
-        num_listed = note.x >> 16;
-        list[0] = note.y;
-        list[1] = note.z;
-        list[2] = note.w;
+        num_entries = note.x >> 16;
+        is_kept = rank != kNoRank && num_entries == 0;
+        is_open = num_entries != 0;
+        const uint32_t most = __reduce_max_sync(kAllLanes, num_entries);
+        const uint32_t noted[kNotedEntries] = {note.y, note.z, note.w};
 #pragma unroll
-        for (uint32_t w = kNotedWords; w < kWords; ++w) {
-            list[w] = kNobodies;
-            if (num_listed > 2 * w) list[w] = args.pairs[(w - kNotedWords) * num_bits_of(n) + bit];
+        for (uint32_t e = 0; e < kNotedEntries; ++e) entries[e] = e < num_entries ? noted[e] : 0;
+#pragma unroll
+        for (uint32_t e = kNotedEntries; e < kEntries; ++e) entries[e] = 0;
+        if (most <= kNotedEntries) return;
+#pragma unroll
+        for (uint32_t e = kNotedEntries; e < kEntries; ++e) {
+            if (e < num_entries) entries[e] = further_entry(args, own, e);
         }
     }
 
-    static constexpr uint32_t kNobodies = kNoBit << 16 | kNoBit;
+    // Adds those of an entry that are kept and those that are open.
+    __device__ static void look_up(const States& states, uint32_t entry, uint32_t& kept,
+                                   uint32_t& open) {
+        const uint32_t piece = entry >> kPieceBits;
+        kept |= reinterpret_cast<const uint16_t*>(states.kept)[piece] & entry;
+        open |= reinterpret_cast<const uint16_t*>(states.open)[piece] & entry;
+    }
 
-    // Whether the bit of one in the list is set; the lists of all active lanes
-    // have `most` at most.
-    __device__ bool lists_one_of(const uint32_t* bits, uint32_t most) const {
-        constexpr uint32_t kAtOnce = 2;
-        uint32_t any = 0;
+    // A round; `most` is the most entries of an open candidate of the warp.
+    template <typename Candidate>
+    __device__ void look(const NmsArgs<Candidate>& args, const States& states, uint32_t most) {
+        if (!is_open) return;
+        uint32_t kept = 0;
+        uint32_t open = 0;
 #pragma unroll
-        for (uint32_t first = 0; first < kWords; first += kAtOnce) {
-            if (2 * first >= most) break;
+        for (uint32_t first = 0; first < kEntries; first += kAtOnce) {
+            if (first >= most) break;
 #pragma unroll
-            for (uint32_t w = first; w < first + kAtOnce; ++w) {
-                uint32_t two = list[w];
-                // Taken apart anew in every round: there are no registers to
-                // remember all parts.
-                asm volatile("" : "+r"(two));
-                const uint32_t a = two & 0xffff;
-                const uint32_t b = two >> 16;
-                any |= bits[a / 32] >> (a % 32);
-                any |= bits[b / 32] >> (b % 32);
+            for (uint32_t e = first; e < first + kAtOnce; ++e) {
+                look_up(states, entries[e], kept, open);
             }
         }
-        return (any & 1) != 0;
+#pragma unroll 1
+        for (uint32_t e = kEntries; e < num_entries; ++e) {
+            look_up(states, further_entry(args, index, e), kept, open);
+        }
+        is_kept = kept == 0 && open == 0;
+        is_open = kept == 0 && open != 0;
     }
 };
 
-// Of a candidate with more suppressors than a list has room for: whether one is
-// kept, and whether one is open.
-template <typename Candidate>
-__device__ void look_at_row(const NmsArgs<Candidate>& args, uint32_t bit, uint32_t n,
-                            const uint32_t* kept, const uint32_t* open, bool& goes, bool& waits) {
-    const uint4* row = &args.rows[bit * kRowVectors];
-#pragma unroll 4
-    for (uint32_t v = 0; v < num_bits_of(n) / 128; ++v) {
-        const uint4 bits = row[v];
-        const uint32_t w = 4 * v;
-        goes |= ((bits.x & kept[w]) | (bits.y & kept[w + 1]) | (bits.z & kept[w + 2]) |
-                 (bits.w & kept[w + 3])) != 0;
-        waits |= ((bits.x & open[w]) | (bits.y & open[w + 1]) | (bits.z & open[w + 2]) |
-                  (bits.w & open[w + 3])) != 0;
-    }
+// For a warp: writes the states of its candidates.
+__device__ inline void write_states(States& states, uint32_t word, bool is_kept, bool is_open) {
+    const uint32_t kept = __ballot_sync(kAllLanes, is_kept);
+    const uint32_t open = __ballot_sync(kAllLanes, is_open);
+    if (lane_of() == 0) states.kept[word] = kept;
+    if (lane_of() == 0) states.open[word] = open;
 }
 
-// For a warp, a round of its word of candidates: whether one is still open.
-template <uint32_t kWords, typename Candidate>
-__device__ bool settle_word(const NmsArgs<Candidate>& args, Settlement& shared, uint32_t before,
-                            const Settled<kWords>& own, uint32_t n) {
-    const uint32_t* all_kept = shared.kept[before];
-    const uint32_t* all_open = shared.open[before];
-    const uint32_t word = own.bit / 32;
-    uint32_t kept = all_kept[word];
-    uint32_t open = all_open[word];
-    if (open != 0) {
-        const bool is_open = (open >> lane_of() & 1) != 0;
-        bool goes = false;
-        bool waits = false;
-        const uint32_t most = __reduce_max_sync(kAllLanes, is_open ? own.num_listed : 0);
-        if (is_open) goes = own.lists_one_of(all_kept, most);
-        const bool may_wait = is_open && !goes;
-        const uint32_t most_left = __reduce_max_sync(kAllLanes, may_wait ? own.num_listed : 0);
-        if (may_wait && own.num_listed > 2 * kWords) {
-            look_at_row(args, own.bit, n, all_kept, all_open, goes, waits);
-        } else if (may_wait) {
-            waits = own.lists_one_of(all_open, most_left);
-        }
-        kept |= __ballot_sync(kAllLanes, is_open && !goes && !waits);
-        open = __ballot_sync(kAllLanes, is_open && !goes && waits);
-    }
-    if (lane_of() == 0) {
-        shared.kept[before ^ 1][word] = kept;
-        shared.open[before ^ 1][word] = open;
-    }
-    return open != 0;
-}
-
-// Decides who is kept; the answer is in the words returned.
-template <typename Policy, uint32_t kEach, uint32_t kWords, typename Candidate>
-__device__ const uint32_t* settle(const NmsArgs<Candidate>& args, Settlement& shared,
-                                  const Settled<kWords> (&own)[kEach], uint32_t n) {
-    bool is_open = false;
-#pragma unroll
-    for (uint32_t k = 0; k < kEach; ++k) {
-        const uint32_t word = own[k].bit / 32;
-        const bool is_free = own[k].num_listed == 0;
-        const bool present = own[k].rank != kNoRank;
-        const uint32_t kept = __ballot_sync(kAllLanes, present && is_free);
-        const uint32_t open =
-            __ballot_sync(kAllLanes, present && !is_free && !Policy::kAnySuppresses);
-        is_open |= open != 0;
-        if (lane_of() == 0) {
-            shared.kept[0][word] = kept;
-            shared.open[0][word] = open;
-        }
-    }
-    if (threadIdx.x < kRowWords) shared.kept_by_rank[threadIdx.x] = 0;
-    if (threadIdx.x < 2) {
-        shared.kept[threadIdx.x][kRowWords] = 0;
-        shared.open[threadIdx.x][kRowWords] = 0;
-    }
+// The rounds: who is kept. Of a one-pass suppression, who has no list.
+template <typename Policy, uint32_t kEach, uint32_t kEntries, typename Candidate>
+__device__ void settle(const NmsArgs<Candidate>& args, Settlement& shared,
+                       Settled<kEntries> (&own)[kEach], uint32_t n) {
     uint32_t current = 0;
-    while (__syncthreads_or(is_open)) {
-        is_open = false;
+    while (true) {
+        States& states = shared.states[current];
+        bool is_open = false;
 #pragma unroll
         for (uint32_t k = 0; k < kEach; ++k) {
-            is_open |= settle_word(args, shared, current, own[k], n);
+            const uint32_t warp = k * kSmallWarps + warp_of();
+            if (warp * kLanes >= n) continue;
+            write_states(states, warp, own[k].is_kept, own[k].is_open);
+            is_open |= own[k].is_open;
+        }
+        if (!__syncthreads_or(is_open && !Policy::kAnySuppresses)) return;
+#pragma unroll
+        for (uint32_t k = 0; k < kEach; ++k) {
+            const uint32_t num = own[k].is_open ? own[k].num_entries : 0;
+            const uint32_t most = __reduce_max_sync(kAllLanes, num);
+            if (most != 0) own[k].look(args, states, most);
         }
         current ^= 1;
     }
-    return shared.kept[current];
 }
 
 // Settles all candidates, kEach a thread, and writes the survivors by rank.
@@ -155,22 +123,21 @@ __device__ void nms_small_settle(const NmsArgs<Candidate>& args, Settlement& sha
                                  uint32_t max_num) {
     const uint32_t lane = lane_of();
     // Known since the last ticket was taken.
-    const uint32_t class_over = threadIdx.x == 0 ? args.ticket[1] : 0;
-    Settled<kListWords / kEach> own[kEach];
+    if (threadIdx.x == 0) shared.class_over = args.ticket[1];
+    Settled<kEach == 1 ? kHeldOfOne : kHeldOfTwo> own[kEach];
     Kept in_order[kEach] = {};
 #pragma unroll
     for (uint32_t k = 0; k < kEach; ++k) {
-        const uint32_t bit = (warp_of() + k * kSmallWarps) * 32 + lane;
-        own[k].read(args, bit, n);
-        if (bit < n) in_order[k] = args.order[bit];
+        const uint32_t index = k * kSmallThreads + threadIdx.x;
+        if (index < n) in_order[k] = args.order[index];
+        own[k].read(args, index, n);
     }
-    const uint32_t* all_kept = settle<Policy>(args, shared, own, n);
+    if (threadIdx.x < kRowWords) shared.kept_by_rank[threadIdx.x] = 0;
+    settle<Policy>(args, shared, own, n);
 #pragma unroll
     for (uint32_t k = 0; k < kEach; ++k) {
         const uint32_t rank = own[k].rank;
-        if ((all_kept[own[k].bit / 32] >> lane & 1) != 0) {
-            atomicOr(&shared.kept_by_rank[rank / 32], 1u << (rank % 32));
-        }
+        if (own[k].is_kept) atomicOr(&shared.kept_by_rank[rank / 32], 1u << (rank % 32));
     }
     __syncthreads();
     static_assert(kRowWords == 2 * kLanes, "two words a lane");
@@ -196,7 +163,7 @@ __device__ void nms_small_settle(const NmsArgs<Candidate>& args, Settlement& sha
     }
     const uint32_t num_kept = __shfl_sync(kAllLanes, sum, kLanes - 1);
     if (threadIdx.x == 0) {
-        const NmsCounts counts = {min(num_kept, max_num), class_over};
+        const NmsCounts counts = {min(num_kept, max_num), shared.class_over};
         args.counts[0] = counts;
         args.published_counts[0] = counts;
         args.ticket[0] = 0;

@@ -23,14 +23,8 @@ pub const TILES_AT_ONCE: u32 = 2;
 pub const SMALL_CAPACITY: usize = 2048;
 /// The most candidates that a block of the step `small` owns.
 pub const MAX_OWNED: u32 = 16;
-/// Columns of the step `small` that are in shared memory together: places of
-/// bits come in whole such halves.
-pub const HALF: usize = 1024;
-/// Words of two suppressors that the lists of all have room for beside the notes:
-/// 13 for each of a half, 5 for each of all.
-pub const PAIRS: usize = 13 * HALF;
-/// Vectors of 16 bytes in a row of bits.
-pub const ROW_VECTORS: usize = SMALL_CAPACITY / 128;
+/// Candidates that an entry of a list in the step `small` can name.
+pub const PIECE: usize = 16;
 
 /// The mirror of `NmsSettings`, in device memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -131,13 +125,11 @@ pub struct NmsArgs<'a, C> {
     pub published_counts: Out<'a, NmsCounts>,
     /// Of the step `small`: rank, length of the list, and how it begins.
     pub notes: Out<'a, [u32; 4]>,
-    /// Of the step `small`: how the list goes on, two suppressors in a word.
-    pub pairs: Out<'a, u32>,
-    /// Of the step `small`: all suppressors as bits, where there are too many.
-    pub rows: Out<'a, [u32; 4]>,
+    /// Of the step `small`: how the list goes on.
+    pub entries: Out<'a, u32>,
 }
 
-const _: () = assert!(size_of::<NmsArgs<'_, Candidate<Box2d>>>() == 27 * 16);
+const _: () = assert!(size_of::<NmsArgs<'_, Candidate<Box2d>>>() == 26 * 16);
 
 fn check_all(kernel: &str, slices: &[(&str, usize, usize)]) -> Result<()> {
     slices.iter().try_for_each(|&(name, found, needed)| check_len(kernel, name, found, needed))
@@ -172,17 +164,16 @@ fn check_small<C>(
     let capacity = args.candidates.len();
     let [num_blocks, num_rows] = grid.num_blocks;
     let owned = capacity.div_ceil(num_blocks.max(1) as usize);
-    if capacity > SMALL_CAPACITY || owned > MAX_OWNED as usize || num_rows != 1 {
+    let fits = capacity <= SMALL_CAPACITY && owned <= MAX_OWNED as usize;
+    if !fits || !num_blocks.is_power_of_two() || num_rows != 1 {
         let grid = grid.num_blocks;
         return Err(refused(kernel, &format!("{capacity} candidates on a grid of {grid:?}")));
     }
-    let num_bits = capacity.next_multiple_of(HALF);
     check_all(
         kernel,
         &[
-            ("notes", args.notes.len(), num_bits),
-            ("pairs", args.pairs.len(), PAIRS),
-            ("rows", args.rows.len(), ROW_VECTORS * num_bits),
+            ("notes", args.notes.len(), capacity),
+            ("entries", args.entries.len(), capacity.div_ceil(PIECE) * capacity),
         ],
     )
 }
@@ -250,7 +241,7 @@ macro_rules! step {
         /// One step.
         pub struct $kernel;
 
-        // SAFETY: `NmsArgs` mirrors the struct of that name (27 slices of 16
+        // SAFETY: `NmsArgs` mirrors the struct of that name (26 slices of 16
         // bytes). Every index a step uses is a thread's own, below the number
         // of candidates, which it cuts to the capacity, or a position that an
         // earlier step stored; those are below the capacity, too, since memory

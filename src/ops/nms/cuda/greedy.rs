@@ -2,15 +2,16 @@
 
 use super::{Capacity, Survivors, SurvivorsOut, check_fits, class_mode_word};
 use crate::device::cuda::abi::nms::{
-    ARRANGE_THREADS_PER_BLOCK, CANDIDATES_PER_BLOCK, HALF, NmsArgs, NmsCounts, NmsSettings,
-    NmsSteps, PAIRS, PART, PrepareArgs, PreparedSteps, ROW_VECTORS, SMALL_CAPACITY,
-    SMALL_THREADS_PER_BLOCK, THREADS_PER_BLOCK, TILE, TILES_AT_ONCE,
+    ARRANGE_THREADS_PER_BLOCK, CANDIDATES_PER_BLOCK, NmsArgs, NmsCounts, NmsSettings, NmsSteps,
+    PART, PIECE, PrepareArgs, PreparedSteps, SMALL_CAPACITY, SMALL_THREADS_PER_BLOCK,
+    THREADS_PER_BLOCK, TILE, TILES_AT_ONCE,
 };
 use crate::device::cuda::{DeviceBuffer, Grid, In, Kernel, KernelSpec, Stream, blocks};
 use crate::error::Result;
 use crate::types::{ClassMode, Kept};
 
-/// Blocks of the step `small`: about as many as a large GPU runs side by side.
+/// Blocks of the step `small`, a power of two: about as many as a large GPU runs
+/// side by side.
 const SMALL_BLOCKS: u32 = 128;
 
 /// Kernels and memory of one suppression op on one stream.
@@ -55,8 +56,7 @@ struct Memory {
     ticket: DeviceBuffer<u32>,
     survivors: Survivors,
     notes: DeviceBuffer<[u32; 4]>,
-    pairs: DeviceBuffer<u32>,
-    rows: DeviceBuffer<[u32; 4]>,
+    entries: DeviceBuffer<u32>,
 }
 
 impl Memory {
@@ -65,7 +65,7 @@ impl Memory {
         // One threshold holds for all classes, however many there are.
         let classes = classes.max(1);
         let is_small = candidates <= SMALL_CAPACITY;
-        let small = if is_small { candidates.next_multiple_of(HALF) } else { 0 };
+        let small = if is_small { candidates } else { 0 };
         let large = if is_small { 0 } else { candidates };
         let words = large.div_ceil(32);
         Ok(Self {
@@ -90,8 +90,7 @@ impl Memory {
             ticket: DeviceBuffer::zeros(stream, 2)?,
             survivors: Survivors::with_capacity(stream, candidates)?,
             notes: DeviceBuffer::zeros(stream, small)?,
-            pairs: DeviceBuffer::zeros(stream, if is_small { PAIRS } else { 0 })?,
-            rows: DeviceBuffer::zeros(stream, ROW_VECTORS * small)?,
+            entries: DeviceBuffer::zeros(stream, small.div_ceil(PIECE) * small)?,
         })
     }
 
@@ -129,8 +128,7 @@ impl Memory {
             published,
             published_counts,
             notes: self.notes.output(stream)?,
-            pairs: self.pairs.output(stream)?,
-            rows: self.rows.output(stream)?,
+            entries: self.entries.output(stream)?,
         })
     }
 }
@@ -196,8 +194,7 @@ impl<S: NmsSteps> DeviceWorkspace<S> {
         let args = self.memory.args(stream, items.input(stream)?, num.input(stream)?)?;
         match &self.kernels {
             Kernels::Small(small) => {
-                let owned = blocks(capacity, SMALL_BLOCKS).max(1);
-                let num_blocks = [blocks(capacity, owned).max(1), 1];
+                let num_blocks = [blocks(capacity, 1).next_power_of_two().min(SMALL_BLOCKS), 1];
                 let grid = Grid { num_blocks, threads_per_block: SMALL_THREADS_PER_BLOCK };
                 small.enqueue(stream, grid, args)
             }
