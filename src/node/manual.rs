@@ -57,8 +57,9 @@ Frames of every stamp are served, unless `max_age_s` is set. Stamps that are the
 before, earlier, or ahead of the node's clock are counted. When the stamps of a lidar go back by a
 second or more (a recording that loops), past sweeps and transforms of later than then are forgotten,
 which the log says. With `use_sim_time` the node's clock is `/clock`; it serves for ages and for the
-stamps of diagnostics alone. A sweep waits for its transform for `densification.transform_wait_s` at
-most, and is served alone without; no callback ever waits.
+stamps of diagnostics alone. When it goes back, the node carries on, counts it and says so. A sweep
+waits for its transform for `densification.transform_wait_s` at most, and is served alone without; no
+callback ever waits.
 ";
 
 const PARAMETERS: &str = "
