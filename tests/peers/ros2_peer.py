@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 """A sensor, or a subscriber that does nothing but take the bytes, by rclpy.
 
-    python tests/peers/ros2_peer.py send TOPIC KIND COUNT HZ
-    python tests/peers/ros2_peer.py receive TOPIC KIND COUNT
+    python tests/peers/ros2_peer.py send TOPIC KIND RELIABILITY COUNT HZ
+    python tests/peers/ros2_peer.py receive TOPIC KIND RELIABILITY COUNT
 
-KIND is `image` (1080p in colour, 6.2 MB) or `cloud` (131,072 points, 2.1 MB). A sender waits for one
+KIND is `image` (1080p in colour, 6.2 MB) or `cloud` (131,072 points, 2.1 MB); RELIABILITY is
+`best_effort` or `reliable`. A sender waits for one
 subscriber, writes the time of sending into the stamp and the number of the frame into the first and
 last eight bytes of the data, and prints by how many seconds the last frame was late. A subscriber
 prints how long after its stamp each message came, in seconds; it ends after COUNT messages, or when
-none has come for five seconds. Everything is best effort; ROS 2 has to be sourced.
+none has come for five seconds. ROS 2 has to be sourced.
 """
 
 import json
@@ -44,18 +45,18 @@ def cloud():
 KINDS = {"image": image, "cloud": cloud}
 
 
-def quality(depth):
-    return QoSProfile(depth=depth, reliability=ReliabilityPolicy.BEST_EFFORT)
+def quality(reliability, depth):
+    return QoSProfile(depth=depth, reliability=ReliabilityPolicy.get_from_short_key(reliability))
 
 
-def send(node, topic, kind, count, hz):
+def send(node, topic, kind, reliability, count, hz):
     message, size = KINDS[kind]()
     message.header.frame_id = "sensor"
     marker = bytes(range(200, 208))
     message.data.frombytes(marker + (bytes(range(251)) * (size // 251 + 1))[: size - 8])
     raw = bytearray(serialize_message(message))
     start = raw.index(marker)
-    publisher = node.create_publisher(type(message), topic, quality(5))
+    publisher = node.create_publisher(type(message), topic, quality(reliability, 5))
     deadline = time.monotonic() + PATIENCE
     while publisher.get_subscription_count() < 1:
         assert time.monotonic() < deadline, f"nobody takes {topic}"
@@ -75,14 +76,14 @@ def send(node, topic, kind, count, hz):
     return late
 
 
-def receive(node, topic, kind, count):
+def receive(node, topic, kind, reliability, count):
     ages = []
 
     def take(raw):
         seconds, nanoseconds = struct.unpack_from("<iI", raw, 4)
         ages.append(1e-9 * (time.time_ns() - seconds * 10**9 - nanoseconds))
 
-    node.create_subscription(type(KINDS[kind]()[0]), topic, take, quality(10), raw=True)
+    node.create_subscription(type(KINDS[kind]()[0]), topic, take, quality(reliability, 10), raw=True)
     patience = PATIENCE
     while len(ages) < count:
         before = len(ages)
@@ -94,13 +95,13 @@ def receive(node, topic, kind, count):
 
 
 def main():
-    verb, topic, kind, count, *hz = sys.argv[1:]
+    verb, topic, kind, reliability, count, *hz = sys.argv[1:]
     rclpy.init(args=[])
     node = rclpy.create_node(f"{verb}er_of_{kind}", enable_rosout=False, start_parameter_services=False)
     if verb == "send":
-        told = send(node, topic, kind, int(count), float(hz[0]))
+        told = send(node, topic, kind, reliability, int(count), float(hz[0]))
     else:
-        told = receive(node, topic, kind, int(count))
+        told = receive(node, topic, kind, reliability, int(count))
     print(json.dumps(told))
 
 
