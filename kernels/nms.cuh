@@ -12,8 +12,7 @@
 //   suppress  decides (nms_suppress.cuh)
 //   publish   writes the survivors in order (nms_publish.cuh)
 //
-// No result depends on the order of atomics: tickets only say who works on
-// what, and kept bits are set whatever their order.
+// No result depends on the order of atomics: they only say who works on what.
 #pragma once
 
 #include "nms_publish.cuh"

@@ -16,7 +16,6 @@
 
 constexpr uint32_t kNmsThreads = 256;
 constexpr uint32_t kNobody = 0xffffffffu;
-constexpr uint64_t kNoGroup = ~0ull;
 
 // The mirrors of these stand in src/device/cuda/abi/nms.rs.
 struct NmsSettings {
@@ -87,15 +86,15 @@ struct NmsArgs {
     Slice<uint64_t> keys;          // 2 * capacity: by rank, then by place
     Slice<Kept> order;             // candidate and score by rank
     Slice<uint32_t> ranks;         // rank by candidate
-    Slice<uint32_t> places;        // place by candidate
+    Slice<uint64_t> places;        // by candidate: how many parts are added, and their sum
+    Slice<uint32_t> found_candidates;  // candidate by place
     Slice<float4> items;           // by rank
-    Slice<uint64_t> item_groups;   // by rank, kNoGroup: takes no part
+    Slice<uint64_t> item_groups;   // by rank, where there are classes
     Slice<float4> found_items;     // by place
     Slice<uint32_t> found_ranks;   // by place, kNobody: takes no part
-    Slice<uint64_t> found_groups;  // by place
+    Slice<uint64_t> found_groups;  // by place, where there are classes
     Slice<Bounds> bounds;          // of 32 places
     Slice<uint32_t> states;        // by rank
-    Slice<uint32_t> kept_bits;     // by rank, 32 a word
     Slice<uint32_t> ticket;        // ticket, class_over
     Slice<Kept> kept;              // the survivors, best first
     Slice<NmsCounts> counts;

@@ -18,18 +18,8 @@ constexpr uint32_t kArrangeThreads = kLanes;
 
 enum State : uint32_t { kUndecided, kKept, kGone };
 
-// Empties what the later steps fill, for places begin, begin + stride, ...
-template <typename Candidate>
-__device__ void reset(const NmsArgs<Candidate>& args, uint32_t n) {
-    const uint32_t stride = gridDim.x * blockDim.x;
-    for (uint32_t i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += stride) {
-        args.states[i] = kUndecided;
-        if (i % 32 == 0) {
-            args.kept_bits[i / 32] = 0;
-            args.bounds[i / 32] = {0xffffffffu, 0xffffffffu, 0, 0};
-        }
-    }
-}
+// Bounds that hold nobody.
+constexpr Bounds kNowhere = {0xffffffffu, 0xffffffffu, 0, 0};
 
 // Adds how many of four words are below a word, and how many at most it.
 __device__ inline void count(uint4 words, uint32_t word, uint32_t& below, uint32_t& at_most) {
@@ -65,7 +55,6 @@ __device__ void nms_tiles(const NmsArgs<Candidate>& args) {
     const NmsSettings settings = args.settings[0];
     const uint32_t n = num_candidates(args);
     const bool by_rank = blockIdx.y == 0;
-    if (by_rank) reset(args, n);
     if (begin >= n) return;
     const uint32_t own = begin - start + threadIdx.x % kPart;
     const uint32_t num = min(kTile, n - start);
@@ -78,28 +67,42 @@ __device__ void nms_tiles(const NmsArgs<Candidate>& args) {
     __syncthreads();
     const uint32_t word = words[own];
     const uint32_t first = threadIdx.x / kPart * kQuarter;
-    uint32_t below = 0;
-    uint32_t at_most = 0;
+    const bool is_own_here = own - first < kQuarter;
+    const uint64_t key = static_cast<uint64_t>(word) << 32 | (start + own);
+    // Those in equal places follow each other as they came.
+    const uint32_t num_earlier = by_rank ? 0 : own;
+    uint32_t num_equal = 0;
+    uint32_t num_here = 0;
 #pragma unroll 8
     for (uint32_t i = first; i < first + kQuarter; i += 4) {
+        uint32_t below = 0;
+        uint32_t at_most = 0;
         count(*reinterpret_cast<const uint4*>(&words[i]), word, below, at_most);
+        num_here += i + 4 <= num_earlier ? at_most : below;
+        num_equal += at_most - below;
     }
-    const bool is_own_here = own - first < kQuarter;
-    if (at_most - below > is_own_here) {
-        const uint64_t key = static_cast<uint64_t>(word) << 32 | (start + own);
+    if (!by_rank && is_own_here) {
+        for (uint32_t i = own / 4 * 4; i < own; ++i) num_here += words[i] == word;
+    }
+    if (by_rank && num_equal > is_own_here) {
         for (uint32_t i = first; i < min(first + kQuarter, num); ++i) {
             if (words[i] != word) continue;
             const uint64_t other = static_cast<uint64_t>(word) << 32 | (start + i);
-            below += by_rank ? precedes(other, key, args.candidates.data) : other < key;
+            num_here += precedes(other, key, args.candidates.data);
         }
     }
-    if (below != 0) atomicAdd(&num_before[threadIdx.x % kPart], below);
+    if (num_here != 0) atomicAdd(&num_before[threadIdx.x % kPart], num_here);
     __syncthreads();
     if (threadIdx.x >= kPart || own >= num) return;
     const uint32_t before = num_before[threadIdx.x];
-    const uint64_t key = static_cast<uint64_t>(word) << 32 | (start + own);
     args.keys[(by_rank ? 0 : args.candidates.len) + start + before] = key;
-    (by_rank ? args.ranks : args.places)[start + own] = before;
+    if (by_rank) {
+        args.ranks[start + own] = before;
+        // Nothing is decided yet.
+        args.states[start + own] = kUndecided;
+    } else {
+        args.places[start + own] = before;
+    }
     if (by_rank && word != kLast) check_class<Policy>(args, settings, args.candidates[start + own]);
 }
 
@@ -150,15 +153,16 @@ __device__ void nms_merge(const NmsArgs<Candidate>& args) {
         if (begin >= n || start + t == own / kTile) continue;
         uint32_t before = num_below(words[t], word);
         if (before < kTile && words[t][before] == word) {
-            // Those that take no part are ordered by tile; of others the
-            // equals are searched by the other words of the order.
+            // Those in equal places, and those that take no part, are ordered by
+            // tile; of others the equals are searched by the other words of the
+            // order.
             uint32_t end = word == kLast ? min(kTile, n - begin) : num_below(words[t], word + 1);
-            if (word == kLast) before = begin < own ? end : before;
-            while (word != kLast && before < end) {
+            const bool is_by_tile = !by_rank || word == kLast;
+            if (is_by_tile) before = begin < own ? end : before;
+            while (!is_by_tile && before < end) {
                 const uint32_t middle = (before + end) / 2;
-                const uint64_t other = keys[begin + middle];
                 const bool comes_before =
-                    by_rank ? precedes(other, key, args.candidates.data) : other < key;
+                    precedes(keys[begin + middle], key, args.candidates.data);
                 before = comes_before ? middle + 1 : before;
                 end = comes_before ? end : middle;
             }
@@ -166,36 +170,52 @@ __device__ void nms_merge(const NmsArgs<Candidate>& args) {
         sum += before;
     }
     // A sum is the same in any order.
-    if (sum != 0) {
-        atomicAdd(&(by_rank ? args.ranks : args.places)[static_cast<uint32_t>(key)], sum);
+    const uint32_t candidate = static_cast<uint32_t>(key);
+    if (by_rank) {
+        if (sum != 0) atomicAdd(&args.ranks[candidate], sum);
+        return;
     }
+    // Whoever adds the last knows the place.
+    constexpr uint64_t kAdded = 1ull << 32;
+    const uint32_t num_parts = (n + kAtOnce * kTile - 1) / (kAtOnce * kTile);
+    auto* place = reinterpret_cast<unsigned long long*>(&args.places[candidate]);
+    const uint64_t total = atomicAdd(place, kAdded + sum) + kAdded + sum;
+    const uint32_t found = static_cast<uint32_t>(total);
+    if (total / kAdded == num_parts && found < n) args.found_candidates[found] = candidate;
 }
 
+// A warp for 32 places.
 template <typename Policy, typename Candidate>
 __device__ void nms_arrange(const NmsArgs<Candidate>& args) {
-    const uint32_t own = blockIdx.x * kArrangeThreads + threadIdx.x;
-    if (own >= args.candidates.len) return;
+    const uint32_t place = blockIdx.x * kArrangeThreads + threadIdx.x;
+    if (place - threadIdx.x >= args.candidates.len) return;
+    const uint32_t last = static_cast<uint32_t>(args.candidates.len) - 1;
     // Read without waiting for the number of candidates.
+    const uint32_t own = min(args.found_candidates[min(place, last)], last);
     const uint32_t rank = args.ranks[own];
-    const uint32_t place = args.places[own];
     const Candidate candidate = args.candidates[own];
     const NmsSettings settings = args.settings[0];
     const uint32_t n = num_candidates(args);
-    if (own >= n || rank >= n || place >= n) return;
-    const bool present = takes_part<Policy>(settings, candidate);
+    const bool is_there = place < n && rank < n;
+    const bool is_present = is_there && takes_part<Policy>(settings, candidate);
     const float4 item = Policy::item(args, settings, candidate);
-    const uint64_t group = group_of(args, settings, candidate.rank.class_index);
-    args.order[rank] = {own, candidate.rank.score};
-    args.items[rank] = item;
-    args.item_groups[rank] = present ? group : kNoGroup;
-    args.found_items[place] = item;
-    args.found_ranks[place] = present ? rank : kNobody;
-    args.found_groups[place] = group;
-    if (!present) return;
-    const Bounds own_bounds = rising_words(Policy::bounds(item));
-    Bounds& bounds = args.bounds[place / kLanes];
-    atomicMin(&bounds.min_x, own_bounds.min_x);
-    atomicMin(&bounds.min_y, own_bounds.min_y);
-    atomicMax(&bounds.max_x, own_bounds.max_x);
-    atomicMax(&bounds.max_y, own_bounds.max_y);
+    if (is_there) {
+        args.order[rank] = {own, candidate.rank.score};
+        args.items[rank] = item;
+        args.found_items[place] = item;
+        args.found_ranks[place] = is_present ? rank : kNobody;
+        if (!is_present) args.states[rank] = kGone;
+    }
+    // Without classes there is one group.
+    if (is_there && settings.class_mode != 1) {
+        const uint64_t group = group_of(args, settings, candidate.rank.class_index);
+        args.item_groups[rank] = group;
+        args.found_groups[place] = group;
+    }
+    Bounds bounds = is_present ? rising_words(Policy::bounds(item)) : kNowhere;
+    bounds.min_x = __reduce_min_sync(kAllLanes, bounds.min_x);
+    bounds.min_y = __reduce_min_sync(kAllLanes, bounds.min_y);
+    bounds.max_x = __reduce_max_sync(kAllLanes, bounds.max_x);
+    bounds.max_y = __reduce_max_sync(kAllLanes, bounds.max_y);
+    if (lane_of() == 0 && place < n) args.bounds[place / kLanes] = bounds;
 }

@@ -26,154 +26,147 @@ __device__ inline void store_state(uint32_t* state, uint32_t value) {
 // The candidate of a warp.
 struct Searcher {
     uint32_t rank;
-    uint32_t index;
     float4 item;
-    float least;
-    uint64_t group;
 };
 
-// What a warp knows of the better candidates that suppress its own.
-struct Verdict {
-    bool gone = false;
-    uint32_t num_pending = 0;
+// What a warp notes in shared memory.
+struct Notes {
+    Bounds window;
+    uint32_t near[kNearCapacity];    // groups of 32 places whose bounds meet it
+    uint32_t listed[kListCapacity];  // ranks of those that suppress
 };
 
-// Waits until one of the listed is kept (true) or all are gone (false).
-template <typename Candidate>
-__device__ __forceinline__ bool wait_for_kept(const NmsArgs<Candidate>& args,
-                                              const uint32_t* list, uint32_t num) {
-    const uint32_t lane = threadIdx.x % kLanes;
-    while (true) {
-        bool kept = false;
-        bool undecided = false;
-        for (uint32_t i = lane; i < num; i += kLanes) {
-            const uint32_t state = load_state(&args.states[list[i]]);
-            kept |= state == kKept;
-            undecided |= state == kUndecided;
-        }
-        if (__any_sync(kAllLanes, kept)) return true;
-        if (!__any_sync(kAllLanes, undecided)) return false;
-    }
-}
-
-// Notes up to 32 better candidates, `rank` where `hit`.
-__device__ inline void note(bool hit, uint32_t rank, uint32_t* list, Verdict& verdict) {
-    const uint32_t hits = __ballot_sync(kAllLanes, hit);
-    if (hits == 0) return;
-    const uint32_t before = hits & ((1u << (threadIdx.x % kLanes)) - 1);
-    if (hit) list[verdict.num_pending + __popc(before)] = rank;
-    verdict.num_pending += __popc(hits);
-}
-
-// Looks at the listed groups of 32 places, several at a time.
-template <typename Policy, typename Candidate>
-__device__ void look_at_groups(const NmsArgs<Candidate>& args, const NmsSettings& settings,
-                               const Searcher& own, uint32_t n, const uint32_t* near,
-                               uint32_t num_near, uint32_t* list, Verdict& verdict) {
-    const uint32_t lane = threadIdx.x % kLanes;
-    for (uint32_t first = 0; first < num_near && !verdict.gone; first += kAhead) {
+// Looks at the listed groups of 32 places, several at a time: `found(hit, rank)`,
+// for all lanes, of whom one may have hit upon a better candidate that
+// suppresses; true when that is enough.
+template <typename Policy, typename Candidate, typename OnFound>
+__device__ bool look_at_groups(const NmsArgs<Candidate>& args, const NmsSettings& settings,
+                               const Searcher& own, uint32_t n, const Notes& notes,
+                               uint32_t num_near, const OnFound& found) {
+    const uint32_t lane = lane_of();
+    const float least = Policy::least(settings, own.item);
+    for (uint32_t first = 0; first < num_near; first += kAhead) {
         uint32_t rank[kAhead];
         float4 better[kAhead];
 #pragma unroll
         for (uint32_t k = 0; k < kAhead; ++k) {
-            const uint32_t place = first + k < num_near ? near[first + k] * kLanes + lane : n;
+            const uint32_t place = first + k < num_near ? notes.near[first + k] * kLanes + lane : n;
             rank[k] = place < n ? args.found_ranks[place] : kNobody;
-            better[k] = place < n ? args.found_items[place] : own.item;
+            better[k] = args.found_items[min(place, n - 1)];
         }
 #pragma unroll
         for (uint32_t k = 0; k < kAhead; ++k) {
             bool hit = rank[k] < own.rank &&
-                       Policy::is_near(settings, better[k], own.item, own.least) &&
+                       Policy::is_near(settings, better[k], own.item, least) &&
                        Policy::suppresses(settings, better[k], own.item);
             // Without classes there is one group.
             if (hit && settings.class_mode != 1) {
-                hit = args.found_groups[near[first + k] * kLanes + lane] == own.group;
+                const uint32_t place = notes.near[first + k] * kLanes + lane;
+                hit = args.found_groups[place] == args.item_groups[own.rank];
             }
             if (hit && Policy::kNumParts != 0) {
-                hit = surely_suppresses<Policy>(args, settings, args.order[rank[k]].index, own.index);
+                hit = surely_suppresses<Policy>(args, settings, args.order[rank[k]].index,
+                                                args.order[own.rank].index);
             }
-            note(hit, rank[k], list, verdict);
-        }
-        // One is enough where those that go suppress, too.
-        if (Policy::kAnySuppresses) {
-            verdict.gone = verdict.num_pending > 0;
-            continue;
-        }
-        // A full list is waited for.
-        if (verdict.num_pending > kListCapacity - kAhead * kLanes) {
-            __syncwarp();
-            verdict.gone = wait_for_kept(args, list, verdict.num_pending);
-            verdict.num_pending = 0;
-            // All have read the list before one writes it anew.
-            __syncwarp();
+            if (__any_sync(kAllLanes, hit) && found(hit, rank[k])) return true;
         }
     }
+    return false;
 }
 
-// Looks at the better candidates whose bounds meet: items lie by place.
-template <typename Policy, typename Candidate>
-__device__ Verdict look_near(const NmsArgs<Candidate>& args, const NmsSettings& settings,
-                             const Searcher& own, uint32_t n, uint32_t* near, uint32_t* list) {
-    const uint32_t lane = threadIdx.x % kLanes;
+// Looks at the better candidates whose bounds meet, until one is enough: items
+// lie by place.
+template <typename Policy, typename Candidate, typename OnFound>
+__device__ bool look_near(const NmsArgs<Candidate>& args, const NmsSettings& settings,
+                          const Searcher& own, uint32_t n, Notes& notes, const OnFound& found) {
+    const uint32_t lane = lane_of();
     const uint32_t num_bounds = (n + kLanes - 1) / kLanes;
-    __shared__ Bounds windows[kSuppressWarps];
-    Bounds& window = windows[warp_of()];
-    if (lane == 0) window = rising_words(Policy::window(settings, own.item));
+    if (lane == 0) notes.window = rising_words(Policy::window(settings, own.item));
     __syncwarp();
-    Verdict verdict;
     uint32_t num_near = 0;
-    for (uint32_t start = 0; start < num_bounds && !verdict.gone; start += kAhead * kLanes) {
+    for (uint32_t start = 0; start < num_bounds; start += kAhead * kLanes) {
         Bounds bounds[kAhead];
 #pragma unroll
         for (uint32_t k = 0; k < kAhead; ++k) {
             const uint32_t mine = start + k * kLanes + lane;
-            bounds[k] = mine < num_bounds ? args.bounds[mine] : Bounds{kNobody, kNobody, 0, 0};
+            bounds[k] = mine < num_bounds ? args.bounds[mine] : kNowhere;
         }
 #pragma unroll
         for (uint32_t k = 0; k < kAhead; ++k) {
-            const bool is_near = meet(bounds[k], window);
-            const uint32_t hits = __ballot_sync(kAllLanes, is_near);
-            const uint32_t before = hits & ((1u << lane) - 1);
-            if (is_near) near[num_near + __popc(before)] = start + k * kLanes + lane;
-            num_near += __popc(hits);
+            const bool is_near = meet(bounds[k], notes.window);
+            const uint32_t votes = __ballot_sync(kAllLanes, is_near);
+            if (is_near) notes.near[num_near + num_lanes_before(votes)] = start + k * kLanes + lane;
+            num_near += __popc(votes);
         }
         const bool is_last = start + kAhead * kLanes >= num_bounds;
         if (num_near > 0 && (is_last || num_near > kNearCapacity - kAhead * kLanes)) {
             __syncwarp();
-            look_at_groups<Policy>(args, settings, own, n, near, num_near, list, verdict);
+            if (look_at_groups<Policy>(args, settings, own, n, notes, num_near, found)) return true;
             num_near = 0;
             __syncwarp();
         }
     }
-    return verdict;
+    return false;
+}
+
+// Waits until one of the listed is kept (true) or all are gone (false).
+template <typename Candidate>
+__device__ bool wait_for_kept(const NmsArgs<Candidate>& args, const uint32_t* list, uint32_t num) {
+    while (true) {
+        bool is_kept = false;
+        bool is_open = false;
+        for (uint32_t i = lane_of(); i < num; i += kLanes) {
+            const uint32_t state = load_state(&args.states[list[i]]);
+            is_kept |= state == kKept;
+            is_open |= state == kUndecided;
+        }
+        if (__any_sync(kAllLanes, is_kept)) return true;
+        if (!__any_sync(kAllLanes, is_open)) return false;
+    }
+}
+
+// Whether a kept better candidate, or any if the policy says so, suppresses the
+// warp's own.
+template <typename Policy, typename Candidate>
+__device__ bool is_suppressed(const NmsArgs<Candidate>& args, const NmsSettings& settings,
+                              const Searcher& own, uint32_t n, Notes& notes) {
+    // Of a crowd, more than a list holds, the verdicts are asked for at once,
+    // until those that have none yet are few: one that is kept is soon found.
+    bool is_crowd = false;
+    while (true) {
+        uint32_t num = 0;
+        const auto found = [&](bool hit, uint32_t rank) {
+            if (is_crowd) {
+                const uint32_t state = hit ? load_state(&args.states[rank]) : kGone;
+                if (__any_sync(kAllLanes, state == kKept)) return true;
+                hit = state == kUndecided;
+            }
+            const uint32_t hits = __ballot_sync(kAllLanes, hit);
+            const uint32_t position = num + num_lanes_before(hits);
+            if (hit && position < kListCapacity) notes.listed[position] = rank;
+            num += __popc(hits);
+            return Policy::kAnySuppresses;
+        };
+        if (look_near<Policy>(args, settings, own, n, notes, found)) return true;
+        __syncwarp();
+        if (num <= kListCapacity) return wait_for_kept(args, notes.listed, num);
+        is_crowd = true;
+    }
 }
 
 template <typename Policy, typename Candidate>
 __device__ void nms_suppress(const NmsArgs<Candidate>& args) {
     __shared__ uint32_t ticket;
-    __shared__ uint32_t lists[kSuppressWarps][kListCapacity];
-    __shared__ uint32_t nears[kSuppressWarps][kNearCapacity];
+    __shared__ Notes notes[kSuppressWarps];
     const uint32_t n = num_candidates(args);
     if (threadIdx.x == 0) ticket = atomicAdd(&args.ticket[0], 1);
     __syncthreads();
-    const uint32_t warp = threadIdx.x / kLanes;
-    const uint32_t own = ticket * kSuppressWarps + warp;
+    const uint32_t own = ticket * kSuppressWarps + warp_of();
     if (own >= n) return;
     const NmsSettings settings = args.settings[0];
-    const float4 item = args.items[own];
-    const Searcher searcher = {own, Policy::kNumParts != 0 ? args.order[own].index : 0, item,
-                               Policy::least(settings, item), args.item_groups[own]};
-    Verdict verdict;
-    verdict.gone = searcher.group == kNoGroup;
-    if (!verdict.gone) {
-        verdict = look_near<Policy>(args, settings, searcher, n, nears[warp], lists[warp]);
-    }
-    if (!verdict.gone && verdict.num_pending > 0) {
-        __syncwarp();
-        verdict.gone = wait_for_kept(args, lists[warp], verdict.num_pending);
-    }
-    if (threadIdx.x % kLanes == 0) {
-        store_state(&args.states[own], verdict.gone ? kGone : kKept);
-        if (!verdict.gone) atomicOr(&args.kept_bits[own / 32], 1u << (own % 32));
-    }
+    const Searcher searcher = {own, args.items[own]};
+    // Those that take no part are gone from the first.
+    if (args.states[own] == kGone) return;
+    const bool is_gone = is_suppressed<Policy>(args, settings, searcher, n, notes[warp_of()]);
+    if (lane_of() == 0) store_state(&args.states[own], is_gone ? kGone : kKept);
 }

@@ -27,10 +27,12 @@ ARGUMENTS = {
     "node_name": ("det_post", "Name of the node."),
     "device": ("", "auto, cpu or cuda:N; empty: as the config says."),
     "input_topics": ("", "Topics by channel: 'camera:=/image_raw lidar:=/points'."),
+    "camera_info_topics": ("", "CameraInfo by channel: 'camera:=/camera_info'; diagnostics check it."),
     "model_paths": ("", "Networks by channel: 'camera:=/models/yolox.onnx'."),
     "encoder_paths": ("", "Pillar encoders by channel: 'lidar:=/models/encoder.onnx'."),
     "parameters": ("", "Further parameters: 'camera.score_threshold:=0.4 lidar.max_detections:=200'."),
     "use_sim_time": ("false", "Whether time comes from /clock."),
+    "enclave": ("", "Enclave of the node, where SROS 2 is enabled; empty: the root, /."),
     "log_level": ("info", "debug, info, warn, error or fatal."),
     "respawn": ("true", "Whether the node starts again when it ends by itself."),
     "respawn_delay": ("1.0", "Seconds until it does."),
@@ -69,6 +71,7 @@ def overrides(values: dict[str, str]) -> dict:
         found["device"] = values["device"]
     for argument, key in [
         ("input_topics", "input"),
+        ("camera_info_topics", "camera_info"),
         ("model_paths", "model_path"),
         ("encoder_paths", "encoder_path"),
     ]:
@@ -87,13 +90,14 @@ def start(context):
         ParameterFile(config_path(share, name), allow_substs=True)
         for name in values["config"].split()
     ]
+    enclave = ["--enclave", values["enclave"]] if values["enclave"] else []
     node = Node(
         package="det_post",
         executable="det_post",
         name=values["node_name"],
         namespace=values["namespace"],
         arguments=["run", "--door", "ros2"],
-        ros_arguments=["--log-level", values["log_level"]],
+        ros_arguments=["--log-level", values["log_level"], *enclave],
         parameters=[*files, overrides(values)],
         cwd=str(share),
         respawn=switch(values, "respawn"),

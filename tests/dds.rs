@@ -32,6 +32,8 @@ mod replay;
 #[path = "live/session.rs"]
 mod session;
 
+#[path = "dds/calibration.rs"]
+mod calibration;
 #[path = "dds/graph.rs"]
 mod graph;
 #[path = "dds/load.rs"]

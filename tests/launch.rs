@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use det_post::config::Config;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 #[path = "common/replay.rs"]
 mod replay;
@@ -126,10 +126,12 @@ fn arguments_reach_the_channels() {
         "node_name:=eyes",
         "device:=cpu",
         "input_topics:=front:=/cam0/image back:=/cam1/image",
+        "camera_info_topics:=back:=/cam1/camera_info",
         "model_paths:=front:=/models/a.onnx",
         "parameters:=front.score_threshold:=0.25 back.class_filter:=[car,bus]",
         "use_sim_time:=true",
         "log_level:=debug",
+        "enclave:=/car/eyes",
         "respawn:=false",
         "rviz:=true",
     ];
@@ -139,13 +141,15 @@ fn arguments_reach_the_channels() {
     };
     assert_eq!((&node["name"], &node["namespace"]), (&"eyes".into(), &"/car".into()));
     assert_eq!(node["respawn"], false);
-    assert_eq!(texts(&node["ros_arguments"]), ["--log-level", "debug"]);
+    assert_eq!(texts(&node["ros_arguments"]), ["--log-level", "debug", "--enclave", "/car/eyes"]);
     let config = config(node);
     assert!(config.use_sim_time);
     assert_eq!(config.device.to_string(), "cpu");
     let channel = |name: &str| config.channels.iter().find(|channel| channel.name == name).unwrap();
     assert_eq!(channel("front").input, "/cam0/image");
     assert_eq!(channel("back").input, "/cam1/image");
+    assert_eq!(channel("back").live.camera_info.as_deref(), Some("/cam1/camera_info"));
+    assert_eq!(channel("front").live.camera_info, None);
     assert_eq!(channel("back_left").input, "/camera/back_left/image_raw/compressed");
     let yaml = config.to_yaml();
     assert!(yaml.contains("/models/a.onnx") && yaml.contains("0.25"), "{yaml}");
@@ -185,19 +189,55 @@ fn what_is_wrong_is_said() {
     }
 }
 
+/// The command line that plays the recording, and the node that it waits for.
+#[track_caller]
+fn player(report: &Value) -> (String, String) {
+    let [_, player] = report["processes"].as_array().unwrap().as_slice() else {
+        panic!("{report}")
+    };
+    let command = texts(&player["command"]);
+    let [shell, flag, script, node, rest @ ..] = command.as_slice() else { panic!("{command:?}") };
+    assert_eq!([shell, flag], ["sh", "-c"]);
+    assert!(script.contains("ros2 lifecycle get \"$0\"") && script.ends_with("exec \"$@\""));
+    (node.clone(), rest.join(" "))
+}
+
 #[test]
 fn a_recording_plays_beside_a_node_on_its_clock() {
     let Some(python) = python() else { return };
     let arguments = ["bag:=drive", "rate:=0.5", "loop:=true", "delay:=7", "device:=cpu"];
     let report = launch(&python, FILES[1], &arguments);
-    let [node, player] = report["processes"].as_array().unwrap().as_slice() else {
-        panic!("{report}")
-    };
+    let node = &report["processes"][0];
     assert!(config(node).use_sim_time);
     assert_eq!(node["respawn"], false);
-    let command = texts(&player["command"]).join(" ");
-    assert_eq!(command, "ros2 bag play drive --rate 0.5 --clock 100 --loop");
-    assert_eq!(player["delay"], 7.0);
+    let command = "ros2 bag play drive --rate 0.5 --delay 7 --clock 100 --loop";
+    assert_eq!(player(&report), ("/det_post".into(), command.into()));
+    assert_eq!(report["ended_by"], json!(["any"]));
+
+    let arguments = ["bag:=drive", "namespace:=car/front", "respawn:=true"];
+    let further = "player_arguments:=--topics /points /tf";
+    let report = launch(&python, FILES[1], &[&arguments[..], &[further]].concat());
+    let command = "ros2 bag play drive --rate 1.0 --delay 1.0 --clock 100 --topics /points /tf";
+    assert_eq!(player(&report), ("/car/front/det_post".into(), command.into()));
+    // A node that comes back by itself ends nothing; the player's end does.
+    assert_eq!(report["ended_by"], json!([report["processes"][1]["command"]]));
+}
+
+#[test]
+fn a_recording_of_a_clock_sets_it_itself() {
+    let Some(python) = python() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    for (topic, clock) in [("/points", " --clock 100"), ("/clock", "")] {
+        let metadata = json!({"rosbag2_bagfile_information": {
+            "topics_with_message_count": [{"topic_metadata": {"name": topic}}]}});
+        std::fs::write(folder.path().join("metadata.yaml"), metadata.to_string()).unwrap();
+        for bag in [folder.path().to_owned(), folder.path().join("drive_0.mcap")] {
+            let report = launch(&python, FILES[1], &[&format!("bag:={}", bag.display())]);
+            let bag = bag.display();
+            let command = format!("ros2 bag play {bag} --rate 1.0 --delay 1.0{clock}");
+            assert_eq!(player(&report).1, command);
+        }
+    }
 }
 
 #[test]

@@ -21,6 +21,8 @@ mod recording;
 #[path = "common/replay.rs"]
 mod replay;
 
+#[path = "live/calibration.rs"]
+mod calibration;
 #[path = "live/diagnostics.rs"]
 mod diagnostics;
 #[path = "live/frames.rs"]

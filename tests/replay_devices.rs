@@ -1,6 +1,6 @@
-//! The same recording through the whole program on the CPU and on a GPU, with
-//! the network on the CPU both times: `detections.jsonl` has the same bytes,
-//! and what was lost and dropped is the same.
+//! The same recording through the whole program on the CPU and on a GPU. With
+//! the network on the CPU both times `detections.jsonl` has the same bytes, and
+//! what was lost and dropped is the same.
 //!
 //! Without a GPU the suite says so and passes, unless `DET_POST_REQUIRE_CUDA=1`
 //! makes that a failure.
@@ -26,6 +26,9 @@ mod common {
     pub mod replay;
     pub mod shared_data;
 }
+
+#[path = "devices/networks.rs"]
+mod networks_on_the_gpu;
 
 use std::path::Path;
 

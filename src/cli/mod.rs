@@ -14,6 +14,7 @@ mod channel;
 mod check;
 mod demo;
 mod eval;
+mod heap;
 mod inspect;
 mod interrupt;
 mod outputs;
@@ -137,6 +138,9 @@ pub fn main() -> ExitCode {
 fn run(command: &Command, ros: &RosArguments) -> Result<Outcome> {
     if !ros.is_empty() && !matches!(command, Command::Run(_)) {
         return Err(Error::new(ErrorKind::Usage, "arguments", "--ros-args are for `run` alone"));
+    }
+    if let Command::Run(_) | Command::Isolated = command {
+        heap::keep_memory();
     }
     match command {
         Command::Run(arguments) => run::run(arguments, ros),

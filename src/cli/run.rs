@@ -18,9 +18,6 @@ use crate::types::{DeviceChoice, LifecycleState};
 /// How long the frame in flight has to finish once the node is to stop.
 const STOP_PATIENCE: Duration = Duration::from_millis(800);
 
-/// How long the answer to the request that shut the node down has to leave.
-const ANSWER_PATIENCE: Duration = Duration::from_millis(300);
-
 /// How often it is looked whether the node is to stop.
 const POLL: Duration = Duration::from_millis(20);
 
@@ -82,8 +79,6 @@ pub(super) fn run(arguments: &RunArguments, ros: &RosArguments) -> Result<Outcom
             Err(RecvTimeoutError::Disconnected) => std::thread::sleep(POLL),
         }
         if live.state() == LifecycleState::Finalized {
-            // Whoever asked for it waits for the answer, for ever with `ros2 lifecycle`.
-            std::thread::sleep(ANSWER_PATIENCE);
             return Ok(Outcome::Done);
         }
     }

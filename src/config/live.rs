@@ -4,16 +4,19 @@
 use std::time::Duration;
 
 use super::parameters::{fixed, live};
-use super::table::Default::Yaml;
+use super::table::Default::{Unset, Yaml};
 use super::table::{Kind, Parameter, Range, Values};
-use crate::types::{Durability, Qos, Reliability};
+use crate::types::{Durability, NodeName, Qos, Reliability};
 
 /// How a channel takes part in the live graph.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LiveConfig {
     /// Whether pictures come as `sensor_msgs/CompressedImage`.
     pub is_compressed: bool,
-    /// Quality of service of the input.
+    /// Topic of the camera's `sensor_msgs/CameraInfo`, absolute; `None`: not
+    /// asked for.
+    pub camera_info: Option<String>,
+    /// Quality of service of the inputs.
     pub qos: Qos,
     /// The most bytes that a message may hold; larger ones are refused.
     pub max_payload_bytes: usize,
@@ -37,7 +40,7 @@ pub struct LiveConfig {
 }
 
 impl LiveConfig {
-    pub(super) fn new(values: &Values) -> Self {
+    pub(super) fn new(values: &Values, node: &NodeName) -> Self {
         let duration = |key| Duration::from_secs_f32(values.number(key).max(0.0));
         let limit = |duration: Duration| Some(duration).filter(|limit| !limit.is_zero());
         Self {
@@ -47,6 +50,7 @@ impl LiveConfig {
                 // As image_transport names its topics.
                 _ => values.text("input").ends_with("/compressed"),
             },
+            camera_info: values.optional_text("camera_info").map(|topic| node.expand(&topic)),
             qos: Qos {
                 reliability: match values.text("qos.reliability") {
                     "reliable" => Reliability::Reliable,
@@ -81,6 +85,14 @@ pub(super) const INPUT_TRANSPORT: Parameter = fixed(
     "Type of the live input: `raw` is sensor_msgs/Image, `compressed` is \
      sensor_msgs/CompressedImage, `auto` is `compressed` for topics that end in `/compressed`. A \
      recording says it itself.",
+);
+pub(super) const CAMERA_INFO: Parameter = fixed(
+    "camera_info",
+    Kind::Topic,
+    Unset("not asked for"),
+    "",
+    "Topic of the camera's sensor_msgs/CameraInfo. Live, diagnostics warn when it does not come, or \
+     does not belong to the pictures; detections do not depend on it.",
 );
 pub(super) const QOS_RELIABILITY: Parameter = fixed(
     "qos.reliability",

@@ -294,7 +294,7 @@ fn channel(
         device,
         failures: failure_policy(&values),
         is_isolated: values.flag("isolate"),
-        live: LiveConfig::new(&values),
+        live: LiveConfig::new(&values, node),
         kind,
         effective: own,
     })

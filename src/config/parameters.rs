@@ -9,9 +9,9 @@ use super::deployment_parameters::{
     FAULT_AT_FRAME, ISOLATE, MAX_FAILURES,
 };
 use super::live::{
-    GAP_ERROR_S, GAP_WARN_S, INPUT_TRANSPORT, LATENCY_BUDGET_MS, MAX_AGE_S, MAX_PAYLOAD_BYTES,
-    MIN_RATE_HZ, PUBLISH_DEBUG_IMAGE, PUBLISH_MARKERS, QOS_DEPTH, QOS_DURABILITY, QOS_RELIABILITY,
-    TRANSFORM_WAIT_S,
+    CAMERA_INFO, GAP_ERROR_S, GAP_WARN_S, INPUT_TRANSPORT, LATENCY_BUDGET_MS, MAX_AGE_S,
+    MAX_PAYLOAD_BYTES, MIN_RATE_HZ, PUBLISH_DEBUG_IMAGE, PUBLISH_MARKERS, QOS_DEPTH,
+    QOS_DURABILITY, QOS_RELIABILITY, TRANSFORM_WAIT_S,
 };
 use super::table::Default::{self, Required, Unset, Yaml};
 use super::table::{Kind, Length, Parameter, Range};
@@ -191,6 +191,7 @@ pub(super) const CAMERA: &[Parameter] = &[
         "Names of the only classes to keep.",
     ),
     INPUT_TRANSPORT,
+    CAMERA_INFO,
     QOS_RELIABILITY,
     QOS_DURABILITY,
     QOS_DEPTH,

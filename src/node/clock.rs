@@ -15,13 +15,15 @@ pub struct NodeClock {
     is_simulated: bool,
     simulated_ns: AtomicI64,
     num_jumps: AtomicU64,
+    num_jumps_told: AtomicU64,
 }
 
 impl NodeClock {
     /// The system's clock, or one that [`NodeClock::set`] moves.
     pub fn new(is_simulated: bool) -> Self {
         let simulated_ns = AtomicI64::new(UNSET);
-        Self { is_simulated, simulated_ns, num_jumps: AtomicU64::new(0) }
+        let [num_jumps, num_jumps_told] = [0, 0].map(AtomicU64::new);
+        Self { is_simulated, simulated_ns, num_jumps, num_jumps_told }
     }
 
     /// Whether it is moved by `/clock`.
@@ -29,17 +31,23 @@ impl NodeClock {
         self.is_simulated
     }
 
-    /// Takes the time of a `/clock` message.
-    pub fn set(&self, now: Stamp) {
+    /// Takes the time of a `/clock` message. When it goes back, returns how
+    /// often it did so far.
+    pub fn set(&self, now: Stamp) -> Option<u64> {
         let before = self.simulated_ns.swap(now.nanos(), Ordering::Relaxed);
-        if before != UNSET && now.nanos() < before {
-            self.num_jumps.fetch_add(1, Ordering::Relaxed);
-        }
+        let goes_back = before != UNSET && now.nanos() < before;
+        goes_back.then(|| self.num_jumps.fetch_add(1, Ordering::Relaxed) + 1)
     }
 
     /// How often `/clock` went back.
     pub fn num_jumps(&self) -> u64 {
         self.num_jumps.load(Ordering::Relaxed)
+    }
+
+    /// How often `/clock` went back since this was last asked.
+    pub fn num_new_jumps(&self) -> u64 {
+        let num_jumps = self.num_jumps();
+        num_jumps - self.num_jumps_told.swap(num_jumps, Ordering::Relaxed)
     }
 
     /// The time; `None` before the first `/clock` message.
@@ -63,8 +71,11 @@ mod tests {
     fn simulated_time_is_unknown_until_it_is_told() {
         let clock = NodeClock::new(true);
         assert_eq!(clock.now(), None);
-        for (seconds, num_jumps) in [(5, 0), (5, 0), (6, 0), (1, 1), (2, 1)] {
-            clock.set(Stamp::from_ros(seconds, 0));
+        for (seconds, num_jumps, jump) in
+            [(5, 0, None), (5, 0, None), (6, 0, None), (1, 1, Some(1)), (2, 1, None)]
+        {
+            assert_eq!(clock.set(Stamp::from_ros(seconds, 0)), jump);
+            assert_eq!(clock.num_new_jumps(), u64::from(jump.is_some()));
             assert_eq!(
                 (clock.now(), clock.num_jumps()),
                 (Some(Stamp::from_ros(seconds, 0)), num_jumps)

@@ -5,6 +5,7 @@
 //! |---|---|---|
 //! | `NODE: node` | not active; something happened in the graph | a start failed; a part of the door is lost |
 //! | `NODE: CHANNEL: input` | silent for `gap_warn_s`; below `min_rate_hz`; messages refused | silent for `gap_error_s` |
+//! | `NODE: CHANNEL: camera_info` | none for `gap_warn_s`; another size or frame than the pictures; not calibrated; messages refused | |
 //! | `NODE: CHANNEL: frames` | frames dropped or served alone; a capacity met; stamps that do not rise | all frames dropped; input, but no output for `gap_error_s`; the thread is gone |
 //! | `NODE: CHANNEL: latency` | 99th percentile over `latency_budget_ms` | |
 //! | `NODE: CHANNEL: device` | it failed and is built again; the CPU serves in its place | it failed too often, or is lost: frames are dropped |
@@ -13,6 +14,7 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use super::account::Reason;
+use super::calibration::CalibrationHealth;
 use super::input::InputSummary;
 use super::serving::Serving;
 use super::worker::{FrameSummary, FrameWindow};
@@ -35,10 +37,10 @@ pub struct ChannelHealth<'a> {
     pub is_dead: bool,
     /// Publishers of the input that are matched.
     pub num_publishers: usize,
-    /// What the graph said of the input last.
-    pub event: Option<&'a str>,
-    /// Messages of the input that the door had to drop, in all.
-    pub num_lost_by_door: u64,
+    /// What the graph said of the input.
+    pub told: Told<'a>,
+    /// The camera's CameraInfo, where it is asked for.
+    pub calibration: Option<CalibrationHealth<'a>>,
     /// The input since the last look.
     pub input: &'a InputSummary,
     /// The frames since the last look.
@@ -47,10 +49,24 @@ pub struct ChannelHealth<'a> {
     pub frames: &'a FrameSummary,
 }
 
+/// What the graph said of a topic.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Told<'a> {
+    /// What stands in the way of its messages.
+    pub event: Option<&'a str>,
+    /// Messages of it that the door had to drop, in all.
+    pub num_lost: u64,
+}
+
 impl ChannelHealth<'_> {
     /// All statuses of the channel.
-    pub fn statuses(&self, now: Instant) -> [DiagnosticStatus; 4] {
-        [self.input(), self.frames(now), self.latency(), self.device()]
+    pub fn statuses(&self, now: Instant) -> Vec<DiagnosticStatus> {
+        let mut statuses = vec![self.input(), self.frames(now), self.latency(), self.device()];
+        let calibration = self.calibration.as_ref();
+        let judge =
+            |of: &CalibrationHealth<'_>| of.judge(self.status("camera_info"), &self.config.live);
+        statuses.extend(calibration.map(judge));
+        statuses
     }
 
     fn status(&self, part: &str) -> Verdict {
@@ -64,11 +80,7 @@ impl ChannelHealth<'_> {
         let mut status = self.status("input");
         if self.is_active {
             let silence = input.silence.as_secs_f64();
-            let cause = match (self.num_publishers, self.event) {
-                (_, Some(event)) => event.to_owned(),
-                (0, None) => "no publisher is matched".into(),
-                (n, None) => format!("{n} matched publishers are silent"),
-            };
+            let cause = cause_of_silence(self.num_publishers, self.told.event);
             let what = if input.num_received == 0 { "no message yet" } else { "no message" };
             let message = format!("{what} for {silence:.1} s: {cause}");
             if input.silence >= live.gap_error {
@@ -76,12 +88,7 @@ impl ChannelHealth<'_> {
             } else if input.silence >= live.gap_warn {
                 status.note(DiagnosticLevel::Warn, &message);
             }
-            if input.num_refused_now > 0 {
-                let reasons: Vec<&str> = input.refused.keys().copied().collect();
-                let reasons = reasons.join(", ");
-                let message = format!("{} messages refused: {reasons}", input.num_refused_now);
-                status.note(DiagnosticLevel::Warn, &message);
-            }
+            status.note_refused(input);
             if input.rate_hz < live.min_rate_hz {
                 let message = format!(
                     "{:.1} Hz, at least {:.1} Hz expected",
@@ -103,7 +110,7 @@ impl ChannelHealth<'_> {
         status.value("received", input.num_received.to_string());
         status.value("overtaken", input.num_overtaken.to_string());
         status.value("abandoned", input.num_abandoned.to_string());
-        status.value("lost_by_door", self.num_lost_by_door.to_string());
+        status.value("lost_by_door", self.told.num_lost.to_string());
         status.reasons("refused", &input.refused);
         status.into_inner()
     }
@@ -248,6 +255,15 @@ impl ChannelHealth<'_> {
     }
 }
 
+/// Why no messages come.
+pub(super) fn cause_of_silence(num_publishers: usize, event: Option<&str>) -> String {
+    match (num_publishers, event) {
+        (_, Some(event)) => event.to_owned(),
+        (0, None) => "no publisher is matched".into(),
+        (n, None) => format!("{n} matched publishers are silent"),
+    }
+}
+
 /// Whether a count says that a capacity was met, rather than what is normal.
 fn is_overflow(count: Count) -> bool {
     match count {
@@ -310,7 +326,18 @@ impl Verdict {
         self.0.values.push((key.to_owned(), value.into()));
     }
 
-    fn reasons(&mut self, key: &str, reasons: &BTreeMap<&'static str, Reason>) {
+    /// Notes messages that were refused since the last look.
+    pub(super) fn note_refused(&mut self, input: &InputSummary) {
+        if input.num_refused_now > 0 {
+            let reasons: Vec<&str> = input.refused.keys().copied().collect();
+            let reasons = reasons.join(", ");
+            let message = format!("{} messages refused: {reasons}", input.num_refused_now);
+            self.note(DiagnosticLevel::Warn, &message);
+        }
+    }
+
+    /// Adds a number for each reason.
+    pub(super) fn reasons(&mut self, key: &str, reasons: &BTreeMap<&'static str, Reason>) {
         for (name, reason) in reasons {
             self.value(&format!("{key}.{name}"), reason.count.to_string());
         }
@@ -353,8 +380,8 @@ mod tests {
                 is_active: true,
                 is_dead: false,
                 num_publishers: 1,
-                event: None,
-                num_lost_by_door: 0,
+                told: Told::default(),
+                calibration: None,
                 input: &input,
                 window: &window,
                 frames: &frames,

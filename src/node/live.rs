@@ -173,8 +173,11 @@ impl Shared {
         if self.clock.is_simulated() {
             let clock = Arc::clone(&self.clock);
             let receiver = Box::new(move |received: Result<Received<'_>>| {
-                if let Ok(Received::Clock(now)) = received {
-                    clock.set(now);
+                let Ok(Received::Clock(now)) = received else { return };
+                match clock.set(now) {
+                    None => {}
+                    Some(1) => tracing::warn!("/clock goes back to {now}"),
+                    Some(times) => tracing::debug!("/clock goes back to {now}, time {times}"),
                 }
             });
             let input = door.subscribe("/clock", InputKind::Clock, CLOCK_QOS, receiver)?;

@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use super::calibration::{CalibrationHealth, CalibrationWatch};
 use super::channel::Channel;
 use super::clock::NodeClock;
-use super::diagnostics::ChannelHealth;
+use super::diagnostics::{ChannelHealth, Told};
 use super::outputs::ChannelOutputs;
 use super::serving::Serving;
 use super::slot::{Offered, SlotCloser, SlotWriter, slot};
@@ -23,6 +24,8 @@ pub(super) struct LiveChannel {
     config: ChannelConfig,
     /// Full name of the topic of its input, once it takes any.
     topic: String,
+    /// Likewise of its CameraInfo, where that is asked for.
+    camera_info: Option<String>,
     wants_transforms: bool,
     state: Arc<ChannelState>,
     stage: Stage,
@@ -39,9 +42,15 @@ enum Stage {
 }
 
 struct Running {
-    subscription: Box<dyn Subscription>,
+    inputs: Inputs,
     closer: SlotCloser,
     thread: JoinHandle<Box<Worker>>,
+}
+
+/// The topics that a channel takes.
+struct Inputs {
+    sensor: Box<dyn Subscription>,
+    camera_info: Option<Box<dyn Subscription>>,
 }
 
 impl LiveChannel {
@@ -62,11 +71,14 @@ impl LiveChannel {
         channel.warm_up()?;
         tracing::info!("channel {}: ready after {:.1?}", config.name, start.elapsed());
         let outputs = open_outputs(&channel)?;
+        let now = Instant::now();
+        let calibration = config.live.camera_info.as_ref().map(|_| CalibrationWatch::new(now));
         Ok(Self {
             config: config.clone(),
             topic: config.input.clone(),
+            camera_info: config.live.camera_info.clone(),
             wants_transforms: channel.wants_transforms(),
-            state: Arc::new(ChannelState::new(Instant::now(), Serving::of(&channel))),
+            state: Arc::new(ChannelState::new(now, Serving::of(&channel), calibration)),
             num_failures_seen: 0,
             stage: Stage::Idle(Box::new(Worker { channel, outputs })),
             window: FrameWindow::new(),
@@ -116,6 +128,9 @@ impl LiveChannel {
             return Err(error);
         }
         lock(&self.state.input).reopen(Instant::now());
+        if let Some(calibration) = &self.state.calibration {
+            lock(calibration).input.reopen(Instant::now());
+        }
         let (writer, reader, closer) = slot(|| worker.channel.payload_memory());
         let (state, clock) = (Arc::clone(&self.state), Arc::clone(clock));
         let transforms = Arc::clone(transforms);
@@ -123,12 +138,9 @@ impl LiveChannel {
             .name(self.config.name.clone())
             .spawn(move || worker.run(reader, &state, &clock, &transforms))
             .map_err(|e| Error::new(ErrorKind::Io, "channel", "no thread").with_source(e))?;
-        self.topic = door.resolve(&self.config.input);
-        let receiver = receiver(&self.config, writer, Arc::clone(&self.state));
-        let kind = input_kind(&self.config);
-        match door.subscribe(&self.config.input, kind, self.config.live.qos, receiver) {
-            Ok(subscription) => {
-                self.stage = Stage::Running(Running { subscription, closer, thread });
+        match self.subscribe(door, writer) {
+            Ok(inputs) => {
+                self.stage = Stage::Running(Running { inputs, closer, thread });
                 Ok(())
             }
             Err(error) => {
@@ -137,6 +149,21 @@ impl LiveChannel {
                 Err(error)
             }
         }
+    }
+
+    /// Takes inputs, and CameraInfo where that is asked for.
+    fn subscribe(&mut self, door: &mut dyn Door, writer: SlotWriter) -> Result<Inputs> {
+        let ChannelConfig { input, live, .. } = &self.config;
+        self.topic = door.resolve(input);
+        let receiver = receiver(&self.config, writer, Arc::clone(&self.state));
+        let sensor = door.subscribe(input, input_kind(&self.config), live.qos, receiver)?;
+        let Some(topic) = &live.camera_info else {
+            return Ok(Inputs { sensor, camera_info: None });
+        };
+        self.camera_info = Some(door.resolve(topic));
+        let receiver = camera_info_receiver(&self.config.name, Arc::clone(&self.state));
+        let camera_info = door.subscribe(topic, InputKind::CameraInfo, live.qos, receiver)?;
+        Ok(Inputs { sensor, camera_info: Some(camera_info) })
     }
 
     /// Takes no more inputs and lets the frame in flight finish.
@@ -152,15 +179,14 @@ impl LiveChannel {
     /// # Errors
     /// `Argument` when it did not finish: the channel is lost.
     pub(super) fn finish_stop(&mut self, deadline: Instant) -> Result<()> {
-        let Running { subscription, thread, .. } =
-            match std::mem::replace(&mut self.stage, Stage::Lost) {
-                Stage::Running(running) => running,
-                other => {
-                    self.stage = other;
-                    return Ok(());
-                }
-            };
-        drop(subscription);
+        let Running { inputs, thread, .. } = match std::mem::replace(&mut self.stage, Stage::Lost) {
+            Stage::Running(running) => running,
+            other => {
+                self.stage = other;
+                return Ok(());
+            }
+        };
+        drop(inputs);
         while !thread.is_finished() && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -177,14 +203,13 @@ impl LiveChannel {
         Ok(())
     }
 
-    /// What there is to say of its health since the last look, and what the door
-    /// told of its topic.
-    pub(super) fn look(
+    /// What there is to say of its health since the last look; `told` is what the
+    /// door told of a topic.
+    pub(super) fn look<'t>(
         &mut self,
         node: &str,
-        event: Option<&str>,
-        num_lost_by_door: u64,
-    ) -> [DiagnosticStatus; 4] {
+        told: impl Fn(&str) -> Told<'t>,
+    ) -> Vec<DiagnosticStatus> {
         let now = Instant::now();
         let input = lock(&self.state.input).look(now);
         let frames = self.state.look(&mut self.window);
@@ -195,6 +220,16 @@ impl LiveChannel {
         let num_failures = frames.serving.num_failures;
         let num_failures_now = num_failures - self.num_failures_seen;
         self.num_failures_seen = num_failures;
+        let calibration = self.state.calibration.as_ref().map(|watch| lock(watch).look(now));
+        let calibration = calibration.as_ref().zip(self.camera_info.as_deref());
+        let calibration = calibration.map(|(summary, topic)| CalibrationHealth {
+            topic,
+            num_publishers: running
+                .and_then(|running| running.inputs.camera_info.as_ref())
+                .map(|subscription| subscription.num_publishers()),
+            told: told(topic),
+            summary,
+        });
         let ended = running.is_some_and(|running| running.thread.is_finished());
         ChannelHealth {
             node,
@@ -202,9 +237,9 @@ impl LiveChannel {
             num_failures_now,
             is_active: running.is_some(),
             is_dead: ended || matches!(self.stage, Stage::Lost),
-            num_publishers: running.map_or(0, |running| running.subscription.num_publishers()),
-            event,
-            num_lost_by_door,
+            num_publishers: running.map_or(0, |running| running.inputs.sensor.num_publishers()),
+            told: told(&self.topic),
+            calibration,
             input: &input,
             window: &self.window,
             frames: &frames,
@@ -222,8 +257,18 @@ fn input_kind(config: &ChannelConfig) -> InputKind {
     }
 }
 
-/// Copies every message into the slot and counts it; the first of a reason to
-/// refuse one is a warning.
+/// Holds the newest CameraInfo beside the pictures.
+fn camera_info_receiver(name: &str, state: Arc<ChannelState>) -> Receiver {
+    let name = format!("{name}.camera_info");
+    Box::new(move |received| {
+        let Some(watch) = &state.calibration else { return };
+        let text = received.as_ref().err().map(ToString::to_string);
+        let times = lock(watch).take(Instant::now(), received);
+        log_refused(&name, times, text);
+    })
+}
+
+/// Copies every message into the slot and counts it.
 fn receiver(config: &ChannelConfig, mut slot: SlotWriter, state: Arc<ChannelState>) -> Receiver {
     let name = config.name.clone();
     let max_payload_bytes = config.live.max_payload_bytes;
@@ -234,12 +279,17 @@ fn receiver(config: &ChannelConfig, mut slot: SlotWriter, state: Arc<ChannelStat
         }
         let text = offered.as_ref().err().map(ToString::to_string);
         let times = lock(&state.input).note(Instant::now(), offered);
-        match (times, text) {
-            (1, Some(error)) => tracing::warn!("channel {name}: message refused: {error}"),
-            (_, Some(error)) => tracing::debug!("channel {name}: message refused: {error}"),
-            (_, None) => {}
-        }
+        log_refused(&name, times, text);
     })
+}
+
+/// The first message that is refused for a reason is a warning.
+fn log_refused(name: &str, times: u64, error: Option<String>) {
+    match (times, error) {
+        (1, Some(error)) => tracing::warn!("channel {name}: message refused: {error}"),
+        (_, Some(error)) => tracing::debug!("channel {name}: message refused: {error}"),
+        (_, None) => {}
+    }
 }
 
 fn model_of(kind: &ChannelKind) -> String {

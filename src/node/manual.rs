@@ -29,9 +29,9 @@ everything else.
 const TOPICS: &str = "
 ## Topics
 
-INPUT, OUTPUT and NAME are a channel's parameters `input` and `output`, and its name. Detections,
-markers and pictures carry the stamp and the frame of their input. Markers and pictures are made while
-someone listens and `publish.*` is true.
+INPUT, CAMERA_INFO and OUTPUT are a channel's parameters `input`, `camera_info` and `output`; NAME is its
+name. Detections, markers and pictures carry the stamp and the frame of their input. Markers and pictures
+are made while someone listens and `publish.*` is true.
 ";
 
 const SLOT: &str = "
@@ -43,8 +43,11 @@ with a process of its own (`isolate`) copies once more, into memory that both pr
 A debug image that is lost is not sent again: a viewer that asks for reliable pictures, as RViz does
 unless its reliability policy says best effort, does not match, which both sides report.
 
-No CameraInfo is asked for. Detections are pixels of the image as it came, rectified or not, under its
-stamp and frame; the camera's own CameraInfo holds for them as it does for the image.
+Detections are pixels of the image as it came, rectified or not, under its stamp and frame; the camera's
+own CameraInfo holds for them as it does for the image. Where `camera_info` names its topic, the newest is
+held beside the pictures, and the diagnostics warn when the two do not belong together: when the size of
+the pictures is not that of the CameraInfo (`width` and `height`, or the region of interest in them,
+divided by the binning), or the frames differ. Detections do not depend on it, and replay does not read it.
 ";
 
 const TIME: &str = "
@@ -54,8 +57,9 @@ Frames of every stamp are served, unless `max_age_s` is set. Stamps that are the
 before, earlier, or ahead of the node's clock are counted. When the stamps of a lidar go back by a
 second or more (a recording that loops), past sweeps and transforms of later than then are forgotten,
 which the log says. With `use_sim_time` the node's clock is `/clock`; it serves for ages and for the
-stamps of diagnostics alone. A sweep waits for its transform for `densification.transform_wait_s` at
-most, and is served alone without; no callback ever waits.
+stamps of diagnostics alone. When it goes back, the node carries on, counts it and says so. A sweep
+waits for its transform for `densification.transform_wait_s` at most, and is served alone without; no
+callback ever waits.
 ";
 
 const PARAMETERS: &str = "
@@ -84,8 +88,9 @@ One message each `diagnostics_period_s`. NODE is the full name of the node witho
 
 | status | WARN | ERROR |
 |---|---|---|
-| `NODE: node` | not active; a peer whose type or quality of service does not match; transforms left out; no `/clock` yet | the last change of state failed; a part of the door is lost |
+| `NODE: node` | not active; a peer whose type or quality of service does not match; transforms left out; no `/clock` yet, or it went back | the last change of state failed; a part of the door is lost |
 | `NODE: NAME: input` | silent for `gap_warn_s`; below `min_rate_hz`; messages refused | silent for `gap_error_s`, and why |
+| `NODE: NAME: camera_info` (with `camera_info`) | none for `gap_warn_s`, and why; of another size or frame than the pictures, with both; not calibrated; messages refused | |
 | `NODE: NAME: frames` | frames dropped, overtaken or served alone, by reason; a capacity met; stamps that do not rise | every frame dropped, by reason; input, but no output for `gap_error_s`; the thread of the channel is gone |
 | `NODE: NAME: latency` | 99th percentile from arrival to publication above `latency_budget_ms` | |
 | `NODE: NAME: device` | failed, and built or to be built again; failed, and the CPU serves | failed too often, or lost to the process: frames are dropped |
@@ -137,6 +142,12 @@ fn topics() -> Vec<[String; 4]> {
             InputKind::CompressedImage,
             sensor.clone(),
             "in, of camera channels with `input_transport`",
+        ),
+        input(
+            "CAMERA_INFO",
+            InputKind::CameraInfo,
+            sensor.clone(),
+            "in, of camera channels with `camera_info`",
         ),
         input("INPUT", InputKind::PointCloud2, sensor, "in, of lidar channels"),
         input(

@@ -11,9 +11,10 @@
 //! | [`live`] | the node: services, life cycle, start and end |
 //! | [`parameters`], [`lifecycle`] | what its services answer |
 //! | [`stamps`], [`clock`], [`transforms`] | time |
-//! | [`account`], [`diagnostics`] | what is said of its health |
+//! | [`account`], [`calibration`], [`diagnostics`] | what is said of its health |
 
 pub mod account;
+pub mod calibration;
 pub mod channel;
 pub mod clock;
 pub mod diagnostics;

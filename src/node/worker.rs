@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use hdrhistogram::Histogram;
 
 use super::account::{Account, Reason};
+use super::calibration::CalibrationWatch;
 use super::channel::{Channel, Served};
 use super::clock::NodeClock;
 use super::input::InputAccount;
@@ -43,6 +44,8 @@ pub struct Worker {
 pub struct ChannelState {
     /// What became of its input.
     pub input: Mutex<InputAccount>,
+    /// What its CameraInfo is beside its pictures, where that is asked for.
+    pub calibration: Option<Mutex<CalibrationWatch>>,
     frames: Mutex<Frames>,
     /// A configuration to be taken over before the next frame.
     pending: Mutex<Option<ChannelConfig>>,
@@ -107,12 +110,13 @@ impl Default for FrameWindow {
 
 impl ChannelState {
     /// A channel that has seen no message yet.
-    pub fn new(now: Instant, serving: Serving) -> Self {
+    pub fn new(now: Instant, serving: Serving, calibration: Option<CalibrationWatch>) -> Self {
         let window = FrameWindow::new();
         let (last_output, unpublished) = (None, None);
         let frames = Frames { window, serving, last_output, num_out: 0, unpublished };
         Self {
             input: Mutex::new(InputAccount::new(now)),
+            calibration: calibration.map(Mutex::new),
             frames: Mutex::new(frames),
             pending: Mutex::new(None),
             has_pending: AtomicBool::new(false),
@@ -215,6 +219,9 @@ impl Worker {
         let patience = self.channel.config().live.transform_wait;
         let lookup = |to: &str, from: &str, at| transforms.lookup(to, from, at, patience);
         let served = self.channel.process(message, Some(&lookup))?;
+        if let Some(calibration) = &state.calibration {
+            lock(calibration).note_picture(message);
+        }
         if served.order == StampOrder::Restart {
             let name = &served.config.name;
             let stamp = served.header.stamp;

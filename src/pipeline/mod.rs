@@ -14,6 +14,8 @@
 //! | decode, select, suppress, gather | decode, select, suppress, gather |
 
 mod camera;
+#[cfg(feature = "cuda")]
+mod frame_stream;
 pub mod isolated;
 mod lidar;
 mod server;

@@ -7,7 +7,9 @@ use super::replay;
 use super::session::{CAMERA_OUT, LIDAR_OUT, messages, sample};
 use det_post::node::live::DIAGNOSTICS_TOPIC;
 use det_post::transport::door::InputKind;
-use det_post::transport::messages::{Detection2DArray, Detection3DArray, DiagnosticArray};
+use det_post::transport::messages::{
+    Detection2DArray, Detection3DArray, DiagnosticArray, TransitionEvent,
+};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -56,10 +58,15 @@ impl Program {
     }
 
     /// Asks it to stop, and gives its exit code and how long that took.
-    pub fn interrupt(mut self) -> (Option<i32>, Duration) {
-        let began = Instant::now();
+    pub fn interrupt(self) -> (Option<i32>, Duration) {
         let id = self.0.id().to_string();
         assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
+        self.wait()
+    }
+
+    /// Waits for its end, and gives its exit code and how long that took.
+    pub fn wait(mut self) -> (Option<i32>, Duration) {
+        let began = Instant::now();
         loop {
             if let Some(status) = self.0.try_wait().unwrap() {
                 return (status.code(), began.elapsed());
@@ -161,6 +168,35 @@ pub fn call(peer: &mut Peer, service: &str, type_name: &str, request: &Value) ->
     let service = format!("/det_post/{service}");
     peer.ask(&json!({"op": "call", "service": service, "type": type_name, "request": request,
         "timeout": 20}))
+}
+
+#[test]
+fn the_answer_to_shutdown_and_the_last_event_arrive() {
+    let turn = turn();
+    let transition = json!({"transition": {"id": 0, "label": "shutdown"}});
+    for _ in 0..3 {
+        let Some(mut peer) = turn.peer() else { return };
+        let program = Program::start_sample(turn.domain, &[]);
+        let topic = "/det_post/transition_event";
+        peer.reader(topic, TransitionEvent::TYPE, &json!({"reliable": true, "depth": 100}), 1);
+        let of_state = "lifecycle_msgs/srv/GetState";
+        let is_active = |state: &Value| state["current_state"]["label"] == json!("active");
+        let began = Instant::now();
+        while !is_active(&call(&mut peer, "get_state", of_state, &json!({}))) {
+            assert!(began.elapsed() < PATIENCE, "the node does not become active");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        let of_change = "lifecycle_msgs/srv/ChangeState";
+        let told = call(&mut peer, "change_state", of_change, &transition);
+        assert_eq!(told["success"], json!(true));
+        let (code, took) = program.wait();
+        println!("the program has ended {took:?} after it has answered");
+        assert_eq!(code, Some(0));
+        assert!(took < Duration::from_secs(2), "{took:?}");
+        let events = peer.ask(&json!({"op": "take", "id": topic, "count": 1}));
+        let last = events.as_array().unwrap().last().unwrap();
+        assert_eq!(last["goal_state"]["label"], json!("finalized"), "{events}");
+    }
 }
 
 #[test]

@@ -45,6 +45,9 @@ const LIDAR: Channel = Channel {
     hz: 10.0,
 };
 
+/// Messages of an input whose fragments are kept, at most.
+const MAX_UNJOINED: usize = 128;
+
 impl Channel {
     fn sample(&self) -> Value {
         let header = json!({"frame_id": "sensor"});
@@ -153,12 +156,6 @@ impl Listener {
     }
 }
 
-fn median(values: &[usize]) -> usize {
-    let mut sorted = values.to_vec();
-    sorted.sort_unstable();
-    sorted[sorted.len() / 2]
-}
-
 /// `DET_POST_SOAK_SECONDS` says how long, `DET_POST_SOAK_PROGRAM` which build
 /// of the program when it is not this one.
 #[test]
@@ -207,11 +204,10 @@ fn the_program_loses_nothing_untold() {
     }
     listener.wait([u64::MAX; 2], Duration::from_secs(4));
 
-    // Messages that lose fragments come and go, and what they held: medians tell a trend.
     let quarter = memory.len() / 4;
-    let medians = [1, 2, 3].map(|n| median(&memory[n * quarter..(n + 1) * quarter]) >> 10);
-    let most = *memory.iter().max().unwrap() >> 10;
-    println!("memory: medians {medians:?} MiB from the second quarter on, {most} MiB at most");
+    let settled = &memory[quarter..];
+    let [least, most] = [settled.iter().min(), settled.iter().max()].map(|kib| kib.unwrap() << 10);
+    println!("memory: {} to {} MiB after a quarter of the time", least >> 20, most >> 20);
     let [fewest, most_threads] =
         [threads[quarter..].iter().min(), threads[quarter..].iter().max()].map(Option::unwrap);
     println!("threads: {fewest} to {most_threads}");
@@ -219,7 +215,13 @@ fn the_program_loses_nothing_untold() {
         let num_sent = 1 + (seconds as f64 * channel.hz) as u64 + 3;
         listener.told[i].assert_sums(channel, num_sent, listener.num_outputs[i]);
     }
-    assert!(medians[2] * 100 <= medians[0] * 105, "memory has grown by more than 5 %");
+    // A busy machine loses messages; each may leave its fragments, and their room stays.
+    let left_by = |(told, channel): (&Told, &Channel)| {
+        (told.totals["lost_by_door"] as usize).min(MAX_UNJOINED) * channel.num_bytes
+    };
+    let left: usize = listener.told.iter().zip([&CAMERA, &LIDAR]).map(left_by).sum();
+    println!("memory: {} MiB for fragments of what was lost, at most", left >> 20);
+    assert!(most <= least + least / 20 + left, "memory is not flat within 5 %: {least} to {most}");
     assert_eq!(fewest, most_threads, "threads come or go");
     assert_eq!(program.interrupt().0, Some(0));
 }

@@ -27,7 +27,7 @@ impl Status {
 }
 
 /// The statuses of a message by name.
-fn decode(cdr: &[u8]) -> BTreeMap<String, Status> {
+pub fn decode(cdr: &[u8]) -> BTreeMap<String, Status> {
     let mut reader = Reader::new("test", cdr).unwrap();
     read_header(&mut reader).unwrap();
     let num = reader.sequence_len(1).unwrap();

@@ -8,7 +8,7 @@ use det_post::transport::messages::{Detection3D, Detection3DArray, TfMessage, Tr
 use det_post::types::{Header, NodeName, ParameterValue, Remaps, Stamp};
 
 use super::counting_pillars;
-use super::diagnostics::await_status;
+use super::diagnostics::{Status, await_status};
 use super::recording::{CLOUD_TOPIC, IMAGE_TOPIC};
 use super::session::{CAMERA_OUT, LIDAR_OUT, Session, cloud, picture, stamp_of};
 
@@ -74,6 +74,8 @@ fn frames_that_are_too_old_are_dropped_by_the_time_of_clock() {
     // The loop of a recording: time and stamps go back together.
     session.graph.send("/clock", &clock(Stamp::from_ros(100, 0)));
     session.send_for(IMAGE_TOPIC, &picture(Stamp::from_ros(100, 0)), CAMERA_OUT);
+    let went_back = |status: &Status| status.message == "/clock went back, 1 times";
+    assert_eq!(await_status(&session, "det_post: node", went_back).level, 1);
     let node = await_status(&session, "det_post: node", |status| status.level == 0);
     assert_eq!(node.number("clock_jumps"), 1.0);
     session.set("camera.max_age_s", ParameterValue::Integer(0)).unwrap();

@@ -3,6 +3,7 @@
 
 use det_post::config::{CameraConfig, ChannelKind, Config, YoloFacts};
 use det_post::device::cuda::{CudaDevice, Stream};
+use det_post::device::{Device, PayloadMemory};
 use det_post::infer::Engine;
 use det_post::infer::device::{DeviceEngine, fixed_shape};
 use det_post::ops::letterbox::{LetterboxParams, Workspace, letterbox};
@@ -98,13 +99,12 @@ fn config(head: &str, more: &[&str]) -> CameraConfig {
 }
 
 /// What a network answers to a picture.
-fn answer_to(mirror: &mut Mirror, picture: &Picture) -> Tensor {
-    let ImagePayload::Raw(image) = picture.payload() else { panic!("pixels") };
+fn answer_to(mirror: &mut Mirror, image: &ImageView<'_>) -> Tensor {
     let YoloFacts { placement, channel_order, normalization, pad_value, .. } =
         config("yolov8", &[]).facts;
     let params = LetterboxParams { placement, channel_order, normalization, pad_value };
     let mut input = Tensor::zeros(ElementType::F32, &[1, 3, NETWORK, NETWORK]).unwrap();
-    letterbox(&image, &params, &mut Workspace::new(), &mut input).unwrap();
+    letterbox(image, &params, &mut Workspace::new(), &mut input).unwrap();
     mirror.run(&[input.view()]).unwrap();
     Tensor::F32 { shape: mirror.shape.to_vec(), values: mirror.answer.clone() }
 }
@@ -141,9 +141,10 @@ impl Pair {
     }
 }
 
-/// A camera channel on the GPU.
-pub fn on_gpu(device: &CudaDevice) -> CameraPipeline {
-    Pair::new(device, &config("yolov8", &[]), "yolov8", 500).on_gpu
+/// A camera channel on a stream of the GPU.
+pub fn on_gpu(device: &CudaDevice) -> (CameraPipeline, Stream) {
+    let pair = Pair::new(device, &config("yolov8", &[]), "yolov8", 500);
+    (pair.on_gpu, pair.stream)
 }
 
 pub fn bits(detections: &[Detection2d]) -> Vec<[u32; 6]> {
@@ -327,11 +328,11 @@ fn a_frame_moves_its_bytes_once_and_waits_once() {
     }
 
     // The same answers without an engine on the CPU: one wait in all.
+    let ImagePayload::Raw(image) = picture.payload() else { panic!("pixels") };
     let mut mirror = Mirror::new("yolov8", 500);
     let stream = &pair.stream;
-    let answer = answer_to(&mut mirror, &picture);
-    let inputs = mirror.inputs.clone();
-    let engine = DeviceEngine::given(stream, inputs, &[("output", &answer)]).unwrap();
+    let answer = answer_to(&mut mirror, &image);
+    let engine = DeviceEngine::given(stream, mirror.inputs, &[("output", &answer)]).unwrap();
     let mut pipeline =
         CameraPipeline::with_device_engine(&config("yolov8", &[]), stream, engine).unwrap();
     pipeline.process(&picture.payload()).unwrap();
@@ -341,6 +342,17 @@ fn a_frame_moves_its_bytes_once_and_waits_once() {
     assert_eq!(bits(processed.detections), expected);
     let num_moved = |transfer| processed.report.bytes(Stage::Infer, transfer);
     assert_eq!(Transfer::ALL.map(num_moved), [0; 3]);
+
+    // Live, out of page-locked memory, one wait as well.
+    let mut memory = PayloadMemory::of(&Device::Cuda(device));
+    memory.copy_from(image.data());
+    let (size, step, encoding) = (image.size(), image.step(), image.encoding());
+    let live = ImageView::new(size, step, encoding, false, memory.bytes()).unwrap();
+    let before = stream.num_waits();
+    let processed = pipeline.process(&ImagePayload::Raw(live)).unwrap();
+    assert_eq!(stream.num_waits() - before, 1);
+    assert_eq!(bits(processed.detections), expected);
+    assert_eq!(processed.report.bytes(Stage::Upload, Transfer::HostCopy), 0);
 }
 
 #[test]

@@ -246,8 +246,9 @@ fn pose(random: &mut Random) -> Isometry3<f64> {
 }
 
 /// A lidar channel on the GPU, of single sweeps.
-pub fn on_gpu(device: &CudaDevice) -> LidarPipeline {
-    Pair::new(device, &config(CENTER, &["c.densification.num_past_sweeps:=0"]), false).on_gpu
+pub fn on_gpu(device: &CudaDevice) -> (LidarPipeline, Stream) {
+    let pair = Pair::new(device, &config(CENTER, &["c.densification.num_past_sweeps:=0"]), false);
+    (pair.on_gpu, pair.stream)
 }
 
 pub fn cloud(random: &mut Random, num: usize) -> Cloud {

@@ -161,6 +161,38 @@ fn many_candidates_in_crowds_agree() {
     many_agree(16, 500);
 }
 
+/// More suppressors than a list holds, of few candidates in much room.
+#[test]
+fn a_small_crowd_agrees() {
+    let Some(device) = super::gpu() else { return };
+    let mut random = Random::new(18);
+    for per_cluster in [200, 400] {
+        let candidates = clustered(&mut random, 400, per_cluster);
+        Problem { candidates, capacity: 2049, params: params(0.05) }.check(&device);
+    }
+}
+
+/// From lists with room to spare to more than 256 suppressors, which none holds.
+#[test]
+fn crowds_agree() {
+    let Some(device) = super::gpu() else { return };
+    let mut random = Random::new(17);
+    for num in [2049, 2500, 6000] {
+        for per_cluster in [100, 250, 300, 1000, num] {
+            for (threshold, class_mode) in
+                [(0.05, ClassMode::Agnostic), (0.5, ClassMode::Agnostic), (0.3, ClassMode::Aware)]
+            {
+                let candidates = clustered(&mut random, num, per_cluster);
+                let params = NmsIou { class_mode, ..params(threshold) };
+                Problem { candidates, capacity: num, params }.check(&device);
+            }
+        }
+        // Every one suppresses all that are worse.
+        let same = vec![clustered(&mut random, 1, 1)[0]; num];
+        Problem { candidates: same, capacity: num, params: params(0.3) }.check(&device);
+    }
+}
+
 #[test]
 fn settings_agree() {
     let Some(device) = super::gpu() else { return };

@@ -1,11 +1,17 @@
 //! Messages that wait in a slot whose memory is page-locked: uploaded from
-//! there, without another copy on the host, and nothing else changes.
+//! there, without another copy on the host or another wait, and nothing else
+//! changes.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use det_post::ErrorKind;
+use det_post::device::cuda::{DeviceBuffer, Lender, PageLocked, PinnedBuffer};
 use det_post::device::{Device, PayloadMemory};
 use det_post::node::slot::Frame;
+use det_post::pipeline::LidarFrame;
 use det_post::transport::door::Received;
 use det_post::types::{
-    CloudView, Encoding, FrameReport, Header, ImageView, Size, Stage, Stamp, Transfer,
+    CloudView, Encoding, FrameReport, Header, ImageView, PointFields, Size, Stage, Stamp, Transfer,
 };
 
 use super::camera_pipeline;
@@ -24,7 +30,7 @@ fn a_picture_is_uploaded_from_its_slot() {
     let Some(device) = super::gpu() else { return };
     let mut random = Random::new(175);
     let (size, encoding) = (Size::new(320, 200), Encoding::Bgr8);
-    let mut pipeline = camera_pipeline::on_gpu(&device);
+    let (mut pipeline, stream) = camera_pipeline::on_gpu(&device);
     let mut frame = Frame::new(PayloadMemory::of(&Device::Cuda(device)));
     // Growing, shrinking, growing: the memory is taken anew once.
     for (round, rows) in [100, 200, 40, 200].into_iter().enumerate() {
@@ -32,14 +38,20 @@ fn a_picture_is_uploaded_from_its_slot() {
         let data = random.bytes(encoding.row_bytes(size.width) * encoding.num_rows(rows));
         let image = ImageView::new(size, 3 * 320, encoding, false, &data).unwrap();
         let payload = det_post::types::ImagePayload::Raw(image);
+        // The first picture of a layout waits to write down where it lies.
+        pipeline.process(&payload).unwrap();
+        let before = stream.num_waits();
         let processed = pipeline.process(&payload).unwrap();
+        let num_waits = stream.num_waits() - before;
         assert_eq!(moved(processed.report), [data.len() as u64; 2]);
         let expected = camera_pipeline::bits(processed.detections);
         frame.fill(&Received::Picture { header: HEADER, payload }, usize::MAX).unwrap();
         frame
             .read(|message| {
                 let Received::Picture { payload, .. } = message else { panic!("a picture") };
+                let before = stream.num_waits();
                 let processed = pipeline.process(payload).unwrap();
+                assert_eq!(stream.num_waits() - before, num_waits, "round {round}");
                 assert_eq!(moved(processed.report), [0, data.len() as u64], "round {round}");
                 assert_eq!(camera_pipeline::bits(processed.detections), expected);
             })
@@ -51,16 +63,18 @@ fn a_picture_is_uploaded_from_its_slot() {
 fn a_cloud_is_uploaded_from_its_slot() {
     let Some(device) = super::gpu() else { return };
     let mut random = Random::new(176);
-    let mut pipeline = lidar_pipeline::on_gpu(&device);
+    let (mut pipeline, stream) = lidar_pipeline::on_gpu(&device);
     let mut frame = Frame::new(PayloadMemory::of(&Device::Cuda(device)));
     for num_points in [1500, 900, 1500] {
         let cloud = lidar_pipeline::cloud(&mut random, num_points);
         let (view, stamp) = (cloud.view(), HEADER.stamp);
         let num_bytes = cloud.data.len() as u64;
         let mut serve = |view: &CloudView<'_>| {
-            let frame =
-                det_post::pipeline::LidarFrame { cloud: view, stamp, world_from_sensor: None };
+            let frame = LidarFrame { cloud: view, stamp, world_from_sensor: None };
+            let before = stream.num_waits();
             let processed = pipeline.process(&frame).unwrap();
+            // One for the answer, one by each of the two engines on the CPU.
+            assert_eq!(stream.num_waits() - before, 3);
             (moved(processed.report), format!("{:?}", processed.detections))
         };
         let (copied, expected) = serve(&view);
@@ -73,4 +87,42 @@ fn a_cloud_is_uploaded_from_its_slot() {
             })
             .unwrap();
     }
+}
+
+#[test]
+fn a_cloud_that_is_refused_is_read_before_its_slot_is_filled_anew() {
+    let Some(device) = super::gpu() else { return };
+    let mut random = Random::new(177);
+    let (mut pipeline, stream) = lidar_pipeline::on_gpu(&device);
+    let cloud = lidar_pipeline::cloud(&mut random, 1500);
+    let mut memory = PayloadMemory::of(&Device::Cuda(device));
+    memory.copy_from(&cloud.data);
+    // Without fields nothing can be unpacked, which shows behind the upload.
+    let (fields, step) = (PointFields::new(), u32::try_from(cloud.data.len()).unwrap());
+    let view = CloudView::new([1, 1], [step, step], false, fields, memory.bytes()).unwrap();
+    let frame = LidarFrame { cloud: &view, stamp: HEADER.stamp, world_from_sensor: None };
+    let before = stream.num_waits();
+    assert_eq!(pipeline.process(&frame).unwrap_err().kind(), ErrorKind::PointField);
+    assert!(stream.num_waits() > before);
+}
+
+/// Large enough that its upload is under way when the panic comes.
+#[test]
+fn what_is_lent_is_read_before_a_panic_goes_on() {
+    let Some(device) = super::gpu() else { return };
+    let (stream, num_bytes) = (device.stream().unwrap(), 1 << 27);
+    let mut lent = PageLocked::zeros(&device, num_bytes).unwrap();
+    lent.bytes_mut().fill(7);
+    let mut pinned = PinnedBuffer::zeros(&stream, 16).unwrap();
+    let mut target = DeviceBuffer::zeros(&stream, num_bytes).unwrap();
+    let lender = Lender::new(&stream).unwrap();
+    let stopped = catch_unwind(AssertUnwindSafe(|| {
+        lender.lend(|loans| {
+            assert_eq!(pinned.enqueue_payload(lent.bytes(), &mut target, loans).unwrap(), 0);
+            panic!("in the middle of a frame");
+        })
+    }));
+    assert!(stopped.is_err());
+    lent.bytes_mut().fill(9);
+    assert!(target.read().unwrap().iter().all(|&byte| byte == 7));
 }

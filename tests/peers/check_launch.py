@@ -5,7 +5,8 @@
 
 Stand-ins of `launch` and `launch_ros` take the place of ROS 2, which is not needed: they know what the
 launch files here use of them, and nothing else. Prints JSON: the arguments that the file and those it
-includes declare, which of them it read, and the processes it would start, in their order.
+includes declare, which of them it read, the processes it would start, in their order, and those of
+which the end ends the launch.
 """
 
 import importlib.util
@@ -22,7 +23,7 @@ class Context:
 
     def __init__(self, values):
         self.values = dict(values)
-        self.declared, self.read, self.processes = [], set(), []
+        self.declared, self.read, self.processes, self.ended_by = [], set(), [], []
 
 
 class DeclareLaunchArgument:
@@ -105,23 +106,11 @@ class Node:
 
 
 class ExecuteProcess:
-    def __init__(self, *, cmd, output="log"):
-        self.cmd, self.output = cmd, output
+    def __init__(self, *, cmd, name=None, output="log"):
+        self.cmd, self.name, self.output = cmd, name, output
 
     def execute(self, context):
-        context.processes.append({"command": self.cmd, "output": self.output})
-
-
-class TimerAction:
-    def __init__(self, *, period, actions):
-        self.period, self.actions = period, actions
-
-    def execute(self, context):
-        before = len(context.processes)
-        for action in self.actions:
-            action.execute(context)
-        for process in context.processes[before:]:
-            process["delay"] = self.period
+        context.processes.append({"command": self.cmd, "name": self.name, "output": self.output})
 
 
 class Shutdown:
@@ -130,7 +119,7 @@ class Shutdown:
 
 
 class OnProcessExit:
-    def __init__(self, *, target_action, on_exit):
+    def __init__(self, *, target_action=None, on_exit):
         self.target_action, self.on_exit = target_action, on_exit
 
 
@@ -141,7 +130,8 @@ class RegisterEventHandler:
     def execute(self, context):
         assert isinstance(self.handler, OnProcessExit)
         assert all(isinstance(action, Shutdown) for action in self.handler.on_exit)
-        self.handler.target_action.cmd  # a process
+        ended = self.handler.target_action
+        context.ended_by.append("any" if ended is None else ended.cmd)
 
 
 class LaunchDescription:
@@ -183,7 +173,6 @@ STAND_INS = {
         OpaqueFunction,
         RegisterEventHandler,
         Shutdown,
-        TimerAction,
     ],
     "launch.event_handlers": [OnProcessExit],
     "launch.launch_description_sources": [PythonLaunchDescriptionSource],
@@ -212,6 +201,7 @@ def main():
         "declared": context.declared,
         "read": sorted(context.read),
         "processes": context.processes,
+        "ended_by": context.ended_by,
     }
     print(json.dumps(report))
 

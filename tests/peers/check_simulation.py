@@ -15,36 +15,9 @@ from pathlib import Path
 
 import cv2
 import numpy
-from mcap_ros2.reader import read_ros2_messages
-from rosbags.rosbag2 import Reader
-from rosbags.typesys import Stores, get_types_from_msg, get_typestore
+from recordings import read_with_mcap, read_with_rosbags
 
-SEPARATOR = "=" * 80 + "\n"
 DATATYPES = {2: "u1", 4: "<u2", 6: "<u4", 7: "<f4"}
-
-
-def register(store, type_name, text):
-    first, *rest = text.split(SEPARATOR)
-    types = get_types_from_msg(first, type_name)
-    for part in rest:
-        name, part = part.split("\n", 1)
-        types.update(get_types_from_msg(part, name.removeprefix("MSG: ").replace("/", "/msg/")))
-    store.register({name: fields for name, fields in types.items() if name not in store.types})
-
-
-def read_with_rosbags(folder):
-    store = get_typestore(Stores.ROS2_HUMBLE)
-    with Reader(folder) as reader:
-        for connection in reader.connections:
-            register(store, connection.msgtype, connection.msgdef.data)
-        for connection, log_time, data in reader.messages():
-            yield connection.topic, log_time, store.deserialize_cdr(data, connection.msgtype)
-
-
-def read_with_mcap(folder):
-    (path,) = folder.glob("*.mcap")
-    for item in read_ros2_messages(str(path)):
-        yield item.channel.topic, item.log_time_ns, item.ros_msg
 
 
 def nanos(stamp):
@@ -115,7 +88,7 @@ def check(name, messages):
     num_points, num_detections, num_pictures, waiting = 0, 0, 0, {}
     last_time = 0
     frames = set()
-    for topic, log_time, message in messages:
+    for topic, _, log_time, message in messages:
         assert log_time >= last_time
         last_time = log_time
         if topic.startswith("/truth/"):

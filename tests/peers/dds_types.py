@@ -367,6 +367,14 @@ class TransitionDescription:
     goal_state: State
 
 
+@ros("lifecycle_msgs/msg/TransitionEvent")
+class TransitionEvent:
+    timestamp: uint64
+    transition: Transition
+    start_state: State
+    goal_state: State
+
+
 # Services: on the wire of CycloneDDS's ROS, a header goes before request and response.
 SERVICES = {
     "rcl_interfaces/srv/ListParameters": (

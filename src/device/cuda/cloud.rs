@@ -1,6 +1,6 @@
 //! A point cloud on its way to the device.
 
-use super::{DeviceBuffer, PinnedBuffer, Stream};
+use super::{DeviceBuffer, Loans, PinnedBuffer, Stream};
 use crate::error::{Error, ErrorKind, Result};
 use crate::types::CloudView;
 
@@ -28,6 +28,19 @@ pub struct DeviceCloud {
     layout: Option<CloudLayout>,
 }
 
+impl CloudLayout {
+    /// How a cloud in host memory lies.
+    pub fn of(cloud: &CloudView<'_>) -> Self {
+        Self {
+            width: cloud.width(),
+            height: cloud.height(),
+            point_step: cloud.point_step(),
+            row_step: cloud.row_step(),
+            big_endian: cloud.is_big_endian(),
+        }
+    }
+}
+
 impl DeviceCloud {
     /// Room for clouds of up to `num_bytes`.
     ///
@@ -44,27 +57,32 @@ impl DeviceCloud {
         self.pinned.capacity()
     }
 
-    /// Queues the upload of a cloud, the bytes from its first point to the end of
-    /// its last: as they lie when that is in page-locked memory, else copied into
-    /// the pinned slot, once. Gives the number of bytes that were copied on the
-    /// host.
+    /// Copies a cloud, the bytes from its first point to the end of its last,
+    /// into the pinned slot and queues its upload.
     ///
     /// # Errors
     /// `Argument` when the cloud has more bytes than the capacity; `Device`
     /// when the upload fails.
-    pub fn enqueue_upload(&mut self, cloud: &CloudView<'_>) -> Result<usize> {
-        let used = cloud.data().get(..num_bytes(cloud)).unwrap_or_default();
-        let num_copied = match used.is_empty() {
-            true => 0,
-            false => self.pinned.enqueue_payload(used, &mut self.bytes)?,
-        };
-        self.layout = Some(CloudLayout {
-            width: cloud.width(),
-            height: cloud.height(),
-            point_step: cloud.point_step(),
-            row_step: cloud.row_step(),
-            big_endian: cloud.is_big_endian(),
-        });
+    pub fn enqueue_upload(&mut self, cloud: &CloudView<'_>) -> Result<()> {
+        self.pinned.enqueue_upload(used_bytes(cloud), &mut self.bytes)?;
+        self.layout = Some(CloudLayout::of(cloud));
+        Ok(())
+    }
+
+    /// Queues the upload of a cloud: as it lies, on loan, when that is in
+    /// page-locked memory, else copied into the pinned slot, once. Gives the
+    /// number of bytes that were copied on the host.
+    ///
+    /// # Errors
+    /// Those of [`DeviceCloud::enqueue_upload`].
+    pub fn enqueue_payload<'env>(
+        &mut self,
+        cloud: &CloudView<'env>,
+        loans: &Loans<'_, 'env>,
+    ) -> Result<usize> {
+        let used = used_bytes(cloud);
+        let num_copied = self.pinned.enqueue_payload(used, &mut self.bytes, loans)?;
+        self.layout = Some(CloudLayout::of(cloud));
         Ok(num_copied)
     }
 
@@ -83,7 +101,12 @@ impl DeviceCloud {
     }
 }
 
-/// Bytes of a cloud up to the end of its last point.
+/// The bytes of a cloud up to the end of its last point.
+fn used_bytes<'a>(cloud: &CloudView<'a>) -> &'a [u8] {
+    cloud.data().get(..num_bytes(cloud)).unwrap_or_default()
+}
+
+/// How many bytes a cloud has up to the end of its last point.
 pub fn num_bytes(cloud: &CloudView<'_>) -> usize {
     match cloud.height().checked_sub(1) {
         Some(last) if cloud.width() > 0 => {

@@ -1,7 +1,7 @@
 //! A picture on its way to the device.
 
 use super::abi::letterbox::TAIL_BYTES;
-use super::{DeviceBuffer, PinnedBuffer, Stream};
+use super::{DeviceBuffer, Loans, PinnedBuffer, Stream};
 use crate::error::{Error, ErrorKind, Result};
 use crate::types::{Encoding, ImageView, Size};
 
@@ -55,15 +55,29 @@ impl DeviceImage {
         self.pinned.capacity()
     }
 
-    /// Queues the upload of a picture: as it lies when that is in page-locked
-    /// memory, else copied into the pinned slot, once. Gives the number of bytes
-    /// that were copied on the host.
+    /// Copies a picture into the pinned slot and queues its upload.
     ///
     /// # Errors
     /// `Argument` when the picture has more bytes than the capacity; `Device`
     /// when the upload fails.
-    pub fn enqueue_upload(&mut self, image: &ImageView<'_>) -> Result<usize> {
-        let num_copied = self.pinned.enqueue_payload(image.data(), &mut self.bytes)?;
+    pub fn enqueue_upload(&mut self, image: &ImageView<'_>) -> Result<()> {
+        self.pinned.enqueue_upload(image.data(), &mut self.bytes)?;
+        self.layout = Some(ImageLayout::of(image));
+        Ok(())
+    }
+
+    /// Queues the upload of a picture: as it lies, on loan, when that is in
+    /// page-locked memory, else copied into the pinned slot, once. Gives the
+    /// number of bytes that were copied on the host.
+    ///
+    /// # Errors
+    /// Those of [`DeviceImage::enqueue_upload`].
+    pub fn enqueue_payload<'env>(
+        &mut self,
+        image: &ImageView<'env>,
+        loans: &Loans<'_, 'env>,
+    ) -> Result<usize> {
+        let num_copied = self.pinned.enqueue_payload(image.data(), &mut self.bytes, loans)?;
         self.layout = Some(ImageLayout::of(image));
         Ok(num_copied)
     }

@@ -6,6 +6,7 @@
 //! writing is ever given out: values are copied in and out.
 
 mod host;
+mod loan;
 mod page_locked;
 
 use std::marker::PhantomData;
@@ -13,6 +14,7 @@ use std::marker::PhantomData;
 use cudarc::driver::result;
 use half::f16;
 pub use host::{MappedBuffer, PinnedBuffer};
+pub use loan::{Lender, Loans};
 pub use page_locked::PageLocked;
 
 use super::{Stream, error, failed};

@@ -31,7 +31,9 @@ pub(crate) use graph::recording;
 pub use image::{DeviceImage, ImageLayout};
 pub(crate) use kernel::blocks;
 pub use kernel::{Grid, Kernel, KernelSpec};
-pub use memory::{DeviceBuffer, In, MappedBuffer, Out, PageLocked, PinnedBuffer, Plain};
+pub use memory::{
+    DeviceBuffer, In, Lender, Loans, MappedBuffer, Out, PageLocked, PinnedBuffer, Plain,
+};
 pub use points::DevicePoints;
 pub use stream::{Event, Stream};
 pub use tensor::{DeviceTensor, DeviceValues, PinnedTensor};

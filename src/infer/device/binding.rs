@@ -14,8 +14,11 @@ use ort::{AsPointer, ep};
 use crate::device::cuda::{DeviceTensor, Stream};
 use crate::types::ElementType;
 
-/// The key of a run that names a recording; `-1` for a run that is none.
+/// The key of a run that names a recording.
 const GRAPH_KEY: &str = "gpu_graph_id";
+
+/// The name for a run that is no recording.
+const NOT_RECORDED: &str = "-1";
 
 /// The CUDA provider, queueing on a stream.
 pub(super) fn cuda_provider(stream: &Stream) -> ep::CUDA {
@@ -100,7 +103,7 @@ impl Bound {
         for &name in names {
             binding.bind_output_to_device(name, &memory)?;
         }
-        options.set(GRAPH_KEY, "-1")?;
+        options.set(GRAPH_KEY, NOT_RECORDED)?;
         let answers = session.run_binding_with_options(binding, options)?;
         let found = names.iter().map(|&name| {
             let kind = answers.get(name).map(|answer| answer.dtype());
@@ -114,6 +117,21 @@ impl Bound {
         binding.clear_outputs();
         *options = run_options()?;
         Ok(found)
+    }
+
+    /// Runs until nothing more is to be taken, waiting each time, and then once
+    /// as frames do, by which a session that is to be one graph records. The
+    /// first run takes memory, the second again, for the plan that ONNX Runtime
+    /// made of the first; a recording that has to take any fails.
+    pub(super) fn warm_up(&mut self) -> ort::Result<()> {
+        const NUM_UNRECORDED: usize = 2;
+        let Work { binding, session, .. } = self.work()?;
+        let mut unrecorded = RunOptions::new()?;
+        unrecorded.set(GRAPH_KEY, NOT_RECORDED)?;
+        for _ in 0..NUM_UNRECORDED {
+            session.run_binding_with_options(binding, &unrecorded)?;
+        }
+        session.run_binding_with_options(binding, &RunOptions::new()?).map(drop)
     }
 
     /// Queues the network on the stream.

@@ -25,9 +25,6 @@ use crate::types::{CudaGraph, Dim, ElementType, EngineOptions, Provider, TensorS
 
 const STAGE: &str = "onnxruntime";
 
-/// Runs before the first frame: the first takes memory, the second records.
-const NUM_WARM_UPS: usize = 2;
-
 /// A network in ONNX Runtime on the GPU of a stream.
 pub struct OrtCudaEngine {
     // Dropped first: works in the memory of the tensors.
@@ -61,8 +58,42 @@ impl OrtCudaEngine {
         let environment = environment(library)?;
         let provider = options.gpu.provider;
         check_provider(provider, library)?;
+        let attempts: &[bool] = match options.gpu.cuda_graph {
+            CudaGraph::Always => &[true],
+            CudaGraph::Never => &[false],
+            // What TensorRT leaves to CUDA would lie outside the graph.
+            CudaGraph::Auto if provider == Provider::TensorRt => &[false],
+            CudaGraph::Auto => &[true, false],
+        };
+        let file = library.file_name().unwrap_or(library.as_os_str()).to_string_lossy();
+        let provider = if provider == Provider::TensorRt { "TensorRT" } else { "CUDA" };
         let _alone = recording();
-        let (session, graph) = open(&environment, model, options, stream)?;
+        let mut refused = None;
+        for &graph in attempts {
+            let suffix = if graph { ", one CUDA graph" } else { "" };
+            let name = format!("onnxruntime ({file}) on {provider}{suffix}");
+            let session = open(&environment, model, options, stream, graph);
+            match session.and_then(|session| Self::start(session, name, stream, &shape_of)) {
+                Ok(engine) => {
+                    if let Some(refused) = refused {
+                        tracing::info!("{} is not one CUDA graph: {refused}", model.display());
+                    }
+                    return Ok(engine);
+                }
+                Err(cause) => refused = Some(cause),
+            }
+        }
+        Err(refused.unwrap_or_else(|| model_error(format!("cannot load {}", model.display()))))
+    }
+
+    /// Gives a session its memory and runs it until nothing more is to be taken
+    /// or recorded.
+    fn start(
+        session: Session,
+        name: String,
+        stream: &Stream,
+        shape_of: impl Fn(&TensorSpec) -> Result<Vec<usize>>,
+    ) -> Result<Self> {
         let input_specs: Vec<_> = session.inputs().iter().map(spec).collect();
         let output_specs: Vec<_> = session.outputs().iter().map(spec).collect();
         let mut bound = Box::new(Bound::new(session, stream).map_err(first_run_failed)?);
@@ -71,13 +102,7 @@ impl OrtCudaEngine {
             bound.bind_input(&spec.name, tensor).map_err(first_run_failed)?;
         }
         let outputs = bind_outputs(&mut bound, &output_specs, stream)?;
-        for _ in 0..NUM_WARM_UPS {
-            bound.enqueue().map_err(first_run_failed)?;
-        }
-        let file = library.file_name().unwrap_or(library.as_os_str()).to_string_lossy();
-        let provider = if provider == Provider::TensorRt { "TensorRT" } else { "CUDA" };
-        let graph = if graph { ", one CUDA graph" } else { "" };
-        let name = format!("onnxruntime ({file}) on {provider}{graph}");
+        bound.warm_up().map_err(first_run_failed)?;
         stream.synchronize()?;
         let (thread, stream) = (thread::current().id(), stream.clone());
         Ok(Self { bound, inputs, outputs, input_specs, output_specs, name, thread, stream })
@@ -101,10 +126,13 @@ impl OrtCudaEngine {
 
     pub(super) fn enqueue(&mut self) -> Result<()> {
         let current = thread::current().id();
-        let alone = (self.thread != current).then(recording);
-        self.thread = current;
-        let run = self.bound.enqueue();
-        drop(alone);
+        let run = if self.thread == current {
+            self.bound.enqueue()
+        } else {
+            self.thread = current;
+            let _alone = recording();
+            self.bound.warm_up()
+        };
         run.map_err(|cause| match self.stream.device().check() {
             Ok(()) => failed("the run failed").with_source(cause),
             Err(fault) => fault,
@@ -132,54 +160,27 @@ fn check_provider(provider: Provider, library: &Path) -> Result<()> {
     )))
 }
 
-/// The session, and whether it is one CUDA graph.
+/// A session of the network, on our stream.
 fn open(
     environment: &Environment,
     model: &Path,
     options: &EngineOptions,
     stream: &Stream,
-) -> Result<(Session, bool)> {
-    let is_tensorrt = options.gpu.provider == Provider::TensorRt;
-    let attempts: &[bool] = match options.gpu.cuda_graph {
-        CudaGraph::Always => &[true],
-        CudaGraph::Never => &[false],
-        // What TensorRT leaves to CUDA would lie outside the graph.
-        CudaGraph::Auto if is_tensorrt => &[false],
-        CudaGraph::Auto => &[true, false],
-    };
-    let mut refused = None;
-    for &graph in attempts {
-        match open_with(environment, model, options, stream, graph) {
-            Ok(session) => {
-                if let Some(refused) = refused {
-                    tracing::info!("{} is not one CUDA graph: {refused}", model.display());
-                }
-                return Ok((session, graph));
-            }
-            Err(cause) => refused = Some(cause),
-        }
-    }
-    let message = format!("cannot load {}", model.display());
-    Err(match refused {
-        Some(cause) => model_error(message + &advice(&cause.to_string())).with_source(cause),
-        None => model_error(message),
-    })
-}
-
-fn open_with(
-    environment: &Environment,
-    model: &Path,
-    options: &EngineOptions,
-    stream: &Stream,
     graph: bool,
-) -> ort::Result<Session> {
-    let mut builder = Session::builder(environment)?
-        .with_deterministic_compute(true)?
-        .with_execution_providers(providers(options, stream, graph))?;
-    if let Some(num) = options.threads {
-        builder = builder.with_intra_threads(num.max(1))?;
-    }
-    builder.commit_from_file(model)
+) -> Result<Session> {
+    let session = || -> ort::Result<Session> {
+        let mut builder = Session::builder(environment)?
+            .with_deterministic_compute(true)?
+            .with_execution_providers(providers(options, stream, graph))?;
+        if let Some(num) = options.threads {
+            builder = builder.with_intra_threads(num.max(1))?;
+        }
+        builder.commit_from_file(model)
+    };
+    session().map_err(|cause| {
+        let message = format!("cannot load {}", model.display());
+        model_error(message + &advice(&cause.to_string())).with_source(cause)
+    })
 }
 
 fn providers(

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::Shared;
+use crate::node::diagnostics::Told;
 use crate::node::worker::lock;
 use crate::transport::door::DoorEvent;
 
@@ -56,6 +57,12 @@ impl Shared {
 }
 
 impl Graph {
+    /// What was told of a topic.
+    pub(super) fn told(&self, topic: &str) -> Told<'_> {
+        let event = self.events.get(topic).map(String::as_str);
+        Told { event, num_lost: self.lost.get(topic).copied().unwrap_or(0) }
+    }
+
     fn note_lost(&mut self, topic: String, count: u64) {
         if self.lost.len() < MAX_EVENTS || self.lost.contains_key(&topic) {
             *self.lost.entry(topic).or_default() += count;

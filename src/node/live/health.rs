@@ -42,9 +42,7 @@ impl Shared {
         if let Ok(mut channels) = self.channels.try_lock() {
             let graph = lock(&self.graph).clone();
             for channel in channels.iter_mut() {
-                let event = graph.events.get(channel.topic()).map(String::as_str);
-                let num_lost = graph.lost.get(channel.topic()).copied().unwrap_or(0);
-                statuses.extend(channel.look(node, event, num_lost));
+                statuses.extend(channel.look(node, |topic| graph.told(topic)));
             }
         }
         statuses
@@ -69,6 +67,10 @@ impl Shared {
         }
         if self.clock.is_simulated() && self.clock.now().is_none() {
             status.note(DiagnosticLevel::Warn, "use_sim_time, and no /clock yet");
+        }
+        let num_jumps = self.clock.num_new_jumps();
+        if num_jumps > 0 {
+            status.note(DiagnosticLevel::Warn, &format!("/clock went back, {num_jumps} times"));
         }
         let transforms = self.transforms.account();
         if let Some(refused) = &transforms.refused {

@@ -15,15 +15,16 @@ use crate::device::cuda::abi::decode_anchor::{
     ANCHORS_PER_BLOCK, AnchorArgs, AnchorShape, DecodeAnchor,
 };
 use crate::device::cuda::abi::select::{
-    DecodeCounts, MAX_FOUND, SelectSettings, Selection, THREADS_PER_BLOCK,
+    DecodeCounts, MAX_FOUND, SelectSettings, THREADS_PER_BLOCK,
 };
 use crate::device::cuda::{
     DeviceBuffer, DeviceCandidates, DeviceTensor, DeviceValues, Grid, In, Kernel, Stream, blocks,
 };
 use crate::error::Result;
 use crate::ops::select::Limits;
+use crate::ops::select::cuda::Selecting;
 use crate::ops::thresholds::DeviceThresholds;
-use crate::types::{AnchorDecode, Box3d, Candidate};
+use crate::types::{AnchorDecode, Box3d};
 
 /// The maps of an anchor head in device memory: as [`super::AnchorOutputs`], all
 /// of one element type.
@@ -47,12 +48,7 @@ pub struct Workspace {
 }
 
 struct Memory {
-    select: DeviceBuffer<SelectSettings>,
-    found: DeviceBuffer<Candidate<Box3d>>,
-    words: DeviceBuffer<u32>,
-    totals: DeviceBuffer<u64>,
-    counts: DeviceBuffer<DecodeCounts>,
-    wanted: DeviceBuffer<u32>,
+    selecting: Selecting<Box3d>,
     bound: DeviceBuffer<f32>,
     thresholds: DeviceThresholds,
     anchors: DeviceBuffer<AnchorShape>,
@@ -80,12 +76,7 @@ impl Workspace {
             .map(|anchor| AnchorShape { size_m: anchor.size_m, center_z_m: anchor.center_z_m })
             .collect();
         let mut memory = Memory {
-            select: DeviceBuffer::zeros(stream, 1)?,
-            found: DeviceBuffer::zeros(stream, num_items)?,
-            words: DeviceBuffer::zeros(stream, num_items)?,
-            totals: DeviceBuffer::zeros(stream, 3)?,
-            counts: DeviceBuffer::zeros(stream, 1)?,
-            wanted: DeviceBuffer::zeros(stream, 0)?,
+            selecting: Selecting::new(stream, num_items, 0)?,
             bound: DeviceBuffer::zeros(stream, 1)?,
             thresholds: DeviceThresholds::new(stream, &params.score_thresholds)?,
             anchors: DeviceBuffer::zeros(stream, shapes.len())?,
@@ -114,7 +105,10 @@ impl Workspace {
         memory.thresholds.set("decode_anchor", &params.score_thresholds)?;
         memory.bound.write(&[cpu::logit_bound_of(params).unwrap_or(f32::NAN)])?;
         let Limits { candidate_capacity, pre_nms_top_k } = limits;
-        memory.select.write(&[SelectSettings::limits(candidate_capacity, pre_nms_top_k)])
+        memory
+            .selecting
+            .settings
+            .write(&[SelectSettings::limits(candidate_capacity, pre_nms_top_k)])
     }
 
     /// Queues the decoding of `outputs` into `candidates`. Their capacity limits
@@ -135,8 +129,8 @@ impl Workspace {
         let size = size(outputs, params)?;
         let per_cell = params.anchors.len() * params.rotations_rad.len();
         let num_items = size[0] * size[1] * per_cell;
-        if num_items > memory.found.len() || num_items == 0 {
-            let room = memory.found.len();
+        let room = memory.selecting.capacity();
+        if num_items > room || num_items == 0 {
             return argument(format!("{num_items} anchors, there is room for 1 to {room}"));
         }
         let num_blocks = [blocks(num_items, ANCHORS_PER_BLOCK), 1];
@@ -171,7 +165,7 @@ impl Workspace {
 
     /// What decoding counted, on the device, for `gather`.
     pub fn counts(&self) -> &DeviceBuffer<DecodeCounts> {
-        &self.memory.counts
+        &self.memory.selecting.counts
     }
 }
 
@@ -187,16 +181,7 @@ impl Memory {
         let along =
             [(0, width), (1, height)].map(|(axis, num)| cpu::Centers::new(params, axis, num));
         Ok(AnchorArgs {
-            selection: Selection {
-                settings: self.select.input(stream)?,
-                wanted: self.wanted.input(stream)?,
-                found: self.found.output(stream)?,
-                words: self.words.output(stream)?,
-                items: candidates.items.output(stream)?,
-                num: candidates.num.output(stream)?,
-                totals: self.totals.output(stream)?,
-                counts: self.counts.output(stream)?,
-            },
+            selection: self.selecting.slices(stream, candidates)?,
             classes,
             boxes,
             directions,

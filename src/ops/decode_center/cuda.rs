@@ -18,15 +18,16 @@ use crate::device::cuda::abi::decode_center::{
     CELLS_PER_BLOCK, CenterArgs, CenterMaps, CenterSettings, DecodeCenter, MAX_TASKS, Motion,
 };
 use crate::device::cuda::abi::select::{
-    DecodeCounts, MAX_FOUND, SelectSettings, Selection, THREADS_PER_BLOCK,
+    DecodeCounts, MAX_FOUND, SelectSettings, THREADS_PER_BLOCK,
 };
 use crate::device::cuda::{
     DeviceBuffer, DeviceCandidates, DeviceTensor, DeviceValues, Grid, Kernel, Plain, Stream, blocks,
 };
 use crate::error::Result;
 use crate::ops::select::Limits;
+use crate::ops::select::cuda::Selecting;
 use crate::ops::thresholds::DeviceThresholds;
-use crate::types::{Box3d, Candidate, CenterDecode, SizeOrder, YawConvention};
+use crate::types::{Box3d, CenterDecode, SizeOrder, YawConvention};
 
 /// The maps of one task in device memory: as [`super::CenterTask`], all of one
 /// element type.
@@ -56,12 +57,7 @@ pub struct Workspace {
 }
 
 struct Memory {
-    select: DeviceBuffer<SelectSettings>,
-    found: DeviceBuffer<Candidate<Box3d>>,
-    words: DeviceBuffer<u32>,
-    totals: DeviceBuffer<u64>,
-    counts: DeviceBuffer<DecodeCounts>,
-    wanted: DeviceBuffer<u32>,
+    selecting: Selecting<Box3d>,
     motions: DeviceBuffer<Motion>,
     places: DeviceBuffer<u32>,
     settings: DeviceBuffer<CenterSettings>,
@@ -98,12 +94,7 @@ impl Workspace {
         }
         let classes: Vec<u32> = params.tasks.iter().flatten().copied().collect();
         let mut memory = Memory {
-            select: DeviceBuffer::zeros(stream, 1)?,
-            found: DeviceBuffer::zeros(stream, num_cells)?,
-            words: DeviceBuffer::zeros(stream, num_cells)?,
-            totals: DeviceBuffer::zeros(stream, 3)?,
-            counts: DeviceBuffer::zeros(stream, 1)?,
-            wanted: DeviceBuffer::zeros(stream, 0)?,
+            selecting: Selecting::new(stream, num_cells, 0)?,
             motions: DeviceBuffer::zeros(stream, num_cells)?,
             places: DeviceBuffer::zeros(stream, num_candidates)?,
             settings: DeviceBuffer::zeros(stream, 1)?,
@@ -148,7 +139,8 @@ impl Workspace {
         let bound = |classes: &Vec<u32>| cpu::heat_bound(classes, params).unwrap_or(f32::NAN);
         memory.bounds.write(&params.tasks.iter().map(bound).collect::<Vec<_>>())?;
         memory
-            .select
+            .selecting
+            .settings
             .write(&[SelectSettings::limits(limits.candidate_capacity, limits.pre_nms_top_k)])
     }
 
@@ -170,7 +162,7 @@ impl Workspace {
         if tasks.len() != params.tasks.len() {
             return argument(format!("{} tasks, {} are expected", tasks.len(), params.tasks.len()));
         }
-        let num_blocks = check(tasks, params, memory.found.len())?;
+        let num_blocks = check(tasks, params, memory.selecting.capacity())?;
         let grid = Grid { num_blocks, threads_per_block: THREADS_PER_BLOCK };
         match tasks.first().map(|task| task.heatmap.values()) {
             Some(DeviceValues::F32(_)) => {
@@ -195,7 +187,7 @@ impl Workspace {
 
     /// What decoding counted, on the device, for `gather`.
     pub fn counts(&self) -> &DeviceBuffer<DecodeCounts> {
-        &self.memory.counts
+        &self.memory.selecting.counts
     }
 
     /// Velocities and variances of what was found, and by candidate its place
@@ -217,16 +209,7 @@ impl Memory {
         tasks: Maps<'a, T>,
     ) -> Result<CenterArgs<'a, T>> {
         Ok(CenterArgs {
-            selection: Selection {
-                settings: self.select.input(stream)?,
-                wanted: self.wanted.input(stream)?,
-                found: self.found.output(stream)?,
-                words: self.words.output(stream)?,
-                items: candidates.items.output(stream)?,
-                num: candidates.num.output(stream)?,
-                totals: self.totals.output(stream)?,
-                counts: self.counts.output(stream)?,
-            },
+            selection: self.selecting.slices(stream, candidates)?,
             motions: self.motions.output(stream)?,
             places: self.places.output(stream)?,
             num_voxels: num_voxels.input(stream)?,

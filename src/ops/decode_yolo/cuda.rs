@@ -21,16 +21,15 @@ use crate::device::cuda::abi::decode_yolo::{
     CellRows, Detr, DetrLabels, EndToEnd, MAX_OUTPUTS, PixelRows, Planes, RawRows, Yolo, YoloArgs,
     YoloRows,
 };
-use crate::device::cuda::abi::select::{
-    DecodeCounts, SelectSettings, Selection as Slices, THREADS_PER_BLOCK,
-};
+use crate::device::cuda::abi::select::{DecodeCounts, SelectSettings, THREADS_PER_BLOCK};
 use crate::device::cuda::{
     DeviceBuffer, DeviceCandidates, DeviceTensor, DeviceValues, Grid, In, Kernel, KernelSpec,
     Stream, blocks,
 };
 use crate::error::Result;
 use crate::ops::logit::logit_bound;
-use crate::types::{Box2d, Candidate, Size, YoloLayout};
+use crate::ops::select::cuda::Selecting;
+use crate::types::{Box2d, Size, YoloLayout};
 
 /// Which candidates go on to suppression.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -54,35 +53,22 @@ pub struct Workspace {
 }
 
 struct Memory {
-    settings: DeviceBuffer<SelectSettings>,
+    selecting: Selecting<Box2d>,
     bound: DeviceBuffer<f32>,
     anchors: DeviceBuffer<[f32; 2]>,
-    wanted: DeviceBuffer<u32>,
-    found: DeviceBuffer<Candidate<Box2d>>,
-    words: DeviceBuffer<u32>,
-    totals: DeviceBuffer<u64>,
-    counts: DeviceBuffer<DecodeCounts>,
 }
 
 impl Memory {
     fn new(stream: &Stream, head: &Head) -> Result<Self> {
-        let mut settings = DeviceBuffer::zeros(stream, 1)?;
-        settings
+        let mut selecting = Selecting::new(stream, head.num_rows, head.num_classes)?;
+        selecting
+            .settings
             .write(&[SelectSettings { score_threshold: f32::NAN, ..SelectSettings::default() }])?;
         let mut bound = DeviceBuffer::zeros(stream, 1)?;
         bound.write(&[f32::NAN])?;
         let mut anchors = DeviceBuffer::zeros(stream, head.anchors.len())?;
         anchors.write(&head.anchors)?;
-        Ok(Self {
-            settings,
-            bound,
-            anchors,
-            wanted: DeviceBuffer::zeros(stream, head.num_classes.div_ceil(32))?,
-            found: DeviceBuffer::zeros(stream, head.num_rows)?,
-            words: DeviceBuffer::zeros(stream, head.num_rows)?,
-            totals: DeviceBuffer::zeros(stream, 3)?,
-            counts: DeviceBuffer::zeros(stream, 1)?,
-        })
+        Ok(Self { selecting, bound, anchors })
     }
 
     fn args<'a, T>(
@@ -98,16 +84,7 @@ impl Memory {
         };
         Ok(YoloArgs {
             outputs,
-            selection: Slices {
-                settings: self.settings.input(stream)?,
-                wanted: self.wanted.input(stream)?,
-                found: self.found.output(stream)?,
-                words: self.words.output(stream)?,
-                items: candidates.items.output(stream)?,
-                num: candidates.num.output(stream)?,
-                totals: self.totals.output(stream)?,
-                counts: self.counts.output(stream)?,
-            },
+            selection: self.selecting.slices(stream, candidates)?,
             bound: self.bound.input(stream)?,
             anchors: self.anchors.input(stream)?,
             num_rows: head.num_rows as u32,
@@ -247,7 +224,7 @@ impl Workspace {
     /// # Errors
     /// `Device` when the copy fails.
     pub fn set(&mut self, selection: &Selection<'_>) -> Result<()> {
-        let mut wanted = vec![0_u32; self.memory.wanted.len()];
+        let mut wanted = vec![0_u32; self.memory.selecting.wanted.len()];
         for &class in selection.class_filter {
             if let Some(word) = wanted.get_mut(class as usize / 32) {
                 *word |= 1 << (class % 32);
@@ -256,9 +233,9 @@ impl Workspace {
         if self.head.kind.has_logits() {
             self.memory.bound.write(&[logit_bound(selection.score_threshold)])?;
         }
-        self.memory.wanted.write(&wanted)?;
+        self.memory.selecting.wanted.write(&wanted)?;
         let count = |num: usize| u32::try_from(num).unwrap_or(u32::MAX);
-        self.memory.settings.write(&[SelectSettings {
+        self.memory.selecting.settings.write(&[SelectSettings {
             score_threshold: selection.score_threshold,
             top_k: count(selection.pre_nms_top_k),
             has_filter: u32::from(!selection.class_filter.is_empty()),
@@ -293,6 +270,6 @@ impl Workspace {
 
     /// What decoding counted, on the device, for `gather`.
     pub fn counts(&self) -> &DeviceBuffer<DecodeCounts> {
-        &self.memory.counts
+        &self.memory.selecting.counts
     }
 }

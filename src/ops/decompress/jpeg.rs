@@ -9,10 +9,13 @@ use crate::types::{Encoding, Size};
 /// A block of 8x8 pixels takes at least one bit.
 const MAX_PIXELS_PER_BYTE: u64 = 8 * 64;
 
-/// The picture and its pixels, in the memory the decoder took for them.
-pub(super) fn decode(data: &[u8]) -> Result<(Pixels, Vec<u8>)> {
-    let damaged = |cause| Error::with_source(codec("JPEG is damaged or not supported"), cause);
-    let mut decoder = Decoder::new(data);
+/// The size of the picture.
+pub(super) fn size(data: &[u8]) -> Result<Size> {
+    read_header(&mut Decoder::new(data), data).map(|(size, _)| size)
+}
+
+/// Size and format of the pixels in `data`, which `decoder` reads.
+fn read_header(decoder: &mut Decoder<&[u8]>, data: &[u8]) -> Result<(Size, PixelFormat)> {
     decoder.set_max_decoding_buffer_size(4 * MAX_PIXELS as usize);
     decoder.read_info().map_err(damaged)?;
     let Some(ImageInfo { width, height, pixel_format, .. }) = decoder.info() else {
@@ -20,6 +23,17 @@ pub(super) fn decode(data: &[u8]) -> Result<(Pixels, Vec<u8>)> {
     };
     let size = Size::new(u32::from(width), u32::from(height));
     check_size(size, data.len(), MAX_PIXELS_PER_BYTE)?;
+    Ok((size, pixel_format))
+}
+
+fn damaged(cause: jpeg_decoder::Error) -> Error {
+    Error::with_source(codec("JPEG is damaged or not supported"), cause)
+}
+
+/// The picture and its pixels, in the memory the decoder took for them.
+pub(super) fn decode(data: &[u8]) -> Result<(Pixels, Vec<u8>)> {
+    let mut decoder = Decoder::new(data);
+    let (size, pixel_format) = read_header(&mut decoder, data)?;
     let encoding = match pixel_format {
         PixelFormat::L8 => Encoding::Mono8,
         PixelFormat::RGB24 => Encoding::Rgb8,

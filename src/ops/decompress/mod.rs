@@ -130,6 +130,17 @@ pub fn decompress_into<'m>(
     pixels.view(bytes)
 }
 
+/// The size of the picture in `input`, by its header; nothing is decompressed.
+///
+/// # Errors
+/// `Codec` when there is no such header, or its size is not read.
+pub fn size(input: &CompressedView<'_>) -> Result<Size> {
+    match input.format {
+        CompressedFormat::Jpeg => jpeg::size(input.data),
+        CompressedFormat::Png => png::size(input.data),
+    }
+}
+
 /// Checks what a header claims before memory is taken for it.
 fn check_size(size: Size, num_bytes: usize, max_pixels_per_byte: u64) -> Result<()> {
     let Size { width, height } = size;

@@ -2,7 +2,7 @@
 
 use std::io::Cursor;
 
-use png::{BitDepth, ColorType, Decoder, Limits, Transformations};
+use png::{BitDepth, ColorType, Decoder, DecodingError, Limits, Transformations};
 
 use super::{MAX_PIXELS, Pixels, check_size, codec};
 use crate::error::{Error, Result};
@@ -11,20 +11,41 @@ use crate::types::{Encoding, Size};
 /// Eight pixels a byte, deflated 1032 to 1.
 const MAX_PIXELS_PER_BYTE: u64 = 8 * 1032;
 
+/// The size of the picture.
+pub(super) fn size(data: &[u8]) -> Result<Size> {
+    read_header(&mut decoder(data), data.len()).map(|(size, ..)| size)
+}
+
+fn decoder(data: &[u8]) -> Decoder<Cursor<&[u8]>> {
+    let limits = Limits { bytes: 8 * MAX_PIXELS as usize };
+    Decoder::new_with_limits(Cursor::new(data), limits)
+}
+
+/// Size and kind of the pixels in a file of `num_bytes`.
+fn read_header(
+    decoder: &mut Decoder<Cursor<&[u8]>>,
+    num_bytes: usize,
+) -> Result<(Size, ColorType, BitDepth)> {
+    let header = decoder.read_header_info().map_err(damaged)?;
+    let size = Size::new(header.width, header.height);
+    check_size(size, num_bytes, MAX_PIXELS_PER_BYTE)?;
+    Ok((size, header.color_type, header.bit_depth))
+}
+
+fn damaged(cause: DecodingError) -> Error {
+    Error::with_source(codec("PNG is damaged or not supported"), cause)
+}
+
 /// Decodes into memory that `room` lends, given the number of bytes it takes;
 /// the pixels are the first of them.
 pub(super) fn decode<'m>(
     data: &[u8],
     room: impl FnOnce(usize) -> Result<&'m mut [u8]>,
 ) -> Result<(Pixels, &'m [u8])> {
-    let damaged = |cause| Error::with_source(codec("PNG is damaged or not supported"), cause);
-    let limits = Limits { bytes: 8 * MAX_PIXELS as usize };
-    let mut decoder = Decoder::new_with_limits(Cursor::new(data), limits);
-    let header = decoder.read_header_info().map_err(damaged)?;
-    let size = Size::new(header.width, header.height);
-    check_size(size, data.len(), MAX_PIXELS_PER_BYTE)?;
-    let is_grey = matches!(header.color_type, ColorType::Grayscale | ColorType::GrayscaleAlpha);
-    let keeps_16_bits = is_grey && header.bit_depth == BitDepth::Sixteen;
+    let mut decoder = decoder(data);
+    let (size, color, depth) = read_header(&mut decoder, data.len())?;
+    let is_grey = matches!(color, ColorType::Grayscale | ColorType::GrayscaleAlpha);
+    let keeps_16_bits = is_grey && depth == BitDepth::Sixteen;
     decoder.set_transformations(if keeps_16_bits {
         Transformations::EXPAND
     } else {

@@ -95,6 +95,26 @@ fn every_kind_of_png() {
 }
 
 #[test]
+fn the_size_is_known_by_the_header() {
+    let view = |format, data| size(&CompressedView { format, data });
+    let png = png_file(ColorType::Rgb, BitDepth::Eight, &[9; 18], None);
+    assert_eq!(view(CompressedFormat::Png, &png).unwrap(), Size::new(3, 2));
+    let mut jpeg = Vec::new();
+    jpeg_encoder::Encoder::new(&mut jpeg, 90)
+        .encode(&[7; 3 * 5 * 4], 5, 4, jpeg_encoder::ColorType::Rgb)
+        .unwrap();
+    assert_eq!(view(CompressedFormat::Jpeg, &jpeg).unwrap(), Size::new(5, 4));
+    for (format, data) in [
+        (CompressedFormat::Jpeg, &png[..]),
+        (CompressedFormat::Png, &jpeg),
+        (CompressedFormat::Jpeg, &jpeg[..9]),
+        (CompressedFormat::Png, &[]),
+    ] {
+        assert_eq!(view(format, data).unwrap_err().kind(), ErrorKind::Codec, "{format:?}");
+    }
+}
+
+#[test]
 fn a_picture_is_used_again_and_lost_on_failure() {
     let file = png_file(ColorType::Rgb, BitDepth::Eight, &[9; 18], None);
     let small = png_file(ColorType::Grayscale, BitDepth::Eight, &[7; 6], None);

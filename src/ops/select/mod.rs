@@ -6,6 +6,9 @@
 //! the capacity of [`Candidates`] cost before. Scores are compared, never
 //! changed: results are equal on every device.
 
+#[cfg(feature = "cuda")]
+pub(in crate::ops) mod cuda;
+
 use crate::types::Candidates;
 
 /// What selection cost, for the frame report.

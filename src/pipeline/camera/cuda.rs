@@ -1,6 +1,5 @@
-//! A camera's frames on a GPU: one upload, one wait, one read of the answer.
-//! A payload that lies in page-locked memory is uploaded from there, which is
-//! waited for as well: the memory is only lent.
+//! A camera's frames on a GPU: one upload, one wait, one read of the answer. A
+//! payload that lies in page-locked memory is uploaded from there.
 
 use std::mem::{Discriminant, discriminant};
 
@@ -12,14 +11,14 @@ use crate::device::cuda::{
 };
 use crate::error::{Error, Result};
 use crate::heads::YoloHead;
-use crate::infer::device::{DeviceEngine, NumBytes};
+use crate::infer::device::DeviceEngine;
 use crate::ops::decode_yolo::cuda::{Selection, Workspace as Decoder};
 use crate::ops::decompress::decompress_into;
 use crate::ops::gather::cuda::Workspace as Gatherer;
 use crate::ops::letterbox::LetterboxParams;
 use crate::ops::letterbox::cuda::{Kernels as LetterboxKernels, enqueue_letterbox};
 use crate::ops::nms::cuda::{Capacity, Suppression2d};
-use crate::pipeline::stopwatch::Stopwatch;
+use crate::pipeline::frame_stream::{FrameStream, Running, room_for};
 use crate::types::{
     Box2d, CompressedFormat, Count, Detection2d, FrameReport, ImagePayload, Kept, Letterbox, Nms2d,
     Stage, TensorSpec, Transfer,
@@ -29,10 +28,8 @@ use crate::types::{
 const MIN_PICTURE_BYTES: usize = 1 << 16;
 
 pub(super) struct Frames {
-    stream: Stream,
-    stopwatch: Stopwatch,
-    picture: DeviceImage,
-    letterbox: RecordedLetterbox,
+    frames: FrameStream,
+    pictures: Pictures,
     engine: DeviceEngine,
     head: YoloHead,
     postprocess: Postprocess,
@@ -53,10 +50,8 @@ impl Frames {
         let head = YoloHead::new(&config.facts, engine.inputs(), engine.outputs())?;
         let stages = [Stage::Upload, Stage::Letterbox, Stage::Infer, Stage::Postprocess];
         Ok(Self {
-            stream: stream.clone(),
-            stopwatch: Stopwatch::new(stream, &stages)?,
-            picture: DeviceImage::with_capacity(stream, MIN_PICTURE_BYTES)?,
-            letterbox: RecordedLetterbox::new(stream, head.letterbox())?,
+            frames: FrameStream::new(stream, &stages)?,
+            pictures: Pictures::new(stream, head.letterbox())?,
             postprocess: Postprocess::new(config, &head, &engine, stream)?,
             engine,
             head,
@@ -71,8 +66,9 @@ impl Frames {
         if self.postprocess.fits(config) {
             return self.postprocess.set(config);
         }
-        self.postprocess = Postprocess::new(config, &self.head, &self.engine, &self.stream)?;
-        self.letterbox.forget();
+        let stream = self.frames.stream();
+        self.postprocess = Postprocess::new(config, &self.head, &self.engine, stream)?;
+        self.pictures.forget();
         Ok(())
     }
 
@@ -83,96 +79,31 @@ impl Frames {
         report: &mut FrameReport,
         detections: &mut Vec<Detection2d>,
     ) -> Result<()> {
-        let served = self.serve(payload, report, detections);
-        if served.is_err() {
-            // Whatever is queued ends before the next frame. A second error
-            // would be about the same work as the first.
-            let _ = self.stream.synchronize();
-        }
-        served
-    }
+        let Self { frames, pictures, engine, postprocess, .. } = self;
+        frames.run(report, |frame| {
+            pictures.upload(payload, frame)?;
+            pictures.enqueue_letterbox(engine.input(0)?, postprocess)?;
+            frame.end_of(Stage::Letterbox)?;
+            engine.enqueue()?;
+            frame.end_of(Stage::Infer)?;
+            postprocess.graph.enqueue()?;
+            frame.end_of(Stage::Postprocess)?;
+            let counts = postprocess.gather.read(detections)?;
 
-    fn serve(
-        &mut self,
-        payload: &ImagePayload<'_>,
-        report: &mut FrameReport,
-        detections: &mut Vec<Detection2d>,
-    ) -> Result<()> {
-        self.upload(payload, report)?;
-        self.stopwatch.end_of(Stage::Upload)?;
-        let input = self.engine.input(0)?;
-        self.letterbox.enqueue(&self.picture, input, &mut self.postprocess)?;
-        self.stopwatch.end_of(Stage::Letterbox)?;
-        self.engine.enqueue()?;
-        self.stopwatch.end_of(Stage::Infer)?;
-        self.postprocess.graph.enqueue()?;
-        self.stopwatch.end_of(Stage::Postprocess)?;
-        let counts = self.postprocess.gather.read(detections)?;
-
-        self.stopwatch.add_to(report)?;
-        let FrameCounts { decoded, num_over_limit, .. } = counts;
-        report.add_count(Count::CandidatesOverCapacity, decoded.num_over_capacity as usize);
-        report.add_count(Count::CandidatesOverTopK, decoded.num_over_top_k as usize);
-        report.add_count(Count::DetectionsOverLimit, num_over_limit as usize);
-        let NumBytes { to_host, to_device } = self.engine.copies();
-        report.add_bytes(Stage::Infer, Transfer::Download, to_host);
-        report.add_bytes(Stage::Infer, Transfer::HostCopy, to_device);
-        report.add_bytes(Stage::Infer, Transfer::Upload, to_device);
-        // The suppression writes its survivors to the host, too.
-        let survivors = size_of::<NmsCounts>() + counts.num_kept as usize * size_of::<Kept>();
-        let num_read = size_of::<FrameCounts>() + size_of_val(detections.as_slice()) + survivors;
-        report.add_bytes(Stage::Postprocess, Transfer::Download, num_read);
-        Ok(())
+            let FrameCounts { decoded, num_over_limit, .. } = counts;
+            let num_over_capacity = decoded.num_over_capacity as usize;
+            frame.report.add_count(Count::CandidatesOverCapacity, num_over_capacity);
+            frame.report.add_count(Count::CandidatesOverTopK, decoded.num_over_top_k as usize);
+            frame.report.add_count(Count::DetectionsOverLimit, num_over_limit as usize);
+            frame.add_copies(Stage::Infer, engine);
+            // The suppression writes its survivors to the host, too.
+            let survivors = size_of::<NmsCounts>() + counts.num_kept as usize * size_of::<Kept>();
+            let num_read = size_of::<FrameCounts>() + size_of_val(detections.as_slice());
+            let num_read = num_read + survivors;
+            frame.report.add_bytes(Stage::Postprocess, Transfer::Download, num_read);
+            Ok(())
+        })
     }
-
-    /// Brings the picture to the device in one upload: pixels from where they
-    /// lie or through one copy into page-locked memory, a file decoded there.
-    fn upload(&mut self, payload: &ImagePayload<'_>, report: &mut FrameReport) -> Result<()> {
-        let Self { stream, stopwatch, picture, letterbox, .. } = self;
-        let num_bytes = match payload {
-            ImagePayload::Raw(image) => {
-                let num_bytes = image.data().len();
-                reserve(stream, picture, letterbox, num_bytes)?;
-                stopwatch.start()?;
-                let num_copied = picture.enqueue_upload(image)?;
-                report.add_bytes(Stage::Upload, Transfer::HostCopy, num_copied);
-                num_bytes
-            }
-            ImagePayload::Compressed(file) => {
-                let (layout, num_bytes) = report.time(Stage::Decompress, || {
-                    let image = decompress_into(file, |num_bytes| {
-                        reserve(stream, picture, letterbox, num_bytes)?;
-                        picture.slot(num_bytes)
-                    })?;
-                    Ok::<_, Error>((ImageLayout::of(&image), image.data().len()))
-                })?;
-                if file.format == CompressedFormat::Jpeg {
-                    report.add_bytes(Stage::Decompress, Transfer::HostCopy, num_bytes);
-                }
-                stopwatch.start()?;
-                picture.enqueue_written(layout, num_bytes)?;
-                num_bytes
-            }
-        };
-        report.add_bytes(Stage::Upload, Transfer::Upload, num_bytes);
-        Ok(())
-    }
-}
-
-/// Room for a picture. More than ever before takes new memory, which the
-/// recorded letterbox does not know.
-fn reserve(
-    stream: &Stream,
-    picture: &mut DeviceImage,
-    letterbox: &mut RecordedLetterbox,
-    num_bytes: usize,
-) -> Result<()> {
-    if num_bytes > picture.capacity() {
-        let capacity = num_bytes.checked_next_power_of_two().unwrap_or(num_bytes);
-        *picture = DeviceImage::with_capacity(stream, capacity)?;
-        letterbox.forget();
-    }
-    Ok(())
 }
 
 /// The shape that the network's input has in every frame.
@@ -180,18 +111,25 @@ fn input_shape(facts: &YoloFacts, input: &TensorSpec) -> Result<Vec<usize>> {
     YoloHead::input_shape(facts, input).map(|shape| shape.to_vec())
 }
 
-/// The letterbox of pictures of one layout, recorded at the first of them.
-struct RecordedLetterbox {
+/// The picture of a frame, and its way into the network's input: a letterbox
+/// that is recorded at the first picture of a layout.
+struct Pictures {
     stream: Stream,
+    picture: DeviceImage,
     kernels: LetterboxKernels,
     params: LetterboxParams,
     recorded: Option<(ImageLayout, Graph)>,
 }
 
-impl RecordedLetterbox {
+impl Pictures {
     fn new(stream: &Stream, params: &LetterboxParams) -> Result<Self> {
-        let kernels = LetterboxKernels::load(stream.device())?;
-        Ok(Self { stream: stream.clone(), kernels, params: *params, recorded: None })
+        Ok(Self {
+            stream: stream.clone(),
+            picture: DeviceImage::with_capacity(stream, MIN_PICTURE_BYTES)?,
+            kernels: LetterboxKernels::load(stream.device())?,
+            params: *params,
+            recorded: None,
+        })
     }
 
     /// Makes the next picture record anew.
@@ -199,15 +137,56 @@ impl RecordedLetterbox {
         self.recorded = None;
     }
 
+    /// Brings the picture to the device in one upload: pixels from where they
+    /// lie or through one copy into page-locked memory, a file decoded there.
+    fn upload<'env>(
+        &mut self,
+        payload: &ImagePayload<'env>,
+        frame: &mut Running<'_, 'env>,
+    ) -> Result<()> {
+        match payload {
+            ImagePayload::Raw(image) => {
+                let num_bytes = image.data().len();
+                self.reserve(num_bytes)?;
+                frame.upload(num_bytes, |loans| self.picture.enqueue_payload(image, loans))
+            }
+            ImagePayload::Compressed(file) => {
+                let (layout, num_bytes) = frame.report.time(Stage::Decompress, || {
+                    let image = decompress_into(file, |num_bytes| {
+                        self.reserve(num_bytes)?;
+                        self.picture.slot(num_bytes)
+                    })?;
+                    Ok::<_, Error>((ImageLayout::of(&image), image.data().len()))
+                })?;
+                if file.format == CompressedFormat::Jpeg {
+                    frame.report.add_bytes(Stage::Decompress, Transfer::HostCopy, num_bytes);
+                }
+                frame.upload(num_bytes, |_| {
+                    self.picture.enqueue_written(layout, num_bytes)?;
+                    Ok(0)
+                })
+            }
+        }
+    }
+
+    /// Room for a picture. More than ever before takes new memory, which the
+    /// recorded letterbox does not know.
+    fn reserve(&mut self, num_bytes: usize) -> Result<()> {
+        if num_bytes > self.picture.capacity() {
+            self.picture = DeviceImage::with_capacity(&self.stream, room_for(num_bytes))?;
+            self.forget();
+        }
+        Ok(())
+    }
+
     /// Queues the letterbox of the picture. At a new layout it is recorded, and
     /// the way back to the picture's pixels written to the device.
-    fn enqueue(
+    fn enqueue_letterbox(
         &mut self,
-        picture: &DeviceImage,
         input: &mut DeviceTensor,
         postprocess: &mut Postprocess,
     ) -> Result<()> {
-        let Self { stream, kernels, params, recorded } = self;
+        let Self { stream, picture, kernels, params, recorded } = self;
         let layout = picture.layout()?;
         if let Some((of, graph)) = recorded
             && *of == layout

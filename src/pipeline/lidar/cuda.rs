@@ -1,41 +1,35 @@
-//! A lidar's frames on a GPU: one upload, one wait, one read of the answer.
-//! A payload that lies in page-locked memory is uploaded from there, which is
-//! waited for as well: the memory is only lent.
+//! A lidar's frames on a GPU: one upload, one wait, one read of the answer. A
+//! payload that lies in page-locked memory is uploaded from there.
 //!
 //! Clouds and transforms differ from frame to frame: unpacking and joining past
 //! sweeps are launched with them. From the joined points on, sizes are
 //! capacities and counts stay on the device, so that the rest is recorded.
 
+mod sweeps;
+
 use std::mem::{Discriminant, discriminant};
+
+use sweeps::{Clouds, JoinedPoints};
 
 use super::LidarFrame;
 use crate::config::{LidarConfig, LidarFacts};
 use crate::device::cuda::abi::gather::LidarCounts;
-use crate::device::cuda::{DeviceCandidates, DeviceCloud, DevicePoints, Graph, Stream, num_bytes};
+use crate::device::cuda::{DeviceCandidates, DevicePoints, Graph, Stream};
 use crate::error::{Error, ErrorKind, Result};
 use crate::heads::{LidarDecoder, LidarHead, PillarEncoder};
-use crate::infer::device::{DeviceEngine, NumBytes};
-use crate::ops::densify::cuda::{DeviceSweeps, Joining, Workspace as Densify};
+use crate::infer::device::DeviceEngine;
 use crate::ops::gather::cuda::{LidarInputs, LidarWorkspace as Gatherer};
 use crate::ops::nms::cuda::{Capacity, Suppression3d};
 use crate::ops::pillar_features::cuda::Workspace as Features;
 use crate::ops::scatter::cuda::Workspace as Scatter;
 use crate::ops::select;
-use crate::ops::unpack::{UnpackParams, cuda::Workspace as Unpack};
 use crate::ops::voxelize::cuda::{DeviceVoxels, Workspace as Voxelize};
-use crate::pipeline::stopwatch::Stopwatch;
+use crate::pipeline::frame_stream::FrameStream;
 use crate::types::{Box3d, Count, Detection3d, FrameReport, Nms3d, Stage, Transfer};
 
-/// Room for clouds is taken by powers of two from these on.
-const MIN_CLOUD_BYTES: usize = 1 << 20;
-const MIN_CLOUD_POINTS: usize = 1 << 16;
-
 pub(super) struct Frames {
-    stream: Stream,
-    stopwatch: Stopwatch,
-    cloud: DeviceCloud,
-    unpack: Unpack,
-    unpack_params: UnpackParams,
+    frames: FrameStream,
+    clouds: Clouds,
     points: JoinedPoints,
     pillars: Pillars,
     encoder: DeviceEngine,
@@ -68,15 +62,12 @@ impl Frames {
         let head = LidarHead::new(config, engine.inputs(), engine.outputs())?;
         let points = JoinedPoints::new(config, stream)?;
         let pillars = Pillars::new(facts, &points.joined, (&mut encoder, output), &mut engine)?;
-        let unpack = Unpack::new(stream, MIN_CLOUD_POINTS)?;
-        let before = Before { unpack: &unpack, points: &points, pillars: &pillars };
+        let clouds = Clouds::new(config, stream)?;
+        let before = Before { clouds: &clouds, points: &points, pillars: &pillars };
         Ok(Self {
-            stream: stream.clone(),
-            stopwatch: Stopwatch::new(stream, &STAGES)?,
-            cloud: DeviceCloud::with_capacity(stream, MIN_CLOUD_BYTES)?,
+            frames: FrameStream::new(stream, &STAGES)?,
             postprocess: Postprocess::new(config, stream, &head, &engine, before)?,
-            unpack,
-            unpack_params: super::unpack_params(config),
+            clouds,
             points,
             pillars,
             encoder,
@@ -96,20 +87,17 @@ impl Frames {
             self.postprocess.set(config, &head)?;
         } else {
             let (points, pillars) = (&self.points, &self.pillars);
-            let before = Before { unpack: &self.unpack, points, pillars };
-            self.postprocess = Postprocess::new(config, &self.stream, &head, &self.engine, before)?;
+            let before = Before { clouds: &self.clouds, points, pillars };
+            let stream = self.frames.stream();
+            self.postprocess = Postprocess::new(config, stream, &head, &self.engine, before)?;
         }
         self.head = head;
-        if let Some(past) = &mut self.points.past {
-            past.max_age_s = f64::from(config.densification.max_sweep_age_s);
-        }
+        self.points.reconfigure(config);
         Ok(())
     }
 
     pub(super) fn forget_sweeps(&mut self) {
-        if let Some(past) = &mut self.points.past {
-            past.sweeps.clear();
-        }
+        self.points.forget_past();
     }
 
     /// The story of a frame.
@@ -119,73 +107,35 @@ impl Frames {
         report: &mut FrameReport,
         detections: &mut Vec<Detection3d>,
     ) -> Result<()> {
-        let served = self.serve(frame, report, detections);
-        if served.is_err() {
-            // Whatever is queued ends before the next frame. A second error
-            // would be about the same work as the first.
-            let _ = self.stream.synchronize();
-        }
-        served
-    }
+        let Self { frames, clouds, points, pillars, encoder, engine, head, postprocess } = self;
+        frames.run(report, |running| {
+            clouds.upload(frame.cloud, running)?;
+            clouds.enqueue_unpack(frame.cloud, points.current_mut())?;
+            running.end_of(Stage::Unpack)?;
+            points.join(frame, running.report)?;
+            running.end_of(Stage::Densify)?;
+            pillars.group.enqueue()?;
+            running.end_of(Stage::Voxelize)?;
+            pillars.features.enqueue()?;
+            running.end_of(Stage::PillarFeatures)?;
+            encoder.enqueue()?;
+            running.end_of(Stage::Encode)?;
+            pillars.scatter.enqueue()?;
+            running.end_of(Stage::Scatter)?;
+            engine.enqueue()?;
+            running.end_of(Stage::Infer)?;
+            postprocess.graph.enqueue()?;
+            running.end_of(Stage::Postprocess)?;
+            let counts = postprocess.gather.read(detections)?;
 
-    fn serve(
-        &mut self,
-        frame: &LidarFrame<'_>,
-        report: &mut FrameReport,
-        detections: &mut Vec<Detection3d>,
-    ) -> Result<()> {
-        self.upload(frame, report)?;
-        self.stopwatch.end_of(Stage::Upload)?;
-        let (fields, current) = (frame.cloud.fields(), self.points.current_mut());
-        self.unpack.enqueue(&self.cloud, fields, &self.unpack_params, current)?;
-        self.stopwatch.end_of(Stage::Unpack)?;
-        self.points.join(frame, report)?;
-        self.stopwatch.end_of(Stage::Densify)?;
-        self.pillars.group.enqueue()?;
-        self.stopwatch.end_of(Stage::Voxelize)?;
-        self.pillars.features.enqueue()?;
-        self.stopwatch.end_of(Stage::PillarFeatures)?;
-        self.encoder.enqueue()?;
-        self.stopwatch.end_of(Stage::Encode)?;
-        self.pillars.scatter.enqueue()?;
-        self.stopwatch.end_of(Stage::Scatter)?;
-        self.engine.enqueue()?;
-        self.stopwatch.end_of(Stage::Infer)?;
-        self.postprocess.graph.enqueue()?;
-        self.stopwatch.end_of(Stage::Postprocess)?;
-        let counts = self.postprocess.gather.read(detections)?;
-
-        self.stopwatch.add_to(report)?;
-        add_counts(report, &counts)?;
-        for (stage, engine) in [(Stage::Encode, &self.encoder), (Stage::Infer, &self.engine)] {
-            let NumBytes { to_host, to_device } = engine.copies();
-            report.add_bytes(stage, Transfer::Download, to_host);
-            report.add_bytes(stage, Transfer::HostCopy, to_device);
-            report.add_bytes(stage, Transfer::Upload, to_device);
-        }
-        let num_words = detections.len() * self.head.says().num_words();
-        let num_read = size_of::<LidarCounts>() + num_words * size_of::<u32>();
-        report.add_bytes(Stage::Postprocess, Transfer::Download, num_read);
-        Ok(())
-    }
-
-    /// Brings the cloud to the device in one upload, from where it lies or through
-    /// one copy into page-locked memory. More than ever before takes new memory.
-    fn upload(&mut self, frame: &LidarFrame<'_>, report: &mut FrameReport) -> Result<()> {
-        let num_bytes = num_bytes(frame.cloud);
-        let enough = |num: usize| num.checked_next_power_of_two().unwrap_or(num);
-        if num_bytes > self.cloud.capacity() {
-            self.cloud = DeviceCloud::with_capacity(&self.stream, enough(num_bytes))?;
-        }
-        let num_points = frame.cloud.num_points();
-        if num_points > self.unpack.max_points() {
-            self.unpack.reserve(enough(num_points))?;
-        }
-        self.stopwatch.start()?;
-        let num_copied = self.cloud.enqueue_upload(frame.cloud)?;
-        report.add_bytes(Stage::Upload, Transfer::HostCopy, num_copied);
-        report.add_bytes(Stage::Upload, Transfer::Upload, num_bytes);
-        Ok(())
+            add_counts(running.report, &counts)?;
+            running.add_copies(Stage::Encode, encoder);
+            running.add_copies(Stage::Infer, engine);
+            let num_words = detections.len() * head.says().num_words();
+            let num_read = size_of::<LidarCounts>() + num_words * size_of::<u32>();
+            running.report.add_bytes(Stage::Postprocess, Transfer::Download, num_read);
+            Ok(())
+        })
     }
 }
 
@@ -228,61 +178,6 @@ fn add_counts(report: &mut FrameReport, counts: &LidarCounts) -> Result<()> {
     Ok(())
 }
 
-/// The points that are grouped, and where they come from.
-struct JoinedPoints {
-    /// Those of the current sweep, and of past ones where these join.
-    joined: DevicePoints,
-    past: Option<Past>,
-}
-
-/// Past sweeps and what joins them.
-struct Past {
-    sweeps: DeviceSweeps,
-    densify: Densify,
-    max_age_s: f64,
-}
-
-impl JoinedPoints {
-    fn new(config: &LidarConfig, stream: &Stream) -> Result<Self> {
-        let num_channels = config.facts.num_point_channels();
-        let num_past = config.densification.num_past_sweeps;
-        let mut past = None;
-        if num_past > 0 {
-            let sweeps = DeviceSweeps::new(stream, num_past, num_channels, config.point_capacity)?;
-            let time_lag_channel = super::time_lag_channel(&config.facts);
-            past = Some(Past {
-                densify: Densify::new(stream, &sweeps, time_lag_channel)?,
-                sweeps,
-                max_age_s: f64::from(config.densification.max_sweep_age_s),
-            });
-        }
-        let joined = DevicePoints::with_capacity(stream, num_channels, config.point_capacity)?;
-        Ok(Self { joined, past })
-    }
-
-    /// Where the current sweep is unpacked to.
-    fn current_mut(&mut self) -> &mut DevicePoints {
-        match &mut self.past {
-            Some(past) => past.sweeps.current_mut(),
-            None => &mut self.joined,
-        }
-    }
-
-    /// Queues the joining of past sweeps, none without a transform, and keeps
-    /// the current one for the next frames.
-    fn join(&mut self, frame: &LidarFrame<'_>, report: &mut FrameReport) -> Result<()> {
-        let Some(Past { sweeps, densify, max_age_s }) = &mut self.past else { return Ok(()) };
-        let LidarFrame { stamp, world_from_sensor, .. } = *frame;
-        let joining = Joining { stamp, world_from_sensor, max_age_s: *max_age_s };
-        let counts = densify.enqueue(sweeps, &joining, &mut self.joined)?;
-        report.add_count(Count::SweepsDropped, counts.num_sweeps_dropped);
-        if let Some(world_from_sensor) = world_from_sensor {
-            sweeps.push(stamp, world_from_sensor);
-        }
-        Ok(())
-    }
-}
-
 /// From points to the network's input, recorded once, with the encoder's run in
 /// between.
 struct Pillars {
@@ -318,7 +213,7 @@ impl Pillars {
 /// What goes before the networks and counts what it loses.
 #[derive(Clone, Copy)]
 struct Before<'a> {
-    unpack: &'a Unpack,
+    clouds: &'a Clouds,
     points: &'a JoinedPoints,
     pillars: &'a Pillars,
 }
@@ -370,7 +265,7 @@ impl Postprocess {
         let capacity = Capacity { candidates: num_candidates, classes };
         let mut suppression = Suppression3d::new(stream, &config.nms, capacity)?;
         let mut gather = Gatherer::new(stream, head.says(), max_detections)?;
-        let Before { unpack, points, pillars } = before;
+        let Before { clouds, points, pillars } = before;
         let graph = Graph::record(stream, || {
             let num_voxels = &pillars.voxels.num;
             head.enqueue_decode(engine, &mut decoder, num_voxels, &mut candidates)?;
@@ -380,8 +275,8 @@ impl Postprocess {
                 motions: decoder.motions(),
                 kept: suppression.kept(),
                 decoded: decoder.counts(),
-                unpacked: Some(unpack.counts()),
-                densified: points.past.as_ref().map(|past| past.densify.counts()),
+                unpacked: Some(clouds.counts()),
+                densified: points.counts(),
                 voxelized: Some(pillars.voxelize.counts()),
             })
         })?;

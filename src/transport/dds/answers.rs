@@ -67,9 +67,16 @@ impl Answers {
         Ok(Self { graph: Arc::clone(graph), service, writer, requests, listening, waiting })
     }
 
-    /// The writer in the graph.
-    pub fn guid(&self) -> GUID {
-        self.writer.guid()
+    /// Lets no response wait longer than until `deadline`.
+    pub fn hurry(&mut self, deadline: Instant) {
+        for (_, until) in &mut self.waiting {
+            *until = deadline.min(*until);
+        }
+    }
+
+    /// The writer; responses that wait are lost.
+    pub fn into_writer(self) -> RawWriter {
+        self.writer
     }
 
     /// Whether responses wait.

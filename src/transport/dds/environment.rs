@@ -14,6 +14,9 @@ const MAX_DOMAIN: u16 = 232;
 /// from a few cameras at a time. The system gives what it allows.
 const SOCKET_BUFFER: usize = 32 << 20;
 
+/// The variable by which ROS is told to be secure; `true` alone says so.
+const SECURITY: &str = "ROS_SECURITY_ENABLE";
+
 /// Which graph to join, and as whom.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DdsSettings {
@@ -42,7 +45,8 @@ impl DdsSettings {
     /// The settings of this process's environment.
     ///
     /// # Errors
-    /// `Config` when a variable says something that ROS does not know.
+    /// `Config` when a variable says something that ROS does not know, or asks
+    /// for security.
     pub fn from_environment() -> Result<Self> {
         Self::from_variables(|name| std::env::var(name).ok())
     }
@@ -51,9 +55,16 @@ impl DdsSettings {
     /// none.
     ///
     /// # Errors
-    /// `Config` when a variable says something that ROS does not know.
+    /// `Config` when a variable says something that ROS does not know, or asks
+    /// for security: what is wanted secure must not run without.
     pub fn from_variables(variable: impl Fn(&str) -> Option<String>) -> Result<Self> {
         let said = |name: &str| variable(name).filter(|value| !value.is_empty());
+        if said(SECURITY).is_some_and(|value| value == "true")
+            && said("ROS_SECURITY_STRATEGY").is_some_and(|strategy| strategy == "Enforce")
+        {
+            let allowed = "another strategy, or the ros2 door: the dds door has no security";
+            return refuse("ROS_SECURITY_STRATEGY", "Enforce", allowed);
+        }
         let domain = match said("ROS_DOMAIN_ID") {
             None => 0,
             Some(text) => match text.trim().parse() {
@@ -117,6 +128,9 @@ pub(super) fn warn_of_limits() {
     if std::env::var("ROS_STATIC_PEERS").is_ok_and(|peers| !peers.is_empty()) {
         tracing::warn!("ROS_STATIC_PEERS is set; the dds door finds peers by multicast alone");
     }
+    if std::env::var(SECURITY).is_ok_and(|value| value == "true") {
+        tracing::warn!("{SECURITY} is set; the dds door has no security");
+    }
 }
 
 fn refuse<T>(name: &str, found: &str, allowed: &str) -> Result<T> {
@@ -142,7 +156,8 @@ mod tests {
         let range = "ROS_AUTOMATIC_DISCOVERY_RANGE";
         let distro = "ROS_DISTRO";
         type Case<'a> = (&'a [(&'a str, &'a str)], u16, DiscoveryRange, usize);
-        let cases: [Case<'_>; 10] = [
+        let strategy = "ROS_SECURITY_STRATEGY";
+        let cases: [Case<'_>; 12] = [
             (&[], 0, Subnet, 16),
             (&[(domain, ""), (only, ""), (range, "")], 0, Subnet, 16),
             (&[(domain, "42"), (only, "0")], 42, Subnet, 16),
@@ -153,6 +168,8 @@ mod tests {
             (&[(range, "OFF"), (distro, "jazzy")], 0, Off, 16),
             (&[(range, "SUBNET"), (only, "1")], 0, Localhost, 16),
             (&[(distro, "humble")], 0, Subnet, 24),
+            (&[(SECURITY, "true"), (strategy, "Permissive")], 0, Subnet, 16),
+            (&[(SECURITY, "false"), (strategy, "Enforce")], 0, Subnet, 16),
         ];
         for (variables, domain, range, gid_len) in cases {
             let expected = DdsSettings { domain, range, gid_len };
@@ -173,5 +190,8 @@ mod tests {
             assert_eq!(error.kind(), ErrorKind::Config);
             assert!(error.message().contains(name) && error.message().contains(value), "{error}");
         }
+        let enforced = [(SECURITY, "true"), ("ROS_SECURITY_STRATEGY", "Enforce")];
+        let error = settings(&enforced).unwrap_err();
+        assert!(error.message().contains("the ros2 door"), "{error}");
     }
 }

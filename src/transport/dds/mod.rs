@@ -23,6 +23,7 @@ mod announcement;
 mod answers;
 mod clock;
 mod environment;
+mod leaving;
 mod names;
 mod payload;
 mod peers;
@@ -47,6 +48,7 @@ use crate::transport::door::{
 };
 use announcement::{Announcement, Direction};
 use clock::ClockWatch;
+use leaving::Leaving;
 use peers::{Endpoint, Peers};
 use threads::{Stop, Threads};
 
@@ -55,9 +57,11 @@ const STAGE: &str = "dds";
 /// A node in the ROS 2 graph over DDS.
 pub struct DdsDoor {
     options: DoorOptions,
-    /// Before the graph, which they share: the participant leaves once they
-    /// have ended.
+    /// Of subscriptions and services. Before the graph, which they share: the
+    /// participant leaves once they have ended.
     threads: Threads,
+    /// Notices who comes and goes, to the end: services ask for that.
+    noticing: Threads,
     graph: Arc<Graph>,
     serves: bool,
 }
@@ -69,6 +73,7 @@ struct Graph {
     announcement: Mutex<Announcement>,
     peers: Mutex<Peers>,
     watchers: Mutex<Vec<Watcher>>,
+    leaving: Mutex<Vec<Leaving>>,
     /// Last, so that the endpoints are gone when the participant leaves.
     participant: DomainParticipant,
 }
@@ -93,12 +98,13 @@ impl DdsDoor {
             announcement: Mutex::new(announcement),
             peers: Mutex::default(),
             watchers: Mutex::default(),
+            leaving: Mutex::default(),
             participant,
         });
-        let mut threads = Threads::default();
-        let noticing = Arc::clone(&graph);
-        threads.spawn("dds graph", &graph, move |stop| noticing.notice(stop))?;
-        Ok(Self { options, graph, threads, serves: false })
+        let mut noticing = Threads::default();
+        let noticed = Arc::clone(&graph);
+        noticing.spawn("dds graph", &graph, move |stop| noticed.notice(stop))?;
+        Ok(Self { options, threads: Threads::default(), noticing, graph, serves: false })
     }
 }
 
@@ -161,6 +167,15 @@ impl Door for DdsDoor {
     }
 }
 
+impl Drop for DdsDoor {
+    fn drop(&mut self) {
+        // Services hand over their writers as they end.
+        self.threads.end();
+        self.graph.await_leaving();
+        self.noticing.end();
+    }
+}
+
 impl Graph {
     /// Notices what happens until it is stopped.
     fn notice(&self, stop: &Stop) {
@@ -178,6 +193,7 @@ impl Graph {
                 );
                 self.tell(&DoorEvent::Failed { reason });
             }
+            self.let_go();
             stop.wait();
         }
     }

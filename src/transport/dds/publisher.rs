@@ -4,7 +4,6 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use rustdds::RTPSEntity;
 use rustdds::bytes::Bytes;
 
 use super::announcement::Direction;
@@ -23,7 +22,8 @@ const KEPT_FOR: Duration = Duration::from_secs(6);
 
 /// A publisher; the topic is left with it.
 pub(super) struct DdsPublisher {
-    writer: RawWriter,
+    /// There until it is dropped.
+    writer: Option<RawWriter>,
     endpoint: Arc<Endpoint>,
     graph: Weak<Graph>,
     kept: Option<Kept>,
@@ -38,7 +38,7 @@ impl DdsPublisher {
             graph.publisher.create_datawriter_no_key(topic, Some(policies.clone()))
         })?;
         let kept = (qos.reliability == Reliability::Reliable).then(|| Kept::new(Instant::now()));
-        Ok(Self { writer, endpoint, graph: Arc::downgrade(graph), kept })
+        Ok(Self { writer: Some(writer), endpoint, graph: Arc::downgrade(graph), kept })
     }
 }
 
@@ -54,7 +54,10 @@ impl Publisher for DdsPublisher {
                 cdr.len()
             )));
         }
-        payload::write(&self.writer, &Bytes::copy_from_slice(cdr), None, topic)
+        match &self.writer {
+            Some(writer) => payload::write(writer, &Bytes::copy_from_slice(cdr), None, topic),
+            None => Err(error(format!("{topic} is left"))),
+        }
     }
 
     fn num_subscribers(&self) -> usize {
@@ -64,8 +67,8 @@ impl Publisher for DdsPublisher {
 
 impl Drop for DdsPublisher {
     fn drop(&mut self) {
-        if let Some(graph) = self.graph.upgrade() {
-            graph.leave(self.writer.guid());
+        if let (Some(writer), Some(graph)) = (self.writer.take(), self.graph.upgrade()) {
+            graph.see_off(writer);
         }
     }
 }

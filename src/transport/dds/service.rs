@@ -6,7 +6,7 @@
 //! as DDS-RPC has it, and the response names it.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustdds::SequenceNumber;
 use rustdds::bytes::Bytes;
@@ -18,7 +18,7 @@ use super::answers::{Answer, Answers};
 use super::payload::{Copied, CopyOut, RawReader};
 use super::peers::Endpoint;
 use super::threads::{Stop, Threads, waker_of_this_thread};
-use super::{Graph, error, qos};
+use super::{Graph, error, leaving, qos};
 use crate::error::Result;
 use crate::transport::cdr::{Reader, Writer};
 use crate::transport::door::{DoorEvent, Handler, Qos, Request, ServiceKind};
@@ -61,10 +61,8 @@ fn run(mut services: Vec<Service>, handler: &Handler, stop: &Stop) {
             stop.wait();
         }
     }
-    for service in services {
-        service.graph.leave(service.requests.guid());
-        service.graph.leave(service.answers.guid());
-    }
+    let deadline = Instant::now() + leaving::PATIENCE;
+    services.into_iter().for_each(|service| service.finish(deadline));
 }
 
 struct Service {
@@ -117,6 +115,22 @@ impl Service {
                 };
             self.tell_refused(answered);
         }
+    }
+
+    /// Answers what waits, by `deadline`, and leaves the graph.
+    fn finish(mut self, deadline: Instant) {
+        self.answers.hurry(deadline);
+        loop {
+            let late = self.answers.flush();
+            self.tell_refused(late);
+            if !self.answers.are_waiting() {
+                break;
+            }
+            std::thread::sleep(LISTENING_POLL);
+        }
+        let Self { graph, requests, answers, .. } = self;
+        graph.leave(requests.guid());
+        graph.see_off(answers.into_writer());
     }
 
     fn tell_refused(&self, answered: Result<()>) {

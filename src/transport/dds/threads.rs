@@ -81,10 +81,9 @@ impl Threads {
         self.0.push((handle.clone(), thread));
         Ok(handle)
     }
-}
 
-impl Drop for Threads {
-    fn drop(&mut self) {
+    /// Stops all threads and waits for their ends.
+    pub fn end(&mut self) {
         self.0.iter().for_each(|(handle, _)| handle.stop());
         for (_, thread) in self.0.drain(..) {
             if thread.thread().id() != thread::current().id() {
@@ -92,6 +91,12 @@ impl Drop for Threads {
                 let _ = thread.join();
             }
         }
+    }
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        self.end();
     }
 }
 

@@ -11,7 +11,7 @@ use futures::{FutureExt, Stream, StreamExt};
 use r2r::qos::{DurabilityPolicy, ReliabilityPolicy};
 
 use super::native::Native;
-use super::services::{Jobs, serve_all};
+use super::services::{Jobs, JobsEnd, serve_all};
 use super::{Command, SharedWatcher, error, profile};
 use crate::error::Result;
 use crate::transport::door::{
@@ -30,7 +30,8 @@ pub(super) struct Graph {
     inputs: Vec<Input>,
     /// Moves waiting requests on to the thread that answers.
     services: Vec<Box<dyn FnMut()>>,
-    jobs: Option<Jobs>,
+    /// Tells that all that was asked is answered; there once anything can be.
+    jobs_end: Option<JobsEnd>,
     watcher: SharedWatcher,
     next_id: u64,
     next_lookup: Instant,
@@ -88,7 +89,7 @@ impl Graph {
             node,
             inputs: Vec::new(),
             services: Vec::new(),
-            jobs: None,
+            jobs_end: None,
             watcher,
             next_id: 0,
             next_lookup: Instant::now(),
@@ -113,6 +114,11 @@ impl Graph {
                 self.next_lookup = Instant::now() + LOOKUP_PERIOD;
                 self.look_up_publishers();
             }
+        }
+        // The senders of jobs go with what makes them, and an answer needs the node.
+        self.services.clear();
+        if let Some(end) = &self.jobs_end {
+            end.wait();
         }
     }
 
@@ -175,13 +181,13 @@ impl Graph {
     }
 
     pub(super) fn serve(&mut self, handler: Handler, watcher: SharedWatcher) -> Result<()> {
-        if self.jobs.is_some() {
+        if self.jobs_end.is_some() {
             return Err(error("services are served already"));
         }
-        let jobs = Jobs::start(handler, watcher)?;
+        let (jobs, jobs_end) = Jobs::start(handler, watcher)?;
         self.services = serve_all(&mut self.node, &jobs)
             .map_err(|cause| error("cannot serve the node's services").with_source(cause))?;
-        self.jobs = Some(jobs);
+        self.jobs_end = Some(jobs_end);
         Ok(())
     }
 

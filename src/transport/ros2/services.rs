@@ -1,7 +1,9 @@
 //! The services of a node and of a managed node, served through r2r.
 
+use std::convert::Infallible;
 use std::sync::PoisonError;
-use std::sync::mpsc::{self, Sender};
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::time::Duration;
 
 use futures::{FutureExt, StreamExt};
 use r2r::lifecycle_msgs::{msg as lifecycle, srv as lifecycle_srv};
@@ -17,6 +19,9 @@ use crate::types::{LifecycleState, LifecycleTransition};
 /// A request on its way to the handler.
 type Job = Box<dyn FnOnce(&Handler) + Send>;
 
+/// How long the door waits, as it closes, for an answer that is being made.
+const PATIENCE: Duration = Duration::from_millis(400);
+
 /// The thread that answers: a change of state may take as long as loading
 /// networks, and messages go on meanwhile. It ends with the last sender.
 #[derive(Clone)]
@@ -25,14 +30,32 @@ pub(super) struct Jobs {
     watcher: SharedWatcher,
 }
 
+/// The end of the thread that answers.
+pub(super) struct JobsEnd(mpsc::Receiver<Infallible>);
+
+impl JobsEnd {
+    /// Waits for it, once all senders are gone; not for long.
+    pub(super) fn wait(&self) {
+        if let Err(RecvTimeoutError::Timeout) = self.0.recv_timeout(PATIENCE) {
+            tracing::warn!("an answer is not ready in time and is lost");
+        }
+    }
+}
+
 impl Jobs {
-    pub(super) fn start(handler: Handler, watcher: SharedWatcher) -> Result<Self> {
+    /// Starts the thread; the end is told by the receiver, whose sender it
+    /// drops.
+    pub(super) fn start(handler: Handler, watcher: SharedWatcher) -> Result<(Self, JobsEnd)> {
         let (sender, jobs) = mpsc::channel::<Job>();
+        let (ended, end) = mpsc::channel();
         std::thread::Builder::new()
             .name("ros2 services".into())
-            .spawn(move || jobs.iter().for_each(|job| job(&handler)))
+            .spawn(move || {
+                let _ended: Sender<Infallible> = ended;
+                jobs.iter().for_each(|job| job(&handler));
+            })
             .map_err(|cause| error("cannot start the thread of services").with_source(cause))?;
-        Ok(Self { sender, watcher })
+        Ok((Self { sender, watcher }, JobsEnd(end)))
     }
 
     fn refused(&self, service: ServiceKind, reason: &str) {

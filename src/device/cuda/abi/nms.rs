@@ -95,24 +95,24 @@ pub struct NmsArgs<'a, C> {
     pub order: Out<'a, Kept>,
     /// Rank by candidate.
     pub ranks: Out<'a, u32>,
-    /// Place by candidate.
-    pub places: Out<'a, u32>,
+    /// By candidate how many parts of its place are added, and their sum.
+    pub places: Out<'a, u64>,
+    /// Candidate by place.
+    pub found_candidates: Out<'a, u32>,
     /// What is compared, by rank.
     pub items: Out<'a, [f32; 4]>,
-    /// Group by rank.
+    /// Group by rank, where there are classes.
     pub item_groups: Out<'a, u64>,
     /// What is compared, by place.
     pub found_items: Out<'a, [f32; 4]>,
     /// Rank by place.
     pub found_ranks: Out<'a, u32>,
-    /// Group by place.
+    /// Group by place, where there are classes.
     pub found_groups: Out<'a, u64>,
     /// Bounds of 32 places.
     pub bounds: Out<'a, [u32; 4]>,
     /// Verdict by rank.
     pub states: Out<'a, u32>,
-    /// A bit by rank.
-    pub kept_bits: Out<'a, u32>,
     /// The next block's turn, and the highest class over.
     pub ticket: Out<'a, u32>,
     /// Survivors, best first.
@@ -196,21 +196,20 @@ fn check_arrange<C>(
 fn check_large<C>(kernel: &str, args: &NmsArgs<'_, C>, num_parts: usize) -> Result<()> {
     check_common(kernel, args, num_parts)?;
     let capacity = args.candidates.len();
-    let words = capacity.div_ceil(32);
     check_all(
         kernel,
         &[
             ("keys", args.keys.len(), 2 * capacity),
             ("ranks", args.ranks.len(), capacity),
             ("places", args.places.len(), capacity),
+            ("found_candidates", args.found_candidates.len(), capacity),
             ("items", args.items.len(), capacity),
             ("item_groups", args.item_groups.len(), capacity),
             ("found_items", args.found_items.len(), capacity),
             ("found_ranks", args.found_ranks.len(), capacity),
             ("found_groups", args.found_groups.len(), capacity),
-            ("bounds", args.bounds.len(), words),
+            ("bounds", args.bounds.len(), capacity.div_ceil(32)),
             ("states", args.states.len(), capacity),
-            ("kept_bits", args.kept_bits.len(), words),
         ],
     )
 }

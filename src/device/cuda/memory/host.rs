@@ -8,7 +8,7 @@ use std::ops::Range;
 use cudarc::driver::{result, sys};
 
 use super::page_locked::is_page_locked;
-use super::{DeviceBuffer, Out, Plain, check_room, num_bytes};
+use super::{DeviceBuffer, Loans, Out, Plain, check_room, num_bytes};
 use crate::device::cuda::{Event, Stream, failed};
 use crate::error::Result;
 
@@ -104,14 +104,19 @@ impl<T: Plain> PinnedBuffer<T> {
         queued.and(marked)
     }
 
-    /// Uploads a payload to the start of `target`. Out of page-locked memory it
-    /// goes as it lies, and this waits until it was read; any other is copied in
+    /// Queues the upload of a payload to the start of `target`: out of
+    /// page-locked memory as it lies, lent until then; any other is copied in
     /// first, as [`PinnedBuffer::enqueue_upload`] does it. Gives the number of
     /// bytes that were copied on the host.
     ///
     /// # Errors
     /// Those of `enqueue_upload`.
-    pub fn enqueue_payload(&mut self, values: &[T], target: &mut DeviceBuffer<T>) -> Result<usize> {
+    pub fn enqueue_payload<'env>(
+        &mut self,
+        values: &'env [T],
+        target: &mut DeviceBuffer<T>,
+        loans: &Loans<'_, 'env>,
+    ) -> Result<usize> {
         self.stream.bind()?;
         if !is_page_locked(values) {
             self.enqueue_upload(values, target)?;
@@ -119,17 +124,14 @@ impl<T: Plain> PinnedBuffer<T> {
         }
         check_room("device", values.len(), target.len)?;
         self.stream.check_owns(&target.stream)?;
+        self.stream.check_owns(loans.stream())?;
         // SAFETY: the target has room (checked). The values are borrowed until
-        // the copy is over, by the wait below, whatever the copy answers.
+        // the copy is over: `'env` outlives the loans, which at their end wait
+        // for what was queued before the note below, whatever the copy answers.
         let copied =
             unsafe { result::memcpy_htod_async(target.address, values, self.stream.raw()) };
-        let read = self.uploaded.record(&self.stream).and_then(|()| self.uploaded.wait());
-        if read.is_err() {
-            // What can neither be marked nor waited for is a context that is
-            // lost, in which nothing runs any more.
-            let _ = self.stream.synchronize();
-        }
-        copied.map_err(|e| failed("queue an upload", e)).and(read)?;
+        let noted = loans.note();
+        copied.map_err(|e| failed("queue an upload", e)).and(noted)?;
         Ok(0)
     }
 

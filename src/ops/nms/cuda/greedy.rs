@@ -44,7 +44,8 @@ struct Memory {
     keys: DeviceBuffer<u64>,
     order: DeviceBuffer<Kept>,
     ranks: DeviceBuffer<u32>,
-    places: DeviceBuffer<u32>,
+    places: DeviceBuffer<u64>,
+    found_candidates: DeviceBuffer<u32>,
     items: DeviceBuffer<[f32; 4]>,
     item_groups: DeviceBuffer<u64>,
     found_items: DeviceBuffer<[f32; 4]>,
@@ -52,7 +53,6 @@ struct Memory {
     found_groups: DeviceBuffer<u64>,
     bounds: DeviceBuffer<[u32; 4]>,
     states: DeviceBuffer<u32>,
-    kept_bits: DeviceBuffer<u32>,
     ticket: DeviceBuffer<u32>,
     survivors: Survivors,
     notes: DeviceBuffer<[u32; 4]>,
@@ -67,7 +67,6 @@ impl Memory {
         let is_small = candidates <= SMALL_CAPACITY;
         let small = if is_small { candidates } else { 0 };
         let large = if is_small { 0 } else { candidates };
-        let words = large.div_ceil(32);
         Ok(Self {
             capacity: Capacity { candidates, classes },
             settings: DeviceBuffer::zeros(stream, 1)?,
@@ -79,14 +78,14 @@ impl Memory {
             order: DeviceBuffer::zeros(stream, candidates)?,
             ranks: DeviceBuffer::zeros(stream, large)?,
             places: DeviceBuffer::zeros(stream, large)?,
+            found_candidates: DeviceBuffer::zeros(stream, large)?,
             items: DeviceBuffer::zeros(stream, large)?,
             item_groups: DeviceBuffer::zeros(stream, large)?,
             found_items: DeviceBuffer::zeros(stream, large)?,
             found_ranks: DeviceBuffer::zeros(stream, large)?,
             found_groups: DeviceBuffer::zeros(stream, large)?,
-            bounds: DeviceBuffer::zeros(stream, words)?,
+            bounds: DeviceBuffer::zeros(stream, large.div_ceil(32))?,
             states: DeviceBuffer::zeros(stream, large)?,
-            kept_bits: DeviceBuffer::zeros(stream, words)?,
             ticket: DeviceBuffer::zeros(stream, 2)?,
             survivors: Survivors::with_capacity(stream, candidates)?,
             notes: DeviceBuffer::zeros(stream, small)?,
@@ -114,6 +113,7 @@ impl Memory {
             order: self.order.output(stream)?,
             ranks: self.ranks.output(stream)?,
             places: self.places.output(stream)?,
+            found_candidates: self.found_candidates.output(stream)?,
             items: self.items.output(stream)?,
             item_groups: self.item_groups.output(stream)?,
             found_items: self.found_items.output(stream)?,
@@ -121,7 +121,6 @@ impl Memory {
             found_groups: self.found_groups.output(stream)?,
             bounds: self.bounds.output(stream)?,
             states: self.states.output(stream)?,
-            kept_bits: self.kept_bits.output(stream)?,
             ticket: self.ticket.output(stream)?,
             kept,
             counts,

@@ -1,0 +1,61 @@
+//! Memory for the choice of the best that every decoder on the device makes.
+
+use crate::device::cuda::abi::select::{DecodeCounts, SelectSettings, Selection};
+use crate::device::cuda::{DeviceBuffer, DeviceCandidates, Plain, Stream};
+use crate::error::Result;
+use crate::types::Candidate;
+
+/// What may be found, and what becomes of it.
+pub(in crate::ops) struct Selecting<B> {
+    pub settings: DeviceBuffer<SelectSettings>,
+    /// A bit a class.
+    pub wanted: DeviceBuffer<u32>,
+    found: DeviceBuffer<Candidate<B>>,
+    words: DeviceBuffer<u32>,
+    totals: DeviceBuffer<u64>,
+    pub counts: DeviceBuffer<DecodeCounts>,
+}
+
+impl<B> Selecting<B>
+where
+    Candidate<B>: Plain,
+{
+    /// Room for `num_found` that pass, and for the filter of `num_classes`.
+    pub(in crate::ops) fn new(
+        stream: &Stream,
+        num_found: usize,
+        num_classes: usize,
+    ) -> Result<Self> {
+        Ok(Self {
+            settings: DeviceBuffer::zeros(stream, 1)?,
+            wanted: DeviceBuffer::zeros(stream, num_classes.div_ceil(32))?,
+            found: DeviceBuffer::zeros(stream, num_found)?,
+            words: DeviceBuffer::zeros(stream, num_found)?,
+            totals: DeviceBuffer::zeros(stream, 3)?,
+            counts: DeviceBuffer::zeros(stream, 1)?,
+        })
+    }
+
+    /// The most that may pass.
+    pub(in crate::ops) fn capacity(&self) -> usize {
+        self.found.len()
+    }
+
+    /// The slices of a launch that chooses `candidates`.
+    pub(in crate::ops) fn slices<'a>(
+        &'a mut self,
+        stream: &Stream,
+        candidates: &'a mut DeviceCandidates<B>,
+    ) -> Result<Selection<'a, B>> {
+        Ok(Selection {
+            settings: self.settings.input(stream)?,
+            wanted: self.wanted.input(stream)?,
+            found: self.found.output(stream)?,
+            words: self.words.output(stream)?,
+            items: candidates.items.output(stream)?,
+            num: candidates.num.output(stream)?,
+            totals: self.totals.output(stream)?,
+            counts: self.counts.output(stream)?,
+        })
+    }
+}

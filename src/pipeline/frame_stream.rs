@@ -1,0 +1,93 @@
+//! What the frames of every channel have in common on a GPU: they follow each
+//! other on a stream, with one upload and one wait each, and their payloads are
+//! lent to them until then.
+
+use crate::device::cuda::{Lender, Loans, Stream};
+use crate::error::Result;
+use crate::infer::device::{DeviceEngine, NumBytes};
+use crate::pipeline::stopwatch::Stopwatch;
+use crate::types::{FrameReport, Stage, Transfer};
+
+/// A stream on which frames run, one at a time.
+pub(super) struct FrameStream {
+    stream: Stream,
+    stopwatch: Stopwatch,
+    lender: Lender,
+}
+
+/// A frame that runs; what lives for `'env` may be lent to its upload.
+pub(super) struct Running<'a, 'env> {
+    stopwatch: &'a Stopwatch,
+    loans: &'a Loans<'a, 'env>,
+    pub(super) report: &'a mut FrameReport,
+}
+
+impl FrameStream {
+    /// For frames of these stages, in this order.
+    pub(super) fn new(stream: &Stream, stages: &[Stage]) -> Result<Self> {
+        Ok(Self {
+            stream: stream.clone(),
+            stopwatch: Stopwatch::new(stream, stages)?,
+            lender: Lender::new(stream)?,
+        })
+    }
+
+    /// The stream itself.
+    pub(super) fn stream(&self) -> &Stream {
+        &self.stream
+    }
+
+    /// Runs a frame, which marks the end of every stage and waits for the last.
+    /// Nothing of it is under way any more when this returns.
+    pub(super) fn run<'env>(
+        &self,
+        report: &mut FrameReport,
+        frame: impl FnOnce(&mut Running<'_, 'env>) -> Result<()>,
+    ) -> Result<()> {
+        let Self { stream, stopwatch, lender } = self;
+        let ran = lender.lend(|loans| {
+            frame(&mut Running { stopwatch, loans, report })?;
+            stopwatch.add_to(report)
+        });
+        if ran.is_err() {
+            // Whatever is queued ends before the next frame. A second error
+            // would be about the same work as the first.
+            let _ = stream.synchronize();
+        }
+        ran
+    }
+}
+
+impl<'env> Running<'_, 'env> {
+    /// Uploads a payload by `enqueue`, which gives the number of bytes that it
+    /// copied on the host: the first stage.
+    pub(super) fn upload(
+        &mut self,
+        num_bytes: usize,
+        enqueue: impl FnOnce(&Loans<'_, 'env>) -> Result<usize>,
+    ) -> Result<()> {
+        self.stopwatch.start()?;
+        let num_copied = enqueue(self.loans)?;
+        self.report.add_bytes(Stage::Upload, Transfer::HostCopy, num_copied);
+        self.report.add_bytes(Stage::Upload, Transfer::Upload, num_bytes);
+        self.end_of(Stage::Upload)
+    }
+
+    /// Marks the end of a stage.
+    pub(super) fn end_of(&self, stage: Stage) -> Result<()> {
+        self.stopwatch.end_of(stage)
+    }
+
+    /// Reports what a network's run copied, if it ran on the host.
+    pub(super) fn add_copies(&mut self, stage: Stage, engine: &DeviceEngine) {
+        let NumBytes { to_host, to_device } = engine.copies();
+        self.report.add_bytes(stage, Transfer::Download, to_host);
+        self.report.add_bytes(stage, Transfer::HostCopy, to_device);
+        self.report.add_bytes(stage, Transfer::Upload, to_device);
+    }
+}
+
+/// Room for a payload: taken by powers of two.
+pub(super) fn room_for(num: usize) -> usize {
+    num.checked_next_power_of_two().unwrap_or(num)
+}
