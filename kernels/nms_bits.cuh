@@ -23,8 +23,8 @@ constexpr uint32_t kNoRank = 0xffff;
 constexpr uint32_t kNotedEntries = sizeof(Note::noted) / 4;
 // Entries of a list that the thread that settles has registers for, of one
 // candidate or of each of two.
-constexpr uint32_t kHeldOfOne = 16;
-constexpr uint32_t kHeldOfTwo = 6;
+constexpr uint32_t kHeldOfOne = 24;
+constexpr uint32_t kHeldOfTwo = 12;
 
 static_assert(kMaxRows == kPieceBits, "a thread's rows are half a word");
 

@@ -48,10 +48,9 @@ struct Column {
         return Policy::is_near(settings, item, shared.row_items[row], shared.row_leasts[row]);
     }
 
-    // Of a column that comes before.
+    // Of a column that comes before and is near.
     __device__ bool suppresses(const NmsArgs<Candidate>& args, const NmsSettings& settings,
                                const Comparison<Candidate>& shared, uint32_t row) const {
-        if (!is_near(settings, shared, row)) return false;
         if (!Policy::suppresses(settings, item, shared.row_items[row])) return false;
         const bool meets = settings.class_mode == 1 ||
                            group_of(args, settings, class_index) == shared.row_groups[row];
@@ -89,19 +88,21 @@ struct Found {
     uint32_t num_before[kMaxRows / kRowsAtOnce] = {};
 };
 
-// The rows before which a column of the same score comes by class and source.
+// The rows before which a column of the same score comes by class and source;
+// those that are near are added.
 template <typename Policy, typename Candidate>
-__device__ uint32_t equals_before(const NmsArgs<Candidate>& args,
+__device__ uint32_t equals_before(const NmsArgs<Candidate>& args, const NmsSettings& settings,
                                   const Comparison<Candidate>& shared,
-                                  const Column<Policy>& column, uint32_t n) {
+                                  const Column<Policy>& column, uint32_t n, uint32_t& near) {
     uint32_t rows = 0;
 #pragma unroll 1
     for (uint32_t row = 0; row < kMaxRows && candidate_of_row(row) < n; ++row) {
         if (column.word != shared.row_words[row]) continue;
         const uint64_t score = static_cast<uint64_t>(column.word) << 32;
-        const bool before = precedes(score | column.index, score | candidate_of_row(row),
-                                     args.candidates.data);
-        rows |= static_cast<uint32_t>(before) << row;
+        const uint64_t own = score | candidate_of_row(row);
+        if (!precedes(score | column.index, own, args.candidates.data)) continue;
+        rows |= 1u << row;
+        if (column.is_near(settings, shared, row)) near |= 1u << row;
     }
     return rows;
 }
@@ -129,8 +130,7 @@ __device__ void compare(const NmsArgs<Candidate>& args, const NmsSettings& setti
         }
     }
     if (ties) {
-        const uint32_t rows = equals_before(args, shared, column, n);
-        near |= rows;
+        const uint32_t rows = equals_before(args, settings, shared, column, n, near);
 #pragma unroll
         for (uint32_t row = 0; row < kMaxRows; ++row) {
             const uint32_t bit = rows >> row & 1;

@@ -20,8 +20,8 @@ struct Settlement {
 // What a thread knows of a candidate that it settles.
 template <uint32_t kEntries>
 struct Settled {
-    static constexpr uint32_t kAtOnce = 2;
-    static_assert(kEntries % kAtOnce == 0, "entries are taken two by two");
+    static constexpr uint32_t kAtOnce = 4;
+    static_assert(kEntries % kAtOnce == 0, "entries are taken four by four");
     uint32_t index;
     uint32_t rank;
     uint32_t num_entries;
@@ -55,6 +55,9 @@ struct Settled {
     // Adds those of an entry that are kept and those that are open.
     __device__ static void look_up(const States& states, uint32_t entry, uint32_t& kept,
                                    uint32_t& open) {
+        // Taken apart anew in every round: there are no registers to remember
+        // all parts.
+        asm volatile("" : "+r"(entry));
         const uint32_t piece = entry >> kPieceBits;
         kept |= reinterpret_cast<const uint16_t*>(states.kept)[piece] & entry;
         open |= reinterpret_cast<const uint16_t*>(states.open)[piece] & entry;

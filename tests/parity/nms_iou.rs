@@ -118,6 +118,23 @@ fn lists_of_every_length_agree() {
     }
 }
 
+/// Equal scores of candidates that one thread, one block or two compare.
+#[test]
+fn few_scores_agree() {
+    let Some(device) = super::gpu() else { return };
+    let mut random = Random::new(17);
+    for num in [200, 1024, 1025, 2048] {
+        for num_scores in [1, 7, 300] {
+            let mut candidates = clustered(&mut random, num, 12);
+            for candidate in &mut candidates {
+                candidate.score = random.below(num_scores) as f32 / num_scores as f32;
+                candidate.source = num as u32 - candidate.source;
+            }
+            Problem { candidates, capacity: num, params: params(0.45) }.check(&device);
+        }
+    }
+}
+
 fn many_agree(seed: u64, per_cluster: usize) {
     let Some(device) = super::gpu() else { return };
     let mut random = Random::new(seed);
