@@ -209,10 +209,12 @@ __device__ void nms_small_compare(const NmsArgs<Candidate>& args, const NmsSetti
             const Candidate candidate = chunk.unpack(shared.staged[warp]);
             column = Column<Policy>(args, settings, candidate, first + lane_of(), n);
             const uint32_t next = first + kSmallThreads;
-            if (next < n) chunk.fetch(args.candidates.data, next, n);
+            if (Policy::kNumParts == 0 && next < n) chunk.fetch(args.candidates.data, next, n);
         }
         if (position == 0) __syncthreads();
         if (first < n) compare(args, settings, shared, column, position, n, found);
+        // An exact comparison needs the registers.
+        if (Policy::kNumParts != 0) chunk.fetch(args.candidates.data, first + kSmallThreads, n);
     }
     if (warp * kLanes < n) write_found(shared, found, n);
     __syncthreads();
