@@ -57,7 +57,18 @@ fn decays_sizes_and_class_modes_agree() {
     let Some(device) = super::gpu() else { return };
     let mut random = Random::new(71);
     for params in all_params() {
-        for (num, per_cluster) in [(0, 1), (1, 1), (33, 8), (600, 30), (1500, 5)] {
+        for (num, per_cluster) in [(0, 1), (1, 1), (33, 8), (300, 30)] {
+            check(&device, &clustered(&mut random, num, per_cluster), &params);
+        }
+    }
+}
+
+#[test]
+fn many_candidates_agree() {
+    let Some(device) = super::gpu() else { return };
+    let mut random = Random::new(73);
+    for params in all_params().into_iter().filter(|params| params.min_score == 0.05) {
+        for (num, per_cluster) in [(600, 30), (1500, 5)] {
             check(&device, &clustered(&mut random, num, per_cluster), &params);
         }
     }
