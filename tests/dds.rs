@@ -20,6 +20,8 @@ mod camera_net;
 mod drive;
 #[path = "../examples/make_sample/lidar_nets.rs"]
 mod lidar_nets;
+#[path = "common/memory.rs"]
+mod memory;
 #[path = "common/onnx.rs"]
 mod onnx;
 #[path = "../examples/make_sample/parameters.rs"]

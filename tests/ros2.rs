@@ -23,6 +23,12 @@ use det_post::types::{Header, ImagePayload, NodeName, Remaps};
 use futures::{FutureExt, StreamExt};
 use serde::de::DeserializeOwned;
 
+mod common {
+    pub mod memory;
+}
+
+use common::memory::resident;
+
 /// What one sensor sends, as `ros2_peer.py` knows it.
 #[derive(Clone, Copy)]
 struct Sensor {
@@ -129,13 +135,6 @@ fn count(arrived: &Arc<Mutex<Arrived>>) -> Receiver {
         };
         arrived.lock().unwrap().numbers.push(number);
     })
-}
-
-/// Bytes of memory that this process holds.
-fn resident() -> usize {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
-    line.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() << 10
 }
 
 /// Seconds that the processors have worked for this process.

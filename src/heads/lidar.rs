@@ -97,8 +97,8 @@ impl PillarEncoder {
         Tensor::zeros(self.element, &self.input_shape)
     }
 
-    /// Encodes the first `num_voxels` voxels of the features, or all of them
-    /// when the network wants a fixed number.
+    /// Encodes the first `num_voxels` voxels of the features, of which there is
+    /// at least one, or all of them when the network wants a fixed number.
     ///
     /// # Errors
     /// `Inference` when the network fails, or answers with another number of
@@ -124,14 +124,12 @@ impl PillarEncoder {
             let shape = [num_rows, num_points, num_features];
             engine.run(&[TensorView::new(&shape, values)?])?;
             let answer = engine.output(self.output)?;
-            if answer.shape().first() != Some(&num_rows) {
-                return inference(format!(
-                    "{num_rows} pillars are encoded as {:?}",
-                    answer.shape()
-                ));
+            let found = answer.shape();
+            if found.first() != Some(&num_rows) {
+                return inference(format!("{num_rows} pillars are encoded as {found:?}"));
             }
             if start == 0 {
-                empty(&mut self.encoded, &answer)?;
+                empty(&mut self.encoded, &answer, self.input_shape[0])?;
             }
             append(&mut self.encoded, &answer)?;
         }
@@ -152,18 +150,21 @@ impl PillarEncoder {
     }
 }
 
-/// Leaves a tensor with no rows, each of which is as those of `like`.
-fn empty(tensor: &mut Tensor, like: &TensorView<'_>) -> Result<()> {
+/// Leaves a tensor with no rows and room for `num_rows` as those of `like`.
+fn empty(tensor: &mut Tensor, like: &TensorView<'_>, num_rows: usize) -> Result<()> {
     if tensor.element() != like.values().element() {
         *tensor = Tensor::zeros(like.values().element(), &[0])?;
     }
+    let num_values = num_rows * like.shape()[1..].iter().product::<usize>();
     let shape = match tensor {
         Tensor::F32 { shape, values } => {
             values.clear();
+            values.reserve(num_values);
             shape
         }
         Tensor::F16 { shape, values } => {
             values.clear();
+            values.reserve(num_values);
             shape
         }
     };
@@ -479,7 +480,7 @@ mod tests {
         let mut joined = Tensor::zeros(ElementType::F32, &[0]).unwrap();
         let (two, three) = ([1.0, 2.0], [1.0, 2.0, 3.0]);
         let rows = TensorView::new(&[1, 2], TensorValues::F32(&two)).unwrap();
-        empty(&mut joined, &rows).unwrap();
+        empty(&mut joined, &rows, 1).unwrap();
         append(&mut joined, &rows).unwrap();
         let wider = TensorView::new(&[1, 3], TensorValues::F32(&three)).unwrap();
         let whole = TensorView::new(&[1, 2], TensorValues::I32(&[1, 2])).unwrap();

@@ -1,5 +1,6 @@
 //! A camera and a LiDAR at full rate: nothing is lost, memory stays.
 
+use super::memory::resident;
 use super::peer::{Turn, events, turn, with};
 use det_post::device::PayloadMemory;
 use det_post::node::slot::slot;
@@ -93,13 +94,6 @@ fn receive(arrived: &Arc<Mutex<Arrived>>) -> Receiver {
             Err(error) => arrived.refused.push(error.to_string()),
         }
     })
-}
-
-/// Bytes of memory that this process holds.
-fn resident() -> usize {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
-    line.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() << 10
 }
 
 /// Threads of doors and of the participants below them.

@@ -10,8 +10,9 @@ use std::time::{Duration, Instant};
 use super::payload::RawWriter;
 use super::{Graph, held};
 
-/// How long a writer waits for readers that do not confirm.
-pub(super) const PATIENCE: Duration = Duration::from_millis(400);
+/// How long a writer waits for readers that do not confirm: what the frame in
+/// flight leaves of the second in which the program is to end.
+pub(super) const PATIENCE: Duration = Duration::from_millis(200);
 
 /// How often a door that closes looks.
 const POLL: Duration = Duration::from_millis(2);
