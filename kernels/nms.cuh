@@ -6,7 +6,7 @@
 // says so, the one-pass answer: when no better one does.
 //
 // Steps, each a kernel, the number of candidates read on the device:
-//   small     up to kSmallCapacity: everything (nms_small.cuh)
+//   small     up to kSmallCapacity: everything (nms_small.cuh, nms_few.cuh)
 //   tiles, merge, arrange
 //             more: into the orders by rank and by place (nms_order.cuh)
 //   suppress  decides (nms_suppress.cuh)

@@ -18,7 +18,7 @@ constexpr uint32_t kNmsThreads = 256;
 constexpr uint32_t kNobody = 0xffffffffu;
 
 // The mirrors of these stand in src/device/cuda/abi/nms.rs.
-struct NmsSettings {
+struct alignas(16) NmsSettings {
     float iou_threshold;
     float score_threshold;
     float offset;
@@ -102,6 +102,7 @@ struct NmsArgs {
     Slice<NmsCounts> published_counts;
     Slice<Note> notes;             // of the step small
     Slice<uint32_t> entries;       // of the step small: how lists go on, entry by entry
+    Slice<uint64_t> columns;       // of the step small, for few: `FewColumns`
 };
 
 template <typename Candidate>
@@ -131,13 +132,23 @@ __device__ float threshold_of(const NmsArgs<Candidate>& args, const NmsSettings&
     return known ? args.thresholds[position] : otherwise;
 }
 
+template <typename Policy>
+__device__ bool lacks_threshold(const NmsSettings& settings, uint32_t class_index) {
+    return Policy::kHasThresholds && settings.num_thresholds != 1 &&
+           class_index >= settings.num_thresholds;
+}
+
+// How a class that lacks a threshold is reported: `NmsCounts::class_over`.
+__device__ inline uint32_t class_over(uint32_t class_index) {
+    return min(class_index, kNobody - 1) + 1;
+}
+
 template <typename Policy, typename Candidate>
 __device__ void check_class(const NmsArgs<Candidate>& args, const NmsSettings& settings,
                             const Candidate& candidate) {
-    if (Policy::kHasThresholds && settings.num_thresholds != 1 &&
-        candidate.rank.class_index >= settings.num_thresholds) {
-        // The highest, whatever the order.
-        atomicMax(&args.ticket[1], min(candidate.rank.class_index, kNobody - 1) + 1);
+    // The highest, whatever the order.
+    if (lacks_threshold<Policy>(settings, candidate.rank.class_index)) {
+        atomicMax(&args.ticket[1], class_over(candidate.rank.class_index));
     }
 }
 

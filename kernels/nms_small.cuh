@@ -4,10 +4,12 @@
 // or two a thread. Who comes before a row gives its rank, who comes before and
 // suppresses it a bit. A warp then lists the bits of a row. The block that ends
 // last settles all in rounds: a candidate goes when one of its list is kept and
-// stays when all are gone. No block waits for another.
+// stays when all are gone. No block waits for another. Few candidates go a
+// shorter way: nms_few.cuh.
 #pragma once
 
 #include "nms_compare.cuh"
+#include "nms_few.cuh"
 #include "nms_settle.cuh"
 
 // Takes the next ticket of the blocks; what the block stored before comes
@@ -27,6 +29,7 @@ __device__ void nms_small(const NmsArgs<Candidate>& args) {
     __shared__ union {
         Comparison<Candidate> comparison;
         Settlement settlement;
+        FewSettlement few;
     } shared;
     const uint32_t capacity = min(static_cast<uint32_t>(args.candidates.len), kSmallCapacity);
     const uint32_t num = num_candidates(args);
@@ -41,6 +44,10 @@ __device__ void nms_small(const NmsArgs<Candidate>& args) {
         row = args.candidates[candidate_of_row(lane_of())];
     }
     const uint32_t n = min(num, capacity);
+    if (n <= kFewCapacity) {
+        auto& staged = shared.comparison.staged[warp_of()];
+        return nms_few<Policy>(args, settings, staged, shared.few, chunk, n);
+    }
     // Blocks without rows have no part in the settlement.
     const uint32_t num_blocks = max(min(n, gridDim.x), 1u);
     if (blockIdx.x >= num_blocks) return;

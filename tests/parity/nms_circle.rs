@@ -89,7 +89,7 @@ fn params(thresholds: &[f32], reading: CircleThreshold) -> NmsCircle {
 fn scenes_agree(seed: u64, half_side: f32) {
     let Some(device) = super::gpu() else { return };
     let mut random = Random::new(seed);
-    for num in [0, 1, 33, 500, 2000, 2048, 2049, 10_000] {
+    for num in [0, 1, 33, 500, 900, 2000, 2048, 2049, 10_000] {
         for reading in [CircleThreshold::Radius, CircleThreshold::SquaredDistance] {
             for thresholds in [&[1.5][..], &[0.2, 4.0, 0.0, -1.0, 1.0], &[1e-25], &[1e30]] {
                 let candidates = scene(&mut random, num, half_side);
@@ -120,9 +120,9 @@ fn ties_classes_and_values_that_take_no_part_agree() {
     let Some(device) = super::gpu() else { return };
     let mut random = Random::new(21);
     let values = [f32::NAN, f32::INFINITY, -1e30, 1e38, 0.0];
-    for capacity in [1500, 3000] {
+    for (num, capacity) in [(350, 350), (1500, 1500), (1500, 3000)] {
         for class_mode in [ClassMode::Aware, ClassMode::Groups(vec![1, 1, 0])] {
-            let mut candidates = scene(&mut random, 1500, 30.0);
+            let mut candidates = scene(&mut random, num, 30.0);
             for candidate in &mut candidates {
                 candidate.score = random.below(6) as f32 / 6.0;
                 let value = values[random.below(values.len())];
@@ -145,8 +145,8 @@ fn ties_classes_and_values_that_take_no_part_agree() {
 fn a_class_without_a_threshold_is_refused_on_both() {
     let Some(device) = super::gpu() else { return };
     let mut random = Random::new(22);
-    for capacity in [100, 2500] {
-        let mut candidates = scene(&mut random, 100, 30.0);
+    for (num, capacity) in [(100, 100), (900, 900), (100, 2500)] {
+        let mut candidates = scene(&mut random, num, 30.0);
         candidates[7].class = 3;
         candidates.iter_mut().filter(|c| c.class == 4).for_each(|c| c.score = f32::NAN);
         let params = params(&[1.0, 1.0, 1.0], CircleThreshold::Radius);

@@ -39,7 +39,7 @@ fn check(
 fn sizes_densities_and_class_modes_agree() {
     let Some(device) = super::gpu() else { return };
     let mut random = Random::new(70);
-    for num in [0, 1, 40, 700, 2048, 2500] {
+    for num in [0, 1, 40, 300, 700, 2048, 2500] {
         for per_cluster in [1, 20, 300] {
             for class_mode in
                 [ClassMode::Agnostic, ClassMode::Aware, ClassMode::Groups(vec![0, 0, 1])]

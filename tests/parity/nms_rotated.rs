@@ -55,7 +55,7 @@ fn scene(random: &mut Random, num: usize, side: f32) -> Vec<Candidate<RotatedBox
 fn sizes_densities_and_class_modes_agree() {
     let Some(device) = super::gpu() else { return };
     let mut random = Random::new(73);
-    for num in [0, 1, 50, 700, 2048, 2500] {
+    for num in [0, 1, 50, 300, 700, 2048, 2500] {
         for side in [60.0, 900.0] {
             // The reference walks through all pairs of a crowd.
             let num = if side < 100.0 { num.min(700) } else { num };
@@ -77,8 +77,8 @@ fn ties_touching_and_values_that_take_no_part_agree() {
     let mut random = Random::new(74);
     let values =
         [f32::NAN, f32::INFINITY, -1e30, 3e38, 0.0, -4.0, 1e-30, 1e-20, std::f32::consts::PI];
-    for capacity in [900, 3000] {
-        let mut candidates = scene(&mut random, 900, 120.0);
+    for (num, capacity) in [(450, 450), (900, 900), (900, 3000)] {
+        let mut candidates = scene(&mut random, num, 120.0);
         for (i, candidate) in candidates.iter_mut().enumerate() {
             candidate.score = random.below(8) as f32 / 8.0;
             let value = values[random.below(values.len())];

@@ -86,7 +86,7 @@ const BY_CLASS: [f32; 5] = [0.1, 0.0, 0.5, 0.2, 1.0];
 fn footprints_and_volumes_agree() {
     let Some(device) = super::gpu() else { return };
     let mut random = Random::new(75);
-    for num in [0, 1, 50, 500, 2048, 2600] {
+    for num in [0, 1, 50, 500, 900, 2048, 2600] {
         for half_side in [6.0, 60.0] {
             // The reference walks through all pairs of a crowd.
             let num = if half_side < 10.0 { num.min(500) } else { num };
@@ -113,8 +113,8 @@ fn ties_and_values_that_take_no_part_agree() {
     let Some(device) = super::gpu() else { return };
     let mut random = Random::new(76);
     let values = [f32::NAN, f32::INFINITY, -1e30, 1e38, 0.0, -1.0, 1e-25];
-    for capacity in [800, 2900] {
-        let mut candidates = scene(&mut random, 800, 12.0);
+    for (num, capacity) in [(400, 400), (800, 800), (800, 2900)] {
+        let mut candidates = scene(&mut random, num, 12.0);
         for candidate in &mut candidates {
             candidate.score = random.below(6) as f32 / 6.0;
             let value = values[random.below(values.len())];

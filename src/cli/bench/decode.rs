@@ -19,8 +19,10 @@ pub(super) const SOURCE: Size = Size::new(1920, 1080);
 pub(super) const MAX_DETECTIONS: usize = 300;
 pub(super) const SCORE_THRESHOLD: f32 = 0.25;
 const NUM_CLASSES: usize = 80;
-/// The most candidates, before suppression and before that.
-const CAPACITY: usize = 2048;
+/// The most candidates that are found, and that enter suppression: what the
+/// parameters `candidate_capacity` and `pre_nms_top_k` are where nobody sets them.
+const CAPACITY: usize = 8192;
+const TOP_K: usize = 1000;
 
 /// Head, element type, rows that pass, bar of decoding and suppression.
 const ROWS: [(Kind, ElementType, usize, Option<Bar>); 9] = [
@@ -131,8 +133,8 @@ impl OnCpu {
     pub(super) fn new() -> Self {
         Self {
             candidates: Candidates::with_capacity(CAPACITY),
-            workspace: Workspace::with_capacity(CAPACITY),
-            keep: Vec::with_capacity(CAPACITY),
+            workspace: Workspace::with_capacity(TOP_K),
+            keep: Vec::with_capacity(TOP_K),
             detections: Vec::with_capacity(MAX_DETECTIONS),
             nms: nms(),
         }
@@ -146,7 +148,7 @@ impl OnCpu {
 
     fn suppress(&mut self, answered: &Answered) -> Result<()> {
         self.decode(answered)?;
-        select(&mut self.candidates, CAPACITY);
+        select(&mut self.candidates, TOP_K);
         suppress_2d(self.candidates.as_slice(), &self.nms, &mut self.workspace, &mut self.keep)
     }
 
@@ -171,7 +173,7 @@ fn on_cpu(bench: &mut Bench, answered: &Answered) -> Result<()> {
 pub(super) mod cuda {
     use super::{
         Answered, Bar, Bench, CAPACITY, Case, Detection2d, MAX_DETECTIONS, NETWORK, NUM_CLASSES,
-        Result, SCORE_THRESHOLD, SOURCE, nms, placed,
+        Result, SCORE_THRESHOLD, SOURCE, TOP_K, nms, placed,
     };
     use crate::device::cuda::{CudaDevice, DeviceCandidates, DeviceTensor, Graph, Stream};
     use crate::ops::decode_yolo::cuda::{Selection, Workspace as Decoder};
@@ -200,15 +202,15 @@ pub(super) mod cuda {
                 score_threshold: SCORE_THRESHOLD,
                 class_filter: &[],
                 candidate_capacity: CAPACITY,
-                pre_nms_top_k: CAPACITY,
+                pre_nms_top_k: TOP_K,
             })?;
-            let capacity = Capacity { candidates: CAPACITY, classes: NUM_CLASSES };
+            let capacity = Capacity { candidates: TOP_K, classes: NUM_CLASSES };
             let mut gather = Gatherer::new(stream, MAX_DETECTIONS)?;
             gather.set_placement(&placed().source_from_network(), SOURCE)?;
             Ok(Self {
                 answer,
                 decoder,
-                candidates: DeviceCandidates::with_capacity(stream, CAPACITY)?,
+                candidates: DeviceCandidates::with_capacity(stream, TOP_K)?,
                 suppression: Suppression2d::new(stream, &nms(), capacity)?,
                 gather,
                 detections: Vec::with_capacity(MAX_DETECTIONS),

@@ -23,12 +23,14 @@ pub const TILES_AT_ONCE: u32 = 2;
 pub const SMALL_CAPACITY: usize = 2048;
 /// The most candidates that a block of the step `small` owns.
 pub const MAX_OWNED: u32 = 16;
+/// Words that the step `small` keeps of few candidates: 16 for each of 512.
+pub const FEW_COLUMNS: usize = 16 * 512;
 /// Candidates that an entry of a list in the step `small` can name.
 pub const PIECE: usize = 16;
 
 /// The mirror of `NmsSettings`, in device memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-#[repr(C)]
+#[repr(C, align(16))]
 pub struct NmsSettings {
     /// IoU above which a better box suppresses.
     pub iou_threshold: f32,
@@ -127,9 +129,11 @@ pub struct NmsArgs<'a, C> {
     pub notes: Out<'a, [u32; 4]>,
     /// Of the step `small`: how the list goes on.
     pub entries: Out<'a, u32>,
+    /// Of the step `small`, for few candidates: what 32 columns are to a row.
+    pub columns: Out<'a, u64>,
 }
 
-const _: () = assert!(size_of::<NmsArgs<'_, Candidate<Box2d>>>() == 26 * 16);
+const _: () = assert!(size_of::<NmsArgs<'_, Candidate<Box2d>>>() == 27 * 16);
 
 fn check_all(kernel: &str, slices: &[(&str, usize, usize)]) -> Result<()> {
     slices.iter().try_for_each(|&(name, found, needed)| check_len(kernel, name, found, needed))
@@ -172,6 +176,7 @@ fn check_small<C>(
     check_all(
         kernel,
         &[
+            ("columns", args.columns.len(), FEW_COLUMNS),
             ("notes", args.notes.len(), capacity),
             ("entries", args.entries.len(), capacity.div_ceil(PIECE) * capacity),
         ],
@@ -240,7 +245,7 @@ macro_rules! step {
         /// One step.
         pub struct $kernel;
 
-        // SAFETY: `NmsArgs` mirrors the struct of that name (26 slices of 16
+        // SAFETY: `NmsArgs` mirrors the struct of that name (27 slices of 16
         // bytes). Every index a step uses is a thread's own, below the number
         // of candidates, which it cuts to the capacity, or a position that an
         // earlier step stored; those are below the capacity, too, since memory
@@ -250,8 +255,9 @@ macro_rules! step {
         // all other slices. Candidates are read 16 bytes at a time, as far as
         // they reach, from the start of a buffer, which is so aligned. In the
         // step `suppress` a candidate only waits for better ones, which blocks
-        // that already run have taken, so that it ends. The step `small` waits
-        // for no other block; each of its rounds settles the best that is open.
+        // that already run have taken, so that it ends. In the step `small`
+        // only the last block waits for others, which have begun before it and
+        // wait for nobody; each of its rounds settles the best that is open.
         unsafe impl KernelSpec for $kernel {
             const NAME: &'static str = concat!(stringify!($module), "_", $name);
             type Args<'a> = NmsArgs<'a, $candidate>;

@@ -2,8 +2,8 @@
 
 use super::{Capacity, Survivors, SurvivorsOut, check_fits, class_mode_word};
 use crate::device::cuda::abi::nms::{
-    ARRANGE_THREADS_PER_BLOCK, CANDIDATES_PER_BLOCK, NmsArgs, NmsCounts, NmsSettings, NmsSteps,
-    PART, PIECE, PrepareArgs, PreparedSteps, SMALL_CAPACITY, SMALL_THREADS_PER_BLOCK,
+    ARRANGE_THREADS_PER_BLOCK, CANDIDATES_PER_BLOCK, FEW_COLUMNS, NmsArgs, NmsCounts, NmsSettings,
+    NmsSteps, PART, PIECE, PrepareArgs, PreparedSteps, SMALL_CAPACITY, SMALL_THREADS_PER_BLOCK,
     THREADS_PER_BLOCK, TILE, TILES_AT_ONCE,
 };
 use crate::device::cuda::{DeviceBuffer, Grid, In, Kernel, KernelSpec, Stream, blocks};
@@ -57,6 +57,7 @@ struct Memory {
     survivors: Survivors,
     notes: DeviceBuffer<[u32; 4]>,
     entries: DeviceBuffer<u32>,
+    columns: DeviceBuffer<u64>,
 }
 
 impl Memory {
@@ -90,6 +91,7 @@ impl Memory {
             survivors: Survivors::with_capacity(stream, candidates)?,
             notes: DeviceBuffer::zeros(stream, small)?,
             entries: DeviceBuffer::zeros(stream, small.div_ceil(PIECE) * small)?,
+            columns: DeviceBuffer::zeros(stream, if is_small { FEW_COLUMNS } else { 0 })?,
         })
     }
 
@@ -128,6 +130,7 @@ impl Memory {
             published_counts,
             notes: self.notes.output(stream)?,
             entries: self.entries.output(stream)?,
+            columns: self.columns.output(stream)?,
         })
     }
 }
