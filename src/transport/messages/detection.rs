@@ -1,8 +1,9 @@
 //! What `vision_msgs` 4.x detections in an image and in space share.
 
-use super::header;
+use super::header::{self, write_header};
 use crate::error::{Error, ErrorKind, Result};
 use crate::transport::cdr::{Reader, Writer};
+use crate::types::Header;
 
 /// Bytes of the shortest `ObjectHypothesisWithPose`.
 const MIN_HYPOTHESIS_SIZE: usize = 4 + 8 + (7 + 36) * 8;
@@ -90,6 +91,22 @@ impl<'a> Hypothesis<'a> {
             writer.f64_array(&best.covariance);
         }
     }
+}
+
+/// Writes an array of detections to `bytes`, replacing what is there: `header`,
+/// then each as `write` does it.
+pub(super) fn write_array<T>(
+    message_type: &'static str,
+    header: &Header<'_>,
+    detections: &[T],
+    bytes: &mut Vec<u8>,
+    write: impl Fn(&T, &mut Writer<'_>) -> Result<()>,
+) -> Result<()> {
+    let mut writer = Writer::new(bytes);
+    write_header(&mut writer, header);
+    writer.sequence_len(detections.len());
+    detections.iter().try_for_each(|detection| write(detection, &mut writer))?;
+    writer.finish(message_type)
 }
 
 /// The name of `class`.

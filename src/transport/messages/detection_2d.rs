@@ -1,10 +1,10 @@
 //! `vision_msgs/Detection2DArray`, 4.x layout.
 
-use super::detection::{self, Hypothesis, Pose, class_name};
+use super::detection::{self, Hypothesis, Pose, class_name, write_array};
 use super::header::{read_header, write_header};
 use crate::error::Result;
 use crate::transport::cdr::{Reader, Sequence, Writer};
-use crate::types::{Detection2d, Header};
+use crate::types::{Box2d, Detection2d, Header};
 
 /// Bytes of the shortest `Detection2D`.
 const MIN_DETECTION_SIZE: usize = detection::MIN_SIZE + 5 * 8;
@@ -66,18 +66,15 @@ impl<'a> Detection2DArray<'a> {
         class_names: &[S],
         bytes: &mut Vec<u8>,
     ) -> Result<()> {
-        let mut writer = Self::begin(header, detections.len(), bytes);
-        for detection in detections {
+        write_array(Self::TYPE, header, detections, bytes, |detection, writer| {
             let hypothesis = Hypothesis {
                 class_id: class_name(detection.class, class_names, Self::TYPE)?,
                 score: detection.score.into(),
                 pose: Pose::from_yaw([0.0; 3], 0.0),
                 covariance: [0.0; 36],
             };
-            let [x1, y1, x2, y2] = {
-                let bbox = detection.bbox;
-                [bbox.x1, bbox.y1, bbox.x2, bbox.y2].map(f64::from)
-            };
+            let Box2d { x1, y1, x2, y2 } = detection.bbox;
+            let [x1, y1, x2, y2] = [x1, y1, x2, y2].map(f64::from);
             let detection = Detection2D {
                 header: *header,
                 best: Some(hypothesis),
@@ -86,9 +83,9 @@ impl<'a> Detection2DArray<'a> {
                 size: [x2 - x1, y2 - y1],
                 id: "",
             };
-            detection.write(&mut writer);
-        }
-        writer.finish(Self::TYPE)
+            detection.write(writer);
+            Ok(())
+        })
     }
 
     /// Writes detections as they are decoded to `bytes`, replacing what is
@@ -101,16 +98,10 @@ impl<'a> Detection2DArray<'a> {
         detections: &[Detection2D<'_>],
         bytes: &mut Vec<u8>,
     ) -> Result<()> {
-        let mut writer = Self::begin(header, detections.len(), bytes);
-        detections.iter().for_each(|detection| detection.write(&mut writer));
-        writer.finish(Self::TYPE)
-    }
-
-    fn begin<'b>(header: &Header<'_>, len: usize, bytes: &'b mut Vec<u8>) -> Writer<'b> {
-        let mut writer = Writer::new(bytes);
-        write_header(&mut writer, header);
-        writer.sequence_len(len);
-        writer
+        write_array(Self::TYPE, header, detections, bytes, |detection, writer| {
+            detection.write(writer);
+            Ok(())
+        })
     }
 }
 
@@ -143,7 +134,7 @@ fn read_detection<'a>(reader: &mut Reader<'a>) -> Result<Detection2D<'a>> {
 mod tests {
     use super::*;
     use crate::error::ErrorKind;
-    use crate::types::{Box2d, Stamp};
+    use crate::types::Stamp;
 
     #[test]
     fn detections_are_written_as_pixels() {

@@ -1,6 +1,6 @@
 //! `vision_msgs/Detection3DArray`, 4.x layout.
 
-use super::detection::{self, Hypothesis, Pose, class_name};
+use super::detection::{self, Hypothesis, Pose, class_name, write_array};
 use super::header::{read_header, write_header};
 use crate::error::Result;
 use crate::transport::cdr::{Reader, Sequence, Writer};
@@ -66,8 +66,7 @@ impl<'a> Detection3DArray<'a> {
         class_names: &[S],
         bytes: &mut Vec<u8>,
     ) -> Result<()> {
-        let mut writer = Self::begin(header, detections.len(), bytes);
-        for detection in detections {
+        write_array(Self::TYPE, header, detections, bytes, |detection, writer| {
             let bbox = &detection.object.bbox;
             let pose = Pose::from_yaw(bbox.center.map(f64::from), bbox.yaw_rad.into());
             let hypothesis = Hypothesis {
@@ -78,9 +77,9 @@ impl<'a> Detection3DArray<'a> {
             };
             let size = [bbox.length_m, bbox.width_m, bbox.height_m].map(f64::from);
             let best = Some(hypothesis);
-            Detection3D { header: *header, best, center: pose, size, id: "" }.write(&mut writer);
-        }
-        writer.finish(Self::TYPE)
+            Detection3D { header: *header, best, center: pose, size, id: "" }.write(writer);
+            Ok(())
+        })
     }
 
     /// Writes detections as they are decoded to `bytes`, replacing what is
@@ -93,16 +92,10 @@ impl<'a> Detection3DArray<'a> {
         detections: &[Detection3D<'_>],
         bytes: &mut Vec<u8>,
     ) -> Result<()> {
-        let mut writer = Self::begin(header, detections.len(), bytes);
-        detections.iter().for_each(|detection| detection.write(&mut writer));
-        writer.finish(Self::TYPE)
-    }
-
-    fn begin<'b>(header: &Header<'_>, len: usize, bytes: &'b mut Vec<u8>) -> Writer<'b> {
-        let mut writer = Writer::new(bytes);
-        write_header(&mut writer, header);
-        writer.sequence_len(len);
-        writer
+        write_array(Self::TYPE, header, detections, bytes, |detection, writer| {
+            detection.write(writer);
+            Ok(())
+        })
     }
 }
 
