@@ -22,9 +22,13 @@ pub const TILES_AT_ONCE: u32 = 2;
 /// Up to this capacity the step `small` does everything.
 pub const SMALL_CAPACITY: usize = 2048;
 /// The most candidates that a block of the step `small` owns.
-pub const MAX_OWNED: u32 = 16;
-/// Words that the step `small` keeps of few candidates: 16 for each of 512.
-pub const FEW_COLUMNS: usize = 16 * 512;
+pub const MAX_OWNED: usize = 16;
+/// What the step `small` takes for few candidates, and the most of these that a
+/// block owns.
+const FEW_CAPACITY: usize = 512;
+const MAX_FEW_OWNED: usize = 4;
+/// Words that the step `small` keeps of few candidates: one for each and 32.
+pub const FEW_COLUMNS: usize = FEW_CAPACITY * FEW_CAPACITY / 32;
 /// Candidates that an entry of a list in the step `small` can name.
 pub const PIECE: usize = 16;
 
@@ -167,8 +171,10 @@ fn check_small<C>(
     check_common(kernel, args, num_parts)?;
     let capacity = args.candidates.len();
     let [num_blocks, num_rows] = grid.num_blocks;
-    let owned = capacity.div_ceil(num_blocks.max(1) as usize);
-    let fits = capacity <= SMALL_CAPACITY && owned <= MAX_OWNED as usize;
+    let owned = |num: usize| capacity.min(num).div_ceil(num_blocks.max(1) as usize);
+    let fits = capacity <= SMALL_CAPACITY
+        && owned(SMALL_CAPACITY) <= MAX_OWNED
+        && owned(FEW_CAPACITY) <= MAX_FEW_OWNED;
     if !fits || !num_blocks.is_power_of_two() || num_rows != 1 {
         let grid = grid.num_blocks;
         return Err(refused(kernel, &format!("{capacity} candidates on a grid of {grid:?}")));
