@@ -3,8 +3,9 @@
 // Every block says of its rows which columns come before and which of these
 // suppress, a bit a column, and the last block settles all: it waits for each word
 // until it is not zero. So no block lists what fits into registers, or waits until
-// what it wrote is seen. Blocks begin in the order of their numbers, so that all
-// that the last one waits for have begun, and they wait for nobody.
+// what it wrote is seen. Blocks begin in the order of their numbers (CUDA does not
+// promise it; CUB's scans rely on it, too), so that all that the last one waits for
+// have begun, and they wait for nobody.
 #pragma once
 
 #include "nms_compare.cuh"
@@ -14,8 +15,8 @@ constexpr uint32_t kFewWords = kFewCapacity / 32;
 // The most rows of a block: there are as many blocks as this asks for.
 constexpr uint32_t kFewRows = 4;
 
-// Of 32 columns, which come before a row, and above them which do not suppress
-// it. Who suppresses a row comes before it, so that no two such words are zero.
+// Of 32 columns, which come before a row, and above that which do not suppress
+// it. Who suppresses a row comes before it, so that not both halves are zero.
 struct FewColumns {
     uint64_t word;
 
