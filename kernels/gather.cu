@@ -73,7 +73,6 @@ extern "C" __global__ void __launch_bounds__(gather::kThreads)
     const uint32_t places = static_cast<uint32_t>(args.kept.len);
     // Read without waiting for their number.
     Kept survivor = threadIdx.x < places ? args.kept[threadIdx.x] : Kept{};
-    const DecodeCounts decoded = args.decode_counts[0];
     const uint32_t num_kept = min(args.nms_counts[0].num_kept, places);
     const uint32_t limit =
         min(settings.max_detections, static_cast<uint32_t>(args.published.len));
@@ -111,7 +110,7 @@ extern "C" __global__ void __launch_bounds__(gather::kThreads)
     }
     if (threadIdx.x == 0) {
         const uint32_t num = min(base, limit);
-        args.published_counts[0] = {decoded, num_kept, num, base - num};
+        args.published_counts[0] = {args.decode_counts[0], num_kept, num, base - num};
     }
 }
 
@@ -186,15 +185,6 @@ __device__ Words<kNum> words_or_zero(const Slice<const Words<kNum>>& counts) {
     return counts.len == 0 ? Words<kNum>{} : counts[0];
 }
 
-// All that was counted before.
-__device__ inline LidarCounts counted(const Args3d& args) {
-    return {{args.decode_counts[0], 0, 0, 0},
-            args.nms_counts[0],
-            words_or_zero(args.unpacked),
-            words_or_zero(args.densified),
-            words_or_zero(args.voxelized)};
-}
-
 }  // namespace gather
 
 extern "C" __global__ void __launch_bounds__(gather::kThreads)
@@ -209,8 +199,6 @@ extern "C" __global__ void __launch_bounds__(gather::kThreads)
     const uint32_t places = static_cast<uint32_t>(args.kept.len);
     // Read without waiting for their number.
     Kept survivor = threadIdx.x < places ? args.kept[threadIdx.x] : Kept{};
-    LidarCounts counts = {};
-    if (threadIdx.x == 0) counts = counted(args);
     const uint32_t num_kept = min(args.nms_counts[0].num_kept, places);
     const uint32_t limit =
         min(args.max_detections, static_cast<uint32_t>(args.published.len / num_words));
@@ -237,9 +225,13 @@ extern "C" __global__ void __launch_bounds__(gather::kThreads)
         base += total;
         __syncthreads();
     }
+    LidarCounts& counts = args.published_counts[0];
     if (threadIdx.x == 0) {
         const uint32_t num = min(base, limit);
-        counts.frame = {counts.frame.decoded, num_kept, num, base - num};
-        args.published_counts[0] = counts;
+        counts = {{args.decode_counts[0], num_kept, num, base - num},
+                  args.nms_counts[0],
+                  words_or_zero(args.unpacked),
+                  words_or_zero(args.densified),
+                  words_or_zero(args.voxelized)};
     }
 }
