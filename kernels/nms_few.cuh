@@ -10,10 +10,13 @@
 
 #include "nms_compare.cuh"
 
+// The most candidates, and the most that a block owns; src/device/cuda/abi/nms.rs
+// refuses a grid of fewer blocks than that asks for.
 constexpr uint32_t kFewCapacity = 512;
-constexpr uint32_t kFewWords = kFewCapacity / 32;
-// The most rows of a block: there are as many blocks as this asks for.
 constexpr uint32_t kFewRows = 4;
+constexpr uint32_t kFewWords = kFewCapacity / 32;
+
+static_assert(kFewCapacity <= kSmallThreads, "a candidate a thread");
 
 // Of 32 columns, which come before a row, and above that which do not suppress
 // it. Who suppresses a row comes before it, so that not both halves are zero.
@@ -137,34 +140,17 @@ struct FewSettlement {
     Kept in_order[kFewCapacity];
 };
 
-// For the warps of a block that have columns: settles all candidates of up to
-// kWords words, one a thread, and writes the survivors by rank.
-template <uint32_t kWords, typename Policy, typename Candidate>
-__device__ void few_settle(const NmsArgs<Candidate>& args, const NmsSettings& settings,
-                           FewSettlement& shared, const FewColumn<Policy>& own, uint32_t n) {
-    const uint32_t warp = warp_of();
-    const uint32_t lane = lane_of();
-    const uint32_t num_words = max((n + 31) / 32, 1u);
-    FewColumns columns[kWords];
-    take_columns(args, own.index, own.index < n ? num_words : 0, columns);
-    uint32_t any = 0;
-#pragma unroll
-    for (uint32_t w = 0; w < kWords; ++w) any |= columns[w].suppressing();
-    const bool is_present = own.word != kLast;
-    bool is_kept = is_present && any == 0;
-    bool is_open = is_present && any != 0;
-    const bool lacks = is_present && lacks_threshold<Policy>(settings, own.class_index);
-    const uint32_t over = __reduce_max_sync(kAllLanes, lacks ? class_over(own.class_index) : 0);
-    // Where candidates were staged, nobody reads any more.
-    __syncthreads();
-    if (lane == 0) shared.class_over[warp] = over;
-    const uint4* states;  // two of them each
+// The rounds, in which a thread's candidate is kept or goes. Returns the states
+// that they end with, two words each.
+template <typename Policy, uint32_t kWords>
+__device__ const uint4* few_rounds(FewSettlement& shared, const FewColumns (&columns)[kWords],
+                                   bool& is_kept, bool is_open) {
     for (uint32_t current = 0;; current ^= 1) {
         const uint2 votes = make_uint2(__ballot_sync(kAllLanes, is_kept),
                                        __ballot_sync(kAllLanes, is_open));
-        if (lane == 0) shared.states[current][warp] = votes;
-        states = reinterpret_cast<const uint4*>(shared.states[current]);
-        if (!__syncthreads_or(is_open && !Policy::kAnySuppresses)) break;
+        if (lane_of() == 0) shared.states[current][warp_of()] = votes;
+        const uint4* states = reinterpret_cast<const uint4*>(shared.states[current]);
+        if (!__syncthreads_or(is_open && !Policy::kAnySuppresses)) return states;
         if (!is_open) continue;
         uint32_t kept = 0;
         uint32_t open = 0;
@@ -177,6 +163,29 @@ __device__ void few_settle(const NmsArgs<Candidate>& args, const NmsSettings& se
         is_kept = kept == 0 && open == 0;
         is_open = kept == 0 && open != 0;
     }
+}
+
+// For the warps of a block that have columns: settles all candidates of up to
+// kWords words, one a thread, and writes the survivors by rank.
+template <uint32_t kWords, typename Policy, typename Candidate>
+__device__ void few_settle(const NmsArgs<Candidate>& args, const NmsSettings& settings,
+                           FewSettlement& shared, const FewColumn<Policy>& own, uint32_t n) {
+    const uint32_t lane = lane_of();
+    const uint32_t num_words = max((n + 31) / 32, 1u);
+    FewColumns columns[kWords];
+    take_columns(args, own.index, own.index < n ? num_words : 0, columns);
+    uint32_t any = 0;
+#pragma unroll
+    for (uint32_t w = 0; w < kWords; ++w) any |= columns[w].suppressing();
+    const bool is_present = own.word != kLast;
+    bool is_kept = is_present && any == 0;
+    const bool is_open = is_present && any != 0;
+    const bool lacks = is_present && lacks_threshold<Policy>(settings, own.class_index);
+    const uint32_t over = __reduce_max_sync(kAllLanes, lacks ? class_over(own.class_index) : 0);
+    // Where candidates were staged, nobody reads any more.
+    __syncthreads();
+    if (lane == 0) shared.class_over[warp_of()] = over;
+    const uint4* states = few_rounds<Policy>(shared, columns, is_kept, is_open);
     uint32_t position = 0;
 #pragma unroll
     for (uint32_t w = 0; w < kWords; w += 2) {

@@ -262,8 +262,9 @@ macro_rules! step {
         // they reach, from the start of a buffer, which is so aligned. In the
         // step `suppress` a candidate only waits for better ones, which blocks
         // that already run have taken, so that it ends. In the step `small`
-        // only the last block waits for others, which have begun before it and
-        // wait for nobody; each of its rounds settles the best that is open.
+        // only the last block waits for others, which wait for nobody and begin
+        // before it (by the order of numbers in which GPUs begin blocks: see
+        // `kernels/nms_few.cuh`); each round settles the best that is open.
         unsafe impl KernelSpec for $kernel {
             const NAME: &'static str = concat!(stringify!($module), "_", $name);
             type Args<'a> = NmsArgs<'a, $candidate>;
