@@ -42,7 +42,7 @@ __device__ inline bool has_finite_box(const Candidate3d& c) {
 }
 
 // What a lidar head says of an object beside its box: the mirror of `Motion` in
-// src/device/cuda/abi/decode_center.rs.
+// src/ops/decode_center/kernels.rs.
 struct Motion {
     float velocity[2];
     float center_variance[3];
@@ -52,7 +52,7 @@ struct Motion {
 };
 
 // What decoding found and what it lost: the mirror of `DecodeCounts` in
-// src/device/cuda/abi/select.rs.
+// src/ops/select/kernels.rs.
 struct DecodeCounts {
     uint32_t num_found;
     uint32_t num_over_capacity;

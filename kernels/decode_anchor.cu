@@ -19,7 +19,7 @@ constexpr uint32_t kItems = 4;
 constexpr uint32_t kNoClass = 0xffffffffu;
 constexpr float kPi = 3.14159274f;
 
-// The mirrors of these stand in src/device/cuda/abi/decode_anchor.rs.
+// The mirrors of these stand in src/ops/decode_anchor/kernels.rs.
 struct Anchor {
     float length, width, height;
     float center_z;

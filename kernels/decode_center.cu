@@ -21,7 +21,7 @@ constexpr uint32_t kNoClass = 0xffffffffu;
 constexpr float kPi = 3.14159274f;
 constexpr float kHalfPi = 1.57079637f;
 
-// The mirrors of these stand in src/device/cuda/abi/decode_center.rs.
+// The mirrors of these stand in src/ops/decode_center/kernels.rs.
 struct Settings {
     uint32_t has_range;
     float min[3];

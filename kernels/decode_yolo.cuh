@@ -14,7 +14,7 @@ using selection::widened;
 constexpr uint32_t kWarps = kThreads / kLanes;
 constexpr uint32_t kMaxOutputs = 8;
 
-// The mirrors of these stand in src/device/cuda/abi/decode_yolo.rs.
+// The mirrors of these stand in src/ops/decode_yolo/kernels.rs.
 struct Level {
     uint32_t first_row;
     uint32_t num_columns;

@@ -15,7 +15,7 @@ constexpr uint32_t kMaxSweeps = 65;
 // Counts of a block, two in one published number.
 constexpr uint32_t kCountBits = 16;
 
-// The mirrors of these stand in src/device/cuda/abi/densify.rs.
+// The mirrors of these stand in src/ops/densify/kernels.rs.
 struct Sweep {
     Slice<const float> values;
     Slice<const uint32_t> num;

@@ -9,7 +9,7 @@ namespace gather {
 constexpr uint32_t kThreads = 512;
 constexpr uint32_t kWarps = kThreads / kLanes;
 
-// The mirrors of these stand in src/device/cuda/abi/gather.rs.
+// The mirrors of these stand in src/ops/gather/kernels.rs.
 struct Settings {
     float scale[2];
     float offset[2];

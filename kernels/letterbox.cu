@@ -14,7 +14,7 @@
 
 namespace {
 
-// The mirror of `WireLayout` in src/device/cuda/abi/letterbox.rs.
+// The mirror of `WireLayout` in src/ops/letterbox/kernels.rs.
 enum Layout : uint32_t {
     kPacked3,
     kPacked4,

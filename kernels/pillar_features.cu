@@ -24,7 +24,7 @@ constexpr uint32_t kFewLanes = 8;
 constexpr uint32_t kMany = 2816;
 constexpr uint32_t kManyLanes = 32;
 
-// The mirror of `FeatureArgs` in src/device/cuda/abi/pillar_features.rs.
+// The mirror of `FeatureArgs` in src/ops/pillar_features/kernels.rs.
 template <typename T>
 struct Args {
     Slice<const float> points;

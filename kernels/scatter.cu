@@ -15,7 +15,7 @@ namespace scatter {
 
 constexpr uint32_t kThreads = 256;
 
-// The mirrors of these stand in src/device/cuda/abi/scatter.rs.
+// The mirrors of these stand in src/ops/scatter/kernels.rs.
 struct PlaceArgs {
     Slice<const uint32_t> cells;
     Slice<const uint32_t> num_voxels;

@@ -32,7 +32,7 @@ struct Totals {
     __device__ uint32_t num_done() const { return word >> 2 * kBits; }
 };
 
-// The mirror of `SelectSettings` in src/device/cuda/abi/select.rs.
+// The mirror of `SelectSettings` in src/ops/select/kernels.rs.
 struct Settings {
     float score_threshold;
     uint32_t top_k;

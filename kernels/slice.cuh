@@ -1,5 +1,5 @@
 // What every kernel's parameters are made of; the mirror in Rust is
-// src/device/cuda/memory.rs.
+// src/device/cuda/memory/mod.rs.
 #pragma once
 
 #include <cstdint>

@@ -64,7 +64,7 @@ struct Room {
     uint32_t num;
 };
 
-// The mirror of `VoxelizeArgs` in src/device/cuda/abi/voxelize.rs.
+// The mirror of `VoxelizeArgs` in src/ops/voxelize/kernels.rs.
 struct Args {
     Slice<const float> points;
     Slice<const uint32_t> num_points;

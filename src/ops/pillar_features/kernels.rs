@@ -4,10 +4,9 @@ use std::marker::PhantomData;
 
 use half::f16;
 
-use super::super::{Grid, In, KernelSpec, Out};
-use super::voxelize::GridArgs;
-use super::{check_len, check_threads, refused};
+use crate::device::cuda::{Grid, In, KernelSpec, Out, check_len, check_threads, refused};
 use crate::error::Result;
+use crate::ops::voxelize::kernels::GridArgs;
 
 /// Threads of a block.
 pub const THREADS_PER_BLOCK: u32 = 128;

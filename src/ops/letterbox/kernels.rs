@@ -4,8 +4,9 @@ use std::marker::PhantomData;
 
 use half::f16;
 
-use super::super::{Grid, In, KernelSpec, Out};
-use super::{check_len, check_threads, refused};
+use crate::device::cuda::{
+    Grid, In, KernelSpec, Out, TAIL_BYTES, check_len, check_threads, refused,
+};
 use crate::error::Result;
 use crate::types::{Encoding, ImageView};
 
@@ -15,8 +16,6 @@ pub const THREADS_PER_BLOCK: u32 = 128;
 pub const COLUMNS_PER_BLOCK: u32 = 64;
 /// Rows that a block makes.
 pub const ROWS_PER_BLOCK: u32 = 4;
-/// Bytes after the picture that the kernels may read, without a meaning.
-pub const TAIL_BYTES: usize = 16;
 
 /// One axis: the mirror of `Axis`.
 #[derive(Clone, Copy, Debug)]

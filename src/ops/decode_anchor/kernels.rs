@@ -4,10 +4,9 @@ use std::marker::PhantomData;
 
 use half::f16;
 
-use super::super::{Grid, In, KernelSpec, Plain};
-use super::select::{MAX_FOUND, Selection, THREADS_PER_BLOCK};
-use super::{check_len, check_threads, refused};
+use crate::device::cuda::{Grid, In, KernelSpec, Plain, check_len, check_threads, refused};
 use crate::error::Result;
+use crate::ops::select::kernels::{MAX_FOUND, Selection, THREADS_PER_BLOCK};
 use crate::types::Box3d;
 
 /// Anchors that a block takes.

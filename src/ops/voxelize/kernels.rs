@@ -1,7 +1,6 @@
 //! `kernels/voxelize.cu`, and the grid of `kernels/grid.cuh`.
 
-use super::super::{Grid, In, KernelSpec, Out, Plain};
-use super::{check_len, check_threads, refused};
+use crate::device::cuda::{Grid, In, KernelSpec, Out, Plain, check_len, check_threads, refused};
 use crate::error::Result;
 use crate::types;
 
@@ -34,7 +33,7 @@ impl GridArgs {
     }
 
     /// Its cells; a kernel's u32 must number them.
-    pub(super) fn num_cells(&self) -> u64 {
+    fn num_cells(&self) -> u64 {
         self.size.iter().map(|&n| u64::from(n)).fold(1, u64::saturating_mul)
     }
 }

@@ -1,6 +1,6 @@
 //! `kernels/select.cuh`: what every decoder has among its parameters.
 
-use super::super::{In, Out, Plain};
+use crate::device::cuda::{In, Out, Plain};
 use crate::types::Candidate;
 
 /// Threads of a block of a decoder.
@@ -77,7 +77,7 @@ pub struct Selection<'a, B> {
 impl<B> Selection<'_, B> {
     /// The slices that must hold something, with their lengths and the lengths
     /// needed for what may be found.
-    pub(super) fn needed(&self, num_found: usize) -> [(&'static str, usize, usize); 7] {
+    pub(in crate::ops) fn needed(&self, num_found: usize) -> [(&'static str, usize, usize); 7] {
         [
             ("settings", self.settings.len(), 1),
             ("found", self.found.len(), num_found),

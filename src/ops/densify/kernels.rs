@@ -1,7 +1,6 @@
 //! `kernels/densify.cu`.
 
-use super::super::{Grid, In, KernelSpec, Out, Plain};
-use super::{check_len, check_threads, refused};
+use crate::device::cuda::{Grid, In, KernelSpec, Out, Plain, check_len, check_threads, refused};
 use crate::error::Result;
 
 /// Threads of a block, and points that it takes in a turn.

@@ -2,10 +2,9 @@
 
 use half::f16;
 
-use super::super::{Grid, In, KernelSpec, Out, Plain};
-use super::select::{MAX_FOUND, Selection, THREADS_PER_BLOCK};
-use super::{check_len, check_threads, refused};
+use crate::device::cuda::{Grid, In, KernelSpec, Out, Plain, check_len, check_threads, refused};
 use crate::error::Result;
+use crate::ops::select::kernels::{MAX_FOUND, Selection, THREADS_PER_BLOCK};
 use crate::types::Box3d;
 
 /// Cells that a block takes.

@@ -4,8 +4,7 @@ use std::marker::PhantomData;
 
 use half::f16;
 
-use super::super::{Grid, In, KernelSpec, Out};
-use super::{check_len, check_threads, refused};
+use crate::device::cuda::{Grid, In, KernelSpec, Out, check_len, check_threads, refused};
 use crate::error::Result;
 
 /// Threads of a block: a pillar each, or a cell.

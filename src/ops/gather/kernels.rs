@@ -1,14 +1,13 @@
 //! `kernels/gather.cu`.
 
-use super::super::{Grid, In, KernelSpec, Out, Plain};
-use super::decode_center::Motion;
-use super::densify::DensifyNumbers;
-use super::nms::NmsCounts;
-use super::select::DecodeCounts;
-use super::unpack::UnpackNumbers;
-use super::voxelize::VoxelizeNumbers;
-use super::{check_len, check_threads, refused};
+use crate::device::cuda::abi::nms::NmsCounts;
+use crate::device::cuda::{Grid, In, KernelSpec, Out, Plain, check_len, check_threads, refused};
 use crate::error::Result;
+use crate::ops::decode_center::kernels::Motion;
+use crate::ops::densify::kernels::DensifyNumbers;
+use crate::ops::select::kernels::DecodeCounts;
+use crate::ops::unpack::kernels::UnpackNumbers;
+use crate::ops::voxelize::kernels::VoxelizeNumbers;
 use crate::types::{Box2d, Box3d, Candidate, Detection2d, Kept};
 
 /// Threads of the one block.
