@@ -24,6 +24,7 @@ struct Anchor {
     float length, width, height;
     float center_z;
 };
+static_assert(sizeof(Anchor) == 16);
 
 template <typename T>
 struct Args {
@@ -46,6 +47,7 @@ struct Args {
     float first[2];
     float step[2];
 };
+static_assert(sizeof(Args<float>) == 312);
 
 // Where an anchor is: its cell, and which of the cell's.
 struct Place {

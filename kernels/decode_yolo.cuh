@@ -23,6 +23,7 @@ struct Level {
     float stride;
     uint32_t channels_last;
 };
+static_assert(sizeof(Level) == 24);
 
 template <typename T>
 struct Args {
@@ -40,6 +41,7 @@ struct Args {
     uint32_t reserved;
     Level levels[kMaxOutputs];
 };
+static_assert(sizeof(Args<float>) == 512);
 
 template <typename T>
 __device__ float score_threshold(const Args<T>& args) {

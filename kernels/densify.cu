@@ -23,11 +23,13 @@ struct Sweep {
     float age;
     uint32_t is_current;
 };
+static_assert(sizeof(Sweep) == 88);
 
 struct Counts {
     uint32_t num_over_capacity;
     uint32_t num_not_finite;
 };
+static_assert(sizeof(Counts) == 8);
 
 struct Args {
     Slice<float> points;
@@ -43,6 +45,7 @@ struct Args {
     uint32_t reserved;
     Sweep sweeps[kMaxSweeps];
 };
+static_assert(sizeof(Args) == 5824);
 
 // Where the tiles of every sweep begin among those of all.
 struct Tiles {

@@ -12,3 +12,4 @@ struct Slice {
 
     __device__ T& operator[](uint64_t i) const { return data[i]; }
 };
+static_assert(sizeof(Slice<float>) == 16);
