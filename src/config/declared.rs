@@ -7,10 +7,10 @@ use super::parameters::{CAMERA, LIDAR, NODE};
 use super::problems::{Problems, nearest};
 use super::source::{Entries, Entry};
 use super::table::{self, Kind, Parameter as Row};
-use super::yaml::Node;
 use super::{ChannelConfig, ChannelKind, Config};
 use crate::error::Result;
 use crate::types::{Parameter, ParameterDescriptor, ParameterRange, ParameterType, ParameterValue};
+use crate::yaml::Node;
 
 /// A parameter of the node.
 #[derive(Clone, Debug, PartialEq)]

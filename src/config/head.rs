@@ -13,7 +13,7 @@ use super::lidar::LidarFacts;
 use super::problems::{Problems, nearest};
 use super::source::{Entries, flatten, read_file};
 use super::table::{Given, Values};
-use super::yaml::Node;
+use crate::yaml::Node;
 
 /// The shipped heads by name.
 pub(super) const SHIPPED: &[(&str, &str)] = &[

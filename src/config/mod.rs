@@ -30,7 +30,6 @@ mod parameters;
 mod problems;
 mod source;
 mod table;
-mod yaml;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -46,13 +45,13 @@ pub use manual::manual;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::types::{DeviceChoice, FailurePolicy, NodeName};
+use crate::yaml::Node;
 use deployment::{check_engine, device, failure_policy};
 use head::{Facts, Head};
 use parameters::{CAMERA, LIDAR, NODE};
 use problems::Problems;
 use source::{Entries, Entry};
 use table::{Given, Parameter, Values};
-use yaml::Node;
 
 /// The name of the node when nobody gives it another.
 pub const NODE_NAME: &str = "det_post";

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use super::problems::Problems;
-use super::yaml::{MAX_BYTES, Node};
 use crate::error::{Error, ErrorKind, Result};
 use crate::types::NodeName;
+use crate::yaml::{MAX_BYTES, Node};
 
 /// A value and where it was given.
 #[derive(Clone, Debug)]

@@ -6,7 +6,7 @@ use std::fmt;
 
 use super::problems::{Problems, nearest, shorten};
 use super::source::{Entries, Entry};
-use super::yaml::Node;
+use crate::yaml::Node;
 
 /// One row of a table: all there is to know of a parameter.
 #[derive(Clone, Copy, Debug)]

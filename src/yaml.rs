@@ -12,13 +12,13 @@ use serde::de::{DeserializeSeed, Error as _, MapAccess, SeqAccess, Visitor};
 use serde::ser::{Serialize, Serializer};
 
 /// The most bytes a file may have, and the most a tree may cost.
-pub(super) const MAX_BYTES: usize = 256 << 10;
+pub(crate) const MAX_BYTES: usize = 256 << 10;
 /// The deepest nesting.
-pub(super) const MAX_DEPTH: usize = 16;
+pub(crate) const MAX_DEPTH: usize = 16;
 
 /// One value of a YAML document.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Node {
+pub(crate) enum Node {
     Null,
     Flag(bool),
     Integer(i64),
@@ -30,7 +30,7 @@ pub(super) enum Node {
 
 impl Node {
     /// Reads one document. Errors are plain text: the caller knows the file.
-    pub(super) fn parse(text: &str) -> Result<Self, String> {
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
         if text.len() > MAX_BYTES {
             return Err(format!("{} bytes; at most {MAX_BYTES} are read", text.len()));
         }
@@ -42,7 +42,7 @@ impl Node {
     }
 
     /// Whether it is null or an empty text or list, which stand for nothing.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         match self {
             Self::Null => true,
             Self::Text(text) => text.is_empty(),
