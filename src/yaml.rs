@@ -5,9 +5,9 @@
 //! nesting deeper than [`MAX_DEPTH`], tags and duplicate keys are refused.
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
 use std::fmt;
 
+use indexmap::IndexMap;
 use serde::de::{DeserializeSeed, Error as _, MapAccess, SeqAccess, Visitor};
 use serde::ser::{Serialize, Serializer};
 
@@ -25,7 +25,8 @@ pub(crate) enum Node {
     Number(f64),
     Text(String),
     List(Vec<Node>),
-    Map(BTreeMap<String, Node>),
+    /// In the order of the document.
+    Map(IndexMap<String, Node>),
 }
 
 impl Node {
@@ -34,6 +35,8 @@ impl Node {
         if text.len() > MAX_BYTES {
             return Err(format!("{} bytes; at most {MAX_BYTES} are read", text.len()));
         }
+        // The parser takes a byte order mark for a document of its own.
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         check_nesting(text)?;
         let budget = Cell::new(MAX_BYTES);
         Bounded { budget: &budget, depth: 0 }
@@ -156,7 +159,7 @@ impl<'de> Visitor<'de> for Bounded<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Node, A::Error> {
         self.spend(1)?;
-        let mut map = BTreeMap::new();
+        let mut map = IndexMap::new();
         while let Some(key) = entries.next_key::<String>()? {
             self.spend(key.len())?;
             let value = entries.next_value_seed(self.inner()?)?;
@@ -177,7 +180,7 @@ impl Serialize for Node {
             Self::Number(number) => serializer.serialize_f64(*number),
             Self::Text(text) => serializer.serialize_str(text),
             Self::List(list) => list.serialize(serializer),
-            Self::Map(map) => map.serialize(serializer),
+            Self::Map(map) => serializer.collect_map(map),
         }
     }
 }
