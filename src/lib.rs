@@ -63,5 +63,6 @@ pub mod sim;
 pub mod telemetry;
 pub mod transport;
 pub mod types;
+mod yaml;
 
 pub use error::{Error, ErrorKind, Result};

@@ -5,35 +5,38 @@
 //! nesting deeper than [`MAX_DEPTH`], tags and duplicate keys are refused.
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
 use std::fmt;
 
+use indexmap::IndexMap;
 use serde::de::{DeserializeSeed, Error as _, MapAccess, SeqAccess, Visitor};
 use serde::ser::{Serialize, Serializer};
 
 /// The most bytes a file may have, and the most a tree may cost.
-pub(super) const MAX_BYTES: usize = 256 << 10;
+pub(crate) const MAX_BYTES: usize = 256 << 10;
 /// The deepest nesting.
-pub(super) const MAX_DEPTH: usize = 16;
+pub(crate) const MAX_DEPTH: usize = 16;
 
 /// One value of a YAML document.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Node {
+pub(crate) enum Node {
     Null,
     Flag(bool),
     Integer(i64),
     Number(f64),
     Text(String),
     List(Vec<Node>),
-    Map(BTreeMap<String, Node>),
+    /// In the order of the document.
+    Map(IndexMap<String, Node>),
 }
 
 impl Node {
     /// Reads one document. Errors are plain text: the caller knows the file.
-    pub(super) fn parse(text: &str) -> Result<Self, String> {
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
         if text.len() > MAX_BYTES {
             return Err(format!("{} bytes; at most {MAX_BYTES} are read", text.len()));
         }
+        // The parser takes a byte order mark for a document of its own.
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         check_nesting(text)?;
         let budget = Cell::new(MAX_BYTES);
         Bounded { budget: &budget, depth: 0 }
@@ -42,7 +45,7 @@ impl Node {
     }
 
     /// Whether it is null or an empty text or list, which stand for nothing.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         match self {
             Self::Null => true,
             Self::Text(text) => text.is_empty(),
@@ -156,7 +159,7 @@ impl<'de> Visitor<'de> for Bounded<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Node, A::Error> {
         self.spend(1)?;
-        let mut map = BTreeMap::new();
+        let mut map = IndexMap::new();
         while let Some(key) = entries.next_key::<String>()? {
             self.spend(key.len())?;
             let value = entries.next_value_seed(self.inner()?)?;
@@ -177,7 +180,7 @@ impl Serialize for Node {
             Self::Number(number) => serializer.serialize_f64(*number),
             Self::Text(text) => serializer.serialize_str(text),
             Self::List(list) => list.serialize(serializer),
-            Self::Map(map) => map.serialize(serializer),
+            Self::Map(map) => serializer.collect_map(map),
         }
     }
 }
