@@ -56,6 +56,7 @@ pub mod error;
 pub mod eval;
 pub mod heads;
 pub mod infer;
+mod input_file;
 pub mod node;
 pub mod ops;
 pub mod pipeline;

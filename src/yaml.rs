@@ -1,20 +1,32 @@
-//! YAML text to a tree of bounded size.
+//! YAML text to a tree of bounded size: the one place that reads YAML.
 //!
-//! Parameter files come from anywhere. A tree is never larger than
-//! [`MAX_BYTES`] of text could spell out: aliases that would multiply it,
-//! nesting deeper than [`MAX_DEPTH`], tags and duplicate keys are refused.
+//! Parameter files, heads and the metadata of recordings can come from anywhere.
+//! Size, nesting and number of values are checked before the text is parsed;
+//! then the tree is built while a budget of bytes lasts, so that aliases cannot
+//! multiply it. Tags and duplicate keys are refused. Error messages quote no
+//! value of the text.
 
 use std::cell::Cell;
 use std::fmt;
+use std::path::Path;
 
 use indexmap::IndexMap;
 use serde::de::{DeserializeSeed, Error as _, MapAccess, SeqAccess, Visitor};
 use serde::ser::{Serialize, Serializer};
 
-/// The most bytes a file may have, and the most a tree may cost.
+use crate::input_file;
+
+/// The most bytes of a parameter file or a head.
 pub(crate) const MAX_BYTES: usize = 256 << 10;
 /// The deepest nesting.
-pub(crate) const MAX_DEPTH: usize = 16;
+const MAX_DEPTH: usize = 16;
+/// The most line breaks, commas and opening brackets. Each separates at most
+/// three values, and the parser holds about 100 bytes for each value.
+const MAX_SEPARATORS: usize = 128 << 10;
+/// The most characters of a key or a text in a message.
+const MAX_QUOTED: usize = 100;
+/// The most items of a list in a message.
+const MAX_QUOTED_ITEMS: usize = 16;
 
 /// One value of a YAML document.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,18 +42,34 @@ pub(crate) enum Node {
 }
 
 impl Node {
-    /// Reads one document. Errors are plain text: the caller knows the file.
+    /// Reads one document of at most [`MAX_BYTES`]. Errors are plain text: the
+    /// caller knows the file.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
-        if text.len() > MAX_BYTES {
-            return Err(format!("{} bytes; at most {MAX_BYTES} are read", text.len()));
+        Self::parse_within(text, MAX_BYTES)
+    }
+
+    /// Reads one document of at most `max_bytes`.
+    fn parse_within(text: &str, max_bytes: usize) -> Result<Self, String> {
+        if text.len() > max_bytes {
+            return Err(format!("{} bytes; at most {max_bytes} are read", text.len()));
         }
         // The parser takes a byte order mark for a document of its own.
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-        check_nesting(text)?;
-        let budget = Cell::new(MAX_BYTES);
+        check_structure(text)?;
+        let budget = Cell::new(max_bytes);
         Bounded { budget: &budget, depth: 0 }
             .deserialize(serde_yaml::Deserializer::from_str(text))
             .map_err(|error| error.to_string())
+    }
+
+    /// Reads the document in the regular file at `path`, of at most
+    /// `max_bytes`.
+    ///
+    /// # Errors
+    /// The outer error is of the file, the inner one of its text.
+    pub(crate) fn read(path: &Path, max_bytes: usize) -> std::io::Result<Result<Self, String>> {
+        let text = input_file::read_text(path, max_bytes)?;
+        Ok(Self::parse_within(&text, max_bytes))
     }
 
     /// Whether it is null or an empty text or list, which stand for nothing.
@@ -53,21 +81,47 @@ impl Node {
             _ => false,
         }
     }
+
+    /// What kind of value it is, for messages that must not quote it.
+    pub(crate) fn kind(&self) -> &'static str {
+        match self {
+            Self::Null => "null",
+            Self::Flag(_) => "a boolean",
+            Self::Integer(_) => "an integer",
+            Self::Number(_) => "a number",
+            Self::Text(_) => "text",
+            Self::List(_) => "a list",
+            Self::Map(_) => "a mapping",
+        }
+    }
 }
 
-/// Refuses brackets nested deeper than the tree may be, before the parser,
-/// whose time grows with the square of the depth, sees them. Brackets in
-/// quoted text and comments count too; no parameter needs that many.
-fn check_nesting(text: &str) -> Result<(), String> {
-    let mut depth = 0_usize;
-    for byte in text.bytes() {
-        match byte {
-            b'[' | b'{' => depth += 1,
-            b']' | b'}' => depth = depth.saturating_sub(1),
-            _ => {}
+/// Checks nesting and number of values before the text reaches the parser,
+/// whose time grows with the square of the depth and whose memory grows with
+/// the number of values. Punctuation in quoted text and comments counts too; no
+/// file needs that much.
+fn check_structure(text: &str) -> Result<(), String> {
+    let (mut depth, mut num_separators) = (0_usize, 0_usize);
+    for line in text.split(['\n', '\r', '\u{85}', '\u{2028}', '\u{2029}']) {
+        num_separators += 1;
+        for byte in line.bytes() {
+            match byte {
+                b'[' | b'{' => (depth, num_separators) = (depth + 1, num_separators + 1),
+                b']' | b'}' => depth = depth.saturating_sub(1),
+                b',' => num_separators += 1,
+                _ => {}
+            }
+            if depth > MAX_DEPTH {
+                return Err(too_deep());
+            }
         }
-        if depth > MAX_DEPTH {
+        // Of `- - - a` or `? ? a`, each indicator nests.
+        let words = line.split_ascii_whitespace();
+        if words.take_while(|word| matches!(*word, "-" | "?")).count() > MAX_DEPTH {
             return Err(too_deep());
+        }
+        if num_separators > MAX_SEPARATORS {
+            return Err(format!("more than {MAX_SEPARATORS} lines and items"));
         }
     }
     Ok(())
@@ -75,6 +129,13 @@ fn check_nesting(text: &str) -> Result<(), String> {
 
 fn too_deep() -> String {
     format!("nested deeper than {MAX_DEPTH} levels")
+}
+
+/// The start of a text, escaped.
+fn excerpt(text: &str) -> String {
+    let more = if text.chars().nth(MAX_QUOTED).is_some() { "…" } else { "" };
+    let start: String = text.chars().take(MAX_QUOTED).collect();
+    format!("{}{more}", start.escape_debug())
 }
 
 /// Builds a [`Node`] while a budget of bytes lasts.
@@ -144,7 +205,7 @@ impl<'de> Visitor<'de> for Bounded<'_> {
     }
 
     fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Node, E> {
-        self.spend(text.len())?;
+        self.spend(1 + text.len())?;
         Ok(Node::Text(text.to_owned()))
     }
 
@@ -162,10 +223,11 @@ impl<'de> Visitor<'de> for Bounded<'_> {
         let mut map = IndexMap::new();
         while let Some(key) = entries.next_key::<String>()? {
             self.spend(key.len())?;
-            let value = entries.next_value_seed(self.inner()?)?;
-            if map.insert(key.clone(), value).is_some() {
-                return Err(A::Error::custom(format!("`{key}` is given twice")));
+            if map.contains_key(&key) {
+                return Err(A::Error::custom(format!("`{}` is given twice", excerpt(&key))));
             }
+            let value = entries.next_value_seed(self.inner()?)?;
+            map.insert(key, value);
         }
         Ok(Node::Map(map))
     }
@@ -193,14 +255,17 @@ impl fmt::Display for Node {
             Self::Flag(flag) => write!(f, "{flag}"),
             Self::Integer(integer) => write!(f, "{integer}"),
             Self::Number(number) => write!(f, "{number:?}"),
-            Self::Text(text) => write!(f, "{text:?}"),
+            Self::Text(text) => write!(f, "\"{}\"", excerpt(text)),
             Self::Map(map) => write!(f, "a mapping of {} keys", map.len()),
             Self::List(list) => {
                 f.write_str("[")?;
-                for (index, item) in list.iter().enumerate() {
+                for (index, item) in list.iter().take(MAX_QUOTED_ITEMS).enumerate() {
                     write!(f, "{}{item}", if index == 0 { "" } else { ", " })?;
                 }
-                f.write_str("]")
+                match list.len().checked_sub(MAX_QUOTED_ITEMS) {
+                    None | Some(0) => f.write_str("]"),
+                    Some(num_more) => write!(f, ", … {num_more} more]"),
+                }
             }
         }
     }
@@ -251,6 +316,48 @@ mod tests {
             let start = std::time::Instant::now();
             assert!(Node::parse(&text).is_err(), "{name}");
             assert!(start.elapsed().as_secs() < 5, "{name} took {:?}", start.elapsed());
+        }
+    }
+
+    #[test]
+    fn large_hostile_documents_are_refused_quickly() {
+        const MAX: usize = 4 << 20;
+        let indented = |num: usize| (0..num).map(|n| format!("{}a:\n", " ".repeat(n))).collect();
+        let empty = format!("a: &a [{}'']\nb: [{}*a]", "'',".repeat(9000), "*a,".repeat(9000));
+        for (name, text) in [
+            ("brackets", "[".repeat(MAX)),
+            ("dashes", "- ".repeat(MAX / 2)),
+            ("dashes with tabs", "-\t".repeat(MAX / 2)),
+            ("question marks", "? ".repeat(MAX / 2)),
+            ("both", "- ? ".repeat(MAX / 4)),
+            ("indentation", indented(2880)),
+            ("aliases of empty text", empty),
+            ("items", "a,".repeat(MAX / 2)),
+            ("lines", "-\n".repeat(MAX / 2)),
+            ("other line breaks", "-\u{85}".repeat(MAX / 3)),
+            ("tags", format!("[{}]", "!!!a ".repeat(MAX / 6))),
+            ("anchors", "&a ".repeat(MAX / 3)),
+            ("open quote", format!("\"{}", "\\n".repeat(MAX / 2 - 1))),
+            ("colons", "a: ".repeat(MAX / 3)),
+            ("one key", format!("{}: ", "a".repeat(MAX - 10))),
+        ] {
+            assert!(text.len() <= MAX, "{name}");
+            let start = std::time::Instant::now();
+            let parsed = Node::parse_within(&text, MAX);
+            assert!(parsed.is_err() || name == "one key", "{name}");
+            assert!(start.elapsed().as_secs() < 2, "{name} took {:?}", start.elapsed());
+        }
+    }
+
+    #[test]
+    fn messages_are_short_and_escaped() {
+        let key = "k\\e".repeat(1000);
+        let twice = Node::parse(&format!("{{\"{key}\": 1, \"{key}\": 2}}")).unwrap_err();
+        assert!(twice.contains("is given twice"), "{twice}");
+        let list = Node::List(vec![Node::Text("\u{1b}[2J".repeat(500)); 500]).to_string();
+        assert!(list.ends_with("… 484 more]"), "{list}");
+        for message in [twice, list] {
+            assert!(message.len() < 12_000 && !message.contains('\u{1b}'), "{message}");
         }
     }
 }

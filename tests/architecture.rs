@@ -8,14 +8,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Which rooms a room may name. Lower rooms never name higher ones.
-const LAYERS: [(&str, &[&str]); 13] = [
+const LAYERS: [(&str, &[&str]); 14] = [
     ("types", &[]),
-    ("yaml", &[]),
-    ("config", &["types", "yaml"]),
+    ("input_file", &[]),
+    ("yaml", &["input_file"]),
+    ("config", &["types", "input_file", "yaml"]),
     ("device", &["types"]),
     ("ops", &["types", "device"]),
-    ("infer", &["types", "device"]),
-    ("transport", &["types", "yaml"]),
+    ("infer", &["types", "input_file", "device"]),
+    ("transport", &["types", "input_file", "yaml"]),
     ("eval", &["types"]),
     ("sim", &["types"]),
     ("heads", &["types", "device", "ops", "infer", "config"]),
@@ -26,6 +27,7 @@ const LAYERS: [(&str, &[&str]); 13] = [
         &[
             "node",
             "types",
+            "input_file",
             "device",
             "ops",
             "infer",

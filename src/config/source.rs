@@ -1,7 +1,6 @@
 //! Parameter files and overrides to one flat map of dotted keys.
 
 use std::collections::BTreeMap;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -9,6 +8,7 @@ use indexmap::{IndexMap, IndexSet};
 
 use super::problems::{Problems, shorten};
 use crate::error::{Error, ErrorKind, Result};
+use crate::input_file;
 use crate::types::NodeName;
 use crate::yaml::{MAX_BYTES, Node};
 
@@ -174,14 +174,10 @@ pub(super) fn read(
 
 /// The text of a file of at most [`MAX_BYTES`].
 pub(super) fn read_file(path: &Path) -> Result<String> {
-    let failed = |error: std::io::Error| {
+    input_file::read_text(path, MAX_BYTES).map_err(|error| {
         Error::new(ErrorKind::Config, "config", format!("cannot read {}", path.display()))
             .with_source(error)
-    };
-    let file = std::fs::File::open(path).map_err(failed)?;
-    let mut text = String::new();
-    file.take(MAX_BYTES as u64 + 1).read_to_string(&mut text).map_err(failed)?;
-    Ok(text)
+    })
 }
 
 /// Splits `key:=value` or `node:key:=value`.
