@@ -6,7 +6,7 @@
 //! starts a new one.
 //!
 //! The process is this program again, as `det_post isolated`. Payloads go through
-//! memory that both map, one copy each; requests and answers, a few hundred
+//! sealed memory that both map, one copy each; requests and answers, a few hundred
 //! bytes and the detections, through a socket, which is also how each learns
 //! that the other is gone. One request is under way at a time. The detections
 //! are those of the same pipeline in this process, bit for bit.
@@ -26,7 +26,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use memory::Written;
+use memory::PayloadBuffer;
 use message::{Message, malformed};
 pub use serve::serve;
 pub use words::Words;
@@ -48,7 +48,7 @@ const FRAME_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long a process may take to end by itself.
 const END_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Shared memory is taken by powers of two from this on.
+/// The least shared memory that is reserved.
 const MIN_MEMORY_BYTES: usize = 1 << 16;
 
 /// What is asked.
@@ -76,7 +76,7 @@ pub struct Isolated<D> {
     process: Child,
     /// The other end of its standard input.
     socket: UnixStream,
-    memory: Option<Written>,
+    memory: Option<PayloadBuffer>,
     message: Message,
     device: DeviceChoice,
     device_name: String,
@@ -248,19 +248,18 @@ impl<D> Isolated<D> {
 
     /// Copies a payload to where the other process reads it.
     fn share(&mut self, data: &[u8]) -> Result<()> {
-        let needed = data.len().max(MIN_MEMORY_BYTES);
-        let memory = match self.memory.take() {
-            Some(memory) if memory.len() >= needed => memory,
-            _ => {
-                let capacity = needed.checked_next_power_of_two().unwrap_or(needed);
-                let memory = Written::new(capacity)?;
-                let path = memory.path().to_str().ok_or_else(malformed)?;
-                self.message.start(request::MEMORY).put_text(path);
-                self.ask(FRAME_TIMEOUT, answer::DONE)?;
-                memory
-            }
-        };
-        self.memory.insert(memory).bytes()[..data.len()].copy_from_slice(data);
+        if self.memory.as_ref().is_none_or(|memory| memory.len() < data.len()) {
+            // A quarter more, so that payloads that grow little by little do
+            // not each need new memory.
+            let needed = data.len().saturating_add(data.len() / 4).max(MIN_MEMORY_BYTES);
+            let memory = PayloadBuffer::reserve(needed)?;
+            self.message.start(request::MEMORY);
+            self.exchange(FRAME_TIMEOUT, answer::DONE, Some(&memory))?;
+            self.memory = Some(memory);
+        }
+        if let Some(memory) = &mut self.memory {
+            memory.bytes()[..data.len()].copy_from_slice(data);
+        }
         self.report = FrameReport::new();
         Ok(())
     }
@@ -268,10 +267,21 @@ impl<D> Isolated<D> {
     /// Sends the request that stands in the message, waits, and leaves the
     /// answer there, read up to its tag.
     fn ask(&mut self, timeout: Duration, expected: u8) -> Result<()> {
+        self.exchange(timeout, expected, None)
+    }
+
+    /// As [`Self::ask`], with the memory that a request hands over.
+    fn exchange(
+        &mut self,
+        timeout: Duration,
+        expected: u8,
+        memory: Option<&PayloadBuffer>,
+    ) -> Result<()> {
         let Self { socket, message, .. } = self;
         let answered = socket
             .set_read_timeout(Some(timeout))
             .and_then(|()| message.send(socket))
+            .and_then(|()| memory.map_or(Ok(()), |memory| memory.send(socket)))
             .and_then(|()| message.receive(socket));
         match answered {
             Ok(true) => {}

@@ -3,9 +3,8 @@
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
-use std::path::Path;
 
-use super::memory::Read;
+use super::memory::PayloadView;
 use super::message::{Message, malformed};
 use super::{STAGE, Words, answer, request, words};
 use crate::config::{ChannelConfig, ChannelKind, Config};
@@ -33,7 +32,7 @@ pub fn serve() -> Result<()> {
     let mut serving = Serving::default();
     let (mut asked, mut answered) = (Message::default(), Message::default());
     while asked.receive(&mut socket).map_err(failed)? {
-        let error = serving.answer(&asked, &mut answered).err();
+        let error = serving.answer(&asked, &mut answered, &socket).err();
         if let Some(error) = &error {
             words::put_error(answered.start(answer::FAILED), error);
         }
@@ -50,7 +49,7 @@ pub fn serve() -> Result<()> {
 struct Serving {
     name: String,
     sensor: Option<Sensor>,
-    memory: Option<Read>,
+    memory: Option<PayloadView>,
 }
 
 enum Sensor {
@@ -59,11 +58,16 @@ enum Sensor {
 }
 
 impl Serving {
-    fn answer(&mut self, asked: &Message, answered: &mut Message) -> Result<()> {
+    fn answer(
+        &mut self,
+        asked: &Message,
+        answered: &mut Message,
+        socket: &UnixStream,
+    ) -> Result<()> {
         let Self { sensor, memory, .. } = self;
         match (asked.tag()?, sensor) {
             (request::START, _) => return self.start(asked, answered),
-            (request::MEMORY, _) => *memory = Some(Read::open(Path::new(asked.text()?))?),
+            (request::MEMORY, _) => *memory = Some(PayloadView::receive(socket)?),
             (request::PIXELS, Some(Sensor::Camera(camera))) => {
                 let size = Size::new(asked.u32()?, asked.u32()?);
                 let (step, encoding) = (asked.usize()?, Encoding::from_ros(asked.text()?)?);
@@ -127,7 +131,7 @@ impl Serving {
 fn serve_cloud(
     lidar: &mut LidarServer,
     asked: &Message,
-    memory: &Option<Read>,
+    memory: &Option<PayloadView>,
     answered: &mut Message,
 ) -> Result<()> {
     let [width, height, point_step, row_step] =
@@ -151,7 +155,7 @@ fn serve_cloud(
 }
 
 /// The payload of a frame, whose length comes next in the message.
-fn payload<'a>(asked: &Message, memory: &'a Option<Read>) -> Result<&'a [u8]> {
+fn payload<'a>(asked: &Message, memory: &'a Option<PayloadView>) -> Result<&'a [u8]> {
     memory.as_ref().ok_or_else(malformed)?.bytes(asked.usize()?)
 }
 
