@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use super::deployment::engine_options;
+use super::engine::engine_options;
 use super::problems::Problems;
-use super::table::Values;
+use super::reader::Values;
 use crate::types::{
     AnchorLevel, ChannelOrder, ClassMode, DetrBoxes, EngineOptions, Nms2d, NmsFast, NmsIou,
     NmsSoft, Normalization, Placement, Size, SoftDecay, YoloLayout,

@@ -1,8 +1,8 @@
 //! Parameters of every channel about its device and its engine.
 
 use super::parameters::fixed;
-use super::table::Default::{Unset, Yaml};
-use super::table::{Kind, Parameter, Range};
+use super::reader::Default::{Unset, Yaml};
+use super::reader::{Kind, Parameter, Range};
 
 pub(super) const ENGINE_KIND: Parameter = fixed(
     "engine.kind",

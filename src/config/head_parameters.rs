@@ -1,8 +1,8 @@
 //! Every fact a head file holds, in tables as those of the parameters.
 
 use super::parameters::{CAPACITY, fixed};
-use super::table::Default::{Required, Unset, Yaml};
-use super::table::{Kind, Length, Parameter, Range};
+use super::reader::Default::{Required, Unset, Yaml};
+use super::reader::{Kind, Length, Parameter, Range};
 
 const COORDINATES: Range = Range::new(-1e6, 1e6);
 const FACTORS: Range = Range::new(-1e6, 1e6);

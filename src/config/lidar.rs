@@ -2,14 +2,14 @@
 
 use std::path::PathBuf;
 
-use super::deployment::engine_options;
+use super::engine::engine_options;
 use super::problems::Problems;
-use super::table::Values;
+use super::reader::Values;
 use crate::types::{
     CircleThreshold, ClassMode, EngineOptions, Nms3d, NmsBev, NmsCircle, NmsIou3d, ScoreThresholds,
 };
 
-pub use super::lidar_facts::{AnchorFacts, CenterFacts, LidarFacts, LidarOutputs};
+pub use super::head::lidar::{AnchorFacts, CenterFacts, LidarFacts, LidarOutputs};
 
 /// How a lidar channel is deployed.
 #[derive(Clone, Debug, PartialEq)]

@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use super::parameters::{fixed, live};
-use super::table::Default::{Unset, Yaml};
-use super::table::{Kind, Parameter, Range, Values};
+use super::reader::Default::{Unset, Yaml};
+use super::reader::{Kind, Parameter, Range, Values};
 use crate::types::{Durability, NodeName, Qos, Reliability};
 
 /// How a channel takes part in the live graph.

@@ -3,7 +3,7 @@
 use super::head::SHIPPED;
 use super::head_parameters::{ANCHOR_HEAD, CAMERA_HEAD, CENTER_HEAD, LIDAR_HEAD};
 use super::parameters::{CAMERA, LIDAR, NODE};
-use super::table::{Default, Parameter};
+use super::reader::{Default, Parameter};
 
 const INTRODUCTION: &str = "# Parameters
 

@@ -18,19 +18,18 @@
 //! warning. Files are bounded in size and depth.
 
 mod camera;
-mod declared;
-mod deployment;
 mod deployment_parameters;
+mod engine;
+mod files;
 mod head;
 mod head_parameters;
 mod lidar;
-mod lidar_facts;
 mod live;
 mod manual;
 mod parameters;
 mod problems;
-mod source;
-mod table;
+mod reader;
+mod ros_parameters;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -39,22 +38,22 @@ use std::time::Duration;
 use indexmap::IndexMap;
 
 pub use camera::{CameraConfig, YoloFacts};
-pub use declared::DeclaredParameter;
 pub use lidar::{
     AnchorFacts, CenterFacts, DensificationConfig, LidarConfig, LidarFacts, LidarOutputs,
 };
 pub use live::LiveConfig;
 pub use manual::manual;
+pub use ros_parameters::DeclaredParameter;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::types::{DeviceChoice, FailurePolicy, NodeName};
 use crate::yaml::Node;
-use deployment::{check_engine, device, failure_policy};
+use engine::{check_engine, device, failure_policy};
+use files::{Entries, Entry, Origin, Sections};
 use head::{Facts, Head};
 use parameters::{CAMERA, LIDAR, NODE};
 use problems::Problems;
-use source::{Entries, Entry, Origin, Sections};
-use table::{Given, Parameter, Values};
+use reader::{Given, Parameter, Values};
 
 /// The name of the node when nobody gives it another.
 pub const NODE_NAME: &str = "det_post";
@@ -163,7 +162,7 @@ impl Config {
     /// As [`Config::load`].
     pub fn load_for(node: &NodeName, files: &[PathBuf], overrides: &[String]) -> Result<Self> {
         let mut problems = Problems::default();
-        let entries = source::read(node, files, overrides, &mut problems)?;
+        let entries = files::read(node, files, overrides, &mut problems)?;
         Self::from_entries(node, entries, problems)
     }
 
@@ -224,7 +223,7 @@ impl Config {
 /// `Config` when the text is not of this form.
 pub fn parse_override(assignment: &str) -> Result<(String, String)> {
     let node = NodeName::new("", NODE_NAME)?;
-    let (key, _) = source::assignment_of(&node, assignment).map_err(|message| {
+    let (key, _) = files::assignment_of(&node, assignment).map_err(|message| {
         Error::new(ErrorKind::Config, "config", format!("-p {assignment}: {message}"))
     })?;
     let value = assignment.split_once(":=").map_or("", |(_, value)| value);
@@ -349,7 +348,7 @@ fn check_keys_without_head(prefix: &str, entries: &Entries, problems: &mut Probl
             p.key == key || p.class_prefix().is_some_and(|prefix| key.starts_with(prefix))
         };
         if !CAMERA.iter().chain(LIDAR).any(is_known) {
-            let hint = table::meant(prefix, key, CAMERA.iter().chain(LIDAR));
+            let hint = reader::meant(prefix, key, CAMERA.iter().chain(LIDAR));
             problems.unknown_key(&format!("{prefix}{key}"), &entry.origin, hint);
         }
     }

@@ -13,8 +13,8 @@ use super::live::{
     MAX_PAYLOAD_BYTES, MIN_RATE_HZ, PUBLISH_DEBUG_IMAGE, PUBLISH_MARKERS, QOS_DEPTH,
     QOS_DURABILITY, QOS_RELIABILITY, TRANSFORM_WAIT_S,
 };
-use super::table::Default::{self, Required, Unset, Yaml};
-use super::table::{Kind, Length, Parameter, Range};
+use super::reader::Default::{self, Required, Unset, Yaml};
+use super::reader::{Kind, Length, Parameter, Range};
 
 /// Fixed when the node starts.
 pub(super) const fn fixed(

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use indexmap::IndexMap;
 
-use super::source::Origin;
+use super::files::Origin;
 use crate::error::{Error, ErrorKind, Result};
 
 /// The most ignored keys of a file that are named in its warning.

@@ -1,8 +1,8 @@
 //! What lidar networks take and give: the facts of their head files.
 
-use super::LidarConfig;
-use super::problems::Problems;
-use super::table::Values;
+use crate::config::LidarConfig;
+use crate::config::problems::Problems;
+use crate::config::reader::Values;
 use crate::types::{
     Anchor, AnchorDecode, CenterDecode, Grid, PointChannel, PointRange, ScoreThresholds, SizeOrder,
     YawConvention,

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use super::files::Entries;
 use super::problems::{Problems, nearest, shorten};
-use super::source::Entries;
 use crate::yaml::Node;
 
 /// One row of a table: all there is to know of a parameter.

@@ -1,10 +1,10 @@
 //! The configuration as ROS parameters: what each is, what it holds, and what
 //! may be set while the node runs.
 
+use super::files::{Entries, Entry, Origin};
 use super::parameters::{CAMERA, LIDAR, NODE};
 use super::problems::{Problems, nearest};
-use super::source::{Entries, Entry, Origin};
-use super::table::{self, Kind, Parameter as Row};
+use super::reader::{self, Kind, Parameter as Row};
 use super::{ChannelConfig, ChannelKind, Config};
 use crate::error::Result;
 use crate::types::{
@@ -97,7 +97,7 @@ impl Config {
         let node = node_of(value)?;
         if node.is_empty() {
             return match row.default {
-                table::Default::Unset(_) => Ok(None),
+                reader::Default::Unset(_) => Ok(None),
                 _ => Err(format!("found {node}; allowed: {}", row.kind.describe(None))),
             };
         }
@@ -148,7 +148,7 @@ impl Config {
         };
         let unit = if row.unit.is_empty() { String::new() } else { format!(" [{}]", row.unit) };
         let unset = match row.default {
-            table::Default::Unset(meaning) => format!(" Unset: {meaning}."),
+            reader::Default::Unset(meaning) => format!(" Unset: {meaning}."),
             _ => String::new(),
         };
         let descriptor = ParameterDescriptor {

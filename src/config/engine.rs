@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::problems::Problems;
-use super::table::Values;
+use super::reader::Values;
 use crate::types::{
     CudaGraph, DeviceChoice, EngineKind, EngineOptions, FailurePolicy, Fallback, GpuEngineOptions,
     Provider,

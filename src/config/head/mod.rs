@@ -4,38 +4,40 @@
 //! for any parameter of the channel that suit this network; what the user
 //! gives goes before them.
 
+pub(super) mod lidar;
+
 use std::path::Path;
 
-use super::camera::YoloFacts;
-use super::head_parameters::{ANCHOR_HEAD, CAMERA_HEAD, CENTER_HEAD, LIDAR_HEAD};
-use super::lidar::LidarFacts;
-use super::problems::{Problems, nearest};
-use super::source::{Entries, Origin, flatten, read_file};
-use super::table::{Given, Values};
+use crate::config::camera::YoloFacts;
+use crate::config::files::{Entries, Origin, flatten, read_file};
+use crate::config::head_parameters::{ANCHOR_HEAD, CAMERA_HEAD, CENTER_HEAD, LIDAR_HEAD};
+use crate::config::problems::{Problems, nearest};
+use crate::config::reader::{Given, Values};
 use crate::yaml::Node;
+use lidar::LidarFacts;
 
 /// The shipped heads by name.
 pub(super) const SHIPPED: &[(&str, &str)] = &[
-    ("centerpoint_autoware", include_str!("../../config/heads/centerpoint_autoware.yaml")),
+    ("centerpoint_autoware", include_str!("../../../config/heads/centerpoint_autoware.yaml")),
     (
         "centerpoint_autoware_short_range",
-        include_str!("../../config/heads/centerpoint_autoware_short_range.yaml"),
+        include_str!("../../../config/heads/centerpoint_autoware_short_range.yaml"),
     ),
-    ("centerpoint_nuscenes", include_str!("../../config/heads/centerpoint_nuscenes.yaml")),
-    ("demo_camera", include_str!("../../config/heads/demo_camera.yaml")),
-    ("demo_lidar", include_str!("../../config/heads/demo_lidar.yaml")),
-    ("pointpillars_kitti", include_str!("../../config/heads/pointpillars_kitti.yaml")),
-    ("rtdetr", include_str!("../../config/heads/rtdetr.yaml")),
-    ("yolov10", include_str!("../../config/heads/yolov10.yaml")),
-    ("yolov5", include_str!("../../config/heads/yolov5.yaml")),
-    ("yolov5_raw", include_str!("../../config/heads/yolov5_raw.yaml")),
-    ("yolov8", include_str!("../../config/heads/yolov8.yaml")),
-    ("yolox", include_str!("../../config/heads/yolox.yaml")),
+    ("centerpoint_nuscenes", include_str!("../../../config/heads/centerpoint_nuscenes.yaml")),
+    ("demo_camera", include_str!("../../../config/heads/demo_camera.yaml")),
+    ("demo_lidar", include_str!("../../../config/heads/demo_lidar.yaml")),
+    ("pointpillars_kitti", include_str!("../../../config/heads/pointpillars_kitti.yaml")),
+    ("rtdetr", include_str!("../../../config/heads/rtdetr.yaml")),
+    ("yolov10", include_str!("../../../config/heads/yolov10.yaml")),
+    ("yolov5", include_str!("../../../config/heads/yolov5.yaml")),
+    ("yolov5_raw", include_str!("../../../config/heads/yolov5_raw.yaml")),
+    ("yolov8", include_str!("../../../config/heads/yolov8.yaml")),
+    ("yolox", include_str!("../../../config/heads/yolox.yaml")),
 ];
 
 /// The shipped lists of class names.
 const CLASS_LISTS: &[(&str, &str)] =
-    &[("coco80", include_str!("../../config/heads/classes/coco80.yaml"))];
+    &[("coco80", include_str!("../../../config/heads/classes/coco80.yaml"))];
 
 /// A head that was read.
 pub(super) struct Head {
