@@ -1,93 +1,128 @@
-//! Where a channel runs, what runs its network there, and what it does when
-//! that fails.
+//! What runs a channel's networks.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
-use super::problems::Problems;
-use super::reader::Values;
+use super::reader::Change::Fixed;
+use super::reader::Reader;
+use super::value::{flag, integer, one_of, text};
 use crate::types::{
-    CudaGraph, DeviceChoice, EngineKind, EngineOptions, FailurePolicy, Fallback, GpuEngineOptions,
-    Provider,
+    CudaGraph, DeviceChoice, EngineKind, EngineOptions, GpuEngineOptions, Provider,
 };
 
-/// `auto`, `cpu`, `cuda:1`
-pub(super) fn device(key: &str, text: &str, problems: &mut Problems) -> DeviceChoice {
-    text.parse().unwrap_or_else(|_| {
-        problems.refuse(key, format!("{text:?}"), "auto, cpu, cuda:N");
-        DeviceChoice::Auto
-    })
-}
+const KINDS: &[(&str, EngineKind)] = &[
+    ("auto", EngineKind::Auto),
+    ("rten", EngineKind::Rten),
+    ("onnxruntime", EngineKind::OnnxRuntime),
+];
+const PROVIDERS: &[(&str, Provider)] = &[
+    ("auto", Provider::Auto),
+    ("cpu", Provider::Cpu),
+    ("cuda", Provider::Cuda),
+    ("tensorrt", Provider::TensorRt),
+];
+const CUDA_GRAPH: &[(&str, CudaGraph)] =
+    &[("auto", CudaGraph::Auto), ("always", CudaGraph::Always), ("never", CudaGraph::Never)];
 
-/// The parameters `engine.*` of a channel.
-pub(super) fn engine_options(values: &Values) -> EngineOptions {
+/// The parameters `engine.*`.
+pub(super) fn engine(p: &mut Reader<'_>) -> EngineOptions {
     EngineOptions {
-        kind: match values.text("engine.kind") {
-            "rten" => EngineKind::Rten,
-            "onnxruntime" => EngineKind::OnnxRuntime,
-            _ => EngineKind::Auto,
-        },
-        library: values.optional_text("engine.library").map(PathBuf::from),
-        threads: Some(values.count("engine.threads")).filter(|&threads| threads > 0),
+        kind: p.value(
+            "engine.kind",
+            Fixed,
+            one_of(KINDS),
+            "auto",
+            "Engine that runs the network. `auto`: ONNX Runtime when its library is found, else the \
+             embedded rten.",
+        ),
+        library: p
+            .optional(
+                "engine.library",
+                Fixed,
+                text(),
+                "`ORT_DYLIB_PATH`, then the system's",
+                "Path of the ONNX Runtime library. Code of this library runs in the node: name no file \
+                 that you do not trust.",
+            )
+            .map(PathBuf::from),
+        threads: Some(p.value(
+            "engine.threads",
+            Fixed,
+            integer(0..=1024),
+            0,
+            "Threads that a network uses at most; 0 leaves the choice to the engine.",
+        ))
+        .filter(|&threads| threads > 0),
         gpu: GpuEngineOptions {
-            provider: match values.text("engine.provider") {
-                "cpu" => Provider::Cpu,
-                "cuda" => Provider::Cuda,
-                "tensorrt" => Provider::TensorRt,
-                _ => Provider::Auto,
-            },
-            cuda_graph: match values.text("engine.cuda_graph") {
-                "always" => CudaGraph::Always,
-                "never" => CudaGraph::Never,
-                _ => CudaGraph::Auto,
-            },
-            tf32: values.flag("engine.tf32"),
-            fp16: values.flag("engine.fp16"),
-            cache_folder: values.optional_text("engine.cache_folder").map(PathBuf::from),
+            provider: p.value(
+                "engine.provider",
+                Fixed,
+                one_of(PROVIDERS),
+                "auto",
+                "Execution provider of a channel on a GPU. `cuda`, `tensorrt`: that provider of ONNX \
+                 Runtime. `cpu`: the CPU; every input and output is copied. `auto`: `cuda` when the \
+                 library has it, else `cpu`.",
+            ),
+            cuda_graph: p.value(
+                "engine.cuda_graph",
+                Fixed,
+                one_of(CUDA_GRAPH),
+                "auto",
+                "Whether a network on a GPU is captured into a CUDA graph. `auto`: when all of it runs \
+                 there.",
+            ),
+            tf32: p.value(
+                "engine.tf32",
+                Fixed,
+                flag(),
+                true,
+                "Whether a GPU may round factors of 32-bit floats to TF32 (10 bits of mantissa), which is \
+                 faster and keeps about three decimal digits.",
+            ),
+            fp16: p.value(
+                "engine.fp16",
+                Fixed,
+                flag(),
+                false,
+                "Whether TensorRT may compute in 16-bit floats. Other providers use the types of the file.",
+            ),
+            cache_folder: p
+                .optional(
+                    "engine.cache_folder",
+                    Fixed,
+                    text(),
+                    "none: TensorRT builds its engine at every start",
+                    "Folder in which TensorRT keeps the engines that it builds.",
+                )
+                .map(PathBuf::from),
         },
     }
 }
 
 /// Refuses an engine that cannot run where the channel runs.
-pub(super) fn check_engine(
-    prefix: &str,
-    values: &Values,
-    device: DeviceChoice,
-    problems: &mut Problems,
-) {
-    let EngineOptions { kind, gpu, .. } = engine_options(values);
-    let key = |name: &str| format!("{prefix}engine.{name}");
-    let provider = values.text("engine.provider");
-    if matches!(gpu.provider, Provider::Cuda | Provider::TensorRt) {
+pub(super) fn check_engine(p: &mut Reader<'_>, engine: &EngineOptions, device: DeviceChoice) {
+    let EngineOptions { kind, gpu, .. } = engine;
+    let provider = match gpu.provider {
+        Provider::Auto | Provider::Cpu => None,
+        Provider::Cuda => Some("cuda"),
+        Provider::TensorRt => Some("tensorrt"),
+    };
+    if let Some(provider) = provider {
         if device == DeviceChoice::Cpu {
             let found = format!("{provider:?} with the device cpu");
-            problems.refuse(&key("provider"), found, "auto, cpu; or a device cuda:N");
+            p.refuse("engine.provider", found, "auto, cpu; or a device cuda:N");
         }
-        if kind == EngineKind::Rten {
+        if *kind == EngineKind::Rten {
             let found = format!("{provider:?} with the engine rten");
-            problems.refuse(&key("provider"), found, "auto, cpu; or the engine onnxruntime");
+            p.refuse("engine.provider", found, "auto, cpu; or the engine onnxruntime");
         }
     }
     if gpu.provider != Provider::TensorRt {
         let allowed = "it with engine.provider tensorrt only";
         if gpu.fp16 {
-            problems.refuse(&key("fp16"), "true", allowed);
+            p.refuse("engine.fp16", "true", allowed);
         }
         if let Some(folder) = &gpu.cache_folder {
-            problems.refuse(&key("cache_folder"), format!("{folder:?}"), allowed);
+            p.refuse("engine.cache_folder", format!("{folder:?}"), allowed);
         }
-    }
-}
-
-/// The parameters of a channel about failures of its device.
-pub(super) fn failure_policy(values: &Values) -> FailurePolicy {
-    FailurePolicy {
-        max_failures: values.count("max_failures"),
-        window: Duration::from_secs_f32(values.number("failure_window_s").max(0.0)),
-        fallback: match values.text("fallback") {
-            "cpu" => Fallback::Cpu,
-            _ => Fallback::None,
-        },
-        fault_at_frame: values.optional_count("debug.fault_at_frame"),
     }
 }

@@ -1,427 +1,319 @@
-//! How a table of parameters is read: types, ranges, lengths, defaults and
-//! the messages when something does not fit.
+//! Declares the parameters of a channel, a head or the node, and reads them.
+//!
+//! As in ROS, one call declares a parameter and gives its value: key, type,
+//! range, unit, default, whether it may change while the node runs, and its
+//! description stand in one place. The messages about wrong values, the manual,
+//! the effective configuration and the parameters of the ROS node are made from
+//! the declarations.
 
-use std::collections::BTreeMap;
-use std::fmt;
-
-use super::files::Entries;
+use super::files::{Entries, Entry, Origin};
 use super::problems::{Problems, nearest, shorten};
+use super::value::{Kind, found};
+use crate::types::{ParameterRange, ParameterType};
 use crate::yaml::Node;
 
-/// One row of a table: all there is to know of a parameter.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Parameter {
-    /// Dotted key below its channel or file. A last part of `<CLASS>` stands
-    /// for the name of any class of the head.
-    pub(super) key: &'static str,
-    pub(super) kind: Kind,
+/// Whether a parameter may change while the node runs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Change {
+    /// Fixed when the node starts.
+    Fixed,
+    /// May change while the node runs.
+    Live,
+}
+
+/// A declared parameter and what it holds.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Declaration {
+    /// Dotted name, with the channel's.
+    pub(super) name: String,
+    pub(super) parameter_type: ParameterType,
+    pub(super) range: Option<ParameterRange>,
+    pub(super) allowed: String,
     pub(super) default: Default,
     pub(super) unit: &'static str,
-    /// Whether it may change while the node runs.
-    pub(super) live: bool,
+    pub(super) is_live: bool,
     pub(super) help: &'static str,
-}
-
-/// What a value may be. Integers are taken where numbers are meant, one value
-/// where a list is meant.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Kind {
-    Flag,
-    Text,
-    Topic,
-    Choice(&'static [&'static str]),
-    Integer { min: i64, max: i64 },
-    Number(Range),
-    Texts(Length),
-    Numbers(Range, Length),
-    TextLists,
-    NumberLists(Range),
-}
-
-/// Allowed numbers, both ends included unless `above` leaves the lower out.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Range {
-    pub(super) min: f64,
-    pub(super) max: f64,
-    pub(super) above: bool,
-}
-
-impl Range {
-    pub(super) const fn new(min: f64, max: f64) -> Self {
-        Self { min, max, above: false }
-    }
-
-    pub(super) const fn above(min: f64, max: f64) -> Self {
-        Self { min, max, above: true }
-    }
-
-    /// Written so that NaN fails.
-    fn contains(self, number: f64) -> bool {
-        number >= self.min && number <= self.max && !(self.above && number <= self.min)
-    }
-}
-
-impl fmt::Display for Range {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let from = if self.above { "above" } else { "from" };
-        write!(f, "{from} {} to {}", self.min, self.max)
-    }
-}
-
-/// Allowed lengths of a list.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Length {
-    /// One or more.
-    Any,
-    Exactly(usize),
-    OneOr(usize),
-    OneOrPerClass,
-}
-
-impl Length {
-    fn contains(self, len: usize, num_classes: usize) -> bool {
-        match self {
-            Self::Any => len > 0,
-            Self::Exactly(n) => len == n,
-            Self::OneOr(n) => len == 1 || len == n,
-            Self::OneOrPerClass => len == 1 || len == num_classes,
-        }
-    }
-
-    fn describe(self, num_classes: Option<usize>) -> String {
-        match (self, num_classes) {
-            (Self::Any, _) => "one or more".into(),
-            (Self::Exactly(n), _) => format!("exactly {n}"),
-            (Self::OneOr(n), _) => format!("1 or {n}"),
-            (Self::OneOrPerClass, Some(n)) => format!("1, or {n} (one per class)"),
-            (Self::OneOrPerClass, None) => "1, or one per class".into(),
-        }
-    }
+    /// The value in its plain form; `None` when it is unset or refused.
+    pub(super) value: Option<Node>,
 }
 
 /// What holds when a parameter is not given.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) enum Default {
     /// It must be given.
     Required,
-    /// This YAML text.
-    Yaml(&'static str),
-    /// Nothing, which means what is said here.
+    /// This value.
+    Value(Node),
+    /// It stays unset or follows from other parameters, as the text says.
     Unset(&'static str),
 }
 
-impl Kind {
-    /// What is allowed, for messages and for the manual.
-    pub(super) fn describe(self, num_classes: Option<usize>) -> String {
-        match self {
-            Self::Flag => "true or false".into(),
-            Self::Text => "text".into(),
-            Self::Topic => "a topic name".into(),
-            Self::Choice(names) => names.join(", "),
-            Self::Integer { min, max } => format!("an integer from {min} to {max}"),
-            Self::Number(range) => format!("a number {range}"),
-            Self::Texts(length) => format!("a list of texts, {}", length.describe(num_classes)),
-            Self::Numbers(range, length) => {
-                format!("a list of numbers {range}, {}", length.describe(num_classes))
-            }
-            Self::TextLists => "a list of lists of texts".into(),
-            Self::NumberLists(range) => format!("a list of lists of numbers {range}"),
+/// Reads one group of parameters.
+pub(super) struct Reader<'a> {
+    /// Stands before every key in messages and names: the channel or the file,
+    /// with its separator.
+    prefix: String,
+    /// What the user gave, less what is read.
+    given: Entries,
+    /// What the head suggests for keys that are not given, less what is read.
+    suggested: Entries,
+    class_names: Vec<String>,
+    /// Whether it only describes the parameters, for any head.
+    is_manual: bool,
+    declared: Vec<Declaration>,
+    /// Keys that have one parameter per class below them.
+    per_class: Vec<&'static str>,
+    problems: &'a mut Problems,
+}
+
+impl<'a> Reader<'a> {
+    /// A reader of what is given. `prefix` stands before every key in messages
+    /// and names.
+    pub(super) fn new(prefix: &str, given: Entries, problems: &'a mut Problems) -> Self {
+        Self {
+            prefix: prefix.to_owned(),
+            given,
+            suggested: Entries::new(),
+            class_names: Vec::new(),
+            is_manual: false,
+            declared: Vec::new(),
+            per_class: Vec::new(),
+            problems,
         }
     }
 
-    /// The value in its plain form (numbers as numbers, lists as lists), or
-    /// `None` when it is not allowed.
-    fn check(self, node: &Node, num_classes: usize) -> Option<Node> {
-        let integer_range = |min, max| move |i: &i64| (min..=max).contains(i);
-        Some(match (self, node) {
-            (Self::Flag, Node::Flag(_)) => node.clone(),
-            (Self::Flag, Node::Text(word)) => Node::Flag(flag_of_word(word)?),
-            (Self::Text, Node::Text(text)) if !text.is_empty() => node.clone(),
-            (Self::Topic, Node::Text(text)) if is_topic(text) => node.clone(),
-            (Self::Choice(names), Node::Text(text)) if names.contains(&&**text) => node.clone(),
-            (Self::Integer { min, max }, Node::Integer(i)) if integer_range(min, max)(i) => {
-                node.clone()
-            }
-            (Self::Number(range), Node::Integer(i)) => {
-                return Self::Number(range).check(&Node::Number(*i as f64), num_classes);
-            }
-            (Self::Number(range), Node::Number(number)) if range.contains(*number) => node.clone(),
-            (Self::Texts(length), node) => {
-                Node::List(check_all(Self::Text, node, length, num_classes)?)
-            }
-            (Self::Numbers(range, length), node) => {
-                Node::List(check_all(Self::Number(range), node, length, num_classes)?)
-            }
-            (Self::TextLists, Node::List(lists)) => Node::List(
-                lists
-                    .iter()
-                    .map(|list| Self::Texts(Length::Any).check(list, num_classes))
-                    .collect::<Option<_>>()?,
-            ),
-            (Self::NumberLists(range), Node::List(lists)) => Node::List(
-                lists
-                    .iter()
-                    .map(|list| Self::Numbers(range, Length::Any).check(list, num_classes))
-                    .collect::<Option<_>>()?,
-            ),
-            _ => return None,
-        })
+    /// A reader that describes the parameters. Its values are defaults and
+    /// placeholders.
+    pub(super) fn manual(problems: &'a mut Problems) -> Self {
+        Self { is_manual: true, ..Self::new("", Entries::new(), problems) }
     }
-}
 
-/// The words of YAML 1.1 that rcl reads as booleans beside `true` and `false`.
-fn flag_of_word(word: &str) -> Option<bool> {
-    match word {
-        "y" | "Y" | "yes" | "Yes" | "YES" | "on" | "On" | "ON" => Some(true),
-        "n" | "N" | "no" | "No" | "NO" | "off" | "Off" | "OFF" => Some(false),
-        _ => None,
+    /// Sets the classes of the head.
+    pub(super) fn set_class_names(&mut self, class_names: &[String]) {
+        self.class_names = class_names.to_vec();
     }
-}
 
-fn check_all(kind: Kind, node: &Node, length: Length, num_classes: usize) -> Option<Vec<Node>> {
-    let items = match node {
-        Node::List(items) => items,
-        one => std::slice::from_ref(one),
-    };
-    if !length.contains(items.len(), num_classes) {
-        return None;
+    /// Sets defaults that suit the network. They go before the declared defaults
+    /// and after what the user gives.
+    pub(super) fn suggest(&mut self, suggested: Entries) {
+        self.suggested = suggested;
     }
-    items.iter().map(|item| kind.check(item, num_classes)).collect()
-}
 
-/// Whether a text names a topic: parts of letters, digits and underscores that
-/// do not start with a digit, behind `/`, `~/` or nothing.
-fn is_topic(text: &str) -> bool {
-    let parts = text.strip_prefix("~/").or_else(|| text.strip_prefix('/')).unwrap_or(text);
-    parts.split('/').all(|part| {
-        part.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
-            && part.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
-    })
-}
+    /// Declares a parameter with a default value.
+    pub(super) fn value<T>(
+        &mut self,
+        key: &str,
+        change: Change,
+        kind: Kind<T>,
+        default: impl Into<Node>,
+        help: &'static str,
+    ) -> T {
+        let default = Default::Value(default.into());
+        self.declare(key, change, &kind, default, None, help).unwrap_or(kind.placeholder)
+    }
 
-/// Where a table is read from.
-pub(super) struct Given<'a> {
-    /// Stands before every key in messages: the channel or the file, with its
-    /// separator.
-    pub(super) prefix: &'a str,
-    /// What the user gave.
-    pub(super) entries: &'a Entries,
-    /// What holds for keys not given, before the defaults of the table.
-    pub(super) suggested: &'a Entries,
-    /// Classes of the head.
-    pub(super) class_names: &'a [String],
-}
+    /// Declares a parameter that must be given.
+    pub(super) fn required<T>(&mut self, key: &str, kind: Kind<T>, help: &'static str) -> T {
+        self.required_or_none(key, &kind, help).unwrap_or(kind.placeholder)
+    }
 
-/// The checked values of a table by key.
-///
-/// A getter gives a type's own default (zero, empty) where there is no value:
-/// for parameters that may be unset, and where a problem was noted.
-#[derive(Clone, Debug, std::default::Default)]
-pub(super) struct Values(BTreeMap<String, Node>);
+    /// As [`Self::required`]; `None` when it is missing or refused.
+    pub(super) fn required_or_none<T>(
+        &mut self,
+        key: &str,
+        kind: &Kind<T>,
+        help: &'static str,
+    ) -> Option<T> {
+        self.declare(key, Change::Fixed, kind, Default::Required, None, help)
+    }
 
-impl Values {
-    /// Checks everything given against a table and fills in the defaults.
-    pub(super) fn read(table: &[Parameter], given: &Given<'_>, problems: &mut Problems) -> Self {
-        let mut values = Self::default();
-        let suggested = given.suggested.iter().filter(|(key, _)| !given.entries.contains_key(*key));
-        for (key, entry) in given.entries.iter().chain(suggested) {
-            let full_key = format!("{}{key}", given.prefix);
-            let Some(parameter) = table.iter().find(|p| p.matches(key, given.class_names)) else {
-                let names_class =
-                    |p: &Parameter| p.class_prefix().is_some_and(|p| key.starts_with(p));
-                let hint = match table.iter().any(names_class) {
-                    true => Some(format!("classes: {}", shorten(&given.class_names.join(", ")))),
-                    false => meant(given.prefix, key, table),
-                };
-                problems.unknown_key(&full_key, &entry.origin, hint);
-                continue;
-            };
-            if entry.node.is_empty() && matches!(parameter.default, Default::Unset(_)) {
-                continue;
-            }
-            match parameter.kind.check(&entry.node, given.class_names.len()) {
+    /// Declares a parameter that may be unset, which has the meaning stated.
+    pub(super) fn optional<T>(
+        &mut self,
+        key: &str,
+        change: Change,
+        kind: Kind<T>,
+        unset: &'static str,
+        help: &'static str,
+    ) -> Option<T> {
+        self.declare(key, change, &kind, Default::Unset(unset), None, help)
+    }
+
+    /// Declares a parameter whose default follows from other parameters:
+    /// `default` is the rule in words, and what follows here.
+    pub(super) fn derived<T>(
+        &mut self,
+        key: &str,
+        change: Change,
+        kind: Kind<T>,
+        default: (&'static str, &str),
+        help: &'static str,
+    ) -> T {
+        let (rule, derived) = default;
+        self.declare(key, change, &kind, Default::Unset(rule), Some(derived.into()), help)
+            .unwrap_or(kind.placeholder)
+    }
+
+    /// Declares a parameter for every class, named `KEY.CLASS`, each of which
+    /// may be unset.
+    pub(super) fn per_class<T>(
+        &mut self,
+        key: &'static str,
+        change: Change,
+        kind: &Kind<T>,
+        unset: &'static str,
+        help: &'static str,
+    ) -> Vec<Option<T>> {
+        self.per_class.push(key);
+        let names = match self.is_manual {
+            true => vec!["<CLASS>".to_owned()],
+            false => self.class_names.clone(),
+        };
+        let unset = || Default::Unset(unset);
+        names
+            .iter()
+            .map(|class| self.declare(&format!("{key}.{class}"), change, kind, unset(), None, help))
+            .collect()
+    }
+
+    /// Accepts the former key of a parameter, with a warning that names the
+    /// present one. `convert` translates a value; `allowed` are its values.
+    pub(super) fn renamed(
+        &mut self,
+        former: &str,
+        key: &str,
+        allowed: &str,
+        convert: impl Fn(&Node) -> Option<Node>,
+    ) {
+        for entries in [&mut self.given, &mut self.suggested] {
+            let Some(Entry { node, origin }) = entries.remove(former) else { continue };
+            let name = format!("{}{former}", self.prefix);
+            match convert(&node) {
                 Some(node) => {
-                    values.0.insert(key.clone(), node);
+                    let message = format!("{name} is deprecated: use {}{key}: ", self.prefix);
+                    self.problems.warn(format!("{message}{}", plain(&node)));
+                    entries.entry(key.to_owned()).or_insert(Entry { node, origin });
                 }
-                None => problems.refuse(
-                    &full_key,
-                    &entry.node,
-                    &parameter.kind.describe(Some(given.class_names.len())),
-                ),
+                None => self.problems.refuse(&name, found(&node), allowed),
             }
         }
-        for parameter in table {
-            match parameter.default {
-                Default::Required if !given.entries.contains_key(parameter.key) => {
-                    problems.push(
-                        &format!("{}{}", given.prefix, parameter.key),
-                        &format!(
-                            "is missing; allowed: {}",
-                            parameter.kind.describe(Some(given.class_names.len()))
-                        ),
-                    );
-                }
-                Default::Yaml(_) if !values.0.contains_key(parameter.key) => {
-                    if let Some(node) = parameter.default_node() {
-                        values.0.insert(parameter.key.to_owned(), node);
-                    }
-                }
-                _ => {}
+    }
+
+    /// What was found wrong so far.
+    pub(super) fn problems(&mut self) -> &mut Problems {
+        self.problems
+    }
+
+    /// Notes that the value of a key does not fit the others.
+    pub(super) fn refuse(&mut self, key: &str, found: impl std::fmt::Display, allowed: &str) {
+        self.problems.refuse(&format!("{}{key}", self.prefix), found, allowed);
+    }
+
+    /// Notes any other problem with a key.
+    pub(super) fn problem(&mut self, key: &str, message: &str) {
+        self.problems.push(&format!("{}{key}", self.prefix), message);
+    }
+
+    /// Notes every key that is given and not declared.
+    pub(super) fn finish(mut self) -> Vec<Declaration> {
+        let mut unknown = std::mem::take(&mut self.suggested);
+        unknown.append(&mut self.given);
+        for (key, entry) in unknown {
+            let hint = self.hint(&key);
+            self.problems.unknown_key(&format!("{}{key}", self.prefix), &entry.origin, hint);
+        }
+        self.declared
+    }
+
+    /// Notes every key that is given and not among those of any head.
+    pub(super) fn finish_without_head(self, known: &[Declaration]) {
+        for (key, entry) in &self.given {
+            let is_known = |name: &str| match name.strip_suffix("<CLASS>") {
+                Some(parent) => key.starts_with(parent),
+                None => key == name,
+            };
+            if !known.iter().any(|known| is_known(&known.name)) {
+                let hint = meant(&self.prefix, key, known.iter().map(|known| &*known.name));
+                self.problems.unknown_key(&format!("{}{key}", self.prefix), &entry.origin, hint);
             }
         }
-        values
     }
 
-    /// Every value in order of keys.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&String, &Node)> {
-        self.0.iter()
-    }
-
-    pub(super) fn has(&self, key: &str) -> bool {
-        self.0.contains_key(key)
-    }
-
-    pub(super) fn text(&self, key: &str) -> &str {
-        match self.0.get(key) {
-            Some(Node::Text(text)) => text,
-            _ => "",
+    fn hint(&self, key: &str) -> Option<String> {
+        let parent = key.rsplit_once('.').map(|(parent, _)| parent);
+        if self.per_class.iter().any(|per_class| Some(*per_class) == parent) {
+            return Some(format!("classes: {}", shorten(&self.class_names.join(", "))));
         }
+        let keys = self.declared.iter().map(|declared| &declared.name[self.prefix.len()..]);
+        meant(&self.prefix, key, keys)
     }
 
-    pub(super) fn optional_text(&self, key: &str) -> Option<String> {
-        Some(self.text(key)).filter(|text| !text.is_empty()).map(str::to_owned)
-    }
-
-    pub(super) fn flag(&self, key: &str) -> bool {
-        self.0.get(key) == Some(&Node::Flag(true))
-    }
-
-    pub(super) fn count(&self, key: &str) -> usize {
-        match self.0.get(key) {
-            Some(Node::Integer(integer)) => usize::try_from(*integer).unwrap_or_default(),
-            _ => 0,
-        }
-    }
-
-    pub(super) fn optional_count(&self, key: &str) -> Option<u64> {
-        match self.0.get(key) {
-            Some(Node::Integer(integer)) => u64::try_from(*integer).ok(),
-            _ => None,
-        }
-    }
-
-    pub(super) fn number(&self, key: &str) -> f32 {
-        self.0.get(key).map_or(0.0, number)
-    }
-
-    pub(super) fn numbers(&self, key: &str) -> Vec<f32> {
-        list(self.0.get(key)).iter().map(number).collect()
-    }
-
-    pub(super) fn texts(&self, key: &str) -> Vec<String> {
-        texts(self.0.get(key))
-    }
-
-    pub(super) fn text_lists(&self, key: &str) -> Vec<Vec<String>> {
-        list(self.0.get(key)).iter().map(|inner| texts(Some(inner))).collect()
-    }
-
-    pub(super) fn number_lists(&self, key: &str) -> Vec<Vec<f32>> {
-        let numbers = |inner| list(Some(inner)).iter().map(number).collect();
-        list(self.0.get(key)).iter().map(numbers).collect()
+    fn declare<T>(
+        &mut self,
+        key: &str,
+        change: Change,
+        kind: &Kind<T>,
+        default: Default,
+        derived: Option<Node>,
+        help: &'static str,
+    ) -> Option<T> {
+        let name = format!("{}{key}", self.prefix);
+        let allowed = kind.allowed((!self.is_manual).then_some(self.class_names.len()));
+        let suggested = self.suggested.remove(key);
+        let given = self.given.remove(key).or(suggested);
+        // Nothing stands for unset where that is possible.
+        let is_unset =
+            |entry: &Entry| entry.node.is_empty() && matches!(default, Default::Unset(_));
+        let node = match (given.filter(|entry| !is_unset(entry)), &default) {
+            (Some(entry), _) => Some(entry.node),
+            (None, Default::Value(node)) => Some(node.clone()),
+            (None, Default::Unset(_)) => derived,
+            (None, Default::Required) => {
+                self.problems.push(&name, &format!("is missing; allowed: {allowed}"));
+                None
+            }
+        };
+        let read = node.and_then(|node| {
+            let read = kind.read(&node, self.class_names.len().max(1));
+            if read.is_none() {
+                self.problems.refuse(&name, found(&node), &allowed);
+            }
+            read
+        });
+        let (value, node) = read.unzip();
+        self.declared.push(Declaration {
+            name,
+            parameter_type: kind.parameter_type,
+            range: kind.range,
+            allowed,
+            default,
+            unit: kind.unit,
+            is_live: change == Change::Live,
+            help,
+            value: node,
+        });
+        value
     }
 }
 
-fn list(node: Option<&Node>) -> &[Node] {
+/// The key that an unknown one is nearest to.
+fn meant<'k>(prefix: &str, key: &str, keys: impl IntoIterator<Item = &'k str>) -> Option<String> {
+    nearest(key, keys).map(|nearest| format!("did you mean `{prefix}{nearest}`?"))
+}
+
+/// A value as a file has it: text without quotes.
+pub(super) fn plain(node: &Node) -> String {
     match node {
-        Some(Node::List(items)) => items,
-        _ => &[],
-    }
-}
-
-fn texts(node: Option<&Node>) -> Vec<String> {
-    let text = |item: &Node| match item {
         Node::Text(text) => text.clone(),
-        _ => String::new(),
-    };
-    list(node).iter().map(text).collect()
-}
-
-fn number(node: &Node) -> f32 {
-    match node {
-        Node::Number(number) => *number as f32,
-        _ => 0.0,
+        other => other.to_string(),
     }
 }
 
-impl Parameter {
-    /// The key without its `<CLASS>`, when it has one.
-    pub(super) fn class_prefix(&self) -> Option<&'static str> {
-        self.key.strip_suffix("<CLASS>")
-    }
-
-    pub(super) fn matches(&self, key: &str, class_names: &[String]) -> bool {
-        match self.class_prefix().map(|prefix| key.strip_prefix(prefix)) {
-            Some(Some(class)) => class_names.iter().any(|name| name == class),
-            Some(None) => false,
-            None => key == self.key,
-        }
-    }
-
-    /// The default of the table in its plain form.
-    pub(super) fn default_node(&self) -> Option<Node> {
-        match self.default {
-            Default::Yaml(text) => self.kind.check(&Node::parse(text).ok()?, 1),
-            Default::Required | Default::Unset(_) => None,
-        }
-    }
-}
-
-/// The row that an unknown key is nearest to.
-pub(super) fn meant<'a>(
-    prefix: &str,
-    key: &str,
-    table: impl IntoIterator<Item = &'a Parameter>,
-) -> Option<String> {
-    nearest(key, table.into_iter().map(|parameter| parameter.key))
-        .map(|nearest| format!("did you mean `{prefix}{nearest}`?"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn kinds_take_what_they_say() {
-        let unit = Kind::Number(Range::new(0.0, 1.0));
-        let list = Kind::Numbers(Range::above(0.0, 1.0), Length::OneOrPerClass);
-        for (kind, text, taken) in [
-            (unit, "1", true),
-            (unit, "0.5", true),
-            (unit, "1.01", false),
-            (unit, ".nan", false),
-            (unit, ".inf", false),
-            (unit, "'0.5'", false),
-            (list, "0.5", true),
-            (list, "[1, 0.1, 0.2]", true),
-            (list, "[1, 0.1]", false),
-            (list, "[1, 0, 0.2]", false),
-            (list, "[]", false),
-            (Kind::Integer { min: 0, max: 9 }, "9", true),
-            (Kind::Integer { min: 0, max: 9 }, "10", false),
-            (Kind::Integer { min: 0, max: 9 }, "1.0", false),
-            (Kind::Text, "''", false),
-            (Kind::Topic, "/a/b_1", true),
-            (Kind::Topic, "~/a", true),
-            (Kind::Topic, "a//b", false),
-            (Kind::Topic, "/1a", false),
-            (Kind::Topic, "a b", false),
-            (Kind::Topic, "/", false),
-            (Kind::TextLists, "[[a, b], c]", true),
-            (Kind::NumberLists(Range::new(0.0, 9.0)), "[[1, 2], [x]]", false),
-        ] {
-            let node = Node::parse(text).unwrap();
-            assert_eq!(kind.check(&node, 3).is_some(), taken, "{kind:?} {text}");
-        }
-    }
+/// Every value as if it had been given.
+pub(super) fn entries<'d>(
+    declared: impl IntoIterator<Item = &'d Declaration>,
+    origin: &Origin,
+) -> Entries {
+    let entry = |node: &Node| Entry { node: node.clone(), origin: origin.clone() };
+    declared.into_iter().filter_map(|d| Some((d.name.clone(), entry(d.value.as_ref()?)))).collect()
 }

@@ -49,3 +49,12 @@ pub struct Variance3d {
     /// Of the velocity along x and y.
     pub velocity: [f32; 2],
 }
+
+/// The message that a channel publishes its detections as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OutputType {
+    /// `vision_msgs/Detection2DArray`, of boxes in an image.
+    Detection2dArray,
+    /// `vision_msgs/Detection3DArray`, of boxes in space.
+    Detection3dArray,
+}

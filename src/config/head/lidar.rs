@@ -1,15 +1,36 @@
 //! What lidar networks take and give: the facts of their head files.
 
 use crate::config::LidarConfig;
-use crate::config::problems::Problems;
-use crate::config::reader::Values;
+use crate::config::classes::{index_of, per_class};
+use crate::config::reader::Change::Fixed;
+use crate::config::reader::Reader;
+use crate::config::value::Length::{Exactly, OneOrMore, OneOrPerClass};
+use crate::config::value::{above, flag, integer, list, number, one_of, text};
 use crate::types::{
     Anchor, AnchorDecode, CenterDecode, Grid, PointChannel, PointRange, ScoreThresholds, SizeOrder,
     YawConvention,
 };
 
-/// The most pillars along both axes together: what a map may cost.
+/// Most cells of a grid, which bounds the memory of a map.
 const MAX_CELLS: u64 = 1 << 24;
+const OUTPUT_NAMES: &str = "output_names";
+
+#[derive(Clone, Copy)]
+enum OutputKind {
+    Center,
+    Anchor,
+}
+
+const KINDS: &[(&str, OutputKind)] =
+    &[("center", OutputKind::Center), ("anchor", OutputKind::Anchor)];
+const SIZE_ORDERS: &[(&str, SizeOrder)] = &[
+    ("width_length_height", SizeOrder::WidthLengthHeight),
+    ("length_width_height", SizeOrder::LengthWidthHeight),
+];
+const YAWS: &[(&str, YawConvention)] = &[
+    ("counter_clockwise", YawConvention::CounterClockwise),
+    ("clockwise_from_minus_y", YawConvention::ClockwiseFromMinusY),
+];
 
 /// What a pillar encoder and its network take and give.
 #[derive(Clone, Debug, PartialEq)]
@@ -117,28 +138,78 @@ impl LidarFacts {
     }
 
     /// `None` when a problem was noted.
-    pub(super) fn new(prefix: &str, values: &Values, problems: &mut Problems) -> Option<Self> {
-        let class_names = values.texts("class_names");
-        let grid = grid(prefix, values, problems);
-        let outputs = match values.text("kind") {
-            "anchor" => {
-                anchor(prefix, values, class_names.len(), problems).map(LidarOutputs::Anchor)
-            }
-            _ => center(prefix, values, &class_names, problems).map(LidarOutputs::Center),
-        };
-        Some(Self {
+    pub(super) fn read(p: &mut Reader<'_>, class_names: Vec<String>) -> Option<Self> {
+        let kind = p.required(
+            "kind",
+            one_of(KINDS),
+            "What the outputs hold: those of CenterPoint or of PointPillars.",
+        );
+        let grid = grid(p);
+        let facts = Self {
+            max_points_per_voxel: p.required(
+                "max_points_per_voxel",
+                integer(1..=1024),
+                "Most points of a pillar; the network sees no more.",
+            ),
+            voxel_capacity: p.required(
+                "voxel_capacity",
+                integer(1..=1 << 20),
+                "Most pillars of a frame. More are dropped and counted.",
+            ),
+            point_channels: p
+                .optional(
+                    "point_channels",
+                    Fixed,
+                    list(text(), OneOrMore),
+                    "x, y, z alone",
+                    "Values of a point beyond x, y, z, in the network's order: `intensity`, `ring`, `time_lag` or the \
+                     name of a field.",
+                )
+                .unwrap_or_default()
+                .into_iter()
+                .map(channel)
+                .collect(),
+            intensity_scale: p.value(
+                "intensity_scale",
+                Fixed,
+                number(-1e6..=1e6),
+                1.0,
+                "Factor on the intensity of a message.",
+            ),
+            center_offset_z: p.required(
+                "center_offset_z",
+                flag(),
+                "Whether features hold the offset from the pillar's centre in z, too: three offsets, or two.",
+            ),
+            encoder_input: p.optional(
+                "encoder_input",
+                Fixed,
+                text(),
+                "the first input",
+                "Name of the encoder's input.",
+            ),
+            encoder_output: p.optional(
+                "encoder_output",
+                Fixed,
+                text(),
+                "the first output",
+                "Name of the encoder's output.",
+            ),
+            model_input: p.optional(
+                "model_input",
+                Fixed,
+                text(),
+                "the first input",
+                "Name of the network's input.",
+            ),
+            outputs: match kind {
+                OutputKind::Center => LidarOutputs::Center(CenterFacts::read(p, &class_names)),
+                OutputKind::Anchor => LidarOutputs::Anchor(AnchorFacts::read(p, &class_names)),
+            },
             class_names,
             grid: grid?,
-            max_points_per_voxel: values.count("max_points_per_voxel"),
-            voxel_capacity: values.count("voxel_capacity"),
-            point_channels: values.texts("point_channels").into_iter().map(channel).collect(),
-            intensity_scale: values.number("intensity_scale"),
-            center_offset_z: values.flag("center_offset_z"),
-            encoder_input: values.optional_text("encoder_input"),
-            encoder_output: values.optional_text("encoder_output"),
-            model_input: values.optional_text("model_input"),
-            outputs: outputs?,
-        })
+        };
+        Some(facts)
     }
 }
 
@@ -190,120 +261,178 @@ fn channel(name: String) -> PointChannel {
     }
 }
 
-/// A list of six numbers as a box.
-fn point_range(values: &Values, key: &str) -> Option<PointRange> {
-    match values.numbers(key)[..] {
+/// Six numbers as a box.
+fn point_range(numbers: &[f32]) -> Option<PointRange> {
+    match *numbers {
         [x0, y0, z0, x1, y1, z1] => Some(PointRange { min: [x0, y0, z0], max: [x1, y1, z1] }),
         _ => None,
     }
 }
 
-fn grid(prefix: &str, values: &Values, problems: &mut Problems) -> Option<Grid> {
-    let range = point_range(values, "point_range_m")?;
-    let voxel_size_m: [f32; 3] = values.numbers("voxel_size_m").try_into().ok()?;
-    let grid = Grid::new(range, voxel_size_m)
-        .map_err(|error| problems.push(&format!("{prefix}voxel_size_m"), error.message()))
+/// `None` when a problem was noted.
+fn grid(p: &mut Reader<'_>) -> Option<Grid> {
+    const VOXEL_SIZE: &str = "voxel_size_m";
+    let range = p.required(
+        "point_range_m",
+        list(number(-1e6..=1e6).in_unit("m"), Exactly(6)),
+        "Crop box: least x, y, z, then greatest.",
+    );
+    let voxel_size_m = p.required(
+        VOXEL_SIZE,
+        list(above(0.0, 1e6).in_unit("m"), Exactly(3)),
+        "Edge lengths of a pillar along x, y, z; z is the whole height.",
+    );
+    let grid = Grid::new(point_range(&range)?, voxel_size_m.try_into().ok()?)
+        .map_err(|error| p.problem(VOXEL_SIZE, error.message()))
         .ok()?;
     if grid.grid_size()[2] != 1 || grid.num_cells() > MAX_CELLS {
-        problems.refuse(
-            &format!("{prefix}voxel_size_m"),
-            format!("a grid of {:?} cells", grid.grid_size()),
-            &format!("one cell along z and {MAX_CELLS} in all"),
-        );
+        let found = format!("a grid of {:?} cells", grid.grid_size());
+        p.refuse(VOXEL_SIZE, found, &format!("one cell along z and {MAX_CELLS} in all"));
         return None;
     }
     Some(grid)
 }
 
-fn center(
-    prefix: &str,
-    values: &Values,
-    class_names: &[String],
-    problems: &mut Problems,
-) -> Option<CenterFacts> {
-    let task_names = values.text_lists("tasks");
-    let index_of = |name: &String| class_names.iter().position(|class| class == name);
-    let tasks: Vec<Vec<u32>> = task_names
-        .iter()
-        .map(|names| names.iter().filter_map(index_of).map(|class| class as u32).collect())
-        .collect();
-    let mut classes: Vec<u32> = tasks.concat();
-    classes.sort_unstable();
-    if !classes.iter().copied().eq(0..class_names.len() as u32)
-        || classes.len() != task_names.concat().len()
-    {
-        problems.refuse(
-            &format!("{prefix}tasks"),
-            format!("{task_names:?}"),
-            "every name of class_names once",
+impl CenterFacts {
+    pub(super) fn read(p: &mut Reader<'_>, class_names: &[String]) -> Self {
+        let tasks = tasks(p, class_names);
+        let output_names = p.optional(
+            OUTPUT_NAMES,
+            Fixed,
+            list(list(text(), OneOrMore), OneOrMore),
+            "by position, task by task in the order stated",
+            "Per task, names of its outputs: offset, height, size, rotation, velocity (if any), heat map.",
         );
-        return None;
-    }
-    let output_names = values.text_lists("output_names");
-    let has_velocity = values.flag("has_velocity");
-    let num_outputs = if has_velocity { 6 } else { 5 };
-    if !output_names.is_empty()
-        && (output_names.len() != tasks.len()
-            || output_names.iter().any(|names| names.len() != num_outputs))
-    {
-        problems.refuse(
-            &format!("{prefix}output_names"),
-            format!("{output_names:?}"),
-            &format!("{} lists, one per task, of {num_outputs} names", tasks.len()),
+        let downsample_factor = p.required(
+            "downsample_factor",
+            integer(1..=64),
+            "Pillars of a cell of the map along one axis (`out_size_factor`, `feature_map_stride`).",
         );
-        return None;
+        let size_order =
+            p.required("size_order", one_of(SIZE_ORDERS), "Order of the size channels.");
+        let size_log = p.value("size_log", Fixed, flag(), true, "Whether sizes are logarithms.");
+        let heatmap_logits =
+            p.value("heatmap_logits", Fixed, flag(), true, "Whether heat maps are logits.");
+        let yaw = p.required(
+            "yaw",
+            one_of(YAWS),
+            "How sine and cosine become a yaw: `atan2(s, c)`, or `-atan2(s, c) - pi/2`.",
+        );
+        let has_velocity =
+            p.value("has_velocity", Fixed, flag(), true, "Whether there are velocity channels.");
+        let has_variance =
+            p.value("has_variance", Fixed, flag(), false, "Whether variances follow the values.");
+        let center_range = p.optional(
+            "center_range_m",
+            Fixed,
+            list(number(-1e6..=1e6).in_unit("m"), Exactly(6)),
+            "every centre is kept",
+            "Box outside which centres are dropped: least x, y, z, then greatest.",
+        );
+        let num_outputs = if has_velocity { 6 } else { 5 };
+        if let Some(names) = output_names.as_ref().filter(|names| {
+            names.len() != tasks.len() || names.iter().any(|names| names.len() != num_outputs)
+        }) {
+            let allowed = format!("{} lists, one per task, of {num_outputs} names", tasks.len());
+            p.refuse(OUTPUT_NAMES, format!("{names:?}"), &allowed);
+        }
+        Self {
+            tasks,
+            output_names: output_names.unwrap_or_default(),
+            downsample_factor: downsample_factor as u32,
+            size_order,
+            size_log,
+            heatmap_logits,
+            yaw,
+            has_velocity,
+            has_variance,
+            center_range: center_range.and_then(|range| point_range(&range)),
+        }
     }
-    Some(CenterFacts {
-        tasks,
-        output_names,
-        downsample_factor: values.count("downsample_factor") as u32,
-        size_order: match values.text("size_order") {
-            "length_width_height" => SizeOrder::LengthWidthHeight,
-            _ => SizeOrder::WidthLengthHeight,
-        },
-        size_log: values.flag("size_log"),
-        heatmap_logits: values.flag("heatmap_logits"),
-        yaw: match values.text("yaw") {
-            "clockwise_from_minus_y" => YawConvention::ClockwiseFromMinusY,
-            _ => YawConvention::CounterClockwise,
-        },
-        has_velocity,
-        has_variance: values.flag("has_variance"),
-        center_range: point_range(values, "center_range_m"),
-    })
 }
 
-fn anchor(
-    prefix: &str,
-    values: &Values,
-    num_classes: usize,
-    problems: &mut Problems,
-) -> Option<AnchorFacts> {
-    let sizes = values.number_lists("anchor_sizes_m");
-    let centers = values.numbers("anchor_center_z_m");
+fn tasks(p: &mut Reader<'_>, class_names: &[String]) -> Vec<Vec<u32>> {
+    let names = p.required(
+        "tasks",
+        list(list(text(), OneOrMore), OneOrMore),
+        "Classes of each task's heat map; every class once.",
+    );
+    let index_of = |name: &String| index_of(name, class_names);
+    let tasks: Vec<Vec<u32>> =
+        names.iter().map(|names| names.iter().filter_map(index_of).collect()).collect();
+    let mut classes = tasks.concat();
+    classes.sort_unstable();
+    let is_each_once = classes.iter().copied().eq(0..class_names.len() as u32);
+    if !is_each_once || classes.len() != names.concat().len() {
+        p.refuse("tasks", format!("{names:?}"), "every name of class_names once");
+    }
+    tasks
+}
+
+impl AnchorFacts {
+    pub(super) fn read(p: &mut Reader<'_>, class_names: &[String]) -> Self {
+        Self {
+            output_names: p
+                .optional(
+                    OUTPUT_NAMES,
+                    Fixed,
+                    list(text(), Exactly(3)),
+                    "by position in the order stated",
+                    "Names of the outputs: class scores, boxes, directions.",
+                )
+                .unwrap_or_default(),
+            anchors: anchors(p, class_names.len()),
+            rotations_rad: p.required(
+                "rotations_rad",
+                list(number(-10.0..=10.0).in_unit("rad"), OneOrMore),
+                "Yaws of each class's anchors.",
+            ),
+            direction_offset_rad: p.required(
+                "direction_offset_rad",
+                number(-10.0..=10.0).in_unit("rad"),
+                "Angle that separates the two directions (`dir_offset`).",
+            ),
+            align_center: p.value(
+                "align_center",
+                Fixed,
+                flag(),
+                false,
+                "Whether anchors are at cell centres; otherwise the outermost are on the border of the range.",
+            ),
+            channels_last: p.value(
+                "channels_last",
+                Fixed,
+                flag(),
+                true,
+                "Whether outputs are [1, H, W, channels]; otherwise [1, channels, H, W].",
+            ),
+        }
+    }
+}
+
+fn anchors(p: &mut Reader<'_>, num_classes: usize) -> Vec<Anchor> {
+    const SIZES: &str = "anchor_sizes_m";
+    let sizes = p.required(
+        SIZES,
+        list(list(above(0.0, 1e3).in_unit("m"), OneOrMore), OneOrMore),
+        "Per class, length, width and height of its anchor.",
+    );
+    let centers = p.required(
+        "anchor_center_z_m",
+        list(number(-1e6..=1e6).in_unit("m"), OneOrPerClass),
+        "Height of the anchors' centres; one, or one per class.",
+    );
+    let centers = per_class(&centers, num_classes);
     let anchors: Vec<Anchor> = sizes
         .iter()
-        .enumerate()
-        .filter_map(|(class, size)| {
-            let size_m = size[..].try_into().ok()?;
-            let center_z_m = *centers.get(class).or(centers.first())?;
-            Some(Anchor { size_m, center_z_m })
+        .zip(centers)
+        .filter_map(|(size, center_z_m)| {
+            Some(Anchor { size_m: size[..].try_into().ok()?, center_z_m })
         })
         .collect();
     if anchors.len() != num_classes || sizes.len() != num_classes {
-        problems.refuse(
-            &format!("{prefix}anchor_sizes_m"),
-            format!("{sizes:?}"),
-            &format!("{num_classes} lists, one per class, of length, width, height"),
-        );
-        return None;
+        let allowed = format!("{num_classes} lists, one per class, of length, width, height");
+        p.refuse(SIZES, format!("{sizes:?}"), &allowed);
     }
-    Some(AnchorFacts {
-        output_names: values.texts("output_names"),
-        anchors,
-        rotations_rad: values.numbers("rotations_rad"),
-        direction_offset_rad: values.number("direction_offset_rad"),
-        align_center: values.flag("align_center"),
-        channels_last: values.flag("channels_last"),
-    })
+    anchors
 }
