@@ -20,12 +20,15 @@ mod parameters;
 mod recording;
 
 mod common {
+    pub mod jpeg;
     pub mod replay;
 }
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
+use common::jpeg::empty_scans;
 use common::replay::{Run, replay, replay_after};
 use det_post::ErrorKind;
 use det_post::config::{ChannelConfig, Config};
@@ -33,7 +36,8 @@ use det_post::device::Device;
 use det_post::pipeline::isolated::Isolated;
 use det_post::pipeline::{CameraPipeline, Health, Supervisor};
 use det_post::types::{
-    Detection2d, DeviceChoice, Encoding, FailurePolicy, ImagePayload, ImageView, Size,
+    CompressedFormat, CompressedView, Detection2d, DeviceChoice, Encoding, FailurePolicy,
+    ImagePayload, ImageView, Size,
 };
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_det_post");
@@ -200,16 +204,40 @@ fn a_process_that_is_killed_costs_one_frame() {
     assert!(!PathBuf::from(format!("/proc/{last}")).exists(), "the process is left");
 }
 
+/// A picture of minutes of work is the picture's fault, not the device's.
+#[test]
+fn a_jpeg_of_thousands_of_scans_costs_its_frame_alone() {
+    let sample = sample();
+    let mut camera = supervised(camera(sample.path()));
+    let process = camera.pipeline().unwrap().process_id();
+    let file = empty_scans(2048, 2048, 20_000);
+    let bomb = CompressedView { format: CompressedFormat::Jpeg, data: &file };
+    let start = Instant::now();
+    let served = camera.serve(|camera| {
+        camera
+            .process_picture(&ImagePayload::Compressed(bomb))
+            .map(|served| served.detections.len())
+    });
+    let error = served.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::DecodeLimit, "{error}");
+    assert!(error.message().contains("20000 scans"), "{error}");
+    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+    assert_eq!((camera.health(), camera.num_failures()), (Health::Good, 0));
+    let picture = drive::picture(1);
+    let served = camera.serve(|camera| {
+        camera.process_picture(&image(&picture)).map(|served| served.detections.len())
+    });
+    assert!(served.unwrap() > 0);
+    assert_eq!(camera.pipeline().unwrap().process_id(), process);
+}
+
 #[test]
 fn what_is_wrong_with_a_frame_or_a_configuration_comes_back() {
     let sample = sample();
     let mut config = camera(sample.path());
     let mut isolated =
         Isolated::<Detection2d>::start(Path::new(PROGRAM), &config, DeviceChoice::Cpu).unwrap();
-    let file = det_post::types::CompressedView {
-        format: det_post::types::CompressedFormat::Png,
-        data: b"no picture",
-    };
+    let file = CompressedView { format: CompressedFormat::Png, data: b"no picture" };
     let error = isolated.process_picture(&ImagePayload::Compressed(file)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Codec, "{error}");
     let picture = drive::picture(1);

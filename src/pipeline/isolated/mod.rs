@@ -34,6 +34,7 @@ pub use words::Words;
 use super::{LidarFrame, Processed};
 use crate::config::ChannelConfig;
 use crate::error::{Error, ErrorKind, Result};
+use crate::ops::decompress::MAX_DECODE_TIME;
 use crate::types::{CompressedFormat, DeviceChoice, FrameReport, ImagePayload, Stage, Transfer};
 
 const STAGE: &str = "isolated";
@@ -44,6 +45,10 @@ const START_TIMEOUT: Duration = Duration::from_secs(900);
 
 /// How long a frame may take: a kernel may never end.
 const FRAME_TIMEOUT: Duration = Duration::from_secs(30);
+
+// A picture that is slow to decode is refused as such, not taken for a process
+// that hangs.
+const _: () = assert!(2 * MAX_DECODE_TIME.as_secs() < FRAME_TIMEOUT.as_secs());
 
 /// How long a process may take to end by itself.
 const END_TIMEOUT: Duration = Duration::from_secs(2);
