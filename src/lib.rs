@@ -14,14 +14,14 @@
 //! | [`detectors`] | inputs to detections: one folder a family |
 //! | [`runtime`] | what runs a channel |
 //! | [`transport`] | recordings, the live graph, messages, transforms |
-//! | [`node`] | channels, and the live node around them |
+//! | [`node`] | the live node around channels |
 //! | [`sim`] | a simulated drive with ground truth |
 //! | [`eval`] | detections against truth |
 //! | [`cli`] | the program's commands |
 //!
-//! Start with [`detectors::CameraPipeline::process`] or
-//! [`detectors::LidarPipeline::process`]: each is one function, its stages in
-//! order.
+//! Start with [`detectors::Detector`], then
+//! [`detectors::image2d::CpuDetector`] or [`detectors::pillars::CpuDetector`]:
+//! a frame is one function, its stages in order.
 //!
 //! ```
 //! use det_post::ops::nms::Workspace;

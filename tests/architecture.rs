@@ -17,9 +17,9 @@ const LAYERS: [(&str, &[&str]); 12] = [
     ("transport", &["types"]),
     ("eval", &["types"]),
     ("sim", &["types"]),
-    ("heads", &["types", "device", "ops", "infer", "config"]),
-    ("pipeline", &["types", "device", "ops", "infer", "config", "heads"]),
-    ("node", &["types", "device", "ops", "infer", "config", "heads", "pipeline", "transport"]),
+    ("detectors", &["types", "device", "ops", "infer", "config"]),
+    ("runtime", &["types", "device", "config", "detectors", "transport"]),
+    ("node", &["types", "device", "ops", "config", "detectors", "runtime", "transport"]),
     (
         "cli",
         &[
@@ -29,8 +29,8 @@ const LAYERS: [(&str, &[&str]); 12] = [
             "ops",
             "infer",
             "config",
-            "heads",
-            "pipeline",
+            "detectors",
+            "runtime",
             "transport",
             "eval",
             "sim",
@@ -65,7 +65,7 @@ const UNSAFE_FILES: [&str; 27] = [
     "src/device/cuda/open.rs",
     "src/device/cuda/stream.rs",
     "src/infer/device/binding.rs",
-    "src/pipeline/isolated/memory.rs",
+    "src/runtime/isolated/memory.rs",
     "src/transport/bag/mapped.rs",
     "src/transport/ros2/native.rs",
 ];

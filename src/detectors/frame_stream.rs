@@ -1,6 +1,6 @@
-//! What the frames of every channel have in common on a GPU: they follow each
-//! other on a stream, with one upload and one wait each, and their payloads are
-//! lent to them until then.
+//! What the frames of every detector have in common on a GPU: they follow each
+//! other on a stream, with one upload and one wait each, until which their
+//! payloads are lent to them.
 
 use crate::detectors::stopwatch::Stopwatch;
 use crate::device::cuda::{Lender, Loans, Stream};
@@ -15,7 +15,7 @@ pub(super) struct FrameStream {
     lender: Lender,
 }
 
-/// A frame that runs; what lives for `'env` may be lent to its upload.
+/// A frame in progress; what lives for `'env` may be lent to its upload.
 pub(super) struct Running<'a, 'env> {
     stopwatch: &'a Stopwatch,
     loans: &'a Loans<'a, 'env>,
@@ -37,22 +37,27 @@ impl FrameStream {
         &self.stream
     }
 
-    /// Runs a frame, which marks the end of every stage and waits for the last.
-    /// Nothing of it is under way any more when this returns.
-    pub(super) fn run<'env>(
-        &self,
-        report: &mut FrameReport,
-        frame: impl FnOnce(&mut Running<'_, 'env>) -> Result<()>,
-    ) -> Result<()> {
-        let Self { stream, stopwatch, lender } = self;
-        let ran = lender.lend(|loans| {
-            frame(&mut Running { stopwatch, loans, report })?;
-            stopwatch.add_to(report)
-        });
+    /// Where the payloads of a frame are lent to its upload.
+    pub(super) fn lender(&self) -> &Lender {
+        &self.lender
+    }
+
+    /// Begins a frame, whose stages mark their ends and whose last call is
+    /// [`Running::finish`].
+    pub(super) fn begin<'a, 'env>(
+        &'a self,
+        loans: &'a Loans<'a, 'env>,
+        report: &'a mut FrameReport,
+    ) -> Running<'a, 'env> {
+        Running { stopwatch: &self.stopwatch, loans, report }
+    }
+
+    /// Ends a frame: after an error, whatever it queued ends before the next
+    /// frame.
+    pub(super) fn settle(&self, ran: Result<()>) -> Result<()> {
         if ran.is_err() {
-            // Whatever is queued ends before the next frame. A second error
-            // would be about the same work as the first.
-            let _ = stream.synchronize();
+            // A second error would be about the same work as the first.
+            let _ = self.stream.synchronize();
         }
         ran
     }
@@ -71,6 +76,11 @@ impl<'env> Running<'_, 'env> {
         self.report.add_bytes(Stage::Upload, Transfer::HostCopy, num_copied);
         self.report.add_bytes(Stage::Upload, Transfer::Upload, num_bytes);
         self.end_of(Stage::Upload)
+    }
+
+    /// Adds the durations of the stages, whose last was waited for.
+    pub(super) fn finish(self) -> Result<()> {
+        self.stopwatch.add_to(self.report)
     }
 
     /// Marks the end of a stage.

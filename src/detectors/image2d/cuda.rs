@@ -1,16 +1,18 @@
-//! A camera's frames on a GPU: one upload, one wait, one read of the answer. A
-//! payload that lies in page-locked memory is uploaded from there.
+//! 2D detection on a GPU: one upload, one wait, one read of the results. A
+//! payload in page-locked memory is uploaded from there.
 
 use std::mem::{Discriminant, discriminant};
 
-use crate::config::{CameraConfig, YoloFacts};
+use super::{IMAGE, NEEDS, YoloHead, family, with_empty_frame};
+use crate::config::{CameraConfig, ChannelConfig, YoloFacts};
 use crate::detectors::frame_stream::{FrameStream, Running, room_for};
-use crate::detectors::image2d::YoloHead;
+use crate::detectors::{Detector, DetectorInfo, FrameSet, InputNeeds};
 use crate::device::cuda::abi::gather::FrameCounts;
 use crate::device::cuda::abi::nms::NmsCounts;
 use crate::device::cuda::{
     DeviceCandidates, DeviceImage, DeviceTensor, Graph, ImageLayout, Stream,
 };
+use crate::device::{Device, PayloadMemory};
 use crate::error::{Error, Result};
 use crate::infer::device::DeviceEngine;
 use crate::ops::decode_yolo::cuda::{Selection, Workspace as Decoder};
@@ -20,89 +22,132 @@ use crate::ops::letterbox::LetterboxParams;
 use crate::ops::letterbox::cuda::{Kernels as LetterboxKernels, enqueue_letterbox};
 use crate::ops::nms::cuda::{Capacity, Suppression2d};
 use crate::types::{
-    Box2d, CompressedFormat, Count, Detection2d, FrameReport, ImagePayload, Kept, Letterbox, Nms2d,
-    Stage, TensorSpec, Transfer,
+    Box2d, CompressedFormat, Count, Detection2d, Detections, FrameReport, ImagePayload, Kept,
+    Letterbox, Nms2d, Stage, TensorSpec, Transfer,
 };
 
 /// Room for pictures is taken by powers of two from this on.
 const MIN_PICTURE_BYTES: usize = 1 << 16;
 
-pub(super) struct Frames {
+/// What is timed on the stream, in order.
+const STREAM_STAGES: [Stage; 4] =
+    [Stage::Upload, Stage::Letterbox, Stage::Infer, Stage::Postprocess];
+
+/// What is reported, in order: decompression runs on the host.
+const STAGES: [Stage; 5] =
+    [Stage::Decompress, Stage::Upload, Stage::Letterbox, Stage::Infer, Stage::Postprocess];
+
+/// Finds boxes in images on a GPU.
+pub struct CudaDetector {
+    info: DetectorInfo,
     frames: FrameStream,
     pictures: Pictures,
     engine: DeviceEngine,
     head: YoloHead,
     postprocess: Postprocess,
+    detections: Vec<Detection2d>,
 }
 
-impl Frames {
-    pub(super) fn new(config: &CameraConfig, stream: &Stream) -> Result<Self> {
+impl CudaDetector {
+    /// Loads the network; the frames run on `stream`.
+    ///
+    /// # Errors
+    /// As [`super::open`].
+    pub fn load(config: &CameraConfig, stream: &Stream) -> Result<Self> {
         let shape_of = |input: &TensorSpec| input_shape(&config.facts, input);
         let engine = DeviceEngine::load(&config.model_path, &config.engine, stream, shape_of)?;
-        Self::with_engine(config, stream, engine)
+        Self::new(config, stream, engine)
     }
 
-    pub(super) fn with_engine(
-        config: &CameraConfig,
-        stream: &Stream,
-        engine: DeviceEngine,
-    ) -> Result<Self> {
+    /// With a network that is loaded already, whose stream is `stream`.
+    ///
+    /// # Errors
+    /// As [`super::open`].
+    pub fn new(config: &CameraConfig, stream: &Stream, engine: DeviceEngine) -> Result<Self> {
         let head = YoloHead::new(&config.facts, engine.inputs(), engine.outputs())?;
-        let stages = [Stage::Upload, Stage::Letterbox, Stage::Infer, Stage::Postprocess];
+        let device = Device::Cuda(stream.device().clone());
         Ok(Self {
-            frames: FrameStream::new(stream, &stages)?,
+            info: DetectorInfo::new(&device, engine.name(), &STAGES),
+            frames: FrameStream::new(stream, &STREAM_STAGES)?,
             pictures: Pictures::new(stream, head.letterbox())?,
             postprocess: Postprocess::new(config, &head, &engine, stream)?,
             engine,
             head,
+            detections: Vec::with_capacity(config.max_detections),
         })
     }
+}
 
-    pub(super) fn engine_name(&self) -> &str {
-        self.engine.name()
+impl Detector for CudaDetector {
+    fn inputs(&self) -> &[InputNeeds] {
+        &NEEDS
     }
 
-    pub(super) fn reconfigure(&mut self, config: &CameraConfig) -> Result<()> {
-        if self.postprocess.fits(config) {
-            return self.postprocess.set(config);
-        }
-        let stream = self.frames.stream();
-        self.postprocess = Postprocess::new(config, &self.head, &self.engine, stream)?;
-        self.pictures.forget();
-        Ok(())
+    fn info(&self) -> &DetectorInfo {
+        &self.info
     }
 
-    /// The story of a frame.
-    pub(super) fn process(
-        &mut self,
-        payload: &ImagePayload<'_>,
+    fn detect<'a>(
+        &'a mut self,
+        frame: &FrameSet<'_>,
         report: &mut FrameReport,
-        detections: &mut Vec<Detection2d>,
-    ) -> Result<()> {
-        let Self { frames, pictures, engine, postprocess, .. } = self;
-        frames.run(report, |frame| {
-            pictures.upload(payload, frame)?;
+    ) -> Result<Detections<'a>> {
+        let Self { frames, pictures, engine, postprocess, detections, .. } = self;
+        let payload = frame.image(IMAGE)?;
+        let ran = frames.lender().lend(|loans| {
+            let mut running = frames.begin(loans, report);
+            pictures.upload(&payload, &mut running)?;
             pictures.enqueue_letterbox(engine.input(0)?, postprocess)?;
-            frame.end_of(Stage::Letterbox)?;
+            running.end_of(Stage::Letterbox)?;
             engine.enqueue()?;
-            frame.end_of(Stage::Infer)?;
+            running.end_of(Stage::Infer)?;
             postprocess.graph.enqueue()?;
-            frame.end_of(Stage::Postprocess)?;
+            running.end_of(Stage::Postprocess)?;
             let counts = postprocess.gather.read(detections)?;
 
             let FrameCounts { decoded, num_over_limit, .. } = counts;
             let num_over_capacity = decoded.num_over_capacity as usize;
-            frame.report.add_count(Count::CandidatesOverCapacity, num_over_capacity);
-            frame.report.add_count(Count::CandidatesOverTopK, decoded.num_over_top_k as usize);
-            frame.report.add_count(Count::DetectionsOverLimit, num_over_limit as usize);
-            frame.add_copies(Stage::Infer, engine);
+            running.report.add_count(Count::CandidatesOverCapacity, num_over_capacity);
+            running.report.add_count(Count::CandidatesOverTopK, decoded.num_over_top_k as usize);
+            running.report.add_count(Count::DetectionsOverLimit, num_over_limit as usize);
+            running.add_copies(Stage::Infer, engine);
             // The suppression writes its survivors to the host, too.
             let survivors = size_of::<NmsCounts>() + counts.num_kept as usize * size_of::<Kept>();
             let num_read = size_of::<FrameCounts>() + size_of_val(detections.as_slice());
             let num_read = num_read + survivors;
-            frame.report.add_bytes(Stage::Postprocess, Transfer::Download, num_read);
-            Ok(())
-        })
+            running.report.add_bytes(Stage::Postprocess, Transfer::Download, num_read);
+            running.finish()
+        });
+        frames.settle(ran)?;
+        Ok(Detections::Boxes2d(detections))
+    }
+
+    /// Thresholds and classes are written to the device; other kinds and limits
+    /// are recorded anew.
+    fn reconfigure(&mut self, config: &ChannelConfig) -> Result<()> {
+        let config = family(config)?;
+        if self.postprocess.fits(config) {
+            self.postprocess.set(config)?;
+        } else {
+            let stream = self.frames.stream();
+            self.postprocess = Postprocess::new(config, &self.head, &self.engine, stream)?;
+            self.pictures.forget();
+        }
+        self.detections.clear();
+        self.detections.reserve(config.max_detections);
+        Ok(())
+    }
+
+    fn reset(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn warm_up(&mut self) -> Result<()> {
+        with_empty_frame(|frame| self.detect(frame, &mut FrameReport::new()).map(drop))
+    }
+
+    fn payload_memory(&self) -> PayloadMemory {
+        PayloadMemory::of(&Device::Cuda(self.frames.stream().device().clone()))
     }
 }
 

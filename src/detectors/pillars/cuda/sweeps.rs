@@ -1,15 +1,17 @@
 //! From the cloud of a frame to the points that are grouped.
 
+use nalgebra::Isometry3;
+
 use crate::config::LidarConfig;
 use crate::detectors::frame_stream::{Running, room_for};
-use crate::detectors::pillars::{self, LidarFrame};
+use crate::detectors::pillars;
 use crate::device::cuda::abi::densify::DensifyNumbers;
 use crate::device::cuda::abi::unpack::UnpackNumbers;
 use crate::device::cuda::{DeviceBuffer, DeviceCloud, DevicePoints, Stream, num_bytes};
 use crate::error::Result;
 use crate::ops::densify::cuda::{DeviceSweeps, Joining, Workspace as Densify};
 use crate::ops::unpack::{UnpackParams, cuda::Workspace as Unpack};
-use crate::types::{CloudView, Count, FrameReport};
+use crate::types::{CloudView, Count, FrameReport, Stamp};
 
 /// Room for clouds is taken by powers of two from these on.
 const MIN_CLOUD_BYTES: usize = 1 << 20;
@@ -126,9 +128,13 @@ impl JoinedPoints {
 
     /// Queues the joining of past sweeps, none without a transform, and keeps
     /// the current one for the next frames.
-    pub(super) fn join(&mut self, frame: &LidarFrame<'_>, report: &mut FrameReport) -> Result<()> {
+    pub(super) fn join(
+        &mut self,
+        stamp: Stamp,
+        world_from_sensor: Option<&Isometry3<f64>>,
+        report: &mut FrameReport,
+    ) -> Result<()> {
         let Some(Past { sweeps, densify, max_age_s }) = &mut self.past else { return Ok(()) };
-        let LidarFrame { stamp, world_from_sensor, .. } = *frame;
         let joining = Joining { stamp, world_from_sensor, max_age_s: *max_age_s };
         let counts = densify.enqueue(sweeps, &joining, &mut self.joined)?;
         report.add_count(Count::SweepsDropped, counts.num_sweeps_dropped);
