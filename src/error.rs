@@ -61,11 +61,13 @@ pub enum ErrorKind {
     Stale,
     /// The ROS graph cannot be joined, or refuses a topic or a service.
     Door,
+    /// The system does not provide the memory that a frame needs.
+    Memory,
 }
 
 impl ErrorKind {
     /// Every kind, in order.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::Usage,
         Self::Config,
         Self::Io,
@@ -83,6 +85,7 @@ impl ErrorKind {
         Self::DeviceLost,
         Self::Stale,
         Self::Door,
+        Self::Memory,
     ];
 
     /// The stable short name under which dropped frames are counted in
@@ -106,6 +109,7 @@ impl ErrorKind {
             Self::DeviceLost => "device_lost",
             Self::Stale => "too_old",
             Self::Door => "door",
+            Self::Memory => "out_of_memory",
         }
     }
 }

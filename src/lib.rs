@@ -56,6 +56,7 @@ pub mod device;
 pub mod error;
 pub mod eval;
 pub mod infer;
+mod input_file;
 pub mod node;
 pub mod ops;
 pub mod runtime;
@@ -63,5 +64,6 @@ pub mod sim;
 pub mod telemetry;
 pub mod transport;
 pub mod types;
+mod yaml;
 
 pub use error::{Error, ErrorKind, Result};

@@ -31,7 +31,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
-use common::replay::{Run, replay};
+use common::replay::{Run, replay, replay_after};
 use det_post::config::{ChannelConfig, Config};
 use det_post::detectors::{self, Detector, DetectorInfo, FrameInput, FrameSet, InputNeeds};
 use det_post::device::{Device, PayloadMemory};
@@ -47,6 +47,8 @@ use det_post::{Error, ErrorKind, Result};
 use detect::in_image;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_det_post");
+
+const ISOLATED: [&str; 3] = ["device:=cpu", "camera.isolate:=true", "lidar.isolate:=true"];
 
 /// The sample: a drive, networks and parameters.
 fn sample() -> tempfile::TempDir {
@@ -103,8 +105,7 @@ fn kill(process: u32) {
 fn a_replay_gives_the_same_bytes() {
     let sample = sample();
     let here = run(sample.path(), "here", &["device:=cpu"]);
-    let apart = ["device:=cpu", "camera.isolate:=true", "lidar.isolate:=true"];
-    let apart = run(sample.path(), "apart", &apart);
+    let apart = run(sample.path(), "apart", &ISOLATED);
     here.expect_code(0);
     apart.expect_code(0);
     let (expected, found) = (here.report(), apart.report());
@@ -116,6 +117,64 @@ fn a_replay_gives_the_same_bytes() {
         }
     }
     assert!(apart.bytes("detections.jsonl") == here.bytes("detections.jsonl"));
+}
+
+/// As [`run`], after the lines of a shell script, in a mount namespace of its own.
+fn run_after(script: &str, sample: &Path, name: &str, parameters: &[&str]) -> Run {
+    let parameters: Vec<String> = parameters.iter().map(|&text| text.to_owned()).collect();
+    let (bag, config) = (sample.join("drive"), sample.join("sample.param.yaml"));
+    replay_after(script, &bag, config.to_str().unwrap(), &parameters, &sample.join(name))
+}
+
+/// Whether this machine permits mount namespaces.
+fn can_mount() -> bool {
+    let mut unshare = Command::new("unshare");
+    let status = unshare.args(["--map-root-user", "--mount", "true"]).status();
+    status.is_ok_and(|status| status.success())
+}
+
+#[test]
+fn payloads_do_not_depend_on_the_size_of_dev_shm() {
+    if !can_mount() {
+        println!("skipped: no mount namespaces");
+        return;
+    }
+    let sample = sample();
+    let whole = run(sample.path(), "whole", &ISOLATED);
+    let tiny = "mount -t tmpfs -o size=4k tmpfs /dev/shm";
+    let tiny = run_after(tiny, sample.path(), "tiny", &ISOLATED);
+    tiny.expect_code(0);
+    assert!(tiny.bytes("detections.jsonl") == whole.bytes("detections.jsonl"));
+}
+
+/// A limit on the size of files limits what can be reserved in memory, too.
+#[test]
+fn a_payload_without_memory_costs_its_frame_and_no_other() {
+    if !can_mount() {
+        println!("skipped: no namespaces");
+        return;
+    }
+    let sample = sample();
+    let whole = run(sample.path(), "whole", &ISOLATED);
+    // Blocks of 512 bytes: less than a picture takes, and than the larger half
+    // of the clouds.
+    let limit = "trap '' XFSZ\nulimit -f 256";
+    let short = run_after(limit, sample.path(), "short", &ISOLATED);
+    short.expect_code(0);
+    let report = short.report();
+    for (channel, expects_frames) in [("camera", false), ("lidar", true)] {
+        let found = &report["channels"][channel];
+        let number = |value: &serde_json::Value| value.as_u64().unwrap();
+        let dropped = found["dropped"].as_object().unwrap();
+        assert_eq!(dropped.keys().collect::<Vec<_>>(), ["out_of_memory"], "{found}");
+        let num_dropped = number(&dropped["out_of_memory"]["count"]);
+        assert_eq!(number(&found["frames_in"]), number(&found["frames_out"]) + num_dropped);
+        assert_eq!(number(&found["frames_out"]) > 0, expects_frames, "{found}");
+        let first = dropped["out_of_memory"]["first"].as_str().unwrap();
+        assert!(first.contains("cannot reserve"), "{first}");
+    }
+    let (lines, expected) = (short.lines(), whole.lines());
+    assert!(!lines.is_empty() && lines.iter().all(|line| expected.contains(line)));
 }
 
 #[test]
@@ -243,9 +302,9 @@ impl Detector for Faulty {
 fn fail(device: DeviceChoice) -> Result<()> {
     #[cfg(feature = "cuda")]
     if let Device::Cuda(gpu) = Device::open(device)? {
-        use det_post::device::cuda::abi::fault;
+        use det_post::device::cuda::diagnostic::{FaultKind, fail};
         // The frame that follows meets the fault.
-        let _ = fault::fail(&gpu, fault::FaultKind::BadAddress);
+        let _ = fail(&gpu, FaultKind::BadAddress);
         return Ok(());
     }
     Err(Error::new(ErrorKind::Device, "test", format!("{device} fails")))

@@ -12,9 +12,10 @@
 //! head. What holds is, in this order: what the user gives, the defaults its
 //! head suggests, the defaults of the table.
 //!
-//! Unlike ROS, keys of the section `/**` give way to those of `/det_post`
-//! wherever the two stand in a file. As in ROS, aliases that multiply a file
-//! are refused. Files are bounded in size and depth.
+//! Sections apply as in ROS: those whose name matches the node, in the order in
+//! which the names first appear over all files, the later wins. What a section
+//! for many nodes (`/**:`) holds beyond this node's keys is ignored with one
+//! warning. Files are bounded in size and depth.
 
 mod camera;
 mod declared;
@@ -31,11 +32,12 @@ mod parameters;
 mod problems;
 mod source;
 mod table;
-mod yaml;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
+
+use indexmap::IndexMap;
 
 pub use camera::{CameraConfig, YoloFacts};
 pub use declared::DeclaredParameter;
@@ -48,16 +50,21 @@ pub use manual::manual;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::types::{DeviceChoice, FailurePolicy, NodeName, OutputType, PointRange};
+use crate::yaml::Node;
 use deployment::{check_engine, device, failure_policy};
 use head::{Facts, Head};
 use parameters::{CAMERA, LIDAR, NODE};
 use problems::Problems;
-use source::{Entries, Entry};
+use source::{Entries, Entry, Origin, Sections};
 use table::{Given, Parameter, Values};
-use yaml::Node;
 
 /// The name of the node when nobody gives it another.
 pub const NODE_NAME: &str = "det_post";
+
+/// Parameters that rcl and rclcpp give every node. This node takes them from
+/// files and leaves them without effect.
+const START_TYPE_DESCRIPTION_SERVICE: &str = "start_type_description_service";
+const QOS_OVERRIDES: &str = "qos_overrides";
 
 /// A checked configuration.
 #[derive(Clone, Debug, PartialEq)]
@@ -180,13 +187,14 @@ impl Config {
     /// As [`Config::load`].
     pub fn parse(text: &str) -> Result<Self> {
         let node = NodeName::new("", NODE_NAME)?;
-        let (mut entries, mut problems) = (Entries::new(), Problems::default());
-        source::add_file(&node, text, "the text", &mut entries, &mut problems);
+        let (mut sections, mut problems) = (Sections::new(&node), Problems::default());
+        sections.add_file(text, "the text", &mut problems);
+        let entries = sections.into_entries(&mut problems);
         Self::from_entries(&node, entries, problems)
     }
 
     fn from_entries(node: &NodeName, entries: Entries, mut problems: Problems) -> Result<Self> {
-        let (of_node, of_channels) = split(entries);
+        let (of_node, of_channels) = split(entries, &mut problems);
         let given =
             Given { prefix: "", entries: &of_node, suggested: &Entries::new(), class_names: &[] };
         let values = Values::read(NODE, &given, &mut problems);
@@ -237,12 +245,19 @@ pub fn parse_override(assignment: &str) -> Result<(String, String)> {
     Ok((key, value.to_owned()))
 }
 
-/// Values of the node, and values by channel, keys below it.
-fn split(entries: Entries) -> (Entries, BTreeMap<String, Entries>) {
+/// Values of the node, and values by channel, keys below it. A mapping that
+/// sections for many nodes alone give, without a `head`, is no channel.
+fn split(entries: Entries, problems: &mut Problems) -> (Entries, BTreeMap<String, Entries>) {
     let mut node = Entries::new();
     let mut of_channels: BTreeMap<String, Entries> = BTreeMap::new();
     for (key, entry) in entries {
         match key.split_once('.') {
+            _ if key == START_TYPE_DESCRIPTION_SERVICE => {}
+            Some((QOS_OVERRIDES, _)) => {
+                if !entry.origin.is_shared {
+                    problems.warn(format!("{key} has no effect; set `NAME.qos` of a channel"));
+                }
+            }
             None => {
                 node.insert(key, entry);
             }
@@ -251,6 +266,16 @@ fn split(entries: Entries) -> (Entries, BTreeMap<String, Entries>) {
             }
         }
     }
+    of_channels.retain(|name, entries| {
+        let is_channel =
+            entries.contains_key("head") || entries.values().any(|entry| !entry.origin.is_shared);
+        if !is_channel {
+            for (key, entry) in entries {
+                problems.unknown_key(&format!("{name}.{key}"), &entry.origin, None);
+            }
+        }
+        is_channel
+    });
     (node, of_channels)
 }
 
@@ -343,8 +368,8 @@ fn check_keys_without_head(prefix: &str, entries: &Entries, problems: &mut Probl
             p.key == key || p.class_prefix().is_some_and(|prefix| key.starts_with(prefix))
         };
         if !CAMERA.iter().chain(LIDAR).any(is_known) {
-            let message = table::unknown_key(prefix, key, entry, CAMERA.iter().chain(LIDAR));
-            problems.push(&format!("{prefix}{key}"), &message);
+            let hint = table::meant(prefix, key, CAMERA.iter().chain(LIDAR));
+            problems.unknown_key(&format!("{prefix}{key}"), &entry.origin, hint);
         }
     }
 }
@@ -363,9 +388,10 @@ fn refuse_rotated(prefix: &str, entries: &mut Entries, problems: &mut Problems) 
 
 /// Adds a default that follows from the channel, unless the head has its own.
 fn suggest(suggested: &mut Entries, key: &str, text: &str) {
-    suggested
-        .entry(key.to_owned())
-        .or_insert_with(|| Entry { node: Node::Text(text.to_owned()), origin: "default".into() });
+    suggested.entry(key.to_owned()).or_insert_with(|| Entry {
+        node: Node::Text(text.to_owned()),
+        origin: Origin::own("default"),
+    });
 }
 
 fn check_outputs(channels: &[ChannelConfig], problems: &mut Problems) {
@@ -382,12 +408,12 @@ fn check_outputs(channels: &[ChannelConfig], problems: &mut Problems) {
 
 /// Values by full key as a parameter file.
 fn parameter_file(values: &BTreeMap<String, Node>) -> String {
-    let mut root = Node::Map(BTreeMap::new());
+    let mut root = Node::Map(IndexMap::new());
     for (key, value) in values {
         insert(&mut root, key, value.clone());
     }
-    let section = Node::Map([("ros__parameters".to_owned(), root)].into());
-    let file = Node::Map([("/**".to_owned(), section)].into());
+    let section = Node::Map(IndexMap::from([("ros__parameters".to_owned(), root)]));
+    let file = Node::Map(IndexMap::from([("/**".to_owned(), section)]));
     serde_yaml::to_string(&file).unwrap_or_default()
 }
 
@@ -399,7 +425,7 @@ fn insert(node: &mut Node, key: &str, value: Node) {
             map.insert(key.to_owned(), value);
         }
         Some((first, rest)) => {
-            let inner = map.entry(first.to_owned()).or_insert_with(|| Node::Map(BTreeMap::new()));
+            let inner = map.entry(first.to_owned()).or_insert_with(|| Node::Map(IndexMap::new()));
             insert(inner, rest, value);
         }
     }

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use det_post::config::ChannelConfig;
 use det_post::detectors::{Detector, DetectorInfo, FrameSet, InputNeeds};
-use det_post::device::cuda::abi::fault::{FaultKind, fail};
+use det_post::device::cuda::diagnostic::{FaultKind, fail};
 use det_post::device::cuda::{CudaDevice, DeviceBuffer, DeviceValues};
 use det_post::device::{Device, PayloadMemory};
 use det_post::infer::device::{DeviceEngine, fixed_shape};

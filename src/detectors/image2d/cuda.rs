@@ -7,7 +7,6 @@ use super::{IMAGE, NEEDS, YoloHead, family, with_empty_frame};
 use crate::config::{CameraConfig, ChannelConfig, YoloFacts};
 use crate::detectors::frame_stream::{FrameStream, Running, room_for};
 use crate::detectors::{Detector, DetectorInfo, FrameSet, InputNeeds};
-use crate::device::cuda::abi::gather::FrameCounts;
 use crate::device::cuda::abi::nms::NmsCounts;
 use crate::device::cuda::{
     DeviceCandidates, DeviceImage, DeviceTensor, Graph, ImageLayout, Stream,
@@ -17,6 +16,7 @@ use crate::error::{Error, Result};
 use crate::infer::device::DeviceEngine;
 use crate::ops::decode_yolo::cuda::{Selection, Workspace as Decoder};
 use crate::ops::decompress::decompress_into;
+use crate::ops::gather::cuda::FrameCounts;
 use crate::ops::gather::cuda::Workspace as Gatherer;
 use crate::ops::letterbox::LetterboxParams;
 use crate::ops::letterbox::cuda::{Kernels as LetterboxKernels, enqueue_letterbox};

@@ -8,7 +8,7 @@ use cudarc::driver::sys::{self, CUfunction_attribute_enum as Attribute};
 use cudarc::driver::{CudaFunction, result};
 
 use super::{CudaDevice, Stream, error, failed};
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 
 /// Declares a kernel of this program: its name and its one parameter, a struct
 /// passed by value.
@@ -59,10 +59,10 @@ impl<K: KernelSpec> Kernel<K> {
             .module()
             .load_function(name)
             .map_err(|e| failed(&format!("find the kernel {name}"), e))?;
-        let (found, needed) = (param_sizes(&function), size_of::<K::Args<'static>>());
-        if found != [needed] {
+        let (found, needed) = (param_size(&function)?, size_of::<K::Args<'static>>());
+        if found != needed {
             return Err(error(format!(
-                "kernel {name} has parameters of {found:?} bytes, declared is one of {needed}"
+                "kernel {name} has a parameter of {found} bytes, declared are {needed}"
             )));
         }
         let max_threads_per_block = function
@@ -124,28 +124,41 @@ impl<K: KernelSpec> Kernel<K> {
     }
 }
 
-/// Sizes of a kernel's parameters, in order.
-fn param_sizes(function: &CudaFunction) -> Vec<usize> {
-    let size_of_param = |position: usize| {
-        let (mut offset, mut size) = (0, 0);
-        // SAFETY: the function is alive and both results are live locals; a
-        // position past the last parameter is answered with an error.
-        unsafe {
-            sys::cuFuncGetParamInfo(
-                function.cu_function(),
-                position,
-                &raw mut offset,
-                &raw mut size,
-            )
-        }
-        .result()
-        .ok()
-        .map(|()| size)
-    };
-    (0..64).map_while(size_of_param).collect()
+/// Bytes of a kernel's one parameter. Every kernel has exactly one, which
+/// `tests/architecture.rs` holds; to ask for a second would be an error of the
+/// driver, which compute-sanitizer reports.
+fn param_size(function: &CudaFunction) -> Result<usize> {
+    let (mut offset, mut size) = (0, 0);
+    // SAFETY: the function is alive and both results are live locals.
+    unsafe {
+        sys::cuFuncGetParamInfo(function.cu_function(), 0, &raw mut offset, &raw mut size).result()
+    }
+    .map_err(|e| failed("ask for the size of a kernel's parameter", e))?;
+    Ok(size)
 }
 
 /// Blocks that cover `num_items`.
 pub(crate) fn blocks(num_items: usize, per_block: u32) -> u32 {
     u32::try_from(num_items.div_ceil(per_block as usize)).unwrap_or(u32::MAX)
+}
+
+/// Refuses a slice that is shorter than a kernel needs.
+pub(crate) fn check_len(kernel: &str, slice: &str, found: usize, needed: usize) -> Result<()> {
+    if found >= needed {
+        return Ok(());
+    }
+    Err(refused(kernel, &format!("{slice} has {found} places, needed are {needed}")))
+}
+
+/// Refuses a block that is not what the kernel's shared memory is laid out for.
+pub(crate) fn check_threads(kernel: &str, found: u32, needed: u32) -> Result<()> {
+    if found == needed {
+        return Ok(());
+    }
+    Err(refused(kernel, &format!("{found} threads a block, needed are {needed}")))
+}
+
+/// The refusal of a launch.
+pub(crate) fn refused(kernel: &str, message: &str) -> Error {
+    Error::new(ErrorKind::Argument, "device", format!("kernel {kernel}: {message}"))
 }

@@ -6,7 +6,7 @@
 //! [`Supervisor`] starts a new one.
 //!
 //! The process is this program again, as `det_post isolated`. The payloads of a
-//! frame go through memory that both map, one copy each; requests and answers,
+//! frame go through sealed memory that both map, one copy each; requests and answers,
 //! a few hundred bytes and the detections, through a socket, which is also how
 //! each learns that the other is gone. One request is in flight at a time. The
 //! detections are those of the same detector in this process, bit for bit.
@@ -26,7 +26,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use memory::Written;
+use memory::PayloadBuffer;
 use message::{Message, malformed};
 pub use serve::serve;
 use wire::Found;
@@ -49,7 +49,7 @@ const FRAME_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long a process may take to end by itself.
 const END_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Shared memory is allocated by powers of two from this on.
+/// The least shared memory that is reserved.
 const MIN_MEMORY_BYTES: usize = 1 << 16;
 
 /// Requests of the proxy.
@@ -75,7 +75,7 @@ pub struct Proxy {
     process: Child,
     /// The other end of its standard input.
     socket: UnixStream,
-    memory: Option<Written>,
+    memory: Option<PayloadBuffer>,
     message: Message,
     info: DetectorInfo,
     needs: Vec<InputNeeds>,
@@ -129,24 +129,23 @@ impl Proxy {
     /// Copies the payloads of a frame to where the other process reads them;
     /// returns the number of bytes.
     fn share(&mut self, frame: &FrameSet<'_>) -> Result<usize> {
-        let needed = wire::payloads(frame).map(|(start, data)| start.saturating_add(data.len()));
-        let needed = needed.max().unwrap_or(0).max(MIN_MEMORY_BYTES);
-        let memory = match self.memory.take() {
-            Some(memory) if memory.len() >= needed => memory,
-            _ => {
-                let capacity = needed.checked_next_power_of_two().unwrap_or(needed);
-                let memory = Written::new(capacity)?;
-                let path = memory.path().to_str().ok_or_else(malformed)?;
-                self.message.start(request::MEMORY).put_text(path);
-                self.ask(FRAME_TIMEOUT, answer::DONE)?;
-                memory
-            }
-        };
-        let bytes = self.memory.insert(memory).bytes();
+        let ends = wire::payloads(frame).map(|(start, data)| start.saturating_add(data.len()));
+        let len = ends.max().unwrap_or(0);
+        if self.memory.as_ref().is_none_or(|memory| memory.len() < len) {
+            // A quarter more, so that payloads that grow little by little do
+            // not each need new memory.
+            let needed = len.saturating_add(len / 4).max(MIN_MEMORY_BYTES);
+            let memory = PayloadBuffer::reserve(needed)?;
+            self.message.start(request::MEMORY);
+            self.exchange(FRAME_TIMEOUT, answer::DONE, Some(&memory))?;
+            self.memory = Some(memory);
+        }
         let mut num_shared = 0;
-        for (start, data) in wire::payloads(frame) {
-            bytes[start..start + data.len()].copy_from_slice(data);
-            num_shared += data.len();
+        if let Some(memory) = &mut self.memory {
+            for (start, data) in wire::payloads(frame) {
+                memory.bytes()[start..start + data.len()].copy_from_slice(data);
+                num_shared += data.len();
+            }
         }
         Ok(num_shared)
     }
@@ -154,10 +153,21 @@ impl Proxy {
     /// Sends the request that stands in the message, waits, and leaves the
     /// answer there, read up to its tag.
     fn ask(&mut self, timeout: Duration, expected: u8) -> Result<()> {
+        self.exchange(timeout, expected, None)
+    }
+
+    /// As [`Self::ask`], with the memory that a request hands over.
+    fn exchange(
+        &mut self,
+        timeout: Duration,
+        expected: u8,
+        memory: Option<&PayloadBuffer>,
+    ) -> Result<()> {
         let Self { socket, message, .. } = self;
         let answered = socket
             .set_read_timeout(Some(timeout))
             .and_then(|()| message.send(socket))
+            .and_then(|()| memory.map_or(Ok(()), |memory| memory.send(socket)))
             .and_then(|()| message.receive(socket));
         match answered {
             Ok(true) => {}

@@ -3,9 +3,8 @@
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
-use std::path::Path;
 
-use super::memory::Read;
+use super::memory::PayloadView;
 use super::message::{Message, malformed};
 use super::wire::TakenFrame;
 use super::{STAGE, answer, request, wire};
@@ -34,7 +33,7 @@ pub fn serve(
         Serving { name: String::new(), detector: None, stages: vec![], memory: None, make };
     let (mut asked, mut answered) = (Message::default(), Message::default());
     while asked.receive(&mut socket).map_err(failed)? {
-        let error = serving.answer(&asked, &mut answered).err();
+        let error = serving.answer(&asked, &mut answered, &socket).err();
         if let Some(error) = &error {
             wire::put_error(answered.start(answer::FAILED), error);
         }
@@ -52,16 +51,21 @@ struct Serving<M> {
     detector: Option<Box<dyn Detector>>,
     /// Those of the detector.
     stages: Vec<Stage>,
-    memory: Option<Read>,
+    memory: Option<PayloadView>,
     make: M,
 }
 
 impl<M: Fn(&ChannelConfig, DeviceChoice) -> Result<Box<dyn Detector>>> Serving<M> {
-    fn answer(&mut self, asked: &Message, answered: &mut Message) -> Result<()> {
+    fn answer(
+        &mut self,
+        asked: &Message,
+        answered: &mut Message,
+        socket: &UnixStream,
+    ) -> Result<()> {
         let Self { detector, stages, memory, .. } = self;
         match (asked.tag()?, detector) {
             (request::START, _) => return self.start(asked, answered),
-            (request::MEMORY, _) => *memory = Some(Read::open(Path::new(asked.text()?))?),
+            (request::MEMORY, _) => *memory = Some(PayloadView::receive(socket)?),
             (request::FRAME, Some(detector)) => {
                 let memory = memory.as_ref().ok_or_else(malformed)?;
                 return detect((detector.as_mut(), stages), asked, memory, answered);
@@ -91,7 +95,7 @@ impl<M: Fn(&ChannelConfig, DeviceChoice) -> Result<Box<dyn Detector>>> Serving<M
 fn detect(
     (detector, stages): (&mut dyn Detector, &[Stage]),
     asked: &Message,
-    memory: &Read,
+    memory: &PayloadView,
     answered: &mut Message,
 ) -> Result<()> {
     let TakenFrame { stamp, views, mut poses, num_inputs } =

@@ -15,11 +15,11 @@ use super::{CLOUD, LidarDecoder, LidarHead, PillarEncoder, family, needs, with_e
 use crate::config::{ChannelConfig, LidarConfig, LidarFacts};
 use crate::detectors::frame_stream::FrameStream;
 use crate::detectors::{Detector, DetectorInfo, FrameSet, InputNeeds};
-use crate::device::cuda::abi::gather::LidarCounts;
 use crate::device::cuda::{DeviceCandidates, DevicePoints, Graph, Stream};
 use crate::device::{Device, PayloadMemory};
 use crate::error::{Error, ErrorKind, Result};
 use crate::infer::device::DeviceEngine;
+use crate::ops::gather::cuda::LidarCounts;
 use crate::ops::gather::cuda::{LidarInputs, LidarWorkspace as Gatherer};
 use crate::ops::nms::cuda::{Capacity, Suppression3d};
 use crate::ops::pillar_features::cuda::Workspace as Features;

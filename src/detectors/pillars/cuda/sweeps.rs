@@ -5,11 +5,11 @@ use nalgebra::Isometry3;
 use crate::config::LidarConfig;
 use crate::detectors::frame_stream::{Running, room_for};
 use crate::detectors::pillars;
-use crate::device::cuda::abi::densify::DensifyNumbers;
-use crate::device::cuda::abi::unpack::UnpackNumbers;
 use crate::device::cuda::{DeviceBuffer, DeviceCloud, DevicePoints, Stream, num_bytes};
 use crate::error::Result;
+use crate::ops::densify::cuda::DensifyNumbers;
 use crate::ops::densify::cuda::{DeviceSweeps, Joining, Workspace as Densify};
+use crate::ops::unpack::cuda::UnpackNumbers;
 use crate::ops::unpack::{UnpackParams, cuda::Workspace as Unpack};
 use crate::types::{CloudView, Count, FrameReport, Stamp};
 
