@@ -23,6 +23,7 @@ mod deployment;
 mod deployment_parameters;
 mod head;
 mod head_parameters;
+mod inputs;
 mod lidar;
 mod lidar_facts;
 mod live;
@@ -40,6 +41,7 @@ use indexmap::IndexMap;
 
 pub use camera::{CameraConfig, YoloFacts};
 pub use declared::DeclaredParameter;
+pub use inputs::{InputConfig, SyncConfig, SyncPolicy};
 pub use lidar::{
     AnchorFacts, CenterFacts, DensificationConfig, LidarConfig, LidarFacts, LidarOutputs,
 };
@@ -47,7 +49,7 @@ pub use live::LiveConfig;
 pub use manual::manual;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::types::{DeviceChoice, FailurePolicy, NodeName};
+use crate::types::{DeviceChoice, FailurePolicy, NodeName, OutputType, PointRange};
 use crate::yaml::Node;
 use deployment::{check_engine, device, failure_policy};
 use head::{Facts, Head};
@@ -84,15 +86,19 @@ pub struct Config {
     effective: BTreeMap<String, Node>,
 }
 
-/// One channel: a topic in, a topic out, a network between.
+/// One channel: topics in, a topic out, a detector between.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChannelConfig {
     /// Its name, unique.
     pub name: String,
-    /// Topic of the sensor's messages, absolute.
-    pub input: String,
+    /// Its inputs, in the order that its detector takes them; at least one.
+    pub inputs: Vec<InputConfig>,
+    /// How messages of several inputs become frames.
+    pub sync: SyncConfig,
     /// Topic of the detections, absolute, unique.
     pub output: String,
+    /// The message that they are published as.
+    pub output_type: OutputType,
     /// Where its frames run.
     pub device: DeviceChoice,
     /// What it does when its device fails.
@@ -130,6 +136,14 @@ impl ChannelKind {
         match self {
             Self::Camera(camera) => &camera.facts.class_names,
             Self::Lidar(lidar) => &lidar.facts.class_names,
+        }
+    }
+
+    /// The range in which objects are found, where the configuration bounds it.
+    pub fn point_range(&self) -> Option<PointRange> {
+        match self {
+            Self::Camera(_) => None,
+            Self::Lidar(lidar) => Some(lidar.facts.grid.range()),
         }
     }
 
@@ -314,12 +328,17 @@ fn channel(
     };
     Some(ChannelConfig {
         name: name.to_owned(),
-        input: node.expand(values.text("input")),
+        inputs: vec![InputConfig::new(&values, node)],
+        sync: SyncConfig::default(),
         output: node.expand(values.text("output")),
+        output_type: match kind {
+            ChannelKind::Camera(_) => OutputType::Detection2dArray,
+            ChannelKind::Lidar(_) => OutputType::Detection3dArray,
+        },
         device,
         failures: failure_policy(&values),
         is_isolated: values.flag("isolate"),
-        live: LiveConfig::new(&values, node),
+        live: LiveConfig::new(&values),
         kind,
         effective: own,
     })

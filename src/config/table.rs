@@ -303,13 +303,6 @@ impl Values {
         }
     }
 
-    pub(super) fn optional_count(&self, key: &str) -> Option<u64> {
-        match self.0.get(key) {
-            Some(Node::Integer(integer)) => u64::try_from(*integer).ok(),
-            _ => None,
-        }
-    }
-
     pub(super) fn number(&self, key: &str) -> f32 {
         self.0.get(key).map_or(0.0, number)
     }
