@@ -9,8 +9,8 @@
 use std::path::{Path, PathBuf};
 
 use det_post::config::{ChannelKind, Config};
+use det_post::detectors::CameraPipeline;
 use det_post::device::Device;
-use det_post::pipeline::CameraPipeline;
 use det_post::transport::bag::BagReader;
 use det_post::transport::messages::Image;
 use det_post::types::ImagePayload;

@@ -11,8 +11,8 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 use det_post::config::{ChannelKind, Config, LidarConfig};
+use det_post::detectors::{CameraPipeline, LidarFrame, LidarPipeline};
 use det_post::infer::Engine;
-use det_post::pipeline::{CameraPipeline, LidarFrame, LidarPipeline};
 use det_post::types::{
     CloudView, Dim, ElementType, Encoding, ImagePayload, ImageView, PointField, PointFields, Size,
     Stamp, TensorSpec, TensorValues, TensorView,

@@ -29,9 +29,10 @@ use std::process::Command;
 use common::replay::{Run, replay};
 use det_post::ErrorKind;
 use det_post::config::{ChannelConfig, Config};
+use det_post::detectors::CameraPipeline;
 use det_post::device::Device;
-use det_post::pipeline::isolated::Isolated;
-use det_post::pipeline::{CameraPipeline, Health, Supervisor};
+use det_post::runtime::isolated::Isolated;
+use det_post::runtime::{Health, Supervisor};
 use det_post::types::{
     Detection2d, DeviceChoice, Encoding, FailurePolicy, ImagePayload, ImageView, Size,
 };

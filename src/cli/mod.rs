@@ -35,7 +35,7 @@ use clap::{Parser, Subcommand};
 use ros_args::RosArguments;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::pipeline::isolated;
+use crate::runtime::isolated;
 use crate::telemetry;
 
 /// How a command that did not fail ended.

@@ -13,7 +13,7 @@ use serde::Serialize;
 use super::pictures::Pictures;
 use super::report::Report;
 use crate::error::{Error, ErrorKind, Result};
-use crate::node::channel::Detections;
+use crate::runtime::channel::Detections;
 use crate::transport::bag::{BagCompression, BagWriter, Durability, OfferedQos};
 use crate::transport::messages::{LabelInfo, definition};
 use crate::types::{Header, Stamp};

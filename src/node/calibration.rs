@@ -12,11 +12,11 @@
 use std::time::Instant;
 
 use super::diagnostics::{Told, Verdict, cause_of_silence};
-use super::input::{InputAccount, InputSummary};
-use super::slot::Offered;
 use crate::config::LiveConfig;
 use crate::error::Result;
 use crate::ops::decompress;
+use crate::runtime::input::{InputAccount, InputSummary};
+use crate::runtime::slot::Offered;
 use crate::transport::door::Received;
 use crate::transport::messages::{CameraInfo, DiagnosticLevel, DiagnosticStatus};
 use crate::types::{ImagePayload, Size};

@@ -13,13 +13,13 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use super::account::Reason;
 use super::calibration::CalibrationHealth;
-use super::input::InputSummary;
-use super::serving::Serving;
 use super::worker::{FrameSummary, FrameWindow};
 use crate::config::{ChannelConfig, ChannelKind};
-use crate::pipeline::Health;
+use crate::runtime::Health;
+use crate::runtime::account::Reason;
+use crate::runtime::input::InputSummary;
+use crate::runtime::serving::Serving;
 use crate::transport::messages::{DiagnosticLevel, DiagnosticStatus};
 use crate::types::Count;
 
@@ -355,7 +355,7 @@ mod tests {
 
     use super::*;
     use crate::config::Config;
-    use crate::node::input::InputAccount;
+    use crate::runtime::input::InputAccount;
 
     #[test]
     fn a_device_that_fails_is_told_as_it_serves() {

@@ -11,14 +11,11 @@
 //! | [`live`] | the node: services, life cycle, start and end |
 //! | [`parameters`], [`lifecycle`] | what its services answer |
 //! | [`stamps`], [`clock`], [`transforms`] | time |
-//! | [`account`], [`calibration`], [`diagnostics`] | what is said of its health |
+//! | [`calibration`], [`diagnostics`] | what is said of its health |
 
-pub mod account;
 pub mod calibration;
-pub mod channel;
 pub mod clock;
 pub mod diagnostics;
-pub mod input;
 pub mod lifecycle;
 pub mod live;
 mod live_channel;
@@ -27,9 +24,6 @@ pub mod markers;
 pub mod outputs;
 pub mod parameters;
 pub mod pictures;
-pub mod serving;
-pub mod slot;
-pub mod stamps;
 pub mod transforms;
 pub mod worker;
 

@@ -1,10 +1,10 @@
 //! The topics of a live channel: detections and labels always, markers and a
 //! debug image while someone listens.
 
-use super::channel::{Channel, Detections, Served};
 use super::markers::encode_markers;
 use crate::config::ChannelConfig;
 use crate::error::Result;
+use crate::runtime::channel::{Channel, Detections, Served};
 use crate::transport::door::{Door, Durability, Publisher, Qos, Received, Reliability};
 use crate::transport::messages::{Image, LabelInfo, MarkerArray};
 use crate::types::{Header, Stamp};

@@ -7,18 +7,18 @@ use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 
-use super::account::{Account, Reason};
 use super::calibration::CalibrationWatch;
-use super::channel::{Channel, Served};
 use super::clock::NodeClock;
-use super::input::InputAccount;
 use super::outputs::ChannelOutputs;
-use super::serving::Serving;
-use super::slot::{Frame, SlotReader};
-use super::stamps::StampOrder;
 use super::transforms::LiveTransforms;
 use crate::config::ChannelConfig;
 use crate::error::{Error, ErrorKind, Result};
+use crate::runtime::account::{Account, Reason};
+use crate::runtime::channel::{Channel, Served};
+use crate::runtime::input::InputAccount;
+use crate::runtime::serving::Serving;
+use crate::runtime::slot::{Frame, SlotReader};
+use crate::runtime::stamps::StampOrder;
 use crate::transport::door::Received;
 use crate::types::Stamp;
 

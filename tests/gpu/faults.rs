@@ -12,7 +12,7 @@ use det_post::device::cuda::diagnostic::{FaultKind, fail};
 use det_post::device::cuda::{CudaDevice, DeviceBuffer, DeviceValues};
 use det_post::infer::device::{DeviceEngine, fixed_shape};
 use det_post::infer::{Engine, RtenEngine};
-use det_post::pipeline::{Health, Supervisor};
+use det_post::runtime::{Health, Supervisor};
 use det_post::types::{
     DeviceChoice, EngineOptions, FailurePolicy, Fallback, Tensor, TensorValues, TensorView,
 };

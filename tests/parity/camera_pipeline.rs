@@ -2,12 +2,12 @@
 //! counts on both devices, whatever pictures come one after another.
 
 use det_post::config::{CameraConfig, ChannelKind, Config, YoloFacts};
+use det_post::detectors::CameraPipeline;
 use det_post::device::cuda::{CudaDevice, Stream};
 use det_post::device::{Device, PayloadMemory};
 use det_post::infer::Engine;
 use det_post::infer::device::{DeviceEngine, fixed_shape};
 use det_post::ops::letterbox::{LetterboxParams, Workspace, letterbox};
-use det_post::pipeline::CameraPipeline;
 use det_post::types::{
     CompressedFormat, CompressedView, Count, Detection2d, Dim, ElementType, Encoding, ImagePayload,
     ImageView, Size, Stage, Tensor, TensorSpec, TensorValues, TensorView, Transfer,

@@ -2,10 +2,10 @@
 //! counts on both devices, whatever clouds come one after another.
 
 use det_post::config::{ChannelKind, Config, LidarConfig};
+use det_post::detectors::{LidarFrame, LidarPipeline};
 use det_post::device::cuda::{CudaDevice, Stream};
 use det_post::infer::Engine;
 use det_post::infer::device::DeviceEngine;
-use det_post::pipeline::{LidarFrame, LidarPipeline};
 use det_post::types::{
     Count, Dim, ElementType, Stage, Stamp, TensorSpec, TensorValues, TensorView, Transfer,
 };

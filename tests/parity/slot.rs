@@ -5,10 +5,10 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use det_post::ErrorKind;
+use det_post::detectors::LidarFrame;
 use det_post::device::cuda::{DeviceBuffer, Lender, PageLocked, PinnedBuffer};
 use det_post::device::{Device, PayloadMemory};
-use det_post::node::slot::Frame;
-use det_post::pipeline::LidarFrame;
+use det_post::runtime::slot::Frame;
 use det_post::transport::door::Received;
 use det_post::types::{
     CloudView, Encoding, FrameReport, Header, ImageView, PointFields, Size, Stage, Stamp, Transfer,

@@ -8,10 +8,10 @@ use super::letterbox::{input_shape, params};
 use super::lidar::{Cloud, maps_of_a_head, scan};
 use super::measure::{Bench, Case};
 use crate::config::{CameraConfig, ChannelConfig, ChannelKind, Config, LidarConfig};
+use crate::detectors::{CameraPipeline, LidarFrame, LidarPipeline};
 use crate::device::Device;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ops::letterbox::{Workspace, letterbox};
-use crate::pipeline::{CameraPipeline, LidarFrame, LidarPipeline};
 use crate::types::{ElementType, Encoding, ImagePayload, Stamp, Tensor};
 
 /// Without what is between: the network, and on a GPU the upload.

@@ -2,8 +2,8 @@
 //! process of its own. Both give the same detections.
 
 use super::isolated::{Isolated, this_program};
-use super::{CameraPipeline, LidarFrame, LidarPipeline, Processed};
 use crate::config::{CameraConfig, ChannelConfig, ChannelKind, LidarConfig};
+use crate::detectors::{CameraPipeline, LidarFrame, LidarPipeline, Processed};
 use crate::device::{Device, PayloadMemory};
 use crate::error::{Error, ErrorKind, Result};
 use crate::types::{Detection2d, Detection3d, DeviceChoice, ImagePayload};

@@ -31,8 +31,8 @@ use message::{Message, malformed};
 pub use serve::serve;
 pub use words::Words;
 
-use super::{LidarFrame, Processed};
 use crate::config::ChannelConfig;
+use crate::detectors::{LidarFrame, Processed};
 use crate::error::{Error, ErrorKind, Result};
 use crate::types::{CompressedFormat, DeviceChoice, FrameReport, ImagePayload, Stage, Transfer};
 

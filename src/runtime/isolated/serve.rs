@@ -9,9 +9,9 @@ use super::memory::Read;
 use super::message::{Message, malformed};
 use super::{STAGE, Words, answer, request, words};
 use crate::config::{ChannelConfig, ChannelKind, Config};
+use crate::detectors::{LidarFrame, Processed};
 use crate::error::{Error, ErrorKind, Result};
-use crate::pipeline::server::{CameraServer, LidarServer};
-use crate::pipeline::{LidarFrame, Processed};
+use crate::runtime::server::{CameraServer, LidarServer};
 use crate::types::{
     CloudView, CompressedFormat, CompressedView, DeviceChoice, Encoding, ImagePayload, ImageView,
     PointField, PointFields, Size, Stamp,

@@ -8,6 +8,9 @@
 mod cpu;
 #[cfg(feature = "cuda")]
 mod cuda;
+mod head;
+
+pub use head::YoloHead;
 
 use std::time::Instant;
 

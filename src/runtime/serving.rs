@@ -1,7 +1,7 @@
 //! What serves the frames of a channel, as the rest of the node sees it.
 
 use super::channel::Channel;
-use crate::pipeline::Health;
+use crate::runtime::Health;
 
 /// What serves the frames of a channel, and how it is doing.
 #[derive(Clone, Debug, PartialEq, Eq)]

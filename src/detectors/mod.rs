@@ -13,20 +13,15 @@
 //! | infer | voxelize, pillar features, encode, scatter, infer |
 //! | decode, select, suppress, gather | decode, select, suppress, gather |
 
-mod camera;
 #[cfg(feature = "cuda")]
 mod frame_stream;
-pub mod isolated;
-mod lidar;
-mod server;
+pub mod image2d;
+pub mod pillars;
 #[cfg(feature = "cuda")]
 mod stopwatch;
-mod supervisor;
 
-pub use camera::CameraPipeline;
-pub use lidar::{LidarFrame, LidarPipeline};
-pub use server::{CameraServer, LidarServer, Opened};
-pub use supervisor::{Health, Supervisor};
+pub use image2d::CameraPipeline;
+pub use pillars::{LidarFrame, LidarPipeline};
 
 use crate::types::FrameReport;
 

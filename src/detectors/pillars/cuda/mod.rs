@@ -13,9 +13,10 @@ use sweeps::{Clouds, JoinedPoints};
 
 use super::LidarFrame;
 use crate::config::{LidarConfig, LidarFacts};
+use crate::detectors::frame_stream::FrameStream;
+use crate::detectors::pillars::{LidarDecoder, LidarHead, PillarEncoder};
 use crate::device::cuda::{DeviceCandidates, DevicePoints, Graph, Stream};
 use crate::error::{Error, ErrorKind, Result};
-use crate::heads::{LidarDecoder, LidarHead, PillarEncoder};
 use crate::infer::device::DeviceEngine;
 use crate::ops::gather::cuda::LidarCounts;
 use crate::ops::gather::cuda::{LidarInputs, LidarWorkspace as Gatherer};
@@ -24,7 +25,6 @@ use crate::ops::pillar_features::cuda::Workspace as Features;
 use crate::ops::scatter::cuda::Workspace as Scatter;
 use crate::ops::select;
 use crate::ops::voxelize::cuda::{DeviceVoxels, Workspace as Voxelize};
-use crate::pipeline::frame_stream::FrameStream;
 use crate::types::{Box3d, Count, Detection3d, FrameReport, Nms3d, Stage, Transfer};
 
 pub(super) struct Frames {

@@ -2,10 +2,10 @@
 //! other on a stream, with one upload and one wait each, and their payloads are
 //! lent to them until then.
 
+use crate::detectors::stopwatch::Stopwatch;
 use crate::device::cuda::{Lender, Loans, Stream};
 use crate::error::Result;
 use crate::infer::device::{DeviceEngine, NumBytes};
-use crate::pipeline::stopwatch::Stopwatch;
 use crate::types::{FrameReport, Stage, Transfer};
 
 /// A stream on which frames run, one at a time.

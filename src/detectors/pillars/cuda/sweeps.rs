@@ -1,14 +1,14 @@
 //! From the cloud of a frame to the points that are grouped.
 
 use crate::config::LidarConfig;
+use crate::detectors::frame_stream::{Running, room_for};
+use crate::detectors::pillars::{self, LidarFrame};
 use crate::device::cuda::{DeviceBuffer, DeviceCloud, DevicePoints, Stream, num_bytes};
 use crate::error::Result;
 use crate::ops::densify::cuda::DensifyNumbers;
 use crate::ops::densify::cuda::{DeviceSweeps, Joining, Workspace as Densify};
 use crate::ops::unpack::cuda::UnpackNumbers;
 use crate::ops::unpack::{UnpackParams, cuda::Workspace as Unpack};
-use crate::pipeline::frame_stream::{Running, room_for};
-use crate::pipeline::lidar::{self, LidarFrame};
 use crate::types::{CloudView, Count, FrameReport};
 
 /// Room for clouds is taken by powers of two from these on.
@@ -29,7 +29,7 @@ impl Clouds {
             stream: stream.clone(),
             cloud: DeviceCloud::with_capacity(stream, MIN_CLOUD_BYTES)?,
             unpack: Unpack::new(stream, MIN_CLOUD_POINTS)?,
-            params: lidar::unpack_params(config),
+            params: pillars::unpack_params(config),
         })
     }
 
@@ -86,7 +86,7 @@ impl JoinedPoints {
         let mut past = None;
         if num_past > 0 {
             let sweeps = DeviceSweeps::new(stream, num_past, num_channels, config.point_capacity)?;
-            let time_lag_channel = lidar::time_lag_channel(&config.facts);
+            let time_lag_channel = pillars::time_lag_channel(&config.facts);
             past = Some(Past {
                 densify: Densify::new(stream, &sweeps, time_lag_channel)?,
                 sweeps,

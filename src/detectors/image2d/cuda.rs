@@ -4,12 +4,13 @@
 use std::mem::{Discriminant, discriminant};
 
 use crate::config::{CameraConfig, YoloFacts};
+use crate::detectors::frame_stream::{FrameStream, Running, room_for};
+use crate::detectors::image2d::YoloHead;
 use crate::device::cuda::abi::nms::NmsCounts;
 use crate::device::cuda::{
     DeviceCandidates, DeviceImage, DeviceTensor, Graph, ImageLayout, Stream,
 };
 use crate::error::{Error, Result};
-use crate::heads::YoloHead;
 use crate::infer::device::DeviceEngine;
 use crate::ops::decode_yolo::cuda::{Selection, Workspace as Decoder};
 use crate::ops::decompress::decompress_into;
@@ -18,7 +19,6 @@ use crate::ops::gather::cuda::Workspace as Gatherer;
 use crate::ops::letterbox::LetterboxParams;
 use crate::ops::letterbox::cuda::{Kernels as LetterboxKernels, enqueue_letterbox};
 use crate::ops::nms::cuda::{Capacity, Suppression2d};
-use crate::pipeline::frame_stream::{FrameStream, Running, room_for};
 use crate::types::{
     Box2d, CompressedFormat, Count, Detection2d, FrameReport, ImagePayload, Kept, Letterbox, Nms2d,
     Stage, TensorSpec, Transfer,

@@ -8,6 +8,11 @@
 mod cpu;
 #[cfg(feature = "cuda")]
 mod cuda;
+mod head;
+
+#[cfg(feature = "cuda")]
+pub use head::LidarDecoder;
+pub use head::{CenterOutputs, LidarHead, PillarEncoder};
 
 use std::time::Instant;
 

@@ -2,8 +2,8 @@
 
 use super::LidarFrame;
 use crate::config::LidarConfig;
+use crate::detectors::pillars::{LidarHead, PillarEncoder};
 use crate::error::Result;
-use crate::heads::{LidarHead, PillarEncoder};
 use crate::infer::Engine;
 use crate::ops::densify::{Sweeps, densify};
 use crate::ops::gather::gather_3d;

@@ -3,12 +3,13 @@
 
 use nalgebra::Isometry3;
 
-use super::pictures::{self, Canvas};
 use super::stamps::{StampOrder, StampWatch};
 use crate::config::{ChannelConfig, ChannelKind};
+use crate::detectors::LidarFrame;
 use crate::device::PayloadMemory;
 use crate::error::{Error, ErrorKind, Result};
-use crate::pipeline::{CameraServer, Health, LidarFrame, LidarServer, Supervisor};
+use crate::node::pictures::{self, Canvas};
+use crate::runtime::{CameraServer, Health, LidarServer, Supervisor};
 use crate::transport::door::{InputKind, Received};
 use crate::transport::messages::{Detection2DArray, Detection3DArray};
 use crate::types::{

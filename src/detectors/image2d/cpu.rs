@@ -1,8 +1,8 @@
 //! A camera's frames on the CPU.
 
 use crate::config::CameraConfig;
+use crate::detectors::image2d::YoloHead;
 use crate::error::Result;
-use crate::heads::YoloHead;
 use crate::infer::Engine;
 use crate::ops::decompress::{Picture, decompress};
 use crate::ops::gather::gather_2d;
