@@ -3,7 +3,7 @@
 //! lent to them until then.
 
 use crate::detectors::stopwatch::Stopwatch;
-use crate::device::cuda::{Lender, Loans, Stream};
+use crate::device::cuda::{DeviceCounters, Lender, Loans, Stream};
 use crate::error::Result;
 use crate::infer::device::{DeviceEngine, NumBytes};
 use crate::types::{FrameReport, Stage, Transfer};
@@ -13,12 +13,15 @@ pub(super) struct FrameStream {
     stream: Stream,
     stopwatch: Stopwatch,
     lender: Lender,
+    counters: DeviceCounters,
 }
 
 /// A frame that runs; what lives for `'env` may be lent to its upload.
 pub(super) struct Running<'a, 'env> {
     stopwatch: &'a Stopwatch,
     loans: &'a Loans<'a, 'env>,
+    /// What the frame drops on the device.
+    pub(super) counters: &'a mut DeviceCounters,
     pub(super) report: &'a mut FrameReport,
 }
 
@@ -29,6 +32,7 @@ impl FrameStream {
             stream: stream.clone(),
             stopwatch: Stopwatch::new(stream, stages)?,
             lender: Lender::new(stream)?,
+            counters: DeviceCounters::new(stream)?,
         })
     }
 
@@ -37,21 +41,28 @@ impl FrameStream {
         &self.stream
     }
 
+    /// What the frames drop on the device, for work that is recorded.
+    pub(super) fn counters(&mut self) -> &mut DeviceCounters {
+        &mut self.counters
+    }
+
     /// Runs a frame, which marks the end of every stage and waits for the last.
     /// Nothing of it is under way any more when this returns.
     pub(super) fn run<'env>(
-        &self,
+        &mut self,
         report: &mut FrameReport,
         frame: impl FnOnce(&mut Running<'_, 'env>) -> Result<()>,
     ) -> Result<()> {
-        let Self { stream, stopwatch, lender } = self;
+        let Self { stream, stopwatch, lender, counters } = self;
         let ran = lender.lend(|loans| {
-            frame(&mut Running { stopwatch, loans, report })?;
+            frame(&mut Running { stopwatch, loans, counters: &mut *counters, report })?;
             stopwatch.add_to(report)
         });
         if ran.is_err() {
-            // Whatever is queued ends before the next frame. A second error
-            // would be about the same work as the first.
+            // Whatever is queued ends before the next frame, which starts with
+            // clear counters. A second error would be about the same work as the
+            // first.
+            let _ = counters.enqueue_clear();
             let _ = stream.synchronize();
         }
         ran
@@ -76,6 +87,13 @@ impl<'env> Running<'_, 'env> {
     /// Marks the end of a stage.
     pub(super) fn end_of(&self, stage: Stage) -> Result<()> {
         self.stopwatch.end_of(stage)
+    }
+
+    /// Reports what the frame dropped on the device, after the wait for its last
+    /// kernel, and gives the bytes that were read for it.
+    pub(super) fn add_counters(&mut self) -> usize {
+        self.counters.add_to(self.report);
+        self.counters.num_bytes()
     }
 
     /// Reports what a network's run copied, if it ran on the host.

@@ -1,12 +1,12 @@
 //! Grouping into voxels, and what follows from it: the same voxels in the same
 //! order with the same points, the same rows, the same map.
 
-use det_post::device::cuda::{CudaDevice, DevicePoints, DeviceTensor, Graph};
+use det_post::device::cuda::{CudaDevice, DeviceCounters, DevicePoints, DeviceTensor, Graph};
 use det_post::ops::pillar_features::cuda as features_cuda;
 use det_post::ops::pillar_features::{num_features, pillar_features};
 use det_post::ops::voxelize::cuda::{DeviceVoxels, Workspace};
 use det_post::ops::voxelize::{self, VoxelizeCounts, VoxelizeParams, Voxels, voxelize};
-use det_post::types::{ElementType, Points, Tensor};
+use det_post::types::{Count, ElementType, FrameReport, Points, Tensor};
 
 use super::clouds::{grid, scan, shared_scans, uniform};
 use super::random::Random;
@@ -56,6 +56,7 @@ impl Problem {
 
     fn check(&self, device: &CudaDevice) {
         let stream = device.stream().unwrap();
+        let mut counters = DeviceCounters::new(&stream).unwrap();
         let capacity = self.frames.iter().map(Points::len).max().unwrap() + 3;
         let num_channels = self.frames[0].num_channels();
         let mut points = DevicePoints::with_capacity(&stream, num_channels, capacity).unwrap();
@@ -67,7 +68,7 @@ impl Problem {
         rows.write(&tensor(self.element, &self.shape(), &vec![7.0; num_values]).view()).unwrap();
         let mut features = features_cuda::Workspace::new(&stream, &rows).unwrap();
         let graph = Graph::record(&stream, || {
-            workspace.enqueue(&points, &mut voxels)?;
+            workspace.enqueue(&points, &mut voxels, &mut counters)?;
             features.enqueue((&points, &voxels), self.center_offset_z, &mut rows)
         })
         .unwrap();
@@ -76,9 +77,8 @@ impl Problem {
                 points.write(frame).unwrap();
                 graph.enqueue().unwrap();
                 let context = format!("run {run}: {}", self.describe(frame));
-                let (expected, expected_counts) = self.reference(frame);
-                let counts = VoxelizeCounts::from(workspace.counts().read().unwrap()[0]);
-                assert_eq!(counts, expected_counts, "{context}");
+                let (expected, counts) = self.reference(frame);
+                assert_eq!(counters.take().unwrap(), dropped(&counts), "{context}");
                 check_voxels(&voxels, &expected, &context);
                 let (found, expected) =
                     (bits(&rows.read().unwrap()), bits(&self.features(frame, &expected)));
@@ -93,6 +93,16 @@ impl Problem {
             }
         }
     }
+}
+
+/// What a frame's counters hold after the grouping.
+fn dropped(counts: &VoxelizeCounts) -> FrameReport {
+    super::counted([
+        (Count::PointsOutOfRange, counts.num_out_of_range),
+        (Count::PointsOverVoxel, counts.num_points_over_voxel),
+        (Count::PointsOverVoxelCapacity, counts.num_points_over_voxel_capacity),
+        (Count::VoxelsOverCapacity, counts.num_voxels_over_capacity),
+    ])
 }
 
 fn check_voxels(found: &DeviceVoxels, expected: &Voxels, context: &str) {
@@ -250,6 +260,7 @@ fn many_points_and_shared_scans_agree() {
 fn what_does_not_fit_is_refused() {
     let Some(device) = super::gpu() else { return };
     let stream = device.stream().unwrap();
+    let mut counters = DeviceCounters::new(&stream).unwrap();
     assert!(DeviceVoxels::new(&stream, &pillars(0, 10)).is_err());
     assert!(DeviceVoxels::new(&stream, &pillars(257, 10)).is_err());
     assert!(DeviceVoxels::new(&stream, &pillars(1, 0)).is_err());
@@ -258,9 +269,9 @@ fn what_does_not_fit_is_refused() {
     let mut other = DeviceVoxels::new(&stream, &pillars(21, 10)).unwrap();
     let points = DevicePoints::with_capacity(&stream, 4, 100).unwrap();
     let many = DevicePoints::with_capacity(&stream, 4, 101).unwrap();
-    assert!(workspace.enqueue(&points, &mut voxels).is_ok());
-    assert!(workspace.enqueue(&points, &mut other).is_err());
-    assert!(workspace.enqueue(&many, &mut voxels).is_err());
+    assert!(workspace.enqueue(&points, &mut voxels, &mut counters).is_ok());
+    assert!(workspace.enqueue(&points, &mut other, &mut counters).is_err());
+    assert!(workspace.enqueue(&many, &mut voxels, &mut counters).is_err());
     for shape in [[9, 20, 9], [10, 19, 9], [10, 20, 10]] {
         let mut out = DeviceTensor::zeros(&stream, ElementType::F32, &shape).unwrap();
         let mut features = features_cuda::Workspace::new(&stream, &out).unwrap();

@@ -8,20 +8,19 @@ use crate::detectors::frame_stream::{FrameStream, Running, room_for};
 use crate::detectors::image2d::YoloHead;
 use crate::device::cuda::abi::nms::NmsCounts;
 use crate::device::cuda::{
-    DeviceCandidates, DeviceImage, DeviceTensor, Graph, ImageLayout, Stream,
+    DeviceCandidates, DeviceCounters, DeviceImage, DeviceTensor, Graph, ImageLayout, Stream,
 };
 use crate::error::{Error, Result};
 use crate::infer::device::DeviceEngine;
 use crate::ops::decode_yolo::cuda::{Selection, Workspace as Decoder};
 use crate::ops::decompress::decompress_into;
-use crate::ops::gather::cuda::FrameCounts;
-use crate::ops::gather::cuda::Workspace as Gatherer;
+use crate::ops::gather::cuda::{Gathered, Workspace as Gatherer};
 use crate::ops::letterbox::LetterboxParams;
 use crate::ops::letterbox::cuda::{Kernels as LetterboxKernels, enqueue_letterbox};
 use crate::ops::nms::cuda::{Capacity, Suppression2d};
 use crate::types::{
-    Box2d, CompressedFormat, Count, Detection2d, FrameReport, ImagePayload, Kept, Letterbox, Nms2d,
-    Stage, TensorSpec, Transfer,
+    Box2d, CompressedFormat, Detection2d, FrameReport, ImagePayload, Kept, Letterbox, Nms2d, Stage,
+    TensorSpec, Transfer,
 };
 
 /// Room for pictures is taken by powers of two from this on.
@@ -49,10 +48,12 @@ impl Frames {
     ) -> Result<Self> {
         let head = YoloHead::new(&config.facts, engine.inputs(), engine.outputs())?;
         let stages = [Stage::Upload, Stage::Letterbox, Stage::Infer, Stage::Postprocess];
+        let mut frames = FrameStream::new(stream, &stages)?;
+        let working = (stream, frames.counters());
         Ok(Self {
-            frames: FrameStream::new(stream, &stages)?,
+            postprocess: Postprocess::new(config, &head, &engine, working)?,
+            frames,
             pictures: Pictures::new(stream, head.letterbox())?,
-            postprocess: Postprocess::new(config, &head, &engine, stream)?,
             engine,
             head,
         })
@@ -66,8 +67,9 @@ impl Frames {
         if self.postprocess.fits(config) {
             return self.postprocess.set(config);
         }
-        let stream = self.frames.stream();
-        self.postprocess = Postprocess::new(config, &self.head, &self.engine, stream)?;
+        let stream = self.frames.stream().clone();
+        let working = (&stream, self.frames.counters());
+        self.postprocess = Postprocess::new(config, &self.head, &self.engine, working)?;
         self.pictures.forget();
         Ok(())
     }
@@ -88,18 +90,15 @@ impl Frames {
             frame.end_of(Stage::Infer)?;
             postprocess.graph.enqueue()?;
             frame.end_of(Stage::Postprocess)?;
-            let counts = postprocess.gather.read(detections)?;
+            let gathered = postprocess.gather.read(detections)?;
 
-            let FrameCounts { decoded, num_over_limit, .. } = counts;
-            let num_over_capacity = decoded.num_over_capacity as usize;
-            frame.report.add_count(Count::CandidatesOverCapacity, num_over_capacity);
-            frame.report.add_count(Count::CandidatesOverTopK, decoded.num_over_top_k as usize);
-            frame.report.add_count(Count::DetectionsOverLimit, num_over_limit as usize);
+            let num_counted = frame.add_counters();
             frame.add_copies(Stage::Infer, engine);
             // The suppression writes its survivors to the host, too.
-            let survivors = size_of::<NmsCounts>() + counts.num_kept as usize * size_of::<Kept>();
-            let num_read = size_of::<FrameCounts>() + size_of_val(detections.as_slice());
-            let num_read = num_read + survivors;
+            let num_kept = gathered.suppressed.num_kept as usize;
+            let survivors = size_of::<NmsCounts>() + num_kept * size_of::<Kept>();
+            let gathered = size_of::<Gathered>() + size_of_val(detections.as_slice());
+            let num_read = num_counted + gathered + survivors;
             frame.report.add_bytes(Stage::Postprocess, Transfer::Download, num_read);
             Ok(())
         })
@@ -239,7 +238,7 @@ impl Postprocess {
         config: &CameraConfig,
         head: &YoloHead,
         engine: &DeviceEngine,
-        stream: &Stream,
+        (stream, counters): (&Stream, &mut DeviceCounters),
     ) -> Result<Self> {
         let limits = Limits::of(config);
         let mut candidates =
@@ -250,9 +249,9 @@ impl Postprocess {
         let mut suppression = Suppression2d::new(stream, &config.nms, capacity)?;
         let mut gather = Gatherer::new(stream, limits.max_detections)?;
         let graph = Graph::record(stream, || {
-            head.enqueue_decode(engine, &mut decoder, &mut candidates)?;
+            head.enqueue_decode(engine, &mut decoder, &mut candidates, counters)?;
             suppression.enqueue(&candidates)?;
-            gather.enqueue(&candidates, suppression.kept(), decoder.counts())
+            gather.enqueue(&candidates, suppression.kept(), counters)
         })?;
         let mut recorded = Self { decoder, suppression, gather, graph, limits };
         recorded.set(config)?;

@@ -9,6 +9,7 @@
 pub mod abi;
 mod candidates;
 mod cloud;
+mod counters;
 pub mod diagnostic;
 mod graph;
 mod image;
@@ -28,6 +29,7 @@ use cudarc::driver::{CudaContext, CudaModule, DriverError};
 
 pub use candidates::DeviceCandidates;
 pub use cloud::{CloudLayout, DeviceCloud, num_bytes};
+pub use counters::{DeviceCounters, PublishedCounters};
 pub use graph::Graph;
 pub(crate) use graph::recording;
 pub use image::{DeviceImage, ImageLayout, TAIL_BYTES};

@@ -215,12 +215,16 @@ impl<T: Plain> MappedBuffer<T> {
     /// Appends the first `num` values to `values`; the caller has waited for
     /// the stream. More than the capacity are not read.
     pub fn copy_to(&self, num: usize, values: &mut Vec<T>) {
-        values.extend((0..num.min(self.len)).map(|i| {
-            // SAFETY: `i` is below the length of the allocation, whose values
-            // were zeroed and may have any bits. Volatile, since the GPU writes
-            // them outside this program's view.
-            unsafe { (self.host as *const T).add(i).read_volatile() }
-        }));
+        values.extend((0..num).map_while(|index| self.get(index)));
+    }
+
+    /// One value, if the buffer is that long; the caller has waited for the
+    /// stream.
+    pub fn get(&self, index: usize) -> Option<T> {
+        // SAFETY: `index` is below the length of the allocation, whose values were
+        // zeroed and may have any bits. Volatile, since the GPU writes them outside
+        // this program's view.
+        (index < self.len).then(|| unsafe { (self.host as *const T).add(index).read_volatile() })
     }
 }
 

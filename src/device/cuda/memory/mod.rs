@@ -185,6 +185,19 @@ impl<T: Plain> DeviceBuffer<T> {
         copied.map_err(|e| failed("copy to the device", e))
     }
 
+    /// Queues the setting of all values to zero.
+    ///
+    /// # Errors
+    /// `Device` with what the driver says.
+    pub fn enqueue_clear(&mut self) -> Result<()> {
+        self.stream.bind()?;
+        let num_bytes = self.len * size_of::<T>();
+        // SAFETY: the allocation has this many bytes and stays until the stream's
+        // work is done; zero bits are a `T`.
+        unsafe { result::memset_d8_async(self.address, 0, num_bytes, self.stream.raw()) }
+            .map_err(|e| failed("clear device memory", e))
+    }
+
     /// Queues a copy of as many values of another buffer as both have.
     ///
     /// # Errors
