@@ -51,10 +51,14 @@ mod nms_iou;
 mod nms_rotated;
 #[path = "parity/nms_soft.rs"]
 mod nms_soft;
+#[path = "parity/pillar_features.rs"]
+mod pillar_features;
 #[path = "parity/random.rs"]
 mod random;
 #[path = "parity/scatter.rs"]
 mod scatter;
+#[path = "parity/select.rs"]
+mod select;
 #[path = "parity/slot.rs"]
 mod slot;
 #[path = "parity/solids.rs"]

@@ -12,15 +12,15 @@ use det_post::types::{
 use super::heads::{self, Filling, Head};
 use super::random::Random;
 
-struct Problem<'a> {
-    head: &'a Head,
-    capacity: usize,
-    selection: Selection<'a>,
+pub struct Problem<'a> {
+    pub head: &'a Head,
+    pub capacity: usize,
+    pub selection: Selection<'a>,
 }
 
 impl Problem<'_> {
     /// As the camera's frame does it: decoded, filtered, selected.
-    fn reference(&self) -> (Vec<Candidate<Box2d>>, FrameReport) {
+    pub fn reference(&self) -> (Vec<Candidate<Box2d>>, FrameReport) {
         let Self { head, selection, .. } = self;
         let outputs = [head.tensor.view()];
         let decoded = |capacity| {
@@ -76,7 +76,7 @@ impl Problem<'_> {
         answer
     }
 
-    fn check(&self, device: &CudaDevice) {
+    pub fn check(&self, device: &CudaDevice) {
         let ((found, counts), (expected, expected_counts)) =
             (self.on_device(device), self.reference());
         let context =
@@ -106,7 +106,8 @@ fn is_near(a: &Candidate<Box2d>, b: &Candidate<Box2d>) -> bool {
     bits(a)[4..] == bits(b)[4..] && corners(a).into_iter().zip(corners(b)).all(near)
 }
 
-fn all(score_threshold: f32) -> Selection<'static> {
+/// Everything that reaches a score.
+pub fn all(score_threshold: f32) -> Selection<'static> {
     Selection {
         score_threshold,
         class_filter: &[],
@@ -163,48 +164,6 @@ fn thresholds_none_one_and_all_passing_agree() {
             Problem { head: &head, capacity: 1, selection: all(0.25) }.reference().0.len(),
             1
         );
-    }
-}
-
-#[test]
-fn what_is_over_is_lost_worst_first_and_counted() {
-    let Some(device) = super::gpu() else { return };
-    let mut random = Random::new(32);
-    for layout in [YoloLayout::V5, YoloLayout::V8] {
-        // Many scores; few, so that classes and sources decide; one.
-        for num_scores in [0, 5, 1] {
-            let filling = Filling { passing: 0.5, num_scores, broken: 0.01 };
-            let mut head = heads::head(layout.clone(), 4000, 9);
-            head.fill(&mut random, filling, false);
-            let num_found =
-                Problem { head: &head, capacity: 4000, selection: all(0.25) }.reference().0.len();
-            let filter: &[u32] = &[0, 3, 8, 77];
-            for capacity in [1, 2, 300, num_found - 1, num_found, num_found + 1] {
-                for class_filter in [&[][..], filter] {
-                    for pre_nms_top_k in [0, 1, 100, 299, usize::MAX] {
-                        let selection = Selection { class_filter, pre_nms_top_k, ..all(0.25) };
-                        Problem { head: &head, capacity, selection }.check(&device);
-                    }
-                }
-            }
-        }
-    }
-}
-
-#[test]
-fn much_more_than_there_is_room_for_is_cut() {
-    let Some(device) = super::gpu() else { return };
-    let mut random = Random::new(34);
-    for num_scores in [0, 3] {
-        let filling = Filling { passing: 0.5, num_scores, broken: 0.001 };
-        let mut head = heads::head(YoloLayout::V5, 25_200, 5);
-        head.fill(&mut random, filling, false);
-        for capacity in [1, 511, 512, 513, 2048, 8191] {
-            for (class_filter, pre_nms_top_k) in [(&[][..], usize::MAX), (&[1, 2], 300)] {
-                let selection = Selection { class_filter, pre_nms_top_k, ..all(0.25) };
-                Problem { head: &head, capacity, selection }.check(&device);
-            }
-        }
     }
 }
 
