@@ -3,7 +3,7 @@
 //! lent to them until then.
 
 use crate::detectors::stopwatch::Stopwatch;
-use crate::device::cuda::{DeviceCounters, Lender, Loans, Stream};
+use crate::device::cuda::{DeviceCounters, InPlaceUploads, Stream, UploadScope};
 use crate::error::Result;
 use crate::infer::device::{DeviceEngine, NumBytes};
 use crate::types::{FrameReport, Stage, Transfer};
@@ -12,14 +12,14 @@ use crate::types::{FrameReport, Stage, Transfer};
 pub(super) struct FrameStream {
     stream: Stream,
     stopwatch: Stopwatch,
-    lender: Lender,
+    uploads: InPlaceUploads,
     counters: DeviceCounters,
 }
 
 /// A frame that runs; what lives for `'env` may be lent to its upload.
 pub(super) struct Running<'a, 'env> {
     stopwatch: &'a Stopwatch,
-    loans: &'a Loans<'a, 'env>,
+    scope: &'a UploadScope<'a, 'env>,
     /// What the frame drops on the device.
     pub(super) counters: &'a mut DeviceCounters,
     pub(super) report: &'a mut FrameReport,
@@ -31,7 +31,7 @@ impl FrameStream {
         Ok(Self {
             stream: stream.clone(),
             stopwatch: Stopwatch::new(stream, stages)?,
-            lender: Lender::new(stream)?,
+            uploads: InPlaceUploads::new(stream)?,
             counters: DeviceCounters::new(stream)?,
         })
     }
@@ -53,9 +53,9 @@ impl FrameStream {
         report: &mut FrameReport,
         frame: impl FnOnce(&mut Running<'_, 'env>) -> Result<()>,
     ) -> Result<()> {
-        let Self { stream, stopwatch, lender, counters } = self;
-        let ran = lender.lend(|loans| {
-            frame(&mut Running { stopwatch, loans, counters: &mut *counters, report })?;
+        let Self { stream, stopwatch, uploads, counters } = self;
+        let ran = uploads.scope(|scope| {
+            frame(&mut Running { stopwatch, scope, counters: &mut *counters, report })?;
             stopwatch.add_to(report)
         });
         if ran.is_err() {
@@ -75,10 +75,10 @@ impl<'env> Running<'_, 'env> {
     pub(super) fn upload(
         &mut self,
         num_bytes: usize,
-        enqueue: impl FnOnce(&Loans<'_, 'env>) -> Result<usize>,
+        enqueue: impl FnOnce(&UploadScope<'_, 'env>) -> Result<usize>,
     ) -> Result<()> {
         self.stopwatch.start()?;
-        let num_copied = enqueue(self.loans)?;
+        let num_copied = enqueue(self.scope)?;
         self.report.add_bytes(Stage::Upload, Transfer::HostCopy, num_copied);
         self.report.add_bytes(Stage::Upload, Transfer::Upload, num_bytes);
         self.end_of(Stage::Upload)

@@ -7,7 +7,7 @@ use det_post::device::cuda::{
 use det_post::ops::decode_center::cuda::Motion;
 use det_post::ops::decode_center::cuda::{DeviceCenterTask, Workspace};
 use det_post::ops::decode_center::{CenterTask, decode_center};
-use det_post::ops::gather::cuda::{LidarInputs, LidarWorkspace, SaysOfObjects};
+use det_post::ops::gather::cuda::{LidarInputs, LidarWorkspace, OutputAttributes};
 use det_post::ops::gather::gather_3d;
 use det_post::ops::nms;
 use det_post::ops::nms::cuda::Capacity;
@@ -365,9 +365,9 @@ fn check_frame(device: &CudaDevice, head: &Head, capacity: usize, max_detections
     let mut suppress =
         circle_cuda::workspace(&stream, Capacity { candidates: capacity, classes: 5 }).unwrap();
     circle_cuda::set_nms_circle(&mut suppress, &circle).unwrap();
-    let says =
-        SaysOfObjects { velocity: head.params.has_velocity, variance: head.params.has_variance };
-    let mut gather = LidarWorkspace::new(&stream, says, max_detections).unwrap();
+    let attributes =
+        OutputAttributes { velocity: head.params.has_velocity, variance: head.params.has_variance };
+    let mut gather = LidarWorkspace::new(&stream, attributes, max_detections).unwrap();
     let maps = Uploaded::new(&stream, head);
     let mut num_voxels = DeviceBuffer::zeros(&stream, 1).unwrap();
     num_voxels.write(&[1]).unwrap();

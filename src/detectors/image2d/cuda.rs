@@ -147,7 +147,7 @@ impl Pictures {
             ImagePayload::Raw(image) => {
                 let num_bytes = image.data().len();
                 self.reserve(num_bytes)?;
-                frame.upload(num_bytes, |loans| self.picture.enqueue_payload(image, loans))
+                frame.upload(num_bytes, |scope| self.picture.enqueue_payload(image, scope))
             }
             ImagePayload::Compressed(file) => {
                 let (layout, num_bytes) = frame.report.time(Stage::Decompress, || {

@@ -107,7 +107,7 @@ impl Workspace {
 
 /// What a lidar head says of its objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SaysOfObjects {
+pub struct OutputAttributes {
     /// A velocity.
     pub velocity: bool,
     /// Variances.
@@ -129,7 +129,7 @@ pub struct LidarInputs<'a> {
 pub struct LidarWorkspace {
     stream: Stream,
     kernel: Kernel<Gather3d>,
-    says: SaysOfObjects,
+    attributes: OutputAttributes,
     words: MappedBuffer<u32>,
     gathered: MappedBuffer<Gathered>,
     read_words: Vec<u32>,
@@ -149,12 +149,16 @@ impl LidarWorkspace {
     /// # Errors
     /// `Device` when this build has no such kernel or there is not enough
     /// memory.
-    pub fn new(stream: &Stream, says: SaysOfObjects, max_detections: usize) -> Result<Self> {
-        let num_words = max_detections.saturating_mul(says.num_words());
+    pub fn new(
+        stream: &Stream,
+        attributes: OutputAttributes,
+        max_detections: usize,
+    ) -> Result<Self> {
+        let num_words = max_detections.saturating_mul(attributes.num_words());
         Ok(Self {
             stream: stream.clone(),
             kernel: stream.device().kernel()?,
-            says,
+            attributes,
             words: MappedBuffer::zeros(stream, num_words)?,
             gathered: MappedBuffer::zeros(stream, 1)?,
             read_words: Vec::with_capacity(num_words),
@@ -190,8 +194,8 @@ impl LidarWorkspace {
             gathered: self.gathered.output(stream)?,
             published_counters: published,
             max_detections: u32::try_from(self.max_detections).unwrap_or(u32::MAX),
-            has_velocity: u32::from(self.says.velocity),
-            has_variance: u32::from(self.says.variance),
+            has_velocity: u32::from(self.attributes.velocity),
+            has_variance: u32::from(self.attributes.variance),
             reserved: 0,
         };
         let grid = Grid { num_blocks: [1, 1], threads_per_block: THREADS_PER_BLOCK };
@@ -207,16 +211,16 @@ impl LidarWorkspace {
         out.clear();
         self.stream.synchronize()?;
         let gathered = self.gathered.get(0).unwrap_or_default();
-        let Self { says, words, read_words, .. } = self;
-        let num_words = says.num_words();
+        let Self { attributes, words, read_words, .. } = self;
+        let num_words = attributes.num_words();
         read_words.clear();
         words.copy_to(gathered.num_detections as usize * num_words, read_words);
-        out.extend(read_words.chunks_exact(num_words).map(|words| says.detection(words)));
+        out.extend(read_words.chunks_exact(num_words).map(|words| attributes.detection(words)));
         Ok(gathered)
     }
 }
 
-impl SaysOfObjects {
+impl OutputAttributes {
     /// Words of a detection on its way to the host.
     pub fn num_words(self) -> usize {
         let velocity = if self.velocity { VELOCITY_WORDS } else { 0 };

@@ -12,7 +12,7 @@ use crate::device::cuda::{
 };
 use crate::error::{Error, ErrorKind, Result};
 use crate::ops::decode_center::cuda::{DeviceCenterTask, Workspace as Decoder};
-use crate::ops::gather::cuda::{LidarInputs, LidarWorkspace, SaysOfObjects};
+use crate::ops::gather::cuda::{LidarInputs, LidarWorkspace, OutputAttributes};
 use crate::ops::nms::cuda::{Capacity, Suppression3d};
 use crate::ops::pillar_features::cuda::Workspace as Features;
 use crate::ops::scatter::cuda::Workspace as Scatterer;
@@ -164,14 +164,14 @@ impl Objects {
             class_mode: ClassMode::Aware,
         };
         let capacity = Capacity { candidates: TOP_K, classes: NUM_CLASSES };
-        let says = SaysOfObjects { velocity: false, variance: false };
+        let attributes = OutputAttributes { velocity: false, variance: false };
         Ok(Self {
             maps,
             num_voxels,
             decoder,
             candidates: DeviceCandidates::with_capacity(stream, TOP_K)?,
             suppression: Suppression3d::new(stream, &Nms3d::Circle(circle), capacity)?,
-            gather: LidarWorkspace::new(stream, says, MAX_DETECTIONS)?,
+            gather: LidarWorkspace::new(stream, attributes, MAX_DETECTIONS)?,
         })
     }
 

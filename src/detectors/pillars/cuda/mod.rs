@@ -133,7 +133,7 @@ impl Frames {
             let num_counted = running.add_counters();
             running.add_copies(Stage::Encode, encoder);
             running.add_copies(Stage::Infer, engine);
-            let num_words = detections.len() * head.says().num_words();
+            let num_words = detections.len() * head.attributes().num_words();
             let num_read = num_counted + size_of::<Gathered>() + num_words * size_of::<u32>();
             running.report.add_bytes(Stage::Postprocess, Transfer::Download, num_read);
             Ok(())
@@ -238,7 +238,7 @@ impl Postprocess {
         let classes = config.facts.class_names.len();
         let capacity = Capacity { candidates: num_candidates, classes };
         let mut suppression = Suppression3d::new(stream, &config.nms, capacity)?;
-        let mut gather = Gatherer::new(stream, head.says(), max_detections)?;
+        let mut gather = Gatherer::new(stream, head.attributes(), max_detections)?;
         let graph = Graph::record(stream, || {
             head.enqueue_decode(engine, &mut decoder, num_voxels, &mut candidates, counters)?;
             suppression.enqueue(&candidates)?;

@@ -45,7 +45,7 @@ impl Clouds {
         if cloud.num_points() > self.unpack.max_points() {
             self.unpack.reserve(room_for(cloud.num_points()))?;
         }
-        frame.upload(num_bytes, |loans| self.cloud.enqueue_payload(cloud, loans))
+        frame.upload(num_bytes, |scope| self.cloud.enqueue_payload(cloud, scope))
     }
 
     /// Queues the unpacking of the cloud.

@@ -7,7 +7,7 @@ use crate::infer::device::DeviceEngine;
 use crate::ops::decode_anchor::cuda::{DeviceAnchorOutputs, Workspace as AnchorWorkspace};
 use crate::ops::decode_center::cuda::Motion;
 use crate::ops::decode_center::cuda::{DeviceCenterTask, Workspace as CenterWorkspace};
-use crate::ops::gather::cuda::SaysOfObjects;
+use crate::ops::gather::cuda::OutputAttributes;
 use crate::ops::select::Limits;
 use crate::types::Box3d;
 
@@ -78,12 +78,12 @@ impl LidarHead {
     }
 
     /// What it says of objects beside their boxes.
-    pub fn says(&self) -> SaysOfObjects {
+    pub fn attributes(&self) -> OutputAttributes {
         match self {
             Self::Center { decode, .. } => {
-                SaysOfObjects { velocity: decode.has_velocity, variance: decode.has_variance }
+                OutputAttributes { velocity: decode.has_velocity, variance: decode.has_variance }
             }
-            Self::Anchor { .. } => SaysOfObjects { velocity: false, variance: false },
+            Self::Anchor { .. } => OutputAttributes { velocity: false, variance: false },
         }
     }
 
