@@ -19,9 +19,9 @@ const LAYERS: [(&str, &[&str]); 14] = [
     ("transport", &["types", "input_file", "yaml"]),
     ("eval", &["types"]),
     ("sim", &["types"]),
-    ("heads", &["types", "device", "ops", "infer", "config"]),
-    ("pipeline", &["types", "device", "ops", "infer", "config", "heads"]),
-    ("node", &["types", "device", "ops", "infer", "config", "heads", "pipeline", "transport"]),
+    ("detectors", &["types", "device", "ops", "infer", "config"]),
+    ("runtime", &["types", "device", "config", "detectors", "transport"]),
+    ("node", &["types", "device", "ops", "config", "detectors", "runtime", "transport"]),
     (
         "cli",
         &[
@@ -32,8 +32,8 @@ const LAYERS: [(&str, &[&str]); 14] = [
             "ops",
             "infer",
             "config",
-            "heads",
-            "pipeline",
+            "detectors",
+            "runtime",
             "transport",
             "eval",
             "sim",
@@ -67,7 +67,7 @@ const UNSAFE_FILES: [&str; 26] = [
     "src/ops/select/kernels.rs",
     "src/ops/unpack/kernels.rs",
     "src/ops/voxelize/kernels.rs",
-    "src/pipeline/isolated/memory.rs",
+    "src/runtime/isolated/memory.rs",
     "src/transport/bag/mapped.rs",
     "src/transport/ros2/native.rs",
 ];

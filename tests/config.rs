@@ -140,17 +140,12 @@ fn a_channel_says_where_and_how_it_runs() {
         "camera.fallback:=cpu",
         "camera.max_failures:=5",
         "camera.failure_window_s:=2",
-        "camera.debug.fault_at_frame:=7",
     ];
     let config = load_overrides(&base, &more).unwrap();
     let [camera, lidar] = &config.channels[..] else { panic!() };
     assert_eq!((camera.device, lidar.device), (DeviceChoice::Cuda(0), DeviceChoice::Cuda(1)));
-    let policy = FailurePolicy {
-        max_failures: 5,
-        window: Duration::from_secs(2),
-        fallback: Fallback::Cpu,
-        fault_at_frame: Some(7),
-    };
+    let policy =
+        FailurePolicy { max_failures: 5, window: Duration::from_secs(2), fallback: Fallback::Cpu };
     assert_eq!((camera.failures, lidar.failures), (policy, FailurePolicy::default()));
     let ChannelKind::Camera(camera) = &camera.kind else { panic!() };
     let gpu = GpuEngineOptions {
@@ -187,7 +182,6 @@ fn an_engine_that_cannot_run_on_the_device_is_refused() {
         (&["camera.engine.cache_folder:=x"], "camera.engine.cache_folder"),
         (&["camera.device:=gpu"], "camera.device"),
         (&["camera.max_failures:=0"], "camera.max_failures"),
-        (&["camera.debug.fault_at_frame:=-1"], "camera.debug.fault_at_frame"),
     ] {
         let error = load_overrides(&CAMERA, more).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Config);
@@ -214,7 +208,7 @@ fn files_merge_and_overrides_win() {
     let config = Config::load(&files, &overrides.map(str::to_owned)).unwrap();
     let names: Vec<&str> = config.channels.iter().map(|channel| &*channel.name).collect();
     assert_eq!(names, ["camera", "front"]);
-    assert_eq!(config.channels[1].input, "/x");
+    assert_eq!(config.channels[1].inputs[0].topic, "/x");
     let ChannelKind::Camera(camera) = &config.channels[0].kind else { panic!() };
     let Nms2d::Iou(nms) = &camera.nms else { panic!() };
     assert_eq!((camera.score_threshold, nms.iou_threshold), (1.0, 0.7));

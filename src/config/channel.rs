@@ -6,7 +6,7 @@ use super::camera::CameraConfig;
 use super::engine::check_engine;
 use super::files::Entries;
 use super::head::{self, Facts, Head};
-use super::inputs::input;
+use super::inputs::{SyncConfig, input};
 use super::lidar::LidarConfig;
 use super::live::{LiveConfig, seconds};
 use super::problems::Problems;
@@ -111,13 +111,14 @@ fn parameters(
     );
     ChannelConfig {
         name: name.to_owned(),
+        inputs: vec![input],
+        sync: SyncConfig::default(),
         output: node.expand(&output),
         output_type,
         device,
         failures: failure_policy(p),
         is_isolated,
-        live: LiveConfig::read(p, &input, !is_camera),
-        input: input.topic,
+        live: LiveConfig::read(p, !is_camera),
         kind,
         declared: Vec::new(),
     }
@@ -215,14 +216,5 @@ fn failure_policy(p: &mut Reader<'_>) -> FailurePolicy {
             60.0,
             "How long a failure counts.",
         )),
-        fault_at_frame: p
-            .optional(
-                "debug.fault_at_frame",
-                Fixed,
-                integer(0..=i64::MAX as usize),
-                "never",
-                "Makes the GPU fail at this frame, counted from 0, to show that the channel survives it.",
-            )
-            .map(|frame| frame as u64),
     }
 }

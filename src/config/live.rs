@@ -3,7 +3,6 @@
 
 use std::time::Duration;
 
-use super::inputs::InputConfig;
 use super::reader::Change::{Fixed, Live};
 use super::reader::Reader;
 use super::value::{Kind, above, flag, integer, number, one_of};
@@ -12,11 +11,6 @@ use crate::types::{Durability, Qos, Reliability};
 /// How a channel takes part in the live graph.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LiveConfig {
-    /// Whether images come as `sensor_msgs/CompressedImage`.
-    pub is_compressed: bool,
-    /// Topic of the camera's `sensor_msgs/CameraInfo`, absolute; `None`: not
-    /// subscribed.
-    pub camera_info: Option<String>,
     /// Quality of service of the inputs.
     pub qos: Qos,
     /// Most bytes of a message; larger ones are refused.
@@ -57,13 +51,11 @@ pub(super) fn seconds(seconds: f32) -> Duration {
 
 impl LiveConfig {
     /// Reads the parameters; those of sweeps only for a channel of point clouds.
-    pub(super) fn read(p: &mut Reader<'_>, input: &InputConfig, has_sweeps: bool) -> Self {
+    pub(super) fn read(p: &mut Reader<'_>, has_sweeps: bool) -> Self {
         let limit = |duration: Duration| Some(duration).filter(|limit| !limit.is_zero());
         let sweeps = has_sweeps.then(|| sweeps(p));
         let (transform_wait, publishes_markers) = sweeps.unwrap_or_default();
         Self {
-            is_compressed: input.is_compressed,
-            camera_info: input.camera_info.clone(),
             qos: qos(p),
             max_payload_bytes: p.value(
                 "max_payload_bytes",

@@ -2,7 +2,7 @@
 
 use super::channel::{CAMERA_HEAD, LIDAR_HEAD};
 use super::head::SHIPPED;
-use super::reader::{Declaration, Default, plain};
+use super::reader::{Declaration, DefaultValue, plain};
 use super::{channel, head, inputs, node};
 
 const INTRODUCTION: &str = "# Parameters
@@ -72,9 +72,9 @@ fn section(page: &mut String, title: &str, text: &str, declarations: &[Declarati
     for declaration in declarations {
         let Declaration { name, allowed, unit, help, .. } = declaration;
         let default = match &declaration.default {
-            Default::Required => "required".to_owned(),
-            Default::Value(node) => format!("`{}`", plain(node)),
-            Default::Unset(meaning) => (*meaning).to_owned(),
+            DefaultValue::Required => "required".to_owned(),
+            DefaultValue::Value(node) => format!("`{}`", plain(node)),
+            DefaultValue::Unset(meaning) => (*meaning).to_owned(),
         };
         let live = if declaration.is_live { "yes" } else { "" };
         *page += &format!("| `{name}` | {allowed} | {default} | {unit} | {live} | {help} |\n");
@@ -100,7 +100,7 @@ mod tests {
             names.dedup();
             assert_eq!(names.len(), declarations.len(), "{names:?}");
             for declaration in declarations {
-                let is_value = matches!(declaration.default, Default::Value(_));
+                let is_value = matches!(declaration.default, DefaultValue::Value(_));
                 assert!(!is_value || declaration.value.is_some(), "{declaration:?}");
                 assert!(declaration.help.ends_with('.'), "{declaration:?}");
                 assert!(!declaration.help.contains("  "), "{declaration:?}");

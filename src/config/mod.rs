@@ -1,21 +1,21 @@
 //! Parameter files to a checked configuration.
 //!
-//! ROS 2 parameter files and `key:=value` overrides are merged in the order
-//! given, the later wins, and read by the declarations of the parameters
-//! (`reader.rs`). Nothing is repaired: unknown keys, wrong types, wrong
-//! lengths and values out of range are refused, all of them in one error of
-//! kind `Config`, one a line, each with its full key, what was found and what
-//! is allowed. Integers are taken where numbers are meant.
+//! ROS 2 parameter files and `key:=value` overrides are merged; of two values
+//! the later wins. The result is read by the declarations of the parameters
+//! (see `reader.rs`). Nothing is repaired: unknown keys, wrong types, wrong
+//! lengths and values out of range are refused in one error of kind `Config`,
+//! one a line, each with its full key, what was found and what is allowed. An
+//! integer is accepted for a number.
 //!
 //! Top-level values belong to the node; every top-level mapping is a channel
-//! of that name. Whether a channel is a camera or a lidar follows from its
-//! head. What holds is, in this order: what the user gives, the defaults its
-//! head suggests, the declared defaults.
+//! of that name. Whether a channel is a camera or a LiDAR follows from its
+//! head. A value of the user precedes a default that the head suggests, which
+//! precedes the declared default.
 //!
 //! Sections apply as in ROS: those whose name matches the node, in the order in
-//! which the names first appear over all files, the later wins. What a section
-//! for many nodes (`/**:`) holds beyond this node's keys is ignored with one
-//! warning. Files are bounded in size and depth.
+//! which the names first appear over all files. Keys of a section for many
+//! nodes (`/**:`) that this node does not have are ignored with one warning.
+//! Files are bounded in size and depth.
 
 mod camera;
 mod channel;
@@ -49,28 +49,28 @@ pub use live::LiveConfig;
 pub use manual::manual;
 pub use ros_parameters::DeclaredParameter;
 
-use crate::error::{Error, ErrorKind, Result};
-use crate::types::{DeviceChoice, FailurePolicy, NodeName, OutputType};
+use crate::error::Result;
+use crate::types::{DeviceChoice, FailurePolicy, NodeName, OutputType, PointRange};
 use crate::yaml::Node;
 use files::{Entries, Sections};
 use problems::Problems;
 use reader::{Declaration, Reader};
 
-/// The name of the node when nobody gives it another.
+/// Name of the node unless it is started under another.
 pub const NODE_NAME: &str = "det_post";
 
-/// Parameters that rcl and rclcpp give every node. This node takes them from
-/// files and leaves them without effect.
+/// Parameters that rcl and rclcpp give every node. They are accepted in files and
+/// have no effect here.
 const START_TYPE_DESCRIPTION_SERVICE: &str = "start_type_description_service";
 const QOS_OVERRIDES: &str = "qos_overrides";
 
 /// A checked configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// The node that it is for: section of parameter files, namespace of
-    /// relative topics, and what `~` stands for.
+    /// The node: its sections of parameter files hold, its namespace is that of
+    /// relative topics, and `~` stands for its full name.
     pub node: NodeName,
-    /// Where the frames of channels run that do not say it themselves.
+    /// Where the frames of channels without a `device` of their own run.
     pub device: DeviceChoice,
     /// Whether ages are measured by `/clock`.
     pub use_sim_time: bool,
@@ -84,13 +84,15 @@ pub struct Config {
     declared: Vec<Declaration>,
 }
 
-/// One channel: a topic in, a topic out, a network between.
+/// One channel: topics in, a topic out, a detector between.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChannelConfig {
     /// Its name, unique.
     pub name: String,
-    /// Topic of the sensor's messages, absolute.
-    pub input: String,
+    /// Its inputs, in the order that its detector takes them; at least one.
+    pub inputs: Vec<InputConfig>,
+    /// How messages of several inputs become frames.
+    pub sync: SyncConfig,
     /// Topic of the detections, absolute, unique.
     pub output: String,
     /// The message that they are published as.
@@ -110,8 +112,8 @@ pub struct ChannelConfig {
 }
 
 impl ChannelConfig {
-    /// Every value that holds for this channel, as a parameter file: loading it
-    /// gives the same channel, on the device of a node that says `auto`.
+    /// The effective parameters of this channel as a parameter file, which loads
+    /// as the same channel of a node whose `device` is `auto`.
     pub fn to_yaml(&self) -> String {
         parameter_file(&self.declared)
     }
@@ -135,6 +137,14 @@ impl ChannelKind {
         }
     }
 
+    /// The range in which objects are found, where the configuration bounds it.
+    pub fn point_range(&self) -> Option<PointRange> {
+        match self {
+            Self::Camera(_) => None,
+            Self::Lidar(lidar) => Some(lidar.facts.grid.range()),
+        }
+    }
+
     /// The lowest score from which any detection is published.
     pub fn lowest_score_threshold(&self) -> f32 {
         match self {
@@ -149,7 +159,7 @@ impl ChannelKind {
 
 impl Config {
     /// Reads parameter files, then `key:=value` overrides; the later wins.
-    /// Model paths are not looked at, head files are read.
+    /// Head files are read, networks are not.
     ///
     /// # Errors
     /// `Config`, naming every problem: a file that cannot be read or is no
@@ -209,7 +219,7 @@ impl Config {
         })
     }
 
-    /// Every value that holds, as a parameter file: loading it gives the same
+    /// The effective parameters as a parameter file, which loads as the same
     /// configuration.
     pub fn to_yaml(&self) -> String {
         let of_channels = self.channels.iter().flat_map(|channel| &channel.declared);
@@ -217,23 +227,9 @@ impl Config {
     }
 }
 
-/// Splits `key:=value`, as ROS writes it, into the key and the text of the
-/// value, once the value is sound YAML. A node name before the key
-/// (`det_post:key:=value`) must be this node's.
-///
-/// # Errors
-/// `Config` when the text is not of this form.
-pub fn parse_override(assignment: &str) -> Result<(String, String)> {
-    let node = NodeName::new("", NODE_NAME)?;
-    let (key, _) = files::assignment_of(&node, assignment).map_err(|message| {
-        Error::new(ErrorKind::Config, "config", format!("-p {assignment}: {message}"))
-    })?;
-    let value = assignment.split_once(":=").map_or("", |(_, value)| value);
-    Ok((key, value.to_owned()))
-}
-
-/// Values of the node, and values by channel, keys below it. A mapping that
-/// sections for many nodes alone give, without a `head`, is no channel.
+/// Splits values into those of the node and those of each channel, by the key
+/// below it. A mapping without `head` that is found in sections for many nodes
+/// alone is no channel.
 fn split(entries: Entries, problems: &mut Problems) -> (Entries, BTreeMap<String, Entries>) {
     let mut node = Entries::new();
     let mut of_channels: BTreeMap<String, Entries> = BTreeMap::new();
@@ -277,7 +273,9 @@ fn check_topics(channels: &[ChannelConfig], problems: &mut Problems) {
         if let Some(other) = channels[..index].iter().find(|c| c.output == channel.output) {
             refuse(format!("a topic of its own; {} has this one", other.name));
         }
-        if let Some(other) = channels.iter().find(|c| c.input == channel.output) {
+        let subscribes =
+            |c: &&ChannelConfig| c.inputs.iter().any(|input| input.topic == channel.output);
+        if let Some(other) = channels.iter().find(subscribes) {
             refuse(format!("a topic that is no input; {} subscribes to this one", other.name));
         }
     }

@@ -9,7 +9,6 @@ use super::reader::{Declaration, Reader};
 use super::value::{device, flag, number};
 use crate::types::DeviceChoice;
 
-/// What the node itself is told.
 pub(super) struct NodeParameters {
     pub(super) device: DeviceChoice,
     pub(super) use_sim_time: bool,

@@ -2,7 +2,7 @@
 //!
 //! As in ROS, one call declares a parameter and gives its value: key, type,
 //! range, unit, default, whether it may change while the node runs, and its
-//! description stand in one place. The messages about wrong values, the manual,
+//! description are in one place. The messages about wrong values, the manual,
 //! the effective configuration and the parameters of the ROS node are made from
 //! the declarations.
 
@@ -11,6 +11,9 @@ use super::problems::{Problems, nearest, shorten};
 use super::value::{Kind, found};
 use crate::types::{ParameterRange, ParameterType};
 use crate::yaml::Node;
+
+/// Most unknown keys for which a correction is looked for.
+const MAX_HINTS: usize = 100;
 
 /// Whether a parameter may change while the node runs.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -29,7 +32,7 @@ pub(super) struct Declaration {
     pub(super) parameter_type: ParameterType,
     pub(super) range: Option<ParameterRange>,
     pub(super) allowed: String,
-    pub(super) default: Default,
+    pub(super) default: DefaultValue,
     pub(super) unit: &'static str,
     pub(super) is_live: bool,
     pub(super) help: &'static str,
@@ -39,7 +42,7 @@ pub(super) struct Declaration {
 
 /// What holds when a parameter is not given.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Default {
+pub(super) enum DefaultValue {
     /// It must be given.
     Required,
     /// This value.
@@ -108,7 +111,7 @@ impl<'a> Reader<'a> {
         default: impl Into<Node>,
         help: &'static str,
     ) -> T {
-        let default = Default::Value(default.into());
+        let default = DefaultValue::Value(default.into());
         self.declare(key, change, &kind, default, None, help).unwrap_or(kind.placeholder)
     }
 
@@ -124,7 +127,7 @@ impl<'a> Reader<'a> {
         kind: &Kind<T>,
         help: &'static str,
     ) -> Option<T> {
-        self.declare(key, Change::Fixed, kind, Default::Required, None, help)
+        self.declare(key, Change::Fixed, kind, DefaultValue::Required, None, help)
     }
 
     /// Declares a parameter that may be unset, which has the meaning stated.
@@ -136,7 +139,7 @@ impl<'a> Reader<'a> {
         unset: &'static str,
         help: &'static str,
     ) -> Option<T> {
-        self.declare(key, change, &kind, Default::Unset(unset), None, help)
+        self.declare(key, change, &kind, DefaultValue::Unset(unset), None, help)
     }
 
     /// Declares a parameter whose default follows from other parameters:
@@ -150,7 +153,7 @@ impl<'a> Reader<'a> {
         help: &'static str,
     ) -> T {
         let (rule, derived) = default;
-        self.declare(key, change, &kind, Default::Unset(rule), Some(derived.into()), help)
+        self.declare(key, change, &kind, DefaultValue::Unset(rule), Some(derived.into()), help)
             .unwrap_or(kind.placeholder)
     }
 
@@ -169,7 +172,7 @@ impl<'a> Reader<'a> {
             true => vec!["<CLASS>".to_owned()],
             false => self.class_names.clone(),
         };
-        let unset = || Default::Unset(unset);
+        let unset = || DefaultValue::Unset(unset);
         names
             .iter()
             .map(|class| self.declare(&format!("{key}.{class}"), change, kind, unset(), None, help))
@@ -218,8 +221,8 @@ impl<'a> Reader<'a> {
     pub(super) fn finish(mut self) -> Vec<Declaration> {
         let mut unknown = std::mem::take(&mut self.suggested);
         unknown.append(&mut self.given);
-        for (key, entry) in unknown {
-            let hint = self.hint(&key);
+        for (index, (key, entry)) in unknown.into_iter().enumerate() {
+            let hint = if index < MAX_HINTS { self.hint(&key) } else { None };
             self.problems.unknown_key(&format!("{}{key}", self.prefix), &entry.origin, hint);
         }
         self.declared
@@ -227,13 +230,14 @@ impl<'a> Reader<'a> {
 
     /// Notes every key that is given and not among those of any head.
     pub(super) fn finish_without_head(self, known: &[Declaration]) {
-        for (key, entry) in &self.given {
+        for (index, (key, entry)) in self.given.iter().enumerate() {
             let is_known = |name: &str| match name.strip_suffix("<CLASS>") {
                 Some(parent) => key.starts_with(parent),
                 None => key == name,
             };
             if !known.iter().any(|known| is_known(&known.name)) {
-                let hint = meant(&self.prefix, key, known.iter().map(|known| &*known.name));
+                let keys = || known.iter().map(|known| &*known.name);
+                let hint = (index < MAX_HINTS).then(|| meant(&self.prefix, key, keys())).flatten();
                 self.problems.unknown_key(&format!("{}{key}", self.prefix), &entry.origin, hint);
             }
         }
@@ -253,7 +257,7 @@ impl<'a> Reader<'a> {
         key: &str,
         change: Change,
         kind: &Kind<T>,
-        default: Default,
+        default: DefaultValue,
         derived: Option<Node>,
         help: &'static str,
     ) -> Option<T> {
@@ -263,12 +267,12 @@ impl<'a> Reader<'a> {
         let given = self.given.remove(key).or(suggested);
         // Nothing stands for unset where that is possible.
         let is_unset =
-            |entry: &Entry| entry.node.is_empty() && matches!(default, Default::Unset(_));
+            |entry: &Entry| entry.node.is_empty() && matches!(default, DefaultValue::Unset(_));
         let node = match (given.filter(|entry| !is_unset(entry)), &default) {
             (Some(entry), _) => Some(entry.node),
-            (None, Default::Value(node)) => Some(node.clone()),
-            (None, Default::Unset(_)) => derived,
-            (None, Default::Required) => {
+            (None, DefaultValue::Value(node)) => Some(node.clone()),
+            (None, DefaultValue::Unset(_)) => derived,
+            (None, DefaultValue::Required) => {
                 self.problems.push(&name, &format!("is missing; allowed: {allowed}"));
                 None
             }

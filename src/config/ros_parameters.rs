@@ -3,7 +3,7 @@
 
 use super::files::{Entry, Origin};
 use super::problems::{Problems, nearest};
-use super::reader::{Declaration, Default, entries};
+use super::reader::{Declaration, DefaultValue, entries};
 use super::{ChannelKind, Config};
 use crate::error::Result;
 use crate::types::{DeviceChoice, Parameter, ParameterDescriptor, ParameterType, ParameterValue};
@@ -85,8 +85,8 @@ impl Config {
         let node = node_of(value)?;
         if node.is_empty() {
             return match declared.default {
-                Default::Unset(_) => Ok(None),
-                Default::Required | Default::Value(_) => {
+                DefaultValue::Unset(_) => Ok(None),
+                DefaultValue::Required | DefaultValue::Value(_) => {
                     Err(format!("found {node}; allowed: {}", declared.allowed))
                 }
             };
@@ -133,8 +133,8 @@ fn describe(declared: &Declaration) -> DeclaredParameter {
     };
     let unit = if unit.is_empty() { String::new() } else { format!(" [{unit}]") };
     let unset = match &declared.default {
-        Default::Unset(meaning) => format!(" Unset: {meaning}."),
-        Default::Required | Default::Value(_) => String::new(),
+        DefaultValue::Unset(meaning) => format!(" Unset: {meaning}."),
+        DefaultValue::Required | DefaultValue::Value(_) => String::new(),
     };
     let descriptor = ParameterDescriptor {
         name: name.clone(),

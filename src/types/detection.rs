@@ -50,6 +50,30 @@ pub struct Variance3d {
     pub velocity: [f32; 2],
 }
 
+/// The detections of one frame, best first, named by what they are.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Detections<'a> {
+    /// Boxes in an image, in pixels of the source image.
+    Boxes2d(&'a [Detection2d]),
+    /// Boxes in space, in metres.
+    Boxes3d(&'a [Detection3d]),
+}
+
+impl Detections<'_> {
+    /// Number of detections.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Boxes2d(boxes) => boxes.len(),
+            Self::Boxes3d(boxes) => boxes.len(),
+        }
+    }
+
+    /// Whether there are no detections.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
 /// The message that a channel publishes its detections as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutputType {

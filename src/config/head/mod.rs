@@ -4,13 +4,17 @@
 //! for any parameter of the channel that suit this network; what the user
 //! gives goes before them.
 
+mod anchor;
 mod camera;
+mod center;
 mod lidar;
 
 use std::path::Path;
 
+pub use anchor::AnchorFacts;
 pub use camera::YoloFacts;
-pub use lidar::{AnchorFacts, CenterFacts, LidarFacts, LidarOutputs};
+pub use center::CenterFacts;
+pub use lidar::{LidarFacts, LidarOutputs};
 
 use super::files::{Entries, Origin, flatten, read_file};
 use super::problems::{Problems, nearest};
