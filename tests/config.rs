@@ -81,7 +81,7 @@ fn every_shipped_head_makes_a_channel_that_survives_its_own_yaml() {
             ChannelKind::Lidar(lidar) => {
                 assert_eq!(Some(lidar.facts.num_features()), num_features, "{head}");
                 if let LidarOutputs::Center(center) = &lidar.facts.outputs {
-                    let decode = center.decode(lidar);
+                    let decode = lidar.center_decode(center);
                     assert_eq!(
                         decode.score_thresholds.per_class.len(),
                         lidar.facts.class_names.len()
@@ -112,7 +112,7 @@ fn facts_of_two_heads_arrive() {
     let ChannelKind::Lidar(lidar) = &config.channels[0].kind else { panic!() };
     assert_eq!(lidar.facts.grid.grid_size(), [512, 512, 1]);
     let LidarOutputs::Center(center) = &lidar.facts.outputs else { panic!() };
-    assert_eq!(center.decode(lidar).cell_size_m, [0.8, 0.8]);
+    assert_eq!(lidar.center_decode(center).cell_size_m, [0.8, 0.8]);
     let Nms3d::Circle(circle) = &lidar.nms else { panic!() };
     assert_eq!(circle.class_mode, ClassMode::Groups(vec![0, 1, 1, 2, 2, 3, 4, 4, 5, 5]));
     assert_eq!(lidar.densification.num_past_sweeps, 9);

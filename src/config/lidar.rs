@@ -5,13 +5,13 @@ use std::path::PathBuf;
 use super::channel::{candidate_capacity, max_detections, model_path, pre_nms_top_k};
 use super::classes::{class_filter, per_class};
 use super::engine::engine;
-use super::head::LidarFacts;
+use super::head::{CenterFacts, LidarFacts};
 use super::nms::nms_3d;
 use super::reader::Change::{Fixed, Live};
 use super::reader::Reader;
 use super::value::Length::{OneOrMore, OneOrPerClass};
 use super::value::{above, integer, list, number, text};
-use crate::types::{EngineOptions, Nms3d, ScoreThresholds};
+use crate::types::{CenterDecode, EngineOptions, Nms3d, ScoreThresholds};
 
 /// How a LiDAR channel is deployed.
 #[derive(Clone, Debug, PartialEq)]
@@ -102,6 +102,28 @@ impl LidarConfig {
                 ),
             },
             facts,
+        }
+    }
+
+    /// The settings of `ops::decode_center` for a head of this channel.
+    pub fn center_decode(&self, center: &CenterFacts) -> CenterDecode {
+        let grid = &self.facts.grid;
+        let [size_x, size_y, _] = grid.voxel_size_m();
+        let [min_x, min_y, _] = grid.range().min;
+        let factor = center.downsample_factor as f32;
+        CenterDecode {
+            origin_m: [min_x, min_y],
+            cell_size_m: [size_x * factor, size_y * factor],
+            tasks: center.tasks.clone(),
+            heatmap_logits: center.heatmap_logits,
+            size_order: center.size_order,
+            size_log: center.size_log,
+            yaw: center.yaw,
+            score_thresholds: self.score_thresholds.clone(),
+            yaw_norm_thresholds: self.yaw_norm_thresholds.clone(),
+            center_range: center.center_range,
+            has_velocity: center.has_velocity,
+            has_variance: center.has_variance,
         }
     }
 }

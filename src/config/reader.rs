@@ -209,12 +209,20 @@ impl<'a> Reader<'a> {
 
     /// Notes that the value of a key does not fit the others.
     pub(super) fn refuse(&mut self, key: &str, found: impl std::fmt::Display, allowed: &str) {
-        self.problems.refuse(&format!("{}{key}", self.prefix), found, allowed);
+        let name = self.declared_name(key);
+        self.problems.refuse(&name, found, allowed);
     }
 
     /// Notes any other problem with a key.
     pub(super) fn problem(&mut self, key: &str, message: &str) {
-        self.problems.push(&format!("{}{key}", self.prefix), message);
+        let name = self.declared_name(key);
+        self.problems.push(&name, message);
+    }
+
+    fn declared_name(&self, key: &str) -> String {
+        let name = format!("{}{key}", self.prefix);
+        debug_assert!(self.declared.iter().any(|declared| declared.name == name), "{name}");
+        name
     }
 
     /// Notes every key that is given and not declared.

@@ -1,13 +1,12 @@
 //! Facts of CenterPoint heads.
 
 use super::lidar::point_range;
-use crate::config::LidarConfig;
 use crate::config::classes::index_of;
 use crate::config::reader::Change::Fixed;
 use crate::config::reader::Reader;
 use crate::config::value::Length::{Exactly, OneOrMore};
 use crate::config::value::{flag, integer, list, number, one_of, text};
-use crate::types::{CenterDecode, PointRange, SizeOrder, YawConvention};
+use crate::types::{PointRange, SizeOrder, YawConvention};
 
 /// Facts of a CenterPoint head.
 #[derive(Clone, Debug, PartialEq)]
@@ -46,28 +45,6 @@ const YAWS: &[(&str, YawConvention)] = &[
 ];
 
 impl CenterFacts {
-    /// The settings of `ops::decode_center` for a channel with this head.
-    pub fn decode(&self, config: &LidarConfig) -> CenterDecode {
-        let grid = &config.facts.grid;
-        let [size_x, size_y, _] = grid.voxel_size_m();
-        let [min_x, min_y, _] = grid.range().min;
-        let factor = self.downsample_factor as f32;
-        CenterDecode {
-            origin_m: [min_x, min_y],
-            cell_size_m: [size_x * factor, size_y * factor],
-            tasks: self.tasks.clone(),
-            heatmap_logits: self.heatmap_logits,
-            size_order: self.size_order,
-            size_log: self.size_log,
-            yaw: self.yaw,
-            score_thresholds: config.score_thresholds.clone(),
-            yaw_norm_thresholds: config.yaw_norm_thresholds.clone(),
-            center_range: self.center_range,
-            has_velocity: self.has_velocity,
-            has_variance: self.has_variance,
-        }
-    }
-
     pub(super) fn read(p: &mut Reader<'_>, class_names: &[String]) -> Self {
         let tasks = tasks(p, class_names);
         let output_names = p.optional(
