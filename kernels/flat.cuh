@@ -3,7 +3,7 @@
 #pragma once
 
 #include "nms_args.cuh"
-#include "place.cuh"
+#include "spatial_key.cuh"
 
 __device__ inline float extent(float low, float high, float offset) {
     return fmaxf((high - low) + offset, 0.0f);

@@ -6,18 +6,18 @@
 // says so, the one-pass answer: when no better one does.
 //
 // Steps, each a kernel, the number of candidates read on the device:
-//   small     up to kSmallCapacity: everything (nms_small.cuh, nms_few.cuh)
+//   small     up to kSmallCapacity: everything (nms_bitmask.cuh, nms_bitmask_dense.cuh)
 //   tiles, merge, arrange
-//             more: into the orders by rank and by place (nms_order.cuh)
-//   suppress  decides (nms_suppress.cuh)
+//             more: into the orders by rank and by place (nms_sort.cuh)
+//   suppress  decides (nms_search.cuh)
 //   publish   writes the survivors in order (nms_publish.cuh)
 //
 // No result depends on the order of atomics: they only say who works on what.
 #pragma once
 
 #include "nms_publish.cuh"
-#include "nms_small.cuh"
-#include "nms_suppress.cuh"
+#include "nms_bitmask.cuh"
+#include "nms_search.cuh"
 
 #define NMS_KERNEL(op, step, Policy, ...)                                      \
     extern "C" __global__ void __launch_bounds__(__VA_ARGS__)                  \

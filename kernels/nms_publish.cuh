@@ -1,7 +1,7 @@
 // The step `publish`: the survivors of many candidates, in order.
 #pragma once
 
-#include "nms_order.cuh"
+#include "nms_sort.cuh"
 #include "scan.cuh"
 
 // Each block writes the survivors among its ranks, after those before them.

@@ -4,7 +4,7 @@
 
 #include "flat.cuh"
 #include "nms_args.cuh"
-#include "place.cuh"
+#include "spatial_key.cuh"
 
 struct Rectangle {
     float x, y;

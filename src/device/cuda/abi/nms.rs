@@ -264,7 +264,7 @@ macro_rules! step {
         // that already run have taken, so that it ends. In the step `small`
         // only the last block waits for others, which wait for nobody and begin
         // before it (by the order of numbers in which GPUs begin blocks: see
-        // `kernels/nms_few.cuh`); each round settles the best that is open.
+        // `kernels/nms_bitmask_dense.cuh`); each round settles the best that is open.
         unsafe impl KernelSpec for $kernel {
             const NAME: &'static str = concat!(stringify!($module), "_", $name);
             type Args<'a> = NmsArgs<'a, $candidate>;

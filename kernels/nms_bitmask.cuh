@@ -5,12 +5,12 @@
 // suppresses it a bit. A warp then lists the bits of a row. The block that ends
 // last settles all in rounds: a candidate goes when one of its list is kept and
 // stays when all are gone. No block waits for another. Few candidates go a
-// shorter way: nms_few.cuh.
+// shorter way: nms_bitmask_dense.cuh.
 #pragma once
 
-#include "nms_compare.cuh"
-#include "nms_few.cuh"
-#include "nms_settle.cuh"
+#include "nms_bitmask_sparse.cuh"
+#include "nms_bitmask_dense.cuh"
+#include "nms_bitmask_reduce.cuh"
 
 // Takes the next ticket of the blocks; what the block stored before comes
 // before it for all.

@@ -8,7 +8,7 @@
 // have begun, and they wait for nobody.
 #pragma once
 
-#include "nms_compare.cuh"
+#include "nms_bitmask_sparse.cuh"
 
 // The most candidates, and the most that a block owns; src/device/cuda/abi/nms.rs
 // refuses a grid of fewer blocks than that asks for.

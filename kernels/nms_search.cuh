@@ -3,7 +3,7 @@
 // so that a candidate only waits for one already taken.
 #pragma once
 
-#include "nms_order.cuh"
+#include "nms_sort.cuh"
 
 constexpr uint32_t kSuppressWarps = kNmsThreads / kLanes;
 // Places or bounds that a warp looks at together.
