@@ -1,18 +1,20 @@
-// The step `suppress`: a warp per candidate looks for better ones that suppress
-// it and waits for their verdict. Blocks take candidates by ticket, best first,
-// so that a candidate only waits for one already taken.
+// More than kBitmaskCapacity candidates: the greedy reduction by searching.
+//
+// A warp per candidate searches the leaves for suppressors and waits until they are
+// decided. Blocks take candidates by ticket in the total order, so that a candidate
+// waits only for candidates whose blocks already run.
 #pragma once
 
 #include "nms_sort.cuh"
+#include "scan.cuh"
 
-constexpr uint32_t kSuppressWarps = kNmsThreads / kLanes;
-// Places or bounds that a warp looks at together.
+constexpr uint32_t kReduceWarps = kNmsThreads / kLanes;
+// Leaves, or their bounds, with loads in flight at once.
 constexpr uint32_t kAhead = 4;
-constexpr uint32_t kListCapacity = 256;
-constexpr uint32_t kNearCapacity = 256;
+constexpr uint32_t kSuppressorCapacity = 256;
+constexpr uint32_t kLeafCapacity = 256;
 
-// Verdicts go round between running blocks: always through the second level
-// cache.
+// Running blocks exchange states: through the L2 cache, never the L1.
 __device__ inline uint32_t load_state(const uint32_t* state) {
     uint32_t value;
     asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(state) : "memory");
@@ -23,50 +25,50 @@ __device__ inline void store_state(uint32_t* state, uint32_t value) {
     asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(state), "r"(value) : "memory");
 }
 
-// The candidate of a warp.
-struct Searcher {
+// A warp's own candidate.
+struct OwnCandidate {
     uint32_t rank;
-    float4 item;
+    float4 proxy;
 };
 
-// What a warp notes in shared memory.
-struct Notes {
+// A warp's shared memory.
+struct SearchLists {
     Bounds window;
-    uint32_t near[kNearCapacity];    // groups of 32 places whose bounds meet it
-    uint32_t listed[kListCapacity];  // ranks of those that suppress
+    uint32_t leaves[kLeafCapacity];              // that intersect the window
+    uint32_t suppressors[kSuppressorCapacity];  // their ranks
 };
 
-// Looks at the listed groups of 32 places, several at a time: `found(hit, rank)`,
-// for all lanes, of whom one may have hit upon a better candidate that
-// suppresses; true when that is enough.
+// Tests the candidates of the listed leaves. Calls `found(hit, rank)` in all lanes
+// when a lane has hit a suppressor, and returns true as soon as `found` does.
 template <typename Policy, typename Candidate, typename OnFound>
-__device__ bool look_at_groups(const NmsArgs<Candidate>& args, const NmsSettings& settings,
-                               const Searcher& own, uint32_t n, const Notes& notes,
-                               uint32_t num_near, const OnFound& found) {
+__device__ bool search_leaves(const NmsArgs<Candidate>& args, const NmsSettings& settings,
+                               const OwnCandidate& own, uint32_t n, const SearchLists& lists,
+                               uint32_t num_leaves, const OnFound& found) {
     const uint32_t lane = lane_of();
-    const float least = Policy::least(settings, own.item);
-    for (uint32_t first = 0; first < num_near; first += kAhead) {
+    const float min_area = Policy::min_area(settings, own.proxy);
+    for (uint32_t first = 0; first < num_leaves; first += kAhead) {
         uint32_t rank[kAhead];
         float4 better[kAhead];
 #pragma unroll
         for (uint32_t k = 0; k < kAhead; ++k) {
-            const uint32_t place = first + k < num_near ? notes.near[first + k] * kLanes + lane : n;
-            rank[k] = place < n ? args.found_ranks[place] : kNobody;
-            better[k] = args.found_items[min(place, n - 1)];
+            const uint32_t position =
+                first + k < num_leaves ? lists.leaves[first + k] * kLanes + lane : n;
+            rank[k] = position < n ? args.scratch.spatial_ranks[position] : kNone;
+            better[k] = args.scratch.spatial_proxies[min(position, n - 1)];
         }
 #pragma unroll
         for (uint32_t k = 0; k < kAhead; ++k) {
             bool hit = rank[k] < own.rank &&
-                       Policy::is_near(settings, better[k], own.item, least) &&
-                       Policy::suppresses(settings, better[k], own.item);
-            // Without classes there is one group.
+                       Policy::may_suppress(settings, better[k], own.proxy, min_area) &&
+                       Policy::suppresses(settings, better[k], own.proxy);
+            // If classes are ignored there is one group.
             if (hit && settings.class_mode != 1) {
-                const uint32_t place = notes.near[first + k] * kLanes + lane;
-                hit = args.found_groups[place] == args.item_groups[own.rank];
+                const uint32_t position = lists.leaves[first + k] * kLanes + lane;
+                hit = args.scratch.spatial_groups[position] == args.scratch.group_of_rank[own.rank];
             }
-            if (hit && Policy::kNumParts != 0) {
-                hit = surely_suppresses<Policy>(args, settings, args.order[rank[k]].index,
-                                                args.order[own.rank].index);
+            if (hit && Policy::kGeometryVectors != 0) {
+                hit = suppresses_exactly<Policy>(args, settings, args.scratch.order[rank[k]].index,
+                                                args.scratch.order[own.rank].index);
             }
             if (__any_sync(kAllLanes, hit) && found(hit, rank[k])) return true;
         }
@@ -74,99 +76,132 @@ __device__ bool look_at_groups(const NmsArgs<Candidate>& args, const NmsSettings
     return false;
 }
 
-// Looks at the better candidates whose bounds meet, until one is enough: items
-// lie by place.
+// Broad phase: lists the leaves whose bounds intersect the window and searches them
+// each time the list is full.
 template <typename Policy, typename Candidate, typename OnFound>
-__device__ bool look_near(const NmsArgs<Candidate>& args, const NmsSettings& settings,
-                          const Searcher& own, uint32_t n, Notes& notes, const OnFound& found) {
+__device__ bool search(const NmsArgs<Candidate>& args, const NmsSettings& settings,
+                          const OwnCandidate& own, uint32_t n, SearchLists& lists, const OnFound& found) {
     const uint32_t lane = lane_of();
     const uint32_t num_bounds = (n + kLanes - 1) / kLanes;
-    if (lane == 0) notes.window = rising_words(Policy::window(settings, own.item));
+    if (lane == 0) lists.window = make_bounds(Policy::window(settings, own.proxy));
     __syncwarp();
-    uint32_t num_near = 0;
+    uint32_t num_leaves = 0;
     for (uint32_t start = 0; start < num_bounds; start += kAhead * kLanes) {
         Bounds bounds[kAhead];
 #pragma unroll
         for (uint32_t k = 0; k < kAhead; ++k) {
             const uint32_t mine = start + k * kLanes + lane;
-            bounds[k] = mine < num_bounds ? args.bounds[mine] : kNowhere;
+            bounds[k] = mine < num_bounds ? args.scratch.leaves[mine] : kEmptyBounds;
         }
 #pragma unroll
         for (uint32_t k = 0; k < kAhead; ++k) {
-            const bool is_near = meet(bounds[k], notes.window);
+            const bool is_near = intersect(bounds[k], lists.window);
             const uint32_t votes = __ballot_sync(kAllLanes, is_near);
-            if (is_near) notes.near[num_near + num_lanes_before(votes)] = start + k * kLanes + lane;
-            num_near += __popc(votes);
+            if (is_near) lists.leaves[num_leaves + num_lanes_before(votes)] = start + k * kLanes + lane;
+            num_leaves += __popc(votes);
         }
         const bool is_last = start + kAhead * kLanes >= num_bounds;
-        if (num_near > 0 && (is_last || num_near > kNearCapacity - kAhead * kLanes)) {
+        if (num_leaves > 0 && (is_last || num_leaves > kLeafCapacity - kAhead * kLanes)) {
             __syncwarp();
-            if (look_at_groups<Policy>(args, settings, own, n, notes, num_near, found)) return true;
-            num_near = 0;
+            if (search_leaves<Policy>(args, settings, own, n, lists, num_leaves, found)) return true;
+            num_leaves = 0;
             __syncwarp();
         }
     }
     return false;
 }
 
-// Waits until one of the listed is kept (true) or all are gone (false).
+// Waits until one of the suppressors is kept (true) or all are suppressed (false).
 template <typename Candidate>
 __device__ bool wait_for_kept(const NmsArgs<Candidate>& args, const uint32_t* list, uint32_t num) {
     while (true) {
         bool is_kept = false;
-        bool is_open = false;
+        bool is_undecided = false;
         for (uint32_t i = lane_of(); i < num; i += kLanes) {
-            const uint32_t state = load_state(&args.states[list[i]]);
+            const uint32_t state = load_state(&args.scratch.states[list[i]]);
             is_kept |= state == kKept;
-            is_open |= state == kUndecided;
+            is_undecided |= state == kUndecided;
         }
         if (__any_sync(kAllLanes, is_kept)) return true;
-        if (!__any_sync(kAllLanes, is_open)) return false;
+        if (!__any_sync(kAllLanes, is_undecided)) return false;
     }
 }
 
-// Whether a kept better candidate, or any if the policy says so, suppresses the
-// warp's own.
+// Whether a kept candidate, or any in a one-pass suppression, suppresses the warp's
+// own.
 template <typename Policy, typename Candidate>
 __device__ bool is_suppressed(const NmsArgs<Candidate>& args, const NmsSettings& settings,
-                              const Searcher& own, uint32_t n, Notes& notes) {
-    // Of a crowd, more than a list holds, the verdicts are asked for at once,
-    // until those that have none yet are few: one that is kept is soon found.
-    bool is_crowd = false;
+                              const OwnCandidate& own, uint32_t n, SearchLists& lists) {
+    // More suppressors than a list holds are searched again and again, their states
+    // read at once, until the undecided ones fit: a kept one is soon found.
+    bool is_overfull = false;
     while (true) {
         uint32_t num = 0;
         const auto found = [&](bool hit, uint32_t rank) {
-            if (is_crowd) {
-                const uint32_t state = hit ? load_state(&args.states[rank]) : kGone;
+            if (is_overfull) {
+                const uint32_t state = hit ? load_state(&args.scratch.states[rank]) : kSuppressed;
                 if (__any_sync(kAllLanes, state == kKept)) return true;
                 hit = state == kUndecided;
             }
             const uint32_t hits = __ballot_sync(kAllLanes, hit);
             const uint32_t position = num + num_lanes_before(hits);
-            if (hit && position < kListCapacity) notes.listed[position] = rank;
+            if (hit && position < kSuppressorCapacity) lists.suppressors[position] = rank;
             num += __popc(hits);
             return Policy::kAnySuppresses;
         };
-        if (look_near<Policy>(args, settings, own, n, notes, found)) return true;
+        if (search<Policy>(args, settings, own, n, lists, found)) return true;
         __syncwarp();
-        if (num <= kListCapacity) return wait_for_kept(args, notes.listed, num);
-        is_crowd = true;
+        if (num <= kSuppressorCapacity) return wait_for_kept(args, lists.suppressors, num);
+        is_overfull = true;
     }
 }
 
 template <typename Policy, typename Candidate>
-__device__ void nms_suppress(const NmsArgs<Candidate>& args) {
+__device__ void nms_reduce(const NmsArgs<Candidate>& args) {
     __shared__ uint32_t ticket;
-    __shared__ Notes notes[kSuppressWarps];
+    __shared__ SearchLists lists[kReduceWarps];
     const uint32_t n = num_candidates(args);
-    if (threadIdx.x == 0) ticket = atomicAdd(&args.ticket[0], 1);
+    if (threadIdx.x == 0) ticket = atomicAdd(&args.scratch.ticket[0], 1);
     __syncthreads();
-    const uint32_t own = ticket * kSuppressWarps + warp_of();
+    const uint32_t own = ticket * kReduceWarps + warp_of();
     if (own >= n) return;
-    const NmsSettings settings = args.settings[0];
-    const Searcher searcher = {own, args.items[own]};
-    // Those that take no part are gone from the first.
-    if (args.states[own] == kGone) return;
-    const bool is_gone = is_suppressed<Policy>(args, settings, searcher, n, notes[warp_of()]);
-    if (lane_of() == 0) store_state(&args.states[own], is_gone ? kGone : kKept);
+    const NmsSettings settings = args.parameters.settings[0];
+    const OwnCandidate candidate = {own, args.scratch.proxies[own]};
+    // Candidates that are not eligible were marked by `leaves`.
+    if (args.scratch.states[own] == kSuppressed) return;
+    const bool is_out = is_suppressed<Policy>(args, settings, candidate, n, lists[warp_of()]);
+    if (lane_of() == 0) store_state(&args.scratch.states[own], is_out ? kSuppressed : kKept);
+}
+
+// Compacts the survivors: each block writes those among its ranks.
+template <typename Policy, typename Candidate>
+__device__ void nms_compact(const NmsArgs<Candidate>& args) {
+    const uint32_t start = blockIdx.x * kNmsThreads;
+    const uint32_t own = start + threadIdx.x;
+    // Loaded before the number of candidates is known.
+    const bool has_room = own < args.candidates.len;
+    const Kept survivor = has_room ? args.scratch.order[own] : Kept{};
+    const uint32_t state = has_room ? args.scratch.states[own] : kSuppressed;
+    const uint32_t max_num = args.parameters.settings[0].max_num;
+    const uint32_t class_over = args.scratch.ticket[1];
+    const auto* states = reinterpret_cast<const uint4*>(args.scratch.states.data);
+    uint32_t num_above = 0;
+    for (uint32_t i = threadIdx.x; i < start / 4; i += kNmsThreads) {
+        const uint4 four = states[i];
+        num_above += (four.x == kKept) + (four.y == kKept) + (four.z == kKept) + (four.w == kKept);
+    }
+    const uint32_t n = num_candidates(args);
+    if (start >= n && blockIdx.x != 0) return;
+    const uint32_t sum_before = scan::block_sum<kNmsThreads>(num_above);
+    const bool is_kept = own < n && state == kKept;
+    const scan::Places kept = scan::places<kNmsThreads>(is_kept);
+    const uint32_t position = sum_before + kept.before;
+    if (is_kept && position < max_num) {
+        args.output.write(position, survivor);
+    }
+    if (start + kNmsThreads >= n && threadIdx.x == 0) {
+        args.output.write_counts({min(sum_before + kept.total, max_num), class_over});
+        args.scratch.ticket[0] = 0;
+        args.scratch.ticket[1] = 0;
+    }
 }

@@ -1,64 +1,62 @@
-// The steps that bring many candidates into two orders: by rank and by place.
+// More than kBitmaskCapacity candidates: kernels that sort them by rank and by
+// spatial key.
 //
-//   tiles     orders tiles of kTile by rank and, apart, by place
-//   merge     merges the tiles into both orders
-//   arrange   lays the items out, by place with the bounds of every 32
+//   sort    sorts tiles of kTile candidates in both orders, by counting
+//   merge   adds up each candidate's positions in all tiles
+//   leaves  writes the proxies in both orders and the bounds of the leaves
 #pragma once
 
 #include "nms_args.cuh"
 
 constexpr uint32_t kTile = 512;
-// Candidates of a tile that a block orders.
-constexpr uint32_t kPart = 64;
-// Tiles that a block of the step `merge` searches.
-constexpr uint32_t kAtOnce = 2;
-// Threads of a block of the step `arrange`: few, since what is written far apart
-// is limited by each multiprocessor.
-constexpr uint32_t kArrangeThreads = kLanes;
+// Candidates that a block sorts against their tile.
+constexpr uint32_t kSortedPerBlock = 64;
+// Tiles that a block of `merge` searches.
+constexpr uint32_t kTilesAtOnce = 2;
+// A warp per block: scattered writes are limited per multiprocessor.
+constexpr uint32_t kLeavesThreads = kLanes;
 
-enum State : uint32_t { kUndecided, kKept, kGone };
+enum State : uint32_t { kUndecided, kKept, kSuppressed };
 
-// Bounds that hold nobody.
-constexpr Bounds kNowhere = {0xffffffffu, 0xffffffffu, 0, 0};
+constexpr Bounds kEmptyBounds = {0xffffffffu, 0xffffffffu, 0, 0};
 
-// Adds how many of four words are below a word, and how many at most it.
+// Adds the number of words below a word and of words up to it.
 __device__ inline void count(uint4 words, uint32_t word, uint32_t& below, uint32_t& at_most) {
     below += (words.x < word) + (words.y < word) + (words.z < word) + (words.w < word);
     at_most += (words.x <= word) + (words.y <= word) + (words.z <= word) + (words.w <= word);
 }
 
-// A candidate's word in the order by rank or by place.
+// A candidate's word in the order by rank or by spatial key.
 template <typename Policy, typename Candidate>
 __device__ uint32_t word_of(const NmsSettings& settings, const Candidate& candidate, bool by_rank) {
-    if (!takes_part<Policy>(settings, candidate)) return kLast;
-    return by_rank ? order_word(candidate.rank.score, true) : Policy::place(candidate);
+    if (!is_eligible<Policy>(settings, candidate)) return kLast;
+    return by_rank ? order_word(candidate.rank.score, true) : Policy::spatial_key(candidate);
 }
 
-// Orders a part of a tile by counting over the whole tile, each quarter of
-// which is another thread's; row 0 of the grid by rank, row 1 by place.
+// Sorts candidates by counting over their tile, four threads per candidate, each a
+// quarter of the tile. Row 0 of the grid sorts by rank, row 1 by spatial key.
 template <typename Policy, typename Candidate>
-__device__ void nms_tiles(const NmsArgs<Candidate>& args) {
-    constexpr uint32_t kParts = kNmsThreads / kPart;
-    constexpr uint32_t kQuarter = kTile / kParts;
+__device__ void nms_sort(const NmsArgs<Candidate>& args) {
+    constexpr uint32_t kQuarter = kTile / (kNmsThreads / kSortedPerBlock);
     __shared__ __align__(16) uint32_t words[kTile];
-    __shared__ uint32_t num_before[kPart];
+    __shared__ uint32_t num_above[kSortedPerBlock];
     constexpr uint32_t kEach = kTile / kNmsThreads;
-    const uint32_t begin = blockIdx.x * kPart;
+    const uint32_t begin = blockIdx.x * kSortedPerBlock;
     const uint32_t start = begin / kTile * kTile;
-    // Read without waiting for the number of candidates.
+    // Loaded before the number of candidates is known.
     Candidate candidates[kEach];
 #pragma unroll
     for (uint32_t k = 0; k < kEach; ++k) {
         const uint32_t i = start + k * kNmsThreads + threadIdx.x;
         if (i < args.candidates.len) candidates[k] = args.candidates[i];
     }
-    const NmsSettings settings = args.settings[0];
+    const NmsSettings settings = args.parameters.settings[0];
     const uint32_t n = num_candidates(args);
     const bool by_rank = blockIdx.y == 0;
     if (begin >= n) return;
-    const uint32_t own = begin - start + threadIdx.x % kPart;
+    const uint32_t own = begin - start + threadIdx.x % kSortedPerBlock;
     const uint32_t num = min(kTile, n - start);
-    if (threadIdx.x < kPart) num_before[threadIdx.x] = 0;
+    if (threadIdx.x < kSortedPerBlock) num_above[threadIdx.x] = 0;
 #pragma unroll
     for (uint32_t k = 0; k < kEach; ++k) {
         const uint32_t i = k * kNmsThreads + threadIdx.x;
@@ -66,10 +64,10 @@ __device__ void nms_tiles(const NmsArgs<Candidate>& args) {
     }
     __syncthreads();
     const uint32_t word = words[own];
-    const uint32_t first = threadIdx.x / kPart * kQuarter;
+    const uint32_t first = threadIdx.x / kSortedPerBlock * kQuarter;
     const bool is_own_here = own - first < kQuarter;
     const uint64_t key = static_cast<uint64_t>(word) << 32 | (start + own);
-    // Those in equal places follow each other as they came.
+    // Equal spatial keys keep the order of the input.
     const uint32_t num_earlier = by_rank ? 0 : own;
     uint32_t num_equal = 0;
     uint32_t num_here = 0;
@@ -91,29 +89,28 @@ __device__ void nms_tiles(const NmsArgs<Candidate>& args) {
             num_here += precedes(other, key, args.candidates.data);
         }
     }
-    if (num_here != 0) atomicAdd(&num_before[threadIdx.x % kPart], num_here);
+    if (num_here != 0) atomicAdd(&num_above[threadIdx.x % kSortedPerBlock], num_here);
     __syncthreads();
-    if (threadIdx.x >= kPart || own >= num) return;
-    const uint32_t before = num_before[threadIdx.x];
-    args.keys[(by_rank ? 0 : args.candidates.len) + start + before] = key;
+    if (threadIdx.x >= kSortedPerBlock || own >= num) return;
+    const uint32_t before = num_above[threadIdx.x];
+    args.scratch.keys[(by_rank ? 0 : args.candidates.len) + start + before] = key;
     if (by_rank) {
-        args.ranks[start + own] = before;
-        // Nothing is decided yet.
-        args.states[start + own] = kUndecided;
+        args.scratch.ranks[start + own] = before;
+        args.scratch.states[start + own] = kUndecided;
     } else {
-        args.places[start + own] = before;
+        args.scratch.spatial_positions[start + own] = before;
     }
     if (by_rank && word != kLast) check_class<Policy>(args, settings, args.candidates[start + own]);
 }
 
-// Blocks of the step `merge` for the same candidates.
+// Blocks of `merge` per kNmsThreads candidates.
 template <typename Candidate>
-__device__ uint32_t parts(const NmsArgs<Candidate>& args) {
+__device__ uint32_t num_tile_groups(const NmsArgs<Candidate>& args) {
     const uint32_t num_tiles = (static_cast<uint32_t>(args.candidates.len) + kTile - 1) / kTile;
-    return (num_tiles + kAtOnce - 1) / kAtOnce;
+    return (num_tiles + kTilesAtOnce - 1) / kTilesAtOnce;
 }
 
-// How many of a tile's words are below a word; they rise.
+// The number of a tile's words, which ascend, below a word.
 __device__ inline uint32_t num_below(const uint32_t (&words)[kTile], uint32_t word) {
     uint32_t num = 0;
 #pragma unroll
@@ -123,22 +120,22 @@ __device__ inline uint32_t num_below(const uint32_t (&words)[kTile], uint32_t wo
     return num + (words[num] < word);
 }
 
-// A candidate's position is the sum of its positions in all tiles. Each block
-// adds those of its candidates in kAtOnce tiles, of which it holds the words.
+// A candidate's position is the sum of its positions in all tiles. A block adds the
+// positions of kNmsThreads candidates in kTilesAtOnce tiles, held in shared memory.
 template <typename Policy, typename Candidate>
 __device__ void nms_merge(const NmsArgs<Candidate>& args) {
-    __shared__ uint32_t words[kAtOnce][kTile];
+    __shared__ uint32_t words[kTilesAtOnce][kTile];
     const bool by_rank = blockIdx.y == 0;
     const uint32_t capacity = static_cast<uint32_t>(args.candidates.len);
-    const uint64_t* keys = args.keys.data + (by_rank ? 0 : capacity);
-    const uint32_t start = blockIdx.x % parts(args) * kAtOnce;
-    const uint32_t own = blockIdx.x / parts(args) * kNmsThreads + threadIdx.x;
-    // Read without waiting for the number of candidates.
+    const uint64_t* keys = args.scratch.keys.data + (by_rank ? 0 : capacity);
+    const uint32_t start = blockIdx.x % num_tile_groups(args) * kTilesAtOnce;
+    const uint32_t own = blockIdx.x / num_tile_groups(args) * kNmsThreads + threadIdx.x;
+    // Loaded before the number of candidates is known.
     const uint64_t key = own < capacity ? keys[own] : 0;
     const uint32_t n = num_candidates(args);
     if (own - threadIdx.x >= n || start * kTile >= n) return;
 #pragma unroll
-    for (uint32_t k = 0; k < kAtOnce * kTile / kNmsThreads; ++k) {
+    for (uint32_t k = 0; k < kTilesAtOnce * kTile / kNmsThreads; ++k) {
         const uint32_t i = k * kNmsThreads + threadIdx.x;
         const uint32_t from = start * kTile + i;
         words[i / kTile][i % kTile] = from < n ? static_cast<uint32_t>(keys[from] >> 32) : kLast;
@@ -148,74 +145,75 @@ __device__ void nms_merge(const NmsArgs<Candidate>& args) {
     const uint32_t word = static_cast<uint32_t>(key >> 32);
     uint32_t sum = 0;
 #pragma unroll
-    for (uint32_t t = 0; t < kAtOnce; ++t) {
+    for (uint32_t t = 0; t < kTilesAtOnce; ++t) {
         const uint32_t begin = (start + t) * kTile;
         if (begin >= n || start + t == own / kTile) continue;
         uint32_t before = num_below(words[t], word);
         if (before < kTile && words[t][before] == word) {
-            // Those in equal places, and those that take no part, are ordered by
-            // tile; of others the equals are searched by the other words of the
-            // order.
+            // Equal spatial keys, and candidates that are not eligible, are ordered
+            // by tile; equal scores by class and source.
             uint32_t end = word == kLast ? min(kTile, n - begin) : num_below(words[t], word + 1);
             const bool is_by_tile = !by_rank || word == kLast;
             if (is_by_tile) before = begin < own ? end : before;
             while (!is_by_tile && before < end) {
                 const uint32_t middle = (before + end) / 2;
-                const bool comes_before =
+                const bool is_above =
                     precedes(keys[begin + middle], key, args.candidates.data);
-                before = comes_before ? middle + 1 : before;
-                end = comes_before ? end : middle;
+                before = is_above ? middle + 1 : before;
+                end = is_above ? end : middle;
             }
         }
         sum += before;
     }
-    // A sum is the same in any order.
+    // A sum of integers does not depend on the order of the updates.
     const uint32_t candidate = static_cast<uint32_t>(key);
     if (by_rank) {
-        if (sum != 0) atomicAdd(&args.ranks[candidate], sum);
+        if (sum != 0) atomicAdd(&args.scratch.ranks[candidate], sum);
         return;
     }
-    // Whoever adds the last knows the place.
+    // The last update completes the sum.
     constexpr uint64_t kAdded = 1ull << 32;
-    const uint32_t num_parts = (n + kAtOnce * kTile - 1) / (kAtOnce * kTile);
-    auto* place = reinterpret_cast<unsigned long long*>(&args.places[candidate]);
-    const uint64_t total = atomicAdd(place, kAdded + sum) + kAdded + sum;
+    const uint32_t num_groups = (n + kTilesAtOnce * kTile - 1) / (kTilesAtOnce * kTile);
+    auto* position = reinterpret_cast<unsigned long long*>(&args.scratch.spatial_positions[candidate]);
+    const uint64_t total = atomicAdd(position, kAdded + sum) + kAdded + sum;
     const uint32_t found = static_cast<uint32_t>(total);
-    if (total / kAdded == num_parts && found < n) args.found_candidates[found] = candidate;
+    if (total / kAdded == num_groups && found < n) {
+        args.scratch.spatial_candidates[found] = candidate;
+    }
 }
 
-// A warp for 32 places.
+// A warp per leaf.
 template <typename Policy, typename Candidate>
-__device__ void nms_arrange(const NmsArgs<Candidate>& args) {
-    const uint32_t place = blockIdx.x * kArrangeThreads + threadIdx.x;
-    if (place - threadIdx.x >= args.candidates.len) return;
+__device__ void nms_leaves(const NmsArgs<Candidate>& args) {
+    const uint32_t position = blockIdx.x * kLeavesThreads + threadIdx.x;
+    if (position - threadIdx.x >= args.candidates.len) return;
     const uint32_t last = static_cast<uint32_t>(args.candidates.len) - 1;
-    // Read without waiting for the number of candidates.
-    const uint32_t own = min(args.found_candidates[min(place, last)], last);
-    const uint32_t rank = args.ranks[own];
+    // Loaded before the number of candidates is known.
+    const uint32_t own = min(args.scratch.spatial_candidates[min(position, last)], last);
+    const uint32_t rank = args.scratch.ranks[own];
     const Candidate candidate = args.candidates[own];
-    const NmsSettings settings = args.settings[0];
+    const NmsSettings settings = args.parameters.settings[0];
     const uint32_t n = num_candidates(args);
-    const bool is_there = place < n && rank < n;
-    const bool is_present = is_there && takes_part<Policy>(settings, candidate);
-    const float4 item = Policy::item(args, settings, candidate);
+    const bool is_there = position < n && rank < n;
+    const bool is_present = is_there && is_eligible<Policy>(settings, candidate);
+    const float4 proxy = Policy::proxy(args, settings, candidate);
     if (is_there) {
-        args.order[rank] = {own, candidate.rank.score};
-        args.items[rank] = item;
-        args.found_items[place] = item;
-        args.found_ranks[place] = is_present ? rank : kNobody;
-        if (!is_present) args.states[rank] = kGone;
+        args.scratch.order[rank] = {own, candidate.rank.score};
+        args.scratch.proxies[rank] = proxy;
+        args.scratch.spatial_proxies[position] = proxy;
+        args.scratch.spatial_ranks[position] = is_present ? rank : kNone;
+        if (!is_present) args.scratch.states[rank] = kSuppressed;
     }
-    // Without classes there is one group.
+    // If classes are ignored there is one group.
     if (is_there && settings.class_mode != 1) {
         const uint64_t group = group_of(args, settings, candidate.rank.class_index);
-        args.item_groups[rank] = group;
-        args.found_groups[place] = group;
+        args.scratch.group_of_rank[rank] = group;
+        args.scratch.spatial_groups[position] = group;
     }
-    Bounds bounds = is_present ? rising_words(Policy::bounds(item)) : kNowhere;
+    Bounds bounds = is_present ? make_bounds(Policy::bounds(proxy)) : kEmptyBounds;
     bounds.min_x = __reduce_min_sync(kAllLanes, bounds.min_x);
     bounds.min_y = __reduce_min_sync(kAllLanes, bounds.min_y);
     bounds.max_x = __reduce_max_sync(kAllLanes, bounds.max_x);
     bounds.max_y = __reduce_max_sync(kAllLanes, bounds.max_y);
-    if (lane_of() == 0 && place < n) args.bounds[place / kLanes] = bounds;
+    if (lane_of() == 0 && position < n) args.scratch.leaves[position / kLanes] = bounds;
 }
