@@ -15,8 +15,17 @@ constexpr uint32_t kMaxChannels = 16;
 constexpr uint32_t kCountBits = 10;
 constexpr uint32_t kCountMask = (1u << kCountBits) - 1;
 
-// The mirror of `Datatype` in src/device/cuda/abi/unpack.rs.
-enum Datatype : uint32_t { kNone, kI8, kU8, kI16, kU16, kI32, kU32, kF32, kF64 };
+enum Datatype : uint32_t {
+    kNone = 0,
+    kI8 = 1,
+    kU8 = 2,
+    kI16 = 3,
+    kU16 = 4,
+    kI32 = 5,
+    kU32 = 6,
+    kF32 = 7,
+    kF64 = 8,
+};
 
 // Where one value of a point comes from.
 struct Source {
@@ -24,6 +33,7 @@ struct Source {
     uint32_t datatype;
     float scale;
 };
+static_assert(sizeof(Source) == 12);
 
 struct Counts {
     uint32_t num_points;
@@ -31,6 +41,7 @@ struct Counts {
     uint32_t num_out_of_range;
     uint32_t num_over_capacity;
 };
+static_assert(sizeof(Counts) == 16);
 
 struct Args {
     Slice<const uint8_t> data;
@@ -53,6 +64,7 @@ struct Args {
     uint32_t capacity;
     Source sources[kMaxChannels];
 };
+static_assert(sizeof(Args) == 352);
 
 // kSize bytes as a number, low byte first.
 template <uint32_t kSize>

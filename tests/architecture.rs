@@ -193,3 +193,32 @@ fn no_room_is_a_junk_drawer() {
         );
     }
 }
+
+/// At load the driver is asked for the size of a kernel's first parameter: a
+/// second one would not be noticed.
+#[test]
+fn every_kernel_takes_one_parameter_by_value() {
+    let mut num_kernels = 0;
+    for entry in fs::read_dir(root().join("kernels")).unwrap() {
+        let path = entry.unwrap().path();
+        let text = fs::read_to_string(&path).unwrap();
+        let code: String = text
+            .lines()
+            .map(|line| line.split("//").next().unwrap_or_default().trim_end_matches('\\'))
+            .collect();
+        for kernel in code.split("__global__").skip(1) {
+            let (head, _) = kernel.split_once('{').unwrap();
+            let (_, parameters) = head.rsplit_once('(').unwrap();
+            let by_value = parameters.trim_start().strip_prefix("const __grid_constant__ ");
+            let depths = parameters.chars().scan(0, |depth, c| {
+                *depth += i32::from(c == '<') - i32::from(c == '>');
+                Some((c, *depth))
+            });
+            let is_one = !depths.into_iter().any(|step| step == (',', 0));
+            let name = relative(&path);
+            assert!(by_value.is_some() && is_one, "{name}: a kernel takes ({parameters}");
+            num_kernels += 1;
+        }
+    }
+    assert!(num_kernels >= 19, "only {num_kernels} kernels found");
+}

@@ -15,6 +15,7 @@ mod kernel;
 mod memory;
 mod open;
 mod points;
+pub(crate) mod shared;
 mod stream;
 mod tensor;
 
@@ -35,6 +36,7 @@ pub use memory::{
     DeviceBuffer, In, Lender, Loans, MappedBuffer, Out, PageLocked, PinnedBuffer, Plain,
 };
 pub use points::DevicePoints;
+pub(crate) use shared::{assert_mirrors, kernel_constant, kernel_struct_size};
 pub use stream::{Event, Stream};
 pub use tensor::{DeviceTensor, DeviceValues, PinnedTensor};
 

@@ -1,14 +1,14 @@
 //! `kernels/unpack.cu`.
 
-use super::super::{Grid, In, KernelSpec, Out, Plain};
+use super::super::{Grid, In, KernelSpec, Out, Plain, assert_mirrors, kernel_constant};
 use super::{check_len, check_threads, refused};
 use crate::error::Result;
 use crate::types::Datatype;
 
 /// Threads of a block, and points that it takes.
-pub const THREADS_PER_BLOCK: u32 = 512;
+pub const THREADS_PER_BLOCK: u32 = kernel_constant!("unpack.cu", "kThreads");
 /// The most channels a point may have, x, y, z included.
-pub const MAX_CHANNELS: usize = 16;
+pub const MAX_CHANNELS: usize = kernel_constant!("unpack.cu", "kMaxChannels") as usize;
 
 /// Where one value of a point comes from: the mirror of `Source`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -24,14 +24,14 @@ impl PointSource {
     /// The value of a datatype at an offset of the point, times `scale`.
     pub fn field(offset: u32, datatype: Datatype, scale: f32) -> Self {
         let datatype = match datatype {
-            Datatype::I8 => 1,
-            Datatype::U8 => 2,
-            Datatype::I16 => 3,
-            Datatype::U16 => 4,
-            Datatype::I32 => 5,
-            Datatype::U32 => 6,
-            Datatype::F32 => 7,
-            Datatype::F64 => 8,
+            Datatype::I8 => kernel_constant!("unpack.cu", "kI8"),
+            Datatype::U8 => kernel_constant!("unpack.cu", "kU8"),
+            Datatype::I16 => kernel_constant!("unpack.cu", "kI16"),
+            Datatype::U16 => kernel_constant!("unpack.cu", "kU16"),
+            Datatype::I32 => kernel_constant!("unpack.cu", "kI32"),
+            Datatype::U32 => kernel_constant!("unpack.cu", "kU32"),
+            Datatype::F32 => kernel_constant!("unpack.cu", "kF32"),
+            Datatype::F64 => kernel_constant!("unpack.cu", "kF64"),
         };
         Self { offset, datatype, scale }
     }
@@ -113,7 +113,9 @@ pub struct UnpackArgs<'a> {
     pub sources: [PointSource; MAX_CHANNELS],
 }
 
-const _: () = assert!(size_of::<UnpackArgs<'_>>() == 6 * 16 + 8 + 7 * 4 + 24 + 4 + 16 * 12);
+assert_mirrors!(PointSource, "unpack.cu", "Source");
+assert_mirrors!(UnpackNumbers, "unpack.cu", "Counts");
+assert_mirrors!(UnpackArgs<'_>, "unpack.cu", "Args");
 
 impl UnpackArgs<'_> {
     /// Whether every value of 4 bytes or more lies at a multiple of 4 bytes.
