@@ -14,7 +14,7 @@ constexpr uint32_t kSortedPerBlock = 64;
 // Tiles that a block of `merge` searches.
 constexpr uint32_t kTilesAtOnce = 2;
 // A warp per block: scattered writes are limited per multiprocessor.
-constexpr uint32_t kLeavesThreads = kLanes;
+constexpr uint32_t kLeavesThreads = 32;
 
 enum State : uint32_t { kUndecided, kKept, kSuppressed };
 
