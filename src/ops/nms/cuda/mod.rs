@@ -6,11 +6,11 @@
 //! do.
 
 mod dispatch;
-mod greedy;
+mod workspace;
 
 pub use dispatch::{Suppression2d, Suppression3d};
-pub(in crate::ops) use greedy::Parameters;
-pub use greedy::{DeviceWorkspace, PreparedWorkspace};
+pub(in crate::ops) use workspace::Parameters;
+pub use workspace::{DeviceWorkspace, PreparedWorkspace};
 
 use crate::device::cuda::abi::nms::NmsCounts;
 use crate::device::cuda::{DeviceBuffer, MappedBuffer, Out, Stream};

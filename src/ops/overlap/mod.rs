@@ -335,5 +335,4 @@ pub fn sin_cos(angle_rad: f32) -> (f32, f32) {
 }
 
 #[cfg(test)]
-#[path = "overlap_tests.rs"]
 mod tests;

@@ -337,5 +337,4 @@ pub(super) fn threshold_of(thresholds: &[f32], class: u32) -> f32 {
 }
 
 #[cfg(test)]
-#[path = "nms/tests.rs"]
 pub(super) mod tests;
