@@ -25,7 +25,7 @@
 constexpr uint32_t kNmsThreads = 256;
 constexpr uint32_t kNone = 0xffffffffu;
 
-// The mirrors of the structs below are in src/ops/nms/cuda/args.rs.
+// The mirrors of the structs below are in src/ops/nms/cuda/kernels.rs.
 struct alignas(16) NmsSettings {
     float iou_threshold;
     float score_threshold;
@@ -42,6 +42,7 @@ struct alignas(16) NmsSettings {
     float sigma;
     float min_score;
 };
+static_assert(sizeof(NmsSettings) == 64);
 
 struct Kept {
     uint32_t index;
@@ -53,6 +54,7 @@ struct NmsCounts {
     // One more than the highest class without a threshold; 0 when all have one.
     uint32_t class_over;
 };
+static_assert(sizeof(NmsCounts) == 8);
 
 // A row of the sparse bitmask: the candidate's rank, above it the number of
 // entries, and the first entries.
@@ -142,6 +144,7 @@ struct NmsArgs {
     NmsScratch scratch;
     NmsOutput output;
 };
+static_assert(sizeof(NmsArgs<Candidate2d>) == 448);
 
 template <typename Candidate>
 __device__ uint32_t num_candidates(const NmsArgs<Candidate>& args) {

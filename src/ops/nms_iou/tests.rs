@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
-use super::super::nms::Suppressors;
-use super::super::nms::tests::{
+use super::super::nms::workspace::Suppressors;
+use super::super::nms::scenes::{
     candidate, class_modes, greedy, indices, iou_as_mmcv, scene_2d, scenes,
 };
 use super::*;

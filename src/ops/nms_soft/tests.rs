@@ -1,6 +1,6 @@
 use proptest::prelude::*;
 
-use super::super::nms::tests::{candidate, class_modes, iou_as_mmcv, scene_2d, scenes};
+use super::super::nms::scenes::{candidate, class_modes, iou_as_mmcv, scene_2d, scenes};
 use super::*;
 use crate::types::ClassMode;
 

@@ -10,7 +10,6 @@ pub mod fault;
 pub mod gather;
 pub mod letterbox;
 pub mod nms;
-pub mod nms_soft;
 pub mod pillar_features;
 pub mod scatter;
 pub mod select;

@@ -1,50 +1,46 @@
-//! `kernels/nms.cuh` and the suppression ops made of it.
+//! The kernels of `kernels/nms*.cu` and their one parameter struct, the mirror of
+//! `kernels/nms_args.cuh`.
 
-use super::super::{Grid, In, KernelSpec, Out, Plain};
-use super::{check_len, check_threads, refused};
-use crate::error::Result;
-use crate::types::{Box2d, Box3d, Candidate, Kept, RotatedBox2d};
+use std::marker::PhantomData;
 
-/// Threads of a block, in every step but `small` and `arrange`.
-pub const THREADS_PER_BLOCK: u32 = 256;
-/// Threads of a block in the step `arrange`.
-pub const ARRANGE_THREADS_PER_BLOCK: u32 = 32;
-/// Threads of a block in the step `small`.
-pub const SMALL_THREADS_PER_BLOCK: u32 = 1024;
-/// Candidates a block takes in the step `suppress`: one a warp.
-pub const CANDIDATES_PER_BLOCK: u32 = 8;
-/// Candidates that a block of the step `tiles` orders.
-pub const PART: u32 = 64;
-/// Candidates that are ordered together before they are merged.
-pub const TILE: u32 = 512;
-/// Tiles that a block of the step `merge` searches.
-pub const TILES_AT_ONCE: u32 = 2;
-/// Up to this capacity the step `small` does everything.
-pub const SMALL_CAPACITY: usize = 2048;
-/// The most candidates that a block of the step `small` owns.
-pub const MAX_OWNED: usize = 16;
-/// What the step `small` takes for few candidates, and the most of these that a
-/// block owns.
-const FEW_CAPACITY: usize = 512;
-const MAX_FEW_OWNED: usize = 4;
-/// Words that the step `small` keeps of few candidates: one for each and 32.
-pub const FEW_COLUMNS: usize = FEW_CAPACITY * FEW_CAPACITY / 32;
-/// Candidates that an entry of a list in the step `small` can name.
-pub const PIECE: usize = 16;
+pub use crate::device::cuda::abi::nms::NmsCounts;
+use crate::device::cuda::{Grid, In, KernelSpec, Out, Plain, assert_mirrors, kernel_constant};
+use crate::error::{Error, ErrorKind, Result};
+use crate::types::{
+    Box2d, Box3d, Candidate, Kept, NmsBev, NmsCircle, NmsFast, NmsIou, NmsIou3d, NmsRotated,
+    NmsSoft, RotatedBox2d,
+};
+
+/// Up to this capacity the kernel `bitmask` does everything.
+pub const BITMASK_CAPACITY: usize = kernel_constant!("nms_bits.cuh", "kBitmaskCapacity") as usize;
+const MAX_ROWS: usize = kernel_constant!("nms_bits.cuh", "kMaxRows") as usize;
+const DENSE_CAPACITY: usize = kernel_constant!("nms_bitmask_dense.cuh", "kDenseCapacity") as usize;
+const DENSE_ROWS: usize = kernel_constant!("nms_bitmask_dense.cuh", "kDenseRows") as usize;
+const WORD_BITS: usize = kernel_constant!("nms_bitmask_sparse.cuh", "kWordBits") as usize;
+/// Candidates that are sorted together before `merge`.
+pub const TILE: u32 = kernel_constant!("nms_sort.cuh", "kTile");
+/// Candidates that a block of `sort` sorts against their tile.
+pub const SORTED_PER_BLOCK: u32 = kernel_constant!("nms_sort.cuh", "kSortedPerBlock");
+/// Tiles that a block of `merge` searches.
+pub const TILES_AT_ONCE: u32 = kernel_constant!("nms_sort.cuh", "kTilesAtOnce");
+/// Candidates per block of `nms_none`.
+pub const NONE_PER_BLOCK: u32 = kernel_constant!("nms_none.cu", "kCandidatesPerBlock");
+const LANES: usize = 32;
 
 /// The mirror of `NmsSettings`, in device memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[repr(C, align(16))]
 pub struct NmsSettings {
-    /// IoU above which a better box suppresses.
+    /// IoU above which a box suppresses another; of the linear decay, that from
+    /// which it lowers a score.
     pub iou_threshold: f32,
-    /// Candidates at or below it take no part, if `has_score_threshold`.
+    /// Candidates at or below it are not eligible, if `has_score_threshold`.
     pub score_threshold: f32,
     /// Added to widths and heights.
     pub offset: f32,
-    /// Centres farther apart along an axis never meet.
+    /// Centres farther apart along an axis do not suppress each other.
     pub reach: f32,
-    /// Centres farther apart than its root never meet.
+    /// Squared distance of centres beyond which they do not either.
     pub squared_search_distance: f32,
     /// 0 or 1.
     pub has_score_threshold: u32,
@@ -54,311 +50,325 @@ pub struct NmsSettings {
     pub class_mode: u32,
     /// Classes that have a group.
     pub num_groups: u32,
-    /// Thresholds; one holds for all classes.
+    /// Thresholds; one is for all classes.
     pub num_thresholds: u32,
     /// Pairs of classes that never suppress each other.
     pub num_forbidden: u32,
     /// Of a circle's threshold: 0 radius, 1 squared distance.
     pub reading: u32,
+    /// Of the Gaussian decay; 0 for the linear one.
+    pub sigma: f32,
+    /// Boxes whose score decays below this are dropped, except the top box.
+    pub min_score: f32,
+    /// Fills the struct to 64 bytes.
+    pub reserved: [u32; 2],
 }
 
-/// The mirror of `NmsCounts`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[repr(C)]
-pub struct NmsCounts {
-    /// Survivors.
-    pub num_kept: u32,
-    /// One more than the highest class that has no threshold, else 0.
-    pub class_over: u32,
-}
-
-// SAFETY: 12 values of 4 bytes each, no gap, any bits are a value.
+// SAFETY: 16 values of 4 bytes each, no gap, any bits are a value.
 unsafe impl Plain for NmsSettings {}
-// SAFETY: 2 values of 4 bytes each, no gap, any bits are a value.
-unsafe impl Plain for NmsCounts {}
+assert_mirrors!(NmsSettings, "nms_args.cuh", "NmsSettings");
 
-/// The mirror of `NmsArgs`: the same for every step of an op.
+/// The mirror of `NmsParameters`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-pub struct NmsArgs<'a, C> {
-    /// Candidates in any order; their number of places is the capacity.
-    pub candidates: In<'a, C>,
-    /// How many there are; at most the capacity are read.
-    pub num_candidates: In<'a, u32>,
+pub struct ParameterSlices<'a> {
     /// The settings.
     pub settings: In<'a, NmsSettings>,
-    /// Group of a class.
+    /// Group by class.
     pub groups: In<'a, u32>,
-    /// Threshold of a class.
+    /// Threshold by class.
     pub thresholds: In<'a, f32>,
     /// Pairs of classes that never suppress each other.
     pub forbidden: In<'a, [u32; 2]>,
-    /// What the exact comparison reads of each.
-    pub parts: In<'a, [f32; 4]>,
-    /// Keys of the tiles, by rank and by place.
-    pub keys: Out<'a, u64>,
-    /// Candidate and score by rank.
-    pub order: Out<'a, Kept>,
-    /// Rank by candidate.
-    pub ranks: Out<'a, u32>,
-    /// By candidate how many parts of its place are added, and their sum.
-    pub places: Out<'a, u64>,
-    /// Candidate by place.
-    pub found_candidates: Out<'a, u32>,
-    /// What is compared, by rank.
-    pub items: Out<'a, [f32; 4]>,
-    /// Group by rank, where there are classes.
-    pub item_groups: Out<'a, u64>,
-    /// What is compared, by place.
-    pub found_items: Out<'a, [f32; 4]>,
-    /// Rank by place.
-    pub found_ranks: Out<'a, u32>,
-    /// Group by place, where there are classes.
-    pub found_groups: Out<'a, u64>,
-    /// Bounds of 32 places.
-    pub bounds: Out<'a, [u32; 4]>,
-    /// Verdict by rank.
-    pub states: Out<'a, u32>,
-    /// The next block's turn, and the highest class over.
-    pub ticket: Out<'a, u32>,
-    /// Survivors, best first.
-    pub kept: Out<'a, Kept>,
-    /// How many.
-    pub counts: Out<'a, NmsCounts>,
-    /// The survivors in memory of the host.
-    pub published: Out<'a, Kept>,
-    /// How many, in memory of the host.
-    pub published_counts: Out<'a, NmsCounts>,
-    /// Of the step `small`: rank, length of the list, and how it begins.
-    pub notes: Out<'a, [u32; 4]>,
-    /// Of the step `small`: how the list goes on.
-    pub entries: Out<'a, u32>,
-    /// Of the step `small`, for few candidates: what 32 columns are to a row.
-    pub columns: Out<'a, u64>,
 }
 
-const _: () = assert!(size_of::<NmsArgs<'_, Candidate<Box2d>>>() == 27 * 16);
-
-fn check_all(kernel: &str, slices: &[(&str, usize, usize)]) -> Result<()> {
-    slices.iter().try_for_each(|&(name, found, needed)| check_len(kernel, name, found, needed))
+/// The scratch memory that a family's kernels need for a capacity.
+#[derive(Clone, Copy, Debug)]
+pub struct Sizes {
+    geometry: usize,
+    greedy: usize,
+    bitmask: usize,
+    sorted: usize,
+    soft: usize,
 }
 
-fn check_common<C>(kernel: &str, args: &NmsArgs<'_, C>, num_parts: usize) -> Result<()> {
-    let capacity = args.candidates.len();
-    check_all(
-        kernel,
-        &[
-            ("num_candidates", args.num_candidates.len(), 1),
-            ("settings", args.settings.len(), 1),
-            ("parts", args.parts.len(), num_parts * capacity),
-            ("order", args.order.len(), capacity),
-            ("ticket", args.ticket.len(), 2),
-            ("kept", args.kept.len(), capacity),
-            ("counts", args.counts.len(), 1),
-            ("published", args.published.len(), capacity),
-            ("published_counts", args.published_counts.len(), 1),
-        ],
-    )
-}
-
-fn check_small<C>(
-    kernel: &str,
-    args: &NmsArgs<'_, C>,
-    grid: &Grid,
-    num_parts: usize,
-) -> Result<()> {
-    check_threads(kernel, grid.threads_per_block, SMALL_THREADS_PER_BLOCK)?;
-    check_common(kernel, args, num_parts)?;
-    let capacity = args.candidates.len();
-    let [num_blocks, num_rows] = grid.num_blocks;
-    let owned = |num: usize| capacity.min(num).div_ceil(num_blocks.max(1) as usize);
-    let fits = capacity <= SMALL_CAPACITY
-        && owned(SMALL_CAPACITY) <= MAX_OWNED
-        && owned(FEW_CAPACITY) <= MAX_FEW_OWNED;
-    if !fits || !num_blocks.is_power_of_two() || num_rows != 1 {
-        let grid = grid.num_blocks;
-        return Err(refused(kernel, &format!("{capacity} candidates on a grid of {grid:?}")));
+impl Sizes {
+    /// The sizes of `P`'s kernels for `capacity` candidates.
+    pub fn of<P: Family>(capacity: usize) -> Self {
+        let none = Self { geometry: 0, greedy: 0, bitmask: 0, sorted: 0, soft: 0 };
+        let geometry = P::GEOMETRY_VECTORS * capacity;
+        match P::METHOD {
+            Method::None => none,
+            Method::Soft => Self { soft: capacity, ..none },
+            Method::Greedy if capacity <= BITMASK_CAPACITY => {
+                Self { geometry, greedy: capacity, bitmask: capacity, ..none }
+            }
+            Method::Greedy => Self { geometry, greedy: capacity, sorted: capacity, ..none },
+        }
     }
-    check_all(
-        kernel,
-        &[
-            ("columns", args.columns.len(), FEW_COLUMNS),
-            ("notes", args.notes.len(), capacity),
-            ("entries", args.entries.len(), capacity.div_ceil(PIECE) * capacity),
-        ],
-    )
 }
 
-fn check<C>(kernel: &str, args: &NmsArgs<'_, C>, grid: &Grid, num_parts: usize) -> Result<()> {
-    check_threads(kernel, grid.threads_per_block, THREADS_PER_BLOCK)?;
-    check_large(kernel, args, num_parts)
-}
+macro_rules! scratch {
+    ($($name:ident: $type:ty = |$sizes:ident| $len:expr;)*) => {
+        /// The mirror of `NmsScratch`: slices of one allocation.
+        #[derive(Clone, Copy, Debug)]
+        #[repr(C)]
+        pub struct Scratch<'a> { $($name: Out<'a, $type>,)* }
 
-fn check_arrange<C>(
-    kernel: &str,
-    args: &NmsArgs<'_, C>,
-    grid: &Grid,
-    num_parts: usize,
-) -> Result<()> {
-    check_threads(kernel, grid.threads_per_block, ARRANGE_THREADS_PER_BLOCK)?;
-    check_large(kernel, args, num_parts)
-}
+        impl<'a> Scratch<'a> {
+            /// Bytes of the allocation.
+            pub fn num_bytes(sizes: &Sizes) -> usize {
+                let mut num_bytes = 0;
+                $({ let $sizes = sizes; num_bytes += Out::<$type>::num_carved_bytes($len); })*
+                num_bytes
+            }
 
-fn check_large<C>(kernel: &str, args: &NmsArgs<'_, C>, num_parts: usize) -> Result<()> {
-    check_common(kernel, args, num_parts)?;
-    let capacity = args.candidates.len();
-    check_all(
-        kernel,
-        &[
-            ("keys", args.keys.len(), 2 * capacity),
-            ("ranks", args.ranks.len(), capacity),
-            ("places", args.places.len(), capacity),
-            ("found_candidates", args.found_candidates.len(), capacity),
-            ("items", args.items.len(), capacity),
-            ("item_groups", args.item_groups.len(), capacity),
-            ("found_items", args.found_items.len(), capacity),
-            ("found_ranks", args.found_ranks.len(), capacity),
-            ("found_groups", args.found_groups.len(), capacity),
-            ("bounds", args.bounds.len(), capacity.div_ceil(32)),
-            ("states", args.states.len(), capacity),
-        ],
-    )
-}
+            /// Divides the allocation.
+            ///
+            /// # Errors
+            /// `Argument` when it is too small.
+            pub fn carve(mut memory: Out<'a, u8>, sizes: &Sizes) -> Result<Self> {
+                Ok(Self { $($name: { let $sizes = sizes; memory.carve($len)? },)* })
+            }
 
-/// The steps of a suppression op; see the head of `kernels/nms.cuh`.
-pub trait NmsSteps {
-    /// What is suppressed.
-    type Candidate: Plain;
-    /// Vectors of 16 bytes that the exact comparison reads of a candidate; 0
-    /// where the items decide alone.
-    const NUM_PARTS: usize;
-    /// Suppresses up to [`SMALL_CAPACITY`] candidates.
-    type Small: for<'a> KernelSpec<Args<'a> = NmsArgs<'a, Self::Candidate>>;
-    /// Orders tiles.
-    type Tiles: for<'a> KernelSpec<Args<'a> = NmsArgs<'a, Self::Candidate>>;
-    /// Merges the tiles.
-    type Merge: for<'a> KernelSpec<Args<'a> = NmsArgs<'a, Self::Candidate>>;
-    /// Arranges by place.
-    type Arrange: for<'a> KernelSpec<Args<'a> = NmsArgs<'a, Self::Candidate>>;
-    /// Compares with those whose bounds meet.
-    type Suppress: for<'a> KernelSpec<Args<'a> = NmsArgs<'a, Self::Candidate>>;
-    /// Writes the survivors.
-    type Publish: for<'a> KernelSpec<Args<'a> = NmsArgs<'a, Self::Candidate>>;
-}
-
-macro_rules! step {
-    ($module:ident, $kernel:ident, $name:literal, $candidate:ty, $parts:literal, $check:ident) => {
-        /// One step.
-        pub struct $kernel;
-
-        // SAFETY: `NmsArgs` mirrors the struct of that name (27 slices of 16
-        // bytes). Every index a step uses is a thread's own, below the number
-        // of candidates, which it cuts to the capacity, or a position that an
-        // earlier step stored; those are below the capacity, too, since memory
-        // starts as zero and only positions of candidates are stored, or, where
-        // they are sums, are compared with it first. Groups, thresholds and
-        // forbidden pairs are read within their own lengths. The check covers
-        // all other slices. Candidates are read 16 bytes at a time, as far as
-        // they reach, from the start of a buffer, which is so aligned. In the
-        // step `suppress` a candidate only waits for better ones, which blocks
-        // that already run have taken, so that it ends. In the step `small`
-        // only the last block waits for others, which wait for nobody and begin
-        // before it (by the order of numbers in which GPUs begin blocks: see
-        // `kernels/nms_bitmask_dense.cuh`); each round settles the best that is open.
-        unsafe impl KernelSpec for $kernel {
-            const NAME: &'static str = concat!(stringify!($module), "_", $name);
-            type Args<'a> = NmsArgs<'a, $candidate>;
-            fn check(args: &Self::Args<'_>, grid: &Grid) -> Result<()> {
-                $check(Self::NAME, args, grid, $parts)
+            fn check(&self, kernel: &str, sizes: &Sizes) -> Result<()> {
+                $({
+                    let $sizes = sizes;
+                    let (found, needed) = (self.$name.len(), $len);
+                    if found < needed {
+                        let name = stringify!($name);
+                        let message = format!("scratch {name} has {found} values, needs {needed}");
+                        return Err(refused(kernel, &message));
+                    }
+                })*
+                Ok(())
             }
         }
     };
 }
 
-macro_rules! steps {
-    ($module:ident, $steps:ident, $candidate:ty, $parts:literal, $text:literal) => {
-        #[doc = $text]
-        pub mod $module {
-            use super::*;
-
-            step!($module, Small, "small", $candidate, $parts, check_small);
-            step!($module, Tiles, "tiles", $candidate, $parts, check);
-            step!($module, Merge, "merge", $candidate, $parts, check);
-            step!($module, Arrange, "arrange", $candidate, $parts, check_arrange);
-            step!($module, Suppress, "suppress", $candidate, $parts, check);
-            step!($module, Publish, "publish", $candidate, $parts, check);
-
-            #[doc = $text]
-            pub struct $steps;
-
-            impl NmsSteps for $steps {
-                type Candidate = $candidate;
-                const NUM_PARTS: usize = $parts;
-                type Small = Small;
-                type Tiles = Tiles;
-                type Merge = Merge;
-                type Arrange = Arrange;
-                type Suppress = Suppress;
-                type Publish = Publish;
-            }
-        }
-    };
+scratch! {
+    geometry: [f32; 4] = |s| s.geometry;
+    order: Kept = |s| s.greedy;
+    ticket: u32 = |s| 2 * s.greedy.min(1);
+    rows: [u32; 4] = |s| s.bitmask;
+    row_entries: u32 = |s| s.bitmask.div_ceil(WORD_BITS) * s.bitmask;
+    dense: u64 = |s| s.bitmask.min(1) * DENSE_CAPACITY * DENSE_CAPACITY / 32;
+    keys: u64 = |s| 2 * s.sorted;
+    ranks: u32 = |s| s.sorted;
+    spatial_positions: u64 = |s| s.sorted;
+    spatial_candidates: u32 = |s| s.sorted;
+    proxies: [f32; 4] = |s| s.sorted;
+    group_of_rank: u64 = |s| s.sorted;
+    spatial_proxies: [f32; 4] = |s| s.sorted;
+    spatial_ranks: u32 = |s| s.sorted;
+    spatial_groups: u64 = |s| s.sorted;
+    leaves: [u32; 4] = |s| s.sorted.div_ceil(LANES);
+    states: u32 = |s| s.sorted;
+    scores: f32 = |s| s.soft;
 }
 
-steps!(nms_iou, NmsIouSteps, Candidate<Box2d>, 0, "`kernels/nms_iou.cu`.");
-steps!(nms_fast, NmsFastSteps, Candidate<Box2d>, 0, "`kernels/nms_fast.cu`.");
-steps!(nms_circle, NmsCircleSteps, Candidate<Box3d>, 0, "`kernels/nms_circle.cu`.");
-steps!(nms_rotated, NmsRotatedSteps, Candidate<RotatedBox2d>, 2, "`kernels/nms_rotated.cu`.");
-steps!(nms_bev, NmsBevSteps, Candidate<Box3d>, 2, "`kernels/nms_bev.cu`.");
-steps!(nms_iou_3d, NmsIou3dSteps, Candidate<Box3d>, 3, "`kernels/nms_iou_3d.cu`.");
-
-/// The mirror of `PrepareArgs`: what the step `prepare` makes, of an op whose
-/// items do not decide alone.
+/// The mirror of `NmsOutput`: survivors, best first, on the device and in memory
+/// that the host reads.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-pub struct PrepareArgs<'a, C> {
-    /// Candidates in any order.
+pub struct OutputSlices<'a> {
+    /// The survivors.
+    pub kept: Out<'a, Kept>,
+    /// Their number.
+    pub counts: Out<'a, NmsCounts>,
+    /// The survivors for the host.
+    pub published: Out<'a, Kept>,
+    /// Their number for the host.
+    pub published_counts: Out<'a, NmsCounts>,
+}
+
+/// The mirror of `NmsArgs`, the parameter of every suppression kernel.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct NmsArgs<'a, C> {
+    /// Candidates in any order; their length is the capacity.
     pub candidates: In<'a, C>,
-    /// How many there are; at most the capacity are read.
+    /// Their number; more than the capacity are not read.
     pub num_candidates: In<'a, u32>,
-    /// Part `p` of candidate `i` at `p * capacity + i`.
-    pub parts: Out<'a, [f32; 4]>,
+    /// The settings.
+    pub parameters: ParameterSlices<'a>,
+    /// Scratch memory.
+    pub scratch: Scratch<'a>,
+    /// The survivors.
+    pub output: OutputSlices<'a>,
 }
 
-const _: () = assert!(size_of::<PrepareArgs<'_, Candidate<Box3d>>>() == 3 * 16);
+assert_mirrors!(NmsArgs<'_, Candidate<Box2d>>, "nms_args.cuh", "NmsArgs<Candidate2d>");
 
-/// The steps of an op whose exact comparison reads parts.
-pub trait PreparedSteps: NmsSteps {
-    /// Makes the parts, before all other steps.
-    type Prepare: for<'a> KernelSpec<Args<'a> = PrepareArgs<'a, Self::Candidate>>;
+/// How a family suppresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    /// Not at all: the kernel `<op>`.
+    None,
+    /// By lowering scores: the kernel `<op>`.
+    Soft,
+    /// By the kernels of `nms.cuh`, `<op>_<step>`.
+    Greedy,
 }
 
-macro_rules! prepare {
-    ($module:ident, $steps:ident, $kernel:ident, $candidate:ty) => {
-        /// The step `prepare`.
-        pub struct $kernel;
+/// A kernel of a family.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "see kernels/README.md")]
+pub enum Step {
+    Only,
+    Prepare,
+    Bitmask,
+    Sort,
+    Merge,
+    Leaves,
+    Reduce,
+    Compact,
+}
 
-        // SAFETY: `PrepareArgs` mirrors the struct of that name (3 slices of 16
-        // bytes). A thread whose position is not below the number of
-        // candidates, cut to the capacity, does nothing; the others read their
-        // own and write its parts, for which the check asks for room.
-        unsafe impl KernelSpec for $kernel {
-            const NAME: &'static str = concat!(stringify!($module), "_prepare");
-            type Args<'a> = PrepareArgs<'a, $candidate>;
-            fn check(args: &Self::Args<'_>, grid: &Grid) -> Result<()> {
-                check_threads(Self::NAME, grid.threads_per_block, THREADS_PER_BLOCK)?;
-                let needed = $module::$steps::NUM_PARTS * args.candidates.len();
-                check_len(Self::NAME, "parts", args.parts.len(), needed)?;
-                check_len(Self::NAME, "num_candidates", args.num_candidates.len(), 1)
+impl Step {
+    /// Threads per block, as the kernel was compiled for.
+    pub const fn num_threads(self, method: Method) -> u32 {
+        match self {
+            Self::Only if matches!(method, Method::Soft) => kernel_constant!("nms_soft.cu", "kThreads"),
+            Self::Only => kernel_constant!("nms_none.cu", "kThreads"),
+            Self::Bitmask => kernel_constant!("nms_bits.cuh", "kBitmaskThreads"),
+            Self::Leaves => kernel_constant!("nms_sort.cuh", "kLeavesThreads"),
+            Self::Prepare | Self::Sort | Self::Merge | Self::Reduce | Self::Compact => {
+                kernel_constant!("nms_args.cuh", "kNmsThreads")
             }
         }
-
-        impl PreparedSteps for $module::$steps {
-            type Prepare = $kernel;
-        }
-    };
+    }
 }
 
-prepare!(nms_rotated, NmsRotatedSteps, PrepareRotated, Candidate<RotatedBox2d>);
-prepare!(nms_bev, NmsBevSteps, PrepareBev, Candidate<Box3d>);
-prepare!(nms_iou_3d, NmsIou3dSteps, PrepareIou3d, Candidate<Box3d>);
+/// The kernels of a kind of suppression.
+///
+/// # Safety
+/// The implementer promises that `NAMES`, by [`Step`], are kernels of `METHOD` for
+/// candidates with boxes `Bbox`, of a policy with `GEOMETRY_VECTORS`.
+pub unsafe trait Family: 'static {
+    /// The box of a candidate.
+    type Bbox: 'static;
+    /// The op.
+    const OP: &'static str;
+    /// How it suppresses.
+    const METHOD: Method;
+    /// Names of the kernels.
+    const NAMES: [&'static str; 8];
+    /// Vectors of 16 bytes per candidate that `prepare` writes for the exact test;
+    /// 0: the op has no such kernel.
+    const GEOMETRY_VECTORS: usize;
+}
+
+/// [`Method::None`] of candidates with boxes `B`.
+pub struct KeepAll<B>(PhantomData<B>);
+
+macro_rules! families {
+    ($($params:ty: $op:literal, $name:literal, $method:ident, $bbox:ty, $vectors:literal;)*) => {$(
+        // SAFETY: as the table says, which repeats kernels/nms_*.cu.
+        unsafe impl Family for $params {
+            type Bbox = $bbox;
+            const OP: &'static str = $op;
+            const METHOD: Method = Method::$method;
+            const NAMES: [&'static str; 8] = [
+                $name,
+                concat!($name, "_prepare"),
+                concat!($name, "_bitmask"),
+                concat!($name, "_sort"),
+                concat!($name, "_merge"),
+                concat!($name, "_leaves"),
+                concat!($name, "_reduce"),
+                concat!($name, "_compact"),
+            ];
+            const GEOMETRY_VECTORS: usize = $vectors;
+        }
+    )*};
+}
+
+families! {
+    KeepAll<Box2d>: "nms_none", "nms_none_2d", None, Box2d, 0;
+    KeepAll<RotatedBox2d>: "nms_none", "nms_none_rotated", None, RotatedBox2d, 0;
+    KeepAll<Box3d>: "nms_none", "nms_none_3d", None, Box3d, 0;
+    NmsSoft: "nms_soft", "nms_soft", Soft, Box2d, 0;
+    NmsIou: "nms_iou", "nms_iou", Greedy, Box2d, 0;
+    NmsFast: "nms_fast", "nms_fast", Greedy, Box2d, 0;
+    NmsCircle: "nms_circle", "nms_circle", Greedy, Box3d, 0;
+    NmsRotated: "nms_rotated", "nms_rotated", Greedy, RotatedBox2d, 2;
+    NmsBev: "nms_bev", "nms_bev", Greedy, Box3d, 2;
+    NmsIou3d: "nms_iou_3d", "nms_iou_3d", Greedy, Box3d, 3;
+}
+
+/// One kernel of the family of `P`, by the number of its [`Step`].
+pub struct StepOf<P, const STEP: usize>(PhantomData<P>);
+
+impl<P, const STEP: usize> StepOf<P, STEP> {
+    const STEP: Step = [
+        Step::Only,
+        Step::Prepare,
+        Step::Bitmask,
+        Step::Sort,
+        Step::Merge,
+        Step::Leaves,
+        Step::Reduce,
+        Step::Compact,
+    ][STEP];
+}
+
+// SAFETY: `NmsArgs` mirrors the struct of that name, and `Family` promises that the
+// kernel takes it. Every index that a kernel uses is below the number of candidates,
+// which it limits to the capacity, or was stored by an earlier kernel. Stored indices
+// are below the capacity, since scratch memory is zeroed at first and receives
+// positions of candidates alone, or are compared with it where they are sums. Groups,
+// thresholds and forbidden pairs are read within their lengths. The check covers all
+// other slices. Candidates are read 16 bytes at a time within the slice, whose start
+// is so aligned. Every kernel ends: `reduce` waits only for candidates that blocks
+// with earlier tickets, hence running ones, have taken, and the last block of
+// `bitmask` only for blocks that wait for nothing and that start before it (see
+// `kernels/nms_bitmask_dense.cuh`); an iteration decides at least the best undecided
+// candidate.
+unsafe impl<P: Family, const STEP: usize> KernelSpec for StepOf<P, STEP> {
+    const NAME: &'static str = P::NAMES[STEP];
+    type Args<'a> = NmsArgs<'a, Candidate<P::Bbox>>;
+
+    fn check(args: &Self::Args<'_>, grid: &Grid) -> Result<()> {
+        let (kernel, capacity) = (Self::NAME, args.candidates.len());
+        let needed = Self::STEP.num_threads(P::METHOD);
+        if grid.threads_per_block != needed {
+            let message = format!("{} threads per block, not {needed}", grid.threads_per_block);
+            return Err(refused(kernel, &message));
+        }
+        match Self::STEP {
+            Step::Bitmask => check_bitmask(kernel, capacity, grid)?,
+            Step::Only if P::METHOD == Method::Soft && grid.num_blocks != [1, 1] => {
+                return Err(refused(kernel, &format!("{:?} blocks, not one", grid.num_blocks)));
+            }
+            _ => {}
+        }
+        let OutputSlices { kept, counts, published, published_counts } = args.output;
+        let has_room = args.num_candidates.len() >= 1
+            && args.parameters.settings.len() >= 1
+            && kept.len().min(published.len()) >= capacity
+            && counts.len().min(published_counts.len()) >= 1;
+        if !has_room {
+            return Err(refused(kernel, &format!("an output is too small for {capacity}")));
+        }
+        args.scratch.check(kernel, &Sizes::of::<P>(capacity))
+    }
+}
+
+/// Refuses a grid with more rows per block than the bitmask kernels have room for.
+fn check_bitmask(kernel: &str, capacity: usize, grid: &Grid) -> Result<()> {
+    let [num_blocks, y] = grid.num_blocks;
+    let rows = |num: usize| capacity.min(num).div_ceil(num_blocks.max(1) as usize);
+    let fits = capacity <= BITMASK_CAPACITY
+        && rows(BITMASK_CAPACITY) <= MAX_ROWS
+        && rows(DENSE_CAPACITY) <= DENSE_ROWS;
+    if fits && num_blocks.is_power_of_two() && y == 1 {
+        return Ok(());
+    }
+    Err(refused(kernel, &format!("{capacity} candidates on a grid of {:?}", grid.num_blocks)))
+}
+
+fn refused(kernel: &str, message: &str) -> Error {
+    Error::new(ErrorKind::Argument, "device", format!("kernel {kernel}: {message}"))
+}

@@ -1,37 +1,124 @@
-//! Memory, kernels and launches of the greedy suppressions.
+//! Kernels, memory and launches of one kind of suppression.
 
-use super::{Capacity, Survivors, SurvivorsOut, check_fits, class_mode_word};
-use crate::device::cuda::abi::nms::{
-    ARRANGE_THREADS_PER_BLOCK, CANDIDATES_PER_BLOCK, FEW_COLUMNS, NmsArgs, NmsCounts, NmsSettings,
-    NmsSteps, PART, PIECE, PrepareArgs, PreparedSteps, SMALL_CAPACITY, SMALL_THREADS_PER_BLOCK,
-    THREADS_PER_BLOCK, TILE, TILES_AT_ONCE,
+use super::kernels::{
+    BITMASK_CAPACITY, Family, Method, NONE_PER_BLOCK, NmsArgs, NmsCounts, NmsSettings,
+    OutputSlices, ParameterSlices, SORTED_PER_BLOCK, Scratch, Sizes, Step, StepOf, TILE,
+    TILES_AT_ONCE,
 };
-use crate::device::cuda::{DeviceBuffer, Grid, In, Kernel, KernelSpec, Stream, blocks};
-use crate::error::Result;
-use crate::types::{ClassMode, Kept};
+use super::parameters::Parameters;
+use crate::device::cuda::{
+    DeviceBuffer, DeviceCandidates, Grid, Kernel, MappedBuffer, Plain, Stream, blocks,
+};
+use crate::error::{Error, ErrorKind, Result};
+use crate::types::{Candidate, ClassMode, Kept};
 
-/// Blocks of the step `small`, a power of two: about as many as a large GPU runs
+/// Blocks of the kernel `bitmask`, a power of two: about as many as a large GPU runs
 /// side by side.
-const SMALL_BLOCKS: u32 = 128;
+const BITMASK_BLOCKS: u32 = 128;
 
-/// Kernels and memory of one suppression op on one stream.
-pub struct DeviceWorkspace<S: NmsSteps> {
-    op: &'static str,
+/// Sizes of a suppression on the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Capacity {
+    /// Candidates.
+    pub candidates: usize,
+    /// Classes that have a threshold or a group of their own, or are named in
+    /// forbidden pairs.
+    pub classes: usize,
+}
+
+/// Kernels and memory of the family of `P` on one stream.
+pub(super) struct Workspace<P: Family> {
     stream: Stream,
-    kernels: Kernels<S>,
+    kernels: Kernels<P>,
     memory: Memory,
 }
 
-/// The kernels, by the capacity.
-enum Kernels<S: NmsSteps> {
-    Small(Kernel<S::Small>),
-    Large {
-        tiles: Kernel<S::Tiles>,
-        merge: Kernel<S::Merge>,
-        arrange: Kernel<S::Arrange>,
-        suppress: Kernel<S::Suppress>,
-        publish: Kernel<S::Publish>,
+type Loaded<P, const STEP: usize> = Kernel<StepOf<P, STEP>>;
+
+/// The kernels, by method and capacity.
+enum Kernels<P: Family> {
+    Only(Loaded<P, { Step::Only as usize }>),
+    Greedy {
+        prepare: Option<Loaded<P, { Step::Prepare as usize }>>,
+        reduction: Reduction<P>,
     },
+}
+
+enum Reduction<P: Family> {
+    Bitmask(Loaded<P, { Step::Bitmask as usize }>),
+    Search {
+        sort: Loaded<P, { Step::Sort as usize }>,
+        merge: Loaded<P, { Step::Merge as usize }>,
+        leaves: Loaded<P, { Step::Leaves as usize }>,
+        reduce: Loaded<P, { Step::Reduce as usize }>,
+        compact: Loaded<P, { Step::Compact as usize }>,
+    },
+}
+
+impl<P: Family> Kernels<P> {
+    fn load(stream: &Stream, capacity: usize) -> Result<Self> {
+        let device = stream.device();
+        if P::METHOD != Method::Greedy {
+            return Ok(Self::Only(device.kernel()?));
+        }
+        let has_geometry = P::GEOMETRY_VECTORS > 0;
+        let prepare = has_geometry.then(|| device.kernel()).transpose()?;
+        let reduction = if capacity <= BITMASK_CAPACITY {
+            Reduction::Bitmask(device.kernel()?)
+        } else {
+            Reduction::Search {
+                sort: device.kernel()?,
+                merge: device.kernel()?,
+                leaves: device.kernel()?,
+                reduce: device.kernel()?,
+                compact: device.kernel()?,
+            }
+        };
+        Ok(Self::Greedy { prepare, reduction })
+    }
+
+    fn enqueue(&self, stream: &Stream, args: NmsArgs<'_, Candidate<P::Bbox>>) -> Result<()> {
+        let capacity = args.candidates.len();
+        let grid = |step: Step, num_blocks| {
+            let threads_per_block = step.num_threads(P::METHOD);
+            Grid { num_blocks, threads_per_block }
+        };
+        // A thread per candidate.
+        let covering = |step: Step| {
+            grid(step, [blocks(capacity, step.num_threads(P::METHOD)).max(1), 1])
+        };
+        let (prepare, reduction) = match self {
+            Self::Only(kernel) => {
+                let num_blocks = match P::METHOD {
+                    Method::None => blocks(capacity, NONE_PER_BLOCK).max(1),
+                    Method::Soft | Method::Greedy => 1,
+                };
+                return kernel.enqueue(stream, grid(Step::Only, [num_blocks, 1]), args);
+            }
+            Self::Greedy { prepare, reduction } => (prepare, reduction),
+        };
+        if let Some(prepare) = prepare {
+            prepare.enqueue(stream, covering(Step::Prepare), args)?;
+        }
+        match reduction {
+            Reduction::Bitmask(bitmask) => {
+                let num_blocks = blocks(capacity, 1).next_power_of_two().min(BITMASK_BLOCKS);
+                bitmask.enqueue(stream, grid(Step::Bitmask, [num_blocks, 1]), args)
+            }
+            Reduction::Search { sort, merge, leaves, reduce, compact } => {
+                let sorting = grid(Step::Sort, [blocks(capacity, SORTED_PER_BLOCK).max(1), 2]);
+                sort.enqueue(stream, sorting, args)?;
+                let num_tile_groups = blocks(capacity, TILE).div_ceil(TILES_AT_ONCE);
+                let [num_blocks, _] = covering(Step::Merge).num_blocks;
+                merge.enqueue(stream, grid(Step::Merge, [num_blocks * num_tile_groups, 2]), args)?;
+                leaves.enqueue(stream, covering(Step::Leaves), args)?;
+                let warps_per_block = Step::Reduce.num_threads(P::METHOD) / 32;
+                let reducing = grid(Step::Reduce, [blocks(capacity, warps_per_block), 1]);
+                reduce.enqueue(stream, reducing, args)?;
+                compact.enqueue(stream, covering(Step::Compact), args)
+            }
+        }
+    }
 }
 
 struct Memory {
@@ -40,140 +127,120 @@ struct Memory {
     groups: DeviceBuffer<u32>,
     thresholds: DeviceBuffer<f32>,
     forbidden: DeviceBuffer<[u32; 2]>,
-    parts: DeviceBuffer<[f32; 4]>,
-    keys: DeviceBuffer<u64>,
-    order: DeviceBuffer<Kept>,
-    ranks: DeviceBuffer<u32>,
-    places: DeviceBuffer<u64>,
-    found_candidates: DeviceBuffer<u32>,
-    items: DeviceBuffer<[f32; 4]>,
-    item_groups: DeviceBuffer<u64>,
-    found_items: DeviceBuffer<[f32; 4]>,
-    found_ranks: DeviceBuffer<u32>,
-    found_groups: DeviceBuffer<u64>,
-    bounds: DeviceBuffer<[u32; 4]>,
-    states: DeviceBuffer<u32>,
-    ticket: DeviceBuffer<u32>,
-    survivors: Survivors,
-    notes: DeviceBuffer<[u32; 4]>,
-    entries: DeviceBuffer<u32>,
-    columns: DeviceBuffer<u64>,
+    sizes: Sizes,
+    scratch: DeviceBuffer<u8>,
+    kept: DeviceBuffer<Kept>,
+    counts: DeviceBuffer<NmsCounts>,
+    published: MappedBuffer<Kept>,
+    published_counts: MappedBuffer<NmsCounts>,
+    read_counts: Vec<NmsCounts>,
 }
 
 impl Memory {
-    fn new(stream: &Stream, capacity: Capacity, num_parts: usize) -> Result<Self> {
+    fn new(stream: &Stream, capacity: Capacity, sizes: Sizes) -> Result<Self> {
         let Capacity { candidates, classes } = capacity;
-        // One threshold holds for all classes, however many there are.
+        // One threshold is for all classes, whatever their number.
         let classes = classes.max(1);
-        let is_small = candidates <= SMALL_CAPACITY;
-        let small = if is_small { candidates } else { 0 };
-        let large = if is_small { 0 } else { candidates };
         Ok(Self {
             capacity: Capacity { candidates, classes },
             settings: DeviceBuffer::zeros(stream, 1)?,
             groups: DeviceBuffer::zeros(stream, classes)?,
             thresholds: DeviceBuffer::zeros(stream, classes)?,
             forbidden: DeviceBuffer::zeros(stream, classes * classes)?,
-            parts: DeviceBuffer::zeros(stream, num_parts * candidates)?,
-            keys: DeviceBuffer::zeros(stream, 2 * large)?,
-            order: DeviceBuffer::zeros(stream, candidates)?,
-            ranks: DeviceBuffer::zeros(stream, large)?,
-            places: DeviceBuffer::zeros(stream, large)?,
-            found_candidates: DeviceBuffer::zeros(stream, large)?,
-            items: DeviceBuffer::zeros(stream, large)?,
-            item_groups: DeviceBuffer::zeros(stream, large)?,
-            found_items: DeviceBuffer::zeros(stream, large)?,
-            found_ranks: DeviceBuffer::zeros(stream, large)?,
-            found_groups: DeviceBuffer::zeros(stream, large)?,
-            bounds: DeviceBuffer::zeros(stream, large.div_ceil(32))?,
-            states: DeviceBuffer::zeros(stream, large)?,
-            ticket: DeviceBuffer::zeros(stream, 2)?,
-            survivors: Survivors::with_capacity(stream, candidates)?,
-            notes: DeviceBuffer::zeros(stream, small)?,
-            entries: DeviceBuffer::zeros(stream, small.div_ceil(PIECE) * small)?,
-            columns: DeviceBuffer::zeros(stream, if is_small { FEW_COLUMNS } else { 0 })?,
+            sizes,
+            scratch: DeviceBuffer::zeros(stream, Scratch::num_bytes(&sizes))?,
+            kept: DeviceBuffer::zeros(stream, candidates)?,
+            counts: DeviceBuffer::zeros(stream, 1)?,
+            published: MappedBuffer::zeros(stream, candidates)?,
+            published_counts: MappedBuffer::zeros(stream, 1)?,
+            read_counts: Vec::with_capacity(1),
         })
     }
 
-    fn args<'a, C>(
+    fn args<'a, B>(
         &'a mut self,
         stream: &Stream,
-        candidates: In<'a, C>,
-        num_candidates: In<'a, u32>,
-    ) -> Result<NmsArgs<'a, C>> {
-        let SurvivorsOut { kept, counts, published, published_counts } =
-            self.survivors.output(stream)?;
+        candidates: &'a DeviceCandidates<B>,
+    ) -> Result<NmsArgs<'a, Candidate<B>>>
+    where
+        Candidate<B>: Plain,
+    {
         Ok(NmsArgs {
-            candidates,
-            num_candidates,
-            settings: self.settings.input(stream)?,
-            groups: self.groups.input(stream)?,
-            thresholds: self.thresholds.input(stream)?,
-            forbidden: self.forbidden.input(stream)?,
-            parts: self.parts.input(stream)?,
-            keys: self.keys.output(stream)?,
-            order: self.order.output(stream)?,
-            ranks: self.ranks.output(stream)?,
-            places: self.places.output(stream)?,
-            found_candidates: self.found_candidates.output(stream)?,
-            items: self.items.output(stream)?,
-            item_groups: self.item_groups.output(stream)?,
-            found_items: self.found_items.output(stream)?,
-            found_ranks: self.found_ranks.output(stream)?,
-            found_groups: self.found_groups.output(stream)?,
-            bounds: self.bounds.output(stream)?,
-            states: self.states.output(stream)?,
-            ticket: self.ticket.output(stream)?,
-            kept,
-            counts,
-            published,
-            published_counts,
-            notes: self.notes.output(stream)?,
-            entries: self.entries.output(stream)?,
-            columns: self.columns.output(stream)?,
+            candidates: candidates.items.input(stream)?,
+            num_candidates: candidates.num.input(stream)?,
+            parameters: ParameterSlices {
+                settings: self.settings.input(stream)?,
+                groups: self.groups.input(stream)?,
+                thresholds: self.thresholds.input(stream)?,
+                forbidden: self.forbidden.input(stream)?,
+            },
+            scratch: Scratch::carve(self.scratch.output(stream)?, &self.sizes)?,
+            output: OutputSlices {
+                kept: self.kept.output(stream)?,
+                counts: self.counts.output(stream)?,
+                published: self.published.output(stream)?,
+                published_counts: self.published_counts.output(stream)?,
+            },
         })
     }
 }
 
-/// What the kernels are told beside the candidates.
-pub(in crate::ops) struct Parameters<'a> {
-    /// Those that are single numbers; what the lists say is filled in.
-    pub settings: NmsSettings,
-    pub class_mode: &'a ClassMode,
-    pub thresholds: &'a [f32],
-    pub forbidden: &'a [[u32; 2]],
+/// What [`Suppression`](super::Suppression) does with a kind for boxes `B`.
+pub trait Op<B>: Send {
+    /// The name of the op.
+    fn name(&self) -> &'static str;
+
+    /// Writes parameters to the device and waits.
+    ///
+    /// # Errors
+    /// `Argument` for more of them than there is memory for.
+    fn set(&mut self, parameters: &Parameters<'_>) -> Result<()>;
+
+    /// Queues all kernels.
+    ///
+    /// # Errors
+    /// `Argument` when the candidates' capacity is above the workspace's; `Device`
+    /// when a buffer is another stream's or a launch fails.
+    fn enqueue(&mut self, candidates: &DeviceCandidates<B>) -> Result<()>;
+
+    /// Waits for the stream and reads the survivors.
+    ///
+    /// # Errors
+    /// `Argument` when the class of an eligible candidate has no threshold;
+    /// `Device` when queued work failed.
+    fn read_kept(&mut self, keep: &mut Vec<Kept>) -> Result<()>;
+
+    /// The survivors and their number on the device.
+    fn kept(&self) -> (&DeviceBuffer<Kept>, &DeviceBuffer<NmsCounts>);
 }
 
-impl<S: NmsSteps> DeviceWorkspace<S> {
-    pub(in crate::ops) fn new(
-        op: &'static str,
-        stream: &Stream,
-        capacity: Capacity,
-    ) -> Result<Self> {
-        let device = stream.device();
-        let kernels = if capacity.candidates <= SMALL_CAPACITY {
-            Kernels::Small(device.kernel()?)
-        } else {
-            Kernels::Large {
-                tiles: device.kernel()?,
-                merge: device.kernel()?,
-                arrange: device.kernel()?,
-                suppress: device.kernel()?,
-                publish: device.kernel()?,
-            }
-        };
-        let memory = Memory::new(stream, capacity, S::NUM_PARTS)?;
-        Ok(Self { op, stream: stream.clone(), kernels, memory })
+impl<P: Family> Workspace<P> {
+    pub(super) fn new(stream: &Stream, capacity: Capacity) -> Result<Self> {
+        let kernels = Kernels::load(stream, capacity.candidates)?;
+        let memory = Memory::new(stream, capacity, Sizes::of::<P>(capacity.candidates))?;
+        Ok(Self { stream: stream.clone(), kernels, memory })
+    }
+}
+
+impl<P: Family> Op<P::Bbox> for Workspace<P>
+where
+    Candidate<P::Bbox>: Plain,
+{
+    fn name(&self) -> &'static str {
+        P::OP
     }
 
-    /// Writes settings and lists to the device and waits.
-    pub(in crate::ops) fn set(&mut self, parameters: &Parameters<'_>) -> Result<()> {
+    fn set(&mut self, parameters: &Parameters<'_>) -> Result<()> {
         let Parameters { mut settings, class_mode, thresholds, forbidden } = *parameters;
-        let (class_mode, groups) = class_mode_word(class_mode);
+        let (class_mode, groups) = match class_mode {
+            ClassMode::Aware => (0, &[][..]),
+            ClassMode::Agnostic => (1, &[][..]),
+            ClassMode::Groups(groups) => (2, groups.as_slice()),
+        };
         let classes = self.memory.capacity.classes;
-        check_fits(self.op, "groups", groups.len(), classes)?;
-        check_fits(self.op, "thresholds", thresholds.len(), classes)?;
-        check_fits(self.op, "forbidden pairs", forbidden.len(), classes * classes)?;
+        check_fits(P::OP, "groups", groups.len(), classes)?;
+        check_fits(P::OP, "thresholds", thresholds.len(), classes)?;
+        check_fits(P::OP, "forbidden pairs", forbidden.len(), classes * classes)?;
         settings.class_mode = class_mode;
         settings.num_groups = groups.len() as u32;
         settings.num_thresholds = thresholds.len() as u32;
@@ -184,125 +251,37 @@ impl<S: NmsSteps> DeviceWorkspace<S> {
         self.memory.settings.write(&[settings])
     }
 
-    /// Queues all steps.
-    pub(in crate::ops) fn enqueue(
-        &mut self,
-        items: &DeviceBuffer<S::Candidate>,
-        num: &DeviceBuffer<u32>,
-    ) -> Result<()> {
-        let capacity = items.len();
-        check_fits(self.op, "candidates", capacity, self.capacity())?;
-        let stream = &self.stream;
-        let args = self.memory.args(stream, items.input(stream)?, num.input(stream)?)?;
-        match &self.kernels {
-            Kernels::Small(small) => {
-                let num_blocks = [blocks(capacity, 1).next_power_of_two().min(SMALL_BLOCKS), 1];
-                let grid = Grid { num_blocks, threads_per_block: SMALL_THREADS_PER_BLOCK };
-                small.enqueue(stream, grid, args)
-            }
-            Kernels::Large { tiles, merge, arrange, suppress, publish } => {
-                let some = blocks(capacity, THREADS_PER_BLOCK).max(1);
-                let parts = blocks(capacity, TILE).div_ceil(TILES_AT_ONCE);
-                launch(tiles, stream, [blocks(capacity, PART).max(1), 2], args)?;
-                launch(merge, stream, [some * parts, 2], args)?;
-                let threads_per_block = ARRANGE_THREADS_PER_BLOCK;
-                let num_blocks = [blocks(capacity, threads_per_block).max(1), 1];
-                arrange.enqueue(stream, Grid { num_blocks, threads_per_block }, args)?;
-                launch(suppress, stream, [blocks(capacity, CANDIDATES_PER_BLOCK), 1], args)?;
-                launch(publish, stream, [some, 1], args)
-            }
+    fn enqueue(&mut self, candidates: &DeviceCandidates<P::Bbox>) -> Result<()> {
+        let Self { stream, kernels, memory } = self;
+        check_fits(P::OP, "candidates", candidates.capacity(), memory.capacity.candidates)?;
+        kernels.enqueue(stream, memory.args(stream, candidates)?)
+    }
+
+    fn read_kept(&mut self, keep: &mut Vec<Kept>) -> Result<()> {
+        keep.clear();
+        self.stream.synchronize()?;
+        let Memory { published, published_counts, read_counts, .. } = &mut self.memory;
+        read_counts.clear();
+        published_counts.copy_to(1, read_counts);
+        let NmsCounts { num_kept, class_over } = read_counts.first().copied().unwrap_or_default();
+        if let Some(class) = class_over.checked_sub(1) {
+            let message = format!("class {class} of an eligible candidate has no threshold");
+            return Err(Error::new(ErrorKind::Argument, P::OP, message));
         }
+        published.copy_to(num_kept as usize, keep);
+        Ok(())
     }
 
-    /// Waits for the queued suppression and reads the survivors, best first.
-    ///
-    /// # Errors
-    /// `Argument` when a class that took part has no threshold; `Device` when
-    /// queued work failed.
-    pub fn read_kept(&mut self, keep: &mut Vec<Kept>) -> Result<()> {
-        self.memory.survivors.read(self.op, &self.stream, keep)
-    }
-
-    /// The survivors on the device, best first, for the ops that follow.
-    pub fn kept(&self) -> (&DeviceBuffer<Kept>, &DeviceBuffer<NmsCounts>) {
-        self.memory.survivors.on_device()
-    }
-
-    /// The most candidates it takes.
-    pub fn capacity(&self) -> usize {
-        self.memory.capacity.candidates
+    fn kept(&self) -> (&DeviceBuffer<Kept>, &DeviceBuffer<NmsCounts>) {
+        (&self.memory.kept, &self.memory.counts)
     }
 }
 
-/// A [`DeviceWorkspace`] of an op whose exact comparison reads parts, made once
-/// per candidate before all else.
-pub struct PreparedWorkspace<S: PreparedSteps> {
-    prepare: Kernel<S::Prepare>,
-    greedy: DeviceWorkspace<S>,
-}
-
-impl<S: PreparedSteps> PreparedWorkspace<S> {
-    pub(in crate::ops) fn new(
-        op: &'static str,
-        stream: &Stream,
-        capacity: Capacity,
-    ) -> Result<Self> {
-        let greedy = DeviceWorkspace::new(op, stream, capacity)?;
-        Ok(Self { prepare: stream.device().kernel()?, greedy })
+/// Refuses more values than there is memory for.
+fn check_fits(op: &'static str, what: &str, num: usize, capacity: usize) -> Result<()> {
+    if num <= capacity {
+        return Ok(());
     }
-
-    /// As [`DeviceWorkspace::set`].
-    pub(in crate::ops) fn set(&mut self, parameters: &Parameters<'_>) -> Result<()> {
-        self.greedy.set(parameters)
-    }
-
-    /// Queues all steps.
-    pub(in crate::ops) fn enqueue(
-        &mut self,
-        items: &DeviceBuffer<S::Candidate>,
-        num: &DeviceBuffer<u32>,
-    ) -> Result<()> {
-        let Self { prepare, greedy } = self;
-        check_fits(greedy.op, "candidates", items.len(), greedy.capacity())?;
-        let stream = &greedy.stream;
-        let args = PrepareArgs {
-            candidates: items.input(stream)?,
-            num_candidates: num.input(stream)?,
-            parts: greedy.memory.parts.output(stream)?,
-        };
-        let num_blocks = [blocks(items.len(), THREADS_PER_BLOCK), 1];
-        prepare.enqueue(stream, Grid { num_blocks, threads_per_block: THREADS_PER_BLOCK }, args)?;
-        greedy.enqueue(items, num)
-    }
-
-    /// As [`DeviceWorkspace::read_kept`].
-    ///
-    /// # Errors
-    /// Those of [`DeviceWorkspace::read_kept`].
-    pub fn read_kept(&mut self, keep: &mut Vec<Kept>) -> Result<()> {
-        self.greedy.read_kept(keep)
-    }
-
-    /// As [`DeviceWorkspace::kept`].
-    pub fn kept(&self) -> (&DeviceBuffer<Kept>, &DeviceBuffer<NmsCounts>) {
-        self.greedy.kept()
-    }
-
-    /// The most candidates it takes.
-    pub fn capacity(&self) -> usize {
-        self.greedy.capacity()
-    }
-}
-
-fn launch<'a, K, C>(
-    kernel: &Kernel<K>,
-    stream: &Stream,
-    num_blocks: [u32; 2],
-    args: NmsArgs<'a, C>,
-) -> Result<()>
-where
-    C: 'static,
-    K: for<'b> KernelSpec<Args<'b> = NmsArgs<'b, C>>,
-{
-    kernel.enqueue(stream, Grid { num_blocks, threads_per_block: THREADS_PER_BLOCK }, args)
+    let message = format!("{num} {what}, at most {capacity} fit");
+    Err(Error::new(ErrorKind::Argument, op, message))
 }
