@@ -15,7 +15,7 @@ constexpr uint32_t kMaxSweeps = 65;
 // Counts of a block, two in one published number.
 constexpr uint32_t kCountBits = 16;
 
-// The mirrors of these stand in src/device/cuda/abi/densify.rs.
+// The mirrors of these stand in src/ops/densify/kernels.rs.
 struct Sweep {
     Slice<const float> values;
     Slice<const uint32_t> num;
@@ -23,11 +23,13 @@ struct Sweep {
     float age;
     uint32_t is_current;
 };
+static_assert(sizeof(Sweep) == 88);
 
 struct Counts {
     uint32_t num_over_capacity;
     uint32_t num_not_finite;
 };
+static_assert(sizeof(Counts) == 8);
 
 struct Args {
     Slice<float> points;
@@ -43,6 +45,7 @@ struct Args {
     uint32_t reserved;
     Sweep sweeps[kMaxSweeps];
 };
+static_assert(sizeof(Args) == 5824);
 
 // Where the tiles of every sweep begin among those of all.
 struct Tiles {

@@ -9,7 +9,7 @@ namespace gather {
 constexpr uint32_t kThreads = 512;
 constexpr uint32_t kWarps = kThreads / kLanes;
 
-// The mirrors of these stand in src/device/cuda/abi/gather.rs.
+// The mirrors of these stand in src/ops/gather/kernels.rs.
 struct Settings {
     float scale[2];
     float offset[2];
@@ -17,12 +17,14 @@ struct Settings {
     uint32_t max_detections;
     uint32_t reserved;
 };
+static_assert(sizeof(Settings) == 32);
 
 struct Detection {
     uint32_t class_index;
     float score;
     float box[4];
 };
+static_assert(sizeof(Detection) == 24);
 
 struct FrameCounts {
     DecodeCounts decoded;
@@ -30,6 +32,7 @@ struct FrameCounts {
     uint32_t num_detections;
     uint32_t num_over_limit;
 };
+static_assert(sizeof(FrameCounts) == 28);
 
 struct Args {
     Slice<const Candidate2d> candidates;
@@ -40,6 +43,7 @@ struct Args {
     Slice<Detection> published;
     Slice<FrameCounts> published_counts;
 };
+static_assert(sizeof(Args) == 112);
 
 // As f32::clamp: a zero keeps its sign, NaN stays.
 __device__ inline float clamped(float value, float high) {
@@ -136,6 +140,7 @@ struct LidarCounts {
     Words<2> densified;
     Words<6> voxelized;
 };
+static_assert(sizeof(LidarCounts) == 84);
 
 struct Args3d {
     Slice<const Candidate3d> candidates;
@@ -154,6 +159,7 @@ struct Args3d {
     uint32_t has_variance;
     uint32_t reserved;
 };
+static_assert(sizeof(Args3d) == 192);
 
 // One detection as words.
 __device__ inline void write_detection(const Args3d& args, const Kept& survivor, uint32_t* out) {

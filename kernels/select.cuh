@@ -21,9 +21,12 @@ constexpr uint32_t kLanes = 32;
 constexpr uint32_t kAllLanes = 0xffffffffu;
 constexpr uint32_t kDigits = 256;
 
+// Bits of each of two numbers in `Totals`.
+constexpr uint32_t kTotalBits = 22;
+
 // Found, wanted and blocks that are done, counted in one word.
 struct Totals {
-    static constexpr uint32_t kBits = 22;
+    static constexpr uint32_t kBits = kTotalBits;
     static constexpr uint64_t kDone = 1ull << 2 * kBits;
     uint64_t word;
 
@@ -32,13 +35,14 @@ struct Totals {
     __device__ uint32_t num_done() const { return word >> 2 * kBits; }
 };
 
-// The mirror of `SelectSettings` in src/device/cuda/abi/select.rs.
+// The mirror of `SelectSettings` in src/ops/select/kernels.rs.
 struct Settings {
     float score_threshold;
     uint32_t top_k;
     uint32_t has_filter;
     uint32_t capacity;
 };
+static_assert(sizeof(Settings) == 16);
 
 // What every decoder has among its parameters.
 template <typename Candidate>
@@ -54,6 +58,7 @@ struct Slices {
     Slice<uint64_t> totals;
     Slice<DecodeCounts> counts;
 };
+static_assert(sizeof(Slices<Candidate2d>) == 128);
 
 __device__ inline float widened(float value) { return value; }
 __device__ inline float widened(__half value) { return __half2float(value); }

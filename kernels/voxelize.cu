@@ -41,6 +41,7 @@ struct alignas(16) Entry {
     uint32_t num;
     uint32_t voxel;  // from the step `number` on; kNone over the capacity
 };
+static_assert(sizeof(Entry) == 16);
 
 struct Counts {
     uint32_t num_in_range;
@@ -50,6 +51,7 @@ struct Counts {
     uint32_t num_points_over_voxel;
     uint32_t num_points_over_voxel_capacity;
 };
+static_assert(sizeof(Counts) == 24);
 
 // Points of the voxels that begin in a turn: over `max_points_per_voxel`, and of
 // voxels over the capacity.
@@ -57,14 +59,16 @@ struct Lost {
     uint32_t over_voxel;
     uint32_t over_capacity;
 };
+static_assert(sizeof(Lost) == 8);
 
 // Where all points of a voxel lie.
 struct Room {
     uint32_t start;
     uint32_t num;
 };
+static_assert(sizeof(Room) == 8);
 
-// The mirror of `VoxelizeArgs` in src/device/cuda/abi/voxelize.rs.
+// The mirror of `VoxelizeArgs` in src/ops/voxelize/kernels.rs.
 struct Args {
     Slice<const float> points;
     Slice<const uint32_t> num_points;
@@ -90,6 +94,7 @@ struct Args {
     uint32_t voxel_capacity;
     uint32_t hash_shift;  // 0: a cell is its own entry
 };
+static_assert(sizeof(Args) == 328);
 
 __device__ inline uint32_t num_points(const Args& args) {
     return min(args.num_points[0], args.point_capacity);

@@ -70,8 +70,8 @@ impl Device {
             Self::Cpu => {}
             #[cfg(feature = "cuda")]
             Self::Cuda(device) => {
-                let kind = cuda::abi::fault::FaultKind::BadAddress;
-                if let Err(fault) = cuda::abi::fault::fail(device, kind) {
+                let kind = cuda::diagnostic::FaultKind::BadAddress;
+                if let Err(fault) = cuda::diagnostic::fail(device, kind) {
                     tracing::warn!("{self} was made to fail: {fault}");
                 }
             }

@@ -8,7 +8,7 @@ use std::process::Command;
 use std::time::Instant;
 
 use det_post::device::Device;
-use det_post::device::cuda::abi::fault::{FaultKind, fail};
+use det_post::device::cuda::diagnostic::{FaultKind, fail};
 use det_post::device::cuda::{CudaDevice, DeviceBuffer, DeviceValues};
 use det_post::infer::device::{DeviceEngine, fixed_shape};
 use det_post::infer::{Engine, RtenEngine};

@@ -1,10 +1,10 @@
 //! What follows a camera's network, as one recorded graph: decoded,
 //! suppressed, gathered, equal to the ops of the CPU one after another.
 
-use det_post::device::cuda::abi::gather::FrameCounts;
 use det_post::device::cuda::{CudaDevice, DeviceCandidates, Graph};
 use det_post::ops::decode_yolo::cuda::Selection;
 use det_post::ops::decode_yolo::decode_yolo;
+use det_post::ops::gather::cuda::FrameCounts;
 use det_post::ops::gather::{self, gather_2d};
 use det_post::ops::nms::Workspace;
 use det_post::ops::nms::cuda::Capacity;

@@ -1,10 +1,10 @@
 //! Decoding of anchor heads: the same candidates, in any order, and the same
 //! counts of what was lost.
 
-use det_post::device::cuda::abi::select::DecodeCounts;
 use det_post::device::cuda::{CudaDevice, DeviceBuffer, DeviceCandidates, Graph};
 use det_post::ops::decode_anchor::cuda::{DeviceAnchorOutputs, Workspace};
 use det_post::ops::decode_anchor::{AnchorOutputs, decode_anchor};
+use det_post::ops::select::DecodeCounts;
 use det_post::ops::select::{Limits, select};
 use det_post::types::{
     Anchor, AnchorDecode, Box3d, Candidate, Candidates, ElementType, Object3d, PointRange,

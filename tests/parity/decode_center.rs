@@ -1,11 +1,10 @@
 //! Decoding of CenterPoint heads, and what follows it: the same candidates, in
 //! any order, the same counts of what was lost, the same detections.
 
-use det_post::device::cuda::abi::decode_center::Motion;
-use det_post::device::cuda::abi::select::DecodeCounts;
 use det_post::device::cuda::{
     CudaDevice, DeviceBuffer, DeviceCandidates, DeviceTensor, Graph, Stream,
 };
+use det_post::ops::decode_center::cuda::Motion;
 use det_post::ops::decode_center::cuda::{DeviceCenterTask, Workspace};
 use det_post::ops::decode_center::{CenterTask, decode_center};
 use det_post::ops::gather::cuda::{LidarInputs, LidarWorkspace, SaysOfObjects};
@@ -13,6 +12,7 @@ use det_post::ops::gather::gather_3d;
 use det_post::ops::nms;
 use det_post::ops::nms::cuda::Capacity;
 use det_post::ops::nms_circle::{cuda as circle_cuda, nms_circle};
+use det_post::ops::select::DecodeCounts;
 use det_post::ops::select::{Limits, select};
 use det_post::types::{
     Box3d, Candidate, Candidates, CenterDecode, CircleThreshold, ClassMode, ElementType, NmsCircle,

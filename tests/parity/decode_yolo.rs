@@ -1,10 +1,10 @@
 //! Decoding of YOLO heads: the same candidates, in any order, and the same
 //! counts of what was lost.
 
-use det_post::device::cuda::abi::select::DecodeCounts;
 use det_post::device::cuda::{CudaDevice, DeviceCandidates, Graph};
 use det_post::ops::decode_yolo::cuda::{Selection, Workspace};
 use det_post::ops::decode_yolo::decode_yolo;
+use det_post::ops::select::DecodeCounts;
 use det_post::ops::select::select;
 use det_post::types::{Box2d, Candidate, Candidates, Size, YoloLayout, total_order};
 

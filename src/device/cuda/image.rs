@@ -1,6 +1,5 @@
 //! A picture on its way to the device.
 
-use super::abi::letterbox::TAIL_BYTES;
 use super::{DeviceBuffer, Loans, PinnedBuffer, Stream};
 use crate::error::{Error, ErrorKind, Result};
 use crate::types::{Encoding, ImageView, Size};
@@ -29,6 +28,9 @@ impl ImageLayout {
         }
     }
 }
+
+/// Bytes after the picture that kernels may read, without a meaning.
+pub const TAIL_BYTES: usize = 16;
 
 /// A pinned slot and device memory for one picture of up to a number of bytes,
 /// as it lay in its message.

@@ -8,7 +8,7 @@ use cudarc::driver::sys::{self, CUfunction_attribute_enum as Attribute};
 use cudarc::driver::{CudaFunction, result};
 
 use super::{CudaDevice, Stream, error, failed};
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 
 /// Declares a kernel of this program: its name and its one parameter, a struct
 /// passed by value.
@@ -140,4 +140,25 @@ fn param_size(function: &CudaFunction) -> Result<usize> {
 /// Blocks that cover `num_items`.
 pub(crate) fn blocks(num_items: usize, per_block: u32) -> u32 {
     u32::try_from(num_items.div_ceil(per_block as usize)).unwrap_or(u32::MAX)
+}
+
+/// Refuses a slice that is shorter than a kernel needs.
+pub(crate) fn check_len(kernel: &str, slice: &str, found: usize, needed: usize) -> Result<()> {
+    if found >= needed {
+        return Ok(());
+    }
+    Err(refused(kernel, &format!("{slice} has {found} places, needed are {needed}")))
+}
+
+/// Refuses a block that is not what the kernel's shared memory is laid out for.
+pub(crate) fn check_threads(kernel: &str, found: u32, needed: u32) -> Result<()> {
+    if found == needed {
+        return Ok(());
+    }
+    Err(refused(kernel, &format!("{found} threads a block, needed are {needed}")))
+}
+
+/// The refusal of a launch.
+pub(crate) fn refused(kernel: &str, message: &str) -> Error {
+    Error::new(ErrorKind::Argument, "device", format!("kernel {kernel}: {message}"))
 }

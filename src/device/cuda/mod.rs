@@ -1,14 +1,14 @@
 //! One CUDA GPU: its context, its kernels, and what runs on them.
 //!
 //! Floors, lower never names higher: the driver's library (`cudarc`), memory
-//! and streams, kernels with their checked parameters ([`abi`]), and the ops
-//! outside this room, which have no unsafe code. A [`Stream`] owns all memory
+//! and streams, kernels whose parameters are checked ([`KernelSpec`]), and the
+//! ops outside this room, which say what their kernels take. A [`Stream`] owns all memory
 //! that is taken on it and gives it back when the last of its buffers, graphs
 //! and handles is gone; therefore no queued work outlives its memory.
 
-pub mod abi;
 mod candidates;
 mod cloud;
+pub mod diagnostic;
 mod graph;
 mod image;
 mod kernel;
@@ -29,9 +29,9 @@ pub use candidates::DeviceCandidates;
 pub use cloud::{CloudLayout, DeviceCloud, num_bytes};
 pub use graph::Graph;
 pub(crate) use graph::recording;
-pub use image::{DeviceImage, ImageLayout};
-pub(crate) use kernel::blocks;
+pub use image::{DeviceImage, ImageLayout, TAIL_BYTES};
 pub use kernel::{Grid, Kernel, KernelSpec};
+pub(crate) use kernel::{blocks, check_len, check_threads, refused};
 pub use memory::{
     DeviceBuffer, In, Lender, Loans, MappedBuffer, Out, PageLocked, PinnedBuffer, Plain,
 };

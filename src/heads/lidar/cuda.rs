@@ -1,14 +1,14 @@
 //! The side of a lidar head that runs on a GPU.
 
 use super::{CenterOutputs, LidarHead, refuse};
-use crate::device::cuda::abi::decode_center::Motion;
-use crate::device::cuda::abi::select::DecodeCounts;
 use crate::device::cuda::{DeviceBuffer, DeviceCandidates, DeviceTensor, Stream};
 use crate::error::{Error, ErrorKind, Result};
 use crate::infer::device::DeviceEngine;
 use crate::ops::decode_anchor::cuda::{DeviceAnchorOutputs, Workspace as AnchorWorkspace};
+use crate::ops::decode_center::cuda::Motion;
 use crate::ops::decode_center::cuda::{DeviceCenterTask, Workspace as CenterWorkspace};
 use crate::ops::gather::cuda::SaysOfObjects;
+use crate::ops::select::DecodeCounts;
 use crate::ops::select::Limits;
 use crate::types::Box3d;
 

@@ -10,19 +10,15 @@
 
 use half::f16;
 
+use super::kernels::{ANCHORS_PER_BLOCK, AnchorArgs, AnchorShape, DecodeAnchor};
 use super::{argument, check_map, cpu};
-use crate::device::cuda::abi::decode_anchor::{
-    ANCHORS_PER_BLOCK, AnchorArgs, AnchorShape, DecodeAnchor,
-};
-use crate::device::cuda::abi::select::{
-    DecodeCounts, MAX_FOUND, SelectSettings, THREADS_PER_BLOCK,
-};
 use crate::device::cuda::{
     DeviceBuffer, DeviceCandidates, DeviceTensor, DeviceValues, Grid, In, Kernel, Stream, blocks,
 };
 use crate::error::Result;
 use crate::ops::select::Limits;
 use crate::ops::select::cuda::Selecting;
+use crate::ops::select::kernels::{DecodeCounts, MAX_FOUND, SelectSettings, THREADS_PER_BLOCK};
 use crate::ops::thresholds::DeviceThresholds;
 use crate::types::{AnchorDecode, Box3d};
 

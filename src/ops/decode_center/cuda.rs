@@ -13,19 +13,18 @@
 
 use half::f16;
 
+pub use super::kernels::Motion;
+use super::kernels::{
+    CELLS_PER_BLOCK, CenterArgs, CenterMaps, CenterSettings, DecodeCenter, MAX_TASKS,
+};
 use super::{argument, cpu};
-use crate::device::cuda::abi::decode_center::{
-    CELLS_PER_BLOCK, CenterArgs, CenterMaps, CenterSettings, DecodeCenter, MAX_TASKS, Motion,
-};
-use crate::device::cuda::abi::select::{
-    DecodeCounts, MAX_FOUND, SelectSettings, THREADS_PER_BLOCK,
-};
 use crate::device::cuda::{
     DeviceBuffer, DeviceCandidates, DeviceTensor, DeviceValues, Grid, Kernel, Plain, Stream, blocks,
 };
 use crate::error::Result;
 use crate::ops::select::Limits;
 use crate::ops::select::cuda::Selecting;
+use crate::ops::select::kernels::{DecodeCounts, MAX_FOUND, SelectSettings, THREADS_PER_BLOCK};
 use crate::ops::thresholds::DeviceThresholds;
 use crate::types::{Box3d, CenterDecode, SizeOrder, YawConvention};
 

@@ -7,10 +7,9 @@
 
 use nalgebra::{Isometry3, Matrix3x4};
 
+pub use super::kernels::DensifyNumbers;
+use super::kernels::{Densify, DensifyArgs, MAX_SWEEPS, SweepArgs, THREADS_PER_BLOCK};
 use super::{Now, argument, check_time_lag};
-use crate::device::cuda::abi::densify::{
-    Densify, DensifyArgs, DensifyNumbers, MAX_SWEEPS, SweepArgs, THREADS_PER_BLOCK,
-};
 use crate::device::cuda::{DeviceBuffer, DevicePoints, Grid, Kernel, Stream, blocks};
 use crate::error::Result;
 use crate::types::Stamp;

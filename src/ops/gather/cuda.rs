@@ -3,18 +3,19 @@
 //! detections and counts where the host reads them. Equal to the CPU, bit for
 //! bit.
 
-use crate::device::cuda::abi::decode_center::Motion;
-use crate::device::cuda::abi::densify::DensifyNumbers;
-use crate::device::cuda::abi::gather::{
-    BOX_WORDS, FrameCounts, Gather2d, Gather3d, Gather3dArgs, GatherArgs, GatherSettings,
-    LidarCounts, THREADS_PER_BLOCK, VARIANCE_WORDS, VELOCITY_WORDS,
+use super::kernels::{
+    BOX_WORDS, Gather2d, Gather3d, Gather3dArgs, GatherArgs, GatherSettings, THREADS_PER_BLOCK,
+    VARIANCE_WORDS, VELOCITY_WORDS,
 };
-use crate::device::cuda::abi::nms::NmsCounts;
-use crate::device::cuda::abi::select::DecodeCounts;
-use crate::device::cuda::abi::unpack::UnpackNumbers;
-use crate::device::cuda::abi::voxelize::VoxelizeNumbers;
+pub use super::kernels::{FrameCounts, LidarCounts};
+use crate::ops::nms::cuda::NmsCounts;
 use crate::device::cuda::{DeviceBuffer, DeviceCandidates, Grid, Kernel, MappedBuffer, Stream};
 use crate::error::Result;
+use crate::ops::decode_center::kernels::Motion;
+use crate::ops::densify::kernels::DensifyNumbers;
+use crate::ops::select::kernels::DecodeCounts;
+use crate::ops::unpack::kernels::UnpackNumbers;
+use crate::ops::voxelize::kernels::VoxelizeNumbers;
 use crate::types::{
     Affine2, Box2d, Box3d, Detection2d, Detection3d, Kept, Object3d, Size, Variance3d,
 };

@@ -1,6 +1,6 @@
 //! Memory for the choice of the best that every decoder on the device makes.
 
-use crate::device::cuda::abi::select::{DecodeCounts, SelectSettings, Selection};
+use super::kernels::{DecodeCounts, SelectSettings, Selection};
 use crate::device::cuda::{DeviceBuffer, DeviceCandidates, Plain, Stream};
 use crate::error::Result;
 use crate::types::Candidate;

@@ -1,10 +1,11 @@
 //! The CUDA side of [`unpack`](super::unpack): one kernel, straight from the
 //! bytes of the message, equal to the CPU bit for bit and in order.
 
-use super::{Layout, MAX_CHANNELS, Source, UnpackCounts, UnpackParams, check_channels};
-use crate::device::cuda::abi::unpack::{
-    MAX_CHANNELS as MAX_SOURCES, PointSource, THREADS_PER_BLOCK, Unpack, UnpackArgs, UnpackNumbers,
+pub use super::kernels::UnpackNumbers;
+use super::kernels::{
+    MAX_CHANNELS as MAX_SOURCES, PointSource, THREADS_PER_BLOCK, Unpack, UnpackArgs,
 };
+use super::{Layout, MAX_CHANNELS, Source, UnpackCounts, UnpackParams, check_channels};
 use crate::device::cuda::{DeviceBuffer, DeviceCloud, DevicePoints, Grid, Kernel, Stream, blocks};
 use crate::error::{Error, ErrorKind, Result};
 use crate::types::PointFields;

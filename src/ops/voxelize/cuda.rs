@@ -4,12 +4,12 @@
 //! The number of points is read on the device, and the number of voxels stays
 //! there: all steps can be recorded as one graph.
 
-use super::{VoxelizeCounts, VoxelizeParams};
-use crate::device::cuda::abi::voxelize::{
+use super::kernels::{
     CROWDED_BLOCKS, Claim, Entry, Fill, GridArgs, Lost, MAX_POINTS, MAX_POINTS_PER_VOXEL,
     MAX_UNCROWDED, NUMBER_THREADS_PER_BLOCK, Number, Order, Room, THREADS_PER_BLOCK, VoxelizeArgs,
     VoxelizeNumbers,
 };
+use super::{VoxelizeCounts, VoxelizeParams};
 use crate::device::cuda::{
     DeviceBuffer, DevicePoints, Grid as Blocks, Kernel, KernelSpec, Stream, blocks,
 };

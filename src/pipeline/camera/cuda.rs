@@ -4,8 +4,7 @@
 use std::mem::{Discriminant, discriminant};
 
 use crate::config::{CameraConfig, YoloFacts};
-use crate::device::cuda::abi::gather::FrameCounts;
-use crate::device::cuda::abi::nms::NmsCounts;
+use crate::ops::nms::cuda::NmsCounts;
 use crate::device::cuda::{
     DeviceCandidates, DeviceImage, DeviceTensor, Graph, ImageLayout, Stream,
 };
@@ -14,6 +13,7 @@ use crate::heads::YoloHead;
 use crate::infer::device::DeviceEngine;
 use crate::ops::decode_yolo::cuda::{Selection, Workspace as Decoder};
 use crate::ops::decompress::decompress_into;
+use crate::ops::gather::cuda::FrameCounts;
 use crate::ops::gather::cuda::Workspace as Gatherer;
 use crate::ops::letterbox::LetterboxParams;
 use crate::ops::letterbox::cuda::{Kernels as LetterboxKernels, enqueue_letterbox};

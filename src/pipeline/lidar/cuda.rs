@@ -13,11 +13,11 @@ use sweeps::{Clouds, JoinedPoints};
 
 use super::LidarFrame;
 use crate::config::{LidarConfig, LidarFacts};
-use crate::device::cuda::abi::gather::LidarCounts;
 use crate::device::cuda::{DeviceCandidates, DevicePoints, Graph, Stream};
 use crate::error::{Error, ErrorKind, Result};
 use crate::heads::{LidarDecoder, LidarHead, PillarEncoder};
 use crate::infer::device::DeviceEngine;
+use crate::ops::gather::cuda::LidarCounts;
 use crate::ops::gather::cuda::{LidarInputs, LidarWorkspace as Gatherer};
 use crate::ops::nms::cuda::{Capacity, Suppression3d};
 use crate::ops::pillar_features::cuda::Workspace as Features;

@@ -3,9 +3,10 @@
 
 use std::marker::PhantomData;
 
-pub use crate::device::cuda::abi::nms::NmsCounts;
-use crate::device::cuda::{Grid, In, KernelSpec, Out, Plain, assert_mirrors, kernel_constant};
-use crate::error::{Error, ErrorKind, Result};
+use crate::device::cuda::{
+    Grid, In, KernelSpec, Out, Plain, assert_mirrors, check_threads, kernel_constant, refused,
+};
+use crate::error::Result;
 use crate::types::{
     Box2d, Box3d, Candidate, Kept, NmsBev, NmsCircle, NmsFast, NmsIou, NmsIou3d, NmsRotated,
     NmsSoft, RotatedBox2d,
@@ -67,6 +68,20 @@ pub struct NmsSettings {
 // SAFETY: 16 values of 4 bytes each, no gap, any bits are a value.
 unsafe impl Plain for NmsSettings {}
 assert_mirrors!(NmsSettings, "nms_args.cuh", "NmsSettings");
+
+/// The mirror of `NmsCounts`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct NmsCounts {
+    /// Survivors.
+    pub num_kept: u32,
+    /// One more than the highest class without a threshold, else 0.
+    pub class_over: u32,
+}
+
+// SAFETY: 2 values of 4 bytes each, no gap, any bits are a value.
+unsafe impl Plain for NmsCounts {}
+assert_mirrors!(NmsCounts, "nms_args.cuh", "NmsCounts");
 
 /// The mirror of `NmsParameters`.
 #[derive(Clone, Copy, Debug)]
@@ -214,15 +229,22 @@ pub enum Method {
 
 /// A kernel of a family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "see kernels/README.md")]
 pub enum Step {
+    /// Everything, of a method with one kernel.
     Only,
+    /// The geometry for the exact test.
     Prepare,
+    /// Everything else, up to [`BITMASK_CAPACITY`].
     Bitmask,
+    /// Tiles by rank and by spatial key.
     Sort,
+    /// The positions in all tiles.
     Merge,
+    /// Proxies in both orders, and the bounds of leaves.
     Leaves,
+    /// The states of all candidates.
     Reduce,
+    /// The survivors in order.
     Compact,
 }
 
@@ -248,7 +270,7 @@ impl Step {
 /// candidates with boxes `Bbox`, of a policy with `GEOMETRY_VECTORS`.
 pub unsafe trait Family: 'static {
     /// The box of a candidate.
-    type Bbox: 'static;
+    type Bbox: Copy + 'static;
     /// The op.
     const OP: &'static str;
     /// How it suppresses.
@@ -332,11 +354,7 @@ unsafe impl<P: Family, const STEP: usize> KernelSpec for StepOf<P, STEP> {
 
     fn check(args: &Self::Args<'_>, grid: &Grid) -> Result<()> {
         let (kernel, capacity) = (Self::NAME, args.candidates.len());
-        let needed = Self::STEP.num_threads(P::METHOD);
-        if grid.threads_per_block != needed {
-            let message = format!("{} threads per block, not {needed}", grid.threads_per_block);
-            return Err(refused(kernel, &message));
-        }
+        check_threads(kernel, grid.threads_per_block, Self::STEP.num_threads(P::METHOD))?;
         match Self::STEP {
             Step::Bitmask => check_bitmask(kernel, capacity, grid)?,
             Step::Only if P::METHOD == Method::Soft && grid.num_blocks != [1, 1] => {
@@ -367,8 +385,4 @@ fn check_bitmask(kernel: &str, capacity: usize, grid: &Grid) -> Result<()> {
         return Ok(());
     }
     Err(refused(kernel, &format!("{capacity} candidates on a grid of {:?}", grid.num_blocks)))
-}
-
-fn refused(kernel: &str, message: &str) -> Error {
-    Error::new(ErrorKind::Argument, "device", format!("kernel {kernel}: {message}"))
 }

@@ -8,6 +8,7 @@
 //! kind. Candidates in space carry the box alone; velocity and variance are gathered
 //! by position.
 
+#[expect(unsafe_code, reason = "kernels are promised to fit their parameters; each block says why")]
 pub(in crate::ops) mod kernels;
 pub(in crate::ops) mod parameters;
 mod workspace;

@@ -1,11 +1,11 @@
 //! From the cloud of a frame to the points that are grouped.
 
 use crate::config::LidarConfig;
-use crate::device::cuda::abi::densify::DensifyNumbers;
-use crate::device::cuda::abi::unpack::UnpackNumbers;
 use crate::device::cuda::{DeviceBuffer, DeviceCloud, DevicePoints, Stream, num_bytes};
 use crate::error::Result;
+use crate::ops::densify::cuda::DensifyNumbers;
 use crate::ops::densify::cuda::{DeviceSweeps, Joining, Workspace as Densify};
+use crate::ops::unpack::cuda::UnpackNumbers;
 use crate::ops::unpack::{UnpackParams, cuda::Workspace as Unpack};
 use crate::pipeline::frame_stream::{Running, room_for};
 use crate::pipeline::lidar::{self, LidarFrame};

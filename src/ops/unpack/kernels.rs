@@ -1,7 +1,9 @@
 //! `kernels/unpack.cu`.
 
-use super::super::{Grid, In, KernelSpec, Out, Plain, assert_mirrors, kernel_constant};
-use super::{check_len, check_threads, refused};
+use crate::device::cuda::{
+    Grid, In, KernelSpec, Out, Plain, assert_mirrors, check_len, check_threads, kernel_constant,
+    refused,
+};
 use crate::error::Result;
 use crate::types::Datatype;
 

@@ -1,22 +1,24 @@
 //! `kernels/voxelize.cu`, and the grid of `kernels/grid.cuh`.
 
-use super::super::{Grid, In, KernelSpec, Out, Plain};
-use super::{check_len, check_threads, refused};
+use crate::device::cuda::{
+    Grid, In, KernelSpec, Out, Plain, assert_mirrors, check_len, check_threads, kernel_constant,
+    refused,
+};
 use crate::error::Result;
 use crate::types;
 
 /// Threads of a block in every step but `number`.
-pub const THREADS_PER_BLOCK: u32 = 256;
+pub const THREADS_PER_BLOCK: u32 = kernel_constant!("voxelize.cu", "kThreads");
 /// Threads of a block in the step `number`.
-pub const NUMBER_THREADS_PER_BLOCK: u32 = 512;
+pub const NUMBER_THREADS_PER_BLOCK: u32 = kernel_constant!("voxelize.cu", "kNumberThreads");
 /// Blocks of the step `order` that take crowded rooms, before those for points.
-pub const CROWDED_BLOCKS: u32 = 132;
+pub const CROWDED_BLOCKS: u32 = kernel_constant!("voxelize.cu", "kCrowdedBlocks");
 /// Points of a room that is not crowded.
-pub const MAX_UNCROWDED: usize = 64;
-/// The most points: those of a block's voxels are counted in 22 bits.
-pub const MAX_POINTS: usize = (1 << 22) - 1;
+pub const MAX_UNCROWDED: usize = kernel_constant!("voxelize.cu", "kCrowded") as usize;
+/// The most points: those of a block's voxels share a word with their voxels.
+pub const MAX_POINTS: usize = (1 << (32 - kernel_constant!("voxelize.cu", "kVoxelBits"))) - 1;
 /// The most points a voxel may keep: as many more are looked at together.
-pub const MAX_POINTS_PER_VOXEL: usize = 256;
+pub const MAX_POINTS_PER_VOXEL: usize = kernel_constant!("voxelize.cu", "kAtOnce") as usize / 2;
 
 /// The mirror of `VoxelGrid`.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -34,7 +36,7 @@ impl GridArgs {
     }
 
     /// Its cells; a kernel's u32 must number them.
-    pub(super) fn num_cells(&self) -> u64 {
+    fn num_cells(&self) -> u64 {
         self.size.iter().map(|&n| u64::from(n)).fold(1, u64::saturating_mul)
     }
 }
@@ -92,7 +94,11 @@ unsafe impl Plain for Lost {}
 // SAFETY: 6 values of 4 bytes each, no gap, any bits are a value.
 unsafe impl Plain for VoxelizeNumbers {}
 
-const _: () = assert!(size_of::<Entry>() == 16 && size_of::<Room>() == 8);
+assert_mirrors!(GridArgs, "grid.cuh", "VoxelGrid");
+assert_mirrors!(Entry, "voxelize.cu", "Entry");
+assert_mirrors!(Room, "voxelize.cu", "Room");
+assert_mirrors!(Lost, "voxelize.cu", "Lost");
+assert_mirrors!(VoxelizeNumbers, "voxelize.cu", "Counts");
 
 /// The mirror of `Args`: the same for every step.
 #[derive(Clone, Copy, Debug)]
@@ -146,7 +152,7 @@ pub struct VoxelizeArgs<'a> {
     pub hash_shift: u32,
 }
 
-const _: () = assert!(size_of::<VoxelizeArgs<'_>>() == 17 * 16 + 36 + 5 * 4);
+assert_mirrors!(VoxelizeArgs<'_>, "voxelize.cu", "Args");
 
 fn check(kernel: &str, args: &VoxelizeArgs<'_>, grid: &Grid, step: &Step) -> Result<()> {
     check_threads(kernel, grid.threads_per_block, step.threads_per_block)?;

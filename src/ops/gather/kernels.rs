@@ -1,18 +1,20 @@
 //! `kernels/gather.cu`.
 
-use super::super::{Grid, In, KernelSpec, Out, Plain};
-use super::decode_center::Motion;
-use super::densify::DensifyNumbers;
-use super::nms::NmsCounts;
-use super::select::DecodeCounts;
-use super::unpack::UnpackNumbers;
-use super::voxelize::VoxelizeNumbers;
-use super::{check_len, check_threads, refused};
+use crate::ops::nms::cuda::NmsCounts;
+use crate::device::cuda::{
+    Grid, In, KernelSpec, Out, Plain, assert_mirrors, check_len, check_threads, kernel_constant,
+    refused,
+};
 use crate::error::Result;
+use crate::ops::decode_center::kernels::Motion;
+use crate::ops::densify::kernels::DensifyNumbers;
+use crate::ops::select::kernels::DecodeCounts;
+use crate::ops::unpack::kernels::UnpackNumbers;
+use crate::ops::voxelize::kernels::VoxelizeNumbers;
 use crate::types::{Box2d, Box3d, Candidate, Detection2d, Kept};
 
 /// Threads of the one block.
-pub const THREADS_PER_BLOCK: u32 = 512;
+pub const THREADS_PER_BLOCK: u32 = kernel_constant!("gather.cu", "kThreads");
 
 /// The way to source pixels: the mirror of `Settings`, in device memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -49,8 +51,9 @@ unsafe impl Plain for GatherSettings {}
 // SAFETY: 7 values of 4 bytes each, no gap, any bits are a value.
 unsafe impl Plain for FrameCounts {}
 
-const _: () = assert!(size_of::<GatherSettings>() == 32);
-const _: () = assert!(size_of::<FrameCounts>() == 28);
+assert_mirrors!(GatherSettings, "gather.cu", "Settings");
+assert_mirrors!(FrameCounts, "gather.cu", "FrameCounts");
+assert_mirrors!(Detection2d, "gather.cu", "Detection");
 
 /// The mirror of `Args`.
 #[derive(Clone, Copy, Debug)]
@@ -72,7 +75,7 @@ pub struct GatherArgs<'a> {
     pub published_counts: Out<'a, FrameCounts>,
 }
 
-const _: () = assert!(size_of::<GatherArgs<'_>>() == 7 * 16);
+assert_mirrors!(GatherArgs<'_>, "gather.cu", "Args");
 
 /// `gather_2d`.
 pub struct Gather2d;
@@ -101,11 +104,11 @@ unsafe impl KernelSpec for Gather2d {
 }
 
 /// Words of a detection in space: class, score and the seven numbers of the box.
-pub const BOX_WORDS: usize = 9;
+pub const BOX_WORDS: usize = kernel_constant!("gather.cu", "kBoxWords") as usize;
 /// Further words, where the head says a velocity.
-pub const VELOCITY_WORDS: usize = 2;
+pub const VELOCITY_WORDS: usize = kernel_constant!("gather.cu", "kVelocityWords") as usize;
 /// Further words, where the head says variances.
-pub const VARIANCE_WORDS: usize = 9;
+pub const VARIANCE_WORDS: usize = kernel_constant!("gather.cu", "kVarianceWords") as usize;
 
 /// What became of the points and candidates of a lidar frame: the mirror of
 /// `LidarCounts`.
@@ -127,7 +130,7 @@ pub struct LidarCounts {
 // SAFETY: 21 values of 4 bytes each, no gap, any bits are a value.
 unsafe impl Plain for LidarCounts {}
 
-const _: () = assert!(size_of::<LidarCounts>() == 84);
+assert_mirrors!(LidarCounts, "gather.cu", "LidarCounts");
 
 /// The mirror of `Args3d`.
 #[derive(Clone, Copy, Debug)]
@@ -165,7 +168,7 @@ pub struct Gather3dArgs<'a> {
     pub reserved: u32,
 }
 
-const _: () = assert!(size_of::<Gather3dArgs<'_>>() == 11 * 16 + 16);
+assert_mirrors!(Gather3dArgs<'_>, "gather.cu", "Args3d");
 
 /// `gather_3d`.
 pub struct Gather3d;

@@ -2,16 +2,18 @@
 
 use half::f16;
 
-use super::super::{Grid, In, KernelSpec, Out, Plain};
-use super::select::{MAX_FOUND, Selection, THREADS_PER_BLOCK};
-use super::{check_len, check_threads, refused};
+use crate::device::cuda::{
+    Grid, In, KernelSpec, Out, Plain, assert_mirrors, check_len, check_threads, kernel_constant,
+    refused,
+};
 use crate::error::Result;
+use crate::ops::select::kernels::{MAX_FOUND, Selection, THREADS_PER_BLOCK};
 use crate::types::Box3d;
 
 /// Cells that a block takes.
-pub const CELLS_PER_BLOCK: u32 = 4 * THREADS_PER_BLOCK;
+pub const CELLS_PER_BLOCK: u32 = kernel_constant!("decode_center.cu", "kCells") * THREADS_PER_BLOCK;
 /// The most tasks of a head.
-pub const MAX_TASKS: usize = 16;
+pub const MAX_TASKS: usize = kernel_constant!("decode_center.cu", "kMaxTasks") as usize;
 
 /// Where centres may lie: the mirror of `Settings`, in device memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -123,8 +125,10 @@ pub struct CenterArgs<'a, T> {
     pub tasks: [CenterMaps<'a, T>; MAX_TASKS],
 }
 
-const _: () = assert!(size_of::<CenterMaps<'_, f32>>() == 6 * 16 + 24);
-const _: () = assert!(size_of::<CenterArgs<'_, f32>>() == 17 * 16 + 40 + MAX_TASKS * 120);
+assert_mirrors!(CenterSettings, "decode_center.cu", "Settings");
+assert_mirrors!(Motion, "candidate.cuh", "Motion");
+assert_mirrors!(CenterMaps<'_, f32>, "decode_center.cu", "Task<float>");
+assert_mirrors!(CenterArgs<'_, f32>, "decode_center.cu", "Args<float>");
 
 fn check<T>(kernel: &str, args: &CenterArgs<'_, T>, grid: &Grid) -> Result<()> {
     check_threads(kernel, grid.threads_per_block, THREADS_PER_BLOCK)?;

@@ -4,12 +4,13 @@ use std::marker::PhantomData;
 
 use half::f16;
 
-use super::super::{Grid, In, KernelSpec, Out};
-use super::{check_len, check_threads, refused};
+use crate::device::cuda::{
+    Grid, In, KernelSpec, Out, assert_mirrors, check_len, check_threads, kernel_constant, refused,
+};
 use crate::error::Result;
 
 /// Threads of a block: a pillar each, or a cell.
-pub const THREADS_PER_BLOCK: u32 = 256;
+pub const THREADS_PER_BLOCK: u32 = kernel_constant!("scatter.cu", "kThreads");
 
 /// The mirror of `PlaceArgs`.
 #[derive(Clone, Copy, Debug)]
@@ -43,8 +44,8 @@ pub struct WriteArgs<'a, From, To> {
     pub reserved: u32,
 }
 
-const _: () = assert!(size_of::<PlaceArgs<'_>>() == 3 * 16);
-const _: () = assert!(size_of::<WriteArgs<'_, f32, f32>>() == 4 * 16);
+assert_mirrors!(PlaceArgs<'_>, "scatter.cu", "PlaceArgs");
+assert_mirrors!(WriteArgs<'_, f32, f32>, "scatter.cu", "WriteArgs<float, float>");
 
 /// `scatter_place`.
 pub struct Place;

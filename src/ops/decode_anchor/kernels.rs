@@ -4,14 +4,16 @@ use std::marker::PhantomData;
 
 use half::f16;
 
-use super::super::{Grid, In, KernelSpec, Plain};
-use super::select::{MAX_FOUND, Selection, THREADS_PER_BLOCK};
-use super::{check_len, check_threads, refused};
+use crate::device::cuda::{
+    Grid, In, KernelSpec, Plain, assert_mirrors, check_len, check_threads, kernel_constant, refused,
+};
 use crate::error::Result;
+use crate::ops::select::kernels::{MAX_FOUND, Selection, THREADS_PER_BLOCK};
 use crate::types::Box3d;
 
 /// Anchors that a block takes.
-pub const ANCHORS_PER_BLOCK: u32 = 4 * THREADS_PER_BLOCK;
+pub const ANCHORS_PER_BLOCK: u32 =
+    kernel_constant!("decode_anchor.cu", "kItems") * THREADS_PER_BLOCK;
 
 /// The anchor of a class: the mirror of `Anchor`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -68,7 +70,8 @@ pub struct AnchorArgs<'a, T> {
     pub step: [f32; 2],
 }
 
-const _: () = assert!(size_of::<AnchorArgs<'_, f32>>() == 17 * 16 + 40);
+assert_mirrors!(AnchorShape, "decode_anchor.cu", "Anchor");
+assert_mirrors!(AnchorArgs<'_, f32>, "decode_anchor.cu", "Args<float>");
 
 fn check<T>(kernel: &str, args: &AnchorArgs<'_, T>, grid: &Grid) -> Result<()> {
     check_threads(kernel, grid.threads_per_block, THREADS_PER_BLOCK)?;

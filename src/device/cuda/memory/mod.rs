@@ -17,7 +17,7 @@ pub use host::{MappedBuffer, PinnedBuffer};
 pub use loan::{Lender, Loans};
 pub use page_locked::PageLocked;
 
-use super::{Stream, error, failed};
+use super::{Stream, assert_mirrors, error, failed};
 use crate::error::{Error, ErrorKind, Result};
 use crate::types::{Box2d, Box3d, Candidate, Detection2d, Kept, RotatedBox2d};
 
@@ -53,10 +53,11 @@ plain! {
 }
 
 const _: () = assert!(size_of::<Kept>() == 8);
-const _: () = assert!(size_of::<Detection2d>() == 24);
-const _: () = assert!(size_of::<Candidate<Box2d>>() == 28);
-const _: () = assert!(size_of::<Candidate<Box3d>>() == 40);
-const _: () = assert!(size_of::<Candidate<RotatedBox2d>>() == 32);
+assert_mirrors!(Candidate<Box2d>, "candidate.cuh", "Candidate2d");
+assert_mirrors!(Candidate<Box3d>, "candidate.cuh", "Candidate3d");
+assert_mirrors!(Candidate<RotatedBox2d>, "candidate.cuh", "CandidateRotated");
+assert_mirrors!(In<'_, f32>, "slice.cuh", "Slice<float>");
+assert_mirrors!(Out<'_, f32>, "slice.cuh", "Slice<float>");
 
 /// A slice in device memory as kernels read it.
 #[derive(Clone, Copy, Debug)]

@@ -1,12 +1,13 @@
 //! `kernels/select.cuh`: what every decoder has among its parameters.
 
-use super::super::{In, Out, Plain};
-use crate::types::Candidate;
+use crate::device::cuda::{In, Out, Plain, assert_mirrors, kernel_constant};
+use crate::types::{Box2d, Candidate};
 
 /// Threads of a block of a decoder.
-pub const THREADS_PER_BLOCK: u32 = 256;
-/// The most places where something may be found: totals are counted in 22 bits.
-pub const MAX_FOUND: usize = (1 << 22) - 1;
+pub const THREADS_PER_BLOCK: u32 = kernel_constant!("select.cuh", "kThreads");
+/// The most places where something may be found, as many as the kernels' totals
+/// can count.
+pub const MAX_FOUND: usize = (1 << kernel_constant!("select.cuh", "kTotalBits")) - 1;
 
 /// What passes and what is wanted: the mirror of `Settings`, in device memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -74,10 +75,14 @@ pub struct Selection<'a, B> {
     pub counts: Out<'a, DecodeCounts>,
 }
 
+assert_mirrors!(SelectSettings, "select.cuh", "Settings");
+assert_mirrors!(DecodeCounts, "candidate.cuh", "DecodeCounts");
+assert_mirrors!(Selection<'_, Box2d>, "select.cuh", "Slices<Candidate2d>");
+
 impl<B> Selection<'_, B> {
     /// The slices that must hold something, with their lengths and the lengths
     /// needed for what may be found.
-    pub(super) fn needed(&self, num_found: usize) -> [(&'static str, usize, usize); 7] {
+    pub(in crate::ops) fn needed(&self, num_found: usize) -> [(&'static str, usize, usize); 7] {
         [
             ("settings", self.settings.len(), 1),
             ("found", self.found.len(), num_found),

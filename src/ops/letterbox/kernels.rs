@@ -4,19 +4,26 @@ use std::marker::PhantomData;
 
 use half::f16;
 
-use super::super::{Grid, In, KernelSpec, Out};
-use super::{check_len, check_threads, refused};
+use crate::device::cuda::{
+    Grid, In, KernelSpec, Out, TAIL_BYTES, assert_mirrors, check_len, check_threads,
+    kernel_constant, refused,
+};
 use crate::error::Result;
 use crate::types::{Encoding, ImageView};
 
 /// Threads of a block.
-pub const THREADS_PER_BLOCK: u32 = 128;
+pub const THREADS_PER_BLOCK: u32 = kernel_constant!("letterbox.cu", "kThreads");
 /// Columns that a block makes.
-pub const COLUMNS_PER_BLOCK: u32 = 64;
+pub const COLUMNS_PER_BLOCK: u32 = kernel_constant!("letterbox.cu", "kColumns")
+    * kernel_constant!("letterbox.cu", "kThreadsOfRow");
 /// Rows that a block makes.
-pub const ROWS_PER_BLOCK: u32 = 4;
-/// Bytes after the picture that the kernels may read, without a meaning.
-pub const TAIL_BYTES: usize = 16;
+pub const ROWS_PER_BLOCK: u32 =
+    THREADS_PER_BLOCK / kernel_constant!("letterbox.cu", "kThreadsOfRow");
+
+const _: () = assert!(
+    TAIL_BYTES >= kernel_constant!("letterbox.cu", "kTailBytes") as usize,
+    "pictures have a shorter tail than the kernel may read"
+);
 
 /// One axis: the mirror of `Axis`.
 #[derive(Clone, Copy, Debug)]
@@ -50,31 +57,31 @@ impl Axis {
 #[repr(u32)]
 pub enum WireLayout {
     /// 3 bytes a pixel.
-    Packed3,
+    Packed3 = kernel_constant!("letterbox.cu", "kPacked3"),
     /// 4 bytes a pixel, the last ignored.
-    Packed4,
+    Packed4 = kernel_constant!("letterbox.cu", "kPacked4"),
     /// 1 byte a pixel.
-    Mono8,
+    Mono8 = kernel_constant!("letterbox.cu", "kMono8"),
     /// 2 bytes a pixel, low byte first.
-    Mono16Little,
+    Mono16Little = kernel_constant!("letterbox.cu", "kMono16Little"),
     /// 2 bytes a pixel, high byte first.
-    Mono16Big,
+    Mono16Big = kernel_constant!("letterbox.cu", "kMono16Big"),
     /// U Y V Y.
-    Uyvy,
+    Uyvy = kernel_constant!("letterbox.cu", "kUyvy"),
     /// Y U Y V.
-    Yuy2,
+    Yuy2 = kernel_constant!("letterbox.cu", "kYuy2"),
     /// Y plane, then rows of U V.
-    Nv12,
+    Nv12 = kernel_constant!("letterbox.cu", "kNv12"),
     /// Y plane, then rows of V U.
-    Nv21,
+    Nv21 = kernel_constant!("letterbox.cu", "kNv21"),
     /// R G, G B.
-    BayerRedFirst,
+    BayerRedFirst = kernel_constant!("letterbox.cu", "kBayerRedFirst"),
     /// B G, G R.
-    BayerBlueFirst,
+    BayerBlueFirst = kernel_constant!("letterbox.cu", "kBayerBlueFirst"),
     /// G B, R G.
-    BayerGreenThenBlue,
+    BayerGreenThenBlue = kernel_constant!("letterbox.cu", "kBayerGreenThenBlue"),
     /// G R, B G.
-    BayerGreenThenRed,
+    BayerGreenThenRed = kernel_constant!("letterbox.cu", "kBayerGreenThenRed"),
 }
 
 impl WireLayout {
@@ -155,7 +162,8 @@ pub struct LetterboxArgs<'a, T> {
     pub reserved: u32,
 }
 
-const _: () = assert!(size_of::<LetterboxArgs<'_, f32>>() == 152);
+assert_mirrors!(Axis, "letterbox.cu", "Axis");
+assert_mirrors!(LetterboxArgs<'_, f32>, "letterbox.cu", "LetterboxArgs<float>");
 
 fn check<T>(kernel: &str, args: &LetterboxArgs<'_, T>, grid: &Grid) -> Result<()> {
     check_threads(kernel, grid.threads_per_block, THREADS_PER_BLOCK)?;

@@ -4,21 +4,24 @@ use std::marker::PhantomData;
 
 use half::f16;
 
-use super::super::{Grid, In, KernelSpec, Out};
-use super::voxelize::GridArgs;
-use super::{check_len, check_threads, refused};
+use crate::device::cuda::{
+    Grid, In, KernelSpec, Out, assert_mirrors, check_len, check_threads, kernel_constant, refused,
+};
 use crate::error::Result;
+use crate::ops::voxelize::kernels::GridArgs;
 
 /// Threads of a block.
-pub const THREADS_PER_BLOCK: u32 = 128;
+pub const THREADS_PER_BLOCK: u32 = kernel_constant!("pillar_features.cu", "kThreads");
 /// Values of a row, at most, in `pillar_features_*`.
-pub const FEW_VALUES: usize = 384;
+pub const FEW_VALUES: usize = kernel_constant!("pillar_features.cu", "kFew") as usize;
 /// Voxels that a block takes there.
-pub const FEW_VOXELS_PER_BLOCK: u32 = 16;
+pub const FEW_VOXELS_PER_BLOCK: u32 =
+    THREADS_PER_BLOCK / kernel_constant!("pillar_features.cu", "kFewLanes");
 /// Values of a row, at most, in `pillar_features_many_*`.
-pub const MANY_VALUES: usize = 2816;
+pub const MANY_VALUES: usize = kernel_constant!("pillar_features.cu", "kMany") as usize;
 /// Voxels that a block takes there.
-pub const MANY_VOXELS_PER_BLOCK: u32 = 4;
+pub const MANY_VOXELS_PER_BLOCK: u32 =
+    THREADS_PER_BLOCK / kernel_constant!("pillar_features.cu", "kManyLanes");
 
 /// The mirror of `Args`.
 #[derive(Clone, Copy, Debug)]
@@ -52,7 +55,7 @@ pub struct FeatureArgs<'a, T> {
     pub point_capacity: u32,
 }
 
-const _: () = assert!(size_of::<FeatureArgs<'_, f32>>() == 7 * 16 + 36 + 5 * 4);
+assert_mirrors!(FeatureArgs<'_, f32>, "pillar_features.cu", "Args<float>");
 
 fn check<T>(
     kernel: &str,

@@ -1,7 +1,30 @@
-//! `kernels/fault.cu`: a fault on purpose, to show that a channel survives it.
+//! Kernels that are no op: what a launch costs, for the benchmarks
+//! (`kernels/empty.cu`), and a fault on purpose, to show that a channel survives
+//! it (`kernels/fault.cu`).
 
-use super::super::{CudaDevice, Grid, KernelSpec};
+use super::{CudaDevice, Grid, KernelSpec, Out};
 use crate::error::Result;
+
+/// The mirror of `EmptyArgs`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct EmptyArgs<'a> {
+    /// Not touched.
+    pub nothing: Out<'a, u32>,
+}
+
+/// `empty`.
+pub struct Empty;
+
+// SAFETY: the kernel touches nothing and ends; its parameter is one slice.
+unsafe impl KernelSpec for Empty {
+    const NAME: &'static str = "empty";
+    type Args<'a> = EmptyArgs<'a>;
+
+    fn check(_: &Self::Args<'_>, _: &Grid) -> Result<()> {
+        Ok(())
+    }
+}
 
 /// The mirror of `FaultArgs`.
 #[derive(Clone, Copy, Debug)]

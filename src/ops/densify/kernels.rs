@@ -1,13 +1,15 @@
 //! `kernels/densify.cu`.
 
-use super::super::{Grid, In, KernelSpec, Out, Plain};
-use super::{check_len, check_threads, refused};
+use crate::device::cuda::{
+    Grid, In, KernelSpec, Out, Plain, assert_mirrors, check_len, check_threads, kernel_constant,
+    refused,
+};
 use crate::error::Result;
 
 /// Threads of a block, and points that it takes in a turn.
-pub const THREADS_PER_BLOCK: u32 = 512;
+pub const THREADS_PER_BLOCK: u32 = kernel_constant!("densify.cu", "kThreads");
 /// The most sweeps, the current one included.
-pub const MAX_SWEEPS: usize = 65;
+pub const MAX_SWEEPS: usize = kernel_constant!("densify.cu", "kMaxSweeps") as usize;
 
 /// What joining past sweeps lost: the mirror of `Counts`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -68,7 +70,9 @@ pub struct DensifyArgs<'a> {
     pub sweeps: [SweepArgs<'a>; MAX_SWEEPS],
 }
 
-const _: () = assert!(size_of::<DensifyArgs<'_>>() == 5 * 16 + 24 + MAX_SWEEPS * 88);
+assert_mirrors!(DensifyNumbers, "densify.cu", "Counts");
+assert_mirrors!(SweepArgs<'_>, "densify.cu", "Sweep");
+assert_mirrors!(DensifyArgs<'_>, "densify.cu", "Args");
 
 /// `densify_points`.
 pub struct Densify;

@@ -17,11 +17,10 @@ use half::f16;
 use head::{Head, Kind};
 
 use super::argument;
-use crate::device::cuda::abi::decode_yolo::{
+use super::kernels::{
     CellRows, Detr, DetrLabels, EndToEnd, MAX_OUTPUTS, PixelRows, Planes, RawRows, Yolo, YoloArgs,
     YoloRows,
 };
-use crate::device::cuda::abi::select::{DecodeCounts, SelectSettings, THREADS_PER_BLOCK};
 use crate::device::cuda::{
     DeviceBuffer, DeviceCandidates, DeviceTensor, DeviceValues, Grid, In, Kernel, KernelSpec,
     Stream, blocks,
@@ -29,6 +28,7 @@ use crate::device::cuda::{
 use crate::error::Result;
 use crate::ops::logit::logit_bound;
 use crate::ops::select::cuda::Selecting;
+use crate::ops::select::kernels::{DecodeCounts, SelectSettings, THREADS_PER_BLOCK};
 use crate::types::{Box2d, Size, YoloLayout};
 
 /// Which candidates go on to suppression.

@@ -4,14 +4,21 @@ use std::marker::PhantomData;
 
 use half::f16;
 
-use super::super::{Grid, In, KernelSpec};
-use super::select::{MAX_FOUND, Selection, THREADS_PER_BLOCK};
-use super::{check_len, check_threads, refused};
+use crate::device::cuda::{
+    Grid, In, KernelSpec, assert_mirrors, check_len, check_threads, kernel_constant, refused,
+};
 use crate::error::Result;
+use crate::ops::select::kernels::{MAX_FOUND, Selection, THREADS_PER_BLOCK};
 use crate::types::Box2d;
 
 /// The most tensors, and levels of a grid.
-pub const MAX_OUTPUTS: usize = 8;
+pub const MAX_OUTPUTS: usize = kernel_constant!("decode_yolo.cuh", "kMaxOutputs") as usize;
+/// Rows of a block where a warp takes a row that passes.
+const ROWS_PER_BLOCK: u32 = kernel_constant!("decode_yolo_rows.cuh", "kRowsPerBlock");
+/// Columns of a block where heads are made of planes: a lane each.
+const COLUMNS_PER_BLOCK: u32 = kernel_constant!("warp.cuh", "kLanes");
+/// Warps of a block.
+const WARPS_PER_BLOCK: u32 = THREADS_PER_BLOCK / kernel_constant!("warp.cuh", "kLanes");
 
 /// One level of a grid: the mirror of `Level`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -63,7 +70,8 @@ pub struct YoloArgs<'a, T> {
     pub levels: [YoloLevel; MAX_OUTPUTS],
 }
 
-const _: () = assert!(size_of::<YoloArgs<'_, f32>>() == (8 + 8 + 2) * 16 + 32 + MAX_OUTPUTS * 24);
+assert_mirrors!(YoloLevel, "decode_yolo.cuh", "Level");
+assert_mirrors!(YoloArgs<'_, f32>, "decode_yolo.cuh", "Args<float>");
 
 /// How the rows of a head lie in its tensors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -147,7 +155,7 @@ pub trait YoloRows {
 }
 
 macro_rules! layout {
-    ($layout:ident, $name:literal, $rows_per_block:literal, $rows:expr, $text:literal) => {
+    ($layout:ident, $name:literal, $rows_per_block:expr, $rows:expr, $text:literal) => {
         #[doc = concat!("`decode_yolo_", $name, "_*`: ", $text)]
         pub struct $layout;
 
@@ -181,31 +189,31 @@ macro_rules! layout {
 layout!(
     PixelRows,
     "rows",
-    128,
+    ROWS_PER_BLOCK,
     Rows::One { numbers: 5, classes: true },
     "centres, sizes, objectness and classes."
 );
 layout!(
     CellRows,
     "cells",
-    128,
+    ROWS_PER_BLOCK,
     Rows::One { numbers: 5, classes: true },
     "the same, boxes told from their cells."
 );
-layout!(RawRows, "raw", 128, Rows::ByLevel, "a tensor of logits a level.");
+layout!(RawRows, "raw", ROWS_PER_BLOCK, Rows::ByLevel, "a tensor of logits a level.");
 layout!(
     Planes,
     "planes",
-    32,
+    COLUMNS_PER_BLOCK,
     Rows::One { numbers: 4, classes: true },
     "planes of columns, without objectness."
 );
 layout!(
     EndToEnd,
     "end_to_end",
-    256,
+    THREADS_PER_BLOCK,
     Rows::One { numbers: 6, classes: false },
     "corners, score and class."
 );
-layout!(Detr, "detr", 8, Rows::Scores, "boxes, and scores by class.");
-layout!(DetrLabels, "detr_labels", 256, Rows::Labels, "boxes, scores and labels.");
+layout!(Detr, "detr", WARPS_PER_BLOCK, Rows::Scores, "boxes, and scores by class.");
+layout!(DetrLabels, "detr_labels", THREADS_PER_BLOCK, Rows::Labels, "boxes, scores and labels.");
