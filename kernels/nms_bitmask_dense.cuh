@@ -4,9 +4,9 @@
 // which of those suppress it. No word is zero, and all are zero between launches,
 // so that the last block reads each word until it is nonzero: no fence, no ticket.
 //
-// The last block waits for the others, which wait for nothing. It makes progress
-// if they have started, that is, if blocks start in the order of their indices.
-// CUDA does not promise that order; CUB's decoupled look-back has relied on it.
+// The last block waits for the others, which wait for nothing: they have started
+// before it if blocks start in the order of their indices, and otherwise have room
+// beside it on every GPU that holds two blocks.
 #pragma once
 
 #include "nms_bits.cuh"

@@ -68,7 +68,8 @@ struct ReducedRow {
 
     // An iteration; `longest` is the longest undecided row of the warp.
     template <typename Candidate>
-    __device__ void iterate(const NmsArgs<Candidate>& args, const StateWords& states, uint32_t longest) {
+    __device__ void iterate(const NmsArgs<Candidate>& args, const StateWords& states,
+                            uint32_t longest) {
         if (!is_undecided) return;
         uint32_t kept = 0;
         uint32_t undecided = 0;

@@ -184,7 +184,8 @@ __device__ void write_row(const NmsArgs<Candidate>& args, const SparseComparison
 
 // A warp writes its words of all rows and its counts.
 template <typename Candidate>
-__device__ void write_columns(SparseComparison<Candidate>& shared, const ColumnResult& result, uint32_t n) {
+__device__ void write_columns(SparseComparison<Candidate>& shared, const ColumnResult& result,
+                              uint32_t n) {
     const uint32_t lane = lane_of();
     const uint32_t word = transposed(result.suppressed);
     shared.bits[lane % kMaxRows][lane / kMaxRows * kBitmaskWarps + warp_of()] = word;

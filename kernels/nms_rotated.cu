@@ -19,8 +19,9 @@ struct RotatedFootprints : Footprints<RotatedKind> {
         store(make_rectangle(c.x, c.y, c.width, c.height, c.angle), c.rank.class_index, geometry);
     }
 
-    __device__ static bool suppresses_exactly(const NmsArgs<Candidate>&, const NmsSettings& settings,
-                                             const float4* better, const float4* own) {
+    __device__ static bool suppresses_exactly(const NmsArgs<Candidate>&,
+                                              const NmsSettings& settings, const float4* better,
+                                              const float4* own) {
         const Rectangle a = load(better);
         const Rectangle b = load(own);
         return over_union(intersection(a, b), a.area, b.area) > settings.iou_threshold;

@@ -34,7 +34,7 @@ struct OwnCandidate {
 // A warp's shared memory.
 struct SearchLists {
     Bounds window;
-    uint32_t leaves[kLeafCapacity];              // that intersect the window
+    uint32_t leaves[kLeafCapacity];             // that intersect the window
     uint32_t suppressors[kSuppressorCapacity];  // their ranks
 };
 
@@ -42,8 +42,8 @@ struct SearchLists {
 // when a lane has hit a suppressor, and returns true as soon as `found` does.
 template <typename Policy, typename Candidate, typename OnFound>
 __device__ bool search_leaves(const NmsArgs<Candidate>& args, const NmsSettings& settings,
-                               const OwnCandidate& own, uint32_t n, const SearchLists& lists,
-                               uint32_t num_leaves, const OnFound& found) {
+                              const OwnCandidate& own, uint32_t n, const SearchLists& lists,
+                              uint32_t num_leaves, const OnFound& found) {
     const uint32_t lane = lane_of();
     const float min_area = Policy::min_area(settings, own.proxy);
     for (uint32_t first = 0; first < num_leaves; first += kAhead) {
@@ -80,7 +80,8 @@ __device__ bool search_leaves(const NmsArgs<Candidate>& args, const NmsSettings&
 // each time the list is full.
 template <typename Policy, typename Candidate, typename OnFound>
 __device__ bool search(const NmsArgs<Candidate>& args, const NmsSettings& settings,
-                          const OwnCandidate& own, uint32_t n, SearchLists& lists, const OnFound& found) {
+                       const OwnCandidate& own, uint32_t n, SearchLists& lists,
+                       const OnFound& found) {
     const uint32_t lane = lane_of();
     const uint32_t num_bounds = (n + kLanes - 1) / kLanes;
     if (lane == 0) lists.window = make_bounds(Policy::window(settings, own.proxy));
@@ -97,13 +98,16 @@ __device__ bool search(const NmsArgs<Candidate>& args, const NmsSettings& settin
         for (uint32_t k = 0; k < kAhead; ++k) {
             const bool is_near = intersect(bounds[k], lists.window);
             const uint32_t votes = __ballot_sync(kAllLanes, is_near);
-            if (is_near) lists.leaves[num_leaves + num_lanes_before(votes)] = start + k * kLanes + lane;
+            const uint32_t leaf = start + k * kLanes + lane;
+            if (is_near) lists.leaves[num_leaves + num_lanes_before(votes)] = leaf;
             num_leaves += __popc(votes);
         }
         const bool is_last = start + kAhead * kLanes >= num_bounds;
         if (num_leaves > 0 && (is_last || num_leaves > kLeafCapacity - kAhead * kLanes)) {
             __syncwarp();
-            if (search_leaves<Policy>(args, settings, own, n, lists, num_leaves, found)) return true;
+            if (search_leaves<Policy>(args, settings, own, n, lists, num_leaves, found)) {
+                return true;
+            }
             num_leaves = 0;
             __syncwarp();
         }

@@ -22,7 +22,9 @@ __device__ double exp_f64(double x) {
     const double powers = floor(x * kLog2E + 0.5);
     const double rest = x - powers * kLn2;
     double series = 1.0;
-    for (int32_t n = 11; n >= 1; --n) series = 1.0 + __ddiv_rn(rest * series, static_cast<double>(n));
+    for (int32_t n = 11; n >= 1; --n) {
+        series = 1.0 + __ddiv_rn(rest * series, static_cast<double>(n));
+    }
     const int64_t exponent = 1023 + static_cast<int64_t>(powers);
     return series * __longlong_as_double(exponent << 52);
 }
@@ -30,7 +32,8 @@ __device__ double exp_f64(double x) {
 // The factor of a score, given the IoU with the kept box.
 __device__ float weight(const NmsSettings& settings, float iou) {
     if (settings.sigma == 0.0f) return iou >= settings.iou_threshold ? 1.0f - iou : 1.0f;
-    return static_cast<float>(exp_f64(static_cast<double>(__fdiv_rn(-(iou * iou), settings.sigma))));
+    const float exponent = __fdiv_rn(-(iou * iou), settings.sigma);
+    return static_cast<float>(exp_f64(static_cast<double>(exponent)));
 }
 
 __device__ float4 box_of(const Candidate2d& c) { return make_float4(c.x1, c.y1, c.x2, c.y2); }

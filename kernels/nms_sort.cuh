@@ -174,8 +174,8 @@ __device__ void nms_merge(const NmsArgs<Candidate>& args) {
     // The last update completes the sum.
     constexpr uint64_t kAdded = 1ull << 32;
     const uint32_t num_groups = (n + kTilesAtOnce * kTile - 1) / (kTilesAtOnce * kTile);
-    auto* position = reinterpret_cast<unsigned long long*>(&args.scratch.spatial_positions[candidate]);
-    const uint64_t total = atomicAdd(position, kAdded + sum) + kAdded + sum;
+    auto* sums = reinterpret_cast<unsigned long long*>(args.scratch.spatial_positions.data);
+    const uint64_t total = atomicAdd(&sums[candidate], kAdded + sum) + kAdded + sum;
     const uint32_t found = static_cast<uint32_t>(total);
     if (total / kAdded == num_groups && found < n) {
         args.scratch.spatial_candidates[found] = candidate;

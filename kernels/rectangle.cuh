@@ -152,7 +152,8 @@ struct Footprints {
     }
 
     __device__ static float4 bounds(float4 proxy) {
-        return make_float4(proxy.x - proxy.z, proxy.y - proxy.z, proxy.x + proxy.z, proxy.y + proxy.z);
+        return make_float4(proxy.x - proxy.z, proxy.y - proxy.z, proxy.x + proxy.z,
+                           proxy.y + proxy.z);
     }
 
     __device__ static float4 window(const NmsSettings&, float4 proxy) { return bounds(proxy); }
@@ -177,8 +178,9 @@ struct Footprints {
     }
 
     __device__ static Rectangle load(const float4* geometry) {
-        return {geometry[0].x, geometry[0].y, geometry[0].z, geometry[0].w, geometry[1].x, geometry[1].y,
-                geometry[1].z};
+        const float4 a = geometry[0];
+        const float4 b = geometry[1];
+        return {a.x, a.y, a.z, a.w, b.x, b.y, b.z};
     }
 
     __device__ static uint32_t class_of(const float4* geometry) {

@@ -8,11 +8,11 @@ use super::kernels::{
     VARIANCE_WORDS, VELOCITY_WORDS,
 };
 pub use super::kernels::{FrameCounts, LidarCounts};
-use crate::ops::nms::cuda::NmsCounts;
 use crate::device::cuda::{DeviceBuffer, DeviceCandidates, Grid, Kernel, MappedBuffer, Stream};
 use crate::error::Result;
 use crate::ops::decode_center::kernels::Motion;
 use crate::ops::densify::kernels::DensifyNumbers;
+use crate::ops::nms::cuda::NmsCounts;
 use crate::ops::select::kernels::DecodeCounts;
 use crate::ops::unpack::kernels::UnpackNumbers;
 use crate::ops::voxelize::kernels::VoxelizeNumbers;

@@ -1,6 +1,5 @@
 //! `kernels/gather.cu`.
 
-use crate::ops::nms::cuda::NmsCounts;
 use crate::device::cuda::{
     Grid, In, KernelSpec, Out, Plain, assert_mirrors, check_len, check_threads, kernel_constant,
     refused,
@@ -8,6 +7,7 @@ use crate::device::cuda::{
 use crate::error::Result;
 use crate::ops::decode_center::kernels::Motion;
 use crate::ops::densify::kernels::DensifyNumbers;
+use crate::ops::nms::cuda::NmsCounts;
 use crate::ops::select::kernels::DecodeCounts;
 use crate::ops::unpack::kernels::UnpackNumbers;
 use crate::ops::voxelize::kernels::VoxelizeNumbers;

@@ -3,9 +3,7 @@
 use proptest::prelude::*;
 
 use super::workspace::Suppressors;
-use crate::types::{
-    Box2d, Box3d, Candidate, ClassMode, Kept, Object3d, RotatedBox2d, total_order,
-};
+use crate::types::{Box2d, Box3d, Candidate, ClassMode, Kept, Object3d, RotatedBox2d, total_order};
 
 /// The number of kinds of scenes.
 pub(in crate::ops) const NUM_KINDS: usize = 9;
@@ -195,4 +193,3 @@ pub(in crate::ops) fn iou_as_mmcv(a: &Box2d, b: &Box2d, offset: f32) -> f32 {
     let union = area(a) + area(b) - inter;
     if union > 1e-30 { inter / union } else { 0.0 }
 }
-

@@ -27,7 +27,8 @@ fn keys_sort_as_the_total_order_does() {
     }
     for a in &candidates {
         for b in &candidates {
-            let keys = sort_key(a.score, a.class, a.source, 0).cmp(&sort_key(b.score, b.class, b.source, 0));
+            let keys = sort_key(a.score, a.class, a.source, 0)
+                .cmp(&sort_key(b.score, b.class, b.source, 0));
             assert_eq!(keys, total_order(a, b));
         }
     }
@@ -91,12 +92,14 @@ fn kinds_for_other_boxes_are_refused() {
     let mut workspace = Workspace::default();
     let mut keep = Vec::new();
     let rotated = NmsRotated { iou_threshold: 0.3, class_mode: ClassMode::Agnostic };
-    let error = suppress_2d(&scene_2d(1, 9, 4), &Nms2d::Rotated(rotated), &mut workspace, &mut keep)
-        .unwrap_err();
+    let error =
+        suppress_2d(&scene_2d(1, 9, 4), &Nms2d::Rotated(rotated), &mut workspace, &mut keep)
+            .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Argument);
     assert!(error.to_string().contains("axis-aligned boxes"), "{error}");
-    let error = suppress_rotated(&scene(1, 9, 4), &Nms2d::Iou(plain_iou()), &mut workspace, &mut keep)
-        .unwrap_err();
+    let error =
+        suppress_rotated(&scene(1, 9, 4), &Nms2d::Iou(plain_iou()), &mut workspace, &mut keep)
+            .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Argument);
     assert!(error.to_string().contains("rotated boxes"), "{error}");
 }

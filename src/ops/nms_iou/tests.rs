@@ -1,9 +1,9 @@
 use proptest::prelude::*;
 
-use super::super::nms::workspace::Suppressors;
 use super::super::nms::scenes::{
     candidate, class_modes, greedy, indices, iou_as_mmcv, scene_2d, scenes,
 };
+use super::super::nms::workspace::Suppressors;
 use super::*;
 use crate::types::ClassMode;
 

@@ -38,8 +38,7 @@ pub fn nms_iou_3d(
     check(params)?;
     let Workspace { order, solids, .. } = workspace;
     order.rank("nms_iou_3d", candidates, &params.class_mode, |c| c.bbox.bbox.is_finite())?;
-    let thresholds =
-        ClassThresholds::new("nms_iou_3d", &params.iou_thresholds, &order.ranked)?;
+    let thresholds = ClassThresholds::new("nms_iou_3d", &params.iou_thresholds, &order.ranked)?;
     order.prepare(candidates, solids, |object| Solid::new(&object.bbox));
     let reach = Reach::rotated(thresholds.lowest());
     order.suppress(Suppressors::Kept, reach, usize::MAX, keep, |better, own| {

@@ -4,7 +4,6 @@
 use std::mem::{Discriminant, discriminant};
 
 use crate::config::{CameraConfig, YoloFacts};
-use crate::ops::nms::cuda::NmsCounts;
 use crate::device::cuda::{
     DeviceCandidates, DeviceImage, DeviceTensor, Graph, ImageLayout, Stream,
 };
@@ -17,6 +16,7 @@ use crate::ops::gather::cuda::FrameCounts;
 use crate::ops::gather::cuda::Workspace as Gatherer;
 use crate::ops::letterbox::LetterboxParams;
 use crate::ops::letterbox::cuda::{Kernels as LetterboxKernels, enqueue_letterbox};
+use crate::ops::nms::cuda::NmsCounts;
 use crate::ops::nms::cuda::{Capacity, Suppression2d};
 use crate::pipeline::frame_stream::{FrameStream, Running, room_for};
 use crate::types::{

@@ -87,38 +87,35 @@ assert_mirrors!(NmsCounts, "nms_args.cuh", "NmsCounts");
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct ParameterSlices<'a> {
-    /// The settings.
     pub settings: In<'a, NmsSettings>,
-    /// Group by class.
+    /// By class.
     pub groups: In<'a, u32>,
-    /// Threshold by class.
+    /// By class.
     pub thresholds: In<'a, f32>,
-    /// Pairs of classes that never suppress each other.
+    /// Pairs of classes.
     pub forbidden: In<'a, [u32; 2]>,
 }
 
-/// The scratch memory that a family's kernels need for a capacity.
-#[derive(Clone, Copy, Debug)]
+/// For how many candidates the kernels of a family need scratch memory.
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Sizes {
     geometry: usize,
-    greedy: usize,
     bitmask: usize,
-    sorted: usize,
+    search: usize,
     soft: usize,
 }
 
 impl Sizes {
-    /// The sizes of `P`'s kernels for `capacity` candidates.
+    /// The sizes of `P`'s kernels at a capacity.
     pub fn of<P: Family>(capacity: usize) -> Self {
-        let none = Self { geometry: 0, greedy: 0, bitmask: 0, sorted: 0, soft: 0 };
         let geometry = P::GEOMETRY_VECTORS * capacity;
         match P::METHOD {
-            Method::None => none,
-            Method::Soft => Self { soft: capacity, ..none },
+            Method::None => Self::default(),
+            Method::Soft => Self { soft: capacity, ..Self::default() },
             Method::Greedy if capacity <= BITMASK_CAPACITY => {
-                Self { geometry, greedy: capacity, bitmask: capacity, ..none }
+                Self { geometry, bitmask: capacity, ..Self::default() }
             }
-            Method::Greedy => Self { geometry, greedy: capacity, sorted: capacity, ..none },
+            Method::Greedy => Self { geometry, search: capacity, ..Self::default() },
         }
     }
 }
@@ -164,37 +161,32 @@ macro_rules! scratch {
 
 scratch! {
     geometry: [f32; 4] = |s| s.geometry;
-    order: Kept = |s| s.greedy;
-    ticket: u32 = |s| 2 * s.greedy.min(1);
+    order: Kept = |s| s.bitmask + s.search;
+    ticket: u32 = |s| 2 * (s.bitmask + s.search).min(1);
     rows: [u32; 4] = |s| s.bitmask;
     row_entries: u32 = |s| s.bitmask.div_ceil(WORD_BITS) * s.bitmask;
     dense: u64 = |s| s.bitmask.min(1) * DENSE_CAPACITY * DENSE_CAPACITY / 32;
-    keys: u64 = |s| 2 * s.sorted;
-    ranks: u32 = |s| s.sorted;
-    spatial_positions: u64 = |s| s.sorted;
-    spatial_candidates: u32 = |s| s.sorted;
-    proxies: [f32; 4] = |s| s.sorted;
-    group_of_rank: u64 = |s| s.sorted;
-    spatial_proxies: [f32; 4] = |s| s.sorted;
-    spatial_ranks: u32 = |s| s.sorted;
-    spatial_groups: u64 = |s| s.sorted;
-    leaves: [u32; 4] = |s| s.sorted.div_ceil(LANES);
-    states: u32 = |s| s.sorted;
+    keys: u64 = |s| 2 * s.search;
+    ranks: u32 = |s| s.search;
+    spatial_positions: u64 = |s| s.search;
+    spatial_candidates: u32 = |s| s.search;
+    proxies: [f32; 4] = |s| s.search;
+    group_of_rank: u64 = |s| s.search;
+    spatial_proxies: [f32; 4] = |s| s.search;
+    spatial_ranks: u32 = |s| s.search;
+    spatial_groups: u64 = |s| s.search;
+    leaves: [u32; 4] = |s| s.search.div_ceil(LANES);
+    states: u32 = |s| s.search;
     scores: f32 = |s| s.soft;
 }
 
-/// The mirror of `NmsOutput`: survivors, best first, on the device and in memory
-/// that the host reads.
+/// The mirror of `NmsOutput`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct OutputSlices<'a> {
-    /// The survivors.
     pub kept: Out<'a, Kept>,
-    /// Their number.
     pub counts: Out<'a, NmsCounts>,
-    /// The survivors for the host.
     pub published: Out<'a, Kept>,
-    /// Their number for the host.
     pub published_counts: Out<'a, NmsCounts>,
 }
 
@@ -202,15 +194,11 @@ pub struct OutputSlices<'a> {
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct NmsArgs<'a, C> {
-    /// Candidates in any order; their length is the capacity.
+    /// Their length is the capacity.
     pub candidates: In<'a, C>,
-    /// Their number; more than the capacity are not read.
     pub num_candidates: In<'a, u32>,
-    /// The settings.
     pub parameters: ParameterSlices<'a>,
-    /// Scratch memory.
     pub scratch: Scratch<'a>,
-    /// The survivors.
     pub output: OutputSlices<'a>,
 }
 
@@ -252,7 +240,9 @@ impl Step {
     /// Threads per block, as the kernel was compiled for.
     pub const fn num_threads(self, method: Method) -> u32 {
         match self {
-            Self::Only if matches!(method, Method::Soft) => kernel_constant!("nms_soft.cu", "kThreads"),
+            Self::Only if matches!(method, Method::Soft) => {
+                kernel_constant!("nms_soft.cu", "kThreads")
+            }
             Self::Only => kernel_constant!("nms_none.cu", "kThreads"),
             Self::Bitmask => kernel_constant!("nms_bits.cuh", "kBitmaskThreads"),
             Self::Leaves => kernel_constant!("nms_sort.cuh", "kLeavesThreads"),
@@ -324,16 +314,10 @@ families! {
 pub struct StepOf<P, const STEP: usize>(PhantomData<P>);
 
 impl<P, const STEP: usize> StepOf<P, STEP> {
-    const STEP: Step = [
-        Step::Only,
-        Step::Prepare,
-        Step::Bitmask,
-        Step::Sort,
-        Step::Merge,
-        Step::Leaves,
-        Step::Reduce,
-        Step::Compact,
-    ][STEP];
+    const STEP: Step = {
+        use Step::{Bitmask, Compact, Leaves, Merge, Only, Prepare, Reduce, Sort};
+        [Only, Prepare, Bitmask, Sort, Merge, Leaves, Reduce, Compact][STEP]
+    };
 }
 
 // SAFETY: `NmsArgs` mirrors the struct of that name, and `Family` promises that the
@@ -345,7 +329,7 @@ impl<P, const STEP: usize> StepOf<P, STEP> {
 // other slices. Candidates are read 16 bytes at a time within the slice, whose start
 // is so aligned. Every kernel ends: `reduce` waits only for candidates that blocks
 // with earlier tickets, hence running ones, have taken, and the last block of
-// `bitmask` only for blocks that wait for nothing and that start before it (see
+// `bitmask` only for blocks that wait for nothing and have room beside it (see
 // `kernels/nms_bitmask_dense.cuh`); an iteration decides at least the best undecided
 // candidate.
 unsafe impl<P: Family, const STEP: usize> KernelSpec for StepOf<P, STEP> {

@@ -37,18 +37,41 @@ pub type SuppressionRotated = Suppression<RotatedBox2d>;
 /// The suppression of candidates with boxes in space.
 pub type Suppression3d = Suppression<Box3d>;
 
+/// A kind of suppression of boxes `B`, as settings name it.
+pub struct Kind<'a, B> {
+    op: &'static str,
+    parameters: Parameters<'a>,
+    load: fn(&Stream, Capacity) -> Result<Box<dyn Op<B>>>,
+}
+
+impl<'a, B> Kind<'a, B> {
+    fn of<P: Family<Bbox = B>>(parameters: Parameters<'a>) -> Self
+    where
+        Candidate<B>: Plain,
+    {
+        let load = |stream: &_, capacity| Ok(Box::new(Workspace::<P>::new(stream, capacity)?) as _);
+        Self { op: P::OP, parameters, load }
+    }
+
+    fn none() -> Self
+    where
+        KeepAll<B>: Family<Bbox = B>,
+        Candidate<B>: Plain,
+    {
+        Self::of::<KeepAll<B>>(Parameters::new(&ClassMode::Agnostic, NmsSettings::default()))
+    }
+}
+
 /// Boxes whose candidates can be suppressed on the device.
 pub trait Suppressible: Sized {
     /// The settings, which name the kind.
     type Nms: Debug;
 
-    /// Kernels and memory of the kind.
-    #[doc(hidden)]
-    fn op(stream: &Stream, nms: &Self::Nms, capacity: Capacity) -> Result<Box<dyn Op<Self>>>;
-
-    /// The name of the op and its parameters.
-    #[doc(hidden)]
-    fn parameters(nms: &Self::Nms) -> Result<(&'static str, Parameters<'_>)>;
+    /// The kind that settings name.
+    ///
+    /// # Errors
+    /// `Argument` for wrong settings, or a kind for other boxes.
+    fn kind(nms: &Self::Nms) -> Result<Kind<'_, Self>>;
 }
 
 /// Kernels and memory of the suppression that settings name, on one stream.
@@ -62,9 +85,10 @@ impl<B: Suppressible> Suppression<B> {
     /// thresholds, groups or pairs than fit; `Device` when this build has no such
     /// kernels or there is not enough memory.
     pub fn new(stream: &Stream, nms: &B::Nms, capacity: Capacity) -> Result<Self> {
-        let mut suppression = Self(B::op(stream, nms, capacity)?);
-        suppression.set(nms)?;
-        Ok(suppression)
+        let kind = B::kind(nms)?;
+        let mut op = (kind.load)(stream, capacity)?;
+        op.set(&kind.parameters)?;
+        Ok(Self(op))
     }
 
     /// Writes settings of the same kind to the device and waits; recorded graphs
@@ -73,8 +97,8 @@ impl<B: Suppressible> Suppression<B> {
     /// # Errors
     /// `Argument` as [`Suppression::new`], or for settings of another kind.
     pub fn set(&mut self, nms: &B::Nms) -> Result<()> {
-        let (name, parameters) = B::parameters(nms)?;
-        if name != self.0.name() {
+        let Kind { op, parameters, .. } = B::kind(nms)?;
+        if op != self.0.name() {
             let message = format!("{nms:?} is not for a workspace of {}", self.0.name());
             return Err(Error::new(ErrorKind::Argument, "nms", message));
         }
@@ -107,37 +131,15 @@ impl<B: Suppressible> Suppression<B> {
     }
 }
 
-/// Kernels and memory of the family of `P`.
-fn op<P: Family>(stream: &Stream, capacity: Capacity) -> Result<Box<dyn Op<P::Bbox>>>
-where
-    Candidate<P::Bbox>: Plain,
-{
-    Ok(Box::new(Workspace::<P>::new(stream, capacity)?))
-}
-
-fn keep_all() -> Parameters<'static> {
-    Parameters::new(&ClassMode::Agnostic, NmsSettings::default())
-}
-
 impl Suppressible for Box2d {
     type Nms = Nms2d;
 
-    fn op(stream: &Stream, nms: &Nms2d, capacity: Capacity) -> Result<Box<dyn Op<Self>>> {
-        match nms {
-            Nms2d::None => op::<KeepAll<Self>>(stream, capacity),
-            Nms2d::Iou(_) => op::<NmsIou>(stream, capacity),
-            Nms2d::Fast(_) => op::<NmsFast>(stream, capacity),
-            Nms2d::Soft(_) => op::<NmsSoft>(stream, capacity),
-            Nms2d::Rotated(_) => Err(unsupported(nms, "axis-aligned")),
-        }
-    }
-
-    fn parameters(nms: &Nms2d) -> Result<(&'static str, Parameters<'_>)> {
+    fn kind(nms: &Nms2d) -> Result<Kind<'_, Self>> {
         Ok(match nms {
-            Nms2d::None => (KeepAll::<Self>::OP, keep_all()),
-            Nms2d::Iou(params) => (NmsIou::OP, nms_iou::cuda::parameters(params)?),
-            Nms2d::Fast(params) => (NmsFast::OP, nms_fast::cuda::parameters(params)?),
-            Nms2d::Soft(params) => (NmsSoft::OP, nms_soft::cuda::parameters(params)?),
+            Nms2d::None => Kind::none(),
+            Nms2d::Iou(params) => Kind::of::<NmsIou>(nms_iou::cuda::parameters(params)?),
+            Nms2d::Fast(params) => Kind::of::<NmsFast>(nms_fast::cuda::parameters(params)?),
+            Nms2d::Soft(params) => Kind::of::<NmsSoft>(nms_soft::cuda::parameters(params)?),
             Nms2d::Rotated(_) => return Err(unsupported(nms, "axis-aligned")),
         })
     }
@@ -146,18 +148,12 @@ impl Suppressible for Box2d {
 impl Suppressible for RotatedBox2d {
     type Nms = Nms2d;
 
-    fn op(stream: &Stream, nms: &Nms2d, capacity: Capacity) -> Result<Box<dyn Op<Self>>> {
+    fn kind(nms: &Nms2d) -> Result<Kind<'_, Self>> {
         match nms {
-            Nms2d::None => op::<KeepAll<Self>>(stream, capacity),
-            Nms2d::Rotated(_) => op::<NmsRotated>(stream, capacity),
-            Nms2d::Iou(_) | Nms2d::Fast(_) | Nms2d::Soft(_) => Err(unsupported(nms, "rotated")),
-        }
-    }
-
-    fn parameters(nms: &Nms2d) -> Result<(&'static str, Parameters<'_>)> {
-        match nms {
-            Nms2d::None => Ok((KeepAll::<Self>::OP, keep_all())),
-            Nms2d::Rotated(params) => Ok((NmsRotated::OP, nms_rotated::cuda::parameters(params)?)),
+            Nms2d::None => Ok(Kind::none()),
+            Nms2d::Rotated(params) => {
+                Ok(Kind::of::<NmsRotated>(nms_rotated::cuda::parameters(params)?))
+            }
             Nms2d::Iou(_) | Nms2d::Fast(_) | Nms2d::Soft(_) => Err(unsupported(nms, "rotated")),
         }
     }
@@ -166,21 +162,12 @@ impl Suppressible for RotatedBox2d {
 impl Suppressible for Box3d {
     type Nms = Nms3d;
 
-    fn op(stream: &Stream, nms: &Nms3d, capacity: Capacity) -> Result<Box<dyn Op<Self>>> {
-        match nms {
-            Nms3d::None => op::<KeepAll<Self>>(stream, capacity),
-            Nms3d::Circle(_) => op::<NmsCircle>(stream, capacity),
-            Nms3d::Bev(_) => op::<NmsBev>(stream, capacity),
-            Nms3d::Iou3d(_) => op::<NmsIou3d>(stream, capacity),
-        }
-    }
-
-    fn parameters(nms: &Nms3d) -> Result<(&'static str, Parameters<'_>)> {
+    fn kind(nms: &Nms3d) -> Result<Kind<'_, Self>> {
         Ok(match nms {
-            Nms3d::None => (KeepAll::<Self>::OP, keep_all()),
-            Nms3d::Circle(params) => (NmsCircle::OP, nms_circle::cuda::parameters(params)?),
-            Nms3d::Bev(params) => (NmsBev::OP, nms_bev::cuda::parameters(params)?),
-            Nms3d::Iou3d(params) => (NmsIou3d::OP, nms_iou_3d::cuda::parameters(params)?),
+            Nms3d::None => Kind::none(),
+            Nms3d::Circle(params) => Kind::of::<NmsCircle>(nms_circle::cuda::parameters(params)?),
+            Nms3d::Bev(params) => Kind::of::<NmsBev>(nms_bev::cuda::parameters(params)?),
+            Nms3d::Iou3d(params) => Kind::of::<NmsIou3d>(nms_iou_3d::cuda::parameters(params)?),
         })
     }
 }

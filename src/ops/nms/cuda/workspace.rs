@@ -7,7 +7,8 @@ use super::kernels::{
 };
 use super::parameters::Parameters;
 use crate::device::cuda::{
-    DeviceBuffer, DeviceCandidates, Grid, Kernel, MappedBuffer, Plain, Stream, blocks,
+    CudaDevice, DeviceBuffer, DeviceCandidates, Grid, In, Kernel, MappedBuffer, Plain, Stream,
+    blocks,
 };
 use crate::error::{Error, ErrorKind, Result};
 use crate::types::{Candidate, ClassMode, Kept};
@@ -29,6 +30,7 @@ pub struct Capacity {
 /// Kernels and memory of the family of `P` on one stream.
 pub(super) struct Workspace<P: Family> {
     stream: Stream,
+    prepare: Option<Loaded<P, { Step::Prepare as usize }>>,
     kernels: Kernels<P>,
     memory: Memory,
 }
@@ -38,13 +40,6 @@ type Loaded<P, const STEP: usize> = Kernel<StepOf<P, STEP>>;
 /// The kernels, by method and capacity.
 enum Kernels<P: Family> {
     Only(Loaded<P, { Step::Only as usize }>),
-    Greedy {
-        prepare: Option<Loaded<P, { Step::Prepare as usize }>>,
-        reduction: Reduction<P>,
-    },
-}
-
-enum Reduction<P: Family> {
     Bitmask(Loaded<P, { Step::Bitmask as usize }>),
     Search {
         sort: Loaded<P, { Step::Sort as usize }>,
@@ -56,69 +51,58 @@ enum Reduction<P: Family> {
 }
 
 impl<P: Family> Kernels<P> {
-    fn load(stream: &Stream, capacity: usize) -> Result<Self> {
-        let device = stream.device();
-        if P::METHOD != Method::Greedy {
-            return Ok(Self::Only(device.kernel()?));
-        }
-        let has_geometry = P::GEOMETRY_VECTORS > 0;
-        let prepare = has_geometry.then(|| device.kernel()).transpose()?;
-        let reduction = if capacity <= BITMASK_CAPACITY {
-            Reduction::Bitmask(device.kernel()?)
-        } else {
-            Reduction::Search {
+    fn load(device: &CudaDevice, capacity: usize) -> Result<Self> {
+        Ok(match P::METHOD {
+            Method::None | Method::Soft => Self::Only(device.kernel()?),
+            Method::Greedy if capacity <= BITMASK_CAPACITY => Self::Bitmask(device.kernel()?),
+            Method::Greedy => Self::Search {
                 sort: device.kernel()?,
                 merge: device.kernel()?,
                 leaves: device.kernel()?,
                 reduce: device.kernel()?,
                 compact: device.kernel()?,
-            }
-        };
-        Ok(Self::Greedy { prepare, reduction })
+            },
+        })
     }
 
     fn enqueue(&self, stream: &Stream, args: NmsArgs<'_, Candidate<P::Bbox>>) -> Result<()> {
         let capacity = args.candidates.len();
-        let grid = |step: Step, num_blocks| {
-            let threads_per_block = step.num_threads(P::METHOD);
-            Grid { num_blocks, threads_per_block }
-        };
-        // A thread per candidate.
-        let covering = |step: Step| {
-            grid(step, [blocks(capacity, step.num_threads(P::METHOD)).max(1), 1])
-        };
-        let (prepare, reduction) = match self {
+        match self {
             Self::Only(kernel) => {
                 let num_blocks = match P::METHOD {
                     Method::None => blocks(capacity, NONE_PER_BLOCK).max(1),
                     Method::Soft | Method::Greedy => 1,
                 };
-                return kernel.enqueue(stream, grid(Step::Only, [num_blocks, 1]), args);
+                kernel.enqueue(stream, grid::<P>(Step::Only, [num_blocks, 1]), args)
             }
-            Self::Greedy { prepare, reduction } => (prepare, reduction),
-        };
-        if let Some(prepare) = prepare {
-            prepare.enqueue(stream, covering(Step::Prepare), args)?;
-        }
-        match reduction {
-            Reduction::Bitmask(bitmask) => {
+            Self::Bitmask(bitmask) => {
                 let num_blocks = blocks(capacity, 1).next_power_of_two().min(BITMASK_BLOCKS);
-                bitmask.enqueue(stream, grid(Step::Bitmask, [num_blocks, 1]), args)
+                bitmask.enqueue(stream, grid::<P>(Step::Bitmask, [num_blocks, 1]), args)
             }
-            Reduction::Search { sort, merge, leaves, reduce, compact } => {
-                let sorting = grid(Step::Sort, [blocks(capacity, SORTED_PER_BLOCK).max(1), 2]);
-                sort.enqueue(stream, sorting, args)?;
+            Self::Search { sort, merge, leaves, reduce, compact } => {
+                let num_sorting = blocks(capacity, SORTED_PER_BLOCK).max(1);
+                sort.enqueue(stream, grid::<P>(Step::Sort, [num_sorting, 2]), args)?;
                 let num_tile_groups = blocks(capacity, TILE).div_ceil(TILES_AT_ONCE);
-                let [num_blocks, _] = covering(Step::Merge).num_blocks;
-                merge.enqueue(stream, grid(Step::Merge, [num_blocks * num_tile_groups, 2]), args)?;
-                leaves.enqueue(stream, covering(Step::Leaves), args)?;
+                let mut merging = thread_per_candidate::<P>(Step::Merge, capacity);
+                merging.num_blocks = [merging.num_blocks[0] * num_tile_groups, 2];
+                merge.enqueue(stream, merging, args)?;
+                let leaves_grid = thread_per_candidate::<P>(Step::Leaves, capacity);
+                leaves.enqueue(stream, leaves_grid, args)?;
                 let warps_per_block = Step::Reduce.num_threads(P::METHOD) / 32;
-                let reducing = grid(Step::Reduce, [blocks(capacity, warps_per_block), 1]);
-                reduce.enqueue(stream, reducing, args)?;
-                compact.enqueue(stream, covering(Step::Compact), args)
+                let num_reducing = blocks(capacity, warps_per_block);
+                reduce.enqueue(stream, grid::<P>(Step::Reduce, [num_reducing, 1]), args)?;
+                compact.enqueue(stream, thread_per_candidate::<P>(Step::Compact, capacity), args)
             }
         }
     }
+}
+
+fn grid<P: Family>(step: Step, num_blocks: [u32; 2]) -> Grid {
+    Grid { num_blocks, threads_per_block: step.num_threads(P::METHOD) }
+}
+
+fn thread_per_candidate<P: Family>(step: Step, capacity: usize) -> Grid {
+    grid::<P>(step, [blocks(capacity, step.num_threads(P::METHOD)).max(1), 1])
 }
 
 struct Memory {
@@ -157,68 +141,53 @@ impl Memory {
         })
     }
 
-    fn args<'a, B>(
+    fn args<'a, C>(
         &'a mut self,
         stream: &Stream,
-        candidates: &'a DeviceCandidates<B>,
-    ) -> Result<NmsArgs<'a, Candidate<B>>>
-    where
-        Candidate<B>: Plain,
-    {
-        Ok(NmsArgs {
-            candidates: candidates.items.input(stream)?,
-            num_candidates: candidates.num.input(stream)?,
-            parameters: ParameterSlices {
-                settings: self.settings.input(stream)?,
-                groups: self.groups.input(stream)?,
-                thresholds: self.thresholds.input(stream)?,
-                forbidden: self.forbidden.input(stream)?,
-            },
-            scratch: Scratch::carve(self.scratch.output(stream)?, &self.sizes)?,
-            output: OutputSlices {
-                kept: self.kept.output(stream)?,
-                counts: self.counts.output(stream)?,
-                published: self.published.output(stream)?,
-                published_counts: self.published_counts.output(stream)?,
-            },
-        })
+        candidates: In<'a, C>,
+        num_candidates: In<'a, u32>,
+    ) -> Result<NmsArgs<'a, C>> {
+        let parameters = ParameterSlices {
+            settings: self.settings.input(stream)?,
+            groups: self.groups.input(stream)?,
+            thresholds: self.thresholds.input(stream)?,
+            forbidden: self.forbidden.input(stream)?,
+        };
+        let scratch = Scratch::carve(self.scratch.output(stream)?, &self.sizes)?;
+        let output = OutputSlices {
+            kept: self.kept.output(stream)?,
+            counts: self.counts.output(stream)?,
+            published: self.published.output(stream)?,
+            published_counts: self.published_counts.output(stream)?,
+        };
+        Ok(NmsArgs { candidates, num_candidates, parameters, scratch, output })
     }
 }
 
-/// What [`Suppression`](super::Suppression) does with a kind for boxes `B`.
+/// The methods of [`Suppression`](super::Suppression) for one kind.
 pub trait Op<B>: Send {
     /// The name of the op.
     fn name(&self) -> &'static str;
-
     /// Writes parameters to the device and waits.
-    ///
-    /// # Errors
-    /// `Argument` for more of them than there is memory for.
     fn set(&mut self, parameters: &Parameters<'_>) -> Result<()>;
-
     /// Queues all kernels.
-    ///
-    /// # Errors
-    /// `Argument` when the candidates' capacity is above the workspace's; `Device`
-    /// when a buffer is another stream's or a launch fails.
     fn enqueue(&mut self, candidates: &DeviceCandidates<B>) -> Result<()>;
-
     /// Waits for the stream and reads the survivors.
-    ///
-    /// # Errors
-    /// `Argument` when the class of an eligible candidate has no threshold;
-    /// `Device` when queued work failed.
     fn read_kept(&mut self, keep: &mut Vec<Kept>) -> Result<()>;
-
     /// The survivors and their number on the device.
     fn kept(&self) -> (&DeviceBuffer<Kept>, &DeviceBuffer<NmsCounts>);
 }
 
 impl<P: Family> Workspace<P> {
     pub(super) fn new(stream: &Stream, capacity: Capacity) -> Result<Self> {
-        let kernels = Kernels::load(stream, capacity.candidates)?;
-        let memory = Memory::new(stream, capacity, Sizes::of::<P>(capacity.candidates))?;
-        Ok(Self { stream: stream.clone(), kernels, memory })
+        let device = stream.device();
+        let has_geometry = P::GEOMETRY_VECTORS > 0;
+        Ok(Self {
+            stream: stream.clone(),
+            prepare: has_geometry.then(|| device.kernel()).transpose()?,
+            kernels: Kernels::load(device, capacity.candidates)?,
+            memory: Memory::new(stream, capacity, Sizes::of::<P>(capacity.candidates))?,
+        })
     }
 }
 
@@ -252,9 +221,15 @@ where
     }
 
     fn enqueue(&mut self, candidates: &DeviceCandidates<P::Bbox>) -> Result<()> {
-        let Self { stream, kernels, memory } = self;
-        check_fits(P::OP, "candidates", candidates.capacity(), memory.capacity.candidates)?;
-        kernels.enqueue(stream, memory.args(stream, candidates)?)
+        let Self { stream, prepare, kernels, memory } = self;
+        let capacity = candidates.capacity();
+        check_fits(P::OP, "candidates", capacity, memory.capacity.candidates)?;
+        let (items, num) = (candidates.items.input(stream)?, candidates.num.input(stream)?);
+        let args = memory.args(stream, items, num)?;
+        if let Some(prepare) = prepare {
+            prepare.enqueue(stream, thread_per_candidate::<P>(Step::Prepare, capacity), args)?;
+        }
+        kernels.enqueue(stream, args)
     }
 
     fn read_kept(&mut self, keep: &mut Vec<Kept>) -> Result<()> {
