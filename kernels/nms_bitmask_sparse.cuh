@@ -1,7 +1,7 @@
 // More than kDenseCapacity candidates: a sparse bitmask.
 //
 // A row of the bitmask holds 16 columns in a word. Its nonzero words are a list of
-// entries, each the word's position above its bits. The first entries stand in the
+// entries, each the word's position above its bits. The first entries are in the
 // row's `BitmaskRow`, the others in `row_entries`.
 #pragma once
 

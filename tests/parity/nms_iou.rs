@@ -4,7 +4,7 @@ use det_post::device::cuda::{CudaDevice, DeviceCandidates};
 use det_post::ops::nms::cuda::{Capacity, Suppression2d};
 use det_post::types::{Box2d, Candidate, ClassMode, Nms2d, NmsIou};
 
-use super::nms;
+use super::nms::{self, Boxes};
 use super::random::Random;
 
 struct Problem {
@@ -66,7 +66,7 @@ fn sizes_around_every_block_and_size_class_agree() {
     }
 }
 
-/// From no suppressor to more than any list has room for.
+/// From no suppressor to more than any list holds.
 #[test]
 fn lists_of_every_length_agree() {
     let Some(device) = super::gpu() else { return };
@@ -222,6 +222,26 @@ fn ties_chains_and_candidates_that_are_not_eligible_agree() {
         Problem { candidates: broken.clone(), capacity, params: params(0.3) }.check(&device);
         let same = vec![broken[3]; num];
         Problem { candidates: same, capacity, params: params(0.3) }.check(&device);
+    }
+}
+
+/// The workspace's capacity chooses the kernels, not that of the candidates.
+#[test]
+fn a_workspace_larger_than_the_candidates_agrees() {
+    let Some(device) = super::gpu() else { return };
+    let candidates = clustered(&mut Random::new(19), 90, 9);
+    let nms = &Nms2d::Iou(params(0.45));
+    let expected = Box2d::on_cpu(&candidates, nms).unwrap();
+    let stream = device.stream().unwrap();
+    let mut on_device = DeviceCandidates::with_capacity(&stream, 100).unwrap();
+    on_device.write(&candidates).unwrap();
+    for capacity in [100, 700, 2048, 2049, 9000] {
+        let room = Capacity { candidates: capacity, classes: 1 };
+        let mut suppression = Suppression2d::new(&stream, nms, room).unwrap();
+        suppression.enqueue(&on_device).unwrap();
+        let mut found = Vec::new();
+        suppression.read_kept(&mut found).unwrap();
+        super::assert_same_kept(&found, &expected, || format!("workspace of {capacity}"));
     }
 }
 

@@ -111,7 +111,7 @@ pub(in crate::ops) fn scene_2d(kind: usize, num: usize, seed: u64) -> Vec<Candid
     scene(kind, num, seed).into_iter().map(|c| with_box(&c, flat(c.bbox))).collect()
 }
 
-/// The scene as objects of which some lie above others.
+/// The scene as objects at different heights.
 pub(in crate::ops) fn scene_3d(kind: usize, num: usize, seed: u64) -> Vec<Candidate<Object3d>> {
     let object = |b: RotatedBox2d, class: u32| Object3d {
         bbox: Box3d {
@@ -136,7 +136,7 @@ pub(in crate::ops) fn candidate<B>(bbox: B, score: f32, class: u32, source: u32)
     Candidate { bbox, score, class, source }
 }
 
-/// Three ways for classes to meet.
+/// A class mode of every kind.
 pub(in crate::ops) fn class_modes() -> [ClassMode; 3] {
     [ClassMode::Aware, ClassMode::Agnostic, ClassMode::Groups(vec![4, 9, 4])]
 }
@@ -156,12 +156,12 @@ pub(in crate::ops) fn greedy<B>(
     let mut kept: Vec<u32> = Vec::new();
     for (rank, &index) in order.iter().enumerate() {
         let better = if suppressors == Suppressors::All { &order[..rank] } else { &kept[..] };
-        let goes = better.iter().any(|&better| {
+        let is_suppressed = better.iter().any(|&better| {
             let (better, candidate) = (&candidates[better as usize], &candidates[index as usize]);
             class_mode.group(better.class) == class_mode.group(candidate.class)
                 && suppresses(better, candidate)
         });
-        if !goes {
+        if !is_suppressed {
             kept.push(index);
         }
     }

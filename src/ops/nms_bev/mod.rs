@@ -1,19 +1,18 @@
 //! Greedy suppression by IoU of footprints in the bird's-eye view.
 //!
-//! The footprint is the box seen from above, with its yaw; heights do not
-//! matter. Serves as mmcv's `nms3d`, as the rotated suppression of CenterPoint
-//! and, with a search distance and forbidden pairs, as that of Autoware's
-//! LiDAR detectors. Autoware lets a box that itself goes still suppress others;
-//! this op does not.
+//! The footprint is the box seen from above, with its yaw; heights are ignored.
+//! Corresponds to mmcv's `nms3d` and to the rotated suppression of CenterPoint; with
+//! a search distance and forbidden pairs to that of Autoware's LiDAR detectors,
+//! except that there a suppressed box still suppresses others.
 //!
-//! A box is suppressed when `intersection / ((area_better + area) - intersection)`, in
-//! f32, is strictly above the threshold of the better box's class; the
+//! A box is suppressed if `intersection / ((area_better + area) - intersection)`,
+//! in f32, is strictly above the threshold of the better box's class; the
 //! intersection is
 //! [`Rectangle::intersection`](super::overlap::Rectangle::intersection) in the
-//! frame of the better box. Two boxes do not meet when their centres'
-//! `dx * dx + dy * dy` is above the squared search distance. Empty footprints
-//! (a side of zero or less) overlap nothing, so they stay. Order, ties, NaN and memory: see
-//! [`nms`](super::nms).
+//! frame of the better box. Boxes whose centres' `dx * dx + dy * dy` is above the
+//! squared search distance do not suppress each other. Empty footprints (a side of
+//! zero or less) have no intersection, so that they are kept. Order, ties, NaN and
+//! memory: see [`nms`](super::nms).
 
 #[cfg(feature = "cuda")]
 pub(super) mod cuda;

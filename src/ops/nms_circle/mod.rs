@@ -1,12 +1,11 @@
 //! Greedy suppression by distance of centres in the bird's-eye view.
 //!
-//! Two published readings of the threshold: Autoware's radius (suppressed when
-//! `distance^2 < radius^2`) and mmdet3d's `circle_nms` (suppressed when
-//! `distance^2 <= threshold`, the threshold not squared). The class of the
-//! kept, better box decides which threshold holds. `distance^2` is
-//! `dx * dx + dy * dy` and `radius^2` is `radius * radius`, in f32. Sizes, yaw
-//! and height do not matter. Order, ties, NaN and memory: see
-//! [`nms`](super::nms).
+//! The threshold has two published readings: Autoware's radius (suppressed if
+//! `distance^2 < radius^2`) and mmdet3d's `circle_nms` (suppressed if
+//! `distance^2 <= threshold`, the threshold not squared). The threshold is that of
+//! the better box's class. `distance^2` is `dx * dx + dy * dy` and `radius^2` is
+//! `radius * radius`, in f32. Sizes, yaw and height are ignored. Order, ties, NaN
+//! and memory: see [`nms`](super::nms).
 
 #[cfg(feature = "cuda")]
 pub(super) mod cuda;

@@ -1,12 +1,12 @@
-//! Fast, one-pass suppression by IoU of axis-aligned boxes.
+//! One-pass suppression by IoU of axis-aligned boxes.
 //!
-//! A box is suppressed when any better box of its group overlaps it, also one that
-//! itself goes: as YOLACT's Fast NMS and the parallel suppression of many
-//! YOLO plugins. Not equal to greedy suppression, which keeps some boxes more;
-//! every box kept here is kept there.
+//! A box is suppressed if any better box of its group overlaps it, even a
+//! suppressed one, as in YOLACT's Fast NMS and the parallel suppression of many
+//! YOLO plugins. Not equal to greedy suppression: the survivors are a subset of
+//! the greedy ones.
 //!
-//! A box is suppressed when its IoU, as in [`nms_iou`](super::nms_iou) with offset 0,
-//! is strictly above the threshold. Order, ties, NaN and memory: see
+//! Boxes overlap if their IoU, as in [`nms_iou`](super::nms_iou) with offset 0, is
+//! strictly above the threshold. Order, ties, NaN and memory: see
 //! [`nms`](super::nms).
 
 #[cfg(feature = "cuda")]

@@ -16,7 +16,7 @@ fn run(candidates: &[Candidate<Box2d>], iou_threshold: f32, class_mode: ClassMod
 }
 
 #[test]
-fn who_goes_still_suppresses() {
+fn suppressed_boxes_still_suppress() {
     let candidates: Vec<_> = (0..5)
         .map(|i| {
             let x = i as f32;

@@ -1,13 +1,13 @@
 //! Greedy suppression by IoU of axis-aligned boxes.
 //!
-//! The answer of mmcv's `nms` with the same `offset`, `score_threshold` and
-//! `max_num`; with [`ClassMode::Aware`](crate::types::ClassMode) that of
-//! `batched_nms`, whose trick of moving classes apart it does without. Also
-//! that of ONNX's `NonMaxSuppression` within one batch and class.
+//! Equal to mmcv's `nms` with the same `offset`, `score_threshold` and `max_num`;
+//! with [`ClassMode::Aware`](crate::types::ClassMode) to `batched_nms`, but without
+//! moving the classes apart; and to ONNX's `NonMaxSuppression` within one batch and
+//! class.
 //!
-//! A box is suppressed when `intersection / ((area_better + area) - intersection)`, in
-//! f32, is strictly above the threshold. Empty boxes (right at or before left)
-//! overlap nothing, so they stay. Order, ties, NaN and memory: see
+//! A box is suppressed if `intersection / ((area_better + area) - intersection)`,
+//! in f32, is strictly above the threshold. Empty boxes (right at or before left)
+//! have no intersection, so that they are kept. Order, ties, NaN and memory: see
 //! [`nms`](super::nms).
 
 #[cfg(feature = "cuda")]

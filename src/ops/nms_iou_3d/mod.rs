@@ -1,15 +1,15 @@
 //! Greedy suppression by IoU of volumes.
 //!
-//! The volume two upright boxes share is the intersection of their footprints
-//! (with yaw) times that of their vertical intervals. Serves as mmdet3d's
-//! `aligned_3d_nms` when all yaws are 0, and as suppression by `boxes_iou3d`.
+//! The intersection of two upright boxes is that of their footprints, with yaw,
+//! times that of their vertical intervals. Corresponds to mmdet3d's
+//! `aligned_3d_nms` if all yaws are 0, and to suppression by `boxes_iou3d`.
 //!
-//! A box is suppressed when `shared / ((volume_better + volume) - shared)`, in f32, is
-//! strictly above the threshold of the better box's class; the footprints'
-//! intersection is
+//! A box is suppressed if `shared / ((volume_better + volume) - shared)`, in f32,
+//! is strictly above the threshold of the better box's class; the intersection of
+//! the footprints is
 //! [`Rectangle::intersection`](super::overlap::Rectangle::intersection) in the
-//! frame of the better box. Empty boxes (a size of zero or less) overlap
-//! nothing, so they stay. Order, ties, NaN and memory: see
+//! frame of the better box. Empty boxes (a size of zero or less) have no
+//! intersection, so that they are kept. Order, ties, NaN and memory: see
 //! [`nms`](super::nms).
 
 #[cfg(feature = "cuda")]

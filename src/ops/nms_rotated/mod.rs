@@ -1,11 +1,11 @@
 //! Greedy suppression by IoU of rotated boxes in a plane.
 //!
-//! Made for the same answers as mmcv's `nms_rotated`. A box is suppressed when
+//! The same result as mmcv's `nms_rotated`. A box is suppressed if
 //! `intersection / ((area_better + area) - intersection)`, in f32, is strictly
 //! above the threshold; the intersection is
 //! [`Rectangle::intersection`](super::overlap::Rectangle::intersection) in the
-//! frame of the better box. Empty boxes (a side of zero or less) overlap
-//! nothing, so they stay. Order, ties, NaN and memory: see
+//! frame of the better box. Empty boxes (a side of zero or less) have no
+//! intersection, so that they are kept. Order, ties, NaN and memory: see
 //! [`nms`](super::nms).
 
 #[cfg(feature = "cuda")]

@@ -1,20 +1,19 @@
 //! Suppression by lowering scores (soft NMS).
 //!
-//! The algorithm of mmcv's `soft_nms`: the best of the remaining boxes is
-//! kept, then the scores of those it overlaps fall, and so on; `keep` has the
-//! boxes in the order in which they were kept, with their scores at that moment. Linear:
-//! `score * (1 - iou)` when `iou >= iou_threshold` (mmcv's comparison, not the
-//! strict one of the other ops). Gaussian: `score * exp(-(iou * iou) / sigma)`.
-//! A box whose score falls below `min_score` is dropped, except the first, which
-//! mmcv does not test either. Equal scores are ordered by class, then
-//! source, then position, where mmcv's order depends on its swaps.
+//! The algorithm of mmcv's `soft_nms`: the best of the remaining boxes is kept, then
+//! the scores of those it overlaps fall, and so on. `keep` receives the boxes in the
+//! order in which they were kept, with their scores at that moment. Linear:
+//! `score * (1 - iou)` if `iou >= iou_threshold` (mmcv's comparison, not the strict
+//! one of the other ops). Gaussian: `score * exp(-(iou * iou) / sigma)`. Boxes whose
+//! score decays below `min_score` are dropped, except the top box, as in mmcv. Equal
+//! scores are ordered by class, then source, then position; in mmcv by its swaps.
 //!
 //! The IoU is that of [`nms_iou`](super::nms_iou) and the products are f32. The
 //! exponential is [`exp_f64`], additions and multiplications of f64 in a fixed
 //! order, rounded to f32 once: the same bits on every device.
 //!
-//! Candidates with a negative or infinite score are not eligible. Other
-//! eligibility and memory: see [`nms`](super::nms).
+//! Candidates with a negative or infinite score are not eligible. Other eligibility
+//! and memory: see [`nms`](super::nms).
 
 #[cfg(feature = "cuda")]
 pub(super) mod cuda;

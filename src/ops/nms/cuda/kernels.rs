@@ -96,7 +96,7 @@ pub struct ParameterSlices<'a> {
     pub forbidden: In<'a, [u32; 2]>,
 }
 
-/// For how many candidates the kernels of a family need scratch memory.
+/// For how many candidates a kernel needs the slices of scratch memory.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sizes {
     geometry: usize,
@@ -106,16 +106,17 @@ pub struct Sizes {
 }
 
 impl Sizes {
-    /// The sizes of `P`'s kernels at a capacity.
-    pub fn of<P: Family>(capacity: usize) -> Self {
+    /// The sizes that a kernel of `P` needs for `capacity` candidates.
+    pub fn of<P: Family>(step: Step, capacity: usize) -> Self {
         let geometry = P::GEOMETRY_VECTORS * capacity;
-        match P::METHOD {
-            Method::None => Self::default(),
-            Method::Soft => Self { soft: capacity, ..Self::default() },
-            Method::Greedy if capacity <= BITMASK_CAPACITY => {
-                Self { geometry, bitmask: capacity, ..Self::default() }
+        match step {
+            Step::Only if P::METHOD == Method::Soft => Self { soft: capacity, ..Self::default() },
+            Step::Only => Self::default(),
+            Step::Prepare => Self { geometry, ..Self::default() },
+            Step::Bitmask => Self { geometry, bitmask: capacity, ..Self::default() },
+            Step::Sort | Step::Merge | Step::Leaves | Step::Reduce | Step::Compact => {
+                Self { geometry, search: capacity, ..Self::default() }
             }
-            Method::Greedy => Self { geometry, search: capacity, ..Self::default() },
         }
     }
 }
@@ -277,7 +278,7 @@ pub struct KeepAll<B>(PhantomData<B>);
 
 macro_rules! families {
     ($($params:ty: $op:literal, $name:literal, $method:ident, $bbox:ty, $vectors:literal;)*) => {$(
-        // SAFETY: as the table says, which repeats kernels/nms_*.cu.
+        // SAFETY: the table repeats the kernels of kernels/nms_*.cu.
         unsafe impl Family for $params {
             type Bbox = $bbox;
             const OP: &'static str = $op;
@@ -354,11 +355,11 @@ unsafe impl<P: Family, const STEP: usize> KernelSpec for StepOf<P, STEP> {
         if !has_room {
             return Err(refused(kernel, &format!("an output is too small for {capacity}")));
         }
-        args.scratch.check(kernel, &Sizes::of::<P>(capacity))
+        args.scratch.check(kernel, &Sizes::of::<P>(Self::STEP, capacity))
     }
 }
 
-/// Refuses a grid with more rows per block than the bitmask kernels have room for.
+/// Refuses a grid with more rows per block than the bitmask kernels support.
 fn check_bitmask(kernel: &str, capacity: usize, grid: &Grid) -> Result<()> {
     let [num_blocks, y] = grid.num_blocks;
     let rows = |num: usize| capacity.min(num).div_ceil(num_blocks.max(1) as usize);

@@ -65,6 +65,16 @@ impl<P: Family> Kernels<P> {
         })
     }
 
+    /// The scratch memory for `capacity` candidates.
+    fn sizes(&self, capacity: usize) -> Sizes {
+        let step = match self {
+            Self::Only(_) => Step::Only,
+            Self::Bitmask(_) => Step::Bitmask,
+            Self::Search { .. } => Step::Sort,
+        };
+        Sizes::of::<P>(step, capacity)
+    }
+
     fn enqueue(&self, stream: &Stream, args: NmsArgs<'_, Candidate<P::Bbox>>) -> Result<()> {
         let capacity = args.candidates.len();
         match self {
@@ -182,12 +192,10 @@ impl<P: Family> Workspace<P> {
     pub(super) fn new(stream: &Stream, capacity: Capacity) -> Result<Self> {
         let device = stream.device();
         let has_geometry = P::GEOMETRY_VECTORS > 0;
-        Ok(Self {
-            stream: stream.clone(),
-            prepare: has_geometry.then(|| device.kernel()).transpose()?,
-            kernels: Kernels::load(device, capacity.candidates)?,
-            memory: Memory::new(stream, capacity, Sizes::of::<P>(capacity.candidates))?,
-        })
+        let kernels = Kernels::<P>::load(device, capacity.candidates)?;
+        let memory = Memory::new(stream, capacity, kernels.sizes(capacity.candidates))?;
+        let prepare = has_geometry.then(|| device.kernel()).transpose()?;
+        Ok(Self { stream: stream.clone(), prepare, kernels, memory })
     }
 }
 
