@@ -2,7 +2,6 @@
 
 use multiversion::multiversion;
 
-use super::workspace::Ranked;
 use crate::ops::overlap::AlignedBox;
 use crate::types::Box2d;
 
@@ -39,16 +38,17 @@ impl Lanes {
         self.num = 0;
     }
 
-    pub(in crate::ops) fn push(&mut self, kept: &Ranked, shape: &AlignedBox) {
+    /// Adds a kept box and its rank.
+    pub(in crate::ops) fn push(&mut self, rank: u32, shape: &AlignedBox) {
         let lane = self.num % NUM_LANES;
         if lane == 0 {
-            self.blocks.push(Block { rank: [kept.rank; NUM_LANES], ..Block::default() });
+            self.blocks.push(Block { rank: [rank; NUM_LANES], ..Block::default() });
         }
         if let Some(block) = self.blocks.last_mut() {
             let bbox = shape.bbox();
             (block.x1[lane], block.y1[lane]) = (bbox.x1, bbox.y1);
             (block.x2[lane], block.y2[lane]) = (bbox.x2, bbox.y2);
-            (block.area[lane], block.rank[lane]) = (shape.area(), kept.rank);
+            (block.area[lane], block.rank[lane]) = (shape.area(), rank);
         }
         self.num += 1;
     }

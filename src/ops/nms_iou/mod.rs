@@ -70,7 +70,7 @@ fn suppress_without_grid(params: &NmsIou, workspace: &mut Workspace, keep: &mut 
             better.group == own.group && better.of(boxes).iou(shape) > params.iou_threshold
         });
         if !is_suppressed {
-            lanes.push(own, shape);
+            lanes.push(own.rank, shape);
             keep.push(Kept { index: own.index, score: own.score });
         }
     }

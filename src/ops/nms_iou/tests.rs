@@ -64,7 +64,12 @@ fn table() {
             iou_threshold: 1.0 / 3.0,
             kept: vec![0, 1],
         },
-        Case { name: "all but one are suppressed", candidates: row(9, 0.0), iou_threshold: 0.9, kept: vec![0] },
+        Case {
+            name: "all but one are suppressed",
+            candidates: row(9, 0.0),
+            iou_threshold: 0.9,
+            kept: vec![0],
+        },
         Case {
             name: "a threshold of one keeps identical boxes",
             candidates: row(3, 0.0),
