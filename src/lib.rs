@@ -14,14 +14,14 @@
 //! | [`detectors`] | inputs to detections: one folder a family |
 //! | [`runtime`] | what runs a channel |
 //! | [`transport`] | recordings, the live graph, messages, transforms |
-//! | [`node`] | channels, and the live node around them |
+//! | [`node`] | the live node around channels |
 //! | [`sim`] | a simulated drive with ground truth |
 //! | [`eval`] | detections against truth |
 //! | [`cli`] | the program's commands |
 //!
-//! Start with [`detectors::CameraPipeline::process`] or
-//! [`detectors::LidarPipeline::process`]: each is one function, its stages in
-//! order.
+//! Start with [`detectors::Detector`], then
+//! [`detectors::image2d::CpuDetector`] or [`detectors::pillars::CpuDetector`]:
+//! a frame is one function, its stages in order.
 //!
 //! ```
 //! use det_post::ops::nms::Workspace;
@@ -56,6 +56,7 @@ pub mod device;
 pub mod error;
 pub mod eval;
 pub mod infer;
+mod input_file;
 pub mod node;
 pub mod ops;
 pub mod runtime;
@@ -63,5 +64,6 @@ pub mod sim;
 pub mod telemetry;
 pub mod transport;
 pub mod types;
+mod yaml;
 
 pub use error::{Error, ErrorKind, Result};

@@ -33,6 +33,8 @@ mod decode_yolo;
 mod decode_yolo_outputs;
 #[path = "parity/densify.rs"]
 mod densify;
+#[path = "common/detect.rs"]
+mod detect;
 #[path = "parity/gather.rs"]
 mod gather;
 #[path = "parity/heads.rs"]

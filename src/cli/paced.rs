@@ -127,8 +127,8 @@ fn serve_newest(
     pace: &Pace,
 ) -> Result<()> {
     while let Some(frame) = slot.take() {
-        match frame.read(|received| channel.serve(received, &|| pace.now(), around)) {
-            Ok(written) => written?,
+        match frame.view() {
+            Ok(view) => channel.serve([Some(view.input())], &|| pace.now(), around)?,
             Err(error) => channel.drop_frame(&error),
         }
     }

@@ -1,9 +1,9 @@
-//! What the frames of every channel have in common on a GPU: they follow each
-//! other on a stream, with one upload and one wait each, and their payloads are
-//! lent to them until then.
+//! What the frames of every detector have in common on a GPU: they follow each
+//! other on a stream, with one upload and one wait each, until which their
+//! payloads are lent to them.
 
 use crate::detectors::stopwatch::Stopwatch;
-use crate::device::cuda::{DeviceCounters, InPlaceUploads, Stream, UploadScope};
+use crate::device::cuda::{DeviceCounters, Stream, UploadScope};
 use crate::error::Result;
 use crate::infer::device::{DeviceEngine, NumBytes};
 use crate::types::{FrameReport, Stage, Transfer};
@@ -12,11 +12,10 @@ use crate::types::{FrameReport, Stage, Transfer};
 pub(super) struct FrameStream {
     stream: Stream,
     stopwatch: Stopwatch,
-    uploads: InPlaceUploads,
     counters: DeviceCounters,
 }
 
-/// A frame that runs; what lives for `'env` may be lent to its upload.
+/// A frame in progress; what lives for `'env` may be lent to its upload.
 pub(super) struct Running<'a, 'env> {
     stopwatch: &'a Stopwatch,
     scope: &'a UploadScope<'a, 'env>,
@@ -31,7 +30,6 @@ impl FrameStream {
         Ok(Self {
             stream: stream.clone(),
             stopwatch: Stopwatch::new(stream, stages)?,
-            uploads: InPlaceUploads::new(stream)?,
             counters: DeviceCounters::new(stream)?,
         })
     }
@@ -46,24 +44,24 @@ impl FrameStream {
         &mut self.counters
     }
 
-    /// Runs a frame, which marks the end of every stage and waits for the last.
-    /// Nothing of it is under way any more when this returns.
-    pub(super) fn run<'env>(
-        &mut self,
-        report: &mut FrameReport,
-        frame: impl FnOnce(&mut Running<'_, 'env>) -> Result<()>,
-    ) -> Result<()> {
-        let Self { stream, stopwatch, uploads, counters } = self;
-        let ran = uploads.scope(|scope| {
-            frame(&mut Running { stopwatch, scope, counters: &mut *counters, report })?;
-            stopwatch.add_to(report)
-        });
+    /// Begins a frame, whose stages mark their ends and whose last call is
+    /// [`Running::finish`].
+    pub(super) fn begin<'a, 'env>(
+        &'a mut self,
+        scope: &'a UploadScope<'a, 'env>,
+        report: &'a mut FrameReport,
+    ) -> Running<'a, 'env> {
+        let Self { stopwatch, counters, .. } = self;
+        Running { stopwatch, scope, counters, report }
+    }
+
+    /// Ends a frame: after an error, whatever it queued ends before the next
+    /// frame, which starts with clear counters.
+    pub(super) fn settle(&mut self, ran: Result<()>) -> Result<()> {
         if ran.is_err() {
-            // Whatever is queued ends before the next frame, which starts with
-            // clear counters. A second error would be about the same work as the
-            // first.
-            let _ = counters.enqueue_clear();
-            let _ = stream.synchronize();
+            // A second error would be about the same work as the first.
+            let _ = self.counters.enqueue_clear();
+            let _ = self.stream.synchronize();
         }
         ran
     }
@@ -82,6 +80,11 @@ impl<'env> Running<'_, 'env> {
         self.report.add_bytes(Stage::Upload, Transfer::HostCopy, num_copied);
         self.report.add_bytes(Stage::Upload, Transfer::Upload, num_bytes);
         self.end_of(Stage::Upload)
+    }
+
+    /// Adds the durations of the stages, whose last was waited for.
+    pub(super) fn finish(self) -> Result<()> {
+        self.stopwatch.add_to(self.report)
     }
 
     /// Marks the end of a stage.

@@ -64,21 +64,6 @@ impl Device {
         }
     }
 
-    /// Makes the device fail for every user of it, to test that channels survive
-    /// that. The CPU does not fail.
-    pub fn fail(&self) {
-        match self {
-            Self::Cpu => {}
-            #[cfg(feature = "cuda")]
-            Self::Cuda(device) => {
-                let kind = cuda::diagnostic::FaultKind::BadAddress;
-                if let Err(fault) = cuda::diagnostic::fail(device, kind) {
-                    tracing::warn!("{self} was made to fail: {fault}");
-                }
-            }
-        }
-    }
-
     #[cfg(feature = "cuda")]
     fn open_cuda(ordinal: u32) -> Result<Self> {
         cuda::CudaDevice::open(ordinal).map(Self::Cuda)

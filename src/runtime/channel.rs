@@ -1,165 +1,117 @@
-//! A channel: messages of a sensor in, detections out. Replay and live run the
-//! same.
+//! A channel: frames in, detections out. Replay and the live node run the same.
+
+use std::sync::Arc;
+use std::time::Instant;
 
 use nalgebra::Isometry3;
 
+use super::Factory;
 use super::stamps::{StampOrder, StampWatch};
-use crate::config::{ChannelConfig, ChannelKind};
-use crate::detectors::LidarFrame;
+use super::supervisor::{Health, Supervisor};
+use crate::config::ChannelConfig;
+use crate::detectors::{Detector, DetectorInfo, FrameInput, FrameSet, InputNeeds, PayloadKind};
 use crate::device::PayloadMemory;
 use crate::error::{Error, ErrorKind, Result};
-use crate::node::pictures::{self, Canvas};
-use crate::runtime::{CameraServer, Health, LidarServer, Supervisor};
 use crate::transport::door::{InputKind, Received};
-use crate::transport::messages::{Detection2DArray, Detection3DArray};
-use crate::types::{
-    CloudView, Detection2d, Detection3d, DeviceChoice, Encoding, FrameReport, Header, ImagePayload,
-    ImageView, PointChannel, PointField, PointFields, Size, Stamp,
-};
+use crate::types::{Detections, DeviceChoice, FrameReport, Header, OutputType, Stage, Stamp};
 
 /// A channel whose networks are loaded.
 pub struct Channel {
     config: ChannelConfig,
-    sensor: Sensor,
+    factory: Factory,
+    supervisor: Supervisor,
+    needs: Vec<InputNeeds>,
     stamps: StampWatch,
-    num_frames: u64,
-}
-
-enum Sensor {
-    Camera(Box<Supervisor<CameraServer>>),
-    Lidar(Box<Supervisor<LidarServer>>),
+    starts_over: bool,
+    report: FrameReport,
 }
 
 /// Where a frame of coordinates stood in another at a time: `(target, source,
 /// stamp)` to `target_from_source`.
 pub type TransformLookup<'a> = dyn Fn(&str, &str, Stamp) -> Result<Isometry3<f64>> + 'a;
 
-/// The detections of one frame, best first.
-#[derive(Clone, Copy, Debug)]
-pub enum Detections<'a> {
-    /// Of a camera channel.
-    Camera(&'a [Detection2d]),
-    /// Of a lidar channel.
-    Lidar(&'a [Detection3d]),
-}
-
-impl Detections<'_> {
-    /// How many.
-    pub fn len(&self) -> usize {
-        match self {
-            Self::Camera(detections) => detections.len(),
-            Self::Lidar(detections) => detections.len(),
-        }
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// Writes them as a message of [`Channel::output_type`].
-    ///
-    /// # Errors
-    /// `Argument` when a class has no name, `Message` when the message would
-    /// have 4 GiB or more.
-    pub fn encode(
-        &self,
-        header: &Header<'_>,
-        class_names: &[String],
-        bytes: &mut Vec<u8>,
-    ) -> Result<()> {
-        match self {
-            Self::Camera(boxes) => Detection2DArray::encode(header, boxes, class_names, bytes),
-            Self::Lidar(objects) => Detection3DArray::encode(header, objects, class_names, bytes),
-        }
-    }
-}
-
-/// A frame that was served. Valid until the next.
+/// The result of a frame. Valid until the next.
 #[derive(Debug)]
 pub struct Served<'a> {
-    /// The configuration it was served with.
+    /// The configuration in force.
     pub config: &'a ChannelConfig,
-    /// The input's time and frame, which are the detections'.
+    /// Time and coordinate frame of the detections: those of the reference input.
     pub header: Header<'a>,
     /// The detections.
     pub detections: Detections<'a>,
     /// Durations and losses.
     pub report: &'a FrameReport,
-    /// How the stamp stood to the one before.
+    /// How the stamp stands to the one before.
     pub order: StampOrder,
-    /// Why past sweeps could not join, when they should have.
-    pub alone: Option<Error>,
-}
-
-impl Served<'_> {
-    /// Draws the detections on the message they were found in.
-    ///
-    /// # Errors
-    /// Those of decoding the message.
-    pub fn draw(&self, message: &Received<'_>) -> Result<Canvas> {
-        match (message, self.detections, &self.config.kind) {
-            (Received::Picture { payload, .. }, Detections::Camera(found), kind) => {
-                pictures::draw_camera(payload, found, kind.class_names())
-            }
-            (
-                Received::Cloud { view, .. },
-                Detections::Lidar(found),
-                kind @ ChannelKind::Lidar(lidar),
-            ) => pictures::draw_lidar(view, &lidar.facts.grid.range(), found, kind.class_names()),
-            _ => Err(Error::new(
-                ErrorKind::Argument,
-                "pictures",
-                format!("{}: detections of another sensor", self.config.name),
-            )),
-        }
-    }
+    /// Why the first pose that was asked for is not known: the frame was
+    /// processed without it.
+    pub degraded: Option<Error>,
 }
 
 impl Channel {
     /// Opens the device and loads the networks.
     ///
     /// # Errors
-    /// `Device` when the device is not usable, `Model` when a network cannot be
-    /// loaded or does not fit.
+    /// Those of [`super::open_detector`], and `Config` when the detector takes
+    /// another number of inputs than the channel has.
     pub fn open(config: &ChannelConfig) -> Result<Self> {
-        let ChannelConfig { name, device, failures, .. } = config;
-        let sensor = match &config.kind {
-            ChannelKind::Camera(_) => {
-                let build = build_camera(config.clone());
-                Sensor::Camera(Box::new(Supervisor::new(name, *device, *failures, build)?))
-            }
-            ChannelKind::Lidar(_) => {
-                let build = build_lidar(config.clone());
-                Sensor::Lidar(Box::new(Supervisor::new(name, *device, *failures, build)?))
-            }
-        };
-        let stamps = StampWatch::default();
-        Ok(Self { config: config.clone(), sensor, stamps, num_frames: 0 })
+        Self::with_factory(config, Arc::new(super::open_detector))
     }
 
-    /// The messages that a channel takes, of those that have a type.
+    /// As [`Channel::open`], with another way to make its detector.
     ///
     /// # Errors
-    /// `Config` when the channel cannot take that type.
-    pub fn input_kind(config: &ChannelConfig, type_name: &str) -> Result<InputKind> {
-        let (sensor, takes, kinds) = match config.kind {
-            ChannelKind::Camera(_) => {
-                ("a camera", "pictures", &[InputKind::Image, InputKind::CompressedImage][..])
+    /// Those of `factory`, and `Config` as above.
+    pub fn with_factory(config: &ChannelConfig, factory: Factory) -> Result<Self> {
+        let ChannelConfig { name, device, failures, .. } = config;
+        let make = make_with(&factory, config);
+        let supervisor = Supervisor::new(name, *device, *failures, make)?;
+        let needs = supervisor.detector().map_or(Vec::new(), |made| made.inputs().to_vec());
+        if needs.len() != config.inputs.len() {
+            let (found, wanted) = (config.inputs.len(), needs.len());
+            let message = format!("{name} has {found} inputs, its detector takes {wanted}");
+            return Err(Error::new(ErrorKind::Config, "channel", message));
+        }
+        Ok(Self {
+            config: config.clone(),
+            factory,
+            supervisor,
+            needs,
+            stamps: StampWatch::default(),
+            starts_over: false,
+            report: FrameReport::new(),
+        })
+    }
+
+    /// The messages of an input, given the name of their type.
+    ///
+    /// # Errors
+    /// `Config` when the detector does not take that type there.
+    pub fn input_kind(&self, input: usize, type_name: &str) -> Result<InputKind> {
+        let (takes, kinds) = match self.needs.get(input).map(|needs| needs.kind) {
+            Some(PayloadKind::Image) => {
+                ("images", &[InputKind::Image, InputKind::CompressedImage][..])
             }
-            ChannelKind::Lidar(_) => ("a lidar", "point clouds", &[InputKind::PointCloud2][..]),
+            Some(PayloadKind::Cloud) => ("point clouds", &[InputKind::PointCloud2][..]),
+            None => ("nothing", &[][..]),
         };
         let kind = kinds.iter().find(|kind| kind.type_name() == type_name).copied();
         kind.ok_or_else(|| {
-            let ChannelConfig { name, input, .. } = config;
-            Error::new(
-                ErrorKind::Config,
-                "channel",
-                format!(
-                    "{name}.input: {input} carries {type_name}; {sensor} channel takes {takes}"
-                ),
-            )
+            let ChannelConfig { name, inputs, .. } = &self.config;
+            let topic = inputs.get(input).map_or("", |input| input.topic.as_str());
+            let message = format!("{name}.input: {topic} carries {type_name}; it takes {takes}");
+            Error::new(ErrorKind::Config, "channel", message)
         })
+    }
+
+    /// The messages that a live input carries.
+    pub fn live_input_kind(&self, input: usize) -> InputKind {
+        let is_compressed = self.config.inputs.get(input).is_some_and(|input| input.is_compressed);
+        match self.needs.get(input).map(|needs| needs.kind) {
+            Some(PayloadKind::Cloud) => InputKind::PointCloud2,
+            _ if is_compressed => InputKind::CompressedImage,
+            _ => InputKind::Image,
+        }
     }
 
     /// Its configuration.
@@ -169,140 +121,72 @@ impl Channel {
 
     /// How it is doing, and how often its device has failed so far.
     pub fn health(&self) -> (Health, u64) {
-        match &self.sensor {
-            Sensor::Camera(camera) => (camera.health(), camera.num_failures()),
-            Sensor::Lidar(lidar) => (lidar.health(), lidar.num_failures()),
-        }
+        (self.supervisor.health(), self.supervisor.num_failures())
     }
 
     /// The last failure of its device, in words.
     pub fn last_failure(&self) -> Option<&str> {
-        match &self.sensor {
-            Sensor::Camera(camera) => camera.last_failure(),
-            Sensor::Lidar(lidar) => lidar.last_failure(),
-        }
+        self.supervisor.last_failure()
     }
 
-    /// Memory for messages to be served from.
+    /// Where and by what its frames are processed; `None` while the device has
+    /// failed.
+    pub fn detector_info(&self) -> Option<&DetectorInfo> {
+        self.supervisor.detector().map(Detector::info)
+    }
+
+    /// Memory from which payloads reach the device in the fewest copies.
     pub fn payload_memory(&self) -> PayloadMemory {
-        let memory = match &self.sensor {
-            Sensor::Camera(camera) => camera.pipeline().map(CameraServer::payload_memory),
-            Sensor::Lidar(lidar) => lidar.pipeline().map(LidarServer::payload_memory),
-        };
-        memory.unwrap_or_default()
+        self.supervisor.detector().map(Detector::payload_memory).unwrap_or_default()
     }
 
-    /// The process that serves its frames, where it is not this one.
-    pub fn process_id(&self) -> Option<u32> {
-        match &self.sensor {
-            Sensor::Camera(camera) => camera.pipeline().and_then(CameraServer::process_id),
-            Sensor::Lidar(lidar) => lidar.pipeline().and_then(LidarServer::process_id),
-        }
+    /// The message that its detections are published as.
+    pub fn output_type(&self) -> OutputType {
+        self.config.output_type
     }
 
-    /// Where its frames run, for reports.
-    pub fn device_name(&self) -> &str {
-        let name = match &self.sensor {
-            Sensor::Camera(camera) => camera.pipeline().map(CameraServer::device_name),
-            Sensor::Lidar(lidar) => lidar.pipeline().map(LidarServer::device_name),
-        };
-        name.unwrap_or("none")
-    }
-
-    /// The ROS type of its detections.
-    pub fn output_type(&self) -> &'static str {
-        match self.sensor {
-            Sensor::Camera(_) => Detection2DArray::TYPE,
-            Sensor::Lidar(_) => Detection3DArray::TYPE,
-        }
-    }
-
-    /// What runs its network.
-    pub fn engine_name(&self) -> &str {
-        let name = match &self.sensor {
-            Sensor::Camera(camera) => camera.pipeline().map(CameraServer::engine_name),
-            Sensor::Lidar(lidar) => lidar.pipeline().map(LidarServer::engine_name),
-        };
-        name.unwrap_or("none")
-    }
-
-    /// Whether its frames want to know where the sensor stood.
+    /// Whether its detector asks for the pose of a sensor.
     pub fn wants_transforms(&self) -> bool {
-        matches!(&self.config.kind, ChannelKind::Lidar(l) if l.densification.num_past_sweeps > 0)
+        self.needs.iter().any(|needs| needs.pose_in.is_some())
     }
 
-    /// Whether its detections lie in space, where markers can show them.
-    pub fn wants_markers(&self) -> bool {
-        matches!(self.sensor, Sensor::Lidar(_))
-    }
-
-    /// Detects objects in a message.
+    /// Finds the objects of a frame, whose inputs are in the order of the
+    /// configuration. The reference input gives the stamp.
     ///
-    /// `transforms` is asked only where [`Channel::wants_transforms`]. Without
-    /// an answer a sweep is served alone. When the stamps start over, past
-    /// sweeps are forgotten.
+    /// `transforms` is asked for the poses that the detector wants; each answer
+    /// is stored with its input. When the stamps start over, the detector
+    /// forgets the past.
     ///
     /// # Errors
-    /// Those of the pipeline, and `Argument` for a message that is not of this
-    /// sensor. The frame is dropped, the channel stays usable.
-    pub fn process<'a>(
+    /// Those of the detector, and `Argument` for a frame without its reference
+    /// or with another kind of message. The frame is dropped, the channel stays
+    /// usable.
+    pub fn process<'a, 'm: 'a>(
         &'a mut self,
-        message: &Received<'a>,
+        inputs: &mut [Option<FrameInput<'m>>],
         transforms: Option<&TransformLookup<'_>>,
     ) -> Result<Served<'a>> {
-        let wants_transforms = self.wants_transforms();
-        let Self { config, sensor, stamps, num_frames } = self;
-        let must_fail = config.failures.fault_at_frame == Some(*num_frames);
-        *num_frames += 1;
-        match (sensor, *message, &config.kind) {
-            (Sensor::Camera(camera), Received::Picture { header, payload }, _) => {
-                let order = stamps.note(header.stamp);
-                let processed = camera.serve(|camera| {
-                    if must_fail {
-                        camera.fail()?;
-                    }
-                    camera.process(&payload)
-                })?;
-                let detections = Detections::Camera(processed.detections);
-                let report = processed.report;
-                Ok(Served { config, header, detections, report, order, alone: None })
-            }
-            (
-                Sensor::Lidar(server),
-                Received::Cloud { header, view },
-                ChannelKind::Lidar(lidar),
-            ) => {
-                let order = stamps.note(header.stamp);
-                let world_frame = lidar.densification.world_frame.as_str();
-                let lookup = transforms
-                    .filter(|_| wants_transforms)
-                    .map(|lookup| lookup(world_frame, header.frame_id, header.stamp));
-                let (world_from_sensor, alone) = match lookup {
-                    Some(Ok(transform)) => (Some(transform), None),
-                    Some(Err(error)) => (None, Some(error)),
-                    None => (None, None),
-                };
-                let world_from_sensor = world_from_sensor.as_ref();
-                let frame = LidarFrame { cloud: view, stamp: header.stamp, world_from_sensor };
-                let processed = server.serve(|lidar| {
-                    if order == StampOrder::Restart {
-                        lidar.forget_sweeps()?;
-                    }
-                    if must_fail {
-                        lidar.fail()?;
-                    }
-                    lidar.process(&frame)
-                })?;
-                let detections = Detections::Lidar(processed.detections);
-                let report = processed.report;
-                Ok(Served { config, header, detections, report, order, alone })
-            }
-            _ => Err(Error::new(
-                ErrorKind::Argument,
-                "channel",
-                format!("{} was given a message of another sensor", config.name),
-            )),
+        let Self { config, supervisor, needs, stamps, starts_over, report, .. } = self;
+        let header = check(config, needs, inputs)?;
+        let order = stamps.note(header.stamp, std::mem::take(starts_over));
+        look_up_poses(needs, inputs, transforms);
+        *report = FrameReport::new();
+        let (detector, failures) = supervisor.ready()?;
+        if order == StampOrder::Restart {
+            failures.note(detector.reset())?;
         }
+        let start = Instant::now();
+        let frame = FrameSet { stamp: header.stamp, inputs };
+        let detections = failures.note(detector.detect(&frame, report))?;
+        report.add_duration(Stage::Total, start.elapsed());
+        let degraded = inputs.iter_mut().flatten().find_map(|i| i.pose.take()?.err());
+        Ok(Served { config, header, detections, report, order, degraded })
+    }
+
+    /// The next frame does not follow the ones before: the detector forgets the
+    /// past before it.
+    pub fn start_over(&mut self) {
+        self.starts_over = true;
     }
 
     /// Takes over what may change between frames.
@@ -310,16 +194,9 @@ impl Channel {
     /// # Errors
     /// `Config`, and nothing changes, when `config` differs in more than that.
     pub fn reconfigure(&mut self, config: &ChannelConfig) -> Result<()> {
-        match &mut self.sensor {
-            Sensor::Camera(camera) => {
-                camera.serve(|camera| camera.reconfigure(config))?;
-                camera.build_with(build_camera(config.clone()));
-            }
-            Sensor::Lidar(lidar) => {
-                lidar.serve(|lidar| lidar.reconfigure(config))?;
-                lidar.build_with(build_lidar(config.clone()));
-            }
-        }
+        let (detector, failures) = self.supervisor.ready()?;
+        failures.note(detector.reconfigure(config))?;
+        self.supervisor.make_with(make_with(&self.factory, config));
         self.config = config.clone();
         Ok(())
     }
@@ -328,69 +205,62 @@ impl Channel {
     /// finds them warm. Leaves no trace.
     ///
     /// # Errors
-    /// Those of the pipeline.
+    /// Those of the detector.
     pub fn warm_up(&mut self) -> Result<()> {
-        match (&mut self.sensor, &self.config.kind) {
-            (Sensor::Camera(camera), _) => {
-                let pixels = [0; 3 * 64 * 64];
-                let size = Size::new(64, 64);
-                let image = ImageView::new(size, 3 * 64, Encoding::Rgb8, false, &pixels)?;
-                camera.serve(|camera| camera.process(&ImagePayload::Raw(image)).map(drop))?;
-            }
-            (Sensor::Lidar(server), ChannelKind::Lidar(lidar)) => {
-                let range = lidar.facts.grid.range();
-                let point = [0, 1, 2].map(|axis| 0.5 * (range.min[axis] + range.max[axis]));
-                let (names, data) = one_point(point, &lidar.facts.point_channels);
-                let mut fields = PointFields::new();
-                for (name, offset) in names.iter().zip((0..).step_by(4)) {
-                    fields.push(PointField { name, offset, datatype: 7, count: 1 })?;
-                }
-                let step = data.len() as u32;
-                let cloud = CloudView::new([1, 1], [step, step], false, fields, &data)?;
-                let stamp = Stamp::default();
-                let frame = LidarFrame { cloud: &cloud, stamp, world_from_sensor: None };
-                server.serve(|lidar| lidar.process(&frame).map(drop))?;
-                server.serve(LidarServer::forget_sweeps)?;
-            }
-            (Sensor::Lidar(_), ChannelKind::Camera(_)) => {}
+        let (detector, failures) = self.supervisor.ready()?;
+        failures.note(detector.warm_up())
+    }
+}
+
+/// How a channel of this configuration makes its detector, again after a
+/// failure.
+fn make_with(
+    factory: &Factory,
+    config: &ChannelConfig,
+) -> impl FnMut(DeviceChoice) -> Result<Box<dyn Detector>> + Send + use<> {
+    let (factory, config) = (Arc::clone(factory), config.clone());
+    move |device| factory(&config, device)
+}
+
+/// The header of the reference, once every input is what the detector takes.
+fn check<'a>(
+    config: &ChannelConfig,
+    needs: &[InputNeeds],
+    inputs: &[Option<FrameInput<'a>>],
+) -> Result<Header<'a>> {
+    let refuse = |what: &str| {
+        let message = format!("{} was given {what}", config.name);
+        Error::new(ErrorKind::Argument, "channel", message)
+    };
+    let is_taken = |(needs, input): (&InputNeeds, &Option<FrameInput<'_>>)| {
+        input.as_ref().is_none_or(|input| input.payload.kind() == needs.kind)
+    };
+    if inputs.len() != needs.len() || !needs.iter().zip(inputs).all(is_taken) {
+        return Err(refuse("a message of another sensor"));
+    }
+    let reference = inputs.get(config.sync.reference).and_then(Option::as_ref);
+    reference.map(|input| input.header).ok_or_else(|| refuse("a frame without its reference"))
+}
+
+/// Stores the poses that the detector asks for with their inputs.
+fn look_up_poses(
+    needs: &[InputNeeds],
+    inputs: &mut [Option<FrameInput<'_>>],
+    transforms: Option<&TransformLookup<'_>>,
+) {
+    let Some(lookup) = transforms else { return };
+    for (needs, input) in needs.iter().zip(inputs) {
+        if let (Some(world), Some(input)) = (&needs.pose_in, input) {
+            input.pose = Some(lookup(world, input.header.frame_id, input.header.stamp));
         }
-        Ok(())
     }
 }
 
-/// How a camera's pipeline is built, again after a failure.
-fn build_camera(
-    config: ChannelConfig,
-) -> impl FnMut(DeviceChoice) -> Result<(CameraServer, DeviceChoice)> + Send {
-    move |device| {
-        let server = CameraServer::open(&config, device)?;
-        let device = server.device();
-        Ok((server, device))
+/// A message of a sensor as an input of a frame; `None` for any other.
+pub fn frame_input<'a>(message: &Received<'a>) -> Option<FrameInput<'a>> {
+    match *message {
+        Received::Picture { header, payload } => Some(FrameInput::image(header, payload)),
+        Received::Cloud { header, view } => Some(FrameInput::cloud(header, view)),
+        Received::CameraInfo(_) | Received::Transform { .. } | Received::Clock(_) => None,
     }
-}
-
-/// As [`build_camera`], of a lidar.
-fn build_lidar(
-    config: ChannelConfig,
-) -> impl FnMut(DeviceChoice) -> Result<(LidarServer, DeviceChoice)> + Send {
-    move |device| {
-        let server = LidarServer::open(&config, device)?;
-        let device = server.device();
-        Ok((server, device))
-    }
-}
-
-/// Names and bytes of a cloud of one point: x, y, z and what a head wants
-/// beyond, all floats, the rest zero.
-fn one_point(point: [f32; 3], channels: &[PointChannel]) -> (Vec<&str>, Vec<u8>) {
-    let mut names = vec!["x", "y", "z"];
-    names.extend(channels.iter().filter_map(|channel| match channel {
-        PointChannel::Intensity => Some("intensity"),
-        PointChannel::Ring => Some("ring"),
-        PointChannel::TimeLag => None,
-        PointChannel::Named(name) => Some(name.as_str()),
-    }));
-    let mut data: Vec<u8> = point.iter().flat_map(|value| value.to_le_bytes()).collect();
-    data.resize(4 * names.len(), 0);
-    (names, data)
 }

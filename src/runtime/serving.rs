@@ -1,7 +1,7 @@
 //! What serves the frames of a channel, as the rest of the node sees it.
 
 use super::channel::Channel;
-use crate::runtime::Health;
+use super::supervisor::Health;
 
 /// What serves the frames of a channel, and how it is doing.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,13 +24,14 @@ impl Serving {
     /// What serves the frames of a channel now.
     pub fn of(channel: &Channel) -> Self {
         let (health, num_failures) = channel.health();
+        let info = channel.detector_info();
         Self {
             health,
             num_failures,
             last_failure: channel.last_failure().map(str::to_owned),
-            device: channel.device_name().to_owned(),
-            engine: channel.engine_name().to_owned(),
-            process_id: channel.process_id(),
+            device: info.map_or("none", |info| &info.device_name).to_owned(),
+            engine: info.map_or("none", |info| &info.engine_name).to_owned(),
+            process_id: info.and_then(|info| info.process_id),
         }
     }
 

@@ -9,6 +9,7 @@
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use crate::detectors::{FrameInput, Payload};
 use crate::device::PayloadMemory;
 use crate::error::{Error, ErrorKind, Result};
 use crate::transport::door::Received;
@@ -132,25 +133,24 @@ impl Frame {
         self.stamp
     }
 
-    /// Hands the message to `work` as it was received.
+    /// The message as it was received.
     ///
     /// # Errors
     /// `Argument` when there is none; the checks of the view, which passed
     /// before.
-    pub fn read<T>(&self, work: impl FnOnce(&Received<'_>) -> T) -> Result<T> {
+    pub fn view(&self) -> Result<InputView<'_>> {
         let header = Header { stamp: self.stamp, frame_id: &self.frame_id };
         let data = self.data.bytes();
-        Ok(match self.layout {
+        let payload = match self.layout {
             Layout::Nothing => {
                 return Err(Error::new(ErrorKind::Argument, "slot", "there is no message"));
             }
             Layout::Image { size, step, encoding, is_big_endian } => {
                 let image = ImageView::new(size, step, encoding, is_big_endian, data)?;
-                work(&Received::Picture { header, payload: ImagePayload::Raw(image) })
+                PayloadView::Image(ImagePayload::Raw(image))
             }
             Layout::File(format) => {
-                let file = CompressedView { format, data };
-                work(&Received::Picture { header, payload: ImagePayload::Compressed(file) })
+                PayloadView::Image(ImagePayload::Compressed(CompressedView { format, data }))
             }
             Layout::Cloud { shape, steps, is_big_endian } => {
                 let mut fields = PointFields::new();
@@ -159,10 +159,40 @@ impl Frame {
                     let (offset, datatype, count) = (*offset, *datatype, *count);
                     fields.push(PointField { name, offset, datatype, count })?;
                 }
-                let view = CloudView::new(shape, steps, is_big_endian, fields, data)?;
-                work(&Received::Cloud { header, view: &view })
+                PayloadView::Cloud(CloudView::new(shape, steps, is_big_endian, fields, data)?)
             }
-        })
+        };
+        Ok(InputView { header, payload })
+    }
+}
+
+/// A message of a sensor in memory of this program.
+#[derive(Clone, Copy, Debug)]
+pub struct InputView<'a> {
+    /// Acquisition time and coordinate frame.
+    pub header: Header<'a>,
+    /// The data.
+    pub payload: PayloadView<'a>,
+}
+
+/// The data of a message.
+#[derive(Clone, Copy, Debug)]
+#[expect(clippy::large_enum_variant, reason = "one value an input, on the stack")]
+pub enum PayloadView<'a> {
+    /// Pixels, or a compressed file.
+    Image(ImagePayload<'a>),
+    /// Points.
+    Cloud(CloudView<'a>),
+}
+
+impl InputView<'_> {
+    /// The message as an input of a frame, without a pose.
+    pub fn input(&self) -> FrameInput<'_> {
+        let payload = match &self.payload {
+            PayloadView::Image(image) => Payload::Image(*image),
+            PayloadView::Cloud(cloud) => Payload::Cloud(cloud),
+        };
+        FrameInput::new(self.header, payload)
     }
 }
 
@@ -310,7 +340,7 @@ mod tests {
     #[test]
     fn a_frame_reads_as_it_was_received() {
         let mut frame = Frame::default();
-        assert!(frame.read(|_| ()).is_err());
+        assert!(frame.view().is_err());
         let header = Header { stamp: Stamp::from_ros(1, 2), frame_id: "lidar" };
         let mut fields = PointFields::new();
         let field = PointField { name: "x", offset: 4, datatype: 7, count: 1 };
@@ -318,28 +348,20 @@ mod tests {
         let data = [7; 40];
         let view = CloudView::new([2, 2], [8, 20], true, fields, &data).unwrap();
         frame.fill(&Received::Cloud { header, view: &view }, 40).unwrap();
-        frame
-            .read(|message| {
-                let Received::Cloud { header: read, view: cloud } = message else { panic!() };
-                assert_eq!((*read, cloud.fields().as_slice()), (header, &[field][..]));
-                assert_eq!((cloud.width(), cloud.height(), cloud.data()), (2, 2, &data[..]));
-                assert_eq!((cloud.point_step(), cloud.row_step()), (8, 20));
-                assert!(cloud.is_big_endian());
-            })
-            .unwrap();
+        let read = frame.view().unwrap();
+        let PayloadView::Cloud(cloud) = read.payload else { panic!() };
+        assert_eq!((read.header, cloud.fields().as_slice()), (header, &[field][..]));
+        assert_eq!((cloud.width(), cloud.height(), cloud.data()), (2, 2, &data[..]));
+        assert_eq!((cloud.point_step(), cloud.row_step()), (8, 20));
+        assert!(cloud.is_big_endian());
 
         let pixels = [9; 12];
         let image = ImageView::new(Size::new(1, 2), 6, Encoding::Bgr8, false, &pixels).unwrap();
         frame.fill(&Received::Picture { header, payload: ImagePayload::Raw(image) }, 12).unwrap();
-        frame
-            .read(|message| {
-                let Received::Picture { payload: ImagePayload::Raw(read), .. } = message else {
-                    panic!()
-                };
-                assert_eq!((read.size(), read.step(), read.data()), (image.size(), 6, &pixels[..]));
-                assert_eq!(read.encoding(), Encoding::Bgr8);
-            })
-            .unwrap();
+        let read = frame.view().unwrap();
+        let PayloadView::Image(ImagePayload::Raw(read)) = read.payload else { panic!() };
+        assert_eq!((read.size(), read.step(), read.data()), (image.size(), 6, &pixels[..]));
+        assert_eq!(read.encoding(), Encoding::Bgr8);
     }
 
     #[test]

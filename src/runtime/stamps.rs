@@ -41,9 +41,13 @@ pub struct StampWatch {
 }
 
 impl StampWatch {
-    /// Compares a stamp with the newest so far. After a restart it is the
-    /// newest itself.
-    pub fn note(&mut self, stamp: Stamp) -> StampOrder {
+    /// Compares a stamp with the newest so far. After a restart, which
+    /// `starts_over` tells where the stamp does not, it is the newest itself.
+    pub fn note(&mut self, stamp: Stamp, starts_over: bool) -> StampOrder {
+        if starts_over {
+            self.newest = Some(stamp);
+            return StampOrder::Restart;
+        }
         let Some(newest) = self.newest else {
             self.newest = Some(stamp);
             return StampOrder::Rising;
@@ -81,8 +85,10 @@ mod tests {
             (i64::MAX, StampOrder::Rising),
             (i64::MIN, StampOrder::Restart),
         ] {
-            assert_eq!(watch.note(Stamp::from_nanos(nanos)), order, "{nanos}");
+            assert_eq!(watch.note(Stamp::from_nanos(nanos), false), order, "{nanos}");
         }
+        assert_eq!(watch.note(Stamp::from_nanos(9), true), StampOrder::Restart);
+        assert_eq!(watch.note(Stamp::from_nanos(10), false), StampOrder::Rising);
         assert!(StampOrder::ALL.iter().enumerate().all(|(i, &order)| order as usize == i));
     }
 }

@@ -1,50 +1,52 @@
 //! Keeps a channel going when its device fails.
 //!
-//! A [`Supervisor`] owns a pipeline and knows how to build it. The frame that
-//! meets a failure of the device is dropped with its reason; the next one finds
-//! everything of the pipeline gone and built anew.
+//! A [`Supervisor`] owns a detector and a way to make another. The frame that
+//! meets a failure of the device is dropped with its reason; for the next one
+//! the detector is dropped and made anew.
 //!
-//! A fault of a kernel ends the GPU for the whole process, and no build of this
-//! process can help. A channel with a process of its own ([`Isolated`]) starts a
-//! new one; any other goes on with the CPU if it may, or drops its frames.
+//! A fault of a kernel ends the GPU for the whole process, and no detector of
+//! this process can help. A channel with a process of its own ([`isolated`])
+//! starts a new one; any other goes on with the CPU if it may, or drops its
+//! frames.
 //!
-//! [`Isolated`]: super::isolated::Isolated
+//! [`isolated`]: super::isolated
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
+use crate::detectors::Detector;
 use crate::error::{Error, ErrorKind, Result};
 use crate::types::{DeviceChoice, FailurePolicy, Fallback};
 
-/// How long after a build that failed the next is tried.
+/// How long after a failed attempt to make a detector the next is made.
 const RETRY_AFTER: Duration = Duration::from_millis(500);
 
-/// Builds a pipeline on a device and says on which: never `Auto`.
-type Build<P> = Box<dyn FnMut(DeviceChoice) -> Result<(P, DeviceChoice)> + Send>;
+/// Makes a detector on a device.
+type Make = Box<dyn FnMut(DeviceChoice) -> Result<Box<dyn Detector>> + Send>;
 
-/// A pipeline that is built again when its device fails.
-pub struct Supervisor<P> {
-    /// `None` from a failure until the next build succeeds.
-    pipeline: Option<P>,
-    build: Build<P>,
-    record: Record,
+/// A detector that is made again when its device fails.
+pub struct Supervisor {
+    /// `None` from a failure until another is made.
+    detector: Option<Box<dyn Detector>>,
+    make: Make,
+    failures: Failures,
 }
 
-/// What happened so far, and what follows from it.
-struct Record {
+/// The failures of a channel's device so far, and what follows from them.
+pub struct Failures {
     channel: String,
     policy: FailurePolicy,
-    /// What to build on; never `Auto`, so that a failing GPU is not taken for
-    /// none.
+    /// The device of the next detector; never `Auto`, so that a failing GPU is
+    /// not taken for none.
     device: DeviceChoice,
     /// Failures that still count, oldest first; never more than the limit.
-    failures: VecDeque<Instant>,
+    recent: VecDeque<Instant>,
     num_failures: u64,
     last_failure: Option<String>,
-    /// The pipeline met a failure and is of no use any more.
-    must_rebuild: bool,
-    next_build: Option<Instant>,
-    /// No build of this process can use the device any more.
+    /// The detector met a failure and is of no use any more.
+    must_remake: bool,
+    next_attempt: Option<Instant>,
+    /// No detector of this process can use the device any more.
     is_lost: bool,
     is_on_fallback: bool,
 }
@@ -52,15 +54,15 @@ struct Record {
 /// How a channel is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Health {
-    /// Frames are served by the device that was asked for.
+    /// Frames are processed by the configured device.
     Good,
-    /// The device failed; the pipeline is to be built again.
+    /// The device failed; the detector is to be made again.
     Rebuilding,
     /// The device failed too often; frames are dropped for a while.
     Resting,
     /// A fault has ended the device for this process; frames are dropped.
     Lost,
-    /// The device failed; the CPU serves the frames.
+    /// The device failed; the CPU processes the frames.
     OnFallback,
 }
 
@@ -77,143 +79,138 @@ impl Health {
     }
 }
 
-impl<P> Supervisor<P> {
-    /// Builds the pipeline. `build` is kept: after a failure it is called again,
-    /// on the thread that serves frames.
+impl Supervisor {
+    /// Makes the detector. `make` is kept: after a failure it is called again,
+    /// on the thread that processes frames.
     ///
     /// # Errors
-    /// Those of building: at start nothing is tried again.
+    /// Those of `make`: at start nothing is tried again.
     pub fn new(
         channel: &str,
         device: DeviceChoice,
         policy: FailurePolicy,
-        build: impl FnMut(DeviceChoice) -> Result<(P, DeviceChoice)> + Send + 'static,
+        make: impl FnMut(DeviceChoice) -> Result<Box<dyn Detector>> + Send + 'static,
     ) -> Result<Self> {
-        let mut build: Build<P> = Box::new(build);
-        let (pipeline, device) = build(device)?;
-        let record = Record {
+        let mut make: Make = Box::new(make);
+        let detector = make(device)?;
+        let failures = Failures {
             channel: channel.to_owned(),
             policy,
-            device,
-            failures: VecDeque::with_capacity(policy.max_failures),
+            device: detector.info().device,
+            recent: VecDeque::with_capacity(policy.max_failures),
             num_failures: 0,
             last_failure: None,
-            must_rebuild: false,
-            next_build: None,
+            must_remake: false,
+            next_attempt: None,
             is_lost: false,
             is_on_fallback: false,
         };
-        Ok(Self { pipeline: Some(pipeline), build, record })
+        Ok(Self { detector: Some(detector), make, failures })
     }
 
-    /// Serves a frame. After a failure of the device the pipeline is built
-    /// again first.
+    /// The detector, made again first after a failure of the device. What it
+    /// returns is passed through [`Failures::note`].
     ///
     /// # Errors
-    /// Those of `work`; `Device` or `DeviceLost` while there is no pipeline. The
-    /// frame is dropped either way.
-    pub fn serve<'a, T>(&'a mut self, work: impl FnOnce(&'a mut P) -> Result<T>) -> Result<T> {
-        if self.record.must_rebuild {
-            self.record.must_rebuild = false;
-            self.pipeline = None;
+    /// Those of making it; `Device` or `DeviceLost` while there is none.
+    pub fn ready(&mut self) -> Result<(&mut dyn Detector, &mut Failures)> {
+        let Self { detector, make, failures } = self;
+        if failures.must_remake {
+            failures.must_remake = false;
+            *detector = None;
         }
-        if self.pipeline.is_none() {
-            self.rebuild()?;
-        }
-        let Some(pipeline) = &mut self.pipeline else {
-            return Err(self.record.error(ErrorKind::Device, "has no pipeline"));
+        let ready = match detector.take() {
+            Some(ready) => ready,
+            None => failures.remake(make)?,
         };
-        let served = work(pipeline);
-        if let Err(error) = &served {
-            self.record.note(error);
-        }
-        served
+        Ok((detector.insert(ready).as_mut(), failures))
     }
 
-    /// How to build from now on.
-    pub fn build_with(
+    /// How to make detectors from now on.
+    pub fn make_with(
         &mut self,
-        build: impl FnMut(DeviceChoice) -> Result<(P, DeviceChoice)> + Send + 'static,
+        make: impl FnMut(DeviceChoice) -> Result<Box<dyn Detector>> + Send + 'static,
     ) {
-        self.build = Box::new(build);
+        self.make = Box::new(make);
     }
 
-    /// The pipeline, if there is one at the moment.
-    pub fn pipeline(&self) -> Option<&P> {
-        self.pipeline.as_ref()
+    /// The detector, if there is one at the moment.
+    pub fn detector(&self) -> Option<&dyn Detector> {
+        self.detector.as_deref()
     }
 
     /// How the channel is doing.
     pub fn health(&self) -> Health {
-        let record = &self.record;
-        if record.is_on_fallback {
+        let failures = &self.failures;
+        if failures.is_on_fallback {
             Health::OnFallback
-        } else if record.is_lost {
+        } else if failures.is_lost {
             Health::Lost
-        } else if self.pipeline.is_some() && !record.must_rebuild {
+        } else if self.detector.is_some() && !failures.must_remake {
             Health::Good
-        } else if record.failures.len() >= record.policy.max_failures {
+        } else if failures.recent.len() >= failures.policy.max_failures {
             Health::Resting
         } else {
             Health::Rebuilding
         }
     }
 
-    /// Failures of the device so far, those of builds included.
+    /// Failures of the device so far, those of making detectors included.
     pub fn num_failures(&self) -> u64 {
-        self.record.num_failures
+        self.failures.num_failures
     }
 
     /// The last of these failures, in words.
     pub fn last_failure(&self) -> Option<&str> {
-        self.record.last_failure.as_deref()
+        self.failures.last_failure.as_deref()
+    }
+}
+
+impl Failures {
+    /// Counts a failure of the device; other results pass as they are.
+    ///
+    /// # Errors
+    /// That of `result`.
+    pub fn note<T>(&mut self, result: Result<T>) -> Result<T> {
+        if let Err(error) = &result
+            && matches!(error.kind(), ErrorKind::Device | ErrorKind::DeviceLost)
+        {
+            self.must_remake = true;
+            self.add(error);
+        }
+        result
     }
 
-    fn rebuild(&mut self) -> Result<()> {
-        let Self { build, record, .. } = self;
-        record.prepare()?;
+    fn remake(&mut self, make: &mut Make) -> Result<Box<dyn Detector>> {
+        self.prepare()?;
         let start = Instant::now();
-        match build(record.device) {
-            Ok((pipeline, device)) => {
-                let millis = start.elapsed().as_millis();
-                tracing::warn!(
-                    "channel {}: built again on {device} in {millis} ms",
-                    record.channel
-                );
-                self.pipeline = Some(pipeline);
-                Ok(())
+        match make(self.device) {
+            Ok(detector) => {
+                let (device, millis) = (detector.info().device, start.elapsed().as_millis());
+                tracing::warn!("channel {}: built again on {device} in {millis} ms", self.channel);
+                Ok(detector)
             }
             Err(error) => {
-                record.next_build = Some(Instant::now() + RETRY_AFTER);
-                record.add_failure(&error);
+                self.next_attempt = Some(Instant::now() + RETRY_AFTER);
+                self.add(&error);
                 Err(error)
             }
         }
     }
-}
 
-impl Record {
-    /// What an error of a frame means for the pipeline.
-    fn note(&mut self, error: &Error) {
-        if matches!(error.kind(), ErrorKind::Device | ErrorKind::DeviceLost) {
-            self.must_rebuild = true;
-            self.add_failure(error);
-        }
-    }
-
-    fn add_failure(&mut self, error: &Error) {
+    fn add(&mut self, error: &Error) {
         let Self { channel, device, policy, .. } = self;
         self.num_failures += 1;
         self.last_failure = Some(error.to_string());
         self.is_lost |= error.kind() == ErrorKind::DeviceLost;
-        if self.failures.len() >= policy.max_failures {
-            self.failures.pop_front();
+        if self.recent.len() >= policy.max_failures {
+            self.recent.pop_front();
         }
-        self.failures.push_back(Instant::now());
+        self.recent.push_back(Instant::now());
         if self.is_lost {
             tracing::error!("channel {channel}: {device} is lost to this process: {error}");
-        } else if self.failures.len() >= policy.max_failures {
-            let (num, seconds) = (self.failures.len(), policy.window.as_secs_f32());
+        } else if self.recent.len() >= policy.max_failures {
+            let (num, seconds) = (self.recent.len(), policy.window.as_secs_f32());
             tracing::error!(
                 "channel {channel}: {device} failed {num} times in {seconds} s: {error}"
             );
@@ -222,17 +219,17 @@ impl Record {
         }
     }
 
-    /// Whether a build may be tried now, and on which device.
+    /// Whether a detector may be made now, and on which device.
     fn prepare(&mut self) -> Result<()> {
         let now = Instant::now();
-        if self.next_build.is_some_and(|next| now < next) {
+        if self.next_attempt.is_some_and(|next| now < next) {
             let message = format!("waits: {} could not be used", self.device);
             return Err(self.error(ErrorKind::Device, &message));
         }
-        while self.failures.front().is_some_and(|&at| now - at > self.policy.window) {
-            self.failures.pop_front();
+        while self.recent.front().is_some_and(|&at| now - at > self.policy.window) {
+            self.recent.pop_front();
         }
-        if !self.is_lost && self.failures.len() < self.policy.max_failures {
+        if !self.is_lost && self.recent.len() < self.policy.max_failures {
             return Ok(());
         }
         if self.policy.fallback == Fallback::None {
@@ -246,7 +243,7 @@ impl Record {
         self.device = DeviceChoice::Cpu;
         self.is_on_fallback = true;
         self.is_lost = false;
-        self.failures.clear();
+        self.recent.clear();
         Ok(())
     }
 
@@ -259,7 +256,7 @@ impl Record {
             );
             return self.error(ErrorKind::DeviceLost, &message);
         }
-        let (num, seconds) = (self.failures.len(), self.policy.window.as_secs_f32());
+        let (num, seconds) = (self.recent.len(), self.policy.window.as_secs_f32());
         let message = format!("rests: {device} failed {num} times in {seconds} s");
         self.error(ErrorKind::Device, &message)
     }
@@ -275,47 +272,105 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
+    use crate::config::ChannelConfig;
+    use crate::detectors::{DetectorInfo, FrameSet, InputNeeds};
+    use crate::device::{Device, PayloadMemory};
+    use crate::types::{Count, Detections, FrameReport, Stamp};
 
-    /// A pipeline that knows which build it is of.
-    struct Pipeline(usize);
+    /// A detector that knows which one of its channel it is, and whose
+    /// configuration always fails.
+    struct Numbered(usize, DetectorInfo);
 
-    /// A channel and the number of its builds; builds numbered in `broken`
-    /// fail.
-    fn channel(
-        policy: FailurePolicy,
-        broken: &'static [usize],
-    ) -> (Supervisor<Pipeline>, Arc<AtomicUsize>) {
+    impl Numbered {
+        fn new(number: usize, device: DeviceChoice) -> Self {
+            let info = DetectorInfo::new(&Device::Cpu, "none", &[]);
+            Self(number, DetectorInfo { device, ..info })
+        }
+    }
+
+    impl Detector for Numbered {
+        fn inputs(&self) -> &[InputNeeds] {
+            &[]
+        }
+
+        fn info(&self) -> &DetectorInfo {
+            &self.1
+        }
+
+        fn detect<'a>(
+            &'a mut self,
+            _: &FrameSet<'_>,
+            report: &mut FrameReport,
+        ) -> Result<Detections<'a>> {
+            report.add_count(Count::PointsNotFinite, self.0);
+            Ok(Detections::Boxes2d(&[]))
+        }
+
+        fn reconfigure(&mut self, _: &ChannelConfig) -> Result<()> {
+            Ok(())
+        }
+
+        fn reset(&mut self) -> Result<()> {
+            Ok(())
+        }
+
+        fn warm_up(&mut self) -> Result<()> {
+            Ok(())
+        }
+
+        fn payload_memory(&self) -> PayloadMemory {
+            PayloadMemory::default()
+        }
+    }
+
+    /// A channel and the number of its attempts to make a detector; those
+    /// numbered in `broken` fail.
+    fn channel(policy: FailurePolicy, broken: &'static [usize]) -> (Supervisor, Arc<AtomicUsize>) {
         let num_builds = Arc::new(AtomicUsize::new(0));
         let counter = Arc::clone(&num_builds);
-        let build = move |device| {
+        let make = move |device| {
             let number = counter.fetch_add(1, Ordering::Relaxed);
-            if broken.contains(&number) { Err(fault()) } else { Ok((Pipeline(number), device)) }
+            if broken.contains(&number) {
+                return Err(fault());
+            }
+            Ok(Box::new(Numbered::new(number, device)) as Box<dyn Detector>)
         };
-        (Supervisor::new("front", DeviceChoice::Cuda(7), policy, build).unwrap(), num_builds)
+        (Supervisor::new("front", DeviceChoice::Cuda(7), policy, make).unwrap(), num_builds)
     }
 
     fn policy(max_failures: usize, window_ms: u64, fallback: Fallback) -> FailurePolicy {
         let window = Duration::from_millis(window_ms);
-        FailurePolicy { max_failures, window, fallback, fault_at_frame: None }
+        FailurePolicy { max_failures, window, fallback }
     }
 
     fn fault() -> Error {
         Error::new(ErrorKind::Device, "test", "a fault")
     }
 
-    fn serve(channel: &mut Supervisor<Pipeline>) -> Result<usize> {
-        channel.serve(|pipeline| Ok(pipeline.0))
+    /// Processes a frame; gives the number of the detector that did.
+    fn serve(channel: &mut Supervisor) -> Result<usize> {
+        let mut report = FrameReport::new();
+        let (detector, failures) = channel.ready()?;
+        let frame = FrameSet { stamp: Stamp::default(), inputs: &[] };
+        failures.note(detector.detect(&frame, &mut report))?;
+        Ok(report.count(Count::PointsNotFinite) as usize)
     }
 
-    fn fail(channel: &mut Supervisor<Pipeline>) {
-        assert!(channel.serve(|_| Err::<(), _>(fault())).is_err());
+    /// Processes a frame that meets an error.
+    fn fail_with(channel: &mut Supervisor, error: Error) {
+        let (_, failures) = channel.ready().unwrap();
+        assert!(failures.note(Err::<(), _>(error)).is_err());
+    }
+
+    fn fail(channel: &mut Supervisor) {
+        fail_with(channel, fault());
     }
 
     #[test]
     fn only_failures_of_the_device_lead_to_a_build() {
         let (mut channel, num_builds) = channel(policy(3, 60_000, Fallback::None), &[]);
         let unreadable = Error::new(ErrorKind::Codec, "test", "no picture");
-        assert!(channel.serve(|_| Err::<(), _>(unreadable)).is_err());
+        fail_with(&mut channel, unreadable);
         assert_eq!((serve(&mut channel).unwrap(), channel.health()), (0, Health::Good));
         fail(&mut channel);
         assert_eq!((num_builds.load(Ordering::Relaxed), channel.health()), (1, Health::Rebuilding));
@@ -324,23 +379,16 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_may_borrow_from_the_pipeline() {
-        let (mut channel, _) = channel(FailurePolicy::default(), &[]);
-        let number: &usize = channel.serve(|pipeline| Ok(&pipeline.0)).unwrap();
-        assert_eq!(*number, 0);
-    }
-
-    #[test]
     fn a_lost_device_is_not_tried_again() {
-        let lost = || Error::new(ErrorKind::DeviceLost, "test", "a fault");
+        let lost = Error::new(ErrorKind::DeviceLost, "test", "a fault");
         let (mut channel, num_builds) = channel(policy(9, 1, Fallback::None), &[]);
-        assert!(channel.serve(|_| Err::<(), _>(lost())).is_err());
+        fail_with(&mut channel, lost);
         assert_eq!(channel.health(), Health::Lost);
         std::thread::sleep(Duration::from_millis(5));
         let refused = serve(&mut channel).unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::DeviceLost);
         assert!(refused.message().contains("cuda:7 is lost to this process"), "{refused}");
-        assert!(channel.pipeline().is_none());
+        assert!(channel.detector().is_none());
         assert_eq!(num_builds.load(Ordering::Relaxed), 1);
     }
 
@@ -348,7 +396,7 @@ mod tests {
     fn a_lost_device_leads_to_the_fallback_at_once() {
         let lost = Error::new(ErrorKind::DeviceLost, "test", "a fault");
         let (mut channel, _) = channel(policy(9, 60_000, Fallback::Cpu), &[]);
-        assert!(channel.serve(|_| Err::<(), _>(lost)).is_err());
+        fail_with(&mut channel, lost);
         assert_eq!((serve(&mut channel).unwrap(), channel.health()), (1, Health::OnFallback));
     }
 
@@ -399,7 +447,7 @@ mod tests {
 
     #[test]
     fn a_channel_that_cannot_be_built_at_first_is_refused() {
-        let build = |_| Err::<(Pipeline, _), _>(fault());
-        assert!(Supervisor::new("a", DeviceChoice::Cpu, FailurePolicy::default(), build).is_err());
+        let make = |_| Err(fault());
+        assert!(Supervisor::new("a", DeviceChoice::Cpu, FailurePolicy::default(), make).is_err());
     }
 }

@@ -1,7 +1,9 @@
-//! A camera's frames on the CPU.
+//! 2D detection on the CPU.
 
-use crate::config::CameraConfig;
-use crate::detectors::image2d::YoloHead;
+use super::{IMAGE, NEEDS, YoloHead, family, with_empty_frame};
+use crate::config::{CameraConfig, ChannelConfig};
+use crate::detectors::{Detector, DetectorInfo, FrameSet, InputNeeds};
+use crate::device::{Device, PayloadMemory};
 use crate::error::Result;
 use crate::infer::Engine;
 use crate::ops::decompress::{Picture, decompress};
@@ -10,10 +12,24 @@ use crate::ops::letterbox::{self, letterbox};
 use crate::ops::nms::{self, suppress_2d};
 use crate::ops::select::select;
 use crate::types::{
-    Box2d, Candidates, Count, Detection2d, FrameReport, ImagePayload, Kept, Nms2d, Stage, Tensor,
+    Box2d, Candidates, Count, Detection2d, Detections, FrameReport, ImagePayload, Kept, Nms2d,
+    Stage, Tensor,
 };
 
-pub(super) struct Frames {
+/// What is timed, in order.
+const STAGES: [Stage; 7] = [
+    Stage::Decompress,
+    Stage::Letterbox,
+    Stage::Infer,
+    Stage::Decode,
+    Stage::Select,
+    Stage::Suppress,
+    Stage::Gather,
+];
+
+/// Finds boxes in images on the CPU.
+pub struct CpuDetector {
+    info: DetectorInfo,
     engine: Box<dyn Engine>,
     head: YoloHead,
     score_threshold: f32,
@@ -28,13 +44,19 @@ pub(super) struct Frames {
     candidates: Candidates<Box2d>,
     suppression: nms::Workspace,
     keep: Vec<Kept>,
+    detections: Vec<Detection2d>,
 }
 
-impl Frames {
-    pub(super) fn new(config: &CameraConfig, engine: Box<dyn Engine>) -> Result<Self> {
+impl CpuDetector {
+    /// With a network that is loaded already.
+    ///
+    /// # Errors
+    /// `Model` when the network does not fit the head.
+    pub fn new(config: &CameraConfig, engine: Box<dyn Engine>) -> Result<Self> {
         let head = YoloHead::new(&config.facts, engine.inputs(), engine.outputs())?;
         let input = head.input()?;
         Ok(Self {
+            info: DetectorInfo::new(&Device::Cpu, engine.name(), &STAGES),
             engine,
             head,
             score_threshold: config.score_threshold,
@@ -48,37 +70,30 @@ impl Frames {
             candidates: Candidates::with_capacity(config.candidate_capacity),
             suppression: nms::Workspace::with_capacity(config.pre_nms_top_k),
             keep: Vec::with_capacity(config.pre_nms_top_k),
+            detections: Vec::with_capacity(config.max_detections),
         })
     }
+}
 
-    pub(super) fn engine_name(&self) -> &str {
-        self.engine.name()
+impl Detector for CpuDetector {
+    fn inputs(&self) -> &[InputNeeds] {
+        &NEEDS
     }
 
-    pub(super) fn reconfigure(&mut self, config: &CameraConfig) {
-        if config.pre_nms_top_k > self.pre_nms_top_k {
-            self.suppression = nms::Workspace::with_capacity(config.pre_nms_top_k);
-            self.keep = Vec::with_capacity(config.pre_nms_top_k);
-        }
-        self.score_threshold = config.score_threshold;
-        self.class_filter.clone_from(&config.class_filter);
-        self.pre_nms_top_k = config.pre_nms_top_k;
-        self.nms.clone_from(&config.nms);
-        self.max_detections = config.max_detections;
+    fn info(&self) -> &DetectorInfo {
+        &self.info
     }
 
-    /// The story of a frame.
-    pub(super) fn process(
-        &mut self,
-        payload: &ImagePayload<'_>,
+    fn detect<'a>(
+        &'a mut self,
+        frame: &FrameSet<'_>,
         report: &mut FrameReport,
-        detections: &mut Vec<Detection2d>,
-    ) -> Result<()> {
-        let Self { engine, head, picture, letterbox: workspace, input, .. } = self;
-        let image = match payload {
-            ImagePayload::Raw(image) => *image,
+    ) -> Result<Detections<'a>> {
+        let Self { engine, head, picture, letterbox: workspace, input, detections, .. } = self;
+        let image = match frame.image(IMAGE)? {
+            ImagePayload::Raw(image) => image,
             ImagePayload::Compressed(file) => {
-                report.time(Stage::Decompress, || decompress(file, picture))?;
+                report.time(Stage::Decompress, || decompress(&file, picture))?;
                 picture.view()?
             }
         };
@@ -109,6 +124,34 @@ impl Frames {
         report.add_count(Count::CandidatesOverCapacity, cut.num_over_capacity);
         report.add_count(Count::CandidatesOverTopK, cut.num_over_top_k);
         report.add_count(Count::DetectionsOverLimit, num_over_limit);
+        Ok(Detections::Boxes2d(detections))
+    }
+
+    fn reconfigure(&mut self, config: &ChannelConfig) -> Result<()> {
+        let config = family(config)?;
+        if config.pre_nms_top_k > self.pre_nms_top_k {
+            self.suppression = nms::Workspace::with_capacity(config.pre_nms_top_k);
+            self.keep = Vec::with_capacity(config.pre_nms_top_k);
+        }
+        self.score_threshold = config.score_threshold;
+        self.class_filter.clone_from(&config.class_filter);
+        self.pre_nms_top_k = config.pre_nms_top_k;
+        self.nms.clone_from(&config.nms);
+        self.max_detections = config.max_detections;
+        self.detections.clear();
+        self.detections.reserve(config.max_detections);
         Ok(())
+    }
+
+    fn reset(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn warm_up(&mut self) -> Result<()> {
+        with_empty_frame(|frame| self.detect(frame, &mut FrameReport::new()).map(drop))
+    }
+
+    fn payload_memory(&self) -> PayloadMemory {
+        PayloadMemory::of(&Device::Cpu)
     }
 }

@@ -1,15 +1,18 @@
-//! A camera's frames on a GPU: one upload, one wait, one read of the answer. A
-//! payload that lies in page-locked memory is uploaded from there.
+//! 2D detection on a GPU: one upload, one wait, one read of the results. A
+//! payload in page-locked memory is uploaded from there.
 
 use std::mem::{Discriminant, discriminant};
 
-use crate::config::{CameraConfig, YoloFacts};
+use super::{IMAGE, NEEDS, YoloHead, family, with_empty_frame};
+use crate::config::{CameraConfig, ChannelConfig, YoloFacts};
 use crate::detectors::frame_stream::{FrameStream, Running, room_for};
-use crate::detectors::image2d::YoloHead;
+use crate::detectors::{Detector, DetectorInfo, FrameSet, InputNeeds};
 use crate::device::cuda::abi::nms::NmsCounts;
 use crate::device::cuda::{
-    DeviceCandidates, DeviceCounters, DeviceImage, DeviceTensor, Graph, ImageLayout, Stream,
+    DeviceCandidates, DeviceCounters, DeviceImage, DeviceTensor, Graph, ImageLayout,
+    InPlaceUploads, Stream,
 };
+use crate::device::{Device, PayloadMemory};
 use crate::error::{Error, Result};
 use crate::infer::device::DeviceEngine;
 use crate::ops::decode_yolo::cuda::{Selection, Workspace as Decoder};
@@ -19,89 +22,134 @@ use crate::ops::letterbox::LetterboxParams;
 use crate::ops::letterbox::cuda::{Kernels as LetterboxKernels, enqueue_letterbox};
 use crate::ops::nms::cuda::{Capacity, Suppression2d};
 use crate::types::{
-    Box2d, CompressedFormat, Detection2d, FrameReport, ImagePayload, Kept, Letterbox, Nms2d, Stage,
-    TensorSpec, Transfer,
+    Box2d, CompressedFormat, Detection2d, Detections, FrameReport, ImagePayload, Kept, Letterbox,
+    Nms2d, Stage, TensorSpec, Transfer,
 };
 
 /// Room for pictures is taken by powers of two from this on.
 const MIN_PICTURE_BYTES: usize = 1 << 16;
 
-pub(super) struct Frames {
+/// What is timed on the stream, in order.
+const STREAM_STAGES: [Stage; 4] =
+    [Stage::Upload, Stage::Letterbox, Stage::Infer, Stage::Postprocess];
+
+/// What is reported, in order: decompression runs on the host.
+const STAGES: [Stage; 5] =
+    [Stage::Decompress, Stage::Upload, Stage::Letterbox, Stage::Infer, Stage::Postprocess];
+
+/// Finds boxes in images on a GPU.
+pub struct CudaDetector {
+    info: DetectorInfo,
+    uploads: InPlaceUploads,
     frames: FrameStream,
     pictures: Pictures,
     engine: DeviceEngine,
     head: YoloHead,
     postprocess: Postprocess,
+    detections: Vec<Detection2d>,
 }
 
-impl Frames {
-    pub(super) fn new(config: &CameraConfig, stream: &Stream) -> Result<Self> {
+impl CudaDetector {
+    /// Loads the network; the frames run on `stream`.
+    ///
+    /// # Errors
+    /// As [`super::open`].
+    pub fn load(config: &CameraConfig, stream: &Stream) -> Result<Self> {
         let shape_of = |input: &TensorSpec| input_shape(&config.facts, input);
         let engine = DeviceEngine::load(&config.model_path, &config.engine, stream, shape_of)?;
-        Self::with_engine(config, stream, engine)
+        Self::new(config, stream, engine)
     }
 
-    pub(super) fn with_engine(
-        config: &CameraConfig,
-        stream: &Stream,
-        engine: DeviceEngine,
-    ) -> Result<Self> {
+    /// With a network that is loaded already, whose stream is `stream`.
+    ///
+    /// # Errors
+    /// As [`super::open`].
+    pub fn new(config: &CameraConfig, stream: &Stream, engine: DeviceEngine) -> Result<Self> {
         let head = YoloHead::new(&config.facts, engine.inputs(), engine.outputs())?;
-        let stages = [Stage::Upload, Stage::Letterbox, Stage::Infer, Stage::Postprocess];
-        let mut frames = FrameStream::new(stream, &stages)?;
+        let device = Device::Cuda(stream.device().clone());
+        let mut frames = FrameStream::new(stream, &STREAM_STAGES)?;
         let working = (stream, frames.counters());
         Ok(Self {
+            info: DetectorInfo::new(&device, engine.name(), &STAGES),
             postprocess: Postprocess::new(config, &head, &engine, working)?,
+            uploads: InPlaceUploads::new(stream)?,
             frames,
             pictures: Pictures::new(stream, head.letterbox())?,
             engine,
             head,
+            detections: Vec::with_capacity(config.max_detections),
         })
     }
+}
 
-    pub(super) fn engine_name(&self) -> &str {
-        self.engine.name()
+impl Detector for CudaDetector {
+    fn inputs(&self) -> &[InputNeeds] {
+        &NEEDS
     }
 
-    pub(super) fn reconfigure(&mut self, config: &CameraConfig) -> Result<()> {
-        if self.postprocess.fits(config) {
-            return self.postprocess.set(config);
-        }
-        let stream = self.frames.stream().clone();
-        let working = (&stream, self.frames.counters());
-        self.postprocess = Postprocess::new(config, &self.head, &self.engine, working)?;
-        self.pictures.forget();
-        Ok(())
+    fn info(&self) -> &DetectorInfo {
+        &self.info
     }
 
-    /// The story of a frame.
-    pub(super) fn process(
-        &mut self,
-        payload: &ImagePayload<'_>,
+    fn detect<'a>(
+        &'a mut self,
+        frame: &FrameSet<'_>,
         report: &mut FrameReport,
-        detections: &mut Vec<Detection2d>,
-    ) -> Result<()> {
-        let Self { frames, pictures, engine, postprocess, .. } = self;
-        frames.run(report, |frame| {
-            pictures.upload(payload, frame)?;
+    ) -> Result<Detections<'a>> {
+        let Self { uploads, frames, pictures, engine, postprocess, detections, .. } = self;
+        let payload = frame.image(IMAGE)?;
+        let ran = uploads.scope(|scope| {
+            let mut running = frames.begin(scope, report);
+            pictures.upload(&payload, &mut running)?;
             pictures.enqueue_letterbox(engine.input(0)?, postprocess)?;
-            frame.end_of(Stage::Letterbox)?;
+            running.end_of(Stage::Letterbox)?;
             engine.enqueue()?;
-            frame.end_of(Stage::Infer)?;
+            running.end_of(Stage::Infer)?;
             postprocess.graph.enqueue()?;
-            frame.end_of(Stage::Postprocess)?;
+            running.end_of(Stage::Postprocess)?;
             let gathered = postprocess.gather.read(detections)?;
 
-            let num_counted = frame.add_counters();
-            frame.add_copies(Stage::Infer, engine);
+            let num_counted = running.add_counters();
+            running.add_copies(Stage::Infer, engine);
             // The suppression writes its survivors to the host, too.
             let num_kept = gathered.suppressed.num_kept as usize;
             let survivors = size_of::<NmsCounts>() + num_kept * size_of::<Kept>();
             let gathered = size_of::<Gathered>() + size_of_val(detections.as_slice());
             let num_read = num_counted + gathered + survivors;
-            frame.report.add_bytes(Stage::Postprocess, Transfer::Download, num_read);
-            Ok(())
-        })
+            running.report.add_bytes(Stage::Postprocess, Transfer::Download, num_read);
+            running.finish()
+        });
+        frames.settle(ran)?;
+        Ok(Detections::Boxes2d(detections))
+    }
+
+    /// Thresholds and classes are written to the device; other kinds and limits
+    /// are recorded anew.
+    fn reconfigure(&mut self, config: &ChannelConfig) -> Result<()> {
+        let config = family(config)?;
+        if self.postprocess.fits(config) {
+            self.postprocess.set(config)?;
+        } else {
+            let stream = self.frames.stream().clone();
+            let working = (&stream, self.frames.counters());
+            self.postprocess = Postprocess::new(config, &self.head, &self.engine, working)?;
+            self.pictures.forget();
+        }
+        self.detections.clear();
+        self.detections.reserve(config.max_detections);
+        Ok(())
+    }
+
+    fn reset(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn warm_up(&mut self) -> Result<()> {
+        with_empty_frame(|frame| self.detect(frame, &mut FrameReport::new()).map(drop))
+    }
+
+    fn payload_memory(&self) -> PayloadMemory {
+        PayloadMemory::of(&Device::Cuda(self.frames.stream().device().clone()))
     }
 }
 

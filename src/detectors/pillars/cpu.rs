@@ -1,8 +1,11 @@
-//! A lidar's frames on the CPU.
+//! 3D detection from pillars on the CPU.
 
-use super::LidarFrame;
-use crate::config::LidarConfig;
-use crate::detectors::pillars::{LidarHead, PillarEncoder};
+use nalgebra::Isometry3;
+
+use super::{CLOUD, LidarHead, PillarEncoder, family, needs, with_empty_frame};
+use crate::config::{ChannelConfig, LidarConfig, LidarFacts};
+use crate::detectors::{Detector, DetectorInfo, FrameSet, InputNeeds};
+use crate::device::{Device, PayloadMemory};
 use crate::error::Result;
 use crate::infer::Engine;
 use crate::ops::densify::{Sweeps, densify};
@@ -14,10 +17,30 @@ use crate::ops::select::select;
 use crate::ops::unpack::{UnpackParams, unpack};
 use crate::ops::voxelize::{self, VoxelizeParams, Voxels, voxelize};
 use crate::types::{
-    Candidates, Count, Detection3d, FrameReport, Kept, Nms3d, Object3d, Points, Stage, Tensor,
+    Candidates, Count, Detection3d, Detections, FrameReport, Kept, Nms3d, Object3d, Points, Stage,
+    Stamp, Tensor,
 };
 
-pub(super) struct Frames {
+/// What is timed, in order.
+const STAGES: [Stage; 11] = [
+    Stage::Unpack,
+    Stage::Densify,
+    Stage::Voxelize,
+    Stage::PillarFeatures,
+    Stage::Encode,
+    Stage::Scatter,
+    Stage::Infer,
+    Stage::Decode,
+    Stage::Select,
+    Stage::Suppress,
+    Stage::Gather,
+];
+
+/// Finds boxes in point clouds on the CPU.
+pub struct CpuDetector {
+    info: DetectorInfo,
+    needs: [InputNeeds; 1],
+    facts: LidarFacts,
     encoder: Box<dyn Engine>,
     pillars: PillarEncoder,
     engine: Box<dyn Engine>,
@@ -37,10 +60,15 @@ pub(super) struct Frames {
     suppression: nms::Workspace,
     keep: Vec<Kept>,
     max_detections: usize,
+    detections: Vec<Detection3d>,
 }
 
-impl Frames {
-    pub(super) fn new(
+impl CpuDetector {
+    /// With networks that are loaded already.
+    ///
+    /// # Errors
+    /// `Model` when a network does not fit the head.
+    pub fn new(
         config: &LidarConfig,
         encoder: Box<dyn Engine>,
         engine: Box<dyn Engine>,
@@ -51,6 +79,9 @@ impl Frames {
         let num_channels = facts.num_point_channels();
         let voxelize = super::voxelize_params(facts);
         Ok(Self {
+            info: DetectorInfo::new(&Device::Cpu, engine.name(), &STAGES),
+            needs: needs(config),
+            facts: facts.clone(),
             features: pillars.input()?,
             map: head.input(facts, engine.inputs())?,
             encoder,
@@ -70,50 +101,36 @@ impl Frames {
             suppression: nms::Workspace::with_capacity(config.pre_nms_top_k),
             keep: Vec::with_capacity(config.pre_nms_top_k),
             max_detections: config.max_detections,
+            detections: Vec::with_capacity(config.max_detections),
         })
     }
+}
 
-    pub(super) fn engine_name(&self) -> &str {
-        self.engine.name()
+impl Detector for CpuDetector {
+    fn inputs(&self) -> &[InputNeeds] {
+        &self.needs
     }
 
-    pub(super) fn reconfigure(&mut self, config: &LidarConfig) {
-        self.head.reconfigure(config);
-        if config.pre_nms_top_k > self.pre_nms_top_k {
-            self.suppression = nms::Workspace::with_capacity(config.pre_nms_top_k);
-            self.keep = Vec::with_capacity(config.pre_nms_top_k);
-        }
-        self.pre_nms_top_k = config.pre_nms_top_k;
-        self.nms.clone_from(&config.nms);
-        self.max_detections = config.max_detections;
-        if let Some(densification) = &mut self.densification {
-            densification.max_age_s = f64::from(config.densification.max_sweep_age_s);
-        }
+    fn info(&self) -> &DetectorInfo {
+        &self.info
     }
 
-    pub(super) fn forget_sweeps(&mut self) {
-        if let Some(densification) = &mut self.densification {
-            densification.sweeps.clear();
-        }
-    }
-
-    /// The story of a frame.
-    pub(super) fn process(
-        &mut self,
-        frame: &LidarFrame<'_>,
+    fn detect<'a>(
+        &'a mut self,
+        frame: &FrameSet<'_>,
         report: &mut FrameReport,
-        detections: &mut Vec<Detection3d>,
-    ) -> Result<()> {
+    ) -> Result<Detections<'a>> {
         let Self { encoder, pillars, engine, head, points, voxels, features, map, .. } = self;
+        let (cloud, pose) = (frame.cloud(CLOUD)?, frame.input(CLOUD)?.world_from_sensor());
         self.candidates.clear();
 
-        let unpacked = report.time(Stage::Unpack, || unpack(frame.cloud, &self.unpack, points))?;
+        let unpacked = report.time(Stage::Unpack, || unpack(cloud, &self.unpack, points))?;
         report.add_count(Count::PointsNotFinite, unpacked.num_not_finite);
         report.add_count(Count::PointsOutOfRange, unpacked.num_out_of_range);
         report.add_count(Count::PointsOverCapacity, unpacked.num_over_capacity);
 
         let points = match &mut self.densification {
-            Some(densification) => densification.join(points, frame, report)?,
+            Some(densification) => densification.join(points, frame.stamp, pose, report)?,
             None => points,
         };
 
@@ -146,13 +163,48 @@ impl Frames {
         })?;
         let num_over_limit = report.time(Stage::Gather, || {
             let candidates = self.candidates.as_slice();
-            gather_3d(candidates, &self.keep, self.max_detections, detections)
+            gather_3d(candidates, &self.keep, self.max_detections, &mut self.detections)
         });
 
         report.add_count(Count::CandidatesOverCapacity, cut.num_over_capacity);
         report.add_count(Count::CandidatesOverTopK, cut.num_over_top_k);
         report.add_count(Count::DetectionsOverLimit, num_over_limit);
+        Ok(Detections::Boxes3d(&self.detections))
+    }
+
+    fn reconfigure(&mut self, config: &ChannelConfig) -> Result<()> {
+        let config = family(config)?;
+        self.head.reconfigure(config);
+        if config.pre_nms_top_k > self.pre_nms_top_k {
+            self.suppression = nms::Workspace::with_capacity(config.pre_nms_top_k);
+            self.keep = Vec::with_capacity(config.pre_nms_top_k);
+        }
+        self.pre_nms_top_k = config.pre_nms_top_k;
+        self.nms.clone_from(&config.nms);
+        self.max_detections = config.max_detections;
+        if let Some(densification) = &mut self.densification {
+            densification.max_age_s = f64::from(config.densification.max_sweep_age_s);
+        }
+        self.detections.clear();
+        self.detections.reserve(config.max_detections);
         Ok(())
+    }
+
+    fn reset(&mut self) -> Result<()> {
+        if let Some(densification) = &mut self.densification {
+            densification.sweeps.clear();
+        }
+        Ok(())
+    }
+
+    fn warm_up(&mut self) -> Result<()> {
+        let facts = self.facts.clone();
+        with_empty_frame(&facts, |frame| self.detect(frame, &mut FrameReport::new()).map(drop))?;
+        self.reset()
+    }
+
+    fn payload_memory(&self) -> PayloadMemory {
+        PayloadMemory::of(&Device::Cpu)
     }
 }
 
@@ -188,24 +240,25 @@ impl Densification {
     fn join<'a>(
         &'a mut self,
         current: &'a Points,
-        frame: &LidarFrame<'_>,
+        stamp: Stamp,
+        world_from_sensor: Option<&Isometry3<f64>>,
         report: &mut FrameReport,
     ) -> Result<&'a Points> {
-        let Some(world_from_sensor) = frame.world_from_sensor else {
+        let Some(world_from_sensor) = world_from_sensor else {
             report.add_count(Count::SweepsDropped, self.sweeps.len());
             return Ok(current);
         };
         let joined = report.time(Stage::Densify, || {
             let joined = densify(
                 current,
-                frame.stamp,
+                stamp,
                 world_from_sensor,
                 &self.sweeps,
                 self.time_lag_channel,
                 self.max_age_s,
                 &mut self.merged,
             );
-            self.sweeps.push(current, frame.stamp, world_from_sensor);
+            self.sweeps.push(current, stamp, world_from_sensor);
             joined
         })?;
         report.add_count(Count::SweepsDropped, joined.num_sweeps_dropped);

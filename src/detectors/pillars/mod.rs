@@ -1,180 +1,100 @@
-//! A point cloud in, 3D detections out.
+//! A point cloud in, 3D boxes out: pillar networks with a CenterPoint or an
+//! anchor head.
 //!
-//! A channel runs on one device from end to end. Both sides give the same
-//! detections and the same counts, bit for bit up to the encoder and, but for
-//! the last place of an exponential, from the network's answers on; the story
-//! of a frame stands in [`cpu`] and [`cuda`], the same stages in the same order.
+//! Boxes are in the frame of the cloud. Both devices give the same detections
+//! and the same counts, bit for bit up to the encoder and, but for the last
+//! place of an exponential, from the network's outputs on. The whole frame is
+//! one function in [`cpu`] and in [`cuda`], with the same stages in the same
+//! order.
+//!
+//! Where past sweeps join the current one, the detector asks for the pose of
+//! the sensor. Without it a sweep is processed alone, which is counted. A cloud
+//! without a usable point, those of past sweeps included, has no detections.
 
 mod cpu;
 #[cfg(feature = "cuda")]
 mod cuda;
+mod encoder;
 mod head;
 
+pub use cpu::CpuDetector;
+#[cfg(feature = "cuda")]
+pub use cuda::CudaDetector;
+pub use encoder::PillarEncoder;
 #[cfg(feature = "cuda")]
 pub use head::LidarDecoder;
-pub use head::{CenterOutputs, LidarHead, PillarEncoder};
+pub use head::{CenterOutputs, LidarHead};
 
-use std::time::Instant;
-
-use nalgebra::Isometry3;
-
-use super::Processed;
-use crate::config::{LidarConfig, LidarFacts};
+use super::{Detector, FrameInput, FrameSet, InputNeeds, PayloadKind, another_family};
+use crate::config::{ChannelConfig, ChannelKind, LidarConfig, LidarFacts};
 use crate::device::Device;
 use crate::error::Result;
-#[cfg(feature = "cuda")]
-use crate::infer::device::DeviceEngine;
-use crate::infer::{self, Engine};
+use crate::infer;
 use crate::ops::unpack::UnpackParams;
 use crate::ops::voxelize::VoxelizeParams;
-use crate::types::{CloudView, Detection3d, FrameReport, PointChannel, Stage, Stamp};
+use crate::types::{CloudView, Header, PointChannel, PointField, PointFields};
 
-/// One sweep, as a lidar channel takes it.
-#[derive(Clone, Copy, Debug)]
-pub struct LidarFrame<'a> {
-    /// The points as they lie in the message.
-    pub cloud: &'a CloudView<'a>,
-    /// Acquisition time of the sweep.
-    pub stamp: Stamp,
-    /// Where the sensor stood in the world at that time. Without it the sweep
-    /// is processed alone: past sweeps cannot join, which is counted.
-    pub world_from_sensor: Option<&'a Isometry3<f64>>,
+/// The one input.
+const CLOUD: usize = 0;
+
+/// Loads both networks for a device and allocates all memory that the
+/// configuration bounds.
+///
+/// # Errors
+/// `Model` when a network cannot be loaded or does not fit its head; `Argument`
+/// when the device has no implementation of the suppression or a limit is above
+/// the device's; `Device` when it has not enough memory.
+pub fn open(config: &LidarConfig, device: &Device) -> Result<Box<dyn Detector>> {
+    Ok(match device {
+        Device::Cpu => {
+            let encoder = infer::load(&config.encoder_path, &config.engine)?;
+            let engine = infer::load(&config.model_path, &config.engine)?;
+            Box::new(CpuDetector::new(config, encoder, engine)?)
+        }
+        #[cfg(feature = "cuda")]
+        Device::Cuda(device) => Box::new(CudaDetector::load(config, &device.stream()?)?),
+    })
 }
 
-/// Everything one lidar channel needs for its frames.
-pub struct LidarPipeline {
-    side: Side,
-    densifies: bool,
-    detections: Vec<Detection3d>,
-    report: FrameReport,
+/// One cloud, and the sensor's pose where past sweeps join.
+fn needs(config: &LidarConfig) -> [InputNeeds; 1] {
+    let densification = &config.densification;
+    let joins = densification.num_past_sweeps > 0;
+    let pose_in = joins.then(|| densification.world_frame.clone());
+    [InputNeeds { kind: PayloadKind::Cloud, pose_in }]
 }
 
-/// Where the frames run.
-enum Side {
-    Cpu(Box<cpu::Frames>),
-    #[cfg(feature = "cuda")]
-    Cuda(Box<cuda::Frames>),
+fn family(config: &ChannelConfig) -> Result<&LidarConfig> {
+    match &config.kind {
+        ChannelKind::Lidar(lidar) => Ok(lidar),
+        ChannelKind::Camera(_) => Err(another_family(config)),
+    }
 }
 
-impl LidarPipeline {
-    /// Loads both networks for a device and takes all memory the configuration
-    /// bounds.
-    ///
-    /// # Errors
-    /// `Model` when a network cannot be loaded or does not fit its head;
-    /// `Argument` when the device has no side for the suppression or a limit is
-    /// above the device's; `Device` when it has not enough memory.
-    pub fn new(config: &LidarConfig, device: &Device) -> Result<Self> {
-        match device {
-            Device::Cpu => {
-                let encoder = infer::load(&config.encoder_path, &config.engine)?;
-                let engine = infer::load(&config.model_path, &config.engine)?;
-                Self::with_engines(config, encoder, engine)
-            }
-            #[cfg(feature = "cuda")]
-            Device::Cuda(device) => {
-                let frames = cuda::Frames::new(config, &device.stream()?)?;
-                Ok(Self::on(config, Side::Cuda(Box::new(frames))))
-            }
-        }
+/// Hands a cloud of one point, the centre of the grid's range, to `work`: x, y,
+/// z and the channels that the head wants, all floats, the channels zero.
+fn with_empty_frame<T>(
+    facts: &LidarFacts,
+    work: impl FnOnce(&FrameSet<'_>) -> Result<T>,
+) -> Result<T> {
+    let mut fields = PointFields::new();
+    let names = facts.point_channels.iter().filter_map(|channel| match channel {
+        PointChannel::Intensity => Some("intensity"),
+        PointChannel::Ring => Some("ring"),
+        PointChannel::TimeLag => None,
+        PointChannel::Named(name) => Some(name.as_str()),
+    });
+    for (name, offset) in ["x", "y", "z"].into_iter().chain(names).zip((0..).step_by(4)) {
+        fields.push(PointField { name, offset, datatype: 7, count: 1 })?;
     }
-
-    /// On the CPU, with networks that are loaded already.
-    ///
-    /// # Errors
-    /// `Model` when a network does not fit the head.
-    pub fn with_engines(
-        config: &LidarConfig,
-        encoder: Box<dyn Engine>,
-        engine: Box<dyn Engine>,
-    ) -> Result<Self> {
-        let frames = cpu::Frames::new(config, encoder, engine)?;
-        Ok(Self::on(config, Side::Cpu(Box::new(frames))))
-    }
-
-    /// On a GPU, with networks that are loaded already; the frames run on their
-    /// stream.
-    ///
-    /// # Errors
-    /// As [`LidarPipeline::new`].
-    #[cfg(feature = "cuda")]
-    pub fn with_device_engines(
-        config: &LidarConfig,
-        stream: &crate::device::cuda::Stream,
-        encoder: DeviceEngine,
-        engine: DeviceEngine,
-    ) -> Result<Self> {
-        let frames = cuda::Frames::with_engines(config, stream, encoder, engine)?;
-        Ok(Self::on(config, Side::Cuda(Box::new(frames))))
-    }
-
-    fn on(config: &LidarConfig, side: Side) -> Self {
-        let densifies = config.densification.num_past_sweeps > 0;
-        let detections = Vec::with_capacity(config.max_detections);
-        Self { side, densifies, detections, report: FrameReport::new() }
-    }
-
-    /// Name and version of the engine that runs the network.
-    pub fn engine_name(&self) -> &str {
-        match &self.side {
-            Side::Cpu(frames) => frames.engine_name(),
-            #[cfg(feature = "cuda")]
-            Side::Cuda(frames) => frames.engine_name(),
-        }
-    }
-
-    /// Whether past sweeps join, so that frames want a transform.
-    pub fn densifies(&self) -> bool {
-        self.densifies
-    }
-
-    /// Takes over what may change between frames: thresholds, limits,
-    /// suppression, the age of sweeps. The rest of `config` is that of the start.
-    ///
-    /// On a GPU thresholds are written to the device; other kinds and limits are
-    /// recorded anew, on memory that stays taken.
-    ///
-    /// # Errors
-    /// As [`LidarPipeline::new`]; what held before then holds on.
-    pub fn reconfigure(&mut self, config: &LidarConfig) -> Result<()> {
-        match &mut self.side {
-            Side::Cpu(frames) => frames.reconfigure(config),
-            #[cfg(feature = "cuda")]
-            Side::Cuda(frames) => frames.reconfigure(config)?,
-        }
-        self.detections.clear();
-        self.detections.reserve(config.max_detections);
-        Ok(())
-    }
-
-    /// Forgets past sweeps: for a clock that starts over.
-    pub fn forget_sweeps(&mut self) {
-        match &mut self.side {
-            Side::Cpu(frames) => frames.forget_sweeps(),
-            #[cfg(feature = "cuda")]
-            Side::Cuda(frames) => frames.forget_sweeps(),
-        }
-    }
-
-    /// Detects objects in a sweep: boxes in the cloud's frame. Without a usable
-    /// point, those of past sweeps included, there are no detections.
-    ///
-    /// # Errors
-    /// `PointField` when a needed field is missing or unusable, `Inference`
-    /// when a network fails, `Device` when the GPU does. The frame is dropped,
-    /// the pipeline stays usable.
-    pub fn process(&mut self, frame: &LidarFrame<'_>) -> Result<Processed<'_, Detection3d>> {
-        let Self { side, detections, report, .. } = self;
-        *report = FrameReport::new();
-        let start = Instant::now();
-        match side {
-            Side::Cpu(frames) => frames.process(frame, report, detections)?,
-            #[cfg(feature = "cuda")]
-            Side::Cuda(frames) => frames.process(frame, report, detections)?,
-        }
-        report.add_duration(Stage::Total, start.elapsed());
-        Ok(Processed { detections, report })
-    }
+    let range = facts.grid.range();
+    let center = [0, 1, 2].map(|axis| 0.5 * (range.min[axis] + range.max[axis]));
+    let mut data: Vec<u8> = center.iter().flat_map(|value: &f32| value.to_le_bytes()).collect();
+    data.resize(4 * fields.as_slice().len(), 0);
+    let step = data.len() as u32;
+    let cloud = CloudView::new([1, 1], [step, step], false, fields, &data)?;
+    let input = [Some(FrameInput::cloud(Header::default(), &cloud))];
+    work(&FrameSet::single(&input))
 }
 
 /// What to read from clouds.

@@ -49,13 +49,10 @@ impl Message {
         self
     }
 
-    pub(super) fn put_transform(&mut self, transform: Option<&Isometry3<f64>>) -> &mut Self {
-        self.put_u32(u32::from(transform.is_some()));
-        if let Some(Isometry3 { rotation, translation }) = transform {
-            let values = rotation.coords.iter().chain(translation.vector.iter());
-            values.for_each(|value| {
-                self.put_u64(value.to_bits());
-            });
+    pub(super) fn put_transform(&mut self, transform: &Isometry3<f64>) -> &mut Self {
+        let Isometry3 { rotation, translation } = transform;
+        for value in rotation.coords.iter().chain(translation.vector.iter()) {
+            self.put_u64(value.to_bits());
         }
         self
     }
@@ -91,10 +88,7 @@ impl Message {
         std::str::from_utf8(bytes).map_err(|_| malformed())
     }
 
-    pub(super) fn transform(&self) -> Result<Option<Isometry3<f64>>> {
-        if self.u32()? == 0 {
-            return Ok(None);
-        }
+    pub(super) fn transform(&self) -> Result<Isometry3<f64>> {
         let mut values = [0.0; 7];
         for value in &mut values {
             *value = f64::from_bits(self.u64()?);
@@ -102,7 +96,7 @@ impl Message {
         let [i, j, k, w, x, y, z] = values;
         // A unit already: normalised again, it might come back with other bits.
         let rotation = UnitQuaternion::new_unchecked(Quaternion::new(w, i, j, k));
-        Ok(Some(Isometry3::from_parts(Translation3::new(x, y, z), rotation)))
+        Ok(Isometry3::from_parts(Translation3::new(x, y, z), rotation))
     }
 
     fn take<const N: usize>(&self) -> Result<[u8; N]> {
@@ -151,7 +145,7 @@ mod tests {
         let transform = Isometry3::from_parts(Translation3::new(1.5, -2.0, 1e9), rotation);
         let mut message = Message::default();
         message.start(7).put_u32(3).put_u64(u64::MAX).put_f32(f32::NAN).put_text("naïve");
-        message.put_transform(None).put_transform(Some(&transform));
+        message.put_transform(&transform);
         let mut wire = Vec::new();
         message.send(&mut wire).unwrap();
         let mut received = Message::default();
@@ -160,8 +154,7 @@ mod tests {
         assert_eq!((received.u32().unwrap(), received.u64().unwrap()), (3, u64::MAX));
         assert_eq!(received.f32().unwrap().to_bits(), f32::NAN.to_bits());
         assert_eq!(received.text().unwrap(), "naïve");
-        assert_eq!(received.transform().unwrap(), None);
-        assert_eq!(received.transform().unwrap(), Some(transform));
+        assert_eq!(received.transform().unwrap(), transform);
         assert!(received.u32().is_err(), "there is no more");
     }
 

@@ -1,22 +1,22 @@
-//! A channel's frames in a process of their own.
+//! A detector in a process of its own.
 //!
 //! A fault of a GPU ends it for a whole process, and a library on it may end
-//! the process itself. Neither reaches a channel whose frames are served by
-//! another process: it says that its device failed, and the [`Supervisor`]
-//! starts a new one.
+//! the process itself. Neither reaches a channel whose frames are processed by
+//! another process: the [`Proxy`] reports that its device failed, and the
+//! [`Supervisor`] starts a new one.
 //!
-//! The process is this program again, as `det_post isolated`. Payloads go through
-//! memory that both map, one copy each; requests and answers, a few hundred
-//! bytes and the detections, through a socket, which is also how each learns
-//! that the other is gone. One request is under way at a time. The detections
-//! are those of the same pipeline in this process, bit for bit.
+//! The process is this program again, as `det_post isolated`. The payloads of a
+//! frame go through sealed memory that both map, one copy each; requests and answers,
+//! a few hundred bytes and the detections, through a socket, which is also how
+//! each learns that the other is gone. One request is in flight at a time. The
+//! detections are those of the same detector in this process, bit for bit.
 //!
-//! [`Supervisor`]: super::Supervisor
+//! [`Supervisor`]: super::supervisor::Supervisor
 
 mod memory;
 mod message;
 mod serve;
-mod words;
+mod wire;
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -26,15 +26,17 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use memory::Written;
+use memory::PayloadBuffer;
 use message::{Message, malformed};
 pub use serve::serve;
-pub use words::Words;
+use wire::Found;
 
 use crate::config::ChannelConfig;
-use crate::detectors::{LidarFrame, Processed};
+use crate::detectors::{Detector, DetectorInfo, FrameSet, InputNeeds};
+use crate::device::{Device, PayloadMemory};
 use crate::error::{Error, ErrorKind, Result};
-use crate::types::{CompressedFormat, DeviceChoice, FrameReport, ImagePayload, Stage, Transfer};
+use crate::ops::decompress::MAX_DECODE_TIME;
+use crate::types::{Detections, DeviceChoice, FrameReport, Stage, Transfer};
 
 const STAGE: &str = "isolated";
 
@@ -45,50 +47,51 @@ const START_TIMEOUT: Duration = Duration::from_secs(900);
 /// How long a frame may take: a kernel may never end.
 const FRAME_TIMEOUT: Duration = Duration::from_secs(30);
 
+// An image that is slow to decode is refused as such, not taken for a process
+// that hangs.
+const _: () = assert!(2 * MAX_DECODE_TIME.as_secs() < FRAME_TIMEOUT.as_secs());
+
 /// How long a process may take to end by itself.
 const END_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Shared memory is taken by powers of two from this on.
+/// The least shared memory that is reserved.
 const MIN_MEMORY_BYTES: usize = 1 << 16;
 
-/// What is asked.
+/// Requests of the proxy.
 mod request {
     pub(super) const START: u8 = 0;
     pub(super) const MEMORY: u8 = 1;
-    pub(super) const PIXELS: u8 = 2;
-    pub(super) const FILE: u8 = 3;
-    pub(super) const CLOUD: u8 = 4;
-    pub(super) const RECONFIGURE: u8 = 5;
-    pub(super) const FORGET_SWEEPS: u8 = 6;
-    pub(super) const FAIL: u8 = 7;
+    pub(super) const FRAME: u8 = 2;
+    pub(super) const RECONFIGURE: u8 = 3;
+    pub(super) const RESET: u8 = 4;
+    pub(super) const WARM_UP: u8 = 5;
 }
 
-/// What is answered.
+/// Answers of the process.
 mod answer {
     pub(super) const DONE: u8 = 0;
     pub(super) const STARTED: u8 = 1;
-    pub(super) const SERVED: u8 = 2;
+    pub(super) const DETECTED: u8 = 2;
     pub(super) const FAILED: u8 = 3;
 }
 
-/// A channel in another process. Its detections are of type `D`.
-pub struct Isolated<D> {
+/// A detector in another process.
+pub struct Proxy {
     process: Child,
     /// The other end of its standard input.
     socket: UnixStream,
-    memory: Option<Written>,
+    memory: Option<PayloadBuffer>,
     message: Message,
-    device: DeviceChoice,
-    device_name: String,
-    engine_name: String,
-    densifies: bool,
-    detections: Vec<D>,
-    report: FrameReport,
+    info: DetectorInfo,
+    needs: Vec<InputNeeds>,
+    /// The stages of the other process, which the upload to it comes before.
+    stages: Vec<Stage>,
+    found: Found,
 }
 
-impl<D: Words> Isolated<D> {
-    /// Starts `program`, a det_post, and has it load the channel's networks for
-    /// a device.
+impl Proxy {
+    /// Starts `program`, a det_post, and has it make the channel's detector on a
+    /// device.
     ///
     /// # Errors
     /// `Device` when the process cannot be started or ends, and its own errors.
@@ -102,176 +105,74 @@ impl<D: Words> Isolated<D> {
             .arg("isolated")
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .stdout(Stdio::null())
-            // Not interrupted with us: frames under way are finished first.
+            // Not interrupted with us: frames in flight are finished first.
             .process_group(0)
             .spawn()
             .map_err(|e| failed("start", e))?;
-        let mut isolated = Self {
+        let mut proxy = Self {
             process,
             socket,
             memory: None,
             message: Message::default(),
-            device,
-            device_name: String::new(),
-            engine_name: String::new(),
-            densifies: false,
-            detections: Vec::new(),
-            report: FrameReport::new(),
+            info: DetectorInfo::new(&Device::Cpu, "", &[]),
+            needs: Vec::new(),
+            stages: Vec::new(),
+            found: Found::default(),
         };
-        let message = isolated.message.start(request::START);
+        let message = proxy.message.start(request::START);
         message.put_text(&config.name).put_text(&device.to_string()).put_text(&config.to_yaml());
-        isolated.ask(START_TIMEOUT, answer::STARTED)?;
-        let message = &isolated.message;
-        isolated.device = message.text()?.parse()?;
-        isolated.device_name = message.text()?.to_owned();
-        isolated.engine_name = message.text()?.to_owned();
-        isolated.densifies = message.u32()? != 0;
-        Ok(isolated)
+        proxy.ask(START_TIMEOUT, answer::STARTED)?;
+        (proxy.info, proxy.needs) = wire::take_detector(&proxy.message)?;
+        proxy.info.process_id = Some(proxy.process.id());
+        proxy.stages.clone_from(&proxy.info.stages);
+        if !proxy.stages.contains(&Stage::Upload) {
+            proxy.info.stages.insert(0, Stage::Upload);
+        }
+        Ok(proxy)
     }
 
-    /// Detects objects in a picture.
-    ///
-    /// # Errors
-    /// Those of the pipeline; `Device` when the process, or its GPU, is lost.
-    pub fn process_picture(&mut self, payload: &ImagePayload<'_>) -> Result<Processed<'_, D>> {
-        let start = Instant::now();
-        match payload {
-            ImagePayload::Raw(image) => {
-                self.share(image.data())?;
-                let message = self.message.start(request::PIXELS);
-                message.put_u32(image.size().width).put_u32(image.size().height);
-                message.put_u64(image.step() as u64).put_text(image.encoding().to_ros());
-                message.put_u32(u32::from(image.is_big_endian()));
-                message.put_u64(image.data().len() as u64);
+    /// Copies the payloads of a frame to where the other process reads them;
+    /// returns the number of bytes.
+    fn share(&mut self, frame: &FrameSet<'_>) -> Result<usize> {
+        let ends = wire::payloads(frame).map(|(start, data)| start.saturating_add(data.len()));
+        let len = ends.max().unwrap_or(0);
+        if self.memory.as_ref().is_none_or(|memory| memory.len() < len) {
+            // A quarter more, so that payloads that grow little by little do
+            // not each need new memory.
+            let needed = len.saturating_add(len / 4).max(MIN_MEMORY_BYTES);
+            let memory = PayloadBuffer::reserve(needed)?;
+            self.message.start(request::MEMORY);
+            self.exchange(FRAME_TIMEOUT, answer::DONE, Some(&memory))?;
+            self.memory = Some(memory);
+        }
+        let mut num_shared = 0;
+        if let Some(memory) = &mut self.memory {
+            for (start, data) in wire::payloads(frame) {
+                memory.bytes()[start..start + data.len()].copy_from_slice(data);
+                num_shared += data.len();
             }
-            ImagePayload::Compressed(file) => {
-                self.share(file.data)?;
-                let message = self.message.start(request::FILE);
-                message.put_u32(u32::from(file.format == CompressedFormat::Png));
-                message.put_u64(file.data.len() as u64);
-            }
         }
-        self.finish(start)
-    }
-
-    /// Detects objects in a sweep.
-    ///
-    /// # Errors
-    /// Those of the pipeline; `Device` when the process, or its GPU, is lost.
-    pub fn process_cloud(&mut self, frame: &LidarFrame<'_>) -> Result<Processed<'_, D>> {
-        let start = Instant::now();
-        let cloud = frame.cloud;
-        self.share(cloud.data())?;
-        let message = self.message.start(request::CLOUD);
-        for n in [cloud.width(), cloud.height(), cloud.point_step(), cloud.row_step()] {
-            message.put_u32(u32::try_from(n).map_err(|_| malformed())?);
-        }
-        message.put_u32(u32::from(cloud.is_big_endian()));
-        message.put_u32(cloud.fields().as_slice().len() as u32);
-        for field in cloud.fields().as_slice() {
-            message.put_text(field.name).put_u32(field.offset);
-            message.put_u32(field.datatype.into()).put_u32(field.count);
-        }
-        message.put_u64(frame.stamp.nanos() as u64).put_transform(frame.world_from_sensor);
-        message.put_u64(cloud.data().len() as u64);
-        self.finish(start)
-    }
-
-    /// Sends a frame and takes its detections.
-    fn finish(&mut self, start: Instant) -> Result<Processed<'_, D>> {
-        self.ask(FRAME_TIMEOUT, answer::SERVED)?;
-        let Self { message, detections, report, .. } = self;
-        words::take_report(message, report)?;
-        let num_shared = message.usize()?;
-        detections.clear();
-        for _ in 0..message.usize()? {
-            detections.push(D::take(message)?);
-        }
-        report.add_bytes(Stage::Upload, Transfer::HostCopy, num_shared);
-        report.add_duration(Stage::Total, start.elapsed());
-        Ok(Processed { detections, report })
-    }
-}
-
-impl<D> Isolated<D> {
-    /// The device it runs on, by its number.
-    pub fn device(&self) -> DeviceChoice {
-        self.device
-    }
-
-    /// The device it runs on, for reports.
-    pub fn device_name(&self) -> &str {
-        &self.device_name
-    }
-
-    /// Name and version of the engine that runs its network.
-    pub fn engine_name(&self) -> &str {
-        &self.engine_name
-    }
-
-    /// Whether past sweeps join, so that frames want a transform.
-    pub fn densifies(&self) -> bool {
-        self.densifies
-    }
-
-    /// The process, by its number.
-    pub fn process_id(&self) -> u32 {
-        self.process.id()
-    }
-
-    /// Takes over what may change between frames.
-    ///
-    /// # Errors
-    /// Those of the pipeline; `Device` when the process is lost.
-    pub fn reconfigure(&mut self, config: &ChannelConfig) -> Result<()> {
-        self.message.start(request::RECONFIGURE).put_text(&config.to_yaml());
-        self.ask(FRAME_TIMEOUT, answer::DONE)
-    }
-
-    /// Forgets past sweeps.
-    ///
-    /// # Errors
-    /// `Device` when the process is lost.
-    pub fn forget_sweeps(&mut self) -> Result<()> {
-        self.message.start(request::FORGET_SWEEPS);
-        self.ask(FRAME_TIMEOUT, answer::DONE)
-    }
-
-    /// Makes its device fail.
-    ///
-    /// # Errors
-    /// `Device` when the process is lost.
-    pub fn fail(&mut self) -> Result<()> {
-        self.message.start(request::FAIL);
-        self.ask(FRAME_TIMEOUT, answer::DONE)
-    }
-
-    /// Copies a payload to where the other process reads it.
-    fn share(&mut self, data: &[u8]) -> Result<()> {
-        let needed = data.len().max(MIN_MEMORY_BYTES);
-        let memory = match self.memory.take() {
-            Some(memory) if memory.len() >= needed => memory,
-            _ => {
-                let capacity = needed.checked_next_power_of_two().unwrap_or(needed);
-                let memory = Written::new(capacity)?;
-                let path = memory.path().to_str().ok_or_else(malformed)?;
-                self.message.start(request::MEMORY).put_text(path);
-                self.ask(FRAME_TIMEOUT, answer::DONE)?;
-                memory
-            }
-        };
-        self.memory.insert(memory).bytes()[..data.len()].copy_from_slice(data);
-        self.report = FrameReport::new();
-        Ok(())
+        Ok(num_shared)
     }
 
     /// Sends the request that stands in the message, waits, and leaves the
     /// answer there, read up to its tag.
     fn ask(&mut self, timeout: Duration, expected: u8) -> Result<()> {
+        self.exchange(timeout, expected, None)
+    }
+
+    /// As [`Self::ask`], with the memory that a request hands over.
+    fn exchange(
+        &mut self,
+        timeout: Duration,
+        expected: u8,
+        memory: Option<&PayloadBuffer>,
+    ) -> Result<()> {
         let Self { socket, message, .. } = self;
         let answered = socket
             .set_read_timeout(Some(timeout))
             .and_then(|()| message.send(socket))
+            .and_then(|()| memory.map_or(Ok(()), |memory| memory.send(socket)))
             .and_then(|()| message.receive(socket));
         match answered {
             Ok(true) => {}
@@ -281,7 +182,7 @@ impl<D> Isolated<D> {
         match self.message.tag()? {
             tag if tag == expected => Ok(()),
             answer::FAILED => {
-                let error = words::take_error(&self.message)?;
+                let error = wire::take_error(&self.message)?;
                 if error.kind() != ErrorKind::DeviceLost {
                     return Err(error);
                 }
@@ -326,7 +227,51 @@ impl<D> Isolated<D> {
     }
 }
 
-impl<D> Drop for Isolated<D> {
+impl Detector for Proxy {
+    fn inputs(&self) -> &[InputNeeds] {
+        &self.needs
+    }
+
+    fn info(&self) -> &DetectorInfo {
+        &self.info
+    }
+
+    fn detect<'a>(
+        &'a mut self,
+        frame: &FrameSet<'_>,
+        report: &mut FrameReport,
+    ) -> Result<Detections<'a>> {
+        let num_shared = self.share(frame)?;
+        wire::put_frame(self.message.start(request::FRAME), frame)?;
+        self.ask(FRAME_TIMEOUT, answer::DETECTED)?;
+        let Self { message, found, stages, .. } = self;
+        wire::take_report(message, stages, report)?;
+        report.add_bytes(Stage::Upload, Transfer::HostCopy, num_shared);
+        wire::take_detections(message, found)
+    }
+
+    fn reconfigure(&mut self, config: &ChannelConfig) -> Result<()> {
+        self.message.start(request::RECONFIGURE).put_text(&config.to_yaml());
+        self.ask(FRAME_TIMEOUT, answer::DONE)
+    }
+
+    fn reset(&mut self) -> Result<()> {
+        self.message.start(request::RESET);
+        self.ask(FRAME_TIMEOUT, answer::DONE)
+    }
+
+    fn warm_up(&mut self) -> Result<()> {
+        self.message.start(request::WARM_UP);
+        self.ask(START_TIMEOUT, answer::DONE)
+    }
+
+    /// Payloads are copied once more, into memory that both processes map.
+    fn payload_memory(&self) -> PayloadMemory {
+        PayloadMemory::default()
+    }
+}
+
+impl Drop for Proxy {
     fn drop(&mut self) {
         self.end();
     }

@@ -1,41 +1,41 @@
-//! The other end: the process that serves a channel's frames.
+//! The other end: the process that holds a channel's detector.
 
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
-use std::path::Path;
 
-use super::memory::Read;
+use super::memory::PayloadView;
 use super::message::{Message, malformed};
-use super::{STAGE, Words, answer, request, words};
-use crate::config::{ChannelConfig, ChannelKind, Config};
-use crate::detectors::{LidarFrame, Processed};
+use super::wire::TakenFrame;
+use super::{STAGE, answer, request, wire};
+use crate::config::{ChannelConfig, Config};
+use crate::detectors::{Detector, FrameInput, FrameSet, MAX_INPUTS};
 use crate::error::{Error, ErrorKind, Result};
-use crate::runtime::server::{CameraServer, LidarServer};
-use crate::types::{
-    CloudView, CompressedFormat, CompressedView, DeviceChoice, Encoding, ImagePayload, ImageView,
-    PointField, PointFields, Size, Stamp,
-};
+use crate::runtime::slot::InputView;
+use crate::types::{DeviceChoice, FrameReport, Stage};
 
-/// Serves requests from standard input, a socket, until its end, or until the
-/// GPU is lost.
+/// Answers requests from standard input, a socket, until its end, or until the
+/// GPU is lost. `make` makes the detector, in this process.
 ///
 /// # Errors
 /// `Io` when standard input is no such socket; what is wrong with a request is
 /// its answer.
-pub fn serve() -> Result<()> {
+pub fn serve(
+    make: impl Fn(&ChannelConfig, DeviceChoice) -> Result<Box<dyn Detector>>,
+) -> Result<()> {
     let failed = |cause: io::Error| {
         let message = "standard input is not the socket of a channel";
         Error::new(ErrorKind::Io, STAGE, message).with_source(cause)
     };
     let socket = io::stdin().as_fd().try_clone_to_owned().map_err(failed)?;
     let mut socket = UnixStream::from(socket);
-    let mut serving = Serving::default();
+    let mut serving =
+        Serving { name: String::new(), detector: None, stages: vec![], memory: None, make };
     let (mut asked, mut answered) = (Message::default(), Message::default());
     while asked.receive(&mut socket).map_err(failed)? {
-        let error = serving.answer(&asked, &mut answered).err();
+        let error = serving.answer(&asked, &mut answered, &socket).err();
         if let Some(error) = &error {
-            words::put_error(answered.start(answer::FAILED), error);
+            wire::put_error(answered.start(answer::FAILED), error);
         }
         answered.send(&mut socket).map_err(failed)?;
         if error.is_some_and(|error| error.kind() == ErrorKind::DeviceLost) {
@@ -45,54 +45,36 @@ pub fn serve() -> Result<()> {
     Ok(())
 }
 
-/// The channel that is served, once it is known.
-#[derive(Default)]
-struct Serving {
+/// The channel and its detector, once it is started.
+struct Serving<M> {
     name: String,
-    sensor: Option<Sensor>,
-    memory: Option<Read>,
+    detector: Option<Box<dyn Detector>>,
+    /// Those of the detector.
+    stages: Vec<Stage>,
+    memory: Option<PayloadView>,
+    make: M,
 }
 
-enum Sensor {
-    Camera(CameraServer),
-    Lidar(LidarServer),
-}
-
-impl Serving {
-    fn answer(&mut self, asked: &Message, answered: &mut Message) -> Result<()> {
-        let Self { sensor, memory, .. } = self;
-        match (asked.tag()?, sensor) {
+impl<M: Fn(&ChannelConfig, DeviceChoice) -> Result<Box<dyn Detector>>> Serving<M> {
+    fn answer(
+        &mut self,
+        asked: &Message,
+        answered: &mut Message,
+        socket: &UnixStream,
+    ) -> Result<()> {
+        let Self { detector, stages, memory, .. } = self;
+        match (asked.tag()?, detector) {
             (request::START, _) => return self.start(asked, answered),
-            (request::MEMORY, _) => *memory = Some(Read::open(Path::new(asked.text()?))?),
-            (request::PIXELS, Some(Sensor::Camera(camera))) => {
-                let size = Size::new(asked.u32()?, asked.u32()?);
-                let (step, encoding) = (asked.usize()?, Encoding::from_ros(asked.text()?)?);
-                let (is_big_endian, data) = (asked.u32()? != 0, payload(asked, memory)?);
-                let image = ImageView::new(size, step, encoding, is_big_endian, data)?;
-                put_served(answered, &camera.process(&ImagePayload::Raw(image))?, data.len());
-                return Ok(());
+            (request::MEMORY, _) => *memory = Some(PayloadView::receive(socket)?),
+            (request::FRAME, Some(detector)) => {
+                let memory = memory.as_ref().ok_or_else(malformed)?;
+                return detect((detector.as_mut(), stages), asked, memory, answered);
             }
-            (request::FILE, Some(Sensor::Camera(camera))) => {
-                let is_png = asked.u32()? != 0;
-                let format = if is_png { CompressedFormat::Png } else { CompressedFormat::Jpeg };
-                let data = payload(asked, memory)?;
-                let file = ImagePayload::Compressed(CompressedView { format, data });
-                put_served(answered, &camera.process(&file)?, data.len());
-                return Ok(());
+            (request::RECONFIGURE, Some(detector)) => {
+                detector.reconfigure(&channel(&self.name, asked.text()?)?)?;
             }
-            (request::CLOUD, Some(Sensor::Lidar(lidar))) => {
-                return serve_cloud(lidar, asked, memory, answered);
-            }
-            (request::RECONFIGURE, Some(sensor)) => {
-                let config = channel(&self.name, asked.text()?)?;
-                match sensor {
-                    Sensor::Camera(camera) => camera.reconfigure(&config)?,
-                    Sensor::Lidar(lidar) => lidar.reconfigure(&config)?,
-                }
-            }
-            (request::FORGET_SWEEPS, Some(Sensor::Lidar(lidar))) => lidar.forget_sweeps()?,
-            (request::FAIL, Some(Sensor::Camera(camera))) => camera.fail()?,
-            (request::FAIL, Some(Sensor::Lidar(lidar))) => lidar.fail()?,
+            (request::RESET, Some(detector)) => detector.reset()?,
+            (request::WARM_UP, Some(detector)) => detector.warm_up()?,
             _ => return Err(malformed()),
         }
         answered.start(answer::DONE);
@@ -102,64 +84,33 @@ impl Serving {
     fn start(&mut self, asked: &Message, answered: &mut Message) -> Result<()> {
         self.name = asked.text()?.to_owned();
         let device: DeviceChoice = asked.text()?.parse()?;
-        let mut config = channel(&self.name, asked.text()?)?;
-        config.is_isolated = false;
-        let message = answered.start(answer::STARTED);
-        let sensor = match &config.kind {
-            ChannelKind::Camera(_) => {
-                let camera = CameraServer::open(&config, device)?;
-                message.put_text(&camera.device().to_string()).put_text(camera.device_name());
-                message.put_text(camera.engine_name()).put_u32(0);
-                Sensor::Camera(camera)
-            }
-            ChannelKind::Lidar(_) => {
-                let lidar = LidarServer::open(&config, device)?;
-                message.put_text(&lidar.device().to_string()).put_text(lidar.device_name());
-                message.put_text(lidar.engine_name()).put_u32(u32::from(lidar.densifies()));
-                Sensor::Lidar(lidar)
-            }
-        };
-        self.sensor = Some(sensor);
+        let config = channel(&self.name, asked.text()?)?;
+        let detector = self.detector.insert((self.make)(&config, device)?);
+        self.stages.clone_from(&detector.info().stages);
+        wire::put_detector(answered.start(answer::STARTED), detector.info(), detector.inputs());
         Ok(())
     }
 }
 
-fn serve_cloud(
-    lidar: &mut LidarServer,
+fn detect(
+    (detector, stages): (&mut dyn Detector, &[Stage]),
     asked: &Message,
-    memory: &Option<Read>,
+    memory: &PayloadView,
     answered: &mut Message,
 ) -> Result<()> {
-    let [width, height, point_step, row_step] =
-        [asked.u32()?, asked.u32()?, asked.u32()?, asked.u32()?];
-    let is_big_endian = asked.u32()? != 0;
-    let mut fields = PointFields::new();
-    for _ in 0..asked.u32()? {
-        let (name, offset) = (asked.text()?, asked.u32()?);
-        let datatype = u8::try_from(asked.u32()?).map_err(|_| malformed())?;
-        fields.push(PointField { name, offset, datatype, count: asked.u32()? })?;
-    }
-    let stamp = Stamp::from_nanos(asked.u64()? as i64);
-    let world_from_sensor = asked.transform()?;
-    let data = payload(asked, memory)?;
-    let (size, steps) = ([width, height], [point_step, row_step]);
-    let cloud = CloudView::new(size, steps, is_big_endian, fields, data)?;
-    let world_from_sensor = world_from_sensor.as_ref();
-    let served = lidar.process(&LidarFrame { cloud: &cloud, stamp, world_from_sensor })?;
-    put_served(answered, &served, data.len());
+    let TakenFrame { stamp, views, mut poses, num_inputs } =
+        wire::take_frame(asked, memory.bytes())?;
+    let inputs: [_; MAX_INPUTS] = std::array::from_fn(|index| {
+        let input = views[index].as_ref().map(InputView::input);
+        input.map(|input| FrameInput { pose: poses[index].take(), ..input })
+    });
+    let frame = FrameSet { stamp, inputs: &inputs[..num_inputs] };
+    let mut report = FrameReport::new();
+    let detections = detector.detect(&frame, &mut report)?;
+    let message = answered.start(answer::DETECTED);
+    wire::put_report(message, stages, &report);
+    wire::put_detections(message, detections);
     Ok(())
-}
-
-/// The payload of a frame, whose length comes next in the message.
-fn payload<'a>(asked: &Message, memory: &'a Option<Read>) -> Result<&'a [u8]> {
-    memory.as_ref().ok_or_else(malformed)?.bytes(asked.usize()?)
-}
-
-fn put_served<D: Words>(answered: &mut Message, served: &Processed<'_, D>, num_shared: usize) {
-    let message = answered.start(answer::SERVED);
-    words::put_report(message, served.report);
-    message.put_u64(num_shared as u64).put_u64(served.detections.len() as u64);
-    served.detections.iter().for_each(|detection| detection.put(message));
 }
 
 /// The channel of a configuration.

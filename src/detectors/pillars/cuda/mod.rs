@@ -1,5 +1,5 @@
-//! A lidar's frames on a GPU: one upload, one wait, one read of the answer. A
-//! payload that lies in page-locked memory is uploaded from there.
+//! 3D detection from pillars on a GPU: one upload, one wait, one read of the
+//! results. A payload in page-locked memory is uploaded from there.
 //!
 //! Clouds and transforms differ from frame to frame: unpacking and joining past
 //! sweeps are launched with them. From the joined points on, sizes are
@@ -11,13 +11,14 @@ use std::mem::{Discriminant, discriminant};
 
 use sweeps::{Clouds, JoinedPoints};
 
-use super::LidarFrame;
-use crate::config::{LidarConfig, LidarFacts};
+use super::{CLOUD, LidarDecoder, LidarHead, PillarEncoder, family, needs, with_empty_frame};
+use crate::config::{ChannelConfig, LidarConfig, LidarFacts};
 use crate::detectors::frame_stream::FrameStream;
-use crate::detectors::pillars::{LidarDecoder, LidarHead, PillarEncoder};
+use crate::detectors::{Detector, DetectorInfo, FrameSet, InputNeeds};
 use crate::device::cuda::{
-    DeviceBuffer, DeviceCandidates, DeviceCounters, DevicePoints, Graph, Stream,
+    DeviceBuffer, DeviceCandidates, DeviceCounters, DevicePoints, Graph, InPlaceUploads, Stream,
 };
+use crate::device::{Device, PayloadMemory};
 use crate::error::{Error, ErrorKind, Result};
 use crate::infer::device::DeviceEngine;
 use crate::ops::gather::cuda::{Gathered, LidarInputs, LidarWorkspace as Gatherer};
@@ -26,9 +27,27 @@ use crate::ops::pillar_features::cuda::Workspace as Features;
 use crate::ops::scatter::cuda::Workspace as Scatter;
 use crate::ops::select;
 use crate::ops::voxelize::cuda::{DeviceVoxels, Workspace as Voxelize};
-use crate::types::{Box3d, Detection3d, FrameReport, Nms3d, Stage, Transfer};
+use crate::types::{Box3d, Detection3d, Detections, FrameReport, Nms3d, Stage, Transfer};
 
-pub(super) struct Frames {
+/// What is timed, in order.
+const STAGES: [Stage; 9] = [
+    Stage::Upload,
+    Stage::Unpack,
+    Stage::Densify,
+    Stage::Voxelize,
+    Stage::PillarFeatures,
+    Stage::Encode,
+    Stage::Scatter,
+    Stage::Infer,
+    Stage::Postprocess,
+];
+
+/// Finds boxes in point clouds on a GPU.
+pub struct CudaDetector {
+    info: DetectorInfo,
+    needs: [InputNeeds; 1],
+    facts: LidarFacts,
+    uploads: InPlaceUploads,
     frames: FrameStream,
     clouds: Clouds,
     points: JoinedPoints,
@@ -37,10 +56,15 @@ pub(super) struct Frames {
     engine: DeviceEngine,
     head: LidarHead,
     postprocess: Postprocess,
+    detections: Vec<Detection3d>,
 }
 
-impl Frames {
-    pub(super) fn new(config: &LidarConfig, stream: &Stream) -> Result<Self> {
+impl CudaDetector {
+    /// Loads both networks; the frames run on `stream`.
+    ///
+    /// # Errors
+    /// As [`super::open`].
+    pub fn load(config: &LidarConfig, stream: &Stream) -> Result<Self> {
         let facts = &config.facts;
         let (path, options) = (&config.encoder_path, &config.engine);
         let encoder = DeviceEngine::load(path, options, stream, |input| {
@@ -49,10 +73,14 @@ impl Frames {
         let engine = DeviceEngine::load(&config.model_path, options, stream, |input| {
             LidarHead::input_shape(facts, input).map(Vec::from)
         })?;
-        Self::with_engines(config, stream, encoder, engine)
+        Self::new(config, stream, encoder, engine)
     }
 
-    pub(super) fn with_engines(
+    /// With networks that are loaded already, whose stream is `stream`.
+    ///
+    /// # Errors
+    /// As [`super::open`].
+    pub fn new(
         config: &LidarConfig,
         stream: &Stream,
         mut encoder: DeviceEngine,
@@ -72,48 +100,50 @@ impl Frames {
         )?;
         let clouds = Clouds::new(config, stream)?;
         let num_voxels = &pillars.voxels.num;
-        let postprocess =
-            Postprocess::new(config, (&head, &engine), num_voxels, (stream, frames.counters()))?;
-        Ok(Self { frames, postprocess, clouds, points, pillars, encoder, engine, head })
+        let working = (stream, frames.counters());
+        let postprocess = Postprocess::new(config, (&head, &engine), num_voxels, working)?;
+        let device = Device::Cuda(stream.device().clone());
+        Ok(Self {
+            info: DetectorInfo::new(&device, engine.name(), &STAGES),
+            needs: needs(config),
+            facts: facts.clone(),
+            uploads: InPlaceUploads::new(stream)?,
+            frames,
+            postprocess,
+            clouds,
+            points,
+            pillars,
+            encoder,
+            engine,
+            head,
+            detections: Vec::with_capacity(config.max_detections),
+        })
+    }
+}
+
+impl Detector for CudaDetector {
+    fn inputs(&self) -> &[InputNeeds] {
+        &self.needs
     }
 
-    pub(super) fn engine_name(&self) -> &str {
-        self.engine.name()
+    fn info(&self) -> &DetectorInfo {
+        &self.info
     }
 
-    pub(super) fn reconfigure(&mut self, config: &LidarConfig) -> Result<()> {
-        let mut head = self.head.clone();
-        head.reconfigure(config);
-        if self.postprocess.limits == Limits::of(config) {
-            self.postprocess.set(config, &head)?;
-        } else {
-            let stream = self.frames.stream().clone();
-            let (network, counters) = ((&head, &self.engine), self.frames.counters());
-            let num_voxels = &self.pillars.voxels.num;
-            self.postprocess = Postprocess::new(config, network, num_voxels, (&stream, counters))?;
-        }
-        self.head = head;
-        self.points.reconfigure(config);
-        Ok(())
-    }
-
-    pub(super) fn forget_sweeps(&mut self) {
-        self.points.forget_past();
-    }
-
-    /// The story of a frame.
-    pub(super) fn process(
-        &mut self,
-        frame: &LidarFrame<'_>,
+    fn detect<'a>(
+        &'a mut self,
+        frame: &FrameSet<'_>,
         report: &mut FrameReport,
-        detections: &mut Vec<Detection3d>,
-    ) -> Result<()> {
-        let Self { frames, clouds, points, pillars, encoder, engine, head, postprocess } = self;
-        frames.run(report, |running| {
-            clouds.upload(frame.cloud, running)?;
-            clouds.enqueue_unpack(frame.cloud, points.current_mut(), running.counters)?;
+    ) -> Result<Detections<'a>> {
+        let Self { uploads, frames, clouds, points, pillars, encoder, .. } = self;
+        let Self { engine, head, postprocess, detections, .. } = self;
+        let (cloud, pose) = (frame.cloud(CLOUD)?, frame.input(CLOUD)?.world_from_sensor());
+        let ran = uploads.scope(|scope| {
+            let mut running = frames.begin(scope, report);
+            clouds.upload(cloud, &mut running)?;
+            clouds.enqueue_unpack(cloud, points.current_mut(), running.counters)?;
             running.end_of(Stage::Unpack)?;
-            points.join(frame, running)?;
+            points.join(frame.stamp, pose, &mut running)?;
             running.end_of(Stage::Densify)?;
             pillars.group.enqueue()?;
             running.end_of(Stage::Voxelize)?;
@@ -136,23 +166,48 @@ impl Frames {
             let num_words = detections.len() * head.attributes().num_words();
             let num_read = num_counted + size_of::<Gathered>() + num_words * size_of::<u32>();
             running.report.add_bytes(Stage::Postprocess, Transfer::Download, num_read);
-            Ok(())
-        })
+            running.finish()
+        });
+        frames.settle(ran)?;
+        Ok(Detections::Boxes3d(detections))
+    }
+
+    /// Thresholds are written to the device; other kinds and limits are
+    /// recorded anew.
+    fn reconfigure(&mut self, config: &ChannelConfig) -> Result<()> {
+        let config = family(config)?;
+        let mut head = self.head.clone();
+        head.reconfigure(config);
+        if self.postprocess.limits == Limits::of(config) {
+            self.postprocess.set(config, &head)?;
+        } else {
+            let stream = self.frames.stream().clone();
+            let (network, counters) = ((&head, &self.engine), self.frames.counters());
+            let num_voxels = &self.pillars.voxels.num;
+            self.postprocess = Postprocess::new(config, network, num_voxels, (&stream, counters))?;
+        }
+        self.head = head;
+        self.points.reconfigure(config);
+        self.detections.clear();
+        self.detections.reserve(config.max_detections);
+        Ok(())
+    }
+
+    fn reset(&mut self) -> Result<()> {
+        self.points.forget_past();
+        Ok(())
+    }
+
+    fn warm_up(&mut self) -> Result<()> {
+        let facts = self.facts.clone();
+        with_empty_frame(&facts, |frame| self.detect(frame, &mut FrameReport::new()).map(drop))?;
+        self.reset()
+    }
+
+    fn payload_memory(&self) -> PayloadMemory {
+        PayloadMemory::of(&Device::Cuda(self.frames.stream().device().clone()))
     }
 }
-
-/// What is timed, in order.
-const STAGES: [Stage; 9] = [
-    Stage::Upload,
-    Stage::Unpack,
-    Stage::Densify,
-    Stage::Voxelize,
-    Stage::PillarFeatures,
-    Stage::Encode,
-    Stage::Scatter,
-    Stage::Infer,
-    Stage::Postprocess,
-];
 
 /// Refuses a frame in which a class took part that has no threshold.
 fn check_thresholds(gathered: &Gathered) -> Result<()> {

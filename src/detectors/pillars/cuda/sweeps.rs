@@ -1,13 +1,15 @@
 //! From the cloud of a frame to the points that are grouped.
 
+use nalgebra::Isometry3;
+
 use crate::config::LidarConfig;
 use crate::detectors::frame_stream::{Running, room_for};
-use crate::detectors::pillars::{self, LidarFrame};
+use crate::detectors::pillars;
 use crate::device::cuda::{DeviceCloud, DeviceCounters, DevicePoints, Stream, num_bytes};
 use crate::error::Result;
 use crate::ops::densify::cuda::{DeviceSweeps, Joining, Workspace as Densify};
 use crate::ops::unpack::{UnpackParams, cuda::Workspace as Unpack};
-use crate::types::{CloudView, Count};
+use crate::types::{CloudView, Count, Stamp};
 
 /// Room for clouds is taken by powers of two from these on.
 const MIN_CLOUD_BYTES: usize = 1 << 20;
@@ -117,11 +119,11 @@ impl JoinedPoints {
     /// the current one for the next frames.
     pub(super) fn join(
         &mut self,
-        frame: &LidarFrame<'_>,
+        stamp: Stamp,
+        world_from_sensor: Option<&Isometry3<f64>>,
         running: &mut Running<'_, '_>,
     ) -> Result<()> {
         let Some(Past { sweeps, densify, max_age_s }) = &mut self.past else { return Ok(()) };
-        let LidarFrame { stamp, world_from_sensor, .. } = *frame;
         let joining = Joining { stamp, world_from_sensor, max_age_s: *max_age_s };
         let counts = densify.enqueue(sweeps, &joining, &mut self.joined, running.counters)?;
         running.report.add_count(Count::SweepsDropped, counts.num_sweeps_dropped);
