@@ -121,7 +121,7 @@ macro_rules! spec {
         // their slices, and without a filter no bit is read. What a block
         // appends is compared with the lengths of `found` and `items`. The
         // block that counts last waits for the others, which have counted, to
-        // write: they run and wait for nobody.
+        // write: they run and do not wait.
         unsafe impl KernelSpec for DecodeAnchor<$element> {
             const NAME: &'static str = $name;
             type Args<'a> = AnchorArgs<'a, $element>;

@@ -183,7 +183,7 @@ macro_rules! spec {
         // no bit is read. What a block appends is compared with the lengths of
         // `found` and `items`; the block that counts last reads `found` below
         // its length. It waits for the others, which have counted, to write:
-        // they run and wait for nobody.
+        // they run and do not wait.
         unsafe impl KernelSpec for DecodeCenter<$element> {
             const NAME: &'static str = $name;
             type Args<'a> = CenterArgs<'a, $element>;
