@@ -1,4 +1,4 @@
-// Loads of 32 candidates by a warp, 16 bytes per lane and access.
+// Loads of candidates by a warp, 16 bytes at a time.
 #pragma once
 
 #include <cstring>
@@ -6,7 +6,7 @@
 #include "slice.cuh"
 #include "warp.cuh"
 
-// 32 candidates in memory order, distributed over the lanes.
+// 32 consecutive candidates in their memory layout, distributed over the lanes.
 template <typename Candidate>
 struct Chunk {
     static constexpr uint32_t kWords = sizeof(Candidate) / 4;
@@ -14,8 +14,7 @@ struct Chunk {
     static constexpr uint32_t kEach = (kVectors + kLanes - 1) / kLanes;
     uint4 vectors[kEach];
 
-    // Loads the chunk that begins at candidate `first`; candidates from `num` on are
-    // not read.
+    // The chunk that begins with candidate `first`, of which `num` are read.
     __device__ void fetch(const Candidate* candidates, uint32_t first, uint32_t num) {
         const uint32_t* words = reinterpret_cast<const uint32_t*>(candidates + first);
         const uint32_t num_words = first < num ? min(num - first, kLanes) * kWords : 0;
@@ -26,7 +25,7 @@ struct Chunk {
             if (w + 4 <= num_words) vectors[k] = *reinterpret_cast<const uint4*>(words + w);
         }
         if (num_words % 4 == 0) return;
-        // The last words of the last candidate may not fill a vector.
+        // Only the last candidate's last words can leave a vector partly filled.
 #pragma unroll
         for (uint32_t k = 0; k < kEach; ++k) {
             const uint32_t w = (k * kLanes + lane_of()) * 4;
@@ -37,7 +36,7 @@ struct Chunk {
         }
     }
 
-    // The lane's candidate. For all lanes of the warp.
+    // The lane's own candidate; all lanes of the warp take part.
     __device__ Candidate unpack(uint4* staged) const {
 #pragma unroll
         for (uint32_t k = 0; k < kEach; ++k) {

@@ -177,7 +177,7 @@ __device__ inline void write_detection(const Args3d& args, const Kept& survivor,
     for (uint32_t i = 0; i < 7; ++i) out[2 + i] = __float_as_uint(box[i]);
     out += kBoxWords;
     const uint32_t place =
-        survivor.index < args.places.len ? args.places[survivor.index] : kNobody;
+        survivor.index < args.places.len ? args.places[survivor.index] : kNone;
     const Motion motion = place < args.motions.len ? args.motions[place] : Motion{};
     if (args.has_velocity != 0) {
         for (uint32_t i = 0; i < kVelocityWords; ++i) {

@@ -43,9 +43,8 @@ use det_post::runtime::channel::Channel;
 use det_post::runtime::isolated::{Proxy, serve};
 use det_post::runtime::supervisor::{Health, Supervisor};
 use det_post::types::{
-    CompressedFormat, CompressedView, Detection2d, Detections, DeviceChoice, Encoding, FailurePolicy,
-    FrameReport, Header,
-    ImagePayload, ImageView, Size,
+    CompressedFormat, CompressedView, Detection2d, Detections, DeviceChoice, Encoding,
+    FailurePolicy, FrameReport, Header, ImagePayload, ImageView, Size,
 };
 use det_post::{Error, ErrorKind, Result};
 use detect::in_image;

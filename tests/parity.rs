@@ -43,12 +43,20 @@ mod heads;
 mod letterbox;
 #[path = "parity/lidar_pipeline.rs"]
 mod lidar_pipeline;
+#[path = "parity/nms.rs"]
+mod nms;
+#[path = "parity/nms_bev.rs"]
+mod nms_bev;
 #[path = "parity/nms_circle.rs"]
 mod nms_circle;
 #[path = "parity/nms_fast.rs"]
 mod nms_fast;
 #[path = "parity/nms_iou.rs"]
 mod nms_iou;
+#[path = "parity/nms_iou_3d.rs"]
+mod nms_iou_3d;
+#[path = "parity/nms_none.rs"]
+mod nms_none;
 #[path = "parity/nms_rotated.rs"]
 mod nms_rotated;
 #[path = "parity/nms_soft.rs"]
@@ -63,8 +71,6 @@ mod scatter;
 mod select;
 #[path = "parity/slot.rs"]
 mod slot;
-#[path = "parity/solids.rs"]
-mod solids;
 #[path = "parity/tensors.rs"]
 mod tensors;
 #[path = "parity/unpack.rs"]

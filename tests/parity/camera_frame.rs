@@ -6,12 +6,12 @@ use det_post::ops::decode_yolo::cuda::Selection;
 use det_post::ops::decode_yolo::decode_yolo;
 use det_post::ops::gather::{self, gather_2d};
 use det_post::ops::nms::Workspace;
-use det_post::ops::nms::cuda::Capacity;
-use det_post::ops::nms_iou::{cuda as nms_cuda, nms_iou};
+use det_post::ops::nms::cuda::{Capacity, Suppression2d};
+use det_post::ops::nms_iou::nms_iou;
 use det_post::ops::select::select;
 use det_post::types::{
-    Candidates, ClassMode, Count, Detection2d, FrameReport, Letterbox, NmsIou, Placement, Size,
-    YoloLayout,
+    Candidates, ClassMode, Count, Detection2d, FrameReport, Letterbox, Nms2d, NmsIou, Placement,
+    Size, YoloLayout,
 };
 
 use super::heads::{self, Filling, Head};
@@ -62,15 +62,14 @@ fn check(device: &CudaDevice, head: &Head, capacity: usize, selections: &[Select
     let mut decode = head.workspace(&stream);
     let mut candidates = DeviceCandidates::with_capacity(&stream, capacity).unwrap();
     let room = Capacity { candidates: capacity, classes: 1 };
-    let mut suppress = nms_cuda::workspace(&stream, room).unwrap();
-    nms_cuda::set_nms_iou(&mut suppress, &params()).unwrap();
+    let mut suppress = Suppression2d::new(&stream, &Nms2d::Iou(params()), room).unwrap();
     let mut gather = gather::cuda::Workspace::new(&stream, MAX_DETECTIONS).unwrap();
     let letterbox = Letterbox::new(SOURCE, head.network, Placement::Center);
     gather.set_placement(&letterbox.source_from_network(), SOURCE).unwrap();
     let tensor = head.upload(&stream);
     let graph = Graph::record(&stream, || {
         decode.enqueue(&[&tensor], &mut candidates, &mut counters)?;
-        nms_cuda::enqueue_nms_iou(&candidates, &mut suppress)?;
+        suppress.enqueue(&candidates)?;
         gather.enqueue(&candidates, suppress.kept(), &mut counters)
     })
     .unwrap();

@@ -10,13 +10,13 @@ use det_post::ops::decode_center::{CenterTask, decode_center};
 use det_post::ops::gather::cuda::{LidarInputs, LidarWorkspace, OutputAttributes};
 use det_post::ops::gather::gather_3d;
 use det_post::ops::nms;
-use det_post::ops::nms::cuda::Capacity;
-use det_post::ops::nms_circle::{cuda as circle_cuda, nms_circle};
+use det_post::ops::nms::cuda::{Capacity, Suppression3d};
+use det_post::ops::nms_circle::nms_circle;
 use det_post::ops::select::{Limits, select};
 use det_post::types::{
     Box3d, Candidate, Candidates, CenterDecode, CircleThreshold, ClassMode, Count, ElementType,
-    FrameReport, NmsCircle, Object3d, PointRange, ScoreThresholds, SizeOrder, Tensor, Variance3d,
-    YawConvention, total_order,
+    FrameReport, Nms3d, NmsCircle, Object3d, PointRange, ScoreThresholds, SizeOrder, Tensor,
+    Variance3d, YawConvention, total_order,
 };
 
 use super::random::Random;
@@ -362,9 +362,8 @@ fn check_frame(device: &CudaDevice, head: &Head, capacity: usize, max_detections
     decode
         .set(&head.params, Limits { candidate_capacity: capacity, pre_nms_top_k: capacity })
         .unwrap();
-    let mut suppress =
-        circle_cuda::workspace(&stream, Capacity { candidates: capacity, classes: 5 }).unwrap();
-    circle_cuda::set_nms_circle(&mut suppress, &circle).unwrap();
+    let limits = Capacity { candidates: capacity, classes: 5 };
+    let mut suppress = Suppression3d::new(&stream, &Nms3d::Circle(circle), limits).unwrap();
     let attributes =
         OutputAttributes { velocity: head.params.has_velocity, variance: head.params.has_variance };
     let mut gather = LidarWorkspace::new(&stream, attributes, max_detections).unwrap();
@@ -374,7 +373,7 @@ fn check_frame(device: &CudaDevice, head: &Head, capacity: usize, max_detections
     let mut found = DeviceCandidates::with_capacity(&stream, capacity).unwrap();
     let graph = Graph::record(&stream, || {
         decode.enqueue(&maps.tasks(), &num_voxels, &mut found, &mut counters)?;
-        circle_cuda::enqueue_nms_circle(&found, &mut suppress)?;
+        suppress.enqueue(&found)?;
         let (motions, kept) = (Some(decode.motions()), suppress.kept());
         gather.enqueue(&LidarInputs { candidates: &found, motions, kept }, &mut counters)
     })

@@ -1,9 +1,9 @@
 //! Gathering: the same detections in the same order, and the same counts.
 
-use det_post::device::cuda::abi::nms::NmsCounts;
 use det_post::device::cuda::{CudaDevice, DeviceBuffer, DeviceCandidates, DeviceCounters, Graph};
 use det_post::ops::gather::cuda::Workspace;
 use det_post::ops::gather::gather_2d;
+use det_post::ops::nms::cuda::NmsCounts;
 use det_post::types::{
     Affine2, Box2d, Candidate, Count, Detection2d, FrameReport, Kept, Letterbox, Placement, Size,
 };

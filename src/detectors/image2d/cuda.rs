@@ -7,7 +7,6 @@ use super::{IMAGE, NEEDS, YoloHead, family, with_empty_frame};
 use crate::config::{CameraConfig, ChannelConfig, YoloFacts};
 use crate::detectors::frame_stream::{FrameStream, Running, room_for};
 use crate::detectors::{Detector, DetectorInfo, FrameSet, InputNeeds};
-use crate::device::cuda::abi::nms::NmsCounts;
 use crate::device::cuda::{
     DeviceCandidates, DeviceCounters, DeviceImage, DeviceTensor, Graph, ImageLayout,
     InPlaceUploads, Stream,
@@ -20,7 +19,7 @@ use crate::ops::decompress::decompress_into;
 use crate::ops::gather::cuda::{Gathered, Workspace as Gatherer};
 use crate::ops::letterbox::LetterboxParams;
 use crate::ops::letterbox::cuda::{Kernels as LetterboxKernels, enqueue_letterbox};
-use crate::ops::nms::cuda::{Capacity, Suppression2d};
+use crate::ops::nms::cuda::{Capacity, NmsCounts, Suppression2d};
 use crate::types::{
     Box2d, CompressedFormat, Detection2d, Detections, FrameReport, ImagePayload, Kept, Letterbox,
     Nms2d, Stage, TensorSpec, Transfer,

@@ -7,7 +7,6 @@
 //! is allocated on it and frees it when the last of its buffers, graphs and
 //! handles is dropped; therefore no queued work outlives its memory.
 
-pub mod abi;
 mod candidates;
 mod cloud;
 mod counters;

@@ -7,13 +7,13 @@ use super::kernels::{
     BOX_WORDS, Gather2d, Gather3d, Gather3dArgs, GatherArgs, GatherSettings, THREADS_PER_BLOCK,
     VARIANCE_WORDS, VELOCITY_WORDS,
 };
-use crate::device::cuda::abi::nms::NmsCounts;
 use crate::device::cuda::{
     DeviceBuffer, DeviceCandidates, DeviceCounters, Grid, Kernel, MappedBuffer, PublishedCounters,
     Stream,
 };
 use crate::error::Result;
 use crate::ops::decode_center::kernels::Motion;
+use crate::ops::nms::cuda::NmsCounts;
 use crate::types::{
     Affine2, Box2d, Box3d, Detection2d, Detection3d, Kept, Object3d, Size, Variance3d,
 };

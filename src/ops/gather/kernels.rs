@@ -1,12 +1,12 @@
 //! The parameters of `kernels/gather.cu`.
 
-use crate::device::cuda::abi::nms::NmsCounts;
 use crate::device::cuda::{
     Grid, In, KernelSpec, Out, Plain, assert_mirrors, check_len, check_threads, kernel_constant,
     refused,
 };
 use crate::error::Result;
 use crate::ops::decode_center::kernels::Motion;
+use crate::ops::nms::cuda::NmsCounts;
 use crate::types::{Box2d, Box3d, Candidate, Detection2d, Kept};
 
 /// Threads of the only block.

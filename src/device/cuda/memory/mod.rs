@@ -94,7 +94,33 @@ impl<T> In<'_, T> {
     }
 }
 
+/// Alignment of the slices that [`Out::carve`] makes.
+const CARVED_ALIGNMENT: usize = 256;
+
+impl<'a> Out<'a, u8> {
+    /// Splits `len` values, at an alignment of 256 bytes, off the start of a buffer.
+    ///
+    /// # Errors
+    /// `Argument` when fewer bytes than [`Out::num_carved_bytes`] are left.
+    pub fn carve<T: Plain>(&mut self, len: usize) -> Result<Out<'a, T>> {
+        let num_bytes = Out::<T>::num_carved_bytes(len);
+        check_capacity("device", num_bytes, self.len())?;
+        let carved = Out { address: self.address, len: len as u64, memory: PhantomData };
+        self.address += num_bytes as u64;
+        self.len -= num_bytes as u64;
+        Ok(carved)
+    }
+}
+
 impl<T> Out<'_, T> {
+    /// Bytes that [`Out::carve`] takes for `len` values.
+    pub fn num_carved_bytes(len: usize) -> usize {
+        let num_bytes = len.checked_mul(size_of::<T>());
+        let aligned = num_bytes.and_then(|num| num.checked_next_multiple_of(CARVED_ALIGNMENT));
+        // More than any buffer holds, so that carving is refused.
+        aligned.unwrap_or(usize::MAX)
+    }
+
     /// Number of values.
     pub fn len(&self) -> usize {
         self.len as usize

@@ -6,9 +6,9 @@
 //! boxes of a rotated pair may change the last bits, because the first one
 //! gives the frame.
 //!
-//! A box with no extent (right at or before left, a width, height or length of
-//! zero or less) is empty: its intersection with anything is 0, and so are IoU
-//! and IoF. Areas and volumes under [`MIN_MEASURE`], or beyond the range of
+//! A box without extent (right at or before left, a width, height or length of
+//! zero or less) is empty: its intersection with any box is 0, and so are IoU and
+//! IoF. Areas and volumes under [`MIN_MEASURE`], or beyond the range of
 //! f32, give 0 too. No result is NaN when the coordinates are finite.
 
 use crate::types::{Box2d, Box3d, RotatedBox2d};
@@ -17,7 +17,7 @@ use crate::types::{Box2d, Box3d, RotatedBox2d};
 /// some processors flush to zero, out of every decision.
 pub const MIN_MEASURE: f32 = 1e-30;
 
-/// `part / whole`, 0 when there is no whole worth the name.
+/// `part / whole`, 0 for a whole below [`MIN_MEASURE`] or beyond the range.
 #[inline]
 fn ratio(part: f32, whole: f32) -> f32 {
     if (MIN_MEASURE..f32::INFINITY).contains(&whole) { part / whole } else { 0.0 }
@@ -29,21 +29,21 @@ fn over_union(intersection: f32, a: f32, b: f32) -> f32 {
     ratio(intersection, (a + b) - intersection)
 }
 
-/// Length of an interval, `offset` longer than its ends say; 0 when empty.
+/// Length of an interval plus `offset`; 0 when empty.
 #[inline]
 fn extent(low: f32, high: f32, offset: f32) -> f32 {
     ((high - low) + offset).max(0.0)
 }
 
-/// An axis-aligned box with its area, ready to be compared with many.
+/// An axis-aligned box with its area, prepared for many comparisons.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Flat {
+pub struct AlignedBox {
     bbox: Box2d,
     offset: f32,
     area: f32,
 }
 
-impl Flat {
+impl AlignedBox {
     /// Prepares a box. `offset` is added to every width and height: 0, or 1
     /// for boxes whose corners are whole pixels (mmcv's `offset`).
     #[inline]
@@ -64,22 +64,6 @@ impl Flat {
         self.area
     }
 
-    /// The centre.
-    #[inline]
-    pub fn center(&self) -> [f32; 2] {
-        let bbox = &self.bbox;
-        [0.5 * bbox.x1 + 0.5 * bbox.x2, 0.5 * bbox.y1 + 0.5 * bbox.y2]
-    }
-
-    /// Half the width and height.
-    #[inline]
-    pub fn half_extents(&self) -> [f32; 2] {
-        let bbox = &self.bbox;
-        let (width, height) =
-            (extent(bbox.x1, bbox.x2, self.offset), extent(bbox.y1, bbox.y2, self.offset));
-        [0.5 * width, 0.5 * height]
-    }
-
     /// Area of the intersection. Both boxes carry the same offset.
     #[inline]
     pub fn intersection(&self, other: &Self) -> f32 {
@@ -93,7 +77,7 @@ impl Flat {
     #[inline]
     pub fn iou(&self, other: &Self) -> f32 {
         let intersection = self.intersection(other);
-        // Most pairs end here, without the division; the answer is the same.
+        // Most pairs end here; the division would give the same.
         if intersection == 0.0 {
             return 0.0;
         }
@@ -101,13 +85,61 @@ impl Flat {
     }
 }
 
+/// The axis-aligned bounds of a shape in the plane.
+pub trait Extents {
+    /// The centre: x, y.
+    fn center(&self) -> [f32; 2];
+    /// Half the extents along x and y.
+    fn half_extents(&self) -> [f32; 2];
+}
+
+impl Extents for AlignedBox {
+    #[inline]
+    fn center(&self) -> [f32; 2] {
+        let bbox = &self.bbox;
+        [0.5 * bbox.x1 + 0.5 * bbox.x2, 0.5 * bbox.y1 + 0.5 * bbox.y2]
+    }
+
+    #[inline]
+    fn half_extents(&self) -> [f32; 2] {
+        let bbox = &self.bbox;
+        let (width, height) =
+            (extent(bbox.x1, bbox.x2, self.offset), extent(bbox.y1, bbox.y2, self.offset));
+        [0.5 * width, 0.5 * height]
+    }
+}
+
+impl Extents for Rectangle {
+    fn center(&self) -> [f32; 2] {
+        self.center
+    }
+
+    fn half_extents(&self) -> [f32; 2] {
+        let (cos, sin) = (self.cos.abs(), self.sin.abs());
+        [
+            cos * self.half_width + sin * self.half_height,
+            sin * self.half_width + cos * self.half_height,
+        ]
+    }
+}
+
+impl Extents for Solid {
+    fn center(&self) -> [f32; 2] {
+        self.footprint.center
+    }
+
+    fn half_extents(&self) -> [f32; 2] {
+        self.footprint.half_extents()
+    }
+}
+
 /// IoU of axis-aligned boxes, as mmcv's `bbox_overlaps` with `offset`.
 pub fn iou_2d(a: &Box2d, b: &Box2d, offset: f32) -> f32 {
-    Flat::new(a, offset).iou(&Flat::new(b, offset))
+    AlignedBox::new(a, offset).iou(&AlignedBox::new(b, offset))
 }
 
 /// A rotated rectangle with its area and the sine and cosine of its angle,
-/// ready to be compared with many.
+/// prepared for many comparisons.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Rectangle {
     /// Centre: x, y.
@@ -135,18 +167,9 @@ impl Rectangle {
         }
     }
 
-    /// Half the extents along x and y of the upright box around it.
-    pub fn half_extents(&self) -> [f32; 2] {
-        let (cos, sin) = (self.cos.abs(), self.sin.abs());
-        [
-            cos * self.half_width + sin * self.half_height,
-            sin * self.half_width + cos * self.half_height,
-        ]
-    }
-
     /// Area of the intersection, never above the smaller area.
     ///
-    /// The other rectangle is brought into the frame of this one. There, the
+    /// The other rectangle is transformed to the frame of this one. There, the
     /// height between its upper and its lower outline, both clamped to this
     /// one's height, is integrated over this one's width. Each of the four
     /// edges contributes on its own, so that there is no polygon to keep in
@@ -162,13 +185,13 @@ impl Rectangle {
         let (dx, dy) = (other.center[0] - self.center[0], other.center[1] - self.center[1]);
         let x = self.cos * dx + self.sin * dy;
         let y = self.cos * dy - self.sin * dx;
-        if self.is_apart_from(other, [x, y], [cos, sin]) {
+        if self.is_separated_from(other, [x, y], [cos, sin]) {
             return 0.0;
         }
         let (along_x, along_y) = (cos * other.half_width, sin * other.half_width);
         let (across_x, across_y) = (-sin * other.half_height, cos * other.half_height);
-        // Counter-clockwise; gone round the other way, upper edges count
-        // positive and lower ones negative.
+        // Counter-clockwise. Traversed in reverse, upper edges are positive and
+        // lower ones negative.
         let corners = [
             [x + along_x + across_x, y + along_y + across_y],
             [x - along_x + across_x, y - along_y + across_y],
@@ -181,10 +204,10 @@ impl Rectangle {
         sum.max(0.0).min(self.area).min(other.area)
     }
 
-    /// Whether one of the four sides' directions separates the rectangles.
-    /// `center` and the direction `[cos, sin]` of the other are in this frame.
+    /// The separating axis test over the directions of all sides. The centre
+    /// and the direction `[cos, sin]` of the other are in this frame.
     #[inline]
-    fn is_apart_from(&self, other: &Self, [x, y]: [f32; 2], [cos, sin]: [f32; 2]) -> bool {
+    fn is_separated_from(&self, other: &Self, [x, y]: [f32; 2], [cos, sin]: [f32; 2]) -> bool {
         let (abs_cos, abs_sin) = (cos.abs(), sin.abs());
         x.abs() >= self.half_width + (abs_cos * other.half_width + abs_sin * other.half_height)
             || y.abs()
@@ -216,7 +239,7 @@ impl Rectangle {
         let mean = if low == high {
             low
         } else {
-            // The parts of the way before, inside and after the band.
+            // The parts of the edge before, inside and after the band.
             let rise = y_b - y_a;
             let before = (low - y_a) / rise;
             let inside = (high - low) / rise;
@@ -252,8 +275,8 @@ pub fn rotated_iof(a: &RotatedBox2d, b: &RotatedBox2d) -> f32 {
     Rectangle::new(a).iof(&Rectangle::new(b))
 }
 
-/// An upright box in space with its footprint and volume, ready to be compared
-/// with many.
+/// An upright box in space with its footprint and volume, prepared for many
+/// comparisons.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Solid {
     /// The footprint.
@@ -335,5 +358,4 @@ pub fn sin_cos(angle_rad: f32) -> (f32, f32) {
 }
 
 #[cfg(test)]
-#[path = "overlap_tests.rs"]
 mod tests;

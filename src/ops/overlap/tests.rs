@@ -84,7 +84,7 @@ proptest! {
     fn shared_edges_and_equal_angles(
         a in boxes(), turn in 0_u8..4, slide in -1.0_f32..1.0, scale in 0.2_f32..2.0,
     ) {
-        // b stands on one edge of a, outside, then is pushed inside by as much.
+        // b touches an edge of a from outside, then is moved inside by as much.
         let (sin, cos) = a.angle_rad.sin_cos();
         let angle_rad = a.angle_rad + f32::from(turn) * FRAC_PI_2;
         let (width, height) = (a.width * scale, a.height * scale);
