@@ -122,6 +122,16 @@ impl BagWriter {
             let message = format!("'{}' does not name a directory in UTF-8", dir.display());
             Error::new(ErrorKind::Argument, "bag", message)
         })?;
+        Self::create_named(dir, name, compression)
+    }
+
+    /// As [`Self::create`], for a recording called `name` in a directory of
+    /// another name: its data file is `<name>_0.mcap`.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Io`] when the system refuses.
+    pub fn create_named(dir: &Path, name: &str, compression: BagCompression) -> Result<Self> {
         std::fs::create_dir_all(dir).map_err(|error| io_error("create", dir, error))?;
         let page = dir.join(metadata::FILE_NAME);
         match std::fs::remove_file(&page) {
@@ -275,6 +285,12 @@ impl BagWriter {
 }
 
 fn write_error(path: &Path, error: McapError) -> Error {
-    let message = format!("cannot write {}", path.display());
-    Error::new(ErrorKind::Io, "bag", message).with_source(error)
+    match error {
+        // `McapError` does not show the system's reason.
+        McapError::Io(reason) => io_error("write", path, reason),
+        other => {
+            let message = format!("cannot write {}", path.display());
+            Error::new(ErrorKind::Io, "bag", message).with_source(other)
+        }
+    }
 }
