@@ -10,7 +10,7 @@ use crate::device::PayloadMemory;
 use crate::error::{Error, Result};
 use crate::node::account::Account;
 use crate::node::channel::Channel;
-use crate::transport::bag::BagMessage;
+use crate::transport::bag::{BagMessage, check_log_time};
 use crate::transport::door::{InputKind, Received, deliver};
 use crate::types::Stamp;
 
@@ -101,6 +101,10 @@ impl ReplayChannel {
     /// # Errors
     /// `Io` when an output cannot be written; nothing else ends the replay.
     pub(super) fn process(&mut self, message: &BagMessage<'_>, around: &Around) -> Result<()> {
+        if let Err(error) = check_log_time(message.log_time) {
+            self.drop_frame(&error);
+            return Ok(());
+        }
         let mut written = Ok(());
         deliver(self.kind, message.data, &mut |received| match received {
             Ok(received) => written = self.serve(&received, &|| message.log_time, around),
