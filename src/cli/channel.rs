@@ -144,9 +144,9 @@ impl ReplayChannel {
         }
         let mut outputs = lock(&around.outputs);
         outputs.write(self.output, &served.header, log_time(), served.detections)?;
-        if let Some(pictures) = outputs.pictures(frame) {
+        if outputs.wants_picture(frame) {
             let canvas = served.draw(received)?;
-            pictures.save(&served.config.name, frame, served.header.stamp, &canvas)?;
+            outputs.save_picture(&served.config.name, frame, served.header.stamp, &canvas)?;
         }
         Ok(())
     }
