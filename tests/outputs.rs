@@ -311,7 +311,12 @@ fn a_replay_that_is_terminated_leaves_a_whole_result_or_a_part() {
             signal(&child, "-TERM");
         }
         let is_whole = check_ended(child.wait().unwrap(), &out);
-        println!("after {share:.3} of 1.1 of it: {}", if is_whole { "whole" } else { "a part" });
+        let left = match (is_whole, out.exists()) {
+            (true, _) => "the whole",
+            (false, true) => "a part",
+            (false, false) => "nothing: it did not listen yet",
+        };
+        println!("after {share:.3} of 1.1 of it: {left}");
         assert!(is_whole || !has_ended);
         num_whole += usize::from(is_whole);
         // The next replay takes the place of either.

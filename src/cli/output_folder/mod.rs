@@ -22,7 +22,7 @@ use std::collections::BTreeSet;
 use std::fs::{self, File, Metadata};
 use std::io;
 use std::os::unix::fs::FileTypeExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use super::interrupt;
 use crate::error::{Error, ErrorKind, Result};
@@ -92,8 +92,15 @@ impl OutputFolder {
     /// given back is where it is to be written now.
     ///
     /// # Errors
-    /// `Usage` as of [`Self::open`], `Io` when the system refuses.
+    /// `Usage` as of [`Self::open`], `Argument` for a name that leads out of the
+    /// folder, `Io` when the system refuses.
     pub(super) fn file(&mut self, name: &str) -> Result<PathBuf> {
+        if name.is_empty()
+            || !Path::new(name).components().all(|part| matches!(part, Component::Normal(_)))
+        {
+            let message = format!("{name:?} is no name of a file below {}", self.folder.display());
+            return Err(Error::new(ErrorKind::Argument, "outputs", message));
+        }
         self.contents().add_file(name, &mut BTreeSet::new())?;
         let path = self.path_of(name);
         make_parent(&path)?;
@@ -163,7 +170,7 @@ impl OutputFolder {
             parents.extend(path.parent().map(Path::to_owned));
         }
         for parent in parents {
-            synchronized(&parent).map_err(|e| cannot("write", &parent).with_source(e))?;
+            synchronize_folder(&parent)?;
         }
         if let Replaces::These(names) = self.replaces {
             let folders = names.iter().filter_map(|name| name.strip_suffix('/'));
@@ -338,7 +345,20 @@ impl Contents<'_> {
     }
 }
 
-/// Waits until a file or a folder is on the disk.
+/// Waits until the names in a folder are on the disk, where the file system can
+/// say so.
+fn synchronize_folder(path: &Path) -> Result<()> {
+    match synchronized(path) {
+        Err(error) if !is_unsupported(&error) => Err(cannot("write", path).with_source(error)),
+        _ => Ok(()),
+    }
+}
+
+fn is_unsupported(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported)
+}
+
+/// Waits until a file is on the disk.
 fn synchronized(path: &Path) -> io::Result<Metadata> {
     let file = File::open(path)?;
     file.sync_all()?;

@@ -63,7 +63,7 @@ fn a_run_replaces_the_run_before_and_nothing_else() {
 }
 
 #[test]
-fn a_file_of_another_hand_is_refused_by_its_name_and_stays() {
+fn a_file_that_det_post_did_not_write_is_refused_by_its_name_and_stays() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     // Nothing of ours yet: not even a marker is left in the folder.
@@ -135,6 +135,15 @@ fn links_are_refused_and_not_followed() {
     symlink(folder, elsewhere.join("link")).unwrap();
     run(&elsewhere.join("link"), &[("a.txt", "1")]).unwrap();
     assert_eq!(fs::read_to_string(folder.join("a.txt")).unwrap(), "1");
+}
+
+#[test]
+fn names_do_not_lead_out_of_the_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut out = OutputFolder::open(&folder.path().join("out"), REPLACES).unwrap();
+    for name in ["", "..", "../x", "folder/../../x", "/x", "."] {
+        assert_eq!(out.file(name).unwrap_err().kind(), ErrorKind::Argument, "{name}");
+    }
 }
 
 #[test]
