@@ -41,7 +41,6 @@
 //! [`BagWriter`] writes a rosbag2 directory with one MCAP file.
 
 mod chunk;
-mod cut;
 mod db3;
 mod files;
 mod mapped;

@@ -9,12 +9,14 @@
 //! that stand before the first row, in the order of the table, of which a
 //! byte is missing; to tell, the file is read through once when it is opened.
 
+mod cut;
+
 use std::path::Path;
 
 use rusqlite::{Connection, OpenFlags};
 
+use self::cut::CutFile;
 use super::TopicInfo;
-use super::cut::CutFile;
 use super::source::{Damage, Head};
 use crate::error::{Error, ErrorKind, Result};
 use crate::types::Stamp;

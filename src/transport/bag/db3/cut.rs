@@ -11,7 +11,7 @@
 
 use std::path::Path;
 
-use super::mapped::Mapped;
+use super::super::mapped::Mapped;
 use crate::error::Result;
 
 const INTERIOR_TABLE: u8 = 0x05;
