@@ -59,13 +59,15 @@ pub enum ErrorKind {
     DeviceLost,
     /// A frame is older than the channel takes.
     Stale,
+    /// A request to stop ended it.
+    Interrupted,
     /// The ROS graph cannot be joined, or refuses a topic or a service.
     Door,
 }
 
 impl ErrorKind {
     /// Every kind, in order.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::Usage,
         Self::Config,
         Self::Io,
@@ -82,6 +84,7 @@ impl ErrorKind {
         Self::Device,
         Self::DeviceLost,
         Self::Stale,
+        Self::Interrupted,
         Self::Door,
     ];
 
@@ -105,6 +108,7 @@ impl ErrorKind {
             Self::Device => "device",
             Self::DeviceLost => "device_lost",
             Self::Stale => "too_old",
+            Self::Interrupted => "interrupted",
             Self::Door => "door",
         }
     }
