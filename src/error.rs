@@ -61,6 +61,8 @@ pub enum ErrorKind {
     DeviceLost,
     /// A frame is older than the channel takes.
     Stale,
+    /// A request to stop ended it.
+    Interrupted,
     /// The ROS graph cannot be joined, or refuses a topic or a service.
     Door,
     /// The system does not provide the memory that a frame needs.
@@ -71,7 +73,7 @@ pub enum ErrorKind {
 
 impl ErrorKind {
     /// Every kind, in order.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 21] = [
         Self::Usage,
         Self::Config,
         Self::Io,
@@ -89,6 +91,7 @@ impl ErrorKind {
         Self::Device,
         Self::DeviceLost,
         Self::Stale,
+        Self::Interrupted,
         Self::Door,
         Self::Memory,
         Self::DecodeLimit,
@@ -115,6 +118,7 @@ impl ErrorKind {
             Self::Device => "device",
             Self::DeviceLost => "device_lost",
             Self::Stale => "too_old",
+            Self::Interrupted => "interrupted",
             Self::Door => "door",
             Self::Memory => "out_of_memory",
             Self::DecodeLimit => "decode_limit",

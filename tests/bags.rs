@@ -7,8 +7,12 @@
     reason = "tests fail by panicking"
 )]
 
+#[path = "bags/hostile_db3.rs"]
+mod hostile_db3;
 #[path = "bags/hostile_metadata.rs"]
 mod hostile_metadata;
+#[path = "bags/memory.rs"]
+mod memory;
 #[path = "common/recordings.rs"]
 mod recordings;
 #[path = "common/shared_data.rs"]
