@@ -4,38 +4,47 @@
 //! for any parameter of the channel that suit this network; what the user
 //! gives goes before them.
 
+mod anchor;
+mod camera;
+mod center;
+mod lidar;
+
 use std::path::Path;
 
-use super::camera::YoloFacts;
-use super::head_parameters::{ANCHOR_HEAD, CAMERA_HEAD, CENTER_HEAD, LIDAR_HEAD};
-use super::lidar::LidarFacts;
+pub use anchor::AnchorFacts;
+pub use camera::YoloFacts;
+pub use center::CenterFacts;
+pub use lidar::{LidarFacts, LidarOutputs};
+
+use super::files::{Entries, Origin, flatten, read_file};
 use super::problems::{Problems, nearest};
-use super::source::{Entries, Origin, flatten, read_file};
-use super::table::{Given, Values};
+use super::reader::{Declaration, Reader};
+use super::value::Length::OneOrMore;
+use super::value::{list, one_of, text};
 use crate::yaml::Node;
 
 /// The shipped heads by name.
 pub(super) const SHIPPED: &[(&str, &str)] = &[
-    ("centerpoint_autoware", include_str!("../../config/heads/centerpoint_autoware.yaml")),
+    ("centerpoint_autoware", include_str!("../../../config/heads/centerpoint_autoware.yaml")),
     (
         "centerpoint_autoware_short_range",
-        include_str!("../../config/heads/centerpoint_autoware_short_range.yaml"),
+        include_str!("../../../config/heads/centerpoint_autoware_short_range.yaml"),
     ),
-    ("centerpoint_nuscenes", include_str!("../../config/heads/centerpoint_nuscenes.yaml")),
-    ("demo_camera", include_str!("../../config/heads/demo_camera.yaml")),
-    ("demo_lidar", include_str!("../../config/heads/demo_lidar.yaml")),
-    ("pointpillars_kitti", include_str!("../../config/heads/pointpillars_kitti.yaml")),
-    ("rtdetr", include_str!("../../config/heads/rtdetr.yaml")),
-    ("yolov10", include_str!("../../config/heads/yolov10.yaml")),
-    ("yolov5", include_str!("../../config/heads/yolov5.yaml")),
-    ("yolov5_raw", include_str!("../../config/heads/yolov5_raw.yaml")),
-    ("yolov8", include_str!("../../config/heads/yolov8.yaml")),
-    ("yolox", include_str!("../../config/heads/yolox.yaml")),
+    ("centerpoint_nuscenes", include_str!("../../../config/heads/centerpoint_nuscenes.yaml")),
+    ("demo_camera", include_str!("../../../config/heads/demo_camera.yaml")),
+    ("demo_lidar", include_str!("../../../config/heads/demo_lidar.yaml")),
+    ("pointpillars_kitti", include_str!("../../../config/heads/pointpillars_kitti.yaml")),
+    ("rtdetr", include_str!("../../../config/heads/rtdetr.yaml")),
+    ("yolov10", include_str!("../../../config/heads/yolov10.yaml")),
+    ("yolov5", include_str!("../../../config/heads/yolov5.yaml")),
+    ("yolov5_raw", include_str!("../../../config/heads/yolov5_raw.yaml")),
+    ("yolov8", include_str!("../../../config/heads/yolov8.yaml")),
+    ("yolox", include_str!("../../../config/heads/yolox.yaml")),
 ];
 
 /// The shipped lists of class names.
 const CLASS_LISTS: &[(&str, &str)] =
-    &[("coco80", include_str!("../../config/heads/classes/coco80.yaml"))];
+    &[("coco80", include_str!("../../../config/heads/classes/coco80.yaml"))];
 
 /// A head that was read.
 pub(super) struct Head {
@@ -103,41 +112,79 @@ fn parse(name: &str, text: &str, problems: &mut Problems) -> Option<Head> {
     if let Some(defaults) = map.shift_remove("defaults") {
         flatten("", defaults, &origin, &mut suggested, problems);
     }
-    let class_names = map.get_mut("class_names").map(expand).unwrap_or_default();
+    if let Some(names) = map.get_mut("class_names") {
+        expand(names);
+    }
     let mut entries = Entries::new();
     flatten("", Node::Map(map), &origin, &mut entries, problems);
-    let is = |key: &str, text: &str| {
-        entries.get(key).is_some_and(|entry| entry.node == Node::Text(text.to_owned()))
-    };
-
-    let table = match (is("sensor", "lidar"), is("kind", "anchor")) {
-        (false, _) => CAMERA_HEAD.to_vec(),
-        (true, false) => [LIDAR_HEAD, CENTER_HEAD].concat(),
-        (true, true) => [LIDAR_HEAD, ANCHOR_HEAD].concat(),
-    };
-    let prefix = format!("{}: ", origin.name);
-    let given = Given {
-        prefix: &prefix,
-        entries: &entries,
-        suggested: &Entries::new(),
-        class_names: &class_names,
-    };
-    let values = Values::read(&table, &given, problems);
-    if let Some(twice) = first_repeated(&class_names) {
-        problems.push(&format!("{prefix}class_names"), &format!("`{twice}` is listed twice"));
-    }
-    if !problems.is_empty() {
-        return None;
-    }
-    let facts = match values.text("sensor") {
-        "lidar" => Facts::Lidar(LidarFacts::new(&prefix, &values, problems)?),
-        _ => Facts::Camera(YoloFacts::new(&prefix, &values, problems)?),
-    };
-    Some(Head { facts, suggested })
+    let mut p = Reader::new(&format!("{}: ", origin.name), entries, problems);
+    let facts = facts(&mut p);
+    p.finish();
+    Some(Head { facts: facts?, suggested })
 }
 
-/// Puts the names of a shipped list in the place of its name; gives the names.
-fn expand(class_names: &mut Node) -> Vec<String> {
+#[derive(Clone, Copy)]
+enum Sensor {
+    Camera,
+    Lidar,
+}
+
+const SENSORS: &[(&str, Sensor)] = &[("camera", Sensor::Camera), ("lidar", Sensor::Lidar)];
+
+/// `None` when a problem was noted.
+fn facts(p: &mut Reader<'_>) -> Option<Facts> {
+    let (sensor, class_names) = common(p);
+    Some(match sensor {
+        Sensor::Camera => Facts::Camera(YoloFacts::read(p, class_names)),
+        Sensor::Lidar => Facts::Lidar(LidarFacts::read(p, class_names)?),
+    })
+}
+
+/// What every head file has.
+fn common(p: &mut Reader<'_>) -> (Sensor, Vec<String>) {
+    let sensor = p.required("sensor", one_of(SENSORS), "Sensor that the network is for.");
+    let class_names = p.required(
+        "class_names",
+        list(text(), OneOrMore),
+        "Names of the classes in the network's order, or the name of a shipped list: `coco80`.",
+    );
+    p.set_class_names(&class_names);
+    if let Some(twice) = first_repeated(&class_names) {
+        p.problem("class_names", &format!("`{twice}` is listed twice"));
+    }
+    (sensor, class_names)
+}
+
+/// The facts of camera heads; of all LiDAR heads; of those of kind `center`; of
+/// those of kind `anchor`.
+pub(super) fn declarations() -> [Vec<Declaration>; 4] {
+    let describe = |read: fn(&mut Reader<'_>)| {
+        let mut problems = Problems::default();
+        let mut p = Reader::manual(&mut problems);
+        read(&mut p);
+        p.finish()
+    };
+    let camera = describe(|p| {
+        common(p);
+        YoloFacts::read(p, Vec::new());
+    });
+    let center = describe(|p| {
+        CenterFacts::read(p, &[]);
+    });
+    let anchor = describe(|p| {
+        AnchorFacts::read(p, &[]);
+    });
+    // Without a value `kind` is the first kind, `center`.
+    let mut lidar = describe(|p| {
+        common(p);
+        LidarFacts::read(p, Vec::new());
+    });
+    lidar.retain(|fact| !center.iter().any(|of_center| of_center.name == fact.name));
+    [camera, lidar, center, anchor]
+}
+
+/// Puts the names of a shipped list in the place of its name.
+fn expand(class_names: &mut Node) {
     let list = match class_names {
         Node::Text(name) => CLASS_LISTS.iter().find(|(shipped, _)| shipped == name),
         _ => None,
@@ -145,14 +192,6 @@ fn expand(class_names: &mut Node) -> Vec<String> {
     if let Some(Ok(names)) = list.map(|(_, text)| Node::parse(text)) {
         *class_names = names;
     }
-    let Node::List(names) = class_names else { return Vec::new() };
-    names
-        .iter()
-        .filter_map(|name| match name {
-            Node::Text(name) => Some(name.clone()),
-            _ => None,
-        })
-        .collect()
 }
 
 fn first_repeated(names: &[String]) -> Option<&String> {

@@ -1,15 +1,12 @@
 //! The configuration as ROS parameters: what each is, what it holds, and what
 //! may be set while the node runs.
 
-use super::parameters::{CAMERA, LIDAR, NODE};
+use super::files::{Entry, Origin};
 use super::problems::{Problems, nearest};
-use super::source::{Entries, Entry, Origin};
-use super::table::{self, Kind, Parameter as Row};
-use super::{ChannelConfig, ChannelKind, Config};
+use super::reader::{Declaration, DefaultValue, entries};
+use super::{ChannelKind, Config};
 use crate::error::Result;
-use crate::types::{
-    DeviceChoice, Parameter, ParameterDescriptor, ParameterRange, ParameterType, ParameterValue,
-};
+use crate::types::{DeviceChoice, Parameter, ParameterDescriptor, ParameterType, ParameterValue};
 use crate::yaml::Node;
 
 /// A parameter of the node.
@@ -25,8 +22,7 @@ pub struct DeclaredParameter {
 impl Config {
     /// Every parameter, by name.
     pub fn parameters(&self) -> Vec<DeclaredParameter> {
-        let mut declared: Vec<_> =
-            self.rows().map(|(name, row, n)| self.declare(name, row, n)).collect();
+        let mut declared: Vec<_> = self.declared().map(describe).collect();
         declared.sort_by(|a, b| a.descriptor.name.cmp(&b.descriptor.name));
         declared
     }
@@ -39,7 +35,7 @@ impl Config {
     /// node starts, or does not take its value, with what is allowed.
     pub fn with_parameters(&self, changes: &[Parameter]) -> Result<Self> {
         let mut problems = Problems::default();
-        let mut entries = self.entries("set_parameters");
+        let mut entries = entries(self.declared(), &Origin::own("set_parameters"));
         for Parameter { name, value } in changes {
             match self.settable(name, value) {
                 Ok(Some(node)) => {
@@ -63,7 +59,7 @@ impl Config {
     /// `Config` when a channel's engine cannot run there.
     pub fn with_device(&self, device: DeviceChoice) -> Result<Self> {
         let origin = Origin::own("--device");
-        let mut entries = self.entries("--device");
+        let mut entries = entries(self.declared(), &origin);
         let of_channels = self.channels.iter().map(|c| format!("{}.device", c.name));
         for key in of_channels.chain(["device".to_owned()]) {
             let node = Node::Text(device.to_string());
@@ -72,33 +68,27 @@ impl Config {
         Self::from_entries(&self.node, entries, Problems::default())
     }
 
-    /// Every value that holds, as if it had been given.
-    fn entries(&self, origin: &str) -> Entries {
-        let origin = Origin::own(origin);
-        let entry = |node: &Node| Entry { node: node.clone(), origin: origin.clone() };
-        self.effective.iter().map(|(key, node)| (key.clone(), entry(node))).collect()
-    }
-
     /// The value as the configuration takes it; `None` when it is to be unset.
     fn settable(
         &self,
         name: &str,
         value: &ParameterValue,
     ) -> std::result::Result<Option<Node>, String> {
-        let Some((_, row, _)) = self.rows().find(|(known, ..)| known == name) else {
-            let names: Vec<String> = self.rows().map(|(name, ..)| name).collect();
-            let hint = nearest(name, names.iter().map(String::as_str))
+        let Some(declared) = self.declared().find(|declared| declared.name == name) else {
+            let hint = nearest(name, self.declared().map(|declared| &*declared.name))
                 .map(|nearest| format!("; did you mean `{nearest}`?"));
             return Err(format!("is not a parameter of this node{}", hint.unwrap_or_default()));
         };
-        if !row.live {
+        if !declared.is_live {
             return Err("is read-only: fixed when the node starts".into());
         }
         let node = node_of(value)?;
         if node.is_empty() {
-            return match row.default {
-                table::Default::Unset(_) => Ok(None),
-                _ => Err(format!("found {node}; allowed: {}", row.kind.describe(None))),
+            return match declared.default {
+                DefaultValue::Unset(_) => Ok(None),
+                DefaultValue::Required | DefaultValue::Value(_) => {
+                    Err(format!("found {node}; allowed: {}", declared.allowed))
+                }
             };
         }
         Ok(Some(node))
@@ -123,80 +113,41 @@ impl Config {
         problems.into_result()
     }
 
-    /// Every parameter: its name, its row, and the number of classes of its
-    /// channel.
-    fn rows(&self) -> impl Iterator<Item = (String, &'static Row, usize)> {
-        let of_node = NODE.iter().map(|row| (row.key.to_owned(), row, 0));
-        let of_channels = self.channels.iter().flat_map(|channel| {
-            let table = match channel.kind {
-                ChannelKind::Camera(_) => CAMERA,
-                ChannelKind::Lidar(_) => LIDAR,
-            };
-            table.iter().flat_map(move |row| rows_of(channel, row))
-        });
-        of_node.chain(of_channels)
-    }
-
-    fn declare(&self, name: String, row: &Row, num_classes: usize) -> DeclaredParameter {
-        let parameter_type = type_of(row.kind);
-        let value = match (self.effective.get(&name), parameter_type) {
-            (Some(node), _) => value_of(node),
-            (None, ParameterType::Texts) => ParameterValue::Texts(Vec::new()),
-            (None, ParameterType::Numbers) => ParameterValue::Numbers(Vec::new()),
-            (None, ParameterType::Text) => ParameterValue::Text(String::new()),
-            (None, _) => ParameterValue::NotSet,
-        };
-        let unit = if row.unit.is_empty() { String::new() } else { format!(" [{}]", row.unit) };
-        let unset = match row.default {
-            table::Default::Unset(meaning) => format!(" Unset: {meaning}."),
-            _ => String::new(),
-        };
-        let descriptor = ParameterDescriptor {
-            name,
-            parameter_type,
-            description: format!("{}{unit}{unset}", row.help),
-            additional_constraints: row.kind.describe(Some(num_classes)),
-            is_read_only: !row.live,
-            // An integer may stand for a number, one value for a list.
-            is_dynamically_typed: row.live
-                && matches!(row.kind, Kind::Number(_) | Kind::Numbers(..) | Kind::Texts(_)),
-            range: match row.kind {
-                Kind::Integer { min, max } => Some(ParameterRange::Integer { from: min, to: max }),
-                Kind::Number(range) => {
-                    Some(ParameterRange::Number { from: range.min, to: range.max })
-                }
-                _ => None,
-            },
-        };
-        DeclaredParameter { descriptor, value }
+    /// The parameters of the node, then those of its channels.
+    fn declared(&self) -> impl Iterator<Item = &Declaration> {
+        let of_channels = self.channels.iter().flat_map(|channel| &channel.declared);
+        self.declared.iter().chain(of_channels)
     }
 }
 
-/// A row as the parameters of a channel: one, or one per class.
-fn rows_of<'a>(
-    channel: &'a ChannelConfig,
-    row: &'static Row,
-) -> impl Iterator<Item = (String, &'static Row, usize)> + use<'a> {
-    let class_names = channel.kind.class_names();
-    let key = move |key: String| (format!("{}.{key}", channel.name), row, class_names.len());
-    let (one, per_class) = match row.class_prefix() {
-        None => (Some(row.key.to_owned()), None),
-        Some(prefix) => {
-            (None, Some(class_names.iter().map(move |class| format!("{prefix}{class}"))))
-        }
+/// A declaration as ROS has it.
+fn describe(declared: &Declaration) -> DeclaredParameter {
+    use ParameterType::{Number, Numbers, Text, Texts};
+    let Declaration { name, parameter_type, allowed, unit, help, .. } = declared;
+    let value = match (&declared.value, parameter_type) {
+        (Some(node), _) => value_of(node),
+        (None, Texts) => ParameterValue::Texts(Vec::new()),
+        (None, Numbers) => ParameterValue::Numbers(Vec::new()),
+        (None, Text) => ParameterValue::Text(String::new()),
+        (None, _) => ParameterValue::NotSet,
     };
-    one.into_iter().chain(per_class.into_iter().flatten()).map(key)
-}
-
-fn type_of(kind: Kind) -> ParameterType {
-    match kind {
-        Kind::Flag => ParameterType::Flag,
-        Kind::Text | Kind::Topic | Kind::Choice(_) => ParameterType::Text,
-        Kind::Integer { .. } => ParameterType::Integer,
-        Kind::Number(_) => ParameterType::Number,
-        Kind::Texts(_) | Kind::TextLists => ParameterType::Texts,
-        Kind::Numbers(..) | Kind::NumberLists(_) => ParameterType::Numbers,
-    }
+    let unit = if unit.is_empty() { String::new() } else { format!(" [{unit}]") };
+    let unset = match &declared.default {
+        DefaultValue::Unset(meaning) => format!(" Unset: {meaning}."),
+        DefaultValue::Required | DefaultValue::Value(_) => String::new(),
+    };
+    let descriptor = ParameterDescriptor {
+        name: name.clone(),
+        parameter_type: *parameter_type,
+        description: format!("{help}{unit}{unset}"),
+        additional_constraints: allowed.clone(),
+        is_read_only: !declared.is_live,
+        // An integer is accepted for a number, one value for a list.
+        is_dynamically_typed: declared.is_live
+            && matches!(parameter_type, Number | Numbers | Texts),
+        range: declared.range,
+    };
+    DeclaredParameter { descriptor, value }
 }
 
 fn value_of(node: &Node) -> ParameterValue {
@@ -248,7 +199,7 @@ fn node_of(value: &ParameterValue) -> std::result::Result<Node, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::types::Nms2d;
+    use crate::types::{Nms2d, ParameterRange};
 
     fn config() -> Config {
         let overrides = [
@@ -348,7 +299,8 @@ mod tests {
             ("camera.score_threshold", Text("0.5".into()), "a number"),
             ("camera.score_threshold", NotSet, "a number"),
             ("camera.nms.kind", Text("magic".into()), "soft_linear"),
-            ("camera.nms.kind", Text("rotated".into()), "no head gives rotated"),
+            ("camera.nms.kind", Text("rotated".into()), "soft_gaussian, none"),
+            ("camera.nms.class_aware", Flag(false), "did you mean `camera.nms.class_mode`"),
             ("camera.class_filter", Texts(vec!["unicorn".into()]), "unicorn"),
             ("camera.max_detections", Number(3.0), "an integer"),
             ("camera.model_path", Text("other.onnx".into()), "read-only"),
