@@ -23,7 +23,9 @@ use crate::{
     statusevents::{DomainParticipantStatusEvent, LostReason, StatusChannelSender},
   },
   discovery::{
-    discovery_db::{discovery_db_read, discovery_db_write, DiscoveredVia, DiscoveryDB},
+    discovery_db::{
+      discovery_db_read, discovery_db_write, Admission, DiscoveredVia, DiscoveryDB, DroppedEndpoint,
+    },
     sedp_messages::{
       DiscoveredReaderData, DiscoveredTopicData, DiscoveredWriterData, Endpoint_GUID,
       ParticipantMessageData, ParticipantMessageDataKind,
@@ -208,6 +210,17 @@ pub(crate) enum NormalDiscoveryPermission {
   Deny,
 }
 
+// Bounds what is kept of an announced endpoint or topic. `false` when it is not to be
+// taken in at all.
+fn bound_endpoint(topic_name: &str, type_name: &str, user_data: &mut Vec<u8>) -> bool {
+  user_data.truncate(MAX_DISCOVERED_USER_DATA_BYTES);
+  let is_short = topic_name.len().max(type_name.len()) <= MAX_DISCOVERED_NAME_BYTES;
+  if !is_short {
+    warn!("Ignoring an endpoint: the name of its topic or type is too long");
+  }
+  is_short
+}
+
 pub(crate) struct Discovery {
   poll: Poll,
   domain_participant: DomainParticipantWeak,
@@ -225,6 +238,9 @@ pub(crate) struct Discovery {
   waker: LoopWaker,
 
   liveliness_state: LivelinessState,
+
+  // An announcement in response to newly discovered participants is on the timer.
+  quick_response_pending: bool,
 
   participant_status_sender: StatusChannelSender<DomainParticipantStatusEvent>,
 
@@ -667,6 +683,7 @@ impl Discovery {
       participant_status_sender,
 
       liveliness_state: LivelinessState::new(),
+      quick_response_pending: false,
 
       // discovery_subscriber,
       // discovery_publisher,
@@ -865,6 +882,8 @@ impl Discovery {
                       Self::SPDP_PUBLISH_PERIOD,
                       DiscoveryTimerEvent::SendParticipantInfo { reschedule: true },
                     );
+                  } else {
+                    self.quick_response_pending = false;
                   }
                 }
                 DiscoveryTimerEvent::ParticipantCleanup => {
@@ -1054,8 +1073,34 @@ impl Discovery {
     &mut self,
     participant_data: &SpdpDiscoveredParticipantData,
   ) {
-    let was_new = discovery_db_write(&self.discovery_db).update_participant(participant_data);
     let guid_prefix = participant_data.participant_guid.prefix;
+    if participant_data
+      .entity_name
+      .as_ref()
+      .is_some_and(|name| name.len() > MAX_DISCOVERED_NAME_BYTES)
+    {
+      warn!("Ignoring participant {guid_prefix:?}: its name is too long");
+      return;
+    }
+    let admission = discovery_db_write(&self.discovery_db).admit_participant(guid_prefix);
+    match admission {
+      Admission::Admitted => (),
+      Admission::Replaces(dropped) => {
+        debug!("Participant {dropped:?} makes room for {guid_prefix:?}");
+        self.send_discovery_notification(DiscoveryNotificationType::ParticipantLost {
+          guid_prefix: dropped,
+        });
+        self.send_participant_status(DomainParticipantStatusEvent::ParticipantLost {
+          id: dropped,
+          reason: LostReason::Disposed,
+        });
+      }
+      Admission::Refused => {
+        debug!("No room for participant {guid_prefix:?}");
+        return;
+      }
+    }
+    let was_new = discovery_db_write(&self.discovery_db).update_participant(participant_data);
 
     // Send notification to dp_event_loop. It will update local reader/writer
     // proxies as the SpdpDiscoveredParticipantData contains a bitmap of the
@@ -1075,9 +1120,10 @@ impl Discovery {
       // SPDPdiscoveredParticipantData in response to receiving this data-object from
       // a previously unknown Participant, but this behavior is optional."
       //
-      // But not to reply to self, because we know that we exist.
-      // TODO: Maybe add some rate-limiting to this to avoid packet storms.
-      if guid_prefix != self.domain_participant.guid().prefix {
+      // But not to reply to self, because we know that we exist. One response serves
+      // all participants that were discovered before it is sent.
+      if guid_prefix != self.domain_participant.guid().prefix && !self.quick_response_pending {
+        self.quick_response_pending = true;
         // One-shot quick SPDP response on the shared timer (does not reschedule).
         self.discovery_timer.borrow_mut().set_timeout(
           StdDuration::from_millis(10),
@@ -1096,6 +1142,37 @@ impl Discovery {
       self.sedp_receive_subscription(Some(guid_prefix));
       self.sedp_receive_publication(Some(guid_prefix));
       debug!("Participant rediscovery finished");
+    }
+  }
+
+  // Whether an announced endpoint is taken in.
+  fn admit_endpoint(&self, guid: GUID) -> bool {
+    let admission = discovery_db_write(&self.discovery_db).admit_endpoint(guid);
+    match admission {
+      Admission::Admitted => true,
+      Admission::Replaces(dropped) => {
+        debug!("Endpoint {dropped:?} makes room for {guid:?}");
+        let reason = LostReason::Disposed;
+        match dropped {
+          DroppedEndpoint::Reader(guid) => {
+            self.send_discovery_notification(DiscoveryNotificationType::ReaderLost {
+              reader_guid: guid,
+            });
+            self.send_participant_status(DomainParticipantStatusEvent::ReaderLost { guid, reason });
+          }
+          DroppedEndpoint::Writer(guid) => {
+            self.send_discovery_notification(DiscoveryNotificationType::WriterLost {
+              writer_guid: guid,
+            });
+            self.send_participant_status(DomainParticipantStatusEvent::WriterLost { guid, reason });
+          }
+        }
+        true
+      }
+      Admission::Refused => {
+        debug!("No room for endpoint {guid:?}");
+        false
+      }
     }
   }
 
@@ -1209,8 +1286,18 @@ impl Discovery {
 
       if permission == NormalDiscoveryPermission::Allow {
         match d {
-          Sample::Value(d) => {
+          Sample::Value(mut d) => {
             trace!("sedp_receive_subscription - {d:?}");
+            let is_short = bound_endpoint(
+              d.subscription_topic_data.topic_name(),
+              d.subscription_topic_data.type_name(),
+              &mut d.user_data,
+            );
+            // The expressions are not used here.
+            d.content_filter = None;
+            if !is_short || !self.admit_endpoint(d.reader_proxy.remote_reader_guid) {
+              continue;
+            }
             let drd = discovery_db_write(&self.discovery_db).update_subscription(&d);
             debug!(
               "sedp_receive_subscription - send_discovery_notification ReaderUpdated  {:?}",
@@ -1288,8 +1375,16 @@ impl Discovery {
 
       if permission == NormalDiscoveryPermission::Allow {
         match d {
-          Sample::Value(dwd) => {
+          Sample::Value(mut dwd) => {
             trace!("sedp_receive_publication discovered {:?}", dwd);
+            let is_short = bound_endpoint(
+              &dwd.publication_topic_data.topic_name,
+              &dwd.publication_topic_data.type_name,
+              &mut dwd.user_data,
+            );
+            if !is_short || !self.admit_endpoint(dwd.writer_proxy.remote_writer_guid) {
+              continue;
+            }
             let discovered_writer_data =
               discovery_db_write(&self.discovery_db).update_publication(&dwd);
             self.send_discovery_notification(DiscoveryNotificationType::WriterUpdated {
@@ -1357,6 +1452,10 @@ impl Discovery {
         match t {
           Sample::Value((topic_data, writer)) => {
             debug!("sedp_receive_topic_data discovered {:?}", topic_data);
+            let topic = &topic_data.topic_data;
+            if !bound_endpoint(&topic.name, &topic.type_name, &mut Vec::new()) {
+              continue;
+            }
             discovery_db_write(&self.discovery_db).update_topic_data(
               &topic_data,
               writer,

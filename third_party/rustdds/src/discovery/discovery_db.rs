@@ -1,5 +1,5 @@
 use std::{
-  collections::BTreeMap,
+  collections::{BTreeMap, BTreeSet},
   sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard},
   time::Instant,
 };
@@ -16,7 +16,9 @@ use crate::{
     topic::{Topic, TopicDescription},
   },
   rtps::{
-    reader::ReaderIngredients, rtps_reader_proxy::RtpsReaderProxy,
+    constant::{MAX_PARTICIPANT_LEASE, MAX_REMOTE_ENDPOINTS, MAX_REMOTE_PARTICIPANTS},
+    reader::ReaderIngredients,
+    rtps_reader_proxy::RtpsReaderProxy,
     rtps_writer_proxy::RtpsWriterProxy,
   },
   structure::{
@@ -44,6 +46,21 @@ const DEFAULT_PARTICIPANT_LEASE_DURATION: Duration = Duration::from_secs(60);
 
 // How much longer to wait than lease duration before pronouncing lost.
 const PARTICIPANT_LEASE_DURATION_TOLERANCE: Duration = Duration::from_secs(0);
+
+/// Whether Discovery takes in what was announced.
+#[derive(PartialEq, Eq, Clone, Copy, Debug)]
+pub(crate) enum Admission<E> {
+  Admitted,
+  /// Something else was dropped to make room, and must be reported as lost.
+  Replaces(E),
+  Refused,
+}
+
+#[derive(PartialEq, Eq, Clone, Copy, Debug)]
+pub(crate) enum DroppedEndpoint {
+  Reader(GUID),
+  Writer(GUID),
+}
 
 // TODO: Let DiscoveryDB itself become thread-safe and support smaller-scope
 // lock
@@ -74,6 +91,7 @@ pub(crate) struct DiscoveryDB {
   // Outer level key is topic name
   // Inner key is topic data sender.
   topics: BTreeMap<String, BTreeMap<GUID, (DiscoveredVia, DiscoveredTopicData)>>,
+  num_topic_records: usize, // over all inner maps
 
   // sender for notifying (potential) waiters in participant.find_topic() call
   topic_updated_sender: std::sync::mpsc::SyncSender<()>,
@@ -138,6 +156,7 @@ impl DiscoveryDB {
       external_topic_readers_attic: BTreeMap::new(),
       external_topic_writers_attic: BTreeMap::new(),
       topics: BTreeMap::new(),
+      num_topic_records: 0,
       topic_updated_sender,
       participant_status_sender,
     }
@@ -148,6 +167,127 @@ impl DiscoveryDB {
       .participant_status_sender
       .try_send(event)
       .unwrap_or_else(|e| error!("Cannot report participant status: {e:?}"));
+  }
+
+  /// Whether there is room for a participant.
+  ///
+  /// Anybody can announce any number of participants. When there are too many,
+  /// the one makes room that has not announced an endpoint, and of those the one
+  /// that was silent for the longest time: what comes and goes under a flood of
+  /// announcements is the flood.
+  pub fn admit_participant(&mut self, guid_prefix: GuidPrefix) -> Admission<GuidPrefix> {
+    if self.participant_proxies.len() < MAX_REMOTE_PARTICIPANTS
+      || self.participant_proxies.contains_key(&guid_prefix)
+    {
+      return Admission::Admitted;
+    }
+    let candidate = self
+      .participant_last_life_signs
+      .iter()
+      .filter(|(prefix, _)| **prefix != self.my_guid.prefix && !self.has_endpoints(**prefix))
+      .min_by_key(|(_, last_life_sign)| **last_life_sign)
+      .map(|(prefix, _)| *prefix);
+    match candidate {
+      Some(prefix) => {
+        self.remove_participant(prefix, true);
+        Admission::Replaces(prefix)
+      }
+      None => Admission::Refused,
+    }
+  }
+
+  fn has_endpoints(&self, guid_prefix: GuidPrefix) -> bool {
+    let range = || guid_prefix.range();
+    self.external_topic_readers.range(range()).next().is_some()
+      || self.external_topic_writers.range(range()).next().is_some()
+  }
+
+  fn num_endpoints(&self) -> usize {
+    self.external_topic_readers.len()
+      + self.external_topic_writers.len()
+      + self.external_topic_readers_attic.len()
+      + self.external_topic_writers_attic.len()
+  }
+
+  /// Whether there is room for an endpoint of a known participant.
+  ///
+  /// When there are too many, endpoints of lost participants go first, then one
+  /// of the participant that has the most, unless it is on a topic of ours.
+  pub fn admit_endpoint(&mut self, guid: GUID) -> Admission<DroppedEndpoint> {
+    if !self.participant_proxies.contains_key(&guid.prefix) {
+      debug!("Endpoint {guid:?} of an unknown participant");
+      return Admission::Refused;
+    }
+    if self.external_topic_readers.contains_key(&guid)
+      || self.external_topic_writers.contains_key(&guid)
+    {
+      return Admission::Admitted;
+    }
+    if self.num_endpoints() < MAX_REMOTE_ENDPOINTS {
+      return Admission::Admitted;
+    }
+    if let Some((guid, reader)) = self.external_topic_readers_attic.pop_first() {
+      self.forget_topic_record(reader.subscription_topic_data.topic_name(), guid);
+      return Admission::Admitted;
+    }
+    if let Some((guid, writer)) = self.external_topic_writers_attic.pop_first() {
+      self.forget_topic_record(&writer.publication_topic_data.topic_name, guid);
+      return Admission::Admitted;
+    }
+
+    let mut counts: BTreeMap<GuidPrefix, usize> = BTreeMap::new();
+    let readers = self.external_topic_readers.keys();
+    for endpoint in readers.chain(self.external_topic_writers.keys()) {
+      *counts.entry(endpoint.prefix).or_default() += 1;
+    }
+    let own_count = counts.get(&guid.prefix).copied().unwrap_or(0);
+    let Some((largest, count)) = counts.into_iter().max_by_key(|(_, count)| *count) else {
+      return Admission::Refused;
+    };
+    if count <= own_count {
+      return Admission::Refused;
+    }
+    let reader = self
+      .external_topic_readers
+      .range(largest.range())
+      .find(|(_, r)| !self.is_local_topic(r.subscription_topic_data.topic_name()))
+      .map(|(guid, _)| *guid);
+    if let Some(reader) = reader {
+      self.remove_topic_reader(reader);
+      return Admission::Replaces(DroppedEndpoint::Reader(reader));
+    }
+    let writer = self
+      .external_topic_writers
+      .range(largest.range())
+      .find(|(_, w)| !self.is_local_topic(&w.publication_topic_data.topic_name))
+      .map(|(guid, _)| *guid);
+    if let Some(writer) = writer {
+      self.remove_topic_writer(writer);
+      return Admission::Replaces(DroppedEndpoint::Writer(writer));
+    }
+    Admission::Refused
+  }
+
+  fn is_local_topic(&self, topic_name: &str) -> bool {
+    self
+      .local_topic_readers
+      .values()
+      .any(|r| r.subscription_topic_data.topic_name() == topic_name)
+      || self
+        .local_topic_writers
+        .values()
+        .any(|w| w.publication_topic_data.topic_name == topic_name)
+  }
+
+  fn forget_topic_record(&mut self, topic_name: &str, source: GUID) {
+    if let Some(records) = self.topics.get_mut(topic_name) {
+      if records.remove(&source).is_some() {
+        self.num_topic_records -= 1;
+      }
+      if records.is_empty() {
+        self.topics.remove(topic_name);
+      }
+    }
   }
 
   // Returns if participant was previously unknown
@@ -266,13 +406,15 @@ impl DiscoveryDB {
       .map(|(g, _)| *g)
       .collect();
     for guid in to_remove {
-      self.external_topic_readers.remove(&guid);
+      self.remove_topic_reader(guid);
     }
   }
 
   pub fn remove_topic_reader(&mut self, guid: GUID) {
     info!("remove_topic_reader {guid:?}");
-    self.external_topic_readers.remove(&guid);
+    if let Some(reader) = self.external_topic_readers.remove(&guid) {
+      self.forget_topic_record(reader.subscription_topic_data.topic_name(), guid);
+    }
   }
 
   #[cfg(feature = "security")]
@@ -294,12 +436,14 @@ impl DiscoveryDB {
       .map(|(g, _)| *g)
       .collect();
     for guid in to_remove {
-      self.external_topic_writers.remove(&guid);
+      self.remove_topic_writer(guid);
     }
   }
 
   pub fn remove_topic_writer(&mut self, guid: GUID) {
-    self.external_topic_writers.remove(&guid);
+    if let Some(writer) = self.external_topic_writers.remove(&guid) {
+      self.forget_topic_record(&writer.publication_topic_data.topic_name, guid);
+    }
   }
 
   // Delete participant proxies, if we have not heard of them within
@@ -314,6 +458,12 @@ impl DiscoveryDB {
       let lease_duration = sp
         .lease_duration
         .unwrap_or(DEFAULT_PARTICIPANT_LEASE_DURATION);
+      // A lease for ever would keep what nobody answers for.
+      let lease_duration = if guid == self.my_guid.prefix {
+        lease_duration
+      } else {
+        lease_duration.min(MAX_PARTICIPANT_LEASE)
+      };
       // let lease_duration = lease_duration + lease_duration; // double it
       match self.participant_last_life_signs.get(&guid) {
         Some(&last_life) => {
@@ -348,55 +498,23 @@ impl DiscoveryDB {
     to_remove
   }
 
-  fn topic_has_writers_or_readers(&self, topic_name: &str) -> bool {
-    // TODO: This entire function has silly implementation.
-    // We should really have a separate map from Topic to Readers & Writers
-    if self
-      .local_topic_readers
-      .iter()
-      .any(|(_, p)| p.subscription_topic_data.topic_name() == topic_name)
-    {
-      return true;
-    }
-
-    if self
-      .local_topic_writers
-      .iter()
-      .any(|(_, p)| p.publication_topic_data.topic_name == topic_name)
-    {
-      return true;
-    }
-
-    if self
-      .external_topic_readers
-      .values()
-      .any(|p| p.subscription_topic_data.topic_name() == topic_name)
-    {
-      return true;
-    }
-
-    if self
-      .external_topic_writers
-      .values()
-      .any(|p| p.publication_topic_data.topic_name == topic_name)
-    {
-      return true;
-    }
-
-    false
-  }
-
   pub fn topic_cleanup(&mut self) {
     // removing topics that have no readers or writers
-    let dead_topics: Vec<_> = self
+    let readers = self
+      .local_topic_readers
+      .values()
+      .chain(self.external_topic_readers.values())
+      .map(|r| r.subscription_topic_data.topic_name().as_str());
+    let writers = self
+      .local_topic_writers
+      .values()
+      .chain(self.external_topic_writers.values())
+      .map(|w| w.publication_topic_data.topic_name.as_str());
+    let alive: BTreeSet<&str> = readers.chain(writers).collect();
+    self
       .topics
-      .keys()
-      .filter(|tn| !self.topic_has_writers_or_readers(tn))
-      .cloned()
-      .collect();
-    for dt in &dead_topics {
-      self.topics.remove(dt);
-    }
+      .retain(|topic_name, _| alive.contains(topic_name.as_str()));
+    self.num_topic_records = self.topics.values().map(BTreeMap::len).sum();
   }
 
   pub fn update_local_topic_writer(&mut self, writer: DiscoveredWriterData) {
@@ -555,6 +673,20 @@ impl DiscoveryDB {
   ) {
     trace!("Update topic data: {:?}", dtd);
     let topic_name = dtd.topic_data.name.clone();
+    let is_known = self
+      .topics
+      .get(&topic_name)
+      .is_some_and(|records| records.contains_key(&updater));
+    if !is_known {
+      // One record for each endpoint, and as many from the topic of topics.
+      if self.num_topic_records >= 2 * MAX_REMOTE_ENDPOINTS
+        && discovered_via != DiscoveredVia::SelfDefined
+      {
+        debug!("No room for topic {topic_name:?} from {updater:?}");
+        return;
+      }
+      self.num_topic_records += 1;
+    }
     let mut notify = false;
     let mut inconsistency_event_to_send = None;
 

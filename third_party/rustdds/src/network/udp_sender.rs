@@ -16,6 +16,7 @@ use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use crate::{
   network::util::get_local_multicast_ip_addrs_filtered,
   rtps::{
+    constant::MAX_CONTROL_QUEUE_LEN,
     outbound::{ControlQueue, Datagram, SendOutcome, SocketId, CONTROL_QUEUE_WARN_LEN},
     transmit::InterfaceSelector,
   },
@@ -262,6 +263,10 @@ impl UDPSender {
         }),
       }
     } else {
+      if queue.len() >= MAX_CONTROL_QUEUE_LEN {
+        // The protocol repairs what is lost here; memory it cannot repair.
+        queue.pop_front();
+      }
       queue.push_back(Datagram {
         addr,
         bytes: buffer.to_vec(),

@@ -82,6 +82,80 @@ pub const MAX_TRACKED_CHANGES_PER_WRITER: usize = DEFAULT_WRITER_MAX_SAMPLES;
 // are handed over.
 pub const MAX_WITHHELD_BYTES_PER_TOPIC: usize = 16 * 1024 * 1024;
 
+// --- Bounds on what a remote participant can make this one hold ---------------
+//
+// Everything below is announced or sent by peers that need not be well-behaved.
+// A bound is checked before memory is allocated, and each is well above what
+// conforming peers need.
+
+// Sequence numbers above this are not plausible (at 1 GHz they last 146 years),
+// and are refused, so that arithmetic on sequence numbers cannot overflow.
+pub const MAX_SEQUENCE_NUMBER: i64 = i64::MAX / 2;
+
+// Sequence numbers that one GAP can add above the first missing one.
+pub const MAX_GAP_LENGTH: i64 = 1024;
+
+// Missing sequence numbers that are looked up for one HEARTBEAT: what one
+// ACKNACK can request (RTPS v2.5 Section 8.3.5.5).
+pub const MAX_REQUESTED_CHANGES: i64 = 256;
+
+// Bytes of a fragmented message that a user-defined Reader assembles, and bytes
+// that its unfinished messages hold, beside the one that is arriving.
+pub const MAX_ASSEMBLED_MESSAGE_BYTES: usize = 128 << 20;
+pub const MAX_READER_ASSEMBLY_BYTES: usize = 64 << 20;
+
+// The same for built-in Readers, whose samples are small.
+pub const MAX_BUILTIN_MESSAGE_BYTES: usize = 64 << 10;
+pub const MAX_BUILTIN_ASSEMBLY_BYTES: usize = 1 << 20;
+
+// Bytes that the unfinished messages of all Readers of a participant hold.
+pub const MAX_PARTICIPANT_ASSEMBLY_BYTES: usize = 256 << 20;
+
+// Serialized size of one sample of a built-in topic.
+pub const MAX_DISCOVERY_SAMPLE_BYTES: usize = 16 << 10;
+
+// Payloads up to this size are copied out of the receive buffer, which is shared
+// by many datagrams.
+pub const MAX_COPIED_PAYLOAD_BYTES: usize = 16 << 10;
+
+// Payload bytes that the TopicCache of a built-in topic retains.
+pub const MAX_BUILTIN_TOPIC_CACHE_BYTES: usize = 4 << 20;
+
+// Lengths within a discovery sample: locators of one kind, bytes of the name of
+// a topic, a type or an entity, bytes of user data.
+pub const MAX_LOCATORS: usize = 16;
+pub const MAX_DISCOVERED_NAME_BYTES: usize = 1024;
+pub const MAX_DISCOVERED_USER_DATA_BYTES: usize = 1024;
+
+// Remote participants, and their endpoints, that Discovery keeps.
+pub const MAX_REMOTE_PARTICIPANTS: usize = 512;
+pub const MAX_REMOTE_ENDPOINTS: usize = 8192;
+
+// A participant that is silent for this long is lost, whatever lease it claims.
+pub const MAX_PARTICIPANT_LEASE: crate::structure::duration::Duration =
+  crate::structure::duration::Duration::from_secs(300);
+
+// Instances and writers that a DataReader keeps track of after their samples
+// have been taken.
+pub const MAX_TRACKED_INSTANCES: usize = 8192;
+pub const MAX_TRACKED_WRITERS: usize = 1024;
+
+// Participants whose receive routes are remembered.
+pub const MAX_INTERFACE_OBSERVATIONS: usize = 1024;
+
+// A reader that is behind is taken for stalled after so many rounds of cache
+// cleaning (6 s each) without a confirmation.
+pub const STALLED_AFTER_CHECKS: u32 = 2;
+
+// Datagrams in the control queue of a socket; with more, the oldest is dropped.
+pub const MAX_CONTROL_QUEUE_LEN: usize = 4096;
+
+// Datagrams that are read from a socket before they are processed.
+pub const MAX_DATAGRAMS_PER_READ: usize = 64;
+
+// Such reads of a socket before timers and commands are looked at.
+pub const MAX_READS_PER_ITERATION: usize = 16;
+
 // Default / fallback UDP-payload budget (RTPS header + submessages) used to
 // size datagrams built by the writer's DATA-coalescing and DATAFRAG packing
 // paths when the per-peer path MTU is unknown (peer behind a router, IPv6, or

@@ -36,6 +36,7 @@ use crate::{
   //qos::HasQoSPolicy,
   rtps::{
     constant::*,
+    fragment_assembler::AssemblyBudget,
     message_receiver::MessageReceiver,
     outbound::SocketId,
     reader::{Reader, ReaderIngredients},
@@ -118,6 +119,8 @@ pub struct DPEventLoop {
   // Interface-aware transmit: per-remote observed receive interfaces/addresses,
   // shared (intra-thread) with the MessageReceiver that populates it.
   interface_observations: Rc<RefCell<InterfaceObservations>>,
+  // Memory of unfinished fragmented messages, shared by the Readers.
+  assembly_budget: Rc<AssemblyBudget>,
 
   // Snapshot of the local interface table (IP, IPv4 subnet, MTU, flags) used to
   // resolve each matched reader's per-peer path-MTU budget. Shared (read-only)
@@ -238,6 +241,7 @@ impl DPEventLoop {
       ),
       interface_observations,
       local_interfaces,
+      assembly_budget: Rc::default(),
       #[cfg(feature = "security")]
       security_plugins_opt,
       add_reader_receiver,
@@ -277,6 +281,9 @@ impl DPEventLoop {
     let mut readers_to_remove: Vec<GUID> = Vec::new();
     let mut writers_to_remove: Vec<GUID> = Vec::new();
 
+    // Listeners that had more datagrams than were read in one iteration.
+    let mut unread: BTreeSet<Token> = BTreeSet::new();
+
     // Anything enqueued before the waker existed would not have woken us.
     if ev_wrapper.drain_queues(
       &mut readers_to_remove,
@@ -302,7 +309,11 @@ impl DPEventLoop {
       } else {
         Duration::from_millis(2)
       };
-      let poll_timeout = timeout_until(ev_wrapper.shared_timer.borrow().next_deadline(), idle_cap);
+      let poll_timeout = if unread.is_empty() {
+        timeout_until(ev_wrapper.shared_timer.borrow().next_deadline(), idle_cap)
+      } else {
+        Duration::ZERO
+      };
       match ev_wrapper.poll.poll(&mut events, Some(poll_timeout)) {
         Ok(_) => {}
         Err(e) => {
@@ -318,6 +329,12 @@ impl DPEventLoop {
         poll_alive = now;
       }
 
+      for token in std::mem::take(&mut unread) {
+        if !ev_wrapper.receive_some(token) {
+          unread.insert(token);
+        }
+      }
+
       if events.is_empty() {
         debug!("dp_event_loop idling.");
       } else {
@@ -329,19 +346,10 @@ impl DPEventLoop {
               | DISCOVERY_MUL_LISTENER_TOKEN
               | USER_TRAFFIC_LISTENER_TOKEN
               | USER_TRAFFIC_MUL_LISTENER_TOKEN => {
-                // Edge-triggered: read until WouldBlock. A cap would leave
-                // datagrams sitting with no further readiness event.
-                let udp_messages = ev_wrapper.udp_listeners.get_mut(&token).map_or_else(
-                  || {
-                    error!("No listener with token {:?}", token);
-                    vec![]
-                  },
-                  |l| l.messages_bounded(usize::MAX),
-                );
-                for (packet, origin) in udp_messages {
-                  ev_wrapper
-                    .message_receiver
-                    .handle_received_packet(&packet, origin);
+                // Edge-triggered: what is not read now gets no further readiness
+                // event, so the token is remembered.
+                if !ev_wrapper.receive_some(token) {
+                  unread.insert(token);
                 }
               }
               LOOP_WAKE_TOKEN => {
@@ -391,6 +399,29 @@ impl DPEventLoop {
       ev_wrapper.service_outbound();
     } // loop
   } // fn
+
+  // Reads and processes what waits at a listener, in batches so that memory stays
+  // bounded, and not for ever so that timers and commands are served under a
+  // flood. Returns true when the listener was read until WouldBlock.
+  fn receive_some(&mut self, token: Token) -> bool {
+    for _ in 0..MAX_READS_PER_ITERATION {
+      let Some(listener) = self.udp_listeners.get_mut(&token) else {
+        error!("No listener with token {token:?}");
+        return true;
+      };
+      let udp_messages = listener.messages_bounded(MAX_DATAGRAMS_PER_READ);
+      let is_drained = udp_messages.len() < MAX_DATAGRAMS_PER_READ;
+      for (packet, origin) in udp_messages {
+        self
+          .message_receiver
+          .handle_received_packet(&packet, origin);
+      }
+      if is_drained {
+        return true;
+      }
+    }
+    false
+  }
 
   // Returns true when the loop should exit.
   fn drain_queues(
@@ -500,6 +531,9 @@ impl DPEventLoop {
         DpTimerEvent::CacheGc => {
           debug!("Clean DDSCache on timer");
           self.dds_cache.write().unwrap().garbage_collect();
+          for reader in self.message_receiver.available_readers.values_mut() {
+            reader.garbage_collect_fragments();
+          }
           self
             .shared_timer
             .borrow_mut()
@@ -714,7 +748,7 @@ impl DPEventLoop {
       if let Some(dpd) = db.find_participant_proxy(participant_guid_prefix) {
         dpd
       } else {
-        error!("Participant was updated, but DB does not have it. Strange.");
+        debug!("Participant was updated, but DB does not have it: it was dropped since.");
         return;
       };
 
@@ -1069,12 +1103,14 @@ impl DPEventLoop {
     // Reader commands share the poll waker. The ready queue records the entity
     // id, so there is nothing to register under the reader token.
     new_reader.set_requested_deadline_check_timer();
+    new_reader.set_assembly_budget(Rc::clone(&self.assembly_budget));
     trace!("Add reader: {new_reader:?}");
     self.message_receiver.add_reader(new_reader);
   }
 
   fn remove_local_reader(&mut self, reader_guid: GUID) {
-    if self.message_receiver.remove_reader(reader_guid).is_some() {
+    if let Some(reader) = self.message_receiver.remove_reader(reader_guid) {
+      reader.release_assembly();
       // The timer is shared and stays with the loop. Reader commands share the
       // poll waker, so there is no per-reader registration to drop. A timeout
       // already scheduled for this reader is ignored on dispatch (lookup miss).

@@ -1,11 +1,11 @@
 use std::{
+  cell::Cell,
   collections::{btree_map::Entry, BTreeMap},
   fmt, iter,
 };
 
-use bit_vec::BitVec;
 use enumflags2::BitFlags;
-use bytes::BytesMut;
+use bytes::Bytes;
 #[allow(unused_imports)]
 use log::{debug, error, info, trace, warn};
 
@@ -15,6 +15,7 @@ use crate::{
     elements::serialized_payload::SerializedPayload,
     submessages::{DATAFRAG_Flags, DataFrag},
   },
+  rtps::constant::*,
   structure::{
     cache_change::ChangeKind,
     sequence_number::{FragmentNumber, SequenceNumber},
@@ -22,20 +23,53 @@ use crate::{
   },
 };
 
-// This is for the assembly of a single object
-struct AssemblyBuffer {
-  buffer_bytes: BytesMut,
-  fragment_count: usize,
-  received_bitmap: BitVec,
+// What an unfinished message is counted for beside its bytes.
+const BUFFER_OVERHEAD: usize = 256;
+// What a run of fragments that arrived early is counted for beside its bytes.
+const RUN_OVERHEAD: usize = 128;
 
-  #[allow(dead_code)] // TODO: Purpose is to use this later for e.g.
-  // garbage collection, in case some buffer is not completed within reasonable time.
-  created_time: Timestamp,
+/// Bytes that the unfinished messages of all Readers of a participant hold.
+#[derive(Debug, Default)]
+pub(crate) struct AssemblyBudget {
+  held: Cell<usize>,
+}
+
+impl AssemblyBudget {
+  pub fn held(&self) -> usize {
+    self.held.get()
+  }
+
+  pub fn replace(&self, before: usize, after: usize) {
+    self.held.set((self.held.get() + after).saturating_sub(before));
+  }
+}
+
+// A run of fragments that arrived before an earlier one.
+struct EarlyRun {
+  end: usize, // index of the first fragment after the run
+  bytes: Bytes,
+}
+
+// This is for the assembly of a single object.
+//
+// Memory follows what was received, not what a fragment claims: fragments in
+// order are appended, early ones are kept aside until their turn.
+struct AssemblyBuffer {
+  data_size: usize,
+  fragment_size: usize,
+  fragment_count: usize,
+
+  assembled: Vec<u8>,    // all fragments before `next_fragment`
+  next_fragment: usize,  // index from 0 of the first fragment not in `assembled`
+  early: BTreeMap<usize, EarlyRun>, // by index of the first fragment
+  early_bytes: usize,    // held by `early`
+
   modified_time: Timestamp,
 }
 
 impl AssemblyBuffer {
-  pub fn new(datafrag: &DataFrag) -> Option<Self> {
+  /// `reserve` is how many bytes may be allocated at once.
+  pub fn new(datafrag: &DataFrag, max_bytes: usize, reserve: usize) -> Option<Self> {
     let data_size: usize = datafrag.data_size.try_into().ok()?;
     let fragment_size: u16 = datafrag.fragment_size;
     debug!("new AssemblyBuffer data_size={data_size} frag_size={fragment_size}");
@@ -44,9 +78,10 @@ impl AssemblyBuffer {
       error!("Cannot create AssemblyBuffer: fragment_size={fragment_size} data_size={data_size}");
       return None;
     }
-
-    let mut buffer_bytes = BytesMut::with_capacity(data_size);
-    buffer_bytes.resize(data_size, 0);
+    if data_size > max_bytes {
+      warn!("Refusing a fragmented message of {data_size} bytes: {max_bytes} is the most.");
+      return None;
+    }
 
     let fragment_count = usize::from(datafrag.total_number_of_fragments());
     if fragment_count == 0 {
@@ -54,32 +89,56 @@ impl AssemblyBuffer {
       return None;
     }
 
-    let now = Timestamp::now();
+    let mut assembled = Vec::new();
+    if data_size <= reserve {
+      assembled.reserve_exact(data_size);
+    }
 
     Some(Self {
-      buffer_bytes,
+      data_size,
+      fragment_size: fragment_size.into(),
       fragment_count,
-      received_bitmap: BitVec::from_elem(fragment_count, false),
-      created_time: now,
-      modified_time: now,
+      assembled,
+      next_fragment: 0,
+      early: BTreeMap::new(),
+      early_bytes: 0,
+      modified_time: Timestamp::now(),
     })
   }
 
-  /// Returns `false` if the fragment run is invalid or out of bounds.
-  pub fn insert_frags(&mut self, datafrag: &DataFrag, frag_size: u16) -> bool {
-    // TODO: Sanity checks? E.g. datafrag.fragment_size == frag_size
-    // Or is this even guaranteed? Can Writer vary fragment size?
-    // Answer: Writer must guarantee constant fragment size per SequenceNumber.
-    // So yes, it is guaranteed. RTPS spec v2.5 Section 8.4.14.1.1 "How to select
-    // the fragment size" even says that the frag size is fixed per-writer.
+  /// Bytes of memory.
+  pub fn held(&self) -> usize {
+    self.assembled.capacity() + self.early_bytes + BUFFER_OVERHEAD
+  }
 
-    let frag_size = usize::from(frag_size);
+  // Bytes of the fragments in a run, of which only the last of the message may
+  // be shorter than the others.
+  fn run_length(&self, start: usize, end: usize) -> usize {
+    let from = start.saturating_mul(self.fragment_size);
+    let to = end.saturating_mul(self.fragment_size).min(self.data_size);
+    to.saturating_sub(from)
+  }
+
+  /// Returns `false` if the fragment run is invalid or out of bounds.
+  pub fn insert_frags(&mut self, datafrag: &DataFrag) -> bool {
+    // The fragment size is fixed for a Writer (RTPS v2.5 Section 8.4.14.1.1),
+    // and the size of the data is fixed for a sequence number.
+    if usize::from(datafrag.fragment_size) != self.fragment_size
+      || datafrag.data_size as usize != self.data_size
+    {
+      error!(
+        "insert_frags: fragments of one message differ: fragment_size={} data_size={}, expected \
+         {} and {}",
+        datafrag.fragment_size, datafrag.data_size, self.fragment_size, self.data_size
+      );
+      return false;
+    }
     let frags_in_submessage = usize::from(datafrag.fragments_in_submessage);
     if frags_in_submessage == 0 {
       error!("insert_frags: fragments_in_submessage is zero");
       return false;
     }
-    let fragment_starting_num: usize = match u32::from(datafrag.fragment_starting_num).try_into() {
+    let start: usize = match u32::from(datafrag.fragment_starting_num).try_into() {
       Ok(n) if n >= 1 => n,
       _ => {
         error!(
@@ -89,88 +148,104 @@ impl AssemblyBuffer {
         return false;
       }
     };
-    let start_frag_from_0 = fragment_starting_num - 1;
-    if start_frag_from_0 + frags_in_submessage > self.fragment_count {
+    let start = start - 1; // from 0
+    let end = start + frags_in_submessage;
+    if end > self.fragment_count {
       error!(
-        "insert_frags: fragment span out of bounds: start={fragment_starting_num} \
-         count={frags_in_submessage} total={}",
+        "insert_frags: fragment span out of bounds: start={start} count={frags_in_submessage} \
+         total={}",
         self.fragment_count
       );
       return false;
     }
-
-    debug!(
-      "insert_frags: datafrag.writer_sn = {:?}, frag_size = {:?}, datafrag.fragment_size = {:?}, \
-       datafrag.fragment_starting_num = {:?}, datafrag.fragments_in_submessage = {:?}, \
-       datafrag.data_size = {:?}",
-      datafrag.writer_sn,
-      frag_size,
-      datafrag.fragment_size,
-      datafrag.fragment_starting_num,
-      datafrag.fragments_in_submessage,
-      datafrag.data_size
-    );
-
-    // unwrap: u32 should fit into usize
-    let from_byte = start_frag_from_0 * frag_size;
-
-    // Last fragment might be smaller than fragment size
-    // Copy reported number of fragments, or as much data as there is, whichever
-    // ends first.
-    // And clamp to assembly buffer length to avoid buffer overrun.
-    let to_before_byte = std::cmp::min(
-      from_byte
-        + std::cmp::min(
-          frags_in_submessage * frag_size,
-          datafrag.serialized_payload.len(),
-        ),
-      self.buffer_bytes.len(),
-    );
-    if from_byte > to_before_byte {
+    // The payload may be padded at its end, but not be too short.
+    let length = self.run_length(start, end);
+    if datafrag.serialized_payload.len() < length {
       error!(
-        "insert_frags: invalid byte range from_byte={from_byte} to_before_byte={to_before_byte}"
-      );
-      return false;
-    }
-    let payload_size = to_before_byte - from_byte;
-
-    // sanity check data size
-    // Last fragment may be smaller than frags_in_submessage * frag_size
-    let last_frag_in_submessage = start_frag_from_0 + frags_in_submessage;
-    if last_frag_in_submessage < self.fragment_count
-      && datafrag.serialized_payload.len() < frags_in_submessage * frag_size
-    {
-      error!(
-        "Received DATAFRAG too small. fragment_starting_num={} out of fragment_count={}, \
-         frags_in_submessage={}, frag_size={} but payload length = {}. Original data_size={}",
-        fragment_starting_num,
+        "Received DATAFRAG too small. fragment_starting_num={:?} out of fragment_count={}, \
+         frags_in_submessage={frags_in_submessage}, frag_size={} but payload length = {}. \
+         Original data_size={}",
+        datafrag.fragment_starting_num,
         self.fragment_count,
-        frags_in_submessage,
-        frag_size,
+        self.fragment_size,
         datafrag.serialized_payload.len(),
         datafrag.data_size,
       );
+      return false;
     }
 
-    debug!("insert_frags: from_byte = {from_byte:?}, to_before_byte = {to_before_byte:?}");
-
-    debug!(
-      "insert_frags: dataFrag.serializedPayload.len = {:?}",
-      datafrag.serialized_payload.len()
-    );
-
-    self.buffer_bytes.as_mut()[from_byte..to_before_byte]
-      .copy_from_slice(&datafrag.serialized_payload[..payload_size]);
-
-    for f in 0..frags_in_submessage {
-      self.received_bitmap.set(start_frag_from_0 + f, true);
+    if start <= self.next_fragment {
+      self.append(start, end, &datafrag.serialized_payload[..length]);
+      self.append_early();
+    } else if !self.is_early(start, end) {
+      // A copy, because a slice would keep the whole receive buffer alive.
+      let bytes = Bytes::copy_from_slice(&datafrag.serialized_payload[..length]);
+      self.early_bytes += bytes.len() + RUN_OVERHEAD;
+      if let Some(shorter) = self.early.insert(start, EarlyRun { end, bytes }) {
+        self.early_bytes -= shorter.bytes.len() + RUN_OVERHEAD;
+      }
     }
     self.modified_time = Timestamp::now();
     true
   }
 
+  // Whether a run lies within one that arrived early.
+  fn is_early(&self, start: usize, end: usize) -> bool {
+    self
+      .early
+      .range(..=start)
+      .next_back()
+      .is_some_and(|(_, run)| end <= run.end)
+  }
+
+  // Appends what is new of a run that starts at or before the next fragment.
+  fn append(&mut self, start: usize, end: usize, bytes: &[u8]) {
+    if end <= self.next_fragment {
+      return; // a duplicate
+    }
+    let new = &bytes[self.run_length(start, self.next_fragment)..];
+    let needed = self.assembled.len() + new.len();
+    if needed > self.assembled.capacity() {
+      // Twofold, but never more than there will be.
+      let target = needed.max(2 * self.assembled.capacity()).min(self.data_size);
+      self.assembled.reserve_exact(target - self.assembled.len());
+    }
+    self.assembled.extend_from_slice(new);
+    self.next_fragment = end;
+  }
+
+  fn append_early(&mut self) {
+    while let Some(entry) = self.early.first_entry() {
+      if *entry.key() > self.next_fragment {
+        break;
+      }
+      let (start, run) = entry.remove_entry();
+      self.early_bytes -= run.bytes.len() + RUN_OVERHEAD;
+      self.append(start, run.end, &run.bytes);
+    }
+  }
+
   pub fn is_complete(&self) -> bool {
-    self.received_bitmap.all() // return if all are received
+    self.next_fragment == self.fragment_count
+  }
+
+  // Indices from 0 of the fragments that have not arrived.
+  fn missing(&self) -> impl Iterator<Item = usize> + '_ {
+    let mut runs = self.early.iter().peekable();
+    let mut index = self.next_fragment;
+    iter::from_fn(move || {
+      while let Some((&start, run)) = runs.peek() {
+        if index < start {
+          break;
+        }
+        index = index.max(run.end);
+        runs.next();
+      }
+      (index < self.fragment_count).then(|| {
+        index += 1;
+        index - 1
+      })
+    })
   }
 }
 
@@ -179,20 +254,21 @@ impl AssemblyBuffer {
 // so only a handful of samples are ever mid-reassembly at once; this cap is far
 // above that. Its purpose is to bound memory when samples never complete, e.g.
 // under best-effort overload where fragments are dropped: without it, one
-// incomplete `AssemblyBuffer` (a full sample-sized allocation) accrues per lost
-// sample and is only reclaimed by a 10 s idle timeout, growing to gigabytes.
-// When exceeded we evict the oldest (lowest sequence number) buffer, which
-// under best effort is lost anyway and under reliable will be re-requested.
+// incomplete `AssemblyBuffer` accrues per lost sample and is only reclaimed by an
+// idle timeout, growing to gigabytes. When exceeded, one is evicted.
 const MAX_ASSEMBLY_BUFFERS: usize = 128;
 
 // Assembles fragments from a single (remote) Writer
 // So there is only one sequence of SNs
 pub(crate) struct FragmentAssembler {
-  fragment_size: u16, // number of bytes per fragment. Each writer must select one constant value.
   assembly_buffers: BTreeMap<SequenceNumber, AssemblyBuffer>,
-  // Whether the owning reader is Reliable. This decides which buffer to drop
-  // when `MAX_ASSEMBLY_BUFFERS` is exceeded (see `new_datafrag`).
+  // Whether the owning reader is Reliable. This decides which buffer is evicted.
   reliable: bool,
+  max_message_bytes: usize,
+  // Size of the largest message that this writer has completed. What it has sent
+  // once, it may be given at once.
+  largest_completed: usize,
+  held: usize,
 }
 
 impl fmt::Debug for FragmentAssembler {
@@ -204,13 +280,25 @@ impl fmt::Debug for FragmentAssembler {
 }
 
 impl FragmentAssembler {
-  pub fn new(fragment_size: u16, reliable: bool) -> Self {
-    debug!("new FragmentAssembler. frag_size = {fragment_size} reliable = {reliable}");
+  pub fn new(max_message_bytes: usize, reliable: bool) -> Self {
+    debug!("new FragmentAssembler. reliable = {reliable}");
     Self {
-      fragment_size,
       assembly_buffers: BTreeMap::new(),
       reliable,
+      max_message_bytes,
+      largest_completed: 0,
+      held: 0,
     }
+  }
+
+  /// Bytes that the unfinished messages of this writer hold.
+  pub fn held(&self) -> usize {
+    self.held
+  }
+
+  /// When a fragment last arrived for any of them.
+  pub fn last_modified(&self) -> Option<Timestamp> {
+    self.assembly_buffers.values().map(|ab| ab.modified_time).max()
   }
 
   // Returns completed DDSData, when complete, and disposes the assembly buffer.
@@ -219,92 +307,97 @@ impl FragmentAssembler {
     datafrag: &DataFrag,
     flags: BitFlags<DATAFRAG_Flags>,
   ) -> Option<DDSData> {
-    let writer_sn = datafrag.writer_sn;
-    let frag_size = self.fragment_size;
-
     let sn = datafrag.writer_sn;
-    match self.assembly_buffers.entry(sn) {
+    let assembly_buffer = match self.assembly_buffers.entry(sn) {
       Entry::Vacant(v) => {
-        let Some(buf) = AssemblyBuffer::new(datafrag) else {
+        let Some(buf) = AssemblyBuffer::new(datafrag, self.max_message_bytes, self.largest_completed)
+        else {
           error!("new_datafrag: failed to create AssemblyBuffer for {sn:?}");
           return None;
         };
-        v.insert(buf);
+        self.held += buf.held();
+        v.insert(buf)
       }
-      Entry::Occupied(_) => {}
-    }
-
-    let Some(assembly_buffer) = self.assembly_buffers.get_mut(&sn) else {
-      error!("new_datafrag: AssemblyBuffer missing for {sn:?}");
-      return None;
+      Entry::Occupied(o) => o.into_mut(),
     };
 
-    if !assembly_buffer.insert_frags(datafrag, frag_size) {
+    let held_before = assembly_buffer.held();
+    let is_valid = assembly_buffer.insert_frags(datafrag);
+    self.held = self.held + assembly_buffer.held() - held_before;
+    let is_complete = assembly_buffer.is_complete();
+    if !is_valid {
       error!("new_datafrag: rejected invalid DATAFRAG for {sn:?}");
       return None;
     }
 
-    if assembly_buffer.is_complete() {
+    if is_complete {
       debug!("new_datafrag: COMPLETED FRAGMENT");
-      if let Some(assembly_buffer) = self.assembly_buffers.remove(&writer_sn) {
-        // Return what we have assembled.
-        let serialized_data_or_key =
-          SerializedPayload::from_bytes(&assembly_buffer.buffer_bytes.freeze()).map_or_else(
-            |e| {
-              error!("Deserializing SerializedPayload from DATAFRAG: {:?}", e);
-              None
-            },
-            Some,
-          )?;
-        let dds_data = if flags.contains(DATAFRAG_Flags::Key) {
-          DDSData::new_disposed_by_key(ChangeKind::NotAliveDisposed, serialized_data_or_key)
-        } else {
-          // it is data
-          DDSData::new(serialized_data_or_key)
-        };
-        Some(dds_data) // completed data from fragments
+      let assembled = self.remove(sn)?.assembled;
+      self.largest_completed = self.largest_completed.max(assembled.len());
+      // Return what we have assembled.
+      let serialized_data_or_key =
+        SerializedPayload::from_bytes(&Bytes::from(assembled)).map_or_else(
+          |e| {
+            error!("Deserializing SerializedPayload from DATAFRAG: {:?}", e);
+            None
+          },
+          Some,
+        )?;
+      let dds_data = if flags.contains(DATAFRAG_Flags::Key) {
+        DDSData::new_disposed_by_key(ChangeKind::NotAliveDisposed, serialized_data_or_key)
       } else {
-        error!("Assembly buffer mysteriously lost");
-        None
-      }
+        // it is data
+        DDSData::new(serialized_data_or_key)
+      };
+      Some(dds_data) // completed data from fragments
     } else {
       debug!("new_dataFrag: FRAGMENT NOT COMPLETED YET");
-      // Bound memory: never keep more than MAX_ASSEMBLY_BUFFERS incomplete
-      // reassemblies.
-      //
-      // Which one to evict depends on reliability:
-      //  * Reliable: the reader delivers strictly in order, so it must complete the
-      //    LOWEST sequence number first; that buffer is exactly the one blocking
-      //    progress. Dropping it would livelock, because a writer that bursts many
-      //    large samples ahead (e.g. Connext) would make the reader perpetually evict
-      //    the very sample it is waiting for. So evict the HIGHEST (newest) sequence
-      //    number instead; the writer keeps unacked samples in its history and
-      //    re-sends them once we catch up.
-      //  * Best effort: there is no retransmission, so a low incomplete buffer is
-      //    lost anyway. Evict the OLDEST (lowest SN) to free room for newer samples
-      //    that may still complete.
-      while self.assembly_buffers.len() > MAX_ASSEMBLY_BUFFERS {
-        let evicted = if self.reliable {
-          self.assembly_buffers.pop_last()
-        } else {
-          self.assembly_buffers.pop_first()
-        };
-        if evicted.is_none() {
-          break;
-        }
-      }
+      while self.assembly_buffers.len() > MAX_ASSEMBLY_BUFFERS && self.evict_except(None) {}
       None
     }
   }
 
+  fn remove(&mut self, sn: SequenceNumber) -> Option<AssemblyBuffer> {
+    let removed = self.assembly_buffers.remove(&sn)?;
+    self.held = self.held.saturating_sub(removed.held());
+    Some(removed)
+  }
+
+  /// Drops one unfinished message, but not `kept`. Returns `false` if there is no
+  /// other.
+  ///
+  /// Which one depends on reliability:
+  ///  * Reliable: the reader delivers strictly in order, so it must complete the
+  ///    LOWEST sequence number first; that buffer is exactly the one blocking
+  ///    progress. Dropping it would livelock, because a writer that bursts many
+  ///    large samples ahead (e.g. Connext) would make the reader perpetually
+  ///    evict the very sample it is waiting for. So evict the HIGHEST (newest)
+  ///    sequence number instead; the writer keeps unacked samples in its history
+  ///    and re-sends them once we catch up.
+  ///  * Best effort: there is no retransmission, so a low incomplete buffer is
+  ///    lost anyway. Evict the OLDEST (lowest SN) to free room for newer samples
+  ///    that may still complete.
+  pub fn evict_except(&mut self, kept: Option<SequenceNumber>) -> bool {
+    let mut candidates = self.assembly_buffers.keys().copied().filter(|sn| Some(*sn) != kept);
+    let victim = if self.reliable {
+      candidates.next_back()
+    } else {
+      candidates.next()
+    };
+    victim.is_some_and(|sn| self.remove(sn).is_some())
+  }
+
   pub fn garbage_collect_before(&mut self, expire_before: Timestamp) {
+    let mut freed = 0;
     self.assembly_buffers.retain(|sn, ab| {
       let retain = ab.modified_time >= expire_before;
       if !retain {
         info!("AssemblyBuffer dropping {sn:?}");
+        freed += ab.held();
       }
       retain
     });
+    self.held = self.held.saturating_sub(freed);
   }
 
   // pub fn partially_received_sequence_numbers_iterator(&self) -> Box<dyn
@@ -326,12 +419,10 @@ impl FragmentAssembler {
   ) -> Box<dyn '_ + Iterator<Item = FragmentNumber>> {
     match self.assembly_buffers.get(&seq) {
       None => Box::new(iter::empty()),
-      Some(ab) => {
-        let iter = (0..ab.fragment_count)
-          .filter(move |f| !ab.received_bitmap.get(*f).unwrap_or(true))
-          .map(|f| FragmentNumber::new((f + 1).try_into().unwrap()));
-        Box::new(iter)
-      }
+      Some(ab) => Box::new(
+        ab.missing()
+          .filter_map(|f| u32::try_from(f + 1).ok().map(FragmentNumber::new)),
+      ),
     }
   }
 }
@@ -369,17 +460,17 @@ mod tests {
 
     // First submessage packs fragments 1 and 2 (K = 2, 2048 payload bytes).
     let first = datafrag(1, 2, frag_size, data_size, whole[0..2048].to_vec());
-    let mut ab = AssemblyBuffer::new(&first).expect("valid first fragment");
+    let mut ab = AssemblyBuffer::new(&first, 1 << 20, 0).expect("valid first fragment");
     assert!(!ab.is_complete());
-    ab.insert_frags(&first, frag_size);
+    ab.insert_frags(&first);
     assert!(!ab.is_complete(), "still missing the tail fragment");
 
     // Trailing submessage carries the shorter final fragment 3 (552 bytes).
     let tail = datafrag(3, 1, frag_size, data_size, whole[2048..2600].to_vec());
-    ab.insert_frags(&tail, frag_size);
+    ab.insert_frags(&tail);
     assert!(ab.is_complete(), "all fragments received");
     assert_eq!(
-      &ab.buffer_bytes[..],
+      &ab.assembled[..],
       &whole[..],
       "reassembled bytes must match the original sample"
     );
@@ -393,10 +484,10 @@ mod tests {
     let whole: Vec<u8> = (0..data_size as usize).map(|i| (i % 97) as u8).collect();
 
     let all = datafrag(1, 3, frag_size, data_size, whole.clone());
-    let mut ab = AssemblyBuffer::new(&all).expect("valid fragment set");
-    ab.insert_frags(&all, frag_size);
+    let mut ab = AssemblyBuffer::new(&all, 1 << 20, 0).expect("valid fragment set");
+    ab.insert_frags(&all);
     assert!(ab.is_complete());
-    assert_eq!(&ab.buffer_bytes[..], &whole[..]);
+    assert_eq!(&ab.assembled[..], &whole[..]);
   }
 
   // Malformed span (starting at last fragment but claiming multiple fragments)
@@ -406,8 +497,8 @@ mod tests {
     let frag_size = 256u16;
     let data_size = 512u32; // 2 fragments total
     let bad = datafrag(2, 2, frag_size, data_size, vec![0u8; 256]);
-    let mut ab = AssemblyBuffer::new(&bad).expect("buffer for valid data_size");
-    assert!(!ab.insert_frags(&bad, frag_size));
+    let mut ab = AssemblyBuffer::new(&bad, 1 << 20, 0).expect("buffer for valid data_size");
+    assert!(!ab.insert_frags(&bad));
     assert!(!ab.is_complete());
   }
 
@@ -421,9 +512,48 @@ mod tests {
     let frag_size = 256u16;
     let data_size = 512u32;
     let bad = datafrag(2, 2, frag_size, data_size, vec![0u8; 256]);
-    let mut fa = FragmentAssembler::new(frag_size, true);
+    let mut fa = FragmentAssembler::new(1 << 20, true);
     assert!(fa
       .new_datafrag(&bad, BitFlags::<DATAFRAG_Flags>::empty())
       .is_none());
+  }
+
+  // Memory follows what arrives, not what the first fragment claims.
+  #[test]
+  fn a_claim_alone_takes_no_memory() {
+    let claim = datafrag(1, 1, 1024, 128 << 20, vec![0u8; 1024]);
+    let mut ab = AssemblyBuffer::new(&claim, 128 << 20, 0).expect("a claim that is allowed");
+    assert!(ab.insert_frags(&claim));
+    assert!(ab.held() < 4096, "{} bytes for 1024", ab.held());
+    assert!(AssemblyBuffer::new(&claim, 64 << 20, 0).is_none(), "more than is allowed");
+  }
+
+  // Any order and any overlap give the same bytes, and missing() what is missing.
+  #[test]
+  fn fragments_in_any_order() {
+    let (frag_size, data_size) = (8u16, 61u32);
+    let whole: Vec<u8> = (0..data_size as u8).collect();
+    let run = |start: usize, count: usize| {
+      let (from, to) = ((start - 1) * 8, whole.len().min((start - 1 + count) * 8));
+      datafrag(start as u32, count as u16, frag_size, data_size, whole[from..to].to_vec())
+    };
+    let orders: [&[(usize, usize)]; 4] = [
+      &[(8, 1), (7, 1), (6, 1), (5, 1), (4, 1), (3, 1), (2, 1), (1, 1)],
+      &[(4, 2), (4, 3), (4, 1), (5, 3), (1, 1), (2, 1), (3, 1), (7, 2)],
+      &[(3, 4), (3, 1), (5, 4), (1, 2)],
+      &[(2, 1), (1, 8)],
+    ];
+    for order in orders {
+      let mut ab = AssemblyBuffer::new(&run(1, 1), 1 << 20, 0).unwrap();
+      let mut expected: std::collections::BTreeSet<usize> = (0..8).collect();
+      for (start, count) in order {
+        assert!(ab.insert_frags(&run(*start, *count)));
+        expected.retain(|f| !(start - 1..start - 1 + count).contains(f));
+        assert_eq!(ab.missing().collect::<Vec<_>>(), Vec::from_iter(expected.iter().copied()));
+      }
+      assert!(ab.is_complete());
+      assert_eq!(ab.assembled, whole);
+      assert_eq!(ab.early_bytes, 0);
+    }
   }
 }

@@ -42,8 +42,12 @@ use crate::{
   network::udp_sender::UDPSender,
   polling::{ReadySender, SharedTimer, WakeReceiver},
   rtps::{
-    fragment_assembler::FragmentAssembler, message_receiver::MessageReceiverState,
-    rtps_writer_proxy::RtpsWriterProxy, timed_event::DpTimerEvent, Message,
+    constant::*,
+    fragment_assembler::{AssemblyBudget, FragmentAssembler},
+    message_receiver::MessageReceiverState,
+    rtps_writer_proxy::RtpsWriterProxy,
+    timed_event::DpTimerEvent,
+    Message,
   },
   structure::{
     cache_change::{CacheChange, ChangeKind},
@@ -134,6 +138,8 @@ pub(crate) struct Reader {
   received_heartbeat_count: i32,
 
   fragment_assemblers: BTreeMap<GUID, FragmentAssembler>,
+  assembly_bytes: usize, // held by fragment_assemblers
+  assembly_budget: Rc<AssemblyBudget>,
   last_fragment_garbage_collect: Timestamp,
   matched_writers: BTreeMap<GUID, RtpsWriterProxy>,
   writer_match_count_total: i32, // total count, never decreases
@@ -155,7 +161,7 @@ pub(crate) struct Reader {
 
 // If we are assembling a fragment, but it does not receive any updates
 // for this time, the AssemblyBuffer is just dropped.
-const FRAGMENT_ASSEMBLY_TIMEOUT: Duration = Duration::from_secs(10);
+const FRAGMENT_ASSEMBLY_TIMEOUT: Duration = Duration::from_secs(4);
 // minimum interval (max frequency) of AssemblyBuffer GC
 const MIN_FRAGMENT_GC_INTERVAL: Duration = Duration::from_secs(2);
 
@@ -201,6 +207,8 @@ impl Reader {
       heartbeat_suppression_duration: StdDuration::new(0, 0),
       received_heartbeat_count: 0,
       fragment_assemblers: BTreeMap::new(),
+      assembly_bytes: 0,
+      assembly_budget: Rc::default(),
       last_fragment_garbage_collect: Timestamp::now(),
       matched_writers: BTreeMap::new(),
       writer_match_count_total: 0,
@@ -218,6 +226,11 @@ impl Reader {
   }
   // TODO: check if it's necessary to implement different handlers for discovery
   // and user messages
+
+  /// Shares `budget` with the other Readers of the participant.
+  pub(crate) fn set_assembly_budget(&mut self, budget: Rc<AssemblyBudget>) {
+    self.assembly_budget = budget;
+  }
 
   /// Entity id encoded as a mio token. The internal poll no longer registers
   /// per-reader tokens; the ready queue carries the id instead.
@@ -468,6 +481,8 @@ impl Reader {
   pub fn remove_writer_proxy(&mut self, writer_guid: GUID) {
     if self.matched_writers.contains_key(&writer_guid) {
       self.matched_writers.remove(&writer_guid);
+      self.fragment_assemblers.remove(&writer_guid);
+      self.count_assembly_bytes();
       self
         .acquire_the_topic_cache_guard()
         .forget_reliable_writer(writer_guid);
@@ -593,6 +608,22 @@ impl Reader {
     let receive_timestamp = Timestamp::now();
     //trace!("DATAFRAG received topic={:?}", self.topic_name);
 
+    // An unknown writer's fragments would never become a sample, but hold memory.
+    if !self.like_stateless && !self.matched_writers.contains_key(&writer_guid) {
+      debug!(
+        "DATAFRAG from {:?}, but no writer proxy available. topic={:?} reader={:?}",
+        writer_guid, self.topic_name, self.my_guid
+      );
+      return;
+    }
+    // A sample that was received already need not be assembled again.
+    if self
+      .matched_writer(writer_guid)
+      .is_some_and(|proxy| proxy.should_ignore_change(seq_num))
+    {
+      return;
+    }
+
     // check if this submessage is expired already
     // TODO: Maybe this check is in the wrong place altogether? It should be
     // done when Datareader fetches data for the application.
@@ -635,9 +666,13 @@ impl Reader {
 
     // Feed to fragment assembler ...
     let writer_seq_num = datafrag.writer_sn; // for borrow checker
-    let completed_dds_data = self
-      .fragment_assembler_mutable(writer_guid, datafrag.fragment_size)
-      .new_datafrag(datafrag, datafrag_flags);
+    let assembler = self.fragment_assembler_mutable(writer_guid);
+    let held_before = assembler.held();
+    let completed_dds_data = assembler.new_datafrag(datafrag, datafrag_flags);
+    let held_after = assembler.held();
+    self.assembly_bytes = self.assembly_bytes + held_after - held_before;
+    self.assembly_budget.replace(held_before, held_after);
+    self.limit_assembly(writer_guid, seq_num);
 
     // ... and continue processing, if data was completed.
     if let Some(dds_data) = completed_dds_data {
@@ -655,19 +690,86 @@ impl Reader {
     }
   }
 
-  fn fragment_assembler_mutable(
-    &mut self,
-    writer_guid: GUID,
-    frag_size: u16,
-  ) -> &mut FragmentAssembler {
+  fn fragment_assembler_mutable(&mut self, writer_guid: GUID) -> &mut FragmentAssembler {
     let reliable = self.reliability != policy::Reliability::BestEffort;
+    let max_message_bytes = if self.my_guid.entity_id.kind().is_built_in() {
+      MAX_BUILTIN_MESSAGE_BYTES
+    } else {
+      MAX_ASSEMBLED_MESSAGE_BYTES
+    };
     self
       .fragment_assemblers
       .entry(writer_guid)
-      .or_insert_with(|| FragmentAssembler::new(frag_size, reliable))
+      .or_insert_with(|| FragmentAssembler::new(max_message_bytes, reliable))
   }
 
-  fn garbage_collect_fragments(&mut self) {
+  // Drops unfinished messages until this Reader and the participant are within
+  // their budgets, those of the writer first that was silent for the longest
+  // time. The one that is arriving is the last to go.
+  fn limit_assembly(&mut self, arriving_from: GUID, arriving: SequenceNumber) {
+    let reader_budget = if self.my_guid.entity_id.kind().is_built_in() {
+      MAX_BUILTIN_ASSEMBLY_BYTES
+    } else {
+      MAX_READER_ASSEMBLY_BYTES
+    };
+    if self.assembly_bytes <= reader_budget
+      && self.assembly_budget.held() <= MAX_PARTICIPANT_ASSEMBLY_BYTES
+    {
+      return;
+    }
+    let mut silent: Vec<(Option<Timestamp>, GUID)> = self
+      .fragment_assemblers
+      .iter()
+      .filter(|(_, fa)| fa.last_modified().is_some())
+      .map(|(writer, fa)| (fa.last_modified(), *writer))
+      .collect();
+    silent.sort();
+    let mut freed = 0;
+    'drop: for (_, writer) in silent {
+      let Some(fa) = self.fragment_assemblers.get_mut(&writer) else {
+        continue;
+      };
+      let kept = (writer == arriving_from).then_some(arriving);
+      loop {
+        if self.assembly_bytes - freed <= reader_budget
+          && self.assembly_budget.held() - freed <= MAX_PARTICIPANT_ASSEMBLY_BYTES
+        {
+          break 'drop;
+        }
+        let before = fa.held();
+        if !fa.evict_except(kept) {
+          break;
+        }
+        freed += before - fa.held();
+      }
+    }
+    if self.assembly_budget.held() - freed > MAX_PARTICIPANT_ASSEMBLY_BYTES {
+      // Other Readers hold the memory.
+      if let Some(fa) = self.fragment_assemblers.get_mut(&arriving_from) {
+        while fa.evict_except(None) {}
+      }
+    }
+    debug!(
+      "Dropped unfinished messages. topic={:?} bytes={freed}",
+      self.topic_name
+    );
+    self.count_assembly_bytes();
+  }
+
+  /// Gives back what unfinished messages hold of the participant's budget.
+  pub fn release_assembly(&self) {
+    self.assembly_budget.replace(self.assembly_bytes, 0);
+  }
+
+  fn count_assembly_bytes(&mut self) {
+    let held = self.fragment_assemblers.values().map(FragmentAssembler::held).sum();
+    self.assembly_budget.replace(self.assembly_bytes, held);
+    self.assembly_bytes = held;
+  }
+
+  /// Drops messages that have not received a fragment for some time. Called on a
+  /// timer also, because the next fragment may never come.
+  pub fn garbage_collect_fragments(&mut self) {
     // If GC time/packet limit has been exceeded, iterate through
     // fragment assemblers and discard those assembly buffers whose
     // creation / modification timestamps look like it is no longer receiving
@@ -685,6 +787,7 @@ impl Reader {
           debug!("AssemblyBuffer GC writer {writer:?}");
           fa.garbage_collect_before(expire_before);
         });
+      self.count_assembly_bytes();
     } else {
       trace!("Not yet AssemblyBuffer GC time.");
     }
@@ -751,13 +854,30 @@ impl Reader {
         );
         // This is normal if the DATA was broadcast, but it was from another topic.
         // We just ignore the data in such a case
-        // ... unless it is Discovery traffic.
-        if writer_guid.entity_id.entity_kind.is_user_defined() {
+        // ... unless it announces a participant, which nobody can know before. All
+        // other built-in writers are known from that announcement, and are reliable:
+        // what they sent too early they send again.
+        if my_entity_id != EntityId::SPDP_BUILTIN_PARTICIPANT_READER
+          || writer_guid.entity_id != EntityId::SPDP_BUILTIN_PARTICIPANT_WRITER
+        {
           return;
         }
       }
     } else {
       // stateless reader: nothing to do before making cache change
+    }
+
+    if self.my_guid.entity_id.kind().is_built_in()
+      && dds_data.payload_size() > MAX_DISCOVERY_SAMPLE_BYTES
+    {
+      warn!(
+        "Ignoring a sample of {} bytes from {:?}: {} is the most on topic={:?}",
+        dds_data.payload_size(),
+        writer_guid,
+        MAX_DISCOVERY_SAMPLE_BYTES,
+        self.topic_name
+      );
+      return;
     }
 
     self.make_cache_change(
@@ -1209,7 +1329,11 @@ impl Reader {
     writer_guid: GUID,
     writer_sn: SequenceNumber,
   ) {
-    let cache_change = CacheChange::new(writer_guid, writer_sn, write_options, data);
+    let mut cache_change = CacheChange::new(writer_guid, writer_sn, write_options, data);
+    // A small payload would keep the whole receive buffer alive.
+    if cache_change.data_value.payload_size() <= MAX_COPIED_PAYLOAD_BYTES {
+      cache_change.reallocate();
+    }
 
     // Get the topic cache
     let mut tc = self.acquire_the_topic_cache_guard();

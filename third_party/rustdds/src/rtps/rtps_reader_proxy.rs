@@ -20,7 +20,7 @@ use crate::{
   structure::{
     guid::{EntityId, GUID},
     locator::Locator,
-    sequence_number::{FragmentNumber, FragmentNumberSet, SequenceNumber, SequenceNumberRange},
+    sequence_number::{FragmentNumber, FragmentNumberSet, SequenceNumber},
   },
 };
 use super::reader::ReaderIngredients;
@@ -60,6 +60,16 @@ pub(crate) struct RtpsReaderProxy {
   // Reader has positively acked all SequenceNumbers _before_ this.
   // This is directly the same as readerSNState.base in ACKNACK submessage.
   pub all_acked_before: SequenceNumber,
+
+  // all_acked_before when progress was last checked, and how many checks in a row
+  // found that the reader was behind and had not confirmed anything since.
+  acked_at_last_check: SequenceNumber,
+  checks_without_progress: u32,
+
+  // SequenceNumbers before this are not sent to this Reader, like those of
+  // pending_gap: it was matched after they were written. Kept as a bound, because
+  // there may be millions of them, for each Reader that asks.
+  pending_gap_before: SequenceNumber,
 
   // List of SequenceNumbers to be sent to Reader. Both unsent and requested by ACKNACK.
   unsent_changes: BTreeSet<SequenceNumber>,
@@ -108,6 +118,9 @@ impl RtpsReaderProxy {
       expects_in_line_qos,
       is_active: true,
       all_acked_before: SequenceNumber::zero(),
+      acked_at_last_check: SequenceNumber::zero(),
+      checks_without_progress: 0,
+      pending_gap_before: SequenceNumber::zero(),
       unsent_changes: BTreeSet::new(),
       pending_gap: BTreeSet::new(),
       repair_mode: false,
@@ -237,6 +250,9 @@ impl RtpsReaderProxy {
       expects_in_line_qos: false,
       is_active: true,
       all_acked_before: SequenceNumber::zero(),
+      acked_at_last_check: SequenceNumber::zero(),
+      checks_without_progress: 0,
+      pending_gap_before: SequenceNumber::zero(),
       unsent_changes: BTreeSet::new(),
       pending_gap: BTreeSet::new(),
       repair_mode: false,
@@ -315,6 +331,9 @@ impl RtpsReaderProxy {
       expects_in_line_qos: discovered_reader_data.reader_proxy.expects_inline_qos,
       is_active: true,
       all_acked_before: SequenceNumber::zero(),
+      acked_at_last_check: SequenceNumber::zero(),
+      checks_without_progress: 0,
+      pending_gap_before: SequenceNumber::zero(),
       unsent_changes: BTreeSet::new(),
       pending_gap: BTreeSet::new(),
       repair_mode: false,
@@ -461,11 +480,14 @@ impl RtpsReaderProxy {
             self.all_acked_before, new_all_acked_before, self.remote_reader_guid, acknack.count
           );
           for nack_sn in acknack.reader_sn_state.iter() {
-            if nack_sn >= self.all_acked_before {
+            if nack_sn >= self.all_acked_before && nack_sn <= last_available {
               self.unsent_changes.insert(nack_sn);
             }
           }
           return;
+        }
+        if new_all_acked_before > self.all_acked_before {
+          self.checks_without_progress = 0;
         }
         self.remove_from_unsent_set_all_before(new_all_acked_before);
         self.all_acked_before = new_all_acked_before;
@@ -504,11 +526,33 @@ impl RtpsReaderProxy {
   }
 
   pub fn set_pending_gap_up_to(&mut self, last_gap_sn: SequenceNumber) {
-    // form SN range from 1 to last_gap_sn (inclusive)
-    let gap_sn_range = SequenceNumberRange::new(SequenceNumber::new(1), last_gap_sn);
-    // Convert to a set and insert the SNs to pending_gap
-    let gap_sn_set = BTreeSet::from_iter(gap_sn_range);
-    self.pending_gap.extend(gap_sn_set);
+    self.pending_gap_before = max(self.pending_gap_before, last_gap_sn.plus_1());
+  }
+
+  /// Whether there is anything that this reader has not acknowledged, and is not
+  /// going to get.
+  pub fn has_pending_gap(&self) -> bool {
+    self.pending_gap_before().is_some() || !self.pending_gap.is_empty()
+  }
+
+  pub fn is_in_pending_gap(&self, seq_num: SequenceNumber) -> bool {
+    seq_num < self.pending_gap_before || self.pending_gap.contains(&seq_num)
+  }
+
+  /// The bound of the gap that starts from the first SequenceNumber, if it is
+  /// still pending.
+  pub fn pending_gap_before(&self) -> Option<SequenceNumber> {
+    (self.all_acked_before < self.pending_gap_before
+      && self.pending_gap_before > SequenceNumber::new(1))
+    .then_some(self.pending_gap_before)
+  }
+
+  /// Marks what is in the pending gap as sent.
+  pub fn mark_pending_gap_sent(&mut self) {
+    self.remove_from_unsent_set_all_before(self.pending_gap_before);
+    for sn in &self.pending_gap {
+      self.unsent_changes.remove(sn);
+    }
   }
 
   pub fn get_pending_gap(&self) -> &BTreeSet<SequenceNumber> {
@@ -545,13 +589,37 @@ impl RtpsReaderProxy {
     self.unsent_changes.len()
   }
 
+  /// Notes whether the reader has confirmed anything since the last call, when it
+  /// is behind `last_change`.
+  pub fn check_progress(&mut self, last_change: SequenceNumber) {
+    if self.all_acked_before > last_change || self.all_acked_before > self.acked_at_last_check {
+      self.checks_without_progress = 0;
+    } else {
+      self.checks_without_progress = self.checks_without_progress.saturating_add(1);
+    }
+    self.acked_at_last_check = self.all_acked_before;
+  }
+
+  /// Whether the reader is behind, and has confirmed nothing for some time. It is
+  /// still served, but nothing is kept or delayed for it.
+  pub fn is_stalled(&self) -> bool {
+    self.checks_without_progress >= STALLED_AFTER_CHECKS
+  }
+
   pub fn acked_up_to_before(&self) -> SequenceNumber {
     self.all_acked_before
   }
 
   // Fragment handling
 
-  pub fn mark_frags_requested(&mut self, seq_num: SequenceNumber, frag_nums: &FragmentNumberSet) {
+  /// `num_frags` is how many fragments the sample has. What is requested beyond
+  /// that is ignored.
+  pub fn mark_frags_requested(
+    &mut self,
+    seq_num: SequenceNumber,
+    frag_nums: &FragmentNumberSet,
+    num_frags: usize,
+  ) {
     let req_set = self
       .frags_requested
       .entry(seq_num)
@@ -559,7 +627,10 @@ impl RtpsReaderProxy {
 
     for f in frag_nums.iter() {
       // -1 because FragmentNumbers start at 1
-      let idx = usize::from(f) - 1;
+      let idx = match usize::from(f) {
+        f if (1..=num_frags).contains(&f) => f - 1,
+        _ => continue, // there is no such fragment
+      };
       // The bit vector must be long enough to address `idx`. Grow it (filling
       // with `false`) whenever a requested fragment number exceeds the current
       // length, otherwise `set()` would be out of bounds. Note that a freshly

@@ -1,12 +1,15 @@
 use core::ops::Bound::{Included, Unbounded};
-use std::{cmp::max, collections::BTreeMap};
+use std::{
+  cmp::{max, min},
+  collections::BTreeMap,
+};
 
 #[allow(unused_imports)]
 use log::{debug, error, info, trace, warn};
 
 use crate::{
   discovery::sedp_messages::DiscoveredWriterData,
-  rtps::constant::MAX_TRACKED_CHANGES_PER_WRITER,
+  rtps::constant::{MAX_GAP_LENGTH, MAX_REQUESTED_CHANGES, MAX_TRACKED_CHANGES_PER_WRITER},
   structure::{
     guid::{EntityId, GUID},
     locator::Locator,
@@ -155,40 +158,35 @@ impl RtpsWriterProxy {
       return vec![];
     }
 
+    // The writer says what it has, and nothing bounds what it says. Only what one
+    // ACKNACK can request is looked up; the rest follows with later HEARTBEATs.
     let mut missing_seqnums = Vec::with_capacity(32); // out of hat value
 
-    let relevant_interval = SequenceNumber::range_inclusive(
-      max(hb_first_sn, self.ack_base), // ignore those that we already have
-      hb_last_sn,
-    );
+    // ignore those that we already have
+    let mut s = max(hb_first_sn, self.ack_base);
+    if s > hb_last_sn {
+      return missing_seqnums; // or BTreeMap::range will crash
+    }
 
     // iterator over known Received and Not_available changes.
-    let known =
-      // again check for negative intervals, or BTreeMap::range will crash
-      if relevant_interval.begin() <= relevant_interval.end() {
-        self.changes
-          .range( relevant_interval )
-          .map(|e| *e.0)
-          .collect()
-      } else { vec![] };
-    let mut known_iter = known.iter();
-    let mut known_head = known_iter.next();
+    let mut known = self
+      .changes
+      .range(SequenceNumber::range_inclusive(s, hb_last_sn))
+      .map(|(sn, _)| *sn)
+      .peekable();
 
-    // Iterate over all SequenceNumbers (indices) in the advertised range.
-    for s in relevant_interval {
-      match known_head {
-        None => missing_seqnums.push(s), // no known changes left => s is missing
-        Some(known_sn) => {
-          // there are known changes left
-          if *known_sn == s {
-            // and the index sequence matches it => not missing
-            // => advance to next known change and continue iteration
-            known_head = known_iter.next();
-          } else {
-            // but it is not yet this index s => s is missing
-            missing_seqnums.push(s);
-          }
-        }
+    while s <= hb_last_sn {
+      if known.peek() == Some(&s) {
+        known.next();
+      } else {
+        missing_seqnums.push(s);
+      }
+      s = s.plus_1();
+      if missing_seqnums
+        .first()
+        .is_some_and(|first| i64::from(s) - i64::from(*first) >= MAX_REQUESTED_CHANGES)
+      {
+        break;
       }
     }
 
@@ -236,6 +234,7 @@ impl RtpsWriterProxy {
       // ack_base can be advanced
       self.advance_ack_base();
     }
+    self.enforce_change_map_cap();
   }
 
   // Used to add range of irrelevant changes from GAP submessage or unavailable
@@ -281,10 +280,13 @@ impl RtpsWriterProxy {
         self.ack_base, remove_from, remove_until_before, self.remote_writer_guid
       );
     } else {
-      // TODO: This potentially generates a very large BTreeMap
-      for na in
-        SequenceNumber::range_inclusive(remove_from, remove_until_before - SequenceNumber::new(1))
-      {
+      // Each number is an entry, so a long range is cut. What is cut off stays
+      // unknown: it is requested again, and declared irrelevant again.
+      let last = min(
+        i64::from(remove_until_before) - 1,
+        i64::from(remove_from).saturating_add(MAX_GAP_LENGTH - 1),
+      );
+      for na in SequenceNumber::range_inclusive(remove_from, SequenceNumber::new(last)) {
         self.changes.insert(na, None);
       }
       self.enforce_change_map_cap();

@@ -27,7 +27,10 @@ use std::{
   time::{Duration, Instant},
 };
 
-use crate::structure::{guid::GuidPrefix, locator::Locator};
+use crate::{
+  rtps::constant::MAX_INTERFACE_OBSERVATIONS,
+  structure::{guid::GuidPrefix, locator::Locator},
+};
 
 /// Hysteresis margin for switching a remote participant's chosen multicast
 /// egress interface. Once an interface is chosen it stays chosen until we have
@@ -100,6 +103,8 @@ pub struct InterfaceObservation {
 pub struct ObservedRoutes {
   /// Local interfaces on which we have seen this participant's traffic.
   by_iface: BTreeMap<InterfaceSelector, InterfaceObservation>,
+  /// When traffic of this participant was last seen.
+  last_seen: Option<Instant>,
   /// Most recent source socket address seen for this participant, regardless of
   /// whether the receiving interface could be determined.
   last_source: Option<SocketAddr>,
@@ -130,6 +135,7 @@ impl ObservedRoutes {
     now: Instant,
     margin: Duration,
   ) {
+    self.last_seen = Some(now);
     self.last_source = Some(source);
     if source.ip().is_loopback() {
       self.seen_from_loopback = true;
@@ -219,6 +225,20 @@ impl InterfaceObservations {
     iface: Option<InterfaceSelector>,
     source: SocketAddr,
   ) {
+    // The prefix is what the sender says. Those that are heard again are recorded
+    // again, so the one that was silent for the longest time is forgotten.
+    if self.by_participant.len() >= MAX_INTERFACE_OBSERVATIONS
+      && !self.by_participant.contains_key(&prefix)
+    {
+      let silent = self
+        .by_participant
+        .iter()
+        .min_by_key(|(_, routes)| routes.last_seen)
+        .map(|(prefix, _)| *prefix);
+      if let Some(silent) = silent {
+        self.by_participant.remove(&silent);
+      }
+    }
     self
       .by_participant
       .entry(prefix)

@@ -546,6 +546,13 @@ impl Writer {
 
   /// This is called by dp_wrapper every time cacheCleaning message is received.
   fn handle_cache_cleaning(&mut self) {
+    // A reader that confirms nothing must not keep what the others have.
+    let last_change = self.send_buffer.last_change_sequence_number();
+    for reader in self.readers.values_mut() {
+      reader.check_progress(last_change);
+    }
+    self.refresh_acked_frontier();
+
     // Upper bound on retained samples. Use the Writer QoS ResourceLimits if it
     // specifies a positive max_samples; otherwise fall back to a generous
     // default so that a reliable Writer keeps unacknowledged samples available
@@ -1126,7 +1133,11 @@ impl Writer {
           &mut self.readers.values(),
         );
       }
-      true
+      // Readers that confirm nothing are not worth the fast period.
+      self
+        .readers
+        .values()
+        .any(|rp| !rp.is_stalled() && last_change >= rp.all_acked_before)
     }
   }
 
@@ -1253,14 +1264,9 @@ impl Writer {
 
         // See if we need to respond by GAP message
         if let Some(reader_proxy) = self.readers.get(&reader_guid) {
-          if !reader_proxy.get_pending_gap().is_empty() {
-            let gap_message = MessageBuilder::new()
-              .gap_msg(
-                reader_proxy.get_pending_gap(),
-                self.my_guid.entity_id,
-                self.endianness,
-                reader_guid,
-              )
+          if reader_proxy.has_pending_gap() {
+            let gap_message = self
+              .add_pending_gap(MessageBuilder::new(), reader_proxy)
               .add_header_and_build(self.my_guid.prefix);
             self.send_control_to_readers(
               DeliveryMode::Unicast,
@@ -1299,6 +1305,13 @@ impl Writer {
       AckSubmessage::NackFrag(ref nackfrag) => {
         // NackFrag is negative acknowledgement only, i.e. requesting missing fragments.
         let reader_guid = GUID::new(reader_guid_prefix, nackfrag.reader_id);
+        // Only fragments of what is there can be requested.
+        let Some(requested) = self.send_buffer.get_by_sn(nackfrag.writer_sn) else {
+          debug!("NACK_FRAG from {reader_guid:?} for {:?}, which is not there", nackfrag.writer_sn);
+          return;
+        };
+        let (num_frags, _) = self.num_frags_and_frag_size(requested.data_value.payload_size());
+        let num_frags = num_frags as usize;
         let Some(reader_proxy) = self.lookup_reader_proxy_mut(reader_guid) else {
           return;
         };
@@ -1311,7 +1324,11 @@ impl Writer {
           return;
         }
         reader_proxy.last_nackfrag_count = Some(nackfrag.count);
-        reader_proxy.mark_frags_requested(nackfrag.writer_sn, &nackfrag.fragment_number_state);
+        reader_proxy.mark_frags_requested(
+          nackfrag.writer_sn,
+          &nackfrag.fragment_number_state,
+          num_frags,
+        );
         self.schedule_repair_frags(reader_guid, self.nackfrag_response_delay);
       }
     }
@@ -1343,7 +1360,7 @@ impl Writer {
     let frontier = self
       .readers
       .values()
-      .filter(|rp| rp.qos().is_reliable())
+      .filter(|rp| rp.qos().is_reliable() && !rp.is_stalled())
       .map(RtpsReaderProxy::acked_up_to_before)
       .min();
     self.send_buffer.set_acked_frontier(frontier);
@@ -1430,7 +1447,7 @@ impl Writer {
         break;
       };
       let first_available = self.send_buffer.first_change_sequence_number();
-      let pending_gaps = reader_proxy.get_pending_gap().clone();
+      let in_pending_gap = reader_proxy.is_in_pending_gap(unsent_sn);
 
       let mut gap = MessageBuilder::new();
       let mut cache_change = None;
@@ -1449,7 +1466,7 @@ impl Writer {
           reader_guid,
         );
         reader_proxy.remove_from_unsent_set_all_before(first_available);
-      } else if !pending_gaps.contains(&unsent_sn) {
+      } else if !in_pending_gap {
         match self.send_buffer.get_by_sn(unsent_sn) {
           Some(cc) => cache_change = Some(cc),
           None => {
@@ -1470,17 +1487,13 @@ impl Writer {
       }
       // SNs we are not going to send to this reader: announce them once per
       // round, together with the first change that goes out.
-      if !pending_gaps.is_empty() && (!pending_gap_sent || pending_gaps.contains(&unsent_sn)) {
-        gap = gap.gap_msg(
-          &pending_gaps,
-          self.entity_id(),
-          self.endianness,
-          reader_guid,
-        );
-        for sn in &pending_gaps {
-          reader_proxy.mark_change_sent(*sn);
-        }
+      if reader_proxy.has_pending_gap() && (!pending_gap_sent || in_pending_gap) {
+        gap = self.add_pending_gap(gap, reader_proxy);
+        reader_proxy.mark_pending_gap_sent();
         pending_gap_sent = true;
+      }
+      if in_pending_gap {
+        reader_proxy.mark_change_sent(unsent_sn);
       }
       let gap_len = gap.submessage_bytes_len();
       if gap_len > 0 {
@@ -1532,6 +1545,23 @@ impl Writer {
       reader_proxy.repair_mode = false;
     }
   } // fn
+
+  // Adds GAPs for what `reader` has not acknowledged, and is not going to get.
+  fn add_pending_gap(
+    &self,
+    mut builder: MessageBuilder,
+    reader: &RtpsReaderProxy,
+  ) -> MessageBuilder {
+    let (writer_id, reader_guid) = (self.entity_id(), reader.remote_reader_guid);
+    if let Some(before) = reader.pending_gap_before() {
+      builder = builder.gap_msg_before(before, writer_id, self.endianness, reader_guid);
+    }
+    let gap = reader.get_pending_gap();
+    if !gap.is_empty() {
+      builder = builder.gap_msg(gap, writer_id, self.endianness, reader_guid);
+    }
+    builder
+  }
 
   // Append `part` to the repair datagram being built for `reader_proxy`, first
   // sending the datagram if `part` (plus `invalidate_len` bytes for an INFO_TS
@@ -1668,9 +1698,17 @@ impl Writer {
       let acked_by_all_readers = self
         .readers
         .values()
+        .filter(|rp| !rp.is_stalled())
         .map(RtpsReaderProxy::acked_up_to_before)
         .min()
-        .unwrap_or_else(SequenceNumber::zero);
+        // Nobody that confirms anything is matched: only the depth is kept.
+        .unwrap_or_else(|| {
+          if self.readers.is_empty() {
+            SequenceNumber::zero()
+          } else {
+            self.send_buffer.last_change_sequence_number().plus_1()
+          }
+        });
       // If all readers have acked all up to before 5, and depth is 5, we need
       // to keep samples 0..4, i.e. from acked_up_to_before - depth .
       let depth_keeper = if let Some(depth) = depth {
@@ -2414,15 +2452,11 @@ impl<'a> Iterator for FragmentationIter<'a> {
 
             // If sending to a single reader, add a GAP message with pending gaps if any
             if let Some(reader) = target_reader_opt {
-              if !reader.get_pending_gap().is_empty() {
+              if reader.has_pending_gap() {
                 let gap_msg = MessageBuilder::new()
-                  .dst_submessage(writer.endianness, reader.remote_reader_guid.prefix)
-                  .gap_msg(
-                    reader.get_pending_gap(),
-                    writer.entity_id(),
-                    writer.endianness,
-                    reader.remote_reader_guid,
-                  )
+                  .dst_submessage(writer.endianness, reader.remote_reader_guid.prefix);
+                let gap_msg = writer
+                  .add_pending_gap(gap_msg, reader)
                   .add_header_and_build(writer.my_guid.prefix);
                 // Leading GAP: if it blocks, resume from Fresh (re-send GAP too).
                 return Some((SampleCursor::Fresh, gap_msg));
@@ -2543,14 +2577,7 @@ impl<'a> Iterator for FragmentationIter<'a> {
             message_builder.dst_submessage(writer.endianness, reader.remote_reader_guid.prefix);
 
           // If the reader is pending GAPs on any sequence numbers, add a GAP
-          if !reader.get_pending_gap().is_empty() {
-            message_builder = message_builder.gap_msg(
-              reader.get_pending_gap(),
-              writer.entity_id(),
-              writer.endianness,
-              reader.remote_reader_guid,
-            );
-          }
+          message_builder = writer.add_pending_gap(message_builder, reader);
         }
 
         // Add the DATA submessage

@@ -6,6 +6,7 @@ use speedy::{Context, Readable, Reader, Writable, Writer};
 
 use crate::{
   messages::submessages::elements::parameter::Parameter,
+  rtps::constant::MAX_LOCATORS,
   serialization::pl_cdr_adapters::{PlCdrDeserializeError, PlCdrSerializeError},
   structure::parameter_id::ParameterId,
   RepresentationIdentifier,
@@ -167,7 +168,8 @@ where
     })
 }
 
-// same, but gets all occurrences
+// same, but gets all occurrences, up to MAX_LOCATORS: each is a place that we would
+// send to.
 pub(crate) fn get_all_from_pl_map<'a, C, D>(
   pl_map: &'a BTreeMap<ParameterId, Vec<&Parameter>>,
   ctx: &C,
@@ -183,6 +185,7 @@ where
     .get(&pid)
     .unwrap_or(&Vec::new())
     .iter()
+    .take(MAX_LOCATORS)
     .map(|p| {
       D::read_from_buffer_with_ctx(ctx.clone(), &p.value).map_err(|e| {
         error!("PL_CDR Deserializing {name}");

@@ -19,7 +19,7 @@ use crate::{
     typedesc::TypeDesc,
     CreateError, CreateResult,
   },
-  rtps::constant::MAX_WITHHELD_BYTES_PER_TOPIC,
+  rtps::constant::{MAX_BUILTIN_TOPIC_CACHE_BYTES, MAX_WITHHELD_BYTES_PER_TOPIC},
   structure::{sequence_number::SequenceNumber, time::Timestamp},
   GUID,
 };
@@ -111,6 +111,9 @@ impl DDSCache {
   }
 }
 
+// What a change is counted for beside its payload, where bytes are limited.
+const CHANGE_OVERHEAD: usize = 256;
+
 #[derive(Debug)]
 pub(crate) struct TopicCache {
   topic_name: String,
@@ -122,6 +125,10 @@ pub(crate) struct TopicCache {
   min_keep_samples: History,
   max_keep_samples: i32, // from QoS, for quick, repeated access
   // TODO: Change this to Option<u32>, where None means "no limit".
+  max_keep_bytes: Option<usize>, // for built-in topics
+
+  // Changes added since the last garbage collection.
+  added_since_collected: usize,
 
   // The main content of the cache is in this map.
   // Timestamp is assumed to be unique id over all the CacheChanges. Uniqueness is
@@ -159,6 +166,10 @@ pub(crate) struct TopicCache {
 impl TopicCache {
   pub fn new(topic_name: String, topic_data_type: TypeDesc, topic_qos: &QosPolicies) -> Self {
     let mut new_self = Self {
+      max_keep_bytes: topic_name
+        .starts_with("DCPS")
+        .then_some(MAX_BUILTIN_TOPIC_CACHE_BYTES),
+      added_since_collected: 0,
       topic_name,
       topic_data_type,
       topic_qos: topic_qos.clone(),
@@ -241,6 +252,12 @@ impl TopicCache {
     }
   }
 
+  /// Whether there is anything of this Writer that a Reader may still get, or
+  /// have to tell apart from what it got.
+  pub fn knows_writer(&self, writer: &GUID) -> bool {
+    self.sequence_numbers.contains_key(writer) || self.received_reliably_before.contains_key(writer)
+  }
+
   // The Writer is gone, so samples it never completed are no longer awaited.
   pub fn forget_reliable_writer(&mut self, writer: GUID) {
     self.received_reliably_before.remove(&writer);
@@ -269,20 +286,49 @@ impl TopicCache {
     self
       .changes
       .range(from..)
-      .map(|(_, cc)| cc.data_value.payload_size())
+      .map(|(_, cc)| cc.data_value.payload_size() + CHANGE_OVERHEAD)
       .sum()
   }
 
-  // Over MAX_WITHHELD_BYTES_PER_TOPIC, give up on missing samples, oldest first,
+  fn max_withheld_bytes(&self) -> usize {
+    self
+      .max_keep_bytes
+      .unwrap_or(MAX_WITHHELD_BYTES_PER_TOPIC)
+      .min(MAX_WITHHELD_BYTES_PER_TOPIC)
+  }
+
+  // How many of the oldest changes are over `max_keep_bytes`.
+  fn count_over_max_bytes(&self) -> usize {
+    let Some(max_bytes) = self.max_keep_bytes else {
+      return 0;
+    };
+    let sizes = || {
+      self
+        .changes
+        .values()
+        .map(|cc| cc.data_value.payload_size() + CHANGE_OVERHEAD)
+    };
+    let mut bytes: usize = sizes().sum();
+    sizes()
+      .take_while(|size| {
+        let is_over = bytes > max_bytes;
+        bytes -= size;
+        is_over
+      })
+      .count()
+  }
+
+  // Over the limit of withheld bytes, give up on missing samples, oldest first,
   // and hand over the samples after them. Returns true if anything was given up.
   fn give_up_withheld_over_limit(&mut self) -> bool {
     // Under the sample count limit nothing is retained just for being withheld.
-    if self.changes.len() <= self.max_keep_samples as usize {
+    if self.changes.len() <= self.max_keep_samples as usize && self.count_over_max_bytes() == 0 {
       return false;
     }
+    let max_withheld_bytes = self.max_withheld_bytes();
     let mut gave_up = false;
     while let Some((oldest, writer, first_present)) = self.oldest_withheld_change() {
-      if self.withheld_bytes(oldest) <= MAX_WITHHELD_BYTES_PER_TOPIC {
+      if self.withheld_bytes(oldest) <= max_withheld_bytes {
         break;
       }
       debug!(
@@ -318,9 +364,9 @@ impl TopicCache {
   ) -> Option<CacheChange> {
     // First, do garbage collection.
     // But not at every insert, just to save time and effort.
-    // Some heuristic to decide if we should collect now.
-    // let payload_size = max(1, cache_change.data_value.payload_size());
-    let semi_random_number = i64::from(cache_change.sequence_number) as usize;
+    // Changes are counted here, because their sequence numbers are the sender's
+    // choice.
+    self.added_since_collected += 1;
     // Garbage collect more often when samples are large, so the cache does not
     // balloon between collections for big (e.g. fragmented) payloads:
     //   payload <= 1 KiB   : GC every 64 samples (cheap amortization)
@@ -334,8 +380,8 @@ impl TopicCache {
     } else {
       1
     };
-    let gc_triggered = modulus <= 1 || semi_random_number.is_multiple_of(modulus);
-    if gc_triggered {
+    if self.added_since_collected >= modulus {
+      self.added_since_collected = 0;
       debug!("Garbage collecting topic {}", self.topic_name);
       self.remove_changes_before(Timestamp::ZERO);
       // remove limit is so low that it has no effect.
@@ -496,7 +542,10 @@ impl TopicCache {
 
     // We must remove at least enough to stay within max limit,
     // must_remove_count = sample_count - max_keep_samples
-    let must_remove_count = sample_count.saturating_sub(self.max_keep_samples as usize);
+    let must_remove_count = max(
+      sample_count.saturating_sub(self.max_keep_samples as usize),
+      self.count_over_max_bytes(),
+    );
     // Saturating sub takes care that this does not underflow below zero.
 
     let may_remove_count = match self.min_keep_samples {

@@ -14,6 +14,8 @@ use serde::{Deserialize, Serialize};
 use speedy::{Context, Readable, Reader, Writable, Writer};
 use log::error;
 
+use crate::rtps::constant::MAX_SEQUENCE_NUMBER;
+
 //
 /// RTPS Specification v2.3 Section "8.3.5.4 SequenceNumber"
 #[derive(
@@ -159,8 +161,14 @@ impl<'a, C: Context> Readable<'a, C> for SequenceNumber {
   fn read_from<R: Reader<'a, C>>(reader: &mut R) -> Result<Self, C::Error> {
     let high: i32 = reader.read_value()?;
     let low: u32 = reader.read_value()?;
+    let number = ((i64::from(high)) << 32) + i64::from(low);
 
-    Ok(Self(((i64::from(high)) << 32) + i64::from(low)))
+    if (i64::from(Self::UNKNOWN)..=MAX_SEQUENCE_NUMBER).contains(&number) {
+      Ok(Self(number))
+    } else {
+      // Arithmetic on it could overflow.
+      Err(speedy::Error::custom(format!("Implausible SequenceNumber: {number}")).into())
+    }
   }
 
   #[inline]
@@ -455,6 +463,14 @@ where
       // Without this chek the addition operation below could overflow.
       Err(speedy::Error::custom(format!("NumberSet size too large: {num_bits} > 256.")).into())
     } else {
+      let base: i64 = bitmap_base.clone().into();
+      let end = base + num_bits as i64;
+      let as_number: i64 = N::from(end).into();
+      if as_number != end {
+        return Err(
+          speedy::Error::custom(format!("NumberSet exceeds its numbers: {bitmap_base:?}")).into(),
+        );
+      }
       let word_count = num_bits.div_ceil(32);
       let mut bitmap: Vec<u32> = Vec::with_capacity(word_count as usize);
       for _ in 0..word_count {

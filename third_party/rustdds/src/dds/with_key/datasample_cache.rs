@@ -14,6 +14,7 @@ use crate::{
     sampleinfo::*,
     with_key::datasample::{DataSample, DeserializedCacheChange, Sample},
   },
+  rtps::constant::MAX_TRACKED_INSTANCES,
   structure::{guid::GUID, sequence_number::SequenceNumber, time::Timestamp},
   with_key::WriteOptions,
 };
@@ -229,6 +230,17 @@ where
           self.datasamples.remove(&k);
         }
       }
+    }
+
+    // Keys are the sender's choice, so instances without samples are forgotten.
+    if self.instance_map.len() > MAX_TRACKED_INSTANCES {
+      let datasamples = &self.datasamples;
+      self.instance_map.retain(|_, imd| {
+        imd
+          .instance_samples
+          .iter()
+          .any(|ts| datasamples.contains_key(ts))
+      });
     }
 
     // TODO: Implement other resource_limit settings than max_instances_per

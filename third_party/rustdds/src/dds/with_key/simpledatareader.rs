@@ -28,6 +28,7 @@ use crate::{
   discovery::discovery::DiscoveryCommand,
   mio_source::PollEventSource,
   polling::{BoundSender, WakeSender},
+  rtps::constant::{MAX_TRACKED_INSTANCES, MAX_TRACKED_WRITERS},
   serialization::CDRDeserializerAdapter,
   structure::{
     cache_change::CacheChange,
@@ -54,7 +55,7 @@ pub(crate) struct ReadState<K: Key> {
   /// hash_to_key_map is used for decoding received key hashes back to original
   /// key values. This is needed when we receive a dispose message via hash
   /// only.
-  hash_to_key_map: BTreeMap<KeyHash, K>, // TODO: garbage collect this somehow
+  hash_to_key_map: BTreeMap<KeyHash, K>,
 }
 
 impl<K: Key> ReadState<K> {
@@ -223,6 +224,11 @@ where
       Sample::Dispose(k) => k.clone(),
     };
     hash_to_key_map.insert(instance_key.hash_key(false), instance_key);
+    // Keys are the sender's choice. One that is forgotten costs a dispose message
+    // that gives only the hash.
+    if hash_to_key_map.len() > MAX_TRACKED_INSTANCES {
+      hash_to_key_map.pop_first();
+    }
   }
 
   fn deserialize_with<S>(
@@ -382,6 +388,11 @@ where
         read_state_ref
           .last_read_sn
           .insert(writer_guid, sequence_number);
+        if read_state_ref.last_read_sn.len() > MAX_TRACKED_WRITERS {
+          read_state_ref
+            .last_read_sn
+            .retain(|writer, _| topic_cache.knows_writer(writer));
+        }
 
         // // Debug sanity check:
         // use crate::Duration;
