@@ -58,3 +58,5 @@ mod rtps;
 mod services;
 #[path = "dds/soak.rs"]
 mod soak;
+#[path = "dds/third_party.rs"]
+mod third_party;

@@ -81,7 +81,7 @@ impl Site {
                 .collect();
             let cdr = picture(width, &data);
             let before = self.heard.all().len();
-            self.honest.send_fragmented(WRITER, self.num_sent, &cdr, size);
+            self.honest.send_whole(WRITER, self.num_sent, &cdr, size);
             let began = Instant::now();
             while !self.heard.all()[before..].contains(&data) {
                 assert!(began.elapsed() < PATIENCE, "picture {} does not arrive", self.num_sent);

@@ -279,8 +279,11 @@ impl Rogue {
         self.discover(&self.datagram().data(ids, number, &payload));
     }
 
-    /// Sends a whole message in fragments of `size` bytes.
-    pub fn send_fragmented(&self, writer: Entity, message: i64, payload: &[u8], size: u16) {
+    /// Sends a whole message, in fragments of `size` bytes when it is longer.
+    pub fn send_whole(&self, writer: Entity, message: i64, payload: &[u8], size: u16) {
+        if payload.len() <= usize::from(size) {
+            return self.send(&self.datagram().data([UNKNOWN, writer], message, payload));
+        }
         let total = u32::try_from(payload.len()).unwrap();
         for (index, part) in payload.chunks(size.into()).enumerate() {
             let fragment = Fragment { start: index as u32 + 1, size, total };

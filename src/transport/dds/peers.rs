@@ -89,17 +89,6 @@ impl Peers {
         settled
     }
 
-    /// Puts another endpoint of ours in the place of one: what was matched with
-    /// the old one will find the new one, and stays counted.
-    pub fn renew(&mut self, old: GUID, new: GUID) {
-        let renew = |(ours, theirs)| (if ours == old { new } else { ours }, theirs);
-        self.matched = std::mem::take(&mut self.matched).into_iter().map(renew).collect();
-        self.incompatible = std::mem::take(&mut self.incompatible).into_iter().map(renew).collect();
-        if let Some(endpoint) = self.ours.remove(&old) {
-            self.ours.insert(new, endpoint);
-        }
-    }
-
     /// What `ours` is matched with.
     pub fn matched_with(&self, ours: GUID) -> impl Iterator<Item = GUID> {
         self.matched.iter().filter(move |(a, _)| *a == ours).map(|(_, theirs)| *theirs)
