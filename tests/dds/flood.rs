@@ -1,7 +1,7 @@
 //! `det_post run` under a flood of hostile datagrams, from peers that are matched
 //! and from strangers: it serves as before, and holds hardly more.
 
-use super::node::{PROGRAM, Program, call};
+use super::node::{PROGRAM, Program, await_status, call};
 use super::peer::{PATIENCE, Peer, turn};
 use super::recording::{CLOUD_TOPIC, IMAGE_TOPIC};
 use super::rtps::{
@@ -10,8 +10,9 @@ use super::rtps::{
     UNKNOWN, first_ports,
 };
 use super::session::{CAMERA_OUT, LIDAR_OUT, messages, sample};
+use det_post::node::live::DIAGNOSTICS_TOPIC;
 use det_post::transport::door::InputKind;
-use det_post::transport::messages::{Detection2DArray, Detection3DArray};
+use det_post::transport::messages::{Detection2DArray, Detection3DArray, DiagnosticArray};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
@@ -157,13 +158,13 @@ fn a_flood_of_hostile_datagrams_changes_nothing() {
     let reliable_inputs = ["camera.qos.reliability:=reliable", "lidar.qos.reliability:=reliable"];
     let engines = ["camera.engine.kind:=rten", "lidar.engine.kind:=rten"];
     let parameters = [&parameters[..], &reliable_inputs, &engines].concat();
-    let program =
-        Program::start(std::path::Path::new(PROGRAM), turn.domain, &config, &parameters);
+    let program = Program::start(std::path::Path::new(PROGRAM), turn.domain, &config, &parameters);
     await_first(turn.domain);
     let Some(mut peer) = turn.peer() else { return };
     let reliable = json!({"reliable": true, "depth": 100});
     peer.writer(IMAGE_TOPIC, InputKind::Image.type_name(), &reliable, 1);
     peer.writer(CLOUD_TOPIC, InputKind::PointCloud2.type_name(), &reliable, 1);
+    peer.reader(DIAGNOSTICS_TOPIC, DiagnosticArray::TYPE, &reliable, 1);
     peer.reader(CAMERA_OUT, Detection2DArray::TYPE, &reliable, 1);
     peer.reader(LIDAR_OUT, Detection3DArray::TYPE, &reliable, 1);
     let drive = messages(&sample().join("drive"));
@@ -184,6 +185,10 @@ fn a_flood_of_hostile_datagrams_changes_nothing() {
     let before = program.status("VmRSS:");
 
     let mut mob = Mob::new(turn.domain);
+    for channel in ["camera", "lidar"] {
+        let name = format!("det_post: {channel}: input");
+        await_status(&mut peer, &name, |input| input.number("publishers") >= 2.0);
+    }
     let (began, mut most, mut slowest) = (Instant::now(), before, Duration::ZERO);
     while began.elapsed() < Duration::from_secs(seconds) {
         mob.flood(Duration::from_millis(900));
@@ -197,6 +202,9 @@ fn a_flood_of_hostile_datagrams_changes_nothing() {
         });
         most = most.max(program.status("VmRSS:"));
     }
+    await_status(&mut peer, "det_post: camera: input", |input| {
+        input.values.keys().any(|key| key.starts_with("refused.") && input.number(key) > 0.0)
+    });
     let rate = mob.num_sent as f64 / began.elapsed().as_secs_f64();
     println!(
         "{} datagrams at {rate:.0} Hz: {} KiB before, {most} KiB at most; two frames and a service \

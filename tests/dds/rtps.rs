@@ -62,13 +62,7 @@ impl Datagram {
 
     /// What the writer has: numbers from `first` to `last`.
     pub fn heartbeat(self, writer: Entity, first: i64, last: i64, count: i32) -> Self {
-        let body = [
-            &UNKNOWN[..],
-            &writer,
-            &number(first),
-            &number(last),
-            &count.to_le_bytes(),
-        ];
+        let body = [&UNKNOWN[..], &writer, &number(first), &number(last), &count.to_le_bytes()];
         self.submessage(HEARTBEAT, 0, &body.concat())
     }
 
@@ -79,13 +73,7 @@ impl Datagram {
     }
 
     /// A reader has all before `base`, and asks for what is set in `bits`.
-    pub fn ack_nack(
-        self,
-        [reader, writer]: [Entity; 2],
-        base: i64,
-        bits: u32,
-        count: i32,
-    ) -> Self {
+    pub fn ack_nack(self, [reader, writer]: [Entity; 2], base: i64, bits: u32, count: i32) -> Self {
         let count = count.to_le_bytes();
         let body = [&reader[..], &writer, &number(base), &bits_of(bits), &count];
         self.submessage(ACK_NACK, 0, &body.concat())
@@ -124,8 +112,7 @@ impl Datagram {
         payload: &[u8],
     ) -> Self {
         let flags = WITH_DATA | if inline_qos.is_empty() { 0 } else { WITH_INLINE_QOS };
-        let body =
-            [&[0, 0, 16, 0], &reader[..], &writer, &number(message), inline_qos, payload];
+        let body = [&[0, 0, 16, 0], &reader[..], &writer, &number(message), inline_qos, payload];
         self.submessage(DATA, flags, &body.concat())
     }
 
@@ -235,8 +222,7 @@ impl Rogue {
     pub fn participant(&self, prefix: Prefix, num_locators: usize) -> Vec<u8> {
         let port = u32::from(self.socket.local_addr().unwrap().port());
         let kind = 1u32.to_le_bytes();
-        let locator =
-            [&kind[..], &port.to_le_bytes(), &[0; 12], &[127, 0, 0, 1]].concat();
+        let locator = [&kind[..], &port.to_le_bytes(), &[0; 12], &[127, 0, 0, 1]].concat();
         let mut parameters = Parameters::default()
             .with(0x15, &[2, 4])
             .with(0x16, &[1, 16])
