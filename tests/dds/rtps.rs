@@ -1,4 +1,4 @@
-//! RTPS datagrams written byte by byte: what a peer may send that follows no rule.
+//! RTPS datagrams written byte by byte, valid or not, and a peer that sends them.
 
 use std::net::UdpSocket;
 
@@ -178,7 +178,7 @@ impl Parameters {
     }
 }
 
-/// A participant that does as it is told.
+/// A participant that sends only what a test tells it to.
 pub struct Rogue {
     pub prefix: Prefix,
     socket: UdpSocket,
@@ -192,7 +192,7 @@ pub fn first_ports(domain: u16) -> [u16; 2] {
 }
 
 impl Rogue {
-    /// Nobody knows it yet.
+    /// A participant that is not announced yet.
     pub fn new(domain: u16, name: u8) -> Self {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         let prefix = [1, 16, name, name, 7, 7, 7, 7, 0, 0, 0, name];
@@ -203,22 +203,22 @@ impl Rogue {
         Datagram::from(self.prefix)
     }
 
-    /// To where discovery is received.
+    /// Sends to the port for discovery.
     pub fn discover(&self, datagram: &Datagram) {
         self.send_to(0, &datagram.0);
     }
 
-    /// To where messages are received.
+    /// Sends to the port for messages.
     pub fn send(&self, datagram: &Datagram) {
         self.send_to(1, &datagram.0);
     }
 
-    /// Any bytes to either port.
+    /// Sends any bytes to either port.
     pub fn send_to(&self, port: usize, bytes: &[u8]) {
         self.socket.send_to(bytes, ("127.0.0.1", self.ports[port])).unwrap();
     }
 
-    /// What a participant says of itself. Any number of locators, all of this one's socket.
+    /// The discovery sample of a participant, with copies of this one's locator.
     pub fn participant(&self, prefix: Prefix, num_locators: usize) -> Vec<u8> {
         let port = u32::from(self.socket.local_addr().unwrap().port());
         let kind = 1u32.to_le_bytes();
@@ -241,7 +241,7 @@ impl Rogue {
         self.discover(&self.datagram().data([SPDP_READER, SPDP_WRITER], 1, &payload));
     }
 
-    /// What a reliable writer or reader of a topic says of itself.
+    /// The discovery sample of a reliable writer or reader of a topic.
     pub fn endpoint(&self, entity: Entity, topic: &str, dds_type: &str) -> Vec<u8> {
         Parameters::default()
             .with(0x5a, &[&self.prefix[..], &entity].concat())

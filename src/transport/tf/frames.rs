@@ -1,9 +1,9 @@
 //! The frames of a buffer and their edges, in a table of bounded size.
 //!
-//! A full table drops a frame for a new one: a leaf, since the transforms of
-//! other frames go through the rest; one that no lookup has needed if there is
-//! any, else the one needed longest ago; of several, the one updated longest
-//! ago.
+//! A full table evicts a frame for a new one. Only leaves are evicted, since
+//! transforms of other frames go through the rest. A leaf that no lookup has used
+//! goes first, then the one used longest ago; among equals, the one updated
+//! longest ago.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -92,8 +92,8 @@ impl Frames {
         frames.for_each(|frame| self.places[frame].needed.set(now));
     }
 
-    /// Drops so many frames, but none of those named. Returns `false`, and drops
-    /// none, when there are not enough that may go.
+    /// Evicts `count` frames, but none of `kept`. Returns `false`, and evicts none,
+    /// when there are not enough candidates.
     pub fn drop_least_needed(&mut self, count: usize, kept: [&str; 2]) -> bool {
         let num_kept = kept.iter().filter(|name| self.find(name).is_some()).count();
         // With one kept frame there may be no other leaf; with none there always is.

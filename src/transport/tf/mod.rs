@@ -9,9 +9,9 @@
 //!
 //! Bounded in time (`window` behind the newest sample of an edge) and in memory
 //! (samples an edge, frames). What is dropped or refused for want of room is
-//! counted; what leaves the window is not. When there are too many frames, one
-//! that no lookup needs makes room, so that transforms nobody asks for cannot keep
-//! out those that a channel needs.
+//! counted; what leaves the window is not. A full table of frames evicts those
+//! that no lookup uses first, so unused transforms cannot displace the ones that a
+//! channel needs.
 //!
 //! Unlike tf2, a sample older than the window is taken as a jump back of the
 //! clock, such as a recording that starts over: it clears the history of its

@@ -181,9 +181,9 @@ fn frames_are_bounded() {
     assert_eq!(tiny.frames.len(), 0);
 }
 
-/// 512 frames of one message kept all others out until a restart.
+/// 512 unused frames must not keep others out.
 #[test]
-fn frames_that_nobody_needs_make_room() {
+fn frames_without_lookups_are_evicted_first() {
     let mut buffer = TfBuffer::default();
     let one = Isometry3::identity();
     let junk = |buffer: &mut TfBuffer, round: usize| {

@@ -171,10 +171,9 @@ impl DiscoveryDB {
 
   /// Whether there is room for a participant.
   ///
-  /// Anybody can announce any number of participants. When there are too many,
-  /// the one makes room that has not announced an endpoint, and of those the one
-  /// that was silent for the longest time: what comes and goes under a flood of
-  /// announcements is the flood.
+  /// When there are too many, a participant that has not announced an endpoint is
+  /// evicted, the one that has been silent longest first. A flood of announcements
+  /// therefore evicts its own entries.
   pub fn admit_participant(&mut self, guid_prefix: GuidPrefix) -> Admission<GuidPrefix> {
     if self.participant_proxies.len() < MAX_REMOTE_PARTICIPANTS
       || self.participant_proxies.contains_key(&guid_prefix)
@@ -211,8 +210,8 @@ impl DiscoveryDB {
 
   /// Whether there is room for an endpoint of a known participant.
   ///
-  /// When there are too many, endpoints of lost participants go first, then one
-  /// of the participant that has the most, unless it is on a topic of ours.
+  /// When there are too many, endpoints of lost participants are evicted first,
+  /// then one of the participant that has the most, except on local topics.
   pub fn admit_endpoint(&mut self, guid: GUID) -> Admission<DroppedEndpoint> {
     if !self.participant_proxies.contains_key(&guid.prefix) {
       debug!("Endpoint {guid:?} of an unknown participant");
@@ -458,7 +457,7 @@ impl DiscoveryDB {
       let lease_duration = sp
         .lease_duration
         .unwrap_or(DEFAULT_PARTICIPANT_LEASE_DURATION);
-      // A lease for ever would keep what nobody answers for.
+      // An infinite lease would keep a participant that is gone.
       let lease_duration = if guid == self.my_guid.prefix {
         lease_duration
       } else {

@@ -704,8 +704,8 @@ impl Reader {
   }
 
   // Drops unfinished messages until this Reader and the participant are within
-  // their budgets, those of the writer first that was silent for the longest
-  // time. The one that is arriving is the last to go.
+  // their budgets: first those of the writer that has been silent longest, last
+  // the one that is arriving.
   fn limit_assembly(&mut self, arriving_from: GUID, arriving: SequenceNumber) {
     let reader_budget = if self.my_guid.entity_id.kind().is_built_in() {
       MAX_BUILTIN_ASSEMBLY_BYTES
@@ -854,9 +854,9 @@ impl Reader {
         );
         // This is normal if the DATA was broadcast, but it was from another topic.
         // We just ignore the data in such a case
-        // ... unless it announces a participant, which nobody can know before. All
-        // other built-in writers are known from that announcement, and are reliable:
-        // what they sent too early they send again.
+        // ... unless it announces a participant, whose writers are not known before.
+        // All other built-in writers are known from that announcement, and reliable
+        // ones repeat what they sent before it.
         if my_entity_id != EntityId::SPDP_BUILTIN_PARTICIPANT_READER
           || writer_guid.entity_id != EntityId::SPDP_BUILTIN_PARTICIPANT_WRITER
         {

@@ -600,8 +600,8 @@ impl RtpsReaderProxy {
     self.acked_at_last_check = self.all_acked_before;
   }
 
-  /// Whether the reader is behind, and has confirmed nothing for some time. It is
-  /// still served, but nothing is kept or delayed for it.
+  /// Whether the reader is behind, and has acknowledged nothing for some time. It
+  /// still gets samples, but none are retained or delayed for it.
   pub fn is_stalled(&self) -> bool {
     self.checks_without_progress >= STALLED_AFTER_CHECKS
   }

@@ -225,8 +225,8 @@ impl InterfaceObservations {
     iface: Option<InterfaceSelector>,
     source: SocketAddr,
   ) {
-    // The prefix is what the sender says. Those that are heard again are recorded
-    // again, so the one that was silent for the longest time is forgotten.
+    // The prefix is the sender's claim. The participant that has been silent
+    // longest is forgotten; if it is heard again, it is recorded again.
     if self.by_participant.len() >= MAX_INTERFACE_OBSERVATIONS
       && !self.by_participant.contains_key(&prefix)
     {

@@ -546,7 +546,7 @@ impl Writer {
 
   /// This is called by dp_wrapper every time cacheCleaning message is received.
   fn handle_cache_cleaning(&mut self) {
-    // A reader that confirms nothing must not keep what the others have.
+    // Nothing is retained for stalled readers.
     let last_change = self.send_buffer.last_change_sequence_number();
     for reader in self.readers.values_mut() {
       reader.check_progress(last_change);
@@ -1133,7 +1133,7 @@ impl Writer {
           &mut self.readers.values(),
         );
       }
-      // Readers that confirm nothing are not worth the fast period.
+      // Stalled readers do not justify the fast period.
       self
         .readers
         .values()
@@ -1701,7 +1701,7 @@ impl Writer {
         .filter(|rp| !rp.is_stalled())
         .map(RtpsReaderProxy::acked_up_to_before)
         .min()
-        // Nobody that confirms anything is matched: only the depth is kept.
+        // No matched reader acknowledges anything: only the depth is kept.
         .unwrap_or_else(|| {
           if self.readers.is_empty() {
             SequenceNumber::zero()
