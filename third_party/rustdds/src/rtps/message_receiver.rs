@@ -14,7 +14,10 @@ use crate::{
   messages::{protocol_version::ProtocolVersion, submessages::submessages::*, vendor_id::VendorId},
   network::udp_listener::PacketOrigin,
   polling::WakeSender,
-  rtps::{reader::Reader, transmit::InterfaceObservations, Message, Submessage, SubmessageBody},
+  rtps::{
+    constant::MAX_LOCATORS, reader::Reader, transmit::InterfaceObservations, Message, Submessage,
+    SubmessageBody,
+  },
   structure::{
     entity::RTPSEntity,
     guid::{EntityId, GuidPrefix, GUID},
@@ -1047,6 +1050,8 @@ impl MessageReceiver {
       }
       InterpreterSubmessage::InfoReply(info_reply, flags) => {
         self.unicast_reply_locator_list = info_reply.unicast_locator_list;
+        // Each reply goes to all of them.
+        self.unicast_reply_locator_list.truncate(MAX_LOCATORS);
         self.multicast_reply_locator_list = match (
           flags.contains(INFOREPLY_Flags::Multicast),
           info_reply.multicast_locator_list,
