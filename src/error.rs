@@ -61,11 +61,15 @@ pub enum ErrorKind {
     Stale,
     /// The ROS graph cannot be joined, or refuses a topic or a service.
     Door,
+    /// The system does not provide the memory that a frame needs.
+    Memory,
+    /// A picture takes more work or time to decode than is allowed.
+    DecodeLimit,
 }
 
 impl ErrorKind {
     /// Every kind, in order.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 19] = [
         Self::Usage,
         Self::Config,
         Self::Io,
@@ -83,6 +87,8 @@ impl ErrorKind {
         Self::DeviceLost,
         Self::Stale,
         Self::Door,
+        Self::Memory,
+        Self::DecodeLimit,
     ];
 
     /// The stable short name under which dropped frames are counted in
@@ -106,6 +112,8 @@ impl ErrorKind {
             Self::DeviceLost => "device_lost",
             Self::Stale => "too_old",
             Self::Door => "door",
+            Self::Memory => "out_of_memory",
+            Self::DecodeLimit => "decode_limit",
         }
     }
 }

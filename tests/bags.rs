@@ -7,6 +7,8 @@
     reason = "tests fail by panicking"
 )]
 
+#[path = "bags/hostile_metadata.rs"]
+mod hostile_metadata;
 #[path = "common/recordings.rs"]
 mod recordings;
 #[path = "common/shared_data.rs"]

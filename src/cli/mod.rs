@@ -34,8 +34,9 @@ use clap::{Parser, Subcommand};
 
 use ros_args::RosArguments;
 
+use crate::detectors;
 use crate::error::{Error, ErrorKind, Result};
-use crate::pipeline::isolated;
+use crate::runtime::isolated;
 use crate::telemetry;
 
 /// How a command that did not fail ended.
@@ -150,7 +151,7 @@ fn run(command: &Command, ros: &RosArguments) -> Result<Outcome> {
         Command::Eval(arguments) => eval::eval(arguments),
         Command::Simulate(arguments) => simulate::simulate(arguments),
         Command::Inspect { bag } => inspect::inspect(bag),
-        Command::Isolated => isolated::serve().map(|()| Outcome::Done),
+        Command::Isolated => isolated::serve(detectors::open).map(|()| Outcome::Done),
         Command::Check(arguments) => check::check(arguments),
     }
 }

@@ -184,20 +184,21 @@ impl Reading<'_> {
 fn open_channels(config: &Config, topics: &[TopicInfo]) -> Result<Vec<ReplayChannel>> {
     let mut channels = Vec::new();
     for channel in &config.channels {
-        match topics.iter().position(|topic| topic.name == channel.input) {
+        match topics.iter().position(|topic| topic.name == channel.inputs[0].topic) {
             Some(topic) => {
                 channels.push(ReplayChannel::open(channel, topic, &topics[topic].type_name)?)
             }
             None => tracing::warn!(
                 "channel {}: the recording has no topic {}",
                 channel.name,
-                channel.input
+                channel.inputs[0].topic
             ),
         }
     }
     if channels.is_empty() {
         let names: Vec<&str> = topics.iter().map(|topic| topic.name.as_str()).collect();
-        let inputs: Vec<&str> = config.channels.iter().map(|c| c.input.as_str()).collect();
+        let inputs: Vec<&str> =
+            config.channels.iter().map(|c| c.inputs[0].topic.as_str()).collect();
         return Err(Error::new(
             ErrorKind::Config,
             "replay",

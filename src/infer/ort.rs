@@ -17,6 +17,7 @@ use ort::value::{DynValue, Outlet, TensorElementType, TensorRef};
 
 use super::{Engine, LIBRARY_VARIABLE, check_file, check_inputs};
 use crate::error::{Error, ErrorKind, Result};
+use crate::input_file;
 use crate::types::{Dim, ElementType, TensorSpec, TensorValues, TensorView};
 
 const STAGE: &str = "onnxruntime";
@@ -87,6 +88,11 @@ static RUNTIME: Mutex<Runtime> = Mutex::new(Runtime { library: None, environment
 pub(super) fn environment(library: &Path) -> Result<Environment> {
     let error = |message| Error::new(ErrorKind::Model, STAGE, message);
     // A bare name is for the system's loader to find.
+    if library.components().count() > 1 {
+        input_file::check(library).map_err(|cause| {
+            error(format!("cannot load {}", library.display())).with_source(cause)
+        })?;
+    }
     let library = library.canonicalize().unwrap_or_else(|_| library.into());
     let mut runtime = RUNTIME.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(loaded) = runtime.library.as_ref().filter(|loaded| **loaded != library) {

@@ -1,6 +1,5 @@
 //! Detections as a replay writes them: lines or a recording.
 
-use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
@@ -8,6 +7,7 @@ use serde::Deserialize;
 
 use super::streams::{Classes, Streams, insert};
 use crate::error::{Error, ErrorKind, Result};
+use crate::input_file;
 use crate::transport::bag::BagReader;
 use crate::transport::messages::{Detection2DArray, Detection3DArray};
 use crate::transport::truth::ATTRIBUTES_SUFFIX;
@@ -78,7 +78,7 @@ fn read_lines(path: &Path, classes: &mut Classes) -> Result<Detections> {
     let cannot_read = |e| {
         Error::new(ErrorKind::Io, "eval", format!("cannot read {}", path.display())).with_source(e)
     };
-    let file = BufReader::new(File::open(path).map_err(cannot_read)?);
+    let file = BufReader::new(input_file::open(path).map_err(cannot_read)?);
     let mut streams = Detections::new();
     for (at, text) in file.lines().enumerate() {
         let text = text.map_err(cannot_read)?;

@@ -1,12 +1,12 @@
 //! A file mapped into memory: the one place of this room with `unsafe`.
 
-use std::fs::File;
 use std::ops::{Deref, Range};
 use std::path::Path;
 
 use memmap2::{Mmap, UncheckedAdvice};
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::input_file;
 
 /// The bytes of a file, mapped read-only for as long as the value lives.
 ///
@@ -21,7 +21,7 @@ impl Mapped {
             let message = format!("cannot {what} {}", path.display());
             Error::new(ErrorKind::Io, "bag", message).with_source(error)
         };
-        let file = File::open(path).map_err(|error| failed("open", error))?;
+        let file = input_file::open(path).map_err(|error| failed("open", error))?;
         let metadata = file.metadata().map_err(|error| failed("open", error))?;
         if metadata.len() == 0 {
             return Ok(Self(None));

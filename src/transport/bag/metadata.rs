@@ -1,86 +1,77 @@
-//! `metadata.yaml`, the contents page of a rosbag2 directory.
+//! `metadata.yaml` of a rosbag2 directory.
 
-use std::fs::File;
-use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use serde::{Deserialize, Serialize};
-use serde_yaml::Value;
+use serde::Serialize;
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::yaml::Node;
+
+/// A part of the metadata, or what is wrong with it.
+type Parsed<T> = std::result::Result<T, String>;
 
 /// Name of the file in its directory.
 pub(super) const FILE_NAME: &str = "metadata.yaml";
 
-/// Longest contents page that is read.
-const MAX_BYTES: u64 = 64 << 20;
+/// The most bytes that are read. Recordings of a thousand topics with the QoS
+/// of every publisher have about 1 MiB.
+const MAX_BYTES: usize = 4 << 20;
 
 /// The document: one key, one value.
-#[derive(Serialize, Deserialize)]
+#[derive(Serialize)]
 struct Document {
     rosbag2_bagfile_information: Metadata,
 }
 
 /// The contents page, with the keys of version 5. Keys of other versions are
 /// ignored, those that older versions lack have defaults.
-#[derive(Serialize, Deserialize)]
+#[derive(Serialize)]
 pub(super) struct Metadata {
     pub(super) version: u32,
-    #[serde(default)]
     pub(super) storage_identifier: String,
-    #[serde(default)]
     pub(super) duration: Option<Nanoseconds>,
-    #[serde(default)]
     pub(super) starting_time: Option<SinceEpoch>,
-    #[serde(default)]
     pub(super) message_count: u64,
-    #[serde(default)]
     pub(super) topics_with_message_count: Vec<TopicCount>,
-    #[serde(default)]
     pub(super) compression_format: String,
-    #[serde(default)]
     pub(super) compression_mode: String,
-    #[serde(default)]
     pub(super) relative_file_paths: Vec<String>,
-    #[serde(default)]
+    /// Written for rosbag2, not read.
     pub(super) files: Vec<FileSpan>,
 }
 
 /// A length of time.
-#[derive(Clone, Copy, Serialize, Deserialize)]
+#[derive(Clone, Copy, Serialize)]
 pub(super) struct Nanoseconds {
     pub(super) nanoseconds: i64,
 }
 
 /// A point in time.
-#[derive(Clone, Copy, Serialize, Deserialize)]
+#[derive(Clone, Copy, Serialize)]
 pub(super) struct SinceEpoch {
     pub(super) nanoseconds_since_epoch: i64,
 }
 
 /// How many messages a topic has.
-#[derive(Serialize, Deserialize)]
+#[derive(Serialize)]
 pub(super) struct TopicCount {
     pub(super) topic_metadata: TopicMetadata,
-    #[serde(default)]
     pub(super) message_count: u64,
 }
 
 /// A topic as the recorder saw it.
-#[derive(Serialize, Deserialize)]
+#[derive(Serialize)]
 pub(super) struct TopicMetadata {
     pub(super) name: String,
     #[serde(rename = "type")]
     pub(super) type_name: String,
-    #[serde(default)]
     pub(super) serialization_format: String,
-    /// Text up to version 8, a sequence from version 9 on.
-    #[serde(default)]
-    pub(super) offered_qos_profiles: Value,
+    /// YAML text. From version 9 on the document holds a sequence instead.
+    pub(super) offered_qos_profiles: String,
 }
 
 /// What one file of the recording covers.
-#[derive(Serialize, Deserialize)]
+#[derive(Serialize)]
 pub(super) struct FileSpan {
     pub(super) path: String,
     pub(super) starting_time: SinceEpoch,
@@ -88,48 +79,52 @@ pub(super) struct FileSpan {
     pub(super) message_count: u64,
 }
 
-impl TopicMetadata {
-    /// The offered profiles as YAML text.
-    pub(super) fn offered_qos(&self) -> String {
-        match &self.offered_qos_profiles {
-            Value::Null => String::new(),
-            Value::String(text) => text.clone(),
-            other => serde_yaml::to_string(other).unwrap_or_default(),
-        }
-    }
-}
-
 impl Metadata {
-    /// Reads the contents page of `directory`; `None` when it has none.
+    /// Reads the metadata of `directory`; `None` when it has none.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::Io`] when the file cannot be read,
-    /// [`ErrorKind::DamagedBag`] when it does not parse.
+    /// [`ErrorKind::DamagedBag`] when its text is no metadata.
     pub(super) fn read(directory: &Path) -> Result<Option<Self>> {
         let path = directory.join(FILE_NAME);
-        let file = match File::open(&path) {
-            Ok(file) => file,
+        let parsed = match Node::read(&path, MAX_BYTES) {
+            Ok(parsed) => parsed,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(io_error("open", &path, error)),
+            Err(error) => return Err(io_error("read", &path, error)),
         };
-        let mut text = Vec::new();
-        file.take(MAX_BYTES).read_to_end(&mut text).map_err(|e| io_error("read", &path, e))?;
-        let document: Document = serde_yaml::from_slice(&text).map_err(|error| {
-            let message = format!("{} is no contents page of a recording", path.display());
-            Error::new(ErrorKind::DamagedBag, "bag", format!("{message}: {error}"))
-        })?;
-        Ok(Some(document.rosbag2_bagfile_information))
+        let metadata = parsed.and_then(|document| Self::of_document(&document));
+        metadata.map(Some).map_err(|problem| {
+            let message = format!("{} is no metadata of a recording", path.display());
+            Error::new(ErrorKind::DamagedBag, "bag", format!("{message}: {problem}"))
+        })
     }
 
-    /// The files in their order. Before version 4 their names start with that
-    /// of the directory.
-    pub(super) fn files(&self, directory: &Path) -> Vec<PathBuf> {
-        let base = match directory.parent() {
-            Some(parent) if self.version < 4 => parent,
-            _ => directory,
-        };
-        self.relative_file_paths.iter().map(|file| base.join(file)).collect()
+    fn of_document(document: &Node) -> Parsed<Self> {
+        let document = Field { key: String::new(), value: document };
+        let root = document.required("rosbag2_bagfile_information")?;
+        let duration = root.entry("duration")?.map(|field| {
+            let nanoseconds = field.required("nanoseconds")?.integer()?;
+            Ok::<_, String>(Nanoseconds { nanoseconds })
+        });
+        let starting_time = root.entry("starting_time")?.map(|field| {
+            let nanoseconds_since_epoch = field.required("nanoseconds_since_epoch")?.integer()?;
+            Ok::<_, String>(SinceEpoch { nanoseconds_since_epoch })
+        });
+        let topics = root.items("topics_with_message_count")?;
+        let files = root.items("relative_file_paths")?;
+        Ok(Self {
+            version: root.required("version")?.integer()?,
+            storage_identifier: root.text_of("storage_identifier")?,
+            duration: duration.transpose()?,
+            starting_time: starting_time.transpose()?,
+            message_count: root.count_of("message_count")?,
+            topics_with_message_count: topics.iter().map(topic).collect::<Parsed<_>>()?,
+            compression_format: root.text_of("compression_format")?,
+            compression_mode: root.text_of("compression_mode")?,
+            relative_file_paths: files.iter().map(Field::text).collect::<Parsed<_>>()?,
+            files: Vec::new(),
+        })
     }
 
     /// The whole document as text.
@@ -142,6 +137,78 @@ impl Metadata {
     /// The value alone, as the MCAP file itself carries it.
     pub(super) fn value(&self) -> Result<String> {
         to_yaml(self)
+    }
+}
+
+fn topic(field: &Field<'_>) -> Parsed<TopicCount> {
+    let topic = field.required("topic_metadata")?;
+    let profiles = topic.entry("offered_qos_profiles")?.map(|profiles| match profiles.value {
+        Node::Text(text) => text.clone(),
+        value => serde_yaml::to_string(value).unwrap_or_default(),
+    });
+    let topic_metadata = TopicMetadata {
+        name: topic.required("name")?.text()?,
+        type_name: topic.required("type")?.text()?,
+        serialization_format: topic.text_of("serialization_format")?,
+        offered_qos_profiles: profiles.unwrap_or_default(),
+    };
+    Ok(TopicCount { topic_metadata, message_count: field.count_of("message_count")? })
+}
+
+/// A value of the document and where it stands. Messages name the key and the
+/// kind of the value and never quote the value: the text can be of any file.
+struct Field<'a> {
+    key: String,
+    value: &'a Node,
+}
+
+impl<'a> Field<'a> {
+    fn expected(&self, what: &str) -> String {
+        let place = if self.key.is_empty() { "the document" } else { &self.key };
+        format!("{place} is {}, expected {what}", self.value.kind())
+    }
+
+    /// The value at `name` of a mapping; `None` when it is absent or null.
+    fn entry(&self, name: &str) -> Parsed<Option<Self>> {
+        let Node::Map(map) = self.value else { return Err(self.expected("a mapping")) };
+        let value = map.get(name).filter(|value| **value != Node::Null);
+        let separator = if self.key.is_empty() { "" } else { "." };
+        Ok(value.map(|value| Self { key: format!("{}{separator}{name}", self.key), value }))
+    }
+
+    fn required(&self, name: &str) -> Parsed<Self> {
+        self.entry(name)?.ok_or_else(|| match self.key.as_str() {
+            "" => format!("it has no {name}"),
+            key => format!("{key} has no {name}"),
+        })
+    }
+
+    /// The items of the list at `name`, none when it is absent.
+    fn items(&self, name: &str) -> Parsed<Vec<Self>> {
+        let Some(field) = self.entry(name)? else { return Ok(Vec::new()) };
+        let Node::List(items) = field.value else { return Err(field.expected("a list")) };
+        let key = |index| format!("{}[{index}]", field.key);
+        Ok(items.iter().enumerate().map(|(index, value)| Self { key: key(index), value }).collect())
+    }
+
+    fn text(&self) -> Parsed<String> {
+        let Node::Text(text) = self.value else { return Err(self.expected("text")) };
+        Ok(text.clone())
+    }
+
+    /// The text at `name`, empty when it is absent.
+    fn text_of(&self, name: &str) -> Parsed<String> {
+        self.entry(name)?.map_or(Ok(String::new()), |field| field.text())
+    }
+
+    fn integer<T: TryFrom<i64>>(&self) -> Parsed<T> {
+        let Node::Integer(integer) = *self.value else { return Err(self.expected("an integer")) };
+        T::try_from(integer).map_err(|_| format!("{} is {integer}, out of range", self.key))
+    }
+
+    /// The count at `name`, 0 when it is absent.
+    fn count_of(&self, name: &str) -> Parsed<u64> {
+        self.entry(name)?.map_or(Ok(0), |field| field.integer())
     }
 }
 

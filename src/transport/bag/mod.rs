@@ -43,6 +43,7 @@
 mod chunk;
 mod cut;
 mod db3;
+mod files;
 mod mapped;
 mod mcap;
 mod metadata;
@@ -53,9 +54,10 @@ mod summary;
 mod walk;
 mod write;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
+use self::files::Files;
 use self::metadata::Metadata;
 use self::source::{Head, Source};
 pub use self::write::{BagCompression, BagWriter, Durability, OfferedQos, Reliability};
@@ -119,14 +121,9 @@ impl BagReader {
     /// no recording, all files missing). Anything less is delivered first
     /// and reported by [`Self::next_message`].
     pub fn open(path: &Path) -> Result<Self> {
-        let about =
-            std::fs::metadata(path).map_err(|error| metadata::io_error("open", path, error))?;
-        let (metadata, files, mut lost) = match about.is_dir() {
-            true => contents_of(path)?,
-            false => (None, vec![path.to_owned()], Vec::new()),
-        };
+        let Files { metadata, paths, mut lost } = Files::of(path)?;
         let mut sources = Vec::new();
-        for file in &files {
+        for file in &paths {
             match Source::open(file) {
                 Ok(source) => sources.push(source),
                 Err(error) if error.kind() == ErrorKind::Encoding => return Err(error),
@@ -251,43 +248,6 @@ fn full_message(error: &Error) -> String {
     }
 }
 
-/// The contents page of a directory, its files in order, and what is lost
-/// already because the page does not parse.
-fn contents_of(directory: &Path) -> Result<(Option<Metadata>, Vec<PathBuf>, Vec<Error>)> {
-    let lost = match Metadata::read(directory) {
-        Ok(Some(metadata)) => {
-            if !metadata.compression_mode.is_empty()
-                && !metadata.compression_mode.eq_ignore_ascii_case("none")
-            {
-                return Err(Error::new(
-                    ErrorKind::Encoding,
-                    "bag",
-                    format!(
-                        "{} is compressed by {} ({}), readable are chunks of MCAP; convert it \
-                         with `ros2 bag convert`",
-                        directory.display(),
-                        metadata.compression_mode.to_ascii_lowercase(),
-                        metadata.compression_format
-                    ),
-                ));
-            }
-            let files = metadata.files(directory);
-            return Ok((Some(metadata), files, Vec::new()));
-        }
-        Ok(None) => Vec::new(),
-        Err(error) => vec![error],
-    };
-    let listing = std::fs::read_dir(directory)
-        .map_err(|error| metadata::io_error("list", directory, error))?;
-    let is_bag = |path: &PathBuf| {
-        path.extension().is_some_and(|extension| extension == "mcap" || extension == "db3")
-    };
-    let mut files: Vec<_> = listing.flatten().map(|entry| entry.path()).filter(is_bag).collect();
-    // Shorter names first, so that part 10 comes behind part 9.
-    files.sort_by(|a, b| (a.as_os_str().len(), a).cmp(&(b.as_os_str().len(), b)));
-    Ok((None, files, lost))
-}
-
 /// All topics of the files and of the contents page, with the counts of the
 /// files; fills in where each file has them.
 fn merge_topics(sources: &mut [Source], metadata: Option<&Metadata>) -> Vec<TopicInfo> {
@@ -297,7 +257,7 @@ fn merge_topics(sources: &mut [Source], metadata: Option<&Metadata>) -> Vec<Topi
         type_name: topic.topic_metadata.type_name.clone(),
         serialization: topic.topic_metadata.serialization_format.clone(),
         num_messages: Some(0),
-        offered_qos: topic.topic_metadata.offered_qos(),
+        offered_qos: topic.topic_metadata.offered_qos_profiles.clone(),
     });
     let found = sources.iter().flat_map(|source| source.topics().iter().cloned());
     let mut topics: Vec<TopicInfo> = Vec::new();
@@ -334,7 +294,9 @@ fn declare(topics: &mut [TopicInfo], metadata: &Metadata) {
     for declared in &metadata.topics_with_message_count {
         let wanted =
             (declared.topic_metadata.name.as_str(), declared.topic_metadata.type_name.as_str());
-        if let Some(topic) = topics.iter_mut().find(|topic| key(topic) == wanted) {
+        if let Ok(at) = topics.binary_search_by(|topic| key(topic).cmp(&wanted))
+            && let Some(topic) = topics.get_mut(at)
+        {
             topic.num_messages = Some(declared.message_count);
         }
     }

@@ -1,6 +1,5 @@
 //! One file of a recording, whatever its storage.
 
-use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
@@ -10,6 +9,7 @@ use super::mcap::McapFile;
 use super::metadata::io_error;
 use super::{TopicInfo, damaged, record};
 use crate::error::{Error, ErrorKind, Result};
+use crate::input_file;
 use crate::types::Stamp;
 
 /// One readable file of the recording.
@@ -62,7 +62,7 @@ impl Source {
     /// Opens one file by its first bytes.
     pub(super) fn open(path: &Path) -> Result<Self> {
         let mut start = Vec::new();
-        match File::open(path) {
+        match input_file::open(path) {
             Ok(file) => file
                 .take(db3::MAGIC.len() as u64)
                 .read_to_end(&mut start)

@@ -10,7 +10,6 @@ use std::path::{Path, PathBuf};
 
 use ::mcap::records::{MessageHeader, Metadata as MetadataRecord};
 use ::mcap::{Compression, McapError, WriteOptions, Writer};
-use serde_yaml::Value;
 
 use super::metadata::{
     self, FileSpan, Metadata, Nanoseconds, SinceEpoch, TopicCount, TopicMetadata, io_error,
@@ -180,7 +179,7 @@ impl BagWriter {
             name: name.to_owned(),
             type_name: type_name.to_owned(),
             serialization_format: "cdr".to_owned(),
-            offered_qos_profiles: Value::String(qos),
+            offered_qos_profiles: qos,
         };
         self.topics.push(Topic { channel, num_messages: 0, metadata });
         Ok(self.topics.len() - 1)

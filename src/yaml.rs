@@ -1,0 +1,363 @@
+//! YAML text to a tree of bounded size: the one place that reads YAML.
+//!
+//! Parameter files, heads and the metadata of recordings can come from anywhere.
+//! Size, nesting and number of values are checked before the text is parsed;
+//! then the tree is built while a budget of bytes lasts, so that aliases cannot
+//! multiply it. Tags and duplicate keys are refused. Error messages quote no
+//! value of the text.
+
+use std::cell::Cell;
+use std::fmt;
+use std::path::Path;
+
+use indexmap::IndexMap;
+use serde::de::{DeserializeSeed, Error as _, MapAccess, SeqAccess, Visitor};
+use serde::ser::{Serialize, Serializer};
+
+use crate::input_file;
+
+/// The most bytes of a parameter file or a head.
+pub(crate) const MAX_BYTES: usize = 256 << 10;
+/// The deepest nesting.
+const MAX_DEPTH: usize = 16;
+/// The most line breaks, commas and opening brackets. Each separates at most
+/// three values, and the parser holds about 100 bytes for each value.
+const MAX_SEPARATORS: usize = 128 << 10;
+/// The most characters of a key or a text in a message.
+const MAX_QUOTED: usize = 100;
+/// The most items of a list in a message.
+const MAX_QUOTED_ITEMS: usize = 16;
+
+/// One value of a YAML document.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Node {
+    Null,
+    Flag(bool),
+    Integer(i64),
+    Number(f64),
+    Text(String),
+    List(Vec<Node>),
+    /// In the order of the document.
+    Map(IndexMap<String, Node>),
+}
+
+impl Node {
+    /// Reads one document of at most [`MAX_BYTES`]. Errors are plain text: the
+    /// caller knows the file.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        Self::parse_within(text, MAX_BYTES)
+    }
+
+    /// Reads one document of at most `max_bytes`.
+    fn parse_within(text: &str, max_bytes: usize) -> Result<Self, String> {
+        if text.len() > max_bytes {
+            return Err(format!("{} bytes; at most {max_bytes} are read", text.len()));
+        }
+        // The parser takes a byte order mark for a document of its own.
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        check_structure(text)?;
+        let budget = Cell::new(max_bytes);
+        Bounded { budget: &budget, depth: 0 }
+            .deserialize(serde_yaml::Deserializer::from_str(text))
+            .map_err(|error| error.to_string())
+    }
+
+    /// Reads the document in the regular file at `path`, of at most
+    /// `max_bytes`.
+    ///
+    /// # Errors
+    /// The outer error is of the file, the inner one of its text.
+    pub(crate) fn read(path: &Path, max_bytes: usize) -> std::io::Result<Result<Self, String>> {
+        let text = input_file::read_text(path, max_bytes)?;
+        Ok(Self::parse_within(&text, max_bytes))
+    }
+
+    /// Whether it is null or an empty text or list, which stand for nothing.
+    pub(crate) fn is_empty(&self) -> bool {
+        match self {
+            Self::Null => true,
+            Self::Text(text) => text.is_empty(),
+            Self::List(list) => list.is_empty(),
+            _ => false,
+        }
+    }
+
+    /// What kind of value it is, for messages that must not quote it.
+    pub(crate) fn kind(&self) -> &'static str {
+        match self {
+            Self::Null => "null",
+            Self::Flag(_) => "a boolean",
+            Self::Integer(_) => "an integer",
+            Self::Number(_) => "a number",
+            Self::Text(_) => "text",
+            Self::List(_) => "a list",
+            Self::Map(_) => "a mapping",
+        }
+    }
+}
+
+/// Checks nesting and number of values before the text reaches the parser,
+/// whose time grows with the square of the depth and whose memory grows with
+/// the number of values. Punctuation in quoted text and comments counts too; no
+/// file needs that much.
+fn check_structure(text: &str) -> Result<(), String> {
+    let (mut depth, mut num_separators) = (0_usize, 0_usize);
+    for line in text.split(['\n', '\r', '\u{85}', '\u{2028}', '\u{2029}']) {
+        num_separators += 1;
+        for byte in line.bytes() {
+            match byte {
+                b'[' | b'{' => (depth, num_separators) = (depth + 1, num_separators + 1),
+                b']' | b'}' => depth = depth.saturating_sub(1),
+                b',' => num_separators += 1,
+                _ => {}
+            }
+            if depth > MAX_DEPTH {
+                return Err(too_deep());
+            }
+        }
+        // Of `- - - a` or `? ? a`, each indicator nests.
+        let words = line.split_ascii_whitespace();
+        if words.take_while(|word| matches!(*word, "-" | "?")).count() > MAX_DEPTH {
+            return Err(too_deep());
+        }
+        if num_separators > MAX_SEPARATORS {
+            return Err(format!("more than {MAX_SEPARATORS} lines and items"));
+        }
+    }
+    Ok(())
+}
+
+fn too_deep() -> String {
+    format!("nested deeper than {MAX_DEPTH} levels")
+}
+
+/// The start of a text, escaped.
+fn excerpt(text: &str) -> String {
+    let more = if text.chars().nth(MAX_QUOTED).is_some() { "…" } else { "" };
+    let start: String = text.chars().take(MAX_QUOTED).collect();
+    format!("{}{more}", start.escape_debug())
+}
+
+/// Builds a [`Node`] while a budget of bytes lasts.
+struct Bounded<'a> {
+    budget: &'a Cell<usize>,
+    depth: usize,
+}
+
+impl Bounded<'_> {
+    fn spend<E: serde::de::Error>(&self, num_bytes: usize) -> Result<(), E> {
+        let left = self.budget.get().checked_sub(num_bytes);
+        self.budget.set(left.ok_or_else(|| E::custom("aliases make it too large"))?);
+        Ok(())
+    }
+
+    fn inner<E: serde::de::Error>(&self) -> Result<Self, E> {
+        if self.depth == MAX_DEPTH {
+            return Err(E::custom(too_deep()));
+        }
+        Ok(Self { budget: self.budget, depth: self.depth + 1 })
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Bounded<'_> {
+    type Value = Node;
+
+    fn deserialize<D: serde::Deserializer<'de>>(self, source: D) -> Result<Node, D::Error> {
+        source.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Bounded<'_> {
+    type Value = Node;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a plain YAML value without tags")
+    }
+
+    fn visit_unit<E: serde::de::Error>(self) -> Result<Node, E> {
+        self.spend(1)?;
+        Ok(Node::Null)
+    }
+
+    /// What an empty document is to the parser.
+    fn visit_none<E: serde::de::Error>(self) -> Result<Node, E> {
+        self.visit_unit()
+    }
+
+    fn visit_bool<E: serde::de::Error>(self, flag: bool) -> Result<Node, E> {
+        self.spend(1)?;
+        Ok(Node::Flag(flag))
+    }
+
+    fn visit_i64<E: serde::de::Error>(self, integer: i64) -> Result<Node, E> {
+        self.spend(1)?;
+        Ok(Node::Integer(integer))
+    }
+
+    fn visit_u64<E: serde::de::Error>(self, integer: u64) -> Result<Node, E> {
+        self.spend(1)?;
+        Ok(i64::try_from(integer).map_or(Node::Number(integer as f64), Node::Integer))
+    }
+
+    fn visit_f64<E: serde::de::Error>(self, number: f64) -> Result<Node, E> {
+        self.spend(1)?;
+        Ok(Node::Number(number))
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Node, E> {
+        self.spend(1 + text.len())?;
+        Ok(Node::Text(text.to_owned()))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Node, A::Error> {
+        self.spend(1)?;
+        let mut list = Vec::new();
+        while let Some(item) = items.next_element_seed(self.inner()?)? {
+            list.push(item);
+        }
+        Ok(Node::List(list))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Node, A::Error> {
+        self.spend(1)?;
+        let mut map = IndexMap::new();
+        while let Some(key) = entries.next_key::<String>()? {
+            self.spend(key.len())?;
+            if map.contains_key(&key) {
+                return Err(A::Error::custom(format!("`{}` is given twice", excerpt(&key))));
+            }
+            let value = entries.next_value_seed(self.inner()?)?;
+            map.insert(key, value);
+        }
+        Ok(Node::Map(map))
+    }
+}
+
+impl Serialize for Node {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Null => serializer.serialize_unit(),
+            Self::Flag(flag) => serializer.serialize_bool(*flag),
+            Self::Integer(integer) => serializer.serialize_i64(*integer),
+            Self::Number(number) => serializer.serialize_f64(*number),
+            Self::Text(text) => serializer.serialize_str(text),
+            Self::List(list) => list.serialize(serializer),
+            Self::Map(map) => serializer.collect_map(map),
+        }
+    }
+}
+
+impl fmt::Display for Node {
+    /// On one line, for messages.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Null => f.write_str("nothing"),
+            Self::Flag(flag) => write!(f, "{flag}"),
+            Self::Integer(integer) => write!(f, "{integer}"),
+            Self::Number(number) => write!(f, "{number:?}"),
+            Self::Text(text) => write!(f, "\"{}\"", excerpt(text)),
+            Self::Map(map) => write!(f, "a mapping of {} keys", map.len()),
+            Self::List(list) => {
+                f.write_str("[")?;
+                for (index, item) in list.iter().take(MAX_QUOTED_ITEMS).enumerate() {
+                    write!(f, "{}{item}", if index == 0 { "" } else { ", " })?;
+                }
+                match list.len().checked_sub(MAX_QUOTED_ITEMS) {
+                    None | Some(0) => f.write_str("]"),
+                    Some(num_more) => write!(f, ", … {num_more} more]"),
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scalars_keep_their_type() {
+        for (text, node) in [
+            ("1", Node::Integer(1)),
+            ("1.0", Node::Number(1.0)),
+            ("1e-3", Node::Number(1e-3)),
+            (".inf", Node::Number(f64::INFINITY)),
+            ("true", Node::Flag(true)),
+            ("'1'", Node::Text("1".into())),
+            ("~/x", Node::Text("~/x".into())),
+            ("", Node::Null),
+            ("18446744073709551615", Node::Number(18_446_744_073_709_551_615.0)),
+            ("[a, 2]", Node::List(vec![Node::Text("a".into()), Node::Integer(2)])),
+        ] {
+            assert_eq!(Node::parse(text), Ok(node), "{text}");
+        }
+    }
+
+    #[test]
+    fn hostile_documents_are_refused_quickly() {
+        let wide_alias = format!("a: &a [{}]\nb: [{}]", "1,".repeat(20_000), "*a,".repeat(20_000));
+        let mut laughs = "a0: &a0 [x, x]\n".to_owned();
+        for level in 1..60 {
+            laughs += &format!("a{level}: &a{level} [*a{0}, *a{0}]\n", level - 1);
+        }
+        for (name, text) in [
+            ("brackets", "[".repeat(200_000)),
+            ("braces", "{a: ".repeat(50_000)),
+            ("dashes", "- ".repeat(50_000)),
+            ("question marks", "? ".repeat(50_000)),
+            ("indentation", (0..400).map(|n| format!("{}a:\n", " ".repeat(n))).collect()),
+            ("wide alias", wide_alias),
+            ("billion laughs", laughs),
+            ("tag", "a: !x 1".into()),
+            ("too large", " ".repeat(MAX_BYTES + 1)),
+            ("duplicate", "a: 1\na: 2".into()),
+            ("two documents", "a: 1\n---\na: 2".into()),
+        ] {
+            let start = std::time::Instant::now();
+            assert!(Node::parse(&text).is_err(), "{name}");
+            assert!(start.elapsed().as_secs() < 5, "{name} took {:?}", start.elapsed());
+        }
+    }
+
+    #[test]
+    fn large_hostile_documents_are_refused_quickly() {
+        const MAX: usize = 4 << 20;
+        let indented = |num: usize| (0..num).map(|n| format!("{}a:\n", " ".repeat(n))).collect();
+        let empty = format!("a: &a [{}'']\nb: [{}*a]", "'',".repeat(9000), "*a,".repeat(9000));
+        for (name, text) in [
+            ("brackets", "[".repeat(MAX)),
+            ("dashes", "- ".repeat(MAX / 2)),
+            ("dashes with tabs", "-\t".repeat(MAX / 2)),
+            ("question marks", "? ".repeat(MAX / 2)),
+            ("both", "- ? ".repeat(MAX / 4)),
+            ("indentation", indented(2880)),
+            ("aliases of empty text", empty),
+            ("items", "a,".repeat(MAX / 2)),
+            ("lines", "-\n".repeat(MAX / 2)),
+            ("other line breaks", "-\u{85}".repeat(MAX / 3)),
+            ("tags", format!("[{}]", "!!!a ".repeat(MAX / 6))),
+            ("anchors", "&a ".repeat(MAX / 3)),
+            ("open quote", format!("\"{}", "\\n".repeat(MAX / 2 - 1))),
+            ("colons", "a: ".repeat(MAX / 3)),
+            ("one key", format!("{}: ", "a".repeat(MAX - 10))),
+        ] {
+            assert!(text.len() <= MAX, "{name}");
+            let start = std::time::Instant::now();
+            let parsed = Node::parse_within(&text, MAX);
+            assert!(parsed.is_err() || name == "one key", "{name}");
+            assert!(start.elapsed().as_secs() < 2, "{name} took {:?}", start.elapsed());
+        }
+    }
+
+    #[test]
+    fn messages_are_short_and_escaped() {
+        let key = "k\\e".repeat(1000);
+        let twice = Node::parse(&format!("{{\"{key}\": 1, \"{key}\": 2}}")).unwrap_err();
+        assert!(twice.contains("is given twice"), "{twice}");
+        let list = Node::List(vec![Node::Text("\u{1b}[2J".repeat(500)); 500]).to_string();
+        assert!(list.ends_with("… 484 more]"), "{list}");
+        for message in [twice, list] {
+            assert!(message.len() < 12_000 && !message.contains('\u{1b}'), "{message}");
+        }
+    }
+}
