@@ -8,8 +8,10 @@
 //! for a transform that is not known, and nothing waits.
 //!
 //! Bounded in time (`window` behind the newest sample of an edge) and in memory
-//! (samples an edge, frames). What is turned away or pushed out for want of
-//! room is counted; what leaves the window is not.
+//! (samples an edge, frames). What is dropped or refused for want of room is
+//! counted; what leaves the window is not. A full table of frames evicts those
+//! that no lookup uses first, so unused transforms cannot displace the ones that a
+//! channel needs.
 //!
 //! Unlike tf2, a sample older than the window is taken as a jump back of the
 //! clock, such as a recording that starts over: it clears the history of its
@@ -21,9 +23,12 @@
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::types::Stamp;
+use frames::{Edge, FrameIndex, Frames};
 use nalgebra::{Isometry3, Quaternion, UnitQuaternion, Vector3};
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::time::Duration;
+
+mod frames;
 
 /// The longest name of a frame.
 pub const MAX_FRAME_ID_LEN: usize = 256;
@@ -75,7 +80,9 @@ pub struct TfLimits {
     pub window: Duration,
     /// Most samples of one edge. When full, the oldest goes.
     pub max_samples_per_edge: usize,
-    /// Most frames, parents included. When full, new frames are refused.
+    /// Most frames, parents included. When full, a new frame takes the place of a
+    /// leaf: of the one that no lookup has needed, or not for the longest time;
+    /// then of the one updated longest ago.
     pub max_frames: usize,
 }
 
@@ -91,24 +98,11 @@ impl Default for TfLimits {
 pub struct TfLosses {
     /// Samples that were dropped although they were inside the window.
     pub num_samples_dropped: u64,
+    /// Frames that were dropped for new ones, with their transforms.
+    pub num_frames_dropped: u64,
     /// Transforms that were refused because a frame would have been one too
-    /// many.
+    /// many, and no other could be dropped.
     pub num_transforms_refused: u64,
-}
-
-type FrameIndex = usize;
-
-#[derive(Clone, Debug)]
-struct Frame {
-    name: Box<str>,
-    edge: Option<Edge>,
-}
-
-/// From a frame to its parent.
-#[derive(Clone, Debug)]
-struct Edge {
-    parent: FrameIndex,
-    motion: Motion,
 }
 
 #[derive(Clone, Debug)]
@@ -128,8 +122,7 @@ struct Sample {
 #[derive(Clone, Debug, Default)]
 pub struct TfBuffer {
     limits: TfLimits,
-    frames: Vec<Frame>,
-    index_of: HashMap<Box<str>, FrameIndex>,
+    frames: Frames,
     losses: TfLosses,
 }
 
@@ -147,19 +140,16 @@ impl TfBuffer {
     /// Forgets all frames, for a clock that starts over. The losses stay.
     pub fn clear(&mut self) {
         self.frames.clear();
-        self.index_of.clear();
     }
 
     /// Forgets samples of later than `stamp`, for a clock that starts over
     /// within the window. Static transforms and frames stay.
     pub fn forget_after(&mut self, stamp: Stamp) {
-        for frame in &mut self.frames {
-            let Some(Edge { motion: Motion::Stamped(samples), .. }) = &mut frame.edge else {
-                continue;
-            };
+        for edge in self.frames.edges_mut() {
+            let Some(Edge { motion: Motion::Stamped(samples), .. }) = edge else { continue };
             samples.truncate(samples.partition_point(|sample| sample.stamp <= stamp));
             if samples.is_empty() {
-                frame.edge = None;
+                *edge = None;
             }
         }
     }
@@ -189,19 +179,20 @@ impl TfBuffer {
         if parent == child {
             return Err(error(format!("{child:?} cannot be its own parent")));
         }
-        if let (Some(parent_index), Some(child_index)) = (self.find(parent), self.find(child))
+        if let (Some(parent_index), Some(child_index)) =
+            (self.frames.find(parent), self.frames.find(child))
             && self.ancestors(parent_index).any(|ancestor| ancestor == child_index)
         {
             return Err(error(format!(
                 "{parent:?} cannot be the parent of its ancestor {child:?}"
             )));
         }
-        self.check_room([parent, child])?;
+        self.make_room([parent, child])?;
 
-        let [parent, child] = [self.intern(parent), self.intern(child)];
+        let [parent, child] = [self.frames.update(parent), self.frames.update(child)];
         let sample = Sample { stamp, parent_from_child };
         let limits = self.limits;
-        match &mut self.frames[child].edge {
+        match self.frames.edge_mut(child) {
             Some(Edge { parent: known, motion: Motion::Stamped(samples) })
                 if *known == parent && !is_static =>
             {
@@ -237,9 +228,10 @@ impl TfBuffer {
             error(format!("{target_frame:?} from {source_frame:?} at {stamp}: {reason}"))
         };
         let find = |name: &str| {
-            self.find(name).ok_or_else(|| refuse(format!("frame {name:?} is not known")))
+            self.frames.find(name).ok_or_else(|| refuse(format!("frame {name:?} is not known")))
         };
         let (target, source) = (find(target_frame)?, find(source_frame)?);
+        self.frames.need(self.ancestors(target).chain(self.ancestors(source)));
         let common = self
             .ancestors(target)
             .find(|common| self.ancestors(source).any(|ancestor| ancestor == *common))
@@ -249,13 +241,15 @@ impl TfBuffer {
         Ok(common_from_target.inv_mul(&common_from_source))
     }
 
-    fn find(&self, name: &str) -> Option<FrameIndex> {
-        self.index_of.get(name).copied()
-    }
-
-    fn check_room(&mut self, names: [&str; 2]) -> Result<()> {
-        let num_new = names.iter().filter(|name| self.find(name).is_none()).count();
-        if self.frames.len() + num_new <= self.limits.max_frames {
+    /// Drops frames when there are too many for two more.
+    fn make_room(&mut self, names: [&str; 2]) -> Result<()> {
+        let num_new = names.iter().filter(|name| self.frames.find(name).is_none()).count();
+        let num_over = (self.frames.len() + num_new).saturating_sub(self.limits.max_frames);
+        if num_over == 0 {
+            return Ok(());
+        }
+        if self.frames.drop_least_needed(num_over, names) {
+            self.losses.num_frames_dropped += num_over as u64;
             return Ok(());
         }
         self.losses.num_transforms_refused += 1;
@@ -268,20 +262,10 @@ impl TfBuffer {
         )))
     }
 
-    fn intern(&mut self, name: &str) -> FrameIndex {
-        if let Some(index) = self.find(name) {
-            return index;
-        }
-        let index = self.frames.len();
-        self.frames.push(Frame { name: name.into(), edge: None });
-        self.index_of.insert(name.into(), index);
-        index
-    }
-
     /// The edges from `frame` up to its root, each with the frame it starts
     /// at. There is no cycle, as `insert` refuses what would close one.
     fn edges(&self, frame: FrameIndex) -> impl Iterator<Item = (FrameIndex, &Edge)> {
-        let edge_of = |frame: FrameIndex| Some((frame, self.frames[frame].edge.as_ref()?));
+        let edge_of = |frame: FrameIndex| Some((frame, self.frames.edge(frame)?));
         std::iter::successors(edge_of(frame), move |(_, edge)| edge_of(edge.parent))
     }
 
@@ -300,7 +284,7 @@ impl TfBuffer {
         let mut ancestor_from_frame = Isometry3::identity();
         for (child, edge) in self.edges(frame).take_while(|(child, _)| *child != ancestor) {
             let parent_from_child = edge.motion.at(stamp).ok_or_else(|| {
-                let [parent, child] = [edge.parent, child].map(|index| &self.frames[index].name);
+                let [parent, child] = [edge.parent, child].map(|index| self.frames.name(index));
                 format!("{parent:?} from {child:?} is known {}", edge.motion.interval())
             })?;
             ancestor_from_frame = parent_from_child * ancestor_from_frame;
