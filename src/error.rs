@@ -59,6 +59,12 @@ pub enum ErrorKind {
     DeviceLost,
     /// A frame is older than the channel takes.
     Stale,
+    /// Inputs of a frame are missing.
+    IncompleteViews,
+    /// The stamps of a frame's inputs are further apart than allowed.
+    ViewsTooFarApart,
+    /// The stamp of a message is not newer than the last of its input.
+    StampNotNewer,
     /// The ROS graph cannot be joined, or refuses a topic or a service.
     Door,
     /// The system does not provide the memory that a frame needs.
@@ -67,7 +73,7 @@ pub enum ErrorKind {
 
 impl ErrorKind {
     /// Every kind, in order.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 21] = [
         Self::Usage,
         Self::Config,
         Self::Io,
@@ -84,6 +90,9 @@ impl ErrorKind {
         Self::Device,
         Self::DeviceLost,
         Self::Stale,
+        Self::IncompleteViews,
+        Self::ViewsTooFarApart,
+        Self::StampNotNewer,
         Self::Door,
         Self::Memory,
     ];
@@ -108,6 +117,9 @@ impl ErrorKind {
             Self::Device => "device",
             Self::DeviceLost => "device_lost",
             Self::Stale => "too_old",
+            Self::IncompleteViews => "incomplete_views",
+            Self::ViewsTooFarApart => "views_too_far_apart",
+            Self::StampNotNewer => "stamp_not_newer",
             Self::Door => "door",
             Self::Memory => "out_of_memory",
         }

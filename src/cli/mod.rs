@@ -20,7 +20,8 @@ mod interrupt;
 mod outputs;
 mod paced;
 mod pictures;
-mod replay;
+#[doc(hidden)]
+pub mod replay;
 mod report;
 mod ros_args;
 mod run;

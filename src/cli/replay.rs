@@ -1,7 +1,7 @@
 //! `det_post replay`: a recorded drive in, detections out.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -11,8 +11,9 @@ use super::outputs::Outputs;
 use super::report::{ReadSummary, Report};
 use super::transforms::TransformFeed;
 use super::{Outcome, paced};
-use crate::config::Config;
+use crate::config::{Config, InputConfig};
 use crate::error::{Error, ErrorKind, Result};
+use crate::runtime::{Factory, open_detector};
 use crate::transport::bag::{BagMessage, BagReader, TopicInfo};
 use crate::types::DeviceChoice;
 
@@ -68,6 +69,7 @@ pub(super) struct ReplayRequest<'a> {
     pub(super) out: Option<&'a Path>,
     pub(super) rate: Rate,
     pub(super) num_pictures: u64,
+    pub(super) factory: Factory,
 }
 
 /// Replays as the command line says and prints the report.
@@ -84,10 +86,22 @@ pub(super) fn replay(arguments: &ReplayArguments) -> Result<Outcome> {
         out: arguments.out.as_deref(),
         rate: arguments.rate,
         num_pictures: arguments.pictures,
+        factory: Arc::new(open_detector),
     };
     let report = run(&request, &Interrupt::listen()?)?;
     print!("{}", report.to_table());
     Ok(if report.is_damaged() { Outcome::DoneWithLoss } else { Outcome::Done })
+}
+
+/// Replays a whole recording at full speed through channels whose detectors
+/// `factory` makes, into the folder `out`.
+///
+/// # Errors
+/// Those of `det_post replay`.
+pub fn replay_with(config: &Config, bag: &Path, out: &Path, factory: Factory) -> Result<()> {
+    let (rate, num_pictures) = (Rate::Max, 0);
+    let request = ReplayRequest { bag, config, out: Some(out), rate, num_pictures, factory };
+    run(&request, &Interrupt::default()).map(drop)
 }
 
 /// Replays a recording and finishes its outputs, whatever ends it.
@@ -97,7 +111,7 @@ pub(super) fn replay(arguments: &ReplayArguments) -> Result<Outcome> {
 /// `DamagedBag` when it cannot be opened; damage inside it is in the report.
 pub(super) fn run(request: &ReplayRequest<'_>, interrupt: &Interrupt) -> Result<Report> {
     let mut reader = BagReader::open(request.bag)?;
-    let mut channels = open_channels(request.config, reader.topics())?;
+    let mut channels = open_channels(request.config, reader.topics(), &request.factory)?;
     let mut outputs = Outputs::create(request.out, request.num_pictures)?;
     for channel in &mut channels {
         channel.announce(&mut outputs)?;
@@ -105,7 +119,8 @@ pub(super) fn run(request: &ReplayRequest<'_>, interrupt: &Interrupt) -> Result<
     let densifies = channels.iter().any(ReplayChannel::wants_transforms);
     let transforms = densifies.then(|| TransformFeed::open(request.bag)).transpose()?;
     let around = Around { outputs: Mutex::new(outputs), transforms: transforms.map(Mutex::new) };
-    let inputs: Vec<&str> = channels.iter().map(ReplayChannel::input).collect();
+    let inputs = channels.iter().flat_map(|channel| &channel.config().inputs);
+    let inputs: Vec<&str> = inputs.map(|input| input.topic.as_str()).collect();
     reader.select(&inputs);
 
     let progress = progress_bar(&reader);
@@ -135,11 +150,12 @@ fn serve_all(
     let progress = reading.progress.clone();
     reading.each(&mut |message| {
         around.advance_to(message.log_time);
-        for channel in channels.iter_mut().filter(|channel| channel.topic() == message.topic) {
+        for channel in channels.iter_mut() {
             progress.suspend(|| channel.process(message, around))?;
         }
         Ok(())
-    })
+    })?;
+    channels.iter_mut().try_for_each(|channel| channel.finish(around))
 }
 
 /// A recording that is being read.
@@ -178,27 +194,28 @@ impl Reading<'_> {
     }
 }
 
-/// One channel per configured one whose input the recording holds. A channel
-/// without its input is named in the log; when none has its input, nothing can
-/// be done.
-fn open_channels(config: &Config, topics: &[TopicInfo]) -> Result<Vec<ReplayChannel>> {
+/// One channel per configured one whose reference input the recording holds. A
+/// topic that the recording does not have is named in the log; when no channel
+/// can run, nothing can be done.
+fn open_channels(
+    config: &Config,
+    topics: &[TopicInfo],
+    factory: &Factory,
+) -> Result<Vec<ReplayChannel>> {
     let mut channels = Vec::new();
     for channel in &config.channels {
-        match topics.iter().position(|topic| topic.name == channel.inputs[0].topic) {
-            Some(topic) => {
-                channels.push(ReplayChannel::open(channel, topic, &topics[topic].type_name)?)
-            }
-            None => tracing::warn!(
-                "channel {}: the recording has no topic {}",
-                channel.name,
-                channel.inputs[0].topic
-            ),
+        let is_there = |input: &InputConfig| topics.iter().any(|topic| topic.name == input.topic);
+        for input in channel.inputs.iter().filter(|input| !is_there(input)) {
+            tracing::warn!("channel {}: the recording has no topic {}", channel.name, input.topic);
+        }
+        if channel.inputs.get(channel.sync.reference).is_some_and(is_there) {
+            channels.push(ReplayChannel::open(channel, topics, Arc::clone(factory))?);
         }
     }
     if channels.is_empty() {
         let names: Vec<&str> = topics.iter().map(|topic| topic.name.as_str()).collect();
-        let inputs: Vec<&str> =
-            config.channels.iter().map(|c| c.inputs[0].topic.as_str()).collect();
+        let inputs = config.channels.iter().flat_map(|channel| &channel.inputs);
+        let inputs: Vec<&str> = inputs.map(|input| input.topic.as_str()).collect();
         return Err(Error::new(
             ErrorKind::Config,
             "replay",

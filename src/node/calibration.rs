@@ -200,9 +200,9 @@ impl CalibrationHealth<'_> {
         let CalibrationSummary { input, calibration, picture } = self.summary;
         status.value("topic", self.topic);
         status.value("publishers", self.num_publishers.unwrap_or(0).to_string());
-        status.value("received", input.num_received.to_string());
+        status.value("received", input.totals.num_received.to_string());
         status.value("lost_by_door", self.told.num_lost.to_string());
-        status.reasons("refused", &input.refused);
+        status.reasons("refused", &input.totals.refused);
         let size_of = |size: Size| format!("{}x{}", size.width, size.height);
         if let Some(calibration) = calibration {
             status.value("size", size_of(calibration.picture_size()));

@@ -4,6 +4,7 @@ mod networks;
 mod scenes;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Instant;
 
 use super::Outcome;
@@ -14,6 +15,7 @@ use super::simulate::SimulateArguments;
 use super::{replay, simulate};
 use crate::config::{ChannelKind, Config};
 use crate::error::{Error, ErrorKind, Result};
+use crate::runtime::open_detector;
 use scenes::Scenes;
 
 /// The parameters of the demo's channels.
@@ -56,6 +58,7 @@ pub(super) fn demo(arguments: &DemoArguments) -> Result<Outcome> {
         out: Some(out),
         rate: Rate::Max,
         num_pictures: 0,
+        factory: Arc::new(open_detector),
     };
     let report = replay::run(&request, &interrupt)?;
     if interrupt.is_set() {

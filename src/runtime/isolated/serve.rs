@@ -11,7 +11,7 @@ use super::{STAGE, answer, request, wire};
 use crate::config::{ChannelConfig, Config};
 use crate::detectors::{Detector, FrameInput, FrameSet, MAX_INPUTS};
 use crate::error::{Error, ErrorKind, Result};
-use crate::runtime::slot::InputView;
+use crate::runtime::message_buffer::InputView;
 use crate::types::{DeviceChoice, FrameReport, Stage};
 
 /// Answers requests from standard input, a socket, until its end, or until the

@@ -7,7 +7,7 @@ use nalgebra::Isometry3;
 use super::message::{Message, malformed};
 use crate::detectors::{DetectorInfo, FrameSet, InputNeeds, MAX_INPUTS, Payload, PayloadKind};
 use crate::error::{Error, ErrorKind, Result};
-use crate::runtime::slot::{InputView, PayloadView};
+use crate::runtime::message_buffer::{InputView, PayloadView};
 use crate::types::{
     Box2d, Box3d, CloudView, CompressedFormat, CompressedView, Count, Detection2d, Detection3d,
     Detections, Encoding, FrameReport, Header, ImagePayload, ImageView, Object3d, PointField,
