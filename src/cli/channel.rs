@@ -1,8 +1,9 @@
 //! One channel of a replay: messages of its inputs in, detections out.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::outputs::{OutputChannel, Outputs};
+use super::replay_input::ReplayInput;
 use super::report::{ChannelNames, InputReport, Report};
 use super::transforms::TransformFeed;
 use crate::config::{ChannelConfig, InputConfig};
@@ -14,12 +15,11 @@ use crate::runtime::Factory;
 use crate::runtime::account::Account;
 use crate::runtime::assembler::{Assembler, SharedMessage, fill};
 use crate::runtime::channel::{Channel, frame_input};
-use crate::runtime::input::InputTotals;
-use crate::runtime::message_buffer::{InputView, MessageBuffer};
+use crate::runtime::message_buffer::MessageBuffer;
 use crate::runtime::slot::Loss;
 use crate::transport::bag::{BagMessage, TopicInfo};
-use crate::transport::door::{InputKind, Received, deliver};
-use crate::types::Stamp;
+use crate::transport::door::{Received, deliver};
+use crate::types::{CameraCalibration, Stamp};
 
 /// What the channels of a replay share. At full speed nobody else holds its
 /// locks; at a pace they are held to look up and to write, never to work.
@@ -51,16 +51,6 @@ pub(super) struct ReplayChannel {
     account: Account,
 }
 
-/// An input of a channel: a topic of the recording.
-pub(super) struct ReplayInput {
-    /// Number of the topic; `None` when the recording does not have it.
-    pub(super) topic: Option<usize>,
-    /// What its messages are.
-    pub(super) kind: InputKind,
-    /// What became of them, where there are several inputs.
-    pub(super) totals: InputTotals,
-}
-
 struct Frames {
     assembler: Assembler,
     /// Of each input the buffer that is filled next.
@@ -83,12 +73,7 @@ impl ReplayChannel {
         let channel = Channel::with_factory(config, factory)?;
         let mut inputs = Vec::new();
         for (index, input) in config.inputs.iter().enumerate() {
-            let topic = topics.iter().position(|topic| topic.name == input.topic);
-            let kind = match topic {
-                Some(topic) => channel.input_kind(index, &topics[topic].type_name)?,
-                None => channel.live_input_kind(index),
-            };
-            inputs.push(ReplayInput { topic, kind, totals: InputTotals::default() });
+            inputs.push(ReplayInput::find(&channel, index, input, topics)?);
         }
         let frames = (inputs.len() > 1).then(|| {
             let memory = || channel.payload_memory();
@@ -119,6 +104,29 @@ impl ReplayChannel {
         self.channel.config()
     }
 
+    /// The topics that it reads.
+    pub(super) fn topics(&self) -> impl Iterator<Item = &str> {
+        let calibrations = self.inputs.iter().filter_map(|input| input.calibration.as_ref());
+        let inputs = self.channel.config().inputs.iter().map(|input| input.topic.as_str());
+        inputs.chain(calibrations.map(|topic| topic.name.as_str()))
+    }
+
+    /// Whether a message is to be given to [`Self::process`]: every message of
+    /// the recording moves the time of frames of several inputs.
+    pub(super) fn concerns(&self, message: &BagMessage<'_>) -> bool {
+        let topic = Some(message.topic);
+        self.frames.is_some()
+            || self.inputs.iter().any(|input| {
+                let calibration = input.calibration.as_ref().map(|topic| topic.number);
+                input.topic == topic || calibration == topic
+            })
+    }
+
+    /// The newest calibrations of the cameras whose detector asks for them.
+    fn calibrations(&self) -> [Option<Arc<CameraCalibration>>; MAX_INPUTS] {
+        std::array::from_fn(|index| self.inputs.get(index)?.calibration())
+    }
+
     /// Its inputs, in the order of the configuration.
     pub(super) fn inputs_mut(&mut self) -> &mut [ReplayInput] {
         &mut self.inputs
@@ -146,6 +154,9 @@ impl ReplayChannel {
     /// `Io` when an output cannot be written; nothing else ends the replay.
     pub(super) fn process(&mut self, message: &BagMessage<'_>, around: &Around) -> Result<()> {
         self.advance_to(message.log_time, around)?;
+        self.inputs.iter().filter_map(|input| input.calibration.as_ref()).for_each(|topic| {
+            topic.take(message);
+        });
         let topic = Some(message.topic);
         let Some(input) = self.inputs.iter().position(|input| input.topic == topic) else {
             return Ok(());
@@ -158,7 +169,11 @@ impl ReplayChannel {
                     self.advance_to(message.log_time, around)
                 }
                 Ok(received) => {
-                    self.serve(&mut [frame_input(&received)], &|| message.log_time, around)
+                    let calibrations = self.calibrations();
+                    let calibration = calibrations[0].as_deref();
+                    let input = frame_input(&received);
+                    let input = input.map(|input| FrameInput { calibration, ..input });
+                    self.serve(&mut [input], &|| message.log_time, around)
                 }
                 Err(error) => {
                     self.refuse(input, &error);
@@ -234,9 +249,10 @@ impl ReplayChannel {
                 }
             }
         }
+        let calibrations = self.calibrations();
         let mut inputs = [const { None }; MAX_INPUTS];
-        for (input, view) in inputs.iter_mut().zip(&views) {
-            *input = view.as_ref().map(InputView::input);
+        for ((input, view), calibration) in inputs.iter_mut().zip(&views).zip(&calibrations) {
+            *input = view.as_ref().map(|view| view.input_with(calibration.as_deref()));
         }
         self.serve(&mut inputs[..messages.len()], log_time, around)
     }

@@ -22,6 +22,7 @@ mod paced;
 mod pictures;
 #[doc(hidden)]
 pub mod replay;
+mod replay_input;
 mod report;
 mod ros_args;
 mod run;

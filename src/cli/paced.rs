@@ -8,9 +8,10 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
-use super::channel::{Around, ReplayChannel, ReplayInput};
+use super::channel::{Around, ReplayChannel};
 use super::interrupt::Interrupt;
 use super::replay::Reading;
+use super::replay_input::{CalibrationTopic, ReplayInput};
 use crate::config::ChannelConfig;
 use crate::error::{Error, ErrorKind, Result};
 use crate::runtime::account::Account;
@@ -31,6 +32,7 @@ struct Feeder {
     closer: SlotCloser,
     /// Frames that newer ones overtook, by the messages of their reference.
     losses: Arc<Losses>,
+    calibrations: Vec<CalibrationTopic>,
     /// Messages that are none, of a channel with one input.
     refused: Account,
 }
@@ -48,6 +50,7 @@ struct Losses(Mutex<Vec<InputTotals>>);
 impl Feeder {
     /// Lets a message wait in the slot.
     fn offer(&mut self, message: &BagMessage<'_>) {
+        self.calibrations.iter().for_each(|topic| topic.take(message));
         let is_single = self.inputs.len() == 1;
         let of_topic = self.inputs.iter_mut().find(|input| input.topic == Some(message.topic));
         let Some(Input { kind, writer, totals, .. }) = of_topic else { return };
@@ -147,8 +150,10 @@ fn open(channel: &mut ReplayChannel, factor: f64) -> (Feeder, SlotReader) {
         writer,
         totals: InputTotals::default(),
     };
+    let calibrations =
+        channel.inputs_mut().iter().filter_map(|input| input.calibration.clone()).collect();
     let inputs = channel.inputs_mut().iter_mut().zip(writers).map(input).collect();
-    (Feeder { inputs, closer, losses, refused: Account::new() }, reader)
+    (Feeder { inputs, closer, losses, calibrations, refused: Account::new() }, reader)
 }
 
 /// Hands the recording to the slots at its pace, until a channel ends early.

@@ -119,9 +119,8 @@ pub(super) fn run(request: &ReplayRequest<'_>, interrupt: &Interrupt) -> Result<
     let densifies = channels.iter().any(ReplayChannel::wants_transforms);
     let transforms = densifies.then(|| TransformFeed::open(request.bag)).transpose()?;
     let around = Around { outputs: Mutex::new(outputs), transforms: transforms.map(Mutex::new) };
-    let inputs = channels.iter().flat_map(|channel| &channel.config().inputs);
-    let inputs: Vec<&str> = inputs.map(|input| input.topic.as_str()).collect();
-    reader.select(&inputs);
+    let topics: Vec<&str> = channels.iter().flat_map(ReplayChannel::topics).collect();
+    reader.select(&topics);
 
     let progress = progress_bar(&reader);
     let mut reading = Reading { reader, progress, interrupt, read: ReadSummary::default() };
@@ -150,7 +149,7 @@ fn serve_all(
     let progress = reading.progress.clone();
     reading.each(&mut |message| {
         around.advance_to(message.log_time);
-        for channel in channels.iter_mut() {
+        for channel in channels.iter_mut().filter(|channel| channel.concerns(message)) {
             progress.suspend(|| channel.process(message, around))?;
         }
         Ok(())

@@ -2,7 +2,7 @@
 //! it, publishes that, and takes the next.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
@@ -18,11 +18,11 @@ use crate::runtime::account::{Account, Reason};
 use crate::runtime::assembler::SharedMessage;
 use crate::runtime::channel::{Channel, Served};
 use crate::runtime::input::{InputAccount, InputSummary};
-use crate::runtime::message_buffer::{InputView, MessageBuffer};
+use crate::runtime::message_buffer::MessageBuffer;
 use crate::runtime::serving::Serving;
 use crate::runtime::slot::{SlotReader, Taken};
 use crate::runtime::stamps::StampOrder;
-use crate::types::Stamp;
+use crate::types::{CameraCalibration, Stamp};
 
 /// Stamps may be ahead of the node's clock by this, as clocks of two machines
 /// are.
@@ -263,9 +263,10 @@ impl Worker {
         for (view, message) in views.iter_mut().zip(messages) {
             *view = message.as_deref().map(MessageBuffer::view).transpose()?;
         }
+        let calibrations = self.calibrations(state);
         let mut inputs = [const { None }; MAX_INPUTS];
-        for (input, view) in inputs.iter_mut().zip(&views) {
-            *input = view.as_ref().map(InputView::input);
+        for ((input, view), calibration) in inputs.iter_mut().zip(&views).zip(&calibrations) {
+            *input = view.as_ref().map(|view| view.input_with(calibration.as_deref()));
         }
         let inputs = &mut inputs[..messages.len()];
         let patience = self.channel.config().live.transform_wait;
@@ -290,6 +291,14 @@ impl Worker {
             count_unpublished(&mut lock(&state.frames), &served.config.name, &error);
         }
         Ok(())
+    }
+
+    /// The newest calibrations of the cameras whose detector asks for them.
+    fn calibrations(&self, state: &ChannelState) -> [Option<Arc<CameraCalibration>>; MAX_INPUTS] {
+        std::array::from_fn(|index| {
+            let watch = state.inputs.get(index)?.calibration.as_ref()?;
+            self.channel.wants_calibration(index).then(|| lock(watch).newest())?
+        })
     }
 
     /// Counts frames that are not served; the first of a reason is a warning.

@@ -7,8 +7,8 @@ use crate::device::PayloadMemory;
 use crate::error::{Error, ErrorKind, Result};
 use crate::transport::door::Received;
 use crate::types::{
-    CloudView, CompressedFormat, CompressedView, Encoding, Header, ImagePayload, ImageView,
-    PointField, PointFields, Size, Stamp,
+    CameraCalibration, CloudView, CompressedFormat, CompressedView, Encoding, Header, ImagePayload,
+    ImageView, PointField, PointFields, Size, Stamp,
 };
 
 /// A message in memory of its own: the one copy of its payload.
@@ -184,6 +184,11 @@ pub enum PayloadView<'a> {
 }
 
 impl InputView<'_> {
+    /// As [`InputView::input`], with the calibration of its camera.
+    pub fn input_with<'a>(&'a self, calibration: Option<&'a CameraCalibration>) -> FrameInput<'a> {
+        FrameInput { calibration, ..self.input() }
+    }
+
     /// The message as an input of a frame, without a pose.
     pub fn input(&self) -> FrameInput<'_> {
         let payload = match &self.payload {
