@@ -47,6 +47,8 @@ pub enum ErrorKind {
     Codec,
     /// A transform is not known at the time that is asked for.
     Transform,
+    /// A time that a recording cannot hold: before 1970.
+    Time,
     /// A model cannot be loaded or does not fit its head.
     Model,
     /// The engine failed while running a model.
@@ -65,15 +67,19 @@ pub enum ErrorKind {
     ViewsTooFarApart,
     /// The stamp of a message is not newer than the last of its input.
     StampNotNewer,
+    /// A request to stop ended it.
+    Interrupted,
     /// The ROS graph cannot be joined, or refuses a topic or a service.
     Door,
     /// The system does not provide the memory that a frame needs.
     Memory,
+    /// A picture takes more work or time to decode than is allowed.
+    DecodeLimit,
 }
 
 impl ErrorKind {
     /// Every kind, in order.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 24] = [
         Self::Usage,
         Self::Config,
         Self::Io,
@@ -84,6 +90,7 @@ impl ErrorKind {
         Self::PointField,
         Self::Codec,
         Self::Transform,
+        Self::Time,
         Self::Model,
         Self::Inference,
         Self::Argument,
@@ -93,8 +100,10 @@ impl ErrorKind {
         Self::IncompleteViews,
         Self::ViewsTooFarApart,
         Self::StampNotNewer,
+        Self::Interrupted,
         Self::Door,
         Self::Memory,
+        Self::DecodeLimit,
     ];
 
     /// The stable short name under which dropped frames are counted in
@@ -111,6 +120,7 @@ impl ErrorKind {
             Self::PointField => "unusable_point_field",
             Self::Codec => "undecodable_picture",
             Self::Transform => "missing_transform",
+            Self::Time => "time_out_of_range",
             Self::Model => "model",
             Self::Inference => "inference_failed",
             Self::Argument => "invalid_argument",
@@ -120,8 +130,10 @@ impl ErrorKind {
             Self::IncompleteViews => "incomplete_views",
             Self::ViewsTooFarApart => "views_too_far_apart",
             Self::StampNotNewer => "stamp_not_newer",
+            Self::Interrupted => "interrupted",
             Self::Door => "door",
             Self::Memory => "out_of_memory",
+            Self::DecodeLimit => "decode_limit",
         }
     }
 }

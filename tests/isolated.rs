@@ -23,6 +23,7 @@ mod recording;
 mod detect;
 
 mod common {
+    pub mod jpeg;
     pub mod replay;
 }
 
@@ -30,7 +31,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
+use common::jpeg::empty_scans;
 use common::replay::{Run, replay, replay_after};
 use det_post::config::{ChannelConfig, Config};
 use det_post::detectors::{self, Detector, DetectorInfo, FrameInput, FrameSet, InputNeeds};
@@ -40,8 +43,8 @@ use det_post::runtime::channel::Channel;
 use det_post::runtime::isolated::{Proxy, serve};
 use det_post::runtime::supervisor::{Health, Supervisor};
 use det_post::types::{
-    Detection2d, Detections, DeviceChoice, Encoding, FailurePolicy, FrameReport, Header,
-    ImagePayload, ImageView, Size,
+    CompressedFormat, CompressedView, Detection2d, Detections, DeviceChoice, Encoding,
+    FailurePolicy, FrameReport, Header, ImagePayload, ImageView, Size,
 };
 use det_post::{Error, ErrorKind, Result};
 use detect::in_image;
@@ -209,15 +212,34 @@ fn a_process_that_is_killed_costs_one_frame() {
     assert!(!PathBuf::from(format!("/proc/{last}")).exists(), "the process is left");
 }
 
+/// A picture of minutes of work is the picture's fault, not the device's.
+#[test]
+fn a_jpeg_of_thousands_of_scans_costs_its_frame_alone() {
+    let sample = sample();
+    let mut channel = supervised(camera(sample.path()));
+    let process = process_id(&channel);
+    let file = empty_scans(2048, 2048, 20_000);
+    let bomb = CompressedView { format: CompressedFormat::Jpeg, data: &file };
+    let start = Instant::now();
+    let (proxy, failures) = channel.ready().unwrap();
+    let error = failures.note(in_image(proxy, &ImagePayload::Compressed(bomb))).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::DecodeLimit, "{error}");
+    assert!(error.message().contains("20000 scans"), "{error}");
+    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+    assert_eq!((channel.health(), channel.num_failures()), (Health::Good, 0));
+    let picture = drive::picture(1);
+    let (proxy, failures) = channel.ready().unwrap();
+    let found = failures.note(in_image(proxy, &image(&picture))).unwrap();
+    assert!(!found.detections.is_empty());
+    assert_eq!(process_id(&channel), process);
+}
+
 #[test]
 fn what_is_wrong_with_a_frame_or_a_configuration_comes_back() {
     let sample = sample();
     let mut config = camera(sample.path());
     let mut proxy = Proxy::start(Path::new(PROGRAM), &config, DeviceChoice::Cpu).unwrap();
-    let file = det_post::types::CompressedView {
-        format: det_post::types::CompressedFormat::Png,
-        data: b"no picture",
-    };
+    let file = CompressedView { format: CompressedFormat::Png, data: b"no picture" };
     let error = in_image(&mut proxy, &ImagePayload::Compressed(file)).err().unwrap();
     assert_eq!(error.kind(), ErrorKind::Codec, "{error}");
     let picture = drive::picture(1);

@@ -17,7 +17,7 @@ use crate::runtime::assembler::{Assembler, SharedMessage, fill};
 use crate::runtime::channel::{Channel, frame_input};
 use crate::runtime::message_buffer::MessageBuffer;
 use crate::runtime::slot::Loss;
-use crate::transport::bag::{BagMessage, TopicInfo};
+use crate::transport::bag::{BagMessage, TopicInfo, check_log_time};
 use crate::transport::door::{Received, deliver};
 use crate::types::{CameraCalibration, Stamp};
 
@@ -153,14 +153,17 @@ impl ReplayChannel {
     /// # Errors
     /// `Io` when an output cannot be written; nothing else ends the replay.
     pub(super) fn process(&mut self, message: &BagMessage<'_>, around: &Around) -> Result<()> {
+        let topic = Some(message.topic);
+        let input = self.inputs.iter().position(|input| input.topic == topic);
+        if let Err(error) = check_log_time(message.log_time) {
+            input.into_iter().for_each(|input| self.refuse(input, &error));
+            return Ok(());
+        }
         self.advance_to(message.log_time, around)?;
         self.inputs.iter().filter_map(|input| input.calibration.as_ref()).for_each(|topic| {
             topic.take(message);
         });
-        let topic = Some(message.topic);
-        let Some(input) = self.inputs.iter().position(|input| input.topic == topic) else {
-            return Ok(());
-        };
+        let Some(input) = input else { return Ok(()) };
         let mut written = Ok(());
         deliver(self.inputs[input].kind, message.data, &mut |received| {
             written = match received {
@@ -285,11 +288,11 @@ impl ReplayChannel {
         }
         let mut outputs = lock(&around.outputs);
         outputs.write(self.output, &served.header, log_time(), served.detections)?;
-        if let Some(pictures) = outputs.pictures(number) {
+        if outputs.wants_picture(number) {
             let frame = FrameSet { stamp: served.header.stamp, inputs };
             let reference = served.config.sync.reference;
             let canvas = pictures::draw(&frame, reference, served.detections, served.config)?;
-            pictures.save(&served.config.name, number, served.header.stamp, &canvas)?;
+            outputs.save_picture(&served.config.name, number, served.header.stamp, &canvas)?;
         }
         Ok(())
     }

@@ -19,7 +19,7 @@ use crate::runtime::input::InputTotals;
 use crate::runtime::slot::{
     Loss, LossCounter, Offered, SlotCloser, SlotOptions, SlotReader, SlotWriter, Taken, slot,
 };
-use crate::transport::bag::BagMessage;
+use crate::transport::bag::{BagMessage, check_log_time};
 use crate::transport::door::{InputKind, deliver};
 use crate::types::Stamp;
 
@@ -59,16 +59,17 @@ impl Feeder {
         {
             Ok(Offered::Waiting) => totals.num_received += 1,
             Ok(Offered::Closed) => totals.num_abandoned += 1,
-            Err(error) => {
-                let times = match is_single {
-                    true => self.refused.add_dropped(&error, 1),
-                    false => totals.add_refused(&error),
-                };
-                if times == 1 {
-                    tracing::warn!("message refused: {error}");
-                }
-            }
+            Err(error) => refuse(is_single.then_some(&mut self.refused), totals, &error),
         });
+    }
+
+    /// Counts a message that cannot be taken, if it is of one of the inputs.
+    fn refuse(&mut self, message: &BagMessage<'_>, error: &Error) {
+        let is_single = self.inputs.len() == 1;
+        let of_topic = self.inputs.iter_mut().find(|input| input.topic == Some(message.topic));
+        if let Some(Input { totals, .. }) = of_topic {
+            refuse(is_single.then_some(&mut self.refused), totals, error);
+        }
     }
 
     /// Lets the channel take what waits, then ends the slot.
@@ -96,6 +97,18 @@ impl Feeder {
         }
         channel.account_mut().merge(&self.refused);
         channel.account_mut().add_overtaken(num_overtaken);
+    }
+}
+
+/// Counts a message that is none, as a frame of a channel with one input; the
+/// first of a reason is a warning.
+fn refuse(frames: Option<&mut Account>, totals: &mut InputTotals, error: &Error) {
+    let times = match frames {
+        Some(frames) => frames.add_dropped(error, 1),
+        None => totals.add_refused(error),
+    };
+    if times == 1 {
+        tracing::warn!("message refused: {error}");
     }
 }
 
@@ -166,6 +179,10 @@ fn feed(
 ) -> Result<()> {
     let interrupt = reading.interrupt;
     reading.each(&mut |message| {
+        if let Err(error) = check_log_time(message.log_time) {
+            feeders.iter_mut().for_each(|feeder| feeder.refuse(message, &error));
+            return Ok(());
+        }
         pace.wait_for(message.log_time, interrupt);
         around.advance_to(message.log_time);
         if threads.iter().any(ScopedJoinHandle::is_finished) {

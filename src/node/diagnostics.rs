@@ -384,7 +384,7 @@ mod tests {
     fn a_device_that_fails_is_told_as_it_serves() {
         let overrides = ["c.input:=/i", "c.head:=yolov8", "c.model_path:=m", "device:=cuda:3"];
         let config = Config::load(&[], &overrides.map(String::from)).unwrap();
-        let (now, window) = (Instant::now(), FrameWindow::new());
+        let window = FrameWindow::new();
         let told = |health, num_failures, num_failures_now| {
             let serving = Serving {
                 health,

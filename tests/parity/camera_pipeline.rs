@@ -247,7 +247,7 @@ fn limits_cut_and_count_alike() {
         &["c.pre_nms_top_k:=5000"],
         &["c.max_detections:=3"],
         &["c.class_filter:=[person, car, dog]", "c.pre_nms_top_k:=4", "c.candidate_capacity:=300"],
-        &["c.nms.class_aware:=false", "c.nms.iou_threshold:=0.0", "c.nms.offset:=1"],
+        &["c.nms.class_mode:=agnostic", "c.nms.iou_threshold:=0.0", "c.nms.offset:=1"],
     ];
     for (head, num_rows) in HEADS {
         for more in cases {
@@ -270,7 +270,7 @@ fn thresholds_change_between_frames_without_new_memory() {
         let thresholds: [&[&str]; 4] = [
             &["c.score_threshold:=0.9"],
             &["c.class_filter:=[person, cat]"],
-            &["c.nms.iou_threshold:=0.1", "c.nms.class_aware:=false"],
+            &["c.nms.iou_threshold:=0.1", "c.nms.class_mode:=agnostic"],
             &[],
         ];
         for more in thresholds {
@@ -324,9 +324,10 @@ fn a_frame_moves_its_bytes_once_and_waits_once() {
     assert_eq!(bytes(Stage::Upload, Transfer::Upload), num_bytes);
     assert_eq!(bytes(Stage::Letterbox, Transfer::Upload), 0);
     let answer = bytes(Stage::Postprocess, Transfer::Download);
-    // Counts and detections, and from the suppression a count and survivors.
+    // What was gathered, the counters and detections, and from the suppression a
+    // count and survivors.
     let num_detections = processed.detections.len() as u64;
-    let survivors = answer - (28 + 24 * num_detections);
+    let survivors = answer - (12 + 4 * Count::ALL.len() as u64 + 24 * num_detections);
     assert!(survivors.is_multiple_of(8) && survivors / 8 > num_detections, "{answer} bytes");
     for stage in [Stage::Upload, Stage::Letterbox, Stage::Infer, Stage::Postprocess] {
         let duration = processed.report.duration(stage);

@@ -111,11 +111,17 @@ fn send(sender: &mut DdsDoor, second: &'static str) {
         [rig::CAMERA, second].map(|topic| (topic, advertise(topic, Qos::DEFAULT))).into();
     let mut poses = advertise(rig::TF_STATIC, Qos::LATCHED);
     poses.publish(&rig::pose()).unwrap();
+    let mut calibrations = advertise(rig::CAMERA_INFO, Qos::DEFAULT);
     let start = Instant::now();
     while publishers.values().any(|publisher| publisher.num_subscribers() == 0) {
         assert!(start.elapsed() < PATIENCE, "nobody listens");
         std::thread::sleep(Duration::from_millis(5));
     }
+    while calibrations.num_subscribers() == 0 {
+        assert!(start.elapsed() < PATIENCE, "nobody listens");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    calibrations.publish(&rig::calibration()).unwrap();
     std::thread::sleep(Duration::from_millis(300));
     let messages = rig::messages(second);
     let (start, first) = (Instant::now(), messages[0].at);

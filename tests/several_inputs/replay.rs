@@ -97,11 +97,12 @@ fn two_cameras_meet_in_a_replay() {
 #[test]
 fn a_camera_and_a_lidar_with_its_pose_meet_in_a_replay() {
     check("fused", rig::LIDAR);
-    // x of the pose is the length of the second box.
+    // The focal length is the length of the first box, x of the pose of the second.
     let folder = tempfile::tempdir().unwrap();
     let (_, lines) = replay("fused", rig::LIDAR, folder.path(), Arc::new(stub::open));
     for line in lines.lines() {
         let line: Value = serde_json::from_str(line).unwrap();
+        assert_eq!(line["detections_3d"][0]["size"][0], rig::FOCAL_LENGTH, "{line}");
         assert_eq!(line["detections_3d"][1]["size"][0], 7.5, "{line}");
         assert_eq!(line["detections_3d"][1]["center"][2], 10_000.0, "{line}");
     }

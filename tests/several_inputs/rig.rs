@@ -7,13 +7,17 @@ use std::time::Duration;
 
 use det_post::config::{ChannelConfig, Config, InputConfig, SyncConfig};
 use det_post::transport::bag::{BagCompression, BagWriter, OfferedQos};
-use det_post::transport::messages::{Image, PointCloud2, TfMessage, TransformStamped, definition};
+use det_post::transport::messages::{
+    CameraInfo, Image, PointCloud2, TfMessage, TransformStamped, definition,
+};
 use det_post::types::{Header, OutputType, PointField, PointFields, Reliability, Stamp};
 
 pub const CAMERA: &str = "/camera";
 pub const OTHER_CAMERA: &str = "/other_camera";
 pub const LIDAR: &str = "/lidar";
 pub const TF_STATIC: &str = "/tf_static";
+pub const CAMERA_INFO: &str = "/camera_info";
+pub const FOCAL_LENGTH: f64 = 640.5;
 
 /// Time between two frames, in milliseconds.
 const PERIOD_MS: i64 = 400;
@@ -51,6 +55,7 @@ pub fn config(name: &str) -> Config {
 
 fn add_second_input(channel: &mut ChannelConfig, topic: &str) {
     let topic = topic.to_owned();
+    channel.inputs[0].camera_info = Some(CAMERA_INFO.to_owned());
     channel.inputs.push(InputConfig { topic, is_compressed: false, camera_info: None });
     channel.live.qos.reliability = Reliability::Reliable;
     channel.sync = SyncConfig {
@@ -134,11 +139,22 @@ pub fn pose() -> Vec<u8> {
     cdr
 }
 
+/// The calibration of the first camera.
+pub fn calibration() -> Vec<u8> {
+    let mut cdr = Vec::new();
+    let header = Header { stamp: Stamp::default(), frame_id: "camera" };
+    let mut info = CameraInfo { header, width: 4, height: 2, ..CameraInfo::default() };
+    info.k[0] = FOCAL_LENGTH;
+    info.encode(&mut cdr).unwrap();
+    cdr
+}
+
 /// Name of the type of a topic's messages.
 pub fn type_name(topic: &str) -> &'static str {
     match topic {
         LIDAR => PointCloud2::TYPE,
         TF_STATIC => TfMessage::TYPE,
+        CAMERA_INFO => CameraInfo::TYPE,
         _ => Image::TYPE,
     }
 }
@@ -146,12 +162,14 @@ pub fn type_name(topic: &str) -> &'static str {
 /// Writes the rig as a recording.
 pub fn record(second: &'static str, folder: &Path) {
     let mut bag = BagWriter::create(folder, BagCompression::None).unwrap();
-    let topics = [CAMERA, second, TF_STATIC];
+    let topics = [CAMERA, second, TF_STATIC, CAMERA_INFO];
     let numbers = topics.map(|topic| {
         let (of_type, qos) = (type_name(topic), OfferedQos::default());
         bag.add_topic(topic, of_type, &definition(of_type).unwrap(), qos).unwrap()
     });
-    bag.write(numbers[2], Stamp::from_nanos(99_000_000_000), &pose()).unwrap();
+    let early = Stamp::from_nanos(99_000_000_000);
+    bag.write(numbers[2], early, &pose()).unwrap();
+    bag.write(numbers[3], early, &calibration()).unwrap();
     for Message { at, topic, cdr } in messages(second) {
         let number = topics.iter().position(|of| *of == topic).unwrap();
         bag.write(numbers[number], at, &cdr).unwrap();

@@ -36,6 +36,7 @@ use crate::config::ChannelConfig;
 use crate::detectors::{Detector, DetectorInfo, FrameSet, InputNeeds};
 use crate::device::{Device, PayloadMemory};
 use crate::error::{Error, ErrorKind, Result};
+use crate::ops::decompress::MAX_DECODE_TIME;
 use crate::types::{Detections, DeviceChoice, FrameReport, Stage, Transfer};
 
 const STAGE: &str = "isolated";
@@ -46,6 +47,10 @@ const START_TIMEOUT: Duration = Duration::from_secs(900);
 
 /// How long a frame may take: a kernel may never end.
 const FRAME_TIMEOUT: Duration = Duration::from_secs(30);
+
+// An image that is slow to decode is refused as such, not taken for a process
+// that hangs.
+const _: () = assert!(2 * MAX_DECODE_TIME.as_secs() < FRAME_TIMEOUT.as_secs());
 
 /// How long a process may take to end by itself.
 const END_TIMEOUT: Duration = Duration::from_secs(2);
