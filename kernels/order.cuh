@@ -1,5 +1,5 @@
 // The total order of candidates: score descending, then class, then source,
-// then position; the mirror of src/ops/nms.rs.
+// then position; the same as in src/ops/nms/workspace.rs.
 #pragma once
 
 #include <cstdint>
