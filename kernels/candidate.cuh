@@ -54,13 +54,3 @@ struct Motion {
     float velocity_variance[2];
 };
 static_assert(sizeof(Motion) == 44);
-
-// What decoding found and what it lost: the mirror of `DecodeCounts` in
-// src/ops/select/kernels.rs.
-struct DecodeCounts {
-    uint32_t num_found;
-    uint32_t num_over_capacity;
-    uint32_t num_over_top_k;
-    uint32_t num_candidates;
-};
-static_assert(sizeof(DecodeCounts) == 16);

@@ -3,7 +3,7 @@
 // Decoders append what passes, in any order; a candidate's source makes the
 // total order strict, so that whoever sorts by it gets the same answer whatever
 // the order was. Everything found is remembered. When all of it fits, the block
-// that counts last only writes the numbers; when more was found, it waits until
+// that counts last only writes their number; when more was found, it waits until
 // the others have written what they counted, looks for the word of the total
 // order at which to cut, digit by digit, and takes what lies before it.
 #pragma once
@@ -11,6 +11,7 @@
 #include <cuda_fp16.h>
 
 #include "candidate.cuh"
+#include "counters.cuh"
 #include "slice.cuh"
 
 namespace selection {
@@ -56,7 +57,7 @@ struct Slices {
     // `Totals`, empty between launches; what was ever written to `found`; how
     // much of that before this launch.
     Slice<uint64_t> totals;
-    Slice<DecodeCounts> counts;
+    Counters counters;
 };
 static_assert(sizeof(Slices<Candidate2d>) == 128);
 
@@ -254,7 +255,9 @@ __device__ void cut(const Slices<Candidate>& args, Shared& shared, uint32_t num_
     if (threadIdx.x == 0) {
         const uint32_t num = num_within - num_over_top_k;
         args.num[0] = num;
-        args.counts[0] = {num_found, n > capacity ? n - capacity : 0, num_over_top_k, num};
+        const uint32_t num_over_capacity = n > capacity ? n - capacity : 0;
+        Counter(args.counters, kCandidatesOverCapacity).add(num_over_capacity);
+        Counter(args.counters, kCandidatesOverTopK).add(num_over_top_k);
     }
 }
 
@@ -283,7 +286,6 @@ __device__ void finish(const Slices<Candidate>& args, Shared& shared, uint32_t n
         cut(args, shared, num_found, note);
     } else if (threadIdx.x == 0) {
         args.num[0] = num_wanted;
-        args.counts[0] = {num_found, 0, 0, num_wanted};
     }
     if (threadIdx.x == 0) {
         args.totals[0] = 0;

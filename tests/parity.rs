@@ -15,7 +15,7 @@
 
 use det_post::device::Device;
 use det_post::device::cuda::CudaDevice;
-use det_post::types::{DeviceChoice, Kept};
+use det_post::types::{Count, DeviceChoice, FrameReport, Kept};
 
 #[path = "parity/camera_frame.rs"]
 mod camera_frame;
@@ -61,10 +61,14 @@ mod nms_none;
 mod nms_rotated;
 #[path = "parity/nms_soft.rs"]
 mod nms_soft;
+#[path = "parity/pillar_features.rs"]
+mod pillar_features;
 #[path = "parity/random.rs"]
 mod random;
 #[path = "parity/scatter.rs"]
 mod scatter;
+#[path = "parity/select.rs"]
+mod select;
 #[path = "parity/slot.rs"]
 mod slot;
 #[path = "parity/tensors.rs"]
@@ -86,6 +90,15 @@ fn gpu() -> Option<CudaDevice> {
             None
         }
     }
+}
+
+/// The report of a frame that counted this and nothing else.
+fn counted<const N: usize>(counts: [(Count, usize); N]) -> FrameReport {
+    let mut report = FrameReport::new();
+    for (count, num) in counts {
+        report.add_count(count, num);
+    }
+    report
 }
 
 /// Fails when the survivors, their order or their scores differ in any bit.

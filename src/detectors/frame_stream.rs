@@ -3,7 +3,7 @@
 //! payloads are lent to them.
 
 use crate::detectors::stopwatch::Stopwatch;
-use crate::device::cuda::{Lender, Loans, Stream};
+use crate::device::cuda::{DeviceCounters, Stream, UploadScope};
 use crate::error::Result;
 use crate::infer::device::{DeviceEngine, NumBytes};
 use crate::types::{FrameReport, Stage, Transfer};
@@ -12,13 +12,15 @@ use crate::types::{FrameReport, Stage, Transfer};
 pub(super) struct FrameStream {
     stream: Stream,
     stopwatch: Stopwatch,
-    lender: Lender,
+    counters: DeviceCounters,
 }
 
 /// A frame in progress; what lives for `'env` may be lent to its upload.
 pub(super) struct Running<'a, 'env> {
     stopwatch: &'a Stopwatch,
-    loans: &'a Loans<'a, 'env>,
+    scope: &'a UploadScope<'a, 'env>,
+    /// What the frame drops on the device.
+    pub(super) counters: &'a mut DeviceCounters,
     pub(super) report: &'a mut FrameReport,
 }
 
@@ -28,7 +30,7 @@ impl FrameStream {
         Ok(Self {
             stream: stream.clone(),
             stopwatch: Stopwatch::new(stream, stages)?,
-            lender: Lender::new(stream)?,
+            counters: DeviceCounters::new(stream)?,
         })
     }
 
@@ -37,26 +39,28 @@ impl FrameStream {
         &self.stream
     }
 
-    /// Where the payloads of a frame are lent to its upload.
-    pub(super) fn lender(&self) -> &Lender {
-        &self.lender
+    /// What the frames drop on the device, for work that is recorded.
+    pub(super) fn counters(&mut self) -> &mut DeviceCounters {
+        &mut self.counters
     }
 
     /// Begins a frame, whose stages mark their ends and whose last call is
     /// [`Running::finish`].
     pub(super) fn begin<'a, 'env>(
-        &'a self,
-        loans: &'a Loans<'a, 'env>,
+        &'a mut self,
+        scope: &'a UploadScope<'a, 'env>,
         report: &'a mut FrameReport,
     ) -> Running<'a, 'env> {
-        Running { stopwatch: &self.stopwatch, loans, report }
+        let Self { stopwatch, counters, .. } = self;
+        Running { stopwatch, scope, counters, report }
     }
 
     /// Ends a frame: after an error, whatever it queued ends before the next
-    /// frame.
-    pub(super) fn settle(&self, ran: Result<()>) -> Result<()> {
+    /// frame, which starts with clear counters.
+    pub(super) fn settle(&mut self, ran: Result<()>) -> Result<()> {
         if ran.is_err() {
             // A second error would be about the same work as the first.
+            let _ = self.counters.enqueue_clear();
             let _ = self.stream.synchronize();
         }
         ran
@@ -69,10 +73,10 @@ impl<'env> Running<'_, 'env> {
     pub(super) fn upload(
         &mut self,
         num_bytes: usize,
-        enqueue: impl FnOnce(&Loans<'_, 'env>) -> Result<usize>,
+        enqueue: impl FnOnce(&UploadScope<'_, 'env>) -> Result<usize>,
     ) -> Result<()> {
         self.stopwatch.start()?;
-        let num_copied = enqueue(self.loans)?;
+        let num_copied = enqueue(self.scope)?;
         self.report.add_bytes(Stage::Upload, Transfer::HostCopy, num_copied);
         self.report.add_bytes(Stage::Upload, Transfer::Upload, num_bytes);
         self.end_of(Stage::Upload)
@@ -86,6 +90,13 @@ impl<'env> Running<'_, 'env> {
     /// Marks the end of a stage.
     pub(super) fn end_of(&self, stage: Stage) -> Result<()> {
         self.stopwatch.end_of(stage)
+    }
+
+    /// Reports what the frame dropped on the device, after the wait for its last
+    /// kernel, and gives the bytes that were read for it.
+    pub(super) fn add_counters(&mut self) -> usize {
+        self.counters.add_to(self.report);
+        self.counters.num_bytes()
     }
 
     /// Reports what a network's run copied, if it ran on the host.

@@ -324,9 +324,10 @@ fn a_frame_moves_its_bytes_once_and_waits_once() {
     assert_eq!(bytes(Stage::Upload, Transfer::Upload), num_bytes);
     assert_eq!(bytes(Stage::Letterbox, Transfer::Upload), 0);
     let answer = bytes(Stage::Postprocess, Transfer::Download);
-    // Counts and detections, and from the suppression a count and survivors.
+    // What was gathered, the counters and detections, and from the suppression a
+    // count and survivors.
     let num_detections = processed.detections.len() as u64;
-    let survivors = answer - (28 + 24 * num_detections);
+    let survivors = answer - (12 + 4 * Count::ALL.len() as u64 + 24 * num_detections);
     assert!(survivors.is_multiple_of(8) && survivors / 8 > num_detections, "{answer} bytes");
     for stage in [Stage::Upload, Stage::Letterbox, Stage::Infer, Stage::Postprocess] {
         let duration = processed.report.duration(stage);

@@ -362,6 +362,27 @@ fn a_bad_cloud_leaves_the_channel_usable() {
 }
 
 #[test]
+fn a_frame_refused_halfway_leaves_no_counts_behind() {
+    let Some(device) = super::gpu() else { return };
+    let mut random = Random::new(165);
+    let cloud = cloud(&mut random, 2500);
+    let more = ["c.densification.num_past_sweeps:=1", "c.point_capacity:=500"];
+    let mut pair = Pair::new(&device, &config(CENTER, &more), false);
+    let pose = pose(&mut random);
+    pair.check(&(&cloud, 1.0, Some(pose)), "before");
+    let nowhere = Isometry3::translation(f64::NAN, 0.0, 0.0);
+    let view = cloud.view();
+    let stamp = Stamp::from_nanos(1_050_000_000);
+    // Points are unpacked, and counted, before the pose is refused.
+    let frame = LidarFrame { cloud: &view, stamp, world_from_sensor: Some(&nowhere) };
+    for pipeline in [&mut pair.on_cpu, &mut pair.on_gpu] {
+        assert_eq!(pipeline.process(&frame).unwrap_err().kind(), ErrorKind::Argument);
+        pipeline.forget_sweeps();
+    }
+    pair.check(&(&cloud, 1.1, Some(pose)), "after");
+}
+
+#[test]
 fn a_frame_moves_its_bytes_once_and_waits_once() {
     let Some(device) = super::gpu() else { return };
     let mut random = Random::new(164);
@@ -382,9 +403,10 @@ fn a_frame_moves_its_bytes_once_and_waits_once() {
     let num_bytes = sweeps[0].data.len() as u64;
     assert_eq!(bytes(Stage::Upload, Transfer::HostCopy), num_bytes);
     assert_eq!(bytes(Stage::Upload, Transfer::Upload), num_bytes);
-    // Class, score, box, velocity, variances.
+    // What was gathered and the counters; class, score, box, velocity, variances.
     let answer = bytes(Stage::Postprocess, Transfer::Download);
-    assert_eq!(answer, 84 + 4 * 20 * processed.detections.len() as u64);
+    let (fixed, num_detections) = (12 + 4 * Count::ALL.len(), processed.detections.len());
+    assert_eq!(answer, (fixed + 4 * 20 * num_detections) as u64);
     assert!(!processed.detections.is_empty());
     for stage in [Stage::Upload, Stage::Voxelize, Stage::Infer, Stage::Postprocess] {
         let duration = processed.report.duration(stage);

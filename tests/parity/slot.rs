@@ -5,7 +5,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use det_post::ErrorKind;
-use det_post::device::cuda::{DeviceBuffer, Lender, PageLocked, PinnedBuffer};
+use det_post::device::cuda::{DeviceBuffer, InPlaceUploads, PageLocked, PinnedBuffer};
 use det_post::device::{Device, PayloadMemory};
 use det_post::runtime::slot::{Frame, PayloadView};
 use det_post::transport::door::Received;
@@ -108,10 +108,10 @@ fn what_is_lent_is_read_before_a_panic_goes_on() {
     lent.bytes_mut().fill(7);
     let mut pinned = PinnedBuffer::zeros(&stream, 16).unwrap();
     let mut target = DeviceBuffer::zeros(&stream, num_bytes).unwrap();
-    let lender = Lender::new(&stream).unwrap();
+    let uploads = InPlaceUploads::new(&stream).unwrap();
     let stopped = catch_unwind(AssertUnwindSafe(|| {
-        lender.lend(|loans| {
-            assert_eq!(pinned.enqueue_payload(lent.bytes(), &mut target, loans).unwrap(), 0);
+        uploads.scope(|scope| {
+            assert_eq!(pinned.enqueue_payload(lent.bytes(), &mut target, scope).unwrap(), 0);
             panic!("in the middle of a frame");
         })
     }));

@@ -8,21 +8,21 @@ use crate::config::{CameraConfig, ChannelConfig, YoloFacts};
 use crate::detectors::frame_stream::{FrameStream, Running, room_for};
 use crate::detectors::{Detector, DetectorInfo, FrameSet, InputNeeds};
 use crate::device::cuda::{
-    DeviceCandidates, DeviceImage, DeviceTensor, Graph, ImageLayout, Stream,
+    DeviceCandidates, DeviceCounters, DeviceImage, DeviceTensor, Graph, ImageLayout,
+    InPlaceUploads, Stream,
 };
 use crate::device::{Device, PayloadMemory};
 use crate::error::{Error, Result};
 use crate::infer::device::DeviceEngine;
 use crate::ops::decode_yolo::cuda::{Selection, Workspace as Decoder};
 use crate::ops::decompress::decompress_into;
-use crate::ops::gather::cuda::FrameCounts;
-use crate::ops::gather::cuda::Workspace as Gatherer;
+use crate::ops::gather::cuda::{Gathered, Workspace as Gatherer};
 use crate::ops::letterbox::LetterboxParams;
 use crate::ops::letterbox::cuda::{Kernels as LetterboxKernels, enqueue_letterbox};
 use crate::ops::nms::cuda::{Capacity, NmsCounts, Suppression2d};
 use crate::types::{
-    Box2d, CompressedFormat, Count, Detection2d, Detections, FrameReport, ImagePayload, Kept,
-    Letterbox, Nms2d, Stage, TensorSpec, Transfer,
+    Box2d, CompressedFormat, Detection2d, Detections, FrameReport, ImagePayload, Kept, Letterbox,
+    Nms2d, Stage, TensorSpec, Transfer,
 };
 
 /// Room for pictures is taken by powers of two from this on.
@@ -39,6 +39,7 @@ const STAGES: [Stage; 5] =
 /// Finds boxes in images on a GPU.
 pub struct CudaDetector {
     info: DetectorInfo,
+    uploads: InPlaceUploads,
     frames: FrameStream,
     pictures: Pictures,
     engine: DeviceEngine,
@@ -65,11 +66,14 @@ impl CudaDetector {
     pub fn new(config: &CameraConfig, stream: &Stream, engine: DeviceEngine) -> Result<Self> {
         let head = YoloHead::new(&config.facts, engine.inputs(), engine.outputs())?;
         let device = Device::Cuda(stream.device().clone());
+        let mut frames = FrameStream::new(stream, &STREAM_STAGES)?;
+        let working = (stream, frames.counters());
         Ok(Self {
             info: DetectorInfo::new(&device, engine.name(), &STAGES),
-            frames: FrameStream::new(stream, &STREAM_STAGES)?,
+            postprocess: Postprocess::new(config, &head, &engine, working)?,
+            uploads: InPlaceUploads::new(stream)?,
+            frames,
             pictures: Pictures::new(stream, head.letterbox())?,
-            postprocess: Postprocess::new(config, &head, &engine, stream)?,
             engine,
             head,
             detections: Vec::with_capacity(config.max_detections),
@@ -91,10 +95,10 @@ impl Detector for CudaDetector {
         frame: &FrameSet<'_>,
         report: &mut FrameReport,
     ) -> Result<Detections<'a>> {
-        let Self { frames, pictures, engine, postprocess, detections, .. } = self;
+        let Self { uploads, frames, pictures, engine, postprocess, detections, .. } = self;
         let payload = frame.image(IMAGE)?;
-        let ran = frames.lender().lend(|loans| {
-            let mut running = frames.begin(loans, report);
+        let ran = uploads.scope(|scope| {
+            let mut running = frames.begin(scope, report);
             pictures.upload(&payload, &mut running)?;
             pictures.enqueue_letterbox(engine.input(0)?, postprocess)?;
             running.end_of(Stage::Letterbox)?;
@@ -102,18 +106,15 @@ impl Detector for CudaDetector {
             running.end_of(Stage::Infer)?;
             postprocess.graph.enqueue()?;
             running.end_of(Stage::Postprocess)?;
-            let counts = postprocess.gather.read(detections)?;
+            let gathered = postprocess.gather.read(detections)?;
 
-            let FrameCounts { decoded, num_over_limit, .. } = counts;
-            let num_over_capacity = decoded.num_over_capacity as usize;
-            running.report.add_count(Count::CandidatesOverCapacity, num_over_capacity);
-            running.report.add_count(Count::CandidatesOverTopK, decoded.num_over_top_k as usize);
-            running.report.add_count(Count::DetectionsOverLimit, num_over_limit as usize);
+            let num_counted = running.add_counters();
             running.add_copies(Stage::Infer, engine);
             // The suppression writes its survivors to the host, too.
-            let survivors = size_of::<NmsCounts>() + counts.num_kept as usize * size_of::<Kept>();
-            let num_read = size_of::<FrameCounts>() + size_of_val(detections.as_slice());
-            let num_read = num_read + survivors;
+            let num_kept = gathered.suppressed.num_kept as usize;
+            let survivors = size_of::<NmsCounts>() + num_kept * size_of::<Kept>();
+            let gathered = size_of::<Gathered>() + size_of_val(detections.as_slice());
+            let num_read = num_counted + gathered + survivors;
             running.report.add_bytes(Stage::Postprocess, Transfer::Download, num_read);
             running.finish()
         });
@@ -128,8 +129,9 @@ impl Detector for CudaDetector {
         if self.postprocess.fits(config) {
             self.postprocess.set(config)?;
         } else {
-            let stream = self.frames.stream();
-            self.postprocess = Postprocess::new(config, &self.head, &self.engine, stream)?;
+            let stream = self.frames.stream().clone();
+            let working = (&stream, self.frames.counters());
+            self.postprocess = Postprocess::new(config, &self.head, &self.engine, working)?;
             self.pictures.forget();
         }
         self.detections.clear();
@@ -192,7 +194,7 @@ impl Pictures {
             ImagePayload::Raw(image) => {
                 let num_bytes = image.data().len();
                 self.reserve(num_bytes)?;
-                frame.upload(num_bytes, |loans| self.picture.enqueue_payload(image, loans))
+                frame.upload(num_bytes, |scope| self.picture.enqueue_payload(image, scope))
             }
             ImagePayload::Compressed(file) => {
                 let (layout, num_bytes) = frame.report.time(Stage::Decompress, || {
@@ -283,7 +285,7 @@ impl Postprocess {
         config: &CameraConfig,
         head: &YoloHead,
         engine: &DeviceEngine,
-        stream: &Stream,
+        (stream, counters): (&Stream, &mut DeviceCounters),
     ) -> Result<Self> {
         let limits = Limits::of(config);
         let mut candidates =
@@ -294,9 +296,9 @@ impl Postprocess {
         let mut suppression = Suppression2d::new(stream, &config.nms, capacity)?;
         let mut gather = Gatherer::new(stream, limits.max_detections)?;
         let graph = Graph::record(stream, || {
-            head.enqueue_decode(engine, &mut decoder, &mut candidates)?;
+            head.enqueue_decode(engine, &mut decoder, &mut candidates, counters)?;
             suppression.enqueue(&candidates)?;
-            gather.enqueue(&candidates, suppression.kept(), decoder.counts())
+            gather.enqueue(&candidates, suppression.kept(), counters)
         })?;
         let mut recorded = Self { decoder, suppression, gather, graph, limits };
         recorded.set(config)?;

@@ -1,28 +1,15 @@
 //! `kernels/densify.cu`.
 
 use crate::device::cuda::{
-    Grid, In, KernelSpec, Out, Plain, assert_mirrors, check_len, check_threads, kernel_constant,
-    refused,
+    Grid, In, KernelSpec, Out, assert_mirrors, check_len, check_threads, kernel_constant, refused,
 };
 use crate::error::Result;
+use crate::types::Count;
 
 /// Threads of a block, and points that it takes in a turn.
 pub const THREADS_PER_BLOCK: u32 = kernel_constant!("densify.cu", "kThreads");
 /// The most sweeps, the current one included.
 pub const MAX_SWEEPS: usize = kernel_constant!("densify.cu", "kMaxSweeps") as usize;
-
-/// What joining past sweeps lost: the mirror of `Counts`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[repr(C)]
-pub struct DensifyNumbers {
-    /// Points of the current and of used sweeps that found the output full.
-    pub num_points_over_capacity: u32,
-    /// Past points whose place in the current frame is not finite.
-    pub num_points_not_finite: u32,
-}
-
-// SAFETY: 2 values of 4 bytes each, no gap, any bits are a value.
-unsafe impl Plain for DensifyNumbers {}
 
 /// One sweep: the mirror of `Sweep`.
 #[derive(Clone, Copy, Debug)]
@@ -48,8 +35,8 @@ pub struct DensifyArgs<'a> {
     pub points: Out<'a, f32>,
     /// How many.
     pub num: Out<'a, u32>,
-    /// The counts of the frame.
-    pub counts: Out<'a, DensifyNumbers>,
+    /// The counters of the frame.
+    pub counters: Out<'a, u32>,
     /// The next block's turn.
     pub turns: Out<'a, u64>,
     /// What each turn found.
@@ -70,7 +57,6 @@ pub struct DensifyArgs<'a> {
     pub sweeps: [SweepArgs<'a>; MAX_SWEEPS],
 }
 
-assert_mirrors!(DensifyNumbers, "densify.cu", "Counts");
 assert_mirrors!(SweepArgs<'_>, "densify.cu", "Sweep");
 assert_mirrors!(DensifyArgs<'_>, "densify.cu", "Args");
 
@@ -110,7 +96,7 @@ unsafe impl KernelSpec for Densify {
         let slices = [
             ("points", args.points.len(), num_values(args.capacity)),
             ("num", args.num.len(), 1),
-            ("counts", args.counts.len(), 1),
+            ("counters", args.counters.len(), Count::ALL.len()),
             ("turns", args.turns.len(), 1),
             ("numbers", args.numbers.len(), num_tiles as usize * num_sweeps),
         ];

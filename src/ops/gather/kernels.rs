@@ -6,11 +6,7 @@ use crate::device::cuda::{
 };
 use crate::error::Result;
 use crate::ops::decode_center::kernels::Motion;
-use crate::ops::densify::kernels::DensifyNumbers;
 use crate::ops::nms::cuda::NmsCounts;
-use crate::ops::select::kernels::DecodeCounts;
-use crate::ops::unpack::kernels::UnpackNumbers;
-use crate::ops::voxelize::kernels::VoxelizeNumbers;
 use crate::types::{Box2d, Box3d, Candidate, Detection2d, Kept};
 
 /// Threads of the one block.
@@ -32,27 +28,23 @@ pub struct GatherSettings {
     pub reserved: u32,
 }
 
-/// What became of the candidates of a frame: the mirror of `FrameCounts`.
+/// What was gathered: the mirror of `Gathered`, written to memory of the host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
-pub struct FrameCounts {
-    /// What decoding found and lost.
-    pub decoded: DecodeCounts,
-    /// Survivors of suppression.
-    pub num_kept: u32,
+pub struct Gathered {
+    /// Survivors of suppression, and whether a class has no threshold.
+    pub suppressed: NmsCounts,
     /// Detections.
     pub num_detections: u32,
-    /// Detections lost because they were over the limit.
-    pub num_over_limit: u32,
 }
 
 // SAFETY: 8 values of 4 bytes each, no gap, any bits are a value.
 unsafe impl Plain for GatherSettings {}
-// SAFETY: 7 values of 4 bytes each, no gap, any bits are a value.
-unsafe impl Plain for FrameCounts {}
+// SAFETY: 3 values of 4 bytes each, no gap, any bits are a value.
+unsafe impl Plain for Gathered {}
 
 assert_mirrors!(GatherSettings, "gather.cu", "Settings");
-assert_mirrors!(FrameCounts, "gather.cu", "FrameCounts");
+assert_mirrors!(Gathered, "gather.cu", "Gathered");
 assert_mirrors!(Detection2d, "gather.cu", "Detection");
 
 /// The mirror of `Args`.
@@ -65,14 +57,16 @@ pub struct GatherArgs<'a> {
     pub kept: In<'a, Kept>,
     /// How many.
     pub nms_counts: In<'a, NmsCounts>,
-    /// What decoding counted.
-    pub decode_counts: In<'a, DecodeCounts>,
     /// The settings.
     pub settings: In<'a, GatherSettings>,
+    /// The counters of the frame; zero afterwards.
+    pub counters: Out<'a, u32>,
     /// The detections, in memory of the host.
     pub published: Out<'a, Detection2d>,
-    /// The counts of the frame, in memory of the host.
-    pub published_counts: Out<'a, FrameCounts>,
+    /// How many, in memory of the host.
+    pub gathered: Out<'a, Gathered>,
+    /// The counters as they were, in memory of the host.
+    pub published_counters: Out<'a, u32>,
 }
 
 assert_mirrors!(GatherArgs<'_>, "gather.cu", "Args");
@@ -80,11 +74,11 @@ assert_mirrors!(GatherArgs<'_>, "gather.cu", "Args");
 /// `gather_2d`.
 pub struct Gather2d;
 
-// SAFETY: `GatherArgs` mirrors `gather::Args` (7 slices of 16 bytes). Survivors
-// are read below the length of `kept`, candidates at indices compared with
-// their length, detections written below the length of `published`; the check
-// covers the slices of one value. No thread waits for another block: there is
-// one.
+// SAFETY: `GatherArgs` mirrors `gather::Args` (8 slices, size asserted). Survivors
+// are read below the length of `kept`, candidates at indices compared with their
+// length, detections written below the length of `published`, counters below the
+// length of theirs; the check covers the other slices. No thread waits for another
+// block: there is one.
 unsafe impl KernelSpec for Gather2d {
     const NAME: &'static str = "gather_2d";
     type Args<'a> = GatherArgs<'a>;
@@ -94,12 +88,14 @@ unsafe impl KernelSpec for Gather2d {
             return Err(refused(Self::NAME, &format!("{:?} blocks, not one", grid.num_blocks)));
         }
         let slices = [
-            ("nms_counts", args.nms_counts.len()),
-            ("decode_counts", args.decode_counts.len()),
-            ("settings", args.settings.len()),
-            ("published_counts", args.published_counts.len()),
+            ("nms_counts", args.nms_counts.len(), 1),
+            ("settings", args.settings.len(), 1),
+            ("gathered", args.gathered.len(), 1),
+            ("published_counters", args.published_counters.len(), args.counters.len()),
         ];
-        slices.into_iter().try_for_each(|(name, found)| check_len(Self::NAME, name, found, 1))
+        slices
+            .into_iter()
+            .try_for_each(|(name, found, needed)| check_len(Self::NAME, name, found, needed))
     }
 }
 
@@ -109,28 +105,6 @@ pub const BOX_WORDS: usize = kernel_constant!("gather.cu", "kBoxWords") as usize
 pub const VELOCITY_WORDS: usize = kernel_constant!("gather.cu", "kVelocityWords") as usize;
 /// Further words, where the head says variances.
 pub const VARIANCE_WORDS: usize = kernel_constant!("gather.cu", "kVarianceWords") as usize;
-
-/// What became of the points and candidates of a lidar frame: the mirror of
-/// `LidarCounts`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[repr(C)]
-pub struct LidarCounts {
-    /// Candidates and detections.
-    pub frame: FrameCounts,
-    /// What suppression counted.
-    pub suppressed: NmsCounts,
-    /// Where the cloud's points went.
-    pub unpacked: UnpackNumbers,
-    /// What joining past sweeps lost.
-    pub densified: DensifyNumbers,
-    /// Where the points went among voxels.
-    pub voxelized: VoxelizeNumbers,
-}
-
-// SAFETY: 21 values of 4 bytes each, no gap, any bits are a value.
-unsafe impl Plain for LidarCounts {}
-
-assert_mirrors!(LidarCounts, "gather.cu", "LidarCounts");
 
 /// The mirror of `Args3d`.
 #[derive(Clone, Copy, Debug)]
@@ -146,18 +120,14 @@ pub struct Gather3dArgs<'a> {
     pub kept: In<'a, Kept>,
     /// How many.
     pub nms_counts: In<'a, NmsCounts>,
-    /// What decoding counted.
-    pub decode_counts: In<'a, DecodeCounts>,
-    /// What the ops before counted; each may be missing.
-    pub unpacked: In<'a, UnpackNumbers>,
-    /// The same.
-    pub densified: In<'a, DensifyNumbers>,
-    /// The same.
-    pub voxelized: In<'a, VoxelizeNumbers>,
+    /// The counters of the frame; zero afterwards.
+    pub counters: Out<'a, u32>,
     /// The detections, word after word, in memory of the host.
     pub published: Out<'a, u32>,
-    /// The counts of the frame, in memory of the host.
-    pub published_counts: Out<'a, LidarCounts>,
+    /// How many, in memory of the host.
+    pub gathered: Out<'a, Gathered>,
+    /// The counters as they were, in memory of the host.
+    pub published_counters: Out<'a, u32>,
     /// The most detections.
     pub max_detections: u32,
     /// Not 0: they have velocities.
@@ -173,12 +143,11 @@ assert_mirrors!(Gather3dArgs<'_>, "gather.cu", "Args3d");
 /// `gather_3d`.
 pub struct Gather3d;
 
-// SAFETY: `Gather3dArgs` mirrors `gather::Args3d` (11 slices of 16 bytes and 4
-// words). Survivors are read below the length of `kept`, candidates, places and
+// SAFETY: `Gather3dArgs` mirrors `gather::Args3d` (9 slices and 4 words, size
+// asserted). Survivors are read below the length of `kept`, candidates, places and
 // motions at indices compared with their lengths, detections written below the
-// length of `published`; counts that are missing are not read, and the check
-// covers the slices of one value. No thread waits for another block: there is
-// one.
+// length of `published`, counters below the length of theirs; the check covers the
+// other slices. No thread waits for another block: there is one.
 unsafe impl KernelSpec for Gather3d {
     const NAME: &'static str = "gather_3d";
     type Args<'a> = Gather3dArgs<'a>;
@@ -188,10 +157,12 @@ unsafe impl KernelSpec for Gather3d {
             return Err(refused(Self::NAME, &format!("{:?} blocks, not one", grid.num_blocks)));
         }
         let slices = [
-            ("nms_counts", args.nms_counts.len()),
-            ("decode_counts", args.decode_counts.len()),
-            ("published_counts", args.published_counts.len()),
+            ("nms_counts", args.nms_counts.len(), 1),
+            ("gathered", args.gathered.len(), 1),
+            ("published_counters", args.published_counters.len(), args.counters.len()),
         ];
-        slices.into_iter().try_for_each(|(name, found)| check_len(Self::NAME, name, found, 1))
+        slices
+            .into_iter()
+            .try_for_each(|(name, found, needed)| check_len(Self::NAME, name, found, needed))
     }
 }

@@ -1,7 +1,7 @@
 //! `kernels/select.cuh`: what every decoder has among its parameters.
 
 use crate::device::cuda::{In, Out, Plain, assert_mirrors, kernel_constant};
-use crate::types::{Box2d, Candidate};
+use crate::types::{Box2d, Candidate, Count};
 
 /// Threads of a block of a decoder.
 pub const THREADS_PER_BLOCK: u32 = kernel_constant!("select.cuh", "kThreads");
@@ -32,24 +32,8 @@ impl SelectSettings {
     }
 }
 
-/// The mirror of `DecodeCounts`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[repr(C)]
-pub struct DecodeCounts {
-    /// Rows, cells or anchors that passed.
-    pub num_found: u32,
-    /// Lost because they were more than the capacity.
-    pub num_over_capacity: u32,
-    /// Lost because more than `top_k` were left.
-    pub num_over_top_k: u32,
-    /// Candidates that went on.
-    pub num_candidates: u32,
-}
-
 // SAFETY: 4 values of 4 bytes each, no gap, any bits are a value.
 unsafe impl Plain for SelectSettings {}
-// SAFETY: 4 values of 4 bytes each, no gap, any bits are a value.
-unsafe impl Plain for DecodeCounts {}
 
 /// The mirror of `Slices`.
 #[derive(Clone, Copy, Debug)]
@@ -71,12 +55,11 @@ pub struct Selection<'a, B> {
     /// zero between launches; what was ever written to `found`; how much of that
     /// before the launch.
     pub totals: Out<'a, u64>,
-    /// The counts of the frame.
-    pub counts: Out<'a, DecodeCounts>,
+    /// The counters of the frame.
+    pub counters: Out<'a, u32>,
 }
 
 assert_mirrors!(SelectSettings, "select.cuh", "Settings");
-assert_mirrors!(DecodeCounts, "candidate.cuh", "DecodeCounts");
 assert_mirrors!(Selection<'_, Box2d>, "select.cuh", "Slices<Candidate2d>");
 
 impl<B> Selection<'_, B> {
@@ -90,7 +73,7 @@ impl<B> Selection<'_, B> {
             ("items", self.items.len(), 1),
             ("num", self.num.len(), 1),
             ("totals", self.totals.len(), 3),
-            ("counts", self.counts.len(), 1),
+            ("counters", self.counters.len(), Count::ALL.len()),
         ]
     }
 }

@@ -1,11 +1,10 @@
 //! `kernels/unpack.cu`.
 
 use crate::device::cuda::{
-    Grid, In, KernelSpec, Out, Plain, assert_mirrors, check_len, check_threads, kernel_constant,
-    refused,
+    Grid, In, KernelSpec, Out, assert_mirrors, check_len, check_threads, kernel_constant, refused,
 };
 use crate::error::Result;
-use crate::types::Datatype;
+use crate::types::{Count, Datatype};
 
 /// Threads of a block, and points that it takes.
 pub const THREADS_PER_BLOCK: u32 = kernel_constant!("unpack.cu", "kThreads");
@@ -56,23 +55,6 @@ impl PointSource {
     }
 }
 
-/// Where the points of a cloud went: the mirror of `Counts`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[repr(C)]
-pub struct UnpackNumbers {
-    /// Points written.
-    pub num_points: u32,
-    /// Points with a value that is NaN or infinite.
-    pub num_not_finite: u32,
-    /// Finite points outside the range.
-    pub num_out_of_range: u32,
-    /// Usable points that found the output full.
-    pub num_over_capacity: u32,
-}
-
-// SAFETY: 4 values of 4 bytes each, no gap, any bits are a value.
-unsafe impl Plain for UnpackNumbers {}
-
 /// The mirror of `Args`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
@@ -83,8 +65,8 @@ pub struct UnpackArgs<'a> {
     pub points: Out<'a, f32>,
     /// How many.
     pub num: Out<'a, u32>,
-    /// The counts of the frame.
-    pub counts: Out<'a, UnpackNumbers>,
+    /// The counters of the frame.
+    pub counters: Out<'a, u32>,
     /// The next block's turn.
     pub turns: Out<'a, u64>,
     /// What each turn found.
@@ -116,7 +98,6 @@ pub struct UnpackArgs<'a> {
 }
 
 assert_mirrors!(PointSource, "unpack.cu", "Source");
-assert_mirrors!(UnpackNumbers, "unpack.cu", "Counts");
 assert_mirrors!(UnpackArgs<'_>, "unpack.cu", "Args");
 
 impl UnpackArgs<'_> {
@@ -182,7 +163,7 @@ unsafe impl KernelSpec for Unpack {
             ("data", args.data.len(), needed),
             ("points", args.points.len(), num_values),
             ("num", args.num.len(), 1),
-            ("counts", args.counts.len(), 1),
+            ("counters", args.counters.len(), Count::ALL.len()),
             ("turns", args.turns.len(), 1),
             ("numbers", args.numbers.len(), num_blocks as usize),
         ];

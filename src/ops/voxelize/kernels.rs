@@ -5,7 +5,7 @@ use crate::device::cuda::{
     refused,
 };
 use crate::error::Result;
-use crate::types;
+use crate::types::{self, Count};
 
 /// Threads of a block in every step but `number`.
 pub const THREADS_PER_BLOCK: u32 = kernel_constant!("voxelize.cu", "kThreads");
@@ -67,38 +67,17 @@ pub struct Lost {
     over_capacity: u32,
 }
 
-/// Where the points went: the mirror of `Counts`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[repr(C)]
-pub struct VoxelizeNumbers {
-    /// Points inside the grid.
-    pub num_in_range: u32,
-    /// Points outside the grid.
-    pub num_out_of_range: u32,
-    /// Voxels kept.
-    pub num_voxels: u32,
-    /// Voxels beyond the capacity.
-    pub num_voxels_over_capacity: u32,
-    /// Points whose voxel was full.
-    pub num_points_over_voxel: u32,
-    /// Points whose voxel was beyond the capacity.
-    pub num_points_over_voxel_capacity: u32,
-}
-
 // SAFETY: 4 values of 4 bytes each, 16 bytes in all, any bits are a value.
 unsafe impl Plain for Entry {}
 // SAFETY: 2 values of 4 bytes each, no gap, any bits are a value.
 unsafe impl Plain for Room {}
 // SAFETY: 2 values of 4 bytes each, no gap, any bits are a value.
 unsafe impl Plain for Lost {}
-// SAFETY: 6 values of 4 bytes each, no gap, any bits are a value.
-unsafe impl Plain for VoxelizeNumbers {}
 
 assert_mirrors!(GridArgs, "grid.cuh", "VoxelGrid");
 assert_mirrors!(Entry, "voxelize.cu", "Entry");
 assert_mirrors!(Room, "voxelize.cu", "Room");
 assert_mirrors!(Lost, "voxelize.cu", "Lost");
-assert_mirrors!(VoxelizeNumbers, "voxelize.cu", "Counts");
 
 /// The mirror of `Args`: the same for every step.
 #[derive(Clone, Copy, Debug)]
@@ -116,8 +95,8 @@ pub struct VoxelizeArgs<'a> {
     pub point_indices: Out<'a, u32>,
     /// How many voxels there are.
     pub num_voxels: Out<'a, u32>,
-    /// The counts of the frame.
-    pub counts: Out<'a, VoxelizeNumbers>,
+    /// The counters of the frame.
+    pub counters: Out<'a, u32>,
     /// What is known of cells; zero between launches but for `voxel`.
     pub entries: Out<'a, Entry>,
     /// By point, its entry.
@@ -190,7 +169,7 @@ fn check(kernel: &str, args: &VoxelizeArgs<'_>, grid: &Grid, step: &Step) -> Res
         ("num_points_per_voxel", args.num_points_per_voxel.len(), voxels),
         ("point_indices", args.point_indices.len(), voxels.saturating_mul(wanted)),
         ("num_voxels", args.num_voxels.len(), 1),
-        ("counts", args.counts.len(), 1),
+        ("counters", args.counters.len(), Count::ALL.len()),
         ("entries", args.entries.len(), num_entries),
         ("entry_of", args.entry_of.len(), points),
         ("place_of", args.place_of.len(), points),

@@ -1,7 +1,7 @@
 //! The side of a camera head that runs on a GPU.
 
 use super::YoloHead;
-use crate::device::cuda::{DeviceCandidates, DeviceTensor, Stream};
+use crate::device::cuda::{DeviceCandidates, DeviceCounters, DeviceTensor, Stream};
 use crate::error::Result;
 use crate::infer::device::DeviceEngine;
 use crate::ops::decode_yolo::cuda::Workspace;
@@ -30,8 +30,9 @@ impl YoloHead {
         engine: &DeviceEngine,
         decoder: &mut Workspace,
         candidates: &mut DeviceCandidates<Box2d>,
+        counters: &mut DeviceCounters,
     ) -> Result<()> {
-        decoder.enqueue(&self.answers(engine)?, candidates)
+        decoder.enqueue(&self.answers(engine)?, candidates, counters)
     }
 
     fn answers<'a>(&self, engine: &'a DeviceEngine) -> Result<Vec<&'a DeviceTensor>> {

@@ -15,18 +15,19 @@ use super::{CLOUD, LidarDecoder, LidarHead, PillarEncoder, family, needs, with_e
 use crate::config::{ChannelConfig, LidarConfig, LidarFacts};
 use crate::detectors::frame_stream::FrameStream;
 use crate::detectors::{Detector, DetectorInfo, FrameSet, InputNeeds};
-use crate::device::cuda::{DeviceCandidates, DevicePoints, Graph, Stream};
+use crate::device::cuda::{
+    DeviceBuffer, DeviceCandidates, DeviceCounters, DevicePoints, Graph, InPlaceUploads, Stream,
+};
 use crate::device::{Device, PayloadMemory};
 use crate::error::{Error, ErrorKind, Result};
 use crate::infer::device::DeviceEngine;
-use crate::ops::gather::cuda::LidarCounts;
-use crate::ops::gather::cuda::{LidarInputs, LidarWorkspace as Gatherer};
+use crate::ops::gather::cuda::{Gathered, LidarInputs, LidarWorkspace as Gatherer};
 use crate::ops::nms::cuda::{Capacity, Suppression3d};
 use crate::ops::pillar_features::cuda::Workspace as Features;
 use crate::ops::scatter::cuda::Workspace as Scatter;
 use crate::ops::select;
 use crate::ops::voxelize::cuda::{DeviceVoxels, Workspace as Voxelize};
-use crate::types::{Box3d, Count, Detection3d, Detections, FrameReport, Nms3d, Stage, Transfer};
+use crate::types::{Box3d, Detection3d, Detections, FrameReport, Nms3d, Stage, Transfer};
 
 /// What is timed, in order.
 const STAGES: [Stage; 9] = [
@@ -46,6 +47,7 @@ pub struct CudaDetector {
     info: DetectorInfo,
     needs: [InputNeeds; 1],
     facts: LidarFacts,
+    uploads: InPlaceUploads,
     frames: FrameStream,
     clouds: Clouds,
     points: JoinedPoints,
@@ -87,17 +89,27 @@ impl CudaDetector {
         let facts = &config.facts;
         let output = PillarEncoder::new(facts, encoder.inputs(), encoder.outputs())?.output_index();
         let head = LidarHead::new(config, engine.inputs(), engine.outputs())?;
+        let mut frames = FrameStream::new(stream, &STAGES)?;
         let points = JoinedPoints::new(config, stream)?;
-        let pillars = Pillars::new(facts, &points.joined, (&mut encoder, output), &mut engine)?;
+        let pillars = Pillars::new(
+            facts,
+            &points.joined,
+            (&mut encoder, output),
+            &mut engine,
+            frames.counters(),
+        )?;
         let clouds = Clouds::new(config, stream)?;
-        let before = Before { clouds: &clouds, points: &points, pillars: &pillars };
+        let num_voxels = &pillars.voxels.num;
+        let working = (stream, frames.counters());
+        let postprocess = Postprocess::new(config, (&head, &engine), num_voxels, working)?;
         let device = Device::Cuda(stream.device().clone());
         Ok(Self {
             info: DetectorInfo::new(&device, engine.name(), &STAGES),
             needs: needs(config),
             facts: facts.clone(),
-            frames: FrameStream::new(stream, &STAGES)?,
-            postprocess: Postprocess::new(config, stream, &head, &engine, before)?,
+            uploads: InPlaceUploads::new(stream)?,
+            frames,
+            postprocess,
             clouds,
             points,
             pillars,
@@ -123,15 +135,15 @@ impl Detector for CudaDetector {
         frame: &FrameSet<'_>,
         report: &mut FrameReport,
     ) -> Result<Detections<'a>> {
-        let Self { frames, clouds, points, pillars, encoder, engine, head, postprocess, .. } = self;
-        let detections = &mut self.detections;
+        let Self { uploads, frames, clouds, points, pillars, encoder, .. } = self;
+        let Self { engine, head, postprocess, detections, .. } = self;
         let (cloud, pose) = (frame.cloud(CLOUD)?, frame.input(CLOUD)?.world_from_sensor());
-        let ran = frames.lender().lend(|loans| {
-            let mut running = frames.begin(loans, report);
+        let ran = uploads.scope(|scope| {
+            let mut running = frames.begin(scope, report);
             clouds.upload(cloud, &mut running)?;
-            clouds.enqueue_unpack(cloud, points.current_mut())?;
+            clouds.enqueue_unpack(cloud, points.current_mut(), running.counters)?;
             running.end_of(Stage::Unpack)?;
-            points.join(frame.stamp, pose, running.report)?;
+            points.join(frame.stamp, pose, &mut running)?;
             running.end_of(Stage::Densify)?;
             pillars.group.enqueue()?;
             running.end_of(Stage::Voxelize)?;
@@ -145,13 +157,14 @@ impl Detector for CudaDetector {
             running.end_of(Stage::Infer)?;
             postprocess.graph.enqueue()?;
             running.end_of(Stage::Postprocess)?;
-            let counts = postprocess.gather.read(detections)?;
+            let gathered = postprocess.gather.read(detections)?;
 
-            add_counts(running.report, &counts)?;
+            check_thresholds(&gathered)?;
+            let num_counted = running.add_counters();
             running.add_copies(Stage::Encode, encoder);
             running.add_copies(Stage::Infer, engine);
-            let num_words = detections.len() * head.says().num_words();
-            let num_read = size_of::<LidarCounts>() + num_words * size_of::<u32>();
+            let num_words = detections.len() * head.attributes().num_words();
+            let num_read = num_counted + size_of::<Gathered>() + num_words * size_of::<u32>();
             running.report.add_bytes(Stage::Postprocess, Transfer::Download, num_read);
             running.finish()
         });
@@ -168,10 +181,10 @@ impl Detector for CudaDetector {
         if self.postprocess.limits == Limits::of(config) {
             self.postprocess.set(config, &head)?;
         } else {
-            let (points, pillars) = (&self.points, &self.pillars);
-            let before = Before { clouds: &self.clouds, points, pillars };
-            let stream = self.frames.stream();
-            self.postprocess = Postprocess::new(config, stream, &head, &self.engine, before)?;
+            let stream = self.frames.stream().clone();
+            let (network, counters) = ((&head, &self.engine), self.frames.counters());
+            let num_voxels = &self.pillars.voxels.num;
+            self.postprocess = Postprocess::new(config, network, num_voxels, (&stream, counters))?;
         }
         self.head = head;
         self.points.reconfigure(config);
@@ -196,37 +209,17 @@ impl Detector for CudaDetector {
     }
 }
 
-/// What the device counted, into the report.
-fn add_counts(report: &mut FrameReport, counts: &LidarCounts) -> Result<()> {
-    let LidarCounts { frame, suppressed, unpacked, densified, voxelized } = *counts;
-    if let Some(class) = suppressed.class_over.checked_sub(1) {
-        let message = format!("class {class} takes part and has no threshold");
-        return Err(Error::new(ErrorKind::Argument, "nms", message));
-    }
-    for (count, num) in [
-        (Count::PointsNotFinite, unpacked.num_not_finite),
-        (Count::PointsOutOfRange, unpacked.num_out_of_range),
-        (Count::PointsOverCapacity, unpacked.num_over_capacity),
-        (Count::PointsOverCapacity, densified.num_points_over_capacity),
-        (Count::PointsNotFinite, densified.num_points_not_finite),
-        (Count::PointsOutOfRange, voxelized.num_out_of_range),
-        (Count::PointsOverVoxel, voxelized.num_points_over_voxel),
-        (Count::PointsOverVoxelCapacity, voxelized.num_points_over_voxel_capacity),
-        (Count::VoxelsOverCapacity, voxelized.num_voxels_over_capacity),
-        (Count::CandidatesOverCapacity, frame.decoded.num_over_capacity),
-        (Count::CandidatesOverTopK, frame.decoded.num_over_top_k),
-        (Count::DetectionsOverLimit, frame.num_over_limit),
-    ] {
-        report.add_count(count, num as usize);
-    }
-    Ok(())
+/// Refuses a frame in which a class took part that has no threshold.
+fn check_thresholds(gathered: &Gathered) -> Result<()> {
+    let Some(class) = gathered.suppressed.class_over.checked_sub(1) else { return Ok(()) };
+    let message = format!("class {class} takes part and has no threshold");
+    Err(Error::new(ErrorKind::Argument, "nms", message))
 }
 
 /// From points to the network's input, recorded once, with the encoder's run in
 /// between.
 struct Pillars {
     voxels: DeviceVoxels,
-    voxelize: Voxelize,
     group: Graph,
     features: Graph,
     scatter: Graph,
@@ -238,28 +231,21 @@ impl Pillars {
         points: &DevicePoints,
         (encoder, output): (&mut DeviceEngine, usize),
         engine: &mut DeviceEngine,
+        counters: &mut DeviceCounters,
     ) -> Result<Self> {
         let params = super::voxelize_params(facts);
         let stream = points.stream();
         let mut voxels = DeviceVoxels::new(stream, &params)?;
         let mut voxelize = Voxelize::new(stream, &params, points.capacity())?;
         let mut scatter = Scatter::new(stream, &facts.grid)?;
-        let group = Graph::record(stream, || voxelize.enqueue(points, &mut voxels))?;
+        let group = Graph::record(stream, || voxelize.enqueue(points, &mut voxels, counters))?;
         let (rows, with_z) = (encoder.input(0)?, facts.center_offset_z);
         let mut features = Features::new(stream, rows)?;
         let features = Graph::record(stream, || features.enqueue((points, &voxels), with_z, rows))?;
         let (encoded, map) = (encoder.output(output)?, engine.input(0)?);
         let scatter = Graph::record(stream, || scatter.enqueue(encoded, &voxels, map))?;
-        Ok(Self { voxels, voxelize, group, features, scatter })
+        Ok(Self { voxels, group, features, scatter })
     }
-}
-
-/// What goes before the networks and counts what it loses.
-#[derive(Clone, Copy)]
-struct Before<'a> {
-    clouds: &'a Clouds,
-    points: &'a JoinedPoints,
-    pillars: &'a Pillars,
 }
 
 /// From the network's answers to detections, recorded once.
@@ -296,10 +282,9 @@ impl Limits {
 impl Postprocess {
     fn new(
         config: &LidarConfig,
-        stream: &Stream,
-        head: &LidarHead,
-        engine: &DeviceEngine,
-        before: Before<'_>,
+        (head, engine): (&LidarHead, &DeviceEngine),
+        num_voxels: &DeviceBuffer<u32>,
+        (stream, counters): (&Stream, &mut DeviceCounters),
     ) -> Result<Self> {
         let limits = Limits::of(config);
         let Limits { num_candidates, max_detections, .. } = limits;
@@ -308,21 +293,12 @@ impl Postprocess {
         let classes = config.facts.class_names.len();
         let capacity = Capacity { candidates: num_candidates, classes };
         let mut suppression = Suppression3d::new(stream, &config.nms, capacity)?;
-        let mut gather = Gatherer::new(stream, head.says(), max_detections)?;
-        let Before { clouds, points, pillars } = before;
+        let mut gather = Gatherer::new(stream, head.attributes(), max_detections)?;
         let graph = Graph::record(stream, || {
-            let num_voxels = &pillars.voxels.num;
-            head.enqueue_decode(engine, &mut decoder, num_voxels, &mut candidates)?;
+            head.enqueue_decode(engine, &mut decoder, num_voxels, &mut candidates, counters)?;
             suppression.enqueue(&candidates)?;
-            gather.enqueue(&LidarInputs {
-                candidates: &candidates,
-                motions: decoder.motions(),
-                kept: suppression.kept(),
-                decoded: decoder.counts(),
-                unpacked: Some(clouds.counts()),
-                densified: points.counts(),
-                voxelized: Some(pillars.voxelize.counts()),
-            })
+            let (motions, kept) = (decoder.motions(), suppression.kept());
+            gather.enqueue(&LidarInputs { candidates: &candidates, motions, kept }, counters)
         })?;
         let mut recorded = Self { decoder, suppression, gather, graph, limits };
         recorded.set(config, head)?;

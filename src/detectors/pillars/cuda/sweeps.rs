@@ -5,13 +5,11 @@ use nalgebra::Isometry3;
 use crate::config::LidarConfig;
 use crate::detectors::frame_stream::{Running, room_for};
 use crate::detectors::pillars;
-use crate::device::cuda::{DeviceBuffer, DeviceCloud, DevicePoints, Stream, num_bytes};
+use crate::device::cuda::{DeviceCloud, DeviceCounters, DevicePoints, Stream, num_bytes};
 use crate::error::Result;
-use crate::ops::densify::cuda::DensifyNumbers;
 use crate::ops::densify::cuda::{DeviceSweeps, Joining, Workspace as Densify};
-use crate::ops::unpack::cuda::UnpackNumbers;
 use crate::ops::unpack::{UnpackParams, cuda::Workspace as Unpack};
-use crate::types::{CloudView, Count, FrameReport, Stamp};
+use crate::types::{CloudView, Count, Stamp};
 
 /// Room for clouds is taken by powers of two from these on.
 const MIN_CLOUD_BYTES: usize = 1 << 20;
@@ -49,7 +47,7 @@ impl Clouds {
         if cloud.num_points() > self.unpack.max_points() {
             self.unpack.reserve(room_for(cloud.num_points()))?;
         }
-        frame.upload(num_bytes, |loans| self.cloud.enqueue_payload(cloud, loans))
+        frame.upload(num_bytes, |scope| self.cloud.enqueue_payload(cloud, scope))
     }
 
     /// Queues the unpacking of the cloud.
@@ -57,13 +55,9 @@ impl Clouds {
         &mut self,
         cloud: &CloudView<'_>,
         points: &mut DevicePoints,
+        counters: &mut DeviceCounters,
     ) -> Result<()> {
-        self.unpack.enqueue(&self.cloud, cloud.fields(), &self.params, points)
-    }
-
-    /// What unpacking loses.
-    pub(super) fn counts(&self) -> &DeviceBuffer<UnpackNumbers> {
-        self.unpack.counts()
+        self.unpack.enqueue(&self.cloud, cloud.fields(), &self.params, points, counters)
     }
 }
 
@@ -113,11 +107,6 @@ impl JoinedPoints {
         }
     }
 
-    /// What joining loses, where past sweeps join.
-    pub(super) fn counts(&self) -> Option<&DeviceBuffer<DensifyNumbers>> {
-        self.past.as_ref().map(|past| past.densify.counts())
-    }
-
     /// Where the current sweep is unpacked to.
     pub(super) fn current_mut(&mut self) -> &mut DevicePoints {
         match &mut self.past {
@@ -132,12 +121,12 @@ impl JoinedPoints {
         &mut self,
         stamp: Stamp,
         world_from_sensor: Option<&Isometry3<f64>>,
-        report: &mut FrameReport,
+        running: &mut Running<'_, '_>,
     ) -> Result<()> {
         let Some(Past { sweeps, densify, max_age_s }) = &mut self.past else { return Ok(()) };
         let joining = Joining { stamp, world_from_sensor, max_age_s: *max_age_s };
-        let counts = densify.enqueue(sweeps, &joining, &mut self.joined)?;
-        report.add_count(Count::SweepsDropped, counts.num_sweeps_dropped);
+        let counts = densify.enqueue(sweeps, &joining, &mut self.joined, running.counters)?;
+        running.report.add_count(Count::SweepsDropped, counts.num_sweeps_dropped);
         if let Some(world_from_sensor) = world_from_sensor {
             sweeps.push(stamp, world_from_sensor);
         }

@@ -1,14 +1,13 @@
 //! The side of a lidar head that runs on a GPU.
 
 use super::{CenterOutputs, LidarHead, refuse};
-use crate::device::cuda::{DeviceBuffer, DeviceCandidates, DeviceTensor, Stream};
+use crate::device::cuda::{DeviceBuffer, DeviceCandidates, DeviceCounters, DeviceTensor, Stream};
 use crate::error::{Error, ErrorKind, Result};
 use crate::infer::device::DeviceEngine;
 use crate::ops::decode_anchor::cuda::{DeviceAnchorOutputs, Workspace as AnchorWorkspace};
 use crate::ops::decode_center::cuda::Motion;
 use crate::ops::decode_center::cuda::{DeviceCenterTask, Workspace as CenterWorkspace};
-use crate::ops::gather::cuda::SaysOfObjects;
-use crate::ops::select::DecodeCounts;
+use crate::ops::gather::cuda::OutputAttributes;
 use crate::ops::select::Limits;
 use crate::types::Box3d;
 
@@ -63,27 +62,28 @@ impl LidarHead {
         decoder: &mut LidarDecoder,
         num_voxels: &DeviceBuffer<u32>,
         candidates: &mut DeviceCandidates<Box3d>,
+        counters: &mut DeviceCounters,
     ) -> Result<()> {
         match (self, decoder) {
             (Self::Center { outputs, .. }, LidarDecoder::Center(workspace)) => {
                 let task = |outputs: &CenterOutputs| task(engine, outputs);
                 let tasks = outputs.iter().map(task).collect::<Result<Vec<_>>>()?;
-                workspace.enqueue(&tasks, num_voxels, candidates)
+                workspace.enqueue(&tasks, num_voxels, candidates, counters)
             }
             (Self::Anchor { .. }, LidarDecoder::Anchor(workspace)) => {
-                workspace.enqueue(&self.anchor_outputs(engine)?, num_voxels, candidates)
+                workspace.enqueue(&self.anchor_outputs(engine)?, num_voxels, candidates, counters)
             }
             _ => Err(of_another_head()),
         }
     }
 
     /// What it says of objects beside their boxes.
-    pub fn says(&self) -> SaysOfObjects {
+    pub fn attributes(&self) -> OutputAttributes {
         match self {
             Self::Center { decode, .. } => {
-                SaysOfObjects { velocity: decode.has_velocity, variance: decode.has_variance }
+                OutputAttributes { velocity: decode.has_velocity, variance: decode.has_variance }
             }
-            Self::Anchor { .. } => SaysOfObjects { velocity: false, variance: false },
+            Self::Anchor { .. } => OutputAttributes { velocity: false, variance: false },
         }
     }
 
@@ -115,14 +115,6 @@ impl LidarDecoder {
                 workspace.set(decode, limits)
             }
             _ => Err(of_another_head()),
-        }
-    }
-
-    /// What decoding counted, on the device.
-    pub fn counts(&self) -> &DeviceBuffer<DecodeCounts> {
-        match self {
-            Self::Center(workspace) => workspace.counts(),
-            Self::Anchor(workspace) => workspace.counts(),
         }
     }
 

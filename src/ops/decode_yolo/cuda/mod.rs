@@ -22,13 +22,13 @@ use super::kernels::{
     YoloRows,
 };
 use crate::device::cuda::{
-    DeviceBuffer, DeviceCandidates, DeviceTensor, DeviceValues, Grid, In, Kernel, KernelSpec,
-    Stream, blocks,
+    DeviceBuffer, DeviceCandidates, DeviceCounters, DeviceTensor, DeviceValues, Grid, In, Kernel,
+    KernelSpec, Stream, blocks,
 };
 use crate::error::Result;
 use crate::ops::logit::logit_bound;
 use crate::ops::select::cuda::Selecting;
-use crate::ops::select::kernels::{DecodeCounts, SelectSettings, THREADS_PER_BLOCK};
+use crate::ops::select::kernels::{SelectSettings, THREADS_PER_BLOCK};
 use crate::types::{Box2d, Size, YoloLayout};
 
 /// Which candidates go on to suppression.
@@ -76,7 +76,7 @@ impl Memory {
         stream: &Stream,
         head: &Head,
         outputs: [In<'a, T>; MAX_OUTPUTS],
-        candidates: &'a mut DeviceCandidates<Box2d>,
+        (candidates, counters): (&'a mut DeviceCandidates<Box2d>, &'a mut DeviceCounters),
     ) -> Result<YoloArgs<'a, T>> {
         let (logits, normalized) = match head.kind {
             Kind::Detr { logits, normalized, .. } => (logits, normalized),
@@ -84,7 +84,7 @@ impl Memory {
         };
         Ok(YoloArgs {
             outputs,
-            selection: self.selecting.slices(stream, candidates)?,
+            selection: self.selecting.slices(stream, candidates, counters)?,
             bound: self.bound.input(stream)?,
             anchors: self.anchors.input(stream)?,
             num_rows: head.num_rows as u32,
@@ -150,7 +150,7 @@ where
         head: &Head,
         memory: &mut Memory,
         outputs: &[&DeviceTensor],
-        candidates: &mut DeviceCandidates<Box2d>,
+        lists: (&mut DeviceCandidates<Box2d>, &mut DeviceCounters),
     ) -> Result<()> {
         // At least one block, which writes the counts of an empty tensor.
         let num_blocks = [blocks(head.num_rows, L::ROWS_PER_BLOCK).max(1), 1];
@@ -161,14 +161,14 @@ where
                     DeviceValues::F32(values) => Some(values),
                     DeviceValues::F16(_) => None,
                 })?;
-                self.f32.enqueue(stream, grid, memory.args(stream, head, outputs, candidates)?)
+                self.f32.enqueue(stream, grid, memory.args(stream, head, outputs, lists)?)
             }
             Some(DeviceValues::F16(_)) => {
                 let outputs = inputs(outputs, stream, |values| match values {
                     DeviceValues::F16(values) => Some(values),
                     DeviceValues::F32(_) => None,
                 })?;
-                self.f16.enqueue(stream, grid, memory.args(stream, head, outputs, candidates)?)
+                self.f16.enqueue(stream, grid, memory.args(stream, head, outputs, lists)?)
             }
             None => Err(argument("0 outputs; at least 1 expected".into())),
         }
@@ -254,22 +254,19 @@ impl Workspace {
         &mut self,
         outputs: &[&DeviceTensor],
         candidates: &mut DeviceCandidates<Box2d>,
+        counters: &mut DeviceCounters,
     ) -> Result<()> {
         self.head.check(outputs)?;
         let Self { stream, kernels, head, memory } = self;
+        let lists = (candidates, counters);
         match kernels {
-            Kernels::PixelRows(k) => k.enqueue(stream, head, memory, outputs, candidates),
-            Kernels::CellRows(k) => k.enqueue(stream, head, memory, outputs, candidates),
-            Kernels::RawRows(k) => k.enqueue(stream, head, memory, outputs, candidates),
-            Kernels::Planes(k) => k.enqueue(stream, head, memory, outputs, candidates),
-            Kernels::EndToEnd(k) => k.enqueue(stream, head, memory, outputs, candidates),
-            Kernels::Detr(k) => k.enqueue(stream, head, memory, outputs, candidates),
-            Kernels::DetrLabels(k) => k.enqueue(stream, head, memory, outputs, candidates),
+            Kernels::PixelRows(k) => k.enqueue(stream, head, memory, outputs, lists),
+            Kernels::CellRows(k) => k.enqueue(stream, head, memory, outputs, lists),
+            Kernels::RawRows(k) => k.enqueue(stream, head, memory, outputs, lists),
+            Kernels::Planes(k) => k.enqueue(stream, head, memory, outputs, lists),
+            Kernels::EndToEnd(k) => k.enqueue(stream, head, memory, outputs, lists),
+            Kernels::Detr(k) => k.enqueue(stream, head, memory, outputs, lists),
+            Kernels::DetrLabels(k) => k.enqueue(stream, head, memory, outputs, lists),
         }
-    }
-
-    /// What decoding counted, on the device, for `gather`.
-    pub fn counts(&self) -> &DeviceBuffer<DecodeCounts> {
-        &self.memory.selecting.counts
     }
 }
