@@ -362,8 +362,8 @@ fn check_frame(device: &CudaDevice, head: &Head, capacity: usize, max_detections
     decode
         .set(&head.params, Limits { candidate_capacity: capacity, pre_nms_top_k: capacity })
         .unwrap();
-    let room = Capacity { candidates: capacity, classes: 5 };
-    let mut suppress = Suppression3d::new(&stream, &Nms3d::Circle(circle), room).unwrap();
+    let limits = Capacity { candidates: capacity, classes: 5 };
+    let mut suppress = Suppression3d::new(&stream, &Nms3d::Circle(circle), limits).unwrap();
     let attributes =
         OutputAttributes { velocity: head.params.has_velocity, variance: head.params.has_variance };
     let mut gather = LidarWorkspace::new(&stream, attributes, max_detections).unwrap();

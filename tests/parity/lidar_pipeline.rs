@@ -374,10 +374,10 @@ fn a_frame_refused_halfway_leaves_no_counts_behind() {
     let view = cloud.view();
     let stamp = Stamp::from_nanos(1_050_000_000);
     // Points are unpacked, and counted, before the pose is refused.
-    let frame = LidarFrame { cloud: &view, stamp, world_from_sensor: Some(&nowhere) };
-    for pipeline in [&mut pair.on_cpu, &mut pair.on_gpu] {
-        assert_eq!(pipeline.process(&frame).unwrap_err().kind(), ErrorKind::Argument);
-        pipeline.forget_sweeps();
+    for detector in [&mut pair.on_cpu as &mut dyn Detector, &mut pair.on_gpu] {
+        let refused = in_cloud(detector, &view, stamp, Some(&nowhere)).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Argument);
+        detector.reset().unwrap();
     }
     pair.check(&(&cloud, 1.1, Some(pose)), "after");
 }

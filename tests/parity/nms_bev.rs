@@ -60,5 +60,5 @@ fn a_class_without_a_threshold_is_refused_on_both() {
         Problem { candidates: &candidates, capacity, nms }.check_refused(&device);
     }
     let nms = &Nms3d::Bev(bev(&[], 9.0, &[]));
-    Problem { candidates: &candidates[..0], capacity: 9, nms }.check_refused(&device);
+    Problem { candidates: &[] as &[Candidate<Box3d>], capacity: 9, nms }.check_refused(&device);
 }

@@ -115,7 +115,10 @@ impl<'a> Out<'a, u8> {
 impl<T> Out<'_, T> {
     /// Bytes that [`Out::carve`] takes for `len` values.
     pub fn num_carved_bytes(len: usize) -> usize {
-        len.saturating_mul(size_of::<T>()).next_multiple_of(CARVED_ALIGNMENT)
+        let num_bytes = len.checked_mul(size_of::<T>());
+        let aligned = num_bytes.and_then(|num| num.checked_next_multiple_of(CARVED_ALIGNMENT));
+        // More than any buffer holds, so that carving is refused.
+        aligned.unwrap_or(usize::MAX)
     }
 
     /// Number of values.
