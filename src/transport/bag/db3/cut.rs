@@ -9,10 +9,10 @@
 //! The layout is that of <https://www.sqlite.org/fileformat2.html>, sections
 //! 1.3 and 1.6; page numbers start at 1.
 
-use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::mapped::Mapped;
-use crate::error::Result;
+use super::super::mapped::Mapped;
 
 const INTERIOR_TABLE: u8 = 0x05;
 const LEAF_TABLE: u8 = 0x0d;
@@ -25,19 +25,13 @@ pub(super) struct CutFile {
     usable_len: usize,
     /// Length of the file as its head says.
     pub(super) claimed_len: u64,
+    /// Ends the count of rows once set.
+    stop: Arc<AtomicBool>,
 }
 
 impl CutFile {
-    /// `None` when the file at `path` is as long as its head says.
-    ///
-    /// # Errors
-    ///
-    /// Kind [`Io`](crate::ErrorKind::Io) when the file cannot be mapped.
-    pub(super) fn detect(path: &Path) -> Result<Option<Self>> {
-        Ok(Self::of(Mapped::open(path)?))
-    }
-
-    fn of(map: Mapped) -> Option<Self> {
+    /// `None` when the file is as long as its head says.
+    pub(super) fn detect(map: Mapped, stop: &Arc<AtomicBool>) -> Option<Self> {
         let page_len = match be_u16(&map, 16)? {
             1 => 65536,
             len => usize::from(len),
@@ -50,6 +44,7 @@ impl CutFile {
             page_len,
             usable_len,
             claimed_len,
+            stop: Arc::clone(stop),
         })
     }
 
@@ -65,7 +60,9 @@ impl CutFile {
         // pages than there are goes in circles.
         let mut budget = self.map.len() / self.page_len;
         let mut pending = vec![root];
-        while let Some(number) = pending.pop() {
+        while let Some(number) = pending.pop()
+            && !self.stop.load(Ordering::Relaxed)
+        {
             if self.visit(number, &mut pending, &mut budget, &mut num_rows).is_none() {
                 break;
             }
