@@ -8,6 +8,7 @@ struct Candidate2d {
     float x1, y1, x2, y2;
     Rank rank;
 };
+static_assert(sizeof(Candidate2d) == 28);
 
 struct CandidateRotated {
     float x, y;
@@ -15,6 +16,7 @@ struct CandidateRotated {
     float angle;
     Rank rank;
 };
+static_assert(sizeof(CandidateRotated) == 32);
 
 struct Candidate3d {
     float center[3];
@@ -22,6 +24,7 @@ struct Candidate3d {
     float yaw;
     Rank rank;
 };
+static_assert(sizeof(Candidate3d) == 40);
 
 // Without a branch.
 __device__ inline bool are_finite(float a, float b, float c, float d) {
@@ -42,7 +45,7 @@ __device__ inline bool has_finite_box(const Candidate3d& c) {
 }
 
 // What a lidar head says of an object beside its box: the mirror of `Motion` in
-// src/device/cuda/abi/decode_center.rs.
+// src/ops/decode_center/kernels.rs.
 struct Motion {
     float velocity[2];
     float center_variance[3];
@@ -50,12 +53,4 @@ struct Motion {
     float yaw_variance;
     float velocity_variance[2];
 };
-
-// What decoding found and what it lost: the mirror of `DecodeCounts` in
-// src/device/cuda/abi/select.rs.
-struct DecodeCounts {
-    uint32_t num_found;
-    uint32_t num_over_capacity;
-    uint32_t num_over_top_k;
-    uint32_t num_candidates;
-};
+static_assert(sizeof(Motion) == 44);

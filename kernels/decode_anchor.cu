@@ -19,11 +19,12 @@ constexpr uint32_t kItems = 4;
 constexpr uint32_t kNoClass = 0xffffffffu;
 constexpr float kPi = 3.14159274f;
 
-// The mirrors of these stand in src/device/cuda/abi/decode_anchor.rs.
+// The mirrors of these stand in src/ops/decode_anchor/kernels.rs.
 struct Anchor {
     float length, width, height;
     float center_z;
 };
+static_assert(sizeof(Anchor) == 16);
 
 template <typename T>
 struct Args {
@@ -46,6 +47,7 @@ struct Args {
     float first[2];
     float step[2];
 };
+static_assert(sizeof(Args<float>) == 312);
 
 // Where an anchor is: its cell, and which of the cell's.
 struct Place {

@@ -21,13 +21,14 @@ constexpr uint32_t kNoClass = 0xffffffffu;
 constexpr float kPi = 3.14159274f;
 constexpr float kHalfPi = 1.57079637f;
 
-// The mirrors of these stand in src/device/cuda/abi/decode_center.rs.
+// The mirrors of these stand in src/ops/decode_center/kernels.rs.
 struct Settings {
     uint32_t has_range;
     float min[3];
     float max[3];
     uint32_t reserved;
 };
+static_assert(sizeof(Settings) == 32);
 
 template <typename T>
 struct Task {
@@ -44,6 +45,7 @@ struct Task {
     uint32_t num_classes;
     uint32_t reserved;
 };
+static_assert(sizeof(Task<float>) == 120);
 
 template <typename T>
 struct Args {
@@ -66,6 +68,7 @@ struct Args {
     uint32_t has_variance;
     Task<T> tasks[kMaxTasks];
 };
+static_assert(sizeof(Args<float>) == 2232);
 
 // A cell whose heat passes.
 struct Hot {

@@ -14,7 +14,7 @@ using selection::widened;
 constexpr uint32_t kWarps = kThreads / kLanes;
 constexpr uint32_t kMaxOutputs = 8;
 
-// The mirrors of these stand in src/device/cuda/abi/decode_yolo.rs.
+// The mirrors of these stand in src/ops/decode_yolo/kernels.rs.
 struct Level {
     uint32_t first_row;
     uint32_t num_columns;
@@ -23,6 +23,7 @@ struct Level {
     float stride;
     uint32_t channels_last;
 };
+static_assert(sizeof(Level) == 24);
 
 template <typename T>
 struct Args {
@@ -40,6 +41,7 @@ struct Args {
     uint32_t reserved;
     Level levels[kMaxOutputs];
 };
+static_assert(sizeof(Args<float>) == 512);
 
 template <typename T>
 __device__ float score_threshold(const Args<T>& args) {

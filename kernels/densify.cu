@@ -4,8 +4,9 @@
 // take turns through the sweeps, the current one first; a point's place is the
 // number of points before it that stay.
 // Reads: the points of all sweeps. Writes: the first points that the output has
-// room for, and the counts of the frame.
+// room for, and what was dropped of the others.
 
+#include "counters.cuh"
 #include "scan.cuh"
 
 namespace densify {
@@ -15,7 +16,7 @@ constexpr uint32_t kMaxSweeps = 65;
 // Counts of a block, two in one published number.
 constexpr uint32_t kCountBits = 16;
 
-// The mirrors of these stand in src/device/cuda/abi/densify.rs.
+// The mirrors of these stand in src/ops/densify/kernels.rs.
 struct Sweep {
     Slice<const float> values;
     Slice<const uint32_t> num;
@@ -23,16 +24,12 @@ struct Sweep {
     float age;
     uint32_t is_current;
 };
-
-struct Counts {
-    uint32_t num_over_capacity;
-    uint32_t num_not_finite;
-};
+static_assert(sizeof(Sweep) == 88);
 
 struct Args {
     Slice<float> points;
     Slice<uint32_t> num;
-    Slice<Counts> counts;
+    Counters counters;
     Slice<uint64_t> turns;
     Slice<uint64_t> numbers;
     uint32_t num_channels;
@@ -42,6 +39,16 @@ struct Args {
     uint32_t num_sweeps;
     uint32_t reserved;
     Sweep sweeps[kMaxSweeps];
+};
+static_assert(sizeof(Args) == 5824);
+
+// What joining drops.
+struct Dropped {
+    Counter not_finite;
+    Counter over_capacity;
+
+    __device__ explicit Dropped(const Counters& counters)
+        : not_finite(counters, kPointsNotFinite), over_capacity(counters, kPointsOverCapacity) {}
 };
 
 // Where the tiles of every sweep begin among those of all.
@@ -71,7 +78,7 @@ __device__ inline void find_tiles(const Args& args, Tiles& tiles) {
 }
 
 __device__ inline void densify_tile(const Args& args, const Tiles& tiles, const scan::Turn& turn,
-                                    uint32_t num_turns) {
+                                    uint32_t num_turns, const Dropped& dropped) {
     // Its sweep is the last that does not begin behind it.
     uint32_t index = 0;
     for (uint32_t i = 1; i < args.num_sweeps; ++i) index += tiles.begin[i] <= turn.number;
@@ -124,18 +131,20 @@ __device__ inline void densify_tile(const Args& args, const Tiles& tiles, const 
         const uint32_t num_staying = base + places.total;
         const uint32_t num = min(num_staying, args.capacity);
         args.num[0] = num;
-        args.counts[0] = {num_staying - num, total};
+        dropped.not_finite.add(total);
+        dropped.over_capacity.add(num_staying - num);
     }
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads)
     densify_points(const __grid_constant__ Args args) {
     __shared__ Tiles tiles;
+    const Dropped dropped(args.counters);
     find_tiles(args, tiles);
-    // One turn without points, which writes the counts.
+    // One turn without points, which writes their number.
     const uint32_t num_turns = max(tiles.begin[args.num_sweeps], 1u);
     scan::for_each_turn(args.turns.data, num_turns, [&](const scan::Turn& turn) {
-        densify_tile(args, tiles, turn, num_turns);
+        densify_tile(args, tiles, turn, num_turns, dropped);
     });
 }
 

@@ -1,7 +1,9 @@
 // Survivors into detections in memory that the host reads:
 // src/ops/gather/mod.rs. One block, which walks the survivors in their order.
+// The last kernel of a frame: it hands the frame's counters over as well.
 
 #include "candidate.cuh"
+#include "counters.cuh"
 #include "nms_args.cuh"
 
 namespace gather {
@@ -9,7 +11,7 @@ namespace gather {
 constexpr uint32_t kThreads = 512;
 constexpr uint32_t kWarps = kThreads / kLanes;
 
-// The mirrors of these stand in src/device/cuda/abi/gather.rs.
+// The mirrors of these stand in src/ops/gather/kernels.rs.
 struct Settings {
     float scale[2];
     float offset[2];
@@ -17,29 +19,51 @@ struct Settings {
     uint32_t max_detections;
     uint32_t reserved;
 };
+static_assert(sizeof(Settings) == 32);
 
 struct Detection {
     uint32_t class_index;
     float score;
     float box[4];
 };
+static_assert(sizeof(Detection) == 24);
 
-struct FrameCounts {
-    DecodeCounts decoded;
-    uint32_t num_kept;
+// What was gathered.
+struct Gathered {
+    NmsCounts suppressed;
     uint32_t num_detections;
-    uint32_t num_over_limit;
 };
+static_assert(sizeof(Gathered) == 12);
+
+static_assert(kNumCounters <= kThreads, "a counter a thread");
 
 struct Args {
     Slice<const Candidate2d> candidates;
     Slice<const Kept> kept;
     Slice<const NmsCounts> nms_counts;
-    Slice<const DecodeCounts> decode_counts;
     Slice<const Settings> settings;
+    Counters counters;
+    // In memory of the host.
     Slice<Detection> published;
-    Slice<FrameCounts> published_counts;
+    Slice<Gathered> gathered;
+    Slice<uint32_t> published_counters;
 };
+static_assert(sizeof(Args) == 128);
+
+// The thread's counter of the frame, read early; the last kernel has all.
+__device__ inline uint32_t read_counter(const Counters& counters) {
+    return threadIdx.x < counters.len ? counters[threadIdx.x] : 0;
+}
+
+// Hands the thread's counter to the host and clears it for the next frame.
+// `num_over_limit` is what gathering itself drops.
+__device__ inline void publish_counter(const Counters& counters, const Slice<uint32_t>& published,
+                                       uint32_t counted, uint32_t num_over_limit) {
+    if (threadIdx.x >= counters.len) return;
+    if (threadIdx.x == kDetectionsOverLimit) counted += num_over_limit;
+    published[threadIdx.x] = counted;
+    counters[threadIdx.x] = 0;
+}
 
 // As f32::clamp: a zero keeps its sign, NaN stays.
 __device__ inline float clamped(float value, float high) {
@@ -70,6 +94,7 @@ extern "C" __global__ void __launch_bounds__(gather::kThreads)
     const uint32_t lane = threadIdx.x % kLanes;
     const uint32_t warp = threadIdx.x / kLanes;
     const Settings settings = args.settings[0];
+    const uint32_t counted = read_counter(args.counters);
     const uint32_t places = static_cast<uint32_t>(args.kept.len);
     // Read without waiting for their number.
     Kept survivor = threadIdx.x < places ? args.kept[threadIdx.x] : Kept{};
@@ -108,19 +133,12 @@ extern "C" __global__ void __launch_bounds__(gather::kThreads)
         base += total;
         __syncthreads();
     }
-    if (threadIdx.x == 0) {
-        const uint32_t num = min(base, limit);
-        args.published_counts[0] = {args.decode_counts[0], num_kept, num, base - num};
-    }
+    const uint32_t num = min(base, limit);
+    if (threadIdx.x == 0) args.gathered[0] = {args.nms_counts[0], num};
+    publish_counter(args.counters, args.published_counters, counted, base - num);
 }
 
 namespace gather {
-
-// Counts that are handed on as they are.
-template <uint32_t kNum>
-struct Words {
-    uint32_t at[kNum];
-};
 
 // Words of a detection: class, score, box, and what else the head says.
 constexpr uint32_t kBoxWords = 9;
@@ -128,32 +146,23 @@ constexpr uint32_t kVelocityWords = 2;
 constexpr uint32_t kVarianceWords = 9;
 constexpr uint32_t kMaxWords = kBoxWords + kVelocityWords + kVarianceWords;
 
-// What became of the points and candidates of a lidar frame.
-struct LidarCounts {
-    FrameCounts frame;
-    NmsCounts suppressed;
-    Words<4> unpacked;
-    Words<2> densified;
-    Words<6> voxelized;
-};
-
 struct Args3d {
     Slice<const Candidate3d> candidates;
     Slice<const Motion> motions;   // beside what decoding found
     Slice<const uint32_t> places;  // by candidate: its place there
     Slice<const Kept> kept;
     Slice<const NmsCounts> nms_counts;
-    Slice<const DecodeCounts> decode_counts;
-    Slice<const Words<4>> unpacked;
-    Slice<const Words<2>> densified;
-    Slice<const Words<6>> voxelized;
+    Counters counters;
+    // In memory of the host.
     Slice<uint32_t> published;
-    Slice<LidarCounts> published_counts;
+    Slice<Gathered> gathered;
+    Slice<uint32_t> published_counters;
     uint32_t max_detections;
     uint32_t has_velocity;
     uint32_t has_variance;
     uint32_t reserved;
 };
+static_assert(sizeof(Args3d) == 160);
 
 // One detection as words.
 __device__ inline void write_detection(const Args3d& args, const Kept& survivor, uint32_t* out) {
@@ -166,7 +175,7 @@ __device__ inline void write_detection(const Args3d& args, const Kept& survivor,
     for (uint32_t i = 0; i < 7; ++i) out[2 + i] = __float_as_uint(box[i]);
     out += kBoxWords;
     const uint32_t place =
-        survivor.index < args.places.len ? args.places[survivor.index] : kNobody;
+        survivor.index < args.places.len ? args.places[survivor.index] : kNone;
     const Motion motion = place < args.motions.len ? args.motions[place] : Motion{};
     if (args.has_velocity != 0) {
         for (uint32_t i = 0; i < kVelocityWords; ++i) {
@@ -180,11 +189,6 @@ __device__ inline void write_detection(const Args3d& args, const Kept& survivor,
     }
 }
 
-template <uint32_t kNum>
-__device__ Words<kNum> words_or_zero(const Slice<const Words<kNum>>& counts) {
-    return counts.len == 0 ? Words<kNum>{} : counts[0];
-}
-
 }  // namespace gather
 
 extern "C" __global__ void __launch_bounds__(gather::kThreads)
@@ -196,6 +200,7 @@ extern "C" __global__ void __launch_bounds__(gather::kThreads)
     __shared__ uint32_t sums[kWarps];
     const uint32_t lane = threadIdx.x % kLanes;
     const uint32_t warp = threadIdx.x / kLanes;
+    const uint32_t counted = read_counter(args.counters);
     const uint32_t places = static_cast<uint32_t>(args.kept.len);
     // Read without waiting for their number.
     Kept survivor = threadIdx.x < places ? args.kept[threadIdx.x] : Kept{};
@@ -225,13 +230,7 @@ extern "C" __global__ void __launch_bounds__(gather::kThreads)
         base += total;
         __syncthreads();
     }
-    LidarCounts& counts = args.published_counts[0];
-    if (threadIdx.x == 0) {
-        const uint32_t num = min(base, limit);
-        counts = {{args.decode_counts[0], num_kept, num, base - num},
-                  args.nms_counts[0],
-                  words_or_zero(args.unpacked),
-                  words_or_zero(args.densified),
-                  words_or_zero(args.voxelized)};
-    }
+    const uint32_t num = min(base, limit);
+    if (threadIdx.x == 0) args.gathered[0] = {args.nms_counts[0], num};
+    publish_counter(args.counters, args.published_counters, counted, base - num);
 }

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-// The mirror of `GridArgs` in src/device/cuda/abi/voxelize.rs.
+// The mirror of `GridArgs` in src/ops/voxelize/kernels.rs.
 struct VoxelGrid {
     float min[3];
     float voxel_size[3];
@@ -31,3 +31,4 @@ struct VoxelGrid {
         return (static_cast<float>(index) + 0.5f) * voxel_size[axis] + min[axis];
     }
 };
+static_assert(sizeof(VoxelGrid) == 36);

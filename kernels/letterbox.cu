@@ -6,7 +6,7 @@
 // once where rows are a multiple of them.
 // The order of operations is that of src/ops/letterbox/mod.rs, not contracted.
 // The launcher checks that the image holds every row that its layout needs and
-// 16 bytes more, and that the planes have network_width * network_height values.
+// kTailBytes more, and that the planes have network_width * network_height values.
 
 #include <cuda_fp16.h>
 
@@ -14,27 +14,29 @@
 
 namespace {
 
-// The mirror of `WireLayout` in src/device/cuda/abi/letterbox.rs.
+// The mirror of `WireLayout` in src/ops/letterbox/kernels.rs.
 enum Layout : uint32_t {
-    kPacked3,
-    kPacked4,
-    kMono8,
-    kMono16Little,
-    kMono16Big,
-    kUyvy,
-    kYuy2,
-    kNv12,
-    kNv21,
-    kBayerRedFirst,
-    kBayerBlueFirst,
-    kBayerGreenThenBlue,
-    kBayerGreenThenRed,
+    kPacked3 = 0,
+    kPacked4 = 1,
+    kMono8 = 2,
+    kMono16Little = 3,
+    kMono16Big = 4,
+    kUyvy = 5,
+    kYuy2 = 6,
+    kNv12 = 7,
+    kNv21 = 8,
+    kBayerRedFirst = 9,
+    kBayerBlueFirst = 10,
+    kBayerGreenThenBlue = 11,
+    kBayerGreenThenRed = 12,
 };
 
 constexpr uint32_t kThreads = 128;
 constexpr uint32_t kColumns = 2;
 constexpr uint32_t kThreadsOfRow = 32;
 constexpr uint32_t kRowsOfBlock = kThreads / kThreadsOfRow;
+// Bytes behind the picture that may be read, without a meaning.
+constexpr uint32_t kTailBytes = 16;
 constexpr float kIntoMantissa = 8388608.0f;  // 2^23
 
 // One axis: the position of content pixels in the source.
@@ -49,6 +51,7 @@ struct Axis {
     float inverse;
     uint32_t reserved;
 };
+static_assert(sizeof(Axis) == 32);
 
 template <typename T>
 struct LetterboxArgs {
@@ -65,6 +68,7 @@ struct LetterboxArgs {
     float pad[3];
     uint32_t reserved;
 };
+static_assert(sizeof(LetterboxArgs<float>) == 152);
 
 struct Tap {
     uint32_t first;
@@ -219,9 +223,11 @@ struct Corners {
         }
     }
 
+    static_assert(kTailBytes >= 3 * sizeof(uint32_t), "pair() reads three words");
+
     // Six bytes by whole words. Of the last pixel of a row the right neighbour
     // is what follows in memory: its weight is 0. The launcher checks that
-    // 16 bytes follow the picture.
+    // kTailBytes follow the picture.
     __device__ static void pair(const uint8_t* bytes, Pixel& left, Pixel& right) {
         const uint64_t address = reinterpret_cast<uint64_t>(bytes);
         const uint32_t* words = reinterpret_cast<const uint32_t*>(address & ~3ull);

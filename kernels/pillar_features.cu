@@ -24,7 +24,7 @@ constexpr uint32_t kFewLanes = 8;
 constexpr uint32_t kMany = 2816;
 constexpr uint32_t kManyLanes = 32;
 
-// The mirror of `FeatureArgs` in src/device/cuda/abi/pillar_features.rs.
+// The mirror of `FeatureArgs` in src/ops/pillar_features/kernels.rs.
 template <typename T>
 struct Args {
     Slice<const float> points;
@@ -41,6 +41,7 @@ struct Args {
     uint32_t num_features;
     uint32_t point_capacity;
 };
+static_assert(sizeof(Args<float>) == 168);
 
 __device__ inline float narrowed(float value, float) { return value; }
 __device__ inline __half narrowed(float value, __half) { return __float2half_rn(value); }

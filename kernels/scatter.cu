@@ -15,12 +15,13 @@ namespace scatter {
 
 constexpr uint32_t kThreads = 256;
 
-// The mirrors of these stand in src/device/cuda/abi/scatter.rs.
+// The mirrors of these stand in src/ops/scatter/kernels.rs.
 struct PlaceArgs {
     Slice<const uint32_t> cells;
     Slice<const uint32_t> num_voxels;
     Slice<uint32_t> notes;  // by cell: the pillar's number plus 1; 0 is none
 };
+static_assert(sizeof(PlaceArgs) == 48);
 
 template <typename From, typename To>
 struct WriteArgs {
@@ -32,6 +33,7 @@ struct WriteArgs {
     uint32_t num_channels;
     uint32_t reserved;
 };
+static_assert(sizeof(WriteArgs<float, float>) == 64);
 
 __device__ inline void convert(float from, float& to) { to = from; }
 __device__ inline void convert(__half from, __half& to) { to = from; }

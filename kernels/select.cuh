@@ -3,7 +3,7 @@
 // Decoders append what passes, in any order; a candidate's source makes the
 // total order strict, so that whoever sorts by it gets the same answer whatever
 // the order was. Everything found is remembered. When all of it fits, the block
-// that counts last only writes the numbers; when more was found, it waits until
+// that counts last only writes their number; when more was found, it waits until
 // the others have written what they counted, looks for the word of the total
 // order at which to cut, digit by digit, and takes what lies before it.
 #pragma once
@@ -11,6 +11,7 @@
 #include <cuda_fp16.h>
 
 #include "candidate.cuh"
+#include "counters.cuh"
 #include "slice.cuh"
 
 namespace selection {
@@ -21,9 +22,12 @@ constexpr uint32_t kLanes = 32;
 constexpr uint32_t kAllLanes = 0xffffffffu;
 constexpr uint32_t kDigits = 256;
 
+// Bits of each of two numbers in `Totals`.
+constexpr uint32_t kTotalBits = 22;
+
 // Found, wanted and blocks that are done, counted in one word.
 struct Totals {
-    static constexpr uint32_t kBits = 22;
+    static constexpr uint32_t kBits = kTotalBits;
     static constexpr uint64_t kDone = 1ull << 2 * kBits;
     uint64_t word;
 
@@ -32,13 +36,14 @@ struct Totals {
     __device__ uint32_t num_done() const { return word >> 2 * kBits; }
 };
 
-// The mirror of `SelectSettings` in src/device/cuda/abi/select.rs.
+// The mirror of `SelectSettings` in src/ops/select/kernels.rs.
 struct Settings {
     float score_threshold;
     uint32_t top_k;
     uint32_t has_filter;
     uint32_t capacity;
 };
+static_assert(sizeof(Settings) == 16);
 
 // What every decoder has among its parameters.
 template <typename Candidate>
@@ -52,8 +57,9 @@ struct Slices {
     // `Totals`, empty between launches; what was ever written to `found`; how
     // much of that before this launch.
     Slice<uint64_t> totals;
-    Slice<DecodeCounts> counts;
+    Counters counters;
 };
+static_assert(sizeof(Slices<Candidate2d>) == 128);
 
 __device__ inline float widened(float value) { return value; }
 __device__ inline float widened(__half value) { return __half2float(value); }
@@ -249,7 +255,9 @@ __device__ void cut(const Slices<Candidate>& args, Shared& shared, uint32_t num_
     if (threadIdx.x == 0) {
         const uint32_t num = num_within - num_over_top_k;
         args.num[0] = num;
-        args.counts[0] = {num_found, n > capacity ? n - capacity : 0, num_over_top_k, num};
+        const uint32_t num_over_capacity = n > capacity ? n - capacity : 0;
+        Counter(args.counters, kCandidatesOverCapacity).add(num_over_capacity);
+        Counter(args.counters, kCandidatesOverTopK).add(num_over_top_k);
     }
 }
 
@@ -278,7 +286,6 @@ __device__ void finish(const Slices<Candidate>& args, Shared& shared, uint32_t n
         cut(args, shared, num_found, note);
     } else if (threadIdx.x == 0) {
         args.num[0] = num_wanted;
-        args.counts[0] = {num_found, 0, 0, num_wanted};
     }
     if (threadIdx.x == 0) {
         args.totals[0] = 0;

@@ -1,5 +1,5 @@
 // What every kernel's parameters are made of; the mirror in Rust is
-// src/device/cuda/memory.rs.
+// src/device/cuda/memory/mod.rs.
 #pragma once
 
 #include <cstdint>
@@ -12,3 +12,4 @@ struct Slice {
 
     __device__ T& operator[](uint64_t i) const { return data[i]; }
 };
+static_assert(sizeof(Slice<float>) == 16);

@@ -3,8 +3,9 @@
 // Thread mapping: a thread a point, a block 512 neighbours. Blocks take turns,
 // and a point's place is the number of usable points before it.
 // Reads: the values of every point. Writes: the first usable points that the
-// output has room for, and the counts of the frame.
+// output has room for, and what was dropped of the others.
 
+#include "counters.cuh"
 #include "scan.cuh"
 
 namespace unpack {
@@ -15,8 +16,17 @@ constexpr uint32_t kMaxChannels = 16;
 constexpr uint32_t kCountBits = 10;
 constexpr uint32_t kCountMask = (1u << kCountBits) - 1;
 
-// The mirror of `Datatype` in src/device/cuda/abi/unpack.rs.
-enum Datatype : uint32_t { kNone, kI8, kU8, kI16, kU16, kI32, kU32, kF32, kF64 };
+enum Datatype : uint32_t {
+    kNone = 0,
+    kI8 = 1,
+    kU8 = 2,
+    kI16 = 3,
+    kU16 = 4,
+    kI32 = 5,
+    kU32 = 6,
+    kF32 = 7,
+    kF64 = 8,
+};
 
 // Where one value of a point comes from.
 struct Source {
@@ -24,19 +34,13 @@ struct Source {
     uint32_t datatype;
     float scale;
 };
-
-struct Counts {
-    uint32_t num_points;
-    uint32_t num_not_finite;
-    uint32_t num_out_of_range;
-    uint32_t num_over_capacity;
-};
+static_assert(sizeof(Source) == 12);
 
 struct Args {
     Slice<const uint8_t> data;
     Slice<float> points;
     Slice<uint32_t> num;
-    Slice<Counts> counts;
+    Counters counters;
     Slice<uint64_t> turns;
     Slice<uint64_t> numbers;
     uint64_t row_step;
@@ -52,6 +56,19 @@ struct Args {
     float max[3];
     uint32_t capacity;
     Source sources[kMaxChannels];
+};
+static_assert(sizeof(Args) == 352);
+
+// What unpacking drops.
+struct Dropped {
+    Counter not_finite;
+    Counter out_of_range;
+    Counter over_capacity;
+
+    __device__ explicit Dropped(const Counters& counters)
+        : not_finite(counters, kPointsNotFinite),
+          out_of_range(counters, kPointsOutOfRange),
+          over_capacity(counters, kPointsOverCapacity) {}
 };
 
 // kSize bytes as a number, low byte first.
@@ -103,7 +120,8 @@ __device__ inline bool is_inside(const Args& args, const float* position) {
     return inside;
 }
 
-__device__ inline void unpack_tile(const Args& args, const scan::Turn& turn, uint32_t num_turns) {
+__device__ inline void unpack_tile(const Args& args, const scan::Turn& turn, uint32_t num_turns,
+                                   const Dropped& dropped) {
     const uint64_t own = static_cast<uint64_t>(turn.number) * kThreads + threadIdx.x;
     const bool is_point = own < args.num_points;
     float values[kMaxChannels];
@@ -155,16 +173,19 @@ __device__ inline void unpack_tile(const Args& args, const scan::Turn& turn, uin
         const uint32_t num_usable = base + places.total;
         const uint32_t num = min(num_usable, args.capacity);
         args.num[0] = num;
-        args.counts[0] = {num, not_finite, out_of_range, num_usable - num};
+        dropped.not_finite.add(not_finite);
+        dropped.out_of_range.add(out_of_range);
+        dropped.over_capacity.add(num_usable - num);
     }
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads)
     unpack_points(const __grid_constant__ Args args) {
-    // One turn without points, which writes the counts.
+    const Dropped dropped(args.counters);
+    // One turn without points, which writes their number.
     const uint32_t num_turns = args.num_points == 0 ? 1 : (args.num_points - 1) / kThreads + 1;
     scan::for_each_turn(args.turns.data, num_turns, [&](const scan::Turn& turn) {
-        unpack_tile(args, turn, num_turns);
+        unpack_tile(args, turn, num_turns, dropped);
     });
 }
 

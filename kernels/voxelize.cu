@@ -14,6 +14,7 @@
 // Atomics find lowest points, sums and free places: no result depends on their
 // order. A cell is its own entry or, on large grids, hashed.
 
+#include "counters.cuh"
 #include "grid.cuh"
 #include "scan.cuh"
 
@@ -41,15 +42,7 @@ struct alignas(16) Entry {
     uint32_t num;
     uint32_t voxel;  // from the step `number` on; kNone over the capacity
 };
-
-struct Counts {
-    uint32_t num_in_range;
-    uint32_t num_out_of_range;
-    uint32_t num_voxels;
-    uint32_t num_voxels_over_capacity;
-    uint32_t num_points_over_voxel;
-    uint32_t num_points_over_voxel_capacity;
-};
+static_assert(sizeof(Entry) == 16);
 
 // Points of the voxels that begin in a turn: over `max_points_per_voxel`, and of
 // voxels over the capacity.
@@ -57,14 +50,16 @@ struct Lost {
     uint32_t over_voxel;
     uint32_t over_capacity;
 };
+static_assert(sizeof(Lost) == 8);
 
 // Where all points of a voxel lie.
 struct Room {
     uint32_t start;
     uint32_t num;
 };
+static_assert(sizeof(Room) == 8);
 
-// The mirror of `VoxelizeArgs` in src/device/cuda/abi/voxelize.rs.
+// The mirror of `VoxelizeArgs` in src/ops/voxelize/kernels.rs.
 struct Args {
     Slice<const float> points;
     Slice<const uint32_t> num_points;
@@ -72,7 +67,7 @@ struct Args {
     Slice<uint32_t> num_points_per_voxel;  // by voxel
     Slice<uint32_t> point_indices;         // by voxel, max_points_per_voxel each
     Slice<uint32_t> num_voxels;
-    Slice<Counts> counts;
+    Counters counters;
     Slice<Entry> entries;
     Slice<uint32_t> entry_of;  // by point
     Slice<uint32_t> place_of;  // by point: its place among those of its cell
@@ -90,6 +85,7 @@ struct Args {
     uint32_t voxel_capacity;
     uint32_t hash_shift;  // 0: a cell is its own entry
 };
+static_assert(sizeof(Args) == 328);
 
 __device__ inline uint32_t num_points(const Args& args) {
     return min(args.num_points[0], args.point_capacity);
@@ -192,8 +188,18 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     }
 }
 
+// What numbering drops.
+struct Dropped {
+    Counter out_of_range;
+    Counter voxels_over_capacity;
+
+    __device__ explicit Dropped(const Counters& counters)
+        : out_of_range(counters, kPointsOutOfRange),
+          voxels_over_capacity(counters, kVoxelsOverCapacity) {}
+};
+
 __device__ inline void number_tile(const Args& args, const scan::Turn& turn, uint32_t n,
-                                   uint32_t num_turns) {
+                                   uint32_t num_turns, const Dropped& dropped) {
     constexpr uint32_t kNumberWarps = kNumberThreads / kLanes;
     __shared__ uint32_t sums[kNumberWarps];
     __shared__ Lost lost;
@@ -257,27 +263,27 @@ __device__ inline void number_tile(const Args& args, const scan::Turn& turn, uin
         const uint32_t num_found = base + (total & kVoxelMask);
         const uint32_t num = min(num_found, args.voxel_capacity);
         const uint32_t num_in_range = start + (total >> kVoxelBits);
-        Counts& counts = args.counts[0];
         args.num_voxels[0] = num;
-        counts.num_in_range = num_in_range;
-        counts.num_out_of_range = n - num_in_range;
-        counts.num_voxels = num;
-        counts.num_voxels_over_capacity = num_found - num;
+        dropped.out_of_range.add(n - num_in_range);
+        dropped.voxels_over_capacity.add(num_found - num);
     }
 }
 
-extern "C" __global__ void __launch_bounds__(kNumberThreads)
+extern "C" __global__ void __launch_bounds__(kNumberThreads, 4)
     voxelize_number(const __grid_constant__ Args args) {
+    const Dropped dropped(args.counters);
     const uint32_t n = num_points(args);
-    // One turn without points, which writes the counts.
+    // One turn without points, which writes the number of voxels.
     const uint32_t num_turns = max((n + kNumberThreads - 1) / kNumberThreads, 1u);
     scan::for_each_turn(args.turns.data, num_turns, [&](const scan::Turn& turn) {
-        number_tile(args, turn, n, num_turns);
+        number_tile(args, turn, n, num_turns, dropped);
     });
 }
 
 // For all threads of one block: what all turns lost.
 __device__ inline void sum_lost(const Args& args, uint32_t n) {
+    const Counter points_over_voxel(args.counters, kPointsOverVoxel);
+    const Counter points_over_capacity(args.counters, kPointsOverVoxelCapacity);
     uint32_t over_voxel = 0;
     uint32_t over_capacity = 0;
     const uint32_t num_turns = (n + kNumberThreads - 1) / kNumberThreads;
@@ -288,8 +294,8 @@ __device__ inline void sum_lost(const Args& args, uint32_t n) {
     over_voxel = scan::block_sum<kThreads>(over_voxel);
     over_capacity = scan::block_sum<kThreads>(over_capacity);
     if (threadIdx.x == 0) {
-        args.counts[0].num_points_over_voxel = over_voxel;
-        args.counts[0].num_points_over_voxel_capacity = over_capacity;
+        points_over_voxel.add(over_voxel);
+        points_over_capacity.add(over_capacity);
     }
 }
 

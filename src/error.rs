@@ -63,11 +63,15 @@ pub enum ErrorKind {
     Interrupted,
     /// The ROS graph cannot be joined, or refuses a topic or a service.
     Door,
+    /// The system does not provide the memory that a frame needs.
+    Memory,
+    /// A picture takes more work or time to decode than is allowed.
+    DecodeLimit,
 }
 
 impl ErrorKind {
     /// Every kind, in order.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 20] = [
         Self::Usage,
         Self::Config,
         Self::Io,
@@ -86,6 +90,8 @@ impl ErrorKind {
         Self::Stale,
         Self::Interrupted,
         Self::Door,
+        Self::Memory,
+        Self::DecodeLimit,
     ];
 
     /// The stable short name under which dropped frames are counted in
@@ -110,6 +116,8 @@ impl ErrorKind {
             Self::Stale => "too_old",
             Self::Interrupted => "interrupted",
             Self::Door => "door",
+            Self::Memory => "out_of_memory",
+            Self::DecodeLimit => "decode_limit",
         }
     }
 }

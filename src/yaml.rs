@@ -7,10 +7,10 @@
 //! value of the text.
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 
+use indexmap::IndexMap;
 use serde::de::{DeserializeSeed, Error as _, MapAccess, SeqAccess, Visitor};
 use serde::ser::{Serialize, Serializer};
 
@@ -37,7 +37,8 @@ pub(crate) enum Node {
     Number(f64),
     Text(String),
     List(Vec<Node>),
-    Map(BTreeMap<String, Node>),
+    /// In the order of the document.
+    Map(IndexMap<String, Node>),
 }
 
 impl Node {
@@ -52,6 +53,8 @@ impl Node {
         if text.len() > max_bytes {
             return Err(format!("{} bytes; at most {max_bytes} are read", text.len()));
         }
+        // The parser takes a byte order mark for a document of its own.
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         check_structure(text)?;
         let budget = Cell::new(max_bytes);
         Bounded { budget: &budget, depth: 0 }
@@ -217,7 +220,7 @@ impl<'de> Visitor<'de> for Bounded<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Node, A::Error> {
         self.spend(1)?;
-        let mut map = BTreeMap::new();
+        let mut map = IndexMap::new();
         while let Some(key) = entries.next_key::<String>()? {
             self.spend(key.len())?;
             if map.contains_key(&key) {
@@ -239,7 +242,7 @@ impl Serialize for Node {
             Self::Number(number) => serializer.serialize_f64(*number),
             Self::Text(text) => serializer.serialize_str(text),
             Self::List(list) => list.serialize(serializer),
-            Self::Map(map) => map.serialize(serializer),
+            Self::Map(map) => serializer.collect_map(map),
         }
     }
 }

@@ -4,12 +4,13 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use det_post::config::{ChannelKind, Config, LidarOutputs, manual};
 use det_post::types::{
     ClassMode, CudaGraph, DeviceChoice, EngineOptions, FailurePolicy, Fallback, GpuEngineOptions,
-    Nms2d, Nms3d, Provider, YoloLayout,
+    Nms2d, Nms3d, NodeName, Provider, YoloLayout,
 };
 use det_post::{ErrorKind, Result};
 
@@ -139,17 +140,12 @@ fn a_channel_says_where_and_how_it_runs() {
         "camera.fallback:=cpu",
         "camera.max_failures:=5",
         "camera.failure_window_s:=2",
-        "camera.debug.fault_at_frame:=7",
     ];
     let config = load_overrides(&base, &more).unwrap();
     let [camera, lidar] = &config.channels[..] else { panic!() };
     assert_eq!((camera.device, lidar.device), (DeviceChoice::Cuda(0), DeviceChoice::Cuda(1)));
-    let policy = FailurePolicy {
-        max_failures: 5,
-        window: Duration::from_secs(2),
-        fallback: Fallback::Cpu,
-        fault_at_frame: Some(7),
-    };
+    let policy =
+        FailurePolicy { max_failures: 5, window: Duration::from_secs(2), fallback: Fallback::Cpu };
     assert_eq!((camera.failures, lidar.failures), (policy, FailurePolicy::default()));
     let ChannelKind::Camera(camera) = &camera.kind else { panic!() };
     let gpu = GpuEngineOptions {
@@ -186,7 +182,6 @@ fn an_engine_that_cannot_run_on_the_device_is_refused() {
         (&["camera.engine.cache_folder:=x"], "camera.engine.cache_folder"),
         (&["camera.device:=gpu"], "camera.device"),
         (&["camera.max_failures:=0"], "camera.max_failures"),
-        (&["camera.debug.fault_at_frame:=-1"], "camera.debug.fault_at_frame"),
     ] {
         let error = load_overrides(&CAMERA, more).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Config);
@@ -213,7 +208,7 @@ fn files_merge_and_overrides_win() {
     let config = Config::load(&files, &overrides.map(str::to_owned)).unwrap();
     let names: Vec<&str> = config.channels.iter().map(|channel| &*channel.name).collect();
     assert_eq!(names, ["camera", "front"]);
-    assert_eq!(config.channels[1].input, "/x");
+    assert_eq!(config.channels[1].inputs[0].topic, "/x");
     let ChannelKind::Camera(camera) = &config.channels[0].kind else { panic!() };
     let Nms2d::Iou(nms) = &camera.nms else { panic!() };
     assert_eq!((camera.score_threshold, nms.iou_threshold), (1.0, 0.7));
@@ -285,7 +280,7 @@ fn what_is_wrong_is_named() {
         (
             lidar,
             "lidar.score_thresholds_by_distance.VAN:=[0.1]",
-            &["lidar.score_thresholds_by_distance.VAN: unknown class", "PEDESTRIAN"],
+            &["lidar.score_thresholds_by_distance.VAN: unknown key", "PEDESTRIAN"],
         ),
         (
             lidar,
@@ -318,11 +313,12 @@ fn what_is_wrong_is_named() {
 #[test]
 fn broken_files_are_named() {
     for (text, part) in [
-        ("", "is not a parameter file"),
+        ("", "channels: none is configured"),
         ("[1]", "is not a parameter file"),
-        ("camera: {head: yolox}", "found `camera`"),
+        ("camera: {head: yolox}", "`camera/head` holds \"yolox\""),
+        ("ros__parameters: {camera: {head: yolox}}", "below no node name"),
         ("/other:\n  ros__parameters: {}", "found `/other`"),
-        ("/**: {camera: 1}", "`ros__parameters:`"),
+        ("/**: {camera: 1}", "`/**/camera` holds 1"),
         ("/**:\n  ros__parameters: 3", "`ros__parameters:`"),
         ("/**:\n  ros__parameters: {}", "channels: none is configured"),
         ("/**:\n  ros__parameters: {a: 1, a: 2}", "given twice"),
@@ -336,6 +332,167 @@ fn broken_files_are_named() {
     }
     let error = Config::load(&["none.yaml".into()], &[]).unwrap_err();
     assert!(error.message().contains("none.yaml"), "{error}");
+}
+
+/// Parameters of a camera channel, indented for a place below `ros__parameters:`.
+const CHANNEL: &str = "camera: {input: /image, head: yolox, model_path: model.onnx}";
+
+/// The score threshold that files give the node `/front/det_post`.
+fn threshold_of(files: &[&str]) -> Result<f32> {
+    let folder = tempfile::tempdir().unwrap();
+    let paths: Vec<PathBuf> =
+        (0..files.len()).map(|index| folder.path().join(format!("{index}.yaml"))).collect();
+    for (path, text) in paths.iter().zip(files) {
+        std::fs::write(path, text).unwrap();
+    }
+    let overrides = CAMERA.map(str::to_owned);
+    let node = NodeName::new("/front", "det_post").unwrap();
+    let config = Config::load_for(&node, &paths, &overrides)?;
+    let ChannelKind::Camera(camera) = &config.channels[0].kind else { panic!() };
+    Ok(camera.score_threshold)
+}
+
+#[test]
+fn sections_apply_as_in_ros() {
+    let section = |name: &str, threshold: f32| {
+        format!("{name}: {{ros__parameters: {{camera.score_threshold: {threshold}}}}}\n")
+    };
+    for name in [
+        "/**",
+        "/**/det_post",
+        "/*/det_post",
+        "/front/*",
+        "/front/**",
+        "/**/front/det_post",
+        "/front/det_post",
+        "front/det_post",
+        "/front: {det_post",
+        "front: {det_post",
+        "/front/: {det_post",
+    ] {
+        let mut text = section(name, 0.5);
+        if name.contains('{') {
+            text.insert(text.len() - 1, '}');
+        }
+        assert_eq!(threshold_of(&[&text]).unwrap(), 0.5, "{text}");
+    }
+    for name in
+        ["/*", "det_post", "/det_post", "/back/*", "/front/**/x", "/front", "/fro*/det_post"]
+    {
+        assert_eq!(threshold_of(&[&section(name, 0.5)]).unwrap(), 0.3, "{name}");
+    }
+
+    let (all, own) = (section("/**", 0.1), section("/front/det_post", 0.2));
+    let (all_again, other) = (section("/**", 0.3), section("/back/det_post", 0.4));
+    for (files, expected) in [
+        (&[&*format!("{all}{own}")][..], 0.2),
+        // The later wins, not the more specific.
+        (&[&*format!("{own}{all}")], 0.1),
+        (&[&*own, &*all], 0.1),
+        (&[&*all, &*own], 0.2),
+        // A section counts where its name is first seen.
+        (&[&*all, &*own, &*all_again], 0.2),
+        (&[&*all, &*all_again], 0.3),
+        (&[&*own, &*other], 0.2),
+    ] {
+        assert_eq!(threshold_of(files).unwrap(), expected, "{files:?}");
+    }
+}
+
+#[test]
+fn one_file_for_all_nodes_starts_this_one() {
+    let text = format!(
+        "\u{feff}/**:\r\n  ros__parameters:\r\n    use_sim_time: yes\r\n    vehicle: {{wheel_base: 2.79}}\r\n\
+         amcl:\n  ros__parameters: {{alpha1: 0.2, set_initial_pose: on, scan_topic: scan}}\n\
+         local_costmap:\n  local_costmap:\n    ros__parameters: {{plugins: [a, b], x: -inf}}\n\
+         controller_server:\n  ros__parameters:\n    controller_plugins: [\"FollowPath\"]\n\
+         det_post:\n  ros__parameters:\n    start_type_description_service: true\n    \
+         qos_overrides: {{/image: {{subscription: {{depth: 3}}}}}}\n    {CHANNEL}\n"
+    );
+    let config = load_text(&text).unwrap();
+    assert!(config.use_sim_time);
+    assert_eq!(config.channels.len(), 1);
+    // A file for other nodes alone changes nothing.
+    let other = "amcl: {ros__parameters: {alpha1: 0.2}}";
+    assert_eq!(threshold_of(&[other]).unwrap(), 0.3);
+    assert_eq!(threshold_of(&["# no parameters\n"]).unwrap(), 0.3);
+}
+
+#[test]
+fn unknown_keys_are_refused_below_this_node_alone() {
+    for key in ["camera.score_treshold", "camera.nms.magic", "devise"] {
+        for (section, is_shared) in [
+            ("/**", true),
+            ("/front/*", true),
+            ("/front/**", true),
+            ("/front/det_post", false),
+            ("/**/det_post", false),
+            ("/*/det_post", false),
+        ] {
+            let text = format!("{section}: {{ros__parameters: {{{key}: 1}}}}");
+            let result = threshold_of(&[&text]);
+            assert_eq!(result.is_ok(), is_shared, "{text}: {result:?}");
+            if let Err(error) = result {
+                assert!(error.message().contains(&format!("{key}: unknown key")), "{error}");
+            }
+        }
+    }
+    // A known key keeps its type and range in every section.
+    let text = "/**: {ros__parameters: {camera.score_threshold: 2}}";
+    assert!(threshold_of(&[text]).unwrap_err().message().contains("from 0 to 1"));
+}
+
+/// Collects what is logged.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl std::io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn ignored_keys_are_warned_about_once() {
+    let keys: String = (0..30).map(|n| format!("other.key_{n:02}: 1, ")).collect();
+    let text = format!(
+        "/**:\n  ros__parameters: {{{keys} camera.score_treshold: 1, qos_overrides.x: 1}}\n\
+         det_post:\n  ros__parameters: {{qos_overrides.y: 1, {CHANNEL}}}\n"
+    );
+    let log = Log::default();
+    let writer = log.clone();
+    let subscriber =
+        tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
+    tracing::subscriber::with_default(subscriber, || {
+        let config = load_text(&text).unwrap();
+        // Setting a parameter or a device reads the configuration again.
+        config.with_device(DeviceChoice::Cpu).unwrap();
+    });
+    let log = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    let about = |part: &str| log.lines().filter(|line| line.contains(part)).collect::<Vec<_>>();
+    let [line] = about("ignored")[..] else { panic!("{log}") };
+    for part in ["WARN", "did you mean `camera.score_threshold`?", "other.key_00", "and 11 more"] {
+        assert!(line.contains(part), "{part}: {line}");
+    }
+    assert_eq!(about("qos_overrides.y has no effect").len(), 1, "{log}");
+    assert!(about("qos_overrides.x").is_empty(), "{log}");
+}
+
+#[test]
+fn a_device_for_all_channels_is_checked_and_kept() {
+    let more = ["camera.device:=cuda:2", "b.head:=yolov8", "b.input:=/b", "b.model_path:=b.onnx"];
+    let config = load_overrides(&CAMERA, &more).unwrap().with_device(DeviceChoice::Cpu).unwrap();
+    assert_eq!(config.device, DeviceChoice::Cpu);
+    assert!(config.channels.iter().all(|channel| channel.device == DeviceChoice::Cpu));
+    assert_eq!(load_text(&config.to_yaml()).unwrap(), config);
+    let cuda = load_overrides(&CAMERA, &["camera.engine.provider:=cuda"]).unwrap();
+    let error = cuda.with_device(DeviceChoice::Cpu).unwrap_err();
+    assert!(error.message().contains("camera.engine.provider"), "{error}");
 }
 
 #[test]

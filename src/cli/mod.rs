@@ -34,9 +34,11 @@ use clap::{Parser, Subcommand};
 
 use ros_args::RosArguments;
 
+use crate::detectors;
 use crate::error::{Error, ErrorKind, Result};
-use crate::pipeline::isolated;
+use crate::runtime::isolated;
 use crate::telemetry;
+use crate::transport::bag::MemoryBudget;
 
 /// How a command that did not fail ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +53,9 @@ pub enum Outcome {
 #[derive(Debug, Parser)]
 #[command(version, about, after_help = EXIT_CODES)]
 struct Arguments {
+    /// Memory that reading recordings may take in all: decompressed chunks and lists of messages.
+    #[arg(long, global = true, value_name = "MIB", default_value_t = 1024)]
+    recording_memory_mib: usize,
     #[command(subcommand)]
     command: Command,
 }
@@ -121,6 +126,7 @@ pub fn main() -> ExitCode {
         }
     };
     telemetry::init(ros.log_level.as_deref());
+    MemoryBudget::process().set_limit(arguments.recording_memory_mib.saturating_mul(1 << 20));
     match run(&arguments.command, &ros) {
         Ok(Outcome::Done) => ExitCode::SUCCESS,
         Ok(Outcome::DoneWithLoss) => ExitCode::from(3),
@@ -129,6 +135,7 @@ pub fn main() -> ExitCode {
             match error.kind() {
                 ErrorKind::Usage | ErrorKind::Config => ExitCode::from(2),
                 ErrorKind::DamagedBag => ExitCode::from(3),
+                ErrorKind::Interrupted => ExitCode::from(4),
                 _ => ExitCode::FAILURE,
             }
         }
@@ -150,7 +157,7 @@ fn run(command: &Command, ros: &RosArguments) -> Result<Outcome> {
         Command::Eval(arguments) => eval::eval(arguments),
         Command::Simulate(arguments) => simulate::simulate(arguments),
         Command::Inspect { bag } => inspect::inspect(bag),
-        Command::Isolated => isolated::serve().map(|()| Outcome::Done),
+        Command::Isolated => isolated::serve(detectors::open).map(|()| Outcome::Done),
         Command::Check(arguments) => check::check(arguments),
     }
 }

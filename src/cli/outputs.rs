@@ -13,10 +13,9 @@ use serde::Serialize;
 use super::pictures::Pictures;
 use super::report::Report;
 use crate::error::{Error, ErrorKind, Result};
-use crate::node::channel::Detections;
 use crate::transport::bag::{BagCompression, BagWriter, Durability, OfferedQos};
 use crate::transport::messages::{LabelInfo, definition};
-use crate::types::{Header, Stamp};
+use crate::types::{Detections, Header, OutputType, Stamp};
 
 /// What the outputs know of a channel.
 pub(super) struct OutputChannel {
@@ -24,8 +23,8 @@ pub(super) struct OutputChannel {
     pub(super) name: String,
     /// Topic of its detections.
     pub(super) topic: String,
-    /// ROS type of its detections.
-    pub(super) type_name: &'static str,
+    /// The message that its detections are written as.
+    pub(super) output_type: OutputType,
     /// Its class table.
     pub(super) class_names: Vec<String>,
     /// Score from which its detections are published.
@@ -98,7 +97,8 @@ impl Outputs {
                 durability: Durability::TransientLocal,
                 ..OfferedQos::default()
             };
-            let detections = add(&channel.topic, channel.type_name, OfferedQos::default())?;
+            let detections =
+                add(&channel.topic, channel.output_type.type_name(), OfferedQos::default())?;
             let labels = add(&labels_topic, LabelInfo::TYPE, latched)?;
             files.topics.push((detections, labels, false));
         }
@@ -131,7 +131,8 @@ impl Outputs {
             files.bag.write(*labels_topic, log_time, &files.message)?;
             *labels_written = true;
         }
-        detections.encode(header, class_names, &mut files.message)?;
+        let message = &mut files.message;
+        of_channel.output_type.encode(header, detections, class_names, message)?;
         files.bag.write(*detections_topic, log_time, &files.message)
     }
 
@@ -211,7 +212,7 @@ fn write_line(
         detections_3d: None,
     };
     match detections {
-        Detections::Camera(detections) => {
+        Detections::Boxes2d(detections) => {
             let detections = detections.iter().map(|d| Line2d {
                 class_id: d.class,
                 class_name: name_of(d.class),
@@ -220,7 +221,7 @@ fn write_line(
             });
             line.detections_2d = Some(detections.collect());
         }
-        Detections::Lidar(detections) => {
+        Detections::Boxes3d(detections) => {
             let detections = detections.iter().map(|d| {
                 let b = &d.object.bbox;
                 Line3d {

@@ -12,8 +12,8 @@ use super::channel::{Around, ReplayChannel};
 use super::interrupt::Interrupt;
 use super::replay::Reading;
 use crate::error::{Error, ErrorKind, Result};
-use crate::node::account::Account;
-use crate::node::slot::{Offered, SlotCloser, SlotReader, SlotWriter, slot};
+use crate::runtime::account::Account;
+use crate::runtime::slot::{Offered, SlotCloser, SlotReader, SlotWriter, slot};
 use crate::transport::bag::BagMessage;
 use crate::transport::door::{InputKind, deliver};
 use crate::types::Stamp;
@@ -127,8 +127,8 @@ fn serve_newest(
     pace: &Pace,
 ) -> Result<()> {
     while let Some(frame) = slot.take() {
-        match frame.read(|received| channel.serve(received, &|| pace.now(), around)) {
-            Ok(written) => written?,
+        match frame.view() {
+            Ok(view) => channel.serve([Some(view.input())], &|| pace.now(), around)?,
             Err(error) => channel.drop_frame(&error),
         }
     }

@@ -13,7 +13,7 @@ use super::transforms::TransformFeed;
 use super::{Outcome, paced};
 use crate::config::Config;
 use crate::error::{Error, ErrorKind, Result};
-use crate::transport::bag::{BagMessage, BagReader, TopicInfo};
+use crate::transport::bag::{BagMessage, BagReader, ReadOptions, TopicInfo};
 use crate::types::DeviceChoice;
 
 /// Arguments of `det_post replay`.
@@ -96,14 +96,15 @@ pub(super) fn replay(arguments: &ReplayArguments) -> Result<Outcome> {
 /// `Config` when nothing can be done with the recording, `Model`, and `Io` or
 /// `DamagedBag` when it cannot be opened; damage inside it is in the report.
 pub(super) fn run(request: &ReplayRequest<'_>, interrupt: &Interrupt) -> Result<Report> {
-    let mut reader = BagReader::open(request.bag)?;
+    let options = ReadOptions { stop: interrupt.flag(), ..ReadOptions::default() };
+    let mut reader = BagReader::open_with(request.bag, &options)?;
     let mut channels = open_channels(request.config, reader.topics())?;
     let mut outputs = Outputs::create(request.out, request.num_pictures)?;
     for channel in &mut channels {
         channel.announce(&mut outputs)?;
     }
     let densifies = channels.iter().any(ReplayChannel::wants_transforms);
-    let transforms = densifies.then(|| TransformFeed::open(request.bag)).transpose()?;
+    let transforms = densifies.then(|| TransformFeed::open(request.bag, &options)).transpose()?;
     let around = Around { outputs: Mutex::new(outputs), transforms: transforms.map(Mutex::new) };
     let inputs: Vec<&str> = channels.iter().map(ReplayChannel::input).collect();
     reader.select(&inputs);
@@ -184,20 +185,21 @@ impl Reading<'_> {
 fn open_channels(config: &Config, topics: &[TopicInfo]) -> Result<Vec<ReplayChannel>> {
     let mut channels = Vec::new();
     for channel in &config.channels {
-        match topics.iter().position(|topic| topic.name == channel.input) {
+        match topics.iter().position(|topic| topic.name == channel.inputs[0].topic) {
             Some(topic) => {
                 channels.push(ReplayChannel::open(channel, topic, &topics[topic].type_name)?)
             }
             None => tracing::warn!(
                 "channel {}: the recording has no topic {}",
                 channel.name,
-                channel.input
+                channel.inputs[0].topic
             ),
         }
     }
     if channels.is_empty() {
         let names: Vec<&str> = topics.iter().map(|topic| topic.name.as_str()).collect();
-        let inputs: Vec<&str> = config.channels.iter().map(|c| c.input.as_str()).collect();
+        let inputs: Vec<&str> =
+            config.channels.iter().map(|c| c.inputs[0].topic.as_str()).collect();
         return Err(Error::new(
             ErrorKind::Config,
             "replay",

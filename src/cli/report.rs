@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use crate::node::account::{Account, BytesSummary, Reason, StageSummary};
+use crate::runtime::account::{Account, BytesSummary, Reason, StageSummary};
 use crate::types::Transfer;
 
 /// How reading the recording went.

@@ -52,14 +52,10 @@ enum DoorChoice {
 pub(super) fn run(arguments: &RunArguments, ros: &RosArguments) -> Result<Outcome> {
     let node = ros.node()?;
     let files = [&arguments.config[..], &ros.params_files[..]].concat();
-    let mut overrides = [&arguments.overrides[..], &ros.overrides[..]].concat();
+    let overrides = [&arguments.overrides[..], &ros.overrides[..]].concat();
     let mut config = Config::load_for(&node, &files, &overrides)?;
     if let Some(device) = arguments.device {
-        // As parameters, so that they hold when others are set.
-        let of_channels = config.channels.iter().map(|c| format!("{}.device:={device}", c.name));
-        overrides.extend(of_channels);
-        overrides.push(format!("device:={device}"));
-        config = Config::load_for(&node, &files, &overrides)?;
+        config = config.with_device(device)?;
     }
     let starts_itself = config.autostart;
 

@@ -1,15 +1,15 @@
 //! The configuration as ROS parameters: what each is, what it holds, and what
 //! may be set while the node runs.
 
-use std::rc::Rc;
-
 use super::parameters::{CAMERA, LIDAR, NODE};
 use super::problems::{Problems, nearest};
-use super::source::{Entries, Entry};
+use super::source::{Entries, Entry, Origin};
 use super::table::{self, Kind, Parameter as Row};
 use super::{ChannelConfig, ChannelKind, Config};
 use crate::error::Result;
-use crate::types::{Parameter, ParameterDescriptor, ParameterRange, ParameterType, ParameterValue};
+use crate::types::{
+    DeviceChoice, Parameter, ParameterDescriptor, ParameterRange, ParameterType, ParameterValue,
+};
 use crate::yaml::Node;
 
 /// A parameter of the node.
@@ -39,14 +39,12 @@ impl Config {
     /// node starts, or does not take its value, with what is allowed.
     pub fn with_parameters(&self, changes: &[Parameter]) -> Result<Self> {
         let mut problems = Problems::default();
-        let origin: Rc<str> = "set_parameters".into();
-        let entry = |node| Entry { node, origin: Rc::clone(&origin) };
-        let mut entries: Entries =
-            self.effective.iter().map(|(key, node)| (key.clone(), entry(node.clone()))).collect();
+        let mut entries = self.entries("set_parameters");
         for Parameter { name, value } in changes {
             match self.settable(name, value) {
                 Ok(Some(node)) => {
-                    entries.insert(name.clone(), entry(node));
+                    let origin = Origin::own("set_parameters");
+                    entries.insert(name.clone(), Entry { node, origin });
                 }
                 Ok(None) => {
                     entries.remove(name);
@@ -57,6 +55,28 @@ impl Config {
         let changed = Self::from_entries(&self.node, entries, problems)?;
         self.check_heads(&changed)?;
         Ok(changed)
+    }
+
+    /// The configuration with the node and all its channels on one device.
+    ///
+    /// # Errors
+    /// `Config` when a channel's engine cannot run there.
+    pub fn with_device(&self, device: DeviceChoice) -> Result<Self> {
+        let origin = Origin::own("--device");
+        let mut entries = self.entries("--device");
+        let of_channels = self.channels.iter().map(|c| format!("{}.device", c.name));
+        for key in of_channels.chain(["device".to_owned()]) {
+            let node = Node::Text(device.to_string());
+            entries.insert(key, Entry { node, origin: origin.clone() });
+        }
+        Self::from_entries(&self.node, entries, Problems::default())
+    }
+
+    /// Every value that holds, as if it had been given.
+    fn entries(&self, origin: &str) -> Entries {
+        let origin = Origin::own(origin);
+        let entry = |node: &Node| Entry { node: node.clone(), origin: origin.clone() };
+        self.effective.iter().map(|(key, node)| (key.clone(), entry(node))).collect()
     }
 
     /// The value as the configuration takes it; `None` when it is to be unset.

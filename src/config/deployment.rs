@@ -88,6 +88,5 @@ pub(super) fn failure_policy(values: &Values) -> FailurePolicy {
             "cpu" => Fallback::Cpu,
             _ => Fallback::None,
         },
-        fault_at_frame: values.optional_count("debug.fault_at_frame"),
     }
 }

@@ -104,10 +104,3 @@ pub(super) const FAILURE_WINDOW_S: Parameter = fixed(
     "s",
     "How long a failure counts.",
 );
-pub(super) const FAULT_AT_FRAME: Parameter = fixed(
-    "debug.fault_at_frame",
-    Kind::Integer { min: 0, max: i64::MAX },
-    Unset("never"),
-    "",
-    "Makes the GPU fail at this frame, counted from 0, to show that the channel survives it.",
-);

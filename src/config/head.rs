@@ -5,13 +5,12 @@
 //! gives goes before them.
 
 use std::path::Path;
-use std::rc::Rc;
 
 use super::camera::YoloFacts;
 use super::head_parameters::{ANCHOR_HEAD, CAMERA_HEAD, CENTER_HEAD, LIDAR_HEAD};
 use super::lidar::LidarFacts;
 use super::problems::{Problems, nearest};
-use super::source::{Entries, flatten, read_file};
+use super::source::{Entries, Origin, flatten, read_file};
 use super::table::{Given, Values};
 use crate::yaml::Node;
 
@@ -88,20 +87,20 @@ fn text_of(key: &str, name: &str, problems: &mut Problems) -> Option<String> {
 }
 
 fn parse(name: &str, text: &str, problems: &mut Problems) -> Option<Head> {
-    let origin: Rc<str> = format!("head {name}").into();
+    let origin = Origin::own(&format!("head {name}"));
     let mut map = match Node::parse(text) {
         Ok(Node::Map(map)) => map,
         Ok(_) => {
-            problems.push(&origin, "is not a head file; allowed: a mapping of facts");
+            problems.push(&origin.name, "is not a head file; allowed: a mapping of facts");
             return None;
         }
         Err(message) => {
-            problems.push(&origin, &message);
+            problems.push(&origin.name, &message);
             return None;
         }
     };
     let mut suggested = Entries::new();
-    if let Some(defaults) = map.remove("defaults") {
+    if let Some(defaults) = map.shift_remove("defaults") {
         flatten("", defaults, &origin, &mut suggested, problems);
     }
     let class_names = map.get_mut("class_names").map(expand).unwrap_or_default();
@@ -116,7 +115,7 @@ fn parse(name: &str, text: &str, problems: &mut Problems) -> Option<Head> {
         (true, false) => [LIDAR_HEAD, CENTER_HEAD].concat(),
         (true, true) => [LIDAR_HEAD, ANCHOR_HEAD].concat(),
     };
-    let prefix = format!("{origin}: ");
+    let prefix = format!("{}: ", origin.name);
     let given = Given {
         prefix: &prefix,
         entries: &entries,

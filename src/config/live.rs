@@ -6,16 +6,11 @@ use std::time::Duration;
 use super::parameters::{fixed, live};
 use super::table::Default::{Unset, Yaml};
 use super::table::{Kind, Parameter, Range, Values};
-use crate::types::{Durability, NodeName, Qos, Reliability};
+use crate::types::{Durability, Qos, Reliability};
 
 /// How a channel takes part in the live graph.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LiveConfig {
-    /// Whether pictures come as `sensor_msgs/CompressedImage`.
-    pub is_compressed: bool,
-    /// Topic of the camera's `sensor_msgs/CameraInfo`, absolute; `None`: not
-    /// asked for.
-    pub camera_info: Option<String>,
     /// Quality of service of the inputs.
     pub qos: Qos,
     /// The most bytes that a message may hold; larger ones are refused.
@@ -40,17 +35,10 @@ pub struct LiveConfig {
 }
 
 impl LiveConfig {
-    pub(super) fn new(values: &Values, node: &NodeName) -> Self {
+    pub(super) fn new(values: &Values) -> Self {
         let duration = |key| Duration::from_secs_f32(values.number(key).max(0.0));
         let limit = |duration: Duration| Some(duration).filter(|limit| !limit.is_zero());
         Self {
-            is_compressed: match values.text("input_transport") {
-                "compressed" => true,
-                "raw" => false,
-                // As image_transport names its topics.
-                _ => values.text("input").ends_with("/compressed"),
-            },
-            camera_info: values.optional_text("camera_info").map(|topic| node.expand(&topic)),
             qos: Qos {
                 reliability: match values.text("qos.reliability") {
                     "reliable" => Reliability::Reliable,

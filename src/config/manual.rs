@@ -10,10 +10,25 @@ const INTRODUCTION: &str = "# Parameters
 This page is made from the tables in `src/config/parameters.rs` and those beside it; a test keeps them
 equal.
 
-Parameters are read from ROS 2 parameter files (`/**:` or `/det_post:`, then `ros__parameters:`),
-one or several, and from `-p key:=value`; the later wins. A top-level mapping is a channel of that
-name, so the key below becomes `NAME.key`. Whether a channel is a camera or a lidar follows from its
-head. A head's file may suggest defaults of its own, which go before those below.
+Parameters are read from ROS 2 parameter files, one or several, and from `-p key:=value`. A top-level
+mapping is a channel of that name, so the key below becomes `NAME.key`. Whether a channel is a camera or
+a lidar follows from its head. A head's file may suggest defaults of its own, which go before those below.
+
+Sections of a file apply as in ROS:
+
+- The name of a section is matched against the full name of the node: `det_post:` and `/det_post:` are the
+  node in the root namespace, `/front/det_post:` (or `det_post:` nested below `front:`) the one in `/front`;
+  `*` stands for one part of a name, `**` for any number of parts, so `/**:` is every node.
+- All matching sections apply in the order in which their names first appear over all files; of two values
+  the later holds, not the one of the more specific section. `-p` comes after all files, unlike in ROS, where
+  it is part of the section `/**:`.
+- Sections of other nodes are skipped, so that one file may configure a whole system.
+- A section that names this node may hold no key but those below. In a section for many nodes (`/**:`,
+  `/front/*:`) other keys are ignored, with one warning for each file.
+- `start_type_description_service` and `qos_overrides.*`, which every ROS node has, are accepted and have no
+  effect; the quality of service of a channel is set by `NAME.qos.*`.
+- `yes`, `on`, `y`, `no`, `off`, `n` are booleans. Duplicate keys and tags are refused. A file has at most
+  256 KiB.
 
 Everything is checked at start: unknown keys, wrong types, wrong lengths and values out of range are
 refused together, each with its key, what was found and what is allowed. Integers are taken where

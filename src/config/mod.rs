@@ -12,9 +12,10 @@
 //! head. What holds is, in this order: what the user gives, the defaults its
 //! head suggests, the defaults of the table.
 //!
-//! Unlike ROS, keys of the section `/**` give way to those of `/det_post`
-//! wherever the two stand in a file. As in ROS, aliases that multiply a file
-//! are refused. Files are bounded in size and depth.
+//! Sections apply as in ROS: those whose name matches the node, in the order in
+//! which the names first appear over all files, the later wins. What a section
+//! for many nodes (`/**:`) holds beyond this node's keys is ignored with one
+//! warning. Files are bounded in size and depth.
 
 mod camera;
 mod declared;
@@ -22,6 +23,7 @@ mod deployment;
 mod deployment_parameters;
 mod head;
 mod head_parameters;
+mod inputs;
 mod lidar;
 mod lidar_facts;
 mod live;
@@ -35,8 +37,11 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use indexmap::IndexMap;
+
 pub use camera::{CameraConfig, YoloFacts};
 pub use declared::DeclaredParameter;
+pub use inputs::{InputConfig, SyncConfig, SyncPolicy};
 pub use lidar::{
     AnchorFacts, CenterFacts, DensificationConfig, LidarConfig, LidarFacts, LidarOutputs,
 };
@@ -44,17 +49,22 @@ pub use live::LiveConfig;
 pub use manual::manual;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::types::{DeviceChoice, FailurePolicy, NodeName};
+use crate::types::{DeviceChoice, FailurePolicy, NodeName, OutputType, PointRange};
 use crate::yaml::Node;
 use deployment::{check_engine, device, failure_policy};
 use head::{Facts, Head};
 use parameters::{CAMERA, LIDAR, NODE};
 use problems::Problems;
-use source::{Entries, Entry};
+use source::{Entries, Entry, Origin, Sections};
 use table::{Given, Parameter, Values};
 
 /// The name of the node when nobody gives it another.
 pub const NODE_NAME: &str = "det_post";
+
+/// Parameters that rcl and rclcpp give every node. This node takes them from
+/// files and leaves them without effect.
+const START_TYPE_DESCRIPTION_SERVICE: &str = "start_type_description_service";
+const QOS_OVERRIDES: &str = "qos_overrides";
 
 /// A checked configuration.
 #[derive(Clone, Debug, PartialEq)]
@@ -76,15 +86,19 @@ pub struct Config {
     effective: BTreeMap<String, Node>,
 }
 
-/// One channel: a topic in, a topic out, a network between.
+/// One channel: topics in, a topic out, a detector between.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChannelConfig {
     /// Its name, unique.
     pub name: String,
-    /// Topic of the sensor's messages, absolute.
-    pub input: String,
+    /// Its inputs, in the order that its detector takes them; at least one.
+    pub inputs: Vec<InputConfig>,
+    /// How messages of several inputs become frames.
+    pub sync: SyncConfig,
     /// Topic of the detections, absolute, unique.
     pub output: String,
+    /// The message that they are published as.
+    pub output_type: OutputType,
     /// Where its frames run.
     pub device: DeviceChoice,
     /// What it does when its device fails.
@@ -122,6 +136,14 @@ impl ChannelKind {
         match self {
             Self::Camera(camera) => &camera.facts.class_names,
             Self::Lidar(lidar) => &lidar.facts.class_names,
+        }
+    }
+
+    /// The range in which objects are found, where the configuration bounds it.
+    pub fn point_range(&self) -> Option<PointRange> {
+        match self {
+            Self::Camera(_) => None,
+            Self::Lidar(lidar) => Some(lidar.facts.grid.range()),
         }
     }
 
@@ -165,13 +187,14 @@ impl Config {
     /// As [`Config::load`].
     pub fn parse(text: &str) -> Result<Self> {
         let node = NodeName::new("", NODE_NAME)?;
-        let (mut entries, mut problems) = (Entries::new(), Problems::default());
-        source::add_file(&node, text, "the text", &mut entries, &mut problems);
+        let (mut sections, mut problems) = (Sections::new(&node), Problems::default());
+        sections.add_file(text, "the text", &mut problems);
+        let entries = sections.into_entries(&mut problems);
         Self::from_entries(&node, entries, problems)
     }
 
     fn from_entries(node: &NodeName, entries: Entries, mut problems: Problems) -> Result<Self> {
-        let (of_node, of_channels) = split(entries);
+        let (of_node, of_channels) = split(entries, &mut problems);
         let given =
             Given { prefix: "", entries: &of_node, suggested: &Entries::new(), class_names: &[] };
         let values = Values::read(NODE, &given, &mut problems);
@@ -222,12 +245,19 @@ pub fn parse_override(assignment: &str) -> Result<(String, String)> {
     Ok((key, value.to_owned()))
 }
 
-/// Values of the node, and values by channel, keys below it.
-fn split(entries: Entries) -> (Entries, BTreeMap<String, Entries>) {
+/// Values of the node, and values by channel, keys below it. A mapping that
+/// sections for many nodes alone give, without a `head`, is no channel.
+fn split(entries: Entries, problems: &mut Problems) -> (Entries, BTreeMap<String, Entries>) {
     let mut node = Entries::new();
     let mut of_channels: BTreeMap<String, Entries> = BTreeMap::new();
     for (key, entry) in entries {
         match key.split_once('.') {
+            _ if key == START_TYPE_DESCRIPTION_SERVICE => {}
+            Some((QOS_OVERRIDES, _)) => {
+                if !entry.origin.is_shared {
+                    problems.warn(format!("{key} has no effect; set `NAME.qos` of a channel"));
+                }
+            }
             None => {
                 node.insert(key, entry);
             }
@@ -236,6 +266,16 @@ fn split(entries: Entries) -> (Entries, BTreeMap<String, Entries>) {
             }
         }
     }
+    of_channels.retain(|name, entries| {
+        let is_channel =
+            entries.contains_key("head") || entries.values().any(|entry| !entry.origin.is_shared);
+        if !is_channel {
+            for (key, entry) in entries {
+                problems.unknown_key(&format!("{name}.{key}"), &entry.origin, None);
+            }
+        }
+        is_channel
+    });
     (node, of_channels)
 }
 
@@ -288,12 +328,17 @@ fn channel(
     };
     Some(ChannelConfig {
         name: name.to_owned(),
-        input: node.expand(values.text("input")),
+        inputs: vec![InputConfig::new(&values, node)],
+        sync: SyncConfig::default(),
         output: node.expand(values.text("output")),
+        output_type: match kind {
+            ChannelKind::Camera(_) => OutputType::Detection2dArray,
+            ChannelKind::Lidar(_) => OutputType::Detection3dArray,
+        },
         device,
         failures: failure_policy(&values),
         is_isolated: values.flag("isolate"),
-        live: LiveConfig::new(&values, node),
+        live: LiveConfig::new(&values),
         kind,
         effective: own,
     })
@@ -323,8 +368,8 @@ fn check_keys_without_head(prefix: &str, entries: &Entries, problems: &mut Probl
             p.key == key || p.class_prefix().is_some_and(|prefix| key.starts_with(prefix))
         };
         if !CAMERA.iter().chain(LIDAR).any(is_known) {
-            let message = table::unknown_key(prefix, key, entry, CAMERA.iter().chain(LIDAR));
-            problems.push(&format!("{prefix}{key}"), &message);
+            let hint = table::meant(prefix, key, CAMERA.iter().chain(LIDAR));
+            problems.unknown_key(&format!("{prefix}{key}"), &entry.origin, hint);
         }
     }
 }
@@ -343,9 +388,10 @@ fn refuse_rotated(prefix: &str, entries: &mut Entries, problems: &mut Problems) 
 
 /// Adds a default that follows from the channel, unless the head has its own.
 fn suggest(suggested: &mut Entries, key: &str, text: &str) {
-    suggested
-        .entry(key.to_owned())
-        .or_insert_with(|| Entry { node: Node::Text(text.to_owned()), origin: "default".into() });
+    suggested.entry(key.to_owned()).or_insert_with(|| Entry {
+        node: Node::Text(text.to_owned()),
+        origin: Origin::own("default"),
+    });
 }
 
 fn check_outputs(channels: &[ChannelConfig], problems: &mut Problems) {
@@ -362,12 +408,12 @@ fn check_outputs(channels: &[ChannelConfig], problems: &mut Problems) {
 
 /// Values by full key as a parameter file.
 fn parameter_file(values: &BTreeMap<String, Node>) -> String {
-    let mut root = Node::Map(BTreeMap::new());
+    let mut root = Node::Map(IndexMap::new());
     for (key, value) in values {
         insert(&mut root, key, value.clone());
     }
-    let section = Node::Map([("ros__parameters".to_owned(), root)].into());
-    let file = Node::Map([("/**".to_owned(), section)].into());
+    let section = Node::Map(IndexMap::from([("ros__parameters".to_owned(), root)]));
+    let file = Node::Map(IndexMap::from([("/**".to_owned(), section)]));
     serde_yaml::to_string(&file).unwrap_or_default()
 }
 
@@ -379,7 +425,7 @@ fn insert(node: &mut Node, key: &str, value: Node) {
             map.insert(key.to_owned(), value);
         }
         Some((first, rest)) => {
-            let inner = map.entry(first.to_owned()).or_insert_with(|| Node::Map(BTreeMap::new()));
+            let inner = map.entry(first.to_owned()).or_insert_with(|| Node::Map(IndexMap::new()));
             insert(inner, rest, value);
         }
     }

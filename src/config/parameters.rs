@@ -6,7 +6,7 @@
 use super::deployment_parameters::{
     CHANNEL_DEVICE, ENGINE_CACHE_FOLDER, ENGINE_CUDA_GRAPH, ENGINE_FP16, ENGINE_KIND,
     ENGINE_LIBRARY, ENGINE_PROVIDER, ENGINE_TF32, ENGINE_THREADS, FAILURE_WINDOW_S, FALLBACK,
-    FAULT_AT_FRAME, ISOLATE, MAX_FAILURES,
+    ISOLATE, MAX_FAILURES,
 };
 use super::live::{
     CAMERA_INFO, GAP_ERROR_S, GAP_WARN_S, INPUT_TRANSPORT, LATENCY_BUDGET_MS, MAX_AGE_S,
@@ -129,7 +129,6 @@ pub(super) const CAMERA: &[Parameter] = &[
     FALLBACK,
     MAX_FAILURES,
     FAILURE_WINDOW_S,
-    FAULT_AT_FRAME,
     live(
         "score_threshold",
         Kind::Number(UNIT),
@@ -224,7 +223,6 @@ pub(super) const LIDAR: &[Parameter] = &[
     FALLBACK,
     MAX_FAILURES,
     FAILURE_WINDOW_S,
-    FAULT_AT_FRAME,
     live(
         "score_thresholds",
         Kind::Numbers(UNIT, Length::OneOrPerClass),

@@ -1,17 +1,29 @@
 //! What is wrong with a configuration, and what was probably meant.
 
 use std::fmt;
+use std::rc::Rc;
 
+use indexmap::IndexMap;
+
+use super::source::Origin;
 use crate::error::{Error, ErrorKind, Result};
 
-/// All that is wrong with a configuration.
+/// The most ignored keys of a file that are named in its warning.
+const MAX_NAMED: usize = 20;
+
+/// All that is wrong with a configuration, and what is ignored in it.
 #[derive(Debug, std::default::Default)]
-pub(super) struct Problems(Vec<String>);
+pub(super) struct Problems {
+    problems: Vec<String>,
+    warnings: Vec<String>,
+    /// By file: keys of sections for many nodes that this node does not have.
+    ignored: IndexMap<Rc<str>, Vec<String>>,
+}
 
 impl Problems {
     /// Notes what is wrong with a key.
     pub(super) fn push(&mut self, key: &str, message: &str) {
-        self.0.push(format!("{}: {message}", shorten(key)));
+        self.problems.push(format!("{}: {message}", shorten(key)));
     }
 
     /// Notes a value that is not allowed.
@@ -19,20 +31,62 @@ impl Problems {
         self.push(key, &format!("found {}; allowed: {allowed}", shorten(&found.to_string())));
     }
 
+    /// Notes what is accepted, but probably not meant.
+    pub(super) fn warn(&mut self, message: String) {
+        self.warnings.push(message);
+    }
+
+    /// Notes a key that this node does not have: a problem, or an ignored key
+    /// where it may belong to another node. `hint` says what was meant.
+    pub(super) fn unknown_key(&mut self, key: &str, origin: &Origin, hint: Option<String>) {
+        if !origin.is_shared {
+            let hint = hint.map_or(String::new(), |hint| format!("; {hint}"));
+            return self.push(key, &format!("unknown key in {}{hint}", origin.name));
+        }
+        let keys = self.ignored.entry(Rc::clone(&origin.name)).or_default();
+        let key = shorten(key);
+        match hint {
+            // Ahead of the others: more likely a mistake.
+            Some(hint) => keys.insert(0, format!("`{key}` ({hint})")),
+            None => keys.push(format!("`{key}`")),
+        }
+    }
+
     pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.problems.is_empty()
     }
 
     pub(super) fn append(&mut self, mut others: Self) {
-        self.0.append(&mut others.0);
+        self.problems.append(&mut others.problems);
+        self.warnings.append(&mut others.warnings);
+        for (file, mut keys) in others.ignored {
+            self.ignored.entry(file).or_default().append(&mut keys);
+        }
     }
 
-    /// An error that prints all of them, one a line.
-    pub(super) fn into_result(self) -> Result<()> {
-        let message = match &self.0[..] {
-            [] => return Ok(()),
+    /// Logs the warnings; with a problem, an error that prints all of both, one
+    /// a line.
+    pub(super) fn into_result(mut self) -> Result<()> {
+        for (file, keys) in &self.ignored {
+            let named = keys.len().min(MAX_NAMED);
+            let more = match keys.len() - named {
+                0 => String::new(),
+                n => format!(" and {n} more"),
+            };
+            let named = keys[..named].join(", ");
+            let warning = format!("{file}: sections for many nodes: ignored {named}{more}");
+            self.warnings.push(warning);
+        }
+        if self.problems.is_empty() {
+            self.warnings.iter().for_each(|warning| tracing::warn!("config: {warning}"));
+            return Ok(());
+        }
+        let count = self.problems.len();
+        let lines = [self.problems, self.warnings].concat();
+        let message = match &lines[..] {
             [one] => one.clone(),
-            all => format!("{} problems\n  {}", all.len(), all.join("\n  ")),
+            _ if count == 1 => lines.join("\n  "),
+            _ => format!("{count} problems\n  {}", lines.join("\n  ")),
         };
         Err(Error::new(ErrorKind::Config, "config", message))
     }

@@ -4,25 +4,146 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use super::problems::Problems;
+use indexmap::{IndexMap, IndexSet};
+
+use super::problems::{Problems, shorten};
 use crate::error::{Error, ErrorKind, Result};
 use crate::input_file;
 use crate::types::NodeName;
 use crate::yaml::{MAX_BYTES, Node};
 
+/// The key above the parameters of a node.
+const PARAMETERS: &str = "ros__parameters";
+
+/// Where a value was given.
+#[derive(Clone, Debug)]
+pub(super) struct Origin {
+    /// The file, or the option of the command line.
+    pub(super) name: Rc<str>,
+    /// Whether it is a section for many nodes (`/**:`, `/front/*:`), which may
+    /// hold keys of other nodes.
+    pub(super) is_shared: bool,
+}
+
+impl Origin {
+    /// A source that is for this node alone.
+    pub(super) fn own(name: &str) -> Self {
+        Self { name: name.into(), is_shared: false }
+    }
+}
+
 /// A value and where it was given.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
     pub(super) node: Node,
-    pub(super) origin: Rc<str>,
+    pub(super) origin: Origin,
 }
 
 /// Values by dotted key.
 pub(super) type Entries = BTreeMap<String, Entry>;
 
-/// Sections that hold for a node, the more specific ones later.
-fn sections(node: &NodeName) -> [String; 4] {
-    ["/**".into(), "**".into(), node.name().into(), node.full()]
+/// What parameter files hold for a node.
+pub(super) struct Sections<'a> {
+    node: &'a NodeName,
+    /// The sections that apply to the node, by name, in the order in which the
+    /// names first appear. rcl applies them in this order; a later file's values
+    /// for a name already seen join the first place of that name.
+    applying: IndexMap<String, Entries>,
+    /// Names of sections of other nodes.
+    others: IndexSet<String>,
+}
+
+impl<'a> Sections<'a> {
+    pub(super) fn new(node: &'a NodeName) -> Self {
+        Self { node, applying: IndexMap::new(), others: IndexSet::new() }
+    }
+
+    /// Adds the sections of a file's text. An empty file has none.
+    pub(super) fn add_file(&mut self, text: &str, origin: &str, problems: &mut Problems) {
+        let added = Node::parse(text).and_then(|file| match file {
+            Node::Null => Ok(()),
+            Node::Map(_) => self.add_sections("", file, origin, problems),
+            _ => Err("is not a parameter file; allowed: a mapping of node names".into()),
+        });
+        if let Err(message) = added {
+            problems.push(origin, &message);
+        }
+    }
+
+    /// Follows node names, nested or joined by `/`, down to `ros__parameters:`.
+    fn add_sections(
+        &mut self,
+        name: &str,
+        node: Node,
+        origin: &str,
+        problems: &mut Problems,
+    ) -> std::result::Result<(), String> {
+        let Node::Map(map) = node else {
+            let allowed = format!("allowed: `{}:` or `/**:`, then", self.node.full());
+            return Err(format!("`{name}` holds {node}; {allowed} `ros__parameters:`"));
+        };
+        for (key, node) in map {
+            if key != PARAMETERS {
+                let separator = if name.is_empty() || name.ends_with('/') { "" } else { "/" };
+                self.add_sections(&format!("{name}{separator}{key}"), node, origin, problems)?;
+            } else if name.is_empty() {
+                return Err(format!("`{PARAMETERS}:` stands below no node name"));
+            } else if matches!(node, Node::Map(_) | Node::Null) {
+                self.add_section(name, node, origin, problems);
+            } else {
+                return Err(format!("`{name}` holds no `{PARAMETERS}:` mapping"));
+            }
+        }
+        Ok(())
+    }
+
+    fn add_section(&mut self, name: &str, node: Node, origin: &str, problems: &mut Problems) {
+        if !applies(name, self.node) {
+            self.others.insert(name.to_owned());
+            return;
+        }
+        let origin = Origin { name: origin.into(), is_shared: name.ends_with('*') };
+        let mut entries = Entries::new();
+        flatten("", node, &origin, &mut entries, problems);
+        self.applying.entry(name.to_owned()).or_default().extend(entries);
+    }
+
+    /// The values that hold: of two sections, those of the later.
+    pub(super) fn into_entries(self, problems: &mut Problems) -> Entries {
+        if self.applying.is_empty() && !self.others.is_empty() {
+            let found: Vec<_> = self.others.iter().map(|name| format!("`{name}`")).collect();
+            let found = shorten(&found.join(", "));
+            problems.warn(format!("no section applies to {}: found {found}", self.node.full()));
+        }
+        self.applying.into_values().flatten().collect()
+    }
+}
+
+/// Whether a section's name stands for a node, as rclcpp reads it: `*` for any
+/// one part of a name, `**` for any number of parts, also none.
+fn applies(section: &str, node: &NodeName) -> bool {
+    let node = node.full();
+    let parts: Vec<&str> = name_parts(&node).collect();
+    // reached[n]: the parts of the section read so far stand for the first n
+    // parts of the node's name.
+    let mut reached = vec![false; parts.len() + 1];
+    reached[0] = true;
+    for pattern in name_parts(section) {
+        let mut next = vec![false; reached.len()];
+        for start in (0..reached.len()).filter(|&start| reached[start]) {
+            match pattern {
+                "**" => next[start..].fill(true),
+                _ if start == parts.len() => {}
+                _ => next[start + 1] |= pattern == "*" || pattern == parts[start],
+            }
+        }
+        reached = next;
+    }
+    reached[parts.len()]
+}
+
+fn name_parts(name: &str) -> impl Iterator<Item = &str> {
+    name.split('/').filter(|part| !part.is_empty())
 }
 
 /// Reads what files, then overrides hold for `node`; the later wins.
@@ -32,12 +153,12 @@ pub(super) fn read(
     overrides: &[String],
     problems: &mut Problems,
 ) -> Result<Entries> {
-    let mut entries = Entries::new();
+    let mut sections = Sections::new(node);
     for path in files {
-        let origin = path.display().to_string();
-        add_file(node, &read_file(path)?, &origin, &mut entries, problems);
+        sections.add_file(&read_file(path)?, &path.display().to_string(), problems);
     }
-    let origin: Rc<str> = "-p".into();
+    let mut entries = sections.into_entries(problems);
+    let origin = Origin::own("-p");
     for assignment in overrides {
         match assignment_of(node, assignment) {
             Ok((key, node)) => {
@@ -51,59 +172,12 @@ pub(super) fn read(
     Ok(entries)
 }
 
-/// Adds what the text of a parameter file holds for `node`.
-pub(super) fn add_file(
-    node: &NodeName,
-    text: &str,
-    origin: &str,
-    entries: &mut Entries,
-    problems: &mut Problems,
-) {
-    let origin: Rc<str> = origin.into();
-    match parameters_of(node, text) {
-        Ok(sections) => {
-            for section in sections {
-                let mut of_section = Entries::new();
-                flatten("", section, &origin, &mut of_section, problems);
-                entries.extend(of_section);
-            }
-        }
-        Err(message) => problems.push(&origin, &message),
-    }
-}
-
 /// The text of a file of at most [`MAX_BYTES`].
 pub(super) fn read_file(path: &Path) -> Result<String> {
     input_file::read_text(path, MAX_BYTES).map_err(|error| {
         Error::new(ErrorKind::Config, "config", format!("cannot read {}", path.display()))
             .with_source(error)
     })
-}
-
-/// The parameters of every section of a file that holds for this node.
-fn parameters_of(node: &NodeName, text: &str) -> std::result::Result<Vec<Node>, String> {
-    let allowed = format!("allowed: `/**:` or `{}:`, then `ros__parameters:`", node.full());
-    let Node::Map(mut file) = Node::parse(text)? else {
-        return Err(format!("is not a parameter file; {allowed}"));
-    };
-    let names = file.keys().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
-    let mut found = Vec::new();
-    for name in sections(node) {
-        match file.remove(&name) {
-            None => {}
-            Some(Node::Map(mut section)) if section.len() == 1 => {
-                match section.remove("ros__parameters") {
-                    Some(parameters @ (Node::Map(_) | Node::Null)) => found.push(parameters),
-                    _ => return Err(format!("`{name}` holds no `ros__parameters:` mapping")),
-                }
-            }
-            Some(_) => return Err(format!("`{name}` must hold `ros__parameters:` and no more")),
-        }
-    }
-    if found.is_empty() {
-        return Err(format!("no section holds for {}: found {names}; {allowed}", node.full()));
-    }
-    Ok(found)
 }
 
 /// Splits `key:=value` or `node:key:=value`.
@@ -116,7 +190,7 @@ pub(super) fn assignment_of(
         assignment.split_once(":=").ok_or_else(|| format!("has no `:=`; {allowed}"))?;
     let key = match key.split_once(':') {
         None => key,
-        Some((name, key)) if sections(node).iter().any(|section| section == name) => key,
+        Some((name, key)) if applies(name, node) => key,
         Some((name, _)) => return Err(format!("is for node `{name}`, not {}", node.full())),
     };
     if key.is_empty() || key.split('.').any(str::is_empty) {
@@ -130,7 +204,7 @@ pub(super) fn assignment_of(
 pub(super) fn flatten(
     prefix: &str,
     node: Node,
-    origin: &Rc<str>,
+    origin: &Origin,
     entries: &mut Entries,
     problems: &mut Problems,
 ) {
@@ -143,9 +217,9 @@ pub(super) fn flatten(
         }
         Node::Null if prefix.is_empty() => {}
         node => {
-            let entry = Entry { node, origin: Rc::clone(origin) };
+            let entry = Entry { node, origin: origin.clone() };
             if entries.insert(prefix.to_owned(), entry).is_some() {
-                problems.push(prefix, &format!("is given twice in {origin}"));
+                problems.push(prefix, &format!("is given twice in {}", origin.name));
             }
         }
     }
@@ -180,17 +254,31 @@ mod tests {
     }
 
     #[test]
-    fn the_more_specific_section_wins() {
-        let file =
-            "/det_post: {ros__parameters: {a: 2}}\n/**: {ros__parameters: {a: 1, b: {c: 3}}}";
-        let mut problems = Problems::default();
-        let mut entries = Entries::new();
-        for section in parameters_of(&det_post(), file).unwrap() {
-            let mut of_section = Entries::new();
-            flatten("", section, &"f".into(), &mut of_section, &mut problems);
-            entries.extend(of_section);
+    fn sections_apply_as_rclcpp_reads_their_names() {
+        let front = NodeName::new("/car/front", "det_post").unwrap();
+        for (section, of_root, of_front) in [
+            ("/**", true, true),
+            ("**", true, true),
+            ("/*", true, false),
+            ("det_post", true, false),
+            ("/det_post", true, false),
+            ("/*/det_post", false, false),
+            ("/*/*/det_post", false, true),
+            ("/**/det_post", true, true),
+            ("/**/front/**", false, true),
+            ("/car/front/*", false, true),
+            ("/car/front/det_post", false, true),
+            ("car/front/det_post", false, true),
+            ("/car/*", false, false),
+            ("/car/**", false, true),
+            ("/det_*", false, false),
+            ("/other", false, false),
+            ("/det_post/front", false, false),
+        ] {
+            assert_eq!(applies(section, &det_post()), of_root, "{section}");
+            assert_eq!(applies(section, &front), of_front, "{section}");
         }
-        assert_eq!(entries["a"].node, Node::Integer(2));
-        assert_eq!(entries["b.c"].node, Node::Integer(3));
+        let hostile = "/**".repeat(80_000) + "/x";
+        assert!(!applies(&hostile, &front));
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use super::problems::{Problems, nearest, shorten};
-use super::source::{Entries, Entry};
+use super::source::Entries;
 use crate::yaml::Node;
 
 /// One row of a table: all there is to know of a parameter.
@@ -135,6 +135,7 @@ impl Kind {
         let integer_range = |min, max| move |i: &i64| (min..=max).contains(i);
         Some(match (self, node) {
             (Self::Flag, Node::Flag(_)) => node.clone(),
+            (Self::Flag, Node::Text(word)) => Node::Flag(flag_of_word(word)?),
             (Self::Text, Node::Text(text)) if !text.is_empty() => node.clone(),
             (Self::Topic, Node::Text(text)) if is_topic(text) => node.clone(),
             (Self::Choice(names), Node::Text(text)) if names.contains(&&**text) => node.clone(),
@@ -165,6 +166,15 @@ impl Kind {
             ),
             _ => return None,
         })
+    }
+}
+
+/// The words of YAML 1.1 that rcl reads as booleans beside `true` and `false`.
+fn flag_of_word(word: &str) -> Option<bool> {
+    match word {
+        "y" | "Y" | "yes" | "Yes" | "YES" | "on" | "On" | "ON" => Some(true),
+        "n" | "N" | "no" | "No" | "NO" | "off" | "Off" | "OFF" => Some(false),
+        _ => None,
     }
 }
 
@@ -219,11 +229,11 @@ impl Values {
             let Some(parameter) = table.iter().find(|p| p.matches(key, given.class_names)) else {
                 let names_class =
                     |p: &Parameter| p.class_prefix().is_some_and(|p| key.starts_with(p));
-                let message = match table.iter().any(names_class) {
-                    true => unknown_class(entry, given.class_names),
-                    false => unknown_key(given.prefix, key, entry, table),
+                let hint = match table.iter().any(names_class) {
+                    true => Some(format!("classes: {}", shorten(&given.class_names.join(", ")))),
+                    false => meant(given.prefix, key, table),
                 };
-                problems.push(&full_key, &message);
+                problems.unknown_key(&full_key, &entry.origin, hint);
                 continue;
             };
             if entry.node.is_empty() && matches!(parameter.default, Default::Unset(_)) {
@@ -290,13 +300,6 @@ impl Values {
         match self.0.get(key) {
             Some(Node::Integer(integer)) => usize::try_from(*integer).unwrap_or_default(),
             _ => 0,
-        }
-    }
-
-    pub(super) fn optional_count(&self, key: &str) -> Option<u64> {
-        match self.0.get(key) {
-            Some(Node::Integer(integer)) => u64::try_from(*integer).ok(),
-            _ => None,
         }
     }
 
@@ -367,21 +370,14 @@ impl Parameter {
     }
 }
 
-/// What to say of a class that a key names and the head has not.
-fn unknown_class(entry: &Entry, class_names: &[String]) -> String {
-    format!("unknown class in {}; allowed: {}", entry.origin, shorten(&class_names.join(", ")))
-}
-
-/// What to say of a key that no row has.
-pub(super) fn unknown_key<'a>(
+/// The row that an unknown key is nearest to.
+pub(super) fn meant<'a>(
     prefix: &str,
     key: &str,
-    entry: &Entry,
     table: impl IntoIterator<Item = &'a Parameter>,
-) -> String {
-    let hint = nearest(key, table.into_iter().map(|parameter| parameter.key))
-        .map(|nearest| format!("; did you mean `{prefix}{nearest}`?"));
-    format!("unknown key in {}{}", entry.origin, hint.unwrap_or_default())
+) -> Option<String> {
+    nearest(key, table.into_iter().map(|parameter| parameter.key))
+        .map(|nearest| format!("did you mean `{prefix}{nearest}`?"))
 }
 
 #[cfg(test)]

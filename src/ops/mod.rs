@@ -7,7 +7,7 @@
 //! | in, camera | [`decompress`], [`letterbox`] |
 //! | in, LiDAR | [`unpack`], [`densify`], [`voxelize`], [`pillar_features`], [`scatter`] |
 //! | out | [`decode_yolo`], [`decode_center`], [`decode_anchor`], [`select`], [`gather`] |
-//! | suppression | [`nms`] chooses among [`nms_iou`], [`nms_fast`], [`nms_soft`], [`nms_rotated`], [`nms_circle`], [`nms_bev`], [`nms_iou_3d`] |
+//! | suppression | [`nms`] chooses among [`nms_none`], [`nms_iou`], [`nms_fast`], [`nms_soft`], [`nms_rotated`], [`nms_circle`], [`nms_bev`], [`nms_iou_3d`] |
 //!
 //! Ops never move data between host and device, and allocate nothing once their
 //! workspaces have seen the sizes.
@@ -26,6 +26,7 @@ pub mod nms_circle;
 pub mod nms_fast;
 pub mod nms_iou;
 pub mod nms_iou_3d;
+pub mod nms_none;
 pub mod nms_rotated;
 pub mod nms_soft;
 pub mod overlap;

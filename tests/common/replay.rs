@@ -16,8 +16,11 @@ pub struct Run {
 
 /// Runs `det_post` with arguments, in the root of the package.
 pub fn det_post(arguments: &[&str]) -> Run {
-    let output = Command::new(env!("CARGO_BIN_EXE_det_post"))
-        .args(arguments)
+    run(Command::new(env!("CARGO_BIN_EXE_det_post")).args(arguments))
+}
+
+fn run(command: &mut Command) -> Run {
+    let output = command
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .env_remove("ORT_DYLIB_PATH")
         .env_remove("RUST_LOG")
@@ -33,12 +36,38 @@ pub fn det_post(arguments: &[&str]) -> Run {
 
 /// Replays a recording with one shipped configuration and `-p` overrides.
 pub fn replay(bag: &Path, config: &str, parameters: &[String], out: &Path) -> Run {
-    let (bag, out_text) = (bag.display().to_string(), out.display().to_string());
-    let mut arguments = vec!["replay", &bag, "--config", config, "--out", &out_text];
+    let mut command = Command::new(env!("CARGO_BIN_EXE_det_post"));
+    replay_with(&mut command, bag, config, parameters, out)
+}
+
+/// As [`replay`], after the lines of a shell `script` that changes what the
+/// program is given: limits, mounts.
+pub fn replay_after(
+    script: &str,
+    bag: &Path,
+    config: &str,
+    parameters: &[String],
+    out: &Path,
+) -> Run {
+    let mut command = Command::new("unshare");
+    let script = format!("set -e\n{script}\nexec \"$0\" \"$@\"");
+    command.args(["--map-root-user", "--mount", "sh", "-c", &script]);
+    command.arg(env!("CARGO_BIN_EXE_det_post"));
+    replay_with(&mut command, bag, config, parameters, out)
+}
+
+fn replay_with(
+    program: &mut Command,
+    bag: &Path,
+    config: &str,
+    parameters: &[String],
+    out: &Path,
+) -> Run {
+    program.arg("replay").arg(bag).args(["--config", config, "--out"]).arg(out);
     for parameter in parameters {
-        arguments.extend(["-p", parameter]);
+        program.args(["-p", parameter]);
     }
-    Run { out: out.into(), ..det_post(&arguments) }
+    Run { out: out.into(), ..run(program) }
 }
 
 /// Replays a recording at a pace.

@@ -33,7 +33,7 @@ fn on_cpu(bench: &mut Bench) -> Result<()> {
 #[cfg(feature = "cuda")]
 mod cuda {
     use super::{Bench, COPIES, Case, Result};
-    use crate::device::cuda::abi::empty::{Empty, EmptyArgs};
+    use crate::device::cuda::diagnostic::{Empty, EmptyArgs};
     use crate::device::cuda::{
         CudaDevice, DeviceBuffer, Graph, Grid, Kernel, MappedBuffer, PinnedBuffer, Stream,
     };

@@ -102,8 +102,10 @@ fn draw(
     let (mut image_topic, mut points) = ("", None);
     for channel in &config.channels {
         match &channel.kind {
-            ChannelKind::Camera(_) => image_topic = &channel.input,
-            ChannelKind::Lidar(lidar) => points = Some((&channel.input, lidar.facts.grid.range())),
+            ChannelKind::Camera(_) => image_topic = &channel.inputs[0].topic,
+            ChannelKind::Lidar(lidar) => {
+                points = Some((&channel.inputs[0].topic, lidar.facts.grid.range()))
+            }
         }
     }
     let Some((points_topic, range)) = points else { return Ok(()) };

@@ -129,7 +129,7 @@ impl Scenes<'_> {
         moment: &Moment<Box3d, Detection3d>,
         size: u32,
     ) -> Result<BevPicture> {
-        let mut picture = BevPicture::new(&cloud.view()?, &self.range, size)?;
+        let mut picture = BevPicture::new(Some(&cloud.view()?), &self.range, size)?;
         picture.draw_truth(moment.truth.iter().copied());
         // The moving picture is too small for words.
         let names = if size < BEV_SIZE { &[] } else { self.classes.names() };

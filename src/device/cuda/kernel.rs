@@ -8,7 +8,7 @@ use cudarc::driver::sys::{self, CUfunction_attribute_enum as Attribute};
 use cudarc::driver::{CudaFunction, result};
 
 use super::{CudaDevice, Stream, error, failed};
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 
 /// Declares a kernel of this program: its name and its one parameter, a struct
 /// passed by value.
@@ -16,24 +16,24 @@ use crate::error::Result;
 /// # Safety
 /// The implementer promises, having read the kernel:
 /// - `Args` has the layout of the kernel's parameter struct;
-/// - when [`KernelSpec::check`] is `Ok` for a grid, the kernel launched over it
-///   touches no memory but that of the slices in `Args`, within their lengths,
-///   and writes none but through an [`Out`](super::Out);
-/// - it ends, given that the kernels before it on its stream have ended.
+/// - when [`KernelSpec::check`] returns `Ok` for a grid, the kernel launched over
+///   it accesses only the slices in `Args`, within their lengths, and writes only
+///   through an [`Out`](super::Out);
+/// - it terminates, given that the kernels before it on its stream have.
 pub unsafe trait KernelSpec {
     /// Name of the entry point.
     const NAME: &'static str;
-    /// Mirror of the parameter struct.
+    /// The parameter struct, as the kernel declares it.
     type Args<'a>: Copy;
 
-    /// Whether the slices are long enough for everything the kernel touches.
+    /// Checks that the slices are long enough for all accesses of the kernel.
     ///
     /// # Errors
     /// `Argument` naming the slice, its length and the length needed.
     fn check(args: &Self::Args<'_>, grid: &Grid) -> Result<()>;
 }
 
-/// How many blocks of how many threads.
+/// The launch shape: blocks and threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grid {
     /// Blocks along x and y.
@@ -42,8 +42,8 @@ pub struct Grid {
     pub threads_per_block: u32,
 }
 
-/// A loaded kernel whose parameters are known to be those of `K`: to hold one
-/// is the proof.
+/// A loaded kernel whose parameter has the size of `K::Args`, which was checked
+/// when it was loaded.
 pub struct Kernel<K> {
     function: CudaFunction,
     max_threads_per_block: u32,
@@ -59,10 +59,10 @@ impl<K: KernelSpec> Kernel<K> {
             .module()
             .load_function(name)
             .map_err(|e| failed(&format!("find the kernel {name}"), e))?;
-        let (found, needed) = (param_sizes(&function), size_of::<K::Args<'static>>());
-        if found != [needed] {
+        let (found, needed) = (param_size(&function)?, size_of::<K::Args<'static>>());
+        if found != needed {
             return Err(error(format!(
-                "kernel {name} has parameters of {found:?} bytes, declared is one of {needed}"
+                "kernel {name} has a parameter of {found} bytes, declared are {needed}"
             )));
         }
         let max_threads_per_block = function
@@ -103,13 +103,12 @@ impl<K: KernelSpec> Kernel<K> {
             )));
         }
         stream.bind()?;
-        // SAFETY: the function is alive, since `self.device` keeps its module.
+        // SAFETY: the function is loaded as long as `self.device` keeps its module.
         // It takes one parameter of this struct's size (checked at load) and
         // layout (promised by `KernelSpec`), which the driver copies before the
-        // call returns. By the same promise and the check above it touches only
-        // its slices; each was made by `Stream::input` or `output` from a
-        // buffer of this stream, whose memory stays until all queued work of
-        // the stream is done.
+        // call returns. By the same promise and the check above it accesses only
+        // its slices; each was made by `input` or `output` from a buffer of this
+        // stream, whose memory is freed after all queued work of the stream.
         unsafe {
             result::launch_kernel(
                 self.function.cu_function(),
@@ -124,28 +123,41 @@ impl<K: KernelSpec> Kernel<K> {
     }
 }
 
-/// Sizes of a kernel's parameters, in order.
-fn param_sizes(function: &CudaFunction) -> Vec<usize> {
-    let size_of_param = |position: usize| {
-        let (mut offset, mut size) = (0, 0);
-        // SAFETY: the function is alive and both results are live locals; a
-        // position past the last parameter is answered with an error.
-        unsafe {
-            sys::cuFuncGetParamInfo(
-                function.cu_function(),
-                position,
-                &raw mut offset,
-                &raw mut size,
-            )
-        }
-        .result()
-        .ok()
-        .map(|()| size)
-    };
-    (0..64).map_while(size_of_param).collect()
+/// Bytes of a kernel's parameter. Every kernel has exactly one, as
+/// `tests/architecture.rs` checks: querying a second would be a driver error, which
+/// compute-sanitizer reports.
+fn param_size(function: &CudaFunction) -> Result<usize> {
+    let (mut offset, mut size) = (0, 0);
+    // SAFETY: the function is alive and both results are live locals.
+    unsafe {
+        sys::cuFuncGetParamInfo(function.cu_function(), 0, &raw mut offset, &raw mut size).result()
+    }
+    .map_err(|e| failed("ask for the size of a kernel's parameter", e))?;
+    Ok(size)
 }
 
-/// Blocks that cover `num_items`.
+/// The number of blocks that cover `num_items`.
 pub(crate) fn blocks(num_items: usize, per_block: u32) -> u32 {
     u32::try_from(num_items.div_ceil(per_block as usize)).unwrap_or(u32::MAX)
+}
+
+/// Refuses a slice that is shorter than a kernel needs.
+pub(crate) fn check_len(kernel: &str, slice: &str, found: usize, needed: usize) -> Result<()> {
+    if found >= needed {
+        return Ok(());
+    }
+    Err(refused(kernel, &format!("{slice} has {found} places, needed are {needed}")))
+}
+
+/// Refuses a number of threads per block that the kernel is not compiled for.
+pub(crate) fn check_threads(kernel: &str, found: u32, needed: u32) -> Result<()> {
+    if found == needed {
+        return Ok(());
+    }
+    Err(refused(kernel, &format!("{found} threads a block, needed are {needed}")))
+}
+
+/// The error of a launch that is refused.
+pub(crate) fn refused(kernel: &str, message: &str) -> Error {
+    Error::new(ErrorKind::Argument, "device", format!("kernel {kernel}: {message}"))
 }

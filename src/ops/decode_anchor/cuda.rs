@@ -10,19 +10,16 @@
 
 use half::f16;
 
+use super::kernels::{ANCHORS_PER_BLOCK, AnchorArgs, AnchorShape, DecodeAnchor};
 use super::{argument, check_map, cpu};
-use crate::device::cuda::abi::decode_anchor::{
-    ANCHORS_PER_BLOCK, AnchorArgs, AnchorShape, DecodeAnchor,
-};
-use crate::device::cuda::abi::select::{
-    DecodeCounts, MAX_FOUND, SelectSettings, THREADS_PER_BLOCK,
-};
 use crate::device::cuda::{
-    DeviceBuffer, DeviceCandidates, DeviceTensor, DeviceValues, Grid, In, Kernel, Stream, blocks,
+    DeviceBuffer, DeviceCandidates, DeviceCounters, DeviceTensor, DeviceValues, Grid, In, Kernel,
+    Stream, blocks,
 };
 use crate::error::Result;
 use crate::ops::select::Limits;
 use crate::ops::select::cuda::Selecting;
+use crate::ops::select::kernels::{MAX_FOUND, SelectSettings, THREADS_PER_BLOCK};
 use crate::ops::thresholds::DeviceThresholds;
 use crate::types::{AnchorDecode, Box3d};
 
@@ -124,6 +121,7 @@ impl Workspace {
         outputs: &DeviceAnchorOutputs<'_>,
         num_voxels: &DeviceBuffer<u32>,
         candidates: &mut DeviceCandidates<Box3d>,
+        counters: &mut DeviceCounters,
     ) -> Result<()> {
         let Self { stream, f32, f16, params, memory } = self;
         let size = size(outputs, params)?;
@@ -146,7 +144,13 @@ impl Workspace {
                     None => In::empty(),
                 };
                 let maps = [classes.input(stream)?, boxes.input(stream)?, directions];
-                let args = memory.args(stream, params, (maps, size), num_voxels, candidates)?;
+                let args = memory.args(
+                    stream,
+                    params,
+                    (maps, size),
+                    num_voxels,
+                    (candidates, counters),
+                )?;
                 f32.enqueue(stream, grid, args)
             }
             (DeviceValues::F16(classes), DeviceValues::F16(boxes), directions) => {
@@ -156,16 +160,17 @@ impl Workspace {
                     None => In::empty(),
                 };
                 let maps = [classes.input(stream)?, boxes.input(stream)?, directions];
-                let args = memory.args(stream, params, (maps, size), num_voxels, candidates)?;
+                let args = memory.args(
+                    stream,
+                    params,
+                    (maps, size),
+                    num_voxels,
+                    (candidates, counters),
+                )?;
                 f16.enqueue(stream, grid, args)
             }
             _ => several(),
         }
-    }
-
-    /// What decoding counted, on the device, for `gather`.
-    pub fn counts(&self) -> &DeviceBuffer<DecodeCounts> {
-        &self.memory.selecting.counts
     }
 }
 
@@ -176,12 +181,12 @@ impl Memory {
         params: &AnchorDecode,
         ([classes, boxes, directions], [height, width]): ([In<'a, T>; 3], [usize; 2]),
         num_voxels: &'a DeviceBuffer<u32>,
-        candidates: &'a mut DeviceCandidates<Box3d>,
+        (candidates, counters): (&'a mut DeviceCandidates<Box3d>, &'a mut DeviceCounters),
     ) -> Result<AnchorArgs<'a, T>> {
         let along =
             [(0, width), (1, height)].map(|(axis, num)| cpu::Centers::new(params, axis, num));
         Ok(AnchorArgs {
-            selection: self.selecting.slices(stream, candidates)?,
+            selection: self.selecting.slices(stream, candidates, counters)?,
             classes,
             boxes,
             directions,

@@ -13,19 +13,19 @@
 
 use half::f16;
 
+pub use super::kernels::Motion;
+use super::kernels::{
+    CELLS_PER_BLOCK, CenterArgs, CenterMaps, CenterSettings, DecodeCenter, MAX_TASKS,
+};
 use super::{argument, cpu};
-use crate::device::cuda::abi::decode_center::{
-    CELLS_PER_BLOCK, CenterArgs, CenterMaps, CenterSettings, DecodeCenter, MAX_TASKS, Motion,
-};
-use crate::device::cuda::abi::select::{
-    DecodeCounts, MAX_FOUND, SelectSettings, THREADS_PER_BLOCK,
-};
 use crate::device::cuda::{
-    DeviceBuffer, DeviceCandidates, DeviceTensor, DeviceValues, Grid, Kernel, Plain, Stream, blocks,
+    DeviceBuffer, DeviceCandidates, DeviceCounters, DeviceTensor, DeviceValues, Grid, Kernel,
+    Plain, Stream, blocks,
 };
 use crate::error::Result;
 use crate::ops::select::Limits;
 use crate::ops::select::cuda::Selecting;
+use crate::ops::select::kernels::{MAX_FOUND, SelectSettings, THREADS_PER_BLOCK};
 use crate::ops::thresholds::DeviceThresholds;
 use crate::types::{Box3d, CenterDecode, SizeOrder, YawConvention};
 
@@ -157,6 +157,7 @@ impl Workspace {
         tasks: &[DeviceCenterTask<'_>],
         num_voxels: &DeviceBuffer<u32>,
         candidates: &mut DeviceCandidates<Box3d>,
+        counters: &mut DeviceCounters,
     ) -> Result<()> {
         let Self { stream, f32, f16, params, memory } = self;
         if tasks.len() != params.tasks.len() {
@@ -170,7 +171,7 @@ impl Workspace {
                 f32.enqueue(
                     stream,
                     grid,
-                    memory.args(stream, params, num_voxels, candidates, maps)?,
+                    memory.args(stream, params, num_voxels, (candidates, counters), maps)?,
                 )
             }
             Some(DeviceValues::F16(_)) => {
@@ -178,16 +179,11 @@ impl Workspace {
                 f16.enqueue(
                     stream,
                     grid,
-                    memory.args(stream, params, num_voxels, candidates, maps)?,
+                    memory.args(stream, params, num_voxels, (candidates, counters), maps)?,
                 )
             }
             None => Ok(()),
         }
-    }
-
-    /// What decoding counted, on the device, for `gather`.
-    pub fn counts(&self) -> &DeviceBuffer<DecodeCounts> {
-        &self.memory.selecting.counts
     }
 
     /// Velocities and variances of what was found, and by candidate its place
@@ -205,11 +201,11 @@ impl Memory {
         stream: &Stream,
         params: &CenterDecode,
         num_voxels: &'a DeviceBuffer<u32>,
-        candidates: &'a mut DeviceCandidates<Box3d>,
+        (candidates, counters): (&'a mut DeviceCandidates<Box3d>, &'a mut DeviceCounters),
         tasks: Maps<'a, T>,
     ) -> Result<CenterArgs<'a, T>> {
         Ok(CenterArgs {
-            selection: self.selecting.slices(stream, candidates)?,
+            selection: self.selecting.slices(stream, candidates, counters)?,
             motions: self.motions.output(stream)?,
             places: self.places.output(stream)?,
             num_voxels: num_voxels.input(stream)?,

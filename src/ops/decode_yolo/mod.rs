@@ -35,6 +35,9 @@
 mod cpu;
 #[cfg(feature = "cuda")]
 pub mod cuda;
+#[cfg(feature = "cuda")]
+#[expect(unsafe_code, reason = "kernels are promised to fit their parameters; each block says why")]
+pub(in crate::ops) mod kernels;
 mod values;
 
 use crate::error::{Error, ErrorKind, Result};

@@ -27,15 +27,38 @@
 //! has enough bytes for as many pixels at the best compression its format
 //! allows. The memory of a PNG's pixels is kept from picture to picture; that of
 //! a JPEG's, and the decoders' own tables, are not.
+//!
+//! The time of a picture is bounded. A JPEG is decoded scan by scan, each over
+//! all pixels even where the file has no data for it, so the number of scans
+//! ([`MAX_SCANS`]) and the pixels of all scans together ([`MAX_SCANNED_PIXELS`])
+//! are checked before decoding starts; either depends on the file alone. What
+//! takes longer than [`MAX_DECODE_TIME`] all the same is given up. Text and
+//! colour profiles of a PNG, which inflate, are not read.
 
 mod jpeg;
+mod jpeg_markers;
 mod png;
+mod timed;
+
+use std::time::{Duration, Instant};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::types::{CompressedFormat, CompressedView, Encoding, ImageView, Size};
 
 /// The most pixels that a picture may have.
 pub const MAX_PIXELS: u64 = 1 << 26;
+
+/// The most scans that a JPEG may have: each of the 64 coefficients of four
+/// components in a scan of its own. Encoders usually write 10.
+pub const MAX_SCANS: u64 = 256;
+
+/// The most pixels that all scans of a JPEG may have together: 16 scans of the
+/// largest picture.
+pub const MAX_SCANNED_PIXELS: u64 = 16 * MAX_PIXELS;
+
+/// The longest time that a picture may take to decompress. The largest picture
+/// at a high quality takes a quarter of it on a free core.
+pub const MAX_DECODE_TIME: Duration = Duration::from_secs(10);
 
 /// A decompressed picture; its memory is used again for the next.
 #[derive(Debug, Default)]
@@ -83,18 +106,20 @@ impl Pixels {
 ///
 /// # Errors
 /// `Codec` when the file is damaged, truncated, too large or of a kind that
-/// is not read; `picture` then has no pixels.
+/// is not read, `DecodeLimit` when it takes too much work or time; `picture`
+/// then has no pixels.
 pub fn decompress(input: &CompressedView<'_>, picture: &mut Picture) -> Result<()> {
+    let deadline = Instant::now() + MAX_DECODE_TIME;
     let Picture { bytes, pixels } = picture;
     *pixels = None;
     *pixels = Some(match input.format {
         CompressedFormat::Jpeg => {
-            let (pixels, decoded) = jpeg::decode(input.data)?;
+            let (pixels, decoded) = jpeg::decode(input.data, deadline)?;
             *bytes = decoded;
             pixels
         }
         CompressedFormat::Png => {
-            let (pixels, _) = png::decode(input.data, |num_bytes| {
+            let (pixels, _) = png::decode(input.data, deadline, |num_bytes| {
                 bytes.resize(num_bytes, 0);
                 Ok(bytes)
             })?;
@@ -114,9 +139,10 @@ pub fn decompress_into<'m>(
     input: &CompressedView<'_>,
     room: impl FnOnce(usize) -> Result<&'m mut [u8]>,
 ) -> Result<ImageView<'m>> {
+    let deadline = Instant::now() + MAX_DECODE_TIME;
     let (pixels, bytes) = match input.format {
         CompressedFormat::Jpeg => {
-            let (pixels, decoded) = jpeg::decode(input.data)?;
+            let (pixels, decoded) = jpeg::decode(input.data, deadline)?;
             let bytes = room(decoded.len())?;
             let Some(to) = bytes.get_mut(..decoded.len()) else {
                 let (lent, needed) = (bytes.len(), decoded.len());
@@ -125,7 +151,7 @@ pub fn decompress_into<'m>(
             to.copy_from_slice(&decoded);
             (pixels, &*bytes)
         }
-        CompressedFormat::Png => png::decode(input.data, room)?,
+        CompressedFormat::Png => png::decode(input.data, deadline, room)?,
     };
     pixels.view(bytes)
 }
@@ -133,11 +159,13 @@ pub fn decompress_into<'m>(
 /// The size of the picture in `input`, by its header; nothing is decompressed.
 ///
 /// # Errors
-/// `Codec` when there is no such header, or its size is not read.
+/// `Codec` when there is no such header, or its size is not read; `DecodeLimit`
+/// when so much precedes it that it takes too long.
 pub fn size(input: &CompressedView<'_>) -> Result<Size> {
+    let deadline = Instant::now() + MAX_DECODE_TIME;
     match input.format {
-        CompressedFormat::Jpeg => jpeg::size(input.data),
-        CompressedFormat::Png => png::size(input.data),
+        CompressedFormat::Jpeg => jpeg::size(input.data, deadline),
+        CompressedFormat::Png => png::size(input.data, deadline),
     }
 }
 
@@ -159,6 +187,14 @@ fn check_size(size: Size, num_bytes: usize, max_pixels_per_byte: u64) -> Result<
 
 fn codec(message: impl Into<String>) -> Error {
     Error::new(ErrorKind::Codec, "decompress", message)
+}
+
+fn exceeded(message: impl Into<String>) -> Error {
+    Error::new(ErrorKind::DecodeLimit, "decompress", message)
+}
+
+fn timed_out() -> Error {
+    exceeded(format!("picture not decoded within {} s", MAX_DECODE_TIME.as_secs()))
 }
 
 #[cfg(test)]

@@ -1,48 +1,63 @@
 //! PNG.
 
-use std::io::Cursor;
+use std::io;
+use std::time::Instant;
 
-use png::{BitDepth, ColorType, Decoder, DecodingError, Limits, Transformations};
+use png::{BitDepth, ColorType, Decoder, DecodingError, Transformations};
 
-use super::{MAX_PIXELS, Pixels, check_size, codec};
+use super::timed::TimedBytes;
+use super::{Pixels, check_size, codec};
 use crate::error::{Error, Result};
 use crate::types::{Encoding, Size};
 
 /// Eight pixels a byte, deflated 1032 to 1.
 const MAX_PIXELS_PER_BYTE: u64 = 8 * 1032;
 
+/// Bytes between two looks at the clock. They inflate to 16 MiB at most.
+const CLOCK_INTERVAL: usize = 1 << 14;
+
 /// The size of the picture.
-pub(super) fn size(data: &[u8]) -> Result<Size> {
-    read_header(&mut decoder(data), data.len()).map(|(size, ..)| size)
+pub(super) fn size(data: &[u8], deadline: Instant) -> Result<Size> {
+    read_header(&mut decoder(data, deadline), data.len()).map(|(size, ..)| size)
 }
 
-fn decoder(data: &[u8]) -> Decoder<Cursor<&[u8]>> {
-    let limits = Limits { bytes: 8 * MAX_PIXELS as usize };
-    Decoder::new_with_limits(Cursor::new(data), limits)
+/// Neither text nor colour profiles are read: a few of their bytes inflate to
+/// megabytes. Other chunks and rows stay within the decoder's own limit, 64 MiB.
+fn decoder(data: &[u8], deadline: Instant) -> Decoder<TimedBytes<'_>> {
+    let mut decoder = Decoder::new(TimedBytes::new(data, deadline, CLOCK_INTERVAL));
+    decoder.set_ignore_text_chunk(true);
+    decoder.set_ignore_iccp_chunk(true);
+    decoder
 }
 
 /// Size and kind of the pixels in a file of `num_bytes`.
 fn read_header(
-    decoder: &mut Decoder<Cursor<&[u8]>>,
+    decoder: &mut Decoder<TimedBytes<'_>>,
     num_bytes: usize,
 ) -> Result<(Size, ColorType, BitDepth)> {
-    let header = decoder.read_header_info().map_err(damaged)?;
+    let header = decoder.read_header_info().map_err(failed)?;
     let size = Size::new(header.width, header.height);
     check_size(size, num_bytes, MAX_PIXELS_PER_BYTE)?;
     Ok((size, header.color_type, header.bit_depth))
 }
 
-fn damaged(cause: DecodingError) -> Error {
-    Error::with_source(codec("PNG is damaged or not supported"), cause)
+fn failed(cause: DecodingError) -> Error {
+    match &cause {
+        DecodingError::IoError(error) if error.kind() == io::ErrorKind::TimedOut => {
+            super::timed_out()
+        }
+        _ => Error::with_source(codec("PNG is damaged or not supported"), cause),
+    }
 }
 
 /// Decodes into memory that `room` lends, given the number of bytes it takes;
 /// the pixels are the first of them.
 pub(super) fn decode<'m>(
     data: &[u8],
+    deadline: Instant,
     room: impl FnOnce(usize) -> Result<&'m mut [u8]>,
 ) -> Result<(Pixels, &'m [u8])> {
-    let mut decoder = decoder(data);
+    let mut decoder = decoder(data, deadline);
     let (size, color, depth) = read_header(&mut decoder, data.len())?;
     let is_grey = matches!(color, ColorType::Grayscale | ColorType::GrayscaleAlpha);
     let keeps_16_bits = is_grey && depth == BitDepth::Sixteen;
@@ -51,7 +66,7 @@ pub(super) fn decode<'m>(
     } else {
         Transformations::EXPAND | Transformations::STRIP_16
     });
-    let mut reader = decoder.read_info().map_err(damaged)?;
+    let mut reader = decoder.read_info().map_err(failed)?;
     let (color, depth) = reader.output_color_type();
     let (encoding, alpha_bytes) = match (color, depth) {
         (ColorType::Grayscale, BitDepth::Eight) => (Encoding::Mono8, 0),
@@ -69,8 +84,8 @@ pub(super) fn decode<'m>(
         return Err(codec(format!("PNG decodes to {found:?} bytes, not {with_alpha}")));
     }
     let bytes = room(with_alpha)?;
-    reader.next_frame(bytes).map_err(damaged)?;
-    reader.finish().map_err(damaged)?;
+    reader.next_frame(bytes).map_err(failed)?;
+    reader.finish().map_err(failed)?;
     if alpha_bytes > 0 {
         drop_alpha(bytes, alpha_bytes);
     }

@@ -1,8 +1,14 @@
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use ::png::{BitDepth, ColorType};
 
 use super::*;
+
+#[path = "../../../tests/common/jpeg.rs"]
+mod jpeg_files;
+
+use jpeg_files::empty_scans;
 
 fn shared_data() -> Option<PathBuf> {
     let path = std::env::var_os("DET_POST_SHARED_DATA").map_or_else(
@@ -182,4 +188,96 @@ fn a_jpeg_cut_anywhere_is_an_error() {
     // What follows the end marker does not matter.
     let padded = [&file[..], &[0; 64]].concat();
     assert_eq!(decoded(CompressedFormat::Jpeg, &padded).unwrap().bytes, picture.bytes);
+}
+
+#[test]
+fn the_work_of_a_jpeg_is_limited_before_it_is_done() {
+    // (size, scans, decoded)
+    let cases = [
+        (Size::new(64, 48), 1, true),
+        (Size::new(64, 48), 256, true),
+        (Size::new(64, 48), 257, false),
+        (Size::new(1024, 1024), 20_000, false),
+        (Size::new(8192, 8192), 17, false),
+        (Size::new(8192, 8192), 5_000, false),
+    ];
+    for (size, num_scans, accepted) in cases {
+        let start = Instant::now();
+        let decoded = decoded(
+            CompressedFormat::Jpeg,
+            &empty_scans(size.width as u16, size.height as u16, num_scans),
+        );
+        assert!(start.elapsed() < Duration::from_secs(5), "{size:?} took {:?}", start.elapsed());
+        match decoded {
+            Ok(picture) => {
+                assert!(accepted, "{size:?} in {num_scans} scans");
+                assert_eq!(picture.view().unwrap().size(), size);
+            }
+            Err(error) => {
+                assert!(!accepted, "{size:?} in {num_scans} scans: {error}");
+                assert_eq!(error.kind(), ErrorKind::DecodeLimit);
+                assert!(error.message().contains(&format!("in {num_scans} scans")), "{error}");
+            }
+        }
+    }
+    let mut tables = empty_scans(64, 48, 1);
+    let table: Vec<u8> = [0xFF, 0xC4, 0, 20, 0, 1].into_iter().chain([0; 16]).collect();
+    tables.splice(2..2, table.repeat(28_000));
+    let error = decoded(CompressedFormat::Jpeg, &tables).map(|_| ()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::DecodeLimit);
+    assert!(error.message().contains("Huffman tables"), "{error}");
+}
+
+#[test]
+fn as_many_scans_as_encoders_write_change_no_pixel() {
+    let pixels: Vec<u8> = (0..97 * 61 * 3_u32).map(|i| (i * i / 97) as u8).collect();
+    let encoded = |scans: Option<u8>| {
+        let mut file = Vec::new();
+        let mut encoder = jpeg_encoder::Encoder::new(&mut file, 90);
+        if let Some(scans) = scans {
+            encoder.set_progressive_scans(scans);
+        }
+        encoder.encode(&pixels, 97, 61, jpeg_encoder::ColorType::Rgb).unwrap();
+        decoded(CompressedFormat::Jpeg, &file).unwrap().bytes
+    };
+    let expected = encoded(None);
+    for scans in [3, 10, 33] {
+        assert!(encoded(Some(scans)) == expected, "{scans} scans");
+    }
+}
+
+#[test]
+fn a_picture_that_takes_too_long_is_given_up() {
+    let png = png_file(ColorType::Rgb, BitDepth::Eight, &[9; 18], None);
+    let jpeg = empty_scans(64, 48, 3);
+    let over = Instant::now();
+    let errors = [
+        jpeg::decode(&jpeg, over).map(|_| ()),
+        jpeg::size(&jpeg, over).map(|_| ()),
+        png::decode(&png, over, |_| Err(codec("no memory is asked for"))).map(|_| ()),
+        png::size(&png, over).map(|_| ()),
+    ];
+    for error in errors {
+        let error = error.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::DecodeLimit, "{error}");
+        assert_eq!(error.message(), "picture not decoded within 10 s");
+    }
+}
+
+#[test]
+fn text_and_colour_profiles_of_a_png_are_not_inflated() {
+    let mut file = Vec::new();
+    let mut info = ::png::Info::with_size(3, 2);
+    info.color_type = ColorType::Rgb;
+    info.bit_depth = BitDepth::Eight;
+    // More than the limit of what the decoder keeps.
+    info.icc_profile = Some(vec![0; 80 << 20].into());
+    let mut encoder = ::png::Encoder::with_info(&mut file, info).unwrap();
+    encoder.add_ztxt_chunk("Comment".to_owned(), " ".repeat(80 << 20)).unwrap();
+    let mut writer = encoder.write_header().unwrap();
+    writer.write_image_data(&[9; 18]).unwrap();
+    writer.finish().unwrap();
+    assert!(file.len() < 1 << 20);
+    let picture = decoded(CompressedFormat::Png, &file).unwrap();
+    assert_eq!(picture.view().unwrap().data(), [9; 18]);
 }

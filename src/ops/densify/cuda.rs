@@ -7,11 +7,11 @@
 
 use nalgebra::{Isometry3, Matrix3x4};
 
+use super::kernels::{Densify, DensifyArgs, MAX_SWEEPS, SweepArgs, THREADS_PER_BLOCK};
 use super::{Now, argument, check_time_lag};
-use crate::device::cuda::abi::densify::{
-    Densify, DensifyArgs, DensifyNumbers, MAX_SWEEPS, SweepArgs, THREADS_PER_BLOCK,
+use crate::device::cuda::{
+    DeviceBuffer, DeviceCounters, DevicePoints, Grid, Kernel, Stream, blocks,
 };
-use crate::device::cuda::{DeviceBuffer, DevicePoints, Grid, Kernel, Stream, blocks};
 use crate::error::Result;
 use crate::types::Stamp;
 
@@ -139,7 +139,6 @@ pub struct Workspace {
     stream: Stream,
     kernel: Kernel<Densify>,
     time_lag_channel: Option<usize>,
-    counts: DeviceBuffer<DensifyNumbers>,
     turns: DeviceBuffer<u64>,
     numbers: DeviceBuffer<u64>,
 }
@@ -162,13 +161,13 @@ impl Workspace {
             stream: stream.clone(),
             kernel: stream.device().kernel()?,
             time_lag_channel,
-            counts: DeviceBuffer::zeros(stream, 1)?,
             turns: DeviceBuffer::zeros(stream, 1)?,
             numbers: DeviceBuffer::zeros(stream, num_tiles.saturating_mul(sweeps.ring.len()))?,
         })
     }
 
     /// Queues the joining of the current sweep and the past ones into `out`.
+    /// Points that are dropped go to `counters`, sweeps are returned.
     ///
     /// # Errors
     /// `Argument` when `out` has other channels, the sweeps are not those the
@@ -179,6 +178,7 @@ impl Workspace {
         sweeps: &DeviceSweeps,
         joining: &Joining<'_>,
         out: &mut DevicePoints,
+        counters: &mut DeviceCounters,
     ) -> Result<SweepCounts> {
         let (num_channels, capacity) = (out.num_channels(), out.capacity());
         if num_channels != sweeps.num_channels {
@@ -204,7 +204,7 @@ impl Workspace {
         let args = DensifyArgs {
             points: out.values.output(stream)?,
             num: out.num.output(stream)?,
-            counts: self.counts.output(stream)?,
+            counters: counters.output(stream)?,
             turns: self.turns.output(stream)?,
             numbers: self.numbers.output(stream)?,
             num_channels: num_channels as u32,
@@ -215,7 +215,7 @@ impl Workspace {
             reserved: 0,
             sweeps: joined,
         };
-        // At least one block, which writes the counts of no points; no more than
+        // At least one block, which writes that there are no points; no more than
         // run side by side.
         let num_tiles = blocks(sweeps.point_capacity, THREADS_PER_BLOCK).max(1);
         let num_tiles = num_tiles.saturating_mul(args.num_sweeps);
@@ -223,11 +223,6 @@ impl Workspace {
         let grid = Grid { num_blocks, threads_per_block: THREADS_PER_BLOCK };
         self.kernel.enqueue(stream, grid, args)?;
         Ok(counts)
-    }
-
-    /// What joining lost, on the device, for `gather`.
-    pub fn counts(&self) -> &DeviceBuffer<DensifyNumbers> {
-        &self.counts
     }
 }
 

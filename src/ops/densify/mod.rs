@@ -19,6 +19,9 @@
 mod cpu;
 #[cfg(feature = "cuda")]
 pub mod cuda;
+#[cfg(feature = "cuda")]
+#[expect(unsafe_code, reason = "kernels are promised to fit their parameters; each block says why")]
+pub(in crate::ops) mod kernels;
 
 use nalgebra::{Isometry3, Matrix3x4};
 

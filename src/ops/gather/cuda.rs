@@ -1,20 +1,20 @@
 //! The CUDA side of [`gather_2d`](super::gather_2d) and
 //! [`gather_3d`](super::gather_3d): the last kernel of a frame, which writes
-//! detections and counts where the host reads them. Equal to the CPU, bit for
+//! detections and counters where the host reads them. Equal to the CPU, bit for
 //! bit.
 
-use crate::device::cuda::abi::decode_center::Motion;
-use crate::device::cuda::abi::densify::DensifyNumbers;
-use crate::device::cuda::abi::gather::{
-    BOX_WORDS, FrameCounts, Gather2d, Gather3d, Gather3dArgs, GatherArgs, GatherSettings,
-    LidarCounts, THREADS_PER_BLOCK, VARIANCE_WORDS, VELOCITY_WORDS,
+pub use super::kernels::Gathered;
+use super::kernels::{
+    BOX_WORDS, Gather2d, Gather3d, Gather3dArgs, GatherArgs, GatherSettings, THREADS_PER_BLOCK,
+    VARIANCE_WORDS, VELOCITY_WORDS,
 };
-use crate::device::cuda::abi::nms::NmsCounts;
-use crate::device::cuda::abi::select::DecodeCounts;
-use crate::device::cuda::abi::unpack::UnpackNumbers;
-use crate::device::cuda::abi::voxelize::VoxelizeNumbers;
-use crate::device::cuda::{DeviceBuffer, DeviceCandidates, Grid, Kernel, MappedBuffer, Stream};
+use crate::device::cuda::{
+    DeviceBuffer, DeviceCandidates, DeviceCounters, Grid, Kernel, MappedBuffer, PublishedCounters,
+    Stream,
+};
 use crate::error::Result;
+use crate::ops::decode_center::kernels::Motion;
+use crate::ops::nms::cuda::NmsCounts;
 use crate::types::{
     Affine2, Box2d, Box3d, Detection2d, Detection3d, Kept, Object3d, Size, Variance3d,
 };
@@ -25,8 +25,7 @@ pub struct Workspace {
     kernel: Kernel<Gather2d>,
     settings: DeviceBuffer<GatherSettings>,
     detections: MappedBuffer<Detection2d>,
-    counts: MappedBuffer<FrameCounts>,
-    read_counts: Vec<FrameCounts>,
+    gathered: MappedBuffer<Gathered>,
     max_detections: usize,
 }
 
@@ -44,8 +43,7 @@ impl Workspace {
             kernel: stream.device().kernel()?,
             settings: DeviceBuffer::zeros(stream, 1)?,
             detections: MappedBuffer::zeros(stream, max_detections)?,
-            counts: MappedBuffer::zeros(stream, 1)?,
-            read_counts: Vec::with_capacity(1),
+            gathered: MappedBuffer::zeros(stream, 1)?,
             max_detections,
         })
     }
@@ -66,8 +64,8 @@ impl Workspace {
     }
 
     /// Queues the gathering of the survivors `kept` of `candidates`, as
-    /// `nms::cuda::DeviceWorkspace::kept` gives them. What decoding counted
-    /// goes with the counts of the frame.
+    /// `nms::cuda::DeviceWorkspace::kept` gives them, and the publishing of the
+    /// frame's `counters`.
     ///
     /// # Errors
     /// `Device` when a buffer is another stream's or the launch fails.
@@ -75,17 +73,19 @@ impl Workspace {
         &mut self,
         candidates: &DeviceCandidates<Box2d>,
         (kept, nms_counts): (&DeviceBuffer<Kept>, &DeviceBuffer<NmsCounts>),
-        decode_counts: &DeviceBuffer<DecodeCounts>,
+        counters: &mut DeviceCounters,
     ) -> Result<()> {
         let stream = &self.stream;
+        let PublishedCounters { entries, published } = counters.publish(stream)?;
         let args = GatherArgs {
             candidates: candidates.items.input(stream)?,
             kept: kept.input(stream)?,
             nms_counts: nms_counts.input(stream)?,
-            decode_counts: decode_counts.input(stream)?,
             settings: self.settings.input(stream)?,
+            counters: entries,
             published: self.detections.output(stream)?,
-            published_counts: self.counts.output(stream)?,
+            gathered: self.gathered.output(stream)?,
+            published_counters: published,
         };
         let grid = Grid { num_blocks: [1, 1], threads_per_block: THREADS_PER_BLOCK };
         self.kernel.enqueue(stream, grid, args)
@@ -96,20 +96,18 @@ impl Workspace {
     ///
     /// # Errors
     /// `Device` when queued work failed; `out` is empty then.
-    pub fn read(&mut self, out: &mut Vec<Detection2d>) -> Result<FrameCounts> {
+    pub fn read(&mut self, out: &mut Vec<Detection2d>) -> Result<Gathered> {
         out.clear();
         self.stream.synchronize()?;
-        self.read_counts.clear();
-        self.counts.copy_to(1, &mut self.read_counts);
-        let counts = self.read_counts.first().copied().unwrap_or_default();
-        self.detections.copy_to(counts.num_detections as usize, out);
-        Ok(counts)
+        let gathered = self.gathered.get(0).unwrap_or_default();
+        self.detections.copy_to(gathered.num_detections as usize, out);
+        Ok(gathered)
     }
 }
 
 /// What a lidar head says of its objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SaysOfObjects {
+pub struct OutputAttributes {
     /// A velocity.
     pub velocity: bool,
     /// Variances.
@@ -125,25 +123,16 @@ pub struct LidarInputs<'a> {
     pub motions: Option<(&'a DeviceBuffer<Motion>, &'a DeviceBuffer<u32>)>,
     /// The survivors, best first, and how many.
     pub kept: (&'a DeviceBuffer<Kept>, &'a DeviceBuffer<NmsCounts>),
-    /// What decoding counted.
-    pub decoded: &'a DeviceBuffer<DecodeCounts>,
-    /// What unpacking counted.
-    pub unpacked: Option<&'a DeviceBuffer<UnpackNumbers>>,
-    /// What joining past sweeps counted.
-    pub densified: Option<&'a DeviceBuffer<DensifyNumbers>>,
-    /// What grouping into voxels counted.
-    pub voxelized: Option<&'a DeviceBuffer<VoxelizeNumbers>>,
 }
 
 /// Kernel and memory of the gathering of lidar frames on one stream.
 pub struct LidarWorkspace {
     stream: Stream,
     kernel: Kernel<Gather3d>,
-    says: SaysOfObjects,
+    attributes: OutputAttributes,
     words: MappedBuffer<u32>,
-    counts: MappedBuffer<LidarCounts>,
+    gathered: MappedBuffer<Gathered>,
     read_words: Vec<u32>,
-    read_counts: Vec<LidarCounts>,
     nothing: Nothing,
     max_detections: usize,
 }
@@ -152,9 +141,6 @@ pub struct LidarWorkspace {
 struct Nothing {
     motions: DeviceBuffer<Motion>,
     places: DeviceBuffer<u32>,
-    unpacked: DeviceBuffer<UnpackNumbers>,
-    densified: DeviceBuffer<DensifyNumbers>,
-    voxelized: DeviceBuffer<VoxelizeNumbers>,
 }
 
 impl LidarWorkspace {
@@ -163,34 +149,39 @@ impl LidarWorkspace {
     /// # Errors
     /// `Device` when this build has no such kernel or there is not enough
     /// memory.
-    pub fn new(stream: &Stream, says: SaysOfObjects, max_detections: usize) -> Result<Self> {
-        let num_words = max_detections.saturating_mul(says.num_words());
+    pub fn new(
+        stream: &Stream,
+        attributes: OutputAttributes,
+        max_detections: usize,
+    ) -> Result<Self> {
+        let num_words = max_detections.saturating_mul(attributes.num_words());
         Ok(Self {
             stream: stream.clone(),
             kernel: stream.device().kernel()?,
-            says,
+            attributes,
             words: MappedBuffer::zeros(stream, num_words)?,
-            counts: MappedBuffer::zeros(stream, 1)?,
+            gathered: MappedBuffer::zeros(stream, 1)?,
             read_words: Vec::with_capacity(num_words),
-            read_counts: Vec::with_capacity(1),
             nothing: Nothing {
                 motions: DeviceBuffer::zeros(stream, 0)?,
                 places: DeviceBuffer::zeros(stream, 0)?,
-                unpacked: DeviceBuffer::zeros(stream, 0)?,
-                densified: DeviceBuffer::zeros(stream, 0)?,
-                voxelized: DeviceBuffer::zeros(stream, 0)?,
             },
             max_detections,
         })
     }
 
-    /// Queues the gathering of the survivors. What the ops before counted goes
-    /// with the counts of the frame.
+    /// Queues the gathering of the survivors and the publishing of the frame's
+    /// `counters`.
     ///
     /// # Errors
     /// `Device` when a buffer is another stream's or the launch fails.
-    pub fn enqueue(&mut self, inputs: &LidarInputs<'_>) -> Result<()> {
+    pub fn enqueue(
+        &mut self,
+        inputs: &LidarInputs<'_>,
+        counters: &mut DeviceCounters,
+    ) -> Result<()> {
         let Self { stream, nothing, .. } = self;
+        let PublishedCounters { entries, published } = counters.publish(stream)?;
         let (motions, places) = inputs.motions.unwrap_or((&nothing.motions, &nothing.places));
         let args = Gather3dArgs {
             candidates: inputs.candidates.items.input(stream)?,
@@ -198,15 +189,13 @@ impl LidarWorkspace {
             places: places.input(stream)?,
             kept: inputs.kept.0.input(stream)?,
             nms_counts: inputs.kept.1.input(stream)?,
-            decode_counts: inputs.decoded.input(stream)?,
-            unpacked: inputs.unpacked.unwrap_or(&nothing.unpacked).input(stream)?,
-            densified: inputs.densified.unwrap_or(&nothing.densified).input(stream)?,
-            voxelized: inputs.voxelized.unwrap_or(&nothing.voxelized).input(stream)?,
+            counters: entries,
             published: self.words.output(stream)?,
-            published_counts: self.counts.output(stream)?,
+            gathered: self.gathered.output(stream)?,
+            published_counters: published,
             max_detections: u32::try_from(self.max_detections).unwrap_or(u32::MAX),
-            has_velocity: u32::from(self.says.velocity),
-            has_variance: u32::from(self.says.variance),
+            has_velocity: u32::from(self.attributes.velocity),
+            has_variance: u32::from(self.attributes.variance),
             reserved: 0,
         };
         let grid = Grid { num_blocks: [1, 1], threads_per_block: THREADS_PER_BLOCK };
@@ -218,22 +207,20 @@ impl LidarWorkspace {
     ///
     /// # Errors
     /// `Device` when queued work failed; `out` is empty then.
-    pub fn read(&mut self, out: &mut Vec<Detection3d>) -> Result<LidarCounts> {
+    pub fn read(&mut self, out: &mut Vec<Detection3d>) -> Result<Gathered> {
         out.clear();
         self.stream.synchronize()?;
-        self.read_counts.clear();
-        self.counts.copy_to(1, &mut self.read_counts);
-        let counts = self.read_counts.first().copied().unwrap_or_default();
-        let Self { says, words, read_words, .. } = self;
-        let num_words = says.num_words();
+        let gathered = self.gathered.get(0).unwrap_or_default();
+        let Self { attributes, words, read_words, .. } = self;
+        let num_words = attributes.num_words();
         read_words.clear();
-        words.copy_to(counts.frame.num_detections as usize * num_words, read_words);
-        out.extend(read_words.chunks_exact(num_words).map(|words| says.detection(words)));
-        Ok(counts)
+        words.copy_to(gathered.num_detections as usize * num_words, read_words);
+        out.extend(read_words.chunks_exact(num_words).map(|words| attributes.detection(words)));
+        Ok(gathered)
     }
 }
 
-impl SaysOfObjects {
+impl OutputAttributes {
     /// Words of a detection on its way to the host.
     pub fn num_words(self) -> usize {
         let velocity = if self.velocity { VELOCITY_WORDS } else { 0 };

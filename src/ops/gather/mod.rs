@@ -10,6 +10,9 @@
 
 #[cfg(feature = "cuda")]
 pub mod cuda;
+#[cfg(feature = "cuda")]
+#[expect(unsafe_code, reason = "kernels are promised to fit their parameters; each block says why")]
+pub(in crate::ops) mod kernels;
 
 use crate::types::{Affine2, Box2d, Candidate, Detection2d, Detection3d, Kept, Object3d, Size};
 

@@ -4,11 +4,11 @@
 use half::f16;
 
 use super::cpu::Mapping;
-use super::{LetterboxParams, network_size};
-use crate::device::cuda::abi::letterbox::{
+use super::kernels::{
     Axis, Bayer, COLUMNS_PER_BLOCK, LetterboxArgs, Packed3, Plain, ROWS_PER_BLOCK,
     THREADS_PER_BLOCK, WireLayout, Yuv,
 };
+use super::{LetterboxParams, network_size};
 use crate::device::cuda::{
     CudaDevice, DeviceImage, DeviceTensor, DeviceValues, Grid, ImageLayout, In, Kernel, KernelSpec,
     Out, Stream,

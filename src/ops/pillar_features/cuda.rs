@@ -8,18 +8,18 @@
 
 use half::f16;
 
-use super::num_features;
-use crate::device::cuda::abi::pillar_features::{
+use super::kernels::{
     FEW_VALUES, FEW_VOXELS_PER_BLOCK, FeatureArgs, Few, MANY_VALUES, MANY_VOXELS_PER_BLOCK, Many,
     THREADS_PER_BLOCK,
 };
-use crate::device::cuda::abi::voxelize::GridArgs;
+use super::num_features;
 use crate::device::cuda::{
     DeviceBuffer, DevicePoints, DeviceTensor, DeviceValues, Grid as Blocks, Kernel, KernelSpec,
     Out, Stream, blocks,
 };
 use crate::error::{Error, ErrorKind, Result};
 use crate::ops::voxelize::cuda::DeviceVoxels;
+use crate::ops::voxelize::kernels::GridArgs;
 
 /// Kernels and memory of the op for one tensor, which nobody else writes.
 pub struct Workspace {

@@ -2,7 +2,7 @@
 
 use half::f16;
 
-use crate::device::cuda::abi::scatter::{Place, PlaceArgs, THREADS_PER_BLOCK, Write, WriteArgs};
+use super::kernels::{Place, PlaceArgs, THREADS_PER_BLOCK, Write, WriteArgs};
 use crate::device::cuda::{
     DeviceBuffer, DeviceTensor, DeviceValues, Grid as Blocks, Kernel, KernelSpec, Plain, Stream,
     blocks,

@@ -1,7 +1,7 @@
 //! Memory for the choice of the best that every decoder on the device makes.
 
-use crate::device::cuda::abi::select::{DecodeCounts, SelectSettings, Selection};
-use crate::device::cuda::{DeviceBuffer, DeviceCandidates, Plain, Stream};
+use super::kernels::{SelectSettings, Selection};
+use crate::device::cuda::{DeviceBuffer, DeviceCandidates, DeviceCounters, Plain, Stream};
 use crate::error::Result;
 use crate::types::Candidate;
 
@@ -13,7 +13,6 @@ pub(in crate::ops) struct Selecting<B> {
     found: DeviceBuffer<Candidate<B>>,
     words: DeviceBuffer<u32>,
     totals: DeviceBuffer<u64>,
-    pub counts: DeviceBuffer<DecodeCounts>,
 }
 
 impl<B> Selecting<B>
@@ -32,7 +31,6 @@ where
             found: DeviceBuffer::zeros(stream, num_found)?,
             words: DeviceBuffer::zeros(stream, num_found)?,
             totals: DeviceBuffer::zeros(stream, 3)?,
-            counts: DeviceBuffer::zeros(stream, 1)?,
         })
     }
 
@@ -46,6 +44,7 @@ where
         &'a mut self,
         stream: &Stream,
         candidates: &'a mut DeviceCandidates<B>,
+        counters: &'a mut DeviceCounters,
     ) -> Result<Selection<'a, B>> {
         Ok(Selection {
             settings: self.settings.input(stream)?,
@@ -55,7 +54,7 @@ where
             items: candidates.items.output(stream)?,
             num: candidates.num.output(stream)?,
             totals: self.totals.output(stream)?,
-            counts: self.counts.output(stream)?,
+            counters: counters.output(stream)?,
         })
     }
 }

@@ -8,6 +8,9 @@
 
 #[cfg(feature = "cuda")]
 pub(in crate::ops) mod cuda;
+#[cfg(feature = "cuda")]
+#[expect(unsafe_code, reason = "kernels are promised to fit their parameters; each block says why")]
+pub(in crate::ops) mod kernels;
 
 use crate::types::Candidates;
 

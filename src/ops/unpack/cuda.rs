@@ -1,11 +1,13 @@
 //! The CUDA side of [`unpack`](super::unpack): one kernel, straight from the
 //! bytes of the message, equal to the CPU bit for bit and in order.
 
-use super::{Layout, MAX_CHANNELS, Source, UnpackCounts, UnpackParams, check_channels};
-use crate::device::cuda::abi::unpack::{
-    MAX_CHANNELS as MAX_SOURCES, PointSource, THREADS_PER_BLOCK, Unpack, UnpackArgs, UnpackNumbers,
+use super::kernels::{
+    MAX_CHANNELS as MAX_SOURCES, PointSource, THREADS_PER_BLOCK, Unpack, UnpackArgs,
 };
-use crate::device::cuda::{DeviceBuffer, DeviceCloud, DevicePoints, Grid, Kernel, Stream, blocks};
+use super::{Layout, MAX_CHANNELS, Source, UnpackParams, check_channels};
+use crate::device::cuda::{
+    DeviceBuffer, DeviceCloud, DeviceCounters, DevicePoints, Grid, Kernel, Stream, blocks,
+};
 use crate::error::{Error, ErrorKind, Result};
 use crate::types::PointFields;
 
@@ -15,7 +17,6 @@ const _: () = assert!(MAX_CHANNELS == MAX_SOURCES);
 pub struct Workspace {
     stream: Stream,
     kernel: Kernel<Unpack>,
-    counts: DeviceBuffer<UnpackNumbers>,
     turns: DeviceBuffer<u64>,
     numbers: DeviceBuffer<u64>,
     max_points: usize,
@@ -33,7 +34,6 @@ impl Workspace {
         Ok(Self {
             stream: stream.clone(),
             kernel: stream.device().kernel()?,
-            counts: DeviceBuffer::zeros(stream, 1)?,
             turns: DeviceBuffer::zeros(stream, 1)?,
             numbers: DeviceBuffer::zeros(stream, num_blocks)?,
             max_points,
@@ -45,8 +45,7 @@ impl Workspace {
         self.max_points
     }
 
-    /// Makes room for clouds of up to `max_points`; the counts stay where they
-    /// are.
+    /// Makes room for clouds of up to `max_points`.
     ///
     /// # Errors
     /// `Device` when there is not enough memory.
@@ -60,7 +59,7 @@ impl Workspace {
     }
 
     /// Queues the unpacking of the uploaded `cloud`, whose fields are `fields`,
-    /// into `out`.
+    /// into `out`. Its `counters` get what is dropped.
     ///
     /// # Errors
     /// As [`unpack`](super::unpack), and `Argument` when no cloud was uploaded
@@ -72,6 +71,7 @@ impl Workspace {
         fields: &PointFields<'_>,
         params: &UnpackParams,
         out: &mut DevicePoints,
+        counters: &mut DeviceCounters,
     ) -> Result<()> {
         check_channels(params, out.num_channels())?;
         let at = cloud.layout()?;
@@ -90,7 +90,7 @@ impl Workspace {
             data: cloud.bytes().input(stream)?,
             points: out.values.output(stream)?,
             num: out.num.output(stream)?,
-            counts: self.counts.output(stream)?,
+            counters: counters.output(stream)?,
             turns: self.turns.output(stream)?,
             numbers: self.numbers.output(stream)?,
             row_step: at.row_step as u64,
@@ -110,11 +110,6 @@ impl Workspace {
         let num_blocks = [blocks(num_points, THREADS_PER_BLOCK).max(1), 1];
         self.kernel.enqueue(stream, Grid { num_blocks, threads_per_block: THREADS_PER_BLOCK }, args)
     }
-
-    /// Where the points went, on the device, for `gather`.
-    pub fn counts(&self) -> &DeviceBuffer<UnpackNumbers> {
-        &self.counts
-    }
 }
 
 impl From<Source> for PointSource {
@@ -125,17 +120,6 @@ impl From<Source> for PointSource {
             Source::Field { offset, datatype, scale } => {
                 Self::field(offset as u32, datatype, scale)
             }
-        }
-    }
-}
-
-impl From<UnpackNumbers> for UnpackCounts {
-    fn from(numbers: UnpackNumbers) -> Self {
-        Self {
-            num_points: numbers.num_points as usize,
-            num_not_finite: numbers.num_not_finite as usize,
-            num_out_of_range: numbers.num_out_of_range as usize,
-            num_over_capacity: numbers.num_over_capacity as usize,
         }
     }
 }

@@ -4,14 +4,13 @@
 //! The number of points is read on the device, and the number of voxels stays
 //! there: all steps can be recorded as one graph.
 
-use super::{VoxelizeCounts, VoxelizeParams};
-use crate::device::cuda::abi::voxelize::{
+use super::VoxelizeParams;
+use super::kernels::{
     CROWDED_BLOCKS, Claim, Entry, Fill, GridArgs, Lost, MAX_POINTS, MAX_POINTS_PER_VOXEL,
     MAX_UNCROWDED, NUMBER_THREADS_PER_BLOCK, Number, Order, Room, THREADS_PER_BLOCK, VoxelizeArgs,
-    VoxelizeNumbers,
 };
 use crate::device::cuda::{
-    DeviceBuffer, DevicePoints, Grid as Blocks, Kernel, KernelSpec, Stream, blocks,
+    DeviceBuffer, DeviceCounters, DevicePoints, Grid as Blocks, Kernel, KernelSpec, Stream, blocks,
 };
 use crate::error::{Error, ErrorKind, Result};
 
@@ -74,7 +73,6 @@ pub struct Workspace {
     params: VoxelizeParams,
     point_capacity: usize,
     hash_shift: u32,
-    counts: DeviceBuffer<VoxelizeNumbers>,
     entries: DeviceBuffer<Entry>,
     entry_of: DeviceBuffer<u32>,
     place_of: DeviceBuffer<u32>,
@@ -121,7 +119,6 @@ impl Workspace {
             params: *params,
             point_capacity,
             hash_shift,
-            counts: DeviceBuffer::zeros(stream, 1)?,
             entries: DeviceBuffer::zeros(stream, num_entries)?,
             entry_of: DeviceBuffer::zeros(stream, point_capacity)?,
             place_of: DeviceBuffer::zeros(stream, point_capacity)?,
@@ -135,13 +132,19 @@ impl Workspace {
         })
     }
 
-    /// Queues the grouping of `points` into `voxels`.
+    /// Queues the grouping of `points` into `voxels`. What is dropped goes to
+    /// `counters`.
     ///
     /// # Errors
     /// `Argument` when there may be more points than the workspace was made
     /// for, or `voxels` were made for another grid or other limits; `Device`
     /// when a buffer is another stream's or a launch fails.
-    pub fn enqueue(&mut self, points: &DevicePoints, voxels: &mut DeviceVoxels) -> Result<()> {
+    pub fn enqueue(
+        &mut self,
+        points: &DevicePoints,
+        voxels: &mut DeviceVoxels,
+        counters: &mut DeviceCounters,
+    ) -> Result<()> {
         if points.capacity() > self.point_capacity || voxels.params != self.params {
             return argument(format!(
                 "up to {} points into {:?}, the workspace is for {} and {:?}",
@@ -161,7 +164,7 @@ impl Workspace {
             num_points_per_voxel: voxels.num_points_per_voxel.output(stream)?,
             point_indices: voxels.point_indices.output(stream)?,
             num_voxels: voxels.num.output(stream)?,
-            counts: self.counts.output(stream)?,
+            counters: counters.output(stream)?,
             entries: self.entries.output(stream)?,
             entry_of: self.entry_of.output(stream)?,
             place_of: self.place_of.output(stream)?,
@@ -184,11 +187,6 @@ impl Workspace {
         launch(&self.fill, stream, [THREADS_PER_BLOCK, 0], args)?;
         launch(&self.order, stream, [THREADS_PER_BLOCK, CROWDED_BLOCKS], args)
     }
-
-    /// Where the points went, on the device, for `gather`.
-    pub fn counts(&self) -> &DeviceBuffer<VoxelizeNumbers> {
-        &self.counts
-    }
 }
 
 /// A thread for some points, and further blocks.
@@ -202,25 +200,12 @@ fn launch<K>(
 where
     K: for<'a> KernelSpec<Args<'a> = VoxelizeArgs<'a>>,
 {
-    // At least one block, which writes the counts of no points; no more than run
+    // At least one block, which writes that there are no voxels; no more than run
     // side by side, since there are mostly fewer points than the capacity.
     let for_points = blocks(args.point_capacity as usize, threads_per_block);
     let for_points = for_points.clamp(1, MAX_THREADS / threads_per_block);
     let num_blocks = [for_points + further_blocks, 1];
     kernel.enqueue(stream, Blocks { num_blocks, threads_per_block }, args)
-}
-
-impl From<VoxelizeNumbers> for VoxelizeCounts {
-    fn from(numbers: VoxelizeNumbers) -> Self {
-        Self {
-            num_in_range: numbers.num_in_range as usize,
-            num_out_of_range: numbers.num_out_of_range as usize,
-            num_voxels: numbers.num_voxels as usize,
-            num_voxels_over_capacity: numbers.num_voxels_over_capacity as usize,
-            num_points_over_voxel: numbers.num_points_over_voxel as usize,
-            num_points_over_voxel_capacity: numbers.num_points_over_voxel_capacity as usize,
-        }
-    }
 }
 
 fn argument<T>(message: String) -> Result<T> {

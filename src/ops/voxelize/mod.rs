@@ -17,6 +17,9 @@
 mod cpu;
 #[cfg(feature = "cuda")]
 pub mod cuda;
+#[cfg(feature = "cuda")]
+#[expect(unsafe_code, reason = "kernels are promised to fit their parameters; each block says why")]
+pub(in crate::ops) mod kernels;
 mod table;
 
 use crate::error::{Error, ErrorKind, Result};

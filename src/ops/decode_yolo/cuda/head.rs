@@ -1,10 +1,10 @@
 //! What the tensors of a head must be, and how their rows are read.
 
 use super::super::argument;
+use super::super::kernels::{MAX_OUTPUTS, YoloLevel};
 use crate::device::cuda::DeviceTensor;
-use crate::device::cuda::abi::decode_yolo::{MAX_OUTPUTS, YoloLevel};
-use crate::device::cuda::abi::select::MAX_FOUND;
 use crate::error::Result;
+use crate::ops::select::kernels::MAX_FOUND;
 use crate::types::{AnchorLevel, DetrBoxes, Size, YoloLayout};
 
 /// A head whose tensors have known shapes.

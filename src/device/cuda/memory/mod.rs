@@ -1,0 +1,273 @@
+//! Device memory and page-locked host memory.
+//!
+//! Every buffer has a fixed capacity, is zeroed and belongs to the stream that it
+//! was allocated on; its memory is freed when the stream and all its handles are
+//! dropped. There are no references into memory that the GPU may write: values are
+//! copied in and out.
+
+mod host;
+mod page_locked;
+mod upload_scope;
+
+use std::marker::PhantomData;
+
+use cudarc::driver::result;
+use half::f16;
+pub use host::{MappedBuffer, PinnedBuffer};
+pub use page_locked::PageLocked;
+pub use upload_scope::{InPlaceUploads, UploadScope};
+
+use super::{Stream, assert_mirrors, error, failed};
+use crate::error::{Error, ErrorKind, Result};
+use crate::types::{Box2d, Box3d, Candidate, Detection2d, Kept, RotatedBox2d};
+
+/// Values that can be copied as bytes.
+///
+/// # Safety
+/// The type has no padding, no pointer, and every bit pattern is a value.
+pub unsafe trait Plain: Copy + Default + 'static {}
+
+macro_rules! plain {
+    ($($type:ty: $why:literal),* $(,)?) => {$(
+        const _: &str = $why;
+        // SAFETY: see the reason beside the type.
+        unsafe impl Plain for $type {}
+    )*};
+}
+
+plain! {
+    u8: "a number",
+    u32: "a number",
+    u64: "a number",
+    f32: "a number",
+    f16: "a number",
+    [f32; 2]: "numbers without gaps",
+    [f32; 4]: "numbers without gaps",
+    [u32; 2]: "numbers without gaps",
+    [u32; 4]: "numbers without gaps",
+    Kept: "repr(C) of a u32 and an f32: 8 bytes, no gap",
+    Candidate<Box2d>: "repr(C) of 4 + 1 f32 and 2 u32: 28 bytes, no gap",
+    Detection2d: "repr(C) of a u32, an f32 and 4 f32: 24 bytes, no gap",
+    Candidate<Box3d>: "repr(C) of 7 + 1 f32 and 2 u32: 40 bytes, no gap",
+    Candidate<RotatedBox2d>: "repr(C) of 5 + 1 f32 and 2 u32: 32 bytes, no gap",
+}
+
+const _: () = assert!(size_of::<Kept>() == 8);
+assert_mirrors!(Candidate<Box2d>, "candidate.cuh", "Candidate2d");
+assert_mirrors!(Candidate<Box3d>, "candidate.cuh", "Candidate3d");
+assert_mirrors!(Candidate<RotatedBox2d>, "candidate.cuh", "CandidateRotated");
+assert_mirrors!(In<'_, f32>, "slice.cuh", "Slice<float>");
+assert_mirrors!(Out<'_, f32>, "slice.cuh", "Slice<float>");
+
+/// A slice in device memory that a kernel reads.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct In<'a, T> {
+    address: u64,
+    len: u64,
+    memory: PhantomData<&'a T>,
+}
+
+/// A slice in memory that a kernel may write.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Out<'a, T> {
+    address: u64,
+    len: u64,
+    memory: PhantomData<&'a T>,
+}
+
+impl<T> In<'_, T> {
+    /// No values.
+    pub fn empty() -> Self {
+        Self { address: 0, len: 0, memory: PhantomData }
+    }
+
+    /// Number of values.
+    pub fn len(&self) -> usize {
+        self.len as usize
+    }
+
+    /// Whether there are no values.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}
+
+/// Alignment of the slices that [`Out::carve`] makes.
+const CARVED_ALIGNMENT: usize = 256;
+
+impl<'a> Out<'a, u8> {
+    /// Splits `len` values, at an alignment of 256 bytes, off the start of a buffer.
+    ///
+    /// # Errors
+    /// `Argument` when fewer bytes than [`Out::num_carved_bytes`] are left.
+    pub fn carve<T: Plain>(&mut self, len: usize) -> Result<Out<'a, T>> {
+        let num_bytes = Out::<T>::num_carved_bytes(len);
+        check_capacity("device", num_bytes, self.len())?;
+        let carved = Out { address: self.address, len: len as u64, memory: PhantomData };
+        self.address += num_bytes as u64;
+        self.len -= num_bytes as u64;
+        Ok(carved)
+    }
+}
+
+impl<T> Out<'_, T> {
+    /// Bytes that [`Out::carve`] takes for `len` values.
+    pub fn num_carved_bytes(len: usize) -> usize {
+        let num_bytes = len.checked_mul(size_of::<T>());
+        let aligned = num_bytes.and_then(|num| num.checked_next_multiple_of(CARVED_ALIGNMENT));
+        // More than any buffer holds, so that carving is refused.
+        aligned.unwrap_or(usize::MAX)
+    }
+
+    /// Number of values.
+    pub fn len(&self) -> usize {
+        self.len as usize
+    }
+
+    /// Whether there are no values.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}
+
+/// Values in device memory.
+#[derive(Debug)]
+pub struct DeviceBuffer<T> {
+    address: u64,
+    len: usize,
+    stream: Stream,
+    values: PhantomData<T>,
+}
+
+impl<T: Plain> DeviceBuffer<T> {
+    /// Allocates memory for `len` values on a stream, all zero.
+    ///
+    /// # Errors
+    /// `Device` when there is not enough memory.
+    pub fn zeros(stream: &Stream, len: usize) -> Result<Self> {
+        let num_bytes = num_bytes::<T>(len)?;
+        stream.bind()?;
+        // SAFETY: no precondition but a current context, which `bind` made.
+        let address = unsafe { result::malloc_sync(num_bytes) }
+            .map_err(|e| failed(&format!("take {num_bytes} bytes of device memory"), e))?;
+        stream.own_device_memory(address);
+        // SAFETY: the allocation above has this many bytes and is not in use.
+        unsafe { result::memset_d8_async(address, 0, num_bytes, stream.raw()) }
+            .map_err(|e| failed("clear device memory", e))?;
+        Ok(Self { address, len, stream: stream.clone(), values: PhantomData })
+    }
+
+    /// Number of values.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are no values.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    pub(super) fn address(&self) -> u64 {
+        self.address
+    }
+
+    pub(super) fn stream(&self) -> &Stream {
+        &self.stream
+    }
+
+    /// The slice that a kernel on `stream` reads.
+    ///
+    /// # Errors
+    /// `Device` when the buffer belongs to another stream.
+    pub fn input(&self, stream: &Stream) -> Result<In<'_, T>> {
+        stream.check_owns(&self.stream)?;
+        Ok(In { address: self.address, len: self.len as u64, memory: PhantomData })
+    }
+
+    /// The slice that a kernel on `stream` may write.
+    ///
+    /// # Errors
+    /// `Device` when the buffer belongs to another stream.
+    pub fn output(&mut self, stream: &Stream) -> Result<Out<'_, T>> {
+        stream.check_owns(&self.stream)?;
+        Ok(Out { address: self.address, len: self.len as u64, memory: PhantomData })
+    }
+
+    /// Copies values to the start of the buffer and waits: for settings and
+    /// tests, not for frames.
+    ///
+    /// # Errors
+    /// `Argument` when there are more values than the buffer holds; `Device` when the
+    /// copy fails.
+    pub fn write(&mut self, values: &[T]) -> Result<()> {
+        check_capacity("device", values.len(), self.len)?;
+        self.stream.bind()?;
+        // SAFETY: the buffer is large enough for the values (checked); they live
+        // until the wait below, whatever the copy returns.
+        let copied = unsafe { result::memcpy_htod_async(self.address, values, self.stream.raw()) };
+        self.stream.synchronize()?;
+        copied.map_err(|e| failed("copy to the device", e))
+    }
+
+    /// Queues the setting of all values to zero.
+    ///
+    /// # Errors
+    /// `Device` with what the driver says.
+    pub fn enqueue_clear(&mut self) -> Result<()> {
+        self.stream.bind()?;
+        let num_bytes = self.len * size_of::<T>();
+        // SAFETY: the allocation has this many bytes and stays until the stream's
+        // work is done; zero bits are a `T`.
+        unsafe { result::memset_d8_async(self.address, 0, num_bytes, self.stream.raw()) }
+            .map_err(|e| failed("clear device memory", e))
+    }
+
+    /// Queues a copy of as many values of another buffer as both have.
+    ///
+    /// # Errors
+    /// `Device` when the other belongs to another stream or the copy fails.
+    pub fn enqueue_copy(&mut self, source: &Self) -> Result<()> {
+        self.stream.check_owns(&source.stream)?;
+        self.stream.bind()?;
+        let num_bytes = self.len.min(source.len) * size_of::<T>();
+        // SAFETY: both allocations have this many bytes and stay until the
+        // stream's work is done; they are two, since `self` is borrowed alone.
+        let copied = unsafe {
+            result::memcpy_dtod_async(self.address, source.address, num_bytes, self.stream.raw())
+        };
+        copied.map_err(|e| failed("queue a copy on the device", e))
+    }
+
+    /// Waits, then copies all values to the host: for tests, not for frames.
+    ///
+    /// # Errors
+    /// `Device` when earlier work or the copy fails.
+    pub fn read(&self) -> Result<Vec<T>> {
+        let mut values = vec![T::default(); self.len];
+        self.stream.bind()?;
+        // SAFETY: both sides have `len` values; any bits are a `T`; the copy
+        // ends before the wait below returns, and the values live until then.
+        let copied =
+            unsafe { result::memcpy_dtoh_async(&mut values, self.address, self.stream.raw()) };
+        self.stream.synchronize()?;
+        copied.map_err(|e| failed("copy from the device", e))?;
+        Ok(values)
+    }
+}
+
+/// Bytes of `len` values, at least 16, a multiple of 16.
+fn num_bytes<T>(len: usize) -> Result<usize> {
+    len.checked_mul(size_of::<T>())
+        .and_then(|bytes| bytes.max(16).checked_next_multiple_of(16))
+        .ok_or_else(|| error(format!("{len} values do not fit into memory")))
+}
+
+fn check_capacity(what: &str, num: usize, capacity: usize) -> Result<()> {
+    if num <= capacity {
+        return Ok(());
+    }
+    let message = format!("{num} values, the {what} buffer holds {capacity}");
+    Err(Error::new(ErrorKind::Argument, "device", message))
+}

@@ -1,0 +1,136 @@
+//! `kernels/decode_anchor.cu`.
+
+use std::marker::PhantomData;
+
+use half::f16;
+
+use crate::device::cuda::{
+    Grid, In, KernelSpec, Plain, assert_mirrors, check_len, check_threads, kernel_constant, refused,
+};
+use crate::error::Result;
+use crate::ops::select::kernels::{MAX_FOUND, Selection, THREADS_PER_BLOCK};
+use crate::types::Box3d;
+
+/// Anchors that a block takes.
+pub const ANCHORS_PER_BLOCK: u32 =
+    kernel_constant!("decode_anchor.cu", "kItems") * THREADS_PER_BLOCK;
+
+/// The anchor of a class: the mirror of `Anchor`.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[repr(C)]
+pub struct AnchorShape {
+    /// Length, width, height.
+    pub size_m: [f32; 3],
+    /// Height of the centre.
+    pub center_z_m: f32,
+}
+
+// SAFETY: 4 values of 4 bytes each, no gap, any bits are a value.
+unsafe impl Plain for AnchorShape {}
+
+/// The mirror of `Args`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct AnchorArgs<'a, T> {
+    /// Where candidates go; a place an anchor.
+    pub selection: Selection<'a, Box3d>,
+    /// Class logits.
+    pub classes: In<'a, T>,
+    /// Residuals of boxes.
+    pub boxes: In<'a, T>,
+    /// Logits of the two directions; empty for none.
+    pub directions: In<'a, T>,
+    /// One number: with 0 nothing passes.
+    pub num_voxels: In<'a, u32>,
+    /// What a logit must reach.
+    pub bound: In<'a, f32>,
+    /// Rising distances that end the bins of the thresholds.
+    pub limits: In<'a, f32>,
+    /// Class by class, the least score of each bin.
+    pub least_scores: In<'a, f32>,
+    /// The anchor of each class.
+    pub anchors: In<'a, AnchorShape>,
+    /// Yaws of each class's anchors.
+    pub rotations: In<'a, f32>,
+    /// Cells of the map.
+    pub num_cells: u32,
+    /// Columns of the map.
+    pub num_columns: u32,
+    /// Anchors of a cell: classes times rotations.
+    pub num_anchors: u32,
+    /// Classes.
+    pub num_classes: u32,
+    /// Not 0: a cell's values lie together; otherwise a channel's do.
+    pub channels_last: u32,
+    /// Where the cut between the directions lies.
+    pub direction_offset: f32,
+    /// Of the anchors along x and y, where the first stand.
+    pub first: [f32; 2],
+    /// And the way from one to the next.
+    pub step: [f32; 2],
+}
+
+assert_mirrors!(AnchorShape, "decode_anchor.cu", "Anchor");
+assert_mirrors!(AnchorArgs<'_, f32>, "decode_anchor.cu", "Args<float>");
+
+fn check<T>(kernel: &str, args: &AnchorArgs<'_, T>, grid: &Grid) -> Result<()> {
+    check_threads(kernel, grid.threads_per_block, THREADS_PER_BLOCK)?;
+    let [num_cells, num_columns, num_anchors, num_classes] =
+        [args.num_cells, args.num_columns, args.num_anchors, args.num_classes].map(|n| n as usize);
+    let num_items = num_cells.saturating_mul(num_anchors);
+    let num_blocks = num_items.div_ceil(ANCHORS_PER_BLOCK as usize).max(1);
+    let num_rotations = args.rotations.len();
+    if num_items > MAX_FOUND
+        || grid.num_blocks[0] as usize != num_blocks
+        || grid.num_blocks[1] != 1
+        || num_cells == 0
+        || num_columns == 0
+        || num_rotations == 0
+        || num_anchors != num_classes.saturating_mul(num_rotations)
+    {
+        let blocks = grid.num_blocks;
+        let message = format!(
+            "{blocks:?} blocks for {num_cells} cells in rows of {num_columns}, {num_anchors} anchors \
+             of {num_classes} classes and {num_rotations} rotations"
+        );
+        return Err(refused(kernel, &message));
+    }
+    let num_directions = if args.directions.is_empty() { 0 } else { 2 * num_items };
+    let slices = [
+        ("classes", args.classes.len(), num_items.saturating_mul(num_classes)),
+        ("boxes", args.boxes.len(), 7 * num_items),
+        ("directions", args.directions.len(), num_directions),
+        ("num_voxels", args.num_voxels.len(), 1),
+        ("bound", args.bound.len(), 1),
+        ("anchors", args.anchors.len(), num_classes),
+    ];
+    let mut slices = slices.into_iter().chain(args.selection.needed(num_items));
+    slices.try_for_each(|(name, found, needed)| check_len(kernel, name, found, needed))
+}
+
+/// `decode_anchor_*`.
+pub struct DecodeAnchor<T>(PhantomData<T>);
+
+macro_rules! spec {
+    ($element:ty, $name:literal) => {
+        // SAFETY: `AnchorArgs` mirrors `decode_anchor::Args` (size asserted,
+        // `#[repr(C)]` in the same order). Anchors that are read are below the
+        // number of cells times the anchors of a cell, for which the maps have
+        // all channels (checked), their class below the number of classes, and
+        // rotations below theirs; thresholds are compared with the lengths of
+        // their slices, and without a filter no bit is read. What a block
+        // appends is compared with the lengths of `found` and `items`. The
+        // block that counts last waits for the others, which have counted, to
+        // write: they run and wait for nobody.
+        unsafe impl KernelSpec for DecodeAnchor<$element> {
+            const NAME: &'static str = $name;
+            type Args<'a> = AnchorArgs<'a, $element>;
+            fn check(args: &Self::Args<'_>, grid: &Grid) -> Result<()> {
+                check(Self::NAME, args, grid)
+            }
+        }
+    };
+}
+
+spec!(f32, "decode_anchor_f32");
+spec!(f16, "decode_anchor_f16");

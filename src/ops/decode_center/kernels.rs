@@ -1,0 +1,198 @@
+//! `kernels/decode_center.cu`.
+
+use half::f16;
+
+use crate::device::cuda::{
+    Grid, In, KernelSpec, Out, Plain, assert_mirrors, check_len, check_threads, kernel_constant,
+    refused,
+};
+use crate::error::Result;
+use crate::ops::select::kernels::{MAX_FOUND, Selection, THREADS_PER_BLOCK};
+use crate::types::Box3d;
+
+/// Cells that a block takes.
+pub const CELLS_PER_BLOCK: u32 = kernel_constant!("decode_center.cu", "kCells") * THREADS_PER_BLOCK;
+/// The most tasks of a head.
+pub const MAX_TASKS: usize = kernel_constant!("decode_center.cu", "kMaxTasks") as usize;
+
+/// Where centres may lie: the mirror of `Settings`, in device memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[repr(C)]
+pub struct CenterSettings {
+    /// Not 0: centres outside are left out.
+    pub has_range: u32,
+    /// Smallest x, y, z.
+    pub min: [f32; 3],
+    /// Largest x, y, z, exclusive.
+    pub max: [f32; 3],
+    /// Fills the struct to 32 bytes.
+    pub reserved: u32,
+}
+
+/// What a head says of an object beside its box: the mirror of `Motion`. Zero
+/// where it says nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[repr(C)]
+pub struct Motion {
+    /// Velocity along x and y.
+    pub velocity_mps: [f32; 2],
+    /// Variances of the centre: x, y, z.
+    pub center_variance: [f32; 3],
+    /// Of length, width, height.
+    pub size_variance: [f32; 3],
+    /// Of the yaw.
+    pub yaw_variance: f32,
+    /// Of the velocity along x and y.
+    pub velocity_variance: [f32; 2],
+}
+
+// SAFETY: 8 values of 4 bytes each, no gap, any bits are a value.
+unsafe impl Plain for CenterSettings {}
+// SAFETY: 11 values of 4 bytes each, no gap, any bits are a value.
+unsafe impl Plain for Motion {}
+
+/// The maps of a task: the mirror of `Task`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct CenterMaps<'a, T> {
+    /// A channel a class.
+    pub heatmap: In<'a, T>,
+    /// Two channels; with variances twice as many, as below.
+    pub offset: In<'a, T>,
+    /// One channel.
+    pub height: In<'a, T>,
+    /// Three channels.
+    pub size: In<'a, T>,
+    /// Two channels.
+    pub rotation: In<'a, T>,
+    /// Two channels; none without velocities.
+    pub velocity: In<'a, T>,
+    /// Rows of a channel.
+    pub num_rows: u32,
+    /// Columns of a channel.
+    pub num_columns: u32,
+    /// Source of the first cell.
+    pub first_source: u32,
+    /// Of the classes of all tasks, its first.
+    pub first_class: u32,
+    /// Channels of the heat map.
+    pub num_classes: u32,
+    /// Fills the struct to a multiple of 8 bytes.
+    pub reserved: u32,
+}
+
+/// The mirror of `Args`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct CenterArgs<'a, T> {
+    /// Where candidates go; a place a cell.
+    pub selection: Selection<'a, Box3d>,
+    /// Beside what was found.
+    pub motions: Out<'a, Motion>,
+    /// By candidate, its place among what was found.
+    pub places: Out<'a, u32>,
+    /// One number: with 0 nothing passes.
+    pub num_voxels: In<'a, u32>,
+    /// The settings.
+    pub settings: In<'a, CenterSettings>,
+    /// By task, what heat must reach.
+    pub bounds: In<'a, f32>,
+    /// Task by task, the class of each channel.
+    pub classes: In<'a, u32>,
+    /// Rising distances that end the bins of the thresholds.
+    pub limits: In<'a, f32>,
+    /// Class by class, the least score of each bin.
+    pub least_scores: In<'a, f32>,
+    /// By class, the least norm of sine and cosine.
+    pub least_yaw_norms: In<'a, f32>,
+    /// Corner of the map.
+    pub origin: [f32; 2],
+    /// Edges of a cell.
+    pub cell_size: [f32; 2],
+    /// Not 0: heat goes through a sigmoid.
+    pub heat_is_logit: u32,
+    /// Not 0: sizes are width, length, height.
+    pub width_comes_first: u32,
+    /// Not 0: sizes go through an exponential.
+    pub size_is_log: u32,
+    /// Not 0: angles turn clockwise from -y.
+    pub yaw_turns_clockwise: u32,
+    /// Not 0: there are velocities.
+    pub has_velocity: u32,
+    /// Not 0: there are variances.
+    pub has_variance: u32,
+    /// The tasks, as many as the grid has rows of blocks.
+    pub tasks: [CenterMaps<'a, T>; MAX_TASKS],
+}
+
+assert_mirrors!(CenterSettings, "decode_center.cu", "Settings");
+assert_mirrors!(Motion, "candidate.cuh", "Motion");
+assert_mirrors!(CenterMaps<'_, f32>, "decode_center.cu", "Task<float>");
+assert_mirrors!(CenterArgs<'_, f32>, "decode_center.cu", "Args<float>");
+
+fn check<T>(kernel: &str, args: &CenterArgs<'_, T>, grid: &Grid) -> Result<()> {
+    check_threads(kernel, grid.threads_per_block, THREADS_PER_BLOCK)?;
+    let [x, y] = grid.num_blocks;
+    let num_tasks = y as usize;
+    let copies = if args.has_variance == 0 { 1 } else { 2 };
+    let mut num_cells = 0_usize;
+    for (index, task) in args.tasks.iter().take(num_tasks).enumerate() {
+        let cells = (task.num_rows as usize).saturating_mul(task.num_columns as usize);
+        num_cells = num_cells.saturating_add(cells);
+        if cells > x as usize * CELLS_PER_BLOCK as usize {
+            return Err(refused(kernel, &format!("{x} blocks for {cells} cells of task {index}")));
+        }
+        let num_velocities = if args.has_velocity == 0 { 0 } else { 2 * copies };
+        let channels = [
+            ("heatmap", task.heatmap.len(), task.num_classes as usize),
+            ("offset", task.offset.len(), 2 * copies),
+            ("height", task.height.len(), copies),
+            ("size", task.size.len(), 3 * copies),
+            ("rotation", task.rotation.len(), 2 * copies),
+            ("velocity", task.velocity.len(), num_velocities),
+        ];
+        for (name, found, num_channels) in channels {
+            check_len(kernel, name, found, num_channels.saturating_mul(cells))?;
+        }
+        let last_class = task.first_class as usize + task.num_classes as usize;
+        check_len(kernel, "classes", args.classes.len(), last_class)?;
+    }
+    if num_tasks == 0 || num_tasks > MAX_TASKS || x == 0 || num_cells > MAX_FOUND {
+        let message = format!("{num_tasks} tasks of {num_cells} cells in all, {x} blocks");
+        return Err(refused(kernel, &message));
+    }
+    let slices = [
+        ("num_voxels", args.num_voxels.len(), 1),
+        ("settings", args.settings.len(), 1),
+        ("bounds", args.bounds.len(), num_tasks),
+    ];
+    let mut slices = slices.into_iter().chain(args.selection.needed(num_cells));
+    slices.try_for_each(|(name, found, needed)| check_len(kernel, name, found, needed))
+}
+
+/// `decode_center_*`.
+pub struct DecodeCenter<T>(std::marker::PhantomData<T>);
+
+macro_rules! spec {
+    ($element:ty, $name:literal) => {
+        // SAFETY: `CenterArgs` mirrors `decode_center::Args` (sizes asserted,
+        // `#[repr(C)]` in the same order). Cells that are read are below the
+        // number of cells of their task, whose maps hold all channels that are
+        // read (checked); thresholds, norms, classes' bits, motions and places
+        // are compared with the lengths of their slices, and without a filter
+        // no bit is read. What a block appends is compared with the lengths of
+        // `found` and `items`; the block that counts last reads `found` below
+        // its length. It waits for the others, which have counted, to write:
+        // they run and wait for nobody.
+        unsafe impl KernelSpec for DecodeCenter<$element> {
+            const NAME: &'static str = $name;
+            type Args<'a> = CenterArgs<'a, $element>;
+            fn check(args: &Self::Args<'_>, grid: &Grid) -> Result<()> {
+                check(Self::NAME, args, grid)
+            }
+        }
+    };
+}
+
+spec!(f32, "decode_center_f32");
+spec!(f16, "decode_center_f16");

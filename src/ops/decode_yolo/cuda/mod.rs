@@ -1,0 +1,272 @@
+//! The CUDA side of [`decode_yolo`](super::decode_yolo), with the choice of
+//! the best ([`crate::ops::select`]) in the same kernel: one pass over the
+//! tensor.
+//!
+//! The candidates are those of the CPU: decoded, cut to the capacity, then to
+//! the wanted classes, then to the best `pre_nms_top_k`, each cut losing the
+//! worst by the total order. Boxes, scores, classes and sources are equal (where an
+//! exponential or a sigmoid occurs, within 1 ULP). They lie in any order: the
+//! ops that follow sort.
+//!
+//! All layouts, f32 or f16; labels of [`YoloLayout::Detr`] are floats here, as
+//! tensors on the device are.
+
+mod head;
+
+use half::f16;
+use head::{Head, Kind};
+
+use super::argument;
+use super::kernels::{
+    CellRows, Detr, DetrLabels, EndToEnd, MAX_OUTPUTS, PixelRows, Planes, RawRows, Yolo, YoloArgs,
+    YoloRows,
+};
+use crate::device::cuda::{
+    DeviceBuffer, DeviceCandidates, DeviceCounters, DeviceTensor, DeviceValues, Grid, In, Kernel,
+    KernelSpec, Stream, blocks,
+};
+use crate::error::Result;
+use crate::ops::logit::logit_bound;
+use crate::ops::select::cuda::Selecting;
+use crate::ops::select::kernels::{SelectSettings, THREADS_PER_BLOCK};
+use crate::types::{Box2d, Size, YoloLayout};
+
+/// Which candidates go on to suppression.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Selection<'a> {
+    /// Rows pass when their score is at least this.
+    pub score_threshold: f32,
+    /// Classes that are wanted; empty for all.
+    pub class_filter: &'a [u32],
+    /// The most rows that may pass, the best; at least one.
+    pub candidate_capacity: usize,
+    /// The most candidates of wanted classes, the best.
+    pub pre_nms_top_k: usize,
+}
+
+/// Kernels and memory of the op on one stream, for one kind of head.
+pub struct Workspace {
+    stream: Stream,
+    kernels: Kernels,
+    head: Head,
+    memory: Memory,
+}
+
+struct Memory {
+    selecting: Selecting<Box2d>,
+    bound: DeviceBuffer<f32>,
+    anchors: DeviceBuffer<[f32; 2]>,
+}
+
+impl Memory {
+    fn new(stream: &Stream, head: &Head) -> Result<Self> {
+        let mut selecting = Selecting::new(stream, head.num_rows, head.num_classes)?;
+        selecting
+            .settings
+            .write(&[SelectSettings { score_threshold: f32::NAN, ..SelectSettings::default() }])?;
+        let mut bound = DeviceBuffer::zeros(stream, 1)?;
+        bound.write(&[f32::NAN])?;
+        let mut anchors = DeviceBuffer::zeros(stream, head.anchors.len())?;
+        anchors.write(&head.anchors)?;
+        Ok(Self { selecting, bound, anchors })
+    }
+
+    fn args<'a, T>(
+        &'a mut self,
+        stream: &Stream,
+        head: &Head,
+        outputs: [In<'a, T>; MAX_OUTPUTS],
+        (candidates, counters): (&'a mut DeviceCandidates<Box2d>, &'a mut DeviceCounters),
+    ) -> Result<YoloArgs<'a, T>> {
+        let (logits, normalized) = match head.kind {
+            Kind::Detr { logits, normalized, .. } => (logits, normalized),
+            _ => (false, false),
+        };
+        Ok(YoloArgs {
+            outputs,
+            selection: self.selecting.slices(stream, candidates, counters)?,
+            bound: self.bound.input(stream)?,
+            anchors: self.anchors.input(stream)?,
+            num_rows: head.num_rows as u32,
+            num_classes: head.num_classes as u32,
+            num_levels: head.num_levels as u32,
+            logits: u32::from(logits),
+            normalized: u32::from(normalized),
+            network_width: head.network.width as f32,
+            network_height: head.network.height as f32,
+            reserved: 0,
+            levels: head.levels,
+        })
+    }
+}
+
+/// The kernels of one layout, by element type.
+struct ByElement<L>
+where
+    Yolo<L, f32>: KernelSpec,
+    Yolo<L, f16>: KernelSpec,
+{
+    f32: Kernel<Yolo<L, f32>>,
+    f16: Kernel<Yolo<L, f16>>,
+}
+
+enum Kernels {
+    PixelRows(ByElement<PixelRows>),
+    CellRows(ByElement<CellRows>),
+    RawRows(ByElement<RawRows>),
+    Planes(ByElement<Planes>),
+    EndToEnd(ByElement<EndToEnd>),
+    Detr(ByElement<Detr>),
+    DetrLabels(ByElement<DetrLabels>),
+}
+
+impl Kernels {
+    fn load(stream: &Stream, kind: Kind) -> Result<Self> {
+        Ok(match kind {
+            Kind::PixelRows => Self::PixelRows(ByElement::load(stream)?),
+            Kind::CellRows => Self::CellRows(ByElement::load(stream)?),
+            Kind::RawRows => Self::RawRows(ByElement::load(stream)?),
+            Kind::Planes => Self::Planes(ByElement::load(stream)?),
+            Kind::EndToEnd => Self::EndToEnd(ByElement::load(stream)?),
+            Kind::Detr { labels: false, .. } => Self::Detr(ByElement::load(stream)?),
+            Kind::Detr { labels: true, .. } => Self::DetrLabels(ByElement::load(stream)?),
+        })
+    }
+}
+
+impl<L: YoloRows> ByElement<L>
+where
+    Yolo<L, f32>: for<'a> KernelSpec<Args<'a> = YoloArgs<'a, f32>>,
+    Yolo<L, f16>: for<'a> KernelSpec<Args<'a> = YoloArgs<'a, f16>>,
+{
+    fn load(stream: &Stream) -> Result<Self> {
+        let device = stream.device();
+        Ok(Self { f32: device.kernel()?, f16: device.kernel()? })
+    }
+
+    fn enqueue(
+        &self,
+        stream: &Stream,
+        head: &Head,
+        memory: &mut Memory,
+        outputs: &[&DeviceTensor],
+        lists: (&mut DeviceCandidates<Box2d>, &mut DeviceCounters),
+    ) -> Result<()> {
+        // At least one block, which writes the counts of an empty tensor.
+        let num_blocks = [blocks(head.num_rows, L::ROWS_PER_BLOCK).max(1), 1];
+        let grid = Grid { num_blocks, threads_per_block: THREADS_PER_BLOCK };
+        match outputs.first().map(|output| output.values()) {
+            Some(DeviceValues::F32(_)) => {
+                let outputs = inputs(outputs, stream, |values| match values {
+                    DeviceValues::F32(values) => Some(values),
+                    DeviceValues::F16(_) => None,
+                })?;
+                self.f32.enqueue(stream, grid, memory.args(stream, head, outputs, lists)?)
+            }
+            Some(DeviceValues::F16(_)) => {
+                let outputs = inputs(outputs, stream, |values| match values {
+                    DeviceValues::F16(values) => Some(values),
+                    DeviceValues::F32(_) => None,
+                })?;
+                self.f16.enqueue(stream, grid, memory.args(stream, head, outputs, lists)?)
+            }
+            None => Err(argument("0 outputs; at least 1 expected".into())),
+        }
+    }
+}
+
+/// The slices of all tensors, which are of one element type; places past the
+/// last repeat the first.
+fn inputs<'a, T: crate::device::cuda::Plain>(
+    outputs: &[&'a DeviceTensor],
+    stream: &Stream,
+    values: impl Fn(&'a DeviceValues) -> Option<&'a DeviceBuffer<T>>,
+) -> Result<[In<'a, T>; MAX_OUTPUTS]> {
+    let input = |output: &'a DeviceTensor| match values(output.values()) {
+        Some(values) => values.input(stream),
+        None => Err(argument("outputs of f32 and of f16; one element type expected".into())),
+    };
+    let first = match outputs.first() {
+        Some(first) => input(first)?,
+        None => return Err(argument("0 outputs; at least 1 expected".into())),
+    };
+    let mut slices = [first; MAX_OUTPUTS];
+    for (slice, &output) in slices.iter_mut().zip(outputs) {
+        *slice = input(output)?;
+    }
+    Ok(slices)
+}
+
+impl Workspace {
+    /// Takes kernels and memory for a head whose network's outputs have these
+    /// shapes. Nothing passes before [`Workspace::set`].
+    ///
+    /// # Errors
+    /// `Argument` for no classes, or shapes that are not the layout's, naming
+    /// expected and found; `Device` when this build has no such kernels or
+    /// there is not enough memory.
+    pub fn new(
+        stream: &Stream,
+        layout: &YoloLayout,
+        network: Size,
+        num_classes: usize,
+        shapes: &[&[usize]],
+    ) -> Result<Self> {
+        let head = Head::new(layout, network, num_classes, shapes)?;
+        let kernels = Kernels::load(stream, head.kind)?;
+        let memory = Memory::new(stream, &head)?;
+        Ok(Self { stream: stream.clone(), kernels, head, memory })
+    }
+
+    /// Writes the selection to the device and waits; recorded graphs follow
+    /// it. Classes of the filter that the head has not are left out.
+    ///
+    /// # Errors
+    /// `Device` when the copy fails.
+    pub fn set(&mut self, selection: &Selection<'_>) -> Result<()> {
+        let mut wanted = vec![0_u32; self.memory.selecting.wanted.len()];
+        for &class in selection.class_filter {
+            if let Some(word) = wanted.get_mut(class as usize / 32) {
+                *word |= 1 << (class % 32);
+            }
+        }
+        if self.head.kind.has_logits() {
+            self.memory.bound.write(&[logit_bound(selection.score_threshold)])?;
+        }
+        self.memory.selecting.wanted.write(&wanted)?;
+        let count = |num: usize| u32::try_from(num).unwrap_or(u32::MAX);
+        self.memory.selecting.settings.write(&[SelectSettings {
+            score_threshold: selection.score_threshold,
+            top_k: count(selection.pre_nms_top_k),
+            has_filter: u32::from(!selection.class_filter.is_empty()),
+            capacity: count(selection.candidate_capacity.max(1)),
+        }])
+    }
+
+    /// Queues the decoding of `outputs` into `candidates`. Their capacity limits
+    /// what goes on as [`Selection::pre_nms_top_k`] does.
+    ///
+    /// # Errors
+    /// `Argument` when the tensors do not fit the head, naming expected and
+    /// found, or there is no room for a candidate; `Device` when a buffer is
+    /// another stream's or the launch fails.
+    pub fn enqueue(
+        &mut self,
+        outputs: &[&DeviceTensor],
+        candidates: &mut DeviceCandidates<Box2d>,
+        counters: &mut DeviceCounters,
+    ) -> Result<()> {
+        self.head.check(outputs)?;
+        let Self { stream, kernels, head, memory } = self;
+        let lists = (candidates, counters);
+        match kernels {
+            Kernels::PixelRows(k) => k.enqueue(stream, head, memory, outputs, lists),
+            Kernels::CellRows(k) => k.enqueue(stream, head, memory, outputs, lists),
+            Kernels::RawRows(k) => k.enqueue(stream, head, memory, outputs, lists),
+            Kernels::Planes(k) => k.enqueue(stream, head, memory, outputs, lists),
+            Kernels::EndToEnd(k) => k.enqueue(stream, head, memory, outputs, lists),
+            Kernels::Detr(k) => k.enqueue(stream, head, memory, outputs, lists),
+            Kernels::DetrLabels(k) => k.enqueue(stream, head, memory, outputs, lists),
+        }
+    }
+}

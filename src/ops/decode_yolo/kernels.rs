@@ -1,0 +1,219 @@
+//! `kernels/decode_yolo.cu`.
+
+use std::marker::PhantomData;
+
+use half::f16;
+
+use crate::device::cuda::{
+    Grid, In, KernelSpec, assert_mirrors, check_len, check_threads, kernel_constant, refused,
+};
+use crate::error::Result;
+use crate::ops::select::kernels::{MAX_FOUND, Selection, THREADS_PER_BLOCK};
+use crate::types::Box2d;
+
+/// The most tensors, and levels of a grid.
+pub const MAX_OUTPUTS: usize = kernel_constant!("decode_yolo.cuh", "kMaxOutputs") as usize;
+/// Rows of a block where a warp takes a row that passes.
+const ROWS_PER_BLOCK: u32 = kernel_constant!("decode_yolo_rows.cuh", "kRowsPerBlock");
+/// Columns of a block where heads are made of planes: a lane each.
+const COLUMNS_PER_BLOCK: u32 = kernel_constant!("warp.cuh", "kLanes");
+/// Warps of a block.
+const WARPS_PER_BLOCK: u32 = THREADS_PER_BLOCK / kernel_constant!("warp.cuh", "kLanes");
+
+/// One level of a grid: the mirror of `Level`.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[repr(C)]
+pub struct YoloLevel {
+    /// The first of its rows.
+    pub first_row: u32,
+    /// Cells along x.
+    pub num_columns: u32,
+    /// Cells.
+    pub num_cells: u32,
+    /// The first of its anchors.
+    pub first_anchor: u32,
+    /// Network pixels a cell.
+    pub stride: f32,
+    /// Not 0: the numbers of a row lie together.
+    pub channels_last: u32,
+}
+
+/// The mirror of `Args`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct YoloArgs<'a, T> {
+    /// The tensors; what is past the last is the first again.
+    pub outputs: [In<'a, T>; MAX_OUTPUTS],
+    /// What passes and what is wanted.
+    pub selection: Selection<'a, Box2d>,
+    /// The score threshold as a logit.
+    pub bound: In<'a, f32>,
+    /// Width and height of the anchors of all levels.
+    pub anchors: In<'a, [f32; 2]>,
+    /// Rows of the head (columns where it is made of planes).
+    pub num_rows: u32,
+    /// Classes of a row.
+    pub num_classes: u32,
+    /// Levels in use.
+    pub num_levels: u32,
+    /// Not 0: scores of DETR are logits.
+    pub logits: u32,
+    /// Not 0: boxes of DETR are parts of the network's input.
+    pub normalized: u32,
+    /// Width of the network's input.
+    pub network_width: f32,
+    /// Height of the network's input.
+    pub network_height: f32,
+    /// Fills the struct to a multiple of 8 bytes.
+    pub reserved: u32,
+    /// The levels, in the order of their rows.
+    pub levels: [YoloLevel; MAX_OUTPUTS],
+}
+
+assert_mirrors!(YoloLevel, "decode_yolo.cuh", "Level");
+assert_mirrors!(YoloArgs<'_, f32>, "decode_yolo.cuh", "Args<float>");
+
+/// How the rows of a head lie in its tensors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Rows {
+    /// One tensor with so many numbers a row beside its classes, if they lie
+    /// there.
+    One { numbers: usize, classes: bool },
+    /// One tensor a level, rows by anchor and cell.
+    ByLevel,
+    /// Boxes and scores by class.
+    Scores,
+    /// Boxes, scores and labels.
+    Labels,
+}
+
+fn check<T>(
+    kernel: &str,
+    args: &YoloArgs<'_, T>,
+    grid: &Grid,
+    rows: Rows,
+    rows_per_block: u32,
+) -> Result<()> {
+    check_threads(kernel, grid.threads_per_block, THREADS_PER_BLOCK)?;
+    let (num_rows, num_classes) = (args.num_rows as usize, args.num_classes as usize);
+    let [x, y] = grid.num_blocks;
+    let needed_blocks = num_rows.div_ceil(rows_per_block as usize).max(1);
+    if num_rows > MAX_FOUND || y != 1 || x as usize != needed_blocks {
+        return Err(refused(kernel, &format!("{x} x {y} blocks for {num_rows} rows")));
+    }
+    check_levels(kernel, args, rows)?;
+    let lengths: &[usize] = match rows {
+        Rows::One { numbers, classes: true } => &[numbers + num_classes],
+        Rows::One { numbers, classes: false } => &[numbers],
+        Rows::ByLevel => &[],
+        Rows::Scores => &[4, num_classes],
+        Rows::Labels => &[4, 1, 1],
+    };
+    for (output, length) in args.outputs.iter().zip(lengths) {
+        check_len(kernel, "output", output.len(), num_rows.saturating_mul(*length))?;
+    }
+    check_len(kernel, "wanted", args.selection.wanted.len(), num_classes.div_ceil(32))?;
+    check_len(kernel, "bound", args.bound.len(), 1)?;
+    let mut slices = args.selection.needed(num_rows).into_iter();
+    slices.try_for_each(|(name, found, needed)| check_len(kernel, name, found, needed))
+}
+
+/// Levels follow each other and cover the rows; those of raw heads have their
+/// tensor and their anchors.
+fn check_levels<T>(kernel: &str, args: &YoloArgs<'_, T>, rows: Rows) -> Result<()> {
+    let (num_rows, num_levels) = (args.num_rows as usize, args.num_levels as usize);
+    let levels = args.levels.get(..num_levels).unwrap_or_default();
+    let ends = levels.iter().skip(1).map(|level| level.first_row as usize).chain([num_rows]);
+    for ((level, end), output) in levels.iter().zip(ends).zip(&args.outputs) {
+        let num = end.checked_sub(level.first_row as usize);
+        let (Some(num), true) = (num, level.num_columns > 0 && level.num_cells > 0) else {
+            return Err(refused(kernel, &format!("{level:?} of {num_rows} rows")));
+        };
+        if rows == Rows::ByLevel {
+            let num_anchors = num.div_ceil(level.num_cells as usize);
+            let length = 5 + args.num_classes as usize;
+            let needed = (num_anchors * level.num_cells as usize).saturating_mul(length);
+            check_len(kernel, "output", output.len(), needed)?;
+            let anchors = level.first_anchor as usize + num_anchors;
+            check_len(kernel, "anchors", args.anchors.len(), anchors)?;
+        }
+    }
+    let begins = levels.first().is_none_or(|level| level.first_row == 0);
+    if num_levels > MAX_OUTPUTS || !begins || (rows == Rows::ByLevel && num_levels == 0) {
+        return Err(refused(kernel, &format!("{num_levels} levels {:?}", args.levels)));
+    }
+    Ok(())
+}
+
+/// A kernel of the op: of one layout and one element type.
+pub struct Yolo<L, T>(PhantomData<(L, T)>);
+
+/// A layout, and how many rows a block takes.
+pub trait YoloRows {
+    /// Rows of a block.
+    const ROWS_PER_BLOCK: u32;
+}
+
+macro_rules! layout {
+    ($layout:ident, $name:literal, $rows_per_block:expr, $rows:expr, $text:literal) => {
+        #[doc = concat!("`decode_yolo_", $name, "_*`: ", $text)]
+        pub struct $layout;
+
+        impl YoloRows for $layout {
+            const ROWS_PER_BLOCK: u32 = $rows_per_block;
+        }
+
+        layout!($layout, f32, "f32", $name, $rows);
+        layout!($layout, f16, "f16", $name, $rows);
+    };
+    ($layout:ident, $element:ty, $suffix:literal, $name:literal, $rows:expr) => {
+        // SAFETY: `YoloArgs` mirrors `yolo::Args` (size asserted, `#[repr(C)]`
+        // in the same order). A thread or warp whose row is not below the
+        // number of rows reads nothing; the others read inside their row (of a
+        // class below the number of classes, whose bit is inside `wanted`),
+        // which the tensors' lengths cover. A row adds at most one candidate,
+        // to a list of the block with a place a row; what it writes to `found`
+        // and `items` is compared with their lengths. The last block reads
+        // `found` below its length. It waits for what other blocks have counted
+        // already and write without waiting.
+        unsafe impl KernelSpec for Yolo<$layout, $element> {
+            const NAME: &'static str = concat!("decode_yolo_", $name, "_", $suffix);
+            type Args<'a> = YoloArgs<'a, $element>;
+            fn check(args: &Self::Args<'_>, grid: &Grid) -> Result<()> {
+                check(Self::NAME, args, grid, $rows, $layout::ROWS_PER_BLOCK)
+            }
+        }
+    };
+}
+
+layout!(
+    PixelRows,
+    "rows",
+    ROWS_PER_BLOCK,
+    Rows::One { numbers: 5, classes: true },
+    "centres, sizes, objectness and classes."
+);
+layout!(
+    CellRows,
+    "cells",
+    ROWS_PER_BLOCK,
+    Rows::One { numbers: 5, classes: true },
+    "the same, boxes told from their cells."
+);
+layout!(RawRows, "raw", ROWS_PER_BLOCK, Rows::ByLevel, "a tensor of logits a level.");
+layout!(
+    Planes,
+    "planes",
+    COLUMNS_PER_BLOCK,
+    Rows::One { numbers: 4, classes: true },
+    "planes of columns, without objectness."
+);
+layout!(
+    EndToEnd,
+    "end_to_end",
+    THREADS_PER_BLOCK,
+    Rows::One { numbers: 6, classes: false },
+    "corners, score and class."
+);
+layout!(Detr, "detr", WARPS_PER_BLOCK, Rows::Scores, "boxes, and scores by class.");
+layout!(DetrLabels, "detr_labels", THREADS_PER_BLOCK, Rows::Labels, "boxes, scores and labels.");

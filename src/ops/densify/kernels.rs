@@ -1,0 +1,107 @@
+//! `kernels/densify.cu`.
+
+use crate::device::cuda::{
+    Grid, In, KernelSpec, Out, assert_mirrors, check_len, check_threads, kernel_constant, refused,
+};
+use crate::error::Result;
+use crate::types::Count;
+
+/// Threads of a block, and points that it takes in a turn.
+pub const THREADS_PER_BLOCK: u32 = kernel_constant!("densify.cu", "kThreads");
+/// The most sweeps, the current one included.
+pub const MAX_SWEEPS: usize = kernel_constant!("densify.cu", "kMaxSweeps") as usize;
+
+/// One sweep: the mirror of `Sweep`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct SweepArgs<'a> {
+    /// Its points.
+    pub values: In<'a, f32>,
+    /// How many.
+    pub num: In<'a, u32>,
+    /// From its frame to the current one, row by row.
+    pub rows: [[f32; 4]; 3],
+    /// Its age in seconds.
+    pub age_s: f32,
+    /// Not 0: its points stay where they are.
+    pub is_current: u32,
+}
+
+/// The mirror of `Args`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct DensifyArgs<'a> {
+    /// Rows of floats.
+    pub points: Out<'a, f32>,
+    /// How many.
+    pub num: Out<'a, u32>,
+    /// The counters of the frame.
+    pub counters: Out<'a, u32>,
+    /// The next block's turn.
+    pub turns: Out<'a, u64>,
+    /// What each turn found.
+    pub numbers: Out<'a, u64>,
+    /// Values a point.
+    pub num_channels: u32,
+    /// The channel that gets the age; `num_channels` for none.
+    pub time_lag_channel: u32,
+    /// The most points of a sweep.
+    pub sweep_capacity: u32,
+    /// The most points written.
+    pub capacity: u32,
+    /// Sweeps that join.
+    pub num_sweeps: u32,
+    /// Fills the struct to a multiple of 8 bytes.
+    pub reserved: u32,
+    /// The sweeps, the current one first.
+    pub sweeps: [SweepArgs<'a>; MAX_SWEEPS],
+}
+
+assert_mirrors!(SweepArgs<'_>, "densify.cu", "Sweep");
+assert_mirrors!(DensifyArgs<'_>, "densify.cu", "Args");
+
+/// `densify_points`.
+pub struct Densify;
+
+// SAFETY: `DensifyArgs` mirrors `densify::Args` (size asserted, `#[repr(C)]` in
+// the same order). A turn's sweep is below `num_sweeps`, at most `MAX_SWEEPS`;
+// points are read below their number, cut to `sweep_capacity`, which every sweep
+// has room for (checked), so that there are no more turns than `numbers` has
+// places for. A place is compared with `capacity`, which `points` has room for.
+// Blocks wait for numbers of turns that were taken before theirs: those blocks
+// run and publish before they wait.
+unsafe impl KernelSpec for Densify {
+    const NAME: &'static str = "densify_points";
+    type Args<'a> = DensifyArgs<'a>;
+
+    fn check(args: &Self::Args<'_>, grid: &Grid) -> Result<()> {
+        check_threads(Self::NAME, grid.threads_per_block, THREADS_PER_BLOCK)?;
+        let [num_blocks, y] = grid.num_blocks;
+        let num_tiles = args.sweep_capacity.div_ceil(THREADS_PER_BLOCK).max(1);
+        let num_sweeps = args.num_sweeps as usize;
+        if num_blocks == 0 || y != 1 || !(1..=MAX_SWEEPS).contains(&num_sweeps) {
+            let message = format!("{num_blocks} x {y} blocks for {num_sweeps} sweeps");
+            return Err(refused(Self::NAME, &message));
+        }
+        let num_channels = args.num_channels as usize;
+        if num_channels < 3 {
+            return Err(refused(Self::NAME, &format!("{num_channels} channels")));
+        }
+        let num_values = |num: u32| (num as usize).saturating_mul(num_channels);
+        for sweep in &args.sweeps[..num_sweeps] {
+            let needed = num_values(args.sweep_capacity);
+            check_len(Self::NAME, "values", sweep.values.len(), needed)?;
+            check_len(Self::NAME, "num", sweep.num.len(), 1)?;
+        }
+        let slices = [
+            ("points", args.points.len(), num_values(args.capacity)),
+            ("num", args.num.len(), 1),
+            ("counters", args.counters.len(), Count::ALL.len()),
+            ("turns", args.turns.len(), 1),
+            ("numbers", args.numbers.len(), num_tiles as usize * num_sweeps),
+        ];
+        slices
+            .into_iter()
+            .try_for_each(|(name, found, needed)| check_len(Self::NAME, name, found, needed))
+    }
+}

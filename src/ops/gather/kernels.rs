@@ -1,0 +1,168 @@
+//! `kernels/gather.cu`.
+
+use crate::device::cuda::{
+    Grid, In, KernelSpec, Out, Plain, assert_mirrors, check_len, check_threads, kernel_constant,
+    refused,
+};
+use crate::error::Result;
+use crate::ops::decode_center::kernels::Motion;
+use crate::ops::nms::cuda::NmsCounts;
+use crate::types::{Box2d, Box3d, Candidate, Detection2d, Kept};
+
+/// Threads of the one block.
+pub const THREADS_PER_BLOCK: u32 = kernel_constant!("gather.cu", "kThreads");
+
+/// The way to source pixels: the mirror of `Settings`, in device memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[repr(C)]
+pub struct GatherSettings {
+    /// Factor along x and y.
+    pub scale: [f32; 2],
+    /// Shift along x and y.
+    pub offset: [f32; 2],
+    /// Width and height of the source image.
+    pub size: [f32; 2],
+    /// The most detections.
+    pub max_detections: u32,
+    /// Fills the struct to 32 bytes.
+    pub reserved: u32,
+}
+
+/// What was gathered: the mirror of `Gathered`, written to memory of the host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Gathered {
+    /// Survivors of suppression, and whether a class has no threshold.
+    pub suppressed: NmsCounts,
+    /// Detections.
+    pub num_detections: u32,
+}
+
+// SAFETY: 8 values of 4 bytes each, no gap, any bits are a value.
+unsafe impl Plain for GatherSettings {}
+// SAFETY: 3 values of 4 bytes each, no gap, any bits are a value.
+unsafe impl Plain for Gathered {}
+
+assert_mirrors!(GatherSettings, "gather.cu", "Settings");
+assert_mirrors!(Gathered, "gather.cu", "Gathered");
+assert_mirrors!(Detection2d, "gather.cu", "Detection");
+
+/// The mirror of `Args`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct GatherArgs<'a> {
+    /// What was suppressed.
+    pub candidates: In<'a, Candidate<Box2d>>,
+    /// The survivors, best first.
+    pub kept: In<'a, Kept>,
+    /// How many.
+    pub nms_counts: In<'a, NmsCounts>,
+    /// The settings.
+    pub settings: In<'a, GatherSettings>,
+    /// The counters of the frame; zero afterwards.
+    pub counters: Out<'a, u32>,
+    /// The detections, in memory of the host.
+    pub published: Out<'a, Detection2d>,
+    /// How many, in memory of the host.
+    pub gathered: Out<'a, Gathered>,
+    /// The counters as they were, in memory of the host.
+    pub published_counters: Out<'a, u32>,
+}
+
+assert_mirrors!(GatherArgs<'_>, "gather.cu", "Args");
+
+/// `gather_2d`.
+pub struct Gather2d;
+
+// SAFETY: `GatherArgs` mirrors `gather::Args` (8 slices, size asserted). Survivors
+// are read below the length of `kept`, candidates at indices compared with their
+// length, detections written below the length of `published`, counters below the
+// length of theirs; the check covers the other slices. No thread waits for another
+// block: there is one.
+unsafe impl KernelSpec for Gather2d {
+    const NAME: &'static str = "gather_2d";
+    type Args<'a> = GatherArgs<'a>;
+    fn check(args: &Self::Args<'_>, grid: &Grid) -> Result<()> {
+        check_threads(Self::NAME, grid.threads_per_block, THREADS_PER_BLOCK)?;
+        if grid.num_blocks != [1, 1] {
+            return Err(refused(Self::NAME, &format!("{:?} blocks, not one", grid.num_blocks)));
+        }
+        let slices = [
+            ("nms_counts", args.nms_counts.len(), 1),
+            ("settings", args.settings.len(), 1),
+            ("gathered", args.gathered.len(), 1),
+            ("published_counters", args.published_counters.len(), args.counters.len()),
+        ];
+        slices
+            .into_iter()
+            .try_for_each(|(name, found, needed)| check_len(Self::NAME, name, found, needed))
+    }
+}
+
+/// Words of a detection in space: class, score and the seven numbers of the box.
+pub const BOX_WORDS: usize = kernel_constant!("gather.cu", "kBoxWords") as usize;
+/// Further words, where the head says a velocity.
+pub const VELOCITY_WORDS: usize = kernel_constant!("gather.cu", "kVelocityWords") as usize;
+/// Further words, where the head says variances.
+pub const VARIANCE_WORDS: usize = kernel_constant!("gather.cu", "kVarianceWords") as usize;
+
+/// The mirror of `Args3d`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Gather3dArgs<'a> {
+    /// What was suppressed.
+    pub candidates: In<'a, Candidate<Box3d>>,
+    /// Velocities and variances; none when the head has none.
+    pub motions: In<'a, Motion>,
+    /// By candidate, its place among them.
+    pub places: In<'a, u32>,
+    /// The survivors, best first.
+    pub kept: In<'a, Kept>,
+    /// How many.
+    pub nms_counts: In<'a, NmsCounts>,
+    /// The counters of the frame; zero afterwards.
+    pub counters: Out<'a, u32>,
+    /// The detections, word after word, in memory of the host.
+    pub published: Out<'a, u32>,
+    /// How many, in memory of the host.
+    pub gathered: Out<'a, Gathered>,
+    /// The counters as they were, in memory of the host.
+    pub published_counters: Out<'a, u32>,
+    /// The most detections.
+    pub max_detections: u32,
+    /// Not 0: they have velocities.
+    pub has_velocity: u32,
+    /// Not 0: they have variances.
+    pub has_variance: u32,
+    /// Fills the struct to a multiple of 8 bytes.
+    pub reserved: u32,
+}
+
+assert_mirrors!(Gather3dArgs<'_>, "gather.cu", "Args3d");
+
+/// `gather_3d`.
+pub struct Gather3d;
+
+// SAFETY: `Gather3dArgs` mirrors `gather::Args3d` (9 slices and 4 words, size
+// asserted). Survivors are read below the length of `kept`, candidates, places and
+// motions at indices compared with their lengths, detections written below the
+// length of `published`, counters below the length of theirs; the check covers the
+// other slices. No thread waits for another block: there is one.
+unsafe impl KernelSpec for Gather3d {
+    const NAME: &'static str = "gather_3d";
+    type Args<'a> = Gather3dArgs<'a>;
+    fn check(args: &Self::Args<'_>, grid: &Grid) -> Result<()> {
+        check_threads(Self::NAME, grid.threads_per_block, THREADS_PER_BLOCK)?;
+        if grid.num_blocks != [1, 1] {
+            return Err(refused(Self::NAME, &format!("{:?} blocks, not one", grid.num_blocks)));
+        }
+        let slices = [
+            ("nms_counts", args.nms_counts.len(), 1),
+            ("gathered", args.gathered.len(), 1),
+            ("published_counters", args.published_counters.len(), args.counters.len()),
+        ];
+        slices
+            .into_iter()
+            .try_for_each(|(name, found, needed)| check_len(Self::NAME, name, found, needed))
+    }
+}

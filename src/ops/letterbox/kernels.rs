@@ -1,0 +1,227 @@
+//! `kernels/letterbox.cu`.
+
+use std::marker::PhantomData;
+
+use half::f16;
+
+use crate::device::cuda::{
+    Grid, In, KernelSpec, Out, TAIL_BYTES, assert_mirrors, check_len, check_threads,
+    kernel_constant, refused,
+};
+use crate::error::Result;
+use crate::types::{Encoding, ImageView};
+
+/// Threads of a block.
+pub const THREADS_PER_BLOCK: u32 = kernel_constant!("letterbox.cu", "kThreads");
+/// Columns that a block makes.
+pub const COLUMNS_PER_BLOCK: u32 = kernel_constant!("letterbox.cu", "kColumns")
+    * kernel_constant!("letterbox.cu", "kThreadsOfRow");
+/// Rows that a block makes.
+pub const ROWS_PER_BLOCK: u32 =
+    THREADS_PER_BLOCK / kernel_constant!("letterbox.cu", "kThreadsOfRow");
+
+const _: () = assert!(
+    TAIL_BYTES >= kernel_constant!("letterbox.cu", "kTailBytes") as usize,
+    "pictures have a shorter tail than the kernel may read"
+);
+
+/// One axis: the mirror of `Axis`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Axis {
+    /// Pixels of the source.
+    pub source: u32,
+    /// Pixels of the content in the network's input.
+    pub content: u32,
+    /// First pixel of the content.
+    pub origin: u32,
+    /// Pixels of the network's input.
+    pub network: u32,
+    reciprocal: u64,
+    inverse: f32,
+    reserved: u32,
+}
+
+impl Axis {
+    /// An axis; `content` is at least 1.
+    pub fn new(source: u32, content: u32, origin: u32, network: u32) -> Self {
+        let denominator = 2 * u64::from(content.max(1));
+        let reciprocal = (1_u64 << 48).div_ceil(denominator);
+        let inverse = 1.0 / denominator as f32;
+        Self { source, content, origin, network, reciprocal, inverse, reserved: 0 }
+    }
+}
+
+/// How the bytes of a picture lie: the mirror of `Layout`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum WireLayout {
+    /// 3 bytes a pixel.
+    Packed3 = kernel_constant!("letterbox.cu", "kPacked3"),
+    /// 4 bytes a pixel, the last ignored.
+    Packed4 = kernel_constant!("letterbox.cu", "kPacked4"),
+    /// 1 byte a pixel.
+    Mono8 = kernel_constant!("letterbox.cu", "kMono8"),
+    /// 2 bytes a pixel, low byte first.
+    Mono16Little = kernel_constant!("letterbox.cu", "kMono16Little"),
+    /// 2 bytes a pixel, high byte first.
+    Mono16Big = kernel_constant!("letterbox.cu", "kMono16Big"),
+    /// U Y V Y.
+    Uyvy = kernel_constant!("letterbox.cu", "kUyvy"),
+    /// Y U Y V.
+    Yuy2 = kernel_constant!("letterbox.cu", "kYuy2"),
+    /// Y plane, then rows of U V.
+    Nv12 = kernel_constant!("letterbox.cu", "kNv12"),
+    /// Y plane, then rows of V U.
+    Nv21 = kernel_constant!("letterbox.cu", "kNv21"),
+    /// R G, G B.
+    BayerRedFirst = kernel_constant!("letterbox.cu", "kBayerRedFirst"),
+    /// B G, G R.
+    BayerBlueFirst = kernel_constant!("letterbox.cu", "kBayerBlueFirst"),
+    /// G B, R G.
+    BayerGreenThenBlue = kernel_constant!("letterbox.cu", "kBayerGreenThenBlue"),
+    /// G R, B G.
+    BayerGreenThenRed = kernel_constant!("letterbox.cu", "kBayerGreenThenRed"),
+}
+
+impl WireLayout {
+    /// The layout of an encoding; colour order is left to the planes.
+    pub fn of(encoding: Encoding, big_endian: bool) -> Self {
+        match encoding {
+            Encoding::Rgb8 | Encoding::Bgr8 => Self::Packed3,
+            Encoding::Rgba8 | Encoding::Bgra8 => Self::Packed4,
+            Encoding::Mono8 => Self::Mono8,
+            Encoding::Mono16 if big_endian => Self::Mono16Big,
+            Encoding::Mono16 => Self::Mono16Little,
+            Encoding::Uyvy => Self::Uyvy,
+            Encoding::Yuy2 => Self::Yuy2,
+            Encoding::Nv12 => Self::Nv12,
+            Encoding::Nv21 => Self::Nv21,
+            Encoding::BayerRggb8 => Self::BayerRedFirst,
+            Encoding::BayerBggr8 => Self::BayerBlueFirst,
+            Encoding::BayerGbrg8 => Self::BayerGreenThenBlue,
+            Encoding::BayerGrbg8 => Self::BayerGreenThenRed,
+        }
+    }
+
+    /// How the names of the kernels begin that read the layout.
+    pub fn kernels(self) -> &'static str {
+        match self {
+            Self::Packed3 => "letterbox_packed3",
+            Self::Packed4 | Self::Mono8 | Self::Mono16Little | Self::Mono16Big => "letterbox_plain",
+            Self::Uyvy | Self::Yuy2 | Self::Nv12 | Self::Nv21 => "letterbox_yuv",
+            Self::BayerRedFirst
+            | Self::BayerBlueFirst
+            | Self::BayerGreenThenBlue
+            | Self::BayerGreenThenRed => "letterbox_bayer",
+        }
+    }
+
+    /// Bytes that the kernel may read of a picture of this size and step.
+    fn num_bytes(self, width: usize, height: usize, step: usize) -> Option<usize> {
+        let (row_bytes, num_rows) = match self {
+            Self::Packed3 => (3 * width, height),
+            Self::Packed4 => (4 * width, height),
+            Self::Mono8 => (width, height),
+            Self::Mono16Little | Self::Mono16Big => (2 * width, height),
+            Self::Uyvy | Self::Yuy2 => (4 * width.div_ceil(2), height),
+            Self::Nv12 | Self::Nv21 => (2 * width.div_ceil(2), height + height.div_ceil(2)),
+            _ if width < 2 || height < 2 => return None,
+            _ => (width, height),
+        };
+        step.checked_mul(num_rows - 1)?.checked_add(row_bytes)
+    }
+}
+
+/// The mirror of `LetterboxArgs`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct LetterboxArgs<'a, T> {
+    /// The picture's bytes.
+    pub image: In<'a, u8>,
+    /// Three planes.
+    pub out: Out<'a, T>,
+    /// Bytes from row to row.
+    pub step: u64,
+    /// Columns.
+    pub x: Axis,
+    /// Rows.
+    pub y: Axis,
+    /// How the bytes lie.
+    pub layout: WireLayout,
+    /// Not 0: the first channel goes to the third plane and the third to the
+    /// first.
+    pub swapped: u32,
+    /// Factor by source channel.
+    pub alpha: [f32; 3],
+    /// Summand by source channel.
+    pub beta: [f32; 3],
+    /// Value outside the content, by source channel.
+    pub pad: [f32; 3],
+    /// Fills the struct to a multiple of 8 bytes.
+    pub reserved: u32,
+}
+
+assert_mirrors!(Axis, "letterbox.cu", "Axis");
+assert_mirrors!(LetterboxArgs<'_, f32>, "letterbox.cu", "LetterboxArgs<float>");
+
+fn check<T>(kernel: &str, args: &LetterboxArgs<'_, T>, grid: &Grid) -> Result<()> {
+    check_threads(kernel, grid.threads_per_block, THREADS_PER_BLOCK)?;
+    if !kernel.starts_with(args.layout.kernels()) {
+        return Err(refused(kernel, &format!("{:?} is another kernel's", args.layout)));
+    }
+    for axis in [&args.x, &args.y] {
+        let sides = 1..=ImageView::MAX_SIDE;
+        let right = Axis::new(axis.source, axis.content, axis.origin, axis.network);
+        let possible =
+            [axis.source, axis.content, axis.network].iter().all(|side| sides.contains(side));
+        if !possible || axis.reciprocal != right.reciprocal {
+            return Err(refused(kernel, &format!("{axis:?} is not possible")));
+        }
+    }
+    let (width, height) = (args.x.source as usize, args.y.source as usize);
+    let needed = args.layout.num_bytes(width, height, args.step as usize);
+    let needed = needed.ok_or_else(|| {
+        refused(kernel, &format!("{width}x{height} of {:?} is not possible", args.layout))
+    })?;
+    check_len(kernel, "image", args.image.len(), needed.saturating_add(TAIL_BYTES))?;
+    check_len(kernel, "out", args.out.len(), 3 * args.x.network as usize * args.y.network as usize)
+}
+
+/// `letterbox_packed3_*`: [`WireLayout::Packed3`].
+pub struct Packed3<T>(PhantomData<T>);
+/// `letterbox_plain_*`: the other layouts with all colours in each pixel.
+pub struct Plain<T>(PhantomData<T>);
+/// `letterbox_yuv_*`: layouts with colours apart from the luma.
+pub struct Yuv<T>(PhantomData<T>);
+/// `letterbox_bayer_*`: layouts with one colour a pixel.
+pub struct Bayer<T>(PhantomData<T>);
+
+macro_rules! spec {
+    ($spec:ty, $element:ty, $name:literal) => {
+        // SAFETY: `LetterboxArgs` mirrors the struct of that name (size
+        // asserted, `#[repr(C)]` in the same order). A thread outside the
+        // network's input stops; the others write values of one row in each
+        // plane, up to the row's end (8 or 4 bytes at once where rows are
+        // whole such pieces, counted from the start of a buffer), and read
+        // pixels whose column and row `tap` keeps below the source's, given the
+        // true reciprocal, which is checked. The picture's length covers all of
+        // them, and the tail what is read by whole words. No thread waits.
+        unsafe impl KernelSpec for $spec {
+            const NAME: &'static str = $name;
+            type Args<'a> = LetterboxArgs<'a, $element>;
+            fn check(args: &Self::Args<'_>, grid: &Grid) -> Result<()> {
+                check(Self::NAME, args, grid)
+            }
+        }
+    };
+}
+
+spec!(Packed3<f32>, f32, "letterbox_packed3_f32");
+spec!(Packed3<f16>, f16, "letterbox_packed3_f16");
+spec!(Plain<f32>, f32, "letterbox_plain_f32");
+spec!(Plain<f16>, f16, "letterbox_plain_f16");
+spec!(Yuv<f32>, f32, "letterbox_yuv_f32");
+spec!(Yuv<f16>, f16, "letterbox_yuv_f16");
+spec!(Bayer<f32>, f32, "letterbox_bayer_f32");
+spec!(Bayer<f16>, f16, "letterbox_bayer_f16");

@@ -1,0 +1,109 @@
+//! `kernels/scatter.cu`.
+
+use std::marker::PhantomData;
+
+use half::f16;
+
+use crate::device::cuda::{
+    Grid, In, KernelSpec, Out, assert_mirrors, check_len, check_threads, kernel_constant, refused,
+};
+use crate::error::Result;
+
+/// Threads of a block: a pillar each, or a cell.
+pub const THREADS_PER_BLOCK: u32 = kernel_constant!("scatter.cu", "kThreads");
+
+/// The mirror of `PlaceArgs`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct PlaceArgs<'a> {
+    /// The cell of a pillar.
+    pub cells: In<'a, u32>,
+    /// How many pillars there are.
+    pub num_voxels: In<'a, u32>,
+    /// By cell, its pillar's number plus 1; zero between launches.
+    pub notes: Out<'a, u32>,
+}
+
+/// The mirror of `WriteArgs`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct WriteArgs<'a, From, To> {
+    /// Rows of the pillars.
+    pub features: In<'a, From>,
+    /// As in [`PlaceArgs`].
+    pub notes: Out<'a, u32>,
+    /// A plane a channel.
+    pub map: Out<'a, To>,
+    /// Rows of the features.
+    pub num_rows: u32,
+    /// Cells of a plane.
+    pub num_cells: u32,
+    /// Planes.
+    pub num_channels: u32,
+    /// Fills the struct to a multiple of 8 bytes.
+    pub reserved: u32,
+}
+
+assert_mirrors!(PlaceArgs<'_>, "scatter.cu", "PlaceArgs");
+assert_mirrors!(WriteArgs<'_, f32, f32>, "scatter.cu", "WriteArgs<float, float>");
+
+/// `scatter_place`.
+pub struct Place;
+
+// SAFETY: `PlaceArgs` mirrors the struct of that name (3 slices). Pillars are
+// read below the length of `cells`, notes written below theirs; the check
+// covers the number. No thread waits.
+unsafe impl KernelSpec for Place {
+    const NAME: &'static str = "scatter_place";
+    type Args<'a> = PlaceArgs<'a>;
+    fn check(args: &Self::Args<'_>, grid: &Grid) -> Result<()> {
+        check_threads(Self::NAME, grid.threads_per_block, THREADS_PER_BLOCK)?;
+        check_len(Self::NAME, "num_voxels", args.num_voxels.len(), 1)
+    }
+}
+
+fn check<From, To>(kernel: &str, args: &WriteArgs<'_, From, To>, grid: &Grid) -> Result<()> {
+    check_threads(kernel, grid.threads_per_block, THREADS_PER_BLOCK)?;
+    let [rows, cells, channels] =
+        [args.num_rows, args.num_cells, args.num_channels].map(|n| n as usize);
+    if channels == 0
+        || rows == 0
+        || grid.num_blocks != [args.num_cells.div_ceil(THREADS_PER_BLOCK), 1]
+    {
+        let blocks = grid.num_blocks;
+        let message = format!("{blocks:?} blocks, {rows} rows, {channels} planes of {cells}");
+        return Err(refused(kernel, &message));
+    }
+    let slices = [
+        ("features", args.features.len(), rows.saturating_mul(channels)),
+        ("notes", args.notes.len(), cells),
+        ("map", args.map.len(), cells.saturating_mul(channels)),
+    ];
+    slices.into_iter().try_for_each(|(name, found, needed)| check_len(kernel, name, found, needed))
+}
+
+/// `scatter_write_*`.
+pub struct Write<From, To>(PhantomData<(From, To)>);
+
+macro_rules! spec {
+    ($from:ty, $to:ty, $name:literal) => {
+        // SAFETY: `WriteArgs` mirrors the struct of that name (size asserted,
+        // `#[repr(C)]` in the same order). A thread whose cell is not below the
+        // number of cells stops; the others write one value a plane, of a row
+        // whose number is compared with `num_rows`. The check covers the
+        // slices; rows are read 16 bytes at once only where they are a multiple
+        // of that, and allocations are aligned. No thread waits.
+        unsafe impl KernelSpec for Write<$from, $to> {
+            const NAME: &'static str = $name;
+            type Args<'a> = WriteArgs<'a, $from, $to>;
+            fn check(args: &Self::Args<'_>, grid: &Grid) -> Result<()> {
+                check(Self::NAME, args, grid)
+            }
+        }
+    };
+}
+
+spec!(f32, f32, "scatter_write_f32");
+spec!(f16, f16, "scatter_write_f16");
+spec!(f32, f16, "scatter_write_f32_to_f16");
+spec!(f16, f32, "scatter_write_f16_to_f32");

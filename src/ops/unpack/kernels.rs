@@ -1,0 +1,174 @@
+//! `kernels/unpack.cu`.
+
+use crate::device::cuda::{
+    Grid, In, KernelSpec, Out, assert_mirrors, check_len, check_threads, kernel_constant, refused,
+};
+use crate::error::Result;
+use crate::types::{Count, Datatype};
+
+/// Threads of a block, and points that it takes.
+pub const THREADS_PER_BLOCK: u32 = kernel_constant!("unpack.cu", "kThreads");
+/// The most channels a point may have, x, y, z included.
+pub const MAX_CHANNELS: usize = kernel_constant!("unpack.cu", "kMaxChannels") as usize;
+
+/// Where one value of a point comes from: the mirror of `Source`.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[repr(C)]
+pub struct PointSource {
+    offset: u32,
+    /// 0 for none, else the datatype's number.
+    datatype: u32,
+    scale: f32,
+}
+
+impl PointSource {
+    /// The value of a datatype at an offset of the point, times `scale`.
+    pub fn field(offset: u32, datatype: Datatype, scale: f32) -> Self {
+        let datatype = match datatype {
+            Datatype::I8 => kernel_constant!("unpack.cu", "kI8"),
+            Datatype::U8 => kernel_constant!("unpack.cu", "kU8"),
+            Datatype::I16 => kernel_constant!("unpack.cu", "kI16"),
+            Datatype::U16 => kernel_constant!("unpack.cu", "kU16"),
+            Datatype::I32 => kernel_constant!("unpack.cu", "kI32"),
+            Datatype::U32 => kernel_constant!("unpack.cu", "kU32"),
+            Datatype::F32 => kernel_constant!("unpack.cu", "kF32"),
+            Datatype::F64 => kernel_constant!("unpack.cu", "kF64"),
+        };
+        Self { offset, datatype, scale }
+    }
+
+    /// Zero, whatever the point.
+    pub fn zero() -> Self {
+        Self::default()
+    }
+
+    /// Where what is read of a point ends; `None` for a number that is no
+    /// datatype.
+    fn end(&self) -> Option<u64> {
+        let size = *[0, 1, 1, 2, 2, 4, 4, 4, 8].get(self.datatype as usize)?;
+        Some(if size == 0 { 0 } else { u64::from(self.offset) + size })
+    }
+
+    /// Whether it may be read by whole words.
+    fn is_aligned(&self) -> bool {
+        self.datatype < 5 || self.offset.is_multiple_of(4)
+    }
+}
+
+/// The mirror of `Args`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct UnpackArgs<'a> {
+    /// The cloud's bytes.
+    pub data: In<'a, u8>,
+    /// Rows of floats.
+    pub points: Out<'a, f32>,
+    /// How many.
+    pub num: Out<'a, u32>,
+    /// The counters of the frame.
+    pub counters: Out<'a, u32>,
+    /// The next block's turn.
+    pub turns: Out<'a, u64>,
+    /// What each turn found.
+    pub numbers: Out<'a, u64>,
+    /// Bytes from row to row.
+    pub row_step: u64,
+    /// Points a row, at least 1.
+    pub width: u32,
+    /// Points of the cloud.
+    pub num_points: u32,
+    /// Bytes from point to point.
+    pub point_step: u32,
+    /// Values a point, x, y, z included.
+    pub num_channels: u32,
+    /// Not 0: values have their high byte first.
+    pub big_endian: u32,
+    /// Not 0: every value of 4 bytes or more lies at a multiple of 4 bytes.
+    pub is_aligned: u32,
+    /// Not 0: points outside `min` to `max` are left out.
+    pub has_range: u32,
+    /// Smallest x, y, z.
+    pub min: [f32; 3],
+    /// Largest x, y, z, exclusive.
+    pub max: [f32; 3],
+    /// The most points written.
+    pub capacity: u32,
+    /// Where the values come from.
+    pub sources: [PointSource; MAX_CHANNELS],
+}
+
+assert_mirrors!(PointSource, "unpack.cu", "Source");
+assert_mirrors!(UnpackArgs<'_>, "unpack.cu", "Args");
+
+impl UnpackArgs<'_> {
+    /// Whether every value of 4 bytes or more lies at a multiple of 4 bytes.
+    pub fn can_read_words(&self) -> bool {
+        let in_steps = self.row_step.is_multiple_of(4) || self.width >= self.num_points;
+        in_steps
+            && self.point_step.is_multiple_of(4)
+            && self.used_sources().iter().all(PointSource::is_aligned)
+    }
+
+    fn used_sources(&self) -> &[PointSource] {
+        &self.sources[..(self.num_channels as usize).min(MAX_CHANNELS)]
+    }
+
+    /// Bytes up to the end of the last point; `None` when a value does not end
+    /// within its point.
+    fn num_bytes(&self) -> Option<u64> {
+        let step = u64::from(self.point_step);
+        let fits = |source: &PointSource| source.end().is_some_and(|end| end <= step);
+        if !self.used_sources().iter().all(fits) {
+            return None;
+        }
+        let Some(last) = self.num_points.checked_sub(1) else { return Some(0) };
+        let rows = self.row_step.checked_mul(u64::from(last.checked_div(self.width)?))?;
+        rows.checked_add(step.checked_mul(u64::from(self.width.min(self.num_points)))?)
+    }
+}
+
+/// `unpack_points`.
+pub struct Unpack;
+
+// SAFETY: `UnpackArgs` mirrors `unpack::Args` (size asserted, `#[repr(C)]` in
+// the same order). A thread whose point is not below the number of points reads
+// nothing; the others read values that end within their point (checked), which
+// lies in a row before the end that the data's length covers, by words only
+// where `is_aligned` was right (checked; allocations are aligned). A place is
+// compared with `capacity`, which `points` has room for. Blocks wait for
+// numbers of turns that were taken before theirs: those blocks run and publish
+// before they wait.
+unsafe impl KernelSpec for Unpack {
+    const NAME: &'static str = "unpack_points";
+    type Args<'a> = UnpackArgs<'a>;
+
+    fn check(args: &Self::Args<'_>, grid: &Grid) -> Result<()> {
+        check_threads(Self::NAME, grid.threads_per_block, THREADS_PER_BLOCK)?;
+        let num_blocks = args.num_points.div_ceil(THREADS_PER_BLOCK).max(1);
+        let num_channels = args.num_channels as usize;
+        if grid.num_blocks != [num_blocks, 1] || !(3..=MAX_CHANNELS).contains(&num_channels) {
+            let [x, y] = grid.num_blocks;
+            let found = format!("{x} x {y} blocks, {num_channels} channels");
+            return Err(refused(Self::NAME, &found));
+        }
+        if args.is_aligned != 0 && !args.can_read_words() {
+            return Err(refused(Self::NAME, "values do not lie at multiples of 4 bytes"));
+        }
+        let needed = args.num_bytes().and_then(|needed| usize::try_from(needed).ok());
+        let needed = needed.ok_or_else(|| {
+            refused(Self::NAME, &format!("points of {} bytes do not fit", args.point_step))
+        })?;
+        let num_values = (args.capacity as usize).saturating_mul(num_channels);
+        let slices = [
+            ("data", args.data.len(), needed),
+            ("points", args.points.len(), num_values),
+            ("num", args.num.len(), 1),
+            ("counters", args.counters.len(), Count::ALL.len()),
+            ("turns", args.turns.len(), 1),
+            ("numbers", args.numbers.len(), num_blocks as usize),
+        ];
+        slices
+            .into_iter()
+            .try_for_each(|(name, found, needed)| check_len(Self::NAME, name, found, needed))
+    }
+}
