@@ -1,6 +1,6 @@
-// Survivors into detections in memory that the host reads:
-// src/ops/gather/mod.rs. One block, which walks the survivors in their order.
-// The last kernel of a frame: it hands the frame's counters over as well.
+// Gathers the survivors of suppression into detections in mapped host memory:
+// src/ops/gather/mod.rs. One block processes the survivors in their order. As the
+// last kernel of a frame it publishes the frame's counters, too.
 
 #include "candidate.cuh"
 #include "counters.cuh"
@@ -11,7 +11,7 @@ namespace gather {
 constexpr uint32_t kThreads = 512;
 constexpr uint32_t kWarps = kThreads / kLanes;
 
-// The mirrors of these stand in src/ops/gather/kernels.rs.
+// The structs in Rust: src/ops/gather/kernels.rs.
 struct Settings {
     float scale[2];
     float offset[2];
@@ -28,14 +28,14 @@ struct Detection {
 };
 static_assert(sizeof(Detection) == 24);
 
-// What was gathered.
+// The result for the host, beside the detections.
 struct Gathered {
     NmsCounts suppressed;
     uint32_t num_detections;
 };
 static_assert(sizeof(Gathered) == 12);
 
-static_assert(kNumCounters <= kThreads, "a counter a thread");
+static_assert(kNumCounters <= kThreads, "a thread per counter");
 
 struct Args {
     Slice<const Candidate2d> candidates;
@@ -43,20 +43,20 @@ struct Args {
     Slice<const NmsCounts> nms_counts;
     Slice<const Settings> settings;
     Counters counters;
-    // In memory of the host.
+    // In mapped host memory.
     Slice<Detection> published;
     Slice<Gathered> gathered;
     Slice<uint32_t> published_counters;
 };
 static_assert(sizeof(Args) == 128);
 
-// The thread's counter of the frame, read early; the last kernel has all.
+// The thread's counter, loaded before it is needed.
 __device__ inline uint32_t read_counter(const Counters& counters) {
     return threadIdx.x < counters.len ? counters[threadIdx.x] : 0;
 }
 
-// Hands the thread's counter to the host and clears it for the next frame.
-// `num_over_limit` is what gathering itself drops.
+// Writes the thread's counter to the host and clears it for the next frame.
+// `num_over_limit`: the detections that this kernel drops.
 __device__ inline void publish_counter(const Counters& counters, const Slice<uint32_t>& published,
                                        uint32_t counted, uint32_t num_over_limit) {
     if (threadIdx.x >= counters.len) return;
@@ -65,14 +65,15 @@ __device__ inline void publish_counter(const Counters& counters, const Slice<uin
     counters[threadIdx.x] = 0;
 }
 
-// As f32::clamp: a zero keeps its sign, NaN stays.
+// As f32::clamp: zeros keep their sign, NaN remains NaN.
 __device__ inline float clamped(float value, float high) {
     if (value < 0.0f) return 0.0f;
     return value > high ? high : value;
 }
 
-// Whether the box has an area inside the image.
-__device__ bool bring_home(const Settings& settings, const Candidate2d& c, float* box) {
+// Transforms a box to source pixels and clips it. False if it has no area inside the
+// image or is not finite.
+__device__ bool to_source_image_clipped(const Settings& settings, const Candidate2d& c, float* box) {
     const float corners[4] = {c.x1, c.y1, c.x2, c.y2};
     bool is_finite = true;
 #pragma unroll
@@ -96,7 +97,7 @@ extern "C" __global__ void __launch_bounds__(gather::kThreads)
     const Settings settings = args.settings[0];
     const uint32_t counted = read_counter(args.counters);
     const uint32_t places = static_cast<uint32_t>(args.kept.len);
-    // Read without waiting for their number.
+    // Loaded before their number is known.
     Kept survivor = threadIdx.x < places ? args.kept[threadIdx.x] : Kept{};
     const uint32_t num_kept = min(args.nms_counts[0].num_kept, places);
     const uint32_t limit =
@@ -106,14 +107,14 @@ extern "C" __global__ void __launch_bounds__(gather::kThreads)
         const uint32_t own = start + threadIdx.x;
         if (start != 0 && own < num_kept) survivor = args.kept[own];
         Detection detection;
-        bool stays = own < num_kept && survivor.index < args.candidates.len;
-        if (stays) {
+        bool is_valid = own < num_kept && survivor.index < args.candidates.len;
+        if (is_valid) {
             const Candidate2d candidate = args.candidates[survivor.index];
             detection.class_index = candidate.rank.class_index;
             detection.score = survivor.score;
-            stays = bring_home(settings, candidate, detection.box);
+            is_valid = to_source_image_clipped(settings, candidate, detection.box);
         }
-        const uint32_t votes = __ballot_sync(kAllLanes, stays);
+        const uint32_t votes = __ballot_sync(kAllLanes, is_valid);
         if (lane == 0) sums[warp] = __popc(votes);
         __syncthreads();
         uint32_t before = __popc(votes & ((1u << lane) - 1));
@@ -122,9 +123,9 @@ extern "C" __global__ void __launch_bounds__(gather::kThreads)
             before += i < warp ? sums[i] : 0;
             total += sums[i];
         }
-        if (stays) staged[before] = detection;
+        if (is_valid) staged[before] = detection;
         __syncthreads();
-        // Whole words side by side: the way to the host is narrow.
+        // Coalesced wide stores: the bandwidth to the host is low.
         const uint32_t num_out = min(total, limit - min(base, limit));
         const uint2* from = reinterpret_cast<const uint2*>(staged);
         uint2* to = reinterpret_cast<uint2*>(args.published.data + base);
@@ -140,7 +141,8 @@ extern "C" __global__ void __launch_bounds__(gather::kThreads)
 
 namespace gather {
 
-// Words of a detection: class, score, box, and what else the head says.
+// Words of a detection: class, score, box; velocity and variances where the head has
+// them.
 constexpr uint32_t kBoxWords = 9;
 constexpr uint32_t kVelocityWords = 2;
 constexpr uint32_t kVarianceWords = 9;
@@ -148,12 +150,12 @@ constexpr uint32_t kMaxWords = kBoxWords + kVelocityWords + kVarianceWords;
 
 struct Args3d {
     Slice<const Candidate3d> candidates;
-    Slice<const Motion> motions;   // beside what decoding found
-    Slice<const uint32_t> places;  // by candidate: its place there
+    Slice<const Motion> motions;   // by found object
+    Slice<const uint32_t> places;  // by candidate: its index among the found objects
     Slice<const Kept> kept;
     Slice<const NmsCounts> nms_counts;
     Counters counters;
-    // In memory of the host.
+    // In mapped host memory.
     Slice<uint32_t> published;
     Slice<Gathered> gathered;
     Slice<uint32_t> published_counters;
@@ -164,7 +166,7 @@ struct Args3d {
 };
 static_assert(sizeof(Args3d) == 160);
 
-// One detection as words.
+// Writes a detection as words.
 __device__ inline void write_detection(const Args3d& args, const Kept& survivor, uint32_t* out) {
     const Candidate3d& c = args.candidates[survivor.index];
     const float box[7] = {c.center[0], c.center[1], c.center[2], c.length, c.width, c.height,
@@ -202,7 +204,7 @@ extern "C" __global__ void __launch_bounds__(gather::kThreads)
     const uint32_t warp = threadIdx.x / kLanes;
     const uint32_t counted = read_counter(args.counters);
     const uint32_t places = static_cast<uint32_t>(args.kept.len);
-    // Read without waiting for their number.
+    // Loaded before their number is known.
     Kept survivor = threadIdx.x < places ? args.kept[threadIdx.x] : Kept{};
     const uint32_t num_kept = min(args.nms_counts[0].num_kept, places);
     const uint32_t limit =
@@ -211,8 +213,8 @@ extern "C" __global__ void __launch_bounds__(gather::kThreads)
     for (uint32_t start = 0; start < num_kept; start += kThreads) {
         const uint32_t own = start + threadIdx.x;
         if (start != 0 && own < num_kept) survivor = args.kept[own];
-        const bool stays = own < num_kept && survivor.index < args.candidates.len;
-        const uint32_t votes = __ballot_sync(kAllLanes, stays);
+        const bool is_valid = own < num_kept && survivor.index < args.candidates.len;
+        const uint32_t votes = __ballot_sync(kAllLanes, is_valid);
         if (lane == 0) sums[warp] = __popc(votes);
         __syncthreads();
         uint32_t before = __popc(votes & ((1u << lane) - 1));
@@ -221,9 +223,9 @@ extern "C" __global__ void __launch_bounds__(gather::kThreads)
             before += i < warp ? sums[i] : 0;
             total += sums[i];
         }
-        if (stays) write_detection(args, survivor, staged + before * num_words);
+        if (is_valid) write_detection(args, survivor, staged + before * num_words);
         __syncthreads();
-        // Side by side: the way to the host is narrow.
+        // Coalesced stores: the bandwidth to the host is low.
         const uint32_t num_out = min(total, limit - min(base, limit));
         uint32_t* to = args.published.data + static_cast<uint64_t>(base) * num_words;
         for (uint32_t i = threadIdx.x; i < num_out * num_words; i += kThreads) to[i] = staged[i];

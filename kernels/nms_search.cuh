@@ -198,7 +198,7 @@ __device__ void nms_compact(const NmsArgs<Candidate>& args) {
     if (start >= n && blockIdx.x != 0) return;
     const uint32_t sum_before = scan::block_sum<kNmsThreads>(num_above);
     const bool is_kept = own < n && state == kKept;
-    const scan::Places kept = scan::places<kNmsThreads>(is_kept);
+    const scan::Selected kept = scan::count_selected<kNmsThreads>(is_kept);
     const uint32_t position = sum_before + kept.before;
     if (is_kept && position < max_num) {
         args.output.write(position, survivor);

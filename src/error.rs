@@ -47,6 +47,8 @@ pub enum ErrorKind {
     Codec,
     /// A transform is not known at the time that is asked for.
     Transform,
+    /// A time that a recording cannot hold: before 1970.
+    Time,
     /// A model cannot be loaded or does not fit its head.
     Model,
     /// The engine failed while running a model.
@@ -71,7 +73,7 @@ pub enum ErrorKind {
 
 impl ErrorKind {
     /// Every kind, in order.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 21] = [
         Self::Usage,
         Self::Config,
         Self::Io,
@@ -82,6 +84,7 @@ impl ErrorKind {
         Self::PointField,
         Self::Codec,
         Self::Transform,
+        Self::Time,
         Self::Model,
         Self::Inference,
         Self::Argument,
@@ -108,6 +111,7 @@ impl ErrorKind {
             Self::PointField => "unusable_point_field",
             Self::Codec => "undecodable_picture",
             Self::Transform => "missing_transform",
+            Self::Time => "time_out_of_range",
             Self::Model => "model",
             Self::Inference => "inference_failed",
             Self::Argument => "invalid_argument",

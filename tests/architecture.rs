@@ -226,3 +226,25 @@ fn every_kernel_takes_one_parameter_by_value() {
     }
     assert!(num_kernels >= 19, "only {num_kernels} kernels found");
 }
+
+/// An op that runs on CUDA has a kernel file and a file of parity tests, both with
+/// the name of its folder.
+#[test]
+fn every_op_on_cuda_has_its_kernel_and_its_parity_tests() {
+    let parity = fs::read_to_string(root().join("tests/parity.rs")).unwrap();
+    let mut num_ops = 0;
+    for entry in fs::read_dir(root().join("src/ops")).unwrap() {
+        let path = entry.unwrap().path();
+        if !path.join("cuda.rs").is_file() && !path.join("cuda/mod.rs").is_file() {
+            continue;
+        }
+        num_ops += 1;
+        let op = path.file_name().unwrap().to_str().unwrap();
+        let is_there = |file: String| root().join(file).is_file();
+        let has_kernel = ["cu", "cuh"].iter().any(|e| is_there(format!("kernels/{op}.{e}")));
+        assert!(has_kernel, "{op}: no kernels/{op}.cu");
+        assert!(is_there(format!("tests/parity/{op}.rs")), "{op}: no tests/parity/{op}.rs");
+        assert!(parity.contains(&format!("mod {op};")), "{op}: tests/parity.rs leaves it out");
+    }
+    assert!(num_ops >= 19, "only {num_ops} ops on CUDA found");
+}

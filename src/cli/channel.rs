@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::node::pictures;
 use crate::runtime::account::Account;
 use crate::runtime::channel::{Channel, frame_input};
-use crate::transport::bag::BagMessage;
+use crate::transport::bag::{BagMessage, check_log_time};
 use crate::transport::door::{InputKind, deliver};
 use crate::types::Stamp;
 
@@ -103,6 +103,10 @@ impl ReplayChannel {
     /// # Errors
     /// `Io` when an output cannot be written; nothing else ends the replay.
     pub(super) fn process(&mut self, message: &BagMessage<'_>, around: &Around) -> Result<()> {
+        if let Err(error) = check_log_time(message.log_time) {
+            self.drop_frame(&error);
+            return Ok(());
+        }
         let mut written = Ok(());
         deliver(self.kind, message.data, &mut |received| match received {
             Ok(received) => {
@@ -145,11 +149,11 @@ impl ReplayChannel {
         }
         let mut outputs = lock(&around.outputs);
         outputs.write(self.output, &served.header, log_time(), served.detections)?;
-        if let Some(pictures) = outputs.pictures(frame) {
+        if outputs.wants_picture(frame) {
             let drawn = FrameSet { stamp: served.header.stamp, inputs: &inputs };
             let reference = served.config.sync.reference;
             let canvas = pictures::draw(&drawn, reference, served.detections, served.config)?;
-            pictures.save(&served.config.name, frame, served.header.stamp, &canvas)?;
+            outputs.save_picture(&served.config.name, frame, served.header.stamp, &canvas)?;
         }
         Ok(())
     }

@@ -64,6 +64,11 @@ impl Report {
         !self.read.damage.is_empty()
     }
 
+    /// Whether a signal ended the replay before its end.
+    pub(super) fn is_interrupted(&self) -> bool {
+        self.read.interrupted
+    }
+
     /// Adds the account of a channel.
     pub(super) fn add_channel(
         &mut self,

@@ -1,6 +1,7 @@
-//! Verbs. One folder each: `mod.rs` states the contract and checks the
-//! arguments, `cpu.rs` is the reference, `cuda.rs` (where there is one) its
-//! twin on the device, with the kernel of the same stem in `kernels/`.
+//! Operations. One folder each: `mod.rs` states the contract and checks the
+//! arguments, `cpu.rs` is the reference. Operations that run on CUDA have `cuda.rs`,
+//! which launches, and `kernels.rs`, which declares what the kernels in
+//! `kernels/<op>.cu` take.
 //!
 //! | on the way | ops |
 //! |---|---|

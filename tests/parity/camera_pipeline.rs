@@ -247,7 +247,7 @@ fn limits_cut_and_count_alike() {
         &["c.pre_nms_top_k:=5000"],
         &["c.max_detections:=3"],
         &["c.class_filter:=[person, car, dog]", "c.pre_nms_top_k:=4", "c.candidate_capacity:=300"],
-        &["c.nms.class_aware:=false", "c.nms.iou_threshold:=0.0", "c.nms.offset:=1"],
+        &["c.nms.class_mode:=agnostic", "c.nms.iou_threshold:=0.0", "c.nms.offset:=1"],
     ];
     for (head, num_rows) in HEADS {
         for more in cases {
@@ -270,7 +270,7 @@ fn thresholds_change_between_frames_without_new_memory() {
         let thresholds: [&[&str]; 4] = [
             &["c.score_threshold:=0.9"],
             &["c.class_filter:=[person, cat]"],
-            &["c.nms.iou_threshold:=0.1", "c.nms.class_aware:=false"],
+            &["c.nms.iou_threshold:=0.1", "c.nms.class_mode:=agnostic"],
             &[],
         ];
         for more in thresholds {

@@ -1,7 +1,6 @@
-//! The CUDA side of [`gather_2d`](super::gather_2d) and
+//! The CUDA implementation of [`gather_2d`](super::gather_2d) and
 //! [`gather_3d`](super::gather_3d): the last kernel of a frame, which writes
-//! detections and counters where the host reads them. Equal to the CPU, bit for
-//! bit.
+//! detections and counters to mapped host memory. Equal to the CPU, bit for bit.
 
 pub use super::kernels::Gathered;
 use super::kernels::{
@@ -30,9 +29,8 @@ pub struct Workspace {
 }
 
 impl Workspace {
-    /// Takes the kernel and room for `max_detections`. Until
-    /// [`Workspace::set_placement`] says how large the image is, no box has an
-    /// area inside it.
+    /// Loads the kernel and allocates memory for `max_detections`. There are no
+    /// detections before [`Workspace::set_placement`].
     ///
     /// # Errors
     /// `Device` when this build has no such kernel or there is not enough
@@ -48,8 +46,8 @@ impl Workspace {
         })
     }
 
-    /// Writes the way to source pixels to the device and waits: needed when
-    /// the picture's size changes. Recorded graphs follow it.
+    /// Writes the transform to source pixels to the device and waits: needed when the
+    /// size of the image changes. Recorded graphs use the values last set.
     ///
     /// # Errors
     /// `Device` when the copy fails.
@@ -68,7 +66,7 @@ impl Workspace {
     /// frame's `counters`.
     ///
     /// # Errors
-    /// `Device` when a buffer is another stream's or the launch fails.
+    /// `Device` when a buffer belongs to another stream or the launch fails.
     pub fn enqueue(
         &mut self,
         candidates: &DeviceCandidates<Box2d>,
@@ -91,11 +89,11 @@ impl Workspace {
         self.kernel.enqueue(stream, grid, args)
     }
 
-    /// Waits for the queued frame, once, and replaces the contents of `out` by
-    /// its detections. With room for the maximum nothing is allocated.
+    /// Waits for the queued frame, once, and replaces the contents of `out` by its
+    /// detections. Nothing is allocated if `out` has the capacity for the maximum.
     ///
     /// # Errors
-    /// `Device` when queued work failed; `out` is empty then.
+    /// `Device` when queued work failed; then `out` is empty.
     pub fn read(&mut self, out: &mut Vec<Detection2d>) -> Result<Gathered> {
         out.clear();
         self.stream.synchronize()?;
@@ -105,27 +103,28 @@ impl Workspace {
     }
 }
 
-/// What a lidar head says of its objects.
+/// The attributes that a head regresses beside the boxes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutputAttributes {
-    /// A velocity.
+    /// Velocities.
     pub velocity: bool,
     /// Variances.
     pub variance: bool,
 }
 
-/// What goes before the gathering of a lidar frame, on the device.
+/// The inputs of gathering 3D detections, in device memory.
 #[derive(Clone, Copy)]
 pub struct LidarInputs<'a> {
-    /// The candidates that were suppressed.
+    /// The candidates.
     pub candidates: &'a DeviceCandidates<Box3d>,
-    /// Velocities and variances of what was found, and by candidate its place.
+    /// Velocities and variances of the found candidates, and by candidate its index
+    /// among them.
     pub motions: Option<(&'a DeviceBuffer<Motion>, &'a DeviceBuffer<u32>)>,
-    /// The survivors, best first, and how many.
+    /// The survivors, best first, and their number.
     pub kept: (&'a DeviceBuffer<Kept>, &'a DeviceBuffer<NmsCounts>),
 }
 
-/// Kernel and memory of the gathering of lidar frames on one stream.
+/// Kernel and memory of `gather_3d` on one stream.
 pub struct LidarWorkspace {
     stream: Stream,
     kernel: Kernel<Gather3d>,
@@ -137,14 +136,14 @@ pub struct LidarWorkspace {
     max_detections: usize,
 }
 
-/// What stands for inputs that are not there.
+/// Empty buffers for inputs that a head does not have.
 struct Nothing {
     motions: DeviceBuffer<Motion>,
     places: DeviceBuffer<u32>,
 }
 
 impl LidarWorkspace {
-    /// Takes the kernel and room for `max_detections`.
+    /// Loads the kernel and allocates memory for `max_detections`.
     ///
     /// # Errors
     /// `Device` when this build has no such kernel or there is not enough
@@ -174,7 +173,7 @@ impl LidarWorkspace {
     /// `counters`.
     ///
     /// # Errors
-    /// `Device` when a buffer is another stream's or the launch fails.
+    /// `Device` when a buffer belongs to another stream or the launch fails.
     pub fn enqueue(
         &mut self,
         inputs: &LidarInputs<'_>,
@@ -202,11 +201,11 @@ impl LidarWorkspace {
         self.kernel.enqueue(stream, grid, args)
     }
 
-    /// Waits for the queued frame, once, and replaces the contents of `out` by
-    /// its detections. With room for the maximum nothing is allocated.
+    /// Waits for the queued frame, once, and replaces the contents of `out` by its
+    /// detections. Nothing is allocated if `out` has the capacity for the maximum.
     ///
     /// # Errors
-    /// `Device` when queued work failed; `out` is empty then.
+    /// `Device` when queued work failed; then `out` is empty.
     pub fn read(&mut self, out: &mut Vec<Detection3d>) -> Result<Gathered> {
         out.clear();
         self.stream.synchronize()?;
@@ -221,14 +220,14 @@ impl LidarWorkspace {
 }
 
 impl OutputAttributes {
-    /// Words of a detection on its way to the host.
+    /// Words of a detection.
     pub fn num_words(self) -> usize {
         let velocity = if self.velocity { VELOCITY_WORDS } else { 0 };
         let variance = if self.variance { VARIANCE_WORDS } else { 0 };
         BOX_WORDS + velocity + variance
     }
 
-    /// A detection from its words; none that is missing is read.
+    /// A detection from its words.
     fn detection(self, words: &[u32]) -> Detection3d {
         let at = |index: usize| words.get(index).map_or(0.0, |&word| f32::from_bits(word));
         let three = |first| [at(first), at(first + 1), at(first + 2)];

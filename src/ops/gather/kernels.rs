@@ -1,4 +1,4 @@
-//! `kernels/gather.cu`.
+//! The parameters of `kernels/gather.cu`.
 
 use crate::device::cuda::{
     Grid, In, KernelSpec, Out, Plain, assert_mirrors, check_len, check_threads, kernel_constant,
@@ -9,10 +9,10 @@ use crate::ops::decode_center::kernels::Motion;
 use crate::ops::nms::cuda::NmsCounts;
 use crate::types::{Box2d, Box3d, Candidate, Detection2d, Kept};
 
-/// Threads of the one block.
+/// Threads of the only block.
 pub const THREADS_PER_BLOCK: u32 = kernel_constant!("gather.cu", "kThreads");
 
-/// The way to source pixels: the mirror of `Settings`, in device memory.
+/// The transform to source pixels, in device memory: `Settings` in the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[repr(C)]
 pub struct GatherSettings {
@@ -22,19 +22,19 @@ pub struct GatherSettings {
     pub offset: [f32; 2],
     /// Width and height of the source image.
     pub size: [f32; 2],
-    /// The most detections.
+    /// The maximum number of detections.
     pub max_detections: u32,
-    /// Fills the struct to 32 bytes.
+    /// Padding.
     pub reserved: u32,
 }
 
-/// What was gathered: the mirror of `Gathered`, written to memory of the host.
+/// The result for the host, beside the detections: `Gathered` in the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Gathered {
-    /// Survivors of suppression, and whether a class has no threshold.
+    /// The number of survivors, and whether a class has no threshold.
     pub suppressed: NmsCounts,
-    /// Detections.
+    /// The number of detections.
     pub num_detections: u32,
 }
 
@@ -47,25 +47,25 @@ assert_mirrors!(GatherSettings, "gather.cu", "Settings");
 assert_mirrors!(Gathered, "gather.cu", "Gathered");
 assert_mirrors!(Detection2d, "gather.cu", "Detection");
 
-/// The mirror of `Args`.
+/// The parameter of `gather_2d`: `Args` in the kernel.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct GatherArgs<'a> {
-    /// What was suppressed.
+    /// The candidates.
     pub candidates: In<'a, Candidate<Box2d>>,
     /// The survivors, best first.
     pub kept: In<'a, Kept>,
-    /// How many.
+    /// Their number.
     pub nms_counts: In<'a, NmsCounts>,
     /// The settings.
     pub settings: In<'a, GatherSettings>,
-    /// The counters of the frame; zero afterwards.
+    /// The counters of the frame, which the kernel clears.
     pub counters: Out<'a, u32>,
-    /// The detections, in memory of the host.
+    /// The detections, in mapped host memory.
     pub published: Out<'a, Detection2d>,
-    /// How many, in memory of the host.
+    /// The result, in mapped host memory.
     pub gathered: Out<'a, Gathered>,
-    /// The counters as they were, in memory of the host.
+    /// The counters, in mapped host memory.
     pub published_counters: Out<'a, u32>,
 }
 
@@ -99,42 +99,42 @@ unsafe impl KernelSpec for Gather2d {
     }
 }
 
-/// Words of a detection in space: class, score and the seven numbers of the box.
+/// Words of a 3D detection: class, score and the seven numbers of the box.
 pub const BOX_WORDS: usize = kernel_constant!("gather.cu", "kBoxWords") as usize;
-/// Further words, where the head says a velocity.
+/// Further words of heads with velocities.
 pub const VELOCITY_WORDS: usize = kernel_constant!("gather.cu", "kVelocityWords") as usize;
-/// Further words, where the head says variances.
+/// Further words of heads with variances.
 pub const VARIANCE_WORDS: usize = kernel_constant!("gather.cu", "kVarianceWords") as usize;
 
-/// The mirror of `Args3d`.
+/// The parameter of `gather_3d`: `Args3d` in the kernel.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Gather3dArgs<'a> {
-    /// What was suppressed.
+    /// The candidates.
     pub candidates: In<'a, Candidate<Box3d>>,
-    /// Velocities and variances; none when the head has none.
+    /// Velocities and variances of the found candidates; empty without them.
     pub motions: In<'a, Motion>,
-    /// By candidate, its place among them.
+    /// By candidate, its index among the found ones.
     pub places: In<'a, u32>,
     /// The survivors, best first.
     pub kept: In<'a, Kept>,
-    /// How many.
+    /// Their number.
     pub nms_counts: In<'a, NmsCounts>,
-    /// The counters of the frame; zero afterwards.
+    /// The counters of the frame, which the kernel clears.
     pub counters: Out<'a, u32>,
-    /// The detections, word after word, in memory of the host.
+    /// The detections as words, in mapped host memory.
     pub published: Out<'a, u32>,
-    /// How many, in memory of the host.
+    /// The result, in mapped host memory.
     pub gathered: Out<'a, Gathered>,
-    /// The counters as they were, in memory of the host.
+    /// The counters, in mapped host memory.
     pub published_counters: Out<'a, u32>,
-    /// The most detections.
+    /// The maximum number of detections.
     pub max_detections: u32,
-    /// Not 0: they have velocities.
+    /// Not 0: detections have velocities.
     pub has_velocity: u32,
-    /// Not 0: they have variances.
+    /// Not 0: detections have variances.
     pub has_variance: u32,
-    /// Fills the struct to a multiple of 8 bytes.
+    /// Padding.
     pub reserved: u32,
 }
 

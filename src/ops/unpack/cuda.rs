@@ -1,5 +1,5 @@
-//! The CUDA side of [`unpack`](super::unpack): one kernel, straight from the
-//! bytes of the message, equal to the CPU bit for bit and in order.
+//! The CUDA implementation of [`unpack`](super::unpack): one kernel that reads the
+//! bytes of the message. Equal to the CPU bit for bit, in the same order.
 
 use super::kernels::{
     MAX_CHANNELS as MAX_SOURCES, PointSource, THREADS_PER_BLOCK, Unpack, UnpackArgs,
@@ -17,14 +17,14 @@ const _: () = assert!(MAX_CHANNELS == MAX_SOURCES);
 pub struct Workspace {
     stream: Stream,
     kernel: Kernel<Unpack>,
-    turns: DeviceBuffer<u64>,
-    numbers: DeviceBuffer<u64>,
+    ticket: DeviceBuffer<u64>,
+    aggregates: DeviceBuffer<u64>,
     max_points: usize,
 }
 
 impl Workspace {
-    /// Takes the kernel and room for clouds of up to `max_points`, usable or
-    /// not.
+    /// Loads the kernel and allocates memory for clouds of up to `max_points`, usable
+    /// or not.
     ///
     /// # Errors
     /// `Device` when this build has no such kernel or there is not enough
@@ -34,37 +34,37 @@ impl Workspace {
         Ok(Self {
             stream: stream.clone(),
             kernel: stream.device().kernel()?,
-            turns: DeviceBuffer::zeros(stream, 1)?,
-            numbers: DeviceBuffer::zeros(stream, num_blocks)?,
+            ticket: DeviceBuffer::zeros(stream, 1)?,
+            aggregates: DeviceBuffer::zeros(stream, num_blocks)?,
             max_points,
         })
     }
 
-    /// The most points a cloud may have.
+    /// The maximum number of points of a cloud.
     pub fn max_points(&self) -> usize {
         self.max_points
     }
 
-    /// Makes room for clouds of up to `max_points`.
+    /// Grows the memory to clouds of up to `max_points`.
     ///
     /// # Errors
     /// `Device` when there is not enough memory.
     pub fn reserve(&mut self, max_points: usize) -> Result<()> {
         if max_points > self.max_points {
-            let num_turns = blocks(max_points, THREADS_PER_BLOCK).max(1) as usize;
-            self.numbers = DeviceBuffer::zeros(&self.stream, num_turns)?;
+            let num_tiles = blocks(max_points, THREADS_PER_BLOCK).max(1) as usize;
+            self.aggregates = DeviceBuffer::zeros(&self.stream, num_tiles)?;
             self.max_points = max_points;
         }
         Ok(())
     }
 
     /// Queues the unpacking of the uploaded `cloud`, whose fields are `fields`,
-    /// into `out`. Its `counters` get what is dropped.
+    /// into `out`. Dropped points are added to `counters`.
     ///
     /// # Errors
-    /// As [`unpack`](super::unpack), and `Argument` when no cloud was uploaded
-    /// or it has more points than there is room for; `Device` when a buffer is
-    /// another stream's or the launch fails. Nothing is queued then.
+    /// Those of [`unpack`](super::unpack); `Argument` when no cloud was uploaded or
+    /// it has more than [`Workspace::max_points`]; `Device` when a buffer belongs to
+    /// another stream or the launch fails. Nothing is queued after an error.
     pub fn enqueue(
         &mut self,
         cloud: &DeviceCloud,
@@ -77,7 +77,7 @@ impl Workspace {
         let at = cloud.layout()?;
         let num_points = at.width * at.height;
         if num_points > self.max_points || u32::try_from(num_points).is_err() {
-            let message = format!("{num_points} points, there is room for {}", self.max_points);
+            let message = format!("{num_points} points; at most {} are possible", self.max_points);
             return Err(Error::new(ErrorKind::Argument, "unpack", message));
         }
         let sources = match num_points {
@@ -91,8 +91,8 @@ impl Workspace {
             points: out.values.output(stream)?,
             num: out.num.output(stream)?,
             counters: counters.output(stream)?,
-            turns: self.turns.output(stream)?,
-            numbers: self.numbers.output(stream)?,
+            ticket: self.ticket.output(stream)?,
+            aggregates: self.aggregates.output(stream)?,
             row_step: at.row_step as u64,
             width: at.width.max(1) as u32,
             num_points: num_points as u32,

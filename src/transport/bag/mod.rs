@@ -71,7 +71,9 @@ pub use self::budget::MemoryBudget;
 use self::files::Files;
 use self::metadata::Metadata;
 use self::source::{Head, Source};
-pub use self::write::{BagCompression, BagWriter, Durability, OfferedQos, Reliability};
+pub use self::write::{
+    BagCompression, BagWriter, Durability, OfferedQos, Reliability, check_log_time,
+};
 use crate::error::{Error, ErrorKind, Result};
 use crate::types::Stamp;
 

@@ -81,7 +81,7 @@ impl LidarHead {
         bind(Side::Input, &[input], inputs)?;
         match &facts.outputs {
             LidarOutputs::Center(center) => Ok(Self::Center {
-                decode: center.decode(config),
+                decode: config.center_decode(center),
                 outputs: bind_center(center, outputs)?,
             }),
             LidarOutputs::Anchor(anchor) => Ok(Self::Anchor {
@@ -96,7 +96,7 @@ impl LidarHead {
     pub fn reconfigure(&mut self, config: &LidarConfig) {
         match (self, &config.facts.outputs) {
             (Self::Center { decode, .. }, LidarOutputs::Center(center)) => {
-                *decode = center.decode(config);
+                *decode = config.center_decode(center);
             }
             (Self::Anchor { decode, .. }, LidarOutputs::Anchor(_)) => {
                 decode.score_thresholds = config.score_thresholds.clone();

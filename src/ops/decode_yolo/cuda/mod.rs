@@ -1,12 +1,11 @@
-//! The CUDA side of [`decode_yolo`](super::decode_yolo), with the choice of
-//! the best ([`crate::ops::select`]) in the same kernel: one pass over the
-//! tensor.
+//! The CUDA implementation of [`decode_yolo`](super::decode_yolo), with the selection
+//! of the best ([`crate::ops::select`]) in the same kernel: one pass over the tensor.
 //!
-//! The candidates are those of the CPU: decoded, cut to the capacity, then to
-//! the wanted classes, then to the best `pre_nms_top_k`, each cut losing the
-//! worst by the total order. Boxes, scores, classes and sources are equal (where an
-//! exponential or a sigmoid occurs, within 1 ULP). They lie in any order: the
-//! ops that follow sort.
+//! The candidates are those of the CPU: decoded, limited to the capacity, then to
+//! the wanted classes, then to the best `pre_nms_top_k`; each limit drops the worst in
+//! the total order. Boxes, scores, classes and sources are equal (within 1 ULP where
+//! an exponential or a sigmoid occurs). Their order in memory is undefined: later ops
+//! sort.
 //!
 //! All layouts, f32 or f16; labels of [`YoloLayout::Detr`] are floats here, as
 //! tensors on the device are.
@@ -31,16 +30,16 @@ use crate::ops::select::cuda::Selecting;
 use crate::ops::select::kernels::{SelectSettings, THREADS_PER_BLOCK};
 use crate::types::{Box2d, Size, YoloLayout};
 
-/// Which candidates go on to suppression.
+/// The candidates that are selected.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Selection<'a> {
     /// Rows pass when their score is at least this.
     pub score_threshold: f32,
     /// Classes that are wanted; empty for all.
     pub class_filter: &'a [u32],
-    /// The most rows that may pass, the best; at least one.
+    /// The maximum number of rows that pass, the best; at least one.
     pub candidate_capacity: usize,
-    /// The most candidates of wanted classes, the best.
+    /// The maximum number of candidates of wanted classes, the best.
     pub pre_nms_top_k: usize,
 }
 
@@ -175,8 +174,8 @@ where
     }
 }
 
-/// The slices of all tensors, which are of one element type; places past the
-/// last repeat the first.
+/// The slices of all tensors, which have the same element type; the first again behind
+/// the last.
 fn inputs<'a, T: crate::device::cuda::Plain>(
     outputs: &[&'a DeviceTensor],
     stream: &Stream,
@@ -198,8 +197,8 @@ fn inputs<'a, T: crate::device::cuda::Plain>(
 }
 
 impl Workspace {
-    /// Takes kernels and memory for a head whose network's outputs have these
-    /// shapes. Nothing passes before [`Workspace::set`].
+    /// Loads the kernels and allocates memory for a head whose network's outputs have
+    /// these shapes. No row passes before [`Workspace::set`].
     ///
     /// # Errors
     /// `Argument` for no classes, or shapes that are not the layout's, naming
@@ -218,8 +217,8 @@ impl Workspace {
         Ok(Self { stream: stream.clone(), kernels, head, memory })
     }
 
-    /// Writes the selection to the device and waits; recorded graphs follow
-    /// it. Classes of the filter that the head has not are left out.
+    /// Writes the selection to the device and waits; recorded graphs use the values
+    /// last set. Classes of the filter that the head does not have are ignored.
     ///
     /// # Errors
     /// `Device` when the copy fails.
@@ -243,13 +242,13 @@ impl Workspace {
         }])
     }
 
-    /// Queues the decoding of `outputs` into `candidates`. Their capacity limits
-    /// what goes on as [`Selection::pre_nms_top_k`] does.
+    /// Queues the decoding of `outputs` into `candidates`, whose capacity is a limit
+    /// like [`Selection::pre_nms_top_k`]. Dropped candidates are added to `counters`.
     ///
     /// # Errors
-    /// `Argument` when the tensors do not fit the head, naming expected and
-    /// found, or there is no room for a candidate; `Device` when a buffer is
-    /// another stream's or the launch fails.
+    /// `Argument` when the tensors do not fit the head, naming expected and found, or
+    /// the capacity is 0; `Device` when a buffer belongs to another stream or the
+    /// launch fails.
     pub fn enqueue(
         &mut self,
         outputs: &[&DeviceTensor],
