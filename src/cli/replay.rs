@@ -15,7 +15,7 @@ use super::{ExitStatus, paced, stdout};
 use crate::config::{Config, InputConfig};
 use crate::error::{Error, ErrorKind, Result};
 use crate::runtime::{Factory, open_detector};
-use crate::transport::bag::{BagMessage, BagReader, TopicInfo};
+use crate::transport::bag::{BagMessage, BagReader, ReadOptions, TopicInfo};
 use crate::types::DeviceChoice;
 
 /// Arguments of `det_post replay`.
@@ -130,14 +130,15 @@ pub(super) fn run(
     open_folder: impl FnOnce() -> Result<Option<OutputFolder>>,
     interrupt: &Interrupt,
 ) -> Result<(Report, Option<OutputFolder>)> {
-    let mut reader = BagReader::open(request.bag)?;
+    let options = ReadOptions { stop: interrupt.flag(), ..ReadOptions::default() };
+    let mut reader = BagReader::open_with(request.bag, &options)?;
     let mut channels = open_channels(request.config, reader.topics(), &request.factory)?;
     let mut outputs = Outputs::create(open_folder()?, request.num_pictures)?;
     for channel in &mut channels {
         channel.announce(&mut outputs)?;
     }
     let densifies = channels.iter().any(ReplayChannel::wants_transforms);
-    let transforms = densifies.then(|| TransformFeed::open(request.bag)).transpose()?;
+    let transforms = densifies.then(|| TransformFeed::open(request.bag, &options)).transpose()?;
     let around = Around { outputs: Mutex::new(outputs), transforms: transforms.map(Mutex::new) };
     let topics: Vec<&str> = channels.iter().flat_map(ReplayChannel::topics).collect();
     reader.select(&topics);
