@@ -23,7 +23,7 @@ const LAYERS: [(&str, &[&str]); 14] = [
     ("eval", &["types"]),
     ("sim", &["types"]),
     ("detectors", &["types", "device", "ops", "infer", "config"]),
-    ("runtime", &["types", "device", "config", "detectors", "transport"]),
+    ("runtime", &["types", "device", "ops", "config", "detectors", "transport"]),
     ("node", &["types", "device", "ops", "config", "detectors", "runtime", "transport"]),
     (
         "cli",

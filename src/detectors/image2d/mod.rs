@@ -2,8 +2,8 @@
 //!
 //! Boxes are in pixels of the source image, clipped to it. Both devices give
 //! the same detections and the same counts, bit for bit when the network's
-//! outputs are. The whole frame is one function in `cpu.rs` and in `cuda.rs`, with
-//! the same stages in the same order.
+//! outputs are. The whole frame is one function in `cpu.rs` and in `cuda.rs`,
+//! with the same stages in the same order.
 
 mod cpu;
 #[cfg(feature = "cuda")]
