@@ -4,7 +4,7 @@
 //! | status | WARN | ERROR |
 //! |---|---|---|
 //! | `NODE: node` | not active; something happened in the graph | a start failed; a part of the door is lost |
-//! | `NODE: CHANNEL: input` | silent for `gap_warn_s`; below `min_rate_hz`; messages refused | silent for `gap_error_s` |
+//! | `NODE: CHANNEL: input` | silent for `gap_warn_s`; below `min_rate_hz`; messages refused, or missing by their stamps | silent for `gap_error_s` |
 //! | `NODE: CHANNEL: camera_info` | none for `gap_warn_s`; another size or frame than the pictures; not calibrated; messages refused | |
 //! | `NODE: CHANNEL: frames` | frames dropped or served alone; a capacity met; stamps that do not rise | all frames dropped; input, but no output for `gap_error_s`; the thread is gone |
 //! | `NODE: CHANNEL: latency` | 99th percentile over `latency_budget_ms` | |
@@ -20,6 +20,7 @@ use super::serving::Serving;
 use super::worker::{FrameSummary, FrameWindow};
 use crate::config::{ChannelConfig, ChannelKind};
 use crate::pipeline::Health;
+use crate::text::{LineBreaks, shown};
 use crate::transport::messages::{DiagnosticLevel, DiagnosticStatus};
 use crate::types::Count;
 
@@ -31,6 +32,9 @@ pub struct ChannelHealth<'a> {
     pub config: &'a ChannelConfig,
     /// Failures of its device since the last look.
     pub num_failures_now: u64,
+    /// Messages of the input that are missing by their stamps since the last
+    /// look.
+    pub num_missing_now: u64,
     /// Whether inputs are taken.
     pub is_active: bool,
     /// Whether the channel's thread ended by itself.
@@ -54,8 +58,20 @@ pub struct ChannelHealth<'a> {
 pub struct Told<'a> {
     /// What stands in the way of its messages.
     pub event: Option<&'a str>,
-    /// Messages of it that the door had to drop, in all.
-    pub num_lost: u64,
+    /// Messages of it that were lost before the node had them, in all; `None`
+    /// when the door cannot count them.
+    pub num_lost: Option<u64>,
+    /// Messages of it that are missing by the stamps of the others, in all.
+    pub num_missing: u64,
+}
+
+impl Told<'_> {
+    /// Adds what is known of lost messages.
+    pub(super) fn add_losses(&self, status: &mut Verdict) {
+        let num_lost = self.num_lost.map_or("unknown".into(), |num| num.to_string());
+        status.value("lost_by_door", num_lost);
+        status.value("missing_by_stamps", self.num_missing.to_string());
+    }
 }
 
 impl ChannelHealth<'_> {
@@ -80,7 +96,7 @@ impl ChannelHealth<'_> {
         let mut status = self.status("input");
         if self.is_active {
             let silence = input.silence.as_secs_f64();
-            let cause = cause_of_silence(self.num_publishers, self.told.event);
+            let cause = cause_of_silence(self.num_publishers, &self.told);
             let what = if input.num_received == 0 { "no message yet" } else { "no message" };
             let message = format!("{what} for {silence:.1} s: {cause}");
             if input.silence >= live.gap_error {
@@ -89,6 +105,13 @@ impl ChannelHealth<'_> {
                 status.note(DiagnosticLevel::Warn, &message);
             }
             status.note_refused(input);
+            if self.num_missing_now > 0 {
+                let message = format!(
+                    "{} messages missing by their stamps: lost on the way, or never published",
+                    self.num_missing_now
+                );
+                status.note(DiagnosticLevel::Warn, &message);
+            }
             if input.rate_hz < live.min_rate_hz {
                 let message = format!(
                     "{:.1} Hz, at least {:.1} Hz expected",
@@ -110,7 +133,7 @@ impl ChannelHealth<'_> {
         status.value("received", input.num_received.to_string());
         status.value("overtaken", input.num_overtaken.to_string());
         status.value("abandoned", input.num_abandoned.to_string());
-        status.value("lost_by_door", self.told.num_lost.to_string());
+        self.told.add_losses(&mut status);
         status.reasons("refused", &input.refused);
         status.into_inner()
     }
@@ -255,12 +278,18 @@ impl ChannelHealth<'_> {
     }
 }
 
-/// Why no messages come.
-pub(super) fn cause_of_silence(num_publishers: usize, event: Option<&str>) -> String {
-    match (num_publishers, event) {
-        (_, Some(event)) => event.to_owned(),
-        (0, None) => "no publisher is matched".into(),
-        (n, None) => format!("{n} matched publishers are silent"),
+/// Why no messages come. A message that never arrives whole leaves no trace, so
+/// publishers that seem silent may not be.
+pub(super) fn cause_of_silence(num_publishers: usize, told: &Told<'_>) -> String {
+    match (num_publishers, told) {
+        (_, Told { event: Some(event), .. }) => (*event).to_owned(),
+        (0, _) => "no publisher is matched".into(),
+        (n, Told { num_lost: Some(lost @ 1..), .. }) => {
+            format!("{n} matched publishers; {lost} messages were lost on the way so far")
+        }
+        (n, _) => {
+            format!("{n} matched publishers are silent, or their messages are lost on the way")
+        }
     }
 }
 
@@ -343,9 +372,12 @@ impl Verdict {
         }
     }
 
-    /// The status.
+    /// The status. What its texts quote of messages is safe to show.
     pub fn into_inner(self) -> DiagnosticStatus {
-        self.0
+        let DiagnosticStatus { level, name, message, hardware_id, values } = self.0;
+        let line = |text| shown(text, LineBreaks::Escaped);
+        let values = values.into_iter().map(|(key, value)| (key, line(value))).collect();
+        DiagnosticStatus { level, name, message: line(message), hardware_id, values }
     }
 }
 
@@ -356,6 +388,69 @@ mod tests {
     use super::*;
     use crate::config::Config;
     use crate::node::input::InputAccount;
+
+    /// The input's status a second after it was opened, with one publisher.
+    fn silent_input(told: Told<'_>, num_missing_now: u64) -> DiagnosticStatus {
+        let overrides = ["c.input:=/i", "c.head:=yolov8", "c.model_path:=m", "c.gap_warn_s:=0.5"];
+        let config = Config::load(&[], &overrides.map(String::from)).unwrap();
+        let (now, window) = (Instant::now(), FrameWindow::new());
+        let input = InputAccount::new(now).look(now + Duration::from_secs(1));
+        let serving = Serving {
+            health: Health::Good,
+            num_failures: 0,
+            last_failure: None,
+            device: "cpu".into(),
+            engine: "an engine".into(),
+            process_id: None,
+        };
+        ChannelHealth {
+            node: "n",
+            config: &config.channels[0],
+            num_failures_now: 0,
+            num_missing_now,
+            is_active: true,
+            is_dead: false,
+            num_publishers: 1,
+            told,
+            calibration: None,
+            input: &input,
+            window: &window,
+            frames: &FrameSummary { serving, last_output: None, num_out: 0, unpublished: None },
+        }
+        .input()
+    }
+
+    #[test]
+    fn losses_that_are_not_counted_are_unknown() {
+        let value = |status: &DiagnosticStatus, key: &str| {
+            let found = status.values.iter().find(|(name, _)| name == key);
+            found.map(|(_, value)| value.clone()).unwrap()
+        };
+        let told = |num_lost, num_missing| Told { event: None, num_lost, num_missing };
+        // (told, missing now, lost_by_door, missing_by_stamps, what the message says)
+        let cases = [
+            (told(Some(0), 0), 0, "0", "0", "silent, or their messages are lost on the way"),
+            (told(Some(7), 0), 0, "7", "0", "7 messages were lost on the way"),
+            (told(None, 0), 0, "unknown", "0", "silent, or their messages are lost on the way"),
+            (told(None, 198), 30, "unknown", "198", "30 messages missing by their stamps"),
+        ];
+        for (told, num_missing_now, lost, missing, message) in cases {
+            let status = silent_input(told, num_missing_now);
+            assert_eq!(value(&status, "lost_by_door"), lost);
+            assert_eq!(value(&status, "missing_by_stamps"), missing);
+            assert!(status.message.contains(message), "{status:?}");
+            assert_eq!(status.level, DiagnosticLevel::Warn);
+        }
+    }
+
+    #[test]
+    fn what_a_status_quotes_is_escaped_and_cut() {
+        let event = format!("a peer has type x/msg/Y\n\u{1b}[2J{}", "y".repeat(1_000_000));
+        let told = Told { event: Some(&event), ..Told::default() };
+        let status = silent_input(told, 0);
+        assert!(status.message.contains("x/msg/Y\\n\\u{1b}[2J"), "{status:?}");
+        assert!(status.message.len() < 8_000, "{} bytes", status.message.len());
+    }
 
     #[test]
     fn a_device_that_fails_is_told_as_it_serves() {
@@ -377,6 +472,7 @@ mod tests {
                 node: "n",
                 config: &config.channels[0],
                 num_failures_now,
+                num_missing_now: 0,
                 is_active: true,
                 is_dead: false,
                 num_publishers: 1,

@@ -32,6 +32,7 @@ pub(super) struct LiveChannel {
     /// Memory for looking at the frames.
     window: FrameWindow,
     num_failures_seen: u64,
+    num_missing_seen: u64,
 }
 
 enum Stage {
@@ -80,6 +81,7 @@ impl LiveChannel {
             wants_transforms: channel.wants_transforms(),
             state: Arc::new(ChannelState::new(now, Serving::of(&channel), calibration)),
             num_failures_seen: 0,
+            num_missing_seen: 0,
             stage: Stage::Idle(Box::new(Worker { channel, outputs })),
             window: FrameWindow::new(),
         })
@@ -220,6 +222,9 @@ impl LiveChannel {
         let num_failures = frames.serving.num_failures;
         let num_failures_now = num_failures - self.num_failures_seen;
         self.num_failures_seen = num_failures;
+        let of_input = told(&self.topic);
+        let num_missing_now = of_input.num_missing - self.num_missing_seen;
+        self.num_missing_seen = of_input.num_missing;
         let calibration = self.state.calibration.as_ref().map(|watch| lock(watch).look(now));
         let calibration = calibration.as_ref().zip(self.camera_info.as_deref());
         let calibration = calibration.map(|(summary, topic)| CalibrationHealth {
@@ -235,10 +240,11 @@ impl LiveChannel {
             node,
             config: &self.config,
             num_failures_now,
+            num_missing_now,
             is_active: running.is_some(),
             is_dead: ended || matches!(self.stage, Stage::Lost),
             num_publishers: running.map_or(0, |running| running.inputs.sensor.num_publishers()),
-            told: told(&self.topic),
+            told: of_input,
             calibration,
             input: &input,
             window: &self.window,

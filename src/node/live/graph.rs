@@ -15,8 +15,10 @@ const MAX_EVENTS: usize = 64;
 pub(super) struct Graph {
     /// The last event of a topic that stands in the way of messages.
     pub(super) events: BTreeMap<String, String>,
-    /// Messages that the door had to drop, by topic.
+    /// Messages that were lost before the node had them, by topic.
     pub(super) lost: BTreeMap<String, u64>,
+    /// Messages that are missing by their stamps, by topic.
+    pub(super) missing: BTreeMap<String, u64>,
     /// Why the last change of state failed.
     pub(super) failure: Option<String>,
     /// Parts of the door that are lost.
@@ -41,7 +43,20 @@ impl Shared {
             }
             DoorEvent::PeerFound { topic } => tracing::debug!("{topic}: a peer joined"),
             DoorEvent::PeerGone { topic } => tracing::info!("{topic}: a peer left"),
-            DoorEvent::Lost { topic, count } => graph.note_lost(topic, count),
+            DoorEvent::Lost { topic, count } => {
+                add(&mut graph.lost, topic, count);
+            }
+            DoorEvent::Missing { topic, count } => {
+                if let Some(total) = add(&mut graph.missing, topic.clone(), count)
+                    // At every power of two, not with every message.
+                    && total.leading_zeros() != total.saturating_sub(count).leading_zeros()
+                {
+                    tracing::warn!(
+                        "{topic}: {total} messages missing by their stamps so far: lost on the \
+                         way, or never published; see Socket buffers in docs/ros2.md"
+                    );
+                }
+            }
             DoorEvent::Refused { service, reason } => {
                 graph.num_refused_requests += 1;
                 tracing::warn!("{service}: a request is refused: {reason}");
@@ -57,15 +72,13 @@ impl Shared {
 }
 
 impl Graph {
-    /// What was told of a topic.
-    pub(super) fn told(&self, topic: &str) -> Told<'_> {
-        let event = self.events.get(topic).map(String::as_str);
-        Told { event, num_lost: self.lost.get(topic).copied().unwrap_or(0) }
-    }
-
-    fn note_lost(&mut self, topic: String, count: u64) {
-        if self.lost.len() < MAX_EVENTS || self.lost.contains_key(&topic) {
-            *self.lost.entry(topic).or_default() += count;
+    /// What was told of a topic, by a door that counts lost messages or not.
+    pub(super) fn told(&self, topic: &str, counts_losses: bool) -> Told<'_> {
+        let total = |of: &BTreeMap<String, u64>| of.get(topic).copied().unwrap_or(0);
+        Told {
+            event: self.events.get(topic).map(String::as_str),
+            num_lost: counts_losses.then(|| total(&self.lost)),
+            num_missing: total(&self.missing),
         }
     }
 
@@ -78,4 +91,15 @@ impl Graph {
             self.events.insert(topic, event);
         }
     }
+}
+
+/// Adds to the total of a topic, which is returned; `None` beyond the topics
+/// that are kept.
+fn add(totals: &mut BTreeMap<String, u64>, topic: String, count: u64) -> Option<u64> {
+    if totals.len() >= MAX_EVENTS && !totals.contains_key(&topic) {
+        return None;
+    }
+    let total = totals.entry(topic).or_default();
+    *total = total.saturating_add(count);
+    Some(*total)
 }

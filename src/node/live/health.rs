@@ -42,7 +42,7 @@ impl Shared {
         if let Ok(mut channels) = self.channels.try_lock() {
             let graph = lock(&self.graph).clone();
             for channel in channels.iter_mut() {
-                statuses.extend(channel.look(node, |topic| graph.told(topic)));
+                statuses.extend(channel.look(node, |topic| graph.told(topic, self.counts_losses)));
             }
         }
         statuses
