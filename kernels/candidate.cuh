@@ -1,5 +1,5 @@
-// Candidates of every kind; the mirrors of `Candidate<..>` in
-// src/types/candidate.rs over the boxes of src/types/boxes.rs.
+// Candidates; in Rust: `Candidate<B>` in src/types/candidate.rs for the boxes of
+// src/types/boxes.rs.
 #pragma once
 
 #include "order.cuh"
@@ -26,7 +26,7 @@ struct Candidate3d {
 };
 static_assert(sizeof(Candidate3d) == 40);
 
-// Without a branch.
+// Branch-free.
 __device__ inline bool are_finite(float a, float b, float c, float d) {
     return isfinite(a) & isfinite(b) & isfinite(c) & isfinite(d);
 }
@@ -44,7 +44,7 @@ __device__ inline bool has_finite_box(const Candidate3d& c) {
            are_finite(c.length, c.width, c.height, 0.0f);
 }
 
-// What a lidar head says of an object beside its box: the mirror of `Motion` in
+// What a head regresses beside the box; in Rust: `Motion` in
 // src/ops/decode_center/kernels.rs.
 struct Motion {
     float velocity[2];
@@ -54,13 +54,3 @@ struct Motion {
     float velocity_variance[2];
 };
 static_assert(sizeof(Motion) == 44);
-
-// What decoding found and what it lost: the mirror of `DecodeCounts` in
-// src/ops/select/kernels.rs.
-struct DecodeCounts {
-    uint32_t num_found;
-    uint32_t num_over_capacity;
-    uint32_t num_over_top_k;
-    uint32_t num_candidates;
-};
-static_assert(sizeof(DecodeCounts) == 16);

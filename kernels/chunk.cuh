@@ -1,4 +1,4 @@
-// Candidates as they lie in memory, read by a warp 16 bytes at a time.
+// Loads of candidates by a warp, 16 bytes at a time.
 #pragma once
 
 #include <cstring>
@@ -6,7 +6,7 @@
 #include "slice.cuh"
 #include "warp.cuh"
 
-// 32 candidates as they lie in memory, a part in every lane.
+// 32 consecutive candidates in their memory layout, distributed over the lanes.
 template <typename Candidate>
 struct Chunk {
     static constexpr uint32_t kWords = sizeof(Candidate) / 4;
@@ -25,7 +25,7 @@ struct Chunk {
             if (w + 4 <= num_words) vectors[k] = *reinterpret_cast<const uint4*>(words + w);
         }
         if (num_words % 4 == 0) return;
-        // Only the last candidate's last words do not fill a vector.
+        // Only the last candidate's last words can leave a vector partly filled.
 #pragma unroll
         for (uint32_t k = 0; k < kEach; ++k) {
             const uint32_t w = (k * kLanes + lane_of()) * 4;

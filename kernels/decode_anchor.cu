@@ -1,10 +1,10 @@
-// Decoding of anchor heads: src/ops/decode_anchor/mod.rs, and the choice of the
-// best: src/ops/select/mod.rs. One kernel does both.
+// Decodes anchor heads, src/ops/decode_anchor/mod.rs, and selects the best
+// candidates, src/ops/select/mod.rs, in one kernel.
 //
-// Thread mapping: a thread takes kItems anchors, a block apart, in the order in
-// which their values lie, and reads their class logits. The few that pass are
-// noted in the block's memory and spread over its threads, which read the rest.
-// What passes is appended: see select.cuh.
+// Thread mapping: a thread reads the class logits of kItems anchors, a block apart,
+// in memory order. Anchors whose logit passes are listed in shared memory and
+// distributed over the threads, which decode their boxes. Candidates are appended by
+// select.cuh.
 
 #include "logit.cuh"
 #include "select.cuh"
@@ -19,7 +19,7 @@ constexpr uint32_t kItems = 4;
 constexpr uint32_t kNoClass = 0xffffffffu;
 constexpr float kPi = 3.14159274f;
 
-// The mirrors of these stand in src/ops/decode_anchor/kernels.rs.
+// The structs in Rust: src/ops/decode_anchor/kernels.rs.
 struct Anchor {
     float length, width, height;
     float center_z;
@@ -28,12 +28,12 @@ static_assert(sizeof(Anchor) == 16);
 
 template <typename T>
 struct Args {
-    selection::Slices<Candidate3d> selection;  // a place an anchor
+    selection::Slices<Candidate3d> selection;  // as many as anchors
     Slice<const T> classes;
     Slice<const T> boxes;
     Slice<const T> directions;         // none: no direction classifier
-    Slice<const uint32_t> num_voxels;  // nothing passes when there are none
-    Slice<const float> bound;          // what a logit must reach
+    Slice<const uint32_t> num_voxels;  // 0: no anchor passes
+    Slice<const float> bound;          // the threshold of the logits
     Thresholds thresholds;
     Slice<const Anchor> anchors;    // by class
     Slice<const float> rotations;
@@ -43,27 +43,27 @@ struct Args {
     uint32_t num_classes;
     uint32_t channels_last;
     float direction_offset;
-    // Of the anchors along x and y.
+    // The first anchor along x and y, and the distance of anchors.
     float first[2];
     float step[2];
 };
 static_assert(sizeof(Args<float>) == 312);
 
-// Where an anchor is: its cell, and which of the cell's.
-struct Place {
+// The position of an anchor: its cell and its index in the cell.
+struct AnchorPosition {
     uint32_t cell;
     uint32_t anchor;
 };
 
 // An anchor whose logit passes.
-struct Likely {
-    Place place;
+struct Passing {
+    AnchorPosition position;
     float logit;
     uint32_t class_index;
 };
 
 template <typename T>
-__device__ Place place_of(const Args<T>& args, uint32_t item) {
+__device__ AnchorPosition position_of(const Args<T>& args, uint32_t item) {
     if (args.channels_last != 0) {
         const uint32_t cell = item / args.num_anchors;
         return {cell, item - cell * args.num_anchors};
@@ -74,41 +74,41 @@ __device__ Place place_of(const Args<T>& args, uint32_t item) {
 
 template <typename T>
 __device__ float value_at(const Args<T>& args, Slice<const T> map, uint32_t per_anchor,
-                          const Place& place, uint32_t channel) {
-    const uint64_t of_cell = place.anchor * per_anchor + channel;
+                          const AnchorPosition& position, uint32_t channel) {
+    const uint64_t of_cell = position.anchor * per_anchor + channel;
     const uint64_t num_channels = static_cast<uint64_t>(args.num_anchors) * per_anchor;
-    return widened(map[args.channels_last != 0 ? place.cell * num_channels + of_cell
-                                               : of_cell * args.num_cells + place.cell]);
+    return widened(map[args.channels_last != 0 ? position.cell * num_channels + of_cell
+                                               : of_cell * args.num_cells + position.cell]);
 }
 
-// An angle brought into [0, period).
+// An angle normalized to [0, period).
 __device__ inline float wrapped(float angle, float period) {
     return angle - floorf(__fdiv_rn(angle, period)) * period;
 }
 
-// Whether an anchor whose logit passes becomes a candidate, and which.
+// Decodes an anchor whose logit passes; false if it is no candidate.
 template <typename T>
-__device__ bool decode_box(const Args<T>& args, const Likely& likely, Candidate3d& candidate) {
-    const auto [place, logit, class_index] = likely;
+__device__ bool decode_box(const Args<T>& args, const Passing& passing, Candidate3d& candidate) {
+    const auto [position, logit, class_index] = passing;
     float residuals[7];
 #pragma unroll
-    for (uint32_t i = 0; i < 7; ++i) residuals[i] = value_at(args, args.boxes, 7, place, i);
+    for (uint32_t i = 0; i < 7; ++i) residuals[i] = value_at(args, args.boxes, 7, position, i);
     const uint32_t num_rotations = static_cast<uint32_t>(args.rotations.len);
-    const Anchor anchor = args.anchors[place.anchor / num_rotations];
+    const Anchor anchor = args.anchors[position.anchor / num_rotations];
     const float diagonal = __fsqrt_rn(anchor.length * anchor.length + anchor.width * anchor.width);
-    const float column = static_cast<float>(place.cell % args.num_columns);
-    const float row = static_cast<float>(place.cell / args.num_columns);
+    const float column = static_cast<float>(position.cell % args.num_columns);
+    const float row = static_cast<float>(position.cell / args.num_columns);
     candidate.center[0] = residuals[0] * diagonal + (column * args.step[0] + args.first[0]);
     candidate.center[1] = residuals[1] * diagonal + (row * args.step[1] + args.first[1]);
     candidate.center[2] = residuals[2] * anchor.height + anchor.center_z;
     candidate.length = exponential(residuals[3]) * anchor.length;
     candidate.width = exponential(residuals[4]) * anchor.width;
     candidate.height = exponential(residuals[5]) * anchor.height;
-    float yaw = residuals[6] + args.rotations[place.anchor % num_rotations];
+    float yaw = residuals[6] + args.rotations[position.anchor % num_rotations];
     bool passes = true;
     if (args.directions.len != 0) {
-        const float first = value_at(args, args.directions, 2, place, 0);
-        const float second = value_at(args, args.directions, 2, place, 1);
+        const float first = value_at(args, args.directions, 2, position, 0);
+        const float second = value_at(args, args.directions, 2, position, 1);
         passes &= !isnan(first) && !isnan(second);
         yaw = wrapped(yaw - args.direction_offset, kPi) + args.direction_offset;
         if (first < second) yaw = yaw + kPi;
@@ -116,7 +116,7 @@ __device__ bool decode_box(const Args<T>& args, const Likely& likely, Candidate3
     yaw = wrapped(yaw + kPi, 2.0f * kPi) - kPi;
     candidate.yaw = yaw;
     const float score = sigmoid(logit);
-    candidate.rank = {score, class_index, place.cell * args.num_anchors + place.anchor};
+    candidate.rank = {score, class_index, position.cell * args.num_anchors + position.anchor};
     passes &= isfinite(candidate.center[0]) && isfinite(candidate.center[1]) &&
               isfinite(candidate.center[2]) && isfinite(candidate.length) &&
               isfinite(candidate.width) && isfinite(candidate.height) && isfinite(yaw);
@@ -127,9 +127,9 @@ __device__ bool decode_box(const Args<T>& args, const Likely& likely, Candidate3
 template <typename T>
 __device__ void decode(const Args<T>& args) {
     __shared__ selection::Shared shared;
-    __shared__ Likely likely[kThreads * kItems];
-    __shared__ uint32_t num_likely;
-    if (threadIdx.x == 0) num_likely = 0;
+    __shared__ Passing passing[kThreads * kItems];
+    __shared__ uint32_t num_passing;
+    if (threadIdx.x == 0) num_passing = 0;
     __syncthreads();
     const uint32_t num_items = args.num_cells * args.num_anchors;
     const uint32_t first = blockIdx.x * kThreads * kItems + threadIdx.x;
@@ -139,26 +139,26 @@ __device__ void decode(const Args<T>& args) {
     for (uint32_t k = 0; k < kItems; ++k) {
         const uint32_t item = first + k * kThreads;
         if (item >= num_items) continue;
-        const Place place = place_of(args, item);
+        const AnchorPosition position = position_of(args, item);
         float best = 0.0f;
         uint32_t best_class = kNoClass;
         for (uint32_t c = 0; c < args.num_classes; ++c) {
-            const float logit = value_at(args, args.classes, args.num_classes, place, c);
+            const float logit = value_at(args, args.classes, args.num_classes, position, c);
             if (!isnan(logit) && (best_class == kNoClass || logit > best)) {
                 best = logit;
                 best_class = c;
             }
         }
         if (may_pass && best_class != kNoClass && best >= bound) {
-            likely[atomicAdd(&num_likely, 1)] = {place, best, best_class};
+            passing[atomicAdd(&num_passing, 1)] = {position, best, best_class};
         }
     }
     __syncthreads();
     const auto nothing = [](auto...) {};
     const auto decode = [&](uint32_t i, Candidate3d& candidate) {
-        return decode_box(args, likely[i], candidate);
+        return decode_box(args, passing[i], candidate);
     };
-    selection::append(args.selection, shared, num_likely, decode, nothing, nothing);
+    selection::append(args.selection, shared, num_passing, decode, nothing, nothing);
 }
 
 }  // namespace decode_anchor

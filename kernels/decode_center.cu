@@ -1,10 +1,9 @@
-// Decoding of CenterPoint heads: src/ops/decode_center/mod.rs, and the choice
-// of the best: src/ops/select/mod.rs. One kernel does both.
+// Decodes CenterPoint heads, src/ops/decode_center/mod.rs, and selects the best
+// candidates, src/ops/select/mod.rs, in one kernel.
 //
-// Thread mapping: a thread takes kCells cells of one task, a block apart, and
-// reads their heat. The few whose heat passes are noted in the block's memory
-// and spread over its threads, which read the rest. What passes is appended: see
-// select.cuh.
+// Thread mapping: a thread reads the heat of kCells cells of one task, a block apart.
+// Cells whose heat passes are listed in shared memory and distributed over the
+// threads, which decode their boxes. Candidates are appended by select.cuh.
 
 #include "logit.cuh"
 #include "select.cuh"
@@ -21,7 +20,7 @@ constexpr uint32_t kNoClass = 0xffffffffu;
 constexpr float kPi = 3.14159274f;
 constexpr float kHalfPi = 1.57079637f;
 
-// The mirrors of these stand in src/ops/decode_center/kernels.rs.
+// The structs in Rust: src/ops/decode_center/kernels.rs.
 struct Settings {
     uint32_t has_range;
     float min[3];
@@ -49,13 +48,13 @@ static_assert(sizeof(Task<float>) == 120);
 
 template <typename T>
 struct Args {
-    selection::Slices<Candidate3d> selection;  // a place a cell
-    Slice<Motion> motions;                     // beside what was found
-    Slice<uint32_t> places;                    // by position: the place of what was found
-    Slice<const uint32_t> num_voxels;          // nothing passes when there are none
+    selection::Slices<Candidate3d> selection;  // as many as cells
+    Slice<Motion> motions;                     // by found candidate
+    Slice<uint32_t> places;                    // by candidate: its index among the found
+    Slice<const uint32_t> num_voxels;          // 0: no cell passes
     Slice<const Settings> settings;
-    Slice<const float> bounds;      // by task: what heat must reach
-    Slice<const uint32_t> classes;  // task by task, of each channel
+    Slice<const float> bounds;      // by task: the threshold of the heat
+    Slice<const uint32_t> classes;  // task by task, the class of each channel
     Thresholds thresholds;
     Slice<const float> least_yaw_norms;  // by class
     float origin[2];
@@ -71,13 +70,13 @@ struct Args {
 static_assert(sizeof(Args<float>) == 2232);
 
 // A cell whose heat passes.
-struct Hot {
+struct Passing {
     uint32_t cell;
     float heat;
     uint32_t class_index;
 };
 
-// One cell of one map: its values, and the logarithms of their variances.
+// The values of a cell in a map, from a first channel on.
 template <typename T, uint32_t kChannels>
 struct Values {
     float at[kChannels];
@@ -105,8 +104,8 @@ __device__ inline float yaw_of(float sine, float cosine, bool turns_clockwise) {
     return yaw <= -kPi ? yaw + 2.0f * kPi : yaw;
 }
 
-// The variances of a box whose sizes, in the order of their channels, are
-// `size`. Whether all are finite.
+// Reads the variances of a box; `size` is in the order of the channels. False if a
+// variance is not finite.
 template <typename T>
 __device__ bool read_variances(const Args<T>& args, const Task<T>& task, uint32_t cell,
                                const float* size, const Values<T, 2>& rotation, Motion& out) {
@@ -146,11 +145,11 @@ __device__ bool read_variances(const Args<T>& args, const Task<T>& task, uint32_
     return is_finite;
 }
 
-// Whether a cell whose heat passes becomes a candidate, and which.
+// Decodes a cell whose heat passes; false if it is no candidate.
 template <typename T>
-__device__ bool decode_cell(const Args<T>& args, const Task<T>& task, const Hot& hot,
+__device__ bool decode_cell(const Args<T>& args, const Task<T>& task, const Passing& passing,
                             Candidate3d& candidate, Motion& motion) {
-    const auto [cell, heat, class_index] = hot;
+    const auto [cell, heat, class_index] = passing;
     const uint32_t num_cells = task.num_rows * task.num_columns;
     const Values<T, 2> offset(task.offset, num_cells, cell, 0);
     const Values<T, 1> height(task.height, num_cells, cell, 0);
@@ -204,9 +203,9 @@ __device__ bool decode_cell(const Args<T>& args, const Task<T>& task, const Hot&
 template <typename T>
 __device__ void decode(const Args<T>& args) {
     __shared__ selection::Shared shared;
-    __shared__ Hot hot[kThreads * kCells];
-    __shared__ uint32_t num_hot;
-    if (threadIdx.x == 0) num_hot = 0;
+    __shared__ Passing passing[kThreads * kCells];
+    __shared__ uint32_t num_passing;
+    if (threadIdx.x == 0) num_passing = 0;
     const Task<T>& task = args.tasks[blockIdx.y];
     const uint32_t num_cells = task.num_rows * task.num_columns;
     const uint32_t first = blockIdx.x * kThreads * kCells + threadIdx.x;
@@ -238,21 +237,21 @@ __device__ void decode(const Args<T>& args) {
     for (uint32_t k = 0; k < kCells; ++k) {
         const uint32_t cell = first + k * kThreads;
         if (has_voxels && cell < num_cells && best[k] >= bound && best_class[k] != kNoClass) {
-            hot[atomicAdd(&num_hot, 1)] = {cell, best[k], best_class[k]};
+            passing[atomicAdd(&num_passing, 1)] = {cell, best[k], best_class[k]};
         }
     }
     __syncthreads();
     Motion motion = {};
     selection::append(
-        args.selection, shared, num_hot,
+        args.selection, shared, num_passing,
         [&](uint32_t i, Candidate3d& candidate) {
-            return decode_cell(args, task, hot[i], candidate, motion);
+            return decode_cell(args, task, passing[i], candidate, motion);
         },
-        [&](uint32_t place) {
-            if (place < args.motions.len) args.motions[place] = motion;
+        [&](uint32_t index) {
+            if (index < args.motions.len) args.motions[index] = motion;
         },
-        [&](uint32_t position, uint32_t place) {
-            if (position < args.places.len) args.places[position] = place;
+        [&](uint32_t position, uint32_t index) {
+            if (position < args.places.len) args.places[position] = index;
         });
 }
 

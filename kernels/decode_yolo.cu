@@ -1,7 +1,6 @@
-// Decoding of YOLO heads: src/ops/decode_yolo/mod.rs, and the choice of the
-// best: src/ops/select/mod.rs. One kernel does both.
-//
-// Blocks read their rows and append what passes: see select.cuh.
+// Decodes YOLO heads, src/ops/decode_yolo/mod.rs, and selects the best candidates,
+// src/ops/select/mod.rs, in one kernel. Blocks read their rows and append candidates
+// by select.cuh; the headers hold one family of layouts each.
 
 #include "decode_yolo_final.cuh"
 #include "decode_yolo_planes.cuh"

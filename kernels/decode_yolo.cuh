@@ -1,4 +1,4 @@
-// What all layouts of YOLO heads share: src/ops/decode_yolo/mod.rs.
+// Shared by all layouts of YOLO heads: src/ops/decode_yolo/mod.rs.
 #pragma once
 
 #include "logit.cuh"
@@ -14,7 +14,7 @@ using selection::widened;
 constexpr uint32_t kWarps = kThreads / kLanes;
 constexpr uint32_t kMaxOutputs = 8;
 
-// The mirrors of these stand in src/ops/decode_yolo/kernels.rs.
+// The structs in Rust: src/ops/decode_yolo/kernels.rs.
 struct Level {
     uint32_t first_row;
     uint32_t num_columns;
@@ -28,7 +28,7 @@ static_assert(sizeof(Level) == 24);
 template <typename T>
 struct Args {
     Slice<const T> outputs[kMaxOutputs];
-    selection::Slices<Candidate2d> selection;  // a place a row
+    selection::Slices<Candidate2d> selection;  // as many as rows
     Slice<const float> bound;                  // the score threshold as a logit
     Slice<const float2> anchors;
     uint32_t num_rows;
@@ -48,7 +48,7 @@ __device__ float score_threshold(const Args<T>& args) {
     return args.selection.settings[0].score_threshold;
 }
 
-// What a block found.
+// The candidates of a block.
 struct Found {
     Candidate2d items[kThreads];
     uint32_t num;
@@ -58,12 +58,12 @@ __device__ inline bool is_finite(const Candidate2d& candidate) {
     return isfinite(candidate.rank.score) && has_finite_box(candidate);
 }
 
-// For one thread: adds a candidate, if its numbers are finite.
+// For one thread: adds a candidate if its values are finite.
 __device__ inline void add(Found& found, const Candidate2d& candidate) {
     if (is_finite(candidate)) found.items[atomicAdd(&found.num, 1)] = candidate;
 }
 
-// For all threads of a block, once: appends what the block found.
+// For all threads of a block, once: appends the block's candidates.
 template <typename T>
 __device__ void append(const Args<T>& args, const Found& found, Shared& shared) {
     __syncthreads();
@@ -81,20 +81,20 @@ __device__ inline Candidate2d from_center(float4 box, const Rank& rank) {
     return {box.x - half_width, box.y - half_height, box.x + half_width, box.y + half_height, rank};
 }
 
-// The class with the largest value, the lowest on ties; kLast where no value is
-// above minus infinity.
+// The class with the largest value, the lowest one on ties; kLast if no value is above
+// minus infinity.
 struct BestClass {
     float value;
     uint32_t class_index;
 };
 
-// For a warp: the best of the classes that lie `distance` apart.
+// For a warp: the best of the classes, whose values are `distance` apart.
 template <typename T>
 __device__ BestClass best_class(const T* classes, uint64_t distance, uint32_t num_classes) {
     constexpr uint32_t kAtOnce = 4;
     BestClass best = {-INFINITY, kLast};
     for (uint32_t first = lane_of(); first < num_classes; first += kAtOnce * kLanes) {
-        // All on their way before one is looked at.
+        // All loads in flight before the first comparison.
         T values[kAtOnce] = {};
 #pragma unroll
         for (uint32_t k = 0; k < kAtOnce; ++k) {
@@ -108,7 +108,7 @@ __device__ BestClass best_class(const T* classes, uint64_t distance, uint32_t nu
             if (c < num_classes && value > best.value) best = {value, c};
         }
     }
-    // A word that rises with the value; zeros of both signs are equal.
+    // A word that ascends with the value; zeros of both signs are equal.
     const uint32_t word = ~order_word(best.value + 0.0f, best.class_index != kLast);
     const uint32_t highest = __reduce_max_sync(kAllLanes, word);
     const uint32_t index =

@@ -1,11 +1,11 @@
-// Heads whose answers are final: end to end, and DETR.
+// Heads whose outputs are final boxes: end to end, and DETR.
 #pragma once
 
 #include "decode_yolo.cuh"
 
 namespace yolo {
 
-// A class given as a float, cut to a whole number; kLast if there is none.
+// A class given as a float, truncated; kLast if it is no class.
 __device__ inline uint32_t class_of(float value, uint32_t num_classes) {
     const bool is_class = value >= 0.0f && value < static_cast<float>(num_classes);
     return is_class ? static_cast<uint32_t>(value) : kLast;
@@ -16,8 +16,8 @@ __device__ float4 four(const T* values) {
     return {widened(values[0]), widened(values[1]), widened(values[2]), widened(values[3])};
 }
 
-// For all threads, once: appends what `decode(row, candidate)` makes of the
-// block's rows, one a thread.
+// For all threads, once: appends the candidates of `decode(row, candidate)`, a row per
+// thread.
 template <typename T, typename Decode>
 __device__ void append_rows(const Args<T>& args, const Decode& decode) {
     __shared__ Shared shared;
@@ -60,7 +60,7 @@ __device__ float detr_bound(const Args<T>& args) {
     return args.logits != 0 ? args.bound[0] : score_threshold(args);
 }
 
-// Boxes and scores by class: a warp a row.
+// Boxes, and scores by class: a warp per row.
 template <typename T>
 __device__ void decode_detr(const Args<T>& args) {
     __shared__ Found found;

@@ -1,12 +1,12 @@
-// Heads of planes, without an objectness.
+// Heads of planes, without objectness.
 #pragma once
 
 #include "decode_yolo.cuh"
 
 namespace yolo {
 
-// Planes of columns: cx cy w h, then a plane a class. A block takes 32
-// columns, each warp a share of the classes, in rising order.
+// Planes of columns: cx cy w h, then a plane per class. A block decodes kLanes
+// columns, each warp a range of the classes, in ascending order.
 template <typename T>
 __device__ void decode_planes(const Args<T>& args) {
     __shared__ Found found;

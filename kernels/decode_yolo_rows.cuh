@@ -1,4 +1,4 @@
-// Heads with an objectness: rows `cx cy w h objectness classes`.
+// Heads with objectness: rows `cx cy w h objectness classes`.
 #pragma once
 
 #include "decode_yolo.cuh"
@@ -7,7 +7,7 @@ namespace yolo {
 
 constexpr uint32_t kRowsPerBlock = 128;
 
-// Where the numbers of a row lie.
+// The address and the stride of a row's values.
 template <typename T>
 struct RowPlace {
     const T* first;
@@ -36,13 +36,13 @@ struct Rows {
         return {args.outputs[0].data + row * length, 1};
     }
 
-    // For lanes 0 to 3: one number of the box.
+    // For lanes 0 to 3: one value of the box.
     __device__ static float box_number(const Args<T>&, uint32_t, uint32_t, float value) {
         return value;
     }
 };
 
-// The same, boxes told from their cells.
+// The same, with boxes relative to their cells.
 template <typename T>
 struct Cells : Rows<T> {
     __device__ static float box_number(const Args<T>& args, uint32_t row, uint32_t lane,
@@ -55,7 +55,7 @@ struct Cells : Rows<T> {
     }
 };
 
-// One tensor a level, logits, channels before or behind the cells.
+// One tensor per level, logits, channels before or behind the cells.
 template <typename T>
 struct Raw {
     static constexpr bool kLogits = true;
@@ -112,8 +112,8 @@ __device__ void decode_row(const Args<T>& args, Found& found, uint32_t row, floa
     if (lane_of() == 0) add(found, from_center(box, {score, best.class_index, row}));
 }
 
-// Half of the threads look at one objectness each; a warp takes a row that
-// passes. A block's rows lie far apart, since those that pass lie together.
+// Half of the threads read one objectness each; a warp decodes a row that passes. The
+// rows of a block are far apart, since rows that pass are close together.
 template <typename Layout, typename T>
 __device__ void decode_rows(const Args<T>& args) {
     __shared__ Found found;

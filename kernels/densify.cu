@@ -1,42 +1,37 @@
-// Densify: past sweeps join the current one: src/ops/densify/mod.rs.
+// Merges past sweeps into the current one: src/ops/densify/mod.rs.
 //
-// Thread mapping: a thread a point, a turn 512 neighbours of one sweep. Blocks
-// take turns through the sweeps, the current one first; a point's place is the
-// number of points before it that stay.
-// Reads: the points of all sweeps. Writes: the first points that the output has
-// room for, and the counts of the frame.
+// Thread mapping: a thread per point, a tile of up to kThreads consecutive points
+// of one sweep per block (scan.cuh), the tiles of the current sweep first. A
+// point's row is the number of kept points before it.
+// Reads: the points of all sweeps. Writes: the kept points up to the capacity,
+// their number, and the counters of the others.
 
+#include "counters.cuh"
 #include "scan.cuh"
 
 namespace densify {
 
 constexpr uint32_t kThreads = 512;
 constexpr uint32_t kMaxSweeps = 65;
-// Counts of a block, two in one published number.
+// Two counts of a tile in one aggregate.
 constexpr uint32_t kCountBits = 16;
 
-// The mirrors of these stand in src/ops/densify/kernels.rs.
+// The structs in Rust: src/ops/densify/kernels.rs.
 struct Sweep {
     Slice<const float> values;
     Slice<const uint32_t> num;
-    float rows[3][4];  // from the sweep's frame to the current one, row by row
+    float rows[3][4];  // transform from the sweep's frame to the current frame
     float age;
     uint32_t is_current;
 };
 static_assert(sizeof(Sweep) == 88);
 
-struct Counts {
-    uint32_t num_over_capacity;
-    uint32_t num_not_finite;
-};
-static_assert(sizeof(Counts) == 8);
-
 struct Args {
     Slice<float> points;
     Slice<uint32_t> num;
-    Slice<Counts> counts;
-    Slice<uint64_t> turns;
-    Slice<uint64_t> numbers;
+    Counters counters;
+    Slice<uint64_t> ticket;
+    Slice<uint64_t> aggregates;  // by tile
     uint32_t num_channels;
     uint32_t time_lag_channel;  // num_channels for none
     uint32_t sweep_capacity;
@@ -47,7 +42,16 @@ struct Args {
 };
 static_assert(sizeof(Args) == 5824);
 
-// Where the tiles of every sweep begin among those of all.
+// The counters of merging.
+struct Dropped {
+    Counter not_finite;
+    Counter over_capacity;
+
+    __device__ explicit Dropped(const Counters& counters)
+        : not_finite(counters, kPointsNotFinite), over_capacity(counters, kPointsOverCapacity) {}
+};
+
+// The first tile of every sweep, and behind the last their number.
 struct Tiles {
     uint32_t begin[kMaxSweeps + 1];
 };
@@ -73,18 +77,18 @@ __device__ inline void find_tiles(const Args& args, Tiles& tiles) {
     __syncthreads();
 }
 
-__device__ inline void densify_tile(const Args& args, const Tiles& tiles, const scan::Turn& turn,
-                                    uint32_t num_turns) {
-    // Its sweep is the last that does not begin behind it.
+__device__ inline void densify_tile(const Args& args, const Tiles& tiles, const scan::Tile& tile,
+                                    uint32_t num_tiles, const Dropped& dropped) {
+    // The sweep of the tile is the last whose first tile is not behind it.
     uint32_t index = 0;
-    for (uint32_t i = 1; i < args.num_sweeps; ++i) index += tiles.begin[i] <= turn.number;
+    for (uint32_t i = 1; i < args.num_sweeps; ++i) index += tiles.begin[i] <= tile.index;
     const Sweep& sweep = args.sweeps[index];
-    const uint32_t own = (turn.number - tiles.begin[index]) * kThreads + threadIdx.x;
+    const uint32_t own = (tile.index - tiles.begin[index]) * kThreads + threadIdx.x;
     const bool is_point = own < num_points(args, index);
     const uint32_t num_channels = args.num_channels;
     const float* point = sweep.values.data + static_cast<uint64_t>(own) * num_channels;
     float moved[3] = {};
-    bool stays = is_point;
+    bool is_kept = is_point;
     if (is_point) {
         const float x = point[0];
         const float y = point[1];
@@ -97,48 +101,50 @@ __device__ inline void densify_tile(const Args& args, const Tiles& tiles, const 
             for (uint32_t i = 0; i < 3; ++i) {
                 const float* row = sweep.rows[i];
                 moved[i] = row[0] * x + row[1] * y + row[2] * z + row[3];
-                stays &= isfinite(moved[i]);
+                is_kept &= isfinite(moved[i]);
             }
         }
     }
-    const scan::Places places = scan::places<kThreads>(stays);
-    const uint32_t num_not_finite = __syncthreads_count(is_point && !stays);
+    const scan::Selected kept = scan::count_selected<kThreads>(is_kept);
+    const uint32_t num_not_finite = __syncthreads_count(is_point && !is_kept);
     if (threadIdx.x == 0) {
-        scan::publish(args.numbers.data, turn, places.total | num_not_finite << kCountBits);
+        scan::publish(args.aggregates.data, tile, kept.total | num_not_finite << kCountBits);
     }
     uint32_t num_before = 0;
     uint32_t num_not_finite_before = 0;
-    scan::for_each_before(args.numbers.data, turn, [&](uint32_t number) {
-        num_before += number & ((1u << kCountBits) - 1);
-        num_not_finite_before += number >> kCountBits;
+    scan::for_each_predecessor(args.aggregates.data, tile, [&](uint32_t aggregate) {
+        num_before += aggregate & ((1u << kCountBits) - 1);
+        num_not_finite_before += aggregate >> kCountBits;
     });
     const uint32_t base = scan::block_sum<kThreads>(num_before);
-    const uint32_t place = base + places.before;
-    if (stays && place < args.capacity) {
-        float* out = args.points.data + static_cast<uint64_t>(place) * num_channels;
+    const uint32_t row_index = base + kept.before;
+    if (is_kept && row_index < args.capacity) {
+        float* out = args.points.data + static_cast<uint64_t>(row_index) * num_channels;
         for (uint32_t c = 0; c < num_channels; ++c) {
-            const float kept = c < 3 ? moved[c] : point[c];
-            out[c] = c == args.time_lag_channel ? sweep.age : kept;
+            const float value = c < 3 ? moved[c] : point[c];
+            out[c] = c == args.time_lag_channel ? sweep.age : value;
         }
     }
-    if (turn.number != num_turns - 1) return;
+    if (tile.index != num_tiles - 1) return;
     const uint32_t total = scan::block_sum<kThreads>(num_not_finite_before) + num_not_finite;
     if (threadIdx.x == 0) {
-        const uint32_t num_staying = base + places.total;
-        const uint32_t num = min(num_staying, args.capacity);
+        const uint32_t num_kept = base + kept.total;
+        const uint32_t num = min(num_kept, args.capacity);
         args.num[0] = num;
-        args.counts[0] = {num_staying - num, total};
+        dropped.not_finite.add(total);
+        dropped.over_capacity.add(num_kept - num);
     }
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads)
     densify_points(const __grid_constant__ Args args) {
     __shared__ Tiles tiles;
+    const Dropped dropped(args.counters);
     find_tiles(args, tiles);
-    // One turn without points, which writes the counts.
-    const uint32_t num_turns = max(tiles.begin[args.num_sweeps], 1u);
-    scan::for_each_turn(args.turns.data, num_turns, [&](const scan::Turn& turn) {
-        densify_tile(args, tiles, turn, num_turns);
+    // Without points one tile remains, which writes their number.
+    const uint32_t num_tiles = max(tiles.begin[args.num_sweeps], 1u);
+    scan::for_each_tile(args.ticket.data, num_tiles, [&](const scan::Tile& tile) {
+        densify_tile(args, tiles, tile, num_tiles, dropped);
     });
 }
 

@@ -1,7 +1,9 @@
-// Survivors into detections in memory that the host reads:
-// src/ops/gather/mod.rs. One block, which walks the survivors in their order.
+// Gathers the survivors of suppression into detections in mapped host memory:
+// src/ops/gather/mod.rs. One block processes the survivors in their order. As the
+// last kernel of a frame it publishes the frame's counters, too.
 
 #include "candidate.cuh"
+#include "counters.cuh"
 #include "nms_args.cuh"
 
 namespace gather {
@@ -9,7 +11,7 @@ namespace gather {
 constexpr uint32_t kThreads = 512;
 constexpr uint32_t kWarps = kThreads / kLanes;
 
-// The mirrors of these stand in src/ops/gather/kernels.rs.
+// The structs in Rust: src/ops/gather/kernels.rs.
 struct Settings {
     float scale[2];
     float offset[2];
@@ -26,33 +28,52 @@ struct Detection {
 };
 static_assert(sizeof(Detection) == 24);
 
-struct FrameCounts {
-    DecodeCounts decoded;
-    uint32_t num_kept;
+// The result for the host, beside the detections.
+struct Gathered {
+    NmsCounts suppressed;
     uint32_t num_detections;
-    uint32_t num_over_limit;
 };
-static_assert(sizeof(FrameCounts) == 28);
+static_assert(sizeof(Gathered) == 12);
+
+static_assert(kNumCounters <= kThreads, "a thread per counter");
 
 struct Args {
     Slice<const Candidate2d> candidates;
     Slice<const Kept> kept;
     Slice<const NmsCounts> nms_counts;
-    Slice<const DecodeCounts> decode_counts;
     Slice<const Settings> settings;
+    Counters counters;
+    // In mapped host memory.
     Slice<Detection> published;
-    Slice<FrameCounts> published_counts;
+    Slice<Gathered> gathered;
+    Slice<uint32_t> published_counters;
 };
-static_assert(sizeof(Args) == 112);
+static_assert(sizeof(Args) == 128);
 
-// As f32::clamp: a zero keeps its sign, NaN stays.
+// The thread's counter, loaded before it is needed.
+__device__ inline uint32_t read_counter(const Counters& counters) {
+    return threadIdx.x < counters.len ? counters[threadIdx.x] : 0;
+}
+
+// Writes the thread's counter to the host and clears it for the next frame.
+// `num_over_limit`: the detections that this kernel drops.
+__device__ inline void publish_counter(const Counters& counters, const Slice<uint32_t>& published,
+                                       uint32_t counted, uint32_t num_over_limit) {
+    if (threadIdx.x >= counters.len) return;
+    if (threadIdx.x == kDetectionsOverLimit) counted += num_over_limit;
+    published[threadIdx.x] = counted;
+    counters[threadIdx.x] = 0;
+}
+
+// As f32::clamp: zeros keep their sign, NaN remains NaN.
 __device__ inline float clamped(float value, float high) {
     if (value < 0.0f) return 0.0f;
     return value > high ? high : value;
 }
 
-// Whether the box has an area inside the image.
-__device__ bool bring_home(const Settings& settings, const Candidate2d& c, float* box) {
+// Transforms a box to source pixels and clips it. False if it has no area inside the
+// image or is not finite.
+__device__ bool to_source_image_clipped(const Settings& settings, const Candidate2d& c, float* box) {
     const float corners[4] = {c.x1, c.y1, c.x2, c.y2};
     bool is_finite = true;
 #pragma unroll
@@ -74,8 +95,9 @@ extern "C" __global__ void __launch_bounds__(gather::kThreads)
     const uint32_t lane = threadIdx.x % kLanes;
     const uint32_t warp = threadIdx.x / kLanes;
     const Settings settings = args.settings[0];
+    const uint32_t counted = read_counter(args.counters);
     const uint32_t places = static_cast<uint32_t>(args.kept.len);
-    // Read without waiting for their number.
+    // Loaded before their number is known.
     Kept survivor = threadIdx.x < places ? args.kept[threadIdx.x] : Kept{};
     const uint32_t num_kept = min(args.nms_counts[0].num_kept, places);
     const uint32_t limit =
@@ -85,14 +107,14 @@ extern "C" __global__ void __launch_bounds__(gather::kThreads)
         const uint32_t own = start + threadIdx.x;
         if (start != 0 && own < num_kept) survivor = args.kept[own];
         Detection detection;
-        bool stays = own < num_kept && survivor.index < args.candidates.len;
-        if (stays) {
+        bool is_valid = own < num_kept && survivor.index < args.candidates.len;
+        if (is_valid) {
             const Candidate2d candidate = args.candidates[survivor.index];
             detection.class_index = candidate.rank.class_index;
             detection.score = survivor.score;
-            stays = bring_home(settings, candidate, detection.box);
+            is_valid = to_source_image_clipped(settings, candidate, detection.box);
         }
-        const uint32_t votes = __ballot_sync(kAllLanes, stays);
+        const uint32_t votes = __ballot_sync(kAllLanes, is_valid);
         if (lane == 0) sums[warp] = __popc(votes);
         __syncthreads();
         uint32_t before = __popc(votes & ((1u << lane) - 1));
@@ -101,9 +123,9 @@ extern "C" __global__ void __launch_bounds__(gather::kThreads)
             before += i < warp ? sums[i] : 0;
             total += sums[i];
         }
-        if (stays) staged[before] = detection;
+        if (is_valid) staged[before] = detection;
         __syncthreads();
-        // Whole words side by side: the way to the host is narrow.
+        // Coalesced wide stores: the bandwidth to the host is low.
         const uint32_t num_out = min(total, limit - min(base, limit));
         const uint2* from = reinterpret_cast<const uint2*>(staged);
         uint2* to = reinterpret_cast<uint2*>(args.published.data + base);
@@ -112,56 +134,39 @@ extern "C" __global__ void __launch_bounds__(gather::kThreads)
         base += total;
         __syncthreads();
     }
-    if (threadIdx.x == 0) {
-        const uint32_t num = min(base, limit);
-        args.published_counts[0] = {args.decode_counts[0], num_kept, num, base - num};
-    }
+    const uint32_t num = min(base, limit);
+    if (threadIdx.x == 0) args.gathered[0] = {args.nms_counts[0], num};
+    publish_counter(args.counters, args.published_counters, counted, base - num);
 }
 
 namespace gather {
 
-// Counts that are handed on as they are.
-template <uint32_t kNum>
-struct Words {
-    uint32_t at[kNum];
-};
-
-// Words of a detection: class, score, box, and what else the head says.
+// Words of a detection: class, score, box; velocity and variances where the head has
+// them.
 constexpr uint32_t kBoxWords = 9;
 constexpr uint32_t kVelocityWords = 2;
 constexpr uint32_t kVarianceWords = 9;
 constexpr uint32_t kMaxWords = kBoxWords + kVelocityWords + kVarianceWords;
 
-// What became of the points and candidates of a lidar frame.
-struct LidarCounts {
-    FrameCounts frame;
-    NmsCounts suppressed;
-    Words<4> unpacked;
-    Words<2> densified;
-    Words<6> voxelized;
-};
-static_assert(sizeof(LidarCounts) == 84);
-
 struct Args3d {
     Slice<const Candidate3d> candidates;
-    Slice<const Motion> motions;   // beside what decoding found
-    Slice<const uint32_t> places;  // by candidate: its place there
+    Slice<const Motion> motions;   // by found object
+    Slice<const uint32_t> places;  // by candidate: its index among the found objects
     Slice<const Kept> kept;
     Slice<const NmsCounts> nms_counts;
-    Slice<const DecodeCounts> decode_counts;
-    Slice<const Words<4>> unpacked;
-    Slice<const Words<2>> densified;
-    Slice<const Words<6>> voxelized;
+    Counters counters;
+    // In mapped host memory.
     Slice<uint32_t> published;
-    Slice<LidarCounts> published_counts;
+    Slice<Gathered> gathered;
+    Slice<uint32_t> published_counters;
     uint32_t max_detections;
     uint32_t has_velocity;
     uint32_t has_variance;
     uint32_t reserved;
 };
-static_assert(sizeof(Args3d) == 192);
+static_assert(sizeof(Args3d) == 160);
 
-// One detection as words.
+// Writes a detection as words.
 __device__ inline void write_detection(const Args3d& args, const Kept& survivor, uint32_t* out) {
     const Candidate3d& c = args.candidates[survivor.index];
     const float box[7] = {c.center[0], c.center[1], c.center[2], c.length, c.width, c.height,
@@ -172,7 +177,7 @@ __device__ inline void write_detection(const Args3d& args, const Kept& survivor,
     for (uint32_t i = 0; i < 7; ++i) out[2 + i] = __float_as_uint(box[i]);
     out += kBoxWords;
     const uint32_t place =
-        survivor.index < args.places.len ? args.places[survivor.index] : kNobody;
+        survivor.index < args.places.len ? args.places[survivor.index] : kNone;
     const Motion motion = place < args.motions.len ? args.motions[place] : Motion{};
     if (args.has_velocity != 0) {
         for (uint32_t i = 0; i < kVelocityWords; ++i) {
@@ -186,11 +191,6 @@ __device__ inline void write_detection(const Args3d& args, const Kept& survivor,
     }
 }
 
-template <uint32_t kNum>
-__device__ Words<kNum> words_or_zero(const Slice<const Words<kNum>>& counts) {
-    return counts.len == 0 ? Words<kNum>{} : counts[0];
-}
-
 }  // namespace gather
 
 extern "C" __global__ void __launch_bounds__(gather::kThreads)
@@ -202,8 +202,9 @@ extern "C" __global__ void __launch_bounds__(gather::kThreads)
     __shared__ uint32_t sums[kWarps];
     const uint32_t lane = threadIdx.x % kLanes;
     const uint32_t warp = threadIdx.x / kLanes;
+    const uint32_t counted = read_counter(args.counters);
     const uint32_t places = static_cast<uint32_t>(args.kept.len);
-    // Read without waiting for their number.
+    // Loaded before their number is known.
     Kept survivor = threadIdx.x < places ? args.kept[threadIdx.x] : Kept{};
     const uint32_t num_kept = min(args.nms_counts[0].num_kept, places);
     const uint32_t limit =
@@ -212,8 +213,8 @@ extern "C" __global__ void __launch_bounds__(gather::kThreads)
     for (uint32_t start = 0; start < num_kept; start += kThreads) {
         const uint32_t own = start + threadIdx.x;
         if (start != 0 && own < num_kept) survivor = args.kept[own];
-        const bool stays = own < num_kept && survivor.index < args.candidates.len;
-        const uint32_t votes = __ballot_sync(kAllLanes, stays);
+        const bool is_valid = own < num_kept && survivor.index < args.candidates.len;
+        const uint32_t votes = __ballot_sync(kAllLanes, is_valid);
         if (lane == 0) sums[warp] = __popc(votes);
         __syncthreads();
         uint32_t before = __popc(votes & ((1u << lane) - 1));
@@ -222,22 +223,16 @@ extern "C" __global__ void __launch_bounds__(gather::kThreads)
             before += i < warp ? sums[i] : 0;
             total += sums[i];
         }
-        if (stays) write_detection(args, survivor, staged + before * num_words);
+        if (is_valid) write_detection(args, survivor, staged + before * num_words);
         __syncthreads();
-        // Side by side: the way to the host is narrow.
+        // Coalesced stores: the bandwidth to the host is low.
         const uint32_t num_out = min(total, limit - min(base, limit));
         uint32_t* to = args.published.data + static_cast<uint64_t>(base) * num_words;
         for (uint32_t i = threadIdx.x; i < num_out * num_words; i += kThreads) to[i] = staged[i];
         base += total;
         __syncthreads();
     }
-    LidarCounts& counts = args.published_counts[0];
-    if (threadIdx.x == 0) {
-        const uint32_t num = min(base, limit);
-        counts = {{args.decode_counts[0], num_kept, num, base - num},
-                  args.nms_counts[0],
-                  words_or_zero(args.unpacked),
-                  words_or_zero(args.densified),
-                  words_or_zero(args.voxelized)};
-    }
+    const uint32_t num = min(base, limit);
+    if (threadIdx.x == 0) args.gathered[0] = {args.nms_counts[0], num};
+    publish_counter(args.counters, args.published_counters, counted, base - num);
 }

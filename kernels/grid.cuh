@@ -3,13 +3,13 @@
 
 #include <cstdint>
 
-// The mirror of `GridArgs` in src/ops/voxelize/kernels.rs.
+// In Rust: `GridArgs` in src/ops/voxelize/kernels.rs.
 struct VoxelGrid {
     float min[3];
     float voxel_size[3];
     uint32_t size[3];
 
-    // The linear cell of a point, x fastest; false outside, and for NaN.
+    // The linear index of a point's cell, x fastest; false outside the grid and for NaN.
     __device__ bool cell_of(const float* point, uint32_t* cell) const {
         uint32_t index[3];
         bool is_inside = true;
@@ -23,7 +23,7 @@ struct VoxelGrid {
         return is_inside;
     }
 
-    // Centre of a cell along an axis, in metres.
+    // The centre of a cell along an axis, in metres.
     __device__ float center_of(uint32_t cell, uint32_t axis) const {
         const uint32_t row = cell / size[0];
         const uint32_t index =

@@ -1,12 +1,13 @@
-// Letterbox: a picture as it lies in its message becomes a network's input.
+// Letterboxes an image, in the layout of its message, into a network's input:
+// src/ops/letterbox/mod.rs.
 //
-// Thread mapping: a thread makes kColumns neighbours of a row in the three
-// planes, a warp those of one row.
-// Reads: the image bytes. Writes: every value of the three planes, kColumns at
-// once where rows are a multiple of them.
-// The order of operations is that of src/ops/letterbox/mod.rs, not contracted.
-// The launcher checks that the image holds every row that its layout needs and
-// kTailBytes more, and that the planes have network_width * network_height values.
+// Thread mapping: a thread computes kColumns adjacent pixels in the three planes, a
+// warp pixels of one row.
+// Reads: the bytes of the image. Writes: every value of the three planes, kColumns
+// per store where the width is a multiple of them.
+// The order of operations is that of the CPU, without contraction. The launcher
+// checks that the image holds all rows of its layout and kTailBytes more, and that
+// the planes have network_width * network_height values.
 
 #include <cuda_fp16.h>
 
@@ -14,7 +15,7 @@
 
 namespace {
 
-// The mirror of `WireLayout` in src/ops/letterbox/kernels.rs.
+// In Rust: `WireLayout` in src/ops/letterbox/kernels.rs.
 enum Layout : uint32_t {
     kPacked3 = 0,
     kPacked4 = 1,
@@ -35,11 +36,11 @@ constexpr uint32_t kThreads = 128;
 constexpr uint32_t kColumns = 2;
 constexpr uint32_t kThreadsOfRow = 32;
 constexpr uint32_t kRowsOfBlock = kThreads / kThreadsOfRow;
-// Bytes behind the picture that may be read, without a meaning.
+// Bytes behind the image that may be read; their values are not used.
 constexpr uint32_t kTailBytes = 16;
 constexpr float kIntoMantissa = 8388608.0f;  // 2^23
 
-// One axis: the position of content pixels in the source.
+// The mapping of content pixels to source pixels along an axis.
 struct Axis {
     uint32_t source;
     uint32_t content;
@@ -88,8 +89,8 @@ __device__ Tap tap(uint32_t i, const Axis& axis) {
     uint32_t first = static_cast<uint32_t>((numerator * axis.reciprocal) >> 48);
     if (first + 1 >= axis.source) return {axis.source - 1, axis.source - 1, 0.0f};
     uint32_t rest = numerator - first * denominator;
-    // The quotient, rounded to nearest: one correction of a product with a
-    // rounded inverse gives that for every rest and denominator below 2^24.
+    // The quotient, rounded to nearest: for every rest and denominator below 2^24, one
+    // correction of the product with the rounded inverse is enough.
     const float dividend = static_cast<float>(rest);
     const float quotient = dividend * axis.inverse;
     const float error = __fmaf_rn(-quotient, static_cast<float>(denominator), dividend);
@@ -98,7 +99,7 @@ __device__ Tap tap(uint32_t i, const Axis& axis) {
 
 __device__ float mix(float a, float b, float weight) { return a + (b - a) * weight; }
 
-// A byte as a float, exactly, without the slow conversion.
+// A byte as a float, exact, without a conversion instruction.
 __device__ float byte_value(uint32_t byte) {
     return __uint_as_float(0x4b000000u | byte) - kIntoMantissa;
 }
@@ -182,7 +183,7 @@ struct Picture {
 __device__ void store(float* out, float value) { *out = value; }
 __device__ void store(__half* out, float value) { *out = __float2half_rn(value); }
 
-// Neighbours of a row, whose first is aligned to all of them.
+// Stores adjacent values; the address is aligned to their size.
 __device__ void store_all(float* out, const float (&values)[kColumns]) {
     *reinterpret_cast<float2*>(out) = make_float2(values[0], values[1]);
 }
@@ -191,7 +192,7 @@ __device__ void store_all(__half* out, const float (&values)[kColumns]) {
     *reinterpret_cast<__half2*>(out) = __floats2half2_rn(values[0], values[1]);
 }
 
-// Stores a channel's values from column `x` on.
+// Stores the values of a channel from column `x` on.
 template <typename T>
 __device__ void store_row(const LetterboxArgs<T>& args, uint32_t x, uint32_t y, uint32_t channel,
                           const float (&values)[kColumns]) {
@@ -206,7 +207,7 @@ __device__ void store_row(const LetterboxArgs<T>& args, uint32_t x, uint32_t y, 
     }
 }
 
-// The four pixels round a position, by column and row of the two taps.
+// The four source pixels of a position, by the taps of column and row.
 template <uint32_t kLayout>
 struct Corners {
     Pixel upper_left, lower_left, upper_right, lower_right;
@@ -225,9 +226,9 @@ struct Corners {
 
     static_assert(kTailBytes >= 3 * sizeof(uint32_t), "pair() reads three words");
 
-    // Six bytes by whole words. Of the last pixel of a row the right neighbour
-    // is what follows in memory: its weight is 0. The launcher checks that
-    // kTailBytes follow the picture.
+    // Loads six bytes by words. The right neighbour of the last pixel of a row is
+    // whatever follows in memory: its weight is 0. The launcher checks that kTailBytes
+    // follow the image.
     __device__ static void pair(const uint8_t* bytes, Pixel& left, Pixel& right) {
         const uint64_t address = reinterpret_cast<uint64_t>(bytes);
         const uint32_t* words = reinterpret_cast<const uint32_t*>(address & ~3ull);
@@ -248,8 +249,8 @@ __device__ void make_pixels(const LetterboxArgs<T>& args, uint32_t x, uint32_t y
     float values[3][kColumns];
 #pragma unroll
     for (uint32_t i = 0; i < kColumns; ++i) {
-        // Outside the content a pixel inside it is made and not used, so that
-        // the loads of all columns are under way together.
+        // Columns outside the content compute a pixel inside it, which is not used, so
+        // that the loads of all columns are in flight together.
         const uint32_t column = x + i - args.x.origin;
         const bool inside = column < args.x.content;
         const Tap across = tap(inside ? column : 0, args.x);
@@ -267,7 +268,7 @@ __device__ void make_pixels(const LetterboxArgs<T>& args, uint32_t x, uint32_t y
     for (uint32_t c = 0; c < 3; ++c) store_row(args, x, y, c, values[c]);
 }
 
-// Of a row with no content: only the padding is stored.
+// Stores the padding of a row without content.
 template <typename T>
 __device__ void pad(const LetterboxArgs<T>& args, uint32_t x, uint32_t y) {
 #pragma unroll
@@ -278,7 +279,7 @@ __device__ void pad(const LetterboxArgs<T>& args, uint32_t x, uint32_t y) {
     }
 }
 
-// Runs `make(x, y)` where there is content.
+// Calls `make(x, y)` in rows with content.
 template <typename T, typename Make>
 __device__ void letterbox(const LetterboxArgs<T>& args, const Make& make) {
     const uint32_t x = (blockIdx.x * kThreadsOfRow + threadIdx.x % kThreadsOfRow) * kColumns;
@@ -288,7 +289,7 @@ __device__ void letterbox(const LetterboxArgs<T>& args, const Make& make) {
     make(x, y);
 }
 
-// Layouts of like cost share a kernel, so that none has the registers of all.
+// Layouts of similar cost share a kernel, so that none needs the registers of all.
 template <typename T>
 __device__ void letterbox_packed3(const LetterboxArgs<T>& args) {
     letterbox(args, [&](uint32_t x, uint32_t y) { make_pixels<kPacked3>(args, x, y); });

@@ -1,4 +1,4 @@
-// Sigmoid and exponential, computed in f64 and rounded once: src/ops/logit.rs.
+// Sigmoid and exponential, computed in f64 and rounded to f32: src/ops/logit.rs.
 #pragma once
 
 __device__ inline float exponential(float value) {

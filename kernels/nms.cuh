@@ -1,23 +1,14 @@
-// Greedy suppression, the same for every measure of overlap.
+// The kernels of a greedy suppression, `<op>_<step>`, from its policy
+// (nms_args.cuh). README.md in this folder states the algorithms.
 //
-// A policy (nms_args.cuh) names the candidate and says when a better one
-// suppresses another. The answer is the sequential greedy one: a candidate is
-// kept when no kept better one of its group suppresses it; or, where the policy
-// says so, the one-pass answer: when no better one does.
-//
-// Steps, each a kernel, the number of candidates read on the device:
-//   small     up to kSmallCapacity: everything (nms_small.cuh, nms_few.cuh)
-//   tiles, merge, arrange
-//             more: into the orders by rank and by place (nms_order.cuh)
-//   suppress  decides (nms_suppress.cuh)
-//   publish   writes the survivors in order (nms_publish.cuh)
-//
-// No result depends on the order of atomics: they only say who works on what.
+// The answer is the sequential greedy one: a candidate is kept unless a kept one of
+// its group that ranks above suppresses it. If the policy says kAnySuppresses, it is
+// the one-pass answer: unless any one that ranks above suppresses it. No result
+// depends on the order of atomics.
 #pragma once
 
-#include "nms_publish.cuh"
-#include "nms_small.cuh"
-#include "nms_suppress.cuh"
+#include "nms_bitmask.cuh"
+#include "nms_search.cuh"
 
 #define NMS_KERNEL(op, step, Policy, ...)                                      \
     extern "C" __global__ void __launch_bounds__(__VA_ARGS__)                  \
@@ -25,18 +16,13 @@
         nms_##step<Policy>(args);                                              \
     }
 
-// The kernels of an op: `<op>_<step>`.
-#define NMS_KERNELS(op, Policy)                     \
-    NMS_KERNEL(op, small, Policy, kSmallThreads)    \
-    NMS_KERNEL(op, tiles, Policy, kNmsThreads, 5)   \
-    NMS_KERNEL(op, merge, Policy, kNmsThreads, 5)   \
-    NMS_KERNEL(op, arrange, Policy, kArrangeThreads) \
-    NMS_KERNEL(op, suppress, Policy, kNmsThreads, Policy::kSuppressBlocks) \
-    NMS_KERNEL(op, publish, Policy, kNmsThreads, 5)
+#define NMS_KERNELS(op, Policy)                    \
+    NMS_KERNEL(op, bitmask, Policy, kBitmaskThreads) \
+    NMS_KERNEL(op, sort, Policy, kNmsThreads, 5)   \
+    NMS_KERNEL(op, merge, Policy, kNmsThreads, 5)  \
+    NMS_KERNEL(op, leaves, Policy, kLeavesThreads) \
+    NMS_KERNEL(op, reduce, Policy, kNmsThreads, Policy::kReduceBlocks) \
+    NMS_KERNEL(op, compact, Policy, kNmsThreads, 5)
 
-// The step before all others, of an op whose policy has parts.
-#define NMS_PREPARE_KERNEL(op, Policy)                                                 \
-    extern "C" __global__ void __launch_bounds__(kNmsThreads)                          \
-        op##_prepare(const __grid_constant__ PrepareArgs<Policy::Candidate> args) {    \
-        nms_prepare<Policy>(args);                                                     \
-    }
+// For a policy with kGeometryVectors > 0.
+#define NMS_PREPARE_KERNEL(op, Policy) NMS_KERNEL(op, prepare, Policy, kNmsThreads)

@@ -1,13 +1,21 @@
-// What every step of a suppression knows: parameters, settings, groups.
+// Parameters, settings and policies of the suppression kernels. README.md in
+// this folder states the algorithms.
 //
-// A policy names the candidate and decides about pairs. Every candidate has an
-// item of 16 bytes. Whoever suppresses an item has its `bounds` meet the item's
-// `window`. Of two items, `is_near` says quickly whether the better may suppress
-// the other, `suppresses` whether it does, of those that are near. Where
-// items do not suffice, the exact comparison reads kNumParts parts of 16 bytes,
-// made once per candidate by the op's step `prepare`. Of the step `suppress` a
-// multiprocessor has registers for kSuppressBlocks. `Flats` in flat.cuh and
-// `Footprints` in rectangle.cuh are one of each kind.
+// A policy defines a measure of overlap for the kernels of nms.cuh:
+//   Candidate, kHasThresholds, kAnySuppresses, kGeometryVectors, kReduceBlocks
+//   is_eligible(settings, candidate)         false: neither kept nor a suppressor
+//   proxy(args, settings, candidate)         16 bytes for the tests of pairs
+//   spatial_key(candidate)                   near candidates have near keys
+//   bounds(proxy), window(settings, proxy)   the bounds of every suppressor of a
+//                                            candidate intersect its window
+//   min_area(settings, proxy)                an argument of `may_suppress`
+//   may_suppress(settings, better, proxy, min_area)       broad phase
+//   suppresses(settings, better, proxy)      exact test of proxies
+// A policy with kGeometryVectors > 0 also has, for an exact test that a proxy is
+// too small for:
+//   prepare(candidate, geometry)             kernel `prepare`, once per candidate
+//   suppresses_exactly(args, settings, better_geometry, geometry)
+// kReduceBlocks: blocks per multiprocessor that the kernel `reduce` is compiled for.
 #pragma once
 
 #include "candidate.cuh"
@@ -15,9 +23,9 @@
 #include "warp.cuh"
 
 constexpr uint32_t kNmsThreads = 256;
-constexpr uint32_t kNobody = 0xffffffffu;
+constexpr uint32_t kNone = 0xffffffffu;
 
-// The mirrors of these stand in src/device/cuda/abi/nms.rs.
+// The mirrors of the structs below are in src/ops/nms/cuda/kernels.rs.
 struct alignas(16) NmsSettings {
     float iou_threshold;
     float score_threshold;
@@ -31,7 +39,10 @@ struct alignas(16) NmsSettings {
     uint32_t num_thresholds;
     uint32_t num_forbidden;
     uint32_t reading;
+    float sigma;
+    float min_score;
 };
+static_assert(sizeof(NmsSettings) == 64);
 
 struct Kept {
     uint32_t index;
@@ -40,96 +51,128 @@ struct Kept {
 
 struct NmsCounts {
     uint32_t num_kept;
-    // One more than the highest class that has no threshold; 0 when all have.
+    // One more than the highest class without a threshold; 0 when all have one.
     uint32_t class_over;
 };
+static_assert(sizeof(NmsCounts) == 8);
 
-// The bounds of 32 places as words that rise with the coordinates, so that the
-// lowest and the highest can be taken in any order.
+// A row of the sparse bitmask: the candidate's rank, above it the number of
+// entries, and the first entries.
+struct alignas(16) BitmaskRow {
+    uint32_t rank_and_num;
+    uint32_t first_entries[3];
+};
+
+// Bounds of a leaf, 32 candidates in spatial order, as words that ascend with the
+// coordinates: minima and maxima are then integer reductions.
 struct alignas(16) Bounds {
     uint32_t min_x, min_y, max_x, max_y;
 };
 
-// Zeros of both signs are equal.
-__device__ inline uint32_t rising_word(float value) {
+// The order of floats as the order of words; zeros of both signs are equal.
+__device__ inline uint32_t ascending_word(float value) {
     const uint32_t bits = __float_as_uint(value + 0.0f);
     return (bits >> 31) != 0 ? ~bits : bits | 0x80000000u;
 }
 
-__device__ inline Bounds rising_words(float4 box) {
-    return {rising_word(box.x), rising_word(box.y), rising_word(box.z), rising_word(box.w)};
+__device__ inline Bounds make_bounds(float4 box) {
+    return {ascending_word(box.x), ascending_word(box.y), ascending_word(box.z),
+            ascending_word(box.w)};
 }
 
-// Whether two meet; bounds that hold nobody meet none.
-__device__ inline bool meet(const Bounds& a, const Bounds& b) {
+// Empty bounds intersect nothing.
+__device__ inline bool intersect(const Bounds& a, const Bounds& b) {
     return a.min_x <= b.max_x && a.max_x >= b.min_x && a.min_y <= b.max_y && a.max_y >= b.min_y;
 }
 
-// What the settling block of the step small reads of a candidate: its rank,
-// above it how many entries list those that suppress it, and the first of these.
-struct alignas(16) Note {
-    uint32_t rank_and_num;
-    uint32_t noted[3];
+struct NmsParameters {
+    Slice<const NmsSettings> settings;
+    Slice<const uint32_t> groups;      // by class
+    Slice<const float> thresholds;     // by class
+    Slice<const uint2> forbidden;      // pairs of classes
 };
 
-// The same for every step. Slices have as many places as `candidates`, or as
-// their step needs: src/device/cuda/abi/nms.rs says how many.
+// Slices of one allocation; a kernel family uses some, the others are empty.
+struct NmsScratch {
+    Slice<float4> geometry;  // vector v of candidate i at v * capacity + i
+    Slice<Kept> order;       // candidate and score by rank
+    Slice<uint32_t> ticket;  // the next block's turn, NmsCounts::class_over
+    // nms_bitmask.cuh
+    Slice<BitmaskRow> rows;
+    Slice<uint32_t> row_entries;     // past those in `rows`, entry by entry
+    Slice<uint64_t> dense;           // `DenseWord`; zero between launches
+    // nms_sort.cuh, nms_search.cuh
+    Slice<uint64_t> keys;            // 2 * capacity: by rank, then by spatial key
+    Slice<uint32_t> ranks;           // by candidate
+    Slice<uint64_t> spatial_positions;   // by candidate: number of summands, their sum
+    Slice<uint32_t> spatial_candidates;  // candidate by spatial position
+    Slice<float4> proxies;           // by rank
+    Slice<uint64_t> group_of_rank;   // unless classes are ignored
+    Slice<float4> spatial_proxies;   // by spatial position
+    Slice<uint32_t> spatial_ranks;   // rank by spatial position; kNone: not eligible
+    Slice<uint64_t> spatial_groups;  // by spatial position, unless classes are ignored
+    Slice<Bounds> leaves;
+    Slice<uint32_t> states;          // `State` by rank
+    // nms_soft.cu
+    Slice<float> scores;             // by candidate
+};
+
+// Survivors, best first, on the device and in memory that the host reads.
+struct NmsOutput {
+    Slice<Kept> kept;
+    Slice<NmsCounts> counts;
+    Slice<Kept> published;
+    Slice<NmsCounts> published_counts;
+
+    __device__ void write(uint32_t position, Kept survivor) const {
+        kept[position] = survivor;
+        published[position] = survivor;
+    }
+
+    __device__ void write_counts(NmsCounts num) const {
+        counts[0] = num;
+        published_counts[0] = num;
+    }
+};
+
+// The parameter of every suppression kernel. `candidates.len` is the capacity.
 template <typename Candidate>
 struct NmsArgs {
     Slice<const Candidate> candidates;
     Slice<const uint32_t> num_candidates;
-    Slice<const NmsSettings> settings;
-    Slice<const uint32_t> groups;
-    Slice<const float> thresholds;
-    Slice<const uint2> forbidden;  // pairs of classes
-    Slice<const float4> parts;     // part p of candidate i at p * capacity + i
-    Slice<uint64_t> keys;          // 2 * capacity: by rank, then by place
-    Slice<Kept> order;             // candidate and score by rank
-    Slice<uint32_t> ranks;         // rank by candidate
-    Slice<uint64_t> places;        // by candidate: how many parts are added, and their sum
-    Slice<uint32_t> found_candidates;  // candidate by place
-    Slice<float4> items;           // by rank
-    Slice<uint64_t> item_groups;   // by rank, where there are classes
-    Slice<float4> found_items;     // by place
-    Slice<uint32_t> found_ranks;   // by place, kNobody: takes no part
-    Slice<uint64_t> found_groups;  // by place, where there are classes
-    Slice<Bounds> bounds;          // of 32 places
-    Slice<uint32_t> states;        // by rank
-    Slice<uint32_t> ticket;        // ticket, class_over
-    Slice<Kept> kept;              // the survivors, best first
-    Slice<NmsCounts> counts;
-    Slice<Kept> published;         // the same in memory that the host reads
-    Slice<NmsCounts> published_counts;
-    Slice<Note> notes;             // of the step small
-    Slice<uint32_t> entries;       // of the step small: how lists go on, entry by entry
-    Slice<uint64_t> columns;       // of the step small, for few: `FewColumns`
+    NmsParameters parameters;
+    NmsScratch scratch;
+    NmsOutput output;
 };
+static_assert(sizeof(NmsArgs<Candidate2d>) == 448);
 
 template <typename Candidate>
 __device__ uint32_t num_candidates(const NmsArgs<Candidate>& args) {
     return min(args.num_candidates[0], static_cast<uint32_t>(args.candidates.len));
 }
 
-// Candidates can meet when their groups are equal: `ClassMode::group`.
+// Candidates of different groups do not suppress each other: `ClassMode::group`.
 template <typename Candidate>
 __device__ uint64_t group_of(const NmsArgs<Candidate>& args, const NmsSettings& settings,
                              uint32_t class_index) {
     if (settings.class_mode == 0) return class_index;
     if (settings.class_mode == 1) return 0;
-    if (class_index < min(static_cast<uint64_t>(settings.num_groups), args.groups.len)) {
-        return args.groups[class_index];
+    const auto& groups = args.parameters.groups;
+    if (class_index < min(static_cast<uint64_t>(settings.num_groups), groups.len)) {
+        return groups[class_index];
     }
     return 1ull << 32 | class_index;
 }
 
-// The threshold of a class, or `otherwise`: a class without one is reported by
-// `check_class` and suppresses nothing.
+// The threshold of a class, or `otherwise` for a class without one, which
+// `check_class` reports.
 template <typename Candidate>
 __device__ float threshold_of(const NmsArgs<Candidate>& args, const NmsSettings& settings,
                               uint32_t class_index, float otherwise) {
+    const auto& thresholds = args.parameters.thresholds;
     const uint32_t position = settings.num_thresholds == 1 ? 0 : class_index;
-    const bool known = position < settings.num_thresholds && position < args.thresholds.len;
-    return known ? args.thresholds[position] : otherwise;
+    const bool known = position < settings.num_thresholds && position < thresholds.len;
+    return known ? thresholds[position] : otherwise;
 }
 
 template <typename Policy>
@@ -138,59 +181,54 @@ __device__ bool lacks_threshold(const NmsSettings& settings, uint32_t class_inde
            class_index >= settings.num_thresholds;
 }
 
-// How a class that lacks a threshold is reported: `NmsCounts::class_over`.
+// `NmsCounts::class_over` for a class without a threshold.
 __device__ inline uint32_t class_over(uint32_t class_index) {
-    return min(class_index, kNobody - 1) + 1;
+    return min(class_index, kNone - 1) + 1;
 }
 
 template <typename Policy, typename Candidate>
 __device__ void check_class(const NmsArgs<Candidate>& args, const NmsSettings& settings,
                             const Candidate& candidate) {
-    // The highest, whatever the order.
+    // A maximum does not depend on the order of the updates.
     if (lacks_threshold<Policy>(settings, candidate.rank.class_index)) {
-        atomicMax(&args.ticket[1], class_over(candidate.rank.class_index));
+        atomicMax(&args.scratch.ticket[1], class_over(candidate.rank.class_index));
     }
 }
 
 template <typename Policy, typename Candidate>
-__device__ bool takes_part(const NmsSettings& settings, const Candidate& candidate) {
-    return !isnan(candidate.rank.score) && Policy::takes_part(settings, candidate);
+__device__ bool is_eligible(const NmsSettings& settings, const Candidate& candidate) {
+    return !isnan(candidate.rank.score) && Policy::is_eligible(settings, candidate);
 }
 
-// Whether candidate `better` suppresses candidate `own`, when their items say
-// that it may.
+// Whether candidate `better` suppresses candidate `own`, given that the exact
+// test of their proxies passes.
 template <typename Policy, typename Candidate>
-__device__ bool surely_suppresses(const NmsArgs<Candidate>& args, const NmsSettings& settings,
-                                  uint32_t better, uint32_t own) {
-    if constexpr (Policy::kNumParts == 0) {
+__device__ bool suppresses_exactly(const NmsArgs<Candidate>& args, const NmsSettings& settings,
+                                   uint32_t better, uint32_t own) {
+    if constexpr (Policy::kGeometryVectors == 0) {
         return true;
     } else {
-        float4 a[Policy::kNumParts];
-        float4 b[Policy::kNumParts];
+        const auto& geometry = args.scratch.geometry;
+        float4 a[Policy::kGeometryVectors];
+        float4 b[Policy::kGeometryVectors];
 #pragma unroll
-        for (uint32_t p = 0; p < Policy::kNumParts; ++p) {
-            a[p] = args.parts[p * args.candidates.len + better];
-            b[p] = args.parts[p * args.candidates.len + own];
+        for (uint32_t v = 0; v < Policy::kGeometryVectors; ++v) {
+            a[v] = geometry[v * args.candidates.len + better];
+            b[v] = geometry[v * args.candidates.len + own];
         }
-        return Policy::surely_suppresses(args, settings, a, b);
+        return Policy::suppresses_exactly(args, settings, a, b);
     }
 }
 
-// The parts of every candidate.
-template <typename Candidate>
-struct PrepareArgs {
-    Slice<const Candidate> candidates;
-    Slice<const uint32_t> num_candidates;
-    Slice<float4> parts;
-};
-
 template <typename Policy, typename Candidate>
-__device__ void nms_prepare(const PrepareArgs<Candidate>& args) {
+__device__ void nms_prepare(const NmsArgs<Candidate>& args) {
     const uint32_t own = blockIdx.x * blockDim.x + threadIdx.x;
     const uint32_t capacity = static_cast<uint32_t>(args.candidates.len);
     if (own >= min(args.num_candidates[0], capacity)) return;
-    float4 parts[Policy::kNumParts];
-    Policy::prepare(args.candidates[own], parts);
+    float4 geometry[Policy::kGeometryVectors];
+    Policy::prepare(args.candidates[own], geometry);
 #pragma unroll
-    for (uint32_t p = 0; p < Policy::kNumParts; ++p) args.parts[p * capacity + own] = parts[p];
+    for (uint32_t v = 0; v < Policy::kGeometryVectors; ++v) {
+        args.scratch.geometry[v * capacity + own] = geometry[v];
+    }
 }

@@ -1,30 +1,31 @@
 // Greedy suppression by IoU of footprints: src/ops/nms_bev/mod.rs.
 
 #include "nms.cuh"
-#include "solid.cuh"
+#include "rectangle.cuh"
 
 namespace {
 
 struct BevFootprints : Footprints<SolidKind> {
     static constexpr bool kHasThresholds = true;
-    static constexpr uint32_t kNumParts = 2;
+    static constexpr uint32_t kGeometryVectors = 2;
 
-    __device__ static void prepare(const Candidate& c, float4* parts) {
-        store(footprint_of(c), c.rank.class_index, parts);
+    __device__ static void prepare(const Candidate& c, float4* geometry) {
+        store(footprint_of(c), c.rank.class_index, geometry);
     }
 
     __device__ static bool is_forbidden(const NmsArgs<Candidate>& args,
                                         const NmsSettings& settings, uint32_t a, uint32_t b) {
-        for (uint32_t i = 0; i < settings.num_forbidden && i < args.forbidden.len; ++i) {
-            const uint2 pair = args.forbidden[i];
+        const auto& forbidden = args.parameters.forbidden;
+        for (uint32_t i = 0; i < settings.num_forbidden && i < forbidden.len; ++i) {
+            const uint2 pair = forbidden[i];
             if ((pair.x == a && pair.y == b) || (pair.x == b && pair.y == a)) return true;
         }
         return false;
     }
 
-    __device__ static bool surely_suppresses(const NmsArgs<Candidate>& args,
-                                             const NmsSettings& settings, const float4* better,
-                                             const float4* own) {
+    __device__ static bool suppresses_exactly(const NmsArgs<Candidate>& args,
+                                              const NmsSettings& settings, const float4* better,
+                                              const float4* own) {
         const Rectangle a = load(better);
         const Rectangle b = load(own);
         const float dx = b.x - a.x;

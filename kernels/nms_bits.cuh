@@ -1,37 +1,35 @@
-// How the step small keeps who suppresses whom.
-//
-// Candidates stand 16 to a piece. Who suppresses a candidate is a list of
-// entries: a piece, and a bit for each candidate of it that does.
+// Rows and columns of a suppression bitmask.
 #pragma once
 
+#include "chunk.cuh"
 #include "nms_args.cuh"
 
-constexpr uint32_t kSmallCapacity = 2048;
-constexpr uint32_t kSmallThreads = 1024;
-constexpr uint32_t kSmallWarps = kSmallThreads / kLanes;
-// The most candidates that a block owns, its rows.
+constexpr uint32_t kBitmaskCapacity = 2048;
+constexpr uint32_t kBitmaskThreads = 1024;
+constexpr uint32_t kBitmaskWarps = kBitmaskThreads / kLanes;
+// The most rows of a block.
 constexpr uint32_t kMaxRows = 16;
-// Rows that are compared between two sums.
-constexpr uint32_t kRowsAtOnce = 4;
-constexpr uint32_t kPieceBits = 16;
-constexpr uint32_t kPieces = kSmallCapacity / kPieceBits;
-// Words of bits, a candidate each, of a row.
-constexpr uint32_t kRowWords = kSmallCapacity / 32;
-// The rank of candidates that take no part.
-constexpr uint32_t kNoRank = 0xffff;
-// Entries that stand in the note.
-constexpr uint32_t kNotedEntries = sizeof(Note::noted) / 4;
-// Entries of a list that the thread that settles has registers for, of one
-// candidate or of each of two.
-constexpr uint32_t kHeldOfOne = 24;
-constexpr uint32_t kHeldOfTwo = 12;
 
-static_assert(kMaxRows == kPieceBits, "a thread's rows are half a word");
+// Row r of a block is one of every gridDim.x candidates.
+__device__ inline uint32_t candidate_of_row(uint32_t row) { return blockIdx.x + row * gridDim.x; }
 
-// An entry of a candidate's list that does not stand in its note.
-template <typename Candidate>
-__device__ uint32_t& further_entry(const NmsArgs<Candidate>& args, uint32_t own,
-                                   uint32_t position) {
-    const uint32_t capacity = static_cast<uint32_t>(args.candidates.len);
-    return args.entries[(position - kNotedEntries) * capacity + own];
-}
+// The candidate that a thread compares with the rows.
+template <typename Policy>
+struct Column {
+    using Candidate = typename Policy::Candidate;
+    uint32_t index;
+    uint32_t word;  // `order_word`; kLast: not eligible
+    uint32_t class_index;
+    float4 proxy;
+
+    Column() = default;
+
+    __device__ Column(const NmsArgs<Candidate>& args, const NmsSettings& settings,
+                      const Candidate& candidate, uint32_t own, uint32_t n) {
+        const bool is_present = own < n && is_eligible<Policy>(settings, candidate);
+        index = own;
+        word = order_word(candidate.rank.score, is_present);
+        class_index = candidate.rank.class_index;
+        proxy = Policy::proxy(args, settings, candidate);
+    }
+};

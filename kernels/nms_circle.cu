@@ -1,7 +1,7 @@
 // Greedy suppression by distance of centres: src/ops/nms_circle/mod.rs.
 
 #include "nms.cuh"
-#include "place.cuh"
+#include "spatial_key.cuh"
 
 namespace {
 
@@ -9,20 +9,19 @@ struct Circles {
     using Candidate = Candidate3d;
     static constexpr bool kHasThresholds = true;
     static constexpr bool kAnySuppresses = false;
-    static constexpr uint32_t kNumParts = 0;
-    static constexpr uint32_t kSuppressBlocks = 5;
+    static constexpr uint32_t kGeometryVectors = 0;
+    static constexpr uint32_t kReduceBlocks = 5;
 
-    __device__ static bool takes_part(const NmsSettings&, const Candidate& c) {
+    __device__ static bool is_eligible(const NmsSettings&, const Candidate& c) {
         return has_finite_box(c);
     }
 
-    // Centre, and the longest squared distance at which this, being better,
-    // suppresses.
-    __device__ static float4 item(const NmsArgs<Candidate>& args, const NmsSettings& settings,
-                                  const Candidate& c) {
+    // The centre, and the longest squared distance at which the candidate suppresses.
+    __device__ static float4 proxy(const NmsArgs<Candidate>& args, const NmsSettings& settings,
+                                   const Candidate& c) {
         const float threshold = threshold_of(args, settings, c.rank.class_index, -1.0f);
         if (settings.reading != 0) return make_float4(c.center[0], c.center[1], threshold, 0.0f);
-        // Below the square of a radius means at most the number before it.
+        // Below the square of a radius is at most the number preceding it.
         const float square = threshold * threshold;
         const float longest = threshold > 0.0f && square > 0.0f
                                   ? __uint_as_float(__float_as_uint(square) - 1)
@@ -30,27 +29,29 @@ struct Circles {
         return make_float4(c.center[0], c.center[1], longest, 0.0f);
     }
 
-    __device__ static uint32_t place(const Candidate& c) { return place_of(c.center[0], c.center[1]); }
-
-    __device__ static float4 bounds(float4 item) {
-        return make_float4(item.x, item.y, item.x, item.y);
+    __device__ static uint32_t spatial_key(const Candidate& c) {
+        return spatial_key_of(c.center[0], c.center[1]);
     }
 
-    // `reach` is a little longer than the longest radius.
-    __device__ static float4 window(const NmsSettings& settings, float4 item) {
+    __device__ static float4 bounds(float4 proxy) {
+        return make_float4(proxy.x, proxy.y, proxy.x, proxy.y);
+    }
+
+    // `reach` is the longest radius and a margin for rounding.
+    __device__ static float4 window(const NmsSettings& settings, float4 proxy) {
         const float reach = settings.reach;
-        return make_float4(item.x - reach, item.y - reach, item.x + reach, item.y + reach);
+        return make_float4(proxy.x - reach, proxy.y - reach, proxy.x + reach, proxy.y + reach);
     }
 
-    __device__ static float least(const NmsSettings&, float4) { return 0.0f; }
+    __device__ static float min_area(const NmsSettings&, float4) { return 0.0f; }
 
-    __device__ static bool is_near(const NmsSettings&, float4 better, float4 item, float) {
-        const float dx = item.x - better.x;
-        const float dy = item.y - better.y;
+    __device__ static bool may_suppress(const NmsSettings&, float4 better, float4 proxy, float) {
+        const float dx = proxy.x - better.x;
+        const float dy = proxy.y - better.y;
         return dx * dx + dy * dy <= better.z;
     }
 
-    // Who is near enough does.
+    // Decided by the broad phase.
     __device__ static bool suppresses(const NmsSettings&, float4, float4) { return true; }
 };
 

@@ -1,6 +1,6 @@
 // Greedy suppression by IoU of upright boxes: src/ops/nms_iou/mod.rs.
 
-#include "flat.cuh"
+#include "aligned_box.cuh"
 #include "nms.cuh"
 
-NMS_KERNELS(nms_iou, Flats<false>)
+NMS_KERNELS(nms_iou, AlignedBoxes<false>)

@@ -13,14 +13,15 @@ struct RotatedKind {
 
 struct RotatedFootprints : Footprints<RotatedKind> {
     static constexpr bool kHasThresholds = false;
-    static constexpr uint32_t kNumParts = 2;
+    static constexpr uint32_t kGeometryVectors = 2;
 
-    __device__ static void prepare(const Candidate& c, float4* parts) {
-        store(make_rectangle(c.x, c.y, c.width, c.height, c.angle), c.rank.class_index, parts);
+    __device__ static void prepare(const Candidate& c, float4* geometry) {
+        store(make_rectangle(c.x, c.y, c.width, c.height, c.angle), c.rank.class_index, geometry);
     }
 
-    __device__ static bool surely_suppresses(const NmsArgs<Candidate>&, const NmsSettings& settings,
-                                             const float4* better, const float4* own) {
+    __device__ static bool suppresses_exactly(const NmsArgs<Candidate>&,
+                                              const NmsSettings& settings, const float4* better,
+                                              const float4* own) {
         const Rectangle a = load(better);
         const Rectangle b = load(own);
         return over_union(intersection(a, b), a.area, b.area) > settings.iou_threshold;

@@ -1,53 +1,20 @@
 // Suppression by lowering scores: src/ops/nms_soft/mod.rs.
 //
-// One block: which box is taken next hangs on all scores that the one before
-// lowered. Thread t has candidates t, t + kThreads, ... Each turn it lowers
-// their scores, and brings its best forward; warps and then the block agree on
-// the best of all.
+// One block, since the box kept next depends on all scores that the one before has
+// lowered. Thread t owns candidates t, t + kThreads, ... In each iteration it lowers
+// their scores and finds its best; a reduction over the block finds the best of all.
 
-#include "flat.cuh"
+#include "aligned_box.cuh"
 #include "nms_args.cuh"
 
 namespace soft {
 
+using Args = NmsArgs<Candidate2d>;
+
 constexpr uint32_t kThreads = 1024;
 constexpr uint32_t kWarps = kThreads / kLanes;
 
-// The mirrors of these stand in src/device/cuda/abi/nms_soft.rs.
-struct Settings {
-    // Of the Gaussian decay; 0 for the linear one.
-    float sigma;
-    float iou_threshold;
-    float min_score;
-    float offset;
-    uint32_t class_mode;
-    uint32_t num_groups;
-};
-
-struct Args {
-    Slice<const Candidate2d> candidates;
-    Slice<const uint32_t> num_candidates;
-    Slice<const Settings> settings;
-    Slice<const uint32_t> groups;
-    Slice<float> scores;  // as they fall; NaN: takes no part, or was taken
-    Slice<Kept> kept;
-    Slice<NmsCounts> counts;
-    Slice<Kept> published;
-    Slice<NmsCounts> published_counts;
-};
-
-// `ClassMode::group`.
-__device__ uint64_t group_of(const Args& args, const Settings& settings, uint32_t class_index) {
-    if (settings.class_mode == 0) return class_index;
-    if (settings.class_mode == 1) return 0;
-    if (class_index < min(static_cast<uint64_t>(settings.num_groups), args.groups.len)) {
-        return args.groups[class_index];
-    }
-    return 1ull << 32 | class_index;
-}
-
-// exp(x) for x of zero or less: src/ops/nms_soft/cpu.rs, its arithmetic in its
-// order.
+// exp(x) for x of zero or less: the arithmetic of src/ops/nms_soft/mod.rs in its order.
 __device__ double exp_f64(double x) {
     constexpr double kLn2 = 0.693147180559945309417232121458176568;
     constexpr double kLog2E = 1.44269504088896340735992468100189214;
@@ -55,27 +22,30 @@ __device__ double exp_f64(double x) {
     const double powers = floor(x * kLog2E + 0.5);
     const double rest = x - powers * kLn2;
     double series = 1.0;
-    for (int32_t n = 11; n >= 1; --n) series = 1.0 + __ddiv_rn(rest * series, static_cast<double>(n));
+    for (int32_t n = 11; n >= 1; --n) {
+        series = 1.0 + __ddiv_rn(rest * series, static_cast<double>(n));
+    }
     const int64_t exponent = 1023 + static_cast<int64_t>(powers);
     return series * __longlong_as_double(exponent << 52);
 }
 
-// What a score is multiplied with after meeting a better box.
-__device__ float weight(const Settings& settings, float iou) {
+// The factor of a score, given the IoU with the kept box.
+__device__ float weight(const NmsSettings& settings, float iou) {
     if (settings.sigma == 0.0f) return iou >= settings.iou_threshold ? 1.0f - iou : 1.0f;
-    return static_cast<float>(exp_f64(static_cast<double>(__fdiv_rn(-(iou * iou), settings.sigma))));
+    const float exponent = __fdiv_rn(-(iou * iou), settings.sigma);
+    return static_cast<float>(exp_f64(static_cast<double>(exponent)));
 }
 
 __device__ float4 box_of(const Candidate2d& c) { return make_float4(c.x1, c.y1, c.x2, c.y2); }
 
-// A candidate and the word of its score; the lower word comes first.
+// A candidate and the `order_word` of its score.
 struct Best {
     uint32_t word = kLast;
-    uint32_t index = kNobody;
+    uint32_t index = kNone;
 };
 
-// By score, class and source, then by the order the candidates came in.
-__device__ bool comes_before(const Args& args, const Best& a, const Best& b) {
+// The total order, with ties by original score and position.
+__device__ bool ranks_above(const Args& args, const Best& a, const Best& b) {
     if (a.word != b.word || a.word == kLast) return a.word < b.word;
     const Rank& x = args.candidates[a.index].rank;
     const Rank& y = args.candidates[b.index].rank;
@@ -95,78 +65,73 @@ __device__ Best best_of_warp(const Args& args, Best own) {
     if (best.word == kLast) return best;
     for (equal &= equal - 1; equal != 0; equal &= equal - 1) {
         const Best other = {best.word, __shfl_sync(kAllLanes, own.index, __ffs(equal) - 1)};
-        if (comes_before(args, other, best)) best = other;
+        if (ranks_above(args, other, best)) best = other;
     }
     return best;
 }
 
-// The next to be taken, in every thread; `turn` says whose memory is free.
-__device__ Best best_of_block(const Args& args, Best own, uint32_t turn) {
+// The best of the block, in every thread. Iterations alternate between two buffers.
+__device__ Best best_of_block(const Args& args, Best own, uint32_t iteration) {
     __shared__ Best bests[2][kWarps];
     const Best best = best_of_warp(args, own);
-    if (lane_of() == 0) bests[turn % 2][warp_of()] = best;
+    if (lane_of() == 0) bests[iteration % 2][warp_of()] = best;
     __syncthreads();
-    return best_of_warp(args, bests[turn % 2][lane_of()]);
+    return best_of_warp(args, bests[iteration % 2][lane_of()]);
 }
 
-__device__ void take_all(const Args& args) {
-    const Settings settings = args.settings[0];
-    const uint32_t n =
-        min(args.num_candidates[0], static_cast<uint32_t>(args.candidates.len));
+__device__ void suppress(const Args& args) {
+    const NmsSettings settings = args.parameters.settings[0];
+    const uint32_t n = num_candidates(args);
+    // By candidate; NaN: not eligible, or kept already.
+    const Slice<float>& scores = args.scratch.scores;
     Best own;
     for (uint32_t i = threadIdx.x; i < n; i += kThreads) {
         const Candidate2d candidate = args.candidates[i];
         const float score = candidate.rank.score;
         const bool present = has_finite_box(candidate) && score >= 0.0f && score < INFINITY;
-        args.scores[i] = present ? score : NAN;
+        scores[i] = present ? score : NAN;
         const Best mine = {order_word(score, present), i};
-        if (comes_before(args, mine, own)) own = mine;
+        if (ranks_above(args, mine, own)) own = mine;
     }
     uint32_t num_kept = 0;
     while (true) {
-        const Best taken = best_of_block(args, own, num_kept);
-        if (taken.word == kLast) break;
-        const float score = score_of_word(taken.word);
+        const Best kept = best_of_block(args, own, num_kept);
+        if (kept.word == kLast) break;
+        const float score = score_of_word(kept.word);
         if (score < settings.min_score && num_kept != 0) break;
-        if (threadIdx.x == 0) {
-            args.kept[num_kept] = {taken.index, score};
-            args.published[num_kept] = {taken.index, score};
-        }
+        if (threadIdx.x == 0) args.output.write(num_kept, {kept.index, score});
         ++num_kept;
-        const Candidate2d better = args.candidates[taken.index];
+        const Candidate2d better = args.candidates[kept.index];
         const float4 box = box_of(better);
-        const float area = flat_area(box, settings.offset);
+        const float area = box_area(box, settings.offset);
         const uint64_t group = group_of(args, settings, better.rank.class_index);
         own = Best();
         for (uint32_t i = threadIdx.x; i < n; i += kThreads) {
-            float mine = args.scores[i];
+            float mine = scores[i];
             if (isnan(mine)) continue;
-            if (i == taken.index) {
-                args.scores[i] = NAN;
+            if (i == kept.index) {
+                scores[i] = NAN;
                 continue;
             }
             const Candidate2d candidate = args.candidates[i];
             const float4 other = box_of(candidate);
-            const float part = flat_intersection(box, other, settings.offset);
+            const float part = box_intersection(box, other, settings.offset);
             // An IoU of 0 lowers nothing.
             if (part != 0.0f && group_of(args, settings, candidate.rank.class_index) == group) {
-                const float iou = over_union(part, area, flat_area(other, settings.offset));
+                const float iou = over_union(part, area, box_area(other, settings.offset));
                 mine *= weight(settings, iou);
-                args.scores[i] = mine;
+                scores[i] = mine;
             }
             const Best next = {order_word(mine, true), i};
-            if (comes_before(args, next, own)) own = next;
+            if (ranks_above(args, next, own)) own = next;
         }
     }
-    if (threadIdx.x == 0) {
-        args.counts[0] = {num_kept, 0};
-        args.published_counts[0] = {num_kept, 0};
-    }
+    if (threadIdx.x == 0) args.output.write_counts({num_kept, 0});
 }
 
 }  // namespace soft
 
 extern "C" __global__ void __launch_bounds__(soft::kThreads)
     nms_soft(const __grid_constant__ soft::Args args) {
-    soft::take_all(args);
+    soft::suppress(args);
 }

@@ -1,36 +1,36 @@
-// The total order of candidates: score descending, then class, then source,
-// then position; the mirror of src/ops/nms.rs.
+// The total order of candidates: score descending, then class, then source, then
+// position; in Rust: `total_order` in src/types/candidate.rs.
 #pragma once
 
 #include <cstdint>
 
-// What every candidate has, whatever its box.
+// The members of every candidate that decide its rank.
 struct Rank {
     float score;
     uint32_t class_index;
     uint32_t source;
 };
 
-// The high word of candidates that take no part: after all others. No number
-// has it, since it stands for a NaN with its sign set.
+// The high word of ineligible candidates, behind all others. No score has it: it
+// stands for a NaN with its sign set.
 constexpr uint32_t kLast = 0xffffffffu;
 
-// A word that falls while the score rises. A key is this word above the
+// A word that descends while the score ascends. A key is this word above the
 // candidate's position.
-__device__ inline uint32_t order_word(float score, bool takes_part) {
+__device__ inline uint32_t order_word(float score, bool is_eligible) {
     const uint32_t bits = __float_as_uint(score);
-    const uint32_t rising = (bits >> 31) != 0 ? ~bits : bits | 0x80000000u;
-    return takes_part ? ~rising : kLast;
+    const uint32_t ascending = (bits >> 31) != 0 ? ~bits : bits | 0x80000000u;
+    return is_eligible ? ~ascending : kLast;
 }
 
-// The score of a candidate that takes part.
+// The score of an eligible candidate.
 __device__ inline float score_of_word(uint32_t word) {
-    const uint32_t rising = ~word;
-    return __uint_as_float((rising >> 31) != 0 ? rising & 0x7fffffffu : ~rising);
+    const uint32_t ascending = ~word;
+    return __uint_as_float((ascending >> 31) != 0 ? ascending & 0x7fffffffu : ~ascending);
 }
 
-// Whether candidate `a` comes before candidate `b`, given their keys. Class
-// and source are only looked up where the scores are equal.
+// Whether candidate `a` ranks above candidate `b`, given their keys. Class and source
+// are read only where the scores are equal.
 template <typename Candidate>
 __device__ bool precedes(uint64_t a, uint64_t b, const Candidate* candidates) {
     const uint32_t score_a = static_cast<uint32_t>(a >> 32);

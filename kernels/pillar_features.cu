@@ -1,11 +1,10 @@
-// Pillar features: voxels become the input of a pillar encoder:
-// src/ops/pillar_features/mod.rs.
+// Computes the input of a pillar encoder from voxels: src/ops/pillar_features/mod.rs.
 //
-// Thread mapping: a group of lanes a voxel. A lane makes the features of a point
-// in the block's memory; then the group writes its row, 16 bytes at once where
-// rows are a multiple of that.
-// Reads: the kept points of the voxels. Writes: the values of their points and,
-// zero, what the launch before wrote beyond them; all else is zero already.
+// Thread mapping: a group of lanes per voxel. Each lane computes the features of
+// points in shared memory; then the group writes its row, by 16 bytes where the
+// length of a row is a multiple of that.
+// Reads: the points of the voxels. Writes: the values of these points, and zeros
+// where the previous launch has written beyond them; all other values are zero.
 
 #include <cuda_fp16.h>
 
@@ -18,13 +17,13 @@ constexpr uint32_t kLanes = 32;
 constexpr uint32_t kAllLanes = 0xffffffffu;
 constexpr uint32_t kThreads = 128;
 constexpr uint32_t kWarps = kThreads / kLanes;
-// Values of a row that a group of lanes holds, and lanes of a group.
+// The most values of a row, and the lanes of a group, of the two kernels.
 constexpr uint32_t kFew = 384;
 constexpr uint32_t kFewLanes = 8;
 constexpr uint32_t kMany = 2816;
 constexpr uint32_t kManyLanes = 32;
 
-// The mirror of `FeatureArgs` in src/ops/pillar_features/kernels.rs.
+// In Rust: `FeatureArgs` in src/ops/pillar_features/kernels.rs.
 template <typename T>
 struct Args {
     Slice<const float> points;
@@ -33,7 +32,7 @@ struct Args {
     Slice<const uint32_t> point_indices;
     Slice<const uint32_t> num_voxels;
     Slice<T> out;
-    Slice<uint32_t> written;  // by row: values that may not be zero
+    Slice<uint32_t> written;  // by row: the first values that may be nonzero
     VoxelGrid grid;
     uint32_t num_rows;
     uint32_t max_points_per_voxel;
@@ -46,7 +45,7 @@ static_assert(sizeof(Args<float>) == 168);
 __device__ inline float narrowed(float value, float) { return value; }
 __device__ inline __half narrowed(float value, __half) { return __float2half_rn(value); }
 
-// For the lanes of a warp: the voxel of their group, kLanesEach lanes.
+// The voxel of a group of kLanesEach lanes.
 template <typename T, uint32_t kLanesEach>
 struct Group {
     const Args<T>& args;
@@ -60,25 +59,25 @@ struct Group {
         if (voxel >= args.cells.len) return;
         indices = args.point_indices.data +
                   static_cast<uint64_t>(voxel) * args.max_points_per_voxel;
-        // Read without waiting for the number of voxels.
+        // Loaded before the number of voxels is known.
         cell = args.cells[voxel];
         num = min(args.num_points_per_voxel[voxel], args.max_points_per_voxel);
         if (voxel >= args.num_voxels[0]) num = 0;
     }
 
-    // The values of point `i`; those of some point where there is none.
+    // The values of point `i`; of an arbitrary point if there is none.
     __device__ const float* point(uint32_t i) const {
         const uint32_t index = i < num ? min(indices[i], args.point_capacity - 1) : 0;
         return args.points.data + static_cast<uint64_t>(index) * args.num_channels;
     }
 };
 
-// For a warp: the features of its groups' points, each group's into its row.
+// For a warp: writes the features of each group's points to the group's row.
 template <typename T, uint32_t kLanesEach>
 __device__ void make_features(const Group<T, kLanesEach>& group, T* row) {
     const Args<T>& args = group.args;
     const uint32_t most = __reduce_max_sync(kAllLanes, group.num);
-    // The mean, its sum in the order of the points.
+    // The mean, summed in the order of the points.
     float mean[3] = {};
     for (uint32_t start = 0; start < most; start += kLanesEach) {
         const float* values = group.point(start + group.lane);
@@ -107,7 +106,7 @@ __device__ void make_features(const Group<T, kLanesEach>& group, T* row) {
 #pragma unroll
         for (uint32_t axis = 0; axis < 3; ++axis) {
             out[axis] = narrowed(values[axis] - mean[axis], T{});
-            // What there is no feature for is the offset from the centre in z.
+            // The offset from the centre in z is optional.
             if (num_channels + 3 + axis < args.num_features) {
                 out[3 + axis] = narrowed(values[axis] - center[axis], T{});
             }
@@ -133,7 +132,7 @@ __device__ void write_rows(const Args<T>& args) {
     make_features(group, row);
     const uint32_t num = group.num * args.num_features;
     const uint32_t end = max(num, before);
-    // Up to a whole number of wide words.
+    // Rounded up to whole words of 16 bytes.
     const uint32_t end_staged = (num + kWide - 1) / kWide * kWide;
     for (uint32_t at = num + group.lane; at < end_staged; at += kLanesEach) {
         row[at] = narrowed(0.0f, T{});

@@ -1,10 +1,10 @@
-// Rotated rectangles and their overlap: src/ops/overlap.rs, its arithmetic in
-// its order, sine and cosine included.
+// Rotated rectangles and their overlap: the arithmetic of src/ops/overlap.rs in its
+// order, sine and cosine included.
 #pragma once
 
-#include "flat.cuh"
+#include "aligned_box.cuh"
 #include "nms_args.cuh"
-#include "place.cuh"
+#include "spatial_key.cuh"
 
 struct Rectangle {
     float x, y;
@@ -13,7 +13,7 @@ struct Rectangle {
     float area;
 };
 
-// By additions and multiplications of f64 in a fixed order.
+// Additions and multiplications of f64 in a fixed order.
 __device__ inline void sin_cos(float angle_rad, float& sin, float& cos) {
     constexpr double kTwoOverPi = 0.636619772367581343075535053490057448;
     constexpr double kHalfPi = 1.57079632679489661923132169163975144;
@@ -63,9 +63,9 @@ __device__ inline float clamped_to(float value, float half) {
     return value;
 }
 
-// Whether one of the four sides' directions separates the rectangles. The
-// centre and the direction of `b` are in the frame of `a`.
-__device__ inline bool are_apart(const Rectangle& a, const Rectangle& b, float x, float y,
+// The separating axis test over the directions of all sides. The centre and the
+// direction of `b` are in the frame of `a`.
+__device__ inline bool are_separated(const Rectangle& a, const Rectangle& b, float x, float y,
                                  float cos, float sin) {
     const float abs_cos = fabsf(cos);
     const float abs_sin = fabsf(sin);
@@ -109,7 +109,7 @@ __device__ inline float intersection(const Rectangle& a, const Rectangle& b) {
     const float dy = b.y - a.y;
     const float x = a.cos * dx + a.sin * dy;
     const float y = a.cos * dy - a.sin * dx;
-    if (are_apart(a, b, x, y, cos, sin)) return 0.0f;
+    if (are_separated(a, b, x, y, cos, sin)) return 0.0f;
     const float along_x = cos * b.half_width;
     const float along_y = sin * b.half_width;
     const float across_x = -sin * b.half_height;
@@ -124,21 +124,20 @@ __device__ inline float intersection(const Rectangle& a, const Rectangle& b) {
     return fminf(fminf(fmaxf(sum, 0.0f), a.area), b.area);
 }
 
-// What all suppressions by rotated footprints share. The item is a circle round
-// the footprint, wide enough that rectangles whose circles are apart have no
-// intersection, whatever rounding does. `Kind` names the candidate, its centre
-// and its size.
+// The common part of the policies over rotated rectangles. The proxy is a circle
+// around the rectangle, wide enough that rectangles with disjoint circles have an
+// intersection of 0 in spite of rounding. `Kind`: candidate, its centre and size.
 template <typename Kind>
 struct Footprints {
     using Candidate = typename Kind::Candidate;
     static constexpr bool kAnySuppresses = false;
-    static constexpr uint32_t kSuppressBlocks = 3;
+    static constexpr uint32_t kReduceBlocks = 3;
 
-    __device__ static bool takes_part(const NmsSettings&, const Candidate& c) {
+    __device__ static bool is_eligible(const NmsSettings&, const Candidate& c) {
         return has_finite_box(c);
     }
 
-    __device__ static float4 item(const NmsArgs<Candidate>&, const NmsSettings&,
+    __device__ static float4 proxy(const NmsArgs<Candidate>&, const NmsSettings&,
                                   const Candidate& c) {
         const float2 center = Kind::center(c);
         const float2 size = Kind::size(c);
@@ -146,43 +145,59 @@ struct Footprints {
         return make_float4(center.x, center.y, radius, 0.0f);
     }
 
-    __device__ static uint32_t place(const Candidate& c) {
+    __device__ static uint32_t spatial_key(const Candidate& c) {
         const float2 center = Kind::center(c);
         const float2 size = Kind::size(c);
-        return place_of(center.x, center.y, fmaxf(size.x, size.y));
+        return spatial_key_of(center.x, center.y, fmaxf(size.x, size.y));
     }
 
-    __device__ static float4 bounds(float4 item) {
-        return make_float4(item.x - item.z, item.y - item.z, item.x + item.z, item.y + item.z);
+    __device__ static float4 bounds(float4 proxy) {
+        return make_float4(proxy.x - proxy.z, proxy.y - proxy.z, proxy.x + proxy.z,
+                           proxy.y + proxy.z);
     }
 
-    __device__ static float4 window(const NmsSettings&, float4 item) { return bounds(item); }
+    __device__ static float4 window(const NmsSettings&, float4 proxy) { return bounds(proxy); }
 
-    __device__ static float least(const NmsSettings&, float4) { return 0.0f; }
+    __device__ static float min_area(const NmsSettings&, float4) { return 0.0f; }
 
-    __device__ static bool is_near(const NmsSettings&, float4 better, float4 item, float) {
-        const float dx = item.x - better.x;
-        const float dy = item.y - better.y;
-        const float reach = item.z + better.z;
-        // A reach that overflows leaves nobody out.
+    __device__ static bool may_suppress(const NmsSettings&, float4 better, float4 proxy, float) {
+        const float dx = proxy.x - better.x;
+        const float dy = proxy.y - better.y;
+        const float reach = proxy.z + better.z;
+        // Negated: passes if the sum of the radii overflows.
         return !(dx * dx + dy * dy > reach * reach);
     }
 
-    // The parts decide.
+    // Decided by the geometry.
     __device__ static bool suppresses(const NmsSettings&, float4, float4) { return true; }
 
-    // Two parts: what a rectangle is; the class fills the second.
-    __device__ static void store(const Rectangle& r, uint32_t class_index, float4* parts) {
-        parts[0] = make_float4(r.x, r.y, r.half_width, r.half_height);
-        parts[1] = make_float4(r.cos, r.sin, r.area, __uint_as_float(class_index));
+    // A rectangle and its class as two vectors.
+    __device__ static void store(const Rectangle& r, uint32_t class_index, float4* geometry) {
+        geometry[0] = make_float4(r.x, r.y, r.half_width, r.half_height);
+        geometry[1] = make_float4(r.cos, r.sin, r.area, __uint_as_float(class_index));
     }
 
-    __device__ static Rectangle load(const float4* parts) {
-        return {parts[0].x, parts[0].y, parts[0].z, parts[0].w, parts[1].x, parts[1].y,
-                parts[1].z};
+    __device__ static Rectangle load(const float4* geometry) {
+        const float4 a = geometry[0];
+        const float4 b = geometry[1];
+        return {a.x, a.y, a.z, a.w, b.x, b.y, b.z};
     }
 
-    __device__ static uint32_t class_of(const float4* parts) {
-        return __float_as_uint(parts[1].w);
+    __device__ static uint32_t class_of(const float4* geometry) {
+        return __float_as_uint(geometry[1].w);
     }
 };
+
+// The footprints of boxes in space.
+struct SolidKind {
+    using Candidate = Candidate3d;
+    __device__ static float2 center(const Candidate& c) {
+        return make_float2(c.center[0], c.center[1]);
+    }
+
+    __device__ static float2 size(const Candidate& c) { return make_float2(c.length, c.width); }
+};
+
+__device__ inline Rectangle footprint_of(const Candidate3d& c) {
+    return make_rectangle(c.center[0], c.center[1], c.length, c.width, c.yaw);
+}

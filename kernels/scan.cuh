@@ -1,10 +1,10 @@
-// Sums over the tiles before, within one kernel.
+// Prefix sums over the tiles of a launch, in one pass.
 //
-// Blocks take turns, a tile a turn, in the order in which they come. For each
-// they publish a number and then read those of all turns before: these belong
-// to blocks that already run and that publish before they wait for anybody. A
-// number carries the tag of its launch, so that nothing has to be cleared
-// between launches.
+// Blocks take tiles by ticket, in ascending order. For each tile a block first
+// publishes an aggregate and then reads those of all tiles before it: these were
+// taken by blocks that already run and that publish before they wait, so that
+// every wait ends. An aggregate carries the epoch of its launch; nothing has to be
+// cleared between launches.
 #pragma once
 
 #include "slice.cuh"
@@ -14,62 +14,63 @@ namespace scan {
 constexpr uint32_t kLanes = 32;
 constexpr uint32_t kAllLanes = 0xffffffffu;
 
-struct Turn {
-    uint32_t number;
-    uint32_t tag;
+struct Tile {
+    uint32_t index;
+    uint32_t epoch;
 };
 
-// For all threads of a block: `work(turn)` for each of the block's turns, all in
-// all `num_turns` of the grid, the same for all. `turns` is one word, zero at
-// first.
+// For all threads of a block: `work(tile)` for each tile that the block takes; the
+// grid takes `num_tiles`, the same number in all blocks. `ticket` is one word, zero
+// before the first launch.
 template <typename Work>
-__device__ void for_each_turn(uint64_t* turns, uint32_t num_turns, const Work& work) {
+__device__ void for_each_tile(uint64_t* ticket, uint32_t num_tiles, const Work& work) {
     __shared__ uint64_t taken;
-    // With as many blocks as turns a block has one, and need not ask for more.
-    const bool has_enough = num_turns <= gridDim.x;
-    if (has_enough && blockIdx.x >= num_turns) return;
-    const uint32_t num_asked = has_enough ? num_turns : num_turns + gridDim.x;
+    // A grid of as many blocks as tiles takes one tile per block.
+    const bool has_enough = num_tiles <= gridDim.x;
+    if (has_enough && blockIdx.x >= num_tiles) return;
+    const uint32_t num_tickets = has_enough ? num_tiles : num_tiles + gridDim.x;
     for (;;) {
         if (threadIdx.x == 0) {
-            auto* word = reinterpret_cast<unsigned long long*>(turns);
+            auto* word = reinterpret_cast<unsigned long long*>(ticket);
             taken = atomicAdd(word, 1);
-            // Who asks last begins the next launch.
-            if (static_cast<uint32_t>(taken) == num_asked - 1) {
-                atomicAdd(word, (1ull << 32) - num_asked);
+            // The last ticket of a launch begins the next epoch.
+            if (static_cast<uint32_t>(taken) == num_tickets - 1) {
+                atomicAdd(word, (1ull << 32) - num_tickets);
             }
         }
         __syncthreads();
-        const Turn turn = {static_cast<uint32_t>(taken), static_cast<uint32_t>(taken >> 32) + 1};
-        if (turn.number < num_turns) work(turn);
-        if (has_enough || turn.number >= num_turns) return;
+        const Tile tile = {static_cast<uint32_t>(taken), static_cast<uint32_t>(taken >> 32) + 1};
+        if (tile.index < num_tiles) work(tile);
+        if (has_enough || tile.index >= num_tiles) return;
         __syncthreads();
     }
 }
 
-// For one thread: the number of a turn, for those after it.
-__device__ inline void publish(uint64_t* numbers, Turn turn, uint32_t number) {
-    const uint64_t word = static_cast<uint64_t>(turn.tag) << 32 | number;
-    asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(numbers + turn.number), "l"(word)
+// For one thread: publishes the aggregate of a tile to the tiles after it.
+__device__ inline void publish(uint64_t* aggregates, Tile tile, uint32_t aggregate) {
+    const uint64_t word = static_cast<uint64_t>(tile.epoch) << 32 | aggregate;
+    asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(aggregates + tile.index), "l"(word)
                  : "memory");
 }
 
-// The number of an earlier turn, as soon as it is there.
-__device__ inline uint32_t await(const uint64_t* numbers, uint32_t other, uint32_t tag) {
+// The aggregate of an earlier tile, once it is published.
+__device__ inline uint32_t wait_for(const uint64_t* aggregates, uint32_t index, uint32_t epoch) {
     uint64_t word;
     do {
         asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];"
                      : "=l"(word)
-                     : "l"(numbers + other)
+                     : "l"(aggregates + index)
                      : "memory");
-    } while (static_cast<uint32_t>(word >> 32) != tag);
+    } while (static_cast<uint32_t>(word >> 32) != epoch);
     return static_cast<uint32_t>(word);
 }
 
-// For all threads: `add(number)` once for each number of the turns before.
+// For all threads: `add(aggregate)` once for each tile before this one, by some
+// thread.
 template <typename Add>
-__device__ void for_each_before(const uint64_t* numbers, Turn turn, const Add& add) {
-    for (uint32_t i = threadIdx.x; i < turn.number; i += blockDim.x) {
-        add(await(numbers, i, turn.tag));
+__device__ void for_each_predecessor(const uint64_t* aggregates, Tile tile, const Add& add) {
+    for (uint32_t i = threadIdx.x; i < tile.index; i += blockDim.x) {
+        add(wait_for(aggregates, i, tile.epoch));
     }
 }
 
@@ -86,29 +87,29 @@ __device__ uint32_t block_sum(uint32_t value) {
     return total;
 }
 
-// Where the threads of a block that were counted stand among each other.
-struct Places {
+// The position of a thread among the selected threads of its block.
+struct Selected {
     uint32_t before;
     uint32_t total;
 };
 
-// For all threads: how many threads before this one are counted, and how many
-// in the block.
+// For all threads: how many selected threads precede this one, and how many the
+// block has.
 template <uint32_t kThreads>
-__device__ Places places(bool is_counted) {
+__device__ Selected count_selected(bool is_selected) {
     __shared__ uint32_t sums[kThreads / kLanes];
-    const uint32_t votes = __ballot_sync(kAllLanes, is_counted);
+    const uint32_t votes = __ballot_sync(kAllLanes, is_selected);
     const uint32_t lane = threadIdx.x % kLanes;
     const uint32_t warp = threadIdx.x / kLanes;
     if (lane == 0) sums[warp] = __popc(votes);
     __syncthreads();
-    Places places = {static_cast<uint32_t>(__popc(votes & ((1u << lane) - 1))), 0};
+    Selected selected = {static_cast<uint32_t>(__popc(votes & ((1u << lane) - 1))), 0};
     for (uint32_t i = 0; i < kThreads / kLanes; ++i) {
-        places.before += i < warp ? sums[i] : 0;
-        places.total += sums[i];
+        selected.before += i < warp ? sums[i] : 0;
+        selected.total += sums[i];
     }
     __syncthreads();
-    return places;
+    return selected;
 }
 
 }  // namespace scan

@@ -1,10 +1,9 @@
-// Scatter: the features of pillars are laid out on the map:
-// src/ops/scatter/mod.rs.
+// Scatters the features of pillars to the pseudo-image: src/ops/scatter/mod.rs.
 //
-// Steps, each a kernel:
-//   place   a thread a pillar notes its number in its cell
-//   write   a thread a cell writes all channels: those of its pillar, or zero
-//           and empties its note for the next frame
+// Steps, a kernel each:
+//   place   a thread per pillar writes the pillar's number to its cell
+//   write   a thread per cell writes all channels, those of its pillar or zero, and
+//           clears the cell for the next frame
 // Reads: the rows of the pillars. Writes: every value of the map.
 
 #include <cuda_fp16.h>
@@ -15,18 +14,18 @@ namespace scatter {
 
 constexpr uint32_t kThreads = 256;
 
-// The mirrors of these stand in src/ops/scatter/kernels.rs.
+// The structs in Rust: src/ops/scatter/kernels.rs.
 struct PlaceArgs {
     Slice<const uint32_t> cells;
     Slice<const uint32_t> num_voxels;
-    Slice<uint32_t> notes;  // by cell: the pillar's number plus 1; 0 is none
+    Slice<uint32_t> pillars;  // by cell: the index of its pillar plus 1; 0: none
 };
 static_assert(sizeof(PlaceArgs) == 48);
 
 template <typename From, typename To>
 struct WriteArgs {
     Slice<const From> features;
-    Slice<uint32_t> notes;
+    Slice<uint32_t> pillars;
     Slice<To> map;
     uint32_t num_rows;
     uint32_t num_cells;
@@ -45,17 +44,17 @@ __device__ void write(const WriteArgs<From, To>& args) {
     constexpr uint32_t kWide = 16 / sizeof(From);
     const uint32_t cell = blockIdx.x * kThreads + threadIdx.x;
     if (cell >= args.num_cells) return;
-    uint32_t note = args.notes[cell];
-    if (note != 0) args.notes[cell] = 0;
-    if (note > args.num_rows) note = 0;
+    uint32_t pillar = args.pillars[cell];
+    if (pillar != 0) args.pillars[cell] = 0;
+    if (pillar > args.num_rows) pillar = 0;
     const uint32_t num_channels = args.num_channels;
-    const uint64_t voxel = note == 0 ? 0 : note - 1;
+    const uint64_t voxel = pillar == 0 ? 0 : pillar - 1;
     const From* row = args.features.data + voxel * num_channels;
     To* out = args.map.data + cell;
     if (num_channels % kWide != 0) {
         for (uint32_t c = 0; c < num_channels; ++c) {
             To value = To(0.0f);
-            if (note != 0) convert(row[c], value);
+            if (pillar != 0) convert(row[c], value);
             out[static_cast<uint64_t>(c) * args.num_cells] = value;
         }
         return;
@@ -63,7 +62,7 @@ __device__ void write(const WriteArgs<From, To>& args) {
     for (uint32_t c = 0; c < num_channels; c += kWide) {
         alignas(16) From wide[kWide];
         uint4 words = {};
-        if (note != 0) words = *reinterpret_cast<const uint4*>(row + c);
+        if (pillar != 0) words = *reinterpret_cast<const uint4*>(row + c);
         *reinterpret_cast<uint4*>(wide) = words;
 #pragma unroll
         for (uint32_t i = 0; i < kWide; ++i) {
@@ -81,7 +80,7 @@ extern "C" __global__ void __launch_bounds__(scatter::kThreads)
     const uint32_t voxel = blockIdx.x * scatter::kThreads + threadIdx.x;
     if (voxel >= args.cells.len || voxel >= args.num_voxels[0]) return;
     const uint32_t cell = args.cells[voxel];
-    if (cell < args.notes.len) args.notes[cell] = voxel + 1;
+    if (cell < args.pillars.len) args.pillars[cell] = voxel + 1;
 }
 
 #define SCATTER_WRITE(From, To, suffix)                                                    \

@@ -1,30 +1,31 @@
-// The choice of the best among what decoding finds: src/ops/select/mod.rs.
+// Selects the best of the candidates that a decoder finds: src/ops/select/mod.rs.
 //
-// Decoders append what passes, in any order; a candidate's source makes the
-// total order strict, so that whoever sorts by it gets the same answer whatever
-// the order was. Everything found is remembered. When all of it fits, the block
-// that counts last only writes the numbers; when more was found, it waits until
-// the others have written what they counted, looks for the word of the total
-// order at which to cut, digit by digit, and takes what lies before it.
+// Decoders append the candidates that pass, in any order: sources make the total
+// order strict, so that sorting gives the same result for every order. All found
+// candidates are stored. If all fit, the block that counts last only writes their
+// number. Otherwise it waits until the other blocks have written what they have
+// counted, finds the last key of the total order to take, by a radix search, and
+// takes the candidates up to it.
 #pragma once
 
 #include <cuda_fp16.h>
 
 #include "candidate.cuh"
+#include "counters.cuh"
 #include "slice.cuh"
 
 namespace selection {
 
-// Threads of a block of a decoder.
+// Threads per block of a decoder.
 constexpr uint32_t kThreads = 256;
 constexpr uint32_t kLanes = 32;
 constexpr uint32_t kAllLanes = 0xffffffffu;
 constexpr uint32_t kDigits = 256;
 
-// Bits of each of two numbers in `Totals`.
+// The bits of a count in `Totals`.
 constexpr uint32_t kTotalBits = 22;
 
-// Found, wanted and blocks that are done, counted in one word.
+// The numbers of found candidates, of wanted ones, and of finished blocks in one word.
 struct Totals {
     static constexpr uint32_t kBits = kTotalBits;
     static constexpr uint64_t kDone = 1ull << 2 * kBits;
@@ -35,7 +36,7 @@ struct Totals {
     __device__ uint32_t num_done() const { return word >> 2 * kBits; }
 };
 
-// The mirror of `SelectSettings` in src/ops/select/kernels.rs.
+// In Rust: `SelectSettings` in src/ops/select/kernels.rs.
 struct Settings {
     float score_threshold;
     uint32_t top_k;
@@ -44,19 +45,19 @@ struct Settings {
 };
 static_assert(sizeof(Settings) == 16);
 
-// What every decoder has among its parameters.
+// The parameters that all decoders share.
 template <typename Candidate>
 struct Slices {
     Slice<const Settings> settings;
-    Slice<const uint32_t> wanted;  // a bit a class
-    Slice<Candidate> found;        // a place for whatever may pass
-    Slice<uint32_t> words;         // of what was found: `order_word`, by place
+    Slice<const uint32_t> wanted;  // a bit per class
+    Slice<Candidate> found;        // as many as may pass
+    Slice<uint32_t> words;         // `order_word` of each found candidate
     Slice<Candidate> items;
     Slice<uint32_t> num;
-    // `Totals`, empty between launches; what was ever written to `found`; how
-    // much of that before this launch.
+    // `Totals`, zero between launches; the candidates written to `found` in all
+    // launches; those written before this launch.
     Slice<uint64_t> totals;
-    Slice<DecodeCounts> counts;
+    Counters counters;
 };
 static_assert(sizeof(Slices<Candidate2d>) == 128);
 
@@ -70,26 +71,26 @@ __device__ bool is_wanted(const Slices<Candidate>& args, uint32_t class_index) {
     return (args.wanted[class_index / 32] >> (class_index % 32) & 1) != 0;
 }
 
-// The words of the total order: the smaller key comes first.
+// The key of the total order: score word, class, source. Smaller keys rank above.
 struct Key {
     uint32_t words[3];
 };
 
 constexpr Key kLastKey = {{kLast, kLast, kLast}};
 
-// The key of what was found at a place. Its first word stands in a row with
-// those of all others and mostly decides; the other two are looked up. After
-// `await_written` nothing of it changes.
+// The key of a found candidate. Its first word is stored with those of all others
+// and usually decides; the other two are read from the candidate. It is constant
+// after `await_written`.
 template <typename Candidate>
 struct FoundKey {
     const Slices<Candidate>& args;
-    uint32_t place;
+    uint32_t index;
     uint32_t first;
 
-    __device__ uint32_t class_index() const { return args.found[place].rank.class_index; }
+    __device__ uint32_t class_index() const { return args.found[index].rank.class_index; }
 
     __device__ uint32_t word(uint32_t w) const {
-        return w == 0 ? first : w == 1 ? class_index() : args.found[place].rank.source;
+        return w == 0 ? first : w == 1 ? class_index() : args.found[index].rank.source;
     }
 
     __device__ bool is_within(const Key& bound) const {
@@ -99,8 +100,8 @@ struct FoundKey {
     }
 };
 
-// For all threads: `visit(whether it is one, key)` for each of the first `n`
-// found, in step, many words on their way at once.
+// For all threads: `visit(is_candidate, key)` for each of the first `n` found, in
+// lockstep, with several loads in flight.
 template <typename Candidate, typename Visit>
 __device__ void for_each_key(const Slices<Candidate>& args, uint32_t n, const Visit& visit) {
     constexpr uint32_t kAtOnce = 4;
@@ -119,7 +120,7 @@ __device__ void for_each_key(const Slices<Candidate>& args, uint32_t n, const Vi
     }
 }
 
-// Counts of one digit, and which digit the wanted position falls into.
+// The histogram of a digit, and the digit that holds the wanted position.
 struct Digits {
     uint32_t counts[kDigits];
     uint32_t digit;
@@ -127,7 +128,7 @@ struct Digits {
     uint32_t num_here;
 };
 
-// For the first warp: the digit that holds position `remaining`, from 1.
+// For the first warp: finds the digit that holds position `remaining`, counted from 1.
 __device__ inline void find_digit(Digits& digits, uint32_t remaining) {
     constexpr uint32_t kEach = kDigits / kLanes;
     const uint32_t lane = threadIdx.x;
@@ -190,25 +191,25 @@ __device__ void find_bound(const Slices<Candidate>& args, uint32_t n, uint32_t n
     }
 }
 
-// What the choice needs of a block's memory.
+// The shared memory of the selection.
 struct Shared {
     Digits digits;
-    // What is within the capacity, and what is taken of it.
+    // The last key within the capacity, and the last that is taken.
     Key within;
     Key taken;
     uint32_t num_taken;
-    // By warp: found, and wanted above them.
+    // By warp: the found candidates and, above 16 bits, the wanted ones.
     uint32_t sums[kThreads / kLanes];
     Totals before;
 };
 
-// The most candidates that go on.
+// The maximum number of candidates that are taken.
 template <typename Candidate>
 __device__ uint32_t most_taken(const Slices<Candidate>& args) {
     return min(args.settings[0].top_k, static_cast<uint32_t>(args.items.len));
 }
 
-// For the last block, when not all that was found can stay.
+// For the last block, if not all found candidates are taken.
 template <typename Candidate, typename Note>
 __device__ void cut(const Slices<Candidate>& args, Shared& shared, uint32_t num_found,
                     const Note& note) {
@@ -248,17 +249,19 @@ __device__ void cut(const Slices<Candidate>& args, Shared& shared, uint32_t num_
         const uint32_t lower = (1u << threadIdx.x % kLanes) - 1;
         const uint32_t position = __shfl_sync(kAllLanes, before, 0) + __popc(votes & lower);
         if (!taken || position >= args.items.len) return;
-        args.items[position] = args.found[key.place];
-        note(position, key.place);
+        args.items[position] = args.found[key.index];
+        note(position, key.index);
     });
     if (threadIdx.x == 0) {
         const uint32_t num = num_within - num_over_top_k;
         args.num[0] = num;
-        args.counts[0] = {num_found, n > capacity ? n - capacity : 0, num_over_top_k, num};
+        const uint32_t num_over_capacity = n > capacity ? n - capacity : 0;
+        Counter(args.counters, kCandidatesOverCapacity).add(num_over_capacity);
+        Counter(args.counters, kCandidatesOverTopK).add(num_over_top_k);
     }
 }
 
-// For one thread: waits until all that was counted in this launch is written.
+// For one thread: waits until all candidates counted in this launch are written.
 __device__ inline void await_written(const uint64_t* totals, uint32_t num_found) {
     uint64_t written;
     do {
@@ -283,19 +286,18 @@ __device__ void finish(const Slices<Candidate>& args, Shared& shared, uint32_t n
         cut(args, shared, num_found, note);
     } else if (threadIdx.x == 0) {
         args.num[0] = num_wanted;
-        args.counts[0] = {num_found, 0, 0, num_wanted};
     }
     if (threadIdx.x == 0) {
         args.totals[0] = 0;
-        // An addition that nobody waits for.
+        // The result of the addition is not used, so that no thread waits for it.
         atomicAdd(reinterpret_cast<unsigned long long*>(&args.totals[2]), num_found);
     }
 }
 
-// For all threads of a block, once: appends those of `num` that pass.
-// `decode(i, candidate)`: whether one passes, and what it is; `found(place)`:
-// this thread's candidate was found at a place; `note(position, place)`: what
-// was found at a place stands at a position.
+// For all threads of a block, once: appends those of `num` candidates that pass.
+// `decode(i, candidate)`: whether candidate `i` passes, and its values;
+// `found(index)`: called with the index in `found` of the thread's candidate;
+// `note(position, index)`: called with the position in `items` of a found candidate.
 template <typename Candidate, typename Decode, typename FoundAt, typename Note>
 __device__ void append(const Slices<Candidate>& args, Shared& shared, uint32_t num,
                        const Decode& decode, const FoundAt& found, const Note& note) {
@@ -329,18 +331,18 @@ __device__ void append(const Slices<Candidate>& args, Shared& shared, uint32_t n
         const Totals counted = shared.before;
         if (passes) {
             const uint32_t lower = (1u << lane) - 1;
-            const uint32_t place =
+            const uint32_t index =
                 counted.num_found() + (before & 0xffff) + __popc(votes & lower);
             const uint32_t position =
                 counted.num_wanted() + (before >> 16) + __popc(wanted_votes & lower);
-            if (place < args.found.len) {
-                args.found[place] = candidate;
-                args.words[place] = order_word(candidate.rank.score, true);
+            if (index < args.found.len) {
+                args.found[index] = candidate;
+                args.words[index] = order_word(candidate.rank.score, true);
             }
-            found(place);
+            found(index);
             if (wanted && position < args.items.len) {
                 args.items[position] = candidate;
-                note(position, place);
+                note(position, index);
             }
             __threadfence();
         }

@@ -1,10 +1,10 @@
-// What every kernel's parameters are made of; the mirror in Rust is
-// src/device/cuda/memory/mod.rs.
+// Slices of device memory, of which the parameters of kernels consist; in Rust: `In`
+// and `Out` in src/device/cuda/memory/mod.rs.
 #pragma once
 
 #include <cstdint>
 
-// A piece of device memory and how many values it holds.
+// The address and the number of values.
 template <typename T>
 struct Slice {
     T* data;

@@ -1,13 +1,13 @@
-// Least scores by class and distance: `ScoreThresholds` in src/types/center.rs.
+// Score thresholds by class and distance: `ScoreThresholds` in src/types/center.rs.
 #pragma once
 
 #include "slice.cuh"
 
 struct Thresholds {
-    Slice<const float> limits;  // rising distances; none: one bin without a limit
-    Slice<const float> least;   // class by class, a number a bin
+    Slice<const float> limits;  // ascending distances; none: one unlimited bin
+    Slice<const float> least;   // class by class, a score per bin
 
-    // The least score of a class at a place; NaN where nothing is kept.
+    // The threshold of a class at a position; NaN where nothing passes.
     __device__ float at(uint32_t class_index, float x, float y) const {
         const uint32_t num_limits = static_cast<uint32_t>(limits.len);
         uint32_t bin = 0;

@@ -1,20 +1,22 @@
-// Unpack: the bytes of a cloud become rows of floats: src/ops/unpack/mod.rs.
+// Unpacks the bytes of a point cloud into rows of floats: src/ops/unpack/mod.rs.
 //
-// Thread mapping: a thread a point, a block 512 neighbours. Blocks take turns,
-// and a point's place is the number of usable points before it.
-// Reads: the values of every point. Writes: the first usable points that the
-// output has room for, and the counts of the frame.
+// Thread mapping: a thread per point, a tile of kThreads consecutive points per
+// block (scan.cuh). A point's row is the number of usable points before it.
+// Reads: the values of every point. Writes: the usable points up to the capacity,
+// their number, and the counters of the others.
 
+#include "counters.cuh"
 #include "scan.cuh"
 
 namespace unpack {
 
 constexpr uint32_t kThreads = 512;
 constexpr uint32_t kMaxChannels = 16;
-// Counts of a block, three in one published number.
+// Three counts of a tile in one aggregate.
 constexpr uint32_t kCountBits = 10;
 constexpr uint32_t kCountMask = (1u << kCountBits) - 1;
 
+// The datatype of a value; kNone: the value is 0.
 enum Datatype : uint32_t {
     kNone = 0,
     kI8 = 1,
@@ -27,7 +29,7 @@ enum Datatype : uint32_t {
     kF64 = 8,
 };
 
-// Where one value of a point comes from.
+// The source of one value of a point.
 struct Source {
     uint32_t offset;
     uint32_t datatype;
@@ -35,28 +37,20 @@ struct Source {
 };
 static_assert(sizeof(Source) == 12);
 
-struct Counts {
-    uint32_t num_points;
-    uint32_t num_not_finite;
-    uint32_t num_out_of_range;
-    uint32_t num_over_capacity;
-};
-static_assert(sizeof(Counts) == 16);
-
 struct Args {
     Slice<const uint8_t> data;
     Slice<float> points;
     Slice<uint32_t> num;
-    Slice<Counts> counts;
-    Slice<uint64_t> turns;
-    Slice<uint64_t> numbers;
+    Counters counters;
+    Slice<uint64_t> ticket;
+    Slice<uint64_t> aggregates;  // by tile
     uint64_t row_step;
     uint32_t width;
     uint32_t num_points;
     uint32_t point_step;
     uint32_t num_channels;
     uint32_t big_endian;
-    // Every value that is read lies at a multiple of 4 bytes.
+    // Values of 4 bytes and more are aligned to 4 bytes.
     uint32_t is_aligned;
     uint32_t has_range;
     float min[3];
@@ -66,7 +60,19 @@ struct Args {
 };
 static_assert(sizeof(Args) == 352);
 
-// kSize bytes as a number, low byte first.
+// The counters of unpacking.
+struct Dropped {
+    Counter not_finite;
+    Counter out_of_range;
+    Counter over_capacity;
+
+    __device__ explicit Dropped(const Counters& counters)
+        : not_finite(counters, kPointsNotFinite),
+          out_of_range(counters, kPointsOutOfRange),
+          over_capacity(counters, kPointsOverCapacity) {}
+};
+
+// kSize bytes as an integer, in the byte order of the cloud.
 template <uint32_t kSize>
 __device__ uint64_t bits_at(const Args& args, const uint8_t* bytes) {
     uint64_t bits = 0;
@@ -115,8 +121,9 @@ __device__ inline bool is_inside(const Args& args, const float* position) {
     return inside;
 }
 
-__device__ inline void unpack_tile(const Args& args, const scan::Turn& turn, uint32_t num_turns) {
-    const uint64_t own = static_cast<uint64_t>(turn.number) * kThreads + threadIdx.x;
+__device__ inline void unpack_tile(const Args& args, const scan::Tile& tile, uint32_t num_tiles,
+                                   const Dropped& dropped) {
+    const uint64_t own = static_cast<uint64_t>(tile.index) * kThreads + threadIdx.x;
     const bool is_point = own < args.num_points;
     float values[kMaxChannels];
     bool is_finite = is_point;
@@ -132,23 +139,23 @@ __device__ inline void unpack_tile(const Args& args, const scan::Turn& turn, uin
         }
     }
     const bool is_usable = is_finite && is_inside(args, values);
-    const scan::Places places = scan::places<kThreads>(is_usable);
+    const scan::Selected usable = scan::count_selected<kThreads>(is_usable);
     const uint32_t num_not_finite = __syncthreads_count(is_point && !is_finite);
     const uint32_t num_out_of_range = __syncthreads_count(is_finite && !is_usable);
     if (threadIdx.x == 0) {
-        const uint32_t number = places.total | num_not_finite << kCountBits |
+        const uint32_t aggregate = usable.total | num_not_finite << kCountBits |
                                 num_out_of_range << 2 * kCountBits;
-        scan::publish(args.numbers.data, turn, number);
+        scan::publish(args.aggregates.data, tile, aggregate);
     }
     uint32_t sums[3] = {};
-    scan::for_each_before(args.numbers.data, turn, [&](uint32_t number) {
+    scan::for_each_predecessor(args.aggregates.data, tile, [&](uint32_t aggregate) {
 #pragma unroll
-        for (uint32_t i = 0; i < 3; ++i) sums[i] += number >> i * kCountBits & kCountMask;
+        for (uint32_t i = 0; i < 3; ++i) sums[i] += aggregate >> i * kCountBits & kCountMask;
     });
     const uint32_t base = scan::block_sum<kThreads>(sums[0]);
-    const uint32_t place = base + places.before;
-    if (is_usable && place < args.capacity) {
-        float* out = args.points.data + static_cast<uint64_t>(place) * args.num_channels;
+    const uint32_t row = base + usable.before;
+    if (is_usable && row < args.capacity) {
+        float* out = args.points.data + static_cast<uint64_t>(row) * args.num_channels;
         if (args.num_channels == 4) {
             *reinterpret_cast<float4*>(out) =
                 make_float4(values[0], values[1], values[2], values[3]);
@@ -160,23 +167,26 @@ __device__ inline void unpack_tile(const Args& args, const scan::Turn& turn, uin
             }
         }
     }
-    if (turn.number != num_turns - 1) return;
+    if (tile.index != num_tiles - 1) return;
     const uint32_t not_finite = scan::block_sum<kThreads>(sums[1]) + num_not_finite;
     const uint32_t out_of_range = scan::block_sum<kThreads>(sums[2]) + num_out_of_range;
     if (threadIdx.x == 0) {
-        const uint32_t num_usable = base + places.total;
+        const uint32_t num_usable = base + usable.total;
         const uint32_t num = min(num_usable, args.capacity);
         args.num[0] = num;
-        args.counts[0] = {num, not_finite, out_of_range, num_usable - num};
+        dropped.not_finite.add(not_finite);
+        dropped.out_of_range.add(out_of_range);
+        dropped.over_capacity.add(num_usable - num);
     }
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads)
     unpack_points(const __grid_constant__ Args args) {
-    // One turn without points, which writes the counts.
-    const uint32_t num_turns = args.num_points == 0 ? 1 : (args.num_points - 1) / kThreads + 1;
-    scan::for_each_turn(args.turns.data, num_turns, [&](const scan::Turn& turn) {
-        unpack_tile(args, turn, num_turns);
+    const Dropped dropped(args.counters);
+    // Without points one tile remains, which writes their number.
+    const uint32_t num_tiles = args.num_points == 0 ? 1 : (args.num_points - 1) / kThreads + 1;
+    scan::for_each_tile(args.ticket.data, num_tiles, [&](const scan::Tile& tile) {
+        unpack_tile(args, tile, num_tiles, dropped);
     });
 }
 

@@ -1,19 +1,20 @@
-// Voxelize: points are grouped into the voxels of a grid:
-// src/ops/voxelize/mod.rs.
+// Groups points into the voxels of a grid: src/ops/voxelize/mod.rs.
 //
-// Steps, each a kernel, the number of points read on the device:
-//   claim    every point finds its cell's entry: the lowest point of a cell and
-//            how many it has
-//   number   blocks take turns: a voxel's number is that of the lowest points
-//            before its own; each voxel gets room for all its points
-//   fill     points go to the room of their voxel, in any order
-//   order    a thread a point counts the lower ones in its room, and goes to its
-//            place; crowded rooms are left to a warp each, which looks for the
-//            lowest; entries are emptied for the next frame
+// Steps, a kernel each; the number of points is read on the device:
+//   claim    a thread per point finds the entry of its cell and updates the cell's
+//            first point, the one with the lowest index, and its number of points
+//   number   a thread per point, in tiles (scan.cuh): a voxel's index is the number
+//            of first points before its own; every voxel gets a bucket for all its
+//            points
+//   fill     a thread per point writes it to the bucket of its voxel, in any order
+//   order    a thread per point counts the lower points in its bucket, which is its
+//            position in the voxel; a warp per large bucket selects the lowest;
+//            entries are cleared for the next frame
 //
-// Atomics find lowest points, sums and free places: no result depends on their
-// order. A cell is its own entry or, on large grids, hashed.
+// Atomics compute minima, sums and free positions: no result depends on their
+// order. An entry belongs to one cell or, on large grids, is found by hashing.
 
+#include "counters.cuh"
 #include "grid.cuh"
 #include "scan.cuh"
 
@@ -25,50 +26,40 @@ constexpr uint32_t kThreads = 256;
 constexpr uint32_t kWarps = kThreads / kLanes;
 constexpr uint32_t kNumberThreads = 512;
 constexpr uint32_t kNone = 0xffffffffu;
-// Points of a room that each count for themselves.
-constexpr uint32_t kCrowded = 64;
-// Blocks for crowded rooms, and points of one that are looked at together.
-constexpr uint32_t kCrowdedBlocks = 132;
-constexpr uint32_t kAtOnce = 512;
-// Voxels of a block and their points, in one published number.
+// The most points of a bucket that is ordered by a thread per point.
+constexpr uint32_t kMaxSmallBucket = 64;
+// Blocks for large buckets, and the points of one that a warp holds.
+constexpr uint32_t kLargeBucketBlocks = 132;
+constexpr uint32_t kMaxHeld = 512;
+// The voxels of a tile and, above these bits, their points in one aggregate.
 constexpr uint32_t kVoxelBits = 10;
 constexpr uint32_t kVoxelMask = (1u << kVoxelBits) - 1;
 
-// What is known of a cell in this frame; all zero when empty.
+// A cell of the frame; all zero when empty.
 struct alignas(16) Entry {
     uint32_t key;    // hashed: the cell, plus 1
-    uint32_t first;  // the lowest point, all bits turned over
-    uint32_t num;
-    uint32_t voxel;  // from the step `number` on; kNone over the capacity
+    uint32_t first;  // the complement of the lowest point index
+    uint32_t num;    // points
+    uint32_t voxel;  // set by the step `number`; kNone over the capacity
 };
 static_assert(sizeof(Entry) == 16);
 
-struct Counts {
-    uint32_t num_in_range;
-    uint32_t num_out_of_range;
-    uint32_t num_voxels;
-    uint32_t num_voxels_over_capacity;
-    uint32_t num_points_over_voxel;
-    uint32_t num_points_over_voxel_capacity;
-};
-static_assert(sizeof(Counts) == 24);
-
-// Points of the voxels that begin in a turn: over `max_points_per_voxel`, and of
-// voxels over the capacity.
-struct Lost {
+// Dropped points of the voxels whose first point is in a tile: over
+// `max_points_per_voxel`, and of voxels over the capacity.
+struct DroppedPoints {
     uint32_t over_voxel;
     uint32_t over_capacity;
 };
-static_assert(sizeof(Lost) == 8);
+static_assert(sizeof(DroppedPoints) == 8);
 
-// Where all points of a voxel lie.
-struct Room {
-    uint32_t start;
-    uint32_t num;
+// All points of a voxel: a range of `bucket_points`.
+struct VoxelBucket {
+    uint32_t offset;
+    uint32_t count;
 };
-static_assert(sizeof(Room) == 8);
+static_assert(sizeof(VoxelBucket) == 8);
 
-// The mirror of `VoxelizeArgs` in src/ops/voxelize/kernels.rs.
+// In Rust: `VoxelizeArgs` in src/ops/voxelize/kernels.rs.
 struct Args {
     Slice<const float> points;
     Slice<const uint32_t> num_points;
@@ -76,23 +67,23 @@ struct Args {
     Slice<uint32_t> num_points_per_voxel;  // by voxel
     Slice<uint32_t> point_indices;         // by voxel, max_points_per_voxel each
     Slice<uint32_t> num_voxels;
-    Slice<Counts> counts;
+    Counters counters;
     Slice<Entry> entries;
-    Slice<uint32_t> entry_of;  // by point
-    Slice<uint32_t> place_of;  // by point: its place among those of its cell
-    Slice<uint32_t> members;   // points by room
-    Slice<Room> rooms;         // by voxel
-    Slice<uint32_t> crowded;   // voxels with crowded rooms, in any order
-    Slice<uint32_t> num_crowded;
-    Slice<uint64_t> turns;
-    Slice<uint64_t> numbers;
-    Slice<Lost> lost;  // by turn
+    Slice<uint32_t> point_entries;    // by point
+    Slice<uint32_t> point_positions;  // by point: its position in the bucket
+    Slice<uint32_t> bucket_points;
+    Slice<VoxelBucket> buckets;      // by voxel
+    Slice<uint32_t> large_buckets;   // voxels with large buckets, in any order
+    Slice<uint32_t> num_large_buckets;
+    Slice<uint64_t> ticket;
+    Slice<uint64_t> aggregates;    // by tile
+    Slice<DroppedPoints> dropped;  // by tile
     VoxelGrid grid;
     uint32_t num_channels;
     uint32_t point_capacity;
     uint32_t max_points_per_voxel;
     uint32_t voxel_capacity;
-    uint32_t hash_shift;  // 0: a cell is its own entry
+    uint32_t hash_shift;  // 0: an entry per cell
 };
 static_assert(sizeof(Args) == 328);
 
@@ -106,8 +97,8 @@ __device__ inline void read_position(const Args& args, uint32_t point, float (&p
     for (uint32_t axis = 0; axis < 3; ++axis) position[axis] = values[axis];
 }
 
-// The entry of a cell; hashed, there are at least twice as many as points.
-__device__ inline uint32_t entry_of(const Args& args, uint32_t cell) {
+// The entry of a cell; a hash table has at least twice as many entries as points.
+__device__ inline uint32_t find_entry(const Args& args, uint32_t cell) {
     if (args.hash_shift == 0) return cell;
     const uint32_t num = static_cast<uint32_t>(args.entries.len);
     uint32_t entry = cell * 0x9e3779b9u >> args.hash_shift;
@@ -118,12 +109,12 @@ __device__ inline uint32_t entry_of(const Args& args, uint32_t cell) {
     }
 }
 
-// For a warp: the `num_wanted` lowest of `n` different values below twice
-// `top_bit`, in any order, to the front; there are at least that many.
-__device__ void bring_lowest_to_front(uint32_t* values, uint32_t n, uint32_t num_wanted,
+// For a warp: moves the `num_wanted` lowest of `n` distinct values below
+// 2 * `top_bit` to the front, in any order; there are at least that many.
+__device__ void move_lowest_to_front(uint32_t* values, uint32_t n, uint32_t num_wanted,
                                       uint32_t top_bit) {
     const uint32_t lane = threadIdx.x % kLanes;
-    // The highest of them, bit by bit.
+    // The highest of them, from its top bit downwards.
     uint32_t highest = 0;
     for (uint32_t bit = top_bit; bit != 0; bit >>= 1) {
         const uint32_t tried = highest | (bit - 1);
@@ -138,31 +129,31 @@ __device__ void bring_lowest_to_front(uint32_t* values, uint32_t n, uint32_t num
         const bool is_taken = i < n && value <= highest;
         const uint32_t votes = __ballot_sync(kAllLanes, is_taken);
         __syncwarp();
-        // A place is at or before the value's own, which all lanes have read.
+        // A target is at or before the value's position, which all lanes have read.
         if (is_taken) values[num_taken + __popc(votes & ((1u << lane) - 1))] = value;
         num_taken += __popc(votes);
         __syncwarp();
     }
 }
 
-// For a warp: the first points of a voxel whose room is crowded, in order. The
-// lowest so far stay at the front while others come behind them; how many are
-// wanted leaves room for these, see `MAX_POINTS_PER_VOXEL`.
-__device__ inline void order_crowded(const Args& args, uint32_t voxel, uint32_t* values) {
+// For a warp: writes the lowest points of a large bucket in order. The lowest so far
+// are kept at the front of `values` while further points are loaded behind them, for
+// which `MAX_POINTS_PER_VOXEL` leaves space.
+__device__ inline void order_large_bucket(const Args& args, uint32_t voxel, uint32_t* values) {
     const uint32_t lane = threadIdx.x % kLanes;
-    const Room room = args.rooms[voxel];
-    const uint32_t* members = args.members.data + room.start;
+    const VoxelBucket bucket = args.buckets[voxel];
+    const uint32_t* points = args.bucket_points.data + bucket.offset;
     const uint32_t num_wanted = args.max_points_per_voxel;
     const uint32_t top_bit = 1u << (31 - __clz(args.point_capacity | 1));
     uint32_t num_held = 0;
-    for (uint32_t start = 0; start < room.num;) {
-        const uint32_t num = min(room.num - start, kAtOnce - num_held);
-        for (uint32_t i = lane; i < num; i += kLanes) values[num_held + i] = members[start + i];
+    for (uint32_t start = 0; start < bucket.count;) {
+        const uint32_t num = min(bucket.count - start, kMaxHeld - num_held);
+        for (uint32_t i = lane; i < num; i += kLanes) values[num_held + i] = points[start + i];
         __syncwarp();
         start += num;
         num_held += num;
         if (num_held > num_wanted) {
-            bring_lowest_to_front(values, num_held, num_wanted, top_bit);
+            move_lowest_to_front(values, num_held, num_wanted, top_bit);
             num_held = num_wanted;
         }
     }
@@ -179,8 +170,8 @@ __device__ inline void order_crowded(const Args& args, uint32_t voxel, uint32_t*
 extern "C" __global__ void __launch_bounds__(kThreads)
     voxelize_claim(const __grid_constant__ Args args) {
     const uint32_t first = blockIdx.x * kThreads + threadIdx.x;
-    if (first == 0) args.num_crowded[0] = 0;
-    // Read without waiting for the number of points.
+    if (first == 0) args.num_large_buckets[0] = 0;
+    // Loaded before the number of points is known.
     float position[3] = {};
     if (first < args.point_capacity) read_position(args, first, position);
     const uint32_t n = num_points(args);
@@ -189,26 +180,36 @@ extern "C" __global__ void __launch_bounds__(kThreads)
         uint32_t cell;
         uint32_t entry = kNone;
         if (args.grid.cell_of(position, &cell)) {
-            entry = entry_of(args, cell);
-            args.place_of[own] = atomicAdd(&args.entries[entry].num, 1);
+            entry = find_entry(args, cell);
+            args.point_positions[own] = atomicAdd(&args.entries[entry].num, 1);
             atomicMax(&args.entries[entry].first, ~own);
         }
-        args.entry_of[own] = entry;
+        args.point_entries[own] = entry;
     }
 }
 
-__device__ inline void number_tile(const Args& args, const scan::Turn& turn, uint32_t n,
-                                   uint32_t num_turns) {
+// The counters of the step `number`.
+struct Dropped {
+    Counter out_of_range;
+    Counter voxels_over_capacity;
+
+    __device__ explicit Dropped(const Counters& counters)
+        : out_of_range(counters, kPointsOutOfRange),
+          voxels_over_capacity(counters, kVoxelsOverCapacity) {}
+};
+
+__device__ inline void number_tile(const Args& args, const scan::Tile& tile, uint32_t n,
+                                   uint32_t num_tiles, const Dropped& dropped) {
     constexpr uint32_t kNumberWarps = kNumberThreads / kLanes;
     __shared__ uint32_t sums[kNumberWarps];
-    __shared__ Lost lost;
-    if (threadIdx.x == 0) lost = {};
-    const uint32_t own = turn.number * kNumberThreads + threadIdx.x;
-    const uint32_t own_entry = own < n ? args.entry_of[own] : kNone;
+    __shared__ DroppedPoints dropped_points;
+    if (threadIdx.x == 0) dropped_points = {};
+    const uint32_t own = tile.index * kNumberThreads + threadIdx.x;
+    const uint32_t own_entry = own < n ? args.point_entries[own] : kNone;
     Entry entry = {};
     if (own_entry != kNone) entry = args.entries[own_entry];
     const bool is_first = own_entry != kNone && entry.first == ~own;
-    // Voxels that begin here and all their points, counted in one word.
+    // Voxels whose first point this is, and all their points, in one word.
     const uint32_t lane = threadIdx.x % kLanes;
     const uint32_t warp = threadIdx.x / kLanes;
     const uint32_t num_own = is_first ? entry.num : 0;
@@ -226,12 +227,12 @@ __device__ inline void number_tile(const Args& args, const scan::Turn& turn, uin
         before += i < warp ? sums[i] : 0;
         total += sums[i];
     }
-    if (threadIdx.x == 0) scan::publish(args.numbers.data, turn, total);
+    if (threadIdx.x == 0) scan::publish(args.aggregates.data, tile, total);
     uint32_t num_voxels_before = 0;
     uint32_t num_points_before = 0;
-    scan::for_each_before(args.numbers.data, turn, [&](uint32_t number) {
-        num_voxels_before += number & kVoxelMask;
-        num_points_before += number >> kVoxelBits;
+    scan::for_each_predecessor(args.aggregates.data, tile, [&](uint32_t aggregate) {
+        num_voxels_before += aggregate & kVoxelMask;
+        num_points_before += aggregate >> kVoxelBits;
     });
     const uint32_t base = scan::block_sum<kNumberThreads>(num_voxels_before);
     const uint32_t start = scan::block_sum<kNumberThreads>(num_points_before);
@@ -241,91 +242,92 @@ __device__ inline void number_tile(const Args& args, const scan::Turn& turn, uin
     const uint32_t over_voxel = __reduce_add_sync(kAllLanes, is_kept ? num_own - num_kept : 0);
     const uint32_t over_capacity = __reduce_add_sync(kAllLanes, is_kept ? 0 : num_own);
     if (lane == 0) {
-        if (over_voxel != 0) atomicAdd(&lost.over_voxel, over_voxel);
-        if (over_capacity != 0) atomicAdd(&lost.over_capacity, over_capacity);
+        if (over_voxel != 0) atomicAdd(&dropped_points.over_voxel, over_voxel);
+        if (over_capacity != 0) atomicAdd(&dropped_points.over_capacity, over_capacity);
     }
     if (is_first) {
         args.entries[own_entry].voxel = is_kept ? voxel : kNone;
         if (is_kept) {
             args.cells[voxel] = args.hash_shift == 0 ? own_entry : entry.key - 1;
             args.num_points_per_voxel[voxel] = num_kept;
-            args.rooms[voxel] = {start + (before >> kVoxelBits), num_own};
-            if (num_own > kCrowded) {
-                const uint32_t position = atomicAdd(&args.num_crowded[0], 1);
-                if (position < args.crowded.len) args.crowded[position] = voxel;
+            args.buckets[voxel] = {start + (before >> kVoxelBits), num_own};
+            if (num_own > kMaxSmallBucket) {
+                const uint32_t position = atomicAdd(&args.num_large_buckets[0], 1);
+                if (position < args.large_buckets.len) args.large_buckets[position] = voxel;
             }
         }
     }
     __syncthreads();
-    if (threadIdx.x == 0) args.lost[turn.number] = lost;
-    if (threadIdx.x == 0 && turn.number == num_turns - 1) {
+    if (threadIdx.x == 0) args.dropped[tile.index] = dropped_points;
+    if (threadIdx.x == 0 && tile.index == num_tiles - 1) {
         const uint32_t num_found = base + (total & kVoxelMask);
         const uint32_t num = min(num_found, args.voxel_capacity);
         const uint32_t num_in_range = start + (total >> kVoxelBits);
-        Counts& counts = args.counts[0];
         args.num_voxels[0] = num;
-        counts.num_in_range = num_in_range;
-        counts.num_out_of_range = n - num_in_range;
-        counts.num_voxels = num;
-        counts.num_voxels_over_capacity = num_found - num;
+        dropped.out_of_range.add(n - num_in_range);
+        dropped.voxels_over_capacity.add(num_found - num);
     }
 }
 
-extern "C" __global__ void __launch_bounds__(kNumberThreads)
+extern "C" __global__ void __launch_bounds__(kNumberThreads, 4)
     voxelize_number(const __grid_constant__ Args args) {
+    const Dropped dropped(args.counters);
     const uint32_t n = num_points(args);
-    // One turn without points, which writes the counts.
-    const uint32_t num_turns = max((n + kNumberThreads - 1) / kNumberThreads, 1u);
-    scan::for_each_turn(args.turns.data, num_turns, [&](const scan::Turn& turn) {
-        number_tile(args, turn, n, num_turns);
+    // Without points one tile remains, which writes the number of voxels.
+    const uint32_t num_tiles = max((n + kNumberThreads - 1) / kNumberThreads, 1u);
+    scan::for_each_tile(args.ticket.data, num_tiles, [&](const scan::Tile& tile) {
+        number_tile(args, tile, n, num_tiles, dropped);
     });
 }
 
-// For all threads of one block: what all turns lost.
-__device__ inline void sum_lost(const Args& args, uint32_t n) {
+// For all threads of one block: adds the dropped points of all tiles.
+__device__ inline void sum_dropped(const Args& args, uint32_t n) {
+    const Counter points_over_voxel(args.counters, kPointsOverVoxel);
+    const Counter points_over_capacity(args.counters, kPointsOverVoxelCapacity);
     uint32_t over_voxel = 0;
     uint32_t over_capacity = 0;
-    const uint32_t num_turns = (n + kNumberThreads - 1) / kNumberThreads;
-    for (uint32_t i = threadIdx.x; i < num_turns; i += kThreads) {
-        over_voxel += args.lost[i].over_voxel;
-        over_capacity += args.lost[i].over_capacity;
+    const uint32_t num_tiles = (n + kNumberThreads - 1) / kNumberThreads;
+    for (uint32_t i = threadIdx.x; i < num_tiles; i += kThreads) {
+        over_voxel += args.dropped[i].over_voxel;
+        over_capacity += args.dropped[i].over_capacity;
     }
     over_voxel = scan::block_sum<kThreads>(over_voxel);
     over_capacity = scan::block_sum<kThreads>(over_capacity);
     if (threadIdx.x == 0) {
-        args.counts[0].num_points_over_voxel = over_voxel;
-        args.counts[0].num_points_over_voxel_capacity = over_capacity;
+        points_over_voxel.add(over_voxel);
+        points_over_capacity.add(over_capacity);
     }
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads)
     voxelize_fill(const __grid_constant__ Args args) {
     const uint32_t first = blockIdx.x * kThreads + threadIdx.x;
-    // Read without waiting for the number of points.
-    uint32_t own_entry = first < args.point_capacity ? args.entry_of[first] : kNone;
-    uint32_t place = first < args.point_capacity ? args.place_of[first] : 0;
+    // Loaded before the number of points is known.
+    uint32_t own_entry = first < args.point_capacity ? args.point_entries[first] : kNone;
+    uint32_t slot = first < args.point_capacity ? args.point_positions[first] : 0;
     const uint32_t n = num_points(args);
     for (uint32_t own = first; own < n; own += gridDim.x * kThreads) {
         if (own != first) {
-            own_entry = args.entry_of[own];
-            place = args.place_of[own];
+            own_entry = args.point_entries[own];
+            slot = args.point_positions[own];
         }
         if (own_entry == kNone) continue;
         const uint32_t voxel = args.entries[own_entry].voxel;
         if (voxel == kNone) continue;
-        const uint32_t position = args.rooms[voxel].start + place;
-        if (position < args.members.len) args.members[position] = own;
+        const uint32_t position = args.buckets[voxel].offset + slot;
+        if (position < args.bucket_points.len) args.bucket_points[position] = own;
     }
-    if (blockIdx.x == 0) sum_lost(args, n);
+    if (blockIdx.x == 0) sum_dropped(args, n);
 }
 
-// For a thread: brings a point to its place and, once a cell, empties the entry.
+// For a thread: writes a point to its position in the voxel and, once per cell,
+// clears the entry.
 __device__ inline void order_point(const Args& args, uint32_t own) {
-    const uint32_t own_entry = args.entry_of[own];
+    const uint32_t own_entry = args.point_entries[own];
     if (own_entry == kNone) return;
     Entry& entry = args.entries[own_entry];
     const uint32_t voxel = entry.voxel;
-    // Others of the cell read `first` too: they find another point or none.
+    // Other threads of the cell read `first`, too: it is another point or 0.
     volatile uint32_t* first = &entry.first;
     if (*first == ~own) {
         *first = 0;
@@ -333,12 +335,12 @@ __device__ inline void order_point(const Args& args, uint32_t own) {
         entry.num = 0;
     }
     if (voxel == kNone) return;
-    const Room room = args.rooms[voxel];
-    if (room.num > kCrowded) return;
-    const uint32_t* members = args.members.data + room.start;
+    const VoxelBucket bucket = args.buckets[voxel];
+    if (bucket.count > kMaxSmallBucket) return;
+    const uint32_t* points = args.bucket_points.data + bucket.offset;
     uint32_t rank = 0;
 #pragma unroll 4
-    for (uint32_t i = 0; i < room.num; ++i) rank += members[i] < own;
+    for (uint32_t i = 0; i < bucket.count; ++i) rank += points[i] < own;
     if (rank < args.max_points_per_voxel) {
         args.point_indices[static_cast<uint64_t>(voxel) * args.max_points_per_voxel + rank] = own;
     }
@@ -346,19 +348,19 @@ __device__ inline void order_point(const Args& args, uint32_t own) {
 
 extern "C" __global__ void __launch_bounds__(kThreads)
     voxelize_order(const __grid_constant__ Args args) {
-    __shared__ uint32_t staged[kWarps][kAtOnce];
-    if (blockIdx.x < kCrowdedBlocks) {
-        const uint32_t num = min(args.num_crowded[0], static_cast<uint32_t>(args.crowded.len));
-        uint32_t* values = staged[threadIdx.x / kLanes];
-        for (uint32_t i = threadIdx.x / kLanes * kCrowdedBlocks + blockIdx.x; i < num;
-             i += kCrowdedBlocks * kWarps) {
-            order_crowded(args, args.crowded[i], values);
+    __shared__ uint32_t held[kWarps][kMaxHeld];
+    if (blockIdx.x < kLargeBucketBlocks) {
+        const uint32_t num = min(args.num_large_buckets[0], static_cast<uint32_t>(args.large_buckets.len));
+        uint32_t* values = held[threadIdx.x / kLanes];
+        for (uint32_t i = threadIdx.x / kLanes * kLargeBucketBlocks + blockIdx.x; i < num;
+             i += kLargeBucketBlocks * kWarps) {
+            order_large_bucket(args, args.large_buckets[i], values);
         }
         return;
     }
     const uint32_t n = num_points(args);
-    const uint32_t num_threads = (gridDim.x - kCrowdedBlocks) * kThreads;
-    const uint32_t first = (blockIdx.x - kCrowdedBlocks) * kThreads + threadIdx.x;
+    const uint32_t num_threads = (gridDim.x - kLargeBucketBlocks) * kThreads;
+    const uint32_t first = (blockIdx.x - kLargeBucketBlocks) * kThreads + threadIdx.x;
     for (uint32_t own = first; own < n; own += num_threads) order_point(args, own);
 }
 

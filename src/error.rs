@@ -52,6 +52,8 @@ pub enum ErrorKind {
     Codec,
     /// A transform is not known at the time that is asked for.
     Transform,
+    /// A time that a recording cannot hold: before 1970.
+    Time,
     /// A model cannot be loaded or does not fit its head.
     Model,
     /// The engine failed while running a model.
@@ -64,6 +66,8 @@ pub enum ErrorKind {
     DeviceLost,
     /// A frame is older than the channel takes.
     Stale,
+    /// A request to stop ended it.
+    Interrupted,
     /// The ROS graph cannot be joined, or refuses a topic or a service.
     Door,
     /// The system does not provide the memory that a frame needs.
@@ -76,7 +80,7 @@ pub enum ErrorKind {
 
 impl ErrorKind {
     /// Every kind, in order.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 22] = [
         Self::Usage,
         Self::Config,
         Self::Io,
@@ -87,12 +91,14 @@ impl ErrorKind {
         Self::PointField,
         Self::Codec,
         Self::Transform,
+        Self::Time,
         Self::Model,
         Self::Inference,
         Self::Argument,
         Self::Device,
         Self::DeviceLost,
         Self::Stale,
+        Self::Interrupted,
         Self::Door,
         Self::Memory,
         Self::DecodeLimit,
@@ -113,12 +119,14 @@ impl ErrorKind {
             Self::PointField => "unusable_point_field",
             Self::Codec => "undecodable_picture",
             Self::Transform => "missing_transform",
+            Self::Time => "time_out_of_range",
             Self::Model => "model",
             Self::Inference => "inference_failed",
             Self::Argument => "invalid_argument",
             Self::Device => "device",
             Self::DeviceLost => "device_lost",
             Self::Stale => "too_old",
+            Self::Interrupted => "interrupted",
             Self::Door => "door",
             Self::Memory => "out_of_memory",
             Self::DecodeLimit => "decode_limit",

@@ -11,17 +11,17 @@
 //! | [`device`] | CPU or CUDA |
 //! | [`ops`] | verbs, one folder each: contract, reference on the CPU, twin on CUDA |
 //! | [`infer`] | engines that run a network |
-//! | [`heads`] | what a network's tensors mean |
-//! | [`pipeline`] | the story of a frame |
+//! | [`detectors`] | inputs to detections: one folder a family |
+//! | [`runtime`] | what runs a channel |
 //! | [`transport`] | recordings, the live graph, messages, transforms |
-//! | [`node`] | channels, and the live node around them |
+//! | [`node`] | the live node around channels |
 //! | [`sim`] | a simulated drive with ground truth |
 //! | [`eval`] | detections against truth |
 //! | [`cli`] | the program's commands |
 //!
-//! Start with [`pipeline::CameraPipeline::process`] or
-//! [`pipeline::LidarPipeline::process`]: each is one function, its stages in
-//! order.
+//! Start with [`detectors::Detector`], then
+//! [`detectors::image2d::CpuDetector`] or [`detectors::pillars::CpuDetector`]:
+//! a frame is one function, its stages in order.
 //!
 //! ```
 //! use det_post::ops::nms::Workspace;
@@ -51,15 +51,15 @@
 
 pub mod cli;
 pub mod config;
+pub mod detectors;
 pub mod device;
 pub mod error;
 pub mod eval;
-pub mod heads;
 pub mod infer;
 mod input_file;
 pub mod node;
 pub mod ops;
-pub mod pipeline;
+pub mod runtime;
 pub mod sim;
 pub mod telemetry;
 pub mod text;

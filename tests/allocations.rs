@@ -11,11 +11,11 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 use det_post::config::{ChannelKind, Config, LidarConfig};
+use det_post::detectors::{Detector, FrameInput, FrameSet, image2d, pillars};
 use det_post::infer::Engine;
-use det_post::pipeline::{CameraPipeline, LidarFrame, LidarPipeline};
 use det_post::types::{
-    CloudView, Dim, ElementType, Encoding, ImagePayload, ImageView, PointField, PointFields, Size,
-    Stamp, TensorSpec, TensorValues, TensorView,
+    CloudView, Dim, ElementType, Encoding, FrameReport, Header, ImagePayload, ImageView,
+    PointField, PointFields, Size, Stamp, TensorSpec, TensorValues, TensorView,
 };
 use det_post::{Error, ErrorKind, Result};
 use nalgebra::{Isometry3, Vector3};
@@ -117,6 +117,11 @@ fn channel(overrides: &[&str]) -> ChannelKind {
     Config::load(&[], &overrides).unwrap().channels.remove(0).kind
 }
 
+/// Number of detections of a frame.
+fn detect(detector: &mut dyn Detector, frame: &FrameSet<'_>) -> usize {
+    detector.detect(frame, &mut FrameReport::new()).unwrap().len()
+}
+
 /// Allocations of `work` once it ran a few times.
 fn allocations_after_warm_up(mut work: impl FnMut()) -> u64 {
     (0..3).for_each(|_| work());
@@ -146,13 +151,14 @@ fn a_camera_frame_allocates_nothing() {
             _ => noise(i),
         };
         let engine = Prepared::new(&[1, 3, 64, 64], &[("output", &[1, NUM_ROWS, 85], rows)]);
-        let mut pipeline = CameraPipeline::with_engine(&config, engine).unwrap();
+        let mut pipeline = image2d::CpuDetector::new(&config, engine).unwrap();
         let pixels: Vec<u8> = (0..97 * 50 * 3).map(|i| i as u8).collect();
         let image = ImageView::new(Size::new(97, 50), 97 * 3, Encoding::Bgr8, false, &pixels);
         let payload = ImagePayload::Raw(image.unwrap());
+        let input = [Some(FrameInput::image(Header::default(), payload))];
         let mut num_detections = 0;
         let num_allocations = allocations_after_warm_up(|| {
-            num_detections = pipeline.process(&payload).unwrap().detections.len();
+            num_detections = detect(&mut pipeline, &FrameSet::single(&input));
         });
         assert!(num_detections > 20, "{kind}: {num_detections} detections");
         assert_eq!(num_allocations, 0, "{kind}");
@@ -211,13 +217,14 @@ fn a_camera_frame_on_a_gpu_allocates_nothing() {
     let stream = device.stream().unwrap();
     let engine = Prepared::new(&[1, 3, 64, 64], &[("output", &[1, 1000, 85], rows)]);
     let engine = given(&stream, &engine);
-    let mut pipeline = CameraPipeline::with_device_engine(&config, &stream, engine).unwrap();
+    let mut pipeline = image2d::CudaDetector::new(&config, &stream, engine).unwrap();
     // Two layouts in turn would be recorded anew: a channel has one.
     let pixels: Vec<u8> = (0..640 * 480 * 3).map(|i| i as u8).collect();
     let image = ImageView::new(Size::new(640, 480), 640 * 3, Encoding::Bgr8, false, &pixels);
     let payload = ImagePayload::Raw(image.unwrap());
+    let input = [Some(FrameInput::image(Header::default(), payload))];
     let mut num_detections = 0;
-    let mut frame = || num_detections = pipeline.process(&payload).unwrap().detections.len();
+    let mut frame = || num_detections = detect(&mut pipeline, &FrameSet::single(&input));
     (0..3).for_each(|_| frame());
     let on_device = || (stream.num_allocations(), device.free_memory().unwrap());
     let before = on_device();
@@ -282,22 +289,19 @@ fn lidar_config(nms: &str) -> LidarConfig {
 }
 
 /// A drive, sweep after sweep: each call is a frame, and gives its detections.
-fn drive(bytes: &[u8]) -> impl FnMut(&mut LidarPipeline) -> usize {
+fn drive(bytes: &[u8]) -> impl FnMut(&mut dyn Detector) -> usize {
     let mut fields = PointFields::new();
     for (i, name) in ["x", "y", "z", "intensity"].into_iter().enumerate() {
         fields.push(PointField { name, offset: 4 * i as u32, datatype: 7, count: 1 }).unwrap();
     }
     let cloud = CloudView::new([20_000, 1], [16, 320_000], false, fields, bytes).unwrap();
     let mut sweep = 0;
-    move |pipeline| {
+    move |detector| {
         sweep += 1;
         let pose = Isometry3::new(Vector3::new(sweep as f64, 0.0, 0.0), Vector3::zeros());
-        let frame = LidarFrame {
-            cloud: &cloud,
-            stamp: Stamp::from_nanos(sweep * 100_000_000),
-            world_from_sensor: Some(&pose),
-        };
-        pipeline.process(&frame).unwrap().detections.len()
+        let header = Header { stamp: Stamp::from_nanos(sweep * 100_000_000), frame_id: "lidar" };
+        let input = [Some(FrameInput::cloud(header, &cloud).with_pose(pose))];
+        detect(detector, &FrameSet::single(&input))
     }
 }
 
@@ -306,7 +310,7 @@ fn a_lidar_frame_with_past_sweeps_allocates_nothing() {
     for kind in ["circle", "bev", "iou_3d"] {
         let config = lidar_config(kind);
         let [encoder, head] = lidar_engines(&config);
-        let mut pipeline = LidarPipeline::with_engines(&config, encoder, head).unwrap();
+        let mut pipeline = pillars::CpuDetector::new(&config, encoder, head).unwrap();
         let bytes = cloud_bytes(20_000);
         let mut frame = drive(&bytes);
         let mut num_detections = 0;
@@ -323,7 +327,7 @@ fn a_lidar_frame_on_a_gpu_allocates_nothing() {
     let stream = device.stream().unwrap();
     let config = lidar_config("circle");
     let [encoder, head] = lidar_engines(&config).map(|engine| given(&stream, &engine));
-    let mut pipeline = LidarPipeline::with_device_engines(&config, &stream, encoder, head).unwrap();
+    let mut pipeline = pillars::CudaDetector::new(&config, &stream, encoder, head).unwrap();
     let bytes = cloud_bytes(20_000);
     let mut frame = drive(&bytes);
     let mut num_detections = 0;

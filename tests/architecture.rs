@@ -7,6 +7,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+#[path = "architecture/imports.rs"]
+mod imports;
+
 /// Which rooms a room may name. Lower rooms never name higher ones.
 const LAYERS: [(&str, &[&str]); 14] = [
     ("types", &[]),
@@ -19,9 +22,9 @@ const LAYERS: [(&str, &[&str]); 14] = [
     ("transport", &["types", "input_file", "yaml"]),
     ("eval", &["types"]),
     ("sim", &["types"]),
-    ("heads", &["types", "device", "ops", "infer", "config"]),
-    ("pipeline", &["types", "device", "ops", "infer", "config", "heads"]),
-    ("node", &["types", "device", "ops", "infer", "config", "heads", "pipeline", "transport"]),
+    ("detectors", &["types", "device", "ops", "infer", "config"]),
+    ("runtime", &["types", "device", "config", "detectors", "transport"]),
+    ("node", &["types", "device", "ops", "config", "detectors", "runtime", "transport"]),
     (
         "cli",
         &[
@@ -32,8 +35,8 @@ const LAYERS: [(&str, &[&str]); 14] = [
             "ops",
             "infer",
             "config",
-            "heads",
-            "pipeline",
+            "detectors",
+            "runtime",
             "transport",
             "eval",
             "sim",
@@ -43,10 +46,8 @@ const LAYERS: [(&str, &[&str]); 14] = [
 ];
 
 /// Files that may hold `unsafe`, each block with its argument.
-const UNSAFE_FILES: [&str; 25] = [
+const UNSAFE_FILES: [&str; 24] = [
     "src/cli/heap.rs",
-    "src/device/cuda/abi/nms.rs",
-    "src/device/cuda/abi/nms_soft.rs",
     "src/device/cuda/diagnostic.rs",
     "src/device/cuda/graph.rs",
     "src/device/cuda/kernel.rs",
@@ -62,12 +63,13 @@ const UNSAFE_FILES: [&str; 25] = [
     "src/ops/densify/kernels.rs",
     "src/ops/gather/kernels.rs",
     "src/ops/letterbox/kernels.rs",
+    "src/ops/nms/cuda/kernels.rs",
     "src/ops/pillar_features/kernels.rs",
     "src/ops/scatter/kernels.rs",
     "src/ops/select/kernels.rs",
     "src/ops/unpack/kernels.rs",
     "src/ops/voxelize/kernels.rs",
-    "src/pipeline/isolated/memory.rs",
+    "src/runtime/isolated/memory.rs",
     "src/transport/bag/mapped.rs",
 ];
 
@@ -170,12 +172,12 @@ fn every_op_has_its_contract_and_numerics_row() {
     let mut num_ops = 0;
     for entry in fs::read_dir(root().join("src/ops")).unwrap() {
         let path = entry.unwrap().path();
-        // `nms/` belongs to `nms.rs`, the words that suppressions share.
-        if !path.join("mod.rs").is_file() {
+        let op = path.file_name().unwrap().to_str().unwrap().to_owned();
+        // The common part of the suppressions, and the measures of overlap.
+        if !path.join("mod.rs").is_file() || ["nms", "overlap"].contains(&op.as_str()) {
             continue;
         }
         num_ops += 1;
-        let op = path.file_name().unwrap().to_str().unwrap().to_owned();
         let contract = fs::read_to_string(path.join("mod.rs")).unwrap();
         assert!(contract.starts_with("//! "), "{op}: mod.rs does not open with its contract");
         assert!(numerics.contains(&format!("| `{op}` |")), "{op}: no row in docs/numerics.md");
@@ -222,4 +224,26 @@ fn every_kernel_takes_one_parameter_by_value() {
         }
     }
     assert!(num_kernels >= 19, "only {num_kernels} kernels found");
+}
+
+/// An op that runs on CUDA has a kernel file and a file of parity tests, both with
+/// the name of its folder.
+#[test]
+fn every_op_on_cuda_has_its_kernel_and_its_parity_tests() {
+    let parity = fs::read_to_string(root().join("tests/parity.rs")).unwrap();
+    let mut num_ops = 0;
+    for entry in fs::read_dir(root().join("src/ops")).unwrap() {
+        let path = entry.unwrap().path();
+        if !path.join("cuda.rs").is_file() && !path.join("cuda/mod.rs").is_file() {
+            continue;
+        }
+        num_ops += 1;
+        let op = path.file_name().unwrap().to_str().unwrap();
+        let is_there = |file: String| root().join(file).is_file();
+        let has_kernel = ["cu", "cuh"].iter().any(|e| is_there(format!("kernels/{op}.{e}")));
+        assert!(has_kernel, "{op}: no kernels/{op}.cu");
+        assert!(is_there(format!("tests/parity/{op}.rs")), "{op}: no tests/parity/{op}.rs");
+        assert!(parity.contains(&format!("mod {op};")), "{op}: tests/parity.rs leaves it out");
+    }
+    assert!(num_ops >= 19, "only {num_ops} ops on CUDA found");
 }

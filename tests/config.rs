@@ -10,7 +10,7 @@ use std::time::Duration;
 use det_post::config::{ChannelKind, Config, LidarOutputs, manual};
 use det_post::types::{
     ClassMode, CudaGraph, DeviceChoice, EngineOptions, FailurePolicy, Fallback, GpuEngineOptions,
-    Nms2d, Nms3d, NodeName, Provider, YoloLayout,
+    Nms2d, Nms3d, NodeName, OutputType, Provider, YoloLayout,
 };
 use det_post::{ErrorKind, Result};
 
@@ -81,7 +81,7 @@ fn every_shipped_head_makes_a_channel_that_survives_its_own_yaml() {
             ChannelKind::Lidar(lidar) => {
                 assert_eq!(Some(lidar.facts.num_features()), num_features, "{head}");
                 if let LidarOutputs::Center(center) = &lidar.facts.outputs {
-                    let decode = center.decode(lidar);
+                    let decode = lidar.center_decode(center);
                     assert_eq!(
                         decode.score_thresholds.per_class.len(),
                         lidar.facts.class_names.len()
@@ -112,7 +112,7 @@ fn facts_of_two_heads_arrive() {
     let ChannelKind::Lidar(lidar) = &config.channels[0].kind else { panic!() };
     assert_eq!(lidar.facts.grid.grid_size(), [512, 512, 1]);
     let LidarOutputs::Center(center) = &lidar.facts.outputs else { panic!() };
-    assert_eq!(center.decode(lidar).cell_size_m, [0.8, 0.8]);
+    assert_eq!(lidar.center_decode(center).cell_size_m, [0.8, 0.8]);
     let Nms3d::Circle(circle) = &lidar.nms else { panic!() };
     assert_eq!(circle.class_mode, ClassMode::Groups(vec![0, 1, 1, 2, 2, 3, 4, 4, 5, 5]));
     assert_eq!(lidar.densification.num_past_sweeps, 9);
@@ -140,17 +140,12 @@ fn a_channel_says_where_and_how_it_runs() {
         "camera.fallback:=cpu",
         "camera.max_failures:=5",
         "camera.failure_window_s:=2",
-        "camera.debug.fault_at_frame:=7",
     ];
     let config = load_overrides(&base, &more).unwrap();
     let [camera, lidar] = &config.channels[..] else { panic!() };
     assert_eq!((camera.device, lidar.device), (DeviceChoice::Cuda(0), DeviceChoice::Cuda(1)));
-    let policy = FailurePolicy {
-        max_failures: 5,
-        window: Duration::from_secs(2),
-        fallback: Fallback::Cpu,
-        fault_at_frame: Some(7),
-    };
+    let policy =
+        FailurePolicy { max_failures: 5, window: Duration::from_secs(2), fallback: Fallback::Cpu };
     assert_eq!((camera.failures, lidar.failures), (policy, FailurePolicy::default()));
     let ChannelKind::Camera(camera) = &camera.kind else { panic!() };
     let gpu = GpuEngineOptions {
@@ -187,7 +182,6 @@ fn an_engine_that_cannot_run_on_the_device_is_refused() {
         (&["camera.engine.cache_folder:=x"], "camera.engine.cache_folder"),
         (&["camera.device:=gpu"], "camera.device"),
         (&["camera.max_failures:=0"], "camera.max_failures"),
-        (&["camera.debug.fault_at_frame:=-1"], "camera.debug.fault_at_frame"),
     ] {
         let error = load_overrides(&CAMERA, more).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Config);
@@ -214,7 +208,7 @@ fn files_merge_and_overrides_win() {
     let config = Config::load(&files, &overrides.map(str::to_owned)).unwrap();
     let names: Vec<&str> = config.channels.iter().map(|channel| &*channel.name).collect();
     assert_eq!(names, ["camera", "front"]);
-    assert_eq!(config.channels[1].input, "/x");
+    assert_eq!(config.channels[1].inputs[0].topic, "/x");
     let ChannelKind::Camera(camera) = &config.channels[0].kind else { panic!() };
     let Nms2d::Iou(nms) = &camera.nms else { panic!() };
     assert_eq!((camera.score_threshold, nms.iou_threshold), (1.0, 0.7));
@@ -242,6 +236,116 @@ fn thresholds_by_distance_and_forbidden_pairs() {
 }
 
 #[test]
+fn keys_of_suppression_mean_the_same_for_every_sensor() {
+    let nms_of = |base: &[&str], more: &[&str]| {
+        let config = load_overrides(base, more).unwrap();
+        match config.channels.into_iter().next().unwrap().kind {
+            ChannelKind::Camera(camera) => match camera.nms {
+                Nms2d::Iou(nms) => nms.class_mode,
+                other => panic!("{other:?}"),
+            },
+            ChannelKind::Lidar(lidar) => match lidar.nms {
+                Nms3d::Circle(nms) => nms.class_mode,
+                other => panic!("{other:?}"),
+            },
+        }
+    };
+    for (mode, of_camera, of_lidar) in [
+        ("aware", ClassMode::Aware, ClassMode::Aware),
+        ("agnostic", ClassMode::Agnostic, ClassMode::Agnostic),
+        // One task each.
+        ("task", ClassMode::Agnostic, ClassMode::Groups(vec![0; 5])),
+    ] {
+        let key = |name: &str| format!("{name}.nms.class_mode:={mode}");
+        assert_eq!(nms_of(&CAMERA, &[&key("camera")]), of_camera);
+        assert_eq!(nms_of(&LIDAR, &[&key("lidar")]), of_lidar);
+    }
+    assert_eq!(nms_of(&CAMERA, &[]), ClassMode::Aware);
+    assert_eq!(nms_of(&LIDAR, &[]), ClassMode::Agnostic);
+
+    let config = load_overrides(&LIDAR, &["lidar.class_filter:=[BUS, CAR]"]).unwrap();
+    let ChannelKind::Lidar(lidar) = &config.channels[0].kind else { panic!() };
+    let infinite = f32::INFINITY;
+    assert_eq!(
+        lidar.score_thresholds.per_class.concat(),
+        [0.35, infinite, 0.35, infinite, infinite]
+    );
+    assert_eq!(config.channels[0].kind.lowest_score_threshold(), 0.35);
+}
+
+#[test]
+fn former_keys_are_accepted_with_a_warning() {
+    let log = Log::default();
+    let writer = log.clone();
+    let subscriber =
+        tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
+    let class_mode = |more: &[&str]| {
+        let config = load_overrides(&CAMERA, more)?;
+        let ChannelKind::Camera(camera) = &config.channels[0].kind else { panic!() };
+        let Nms2d::Iou(nms) = &camera.nms else { panic!() };
+        Ok::<_, det_post::Error>(nms.class_mode.clone())
+    };
+    tracing::subscriber::with_default(subscriber, || {
+        let former = "camera.nms.class_aware:=false";
+        assert_eq!(class_mode(&[former]).unwrap(), ClassMode::Agnostic);
+        // The present key goes first.
+        let both = ["camera.nms.class_mode:=aware", former];
+        assert_eq!(class_mode(&both).unwrap(), ClassMode::Aware);
+    });
+    let log = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    let warning = "camera.nms.class_aware is deprecated: use camera.nms.class_mode: agnostic";
+    assert_eq!(log.lines().filter(|line| line.contains(warning)).count(), 2, "{log}");
+
+    // In a head's defaults, too.
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("head.yaml");
+    let text = std::fs::read_to_string(shipped("heads/yolox.yaml")).unwrap();
+    std::fs::write(&path, text + "defaults: {nms: {class_aware: false}}\n").unwrap();
+    let head = format!("camera.head:={}", path.display());
+    assert_eq!(class_mode(&[&head]).unwrap(), ClassMode::Agnostic);
+}
+
+#[test]
+fn the_output_type_follows_from_the_family() {
+    let output_type = |base: &[&str], more: &[&str]| {
+        load_overrides(base, more).map(|config| config.channels[0].output_type)
+    };
+    assert_eq!(output_type(&CAMERA, &[]).unwrap(), OutputType::Detection2dArray);
+    assert_eq!(output_type(&LIDAR, &[]).unwrap(), OutputType::Detection3dArray);
+    let error = output_type(&CAMERA, &["camera.output_type:=detection_3d_array"]).unwrap_err();
+    assert!(error.message().contains("allowed: detection_2d_array"), "{error}");
+}
+
+#[test]
+fn an_output_is_no_input() {
+    for more in [
+        &["camera.output:=/image"][..],
+        &["camera.output:=image"],
+        &["b.head:=yolov8", "b.model_path:=b.onnx", "b.input:=/det_post/camera/detections"],
+    ] {
+        let error = load_overrides(&CAMERA, more).unwrap_err();
+        assert!(error.message().contains("camera.output: found"), "{more:?}: {error}");
+        assert!(error.message().contains("a topic that is no input"), "{more:?}: {error}");
+    }
+}
+
+#[test]
+fn capacities_that_do_not_fit_into_memory_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("head.yaml");
+    let text = std::fs::read_to_string(shipped("heads/centerpoint_autoware.yaml")).unwrap();
+    let text = text
+        .replace("voxel_capacity: 40000", "voxel_capacity: 1048576")
+        .replace("max_points_per_voxel: 32", "max_points_per_voxel: 1024");
+    std::fs::write(&path, text).unwrap();
+    let head = format!("lidar.head:={}", path.display());
+    let error = load_overrides(&LIDAR, &[&head]).unwrap_err();
+    let part = "lidar.head: found voxel_capacity 1048576 with max_points_per_voxel 1024";
+    assert!(error.message().contains(part), "{error}");
+    assert!(error.message().contains("MiB of memory"), "{error}");
+}
+
+#[test]
 fn what_is_wrong_is_named() {
     let camera: &[&str] = &CAMERA;
     let lidar: &[&str] = &LIDAR;
@@ -261,7 +365,23 @@ fn what_is_wrong_is_named() {
         (camera, "camera.max_detections:=0", &["camera.max_detections: found 0", "from 1 to"]),
         (camera, "camera.max_detections:=1.0", &["camera.max_detections: found 1.0", "an integer"]),
         (camera, "camera.nms.sigma:=0", &["camera.nms.sigma: found 0", "above 0"]),
-        (camera, "camera.nms.kind:=rotated", &["camera.nms.kind", "no head gives rotated"]),
+        (
+            camera,
+            "camera.nms.sigma:=1e-50",
+            &["camera.nms.sigma: found 1e-50 (0 in single precision)", "above 0"],
+        ),
+        (camera, "camera.max_age_s:=1e-50", &["camera.max_age_s: found 1e-50 (0 in"]),
+        (
+            lidar,
+            "lidar.score_thresholds:=[1e-60]",
+            &["lidar.score_thresholds: found [1e-60] (0 in single"],
+        ),
+        (lidar, "lidar.class_filter:=[VAN]", &["lidar.class_filter: found VAN", "PEDESTRIAN"]),
+        (
+            camera,
+            "camera.nms.kind:=rotated",
+            &["camera.nms.kind: found \"rotated\"", "fast, soft_linear"],
+        ),
         (camera, "camera.nms.kind:=nms", &["camera.nms.kind: found \"nms\"", "soft_linear"]),
         (camera, "camera.nms:=3", &["camera.nms: unknown key"]),
         (
@@ -527,7 +647,12 @@ fn broken_heads_are_named() {
     let key = format!("camera.head:={}", path.display());
     for (name, from, to, part) in [
         ("yolox", "top_left", "corner", "placement: found \"corner\""),
-        ("yolox", "[8, 16, 32]", "[8.5]", "layout.strides: found 8.5"),
+        (
+            "yolox",
+            "[8, 16, 32]",
+            "[8.5]",
+            "layout.strides: found [8.5]; allowed: a list of whole numbers",
+        ),
         ("yolox", "class_names: coco80", "class_names: [a, b, a]", "`a` is listed twice"),
         ("yolox", "class_names: coco80", "class_name: coco80", "class_names: is missing"),
         ("yolox", "pad_value: 114.0", "pad_value: 114.0\nmean: 0\nalpha: 1", "stands beside mean"),
@@ -553,7 +678,7 @@ fn broken_heads_are_named() {
 }
 
 #[test]
-fn the_manual_is_made_from_the_tables() {
+fn the_manual_is_made_from_the_declarations() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/parameters.md");
     if std::env::var_os("DET_POST_BLESS").is_some() {
         std::fs::write(&path, manual()).unwrap();

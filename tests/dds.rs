@@ -36,8 +36,12 @@ mod session;
 
 #[path = "dds/calibration.rs"]
 mod calibration;
+#[path = "dds/flood.rs"]
+mod flood;
 #[path = "dds/graph.rs"]
 mod graph;
+#[path = "dds/hostile.rs"]
+mod hostile;
 #[path = "dds/load.rs"]
 mod load;
 #[path = "dds/messages.rs"]
@@ -48,7 +52,11 @@ mod node;
 mod peer;
 #[path = "dds/robustness.rs"]
 mod robustness;
+#[path = "dds/rtps.rs"]
+mod rtps;
 #[path = "dds/services.rs"]
 mod services;
 #[path = "dds/soak.rs"]
 mod soak;
+#[path = "dds/third_party.rs"]
+mod third_party;

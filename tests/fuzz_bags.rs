@@ -1,4 +1,5 @@
-//! Mutated recordings: nothing panics, hangs, or allocates for a bad length.
+//! Mutated recordings: nothing panics, hangs, grows, or allocates for a bad
+//! length.
 //!
 //! `DET_POST_FUZZ_ITERATIONS` sets how many mutations each kind of recording
 //! gets; the seed is fixed, so every run mutates alike.
@@ -10,6 +11,8 @@
     reason = "tests fail by panicking"
 )]
 
+#[path = "common/memory.rs"]
+mod memory;
 #[path = "common/recordings.rs"]
 mod recordings;
 #[path = "common/shared_data.rs"]
@@ -20,7 +23,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use det_post::transport::bag::{BagCompression, BagReader, BagWriter, OfferedQos};
+use det_post::transport::bag::{
+    BagCompression, BagReader, BagWriter, MemoryBudget, OfferedQos, ReadOptions,
+};
 use det_post::types::Stamp;
 use mcap::Compression;
 use recordings::{Layout, mcap_file, messages, write_db3};
@@ -30,6 +35,12 @@ const MAX_TIME: Duration = Duration::from_secs(5);
 /// Largest single allocation allowed. A zstd stream may ask for a window of
 /// 128 MiB when head and stream both claim that much; nothing asks for more.
 const MAX_ALLOCATION: usize = 160 << 20;
+
+/// Largest growth of the process allowed over all mutations of a recording. The
+/// tests of this program run at the same time.
+const MAX_GROWTH: usize = 512 << 20;
+/// What readers may hold; those of each test share it.
+const MAX_MEMORY: usize = 64 << 20;
 
 /// Notes the largest single allocation.
 struct Watched;
@@ -105,10 +116,10 @@ fn mutate(bytes: &mut Vec<u8>, random: &mut Random) {
 }
 
 /// Reads a recording to its end; how many messages and errors it gave.
-fn read(path: &Path, max_messages: usize) -> (usize, usize) {
+fn read(path: &Path, max_messages: usize, options: &ReadOptions) -> (usize, usize) {
     let begin = Instant::now();
     let (mut num_messages, mut num_errors) = (0, 0);
-    match BagReader::open(path) {
+    match BagReader::open_with(path, options) {
         Err(error) => {
             assert!(!error.message().is_empty());
             num_errors += 1;
@@ -126,36 +137,47 @@ fn read(path: &Path, max_messages: usize) -> (usize, usize) {
         },
     }
     assert!(begin.elapsed() < MAX_TIME, "took {:?}", begin.elapsed());
+    assert_eq!(options.memory.used(), 0, "memory is not given back");
     assert!(LARGEST.load(Ordering::Relaxed) < MAX_ALLOCATION, "a single allocation of that size");
     (num_messages, num_errors)
 }
 
 /// Mutates `file` of the recording at `path` (the file itself, or the
 /// directory it is in) again and again.
-fn fuzz(kind: &str, file: &Path, path: &Path, num: usize) {
+fn fuzz(kind: &str, file: &Path, path: &Path, mutate: impl Fn(&mut Vec<u8>, &mut Random)) {
+    let num = num_iterations();
     let original = std::fs::read(file).unwrap();
+    let options = options();
     // No message takes less than eight bytes of the file; chunks can hold
     // more than the file has, but not here.
     let max_messages = original.len() + 10_000;
-    let (whole, _) = read(path, max_messages);
+    let (whole, _) = read(path, max_messages, &options);
     assert!(whole > 0, "{kind}: the recording itself is readable");
+    let resident = memory::resident();
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
     let (mut num_served, mut num_refused) = (0, 0);
     for _ in 0..num {
         let mut bytes = original.clone();
         mutate(&mut bytes, &mut random);
         std::fs::write(file, &bytes).unwrap();
-        let (num_messages, num_errors) = read(path, max_messages);
+        let (num_messages, num_errors) = read(path, max_messages, &options);
         num_served += num_messages;
         num_refused += usize::from(num_errors > 0);
     }
     std::fs::write(file, &original).unwrap();
+    let growth = memory::resident().saturating_sub(resident);
+    assert!(growth < MAX_GROWTH, "{kind}: grew by {growth} bytes");
     println!(
         "{kind}: {num} mutations, {num_refused} reported damage, {num_served} of {} messages, \
-         largest allocation {} bytes",
+         largest allocation {} bytes, growth {growth} bytes",
         whole * num,
         LARGEST.load(Ordering::Relaxed)
     );
+}
+
+fn options() -> ReadOptions {
+    let memory = Box::leak(Box::new(MemoryBudget::new(MAX_MEMORY)));
+    ReadOptions { memory, ..ReadOptions::default() }
 }
 
 #[test]
@@ -169,7 +191,7 @@ fn mutated_mcap() {
             let layout = Layout { compression, has_summary, is_chunked, ..Layout::PLAIN };
             std::fs::write(&file, mcap_file(layout, &messages(12))).unwrap();
             let kind = format!("{kind}, summary {has_summary}, chunks {is_chunked}");
-            fuzz(&kind, &file, &file, num_iterations());
+            fuzz(&kind, &file, &file, mutate);
         }
     }
 }
@@ -179,7 +201,151 @@ fn mutated_db3() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("drive.db3");
     write_db3(&file, &messages(40));
-    fuzz("db3", &file, &file, num_iterations());
+    fuzz("db3", &file, &file, mutate);
+}
+
+/// Puts pieces of YAML that mean something in the place of others.
+fn mutate_lines(bytes: &mut Vec<u8>, random: &mut Random) {
+    const PIECES: [&str; 22] = [
+        "&a",
+        "*a",
+        "<<: *a",
+        "!x",
+        "!!binary",
+        "? ",
+        "- ",
+        "[",
+        "]",
+        "{a: *a, b: *a}",
+        "|",
+        ">-",
+        "..",
+        "/dev/zero",
+        "../bag/bag_0.mcap",
+        "bag_0.mcap",
+        "~",
+        "-1",
+        "18446744073709551616",
+        "relative_file_paths: [/, ., bag_0.mcap, bag_0.mcap]",
+        "version: 3",
+        "---",
+    ];
+    let text = String::from_utf8(std::mem::take(bytes)).unwrap();
+    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    for _ in 0..=random.below(6) {
+        let (at, from) = (random.below(lines.len()), random.below(lines.len()));
+        let piece = PIECES[random.below(PIECES.len())];
+        match random.below(6) {
+            0 => lines[at] = lines[from].clone(),
+            1 => lines.insert(at, lines[from].clone()),
+            2 => drop(lines.splice(at..at, vec![piece.to_owned(); 1 << random.below(12)])),
+            3 => lines[at] = format!("{}{}", " ".repeat(random.below(40)), lines[at].trim_start()),
+            4 => match lines[at].split_once(": ") {
+                Some((key, _)) => lines[at] = format!("{key}: {piece}"),
+                None => lines[at].push_str(piece),
+            },
+            _ => lines[at].insert_str(0, &piece.repeat(1 + random.below(50))),
+        }
+    }
+    *bytes = lines.join("\n").into_bytes();
+}
+
+/// Databases whose schema is put together from parts, sound and hostile ones.
+#[test]
+fn generated_db3_schemas() {
+    const TYPES: [&str; 8] = [
+        "INTEGER PRIMARY KEY",
+        "INTEGER",
+        "TEXT",
+        "BLOB",
+        "REAL",
+        "",
+        "ANY",
+        "TEXT COLLATE NOCASE",
+    ];
+    const EXTRAS: [&str; 9] = [
+        "",
+        "",
+        "",
+        "NOT NULL",
+        "UNIQUE",
+        "DEFAULT (randomblob(100000000))",
+        "CHECK (1)",
+        "AS (zeroblob(1000000000))",
+        "AS (1) STORED",
+    ];
+    const ENDS: [&str; 5] = ["", "", "", "WITHOUT ROWID", "STRICT"];
+    const OTHERS: [&str; 8] = [
+        "CREATE VIEW other AS SELECT * FROM messages, topics",
+        "CREATE INDEX i ON messages(timestamp)",
+        "CREATE UNIQUE INDEX u ON topics(name)",
+        "CREATE TRIGGER t AFTER INSERT ON topics BEGIN DELETE FROM messages; END",
+        "CREATE VIRTUAL TABLE other USING fts5(a)",
+        "CREATE VIRTUAL TABLE other USING rtree(a, b, c)",
+        "PRAGMA writable_schema = ON; UPDATE sqlite_schema SET rootpage = rootpage % 5 + 2",
+        "PRAGMA writable_schema = ON; UPDATE sqlite_schema SET name = 'messages'",
+    ];
+    const VIEWS: [&str; 3] = [
+        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i AS id, \
+         1 AS topic_id, i AS timestamp, x'00' AS data, '/t' AS name, 't' AS type, \
+         'cdr' AS serialization_format, '' AS offered_qos_profiles FROM n",
+        "SELECT 1 AS id, 1 AS topic_id, 1 AS timestamp, zeroblob(1000000000) AS data",
+        "SELECT * FROM topics",
+    ];
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("drive.db3");
+    let options = options();
+    let mut random = Random(0x9e37_79b9_7f4a_7c15);
+    let (mut num_made, mut num_served, mut num_refused) = (0, 0, 0);
+    for _ in 0..num_iterations() {
+        let _absent = std::fs::remove_file(&path);
+        let connection = rusqlite::Connection::open(&path).unwrap();
+        connection.execute_batch("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF").unwrap();
+        let mut choose = |from: &[&'static str]| from[random.below(from.len())];
+        for (table, columns) in [
+            ("topics", ["id", "name", "type", "serialization_format", "offered_qos_profiles"]),
+            ("messages", ["id", "topic_id", "timestamp", "data", "rowid"]),
+        ] {
+            let kind = choose(&["TABLE", "TABLE", "TABLE", "TABLE", "VIEW"]);
+            let sql = if kind == "VIEW" {
+                format!("CREATE VIEW {table} AS {}", choose(&VIEWS))
+            } else {
+                let columns = columns.iter().take(4).enumerate().map(|(at, column)| {
+                    let kinds = if at == 0 { &TYPES[..2] } else { &TYPES[1..] };
+                    format!("{column} {} {}", choose(kinds), choose(&EXTRAS))
+                });
+                let columns: Vec<_> = columns.collect();
+                format!("CREATE TABLE {table}({}) {}", columns.join(", "), choose(&ENDS))
+            };
+            num_made += usize::from(connection.execute_batch(&sql).is_ok());
+        }
+        let other = choose(&OTHERS);
+        for sql in [
+            "INSERT INTO topics VALUES (1, '/t', 't', 'cdr')",
+            "INSERT INTO messages VALUES (1, 1, 1000, x'00010203')",
+            "INSERT INTO messages SELECT 2, 1, 2000, 'text'",
+            "INSERT INTO messages SELECT 3, 1, 3000, NULL",
+            other,
+        ] {
+            // Parts that do not fit together are left out.
+            let _made = connection.execute_batch(sql);
+        }
+        drop(connection);
+        if random.below(2) == 0 {
+            let mut bytes = std::fs::read(&path).unwrap();
+            mutate(&mut bytes, &mut random);
+            std::fs::write(&path, &bytes).unwrap();
+        }
+        let (num_messages, num_errors) = read(&path, 10_000, &options);
+        num_served += num_messages;
+        num_refused += usize::from(num_errors > 0);
+    }
+    println!(
+        "db3 schemas: {num_made} tables and views in {} files, {num_refused} files reported \
+         damage, {num_served} messages",
+        num_iterations()
+    );
+    assert!(num_served > 0 && num_refused > 0);
 }
 
 #[test]
@@ -192,7 +358,9 @@ fn mutated_contents_page() {
         writer.write(0, Stamp::from_nanos(time as i64), &payload).unwrap();
     }
     writer.finish().unwrap();
-    fuzz("metadata.yaml", &directory.join("metadata.yaml"), &directory, num_iterations());
+    let page = directory.join("metadata.yaml");
+    fuzz("metadata.yaml, bytes", &page, &directory, mutate);
+    fuzz("metadata.yaml, lines", &page, &directory, mutate_lines);
 }
 
 #[test]
@@ -211,6 +379,6 @@ fn mutated_shared_recordings() {
                 bag = copy;
             }
         }
-        fuzz(name, &bag, target.path(), num_iterations());
+        fuzz(name, &bag, target.path(), mutate);
     }
 }

@@ -19,26 +19,35 @@ mod parameters;
 #[path = "../examples/make_sample/recording.rs"]
 mod recording;
 
+#[path = "common/detect.rs"]
+mod detect;
+
 mod common {
     pub mod jpeg;
     pub mod replay;
 }
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use common::jpeg::empty_scans;
 use common::replay::{Run, replay, replay_after};
-use det_post::ErrorKind;
 use det_post::config::{ChannelConfig, Config};
-use det_post::device::Device;
-use det_post::pipeline::isolated::Isolated;
-use det_post::pipeline::{CameraPipeline, Health, Supervisor};
+use det_post::detectors::{self, Detector, DetectorInfo, FrameInput, FrameSet, InputNeeds};
+use det_post::device::{Device, PayloadMemory};
+use det_post::runtime::Factory;
+use det_post::runtime::channel::Channel;
+use det_post::runtime::isolated::{Proxy, serve};
+use det_post::runtime::supervisor::{Health, Supervisor};
 use det_post::types::{
-    CompressedFormat, CompressedView, Detection2d, DeviceChoice, Encoding, FailurePolicy,
-    ImagePayload, ImageView, Size,
+    CompressedFormat, CompressedView, Detection2d, Detections, DeviceChoice, Encoding,
+    FailurePolicy, FrameReport, Header, ImagePayload, ImageView, Size,
 };
+use det_post::{Error, ErrorKind, Result};
+use detect::in_image;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_det_post");
 
@@ -76,15 +85,18 @@ fn image(data: &[u8]) -> ImagePayload<'_> {
     ImagePayload::Raw(ImageView::new(size, 3 * drive::WIDTH, Encoding::Rgb8, false, data).unwrap())
 }
 
-/// A camera in another process, and the number of that process.
-fn supervised(config: ChannelConfig) -> Supervisor<Isolated<Detection2d>> {
+/// A camera in another process.
+fn supervised(config: ChannelConfig) -> Supervisor {
     let policy = FailurePolicy::default();
     Supervisor::new("camera", DeviceChoice::Cpu, policy, move |device| {
-        let isolated = Isolated::start(Path::new(PROGRAM), &config, device)?;
-        let device = isolated.device();
-        Ok((isolated, device))
+        let proxy = Proxy::start(Path::new(PROGRAM), &config, device)?;
+        Ok(Box::new(proxy) as Box<dyn Detector>)
     })
     .unwrap()
+}
+
+fn process_id(channel: &Supervisor) -> u32 {
+    channel.detector().unwrap().info().process_id.unwrap()
 }
 
 fn kill(process: u32) {
@@ -172,30 +184,26 @@ fn a_payload_without_memory_costs_its_frame_and_no_other() {
 fn a_process_that_is_killed_costs_one_frame() {
     let sample = sample();
     let config = camera(sample.path());
-    let det_post::config::ChannelKind::Camera(facts) = &config.kind else { panic!("a camera") };
-    let mut pipeline = CameraPipeline::new(facts, &Device::Cpu).unwrap();
-    let mut channel = supervised(config.clone());
+    let mut detector = detectors::open(&config, DeviceChoice::Cpu).unwrap();
+    let mut channel = supervised(config);
     let mut processes = Vec::new();
     for number in 0..6 {
         let picture = drive::picture(number);
-        let expected = pipeline.process(&image(&picture)).unwrap().detections.to_vec();
+        let expected = in_image(detector.as_mut(), &image(&picture)).unwrap().detections;
         assert!(!expected.is_empty(), "picture {number} shows nothing");
         if number == 2 {
-            kill(channel.pipeline().unwrap().process_id());
+            kill(process_id(&channel));
         }
-        let served = channel.serve(|camera| {
-            let served = camera.process_picture(&image(&picture))?;
-            Ok(served.detections.to_vec())
-        });
-        match served {
-            Ok(found) => assert!(number != 2 && found == expected, "picture {number}"),
+        let (proxy, failures) = channel.ready().unwrap();
+        match failures.note(in_image(proxy, &image(&picture))) {
+            Ok(found) => assert!(number != 2 && found.detections == expected, "picture {number}"),
             Err(error) => {
                 println!("picture {number}: {error}");
                 assert_eq!((number, error.kind()), (2, ErrorKind::Device));
                 assert!(error.message().contains("has ended (signal: 9"), "{error}");
             }
         }
-        processes.push(channel.pipeline().unwrap().process_id());
+        processes.push(process_id(&channel));
     }
     assert_eq!((channel.health(), channel.num_failures()), (Health::Good, 1));
     let [first, .., third, fourth, _, last] = processes[..] else { panic!("six pictures") };
@@ -208,70 +216,209 @@ fn a_process_that_is_killed_costs_one_frame() {
 #[test]
 fn a_jpeg_of_thousands_of_scans_costs_its_frame_alone() {
     let sample = sample();
-    let mut camera = supervised(camera(sample.path()));
-    let process = camera.pipeline().unwrap().process_id();
+    let mut channel = supervised(camera(sample.path()));
+    let process = process_id(&channel);
     let file = empty_scans(2048, 2048, 20_000);
     let bomb = CompressedView { format: CompressedFormat::Jpeg, data: &file };
     let start = Instant::now();
-    let served = camera.serve(|camera| {
-        camera
-            .process_picture(&ImagePayload::Compressed(bomb))
-            .map(|served| served.detections.len())
-    });
-    let error = served.unwrap_err();
+    let (proxy, failures) = channel.ready().unwrap();
+    let error = failures.note(in_image(proxy, &ImagePayload::Compressed(bomb))).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::DecodeLimit, "{error}");
     assert!(error.message().contains("20000 scans"), "{error}");
     assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
-    assert_eq!((camera.health(), camera.num_failures()), (Health::Good, 0));
+    assert_eq!((channel.health(), channel.num_failures()), (Health::Good, 0));
     let picture = drive::picture(1);
-    let served = camera.serve(|camera| {
-        camera.process_picture(&image(&picture)).map(|served| served.detections.len())
-    });
-    assert!(served.unwrap() > 0);
-    assert_eq!(camera.pipeline().unwrap().process_id(), process);
+    let (proxy, failures) = channel.ready().unwrap();
+    let found = failures.note(in_image(proxy, &image(&picture))).unwrap();
+    assert!(!found.detections.is_empty());
+    assert_eq!(process_id(&channel), process);
 }
 
 #[test]
 fn what_is_wrong_with_a_frame_or_a_configuration_comes_back() {
     let sample = sample();
     let mut config = camera(sample.path());
-    let mut isolated =
-        Isolated::<Detection2d>::start(Path::new(PROGRAM), &config, DeviceChoice::Cpu).unwrap();
+    let mut proxy = Proxy::start(Path::new(PROGRAM), &config, DeviceChoice::Cpu).unwrap();
     let file = CompressedView { format: CompressedFormat::Png, data: b"no picture" };
-    let error = isolated.process_picture(&ImagePayload::Compressed(file)).unwrap_err();
+    let error = in_image(&mut proxy, &ImagePayload::Compressed(file)).err().unwrap();
     assert_eq!(error.kind(), ErrorKind::Codec, "{error}");
     let picture = drive::picture(1);
-    assert!(!isolated.process_picture(&image(&picture)).unwrap().detections.is_empty());
+    assert!(!in_image(&mut proxy, &image(&picture)).unwrap().detections.is_empty());
     // Another threshold, as a live parameter would set it.
     let overrides = ["camera.score_threshold:=1.0".to_owned()];
     let strict = Config::load(&[sample.path().join("sample.param.yaml")], &overrides).unwrap();
     let strict = strict.channels.into_iter().find(|channel| channel.name == "camera").unwrap();
-    isolated.reconfigure(&strict).unwrap();
-    assert!(isolated.process_picture(&image(&picture)).unwrap().detections.is_empty());
-    drop(isolated);
+    proxy.reconfigure(&strict).unwrap();
+    assert!(in_image(&mut proxy, &image(&picture)).unwrap().detections.is_empty());
+    drop(proxy);
 
     // A model that is not there.
     let overrides = ["camera.model_path:=/no/such/model.onnx".to_owned()];
     let broken = Config::load(&[sample.path().join("sample.param.yaml")], &overrides).unwrap();
     config = broken.channels.into_iter().find(|channel| channel.name == "camera").unwrap();
-    let started = Isolated::<Detection2d>::start(Path::new(PROGRAM), &config, DeviceChoice::Cpu);
-    let error = started.err().unwrap();
+    let start = |program| Proxy::start(Path::new(program), &config, DeviceChoice::Cpu);
+    let error = start(PROGRAM).err().unwrap();
     assert_eq!(error.kind(), ErrorKind::Model);
     assert!(error.message().contains("/no/such/model.onnx"), "{error}");
 
     // A program that is no det_post.
-    let started =
-        Isolated::<Detection2d>::start(Path::new("/bin/true"), &config, DeviceChoice::Cpu);
-    assert_eq!(started.err().unwrap().kind(), ErrorKind::Device);
-    let started =
-        Isolated::<Detection2d>::start(Path::new("/no/det_post"), &config, DeviceChoice::Cpu);
-    assert_eq!(started.err().unwrap().kind(), ErrorKind::Device);
+    for program in ["/bin/true", "/no/det_post"] {
+        assert_eq!(start(program).err().unwrap().kind(), ErrorKind::Device);
+    }
 }
 
-/// The whole program on a GPU that fails at a frame: a channel of its own
-/// process loses that frame and no other.
+/// The frame at which the device of a [`Faulty`] fails.
+const FAULT_AT: u64 = 3;
+
+/// A detector whose device fails at a frame. A GPU really fails; of the CPU it
+/// is only reported.
+struct Faulty {
+    detector: Box<dyn Detector>,
+    num_frames: u64,
+}
+
+impl Faulty {
+    fn open(config: &ChannelConfig, device: DeviceChoice) -> Result<Box<dyn Detector>> {
+        Ok(Box::new(Self { detector: detectors::open(config, device)?, num_frames: 0 }))
+    }
+}
+
+impl Detector for Faulty {
+    fn inputs(&self) -> &[InputNeeds] {
+        self.detector.inputs()
+    }
+
+    fn info(&self) -> &DetectorInfo {
+        self.detector.info()
+    }
+
+    fn detect<'a>(
+        &'a mut self,
+        frame: &FrameSet<'_>,
+        report: &mut FrameReport,
+    ) -> Result<Detections<'a>> {
+        self.num_frames += 1;
+        if self.num_frames == FAULT_AT + 1 {
+            fail(self.info().device)?;
+        }
+        self.detector.detect(frame, report)
+    }
+
+    fn reconfigure(&mut self, config: &ChannelConfig) -> Result<()> {
+        self.detector.reconfigure(config)
+    }
+
+    fn reset(&mut self) -> Result<()> {
+        self.detector.reset()
+    }
+
+    fn warm_up(&mut self) -> Result<()> {
+        self.detector.warm_up()
+    }
+
+    fn payload_memory(&self) -> PayloadMemory {
+        self.detector.payload_memory()
+    }
+}
+
+fn fail(device: DeviceChoice) -> Result<()> {
+    #[cfg(feature = "cuda")]
+    if let Device::Cuda(gpu) = Device::open(device)? {
+        use det_post::device::cuda::diagnostic::{FaultKind, fail};
+        // The frame that follows meets the fault.
+        let _ = fail(&gpu, FaultKind::BadAddress);
+        return Ok(());
+    }
+    Err(Error::new(ErrorKind::Device, "test", format!("{device} fails")))
+}
+
+/// Names the detector of [`process_of_a_faulty_detector`]: `once` fails in the
+/// first process alone, whose mark is the file that follows.
+const VARIABLE: &str = "DET_POST_FAULTY_ONCE";
+
+/// Not a test of its own: what a process of [`faulty_program`] runs.
 #[test]
-fn a_fault_costs_one_frame() {
+fn process_of_a_faulty_detector() {
+    let Ok(mark) = std::env::var(VARIABLE) else { return };
+    let is_first = std::fs::File::create_new(mark).is_ok();
+    serve(if is_first { Faulty::open } else { detectors::open }).unwrap();
+}
+
+/// A program that holds a detector as det_post does, whose device fails once.
+fn faulty_program(folder: &Path) -> PathBuf {
+    let (program, mark) = (folder.join("faulty"), folder.join("failed"));
+    let this = std::env::current_exe().unwrap();
+    let script = format!(
+        "#!/bin/sh\n{VARIABLE}='{}' exec '{}' --exact process_of_a_faulty_detector --nocapture\n",
+        mark.display(),
+        this.display()
+    );
+    std::fs::write(&program, script).unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    program
+}
+
+/// The detections of pictures, or why there are none.
+fn drive_through(channel: &mut Channel) -> Vec<Result<Vec<Detection2d>>> {
+    let found = |number| {
+        let picture = drive::picture(number);
+        let mut inputs = [Some(FrameInput::image(Header::default(), image(&picture)))];
+        let served = channel.process(&mut inputs, None)?;
+        let Detections::Boxes2d(boxes) = served.detections else { panic!("boxes in space") };
+        Ok(boxes.to_vec())
+    };
+    (0..6).map(found).collect()
+}
+
+/// A fault costs the frame that meets it and no other, where another process
+/// or, with `config.failures.fallback`, the CPU goes on.
+fn costs_one_frame(config: &ChannelConfig, factory: Factory, kind: ErrorKind) -> Channel {
+    let mut whole = Channel::with_factory(config, Arc::new(detectors::open)).unwrap();
+    let expected = drive_through(&mut whole);
+    let mut channel = Channel::with_factory(config, factory).unwrap();
+    for (number, (found, expected)) in
+        drive_through(&mut channel).into_iter().zip(expected).enumerate()
+    {
+        match found {
+            Ok(found) => assert_eq!(found, expected.unwrap(), "picture {number}"),
+            Err(error) => {
+                println!("picture {number}: {error}");
+                assert_eq!((number as u64, error.kind()), (FAULT_AT, kind));
+            }
+        }
+    }
+    assert_eq!(channel.health().1, 1);
+    channel
+}
+
+fn in_a_process(program: PathBuf) -> Factory {
+    Arc::new(move |config, device| Ok(Box::new(Proxy::start(&program, config, device)?)))
+}
+
+#[test]
+fn a_device_that_fails_costs_one_frame() {
+    let sample = sample();
+    let mut config = camera(sample.path());
+    config.device = DeviceChoice::Cpu;
+    let is_first = std::sync::atomic::AtomicBool::new(true);
+    let here: Factory = Arc::new(move |config, device| {
+        let open = if is_first.swap(false, std::sync::atomic::Ordering::Relaxed) {
+            Faulty::open
+        } else {
+            detectors::open
+        };
+        open(config, device)
+    });
+    let channel = costs_one_frame(&config, here, ErrorKind::Device);
+    assert_eq!(channel.health().0, Health::Good);
+    let apart = in_a_process(faulty_program(sample.path()));
+    let channel = costs_one_frame(&config, apart, ErrorKind::Device);
+    assert_eq!(channel.health().0, Health::Good);
+}
+
+/// As above, with a GPU whose fault ends it for the process that meets it.
+#[test]
+fn a_gpu_that_fails_costs_one_frame() {
     if let Err(reason) = Device::open(DeviceChoice::Cuda(0)) {
         let required = std::env::var("DET_POST_REQUIRE_CUDA").is_ok_and(|value| value == "1");
         assert!(!required, "DET_POST_REQUIRE_CUDA is 1: {reason}");
@@ -279,40 +426,10 @@ fn a_fault_costs_one_frame() {
         return;
     }
     let sample = sample();
-    let base = ["lidar.device:=cpu", "camera.device:=cuda:0", "camera.engine.tf32:=false"];
-    let whole = run(sample.path(), "whole", &base);
-    whole.expect_code(0);
-    let mut parameters = base.to_vec();
-    parameters.extend(["camera.isolate:=true", "camera.debug.fault_at_frame:=3"]);
-    let faulty = run(sample.path(), "faulty", &parameters);
-    faulty.expect_code(0);
-    let (expected, found) =
-        (&whole.report()["channels"]["camera"], &faulty.report()["channels"]["camera"]);
-    println!("{found}");
-    assert_eq!(found["frames_in"], expected["frames_in"]);
-    let num_out = |report: &serde_json::Value| report["frames_out"].as_u64().unwrap();
-    assert_eq!(num_out(found) + 1, num_out(expected));
-    assert_eq!(found["dropped"]["device"]["count"], 1);
-    assert_eq!(
-        faulty.report()["channels"]["lidar"]["dropped"],
-        whole.report()["channels"]["lidar"]["dropped"]
-    );
-    let (lines, others) = (whole.lines(), faulty.lines());
-    let missing: Vec<_> = lines.iter().filter(|line| !others.contains(line)).collect();
-    assert_eq!(
-        (missing.len(), lines.len()),
-        (1, others.len() + 1),
-        "other detections after the fault"
-    );
-
-    // With the CPU to go on with, in one process.
-    parameters.truncate(base.len());
-    parameters.extend(["camera.fallback:=cpu", "camera.debug.fault_at_frame:=3"]);
-    let fallen = run(sample.path(), "fallen", &parameters);
-    fallen.expect_code(0);
-    let found = &fallen.report()["channels"]["camera"];
-    println!("{found}");
-    assert_eq!(num_out(found) + 1, num_out(expected));
-    assert_eq!(found["dropped"]["device_lost"]["count"], 1);
-    assert!(found["device"].as_str().unwrap().starts_with("cpu"), "{found}");
+    let overrides = ["camera.device:=cuda:0", "camera.engine.tf32:=false"].map(String::from);
+    let config = Config::load(&[sample.path().join("sample.param.yaml")], &overrides).unwrap();
+    let config = config.channels.into_iter().find(|channel| channel.name == "camera").unwrap();
+    let apart = in_a_process(faulty_program(sample.path()));
+    let channel = costs_one_frame(&config, apart, ErrorKind::Device);
+    assert_eq!(channel.health().0, Health::Good);
 }

@@ -146,11 +146,11 @@ fn arguments_reach_the_channels() {
     assert!(config.use_sim_time);
     assert_eq!(config.device.to_string(), "cpu");
     let channel = |name: &str| config.channels.iter().find(|channel| channel.name == name).unwrap();
-    assert_eq!(channel("front").input, "/cam0/image");
-    assert_eq!(channel("back").input, "/cam1/image");
-    assert_eq!(channel("back").live.camera_info.as_deref(), Some("/cam1/camera_info"));
-    assert_eq!(channel("front").live.camera_info, None);
-    assert_eq!(channel("back_left").input, "/camera/back_left/image_raw/compressed");
+    assert_eq!(channel("front").inputs[0].topic, "/cam0/image");
+    assert_eq!(channel("back").inputs[0].topic, "/cam1/image");
+    assert_eq!(channel("back").inputs[0].camera_info.as_deref(), Some("/cam1/camera_info"));
+    assert_eq!(channel("front").inputs[0].camera_info, None);
+    assert_eq!(channel("back_left").inputs[0].topic, "/camera/back_left/image_raw/compressed");
     let yaml = config.to_yaml();
     assert!(yaml.contains("/models/a.onnx") && yaml.contains("0.25"), "{yaml}");
 

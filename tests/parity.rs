@@ -15,7 +15,7 @@
 
 use det_post::device::Device;
 use det_post::device::cuda::CudaDevice;
-use det_post::types::{DeviceChoice, Kept};
+use det_post::types::{Count, DeviceChoice, FrameReport, Kept};
 
 #[path = "parity/camera_frame.rs"]
 mod camera_frame;
@@ -33,6 +33,8 @@ mod decode_yolo;
 mod decode_yolo_outputs;
 #[path = "parity/densify.rs"]
 mod densify;
+#[path = "common/detect.rs"]
+mod detect;
 #[path = "parity/gather.rs"]
 mod gather;
 #[path = "parity/heads.rs"]
@@ -41,24 +43,34 @@ mod heads;
 mod letterbox;
 #[path = "parity/lidar_pipeline.rs"]
 mod lidar_pipeline;
+#[path = "parity/nms.rs"]
+mod nms;
+#[path = "parity/nms_bev.rs"]
+mod nms_bev;
 #[path = "parity/nms_circle.rs"]
 mod nms_circle;
 #[path = "parity/nms_fast.rs"]
 mod nms_fast;
 #[path = "parity/nms_iou.rs"]
 mod nms_iou;
+#[path = "parity/nms_iou_3d.rs"]
+mod nms_iou_3d;
+#[path = "parity/nms_none.rs"]
+mod nms_none;
 #[path = "parity/nms_rotated.rs"]
 mod nms_rotated;
 #[path = "parity/nms_soft.rs"]
 mod nms_soft;
+#[path = "parity/pillar_features.rs"]
+mod pillar_features;
 #[path = "parity/random.rs"]
 mod random;
 #[path = "parity/scatter.rs"]
 mod scatter;
+#[path = "parity/select.rs"]
+mod select;
 #[path = "parity/slot.rs"]
 mod slot;
-#[path = "parity/solids.rs"]
-mod solids;
 #[path = "parity/tensors.rs"]
 mod tensors;
 #[path = "parity/unpack.rs"]
@@ -78,6 +90,15 @@ fn gpu() -> Option<CudaDevice> {
             None
         }
     }
+}
+
+/// The report of a frame that counted this and nothing else.
+fn counted<const N: usize>(counts: [(Count, usize); N]) -> FrameReport {
+    let mut report = FrameReport::new();
+    for (count, num) in counts {
+        report.add_count(count, num);
+    }
+    report
 }
 
 /// Fails when the survivors, their order or their scores differ in any bit.

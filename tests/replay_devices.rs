@@ -143,7 +143,7 @@ fn the_sample_drive() {
     for more in [
         &[][..],
         &["camera.pre_nms_top_k:=7", "lidar.pre_nms_top_k:=3"],
-        &["camera.nms.class_aware:=false", "lidar.nms.kind:=none"],
+        &["camera.nms.class_mode:=agnostic", "lidar.nms.kind:=none"],
     ] {
         let mut parameters =
             ["camera.engine.kind:=rten", "lidar.engine.kind:=rten"].map(String::from).to_vec();

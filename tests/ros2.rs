@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use det_post::device::PayloadMemory;
-use det_post::node::slot::{SlotReader, slot};
+use det_post::runtime::slot::{SlotReader, slot};
 use det_post::transport::door::{
     Door, DoorOptions, InputKind, Qos, Received, Receiver, Reliability, deliver,
 };

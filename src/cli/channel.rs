@@ -6,12 +6,14 @@ use super::outputs::{OutputChannel, Outputs};
 use super::report::Report;
 use super::transforms::TransformFeed;
 use crate::config::ChannelConfig;
+use crate::detectors::{FrameInput, FrameSet};
 use crate::device::PayloadMemory;
 use crate::error::{Error, Result};
-use crate::node::account::Account;
-use crate::node::channel::Channel;
-use crate::transport::bag::BagMessage;
-use crate::transport::door::{InputKind, Received, deliver};
+use crate::node::pictures;
+use crate::runtime::account::Account;
+use crate::runtime::channel::{Channel, frame_input};
+use crate::transport::bag::{BagMessage, check_log_time};
+use crate::transport::door::{InputKind, deliver};
 use crate::types::Stamp;
 
 /// What the channels of a replay share. At full speed nobody else holds its
@@ -51,8 +53,8 @@ impl ReplayChannel {
     /// `Config` when the channel cannot take that type, `Model` when a network
     /// cannot be loaded or does not fit.
     pub(super) fn open(config: &ChannelConfig, topic: usize, type_name: &str) -> Result<Self> {
-        let kind = Channel::input_kind(config, type_name)?;
         let channel = Channel::open(config)?;
+        let kind = channel.input_kind(0, type_name)?;
         Ok(Self { channel, kind, topic, output: 0, account: Account::new() })
     }
 
@@ -65,7 +67,7 @@ impl ReplayChannel {
         self.output = outputs.add_channel(OutputChannel {
             name: config.name.clone(),
             topic: config.output.clone(),
-            type_name: self.channel.output_type(),
+            output_type: self.channel.output_type(),
             class_names: config.kind.class_names().to_vec(),
             score_threshold: config.kind.lowest_score_threshold(),
         })?;
@@ -74,7 +76,7 @@ impl ReplayChannel {
 
     /// Topic of the messages it takes.
     pub(super) fn input(&self) -> &str {
-        &self.channel.config().input
+        &self.channel.config().inputs[0].topic
     }
 
     /// Number of the topic whose messages it takes.
@@ -101,9 +103,16 @@ impl ReplayChannel {
     /// # Errors
     /// `Io` when an output cannot be written; nothing else ends the replay.
     pub(super) fn process(&mut self, message: &BagMessage<'_>, around: &Around) -> Result<()> {
+        if let Err(error) = check_log_time(message.log_time) {
+            self.drop_frame(&error);
+            return Ok(());
+        }
         let mut written = Ok(());
         deliver(self.kind, message.data, &mut |received| match received {
-            Ok(received) => written = self.serve(&received, &|| message.log_time, around),
+            Ok(received) => {
+                let inputs = [frame_input(&received)];
+                written = self.serve(inputs, &|| message.log_time, around);
+            }
             Err(error) => self.drop_frame(&error),
         });
         written
@@ -116,14 +125,14 @@ impl ReplayChannel {
     /// As [`Self::process`].
     pub(super) fn serve(
         &mut self,
-        received: &Received<'_>,
+        mut inputs: [Option<FrameInput<'_>>; 1],
         log_time: &dyn Fn() -> Stamp,
         around: &Around,
     ) -> Result<()> {
         let feed = around.transforms.as_ref();
         let lookup = feed.map(|feed| |to: &str, from: &str, at| lock(feed).lookup(to, from, at));
         let lookup = lookup.as_ref().map(|lookup| lookup as _);
-        let served = match self.channel.process(received, lookup) {
+        let served = match self.channel.process(&mut inputs, lookup) {
             Ok(served) => served,
             Err(error) => {
                 self.drop_frame(&error);
@@ -133,16 +142,18 @@ impl ReplayChannel {
         let frame = self.account.frames_in();
         self.account.add_served(served.report, served.detections.len());
         self.account.add_stamp(served.order);
-        let alone = served.alone.as_ref();
+        let alone = served.degraded.as_ref();
         let is_first_alone = alone.is_some_and(|error| self.account.add_degraded(error) == 1);
         if let Some(error) = alone.filter(|_| is_first_alone) {
             tracing::warn!("channel {}: sweep served alone: {error}", served.config.name);
         }
         let mut outputs = lock(&around.outputs);
         outputs.write(self.output, &served.header, log_time(), served.detections)?;
-        if let Some(pictures) = outputs.pictures(frame) {
-            let canvas = served.draw(received)?;
-            pictures.save(&served.config.name, frame, served.header.stamp, &canvas)?;
+        if outputs.wants_picture(frame) {
+            let drawn = FrameSet { stamp: served.header.stamp, inputs: &inputs };
+            let reference = served.config.sync.reference;
+            let canvas = pictures::draw(&drawn, reference, served.detections, served.config)?;
+            outputs.save_picture(&served.config.name, frame, served.header.stamp, &canvas)?;
         }
         Ok(())
     }
@@ -173,8 +184,10 @@ impl ReplayChannel {
 
     /// Adds the channel's account to the report of the replay.
     pub(super) fn add_to(&self, report: &mut Report) {
-        let ChannelConfig { name, input, output, .. } = self.channel.config();
-        let (device, engine) = (self.channel.device_name(), self.channel.engine_name());
-        report.add_channel(name, [input, output, device, engine], &self.account);
+        let ChannelConfig { name, inputs, output, .. } = self.channel.config();
+        let info = self.channel.detector_info();
+        let device = info.map_or("none", |info| &info.device_name);
+        let engine = info.map_or("none", |info| &info.engine_name);
+        report.add_channel(name, [&inputs[0].topic, output, device, engine], &self.account);
     }
 }

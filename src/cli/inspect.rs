@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::Outcome;
+use super::{ExitStatus, stdout};
 use crate::error::{ErrorKind, Result};
 use crate::text::{LineBreaks, shown};
 use crate::transport::bag::{BagReader, TopicInfo};
@@ -25,8 +25,7 @@ struct Seen {
 ///
 /// # Errors
 /// `Io` or `DamagedBag` when there is nothing to read.
-#[expect(clippy::print_stdout, reason = "the result of the command")]
-pub(super) fn inspect(bag: &Path) -> Result<Outcome> {
+pub(super) fn inspect(bag: &Path) -> Result<ExitStatus> {
     let mut reader = BagReader::open(bag)?;
     let topics = reader.topics().to_vec();
     let mut seen: Vec<Seen> = topics.iter().map(|_| Seen::default()).collect();
@@ -42,14 +41,15 @@ pub(super) fn inspect(bag: &Path) -> Result<Outcome> {
             Err(error) => return Err(error),
         }
     }
-    println!("{}", bag.display());
+    let mut text = format!("{}\n", bag.display());
     for (topic, seen) in topics.iter().zip(&seen) {
-        print!("{}", paragraph(topic, seen));
+        text += &paragraph(topic, seen);
     }
     for error in &damage {
-        println!("damaged: {error}");
+        text += &format!("damaged: {error}\n");
     }
-    Ok(if damage.is_empty() { Outcome::Done } else { Outcome::DoneWithLoss })
+    stdout::print(&text)?;
+    Ok(if damage.is_empty() { ExitStatus::Done } else { ExitStatus::Damaged })
 }
 
 impl Seen {

@@ -1,57 +1,105 @@
-//! Ctrl-C and SIGTERM as a value that is passed down.
+//! Requests to stop (SIGINT, SIGTERM, SIGHUP) as a value that is passed down.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use super::exit::ExitStatus;
 use crate::error::{Error, ErrorKind, Result};
 
-/// Set once somebody asks to stop. The command then finishes what is under way;
-/// a second request ends the process at once.
+/// Held while results move to their names: an exit in between would leave some
+/// of them behind.
+static EXIT: Mutex<()> = Mutex::new(());
+
+/// While the guard lives, a second signal does not end the process.
+pub(super) fn hold_off_exit() -> MutexGuard<'static, ()> {
+    EXIT.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Set by the first signal that asks to stop. The command then finishes the
+/// frame under way and ends; a second signal ends the process at once.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
-    /// Listens for both on a thread of its own.
+    /// Listens for the signals on a thread of its own. SIGHUP stays ignored where
+    /// the program was started so (`nohup`).
+    ///
+    /// # Errors
+    /// `Io` when the system refuses a thread or a handler.
     pub(super) fn listen() -> Result<Self> {
         let failed = |what, cause| Error::new(ErrorKind::Io, "signals", what).with_source(cause);
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_io()
             .build()
             .map_err(|e: std::io::Error| failed("no runtime", e))?;
-        let (interrupted, terminated) = {
+        let signals = {
             let _inside = runtime.enter();
             let hear = |kind| signal(kind).map_err(|e| failed("cannot hear a signal", e));
-            (hear(SignalKind::interrupt())?, hear(SignalKind::terminate())?)
+            let hangup = match hangup_is_ignored() {
+                true => None,
+                false => Some(hear(SignalKind::hangup())?),
+            };
+            let interrupted = hear(SignalKind::interrupt())?;
+            Signals { interrupted, terminated: hear(SignalKind::terminate())?, hangup }
         };
         let interrupt = Self::default();
         let flag = interrupt.clone();
         std::thread::Builder::new()
             .name("signals".into())
-            .spawn(move || runtime.block_on(flag.follow(interrupted, terminated)))
+            .spawn(move || runtime.block_on(flag.follow(signals)))
             .map_err(|e| failed("no thread", e))?;
         Ok(interrupt)
     }
 
-    async fn follow(self, mut interrupted: Signal, mut terminated: Signal) {
-        loop {
-            let heard = tokio::select! {
-                heard = interrupted.recv() => heard,
-                heard = terminated.recv() => heard,
-            };
-            if heard.is_none() {
-                return;
+    async fn follow(self, mut signals: Signals) {
+        while signals.next().await.is_some() {
+            if !self.0.swap(true, Ordering::Relaxed) {
+                tracing::warn!("stopping: the frame under way is being finished");
+            } else if let Ok(_guard) = EXIT.try_lock() {
+                std::process::exit(ExitStatus::Interrupted.code().into());
             }
-            if self.0.swap(true, Ordering::Relaxed) {
-                std::process::exit(130);
-            }
-            tracing::warn!("stopping: what is under way is being finished");
         }
     }
 
-    /// Whether somebody asked to stop.
+    /// Whether a signal asked to stop.
     pub(super) fn is_set(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
+}
+
+/// The signals that ask to stop.
+struct Signals {
+    interrupted: Signal,
+    terminated: Signal,
+    hangup: Option<Signal>,
+}
+
+impl Signals {
+    /// The next of them; `None` when no more can come.
+    async fn next(&mut self) -> Option<()> {
+        let Self { interrupted, terminated, hangup } = self;
+        let hangup = async {
+            match hangup {
+                Some(hangup) => hangup.recv().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            heard = interrupted.recv() => heard,
+            heard = terminated.recv() => heard,
+            heard = hangup => heard,
+        }
+    }
+}
+
+/// Whether SIGHUP is ignored, by the mask of ignored signals in
+/// `/proc/self/status`; not where there is no such file.
+fn hangup_is_ignored() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    // Signal 1 is the lowest bit.
+    mask & 1 << (libc::SIGHUP - 1) != 0
 }

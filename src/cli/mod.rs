@@ -1,30 +1,25 @@
 //! The program's commands: arguments in, exit codes out.
 //!
-//! | code | meaning |
-//! |---|---|
-//! | 0 | done; frames refused for a reason are counted in the report |
-//! | 1 | failed |
-//! | 2 | wrong use or configuration |
-//! | 3 | finished with loss: the recording itself is damaged |
-//!
-//! Results go to stdout, logs and progress to stderr.
+//! Exit codes are those of [`ExitStatus`]. Results go to stdout, logs and progress to stderr.
 
 mod bench;
 mod channel;
 mod check;
 mod demo;
 mod eval;
+mod exit;
 mod heap;
 mod inspect;
 mod interrupt;
+mod output_folder;
 mod outputs;
 mod paced;
-mod pictures;
 mod replay;
 mod report;
 mod ros_args;
 mod run;
 mod simulate;
+mod stdout;
 mod transforms;
 
 use std::path::PathBuf;
@@ -32,51 +27,41 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+pub use exit::ExitStatus;
 use ros_args::RosArguments;
 
+use crate::detectors;
 use crate::error::{Error, ErrorKind, Result};
-use crate::pipeline::isolated;
+use crate::runtime::isolated;
 use crate::telemetry;
-
-/// How a command that did not fail ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// Everything was read.
-    Done,
-    /// The recording is damaged; what could be read was served.
-    DoneWithLoss,
-}
 
 /// Detection for ROS 2: images and point clouds in, detection arrays out.
 #[derive(Debug, Parser)]
-#[command(version, about, after_help = EXIT_CODES)]
+#[command(version, about, after_help = exit::HELP)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
 }
 
-const EXIT_CODES: &str = "Exit codes: 0 done (refused frames are counted in the report), \
-                          1 failed, 2 wrong use or configuration, 3 finished with loss (the \
-                          recording is damaged).";
-
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Simulates a drive, detects on it, evaluates and draws it: the whole node at work.
-    #[command(after_help = EXIT_CODES)]
+    #[command(after_help = exit::HELP)]
     Demo(demo::DemoArguments),
     /// Replays a recording through the configured channels and writes their detections.
-    #[command(after_help = EXIT_CODES)]
+    #[command(after_help = exit::HELP)]
     Replay(replay::ReplayArguments),
     /// Runs the node in a ROS 2 graph; `--ros-args` are taken as every node takes them, and mean
     /// this command where none is given.
-    #[command(after_help = EXIT_CODES)]
+    #[command(after_help = exit::HELP)]
     Run(run::RunArguments),
     /// Measures what this machine gives: ops, copies, whole frames.
     Bench(bench::BenchArguments),
     /// Compares detections with truth: AP, errors and calibration, per class and distance.
-    #[command(after_help = EXIT_CODES)]
+    #[command(after_help = exit::HELP)]
     Eval(eval::EvalArguments),
     /// Simulates a drive with ground truth and writes it as a recording.
+    #[command(after_help = exit::HELP)]
     Simulate(simulate::SimulateArguments),
     /// Lists what a recording holds: topics, types, counts, rates, layouts, encodings.
     Inspect {
@@ -109,7 +94,7 @@ pub fn main() -> ExitCode {
         Err(error) => {
             telemetry::init(None);
             tracing::error!("{error}");
-            return ExitCode::from(2);
+            return ExitCode::from(ExitStatus::from(&error).code());
         }
     };
     let arguments = match Arguments::try_parse_from(arguments) {
@@ -121,21 +106,14 @@ pub fn main() -> ExitCode {
         }
     };
     telemetry::init(ros.log_level.as_deref());
-    match run(&arguments.command, &ros) {
-        Ok(Outcome::Done) => ExitCode::SUCCESS,
-        Ok(Outcome::DoneWithLoss) => ExitCode::from(3),
-        Err(error) => {
-            tracing::error!("{error}");
-            match error.kind() {
-                ErrorKind::Usage | ErrorKind::Config => ExitCode::from(2),
-                ErrorKind::DamagedBag => ExitCode::from(3),
-                _ => ExitCode::FAILURE,
-            }
-        }
-    }
+    let status = run(&arguments.command, &ros).unwrap_or_else(|error| {
+        tracing::error!("{error}");
+        ExitStatus::from(&error)
+    });
+    ExitCode::from(status.code())
 }
 
-fn run(command: &Command, ros: &RosArguments) -> Result<Outcome> {
+fn run(command: &Command, ros: &RosArguments) -> Result<ExitStatus> {
     if !ros.is_empty() && !matches!(command, Command::Run(_)) {
         return Err(Error::new(ErrorKind::Usage, "arguments", "--ros-args are for `run` alone"));
     }
@@ -150,7 +128,7 @@ fn run(command: &Command, ros: &RosArguments) -> Result<Outcome> {
         Command::Eval(arguments) => eval::eval(arguments),
         Command::Simulate(arguments) => simulate::simulate(arguments),
         Command::Inspect { bag } => inspect::inspect(bag),
-        Command::Isolated => isolated::serve().map(|()| Outcome::Done),
+        Command::Isolated => isolated::serve(detectors::open).map(|()| ExitStatus::Done),
         Command::Check(arguments) => check::check(arguments),
     }
 }

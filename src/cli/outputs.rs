@@ -4,19 +4,23 @@
 //! The detections depend on the input alone: the same replay writes the same
 //! bytes.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use super::pictures::Pictures;
+use super::output_folder::{OutputFolder, Replaces};
 use super::report::Report;
 use crate::error::{Error, ErrorKind, Result};
-use crate::node::channel::Detections;
-use crate::transport::bag::{BagCompression, BagWriter, Durability, OfferedQos};
+use crate::node::pictures::Canvas;
+use crate::transport::bag::{BagWriter, Durability, OfferedQos};
 use crate::transport::messages::{LabelInfo, definition};
-use crate::types::{Header, Stamp};
+use crate::types::{Detections, Header, OutputType, Stamp};
+
+/// The results of a replay; those of an earlier one are replaced.
+pub(super) const REPLACES: Replaces =
+    Replaces::These(&["detections.jsonl", "detections/", "pictures/", "report.json"]);
 
 /// What the outputs know of a channel.
 pub(super) struct OutputChannel {
@@ -24,8 +28,8 @@ pub(super) struct OutputChannel {
     pub(super) name: String,
     /// Topic of its detections.
     pub(super) topic: String,
-    /// ROS type of its detections.
-    pub(super) type_name: &'static str,
+    /// The message that its detections are written as.
+    pub(super) output_type: OutputType,
     /// Its class table.
     pub(super) class_names: Vec<String>,
     /// Score from which its detections are published.
@@ -39,41 +43,37 @@ pub(super) struct Outputs {
 }
 
 struct Files {
-    folder: PathBuf,
+    folder: OutputFolder,
     lines: BufWriter<File>,
     lines_path: PathBuf,
     bag: BagWriter,
     /// Per channel: the topic of its detections and of its class table, and
     /// whether the table is written.
     topics: Vec<(usize, usize, bool)>,
-    pictures: Pictures,
+    num_pictures: u64,
     message: Vec<u8>,
 }
 
 impl Outputs {
-    /// Makes the folder and its files. A recording that is there already is
-    /// replaced.
+    /// Begins the files in the folder. Of each channel the first `num_pictures`
+    /// frames are drawn.
     ///
     /// # Errors
-    /// `Io` naming the path.
-    pub(super) fn create(folder: Option<&Path>, num_pictures: u64) -> Result<Self> {
-        let Some(folder) = folder else { return Ok(Self { files: None, channels: Vec::new() }) };
-        fs::create_dir_all(folder).map_err(|e| cannot("make", folder).with_source(e))?;
-        let bag_folder = folder.join("detections");
-        if bag_folder.exists() {
-            fs::remove_dir_all(&bag_folder)
-                .map_err(|e| cannot("replace", &bag_folder).with_source(e))?;
-        }
-        let lines_path = folder.join("detections.jsonl");
+    /// `Usage` and `Io` of the folder, naming the path.
+    pub(super) fn create(folder: Option<OutputFolder>, num_pictures: u64) -> Result<Self> {
+        let Some(mut folder) = folder else {
+            return Ok(Self { files: None, channels: Vec::new() });
+        };
+        let lines_path = folder.file("detections.jsonl")?;
         let lines =
             File::create(&lines_path).map_err(|e| cannot("create", &lines_path).with_source(e))?;
         let files = Files {
-            folder: folder.into(),
+            bag: folder.recording(Some("detections"))?,
+            folder,
             lines: BufWriter::new(lines),
             lines_path,
-            bag: BagWriter::create(&bag_folder, BagCompression::None)?,
             topics: Vec::new(),
-            pictures: Pictures::create(folder.join("pictures"), num_pictures)?,
+            num_pictures,
             message: Vec::new(),
         };
         Ok(Self { files: Some(files), channels: Vec::new() })
@@ -98,7 +98,8 @@ impl Outputs {
                 durability: Durability::TransientLocal,
                 ..OfferedQos::default()
             };
-            let detections = add(&channel.topic, channel.type_name, OfferedQos::default())?;
+            let detections =
+                add(&channel.topic, channel.output_type.type_name(), OfferedQos::default())?;
             let labels = add(&labels_topic, LabelInfo::TYPE, latched)?;
             files.topics.push((detections, labels, false));
         }
@@ -131,27 +132,46 @@ impl Outputs {
             files.bag.write(*labels_topic, log_time, &files.message)?;
             *labels_written = true;
         }
-        detections.encode(header, class_names, &mut files.message)?;
+        let message = &mut files.message;
+        of_channel.output_type.encode(header, detections, class_names, message)?;
         files.bag.write(*detections_topic, log_time, &files.message)
     }
 
-    /// Where pictures go, when frame `frame` of a channel is to be drawn.
-    pub(super) fn pictures(&self, frame: u64) -> Option<&Pictures> {
-        self.files.as_ref().map(|files| &files.pictures).filter(|pictures| pictures.wants(frame))
+    /// Whether frame number `frame` of a channel, from zero, is to be drawn.
+    pub(super) fn wants_picture(&self, frame: u64) -> bool {
+        self.files.as_ref().is_some_and(|files| frame < files.num_pictures)
     }
 
-    /// Closes all files and writes the report.
+    /// Saves the picture of a frame.
+    ///
+    /// # Errors
+    /// `Io` when it cannot be written.
+    pub(super) fn save_picture(
+        &mut self,
+        channel: &str,
+        frame: u64,
+        stamp: Stamp,
+        canvas: &Canvas,
+    ) -> Result<()> {
+        let Some(files) = &mut self.files else { return Ok(()) };
+        let name = format!("pictures/{channel}_{frame:06}_{}.png", stamp.nanos());
+        canvas.save(&files.folder.file(&name)?)
+    }
+
+    /// Closes all files and writes the report. The folder is given back, to be
+    /// finished.
     ///
     /// # Errors
     /// `Io` when a file cannot be written.
-    pub(super) fn finish(self, report: &Report) -> Result<()> {
-        let Some(mut files) = self.files else { return Ok(()) };
+    pub(super) fn close(self, report: &Report) -> Result<Option<OutputFolder>> {
+        let Some(mut files) = self.files else { return Ok(None) };
         files.lines.flush().map_err(|e| cannot("write", &files.lines_path).with_source(e))?;
         files.bag.finish()?;
-        let path = files.folder.join("report.json");
-        let json = serde_json::to_string_pretty(report)
-            .map_err(|e| cannot("write", &path).with_source(e))?;
-        fs::write(&path, json + "\n").map_err(|e| cannot("write", &path).with_source(e))
+        let json = serde_json::to_string_pretty(report).map_err(|e| {
+            Error::new(ErrorKind::Io, "outputs", "cannot write report.json").with_source(e)
+        })?;
+        files.folder.write("report.json", &(json + "\n"))?;
+        Ok(Some(files.folder))
     }
 }
 
@@ -211,7 +231,7 @@ fn write_line(
         detections_3d: None,
     };
     match detections {
-        Detections::Camera(detections) => {
+        Detections::Boxes2d(detections) => {
             let detections = detections.iter().map(|d| Line2d {
                 class_id: d.class,
                 class_name: name_of(d.class),
@@ -220,7 +240,7 @@ fn write_line(
             });
             line.detections_2d = Some(detections.collect());
         }
-        Detections::Lidar(detections) => {
+        Detections::Boxes3d(detections) => {
             let detections = detections.iter().map(|d| {
                 let b = &d.object.bbox;
                 Line3d {

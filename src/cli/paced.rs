@@ -12,9 +12,9 @@ use super::channel::{Around, ReplayChannel};
 use super::interrupt::Interrupt;
 use super::replay::Reading;
 use crate::error::{Error, ErrorKind, Result};
-use crate::node::account::Account;
-use crate::node::slot::{Offered, SlotCloser, SlotReader, SlotWriter, slot};
-use crate::transport::bag::BagMessage;
+use crate::runtime::account::Account;
+use crate::runtime::slot::{Offered, SlotCloser, SlotReader, SlotWriter, slot};
+use crate::transport::bag::{BagMessage, check_log_time};
 use crate::transport::door::{InputKind, deliver};
 use crate::types::Stamp;
 
@@ -41,11 +41,7 @@ impl Input {
         {
             Ok(Offered::Waiting) => {}
             Ok(Offered::Overtook | Offered::Closed) => *num_overtaken += 1,
-            Err(error) => {
-                if refused.add_dropped(&error) == 1 {
-                    tracing::warn!("frame dropped: {error}");
-                }
-            }
+            Err(error) => drop_frame(refused, &error),
         });
     }
 
@@ -55,6 +51,13 @@ impl Input {
             std::thread::sleep(NAP / 10);
         }
         self.num_overtaken += u64::from(self.closer.close());
+    }
+}
+
+/// Counts a frame that is not served; the first of a reason is a warning.
+fn drop_frame(refused: &mut Account, error: &Error) {
+    if refused.add_dropped(error) == 1 {
+        tracing::warn!("frame dropped: {error}");
     }
 }
 
@@ -106,6 +109,11 @@ fn feed(
 ) -> Result<()> {
     let interrupt = reading.interrupt;
     reading.each(&mut |message| {
+        if let Err(error) = check_log_time(message.log_time) {
+            let of_topic = inputs.iter_mut().filter(|input| input.topic == message.topic);
+            of_topic.for_each(|input| drop_frame(&mut input.refused, &error));
+            return Ok(());
+        }
         pace.wait_for(message.log_time, interrupt);
         around.advance_to(message.log_time);
         if threads.iter().any(ScopedJoinHandle::is_finished) {
@@ -127,8 +135,8 @@ fn serve_newest(
     pace: &Pace,
 ) -> Result<()> {
     while let Some(frame) = slot.take() {
-        match frame.read(|received| channel.serve(received, &|| pace.now(), around)) {
-            Ok(written) => written?,
+        match frame.view() {
+            Ok(view) => channel.serve([Some(view.input())], &|| pace.now(), around)?,
             Err(error) => channel.drop_frame(&error),
         }
     }

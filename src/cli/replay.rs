@@ -7,10 +7,11 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use super::channel::{Around, ReplayChannel};
 use super::interrupt::Interrupt;
-use super::outputs::Outputs;
+use super::output_folder::OutputFolder;
+use super::outputs::{self, Outputs};
 use super::report::{ReadSummary, Report};
 use super::transforms::TransformFeed;
-use super::{Outcome, paced};
+use super::{ExitStatus, paced, stdout};
 use crate::config::Config;
 use crate::error::{Error, ErrorKind, Result};
 use crate::transport::bag::{BagMessage, BagReader, TopicInfo};
@@ -65,14 +66,13 @@ fn parse_rate(text: &str) -> std::result::Result<Rate, String> {
 pub(super) struct ReplayRequest<'a> {
     pub(super) bag: &'a Path,
     pub(super) config: &'a Config,
-    pub(super) out: Option<&'a Path>,
     pub(super) rate: Rate,
     pub(super) num_pictures: u64,
 }
 
 /// Replays as the command line says and prints the report.
-#[expect(clippy::print_stdout, reason = "the table is the result of the command")]
-pub(super) fn replay(arguments: &ReplayArguments) -> Result<Outcome> {
+pub(super) fn replay(arguments: &ReplayArguments) -> Result<ExitStatus> {
+    let interrupt = Interrupt::listen()?;
     let mut config = Config::load(&arguments.config, &arguments.overrides)?;
     if let Some(device) = arguments.device {
         config.channels.iter_mut().for_each(|channel| channel.device = device);
@@ -81,24 +81,43 @@ pub(super) fn replay(arguments: &ReplayArguments) -> Result<Outcome> {
     let request = ReplayRequest {
         bag: &arguments.bag,
         config: &config,
-        out: arguments.out.as_deref(),
         rate: arguments.rate,
         num_pictures: arguments.pictures,
     };
-    let report = run(&request, &Interrupt::listen()?)?;
-    print!("{}", report.to_table());
-    Ok(if report.is_damaged() { Outcome::DoneWithLoss } else { Outcome::Done })
+    let open = || match &arguments.out {
+        Some(out) => OutputFolder::open(out, outputs::REPLACES).map(Some),
+        None => Ok(None),
+    };
+    let (report, folder) = run(&request, open, &interrupt)?;
+    let is_interrupted = report.is_interrupted();
+    match folder {
+        Some(folder) if is_interrupted => folder.keep_partial()?,
+        Some(folder) => folder.finish()?,
+        None => {}
+    }
+    stdout::print(&report.to_table())?;
+    Ok(match (is_interrupted, report.is_damaged()) {
+        (true, _) => ExitStatus::Interrupted,
+        (false, true) => ExitStatus::Damaged,
+        (false, false) => ExitStatus::Done,
+    })
 }
 
-/// Replays a recording and finishes its outputs, whatever ends it.
+/// Replays a recording to its end or until it is interrupted. The folder for
+/// its outputs is opened once nothing else can refuse the replay; it is given
+/// back with all of them in it, to be finished.
 ///
 /// # Errors
 /// `Config` when nothing can be done with the recording, `Model`, and `Io` or
 /// `DamagedBag` when it cannot be opened; damage inside it is in the report.
-pub(super) fn run(request: &ReplayRequest<'_>, interrupt: &Interrupt) -> Result<Report> {
+pub(super) fn run(
+    request: &ReplayRequest<'_>,
+    open_folder: impl FnOnce() -> Result<Option<OutputFolder>>,
+    interrupt: &Interrupt,
+) -> Result<(Report, Option<OutputFolder>)> {
     let mut reader = BagReader::open(request.bag)?;
     let mut channels = open_channels(request.config, reader.topics())?;
-    let mut outputs = Outputs::create(request.out, request.num_pictures)?;
+    let mut outputs = Outputs::create(open_folder()?, request.num_pictures)?;
     for channel in &mut channels {
         channel.announce(&mut outputs)?;
     }
@@ -122,8 +141,9 @@ pub(super) fn run(request: &ReplayRequest<'_>, interrupt: &Interrupt) -> Result<
     }
     let mut report = Report::new(request.bag, read);
     channels.iter().for_each(|channel| channel.add_to(&mut report));
-    around.outputs.into_inner().unwrap_or_else(PoisonError::into_inner).finish(&report)?;
-    Ok(report)
+    let outputs = around.outputs.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let folder = outputs.close(&report)?;
+    Ok((report, folder))
 }
 
 /// Serves every message, one after the other.
@@ -184,20 +204,21 @@ impl Reading<'_> {
 fn open_channels(config: &Config, topics: &[TopicInfo]) -> Result<Vec<ReplayChannel>> {
     let mut channels = Vec::new();
     for channel in &config.channels {
-        match topics.iter().position(|topic| topic.name == channel.input) {
+        match topics.iter().position(|topic| topic.name == channel.inputs[0].topic) {
             Some(topic) => {
                 channels.push(ReplayChannel::open(channel, topic, &topics[topic].type_name)?)
             }
             None => tracing::warn!(
                 "channel {}: the recording has no topic {}",
                 channel.name,
-                channel.input
+                channel.inputs[0].topic
             ),
         }
     }
     if channels.is_empty() {
         let names: Vec<&str> = topics.iter().map(|topic| topic.name.as_str()).collect();
-        let inputs: Vec<&str> = config.channels.iter().map(|c| c.input.as_str()).collect();
+        let inputs: Vec<&str> =
+            config.channels.iter().map(|c| c.inputs[0].topic.as_str()).collect();
         return Err(Error::new(
             ErrorKind::Config,
             "replay",

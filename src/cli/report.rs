@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use crate::node::account::{Account, BytesSummary, Reason, StageSummary};
+use crate::runtime::account::{Account, BytesSummary, Reason, StageSummary};
 use crate::types::Transfer;
 
 /// How reading the recording went.
@@ -62,6 +62,11 @@ impl Report {
     /// Whether the recording itself is damaged.
     pub(super) fn is_damaged(&self) -> bool {
         !self.read.damage.is_empty()
+    }
+
+    /// Whether a signal ended the replay before its end.
+    pub(super) fn is_interrupted(&self) -> bool {
+        self.read.interrupted
     }
 
     /// Adds the account of a channel.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
-use super::Outcome;
+use super::ExitStatus;
 use super::interrupt::Interrupt;
 use super::ros_args::RosArguments;
 use crate::config::Config;
@@ -49,7 +49,7 @@ enum DoorChoice {
 }
 
 /// Runs the node until it is told to stop or shut down.
-pub(super) fn run(arguments: &RunArguments, ros: &RosArguments) -> Result<Outcome> {
+pub(super) fn run(arguments: &RunArguments, ros: &RosArguments) -> Result<ExitStatus> {
     let node = ros.node()?;
     let files = [&arguments.config[..], &ros.params_files[..]].concat();
     let overrides = [&arguments.overrides[..], &ros.overrides[..]].concat();
@@ -75,13 +75,13 @@ pub(super) fn run(arguments: &RunArguments, ros: &RosArguments) -> Result<Outcom
             Err(RecvTimeoutError::Disconnected) => std::thread::sleep(POLL),
         }
         if live.state() == LifecycleState::Finalized {
-            return Ok(Outcome::Done);
+            return Ok(ExitStatus::Done);
         }
     }
     if let Err(error) = live.shut_down(STOP_PATIENCE) {
         tracing::warn!("stopping all the same: {error}");
     }
-    Ok(Outcome::Done)
+    Ok(ExitStatus::Done)
 }
 
 /// Configures and activates beside this thread, which goes on listening for

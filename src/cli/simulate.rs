@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::Outcome;
 use super::interrupt::Interrupt;
+use super::output_folder::{OutputFolder, Replaces};
+use super::{ExitStatus, stdout};
 use crate::error::{Error, ErrorKind, Result};
 use crate::sim::{Drive, Options, SCAN_RATE_HZ, START};
 use crate::types::Stamp;
@@ -28,7 +29,8 @@ pub(super) struct SimulateArguments {
     /// Length of the drive in seconds.
     #[arg(long, default_value_t = 10.0)]
     pub(super) seconds: f64,
-    /// Directory of the rosbag2 recording; one that is there is replaced.
+    /// Directory of the rosbag2 recording, for it alone; one that this command wrote there is
+    /// replaced.
     #[arg(short, long, value_name = "BAG")]
     pub(super) out: PathBuf,
     /// Number of cameras, the first looking ahead, the others all around.
@@ -78,19 +80,22 @@ enum Event {
 }
 
 /// Simulates a drive and writes its recording.
-#[expect(clippy::print_stdout, reason = "where the recording lies is the result of the command")]
-pub(super) fn simulate(arguments: &SimulateArguments) -> Result<Outcome> {
-    record(arguments, &Interrupt::listen()?)?;
-    println!("{}", arguments.out.display());
-    Ok(Outcome::Done)
+pub(super) fn simulate(arguments: &SimulateArguments) -> Result<ExitStatus> {
+    let interrupt = Interrupt::listen()?;
+    let status = record(arguments, &interrupt)?;
+    if status == ExitStatus::Done {
+        stdout::print(&format!("{}\n", arguments.out.display()))?;
+    }
+    Ok(status)
 }
 
-/// Simulates a drive and writes its recording, up to where the user stops it.
+/// Simulates a drive and writes its recording: done or, where the user stops
+/// it, interrupted.
 ///
 /// # Errors
 /// `Usage` when an argument is out of range or the directory holds something
 /// else, `Io` when the recording cannot be written.
-pub(super) fn record(arguments: &SimulateArguments, interrupt: &Interrupt) -> Result<()> {
+pub(super) fn record(arguments: &SimulateArguments, interrupt: &Interrupt) -> Result<ExitStatus> {
     let drive = Drive::new(arguments.seed, &options(arguments))?;
     if !(arguments.seconds > 0.0 && arguments.seconds <= MAX_SECONDS) {
         let found = arguments.seconds;
@@ -98,14 +103,16 @@ pub(super) fn record(arguments: &SimulateArguments, interrupt: &Interrupt) -> Re
             format!("--seconds is {found}; above 0 and at most {MAX_SECONDS} is possible");
         return Err(Error::new(ErrorKind::Usage, "simulate", message));
     }
-    remove_old(&arguments.out)?;
+    let mut folder = OutputFolder::open(&arguments.out, Replaces::Everything)?;
     let format = if arguments.compressed { PictureFormat::Jpeg } else { PictureFormat::Raw };
-    let mut recorder = Recorder::create(&drive, &arguments.out, format)?;
+    let mut recorder = Recorder::create(&drive, folder.recording(None)?, format)?;
     let events = events(&drive, arguments.seconds);
     let progress = progress_bar(&events);
     recorder.mounts(START)?;
+    let mut status = ExitStatus::Done;
     for &(log_time, event) in &events {
         if interrupt.is_set() {
+            status = ExitStatus::Interrupted;
             break;
         }
         match event {
@@ -118,7 +125,12 @@ pub(super) fn record(arguments: &SimulateArguments, interrupt: &Interrupt) -> Re
         }
     }
     progress.finish_and_clear();
-    recorder.finish()
+    recorder.finish()?;
+    match status {
+        ExitStatus::Interrupted => folder.keep_partial()?,
+        _ => folder.finish()?,
+    }
+    Ok(status)
 }
 
 fn options(arguments: &SimulateArguments) -> Options {
@@ -130,20 +142,6 @@ fn options(arguments: &SimulateArguments) -> Options {
         camera_rate_hz: arguments.camera_rate,
         ..Options::default()
     }
-}
-
-/// Removes the recording that is there; refuses a directory of another kind.
-fn remove_old(directory: &Path) -> Result<()> {
-    let Ok(mut entries) = std::fs::read_dir(directory) else { return Ok(()) };
-    let is_recording = directory.join("metadata.yaml").is_file();
-    if !is_recording && entries.next().is_some() {
-        let message = format!("{} is not empty and not a recording", directory.display());
-        return Err(Error::new(ErrorKind::Usage, "simulate", message));
-    }
-    std::fs::remove_dir_all(directory).map_err(|error| {
-        let message = format!("cannot replace {}", directory.display());
-        Error::new(ErrorKind::Io, "simulate", message).with_source(error)
-    })
 }
 
 /// All events of a drive in the order of their log times. A scan is there when
@@ -205,17 +203,5 @@ mod tests {
         // Every sensor's stamp lies between transforms that are recorded.
         let end = Stamp::from_nanos(START.nanos() + 1_200_000_000);
         assert_eq!(events.last().unwrap().0, end);
-    }
-
-    #[test]
-    fn only_recordings_are_replaced() {
-        let folder = tempfile::tempdir().unwrap();
-        let bag = folder.path().join("bag");
-        assert!(remove_old(&bag).is_ok());
-        std::fs::create_dir(&bag).unwrap();
-        std::fs::write(bag.join("letters.txt"), "dear").unwrap();
-        assert_eq!(remove_old(&bag).unwrap_err().kind(), ErrorKind::Usage);
-        std::fs::write(bag.join("metadata.yaml"), "").unwrap();
-        assert!(remove_old(&bag).is_ok() && !bag.exists());
     }
 }

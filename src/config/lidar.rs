@@ -1,17 +1,19 @@
-//! Lidar channels.
+//! LiDAR channels: point clouds to boxes in space.
 
 use std::path::PathBuf;
 
-use super::deployment::engine_options;
-use super::problems::Problems;
-use super::table::Values;
-use crate::types::{
-    CircleThreshold, ClassMode, EngineOptions, Nms3d, NmsBev, NmsCircle, NmsIou3d, ScoreThresholds,
-};
+use super::channel::{candidate_capacity, max_detections, model_path, pre_nms_top_k};
+use super::classes::{class_filter, per_class};
+use super::engine::engine;
+use super::head::{CenterFacts, LidarFacts};
+use super::nms::nms_3d;
+use super::reader::Change::{Fixed, Live};
+use super::reader::Reader;
+use super::value::Length::{OneOrMore, OneOrPerClass};
+use super::value::{above, integer, list, number, text};
+use crate::types::{CenterDecode, EngineOptions, Nms3d, ScoreThresholds};
 
-pub use super::lidar_facts::{AnchorFacts, CenterFacts, LidarFacts, LidarOutputs};
-
-/// How a lidar channel is deployed.
+/// How a LiDAR channel is deployed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LidarConfig {
     /// Name or path of the head, as given.
@@ -22,23 +24,24 @@ pub struct LidarConfig {
     pub model_path: PathBuf,
     /// What runs both.
     pub engine: EngineOptions,
-    /// Least scores, for every class of the head.
+    /// Least scores for every class of the head; infinite for the classes that
+    /// `class_filter` leaves out.
     pub score_thresholds: ScoreThresholds,
     /// Per class, the least norm of (sine, cosine); empty for no check.
     pub yaw_norm_thresholds: Vec<f32>,
     /// Suppression.
     pub nms: Nms3d,
-    /// The most points held, all sweeps together.
+    /// Most points of a frame, all sweeps together.
     pub point_capacity: usize,
-    /// The most decoded boxes held.
+    /// Most decoded boxes of a frame.
     pub candidate_capacity: usize,
-    /// The most candidates that enter suppression.
+    /// Most candidates that enter suppression.
     pub pre_nms_top_k: usize,
-    /// The most detections a frame.
+    /// Most detections of a frame.
     pub max_detections: usize,
     /// How past sweeps join the current one.
     pub densification: DensificationConfig,
-    /// What the networks mean.
+    /// What the networks take and give.
     pub facts: LidarFacts,
 }
 
@@ -47,174 +50,145 @@ pub struct LidarConfig {
 pub struct DensificationConfig {
     /// Past sweeps merged into the current one.
     pub num_past_sweeps: usize,
-    /// Fixed frame through which past sweeps are moved.
+    /// Fixed frame through which past sweeps are transformed.
     pub world_frame: String,
     /// Older sweeps are not merged.
     pub max_sweep_age_s: f32,
 }
 
 impl LidarConfig {
-    pub(super) fn new(
-        prefix: &str,
-        values: &Values,
-        facts: LidarFacts,
-        problems: &mut Problems,
-    ) -> Self {
-        let yaw_norm_thresholds =
-            per_class(&values.numbers("yaw_norm_thresholds"), facts.class_names.len());
-        let checks_yaw = yaw_norm_thresholds.iter().any(|&threshold| threshold > 0.0);
+    pub(super) fn read(p: &mut Reader<'_>, head: String, facts: LidarFacts) -> Self {
         Self {
-            head: values.text("head").to_owned(),
-            encoder_path: values.text("encoder_path").into(),
-            model_path: values.text("model_path").into(),
-            engine: engine_options(values),
-            score_thresholds: score_thresholds(prefix, values, &facts.class_names, problems),
-            yaw_norm_thresholds: if checks_yaw { yaw_norm_thresholds } else { Vec::new() },
-            nms: nms(prefix, values, &facts, problems),
-            point_capacity: values.count("point_capacity"),
-            candidate_capacity: values.count("candidate_capacity"),
-            pre_nms_top_k: values.count("pre_nms_top_k"),
-            max_detections: values.count("max_detections"),
+            head,
+            encoder_path: p
+                .required("encoder_path", text(), "Path of the pillar encoder, an ONNX file.")
+                .into(),
+            model_path: model_path(p),
+            engine: engine(p),
+            score_thresholds: score_thresholds(p, &facts.class_names),
+            yaw_norm_thresholds: yaw_norm_thresholds(p, facts.class_names.len()),
+            nms: nms_3d(p, &facts.class_names, || facts.task_of_class()),
+            point_capacity: p.value(
+                "point_capacity",
+                Fixed,
+                integer(1..=1 << 24),
+                2_000_000,
+                "Most points of a frame, all sweeps together. More are dropped and counted.",
+            ),
+            candidate_capacity: candidate_capacity(p),
+            pre_nms_top_k: pre_nms_top_k(p),
+            max_detections: max_detections(p, 500),
             densification: DensificationConfig {
-                num_past_sweeps: values.count("densification.num_past_sweeps"),
-                world_frame: values.text("densification.world_frame").to_owned(),
-                max_sweep_age_s: values.number("densification.max_sweep_age_s"),
+                num_past_sweeps: p.value(
+                    "densification.num_past_sweeps",
+                    Fixed,
+                    integer(0..=64),
+                    1,
+                    "Past sweeps merged into the current one.",
+                ),
+                world_frame: p.value(
+                    "densification.world_frame",
+                    Fixed,
+                    text(),
+                    "map",
+                    "Fixed frame through which past sweeps are transformed.",
+                ),
+                max_sweep_age_s: p.value(
+                    "densification.max_sweep_age_s",
+                    Live,
+                    above(0.0, 60.0).in_unit("s"),
+                    1.0,
+                    "Older sweeps are not merged.",
+                ),
             },
             facts,
         }
     }
-}
 
-/// One value for all classes, or one per class, as one per class.
-fn per_class(values: &[f32], num_classes: usize) -> Vec<f32> {
-    match values {
-        [one] => vec![*one; num_classes],
-        all => all.to_vec(),
-    }
-}
-
-fn score_thresholds(
-    prefix: &str,
-    values: &Values,
-    class_names: &[String],
-    problems: &mut Problems,
-) -> ScoreThresholds {
-    let limits = values.numbers("distance_upper_limits_m");
-    if !limits.is_sorted_by(|a, b| a < b) {
-        let key = format!("{prefix}distance_upper_limits_m");
-        problems.refuse(&key, format!("{limits:?}"), "rising limits");
-    }
-    let num_bins = limits.len().max(1);
-    let constant = per_class(&values.numbers("score_thresholds"), class_names.len());
-    let mut bins_of_class = Vec::new();
-    for (name, threshold) in class_names.iter().zip(constant) {
-        let key = format!("score_thresholds_by_distance.{name}");
-        let bins = values.numbers(&key);
-        if !bins.is_empty() && bins.len() != limits.len() {
-            let allowed = match limits.len() {
-                0 => "none without distance_upper_limits_m".to_owned(),
-                n => format!("{n} thresholds, one per bin of distance_upper_limits_m"),
-            };
-            problems.refuse(&format!("{prefix}{key}"), format!("{bins:?}"), &allowed);
+    /// The settings of `ops::decode_center` for a head of this channel.
+    pub fn center_decode(&self, center: &CenterFacts) -> CenterDecode {
+        let grid = &self.facts.grid;
+        let [size_x, size_y, _] = grid.voxel_size_m();
+        let [min_x, min_y, _] = grid.range().min;
+        let factor = center.downsample_factor as f32;
+        CenterDecode {
+            origin_m: [min_x, min_y],
+            cell_size_m: [size_x * factor, size_y * factor],
+            tasks: center.tasks.clone(),
+            heatmap_logits: center.heatmap_logits,
+            size_order: center.size_order,
+            size_log: center.size_log,
+            yaw: center.yaw,
+            score_thresholds: self.score_thresholds.clone(),
+            yaw_norm_thresholds: self.yaw_norm_thresholds.clone(),
+            center_range: center.center_range,
+            has_velocity: center.has_velocity,
+            has_variance: center.has_variance,
         }
-        bins_of_class.push(if bins.is_empty() { vec![threshold; num_bins] } else { bins });
+    }
+}
+
+fn score_thresholds(p: &mut Reader<'_>, class_names: &[String]) -> ScoreThresholds {
+    const BY_DISTANCE: &str = "score_thresholds_by_distance";
+    const LIMITS: &str = "distance_upper_limits_m";
+    let constant = p.value(
+        "score_thresholds",
+        Live,
+        list(number(0.0..=1.0), OneOrPerClass),
+        0.35,
+        "Boxes with a score of at least this are kept; one for all classes, or one per class.",
+    );
+    let limits = p.optional(
+        LIMITS,
+        Live,
+        list(above(0.0, 1e6).in_unit("m"), OneOrMore),
+        "one bin without a limit",
+        "Upper limits of distance bins, rising. Boxes at or beyond the last are dropped.",
+    );
+    let by_distance = p.per_class(
+        BY_DISTANCE,
+        Live,
+        &list(number(0.0..=1.0), OneOrMore),
+        "the class's `score_thresholds` in every bin",
+        "Score thresholds of a class, one per bin of `distance_upper_limits_m`.",
+    );
+    let filter = class_filter(p, class_names);
+    let limits = limits.unwrap_or_default();
+    if !limits.is_sorted_by(|a, b| a < b) {
+        p.refuse(LIMITS, format!("{limits:?}"), "rising limits");
+    }
+    let mut bins_of_class = Vec::new();
+    let constant = per_class(&constant, class_names.len());
+    for (class, (threshold, bins)) in constant.into_iter().zip(by_distance).enumerate() {
+        if let Some(bins) = bins.as_ref().filter(|bins| bins.len() != limits.len()) {
+            let allowed = match limits.len() {
+                0 => format!("none without {LIMITS}"),
+                n => format!("{n} thresholds, one per bin of {LIMITS}"),
+            };
+            let key = format!("{BY_DISTANCE}.{}", class_names[class]);
+            p.refuse(&key, format!("{bins:?}"), &allowed);
+        }
+        let num_bins = limits.len().max(1);
+        bins_of_class.push(match filter.is_empty() || filter.contains(&(class as u32)) {
+            true => bins.unwrap_or_else(|| vec![threshold; num_bins]),
+            false => vec![f32::INFINITY; num_bins],
+        });
     }
     ScoreThresholds { distance_upper_limits_m: limits, per_class: bins_of_class }
 }
 
-fn nms(prefix: &str, values: &Values, facts: &LidarFacts, problems: &mut Problems) -> Nms3d {
-    let class_mode = match values.text("nms.class_mode") {
-        "aware" => ClassMode::Aware,
-        "task" => ClassMode::Groups(facts.task_of_class()),
-        _ => ClassMode::Agnostic,
-    };
-    let iou_thresholds = values.numbers("nms.iou_thresholds");
-    let forbidden_pairs = forbidden_pairs(prefix, values, &facts.class_names, problems);
-    match values.text("nms.kind") {
-        "circle" => Nms3d::Circle(NmsCircle {
-            thresholds: values.numbers("nms.circle_radius_m"),
-            reading: match values.text("nms.circle_reading") {
-                "squared_distance" => CircleThreshold::SquaredDistance,
-                _ => CircleThreshold::Radius,
-            },
-            class_mode,
-        }),
-        "bev" => Nms3d::Bev(NmsBev {
-            iou_thresholds,
-            search_distance_m: match values.has("nms.search_distance_m") {
-                true => values.number("nms.search_distance_m"),
-                false => f32::INFINITY,
-            },
-            forbidden_pairs,
-            class_mode,
-        }),
-        "iou_3d" => Nms3d::Iou3d(NmsIou3d { iou_thresholds, class_mode }),
-        _ => Nms3d::None,
-    }
-}
-
-/// Pairs of class indices, rising, each once.
-fn forbidden_pairs(
-    prefix: &str,
-    values: &Values,
-    class_names: &[String],
-    problems: &mut Problems,
-) -> Vec<[u32; 2]> {
-    let mut pairs = Vec::new();
-    for text in values.texts("nms.forbidden_pairs") {
-        let of_text = pairs_of(&text, class_names);
-        if of_text.is_empty() {
-            let allowed =
-                format!("CLASS-CLASS or CLASS-*, classes being {}", class_names.join(", "));
-            problems.refuse(&format!("{prefix}nms.forbidden_pairs"), text, &allowed);
-        }
-        pairs.extend(of_text);
-    }
-    pairs.sort_unstable();
-    pairs.dedup();
-    pairs
-}
-
-/// The pairs that `A-B` or `A-*` stands for. Names may hold dashes themselves:
-/// the first dash with a class on both sides counts.
-fn pairs_of(text: &str, class_names: &[String]) -> Vec<[u32; 2]> {
-    let index_of = |name: &str| class_names.iter().position(|class| class == name);
-    for (dash, _) in text.match_indices('-') {
-        let (first, second) = (&text[..dash], &text[dash + 1..]);
-        let others = match (index_of(second), second) {
-            (Some(other), _) => other..other + 1,
-            (None, "*") => 0..class_names.len(),
-            (None, _) => continue,
-        };
-        if let Some(class) = index_of(first) {
-            return others
-                .filter(|&other| other != class)
-                .map(|other| [class.min(other) as u32, class.max(other) as u32])
-                .collect();
-        }
-    }
-    Vec::new()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pairs_are_read_around_dashes_in_names() {
-        let names = ["CAR", "E-BIKE", "BUS"].map(str::to_owned);
-        for (text, pairs) in [
-            ("CAR-BUS", vec![[0, 2]]),
-            ("BUS-CAR", vec![[0, 2]]),
-            ("E-BIKE-BUS", vec![[1, 2]]),
-            ("CAR-E-BIKE", vec![[0, 1]]),
-            ("BUS-*", vec![[0, 2], [1, 2]]),
-            ("CAR-CAR", vec![]),
-            ("CAR-VAN", vec![]),
-            ("CAR", vec![]),
-            ("", vec![]),
-        ] {
-            assert_eq!(pairs_of(text, &names), pairs, "{text}");
-        }
+/// One per class; empty when no class has one.
+fn yaw_norm_thresholds(p: &mut Reader<'_>, num_classes: usize) -> Vec<f32> {
+    let thresholds = p.value(
+        "yaw_norm_thresholds",
+        Live,
+        list(number(0.0..=1.0), OneOrPerClass),
+        0.0,
+        "Boxes of centre heads are dropped when the norm of their (sine, cosine) is below this; one for all \
+         classes, or one per class.",
+    );
+    match thresholds.iter().any(|&threshold| threshold > 0.0) {
+        true => per_class(&thresholds, num_classes),
+        false => Vec::new(),
     }
 }

@@ -1,24 +1,19 @@
 //! What only the live node reads of a channel: how its messages come in, and
-//! what is to be said about them.
+//! what diagnostics warn about.
 
 use std::time::Duration;
 
-use super::parameters::{fixed, live};
-use super::table::Default::{Unset, Yaml};
-use super::table::{Kind, Parameter, Range, Values};
-use crate::types::{Durability, NodeName, Qos, Reliability};
+use super::reader::Change::{Fixed, Live};
+use super::reader::Reader;
+use super::value::{Kind, above, flag, integer, number, one_of};
+use crate::types::{Durability, Qos, Reliability};
 
 /// How a channel takes part in the live graph.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LiveConfig {
-    /// Whether pictures come as `sensor_msgs/CompressedImage`.
-    pub is_compressed: bool,
-    /// Topic of the camera's `sensor_msgs/CameraInfo`, absolute; `None`: not
-    /// asked for.
-    pub camera_info: Option<String>,
     /// Quality of service of the inputs.
     pub qos: Qos,
-    /// The most bytes that a message may hold; larger ones are refused.
+    /// Most bytes of a message; larger ones are refused.
     pub max_payload_bytes: usize,
     /// Frames that are older than this on arrival are dropped; `None`: never.
     pub max_age: Option<Duration>,
@@ -31,151 +26,139 @@ pub struct LiveConfig {
     /// Above this time per frame (99th percentile) there is a warning;
     /// `None`: never.
     pub latency_budget: Option<Duration>,
-    /// How long a sweep waits for its transform before it is served alone.
+    /// How long a sweep waits for its transform before it is processed alone.
     pub transform_wait: Duration,
-    /// Whether markers are published while someone listens.
+    /// Whether markers are published while there is a subscriber.
     pub publishes_markers: bool,
-    /// Whether a debug image is published while someone listens.
+    /// Whether a debug image is published while there is a subscriber.
     pub publishes_debug_image: bool,
 }
 
+const RELIABILITY: &[(&str, Reliability)] =
+    &[("best_effort", Reliability::BestEffort), ("reliable", Reliability::Reliable)];
+const DURABILITY: &[(&str, Durability)] =
+    &[("volatile", Durability::Volatile), ("transient_local", Durability::TransientLocal)];
+
+/// A time from 0 to a day.
+fn up_to_a_day() -> Kind<f32> {
+    number(0.0..=86_400.0).in_unit("s")
+}
+
+/// A number of seconds as a duration.
+pub(super) fn seconds(seconds: f32) -> Duration {
+    Duration::from_secs_f32(seconds.max(0.0))
+}
+
 impl LiveConfig {
-    pub(super) fn new(values: &Values, node: &NodeName) -> Self {
-        let duration = |key| Duration::from_secs_f32(values.number(key).max(0.0));
+    /// Reads the parameters; those of sweeps only for a channel of point clouds.
+    pub(super) fn read(p: &mut Reader<'_>, has_sweeps: bool) -> Self {
         let limit = |duration: Duration| Some(duration).filter(|limit| !limit.is_zero());
+        let sweeps = has_sweeps.then(|| sweeps(p));
+        let (transform_wait, publishes_markers) = sweeps.unwrap_or_default();
         Self {
-            is_compressed: match values.text("input_transport") {
-                "compressed" => true,
-                "raw" => false,
-                // As image_transport names its topics.
-                _ => values.text("input").ends_with("/compressed"),
-            },
-            camera_info: values.optional_text("camera_info").map(|topic| node.expand(&topic)),
-            qos: Qos {
-                reliability: match values.text("qos.reliability") {
-                    "reliable" => Reliability::Reliable,
-                    _ => Reliability::BestEffort,
-                },
-                durability: match values.text("qos.durability") {
-                    "transient_local" => Durability::TransientLocal,
-                    _ => Durability::Volatile,
-                },
-                depth: values.count("qos.depth"),
-            },
-            max_payload_bytes: values.count("max_payload_bytes"),
-            max_age: limit(duration("max_age_s")),
-            gap_warn: duration("gap_warn_s"),
-            gap_error: duration("gap_error_s"),
-            min_rate_hz: values.number("min_rate_hz").into(),
-            latency_budget: limit(duration("latency_budget_ms") / 1000),
-            transform_wait: duration("densification.transform_wait_s"),
-            publishes_markers: values.flag("publish.markers"),
-            publishes_debug_image: values.flag("publish.debug_image"),
+            qos: qos(p),
+            max_payload_bytes: p.value(
+                "max_payload_bytes",
+                Fixed,
+                integer(1..=1 << 30).in_unit("bytes"),
+                64 << 20,
+                "Most bytes of data of a live message; larger ones are refused and counted. A channel holds up \
+                 to three messages.",
+            ),
+            max_age: limit(seconds(p.value(
+                "max_age_s",
+                Live,
+                up_to_a_day(),
+                0.0,
+                "Live frames whose stamp is older than this on arrival are dropped and counted; 0 sets no \
+                 limit.",
+            ))),
+            gap_warn: seconds(p.value(
+                "gap_warn_s",
+                Live,
+                above(0.0, 86_400.0).in_unit("s"),
+                1.0,
+                "Diagnostics warn when there is no live input for this long.",
+            )),
+            gap_error: seconds(p.value(
+                "gap_error_s",
+                Live,
+                above(0.0, 86_400.0).in_unit("s"),
+                5.0,
+                "Diagnostics report an error when there is no live input for this long.",
+            )),
+            min_rate_hz: f64::from(p.value(
+                "min_rate_hz",
+                Live,
+                number(0.0..=1e4).in_unit("Hz"),
+                0.0,
+                "Diagnostics warn when the rate of the live input is below this.",
+            )),
+            latency_budget: limit(
+                seconds(p.value(
+                    "latency_budget_ms",
+                    Live,
+                    number(0.0..=1e6).in_unit("ms"),
+                    100.0,
+                    "Diagnostics warn when the 99th percentile of the time per frame is above this; 0 sets no \
+                     limit.",
+                )) / 1000,
+            ),
+            transform_wait,
+            publishes_markers,
+            publishes_debug_image: p.value(
+                "publish.debug_image",
+                Live,
+                flag(),
+                true,
+                "Whether an image with the boxes drawn (`OUTPUT/debug_image`) is published live while there is \
+                 a subscriber.",
+            ),
         }
     }
 }
 
-const SECONDS: Range = Range::new(0.0, 86_400.0);
+fn qos(p: &mut Reader<'_>) -> Qos {
+    Qos {
+        reliability: p.value(
+            "qos.reliability",
+            Fixed,
+            one_of(RELIABILITY),
+            "best_effort",
+            "Reliability of the live input. `best_effort` matches every publisher.",
+        ),
+        durability: p.value(
+            "qos.durability",
+            Fixed,
+            one_of(DURABILITY),
+            "volatile",
+            "Durability of the live input. `volatile` matches every publisher.",
+        ),
+        depth: p.value(
+            "qos.depth",
+            Fixed,
+            integer(1..=1000),
+            5,
+            "Messages of the live input that the middleware keeps. The node itself keeps the newest.",
+        ),
+    }
+}
 
-pub(super) const INPUT_TRANSPORT: Parameter = fixed(
-    "input_transport",
-    Kind::Choice(&["auto", "raw", "compressed"]),
-    Yaml("auto"),
-    "",
-    "Type of the live input: `raw` is sensor_msgs/Image, `compressed` is \
-     sensor_msgs/CompressedImage, `auto` is `compressed` for topics that end in `/compressed`. A \
-     recording says it itself.",
-);
-pub(super) const CAMERA_INFO: Parameter = fixed(
-    "camera_info",
-    Kind::Topic,
-    Unset("not asked for"),
-    "",
-    "Topic of the camera's sensor_msgs/CameraInfo. Live, diagnostics warn when it does not come, or \
-     does not belong to the pictures; detections do not depend on it.",
-);
-pub(super) const QOS_RELIABILITY: Parameter = fixed(
-    "qos.reliability",
-    Kind::Choice(&["best_effort", "reliable"]),
-    Yaml("best_effort"),
-    "",
-    "Reliability of the live input. `best_effort` hears every publisher.",
-);
-pub(super) const QOS_DURABILITY: Parameter = fixed(
-    "qos.durability",
-    Kind::Choice(&["volatile", "transient_local"]),
-    Yaml("volatile"),
-    "",
-    "Durability of the live input. `volatile` hears every publisher.",
-);
-pub(super) const QOS_DEPTH: Parameter = fixed(
-    "qos.depth",
-    Kind::Integer { min: 1, max: 1000 },
-    Yaml("5"),
-    "",
-    "Messages that the middleware keeps of the live input. The node itself keeps the newest.",
-);
-pub(super) const MAX_PAYLOAD_BYTES: Parameter = fixed(
-    "max_payload_bytes",
-    Kind::Integer { min: 1, max: 1 << 30 },
-    Yaml("67108864"),
-    "bytes",
-    "The most data a live message may hold; larger ones are refused and counted. A channel keeps \
-     three messages at most.",
-);
-pub(super) const MAX_AGE_S: Parameter = live(
-    "max_age_s",
-    Kind::Number(SECONDS),
-    Yaml("0.0"),
-    "s",
-    "Live frames whose stamp is older than this on arrival are dropped and counted; 0 takes any age.",
-);
-pub(super) const GAP_WARN_S: Parameter = live(
-    "gap_warn_s",
-    Kind::Number(Range::above(0.0, 86_400.0)),
-    Yaml("1.0"),
-    "s",
-    "Without live input for this long, diagnostics warn.",
-);
-pub(super) const GAP_ERROR_S: Parameter = live(
-    "gap_error_s",
-    Kind::Number(Range::above(0.0, 86_400.0)),
-    Yaml("5.0"),
-    "s",
-    "Without live input for this long, diagnostics report an error.",
-);
-pub(super) const MIN_RATE_HZ: Parameter = live(
-    "min_rate_hz",
-    Kind::Number(Range::new(0.0, 1e4)),
-    Yaml("0.0"),
-    "Hz",
-    "Below this rate of the live input, diagnostics warn.",
-);
-pub(super) const LATENCY_BUDGET_MS: Parameter = live(
-    "latency_budget_ms",
-    Kind::Number(Range::new(0.0, 1e6)),
-    Yaml("100.0"),
-    "ms",
-    "When the 99th percentile of the time per frame is above this, diagnostics warn; 0 never warns.",
-);
-pub(super) const TRANSFORM_WAIT_S: Parameter = live(
-    "densification.transform_wait_s",
-    Kind::Number(Range::new(0.0, 10.0)),
-    Yaml("0.1"),
-    "s",
-    "How long a live sweep waits for its transform before it is served alone.",
-);
-pub(super) const PUBLISH_MARKERS: Parameter = live(
-    "publish.markers",
-    Kind::Flag,
-    Yaml("true"),
-    "",
-    "Whether markers (`OUTPUT/markers`) are published live while someone listens.",
-);
-pub(super) const PUBLISH_DEBUG_IMAGE: Parameter = live(
-    "publish.debug_image",
-    Kind::Flag,
-    Yaml("true"),
-    "",
-    "Whether a picture with boxes (`OUTPUT/debug_image`) is published live while someone listens.",
-);
+/// How long a sweep waits for its transform, and whether markers are published.
+fn sweeps(p: &mut Reader<'_>) -> (Duration, bool) {
+    let transform_wait = seconds(p.value(
+        "densification.transform_wait_s",
+        Live,
+        number(0.0..=10.0).in_unit("s"),
+        0.1,
+        "How long a live sweep waits for its transform before it is processed alone.",
+    ));
+    let publishes_markers = p.value(
+        "publish.markers",
+        Live,
+        flag(),
+        true,
+        "Whether markers (`OUTPUT/markers`) are published live while there is a subscriber.",
+    );
+    (transform_wait, publishes_markers)
+}

@@ -1,14 +1,13 @@
-//! The manual of the parameters, made from the tables.
+//! The manual of the parameters, made from the declarations.
 
+use super::channel::{CAMERA_HEAD, LIDAR_HEAD};
 use super::head::SHIPPED;
-use super::head_parameters::{ANCHOR_HEAD, CAMERA_HEAD, CENTER_HEAD, LIDAR_HEAD};
-use super::parameters::{CAMERA, LIDAR, NODE};
-use super::table::{Default, Parameter};
+use super::reader::{Declaration, DefaultValue, plain};
+use super::{channel, head, inputs, node};
 
 const INTRODUCTION: &str = "# Parameters
 
-This page is made from the tables in `src/config/parameters.rs` and those beside it; a test keeps them
-equal.
+This page is made from the declarations in `src/config`; a test keeps them equal.
 
 Parameters are read from ROS 2 parameter files, one or several, and from `-p key:=value`. A top-level
 mapping is a channel of that name, so the key below becomes `NAME.key`. Whether a channel is a camera or
@@ -31,57 +30,81 @@ Sections of a file apply as in ROS:
   256 KiB.
 
 Everything is checked at start: unknown keys, wrong types, wrong lengths and values out of range are
-refused together, each with its key, what was found and what is allowed. Integers are taken where
-numbers are meant, one value where a list is meant. Null, an empty text and an empty list leave a
-parameter unset that may be unset, so that what `ros2 param dump` writes can be given as a file.
-`det_post check` prints what holds.
+refused together, each with its key, what was found and what is allowed. An integer is accepted for a
+number, and one value for a list. Numbers are used in single precision; one that rounds to 0 there is
+refused. Null, an empty text and an empty list leave a parameter unset where that is possible, so that
+the output of `ros2 param dump` can be given as a file. `det_post check` prints the effective
+configuration.
 
 A parameter that is live may change while the node runs; the others are fixed at start.
 ";
 
+const SEVERAL_INPUTS: &str = "These keys replace `input` in channels whose detector takes several inputs. No shipped head does so yet.";
+
+const HEADS: &str = "Facts of a network, in a plain YAML file without sections. A mapping `defaults` may hold defaults for any \
+                     parameter of the channel.";
+
 /// `docs/parameters.md`.
 pub fn manual() -> String {
     let mut page = INTRODUCTION.to_owned();
-    section(&mut page, "## Node", "", NODE);
-    section(&mut page, "## Camera channel", "", CAMERA);
-    section(&mut page, "## Lidar channel", "", LIDAR);
+    section(&mut page, "## Node", "", &node::declarations());
+    section(&mut page, "## Camera channel", "", &channel::declarations(CAMERA_HEAD));
+    section(&mut page, "## LiDAR channel", "", &channel::declarations(LIDAR_HEAD));
+    section(&mut page, "## Several inputs", SEVERAL_INPUTS, &inputs::declarations());
+    page += "\n## Former keys\n\n`nms.class_aware: true` and `false` are `nms.class_mode: aware` and `agnostic`; the \
+             former key is accepted with a warning.\n";
     let names: Vec<String> = SHIPPED.iter().map(|(name, _)| format!("`{name}`")).collect();
-    page += &format!(
-        "\n## Head files\n\nFacts of a network, in a plain YAML file without sections. Shipped: {}. A \
-         mapping `defaults` may hold defaults for any parameter of the channel.\n",
-        names.join(", ")
-    );
-    section(
-        &mut page,
-        "### Camera heads",
-        "Values of 0 to 255 become `value * alpha + beta`, or `(value - mean) / std`.",
-        CAMERA_HEAD,
-    );
-    section(&mut page, "### Lidar heads", "", LIDAR_HEAD);
-    section(&mut page, "### Lidar heads of kind `center`", "", CENTER_HEAD);
-    section(&mut page, "### Lidar heads of kind `anchor`", "", ANCHOR_HEAD);
+    page += &format!("\n## Head files\n\n{HEADS} Shipped: {}.\n", names.join(", "));
+    let [camera, lidar, center, anchor] = head::declarations();
+    section(&mut page, "### Camera heads", "", &camera);
+    section(&mut page, "### LiDAR heads", "", &lidar);
+    section(&mut page, "### LiDAR heads of kind `center`", "", &center);
+    section(&mut page, "### LiDAR heads of kind `anchor`", "", &anchor);
     page
 }
 
-fn section(page: &mut String, title: &str, text: &str, table: &[Parameter]) {
+fn section(page: &mut String, title: &str, text: &str, declarations: &[Declaration]) {
     *page += &format!("\n{title}\n\n");
     if !text.is_empty() {
         *page += &format!("{text}\n\n");
     }
     *page += "| key | allowed | default | unit | live | meaning |\n|---|---|---|---|---|---|\n";
-    for parameter in table {
-        let default = match parameter.default {
-            Default::Required => "required".to_owned(),
-            Default::Yaml(text) => format!("`{text}`"),
-            Default::Unset(text) => text.to_owned(),
+    for declaration in declarations {
+        let Declaration { name, allowed, unit, help, .. } = declaration;
+        let default = match &declaration.default {
+            DefaultValue::Required => "required".to_owned(),
+            DefaultValue::Value(node) => format!("`{}`", plain(node)),
+            DefaultValue::Unset(meaning) => (*meaning).to_owned(),
         };
-        *page += &format!(
-            "| `{}` | {} | {default} | {} | {} | {} |\n",
-            parameter.key,
-            parameter.kind.describe(None),
-            parameter.unit,
-            if parameter.live { "yes" } else { "" },
-            parameter.help,
-        );
+        let live = if declaration.is_live { "yes" } else { "" };
+        *page += &format!("| `{name}` | {allowed} | {default} | {unit} | {live} | {help} |\n");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_parameter_is_declared_once_and_takes_its_default() {
+        let groups = [
+            node::declarations(),
+            channel::declarations(CAMERA_HEAD),
+            channel::declarations(LIDAR_HEAD),
+            inputs::declarations(),
+        ];
+        for declarations in groups.iter().chain(&head::declarations()) {
+            assert!(declarations.len() > 3);
+            let mut names: Vec<&str> = declarations.iter().map(|d| &*d.name).collect();
+            names.sort_unstable();
+            names.dedup();
+            assert_eq!(names.len(), declarations.len(), "{names:?}");
+            for declaration in declarations {
+                let is_value = matches!(declaration.default, DefaultValue::Value(_));
+                assert!(!is_value || declaration.value.is_some(), "{declaration:?}");
+                assert!(declaration.help.ends_with('.'), "{declaration:?}");
+                assert!(!declaration.help.contains("  "), "{declaration:?}");
+            }
+        }
     }
 }

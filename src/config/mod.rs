@@ -1,36 +1,39 @@
 //! Parameter files to a checked configuration.
 //!
-//! ROS 2 parameter files and `key:=value` overrides are merged in the order
-//! given, the later wins, and read against one table of parameters
-//! (`parameters.rs`). Nothing is repaired: unknown keys, wrong types, wrong
-//! lengths and values out of range are refused, all of them in one error of
-//! kind `Config`, one a line, each with its full key, what was found and what
-//! is allowed. Integers are taken where numbers are meant.
+//! ROS 2 parameter files and `key:=value` overrides are merged; of two values
+//! the later wins. The result is read by the declarations of the parameters
+//! (see `reader.rs`). Nothing is repaired: unknown keys, wrong types, wrong
+//! lengths and values out of range are refused in one error of kind `Config`,
+//! one a line, each with its full key, what was found and what is allowed. An
+//! integer is accepted for a number.
 //!
 //! Top-level values belong to the node; every top-level mapping is a channel
-//! of that name. Whether a channel is a camera or a lidar follows from its
-//! head. What holds is, in this order: what the user gives, the defaults its
-//! head suggests, the defaults of the table.
+//! of that name. Whether a channel is a camera or a LiDAR follows from its
+//! head. A value of the user precedes a default that the head suggests, which
+//! precedes the declared default.
 //!
 //! Sections apply as in ROS: those whose name matches the node, in the order in
-//! which the names first appear over all files, the later wins. What a section
-//! for many nodes (`/**:`) holds beyond this node's keys is ignored with one
-//! warning. Files are bounded in size and depth.
+//! which the names first appear over all files. Keys of a section for many
+//! nodes (`/**:`) that this node does not have are ignored with one warning.
+//! Files are bounded in size and depth.
 
 mod camera;
-mod declared;
-mod deployment;
-mod deployment_parameters;
+mod channel;
+mod classes;
+mod engine;
+mod files;
 mod head;
-mod head_parameters;
+mod inputs;
 mod lidar;
-mod lidar_facts;
 mod live;
 mod manual;
-mod parameters;
+mod memory;
+mod nms;
+mod node;
 mod problems;
-mod source;
-mod table;
+mod reader;
+mod ros_parameters;
+mod value;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -38,39 +41,36 @@ use std::time::Duration;
 
 use indexmap::IndexMap;
 
-pub use camera::{CameraConfig, YoloFacts};
-pub use declared::DeclaredParameter;
-pub use lidar::{
-    AnchorFacts, CenterFacts, DensificationConfig, LidarConfig, LidarFacts, LidarOutputs,
-};
+pub use camera::CameraConfig;
+pub use head::{AnchorFacts, CenterFacts, LidarFacts, LidarOutputs, YoloFacts};
+pub use inputs::{InputConfig, SyncConfig, SyncPolicy};
+pub use lidar::{DensificationConfig, LidarConfig};
 pub use live::LiveConfig;
 pub use manual::manual;
+pub use ros_parameters::DeclaredParameter;
 
-use crate::error::{Error, ErrorKind, Result};
-use crate::types::{DeviceChoice, FailurePolicy, NodeName};
+use crate::error::Result;
+use crate::types::{DeviceChoice, FailurePolicy, NodeName, OutputType, PointRange};
 use crate::yaml::Node;
-use deployment::{check_engine, device, failure_policy};
-use head::{Facts, Head};
-use parameters::{CAMERA, LIDAR, NODE};
+use files::{Entries, Sections};
 use problems::Problems;
-use source::{Entries, Entry, Origin, Sections};
-use table::{Given, Parameter, Values};
+use reader::{Declaration, Reader};
 
-/// The name of the node when nobody gives it another.
+/// Name of the node unless it is started under another.
 pub const NODE_NAME: &str = "det_post";
 
-/// Parameters that rcl and rclcpp give every node. This node takes them from
-/// files and leaves them without effect.
+/// Parameters that rcl and rclcpp give every node. They are accepted in files and
+/// have no effect here.
 const START_TYPE_DESCRIPTION_SERVICE: &str = "start_type_description_service";
 const QOS_OVERRIDES: &str = "qos_overrides";
 
 /// A checked configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// The node that it is for: section of parameter files, namespace of
-    /// relative topics, and what `~` stands for.
+    /// The node: its sections of parameter files hold, its namespace is that of
+    /// relative topics, and `~` stands for its full name.
     pub node: NodeName,
-    /// Where the frames of channels run that do not say it themselves.
+    /// Where the frames of channels without a `device` of their own run.
     pub device: DeviceChoice,
     /// Whether ages are measured by `/clock`.
     pub use_sim_time: bool,
@@ -80,19 +80,23 @@ pub struct Config {
     pub diagnostics_period: Duration,
     /// The channels, by name; at least one.
     pub channels: Vec<ChannelConfig>,
-    /// Every value that holds, by full key.
-    effective: BTreeMap<String, Node>,
+    /// The parameters of the node itself.
+    declared: Vec<Declaration>,
 }
 
-/// One channel: a topic in, a topic out, a network between.
+/// One channel: topics in, a topic out, a detector between.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChannelConfig {
     /// Its name, unique.
     pub name: String,
-    /// Topic of the sensor's messages, absolute.
-    pub input: String,
+    /// Its inputs, in the order that its detector takes them; at least one.
+    pub inputs: Vec<InputConfig>,
+    /// How messages of several inputs become frames.
+    pub sync: SyncConfig,
     /// Topic of the detections, absolute, unique.
     pub output: String,
+    /// The message that they are published as.
+    pub output_type: OutputType,
     /// Where its frames run.
     pub device: DeviceChoice,
     /// What it does when its device fails.
@@ -103,15 +107,15 @@ pub struct ChannelConfig {
     pub live: LiveConfig,
     /// The rest, by sensor.
     pub kind: ChannelKind,
-    /// Every value that holds, by full key.
-    effective: BTreeMap<String, Node>,
+    /// The parameters of the channel.
+    declared: Vec<Declaration>,
 }
 
 impl ChannelConfig {
-    /// Every value that holds for this channel, as a parameter file: loading it
-    /// gives the same channel, on the device of a node that says `auto`.
+    /// The effective parameters of this channel as a parameter file, which loads
+    /// as the same channel of a node whose `device` is `auto`.
     pub fn to_yaml(&self) -> String {
-        parameter_file(&self.effective)
+        parameter_file(&self.declared)
     }
 }
 
@@ -133,6 +137,14 @@ impl ChannelKind {
         }
     }
 
+    /// The range in which objects are found, where the configuration bounds it.
+    pub fn point_range(&self) -> Option<PointRange> {
+        match self {
+            Self::Camera(_) => None,
+            Self::Lidar(lidar) => Some(lidar.facts.grid.range()),
+        }
+    }
+
     /// The lowest score from which any detection is published.
     pub fn lowest_score_threshold(&self) -> f32 {
         match self {
@@ -147,7 +159,7 @@ impl ChannelKind {
 
 impl Config {
     /// Reads parameter files, then `key:=value` overrides; the later wins.
-    /// Model paths are not looked at, head files are read.
+    /// Head files are read, networks are not.
     ///
     /// # Errors
     /// `Config`, naming every problem: a file that cannot be read or is no
@@ -163,7 +175,7 @@ impl Config {
     /// As [`Config::load`].
     pub fn load_for(node: &NodeName, files: &[PathBuf], overrides: &[String]) -> Result<Self> {
         let mut problems = Problems::default();
-        let entries = source::read(node, files, overrides, &mut problems)?;
+        let entries = files::read(node, files, overrides, &mut problems)?;
         Self::from_entries(node, entries, problems)
     }
 
@@ -181,58 +193,43 @@ impl Config {
 
     fn from_entries(node: &NodeName, entries: Entries, mut problems: Problems) -> Result<Self> {
         let (of_node, of_channels) = split(entries, &mut problems);
-        let given =
-            Given { prefix: "", entries: &of_node, suggested: &Entries::new(), class_names: &[] };
-        let values = Values::read(NODE, &given, &mut problems);
-        let device = device("device", values.text("device"), &mut problems);
-        let mut effective: BTreeMap<String, Node> =
-            values.iter().map(|(key, node)| (key.clone(), node.clone())).collect();
-
-        let mut channels = Vec::new();
-        for (name, entries) in of_channels {
-            let own = (name.as_str(), entries);
-            channels.extend(channel(node, own, device, &mut effective, &mut problems));
-        }
-        check_outputs(&channels, &mut problems);
+        let mut p = Reader::new("", of_node, &mut problems);
+        let own = node::read(&mut p);
+        let declared = p.finish();
+        let channels: Vec<ChannelConfig> = of_channels
+            .iter()
+            .filter_map(|(name, given)| {
+                channel::read(node, (name, given.clone()), own.device, &mut problems)
+            })
+            .collect();
+        check_topics(&channels, &mut problems);
         if channels.is_empty() && problems.is_empty() {
             problems.push("channels", "none is configured; allowed: one or more, as `NAME.head`");
         }
         problems.into_result()?;
+        let node::NodeParameters { device, use_sim_time, autostart, diagnostics_period } = own;
         Ok(Self {
             node: node.clone(),
             device,
-            use_sim_time: values.flag("use_sim_time"),
-            autostart: values.flag("autostart"),
-            diagnostics_period: Duration::from_secs_f32(values.number("diagnostics_period_s")),
+            use_sim_time,
+            autostart,
+            diagnostics_period,
             channels,
-            effective,
+            declared,
         })
     }
 
-    /// Every value that holds, as a parameter file: loading it gives the same
+    /// The effective parameters as a parameter file, which loads as the same
     /// configuration.
     pub fn to_yaml(&self) -> String {
-        parameter_file(&self.effective)
+        let of_channels = self.channels.iter().flat_map(|channel| &channel.declared);
+        parameter_file(self.declared.iter().chain(of_channels))
     }
 }
 
-/// Splits `key:=value`, as ROS writes it, into the key and the text of the
-/// value, once the value is sound YAML. A node name before the key
-/// (`det_post:key:=value`) must be this node's.
-///
-/// # Errors
-/// `Config` when the text is not of this form.
-pub fn parse_override(assignment: &str) -> Result<(String, String)> {
-    let node = NodeName::new("", NODE_NAME)?;
-    let (key, _) = source::assignment_of(&node, assignment).map_err(|message| {
-        Error::new(ErrorKind::Config, "config", format!("-p {assignment}: {message}"))
-    })?;
-    let value = assignment.split_once(":=").map_or("", |(_, value)| value);
-    Ok((key, value.to_owned()))
-}
-
-/// Values of the node, and values by channel, keys below it. A mapping that
-/// sections for many nodes alone give, without a `head`, is no channel.
+/// Splits values into those of the node and those of each channel, by the key
+/// below it. A mapping without `head` that is found in sections for many nodes
+/// alone is no channel.
 fn split(entries: Entries, problems: &mut Problems) -> (Entries, BTreeMap<String, Entries>) {
     let mut node = Entries::new();
     let mut of_channels: BTreeMap<String, Entries> = BTreeMap::new();
@@ -265,130 +262,30 @@ fn split(entries: Entries, problems: &mut Problems) -> (Entries, BTreeMap<String
     (node, of_channels)
 }
 
-/// One channel; `None` when its head is not known.
-fn channel(
-    node: &NodeName,
-    (name, mut entries): (&str, Entries),
-    device_of_node: DeviceChoice,
-    effective: &mut BTreeMap<String, Node>,
-    problems: &mut Problems,
-) -> Option<ChannelConfig> {
-    let prefix = format!("{name}.");
-    let Some(Head { facts, mut suggested }) = channel_head(&prefix, &entries, problems) else {
-        check_keys_without_head(&prefix, &entries, problems);
-        return None;
-    };
-    suggest(&mut suggested, "output", &format!("~/{name}/detections"));
-    let table = match &facts {
-        Facts::Camera(facts) => {
-            let is_final = facts.layout.is_end_to_end();
-            suggest(&mut suggested, "nms.kind", if is_final { "none" } else { "iou" });
-            refuse_rotated(&prefix, &mut entries, problems);
-            CAMERA
-        }
-        Facts::Lidar(_) => LIDAR,
-    };
-    let class_names = facts.class_names().to_vec();
-    let given = Given {
-        prefix: &prefix,
-        entries: &entries,
-        suggested: &suggested,
-        class_names: &class_names,
-    };
-    let values = Values::read(table, &given, problems);
-    let own: BTreeMap<_, _> =
-        values.iter().map(|(key, node)| (format!("{prefix}{key}"), node.clone())).collect();
-    effective.extend(own.clone());
-    let device = match values.optional_text("device") {
-        Some(text) => device(&format!("{prefix}device"), &text, problems),
-        None => device_of_node,
-    };
-    check_engine(&prefix, &values, device, problems);
-    let kind = match facts {
-        Facts::Camera(facts) => {
-            ChannelKind::Camera(Box::new(CameraConfig::new(&prefix, &values, facts, problems)))
-        }
-        Facts::Lidar(facts) => {
-            ChannelKind::Lidar(Box::new(LidarConfig::new(&prefix, &values, facts, problems)))
-        }
-    };
-    Some(ChannelConfig {
-        name: name.to_owned(),
-        input: node.expand(values.text("input")),
-        output: node.expand(values.text("output")),
-        device,
-        failures: failure_policy(&values),
-        is_isolated: values.flag("isolate"),
-        live: LiveConfig::new(&values, node),
-        kind,
-        effective: own,
-    })
-}
-
-fn channel_head(prefix: &str, entries: &Entries, problems: &mut Problems) -> Option<Head> {
-    let key = format!("{prefix}head");
-    let allowed = "the name of a shipped head, or the path of a head file";
-    match entries.get("head").map(|entry| &entry.node) {
-        Some(Node::Text(head)) => head::read(&key, head, problems),
-        Some(other) => {
-            problems.refuse(&key, other, allowed);
-            None
-        }
-        None => {
-            problems.push(&key, &format!("is missing; allowed: {allowed}"));
-            None
-        }
-    }
-}
-
-/// Without a head the table is not known; what no table has is refused all
-/// the same.
-fn check_keys_without_head(prefix: &str, entries: &Entries, problems: &mut Problems) {
-    for (key, entry) in entries {
-        let is_known = |p: &Parameter| {
-            p.key == key || p.class_prefix().is_some_and(|prefix| key.starts_with(prefix))
-        };
-        if !CAMERA.iter().chain(LIDAR).any(is_known) {
-            let hint = table::meant(prefix, key, CAMERA.iter().chain(LIDAR));
-            problems.unknown_key(&format!("{prefix}{key}"), &entry.origin, hint);
-        }
-    }
-}
-
-fn refuse_rotated(prefix: &str, entries: &mut Entries, problems: &mut Problems) {
-    let is_rotated = |entry: &Entry| entry.node == Node::Text("rotated".into());
-    if entries.get("nms.kind").is_some_and(is_rotated) {
-        entries.remove("nms.kind");
-        problems.push(
-            &format!("{prefix}nms.kind"),
-            "found \"rotated\", but no head gives rotated image boxes; allowed: iou, fast, \
-             soft_linear, soft_gaussian, none",
-        );
-    }
-}
-
-/// Adds a default that follows from the channel, unless the head has its own.
-fn suggest(suggested: &mut Entries, key: &str, text: &str) {
-    suggested.entry(key.to_owned()).or_insert_with(|| Entry {
-        node: Node::Text(text.to_owned()),
-        origin: Origin::own("default"),
-    });
-}
-
-fn check_outputs(channels: &[ChannelConfig], problems: &mut Problems) {
+/// Refuses an output that is another channel's, or an input: detections on the
+/// topic of images or clouds.
+fn check_topics(channels: &[ChannelConfig], problems: &mut Problems) {
     for (index, channel) in channels.iter().enumerate() {
+        let mut refuse = |allowed: String| {
+            let key = format!("{}.output", channel.name);
+            problems.refuse(&key, format!("\"{}\"", channel.output), &allowed);
+        };
         if let Some(other) = channels[..index].iter().find(|c| c.output == channel.output) {
-            problems.refuse(
-                &format!("{}.output", channel.name),
-                format!("\"{}\"", channel.output),
-                &format!("a topic of its own; {} has this one", other.name),
-            );
+            refuse(format!("a topic of its own; {} has this one", other.name));
+        }
+        let subscribes =
+            |c: &&ChannelConfig| c.inputs.iter().any(|input| input.topic == channel.output);
+        if let Some(other) = channels.iter().find(subscribes) {
+            refuse(format!("a topic that is no input; {} subscribes to this one", other.name));
         }
     }
 }
 
-/// Values by full key as a parameter file.
-fn parameter_file(values: &BTreeMap<String, Node>) -> String {
+/// The values of parameters as a parameter file.
+fn parameter_file<'d>(declared: impl IntoIterator<Item = &'d Declaration>) -> String {
+    let mut values: Vec<_> =
+        declared.into_iter().filter_map(|d| Some((&d.name, d.value.as_ref()?))).collect();
+    values.sort_by_key(|(name, _)| *name);
     let mut root = Node::Map(IndexMap::new());
     for (key, value) in values {
         insert(&mut root, key, value.clone());

@@ -5,14 +5,18 @@ use std::rc::Rc;
 
 use indexmap::IndexMap;
 
-use super::source::Origin;
+use super::files::Origin;
 use crate::error::{Error, ErrorKind, Result};
 
-/// The most ignored keys of a file that are named in its warning.
+/// Most ignored keys of a file that are named in its warning.
 const MAX_NAMED: usize = 20;
+/// Most lines of an error.
+const MAX_LINES: usize = 200;
+/// Longest word that a correction is looked for.
+const MAX_WORD: usize = 80;
 
 /// All that is wrong with a configuration, and what is ignored in it.
-#[derive(Debug, std::default::Default)]
+#[derive(Debug, Default)]
 pub(super) struct Problems {
     problems: Vec<String>,
     warnings: Vec<String>,
@@ -74,15 +78,19 @@ impl Problems {
                 n => format!(" and {n} more"),
             };
             let named = keys[..named].join(", ");
-            let warning = format!("{file}: sections for many nodes: ignored {named}{more}");
-            self.warnings.push(warning);
+            let unknown = "unknown keys in sections for many nodes are ignored";
+            self.warnings.push(format!("{file}: {unknown}: {named}{more}"));
         }
         if self.problems.is_empty() {
             self.warnings.iter().for_each(|warning| tracing::warn!("config: {warning}"));
             return Ok(());
         }
         let count = self.problems.len();
-        let lines = [self.problems, self.warnings].concat();
+        let mut lines = [self.problems, self.warnings].concat();
+        if lines.len() > MAX_LINES {
+            lines.truncate(MAX_LINES);
+            lines.push("…".to_owned());
+        }
         let message = match &lines[..] {
             [one] => one.clone(),
             _ if count == 1 => lines.join("\n  "),
@@ -102,6 +110,9 @@ pub(super) fn shorten(text: &str) -> String {
 
 /// The name that takes the fewest edits, if no more than half of it changes.
 pub(super) fn nearest<'a>(word: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    if word.len() > MAX_WORD {
+        return None;
+    }
     let (distance, name) = names
         .into_iter()
         .map(|name| (edit_distance(word, name), name))

@@ -1,12 +1,13 @@
 //! Where a channel runs: the CPU, or one CUDA GPU.
 //!
-//! Nothing here is global: a [`Device`] is a value, and any number of channels
-//! may hold any number of devices. A GPU that cannot be used is an error with
-//! its reason, never an abort: no driver, no GPU of that number, a driver too
-//! old, no kernels in this build.
+//! A [`Device`] is a value without global configuration; any number of channels
+//! may share one. A GPU that cannot be used is an error that states the reason,
+//! never an abort: no driver, no GPU of that number, a driver that is too old, a
+//! build without kernels.
 //!
-//! This is the one room that talks to the driver, and the one that launches
-//! kernels.
+//! This module alone calls the driver: contexts, streams, memory, graphs, loading
+//! and launching of kernels. It names no operation. What an operation's kernels
+//! take is declared beside their launcher, in `src/ops/<op>/kernels.rs`.
 
 #[cfg(feature = "cuda")]
 #[expect(unsafe_code, reason = "the driver is a C library; each block says why it holds")]
@@ -32,12 +33,12 @@ pub enum Device {
 impl Device {
     /// Opens the device that a channel asks for and logs which it got.
     ///
-    /// [`DeviceChoice::Auto`] takes GPU 0, or the CPU with the reason logged.
+    /// [`DeviceChoice::Auto`] selects GPU 0, or the CPU with the reason logged.
     ///
     /// # Errors
-    /// `Device` with the reason, when a GPU was asked for by number;
-    /// `DeviceLost` when a fault has ended it for this process, also when it was
-    /// not: that is no lack of a GPU.
+    /// `Device` with the reason, when a GPU was chosen by number; `DeviceLost`
+    /// when a fault has made the GPU unusable for this process, even with
+    /// [`DeviceChoice::Auto`].
     pub fn open(choice: DeviceChoice) -> Result<Self> {
         let (device, reason) = match choice {
             DeviceChoice::Cpu => (Self::Cpu, String::new()),
@@ -52,28 +53,13 @@ impl Device {
         Ok(device)
     }
 
-    /// What to ask for to get this device again.
+    /// The choice that opens this device again.
     pub fn choice(&self) -> DeviceChoice {
         match self {
             Self::Cpu => DeviceChoice::Cpu,
             #[cfg(feature = "cuda")]
             Self::Cuda(device) => {
                 DeviceChoice::Cuda(u32::try_from(device.ordinal()).unwrap_or(u32::MAX))
-            }
-        }
-    }
-
-    /// Makes the device fail for everybody who holds it, to show that channels
-    /// survive that. The CPU does not fail.
-    pub fn fail(&self) {
-        match self {
-            Self::Cpu => {}
-            #[cfg(feature = "cuda")]
-            Self::Cuda(device) => {
-                let kind = cuda::diagnostic::FaultKind::BadAddress;
-                if let Err(fault) = cuda::diagnostic::fail(device, kind) {
-                    tracing::warn!("{self} was made to fail: {fault}");
-                }
             }
         }
     }

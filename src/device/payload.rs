@@ -1,25 +1,25 @@
-//! Host memory that payloads of messages are copied into.
+//! Host memory for the payloads of messages.
 
 use super::Device;
 #[cfg(feature = "cuda")]
 use super::cuda::{CudaDevice, PageLocked};
 
-/// The least page-locked memory that is taken; more is taken by powers of two.
+/// The smallest page-locked allocation; larger ones are powers of two.
 #[cfg(feature = "cuda")]
 const MIN_PAGE_LOCKED: usize = 1 << 16;
 
-/// Memory for one payload at a time, grown to the largest and used again. For a
-/// GPU it is page-locked, so that the payload is uploaded from where it lies;
-/// when no page-locked memory can be had, a warning says so and it is ordinary
-/// memory, which costs another copy.
+/// Memory for one payload at a time, grown to the largest payload and reused. For
+/// a GPU it is page-locked, so that the payload is uploaded without another copy.
+/// If page-locked memory cannot be allocated, a warning is logged and pageable
+/// memory is used, at the cost of that copy.
 #[derive(Debug, Default)]
 pub struct PayloadMemory {
-    lies: Lies,
+    storage: HostStorage,
     len: usize,
 }
 
 #[derive(Debug)]
-enum Lies {
+enum HostStorage {
     Pageable(Vec<u8>),
     #[cfg(feature = "cuda")]
     PageLocked {
@@ -28,21 +28,23 @@ enum Lies {
     },
 }
 
-impl Default for Lies {
+impl Default for HostStorage {
     fn default() -> Self {
         Self::Pageable(Vec::new())
     }
 }
 
 impl PayloadMemory {
-    /// Memory for payloads that go to a device; none is taken yet.
+    /// Memory for payloads that are processed on a device; nothing is allocated yet.
     pub fn of(device: &Device) -> Self {
-        let lies = match device {
-            Device::Cpu => Lies::default(),
+        let storage = match device {
+            Device::Cpu => HostStorage::default(),
             #[cfg(feature = "cuda")]
-            Device::Cuda(device) => Lies::PageLocked { device: device.clone(), memory: None },
+            Device::Cuda(device) => {
+                HostStorage::PageLocked { device: device.clone(), memory: None }
+            }
         };
-        Self { lies, len: 0 }
+        Self { storage, len: 0 }
     }
 
     /// Replaces the payload by a copy of `data`.
@@ -50,24 +52,24 @@ impl PayloadMemory {
         #[cfg(feature = "cuda")]
         self.reserve(data.len());
         self.len = data.len();
-        match &mut self.lies {
-            Lies::Pageable(bytes) => {
+        match &mut self.storage {
+            HostStorage::Pageable(bytes) => {
                 bytes.clear();
                 bytes.extend_from_slice(data);
             }
             #[cfg(feature = "cuda")]
-            Lies::PageLocked { memory: Some(memory), .. } => {
+            HostStorage::PageLocked { memory: Some(memory), .. } => {
                 memory.bytes_mut()[..data.len()].copy_from_slice(data);
             }
             #[cfg(feature = "cuda")]
-            Lies::PageLocked { memory: None, .. } => {}
+            HostStorage::PageLocked { memory: None, .. } => {}
         }
     }
 
-    /// Sees to room for `num_bytes`.
+    /// Grows page-locked memory to at least `num_bytes`.
     #[cfg(feature = "cuda")]
     fn reserve(&mut self, num_bytes: usize) {
-        let Lies::PageLocked { device, memory } = &mut self.lies else { return };
+        let HostStorage::PageLocked { device, memory } = &mut self.storage else { return };
         if memory.as_ref().is_some_and(|memory| memory.bytes().len() >= num_bytes) {
             return;
         }
@@ -77,19 +79,19 @@ impl PayloadMemory {
             Ok(larger) => *memory = Some(larger),
             Err(error) => {
                 tracing::warn!("payloads for {device} are copied twice: {error}");
-                self.lies = Lies::default();
+                self.storage = HostStorage::default();
             }
         }
     }
 
     /// The payload.
     pub fn bytes(&self) -> &[u8] {
-        match &self.lies {
-            Lies::Pageable(bytes) => bytes,
+        match &self.storage {
+            HostStorage::Pageable(bytes) => bytes,
             #[cfg(feature = "cuda")]
-            Lies::PageLocked { memory: Some(memory), .. } => &memory.bytes()[..self.len],
+            HostStorage::PageLocked { memory: Some(memory), .. } => &memory.bytes()[..self.len],
             #[cfg(feature = "cuda")]
-            Lies::PageLocked { memory: None, .. } => &[],
+            HostStorage::PageLocked { memory: None, .. } => &[],
         }
     }
 }
@@ -99,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_payload_takes_the_place_of_the_one_before() {
+    fn a_payload_replaces_the_previous_one() {
         let mut memory = PayloadMemory::of(&Device::Cpu);
         assert!(memory.bytes().is_empty());
         memory.copy_from(&[1; 100]);

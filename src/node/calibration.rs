@@ -12,11 +12,12 @@
 use std::time::Instant;
 
 use super::diagnostics::{Told, Verdict, cause_of_silence};
-use super::input::{InputAccount, InputSummary};
-use super::slot::Offered;
 use crate::config::LiveConfig;
+use crate::detectors::{FrameInput, Payload};
 use crate::error::Result;
 use crate::ops::decompress;
+use crate::runtime::input::{InputAccount, InputSummary};
+use crate::runtime::slot::Offered;
 use crate::transport::door::Received;
 use crate::transport::messages::{CameraInfo, DiagnosticLevel, DiagnosticStatus};
 use crate::types::{ImagePayload, Size};
@@ -114,9 +115,9 @@ impl CalibrationWatch {
         )
     }
 
-    /// Notes a picture that was served; other messages are none.
-    pub fn note_picture(&mut self, message: &Received<'_>) {
-        let Received::Picture { header, payload } = message else { return };
+    /// Notes a picture that was served; other inputs are ignored.
+    pub fn note_picture(&mut self, input: &FrameInput<'_>) {
+        let FrameInput { header, payload: Payload::Image(payload), .. } = input else { return };
         let size = match payload {
             ImagePayload::Raw(image) => Ok(image.size()),
             ImagePayload::Compressed(file) => decompress::size(file),

@@ -13,13 +13,13 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use super::account::Reason;
 use super::calibration::CalibrationHealth;
-use super::input::InputSummary;
-use super::serving::Serving;
 use super::worker::{FrameSummary, FrameWindow};
 use crate::config::{ChannelConfig, ChannelKind};
-use crate::pipeline::Health;
+use crate::runtime::account::Reason;
+use crate::runtime::input::InputSummary;
+use crate::runtime::serving::Serving;
+use crate::runtime::supervisor::Health;
 use crate::text::{LineBreaks, shown};
 use crate::transport::messages::{DiagnosticLevel, DiagnosticStatus};
 use crate::types::Count;
@@ -39,6 +39,8 @@ pub struct ChannelHealth<'a> {
     pub is_active: bool,
     /// Whether the channel's thread ended by itself.
     pub is_dead: bool,
+    /// The topic of the input.
+    pub topic: &'a str,
     /// Publishers of the input that are matched.
     pub num_publishers: usize,
     /// What the graph said of the input.
@@ -123,7 +125,7 @@ impl ChannelHealth<'_> {
         } else {
             status.otherwise("the node is not active".into());
         }
-        status.value("topic", self.config.input.as_str());
+        status.value("topic", self.topic);
         status.value("publishers", self.num_publishers.to_string());
         status.value("rate_hz", format!("{:.2}", input.rate_hz));
         status.value("silence_s", format!("{:.3}", input.silence.as_secs_f64()));
@@ -387,7 +389,7 @@ mod tests {
 
     use super::*;
     use crate::config::Config;
-    use crate::node::input::InputAccount;
+    use crate::runtime::input::InputAccount;
 
     /// The input's status a second after it was opened, with one publisher.
     fn silent_input(told: Told<'_>, num_missing_now: u64) -> DiagnosticStatus {
@@ -410,6 +412,7 @@ mod tests {
             num_missing_now,
             is_active: true,
             is_dead: false,
+            topic: "/i",
             num_publishers: 1,
             told,
             calibration: None,
@@ -475,6 +478,7 @@ mod tests {
                 num_missing_now: 0,
                 is_active: true,
                 is_dead: false,
+                topic: "/i",
                 num_publishers: 1,
                 told: Told::default(),
                 calibration: None,

@@ -5,16 +5,17 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::calibration::{CalibrationHealth, CalibrationWatch};
-use super::channel::Channel;
 use super::clock::NodeClock;
 use super::diagnostics::{ChannelHealth, Told};
 use super::outputs::ChannelOutputs;
-use super::serving::Serving;
-use super::slot::{Offered, SlotCloser, SlotWriter, slot};
 use super::transforms::LiveTransforms;
 use super::worker::{ChannelState, FrameWindow, Worker, lock};
-use crate::config::{ChannelConfig, ChannelKind};
+use crate::config::{ChannelConfig, ChannelKind, InputConfig};
+use crate::detectors::DetectorInfo;
 use crate::error::{Error, ErrorKind, Result};
+use crate::runtime::channel::Channel;
+use crate::runtime::serving::Serving;
+use crate::runtime::slot::{Offered, SlotCloser, SlotWriter, slot};
 use crate::transport::door::{Door, InputKind, Receiver, Subscription};
 use crate::transport::messages::DiagnosticStatus;
 use crate::types::Header;
@@ -26,6 +27,7 @@ pub(super) struct LiveChannel {
     topic: String,
     /// Likewise of its CameraInfo, where that is asked for.
     camera_info: Option<String>,
+    kind: InputKind,
     wants_transforms: bool,
     state: Arc<ChannelState>,
     stage: Stage,
@@ -67,17 +69,20 @@ impl LiveChannel {
         let start = Instant::now();
         tracing::info!("channel {}: loading {}", config.name, model_of(&config.kind));
         let mut channel = Channel::open(config)?;
-        let (engine, device) = (channel.engine_name(), channel.device_name());
-        tracing::info!("channel {}: {engine} on {device}, warming up", config.name);
+        if let Some(DetectorInfo { engine_name, device_name, .. }) = channel.detector_info() {
+            tracing::info!("channel {}: {engine_name} on {device_name}, warming up", config.name);
+        }
         channel.warm_up()?;
         tracing::info!("channel {}: ready after {:.1?}", config.name, start.elapsed());
         let outputs = open_outputs(&channel)?;
         let now = Instant::now();
-        let calibration = config.live.camera_info.as_ref().map(|_| CalibrationWatch::new(now));
+        let input = first_input(config)?;
+        let calibration = input.camera_info.as_ref().map(|_| CalibrationWatch::new(now));
         Ok(Self {
             config: config.clone(),
-            topic: config.input.clone(),
-            camera_info: config.live.camera_info.clone(),
+            topic: input.topic.clone(),
+            camera_info: input.camera_info.clone(),
+            kind: channel.live_input_kind(0),
             wants_transforms: channel.wants_transforms(),
             state: Arc::new(ChannelState::new(now, Serving::of(&channel), calibration)),
             num_failures_seen: 0,
@@ -155,11 +160,11 @@ impl LiveChannel {
 
     /// Takes inputs, and CameraInfo where that is asked for.
     fn subscribe(&mut self, door: &mut dyn Door, writer: SlotWriter) -> Result<Inputs> {
-        let ChannelConfig { input, live, .. } = &self.config;
-        self.topic = door.resolve(input);
+        let (input, live) = (first_input(&self.config)?, &self.config.live);
+        self.topic = door.resolve(&input.topic);
         let receiver = receiver(&self.config, writer, Arc::clone(&self.state));
-        let sensor = door.subscribe(input, input_kind(&self.config), live.qos, receiver)?;
-        let Some(topic) = &live.camera_info else {
+        let sensor = door.subscribe(&input.topic, self.kind, live.qos, receiver)?;
+        let Some(topic) = &input.camera_info else {
             return Ok(Inputs { sensor, camera_info: None });
         };
         self.camera_info = Some(door.resolve(topic));
@@ -243,6 +248,7 @@ impl LiveChannel {
             num_missing_now,
             is_active: running.is_some(),
             is_dead: ended || matches!(self.stage, Stage::Lost),
+            topic: &self.config.inputs[0].topic,
             num_publishers: running.map_or(0, |running| running.inputs.sensor.num_publishers()),
             told: of_input,
             calibration,
@@ -254,13 +260,10 @@ impl LiveChannel {
     }
 }
 
-/// What a channel takes live.
-fn input_kind(config: &ChannelConfig) -> InputKind {
-    match config.kind {
-        ChannelKind::Camera(_) if config.live.is_compressed => InputKind::CompressedImage,
-        ChannelKind::Camera(_) => InputKind::Image,
-        ChannelKind::Lidar(_) => InputKind::PointCloud2,
-    }
+fn first_input(config: &ChannelConfig) -> Result<&InputConfig> {
+    config.inputs.first().ok_or_else(|| {
+        Error::new(ErrorKind::Config, "channel", format!("{} has no input", config.name))
+    })
 }
 
 /// Holds the newest CameraInfo beside the pictures.

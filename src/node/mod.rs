@@ -1,24 +1,16 @@
-//! Channels, and the live node around them.
-//!
-//! A [`channel`] takes messages of a sensor and gives detections; replay and
-//! the live node run the same. Around it, live:
+//! The live node around channels.
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | [`slot`], [`input`] | the newest message of an input, and what became of the others |
 //! | [`worker`], [`outputs`], [`markers`] | the thread of a channel, and its topics |
-//! | [`serving`] | what serves a channel's frames, as the rest sees it |
 //! | [`live`] | the node: services, life cycle, start and end |
 //! | [`parameters`], [`lifecycle`] | what its services answer |
-//! | [`stamps`], [`clock`], [`transforms`] | time |
-//! | [`account`], [`calibration`], [`diagnostics`] | what is said of its health |
+//! | [`clock`], [`transforms`] | time |
+//! | [`calibration`], [`diagnostics`] | what is said of its health |
 
-pub mod account;
 pub mod calibration;
-pub mod channel;
 pub mod clock;
 pub mod diagnostics;
-pub mod input;
 pub mod lifecycle;
 pub mod live;
 mod live_channel;
@@ -27,9 +19,6 @@ pub mod markers;
 pub mod outputs;
 pub mod parameters;
 pub mod pictures;
-pub mod serving;
-pub mod slot;
-pub mod stamps;
 pub mod transforms;
 pub mod worker;
 

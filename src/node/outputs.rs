@@ -1,13 +1,15 @@
 //! The topics of a live channel: detections and labels always, markers and a
 //! debug image while someone listens.
 
-use super::channel::{Channel, Detections, Served};
 use super::markers::encode_markers;
+use super::pictures;
 use crate::config::ChannelConfig;
+use crate::detectors::{FrameInput, FrameSet};
 use crate::error::Result;
-use crate::transport::door::{Door, Durability, Publisher, Qos, Received, Reliability};
+use crate::runtime::channel::{Channel, Served};
+use crate::transport::door::{Door, Durability, Publisher, Qos, Reliability};
 use crate::transport::messages::{Image, LabelInfo, MarkerArray};
-use crate::types::{Header, Stamp};
+use crate::types::{Detections, Header, OutputType, Stamp};
 
 /// RViz asks for reliable markers; each array takes the place of the one before.
 pub const MARKERS_QOS: Qos = Qos { depth: 1, ..Qos::DEFAULT };
@@ -19,7 +21,7 @@ pub const DEBUG_IMAGE_QOS: Qos =
 pub struct ChannelOutputs {
     detections: Box<dyn Publisher>,
     labels: Box<dyn Publisher>,
-    /// Of lidar channels.
+    /// Of channels whose detections are boxes in space.
     markers: Option<Box<dyn Publisher>>,
     /// Whether markers were published that still may show.
     shows_markers: bool,
@@ -41,10 +43,11 @@ impl ChannelOutputs {
     /// `Door` when the graph refuses.
     pub fn open(channel: &Channel, door: &mut dyn Door) -> Result<Self> {
         let config = channel.config();
-        let detections = door.advertise(&config.output, channel.output_type(), Qos::DEFAULT)?;
+        let detections =
+            door.advertise(&config.output, config.output_type.type_name(), Qos::DEFAULT)?;
         let below = |name: &str| format!("{}/{name}", config.output);
         let labels = door.advertise(&below(LABELS), LabelInfo::TYPE, Qos::LATCHED)?;
-        let markers = match channel.wants_markers() {
+        let markers = match config.output_type == OutputType::Detection3dArray {
             true => Some(door.advertise(&below(MARKERS), MarkerArray::TYPE, MARKERS_QOS)?),
             false => None,
         };
@@ -72,7 +75,8 @@ impl ChannelOutputs {
     /// `Door` when it could not be handed over.
     pub fn publish(&mut self, served: &Served<'_>) -> Result<()> {
         let class_names = served.config.kind.class_names();
-        served.detections.encode(&served.header, class_names, &mut self.message)?;
+        let Served { config, header, detections, .. } = served;
+        config.output_type.encode(header, *detections, class_names, &mut self.message)?;
         self.detections.publish(&self.message)
     }
 
@@ -81,9 +85,9 @@ impl ChannelOutputs {
     /// # Errors
     /// `Door` when something could not be handed over; why a picture cannot be
     /// drawn.
-    pub fn show(&mut self, served: &Served<'_>, message: &Received<'_>) -> Result<()> {
+    pub fn show(&mut self, served: &Served<'_>, inputs: &[Option<FrameInput<'_>>]) -> Result<()> {
         let Served { config, header, detections, .. } = served;
-        if let (Some(markers), Detections::Lidar(objects)) = (&mut self.markers, detections) {
+        if let (Some(markers), Detections::Boxes3d(objects)) = (&mut self.markers, detections) {
             if config.live.publishes_markers && markers.num_subscribers() > 0 {
                 let class_names = config.kind.class_names();
                 encode_markers(header, objects, class_names, &mut self.message)?;
@@ -94,7 +98,8 @@ impl ChannelOutputs {
             }
         }
         if config.live.publishes_debug_image && self.debug_image.num_subscribers() > 0 {
-            let canvas = served.draw(message)?;
+            let frame = FrameSet { stamp: header.stamp, inputs };
+            let canvas = pictures::draw(&frame, config.sync.reference, *detections, config)?;
             let image = Image {
                 header: *header,
                 height: canvas.size().height,

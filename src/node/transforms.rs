@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use nalgebra::Isometry3;
 
-use super::account::Reason;
 use crate::error::Result;
+use crate::runtime::account::Reason;
 use crate::transport::messages::TransformStamped;
 use crate::transport::tf::{TfBuffer, TfLosses, isometry};
 use crate::types::{Header, Stamp};

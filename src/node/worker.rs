@@ -7,19 +7,18 @@ use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 
-use super::account::{Account, Reason};
 use super::calibration::CalibrationWatch;
-use super::channel::{Channel, Served};
 use super::clock::NodeClock;
-use super::input::InputAccount;
 use super::outputs::ChannelOutputs;
-use super::serving::Serving;
-use super::slot::{Frame, SlotReader};
-use super::stamps::StampOrder;
 use super::transforms::LiveTransforms;
 use crate::config::ChannelConfig;
 use crate::error::{Error, ErrorKind, Result};
-use crate::transport::door::Received;
+use crate::runtime::account::{Account, Reason};
+use crate::runtime::channel::{Channel, Served};
+use crate::runtime::input::InputAccount;
+use crate::runtime::serving::Serving;
+use crate::runtime::slot::{Frame, SlotReader};
+use crate::runtime::stamps::StampOrder;
 use crate::types::Stamp;
 
 /// Stamps may be ahead of the node's clock by this, as clocks of two machines
@@ -183,10 +182,8 @@ impl Worker {
                 frames.window.age_s = age_s;
                 frames.window.num_future += u64::from(is_future);
             }
-            let served = self.check_age(age_s).and_then(|()| {
-                frame.read(|message| self.serve(message, frame, state, transforms)).flatten()
-            });
-            if let Err(error) = served {
+            let served = self.check_age(age_s);
+            if let Err(error) = served.and_then(|()| self.serve(frame, state, transforms)) {
                 self.note_dropped(state, &error);
             }
             lock(&state.frames).serving.refresh(&self.channel);
@@ -211,16 +208,17 @@ impl Worker {
     /// Why the frame is dropped.
     fn serve(
         &mut self,
-        message: &Received<'_>,
         frame: &Frame,
         state: &ChannelState,
         transforms: &LiveTransforms,
     ) -> Result<()> {
         let patience = self.channel.config().live.transform_wait;
         let lookup = |to: &str, from: &str, at| transforms.lookup(to, from, at, patience);
-        let served = self.channel.process(message, Some(&lookup))?;
-        if let Some(calibration) = &state.calibration {
-            lock(calibration).note_picture(message);
+        let view = frame.view()?;
+        let mut inputs = [Some(view.input())];
+        let served = self.channel.process(&mut inputs, Some(&lookup))?;
+        if let (Some(calibration), [Some(input)]) = (&state.calibration, &inputs) {
+            lock(calibration).note_picture(input);
         }
         if served.order == StampOrder::Restart {
             let name = &served.config.name;
@@ -231,7 +229,7 @@ impl Worker {
         }
         let published = self.outputs.publish(&served);
         note_served(state, &served, frame, published);
-        if let Err(error) = self.outputs.show(&served, message) {
+        if let Err(error) = self.outputs.show(&served, &inputs) {
             count_unpublished(&mut lock(&state.frames), &served.config.name, &error);
         }
         Ok(())
@@ -263,7 +261,7 @@ fn note_served(state: &ChannelState, served: &Served<'_>, frame: &Frame, publish
     let mut frames = lock(&state.frames);
     frames.window.account.add_served(served.report, served.detections.len());
     frames.window.account.add_stamp(served.order);
-    if let Some(error) = &served.alone
+    if let Some(error) = &served.degraded
         && frames.window.account.add_degraded(error) == 1
     {
         tracing::debug!("channel {name}: sweep served alone: {error}");

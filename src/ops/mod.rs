@@ -1,13 +1,14 @@
-//! Verbs. One folder each: `mod.rs` states the contract and checks the
-//! arguments, `cpu.rs` is the reference, `cuda.rs` (where there is one) its
-//! twin on the device, with the kernel of the same stem in `kernels/`.
+//! Operations. One folder each: `mod.rs` states the contract and checks the
+//! arguments, `cpu.rs` is the reference. Operations that run on CUDA have `cuda.rs`,
+//! which launches, and `kernels.rs`, which declares what the kernels in
+//! `kernels/<op>.cu` take.
 //!
 //! | on the way | ops |
 //! |---|---|
 //! | in, camera | [`decompress`], [`letterbox`] |
 //! | in, LiDAR | [`unpack`], [`densify`], [`voxelize`], [`pillar_features`], [`scatter`] |
 //! | out | [`decode_yolo`], [`decode_center`], [`decode_anchor`], [`select`], [`gather`] |
-//! | suppression | [`nms`] chooses among [`nms_iou`], [`nms_fast`], [`nms_soft`], [`nms_rotated`], [`nms_circle`], [`nms_bev`], [`nms_iou_3d`] |
+//! | suppression | [`nms`] chooses among [`nms_none`], [`nms_iou`], [`nms_fast`], [`nms_soft`], [`nms_rotated`], [`nms_circle`], [`nms_bev`], [`nms_iou_3d`] |
 //!
 //! Ops never move data between host and device, and allocate nothing once their
 //! workspaces have seen the sizes.
@@ -26,6 +27,7 @@ pub mod nms_circle;
 pub mod nms_fast;
 pub mod nms_iou;
 pub mod nms_iou_3d;
+pub mod nms_none;
 pub mod nms_rotated;
 pub mod nms_soft;
 pub mod overlap;

@@ -4,12 +4,12 @@ use crate::device::cuda::{DeviceBuffer, Stream};
 use crate::error::{Error, ErrorKind, Result};
 use crate::types::ScoreThresholds;
 
-/// Thresholds in device memory: as many classes and bins for good, their values
-/// may change and recorded graphs follow them.
+/// Thresholds in device memory: the numbers of classes and bins are fixed; recorded
+/// graphs use the values last set.
 pub(in crate::ops) struct DeviceThresholds {
     /// Upper limits of the bins.
     pub(in crate::ops) limits: DeviceBuffer<f32>,
-    /// Class by class, the least score of each bin; NaN where nothing is kept.
+    /// Class by class, the score threshold of each bin; NaN where nothing passes.
     pub(in crate::ops) least_scores: DeviceBuffer<f32>,
 }
 
@@ -35,9 +35,8 @@ impl DeviceThresholds {
         let [found, expected] =
             [[limits.len(), least_scores.len()], [self.limits.len(), self.least_scores.len()]];
         if found != expected {
-            let message = format!(
-                "{found:?} limits and thresholds; as many as at first, {expected:?}, are possible"
-            );
+            let message =
+                format!("{found:?} limits and thresholds; the numbers are fixed at {expected:?}");
             return Err(Error::new(ErrorKind::Argument, op, message));
         }
         self.limits.write(&limits)?;

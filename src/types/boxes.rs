@@ -56,6 +56,14 @@ pub struct RotatedBox2d {
     pub angle_rad: f32,
 }
 
+impl RotatedBox2d {
+    /// Whether centre, sizes and angle are finite.
+    pub fn is_finite(&self) -> bool {
+        let Self { cx, cy, width, height, angle_rad } = *self;
+        [cx, cy, width, height, angle_rad].iter().all(|value| value.is_finite())
+    }
+}
+
 /// Oriented box in metres, upright in its frame (z up).
 ///
 /// `length_m` lies along the heading; `yaw_rad` turns the heading
@@ -77,6 +85,12 @@ pub struct Box3d {
 }
 
 impl Box3d {
+    /// Whether centre, sizes and yaw are finite.
+    pub fn is_finite(&self) -> bool {
+        let Self { center: [x, y, z], length_m, width_m, height_m, yaw_rad } = *self;
+        [x, y, z, length_m, width_m, height_m, yaw_rad].iter().all(|value| value.is_finite())
+    }
+
     /// The footprint in the bird's-eye view.
     pub fn footprint(&self) -> RotatedBox2d {
         RotatedBox2d {

@@ -49,3 +49,36 @@ pub struct Variance3d {
     /// Of the velocity along x and y.
     pub velocity: [f32; 2],
 }
+
+/// The detections of one frame, best first, named by what they are.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Detections<'a> {
+    /// Boxes in an image, in pixels of the source image.
+    Boxes2d(&'a [Detection2d]),
+    /// Boxes in space, in metres.
+    Boxes3d(&'a [Detection3d]),
+}
+
+impl Detections<'_> {
+    /// Number of detections.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Boxes2d(boxes) => boxes.len(),
+            Self::Boxes3d(boxes) => boxes.len(),
+        }
+    }
+
+    /// Whether there are no detections.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// The message that a channel publishes its detections as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OutputType {
+    /// `vision_msgs/Detection2DArray`, of boxes in an image.
+    Detection2dArray,
+    /// `vision_msgs/Detection3DArray`, of boxes in space.
+    Detection3dArray,
+}

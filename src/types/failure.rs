@@ -21,18 +21,10 @@ pub struct FailurePolicy {
     pub window: Duration,
     /// What then.
     pub fallback: Fallback,
-    /// The frame, counted from 0, before which the device is made to fail: to
-    /// show that the channel survives it.
-    pub fault_at_frame: Option<u64>,
 }
 
 impl Default for FailurePolicy {
     fn default() -> Self {
-        Self {
-            max_failures: 3,
-            window: Duration::from_secs(60),
-            fallback: Fallback::None,
-            fault_at_frame: None,
-        }
+        Self { max_failures: 3, window: Duration::from_secs(60), fallback: Fallback::None }
     }
 }

@@ -30,7 +30,7 @@ pub use center::{CenterDecode, ScoreThresholds, SizeOrder, YawConvention};
 pub use cloud::{
     CloudView, Datatype, MAX_POINT_FIELDS, PointChannel, PointField, PointFields, Points,
 };
-pub use detection::{Detection2d, Detection3d, Object3d, Variance3d};
+pub use detection::{Detection2d, Detection3d, Detections, Object3d, OutputType, Variance3d};
 pub use device::DeviceChoice;
 pub use engine::{CudaGraph, EngineKind, EngineOptions, GpuEngineOptions, Provider};
 pub use failure::{FailurePolicy, Fallback};

@@ -1,8 +1,7 @@
-//! What is suppressed by what: the settings of every suppression op.
+//! The settings of every suppression op, a struct each.
 //!
-//! One struct per op, so that a settings file, the op and its CUDA twin share
-//! one definition. Thresholds: IoU suppresses when it is strictly greater,
-//! a distance when it is strictly smaller.
+//! An IoU suppresses if it is strictly above its threshold, a distance if it is
+//! strictly below.
 
 /// Which candidates can suppress which.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,7 +16,8 @@ pub enum ClassMode {
 }
 
 impl ClassMode {
-    /// The group of a class: two candidates can meet when theirs are equal.
+    /// The group of a class: candidates of different groups do not suppress each
+    /// other.
     #[inline]
     pub fn group(&self, class: u32) -> u64 {
         match self {
@@ -34,35 +34,34 @@ impl ClassMode {
 /// Greedy suppression by IoU of axis-aligned boxes (`ops::nms_iou`).
 #[derive(Clone, Debug, PartialEq)]
 pub struct NmsIou {
-    /// A box goes when its IoU with a kept better one is above this.
+    /// A box is suppressed if its IoU with a better kept box is above this.
     pub iou_threshold: f32,
     /// Added to each box's width and height: 0, or 1 for boxes whose corners
     /// are whole pixels, as mmcv's `offset`.
     pub offset: u8,
-    /// Which boxes meet.
+    /// Which boxes suppress each other.
     pub class_mode: ClassMode,
-    /// Boxes take part when their score is strictly above this, as mmcv has
-    /// it; `None` takes all.
+    /// Boxes are eligible if their score is strictly above this, as in mmcv;
+    /// `None`: all.
     pub score_threshold: Option<f32>,
     /// The most boxes kept, best first, over all classes.
     pub max_num: usize,
 }
 
-/// One-pass suppression by IoU (`ops::nms_fast`): a box goes when any better
-/// box overlaps it, also one that itself goes. Not equal to greedy NMS.
+/// One-pass suppression by IoU (`ops::nms_fast`): a box is suppressed if any
+/// better box overlaps it, even a suppressed one. Not equal to greedy NMS.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NmsFast {
-    /// A box goes when its IoU with any better one is above this.
+    /// A box is suppressed if its IoU with any better box is above this.
     pub iou_threshold: f32,
-    /// Which boxes meet.
+    /// Which boxes suppress each other.
     pub class_mode: ClassMode,
 }
 
 /// How soft suppression lowers a score, given the IoU with a better box.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum SoftDecay {
-    /// `score * (1 - iou)` when the IoU is at least the threshold, as mmcv
-    /// compares here.
+    /// `score * (1 - iou)` if the IoU is at least the threshold, as in mmcv.
     Linear {
         /// No decay below this IoU.
         iou_threshold: f32,
@@ -79,21 +78,21 @@ pub enum SoftDecay {
 pub struct NmsSoft {
     /// How scores fall.
     pub decay: SoftDecay,
-    /// Boxes whose score is below this go; the first one taken stays, as in
+    /// Boxes whose score decays below this are dropped, except the top box, as in
     /// mmcv.
     pub min_score: f32,
     /// As [`NmsIou::offset`].
     pub offset: u8,
-    /// Which boxes meet.
+    /// Which boxes suppress each other.
     pub class_mode: ClassMode,
 }
 
 /// Greedy suppression by IoU of rotated boxes in a plane (`ops::nms_rotated`).
 #[derive(Clone, Debug, PartialEq)]
 pub struct NmsRotated {
-    /// A box goes when its IoU with a kept better one is above this.
+    /// A box is suppressed if its IoU with a better kept box is above this.
     pub iou_threshold: f32,
-    /// Which boxes meet.
+    /// Which boxes suppress each other.
     pub class_mode: ClassMode,
 }
 
@@ -111,13 +110,12 @@ pub enum CircleThreshold {
 /// (`ops::nms_circle`).
 #[derive(Clone, Debug, PartialEq)]
 pub struct NmsCircle {
-    /// Threshold per class; the class of the kept, better box decides. A list
-    /// of one holds for all classes. Zero or less suppresses nothing in the
-    /// `Radius` reading.
+    /// Threshold per class, that of the kept box; a list of one is for all
+    /// classes. Zero or less suppresses nothing in the `Radius` reading.
     pub thresholds: Vec<f32>,
     /// What the thresholds mean.
     pub reading: CircleThreshold,
-    /// Which boxes meet.
+    /// Which boxes suppress each other.
     pub class_mode: ClassMode,
 }
 
@@ -125,43 +123,46 @@ pub struct NmsCircle {
 /// (`ops::nms_bev`).
 #[derive(Clone, Debug, PartialEq)]
 pub struct NmsBev {
-    /// IoU threshold per class; the class of the kept, better box decides. A
-    /// list of one holds for all classes.
+    /// IoU threshold per class, that of the kept box; a list of one is for all
+    /// classes.
     pub iou_thresholds: Vec<f32>,
-    /// Boxes whose centres are farther apart than this never meet; infinite
-    /// for no limit.
+    /// Boxes whose centres are farther apart than this do not suppress each
+    /// other; infinite: no limit.
     pub search_distance_m: f32,
     /// Pairs of classes that never suppress each other, in either order.
     pub forbidden_pairs: Vec<[u32; 2]>,
-    /// Which boxes meet.
+    /// Which boxes suppress each other.
     pub class_mode: ClassMode,
 }
 
-/// Greedy suppression by IoU of volumes (`ops::nms_iou_3d`): yaw counts, the
-/// vertical extents intersect as intervals.
+/// Greedy suppression by IoU of volumes (`ops::nms_iou_3d`): of footprints with
+/// yaw, times vertical intervals.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NmsIou3d {
-    /// IoU threshold per class; the class of the kept, better box decides. A
-    /// list of one holds for all classes.
+    /// IoU threshold per class, that of the kept box; a list of one is for all
+    /// classes.
     pub iou_thresholds: Vec<f32>,
-    /// Which boxes meet.
+    /// Which boxes suppress each other.
     pub class_mode: ClassMode,
 }
 
-/// The suppression of a camera channel.
+/// The suppression of boxes in an image, axis-aligned or rotated.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Nms2d {
-    /// Nothing is suppressed: the network's answers are final.
+    /// Nothing is suppressed, as the network's outputs are final. For boxes of
+    /// either kind.
     None,
-    /// Greedy by IoU.
+    /// Greedy by IoU of axis-aligned boxes.
     Iou(NmsIou),
-    /// One pass by IoU.
+    /// One pass by IoU of axis-aligned boxes.
     Fast(NmsFast),
-    /// Lowered scores.
+    /// Lowered scores of axis-aligned boxes.
     Soft(NmsSoft),
+    /// Greedy by IoU of rotated boxes.
+    Rotated(NmsRotated),
 }
 
-/// The suppression of a lidar channel.
+/// The suppression of boxes in space.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Nms3d {
     /// Nothing is suppressed.

@@ -43,7 +43,7 @@ fn metadata_that_multiplies_or_nests_is_refused_quickly() {
     for (text, part) in [(aliases, "aliases"), (nested, "nested"), (large, "more than")] {
         let start = Instant::now();
         let (num_messages, errors) = read_with(&text, &bag);
-        assert!(start.elapsed() < Duration::from_secs(2), "{part}: {:?}", start.elapsed());
+        assert!(start.elapsed() < Duration::from_secs(10), "{part}: {:?}", start.elapsed());
         // The directory is then read by the names of its files.
         assert_eq!((num_messages, errors.len()), (6, 1), "{errors:?}");
         assert!(errors[0].contains("metadata.yaml") && errors[0].contains(part), "{errors:?}");

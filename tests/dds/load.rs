@@ -3,7 +3,7 @@
 use super::memory::resident;
 use super::peer::{Turn, events, turn, with};
 use det_post::device::PayloadMemory;
-use det_post::node::slot::slot;
+use det_post::runtime::slot::slot;
 use det_post::transport::door::{
     Door, DoorEvent, InputKind, Qos, Received, Receiver, Reliability, Subscription,
 };

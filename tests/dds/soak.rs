@@ -45,8 +45,8 @@ const LIDAR: Channel = Channel {
     hz: 10.0,
 };
 
-/// Messages of an input whose fragments are kept, at most.
-const MAX_UNJOINED: usize = 128;
+/// Bytes that fragments of an input's unfinished messages hold, at most.
+const MAX_UNJOINED_BYTES: usize = 64 << 20;
 
 impl Channel {
     fn sample(&self) -> Value {
@@ -217,7 +217,7 @@ fn the_program_loses_nothing_untold() {
     }
     // A busy machine loses messages; each may leave its fragments, and their room stays.
     let left_by = |(told, channel): (&Told, &Channel)| {
-        (told.totals["lost_by_door"] as usize).min(MAX_UNJOINED) * channel.num_bytes
+        (told.totals["lost_by_door"] as usize * channel.num_bytes).min(MAX_UNJOINED_BYTES)
     };
     let left: usize = listener.told.iter().zip([&CAMERA, &LIDAR]).map(left_by).sum();
     println!("memory: {} MiB for fragments of what was lost, at most", left >> 20);

@@ -5,16 +5,20 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use det_post::device::Device;
+use det_post::config::ChannelConfig;
+use det_post::detectors::{Detector, DetectorInfo, FrameSet, InputNeeds};
 use det_post::device::cuda::diagnostic::{FaultKind, fail};
 use det_post::device::cuda::{CudaDevice, DeviceBuffer, DeviceValues};
+use det_post::device::{Device, PayloadMemory};
 use det_post::infer::device::{DeviceEngine, fixed_shape};
 use det_post::infer::{Engine, RtenEngine};
-use det_post::pipeline::{Health, Supervisor};
+use det_post::runtime::supervisor::{Health, Supervisor};
 use det_post::types::{
-    DeviceChoice, EngineOptions, FailurePolicy, Fallback, Tensor, TensorValues, TensorView,
+    Detections, DeviceChoice, EngineOptions, FailurePolicy, Fallback, FrameReport, Stamp, Tensor,
+    TensorValues, TensorView,
 };
 use det_post::{ErrorKind, Result};
 
@@ -93,31 +97,97 @@ impl Channel {
     }
 }
 
-fn supervisor(model: &Path, device: DeviceChoice, fallback: Fallback) -> Supervisor<Channel> {
-    let (model, policy) =
-        (model.to_owned(), FailurePolicy { fallback, ..FailurePolicy::default() });
-    let build = move |device| {
-        let device = Device::open(device)?;
-        Ok((Channel::new(&model, &device)?, device.choice()))
-    };
-    Supervisor::new("test", device, policy, build).unwrap()
+/// A detector that only runs its network, on the same values in every frame.
+struct NetworkOnly {
+    channel: Channel,
+    info: DetectorInfo,
+    answer: Arc<Mutex<Vec<f32>>>,
+    /// Fails GPU 0 before the next frame.
+    fault: Arc<Mutex<Option<FaultKind>>>,
 }
 
-fn frame() -> Vec<f32> {
+impl Detector for NetworkOnly {
+    fn inputs(&self) -> &[InputNeeds] {
+        &[]
+    }
+
+    fn info(&self) -> &DetectorInfo {
+        &self.info
+    }
+
+    fn detect<'a>(&'a mut self, _: &FrameSet<'_>, _: &mut FrameReport) -> Result<Detections<'a>> {
+        if let Some(kind) = self.fault.lock().unwrap().take() {
+            assert!(fail(&open(0)?, kind).is_err());
+        }
+        *self.answer.lock().unwrap() = self.channel.run(&values())?;
+        Ok(Detections::Boxes2d(&[]))
+    }
+
+    fn reconfigure(&mut self, _: &ChannelConfig) -> Result<()> {
+        Ok(())
+    }
+
+    fn reset(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn warm_up(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn payload_memory(&self) -> PayloadMemory {
+        PayloadMemory::default()
+    }
+}
+
+/// A supervised network and its last answer.
+struct Supervised {
+    supervisor: Supervisor,
+    answer: Arc<Mutex<Vec<f32>>>,
+    fault: Arc<Mutex<Option<FaultKind>>>,
+}
+
+impl Supervised {
+    fn health(&self) -> Health {
+        self.supervisor.health()
+    }
+
+    fn device(&self) -> Option<DeviceChoice> {
+        self.supervisor.detector().map(|detector| detector.info().device)
+    }
+}
+
+fn supervisor(model: &Path, device: DeviceChoice, fallback: Fallback) -> Supervised {
+    let (model, policy) =
+        (model.to_owned(), FailurePolicy { fallback, ..FailurePolicy::default() });
+    let (answer, fault) = (Arc::default(), Arc::default());
+    let shared = (Arc::clone(&answer), Arc::clone(&fault));
+    let make = move |device| {
+        let device = Device::open(device)?;
+        let (answer, fault) = shared.clone();
+        let info = DetectorInfo::new(&device, "test", &[]);
+        let channel = Channel::new(&model, &device)?;
+        Ok(Box::new(NetworkOnly { channel, info, answer, fault }) as Box<dyn Detector>)
+    };
+    let supervisor = Supervisor::new("test", device, policy, make).unwrap();
+    Supervised { supervisor, answer, fault }
+}
+
+fn values() -> Vec<f32> {
     noise(INPUT.iter().product(), 5)
 }
 
-fn serve(channel: &mut Supervisor<Channel>) -> Result<Vec<f32>> {
-    channel.serve(|channel| channel.run(&frame()))
+fn serve(channel: &mut Supervised) -> Result<Vec<f32>> {
+    let (detector, failures) = channel.supervisor.ready()?;
+    let frame = FrameSet { stamp: Stamp::default(), inputs: &[] };
+    failures.note(detector.detect(&frame, &mut FrameReport::new()))?;
+    Ok(channel.answer.lock().unwrap().clone())
 }
 
 /// Serves a frame during which GPU 0 fails.
-fn serve_with_a_fault(channel: &mut Supervisor<Channel>, kind: FaultKind) {
-    let failed = channel.serve(|channel| {
-        assert!(fail(&open(0)?, kind).is_err());
-        channel.run(&frame())
-    });
-    let error = failed.unwrap_err();
+fn serve_with_a_fault(channel: &mut Supervised, kind: FaultKind) {
+    *channel.fault.lock().unwrap() = Some(kind);
+    let error = serve(channel).unwrap_err();
     println!("{error}");
     assert_eq!(error.kind(), ErrorKind::DeviceLost);
 }
@@ -173,7 +243,7 @@ fn a_channel_goes_on_with_the_cpu() {
         serve_with_a_fault(&mut channel, FaultKind::BadAddress);
         for _ in 0..2 {
             assert_close(&serve(&mut channel).unwrap(), &before);
-            assert!(matches!(channel.pipeline(), Some(Channel::OnCpu(_))));
+            assert_eq!(channel.device(), Some(DeviceChoice::Cpu));
             assert_eq!(channel.health(), Health::OnFallback);
         }
     });
@@ -189,7 +259,7 @@ fn a_channel_without_a_fallback_says_that_its_gpu_is_lost() {
         for _ in 0..2 {
             let error = serve(&mut channel).unwrap_err();
             assert_eq!((error.kind(), channel.health()), (ErrorKind::DeviceLost, Health::Lost));
-            assert!(channel.pipeline().is_none());
+            assert_eq!(channel.device(), None);
         }
     });
 }

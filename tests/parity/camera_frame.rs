@@ -1,17 +1,17 @@
 //! What follows a camera's network, as one recorded graph: decoded,
 //! suppressed, gathered, equal to the ops of the CPU one after another.
 
-use det_post::device::cuda::{CudaDevice, DeviceCandidates, Graph};
+use det_post::device::cuda::{CudaDevice, DeviceCandidates, DeviceCounters, Graph};
 use det_post::ops::decode_yolo::cuda::Selection;
 use det_post::ops::decode_yolo::decode_yolo;
-use det_post::ops::gather::cuda::FrameCounts;
 use det_post::ops::gather::{self, gather_2d};
 use det_post::ops::nms::Workspace;
-use det_post::ops::nms::cuda::Capacity;
-use det_post::ops::nms_iou::{cuda as nms_cuda, nms_iou};
+use det_post::ops::nms::cuda::{Capacity, Suppression2d};
+use det_post::ops::nms_iou::nms_iou;
 use det_post::ops::select::select;
 use det_post::types::{
-    Candidates, ClassMode, Detection2d, Letterbox, NmsIou, Placement, Size, YoloLayout,
+    Candidates, ClassMode, Count, Detection2d, FrameReport, Letterbox, Nms2d, NmsIou, Placement,
+    Size, YoloLayout,
 };
 
 use super::heads::{self, Filling, Head};
@@ -58,19 +58,19 @@ fn reference(
 /// One recording, replayed for every selection.
 fn check(device: &CudaDevice, head: &Head, capacity: usize, selections: &[Selection<'_>]) {
     let stream = device.stream().unwrap();
+    let mut counters = DeviceCounters::new(&stream).unwrap();
     let mut decode = head.workspace(&stream);
     let mut candidates = DeviceCandidates::with_capacity(&stream, capacity).unwrap();
     let room = Capacity { candidates: capacity, classes: 1 };
-    let mut suppress = nms_cuda::workspace(&stream, room).unwrap();
-    nms_cuda::set_nms_iou(&mut suppress, &params()).unwrap();
+    let mut suppress = Suppression2d::new(&stream, &Nms2d::Iou(params()), room).unwrap();
     let mut gather = gather::cuda::Workspace::new(&stream, MAX_DETECTIONS).unwrap();
     let letterbox = Letterbox::new(SOURCE, head.network, Placement::Center);
     gather.set_placement(&letterbox.source_from_network(), SOURCE).unwrap();
     let tensor = head.upload(&stream);
     let graph = Graph::record(&stream, || {
-        decode.enqueue(&[&tensor], &mut candidates)?;
-        nms_cuda::enqueue_nms_iou(&candidates, &mut suppress)?;
-        gather.enqueue(&candidates, suppress.kept(), decode.counts())
+        decode.enqueue(&[&tensor], &mut candidates, &mut counters)?;
+        suppress.enqueue(&candidates)?;
+        gather.enqueue(&candidates, suppress.kept(), &mut counters)
     })
     .unwrap();
     let mut out = Vec::with_capacity(MAX_DETECTIONS);
@@ -79,17 +79,18 @@ fn check(device: &CudaDevice, head: &Head, capacity: usize, selections: &[Select
         let (expected, expected_counts) = reference(head, capacity, selection);
         for _ in 0..3 {
             graph.enqueue().unwrap();
-            let FrameCounts { decoded, num_kept, num_over_limit, .. } =
-                gather.read(&mut out).unwrap();
+            let gathered = gather.read(&mut out).unwrap();
+            let mut report = FrameReport::new();
+            counters.add_to(&mut report);
             let counts = [
-                decoded.num_candidates,
-                decoded.num_over_capacity,
-                decoded.num_over_top_k,
-                num_kept,
-                num_over_limit,
+                candidates.num.read().unwrap()[0].into(),
+                report.count(Count::CandidatesOverCapacity),
+                report.count(Count::CandidatesOverTopK),
+                gathered.suppressed.num_kept.into(),
+                report.count(Count::DetectionsOverLimit),
             ];
             let context = format!("{}, capacity {capacity}, {selection:?}", head.describe());
-            assert_eq!(counts.map(|n| n as usize), expected_counts, "{context}");
+            assert_eq!(counts.map(|n: u64| n as usize), expected_counts, "{context}");
             assert!(out == expected, "{context}: {} and {}", out.len(), expected.len());
         }
     }

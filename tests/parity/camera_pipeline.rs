@@ -1,19 +1,21 @@
 //! A camera channel from the message to its detections: the same detections and
 //! counts on both devices, whatever pictures come one after another.
 
-use det_post::config::{CameraConfig, ChannelKind, Config, YoloFacts};
+use det_post::config::{CameraConfig, ChannelConfig, ChannelKind, Config, YoloFacts};
+use det_post::detectors::Detector;
+use det_post::detectors::image2d::{CpuDetector, CudaDetector};
 use det_post::device::cuda::{CudaDevice, Stream};
 use det_post::device::{Device, PayloadMemory};
 use det_post::infer::Engine;
 use det_post::infer::device::{DeviceEngine, fixed_shape};
 use det_post::ops::letterbox::{LetterboxParams, Workspace, letterbox};
-use det_post::pipeline::CameraPipeline;
 use det_post::types::{
     CompressedFormat, CompressedView, Count, Detection2d, Dim, ElementType, Encoding, ImagePayload,
     ImageView, Size, Stage, Tensor, TensorSpec, TensorValues, TensorView, Transfer,
 };
 use det_post::{ErrorKind, Result};
 
+use super::detect::in_image;
 use super::random::Random;
 
 const NETWORK: usize = 64;
@@ -88,11 +90,15 @@ impl Engine for Mirror {
     }
 }
 
-fn config(head: &str, more: &[&str]) -> CameraConfig {
+fn channel(head: &str, more: &[&str]) -> ChannelConfig {
     let mut overrides = vec!["c.input:=/i".into(), format!("c.head:={head}")];
     overrides.extend(["c.model_path:=m", "c.score_threshold:=0.6"].map(String::from));
     overrides.extend(more.iter().map(|&parameter| parameter.to_owned()));
-    match Config::load(&[], &overrides).unwrap().channels.remove(0).kind {
+    Config::load(&[], &overrides).unwrap().channels.remove(0)
+}
+
+fn config(head: &str, more: &[&str]) -> CameraConfig {
+    match channel(head, more).kind {
         ChannelKind::Camera(config) => *config,
         ChannelKind::Lidar(_) => panic!("a camera head"),
     }
@@ -111,8 +117,8 @@ fn answer_to(mirror: &mut Mirror, image: &ImageView<'_>) -> Tensor {
 
 /// The same channel on both devices.
 struct Pair {
-    on_cpu: CameraPipeline,
-    on_gpu: CameraPipeline,
+    on_cpu: CpuDetector,
+    on_gpu: CudaDetector,
     stream: Stream,
 }
 
@@ -122,27 +128,27 @@ impl Pair {
         let mirror = || Box::new(Mirror::new(head, num_rows));
         let engine = DeviceEngine::on_host(mirror(), &stream, fixed_shape).unwrap();
         Self {
-            on_cpu: CameraPipeline::with_engine(config, mirror()).unwrap(),
-            on_gpu: CameraPipeline::with_device_engine(config, &stream, engine).unwrap(),
+            on_cpu: CpuDetector::new(config, mirror()).unwrap(),
+            on_gpu: CudaDetector::new(config, &stream, engine).unwrap(),
             stream,
         }
     }
 
     /// Number of detections of a picture, once both sides agree.
     fn check(&mut self, payload: &ImagePayload<'_>, context: &str) -> usize {
-        let expected = self.on_cpu.process(payload).unwrap();
-        let found = self.on_gpu.process(payload).unwrap();
+        let expected = in_image(&mut self.on_cpu, payload).unwrap();
+        let found = in_image(&mut self.on_gpu, payload).unwrap();
         for count in Count::ALL {
             let (found, expected) = (found.report.count(count), expected.report.count(count));
             assert_eq!(found, expected, "{context}: {}", count.name());
         }
-        assert_eq!(bits(found.detections), bits(expected.detections), "{context}");
+        assert_eq!(bits(&found.detections), bits(&expected.detections), "{context}");
         found.detections.len()
     }
 }
 
 /// A camera channel on a stream of the GPU.
-pub fn on_gpu(device: &CudaDevice) -> (CameraPipeline, Stream) {
+pub fn on_gpu(device: &CudaDevice) -> (CudaDetector, Stream) {
     let pair = Pair::new(device, &config("yolov8", &[]), "yolov8", 500);
     (pair.on_gpu, pair.stream)
 }
@@ -241,7 +247,7 @@ fn limits_cut_and_count_alike() {
         &["c.pre_nms_top_k:=5000"],
         &["c.max_detections:=3"],
         &["c.class_filter:=[person, car, dog]", "c.pre_nms_top_k:=4", "c.candidate_capacity:=300"],
-        &["c.nms.class_aware:=false", "c.nms.iou_threshold:=0.0", "c.nms.offset:=1"],
+        &["c.nms.class_mode:=agnostic", "c.nms.iou_threshold:=0.0", "c.nms.offset:=1"],
     ];
     for (head, num_rows) in HEADS {
         for more in cases {
@@ -264,18 +270,18 @@ fn thresholds_change_between_frames_without_new_memory() {
         let thresholds: [&[&str]; 4] = [
             &["c.score_threshold:=0.9"],
             &["c.class_filter:=[person, cat]"],
-            &["c.nms.iou_threshold:=0.1", "c.nms.class_aware:=false"],
+            &["c.nms.iou_threshold:=0.1", "c.nms.class_mode:=agnostic"],
             &[],
         ];
         for more in thresholds {
-            let config = config(head, more);
+            let config = channel(head, more);
             pair.on_cpu.reconfigure(&config).unwrap();
             pair.on_gpu.reconfigure(&config).unwrap();
             pair.check(&picture.payload(), &format!("{head} {more:?}"));
         }
         assert_eq!(pair.stream.num_allocations(), num_allocations);
         for more in [&["c.pre_nms_top_k:=30"], &["c.max_detections:=2"]] {
-            let config = config(head, more);
+            let config = channel(head, more);
             pair.on_cpu.reconfigure(&config).unwrap();
             pair.on_gpu.reconfigure(&config).unwrap();
             pair.check(&picture.payload(), &format!("{head} {more:?}"));
@@ -291,7 +297,7 @@ fn a_bad_picture_leaves_the_channel_usable() {
     let file = png(&mut random, 77, 131, png::ColorType::Rgb);
     let expected = pair.check(&compressed(&file), "before");
     for _ in 0..2 {
-        let error = pair.on_gpu.process(&compressed(&file[..file.len() / 2])).unwrap_err();
+        let error = in_image(&mut pair.on_gpu, &compressed(&file[..file.len() / 2])).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Codec);
         assert_eq!(pair.check(&compressed(&file), "after"), expected);
     }
@@ -307,22 +313,23 @@ fn a_frame_moves_its_bytes_once_and_waits_once() {
         pair.check(&picture.payload(), "warm-up");
     }
     let before = pair.stream.num_waits();
-    let processed = pair.on_gpu.process(&picture.payload()).unwrap();
+    let processed = in_image(&mut pair.on_gpu, &picture.payload()).unwrap();
     let num_waits = pair.stream.num_waits() - before;
     // One for the answer, one by the engine on the CPU for its input.
     assert_eq!(num_waits, 2);
-    let expected = bits(processed.detections);
+    let expected = bits(&processed.detections);
     let bytes = |stage, transfer| processed.report.bytes(stage, transfer);
     let num_bytes = picture.data.len() as u64;
     assert_eq!(bytes(Stage::Upload, Transfer::HostCopy), num_bytes);
     assert_eq!(bytes(Stage::Upload, Transfer::Upload), num_bytes);
     assert_eq!(bytes(Stage::Letterbox, Transfer::Upload), 0);
     let answer = bytes(Stage::Postprocess, Transfer::Download);
-    // Counts and detections, and from the suppression a count and survivors.
+    // What was gathered, the counters and detections, and from the suppression a
+    // count and survivors.
     let num_detections = processed.detections.len() as u64;
-    let survivors = answer - (28 + 24 * num_detections);
+    let survivors = answer - (12 + 4 * Count::ALL.len() as u64 + 24 * num_detections);
     assert!(survivors.is_multiple_of(8) && survivors / 8 > num_detections, "{answer} bytes");
-    for stage in [Stage::Upload, Stage::Letterbox, Stage::Infer, Stage::Postprocess, Stage::Total] {
+    for stage in [Stage::Upload, Stage::Letterbox, Stage::Infer, Stage::Postprocess] {
         let duration = processed.report.duration(stage);
         assert!(duration.is_some_and(|d| !d.is_zero()), "{}: {duration:?}", stage.name());
     }
@@ -333,13 +340,12 @@ fn a_frame_moves_its_bytes_once_and_waits_once() {
     let stream = &pair.stream;
     let answer = answer_to(&mut mirror, &image);
     let engine = DeviceEngine::given(stream, mirror.inputs, &[("output", &answer)]).unwrap();
-    let mut pipeline =
-        CameraPipeline::with_device_engine(&config("yolov8", &[]), stream, engine).unwrap();
-    pipeline.process(&picture.payload()).unwrap();
+    let mut pipeline = CudaDetector::new(&config("yolov8", &[]), stream, engine).unwrap();
+    in_image(&mut pipeline, &picture.payload()).unwrap();
     let before = stream.num_waits();
-    let processed = pipeline.process(&picture.payload()).unwrap();
+    let processed = in_image(&mut pipeline, &picture.payload()).unwrap();
     assert_eq!(stream.num_waits() - before, 1);
-    assert_eq!(bits(processed.detections), expected);
+    assert_eq!(bits(&processed.detections), expected);
     let num_moved = |transfer| processed.report.bytes(Stage::Infer, transfer);
     assert_eq!(Transfer::ALL.map(num_moved), [0; 3]);
 
@@ -349,9 +355,9 @@ fn a_frame_moves_its_bytes_once_and_waits_once() {
     let (size, step, encoding) = (image.size(), image.step(), image.encoding());
     let live = ImageView::new(size, step, encoding, false, memory.bytes()).unwrap();
     let before = stream.num_waits();
-    let processed = pipeline.process(&ImagePayload::Raw(live)).unwrap();
+    let processed = in_image(&mut pipeline, &ImagePayload::Raw(live)).unwrap();
     assert_eq!(stream.num_waits() - before, 1);
-    assert_eq!(bits(processed.detections), expected);
+    assert_eq!(bits(&processed.detections), expected);
     assert_eq!(processed.report.bytes(Stage::Upload, Transfer::HostCopy), 0);
 }
 
@@ -363,11 +369,12 @@ fn every_suppression_and_a_change_between_them() {
     let mut pair = Pair::new(&device, &config("yolov8", &[]), "yolov8", 700);
     for kind in ["iou", "none", "fast", "soft_linear", "soft_gaussian", "iou"] {
         let nms = format!("c.nms.kind:={kind}");
-        let config = config("yolov8", &[&nms, "c.max_detections:=1000"]);
+        let more = [nms.as_str(), "c.max_detections:=1000"];
+        let config = channel("yolov8", &more);
         pair.on_cpu.reconfigure(&config).unwrap();
         pair.on_gpu.reconfigure(&config).unwrap();
         assert!(pair.check(&picture.payload(), kind) > 20, "{kind}");
-        let mut at_start = Pair::new(&device, &config, "yolov8", 700);
+        let mut at_start = Pair::new(&device, &self::config("yolov8", &more), "yolov8", 700);
         assert!(at_start.check(&picture.payload(), kind) > 20, "{kind}");
     }
 }
@@ -379,6 +386,6 @@ fn an_engine_of_another_stream_is_refused() {
     let mirror = Box::new(Mirror::new("yolov8", 100));
     let engine = DeviceEngine::on_host(mirror, &other, fixed_shape).unwrap();
     let config = config("yolov8", &[]);
-    let error = CameraPipeline::with_device_engine(&config, &stream, engine).err().unwrap();
+    let error = CudaDetector::new(&config, &stream, engine).err().unwrap();
     assert_eq!(error.kind(), ErrorKind::Device);
 }

@@ -1,14 +1,13 @@
 //! Decoding of anchor heads: the same candidates, in any order, and the same
 //! counts of what was lost.
 
-use det_post::device::cuda::{CudaDevice, DeviceBuffer, DeviceCandidates, Graph};
+use det_post::device::cuda::{CudaDevice, DeviceBuffer, DeviceCandidates, DeviceCounters, Graph};
 use det_post::ops::decode_anchor::cuda::{DeviceAnchorOutputs, Workspace};
 use det_post::ops::decode_anchor::{AnchorOutputs, decode_anchor};
-use det_post::ops::select::DecodeCounts;
 use det_post::ops::select::{Limits, select};
 use det_post::types::{
-    Anchor, AnchorDecode, Box3d, Candidate, Candidates, ElementType, Object3d, PointRange,
-    ScoreThresholds, Tensor, total_order,
+    Anchor, AnchorDecode, Box3d, Candidate, Candidates, Count, ElementType, FrameReport, Object3d,
+    PointRange, ScoreThresholds, Tensor, total_order,
 };
 
 use super::random::Random;
@@ -87,29 +86,25 @@ impl Head {
         if self.params.channels_last { shape[1] * shape[2] } else { shape[2] * shape[3] }
     }
 
-    fn reference(&self, limits: Limits) -> (Candidates<Object3d>, DecodeCounts) {
+    fn reference(&self, limits: Limits) -> (Candidates<Object3d>, FrameReport) {
         let outputs = AnchorOutputs {
             classes: self.classes.view(),
             boxes: self.boxes.view(),
             directions: self.directions.as_ref().map(Tensor::view),
         };
-        let mut all = Candidates::with_capacity(100_000);
-        decode_anchor(&outputs, &self.params, &mut all).unwrap();
-        let num_found = all.as_slice().len() as u32;
         let mut candidates = Candidates::with_capacity(limits.candidate_capacity);
         decode_anchor(&outputs, &self.params, &mut candidates).unwrap();
         let cut = select(&mut candidates, limits.pre_nms_top_k);
-        let counts = DecodeCounts {
-            num_found,
-            num_over_capacity: cut.num_over_capacity as u32,
-            num_over_top_k: cut.num_over_top_k as u32,
-            num_candidates: candidates.as_slice().len() as u32,
-        };
+        let counts = super::counted([
+            (Count::CandidatesOverCapacity, cut.num_over_capacity),
+            (Count::CandidatesOverTopK, cut.num_over_top_k),
+        ]);
         (candidates, counts)
     }
 
     fn check(&self, device: &CudaDevice, limits: Limits) {
         let stream = device.stream().unwrap();
+        let mut counters = DeviceCounters::new(&stream).unwrap();
         let mut workspace = Workspace::new(&stream, &self.params, self.num_cells()).unwrap();
         workspace.set(&self.params, limits).unwrap();
         let classes = upload(&stream, &self.classes);
@@ -124,9 +119,10 @@ impl Head {
         num_voxels.write(&[7]).unwrap();
         let capacity = limits.candidate_capacity.min(limits.pre_nms_top_k).max(1);
         let mut candidates = DeviceCandidates::with_capacity(&stream, capacity).unwrap();
-        let graph =
-            Graph::record(&stream, || workspace.enqueue(&outputs, &num_voxels, &mut candidates))
-                .unwrap();
+        let graph = Graph::record(&stream, || {
+            workspace.enqueue(&outputs, &num_voxels, &mut candidates, &mut counters)
+        })
+        .unwrap();
         let (expected, expected_counts) = self.reference(limits);
         let context = format!(
             "{} {:?} {limits:?} directions {} {:?}",
@@ -138,7 +134,7 @@ impl Head {
         let mut before = Vec::new();
         for run in 0..3 {
             graph.enqueue().unwrap();
-            assert_eq!(workspace.counts().read().unwrap()[0], expected_counts, "{context}");
+            assert_eq!(counters.take().unwrap(), expected_counts, "{context}");
             let num = candidates.num.read().unwrap()[0] as usize;
             let mut found = candidates.items.read().unwrap();
             found.truncate(num);
@@ -223,6 +219,7 @@ fn thresholds_limits_and_values_that_are_no_numbers_agree() {
 fn tensors_that_do_not_fit_are_refused() {
     let Some(device) = super::gpu() else { return };
     let stream = device.stream().unwrap();
+    let mut counters = DeviceCounters::new(&stream).unwrap();
     let mut random = Random::new(152);
     let params = params(3);
     let head = Head::new(&mut random, params.clone(), [8, 8], PLAIN);
@@ -232,17 +229,17 @@ fn tensors_that_do_not_fit_are_refused() {
     let mut candidates = DeviceCandidates::with_capacity(&stream, 10).unwrap();
     let (classes, boxes) = (upload(&stream, &head.classes), upload(&stream, &head.boxes));
     let outputs = DeviceAnchorOutputs { classes: &classes, boxes: &boxes, directions: None };
-    workspace.enqueue(&outputs, &num_voxels, &mut candidates).unwrap();
+    workspace.enqueue(&outputs, &num_voxels, &mut candidates, &mut counters).unwrap();
     assert_eq!(candidates.num.read().unwrap(), [0], "nothing passes before it is set");
     let swapped = DeviceAnchorOutputs { classes: &boxes, boxes: &classes, directions: None };
-    assert!(workspace.enqueue(&swapped, &num_voxels, &mut candidates).is_err());
+    assert!(workspace.enqueue(&swapped, &num_voxels, &mut candidates, &mut counters).is_err());
     let half = Filling { element: ElementType::F16, ..PLAIN };
     let half = upload(&stream, &Head::new(&mut random, params.clone(), [8, 8], half).boxes);
     let mixed = DeviceAnchorOutputs { boxes: &half, ..outputs };
-    assert!(workspace.enqueue(&mixed, &num_voxels, &mut candidates).is_err());
+    assert!(workspace.enqueue(&mixed, &num_voxels, &mut candidates, &mut counters).is_err());
     let big = upload(&stream, &Head::new(&mut random, params.clone(), [8, 9], PLAIN).classes);
     let big = DeviceAnchorOutputs { classes: &big, ..outputs };
-    assert!(workspace.enqueue(&big, &num_voxels, &mut candidates).is_err());
+    assert!(workspace.enqueue(&big, &num_voxels, &mut candidates, &mut counters).is_err());
     let others = AnchorDecode { align_center: true, ..params.clone() };
     assert!(workspace.set(&others, limits(10, 10)).is_err());
     assert!(Workspace::new(&stream, &AnchorDecode { anchors: vec![], ..params }, 64).is_err());

@@ -2,22 +2,21 @@
 //! any order, the same counts of what was lost, the same detections.
 
 use det_post::device::cuda::{
-    CudaDevice, DeviceBuffer, DeviceCandidates, DeviceTensor, Graph, Stream,
+    CudaDevice, DeviceBuffer, DeviceCandidates, DeviceCounters, DeviceTensor, Graph, Stream,
 };
 use det_post::ops::decode_center::cuda::Motion;
 use det_post::ops::decode_center::cuda::{DeviceCenterTask, Workspace};
 use det_post::ops::decode_center::{CenterTask, decode_center};
-use det_post::ops::gather::cuda::{LidarInputs, LidarWorkspace, SaysOfObjects};
+use det_post::ops::gather::cuda::{LidarInputs, LidarWorkspace, OutputAttributes};
 use det_post::ops::gather::gather_3d;
 use det_post::ops::nms;
-use det_post::ops::nms::cuda::Capacity;
-use det_post::ops::nms_circle::{cuda as circle_cuda, nms_circle};
-use det_post::ops::select::DecodeCounts;
+use det_post::ops::nms::cuda::{Capacity, Suppression3d};
+use det_post::ops::nms_circle::nms_circle;
 use det_post::ops::select::{Limits, select};
 use det_post::types::{
-    Box3d, Candidate, Candidates, CenterDecode, CircleThreshold, ClassMode, ElementType, NmsCircle,
-    Object3d, PointRange, ScoreThresholds, SizeOrder, Tensor, Variance3d, YawConvention,
-    total_order,
+    Box3d, Candidate, Candidates, CenterDecode, CircleThreshold, ClassMode, Count, ElementType,
+    FrameReport, Nms3d, NmsCircle, Object3d, PointRange, ScoreThresholds, SizeOrder, Tensor,
+    Variance3d, YawConvention, total_order,
 };
 
 use super::random::Random;
@@ -25,27 +24,27 @@ use super::tensors::{tensor, upload};
 
 /// A head and the answer of its network: per task heat map, offset, height,
 /// size, rotation, velocity.
-struct Head {
+pub struct Head {
     params: CenterDecode,
     tasks: Vec<[Tensor; 6]>,
 }
 
 /// How maps are filled.
 #[derive(Clone, Copy, Debug)]
-struct Filling {
-    element: ElementType,
+pub struct Filling {
+    pub element: ElementType,
     /// Share of cells whose score is high.
-    passing: f32,
+    pub passing: f32,
     /// Different heats, 0 for any.
-    num_heats: usize,
+    pub num_heats: usize,
     /// Share of numbers that are none, or far too large.
-    broken: f32,
+    pub broken: f32,
 }
 
-const PLAIN: Filling =
+pub const PLAIN: Filling =
     Filling { element: ElementType::F32, passing: 0.02, num_heats: 0, broken: 0.0 };
 
-fn params(tasks: Vec<Vec<u32>>) -> CenterDecode {
+pub fn params(tasks: Vec<Vec<u32>>) -> CenterDecode {
     let num_classes = tasks.iter().flatten().max().map_or(0, |&last| last as usize + 1);
     CenterDecode {
         origin_m: [-76.8, -70.4],
@@ -64,7 +63,7 @@ fn params(tasks: Vec<Vec<u32>>) -> CenterDecode {
 }
 
 impl Head {
-    fn new(
+    pub fn new(
         random: &mut Random,
         params: CenterDecode,
         sizes: &[[usize; 2]],
@@ -115,7 +114,7 @@ impl Head {
     }
 
     /// As the lidar's frame does it: decoded, selected.
-    fn reference(&self, capacity: usize, top_k: usize) -> (Candidates<Object3d>, DecodeCounts) {
+    pub fn reference(&self, capacity: usize, top_k: usize) -> (Candidates<Object3d>, FrameReport) {
         let tasks: Vec<CenterTask<'_>> = self
             .tasks
             .iter()
@@ -128,18 +127,13 @@ impl Head {
                 velocity: Some(velocity.view()),
             })
             .collect();
-        let mut all = Candidates::with_capacity(self.num_cells().max(1));
-        decode_center(&tasks, &self.params, &mut all).unwrap();
-        let num_found = all.as_slice().len() as u32;
         let mut candidates = Candidates::with_capacity(capacity);
         decode_center(&tasks, &self.params, &mut candidates).unwrap();
         let cut = select(&mut candidates, top_k);
-        let counts = DecodeCounts {
-            num_found,
-            num_over_capacity: cut.num_over_capacity as u32,
-            num_over_top_k: cut.num_over_top_k as u32,
-            num_candidates: candidates.as_slice().len() as u32,
-        };
+        let counts = super::counted([
+            (Count::CandidatesOverCapacity, cut.num_over_capacity),
+            (Count::CandidatesOverTopK, cut.num_over_top_k),
+        ]);
         (candidates, counts)
     }
 }
@@ -205,16 +199,17 @@ pub fn check_near((a_score, a): (f32, &Object3d), (b_score, b): (f32, &Object3d)
     assert!(is_near && yaw_is_near, "{context}: {a_score} {a:?}, expected {b_score} {b:?}");
 }
 
-struct Problem<'a> {
-    head: &'a Head,
-    capacity: usize,
-    top_k: usize,
+pub struct Problem<'a> {
+    pub head: &'a Head,
+    pub capacity: usize,
+    pub top_k: usize,
 }
 
 impl Problem<'_> {
-    fn check(&self, device: &CudaDevice) {
+    pub fn check(&self, device: &CudaDevice) {
         let Self { head, capacity, top_k } = *self;
         let stream = device.stream().unwrap();
+        let mut counters = DeviceCounters::new(&stream).unwrap();
         let mut workspace =
             Workspace::new(&stream, &head.params, head.num_cells(), capacity).unwrap();
         workspace
@@ -225,7 +220,7 @@ impl Problem<'_> {
         num_voxels.write(&[7]).unwrap();
         let mut candidates = DeviceCandidates::with_capacity(&stream, capacity).unwrap();
         let graph = Graph::record(&stream, || {
-            workspace.enqueue(&maps.tasks(), &num_voxels, &mut candidates)
+            workspace.enqueue(&maps.tasks(), &num_voxels, &mut candidates, &mut counters)
         })
         .unwrap();
         let (expected, expected_counts) = head.reference(capacity, top_k);
@@ -234,7 +229,7 @@ impl Problem<'_> {
         for run in 0..3 {
             graph.enqueue().unwrap();
             let found = read(&candidates, &workspace, head);
-            assert_eq!(workspace.counts().read().unwrap()[0], expected_counts, "{context}");
+            assert_eq!(counters.take().unwrap(), expected_counts, "{context}");
             assert_eq!(found.len(), expected.as_slice().len(), "{context}");
             for (a, b) in found.iter().zip(expected.as_slice()) {
                 assert_eq!((a.class, a.source), (b.class, b.source), "{context}");
@@ -333,25 +328,6 @@ fn conventions_thresholds_and_ranges_agree() {
 }
 
 #[test]
-fn what_is_over_is_lost_worst_first_and_counted() {
-    let Some(device) = super::gpu() else { return };
-    let mut random = Random::new(132);
-    for num_heats in [0, 5, 1] {
-        for passing in [0.0, 0.05, 1.0] {
-            let filling = Filling { passing, num_heats, ..PLAIN };
-            let params = CenterDecode { has_velocity: true, ..params(vec![vec![0, 1], vec![2]]) };
-            let head = Head::new(&mut random, params, &[[50, 60]; 2], filling);
-            let num_found = head.reference(10_000, 10_000).1.num_found as usize;
-            for capacity in [1, 2, 100, num_found.max(2) - 1, num_found.max(1), num_found + 1] {
-                for top_k in [0, 1, 50, 99, 10_000] {
-                    Problem { head: &head, capacity, top_k }.check(&device);
-                }
-            }
-        }
-    }
-}
-
-#[test]
 fn the_post_processing_of_a_frame_agrees() {
     let Some(device) = super::gpu() else { return };
     let mut random = Random::new(133);
@@ -374,38 +350,32 @@ fn check_frame(device: &CudaDevice, head: &Head, capacity: usize, max_detections
         reading: CircleThreshold::Radius,
         class_mode: ClassMode::Agnostic,
     };
-    let (candidates, counts) = head.reference(capacity, capacity);
+    let (candidates, mut counts) = head.reference(capacity, capacity);
     let (mut keep, mut expected) = (Vec::new(), Vec::new());
     nms_circle(candidates.as_slice(), &circle, &mut nms::Workspace::default(), &mut keep).unwrap();
     let over = gather_3d(candidates.as_slice(), &keep, max_detections, &mut expected);
+    counts.add_count(Count::DetectionsOverLimit, over);
 
     let stream = device.stream().unwrap();
+    let mut counters = DeviceCounters::new(&stream).unwrap();
     let mut decode = Workspace::new(&stream, &head.params, head.num_cells(), capacity).unwrap();
     decode
         .set(&head.params, Limits { candidate_capacity: capacity, pre_nms_top_k: capacity })
         .unwrap();
-    let mut suppress =
-        circle_cuda::workspace(&stream, Capacity { candidates: capacity, classes: 5 }).unwrap();
-    circle_cuda::set_nms_circle(&mut suppress, &circle).unwrap();
-    let says =
-        SaysOfObjects { velocity: head.params.has_velocity, variance: head.params.has_variance };
-    let mut gather = LidarWorkspace::new(&stream, says, max_detections).unwrap();
+    let limits = Capacity { candidates: capacity, classes: 5 };
+    let mut suppress = Suppression3d::new(&stream, &Nms3d::Circle(circle), limits).unwrap();
+    let attributes =
+        OutputAttributes { velocity: head.params.has_velocity, variance: head.params.has_variance };
+    let mut gather = LidarWorkspace::new(&stream, attributes, max_detections).unwrap();
     let maps = Uploaded::new(&stream, head);
     let mut num_voxels = DeviceBuffer::zeros(&stream, 1).unwrap();
     num_voxels.write(&[1]).unwrap();
     let mut found = DeviceCandidates::with_capacity(&stream, capacity).unwrap();
     let graph = Graph::record(&stream, || {
-        decode.enqueue(&maps.tasks(), &num_voxels, &mut found)?;
-        circle_cuda::enqueue_nms_circle(&found, &mut suppress)?;
-        gather.enqueue(&LidarInputs {
-            candidates: &found,
-            motions: Some(decode.motions()),
-            kept: suppress.kept(),
-            decoded: decode.counts(),
-            unpacked: None,
-            densified: None,
-            voxelized: None,
-        })
+        decode.enqueue(&maps.tasks(), &num_voxels, &mut found, &mut counters)?;
+        suppress.enqueue(&found)?;
+        let (motions, kept) = (Some(decode.motions()), suppress.kept());
+        gather.enqueue(&LidarInputs { candidates: &found, motions, kept }, &mut counters)
     })
     .unwrap();
     let mut out = Vec::new();
@@ -414,9 +384,10 @@ fn check_frame(device: &CudaDevice, head: &Head, capacity: usize, max_detections
         graph.enqueue().unwrap();
         let read = gather.read(&mut out).unwrap();
         let context = format!("{}, capacity {capacity}, at most {max_detections}", head.describe());
-        assert_eq!(read.frame.decoded, counts, "{context}");
-        assert_eq!(read.frame.num_kept as usize, keep.len(), "{context}");
-        assert_eq!(read.frame.num_over_limit as usize, over, "{context}");
+        let mut report = FrameReport::new();
+        counters.add_to(&mut report);
+        assert_eq!(report, counts, "{context}");
+        assert_eq!(read.suppressed.num_kept as usize, keep.len(), "{context}");
         assert_eq!(out.len(), expected.len(), "{context}");
         for (a, b) in out.iter().zip(&expected) {
             assert_eq!(a.class, b.class, "{context}");
@@ -431,6 +402,7 @@ fn check_frame(device: &CudaDevice, head: &Head, capacity: usize, max_detections
 fn tensors_that_do_not_fit_are_refused() {
     let Some(device) = super::gpu() else { return };
     let stream = device.stream().unwrap();
+    let mut counters = DeviceCounters::new(&stream).unwrap();
     let mut random = Random::new(134);
     let params = params(vec![vec![0, 1]]);
     let head = Head::new(&mut random, params.clone(), &[[8, 8]], PLAIN);
@@ -439,20 +411,20 @@ fn tensors_that_do_not_fit_are_refused() {
     num_voxels.write(&[1]).unwrap();
     let mut candidates = DeviceCandidates::with_capacity(&stream, 10).unwrap();
     let maps = Uploaded::new(&stream, &head);
-    workspace.enqueue(&maps.tasks(), &num_voxels, &mut candidates).unwrap();
+    workspace.enqueue(&maps.tasks(), &num_voxels, &mut candidates, &mut counters).unwrap();
     assert_eq!(candidates.num.read().unwrap(), [0], "nothing passes before it is set");
-    assert!(workspace.enqueue(&[], &num_voxels, &mut candidates).is_err());
+    assert!(workspace.enqueue(&[], &num_voxels, &mut candidates, &mut counters).is_err());
     let big = Head::new(&mut random, params.clone(), &[[8, 9]], PLAIN);
     let big = Uploaded::new(&stream, &big);
-    assert!(workspace.enqueue(&big.tasks(), &num_voxels, &mut candidates).is_err());
+    assert!(workspace.enqueue(&big.tasks(), &num_voxels, &mut candidates, &mut counters).is_err());
     let half = Filling { element: ElementType::F16, ..PLAIN };
     let half = Uploaded::new(&stream, &Head::new(&mut random, params.clone(), &[[8, 8]], half));
     let mut mixed = maps.tasks();
     mixed[0].size = half.tasks()[0].size;
-    assert!(workspace.enqueue(&mixed, &num_voxels, &mut candidates).is_err());
+    assert!(workspace.enqueue(&mixed, &num_voxels, &mut candidates, &mut counters).is_err());
     let mut swapped = maps.tasks();
     swapped[0].size = swapped[0].offset;
-    assert!(workspace.enqueue(&swapped, &num_voxels, &mut candidates).is_err());
+    assert!(workspace.enqueue(&swapped, &num_voxels, &mut candidates, &mut counters).is_err());
     let limits = Limits { candidate_capacity: 10, pre_nms_top_k: 10 };
     let velocity = CenterDecode { has_velocity: true, ..params.clone() };
     assert!(workspace.set(&velocity, limits).is_err());

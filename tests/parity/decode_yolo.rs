@@ -1,25 +1,26 @@
 //! Decoding of YOLO heads: the same candidates, in any order, and the same
 //! counts of what was lost.
 
-use det_post::device::cuda::{CudaDevice, DeviceCandidates, Graph};
+use det_post::device::cuda::{CudaDevice, DeviceCandidates, DeviceCounters, Graph};
 use det_post::ops::decode_yolo::cuda::{Selection, Workspace};
 use det_post::ops::decode_yolo::decode_yolo;
-use det_post::ops::select::DecodeCounts;
 use det_post::ops::select::select;
-use det_post::types::{Box2d, Candidate, Candidates, Size, YoloLayout, total_order};
+use det_post::types::{
+    Box2d, Candidate, Candidates, Count, FrameReport, Size, YoloLayout, total_order,
+};
 
 use super::heads::{self, Filling, Head};
 use super::random::Random;
 
-struct Problem<'a> {
-    head: &'a Head,
-    capacity: usize,
-    selection: Selection<'a>,
+pub struct Problem<'a> {
+    pub head: &'a Head,
+    pub capacity: usize,
+    pub selection: Selection<'a>,
 }
 
 impl Problem<'_> {
     /// As the camera's frame does it: decoded, filtered, selected.
-    fn reference(&self) -> (Vec<Candidate<Box2d>>, DecodeCounts) {
+    pub fn reference(&self) -> (Vec<Candidate<Box2d>>, FrameReport) {
         let Self { head, selection, .. } = self;
         let outputs = [head.tensor.view()];
         let decoded = |capacity| {
@@ -30,25 +31,23 @@ impl Problem<'_> {
                 .unwrap();
             candidates
         };
-        let num_found = decoded(head.num_rows().max(1)).as_slice().len() as u32;
         let mut candidates = decoded(self.capacity);
         candidates.finish(usize::MAX);
         if !selection.class_filter.is_empty() {
             candidates.retain(|c| selection.class_filter.contains(&c.class));
         }
         let cut = select(&mut candidates, selection.pre_nms_top_k);
-        let counts = DecodeCounts {
-            num_found,
-            num_over_capacity: cut.num_over_capacity as u32,
-            num_over_top_k: cut.num_over_top_k as u32,
-            num_candidates: candidates.as_slice().len() as u32,
-        };
+        let counts = super::counted([
+            (Count::CandidatesOverCapacity, cut.num_over_capacity),
+            (Count::CandidatesOverTopK, cut.num_over_top_k),
+        ]);
         (candidates.as_slice().to_vec(), counts)
     }
 
     /// Queued, then twice as a recorded graph; all three must agree.
-    fn on_device(&self, device: &CudaDevice) -> (Vec<Candidate<Box2d>>, DecodeCounts) {
+    fn on_device(&self, device: &CudaDevice) -> (Vec<Candidate<Box2d>>, FrameReport) {
         let stream = device.stream().unwrap();
+        let mut counters = DeviceCounters::new(&stream).unwrap();
         let mut workspace = self.head.workspace(&stream);
         let selection = Selection { candidate_capacity: self.capacity, ..self.selection };
         workspace.set(&selection).unwrap();
@@ -56,26 +55,28 @@ impl Problem<'_> {
         // No more room than can go on.
         let room = self.capacity.min(selection.pre_nms_top_k).max(1);
         let mut candidates = DeviceCandidates::with_capacity(&stream, room).unwrap();
-        let read = |candidates: &DeviceCandidates<Box2d>, workspace: &Workspace| {
+        let read = |candidates: &DeviceCandidates<Box2d>, counters: &mut DeviceCounters| {
             let num = candidates.num.read().unwrap()[0] as usize;
             let mut items = candidates.items.read().unwrap();
             assert!(num <= items.len(), "{num} candidates, room for {}", items.len());
             items.truncate(num);
             items.sort_by(total_order);
-            (items, workspace.counts().read().unwrap()[0])
+            (items, counters.take().unwrap())
         };
-        workspace.enqueue(&[&tensor], &mut candidates).unwrap();
-        let answer = read(&candidates, &workspace);
-        let graph =
-            Graph::record(&stream, || workspace.enqueue(&[&tensor], &mut candidates)).unwrap();
+        workspace.enqueue(&[&tensor], &mut candidates, &mut counters).unwrap();
+        let answer = read(&candidates, &mut counters);
+        let graph = Graph::record(&stream, || {
+            workspace.enqueue(&[&tensor], &mut candidates, &mut counters)
+        })
+        .unwrap();
         for _ in 0..2 {
             graph.enqueue().unwrap();
-            assert_eq!(read(&candidates, &workspace), answer, "a second run differs");
+            assert_eq!(read(&candidates, &mut counters), answer, "a second run differs");
         }
         answer
     }
 
-    fn check(&self, device: &CudaDevice) {
+    pub fn check(&self, device: &CudaDevice) {
         let ((found, counts), (expected, expected_counts)) =
             (self.on_device(device), self.reference());
         let context =
@@ -105,7 +106,8 @@ fn is_near(a: &Candidate<Box2d>, b: &Candidate<Box2d>) -> bool {
     bits(a)[4..] == bits(b)[4..] && corners(a).into_iter().zip(corners(b)).all(near)
 }
 
-fn all(score_threshold: f32) -> Selection<'static> {
+/// Everything that reaches a score.
+pub fn all(score_threshold: f32) -> Selection<'static> {
     Selection {
         score_threshold,
         class_filter: &[],
@@ -166,48 +168,6 @@ fn thresholds_none_one_and_all_passing_agree() {
 }
 
 #[test]
-fn what_is_over_is_lost_worst_first_and_counted() {
-    let Some(device) = super::gpu() else { return };
-    let mut random = Random::new(32);
-    for layout in [YoloLayout::V5, YoloLayout::V8] {
-        // Many scores; few, so that classes and sources decide; one.
-        for num_scores in [0, 5, 1] {
-            let filling = Filling { passing: 0.5, num_scores, broken: 0.01 };
-            let mut head = heads::head(layout.clone(), 4000, 9);
-            head.fill(&mut random, filling, false);
-            let num_found =
-                Problem { head: &head, capacity: 4000, selection: all(0.25) }.reference().0.len();
-            let filter: &[u32] = &[0, 3, 8, 77];
-            for capacity in [1, 2, 300, num_found - 1, num_found, num_found + 1] {
-                for class_filter in [&[][..], filter] {
-                    for pre_nms_top_k in [0, 1, 100, 299, usize::MAX] {
-                        let selection = Selection { class_filter, pre_nms_top_k, ..all(0.25) };
-                        Problem { head: &head, capacity, selection }.check(&device);
-                    }
-                }
-            }
-        }
-    }
-}
-
-#[test]
-fn much_more_than_there_is_room_for_is_cut() {
-    let Some(device) = super::gpu() else { return };
-    let mut random = Random::new(34);
-    for num_scores in [0, 3] {
-        let filling = Filling { passing: 0.5, num_scores, broken: 0.001 };
-        let mut head = heads::head(YoloLayout::V5, 25_200, 5);
-        head.fill(&mut random, filling, false);
-        for capacity in [1, 511, 512, 513, 2048, 8191] {
-            for (class_filter, pre_nms_top_k) in [(&[][..], usize::MAX), (&[1, 2], 300)] {
-                let selection = Selection { class_filter, pre_nms_top_k, ..all(0.25) };
-                Problem { head: &head, capacity, selection }.check(&device);
-            }
-        }
-    }
-}
-
-#[test]
 fn values_that_are_no_numbers_and_ties_agree() {
     let Some(device) = super::gpu() else { return };
     let mut random = Random::new(33);
@@ -229,6 +189,7 @@ fn values_that_are_no_numbers_and_ties_agree() {
 fn tensors_that_do_not_fit_are_refused() {
     let Some(device) = super::gpu() else { return };
     let stream = device.stream().unwrap();
+    let mut counters = DeviceCounters::new(&stream).unwrap();
     let size = Size::new(640, 640);
     let head = heads::head(YoloLayout::V5, 100, 3);
     let mut workspace = head.workspace(&stream);
@@ -239,13 +200,13 @@ fn tensors_that_do_not_fit_are_refused() {
         heads::head(YoloLayout::V8, 100, 4),
     ] {
         let tensor = other.upload(&stream);
-        assert!(workspace.enqueue(&[&tensor], &mut candidates).is_err());
+        assert!(workspace.enqueue(&[&tensor], &mut candidates, &mut counters).is_err());
     }
     let tensor = head.upload(&stream);
-    assert!(workspace.enqueue(&[], &mut candidates).is_err());
-    assert!(workspace.enqueue(&[&tensor, &tensor], &mut candidates).is_err());
+    assert!(workspace.enqueue(&[], &mut candidates, &mut counters).is_err());
+    assert!(workspace.enqueue(&[&tensor, &tensor], &mut candidates, &mut counters).is_err());
     let mut none = DeviceCandidates::with_capacity(&stream, 0).unwrap();
-    assert!(workspace.enqueue(&[&tensor], &mut none).is_err());
+    assert!(workspace.enqueue(&[&tensor], &mut none, &mut counters).is_err());
     assert!(Workspace::new(&stream, &YoloLayout::V5, size, 0, &[&[1, 10, 5]]).is_err());
     let yolox = |stride, num_rows| {
         let layout = YoloLayout::Yolox { strides: vec![stride] };

@@ -1,7 +1,9 @@
 //! Decoding of heads with several tensors, with logits, and with final answers:
 //! the same candidates, in any order.
 
-use det_post::device::cuda::{CudaDevice, DeviceCandidates, DeviceTensor, DeviceValues, Stream};
+use det_post::device::cuda::{
+    CudaDevice, DeviceCandidates, DeviceCounters, DeviceTensor, DeviceValues, Stream,
+};
 use det_post::ops::decode_yolo::cuda::{Selection, Workspace};
 use det_post::ops::decode_yolo::decode_yolo;
 use det_post::types::{
@@ -37,6 +39,7 @@ impl Problem {
 
     fn on_device(&self, device: &CudaDevice, threshold: f32) -> Vec<Candidate<Box2d>> {
         let stream = device.stream().unwrap();
+        let mut counters = DeviceCounters::new(&stream).unwrap();
         let mut workspace = self.workspace(&stream).unwrap();
         let mut candidates = DeviceCandidates::with_capacity(&stream, CAPACITY).unwrap();
         let tensors: Vec<_> = self.tensors.iter().map(|tensor| upload(&stream, tensor)).collect();
@@ -51,7 +54,7 @@ impl Problem {
             .unwrap();
         let mut answer = Vec::new();
         for _ in 0..2 {
-            workspace.enqueue(&outputs, &mut candidates).unwrap();
+            workspace.enqueue(&outputs, &mut candidates, &mut counters).unwrap();
             let num = candidates.num.read().unwrap()[0] as usize;
             answer = candidates.items.read().unwrap();
             assert!(num <= answer.len(), "{num} candidates");

@@ -1,9 +1,9 @@
 //! Joining past sweeps: the same points in the same order, and the same counts.
 
-use det_post::device::cuda::{CudaDevice, DevicePoints};
+use det_post::device::cuda::{CudaDevice, DeviceCounters, DevicePoints};
 use det_post::ops::densify::cuda::{DeviceSweeps, Joining, SweepCounts, Workspace};
 use det_post::ops::densify::{DensifyCounts, Sweeps, densify};
-use det_post::types::{Points, Stamp};
+use det_post::types::{Count, Points, Stamp};
 use nalgebra::{Isometry3, Translation3, UnitQuaternion};
 
 use super::clouds::uniform;
@@ -24,6 +24,7 @@ impl Problem {
     fn check(&self, device: &CudaDevice) {
         let Self { num_past, num_channels, sweep_capacity, .. } = *self;
         let stream = device.stream().unwrap();
+        let mut counters = DeviceCounters::new(&stream).unwrap();
         let mut on_cpu = Sweeps::new(num_past, num_channels, sweep_capacity);
         let mut on_gpu =
             DeviceSweeps::new(&stream, num_past, num_channels, sweep_capacity).unwrap();
@@ -36,13 +37,13 @@ impl Problem {
             let joining =
                 Joining { stamp, world_from_sensor: pose.as_ref(), max_age_s: self.max_age_s };
             for run in 0..2 {
-                let sweeps = workspace.enqueue(&on_gpu, &joining, &mut out).unwrap();
+                let sweeps = workspace.enqueue(&on_gpu, &joining, &mut out, &mut counters).unwrap();
                 let context = format!(
                     "frame {index}, run {run}: {num_past} past, {num_channels} channels, capacity \
                      {} of {sweep_capacity}",
                     self.capacity
                 );
-                check_counts(sweeps, &workspace, &expected_counts, &context);
+                check_counts(sweeps, &mut counters, &expected_counts, &context);
                 let bits = |points: &Points| -> Vec<u32> {
                     points.values().iter().map(|value| value.to_bits()).collect()
                 };
@@ -88,18 +89,17 @@ impl Problem {
 
 fn check_counts(
     sweeps: SweepCounts,
-    workspace: &Workspace,
+    counters: &mut DeviceCounters,
     expected: &DensifyCounts,
     context: &str,
 ) {
-    let lost = workspace.counts().read().unwrap()[0];
-    let found = DensifyCounts {
-        num_sweeps: sweeps.num_sweeps,
-        num_sweeps_dropped: sweeps.num_sweeps_dropped,
-        num_points_over_capacity: lost.num_points_over_capacity as usize,
-        num_points_not_finite: lost.num_points_not_finite as usize,
-    };
-    assert_eq!(found, *expected, "{context}");
+    let DensifyCounts { num_sweeps, num_sweeps_dropped, .. } = *expected;
+    assert_eq!(sweeps, SweepCounts { num_sweeps, num_sweeps_dropped }, "{context}");
+    let dropped = super::counted([
+        (Count::PointsOverCapacity, expected.num_points_over_capacity),
+        (Count::PointsNotFinite, expected.num_points_not_finite),
+    ]);
+    assert_eq!(counters.take().unwrap(), dropped, "{context}");
 }
 
 fn pose(random: &mut Random, reach: f64) -> Isometry3<f64> {
@@ -181,6 +181,7 @@ fn clocks_that_jump_and_numbers_that_overflow_agree() {
 fn forgotten_sweeps_are_gone_and_wrong_channels_refused() {
     let Some(device) = super::gpu() else { return };
     let stream = device.stream().unwrap();
+    let mut counters = DeviceCounters::new(&stream).unwrap();
     let mut random = Random::new(142);
     let mut sweeps = DeviceSweeps::new(&stream, 2, 4, 100).unwrap();
     let mut workspace = Workspace::new(&stream, &sweeps, Some(3)).unwrap();
@@ -192,10 +193,10 @@ fn forgotten_sweeps_are_gone_and_wrong_channels_refused() {
     sweeps.clear();
     sweeps.current_mut().write(&uniform(&mut random, 40, 4, 9.0)).unwrap();
     let joining = Joining { stamp, world_from_sensor: Some(&pose), max_age_s: 1.0 };
-    workspace.enqueue(&sweeps, &joining, &mut out).unwrap();
+    workspace.enqueue(&sweeps, &joining, &mut out, &mut counters).unwrap();
     assert_eq!(out.num.read().unwrap(), [40]);
     let mut wide = DevicePoints::with_capacity(&stream, 5, 300).unwrap();
-    assert!(workspace.enqueue(&sweeps, &joining, &mut wide).is_err());
+    assert!(workspace.enqueue(&sweeps, &joining, &mut wide, &mut counters).is_err());
     assert!(Workspace::new(&stream, &sweeps, Some(2)).is_err());
     assert!(Workspace::new(&stream, &sweeps, Some(4)).is_err());
     assert!(DeviceSweeps::new(&stream, 65, 4, 10).is_err());

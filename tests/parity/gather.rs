@@ -1,11 +1,12 @@
 //! Gathering: the same detections in the same order, and the same counts.
 
-use det_post::device::cuda::abi::nms::NmsCounts;
-use det_post::device::cuda::{CudaDevice, DeviceBuffer, DeviceCandidates, Graph};
+use det_post::device::cuda::{CudaDevice, DeviceBuffer, DeviceCandidates, DeviceCounters, Graph};
 use det_post::ops::gather::cuda::Workspace;
 use det_post::ops::gather::gather_2d;
-use det_post::ops::select::DecodeCounts;
-use det_post::types::{Affine2, Box2d, Candidate, Detection2d, Kept, Letterbox, Placement, Size};
+use det_post::ops::nms::cuda::NmsCounts;
+use det_post::types::{
+    Affine2, Box2d, Candidate, Count, Detection2d, FrameReport, Kept, Letterbox, Placement, Size,
+};
 
 use super::nms_iou::clustered;
 use super::random::Random;
@@ -39,26 +40,27 @@ impl Problem {
         let mut nms_counts = DeviceBuffer::zeros(&stream, 1).unwrap();
         let num_kept = self.keep.len() as u32;
         nms_counts.write(&[NmsCounts { num_kept, class_over: 0 }]).unwrap();
-        let decoded = DecodeCounts { num_found: 5, num_candidates: 9, ..DecodeCounts::default() };
-        let mut decode_counts = DeviceBuffer::zeros(&stream, 1).unwrap();
-        decode_counts.write(&[decoded]).unwrap();
+        let mut counters = DeviceCounters::new(&stream).unwrap();
 
         let graph = Graph::record(&stream, || {
-            workspace.enqueue(&candidates, (&kept, &nms_counts), &decode_counts)
+            workspace.enqueue(&candidates, (&kept, &nms_counts), &mut counters)
         })
         .unwrap();
         let (expected, expected_over) = self.reference();
         let mut out = Vec::new();
         for _ in 0..2 {
             graph.enqueue().unwrap();
-            let counts = workspace.read(&mut out).unwrap();
+            let gathered = workspace.read(&mut out).unwrap();
             let context = format!("{} kept, at most {}", self.keep.len(), self.max_detections);
             assert!(out == expected, "{context}: {} and {}", out.len(), expected.len());
             let sign = |d: &Detection2d| [d.bbox.x1, d.bbox.y1].map(f32::to_bits);
             assert!(out.iter().map(sign).eq(expected.iter().map(sign)), "{context}: signs");
-            assert_eq!(counts.num_detections as usize, out.len(), "{context}");
-            assert_eq!(counts.num_over_limit as usize, expected_over, "{context}");
-            assert_eq!((counts.num_kept, counts.decoded), (num_kept, decoded), "{context}");
+            assert_eq!(gathered.num_detections as usize, out.len(), "{context}");
+            assert_eq!(gathered.suppressed.num_kept, num_kept, "{context}");
+            let mut report = FrameReport::new();
+            counters.add_to(&mut report);
+            let over = super::counted([(Count::DetectionsOverLimit, expected_over)]);
+            assert_eq!(report, over, "{context}");
         }
     }
 }

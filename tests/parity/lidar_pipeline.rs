@@ -1,11 +1,12 @@
 //! A lidar channel from the message to its detections: the same detections and
 //! counts on both devices, whatever clouds come one after another.
 
-use det_post::config::{ChannelKind, Config, LidarConfig};
+use det_post::config::{ChannelConfig, ChannelKind, Config, LidarConfig};
+use det_post::detectors::Detector;
+use det_post::detectors::pillars::{CpuDetector, CudaDetector};
 use det_post::device::cuda::{CudaDevice, Stream};
 use det_post::infer::Engine;
 use det_post::infer::device::DeviceEngine;
-use det_post::pipeline::{LidarFrame, LidarPipeline};
 use det_post::types::{
     Count, Dim, ElementType, Stage, Stamp, TensorSpec, TensorValues, TensorView, Transfer,
 };
@@ -14,6 +15,7 @@ use nalgebra::{Isometry3, Translation3, UnitQuaternion};
 
 use super::clouds::{Cloud, uniform};
 use super::decode_center::check_near;
+use super::detect::in_cloud;
 use super::random::Random;
 
 const NUM_CHANNELS: usize = 8;
@@ -172,7 +174,7 @@ impl Engine for Mirror {
     }
 }
 
-fn config(head: &str, more: &[&str]) -> LidarConfig {
+fn channel(head: &str, more: &[&str]) -> ChannelConfig {
     let folder = tempfile::tempdir().unwrap();
     let name = if head == CENTER { "center.yaml" } else { "anchor.yaml" };
     let path = folder.path().join(name);
@@ -181,7 +183,11 @@ fn config(head: &str, more: &[&str]) -> LidarConfig {
     let fixed = ["c.encoder_path:=e", "c.model_path:=m", "c.point_capacity:=5000"];
     overrides.extend(fixed.map(String::from));
     overrides.extend(more.iter().map(|&parameter| parameter.to_owned()));
-    match Config::load(&[], &overrides).unwrap().channels.remove(0).kind {
+    Config::load(&[], &overrides).unwrap().channels.remove(0)
+}
+
+fn config(head: &str, more: &[&str]) -> LidarConfig {
+    match channel(head, more).kind {
         ChannelKind::Lidar(config) => *config,
         ChannelKind::Camera(_) => panic!("a lidar head"),
     }
@@ -189,8 +195,8 @@ fn config(head: &str, more: &[&str]) -> LidarConfig {
 
 /// The same channel on both devices.
 struct Pair {
-    on_cpu: LidarPipeline,
-    on_gpu: LidarPipeline,
+    on_cpu: CpuDetector,
+    on_gpu: CudaDetector,
     stream: Stream,
 }
 
@@ -210,8 +216,8 @@ impl Pair {
         let on_device = |engine: Box<Mirror>| DeviceEngine::on_host(engine, &stream, shape_of);
         let (encode, infer) = (on_device(encoder()).unwrap(), on_device(head()).unwrap());
         Self {
-            on_cpu: LidarPipeline::with_engines(config, encoder(), head()).unwrap(),
-            on_gpu: LidarPipeline::with_device_engines(config, &stream, encode, infer).unwrap(),
+            on_cpu: CpuDetector::new(config, encoder(), head()).unwrap(),
+            on_gpu: CudaDetector::new(config, &stream, encode, infer).unwrap(),
             stream,
         }
     }
@@ -219,19 +225,15 @@ impl Pair {
     /// Number of detections of a sweep, once both sides agree.
     fn check(&mut self, (cloud, seconds, pose): &Sweep<'_>, context: &str) -> usize {
         let view = cloud.view();
-        let frame = LidarFrame {
-            cloud: &view,
-            stamp: Stamp::from_nanos((seconds * 1e9) as i64),
-            world_from_sensor: pose.as_ref(),
-        };
-        let expected = self.on_cpu.process(&frame).unwrap();
-        let found = self.on_gpu.process(&frame).unwrap();
+        let stamp = Stamp::from_nanos((seconds * 1e9) as i64);
+        let expected = in_cloud(&mut self.on_cpu, &view, stamp, pose.as_ref()).unwrap();
+        let found = in_cloud(&mut self.on_gpu, &view, stamp, pose.as_ref()).unwrap();
         for count in Count::ALL {
             let (found, expected) = (found.report.count(count), expected.report.count(count));
             assert_eq!(found, expected, "{context}: {}", count.name());
         }
         assert_eq!(found.detections.len(), expected.detections.len(), "{context}");
-        for (a, b) in found.detections.iter().zip(expected.detections) {
+        for (a, b) in found.detections.iter().zip(&expected.detections) {
             assert_eq!(a.class, b.class, "{context}");
             check_near((a.score, &a.object), (b.score, &b.object), context);
         }
@@ -246,7 +248,7 @@ fn pose(random: &mut Random) -> Isometry3<f64> {
 }
 
 /// A lidar channel on the GPU, of single sweeps.
-pub fn on_gpu(device: &CudaDevice) -> (LidarPipeline, Stream) {
+pub fn on_gpu(device: &CudaDevice) -> (CudaDetector, Stream) {
     let pair = Pair::new(device, &config(CENTER, &["c.densification.num_past_sweeps:=0"]), false);
     (pair.on_gpu, pair.stream)
 }
@@ -277,8 +279,8 @@ fn clouds_of_any_kind_one_after_another() {
                 let context = format!("{past} past, {is_dynamic}, sweep {index}");
                 num_detections += pair.check(&sweep, &context);
                 if index == 5 {
-                    pair.on_cpu.forget_sweeps();
-                    pair.on_gpu.forget_sweeps();
+                    pair.on_cpu.reset().unwrap();
+                    pair.on_gpu.reset().unwrap();
                 }
             }
             assert!(num_detections > 300, "{past} past: {num_detections} detections");
@@ -327,7 +329,7 @@ fn thresholds_change_between_frames_without_new_memory() {
             (&["c.pre_nms_top_k:=30"], false),
             (&["c.nms.kind:=none"], false),
         ] {
-            let config = config(head, more);
+            let config = channel(head, more);
             pair.on_cpu.reconfigure(&config).unwrap();
             pair.on_gpu.reconfigure(&config).unwrap();
             pair.check(&(&cloud, 2.0, None), &format!("{more:?}"));
@@ -351,12 +353,33 @@ fn a_bad_cloud_leaves_the_channel_usable() {
     for index in 0..2 {
         let view = bad.view();
         let stamp = Stamp::from_nanos(1_050_000_000);
-        let frame = LidarFrame { cloud: &view, stamp, world_from_sensor: None };
-        for pipeline in [&mut pair.on_cpu, &mut pair.on_gpu] {
-            assert_eq!(pipeline.process(&frame).unwrap_err().kind(), ErrorKind::PointField);
+        for detector in [&mut pair.on_cpu as &mut dyn Detector, &mut pair.on_gpu] {
+            let refused = in_cloud(detector, &view, stamp, None).err().unwrap();
+            assert_eq!(refused.kind(), ErrorKind::PointField);
         }
         pair.check(&(&good, 1.1 + 0.1 * f64::from(index), Some(pose)), "after");
     }
+}
+
+#[test]
+fn a_frame_refused_halfway_leaves_no_counts_behind() {
+    let Some(device) = super::gpu() else { return };
+    let mut random = Random::new(165);
+    let cloud = cloud(&mut random, 2500);
+    let more = ["c.densification.num_past_sweeps:=1", "c.point_capacity:=500"];
+    let mut pair = Pair::new(&device, &config(CENTER, &more), false);
+    let pose = pose(&mut random);
+    pair.check(&(&cloud, 1.0, Some(pose)), "before");
+    let nowhere = Isometry3::translation(f64::NAN, 0.0, 0.0);
+    let view = cloud.view();
+    let stamp = Stamp::from_nanos(1_050_000_000);
+    // Points are unpacked, and counted, before the pose is refused.
+    for detector in [&mut pair.on_cpu as &mut dyn Detector, &mut pair.on_gpu] {
+        let refused = in_cloud(detector, &view, stamp, Some(&nowhere)).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Argument);
+        detector.reset().unwrap();
+    }
+    pair.check(&(&cloud, 1.1, Some(pose)), "after");
 }
 
 #[test]
@@ -372,8 +395,7 @@ fn a_frame_moves_its_bytes_once_and_waits_once() {
     let (waits, memory) = (pair.stream.num_waits(), pair.stream.num_allocations());
     let view = sweeps[0].view();
     let stamp = Stamp::from_nanos(1_400_000_000);
-    let frame = LidarFrame { cloud: &view, stamp, world_from_sensor: Some(&pose) };
-    let processed = pair.on_gpu.process(&frame).unwrap();
+    let processed = in_cloud(&mut pair.on_gpu, &view, stamp, Some(&pose)).unwrap();
     // One for the answer, one by each of the two engines on the CPU.
     assert_eq!(pair.stream.num_waits() - waits, 3);
     assert_eq!(pair.stream.num_allocations(), memory);
@@ -381,11 +403,12 @@ fn a_frame_moves_its_bytes_once_and_waits_once() {
     let num_bytes = sweeps[0].data.len() as u64;
     assert_eq!(bytes(Stage::Upload, Transfer::HostCopy), num_bytes);
     assert_eq!(bytes(Stage::Upload, Transfer::Upload), num_bytes);
-    // Class, score, box, velocity, variances.
+    // What was gathered and the counters; class, score, box, velocity, variances.
     let answer = bytes(Stage::Postprocess, Transfer::Download);
-    assert_eq!(answer, 84 + 4 * 20 * processed.detections.len() as u64);
+    let (fixed, num_detections) = (12 + 4 * Count::ALL.len(), processed.detections.len());
+    assert_eq!(answer, (fixed + 4 * 20 * num_detections) as u64);
     assert!(!processed.detections.is_empty());
-    for stage in [Stage::Upload, Stage::Voxelize, Stage::Infer, Stage::Postprocess, Stage::Total] {
+    for stage in [Stage::Upload, Stage::Voxelize, Stage::Infer, Stage::Postprocess] {
         let duration = processed.report.duration(stage);
         assert!(duration.is_some_and(|d| !d.is_zero()), "{}: {duration:?}", stage.name());
     }

@@ -1,11 +1,10 @@
 //! IoU suppression: the same survivors in the same order.
 
-use det_post::device::cuda::{CudaDevice, DeviceCandidates, Graph};
-use det_post::ops::nms::Workspace;
-use det_post::ops::nms::cuda::Capacity;
-use det_post::ops::nms_iou::{cuda, nms_iou};
-use det_post::types::{Box2d, Candidate, ClassMode, Kept, NmsIou};
+use det_post::device::cuda::{CudaDevice, DeviceCandidates};
+use det_post::ops::nms::cuda::{Capacity, Suppression2d};
+use det_post::types::{Box2d, Candidate, ClassMode, Nms2d, NmsIou};
 
+use super::nms::{self, Boxes};
 use super::random::Random;
 
 struct Problem {
@@ -15,45 +14,9 @@ struct Problem {
 }
 
 impl Problem {
-    fn reference(&self) -> Vec<Kept> {
-        let mut keep = Vec::new();
-        nms_iou(&self.candidates, &self.params, &mut Workspace::default(), &mut keep).unwrap();
-        keep
-    }
-
-    /// Queued, then twice as a recorded graph; all three must agree.
-    fn on_device(&self, device: &CudaDevice) -> Vec<Kept> {
-        let stream = device.stream().unwrap();
-        let capacity = Capacity { candidates: self.capacity, classes: 16 };
-        let mut workspace = cuda::workspace(&stream, capacity).unwrap();
-        let mut candidates = DeviceCandidates::with_capacity(&stream, self.capacity).unwrap();
-        cuda::set_nms_iou(&mut workspace, &self.params).unwrap();
-        candidates.write(&self.candidates).unwrap();
-        let (mut keep, mut again) = (Vec::new(), Vec::new());
-        cuda::enqueue_nms_iou(&candidates, &mut workspace).unwrap();
-        workspace.read_kept(&mut keep).unwrap();
-        let graph =
-            Graph::record(&stream, || cuda::enqueue_nms_iou(&candidates, &mut workspace)).unwrap();
-        for _ in 0..2 {
-            graph.enqueue().unwrap();
-            workspace.read_kept(&mut again).unwrap();
-            assert_eq!(again, keep, "a second run differs");
-        }
-        keep
-    }
-
-    fn check(&self, device: &CudaDevice) {
-        let (found, expected) = (self.on_device(device), self.reference());
-        let first = found.iter().zip(&expected).position(|(a, b)| a != b);
-        assert!(
-            found == expected,
-            "{} candidates, capacity {}, {:?}: {} kept, expected {}; first difference {first:?}",
-            self.candidates.len(),
-            self.capacity,
-            self.params,
-            found.len(),
-            expected.len(),
-        );
+    fn check(self, device: &CudaDevice) {
+        let Self { candidates, capacity, params } = self;
+        nms::Problem { candidates: &candidates, capacity, nms: &Nms2d::Iou(params) }.check(device);
     }
 }
 
@@ -67,7 +30,7 @@ fn params(iou_threshold: f32) -> NmsIou {
     }
 }
 
-/// Boxes in clusters of about `per_cluster` round random centres.
+/// Boxes in clusters of about `per_cluster` around random centres.
 pub fn clustered(random: &mut Random, num: usize, per_cluster: usize) -> Vec<Candidate<Box2d>> {
     let num_clusters = num.div_ceil(per_cluster.max(1)).max(1);
     let clusters: Vec<[f32; 3]> = (0..num_clusters)
@@ -92,7 +55,7 @@ pub fn clustered(random: &mut Random, num: usize, per_cluster: usize) -> Vec<Can
 }
 
 #[test]
-fn sizes_around_every_block_and_both_ways_agree() {
+fn sizes_around_every_block_and_size_class_agree() {
     let Some(device) = super::gpu() else { return };
     let mut random = Random::new(10);
     for num in [0, 1, 2, 9, 31, 32, 33, 127, 129, 256, 257, 511, 512, 513, 1000, 2047, 2048] {
@@ -103,7 +66,7 @@ fn sizes_around_every_block_and_both_ways_agree() {
     }
 }
 
-/// From no better suppressor to more than any list has room for.
+/// From no suppressor to more than any list holds.
 #[test]
 fn lists_of_every_length_agree() {
     let Some(device) = super::gpu() else { return };
@@ -120,7 +83,7 @@ fn lists_of_every_length_agree() {
 
 /// Equal scores of candidates that one thread, one block or two compare.
 #[test]
-fn few_scores_agree() {
+fn equal_scores_agree() {
     let Some(device) = super::gpu() else { return };
     let mut random = Random::new(17);
     for num in [200, 500, 1024, 1025, 2048] {
@@ -161,7 +124,7 @@ fn many_candidates_in_crowds_agree() {
     many_agree(16, 500);
 }
 
-/// More suppressors than a list holds, of few candidates in much room.
+/// More suppressors than a list holds, of few candidates at a large capacity.
 #[test]
 fn a_small_crowd_agrees() {
     let Some(device) = super::gpu() else { return };
@@ -172,7 +135,7 @@ fn a_small_crowd_agrees() {
     }
 }
 
-/// From lists with room to spare to more than 256 suppressors, which none holds.
+/// Up to more than 256 suppressors, which no list holds.
 #[test]
 fn crowds_agree() {
     let Some(device) = super::gpu() else { return };
@@ -187,7 +150,7 @@ fn crowds_agree() {
                 Problem { candidates, capacity: num, params }.check(&device);
             }
         }
-        // Every one suppresses all that are worse.
+        // Each suppresses all below it.
         let same = vec![clustered(&mut random, 1, 1)[0]; num];
         Problem { candidates: same, capacity: num, params: params(0.3) }.check(&device);
     }
@@ -219,11 +182,11 @@ fn settings_agree() {
 }
 
 #[test]
-fn ties_chains_and_values_that_take_no_part_agree() {
+fn ties_chains_and_candidates_that_are_not_eligible_agree() {
     let Some(device) = super::gpu() else { return };
     let mut random = Random::new(13);
     for (num, capacity) in [(400, 2000), (700, 700), (700, 2500)] {
-        // Few scores, classes and sources: every word of the order decides.
+        // Few scores, classes and sources: every part of the order decides.
         let mut tied = clustered(&mut random, num, 30);
         for candidate in &mut tied {
             candidate.score = [0.0, -0.0, 0.5, 0.75][random.below(4)];
@@ -262,15 +225,35 @@ fn ties_chains_and_values_that_take_no_part_agree() {
     }
 }
 
+/// The workspace's capacity chooses the kernels, not that of the candidates.
+#[test]
+fn a_workspace_larger_than_the_candidates_agrees() {
+    let Some(device) = super::gpu() else { return };
+    let candidates = clustered(&mut Random::new(19), 90, 9);
+    let nms = &Nms2d::Iou(params(0.45));
+    let expected = Box2d::on_cpu(&candidates, nms).unwrap();
+    let stream = device.stream().unwrap();
+    let mut on_device = DeviceCandidates::with_capacity(&stream, 100).unwrap();
+    on_device.write(&candidates).unwrap();
+    for capacity in [100, 700, 2048, 2049, 9000] {
+        let room = Capacity { candidates: capacity, classes: 1 };
+        let mut suppression = Suppression2d::new(&stream, nms, room).unwrap();
+        suppression.enqueue(&on_device).unwrap();
+        let mut found = Vec::new();
+        suppression.read_kept(&mut found).unwrap();
+        super::assert_same_kept(&found, &expected, || format!("workspace of {capacity}"));
+    }
+}
+
 #[test]
 fn too_small_a_workspace_and_bad_settings_are_refused() {
     let Some(device) = super::gpu() else { return };
     let stream = device.stream().unwrap();
     let capacity = Capacity { candidates: 10, classes: 2 };
-    let mut workspace = cuda::workspace(&stream, capacity).unwrap();
+    let mut suppression = Suppression2d::new(&stream, &Nms2d::Iou(params(0.5)), capacity).unwrap();
     let candidates = DeviceCandidates::with_capacity(&stream, 11).unwrap();
-    assert!(cuda::enqueue_nms_iou(&candidates, &mut workspace).is_err());
-    assert!(cuda::set_nms_iou(&mut workspace, &params(1.5)).is_err());
+    assert!(suppression.enqueue(&candidates).is_err());
+    assert!(suppression.set(&Nms2d::Iou(params(1.5))).is_err());
     let class_mode = ClassMode::Groups(vec![0, 1, 2]);
-    assert!(cuda::set_nms_iou(&mut workspace, &NmsIou { class_mode, ..params(0.5) }).is_err());
+    assert!(suppression.set(&Nms2d::Iou(NmsIou { class_mode, ..params(0.5) })).is_err());
 }

@@ -1,11 +1,9 @@
 //! Rotated suppression: the same survivors in the same order.
 
-use det_post::device::cuda::{CudaDevice, DeviceCandidates, Graph};
-use det_post::ops::nms::Workspace;
-use det_post::ops::nms::cuda::Capacity;
-use det_post::ops::nms_rotated::{cuda, nms_rotated};
-use det_post::types::{Candidate, ClassMode, NmsRotated, RotatedBox2d};
+use det_post::device::cuda::CudaDevice;
+use det_post::types::{Candidate, ClassMode, Nms2d, NmsRotated, RotatedBox2d};
 
+use super::nms::Problem;
 use super::random::Random;
 
 fn check(
@@ -14,27 +12,11 @@ fn check(
     capacity: usize,
     params: &NmsRotated,
 ) {
-    let mut expected = Vec::new();
-    nms_rotated(candidates, params, &mut Workspace::default(), &mut expected).unwrap();
-    let stream = device.stream().unwrap();
-    let room = Capacity { candidates: capacity, classes: 16 };
-    let mut workspace = cuda::workspace(&stream, room).unwrap();
-    let mut on_device = DeviceCandidates::with_capacity(&stream, capacity).unwrap();
-    cuda::set_nms_rotated(&mut workspace, params).unwrap();
-    on_device.write(candidates).unwrap();
-    let graph =
-        Graph::record(&stream, || cuda::enqueue_nms_rotated(&on_device, &mut workspace)).unwrap();
-    let mut found = Vec::new();
-    for _ in 0..2 {
-        graph.enqueue().unwrap();
-        workspace.read_kept(&mut found).unwrap();
-        super::assert_same_kept(&found, &expected, || {
-            format!("{} candidates, capacity {capacity}, {params:?}", candidates.len())
-        });
-    }
+    Problem { candidates, capacity, nms: &Nms2d::Rotated(params.clone()) }.check(device);
 }
 
-fn scene(random: &mut Random, num: usize, side: f32) -> Vec<Candidate<RotatedBox2d>> {
+/// Boxes of many sizes and angles in a rectangle.
+pub fn scene(random: &mut Random, num: usize, side: f32) -> Vec<Candidate<RotatedBox2d>> {
     (0..num as u32)
         .map(|source| Candidate {
             bbox: RotatedBox2d {
@@ -57,7 +39,7 @@ fn sizes_densities_and_class_modes_agree() {
     let mut random = Random::new(73);
     for num in [0, 1, 50, 300, 700, 2048, 2500] {
         for side in [60.0, 900.0] {
-            // The reference walks through all pairs of a crowd.
+            // The reference tests all pairs of a crowd.
             let num = if side < 100.0 { num.min(700) } else { num };
             let candidates = scene(&mut random, num, side);
             for iou_threshold in [0.0, 0.1, 0.5] {
@@ -72,7 +54,7 @@ fn sizes_densities_and_class_modes_agree() {
 }
 
 #[test]
-fn ties_touching_and_values_that_take_no_part_agree() {
+fn ties_touching_and_candidates_that_are_not_eligible_agree() {
     let Some(device) = super::gpu() else { return };
     let mut random = Random::new(74);
     let values =

@@ -1,31 +1,15 @@
 //! Lowered scores: the same boxes in the same order with the same scores.
 
-use det_post::device::cuda::{CudaDevice, DeviceCandidates};
-use det_post::ops::nms::Workspace;
-use det_post::ops::nms::cuda::Capacity;
-use det_post::ops::nms_soft::{cuda, nms_soft};
-use det_post::types::{Box2d, Candidate, ClassMode, NmsSoft, SoftDecay};
+use det_post::device::cuda::CudaDevice;
+use det_post::types::{Box2d, Candidate, ClassMode, Nms2d, NmsSoft, SoftDecay};
 
+use super::nms::Problem;
 use super::nms_iou::clustered;
 use super::random::Random;
 
 fn check(device: &CudaDevice, candidates: &[Candidate<Box2d>], params: &NmsSoft) {
-    let mut expected = Vec::new();
-    nms_soft(candidates, params, &mut Workspace::default(), &mut expected).unwrap();
-    let stream = device.stream().unwrap();
-    let room = Capacity { candidates: candidates.len().max(1), classes: 16 };
-    let mut workspace = cuda::workspace(&stream, room).unwrap();
-    let mut on_device = DeviceCandidates::with_capacity(&stream, room.candidates).unwrap();
-    cuda::set_nms_soft(&mut workspace, params).unwrap();
-    on_device.write(candidates).unwrap();
-    let mut found = Vec::new();
-    for _ in 0..2 {
-        cuda::enqueue_nms_soft(&on_device, &mut workspace).unwrap();
-        workspace.read_kept(&mut found).unwrap();
-        super::assert_same_kept(&found, &expected, || {
-            format!("{} candidates, {params:?}", candidates.len())
-        });
-    }
+    let (capacity, nms) = (candidates.len().max(1), &Nms2d::Soft(params.clone()));
+    Problem { candidates, capacity, nms }.check(device);
 }
 
 fn all_params() -> Vec<NmsSoft> {
@@ -76,7 +60,7 @@ fn many_candidates_agree() {
 }
 
 #[test]
-fn ties_and_values_that_take_no_part_agree() {
+fn ties_and_candidates_that_are_not_eligible_agree() {
     let Some(device) = super::gpu() else { return };
     let mut random = Random::new(72);
     let values = [f32::NAN, f32::INFINITY, -1e30, 1e38, 0.0, -0.0, -0.5];

@@ -1,6 +1,6 @@
 //! Laying pillars out on the map: the same map.
 
-use det_post::device::cuda::{CudaDevice, DevicePoints, DeviceTensor, Graph};
+use det_post::device::cuda::{CudaDevice, DeviceCounters, DevicePoints, DeviceTensor, Graph};
 use det_post::ops::scatter::{cuda, scatter};
 use det_post::ops::voxelize::cuda::{DeviceVoxels, Workspace};
 use det_post::ops::voxelize::{self, VoxelizeParams, Voxels, voxelize};
@@ -34,6 +34,7 @@ impl Problem {
 
     fn check(&self, device: &CudaDevice) {
         let stream = device.stream().unwrap();
+        let mut counters = DeviceCounters::new(&stream).unwrap();
         let capacity = self.frames.iter().map(Points::len).max().unwrap().max(1);
         let mut points = DevicePoints::with_capacity(&stream, 3, capacity).unwrap();
         let mut group = Workspace::new(&stream, &self.params, capacity).unwrap();
@@ -42,7 +43,7 @@ impl Problem {
         let features = upload(&stream, &self.features);
         let mut map = DeviceTensor::zeros(&stream, self.to, &self.shape()).unwrap();
         let graph = Graph::record(&stream, || {
-            group.enqueue(&points, &mut voxels)?;
+            group.enqueue(&points, &mut voxels, &mut counters)?;
             workspace.enqueue(&features, &voxels, &mut map)
         })
         .unwrap();

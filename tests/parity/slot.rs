@@ -5,16 +5,16 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use det_post::ErrorKind;
-use det_post::device::cuda::{DeviceBuffer, Lender, PageLocked, PinnedBuffer};
+use det_post::device::cuda::{DeviceBuffer, InPlaceUploads, PageLocked, PinnedBuffer};
 use det_post::device::{Device, PayloadMemory};
-use det_post::node::slot::Frame;
-use det_post::pipeline::LidarFrame;
+use det_post::runtime::slot::{Frame, PayloadView};
 use det_post::transport::door::Received;
 use det_post::types::{
     CloudView, Encoding, FrameReport, Header, ImageView, PointFields, Size, Stage, Stamp, Transfer,
 };
 
 use super::camera_pipeline;
+use super::detect::{in_cloud, in_image};
 use super::lidar_pipeline;
 use super::random::Random;
 
@@ -39,23 +39,21 @@ fn a_picture_is_uploaded_from_its_slot() {
         let image = ImageView::new(size, 3 * 320, encoding, false, &data).unwrap();
         let payload = det_post::types::ImagePayload::Raw(image);
         // The first picture of a layout waits to write down where it lies.
-        pipeline.process(&payload).unwrap();
+        in_image(&mut pipeline, &payload).unwrap();
         let before = stream.num_waits();
-        let processed = pipeline.process(&payload).unwrap();
+        let processed = in_image(&mut pipeline, &payload).unwrap();
         let num_waits = stream.num_waits() - before;
-        assert_eq!(moved(processed.report), [data.len() as u64; 2]);
-        let expected = camera_pipeline::bits(processed.detections);
+        assert_eq!(moved(&processed.report), [data.len() as u64; 2]);
+        let expected = camera_pipeline::bits(&processed.detections);
         frame.fill(&Received::Picture { header: HEADER, payload }, usize::MAX).unwrap();
-        frame
-            .read(|message| {
-                let Received::Picture { payload, .. } = message else { panic!("a picture") };
-                let before = stream.num_waits();
-                let processed = pipeline.process(payload).unwrap();
-                assert_eq!(stream.num_waits() - before, num_waits, "round {round}");
-                assert_eq!(moved(processed.report), [0, data.len() as u64], "round {round}");
-                assert_eq!(camera_pipeline::bits(processed.detections), expected);
-            })
-            .unwrap();
+        let PayloadView::Image(payload) = frame.view().unwrap().payload else {
+            panic!("a picture")
+        };
+        let before = stream.num_waits();
+        let processed = in_image(&mut pipeline, &payload).unwrap();
+        assert_eq!(stream.num_waits() - before, num_waits, "round {round}");
+        assert_eq!(moved(&processed.report), [0, data.len() as u64], "round {round}");
+        assert_eq!(camera_pipeline::bits(&processed.detections), expected);
     }
 }
 
@@ -70,22 +68,17 @@ fn a_cloud_is_uploaded_from_its_slot() {
         let (view, stamp) = (cloud.view(), HEADER.stamp);
         let num_bytes = cloud.data.len() as u64;
         let mut serve = |view: &CloudView<'_>| {
-            let frame = LidarFrame { cloud: view, stamp, world_from_sensor: None };
             let before = stream.num_waits();
-            let processed = pipeline.process(&frame).unwrap();
+            let processed = in_cloud(&mut pipeline, view, stamp, None).unwrap();
             // One for the answer, one by each of the two engines on the CPU.
             assert_eq!(stream.num_waits() - before, 3);
-            (moved(processed.report), format!("{:?}", processed.detections))
+            (moved(&processed.report), format!("{:?}", processed.detections))
         };
         let (copied, expected) = serve(&view);
         assert_eq!(copied, [num_bytes; 2]);
         frame.fill(&Received::Cloud { header: HEADER, view: &view }, usize::MAX).unwrap();
-        frame
-            .read(|message| {
-                let Received::Cloud { view, .. } = message else { panic!("a cloud") };
-                assert_eq!(serve(view), ([0, num_bytes], expected));
-            })
-            .unwrap();
+        let PayloadView::Cloud(view) = frame.view().unwrap().payload else { panic!("a cloud") };
+        assert_eq!(serve(&view), ([0, num_bytes], expected));
     }
 }
 
@@ -100,9 +93,9 @@ fn a_cloud_that_is_refused_is_read_before_its_slot_is_filled_anew() {
     // Without fields nothing can be unpacked, which shows behind the upload.
     let (fields, step) = (PointFields::new(), u32::try_from(cloud.data.len()).unwrap());
     let view = CloudView::new([1, 1], [step, step], false, fields, memory.bytes()).unwrap();
-    let frame = LidarFrame { cloud: &view, stamp: HEADER.stamp, world_from_sensor: None };
     let before = stream.num_waits();
-    assert_eq!(pipeline.process(&frame).unwrap_err().kind(), ErrorKind::PointField);
+    let refused = in_cloud(&mut pipeline, &view, HEADER.stamp, None).err().unwrap();
+    assert_eq!(refused.kind(), ErrorKind::PointField);
     assert!(stream.num_waits() > before);
 }
 
@@ -115,10 +108,10 @@ fn what_is_lent_is_read_before_a_panic_goes_on() {
     lent.bytes_mut().fill(7);
     let mut pinned = PinnedBuffer::zeros(&stream, 16).unwrap();
     let mut target = DeviceBuffer::zeros(&stream, num_bytes).unwrap();
-    let lender = Lender::new(&stream).unwrap();
+    let uploads = InPlaceUploads::new(&stream).unwrap();
     let stopped = catch_unwind(AssertUnwindSafe(|| {
-        lender.lend(|loans| {
-            assert_eq!(pinned.enqueue_payload(lent.bytes(), &mut target, loans).unwrap(), 0);
+        uploads.scope(|scope| {
+            assert_eq!(pinned.enqueue_payload(lent.bytes(), &mut target, scope).unwrap(), 0);
             panic!("in the middle of a frame");
         })
     }));

@@ -1,10 +1,10 @@
 //! Unpacking: the same points in the same order, and the same counts.
 
 use det_post::ErrorKind;
-use det_post::device::cuda::{CudaDevice, DeviceCloud, DevicePoints, num_bytes};
+use det_post::device::cuda::{CudaDevice, DeviceCloud, DeviceCounters, DevicePoints, num_bytes};
 use det_post::ops::unpack::cuda::Workspace;
 use det_post::ops::unpack::{UnpackCounts, UnpackParams, unpack};
-use det_post::types::{PointChannel, PointRange, Points};
+use det_post::types::{Count, PointChannel, PointRange, Points};
 
 use super::clouds::{Cloud, shared_scans};
 use super::random::Random;
@@ -25,17 +25,24 @@ impl Problem<'_> {
 
     fn check(&self, device: &CudaDevice) {
         let stream = device.stream().unwrap();
+        let mut counters = DeviceCounters::new(&stream).unwrap();
         let view = self.cloud.view();
         let mut workspace = Workspace::new(&stream, self.cloud.num_points()).unwrap();
         let mut uploaded = DeviceCloud::with_capacity(&stream, num_bytes(&view)).unwrap();
         let num_channels = 3 + self.params.channels.len();
         let mut out = DevicePoints::with_capacity(&stream, num_channels, self.capacity).unwrap();
-        let (expected, expected_counts) = self.reference();
+        let (expected, counts) = self.reference();
+        let dropped = super::counted([
+            (Count::PointsNotFinite, counts.num_not_finite),
+            (Count::PointsOutOfRange, counts.num_out_of_range),
+            (Count::PointsOverCapacity, counts.num_over_capacity),
+        ]);
         for run in 0..3 {
             uploaded.enqueue_upload(&view).unwrap();
-            workspace.enqueue(&uploaded, view.fields(), &self.params, &mut out).unwrap();
+            workspace
+                .enqueue(&uploaded, view.fields(), &self.params, &mut out, &mut counters)
+                .unwrap();
             let found = out.read().unwrap();
-            let counts = UnpackCounts::from(workspace.counts().read().unwrap()[0]);
             let context = format!(
                 "run {run}: {:?} {:?} big_endian {} {:?}, capacity {}, {:?}",
                 self.cloud.size,
@@ -45,7 +52,7 @@ impl Problem<'_> {
                 self.capacity,
                 self.params
             );
-            assert_eq!(counts, expected_counts, "{context}");
+            assert_eq!(counters.take().unwrap(), dropped, "{context}");
             let bits = |points: &Points| -> Vec<u32> {
                 points.values().iter().map(|value| value.to_bits()).collect()
             };
@@ -166,6 +173,7 @@ fn shared_scans_agree() {
 fn what_does_not_fit_is_refused_on_both() {
     let Some(device) = super::gpu() else { return };
     let stream = device.stream().unwrap();
+    let mut counters = DeviceCounters::new(&stream).unwrap();
     let cloud = Cloud::plain(&[1.0; 300], &[]);
     let view = cloud.view();
     let mut uploaded = DeviceCloud::with_capacity(&stream, num_bytes(&view)).unwrap();
@@ -173,16 +181,17 @@ fn what_does_not_fit_is_refused_on_both() {
     let mut out = DevicePoints::with_capacity(&stream, 4, 100).unwrap();
     let wanted = params(vec![PointChannel::Ring], None);
     let refused = |result: det_post::Result<()>| result.unwrap_err().kind();
-    let early = workspace.enqueue(&uploaded, view.fields(), &wanted, &mut out);
+    let early = workspace.enqueue(&uploaded, view.fields(), &wanted, &mut out, &mut counters);
     assert_eq!(refused(early), ErrorKind::Argument, "nothing was uploaded");
     uploaded.enqueue_upload(&view).unwrap();
-    let missing = workspace.enqueue(&uploaded, view.fields(), &wanted, &mut out);
+    let missing = workspace.enqueue(&uploaded, view.fields(), &wanted, &mut out, &mut counters);
     assert_eq!(refused(missing), ErrorKind::PointField);
-    let channels = workspace.enqueue(&uploaded, view.fields(), &params(vec![], None), &mut out);
+    let channels =
+        workspace.enqueue(&uploaded, view.fields(), &params(vec![], None), &mut out, &mut counters);
     assert_eq!(refused(channels), ErrorKind::Argument);
     let mut small = Workspace::new(&stream, 99).unwrap();
     let lag = params(vec![PointChannel::TimeLag], None);
-    let over = small.enqueue(&uploaded, view.fields(), &lag, &mut out);
+    let over = small.enqueue(&uploaded, view.fields(), &lag, &mut out, &mut counters);
     assert_eq!(refused(over), ErrorKind::Argument, "more points than there is room for");
     let mut few = DeviceCloud::with_capacity(&stream, 1199).unwrap();
     assert_eq!(refused(few.enqueue_upload(&view)), ErrorKind::Argument);

@@ -175,7 +175,9 @@ pub(super) mod cuda {
         Answered, Bar, Bench, CAPACITY, Case, Detection2d, MAX_DETECTIONS, NETWORK, NUM_CLASSES,
         Result, SCORE_THRESHOLD, SOURCE, TOP_K, nms, placed,
     };
-    use crate::device::cuda::{CudaDevice, DeviceCandidates, DeviceTensor, Graph, Stream};
+    use crate::device::cuda::{
+        CudaDevice, DeviceCandidates, DeviceCounters, DeviceTensor, Graph, Stream,
+    };
     use crate::ops::decode_yolo::cuda::{Selection, Workspace as Decoder};
     use crate::ops::gather::cuda::Workspace as Gatherer;
     use crate::ops::nms::cuda::{Capacity, Suppression2d};
@@ -186,6 +188,7 @@ pub(super) mod cuda {
         answer: DeviceTensor,
         decoder: Decoder,
         candidates: DeviceCandidates<Box2d>,
+        counters: DeviceCounters,
         suppression: Suppression2d,
         gather: Gatherer,
         pub(in crate::cli::bench) detections: Vec<Detection2d>,
@@ -211,6 +214,7 @@ pub(super) mod cuda {
                 answer,
                 decoder,
                 candidates: DeviceCandidates::with_capacity(stream, TOP_K)?,
+                counters: DeviceCounters::new(stream)?,
                 suppression: Suppression2d::new(stream, &nms(), capacity)?,
                 gather,
                 detections: Vec::with_capacity(MAX_DETECTIONS),
@@ -218,7 +222,7 @@ pub(super) mod cuda {
         }
 
         fn decode(&mut self) -> Result<()> {
-            self.decoder.enqueue(&[&self.answer], &mut self.candidates)
+            self.decoder.enqueue(&[&self.answer], &mut self.candidates, &mut self.counters)
         }
 
         fn suppress(&mut self) -> Result<()> {
@@ -229,8 +233,7 @@ pub(super) mod cuda {
         /// Queues all of it.
         pub(in crate::cli::bench) fn gather(&mut self) -> Result<()> {
             self.suppress()?;
-            let counts = self.decoder.counts();
-            self.gather.enqueue(&self.candidates, self.suppression.kept(), counts)
+            self.gather.enqueue(&self.candidates, self.suppression.kept(), &mut self.counters)
         }
 
         /// Waits for the detections.

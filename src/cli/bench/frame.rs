@@ -8,11 +8,11 @@ use super::letterbox::{input_shape, params};
 use super::lidar::{Cloud, maps_of_a_head, scan};
 use super::measure::{Bench, Case};
 use crate::config::{CameraConfig, ChannelConfig, ChannelKind, Config, LidarConfig};
+use crate::detectors::{Detector, FrameInput, FrameSet, image2d, pillars};
 use crate::device::Device;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ops::letterbox::{Workspace, letterbox};
-use crate::pipeline::{CameraPipeline, LidarFrame, LidarPipeline};
-use crate::types::{ElementType, Encoding, ImagePayload, Stamp, Tensor};
+use crate::types::{ElementType, Encoding, FrameReport, Header, ImagePayload, Tensor};
 
 /// Without what is between: the network, and on a GPU the upload.
 const AROUND: &str = "camera frame but network and upload, 1920x1080 bgr8, yolov5, 200";
@@ -45,17 +45,20 @@ fn camera(bench: &mut Bench, device: &Device) -> Result<()> {
             input: ("images", input_shape().to_vec()),
             answers: vec![("output", answered.tensor)],
         };
-        let mut pipeline = match device {
-            Device::Cpu => CameraPipeline::with_engine(&config, network.on_cpu())?,
+        let mut detector: Box<dyn Detector> = match device {
+            Device::Cpu => Box::new(image2d::CpuDetector::new(&config, network.on_cpu())?),
             #[cfg(feature = "cuda")]
             Device::Cuda(device) => {
                 let stream = &device.stream()?;
                 let engine = network.on_device(stream)?;
-                CameraPipeline::with_device_engine(&config, stream, engine)?
+                Box::new(image2d::CudaDetector::new(&config, stream, engine)?)
             }
         };
         let payload = ImagePayload::Raw(picture.view()?);
-        bench.host(Case::new(CAMERA), || pipeline.process(&payload).map(|_| ()))?;
+        let input = [Some(FrameInput::image(Header::default(), payload))];
+        let frame = FrameSet::single(&input);
+        let mut detect = || detector.detect(&frame, &mut FrameReport::new()).map(drop);
+        bench.host(Case::new(CAMERA), &mut detect)?;
     }
     Ok(())
 }
@@ -74,19 +77,22 @@ fn around_on_cpu(bench: &mut Bench, picture: &Picture, answered: &Answered) -> R
 fn lidar(bench: &mut Bench, device: &Device) -> Result<()> {
     let config = lidar_config()?;
     let [encoder, head] = lidar_networks(&config);
-    let mut pipeline = match device {
-        Device::Cpu => LidarPipeline::with_engines(&config, encoder.on_cpu(), head.on_cpu())?,
+    let mut detector: Box<dyn Detector> = match device {
+        Device::Cpu => {
+            Box::new(pillars::CpuDetector::new(&config, encoder.on_cpu(), head.on_cpu())?)
+        }
         #[cfg(feature = "cuda")]
         Device::Cuda(device) => {
             let stream = &device.stream()?;
             let (encoder, head) = (encoder.on_device(stream)?, head.on_device(stream)?);
-            LidarPipeline::with_device_engines(&config, stream, encoder, head)?
+            Box::new(pillars::CudaDetector::new(&config, stream, encoder, head)?)
         }
     };
     let cloud = Cloud::of(&scan());
     let cloud = &cloud.view()?;
-    let frame = LidarFrame { cloud, stamp: Stamp::default(), world_from_sensor: None };
-    bench.host(Case::new(LIDAR), || pipeline.process(&frame).map(|_| ()))
+    let input = [Some(FrameInput::cloud(Header::default(), cloud))];
+    let frame = FrameSet::single(&input);
+    bench.host(Case::new(LIDAR), || detector.detect(&frame, &mut FrameReport::new()).map(drop))
 }
 
 /// The encoder and the network of a CenterPoint.

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 
 use super::table;
+use crate::cli::stdout::{self, Stdout};
 #[cfg(feature = "cuda")]
 use crate::device::cuda::{Event, Stream};
 use crate::error::Result;
@@ -125,11 +126,26 @@ pub(super) struct Row {
 pub(super) struct Bench {
     part: Option<String>,
     rows: Vec<Row>,
+    /// Whether the figures are wanted when nobody reads the table.
+    is_recorded: bool,
+    has_ended: bool,
 }
 
 impl Bench {
-    pub(super) fn new(part: Option<String>) -> Self {
-        Self { part, rows: Vec::new() }
+    pub(super) fn new(part: Option<String>, is_recorded: bool) -> Self {
+        Self { part, rows: Vec::new(), is_recorded, has_ended: false }
+    }
+
+    /// Prints a text; ends the bench when standard output is closed and the
+    /// figures go nowhere else.
+    pub(super) fn print(&mut self, text: &str) -> Result<()> {
+        self.has_ended |= stdout::print(text)? == Stdout::Closed && !self.is_recorded;
+        Ok(())
+    }
+
+    /// Whether the bench ended before all cases were measured.
+    pub(super) fn has_ended(&self) -> bool {
+        self.has_ended
     }
 
     pub(super) fn rows(&self) -> &[Row] {
@@ -139,7 +155,7 @@ impl Bench {
     /// Whether a case of this name is to be measured: ask before making its
     /// inputs.
     pub(super) fn wants(&self, name: &str) -> bool {
-        self.part.as_ref().is_none_or(|part| name.contains(part.as_str()))
+        !self.has_ended && self.part.as_ref().is_none_or(|part| name.contains(part.as_str()))
     }
 
     /// Measures calls on the host.
@@ -156,8 +172,7 @@ impl Bench {
             walls.push(micros(start));
         }
         let wall_us = Times::of(&mut walls);
-        self.add(case, None, wall_us);
-        Ok(())
+        self.add(case, None, wall_us)
     }
 
     /// Measures what `enqueue` queues on a stream: between events, and from the
@@ -187,21 +202,19 @@ impl Bench {
                 gpu.push(f64::from(start.micros_until(&end)?) / num_times);
             }
         }
-        self.add(case, Some(Times::of(&mut gpu)), Times::of(&mut walls));
-        Ok(())
+        self.add(case, Some(Times::of(&mut gpu)), Times::of(&mut walls))
     }
 
-    #[expect(clippy::print_stdout, reason = "a line a case, as soon as it is known")]
-    fn add(&mut self, case: Case, gpu_us: Option<Times>, wall_us: Times) {
+    /// Adds a case and prints its line at once.
+    fn add(&mut self, case: Case, gpu_us: Option<Times>, wall_us: Times) -> Result<()> {
         let Case { name, bar, num_bytes, .. } = case;
         // Bars are for GPUs.
         let bar = bar.filter(|_| gpu_us.is_some());
         let row = Row { case: name, gpu_us, wall_us, num_bytes, bar };
-        if self.rows.is_empty() {
-            println!("{}", table::head());
-        }
-        println!("{}", table::line(&row));
+        let head = if self.rows.is_empty() { table::head() + "\n" } else { String::new() };
+        self.print(&format!("{head}{}\n", table::line(&row)))?;
         self.rows.push(row);
+        Ok(())
     }
 }
 
@@ -223,7 +236,7 @@ mod tests {
 
     #[test]
     fn only_what_is_wanted_is_measured() {
-        let mut bench = Bench::new(Some("nms".into()));
+        let mut bench = Bench::new(Some("nms".into()), false);
         assert!(bench.wants("nms_iou 1000") && !bench.wants("letterbox"));
         let mut num_runs = 0;
         bench

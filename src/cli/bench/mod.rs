@@ -18,7 +18,8 @@ mod table;
 
 use std::path::PathBuf;
 
-use super::Outcome;
+use super::ExitStatus;
+use super::output_folder::write_file;
 use crate::device::Device;
 use crate::error::{Error, ErrorKind, Result};
 use crate::types::DeviceChoice;
@@ -43,26 +44,25 @@ pub(super) struct BenchArguments {
 /// # Errors
 /// `Device` when the device is not usable, `Usage` when no case has the name,
 /// `Io` when the figures cannot be written.
-#[expect(clippy::print_stdout, reason = "the table is the result of the command")]
-pub(super) fn bench(arguments: &BenchArguments) -> Result<Outcome> {
+pub(super) fn bench(arguments: &BenchArguments) -> Result<ExitStatus> {
     let device = Device::open(arguments.device)?;
-    println!("{device}, det_post {}", env!("CARGO_PKG_VERSION"));
-    let mut bench = Bench::new(arguments.part.clone());
+    let mut bench = Bench::new(arguments.part.clone(), arguments.json.is_some());
+    bench.print(&format!("{device}, det_post {}\n", env!("CARGO_PKG_VERSION")))?;
     cases(&mut bench, &device)?;
+    if bench.has_ended() {
+        return Ok(ExitStatus::Done);
+    }
     if bench.rows().is_empty() {
         let part = arguments.part.as_deref().unwrap_or_default();
         let message = format!("no case has {part:?} in its name");
         return Err(Error::new(ErrorKind::Usage, "bench", message));
     }
-    print!("{}", table::bars(bench.rows()));
+    let bars = table::bars(bench.rows());
+    bench.print(&bars)?;
     if let Some(path) = &arguments.json {
-        let figures = table::json(&device, bench.rows());
-        std::fs::write(path, figures).map_err(|cause| {
-            let message = format!("cannot write {}", path.display());
-            Error::new(ErrorKind::Io, "bench", message).with_source(cause)
-        })?;
+        write_file(path, &table::json(&device, bench.rows()))?;
     }
-    Ok(Outcome::Done)
+    Ok(ExitStatus::Done)
 }
 
 /// Every case, in the order of the table.

@@ -6,18 +6,30 @@ mod scenes;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use super::Outcome;
 use super::eval::{Classes, Evaluation, Sides, Terms};
 use super::interrupt::Interrupt;
+use super::output_folder::{OutputFolder, Replaces};
 use super::replay::{Rate, ReplayRequest};
 use super::simulate::SimulateArguments;
-use super::{replay, simulate};
+use super::{ExitStatus, replay, simulate, stdout};
 use crate::config::{ChannelKind, Config};
 use crate::error::{Error, ErrorKind, Result};
 use scenes::Scenes;
 
 /// The parameters of the demo's channels.
 const PARAMETERS: &str = include_str!("../../../config/demo.param.yaml");
+
+/// The results of a demo, beside its drive; those of an earlier one are
+/// replaced.
+const REPLACES: Replaces = Replaces::These(&[
+    "demo.param.yaml",
+    "detections.jsonl",
+    "detections/",
+    "eval.json",
+    "figures/",
+    "pictures/",
+    "report.json",
+]);
 
 /// Arguments of `det_post demo`.
 #[derive(Debug, clap::Args)]
@@ -38,55 +50,66 @@ pub(super) struct DemoArguments {
 }
 
 /// Shows the whole node work on a drive that is made for it.
-#[expect(clippy::print_stdout, reason = "the tables are the result of the command")]
-pub(super) fn demo(arguments: &DemoArguments) -> Result<Outcome> {
+pub(super) fn demo(arguments: &DemoArguments) -> Result<ExitStatus> {
     let start = Instant::now();
     let interrupt = Interrupt::listen()?;
     let out = &arguments.out;
-    let config = configuration(arguments)?;
+    let overrides = networks::overrides(arguments.models.as_deref())?;
+    let mut folder = OutputFolder::open(out, REPLACES)?;
+    let config = configuration(&mut folder, &overrides)?;
     let bag = out.join("drive");
 
     tracing::info!("1 of 4: {} s of a simulated drive, with truth", arguments.seconds);
     let drive = SimulateArguments::of_demo(arguments.seed, arguments.seconds, &bag);
-    simulate::record(&drive, &interrupt)?;
-    tracing::info!("2 of 4: camera and lidar through their networks");
-    let request = ReplayRequest {
-        bag: &bag,
-        config: &config,
-        out: Some(out),
-        rate: Rate::Max,
-        num_pictures: 0,
-    };
-    let report = replay::run(&request, &interrupt)?;
-    if interrupt.is_set() {
-        tracing::warn!("stopped; {} holds what was done", out.display());
-        return Ok(Outcome::Done);
+    if simulate::record(&drive, &interrupt)? == ExitStatus::Interrupted {
+        return interrupted(folder);
     }
+    tracing::info!("2 of 4: camera and lidar through their networks");
+    let request = ReplayRequest { bag: &bag, config: &config, rate: Rate::Max, num_pictures: 0 };
+    let detections = folder.path_of("detections.jsonl");
+    let (report, folder) = replay::run(&request, || Ok(Some(folder)), &interrupt)?;
+    let mut folder = match folder {
+        Some(folder) if report.is_interrupted() => return interrupted(folder),
+        Some(folder) => folder,
+        // The folder that went in comes back.
+        None => return Ok(ExitStatus::Failed),
+    };
     tracing::info!("3 of 4: detections against truth");
     let mut classes = Classes::default();
-    let sides = Sides::read(&out.join("detections.jsonl"), &bag, &mut classes)?;
+    let mut sides = Sides::read(&detections, &bag, &mut classes, &interrupt)?;
+    sides.name_detections(&out.join("detections.jsonl"));
+    if interrupt.is_set() {
+        return interrupted(folder);
+    }
     let evaluation = Evaluation::of(std::slice::from_ref(&sides), &classes, &Terms::default())?;
-    evaluation.write_json(&out.join("eval.json"))?;
-    evaluation.draw(&out.join("figures"))?;
+    folder.write("eval.json", &evaluation.to_json()?)?;
+    evaluation.draw(&mut folder, "figures/")?;
     tracing::info!("4 of 4: pictures");
-    draw(&config, &bag, (&sides, &classes), &out.join("pictures"), &interrupt)?;
+    draw(&config, &bag, (&sides, &classes), &mut folder, &interrupt)?;
+    if interrupt.is_set() {
+        return interrupted(folder);
+    }
+    folder.finish()?;
 
-    print!("{}\n{}", report.to_table(), evaluation.to_table());
-    print!("{}", directions(out, start.elapsed().as_secs_f64()));
-    Ok(Outcome::Done)
+    let directions = directions(out, start.elapsed().as_secs_f64());
+    stdout::print(&format!("{}\n{}{directions}", report.to_table(), evaluation.to_table()))?;
+    Ok(ExitStatus::Done)
+}
+
+/// Leaves what was done where it is.
+fn interrupted(folder: OutputFolder) -> Result<ExitStatus> {
+    folder.keep_partial().map(|()| ExitStatus::Interrupted)
 }
 
 /// The demo's channels with the networks where they lie. They stand in the
 /// folder as a parameter file that holds every value.
-fn configuration(arguments: &DemoArguments) -> Result<Config> {
-    let overrides = networks::overrides(arguments.models.as_deref())?;
-    let path = arguments.out.join("demo.param.yaml");
+fn configuration(folder: &mut OutputFolder, overrides: &[String]) -> Result<Config> {
+    let path = folder.file("demo.param.yaml")?;
     let cannot_write = |e| {
         Error::new(ErrorKind::Io, "demo", format!("cannot write {}", path.display())).with_source(e)
     };
-    std::fs::create_dir_all(&arguments.out).map_err(cannot_write)?;
     std::fs::write(&path, PARAMETERS).map_err(cannot_write)?;
-    let config = Config::load(std::slice::from_ref(&path), &overrides)?;
+    let config = Config::load(std::slice::from_ref(&path), overrides)?;
     std::fs::write(&path, config.to_yaml()).map_err(cannot_write)?;
     Ok(config)
 }
@@ -96,14 +119,16 @@ fn draw(
     config: &Config,
     bag: &Path,
     (sides, classes): (&Sides, &Classes),
-    folder: &Path,
+    folder: &mut OutputFolder,
     interrupt: &Interrupt,
 ) -> Result<()> {
     let (mut image_topic, mut points) = ("", None);
     for channel in &config.channels {
         match &channel.kind {
-            ChannelKind::Camera(_) => image_topic = &channel.input,
-            ChannelKind::Lidar(lidar) => points = Some((&channel.input, lidar.facts.grid.range())),
+            ChannelKind::Camera(_) => image_topic = &channel.inputs[0].topic,
+            ChannelKind::Lidar(lidar) => {
+                points = Some((&channel.inputs[0].topic, lidar.facts.grid.range()))
+            }
         }
     }
     let Some((points_topic, range)) = points else { return Ok(()) };

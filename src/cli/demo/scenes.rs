@@ -7,7 +7,8 @@ use indicatif::ProgressBar;
 
 use crate::cli::eval::{Classes, Filters, Sides, Stream};
 use crate::cli::interrupt::Interrupt;
-use crate::error::{Error, ErrorKind, Result};
+use crate::cli::output_folder::OutputFolder;
+use crate::error::Result;
 use crate::eval::{Filter2d, Filter3d, GroundTruth2d, GroundTruth3d};
 use crate::node::pictures::{Animation, BEV_SIZE, BevPicture, draw_camera_over_truth};
 use crate::transport::bag::BagReader;
@@ -38,16 +39,12 @@ struct Moment<T, D> {
 }
 
 impl Scenes<'_> {
-    /// Draws the camera's and the lidar's fullest frame and the lidar's drive,
-    /// as far as there are frames with truth and detections.
+    /// Draws the camera's and the lidar's fullest frame and the lidar's drive
+    /// into `pictures/`, as far as there are frames with truth and detections.
     ///
     /// # Errors
     /// `Io` when a picture cannot be written, what decoding refuses.
-    pub(super) fn draw(&self, folder: &Path, interrupt: &Interrupt) -> Result<()> {
-        std::fs::create_dir_all(folder).map_err(|e| {
-            Error::new(ErrorKind::Io, "demo", format!("cannot make {}", folder.display()))
-                .with_source(e)
-        })?;
+    pub(super) fn draw(&self, folder: &mut OutputFolder, interrupt: &Interrupt) -> Result<()> {
         let (pictures, clouds) = (self.camera_moments(), self.lidar_moments());
         let fullest_picture = fullest(&pictures);
         let fullest_cloud = fullest(&clouds);
@@ -56,7 +53,12 @@ impl Scenes<'_> {
             0 => None,
             num => {
                 let size = Size::new(ANIMATION_SIZE, ANIMATION_SIZE);
-                Some(Animation::create(&folder.join("drive.png"), size, num as u32, FRAME_MS)?)
+                Some(Animation::create(
+                    &folder.file("pictures/drive.png")?,
+                    size,
+                    num as u32,
+                    FRAME_MS,
+                )?)
             }
         };
         let mut reader = BagReader::open(self.bag)?;
@@ -72,11 +74,8 @@ impl Scenes<'_> {
                 let image = Image::decode(message.data)?;
                 if Some(image.header.stamp) == fullest_picture {
                     let moment = &pictures[&image.header.stamp];
-                    self.picture(
-                        &ImagePayload::Raw(image.view()?),
-                        moment,
-                        &folder.join("camera.png"),
-                    )?;
+                    let path = folder.file("pictures/camera.png")?;
+                    self.picture(&ImagePayload::Raw(image.view()?), moment, &path)?;
                 }
                 continue;
             }
@@ -85,7 +84,7 @@ impl Scenes<'_> {
             let Some(moment) = clouds.get(&stamp) else { continue };
             if Some(stamp) == fullest_cloud {
                 let picture = self.bird_eye(&cloud, moment, BEV_SIZE)?;
-                picture.canvas().save(&folder.join("birds_eye.png"))?;
+                picture.canvas().save(&folder.file("pictures/birds_eye.png")?)?;
             }
             if let Some(animation) = animation.as_mut().filter(|_| shown.contains(&stamp)) {
                 animation.add(self.bird_eye(&cloud, moment, ANIMATION_SIZE)?.canvas())?;
@@ -129,7 +128,7 @@ impl Scenes<'_> {
         moment: &Moment<Box3d, Detection3d>,
         size: u32,
     ) -> Result<BevPicture> {
-        let mut picture = BevPicture::new(&cloud.view()?, &self.range, size)?;
+        let mut picture = BevPicture::new(Some(&cloud.view()?), &self.range, size)?;
         picture.draw_truth(moment.truth.iter().copied());
         // The moving picture is too small for words.
         let names = if size < BEV_SIZE { &[] } else { self.classes.names() };

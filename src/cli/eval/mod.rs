@@ -18,7 +18,9 @@ use self::figures::SensorFigures;
 use self::pair::{TopicPair, describe, pair, parse_pair, pool};
 pub(super) use self::streams::{Classes, Stream};
 use self::truth::Truth;
-use super::Outcome;
+use super::interrupt::Interrupt;
+use super::output_folder::{OutputFolder, Replaces, write_file};
+use super::{ExitStatus, stdout};
 use crate::error::{Error, ErrorKind, Result};
 
 /// Arguments of `det_post eval`.
@@ -100,8 +102,8 @@ fn parse_range(text: &str) -> std::result::Result<f64, String> {
 }
 
 /// Evaluates and writes what was asked for.
-#[expect(clippy::print_stdout, reason = "the tables are the result of the command")]
-pub(super) fn eval(arguments: &EvalArguments) -> Result<Outcome> {
+pub(super) fn eval(arguments: &EvalArguments) -> Result<ExitStatus> {
+    let interrupt = Interrupt::listen()?;
     let EvalArguments { detections, truth, .. } = arguments;
     if detections.len() != truth.len() {
         let message =
@@ -111,8 +113,11 @@ pub(super) fn eval(arguments: &EvalArguments) -> Result<Outcome> {
     let mut classes = Classes::default();
     let both = detections.iter().zip(truth);
     let drives: Vec<Sides> = both
-        .map(|(found, truth)| Sides::read(found, truth, &mut classes))
+        .map(|(found, truth)| Sides::read(found, truth, &mut classes, &interrupt))
         .collect::<Result<_>>()?;
+    if interrupt.is_set() {
+        return Ok(ExitStatus::Interrupted);
+    }
     let evaluation = Evaluation::of(
         &drives,
         &classes,
@@ -127,30 +132,45 @@ pub(super) fn eval(arguments: &EvalArguments) -> Result<Outcome> {
             count_missing: arguments.count_missing,
         },
     )?;
+    if interrupt.is_set() {
+        return Ok(ExitStatus::Interrupted);
+    }
     if let Some(path) = &arguments.json {
-        evaluation.write_json(path)?;
+        write_file(path, &evaluation.to_json()?)?;
     }
     if let Some(folder) = &arguments.out {
-        evaluation.draw(folder)?;
+        let mut folder = OutputFolder::open(folder, Replaces::These(&[]))?;
+        evaluation.draw(&mut folder, "")?;
+        folder.finish()?;
     }
-    print!("{}", evaluation.to_table());
+    stdout::print(&evaluation.to_table())?;
     Ok(match evaluation.damage.is_empty() {
-        true => Outcome::Done,
-        false => Outcome::DoneWithLoss,
+        true => ExitStatus::Done,
+        false => ExitStatus::Damaged,
     })
 }
 
 impl Sides {
-    /// Reads both sides.
+    /// Reads both sides, up to where the user stops it.
     ///
     /// # Errors
     /// `Io`, `Message` or `DamagedBag` when one cannot be read, `Argument` when
     /// there is no truth.
-    pub(super) fn read(detections: &Path, truth: &Path, classes: &mut Classes) -> Result<Self> {
+    pub(super) fn read(
+        detections: &Path,
+        truth: &Path,
+        classes: &mut Classes,
+        interrupt: &Interrupt,
+    ) -> Result<Self> {
         let [found_in, truth_in] = [detections, truth].map(|path| path.display().to_string());
-        let truth = truth::read(truth, classes)?;
-        let detections = detections::read(detections, classes)?;
+        let truth = truth::read(truth, classes, interrupt)?;
+        let detections = detections::read(detections, classes, interrupt)?;
         Ok(Self { names: DriveNames { detections: found_in, truth: truth_in }, detections, truth })
+    }
+
+    /// Says where the detections will be once they are complete.
+    pub(super) fn name_detections(&mut self, path: &Path) {
+        self.names.detections = path.display().to_string();
     }
 
     fn nothing_in_common(&self) -> Error {
@@ -229,14 +249,13 @@ impl Evaluation {
         })
     }
 
-    /// Writes every figure as JSON.
+    /// Every figure as JSON.
     ///
     /// # Errors
-    /// `Io` when the file cannot be written.
-    pub(super) fn write_json(&self, path: &Path) -> Result<()> {
-        let cannot =
-            || Error::new(ErrorKind::Io, "eval", format!("cannot write {}", path.display()));
-        let json = serde_json::to_string_pretty(self).map_err(|e| cannot().with_source(e))?;
-        std::fs::write(path, json + "\n").map_err(|e| cannot().with_source(e))
+    /// `Io` when a figure has no form in JSON.
+    pub(super) fn to_json(&self) -> Result<String> {
+        serde_json::to_string_pretty(self).map(|json| json + "\n").map_err(|e| {
+            Error::new(ErrorKind::Io, "eval", "the figures have no form in JSON").with_source(e)
+        })
     }
 }

@@ -4,24 +4,22 @@ use std::path::Path;
 
 use super::Evaluation;
 use super::figures::{Figures, SensorFigures};
-use crate::error::{Error, ErrorKind, Result};
+use crate::cli::output_folder::OutputFolder;
+use crate::error::Result;
 use crate::eval::recall_points;
 use crate::node::pictures::{Curve, save_plot};
 
 impl Evaluation {
-    /// Draws two pictures for every sensor into a folder.
+    /// Draws two pictures for every sensor into a folder; their names there
+    /// start with `prefix`.
     ///
     /// # Errors
-    /// `Io` when they cannot be written.
-    pub(in crate::cli) fn draw(&self, folder: &Path) -> Result<()> {
-        std::fs::create_dir_all(folder).map_err(|e| {
-            Error::new(ErrorKind::Io, "eval", format!("cannot make {}", folder.display()))
-                .with_source(e)
-        })?;
+    /// `Usage` and `Io` of the folder.
+    pub(in crate::cli) fn draw(&self, folder: &mut OutputFolder, prefix: &str) -> Result<()> {
         for sensor in &self.sensors {
             let name = sensor.name.trim_matches('/').replace('/', "_");
-            draw_precision(sensor, &folder.join(format!("{name}_precision_recall.png")))?;
-            draw_calibration(sensor, &folder.join(format!("{name}_calibration.png")))?;
+            draw_precision(sensor, &folder.file(&format!("{prefix}{name}_precision_recall.png"))?)?;
+            draw_calibration(sensor, &folder.file(&format!("{prefix}{name}_calibration.png"))?)?;
         }
         Ok(())
     }

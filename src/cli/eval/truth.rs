@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::streams::{Classes, Streams, insert};
+use crate::cli::interrupt::Interrupt;
 use crate::error::{Error, ErrorKind, Result};
 use crate::eval::{GroundTruth2d, GroundTruth3d};
 use crate::transport::bag::{BagReader, TopicInfo};
@@ -23,12 +24,12 @@ struct Pair {
     waiting: BTreeMap<Stamp, Vec<u8>>,
 }
 
-/// Reads all truth of a recording.
+/// Reads the truth of a recording, all of it unless the user stops it.
 ///
 /// # Errors
 /// `DamagedBag` when nothing can be read, `Argument` when no topic is truth,
 /// what decoding refuses.
-pub(super) fn read(path: &Path, classes: &mut Classes) -> Result<Truth> {
+pub(super) fn read(path: &Path, classes: &mut Classes, interrupt: &Interrupt) -> Result<Truth> {
     let mut reader = BagReader::open(path)?;
     let topics = reader.topics().to_vec();
     let mut pairs = pairs(&topics);
@@ -52,7 +53,7 @@ pub(super) fn read(path: &Path, classes: &mut Classes) -> Result<Truth> {
         .collect();
     reader.select(&wanted);
     let mut truth = Truth::new();
-    loop {
+    while !interrupt.is_set() {
         let message = match reader.next_message() {
             Ok(Some(message)) => message,
             Ok(None) => break,

@@ -1,10 +1,8 @@
 //! Frames of a drive as messages of a recording.
 
-use std::path::Path;
-
 use crate::error::{Error, ErrorKind, Result};
 use crate::sim::{Drive, Picture, Pose, Scan};
-use crate::transport::bag::{BagCompression, BagWriter, Durability, OfferedQos};
+use crate::transport::bag::{BagWriter, Durability, OfferedQos};
 use crate::transport::messages::{
     CameraInfo, Clock, CompressedImage, Detection2DArray, Detection3DArray, Image, PointCloud2,
     TfMessage, TransformStamped, definition,
@@ -65,12 +63,15 @@ pub(super) struct Recorder<'a> {
 }
 
 impl<'a> Recorder<'a> {
-    /// Creates the recording with all its topics.
+    /// Declares all topics of the recording.
     ///
     /// # Errors
     /// `Io` when the system refuses.
-    pub(super) fn create(drive: &'a Drive, out: &Path, format: PictureFormat) -> Result<Self> {
-        let mut bag = BagWriter::create(out, BagCompression::None)?;
+    pub(super) fn create(
+        drive: &'a Drive,
+        mut bag: BagWriter,
+        format: PictureFormat,
+    ) -> Result<Self> {
         let mut add = |topic: String, type_name: &str, qos: OfferedQos| {
             let text = definition(type_name).ok_or_else(|| {
                 Error::new(ErrorKind::Argument, "simulate", format!("no type {type_name}"))
@@ -309,14 +310,15 @@ fn camera_info<'a>(header: &Header<'a>, drive: &Drive) -> CameraInfo<'a> {
 mod tests {
     use super::*;
     use crate::sim::Options;
+    use crate::transport::bag::BagCompression;
 
     #[test]
     fn camera_mounts_turn_the_optical_axes() {
         let options = Options { num_cameras: 5, ..Options::default() };
         let drive = Drive::new(1, &options).unwrap();
         let folder = tempfile::tempdir().unwrap();
-        let bag = folder.path().join("bag");
-        let mut recorder = Recorder::create(&drive, &bag, PictureFormat::Raw).unwrap();
+        let bag = BagWriter::create(&folder.path().join("bag"), BagCompression::None).unwrap();
+        let mut recorder = Recorder::create(&drive, bag, PictureFormat::Raw).unwrap();
         recorder.mounts(crate::sim::START).unwrap();
         let transforms = TfMessage::decode(&recorder.message).unwrap().transforms;
         let cameras = transforms.map(Result::unwrap).skip(1);

@@ -4,14 +4,14 @@ use super::{DeviceBuffer, Plain, Stream};
 use crate::error::Result;
 use crate::types::Candidate;
 
-/// Candidates of a frame, and how many there are, both on the device.
+/// The candidates of a frame and their number, both in device memory.
 ///
-/// More than the capacity are never read, whatever the number says.
+/// Kernels never read more than the capacity, even if the number is larger.
 #[derive(Debug)]
 pub struct DeviceCandidates<B> {
     /// The candidates, in any order.
     pub items: DeviceBuffer<Candidate<B>>,
-    /// One number: how many of them there are.
+    /// One value: the number of candidates.
     pub num: DeviceBuffer<u32>,
 }
 
@@ -19,7 +19,7 @@ impl<B> DeviceCandidates<B>
 where
     Candidate<B>: Plain,
 {
-    /// Room for `capacity` candidates; none are there yet.
+    /// No candidates, with memory for `capacity`.
     ///
     /// # Errors
     /// `Device` when there is not enough memory.
@@ -28,7 +28,7 @@ where
         Ok(Self { items, num: DeviceBuffer::zeros(stream, 1)? })
     }
 
-    /// The most candidates it holds.
+    /// The maximum number of candidates.
     pub fn capacity(&self) -> usize {
         self.items.len()
     }
@@ -36,8 +36,8 @@ where
     /// Copies candidates from the host and waits: for tests, not for frames.
     ///
     /// # Errors
-    /// `Argument` when there are more than the capacity; `Device` when the copy
-    /// fails.
+    /// `Argument` when there are more candidates than the capacity; `Device` when
+    /// the copy fails.
     pub fn write(&mut self, candidates: &[Candidate<B>]) -> Result<()> {
         self.items.write(candidates)?;
         self.num.write(&[candidates.len() as u32])

@@ -1,10 +1,10 @@
-//! A point cloud on its way to the device.
+//! Point clouds in device memory, as in their messages.
 
-use super::{DeviceBuffer, Loans, PinnedBuffer, Stream};
+use super::{DeviceBuffer, PinnedBuffer, Stream, UploadScope};
 use crate::error::{Error, ErrorKind, Result};
 use crate::types::CloudView;
 
-/// How the points of a cloud lie in its bytes, checked by [`CloudView`].
+/// The memory layout of a point cloud, checked by [`CloudView`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CloudLayout {
     /// Points a row.
@@ -19,8 +19,8 @@ pub struct CloudLayout {
     pub big_endian: bool,
 }
 
-/// A pinned slot and device memory for one cloud of up to a number of bytes,
-/// as it lay in its message.
+/// Pinned host memory and device memory for one cloud of a bounded size, with the
+/// layout of its message.
 #[derive(Debug)]
 pub struct DeviceCloud {
     pinned: PinnedBuffer<u8>,
@@ -29,7 +29,7 @@ pub struct DeviceCloud {
 }
 
 impl CloudLayout {
-    /// How a cloud in host memory lies.
+    /// The layout of a cloud in host memory.
     pub fn of(cloud: &CloudView<'_>) -> Self {
         Self {
             width: cloud.width(),
@@ -42,7 +42,7 @@ impl CloudLayout {
 }
 
 impl DeviceCloud {
-    /// Room for clouds of up to `num_bytes`.
+    /// Memory for clouds of up to `num_bytes`.
     ///
     /// # Errors
     /// `Device` when there is not enough memory.
@@ -52,46 +52,46 @@ impl DeviceCloud {
         Ok(Self { pinned, bytes, layout: None })
     }
 
-    /// The most bytes a cloud may have.
+    /// The maximum size of a cloud in bytes.
     pub fn capacity(&self) -> usize {
         self.pinned.capacity()
     }
 
-    /// Copies a cloud, the bytes from its first point to the end of its last,
-    /// into the pinned slot and queues its upload.
+    /// Copies a cloud, up to the end of its last point, into the pinned memory and
+    /// queues its upload.
     ///
     /// # Errors
-    /// `Argument` when the cloud has more bytes than the capacity; `Device`
-    /// when the upload fails.
+    /// `Argument` when the cloud is larger than the capacity; `Device` when the
+    /// upload fails.
     pub fn enqueue_upload(&mut self, cloud: &CloudView<'_>) -> Result<()> {
         self.pinned.enqueue_upload(used_bytes(cloud), &mut self.bytes)?;
         self.layout = Some(CloudLayout::of(cloud));
         Ok(())
     }
 
-    /// Queues the upload of a cloud: as it lies, on loan, when that is in
-    /// page-locked memory, else copied into the pinned slot, once. Gives the
-    /// number of bytes that were copied on the host.
+    /// Queues the upload of a cloud: in place when it is in page-locked memory, else
+    /// through one copy into the pinned memory. Returns the number of bytes copied
+    /// on the host.
     ///
     /// # Errors
     /// Those of [`DeviceCloud::enqueue_upload`].
     pub fn enqueue_payload<'env>(
         &mut self,
         cloud: &CloudView<'env>,
-        loans: &Loans<'_, 'env>,
+        scope: &UploadScope<'_, 'env>,
     ) -> Result<usize> {
         let used = used_bytes(cloud);
-        let num_copied = self.pinned.enqueue_payload(used, &mut self.bytes, loans)?;
+        let num_copied = self.pinned.enqueue_payload(used, &mut self.bytes, scope)?;
         self.layout = Some(CloudLayout::of(cloud));
         Ok(num_copied)
     }
 
-    /// The bytes, as they lay in the message.
+    /// The bytes of the message.
     pub fn bytes(&self) -> &DeviceBuffer<u8> {
         &self.bytes
     }
 
-    /// How the last cloud lies.
+    /// The layout of the last cloud.
     ///
     /// # Errors
     /// `Argument` when none was uploaded yet.
@@ -106,7 +106,7 @@ fn used_bytes<'a>(cloud: &CloudView<'a>) -> &'a [u8] {
     cloud.data().get(..num_bytes(cloud)).unwrap_or_default()
 }
 
-/// How many bytes a cloud has up to the end of its last point.
+/// The size of a cloud in bytes, up to the end of its last point.
 pub fn num_bytes(cloud: &CloudView<'_>) -> usize {
     match cloud.height().checked_sub(1) {
         Some(last) if cloud.width() > 0 => {

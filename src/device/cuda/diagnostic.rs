@@ -1,22 +1,22 @@
-//! Kernels that are no op: what a launch costs, for the benchmarks
-//! (`kernels/empty.cu`), and a fault on purpose, to show that a channel survives
-//! it (`kernels/fault.cu`).
+//! Kernels that belong to no operation (`kernels/diagnostic.cu`): an empty one, to
+//! measure the cost of a launch, and one that faults, to test that channels
+//! survive that.
 
-use super::{CudaDevice, Grid, KernelSpec, Out};
+use super::{CudaDevice, Grid, KernelSpec, Out, assert_mirrors};
 use crate::error::Result;
 
 /// The mirror of `EmptyArgs`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct EmptyArgs<'a> {
-    /// Not touched.
+    /// Not accessed.
     pub nothing: Out<'a, u32>,
 }
 
-/// `empty`.
+/// `empty`: does nothing.
 pub struct Empty;
 
-// SAFETY: the kernel touches nothing and ends; its parameter is one slice.
+// SAFETY: the kernel accesses nothing and terminates; its parameter is one slice.
 unsafe impl KernelSpec for Empty {
     const NAME: &'static str = "empty";
     type Args<'a> = EmptyArgs<'a>;
@@ -33,12 +33,15 @@ pub struct FaultArgs {
     bad_address: u32,
 }
 
+assert_mirrors!(EmptyArgs<'_>, "diagnostic.cu", "EmptyArgs");
+assert_mirrors!(FaultArgs, "diagnostic.cu", "FaultArgs");
+
 /// `fault`.
 struct Fault;
 
-// SAFETY: the kernel touches no memory: it traps, or reads at an address that
-// is mapped in no context, which the GPU answers with a fault. It ends either
-// way. Its parameter is one u32.
+// SAFETY: the kernel accesses no memory: it traps, or reads an address that no
+// context maps, which is a fault. It terminates either way. Its parameter is one
+// u32.
 unsafe impl KernelSpec for Fault {
     const NAME: &'static str = "fault";
     type Args<'a> = FaultArgs;
@@ -48,16 +51,16 @@ unsafe impl KernelSpec for Fault {
     }
 }
 
-/// The ways to fail.
+/// The kind of fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultKind {
-    /// A trap, as of a failed assertion.
+    /// A trap, as after a failed assertion.
     Trap,
-    /// A read where no memory is.
+    /// A read of unmapped memory.
     BadAddress,
 }
 
-/// Makes a GPU fail for everybody who holds it, and gives the error.
+/// Makes a GPU fail for every user of it, and returns the error.
 ///
 /// # Errors
 /// Always: `DeviceLost` with the fault, or `Device` with what went wrong before.

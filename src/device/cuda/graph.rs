@@ -1,4 +1,4 @@
-//! Recorded work that is launched as one.
+//! Recorded work that is launched as one unit: CUDA graphs.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -10,34 +10,34 @@ use crate::error::Result;
 
 static RECORDING: Mutex<()> = Mutex::new(());
 
-/// While this is held, nobody else of this process records. ONNX Runtime waits
-/// for whole GPUs while it loads a network, and forbids everybody to take
-/// memory while it records one: neither may meet a recording.
+/// The guard of the one recording of this process. While ONNX Runtime loads a
+/// network it waits for the whole GPU, and while it records a graph no thread may
+/// allocate memory: neither may overlap a recording.
 pub(crate) fn recording() -> MutexGuard<'static, ()> {
     RECORDING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Work recorded from a stream, to be launched again and again.
+/// Work recorded from a stream, to be launched any number of times.
 ///
-/// The graph works on the memory that its kernels were given; it keeps the
-/// stream, and with it that memory, alive. Values in device memory (counts,
-/// settings) may change between launches, sizes and buffers may not.
+/// The graph uses the buffers that its kernels were recorded with; it keeps the
+/// stream, and with it their memory, alive. Values in device memory (counts,
+/// settings) may change between launches; sizes and buffers are fixed.
 pub struct Graph {
     graph: CudaGraph,
-    // Dropped after the graph: owns the memory that it works on.
+    // Dropped after the graph: owns the memory that it uses.
     stream: Stream,
 }
 
-// SAFETY: the driver's graph belongs to no thread: it may be launched and freed
-// by any, one at a time. One at a time it is: a `Graph` is not `Sync`, nobody
-// else holds the handle, and launching makes the context current first.
+// SAFETY: the driver's graph belongs to no thread: any thread may launch or free
+// it, one at a time. A `Graph` is not `Sync` and owns the only handle, and
+// launching makes the context current first.
 unsafe impl Send for Graph {}
 
 impl Graph {
-    /// Records what `enqueue` queues on `stream`; nothing of it runs yet.
+    /// Records what `enqueue` queues on `stream`, without running it.
     ///
     /// # Errors
-    /// Those of `enqueue`; `Device` when it waited or took memory, which cannot
+    /// Those of `enqueue`; `Device` when it waited or allocated memory, which cannot
     /// be recorded, or queued nothing.
     pub fn record(stream: &Stream, enqueue: impl FnOnce() -> Result<()>) -> Result<Self> {
         let cuda = stream.cuda();
@@ -54,7 +54,7 @@ impl Graph {
         Ok(Self { graph, stream: stream.clone() })
     }
 
-    /// Queues all recorded work on the stream it was recorded from.
+    /// Queues all recorded work on the stream that it was recorded from.
     ///
     /// # Errors
     /// `Device` with what the driver says.

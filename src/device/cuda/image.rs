@@ -1,10 +1,10 @@
-//! A picture on its way to the device.
+//! Images in device memory, as in their messages.
 
-use super::{DeviceBuffer, Loans, PinnedBuffer, Stream};
+use super::{DeviceBuffer, PinnedBuffer, Stream, UploadScope};
 use crate::error::{Error, ErrorKind, Result};
 use crate::types::{Encoding, ImageView, Size};
 
-/// How a picture lies in its bytes, checked by [`ImageView`].
+/// The memory layout of an image, checked by [`ImageView`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ImageLayout {
     /// Width and height.
@@ -18,7 +18,7 @@ pub struct ImageLayout {
 }
 
 impl ImageLayout {
-    /// How a picture in host memory lies.
+    /// The layout of an image in host memory.
     pub fn of(image: &ImageView<'_>) -> Self {
         Self {
             size: image.size(),
@@ -29,11 +29,11 @@ impl ImageLayout {
     }
 }
 
-/// Bytes after the picture that kernels may read, without a meaning.
+/// Bytes behind an image that kernels may read; their values are undefined.
 pub const TAIL_BYTES: usize = 16;
 
-/// A pinned slot and device memory for one picture of up to a number of bytes,
-/// as it lay in its message.
+/// Pinned host memory and device memory for one image of a bounded size, with the
+/// layout of its message.
 #[derive(Debug)]
 pub struct DeviceImage {
     pinned: PinnedBuffer<u8>,
@@ -42,7 +42,7 @@ pub struct DeviceImage {
 }
 
 impl DeviceImage {
-    /// Room for pictures of up to `num_bytes`.
+    /// Memory for images of up to `num_bytes`.
     ///
     /// # Errors
     /// `Device` when there is not enough memory.
@@ -52,40 +52,40 @@ impl DeviceImage {
         Ok(Self { pinned, bytes, layout: None })
     }
 
-    /// The most bytes that a picture may have.
+    /// The maximum size of an image in bytes.
     pub fn capacity(&self) -> usize {
         self.pinned.capacity()
     }
 
-    /// Copies a picture into the pinned slot and queues its upload.
+    /// Copies an image into the pinned memory and queues its upload.
     ///
     /// # Errors
-    /// `Argument` when the picture has more bytes than the capacity; `Device`
-    /// when the upload fails.
+    /// `Argument` when the image is larger than the capacity; `Device` when the
+    /// upload fails.
     pub fn enqueue_upload(&mut self, image: &ImageView<'_>) -> Result<()> {
         self.pinned.enqueue_upload(image.data(), &mut self.bytes)?;
         self.layout = Some(ImageLayout::of(image));
         Ok(())
     }
 
-    /// Queues the upload of a picture: as it lies, on loan, when that is in
-    /// page-locked memory, else copied into the pinned slot, once. Gives the
-    /// number of bytes that were copied on the host.
+    /// Queues the upload of an image: in place when it is in page-locked memory,
+    /// else through one copy into the pinned memory. Returns the number of bytes
+    /// copied on the host.
     ///
     /// # Errors
     /// Those of [`DeviceImage::enqueue_upload`].
     pub fn enqueue_payload<'env>(
         &mut self,
         image: &ImageView<'env>,
-        loans: &Loans<'_, 'env>,
+        scope: &UploadScope<'_, 'env>,
     ) -> Result<usize> {
-        let num_copied = self.pinned.enqueue_payload(image.data(), &mut self.bytes, loans)?;
+        let num_copied = self.pinned.enqueue_payload(image.data(), &mut self.bytes, scope)?;
         self.layout = Some(ImageLayout::of(image));
         Ok(num_copied)
     }
 
-    /// The first `num_bytes` of the pinned slot, to be written, after the upload
-    /// before has been read out. [`DeviceImage::enqueue_written`] sends them.
+    /// The first `num_bytes` of the pinned memory, to be written, after the previous
+    /// upload has read it. [`DeviceImage::enqueue_written`] uploads them.
     ///
     /// # Errors
     /// `Argument` when that is more than the capacity; `Device` when earlier
@@ -94,8 +94,8 @@ impl DeviceImage {
         self.pinned.values_mut(num_bytes)
     }
 
-    /// Queues the upload of a picture of `num_bytes` that was written into the
-    /// slot and lies there as `layout` says, by [`ImageLayout::of`] its view.
+    /// Queues the upload of an image of `num_bytes` that was written into the pinned
+    /// memory, with the layout that [`ImageLayout::of`] its view gives.
     ///
     /// # Errors
     /// `Argument` when that is more than the capacity; `Device` when the upload
@@ -106,17 +106,17 @@ impl DeviceImage {
         Ok(())
     }
 
-    /// The bytes, as they lay in the message, and [`TAIL_BYTES`] more.
+    /// The bytes of the message, and [`TAIL_BYTES`] more.
     pub fn bytes(&self) -> &DeviceBuffer<u8> {
         &self.bytes
     }
 
-    /// How the last picture lies.
+    /// The layout of the last image.
     ///
     /// # Errors
     /// `Argument` when none was uploaded yet.
     pub fn layout(&self) -> Result<ImageLayout> {
         self.layout
-            .ok_or_else(|| Error::new(ErrorKind::Argument, "device", "no picture was uploaded yet"))
+            .ok_or_else(|| Error::new(ErrorKind::Argument, "device", "no image was uploaded yet"))
     }
 }

@@ -16,24 +16,24 @@ use crate::error::{Error, ErrorKind, Result};
 /// # Safety
 /// The implementer promises, having read the kernel:
 /// - `Args` has the layout of the kernel's parameter struct;
-/// - when [`KernelSpec::check`] is `Ok` for a grid, the kernel launched over it
-///   touches no memory but that of the slices in `Args`, within their lengths,
-///   and writes none but through an [`Out`](super::Out);
-/// - it ends, given that the kernels before it on its stream have ended.
+/// - when [`KernelSpec::check`] returns `Ok` for a grid, the kernel launched over
+///   it accesses only the slices in `Args`, within their lengths, and writes only
+///   through an [`Out`](super::Out);
+/// - it terminates, given that the kernels before it on its stream have.
 pub unsafe trait KernelSpec {
     /// Name of the entry point.
     const NAME: &'static str;
-    /// Mirror of the parameter struct.
+    /// The parameter struct, as the kernel declares it.
     type Args<'a>: Copy;
 
-    /// Whether the slices are long enough for everything the kernel touches.
+    /// Checks that the slices are long enough for all accesses of the kernel.
     ///
     /// # Errors
     /// `Argument` naming the slice, its length and the length needed.
     fn check(args: &Self::Args<'_>, grid: &Grid) -> Result<()>;
 }
 
-/// How many blocks of how many threads.
+/// The launch shape: blocks and threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grid {
     /// Blocks along x and y.
@@ -42,8 +42,8 @@ pub struct Grid {
     pub threads_per_block: u32,
 }
 
-/// A loaded kernel whose parameters are known to be those of `K`: to hold one
-/// is the proof.
+/// A loaded kernel whose parameter has the size of `K::Args`, which was checked
+/// when it was loaded.
 pub struct Kernel<K> {
     function: CudaFunction,
     max_threads_per_block: u32,
@@ -103,13 +103,12 @@ impl<K: KernelSpec> Kernel<K> {
             )));
         }
         stream.bind()?;
-        // SAFETY: the function is alive, since `self.device` keeps its module.
+        // SAFETY: the function is loaded as long as `self.device` keeps its module.
         // It takes one parameter of this struct's size (checked at load) and
         // layout (promised by `KernelSpec`), which the driver copies before the
-        // call returns. By the same promise and the check above it touches only
-        // its slices; each was made by `Stream::input` or `output` from a
-        // buffer of this stream, whose memory stays until all queued work of
-        // the stream is done.
+        // call returns. By the same promise and the check above it accesses only
+        // its slices; each was made by `input` or `output` from a buffer of this
+        // stream, whose memory is freed after all queued work of the stream.
         unsafe {
             result::launch_kernel(
                 self.function.cu_function(),
@@ -124,9 +123,9 @@ impl<K: KernelSpec> Kernel<K> {
     }
 }
 
-/// Bytes of a kernel's one parameter. Every kernel has exactly one, which
-/// `tests/architecture.rs` holds; to ask for a second would be an error of the
-/// driver, which compute-sanitizer reports.
+/// Bytes of a kernel's parameter. Every kernel has exactly one, as
+/// `tests/architecture.rs` checks: querying a second would be a driver error, which
+/// compute-sanitizer reports.
 fn param_size(function: &CudaFunction) -> Result<usize> {
     let (mut offset, mut size) = (0, 0);
     // SAFETY: the function is alive and both results are live locals.
@@ -137,7 +136,7 @@ fn param_size(function: &CudaFunction) -> Result<usize> {
     Ok(size)
 }
 
-/// Blocks that cover `num_items`.
+/// The number of blocks that cover `num_items`.
 pub(crate) fn blocks(num_items: usize, per_block: u32) -> u32 {
     u32::try_from(num_items.div_ceil(per_block as usize)).unwrap_or(u32::MAX)
 }
@@ -150,7 +149,7 @@ pub(crate) fn check_len(kernel: &str, slice: &str, found: usize, needed: usize) 
     Err(refused(kernel, &format!("{slice} has {found} places, needed are {needed}")))
 }
 
-/// Refuses a block that is not what the kernel's shared memory is laid out for.
+/// Refuses a number of threads per block that the kernel is not compiled for.
 pub(crate) fn check_threads(kernel: &str, found: u32, needed: u32) -> Result<()> {
     if found == needed {
         return Ok(());
@@ -158,7 +157,7 @@ pub(crate) fn check_threads(kernel: &str, found: u32, needed: u32) -> Result<()>
     Err(refused(kernel, &format!("{found} threads a block, needed are {needed}")))
 }
 
-/// The refusal of a launch.
+/// The error of a launch that is refused.
 pub(crate) fn refused(kernel: &str, message: &str) -> Error {
     Error::new(ErrorKind::Argument, "device", format!("kernel {kernel}: {message}"))
 }

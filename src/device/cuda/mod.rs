@@ -1,14 +1,15 @@
-//! One CUDA GPU: its context, its kernels, and what runs on them.
+//! One CUDA GPU: context, streams, memory, graphs and kernels.
 //!
-//! Floors, lower never names higher: the driver's library (`cudarc`), memory
-//! and streams, kernels whose parameters are checked ([`KernelSpec`]), and the
-//! ops outside this room, which say what their kernels take. A [`Stream`] owns all memory
-//! that is taken on it and gives it back when the last of its buffers, graphs
-//! and handles is gone; therefore no queued work outlives its memory.
+//! The layers, from the bottom: the driver's library (`cudarc`); memory and
+//! streams; kernels whose parameters are checked before every launch
+//! ([`KernelSpec`]); containers of values in device memory. Operations, outside
+//! this module, declare what their kernels take. A [`Stream`] owns all memory that
+//! is allocated on it and frees it when the last of its buffers, graphs and
+//! handles is dropped; therefore no queued work outlives its memory.
 
-pub mod abi;
 mod candidates;
 mod cloud;
+mod counters;
 pub mod diagnostic;
 mod graph;
 mod image;
@@ -28,13 +29,15 @@ use cudarc::driver::{CudaContext, CudaModule, DriverError};
 
 pub use candidates::DeviceCandidates;
 pub use cloud::{CloudLayout, DeviceCloud, num_bytes};
+pub use counters::{DeviceCounters, PublishedCounters};
 pub use graph::Graph;
 pub(crate) use graph::recording;
 pub use image::{DeviceImage, ImageLayout, TAIL_BYTES};
 pub use kernel::{Grid, Kernel, KernelSpec};
 pub(crate) use kernel::{blocks, check_len, check_threads, refused};
 pub use memory::{
-    DeviceBuffer, In, Lender, Loans, MappedBuffer, Out, PageLocked, PinnedBuffer, Plain,
+    DeviceBuffer, In, InPlaceUploads, MappedBuffer, Out, PageLocked, PinnedBuffer, Plain,
+    UploadScope,
 };
 pub use points::DevicePoints;
 pub(crate) use shared::{assert_mirrors, kernel_constant, kernel_struct_size};
@@ -44,7 +47,7 @@ pub use tensor::{DeviceTensor, DeviceValues, PinnedTensor};
 use super::error;
 use crate::error::{Error, ErrorKind, Result};
 
-/// A GPU, opened, with this program's kernels loaded. Clones share it.
+/// An opened GPU with this program's kernels loaded. Clones share it.
 #[derive(Clone)]
 pub struct CudaDevice {
     inner: Arc<Inner>,
@@ -58,8 +61,7 @@ struct Inner {
 }
 
 impl CudaDevice {
-    /// Opens GPU `ordinal`, without a panic whatever is missing. All who open
-    /// it share it.
+    /// Opens GPU `ordinal`. Everything that opens the same GPU shares it.
     ///
     /// # Errors
     /// `Device`: no kernels in this build, no driver library, a driver older
@@ -69,8 +71,8 @@ impl CudaDevice {
         open::open(ordinal)
     }
 
-    /// Whether the GPU still answers: after a fault of any kernel on it, none
-    /// of its streams, buffers and graphs does anything any more.
+    /// Whether the GPU is usable: after a fault of any kernel, all its streams,
+    /// buffers and graphs fail.
     ///
     /// # Errors
     /// `DeviceLost` with the fault.
@@ -89,13 +91,13 @@ impl CudaDevice {
     /// The handle of a kernel, checked against its declaration.
     ///
     /// # Errors
-    /// `Device` when this build has no such kernel, or one with parameters of
-    /// another size or number.
+    /// `Device` when this build has no such kernel, or one with a parameter of
+    /// another size.
     pub fn kernel<K: KernelSpec>(&self) -> Result<Kernel<K>> {
         Kernel::load(self)
     }
 
-    /// Bytes of memory that nobody has taken, of all programs.
+    /// Bytes of memory that no program has allocated.
     ///
     /// # Errors
     /// `Device` with what the driver says.
@@ -131,17 +133,17 @@ impl fmt::Debug for CudaDevice {
     }
 }
 
-/// What the driver says, with what was tried.
+/// A driver error, with what was attempted.
 fn failed(what: &str, driver: DriverError) -> Error {
     let kind = if is_fault(driver.0) { ErrorKind::DeviceLost } else { ErrorKind::Device };
     Error::new(kind, "device", format!("cannot {what}")).with_source(driver)
 }
 
-/// Whether an answer of the driver means that a kernel, or the GPU itself, has
-/// failed: then it is the answer to everything from now on.
-fn is_fault(answer: CUresult) -> bool {
+/// Whether a result of the driver means that a kernel, or the GPU itself, has
+/// failed: every later call returns it, too.
+fn is_fault(result: CUresult) -> bool {
     matches!(
-        answer,
+        result,
         CUresult::CUDA_ERROR_ILLEGAL_ADDRESS
             | CUresult::CUDA_ERROR_LAUNCH_TIMEOUT
             | CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED

@@ -1,10 +1,10 @@
 //! Opening GPUs: one context each for the whole process.
 //!
-//! ONNX Runtime works in the primary context of a GPU, so that is ours too, and
-//! all channels on a GPU share it. A fault of any kernel ends the GPU for all of
-//! them: from then on every call of the driver answers with that error, in this
-//! context and in any other of the process, whether it is reset or made anew.
-//! Only a new process can use the GPU again.
+//! ONNX Runtime uses the primary context of a GPU; this program uses it, too, and
+//! all channels on a GPU share it. A fault of any kernel makes the GPU unusable
+//! for all of them: every later call of the driver returns that error, in this
+//! context and in any other context of the process, even after a reset. Only a
+//! new process can use the GPU again.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
@@ -15,7 +15,7 @@ use cudarc::nvrtc::Ptx;
 use super::{CudaDevice, Inner, error, failed};
 use crate::error::Result;
 
-/// The lowest driver, by the CUDA version that it implements: 12.6.
+/// The oldest supported driver, by the CUDA version that it implements: 12.6.
 const MIN_DRIVER: i32 = 12_060;
 
 #[cfg(kernels)]
@@ -23,10 +23,10 @@ const FATBIN: Option<&[u8]> = Some(include_bytes!(env!("DET_POST_FATBIN")));
 #[cfg(not(kernels))]
 const FATBIN: Option<&[u8]> = None;
 
-/// The GPUs that somebody holds.
+/// The GPUs that are open.
 static HELD: Mutex<Vec<(u32, Weak<Inner>)>> = Mutex::new(Vec::new());
 
-/// The GPU of this number: the one that others hold, or newly opened.
+/// The GPU of this number: shared if it is open already.
 pub(super) fn open(ordinal: u32) -> Result<CudaDevice> {
     let fatbin = FATBIN.ok_or_else(|| {
         error("this program was built without kernels: no nvcc was found when it was built")
@@ -41,9 +41,9 @@ pub(super) fn open(ordinal: u32) -> Result<CudaDevice> {
     }
     let context = CudaContext::new(ordinal as usize).map_err(|e| failed("open the GPU", e))?;
     check(&context)?;
-    // SAFETY: turns off cudarc's own event book-keeping. All our memory is
-    // used on the one stream that owns it, where the order of launches is
-    // the order of execution, so there is nothing for it to keep.
+    // SAFETY: disables cudarc's own event tracking. All memory is used on the
+    // one stream that owns it, where launches execute in order, so that there is
+    // nothing to track.
     unsafe { context.disable_event_tracking() };
     let module = context
         .load_module(Ptx::from_binary(fatbin.to_vec()))
@@ -78,10 +78,10 @@ fn check_driver(ordinal: u32) -> Result<()> {
     Ok(())
 }
 
-/// Whether the context still answers.
+/// Whether the context is usable.
 pub(super) fn check(context: &CudaContext) -> Result<()> {
     context.bind_to_thread().map_err(|e| failed("use the GPU", e))?;
-    // SAFETY: asks the context's default stream, which is always there.
+    // SAFETY: queries the default stream, which every context has.
     match unsafe { sys::cuStreamQuery(std::ptr::null_mut()) } {
         CUresult::CUDA_ERROR_NOT_READY => Ok(()),
         answer => answer.result().map_err(|e| failed("use the GPU", e)),

@@ -4,22 +4,22 @@ use super::{DeviceBuffer, Stream};
 use crate::error::{Error, ErrorKind, Result};
 use crate::types::Points;
 
-/// Points of a frame, and how many there are, both on the device: rows of
+/// The points of a frame and their number, both in device memory: rows of
 /// `num_channels` floats, the first three x, y, z in metres, all finite.
 ///
-/// More than the capacity are never read, whatever the number says.
+/// Kernels never read more than the capacity, even if the number is larger.
 #[derive(Debug)]
 pub struct DevicePoints {
     /// All values, point by point.
     pub values: DeviceBuffer<f32>,
-    /// One number: how many points there are.
+    /// One value: the number of points.
     pub num: DeviceBuffer<u32>,
     num_channels: usize,
     capacity: usize,
 }
 
 impl DevicePoints {
-    /// Room for `capacity` points; none are there yet.
+    /// No points, with memory for `capacity`.
     ///
     /// # Errors
     /// `Argument` when there are fewer than three channels; `Device` when there
@@ -34,17 +34,17 @@ impl DevicePoints {
         Ok(Self { values, num, num_channels, capacity })
     }
 
-    /// The stream whose memory it is.
+    /// The stream that owns the memory.
     pub fn stream(&self) -> &Stream {
         self.values.stream()
     }
 
-    /// Floats a point.
+    /// Floats per point.
     pub fn num_channels(&self) -> usize {
         self.num_channels
     }
 
-    /// The most points that can be held.
+    /// The maximum number of points.
     pub fn capacity(&self) -> usize {
         self.capacity
     }
@@ -52,8 +52,8 @@ impl DevicePoints {
     /// Copies points from the host and waits: for tests, not for frames.
     ///
     /// # Errors
-    /// `Argument` when there are more than the capacity or they have other
-    /// channels; `Device` when the copy fails.
+    /// `Argument` when there are more points than the capacity or they have another
+    /// number of channels; `Device` when the copy fails.
     pub fn write(&mut self, points: &Points) -> Result<()> {
         if points.num_channels() != self.num_channels {
             let (found, expected) = (points.num_channels(), self.num_channels);

@@ -40,9 +40,9 @@ macro_rules! kernel_struct_size {
     };
 }
 
-/// Does not compile unless a type is as large as the struct that it mirrors:
-/// `assert_mirrors!(UnpackArgs<'_>, "unpack.cu", "Args")`. Whether the fields
-/// are the same, in the same order, is for the author to compare.
+/// Compiles only if a type is as large as the struct that it mirrors:
+/// `assert_mirrors!(UnpackArgs<'_>, "unpack.cu", "Args")`. The types and the order
+/// of the fields are for the author to compare.
 macro_rules! assert_mirrors {
     ($mirror:ty, $file:literal, $name:literal) => {
         const _: () = assert!(

@@ -1,4 +1,4 @@
-//! A stream: work in order, and the memory it works on.
+//! Streams: work in order, and the memory that it uses.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,8 +10,8 @@ use cudarc::driver::{CudaEvent, CudaStream, result};
 use super::{CudaDevice, error, failed};
 use crate::error::Result;
 
-/// A queue of work on one GPU, with all memory that was taken on it. Clones
-/// are the same stream.
+/// A queue of work on one GPU, with all memory that was allocated on it. Clones
+/// are handles of the same stream.
 #[derive(Clone)]
 pub struct Stream {
     inner: Arc<Inner>,
@@ -32,15 +32,15 @@ struct Owned {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        // Nothing may still be working on the memory. Errors have no one left
-        // to go to: a lost context has no memory to give back.
+        // Queued work may still use the memory. Errors cannot be reported here: a
+        // lost context has no memory to free.
         if self.device.context().bind_to_thread().is_err() || self.stream.synchronize().is_err() {
             return;
         }
         let owned = self.owned.get_mut().unwrap_or_else(PoisonError::into_inner);
         for address in owned.device.drain(..) {
-            // SAFETY: allocated by `malloc_sync` and owned here alone; all work
-            // on this stream is done, and only this stream works on it.
+            // SAFETY: allocated by `malloc_sync` and owned here alone; only work of
+            // this stream uses it, all of which is complete.
             let _ = unsafe { result::free_sync(address) };
         }
         for address in owned.host.drain(..) {
@@ -78,13 +78,12 @@ impl Stream {
         self.inner.stream.synchronize().map_err(|e| failed("finish the queued work", e))
     }
 
-    /// How often the host has waited for this stream so far: a frame is to cost
-    /// one wait.
+    /// How often the host has waited for this stream so far: once per frame.
     pub fn num_waits(&self) -> u64 {
         self.inner.num_waits.load(Ordering::Relaxed)
     }
 
-    /// Pieces of memory taken on this stream so far: a frame is to take none.
+    /// The number of allocations on this stream so far: a frame adds none.
     pub fn num_allocations(&self) -> usize {
         let owned = self.inner.owned.lock().unwrap_or_else(PoisonError::into_inner);
         owned.device.len() + owned.host.len()
@@ -102,8 +101,8 @@ impl Stream {
         self.inner.stream.cu_stream()
     }
 
-    /// The driver's handle, for a library that queues work of its own. It is
-    /// valid as long as this stream.
+    /// The driver's handle, for a library that queues work of its own; valid as long
+    /// as this stream.
     pub(crate) fn handle(&self) -> *mut () {
         self.raw().cast()
     }
@@ -122,8 +121,8 @@ impl Stream {
         self.inner.owned.lock().unwrap_or_else(PoisonError::into_inner).host.push(address);
     }
 
-    /// Refuses memory of another stream: it could be of another GPU, in use or
-    /// already given back.
+    /// Refuses memory of another stream: it may be of another GPU, in use or
+    /// freed.
     pub(super) fn check_owns(&self, owner: &Self) -> Result<()> {
         if Arc::ptr_eq(&self.inner, &owner.inner) {
             return Ok(());
@@ -136,9 +135,9 @@ impl Stream {
     }
 }
 
-/// Lets this thread take memory and wait while another thread records. ONNX
-/// Runtime records in a way that would forbid it to the whole process; our
-/// streams have nothing to do with its.
+/// Allows this thread to allocate and wait while another thread records. ONNX
+/// Runtime records in a mode that forbids both in the whole process; the streams
+/// of this module are independent of its streams.
 pub(super) fn ignore_other_recordings() -> Result<()> {
     thread_local!(static IS_SET: Cell<bool> = const { Cell::new(false) });
     if IS_SET.get() {
@@ -158,17 +157,17 @@ impl std::fmt::Debug for Stream {
     }
 }
 
-/// A mark in a stream's work: to wait for, and to measure between.
+/// A point in a stream's work: to wait for, and to measure times between.
 #[derive(Debug)]
 pub struct Event {
     event: CudaEvent,
     // Dropped after the event, which belongs to the stream's context. Waits for
-    // the mark are waits for the stream.
+    // the event count as waits for the stream.
     stream: Stream,
 }
 
 impl Event {
-    /// A mark that counts as reached until it is recorded.
+    /// An event that is complete until it is recorded.
     ///
     /// # Errors
     /// `Device` with what the driver says.
@@ -179,7 +178,7 @@ impl Event {
         Ok(Self { event, stream: stream.clone() })
     }
 
-    /// Sets the mark behind all work queued so far.
+    /// Records the event behind all work queued so far.
     ///
     /// # Errors
     /// `Device` with what the driver says.
@@ -187,10 +186,10 @@ impl Event {
         self.event.record(stream.cuda()).map_err(|e| failed("record an event", e))
     }
 
-    /// Waits until the stream has reached the mark; returns at once when it has.
+    /// Waits until the stream has reached the event; returns at once if it has.
     ///
     /// # Errors
-    /// `Device` when work before the mark failed.
+    /// `Device` when work before the event failed.
     pub fn wait(&self) -> Result<()> {
         let is_reached = self.event.try_is_complete();
         if is_reached.map_err(|e| failed("ask for an event", e))? {
@@ -200,15 +199,14 @@ impl Event {
         self.event.synchronize().map_err(|e| failed("wait for an event", e))
     }
 
-    /// Microseconds of GPU time from this mark to a later one; both must have
-    /// been reached.
+    /// Microseconds of GPU time from this event to a later one; both must be
+    /// complete.
     ///
     /// # Errors
-    /// `Device` when either was never recorded, is not reached yet, or work
-    /// failed.
+    /// `Device` when either was never recorded or is not complete, or work failed.
     pub fn micros_until(&self, end: &Self) -> Result<f32> {
-        // SAFETY: both events are alive and were made with timing; the driver
-        // itself answers events that were not recorded or reached with errors.
+        // SAFETY: both events are alive and were created with timing; the driver
+        // returns an error for events that were not recorded or are not complete.
         let milliseconds =
             unsafe { result::event::elapsed(self.event.cu_event(), end.event.cu_event()) };
         Ok(1000.0 * milliseconds.map_err(|e| failed("measure between events", e))?)

@@ -46,8 +46,8 @@ impl DeviceTensor {
         &self.shape
     }
 
-    /// Where the values lie, for a library that queues work of its own. The
-    /// memory stays as long as the tensor's stream.
+    /// The address of the values, for a library that queues work of its own. The
+    /// memory is valid as long as the tensor's stream.
     pub(crate) fn address(&self) -> u64 {
         match &self.values {
             DeviceValues::F32(values) => values.address(),
@@ -81,8 +81,8 @@ impl DeviceTensor {
         &mut self.values
     }
 
-    /// Copies a tensor of this shape from the host and waits: for what is made
-    /// at the start, and for tests.
+    /// Copies a tensor of this shape from the host and waits: for setup and tests,
+    /// not for frames.
     ///
     /// # Errors
     /// `Argument` when the tensor has another shape or element type; `Device`
@@ -95,13 +95,15 @@ impl DeviceTensor {
             _ => {}
         }
         let (found, element) = (tensor.shape(), tensor.values().element());
-        let message =
-            format!("a {} {:?} was given {element} {found:?}", self.element(), self.shape);
+        let message = format!(
+            "{element} {found:?} for a device tensor of {} {:?}",
+            self.element(),
+            self.shape
+        );
         Err(Error::new(ErrorKind::Argument, "device", message))
     }
 
-    /// Waits and copies the tensor to new host memory: for tests, not for
-    /// frames.
+    /// Waits, then copies the tensor to new host memory: for tests, not for frames.
     ///
     /// # Errors
     /// `Device` when earlier work or the copy fails.
@@ -114,8 +116,8 @@ impl DeviceTensor {
     }
 }
 
-/// Page-locked host memory through which a tensor of one shape and element type
-/// goes between host and device.
+/// Page-locked host memory for copies of a tensor of one shape and element type
+/// between host and device.
 #[derive(Debug)]
 pub struct PinnedTensor {
     shape: Vec<usize>,
@@ -129,7 +131,7 @@ enum PinnedValues {
 }
 
 impl PinnedTensor {
-    /// Room for the values of tensors like `tensor`.
+    /// Memory for tensors with the shape and element type of `tensor`.
     ///
     /// # Errors
     /// `Device` when there is not enough memory.
@@ -141,11 +143,11 @@ impl PinnedTensor {
         Ok(Self { shape: tensor.shape.clone(), values })
     }
 
-    /// Copies a tensor here, behind all queued work, waits, and gives it.
+    /// Queues a copy of a tensor to this memory, waits, and returns it.
     ///
     /// # Errors
-    /// `Argument` when the tensor is not like the one this was made for;
-    /// `Device` when earlier work or the copy fails.
+    /// `Argument` when the tensor has another shape or element type; `Device` when
+    /// earlier work or the copy fails.
     pub fn download(&mut self, source: &DeviceTensor) -> Result<TensorView<'_>> {
         self.check(source.element(), &source.shape)?;
         let values = match (&mut self.values, &source.values) {
@@ -160,12 +162,12 @@ impl PinnedTensor {
         TensorView::new(&self.shape, values)
     }
 
-    /// Copies values here, after the upload before has been read out, and
+    /// Copies values to this memory, after the previous upload has read it, and
     /// queues their upload.
     ///
     /// # Errors
-    /// `Argument` when one side is not like the tensor this was made for;
-    /// `Device` when earlier work or the upload fails.
+    /// `Argument` when either side has another shape or element type; `Device` when
+    /// earlier work or the upload fails.
     pub fn enqueue_upload(
         &mut self,
         values: TensorView<'_>,
@@ -197,6 +199,6 @@ impl PinnedTensor {
 }
 
 fn unlike(own: &[usize], element: ElementType, shape: &[usize]) -> Error {
-    let message = format!("page-locked memory for {own:?} was given {element} {shape:?}");
+    let message = format!("{element} {shape:?} for page-locked memory of {own:?}");
     Error::new(ErrorKind::Argument, "device", message)
 }

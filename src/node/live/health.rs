@@ -86,6 +86,7 @@ impl Shared {
         status.value("transforms", transforms.num_taken.to_string());
         let lost = transforms.losses;
         status.value("transform_samples_dropped", lost.num_samples_dropped.to_string());
+        status.value("transform_frames_dropped", lost.num_frames_dropped.to_string());
         status.value("transforms_refused_for_room", lost.num_transforms_refused.to_string());
         status.value("clock_jumps", self.clock.num_jumps().to_string());
         status.into_inner()

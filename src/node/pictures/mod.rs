@@ -14,13 +14,16 @@ pub use canvas::Canvas;
 use embedded_graphics::pixelcolor::Rgb888;
 pub use plot::{Curve, save_plot};
 
+use crate::config::ChannelConfig;
+use crate::detectors::{FrameSet, Payload};
 use crate::error::Result;
 use crate::ops::decompress::{Picture, decompress};
 use crate::ops::letterbox::{self, LetterboxParams, letterbox};
 use crate::ops::unpack::{UnpackParams, unpack};
 use crate::types::{
-    Affine2, Box2d, Box3d, ChannelOrder, CloudView, Detection2d, Detection3d, ElementType,
-    ImagePayload, Normalization, Placement, PointRange, Points, Size, Tensor, TensorValues,
+    Affine2, Box2d, Box3d, ChannelOrder, CloudView, Detection2d, Detection3d, Detections,
+    ElementType, ImagePayload, Normalization, Placement, PointRange, Points, Size, Tensor,
+    TensorValues,
 };
 
 /// Edge length of a bird's-eye picture in pixels.
@@ -34,8 +37,41 @@ const TRUTH_COLOR: Rgb888 = Rgb888::new(255, 255, 255);
 const LEGEND_AT: f32 = 8.0;
 const LEGEND_ROW: f32 = 18.0;
 
+/// The range of a bird's-eye picture where the configuration has none.
+const DEFAULT_RANGE: PointRange = PointRange { min: [-60.0, -60.0, -3.0], max: [60.0, 60.0, 5.0] };
+
 /// Distance between the rings of a bird's-eye picture.
 const RING_SPACING_M: f32 = 10.0;
+
+/// The detections of a frame on its inputs: boxes in an image on the reference
+/// input's image; boxes in space from above, inside `range`, over the points of
+/// the first input that is a cloud.
+///
+/// # Errors
+/// Those of decoding the inputs, and `Argument` for boxes in an image without
+/// that image.
+pub fn draw(
+    frame: &FrameSet<'_>,
+    reference: usize,
+    detections: Detections<'_>,
+    config: &ChannelConfig,
+) -> Result<Canvas> {
+    let class_names = config.kind.class_names();
+    match detections {
+        Detections::Boxes2d(found) => draw_camera(&frame.image(reference)?, found, class_names),
+        Detections::Boxes3d(found) => {
+            let mut clouds =
+                frame.inputs.iter().flatten().filter_map(|input| match input.payload {
+                    Payload::Cloud(cloud) => Some(cloud),
+                    Payload::Image(_) => None,
+                });
+            let range = config.kind.point_range().unwrap_or(DEFAULT_RANGE);
+            let mut picture = BevPicture::new(clouds.next(), &range, BEV_SIZE)?;
+            picture.draw_detections(found, class_names);
+            Ok(picture.canvas)
+        }
+    }
+}
 
 /// A picture with boxes, class and score on it, of the picture's own size.
 ///
@@ -75,36 +111,24 @@ pub fn draw_camera_over_truth(
 
 /// Points, boxes and headings from above: x up, y to the left, the sensor where
 /// its rings meet.
-///
-/// # Errors
-/// Those of unpacking the points.
-pub fn draw_lidar(
-    cloud: &CloudView<'_>,
-    range: &PointRange,
-    detections: &[Detection3d],
-    class_names: &[String],
-) -> Result<Canvas> {
-    let mut picture = BevPicture::new(cloud, range, BEV_SIZE)?;
-    picture.draw_detections(detections, class_names);
-    Ok(picture.canvas)
-}
-
-/// A cloud from above, to be drawn on.
 pub struct BevPicture {
     canvas: Canvas,
     view: BevView,
 }
 
 impl BevPicture {
-    /// Rings and points inside `range`, `size` pixels wide and high.
+    /// Rings, and the points of a cloud inside `range`, `size` pixels wide and
+    /// high.
     ///
     /// # Errors
     /// Those of unpacking the points.
-    pub fn new(cloud: &CloudView<'_>, range: &PointRange, size: u32) -> Result<Self> {
+    pub fn new(cloud: Option<&CloudView<'_>>, range: &PointRange, size: u32) -> Result<Self> {
         let params =
             UnpackParams { channels: Vec::new(), intensity_scale: 1.0, range: Some(*range) };
-        let mut points = Points::with_capacity(3, cloud.num_points());
-        unpack(cloud, &params, &mut points)?;
+        let mut points = Points::with_capacity(3, cloud.map_or(0, CloudView::num_points));
+        if let Some(cloud) = cloud {
+            unpack(cloud, &params, &mut points)?;
+        }
         let mut canvas = Canvas::new(Size::new(size, size));
         let view = BevView::new(range, size);
         view.draw_rings(&mut canvas);

@@ -1,29 +1,29 @@
-//! The CUDA side of [`decode_anchor`](super::decode_anchor), with the choice of
-//! the best ([`crate::ops::select`]) in the same kernel: one pass over the class
-//! logits, and over the rest only where an anchor passes.
+//! The CUDA implementation of [`decode_anchor`](super::decode_anchor), with the
+//! selection of the best ([`crate::ops::select`]) in the same kernel: one pass over
+//! the class logits, and over the other maps only for anchors that pass.
 //!
-//! The candidates are those of the CPU, cut to the capacity, then to the best
-//! `pre_nms_top_k`, each cut losing the worst by the total order. They lie in
-//! any order: the ops that follow sort. Centres, yaws, classes and sources are
-//! equal; scores and extents within 1 ULP (their exponential is rounded from
-//! f64).
+//! The candidates are those of the CPU, limited to the capacity, then to the best
+//! `pre_nms_top_k`; each limit drops the worst in the total order. Their order in
+//! memory is undefined: later ops sort. Centres, yaws, classes and sources are
+//! equal; scores and extents within 1 ULP (their exponential is rounded from f64).
 
 use half::f16;
 
 use super::kernels::{ANCHORS_PER_BLOCK, AnchorArgs, AnchorShape, DecodeAnchor};
 use super::{argument, check_map, cpu};
 use crate::device::cuda::{
-    DeviceBuffer, DeviceCandidates, DeviceTensor, DeviceValues, Grid, In, Kernel, Stream, blocks,
+    DeviceBuffer, DeviceCandidates, DeviceCounters, DeviceTensor, DeviceValues, Grid, In, Kernel,
+    Stream, blocks,
 };
 use crate::error::Result;
 use crate::ops::select::Limits;
 use crate::ops::select::cuda::Selecting;
-use crate::ops::select::kernels::{DecodeCounts, MAX_FOUND, SelectSettings, THREADS_PER_BLOCK};
+use crate::ops::select::kernels::{MAX_FOUND, SelectSettings, THREADS_PER_BLOCK};
 use crate::ops::thresholds::DeviceThresholds;
 use crate::types::{AnchorDecode, Box3d};
 
-/// The maps of an anchor head in device memory: as [`super::AnchorOutputs`], all
-/// of one element type.
+/// The maps of an anchor head in device memory: as [`super::AnchorOutputs`], all of
+/// the same element type.
 #[derive(Clone, Copy, Debug)]
 pub struct DeviceAnchorOutputs<'a> {
     /// `A * num_classes` channels, anchor by anchor: logits.
@@ -52,8 +52,8 @@ struct Memory {
 }
 
 impl Workspace {
-    /// Takes kernels and memory for maps of `num_cells` cells. Nothing passes
-    /// before [`Workspace::set`].
+    /// Loads the kernels and allocates memory for maps of `num_cells` cells. No anchor
+    /// passes before [`Workspace::set`].
     ///
     /// # Errors
     /// `Argument` for no anchors or more than can be counted; `Device` when this
@@ -86,12 +86,12 @@ impl Workspace {
         Ok(Self { stream: stream.clone(), f32, f16, params: params.clone(), memory })
     }
 
-    /// Writes the thresholds of `params` and how many candidates may pass and go
-    /// on to the device and waits; recorded graphs follow them.
+    /// Writes the thresholds of `params` and the limits to the device and waits;
+    /// recorded graphs use the values last set.
     ///
     /// # Errors
-    /// `Argument` when `params` differ from those at first in anything else, or
-    /// in the number of classes or bins; `Device` when a copy fails.
+    /// `Argument` when `params` differ from the initial ones in anything else, or in
+    /// the number of classes or bins; `Device` when a copy fails.
     pub fn set(&mut self, params: &AnchorDecode, limits: Limits) -> Result<()> {
         let score_thresholds = self.params.score_thresholds.clone();
         if (AnchorDecode { score_thresholds, ..params.clone() }) != self.params {
@@ -107,27 +107,29 @@ impl Workspace {
             .write(&[SelectSettings::limits(candidate_capacity, pre_nms_top_k)])
     }
 
-    /// Queues the decoding of `outputs` into `candidates`. Their capacity limits
-    /// what goes on as [`Limits::pre_nms_top_k`] does. Nothing passes when
-    /// `num_voxels`, one number, is 0: of no points a network says nothing.
+    /// Queues the decoding of `outputs` into `candidates`, whose capacity is a limit
+    /// like [`Limits::pre_nms_top_k`]. Dropped candidates are added to `counters`. No
+    /// anchor passes when `num_voxels`, one value, is 0: without points the outputs of
+    /// a network mean nothing.
     ///
     /// # Errors
-    /// As [`decode_anchor`](super::decode_anchor); `Argument` also when the maps
-    /// are of several element types or have more cells than there is room for,
-    /// `Device` when a buffer is another stream's or the launch fails.
+    /// Those of [`decode_anchor`](super::decode_anchor); `Argument` also when the maps
+    /// have several element types or more cells than the workspace; `Device` when a
+    /// buffer belongs to another stream or the launch fails.
     pub fn enqueue(
         &mut self,
         outputs: &DeviceAnchorOutputs<'_>,
         num_voxels: &DeviceBuffer<u32>,
         candidates: &mut DeviceCandidates<Box3d>,
+        counters: &mut DeviceCounters,
     ) -> Result<()> {
         let Self { stream, f32, f16, params, memory } = self;
         let size = size(outputs, params)?;
         let per_cell = params.anchors.len() * params.rotations_rad.len();
         let num_items = size[0] * size[1] * per_cell;
-        let room = memory.selecting.capacity();
-        if num_items > room || num_items == 0 {
-            return argument(format!("{num_items} anchors, there is room for 1 to {room}"));
+        let max_items = memory.selecting.capacity();
+        if num_items > max_items || num_items == 0 {
+            return argument(format!("{num_items} anchors; 1 to {max_items} are possible"));
         }
         let num_blocks = [blocks(num_items, ANCHORS_PER_BLOCK), 1];
         let grid = Grid { num_blocks, threads_per_block: THREADS_PER_BLOCK };
@@ -142,7 +144,13 @@ impl Workspace {
                     None => In::empty(),
                 };
                 let maps = [classes.input(stream)?, boxes.input(stream)?, directions];
-                let args = memory.args(stream, params, (maps, size), num_voxels, candidates)?;
+                let args = memory.args(
+                    stream,
+                    params,
+                    (maps, size),
+                    num_voxels,
+                    (candidates, counters),
+                )?;
                 f32.enqueue(stream, grid, args)
             }
             (DeviceValues::F16(classes), DeviceValues::F16(boxes), directions) => {
@@ -152,16 +160,17 @@ impl Workspace {
                     None => In::empty(),
                 };
                 let maps = [classes.input(stream)?, boxes.input(stream)?, directions];
-                let args = memory.args(stream, params, (maps, size), num_voxels, candidates)?;
+                let args = memory.args(
+                    stream,
+                    params,
+                    (maps, size),
+                    num_voxels,
+                    (candidates, counters),
+                )?;
                 f16.enqueue(stream, grid, args)
             }
             _ => several(),
         }
-    }
-
-    /// What decoding counted, on the device, for `gather`.
-    pub fn counts(&self) -> &DeviceBuffer<DecodeCounts> {
-        &self.memory.selecting.counts
     }
 }
 
@@ -172,12 +181,12 @@ impl Memory {
         params: &AnchorDecode,
         ([classes, boxes, directions], [height, width]): ([In<'a, T>; 3], [usize; 2]),
         num_voxels: &'a DeviceBuffer<u32>,
-        candidates: &'a mut DeviceCandidates<Box3d>,
+        (candidates, counters): (&'a mut DeviceCandidates<Box3d>, &'a mut DeviceCounters),
     ) -> Result<AnchorArgs<'a, T>> {
         let along =
             [(0, width), (1, height)].map(|(axis, num)| cpu::Centers::new(params, axis, num));
         Ok(AnchorArgs {
-            selection: self.selecting.slices(stream, candidates)?,
+            selection: self.selecting.slices(stream, candidates, counters)?,
             classes,
             boxes,
             directions,

@@ -1,4 +1,4 @@
-//! `kernels/decode_anchor.cu`.
+//! The parameters of `kernels/decode_anchor.cu`.
 
 use std::marker::PhantomData;
 
@@ -11,11 +11,11 @@ use crate::error::Result;
 use crate::ops::select::kernels::{MAX_FOUND, Selection, THREADS_PER_BLOCK};
 use crate::types::Box3d;
 
-/// Anchors that a block takes.
+/// Anchors per block.
 pub const ANCHORS_PER_BLOCK: u32 =
     kernel_constant!("decode_anchor.cu", "kItems") * THREADS_PER_BLOCK;
 
-/// The anchor of a class: the mirror of `Anchor`.
+/// The anchor of a class: `Anchor` in the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[repr(C)]
 pub struct AnchorShape {
@@ -28,11 +28,11 @@ pub struct AnchorShape {
 // SAFETY: 4 values of 4 bytes each, no gap, any bits are a value.
 unsafe impl Plain for AnchorShape {}
 
-/// The mirror of `Args`.
+/// The parameter: `Args` in the kernel.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct AnchorArgs<'a, T> {
-    /// Where candidates go; a place an anchor.
+    /// The selection of candidates, of as many as anchors.
     pub selection: Selection<'a, Box3d>,
     /// Class logits.
     pub classes: In<'a, T>,
@@ -40,13 +40,13 @@ pub struct AnchorArgs<'a, T> {
     pub boxes: In<'a, T>,
     /// Logits of the two directions; empty for none.
     pub directions: In<'a, T>,
-    /// One number: with 0 nothing passes.
+    /// One value; 0: no anchor passes.
     pub num_voxels: In<'a, u32>,
-    /// What a logit must reach.
+    /// The threshold of the logits.
     pub bound: In<'a, f32>,
-    /// Rising distances that end the bins of the thresholds.
+    /// Ascending upper limits of the thresholds' distance bins.
     pub limits: In<'a, f32>,
-    /// Class by class, the least score of each bin.
+    /// Class by class, the score threshold of each bin.
     pub least_scores: In<'a, f32>,
     /// The anchor of each class.
     pub anchors: In<'a, AnchorShape>,
@@ -56,17 +56,17 @@ pub struct AnchorArgs<'a, T> {
     pub num_cells: u32,
     /// Columns of the map.
     pub num_columns: u32,
-    /// Anchors of a cell: classes times rotations.
+    /// Anchors per cell: classes times rotations.
     pub num_anchors: u32,
     /// Classes.
     pub num_classes: u32,
-    /// Not 0: a cell's values lie together; otherwise a channel's do.
+    /// Not 0: channels are the innermost dimension, else the outermost.
     pub channels_last: u32,
-    /// Where the cut between the directions lies.
+    /// The angle that separates the two directions.
     pub direction_offset: f32,
-    /// Of the anchors along x and y, where the first stand.
+    /// The position of the first anchor along x and y.
     pub first: [f32; 2],
-    /// And the way from one to the next.
+    /// The distance of anchors along x and y.
     pub step: [f32; 2],
 }
 
@@ -121,7 +121,7 @@ macro_rules! spec {
         // their slices, and without a filter no bit is read. What a block
         // appends is compared with the lengths of `found` and `items`. The
         // block that counts last waits for the others, which have counted, to
-        // write: they run and wait for nobody.
+        // write: they run and do not wait.
         unsafe impl KernelSpec for DecodeAnchor<$element> {
             const NAME: &'static str = $name;
             type Args<'a> = AnchorArgs<'a, $element>;

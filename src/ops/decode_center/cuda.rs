@@ -1,15 +1,15 @@
-//! The CUDA side of [`decode_center`](super::decode_center), with the choice of
-//! the best ([`crate::ops::select`]) in the same kernel: one pass over the heat
-//! maps, and over the rest only where a cell passes.
+//! The CUDA implementation of [`decode_center`](super::decode_center), with the
+//! selection of the best ([`crate::ops::select`]) in the same kernel: one pass over
+//! the heat maps, and over the other maps only for cells that pass.
 //!
-//! The candidates are those of the CPU, cut to the capacity, then to the best
-//! `pre_nms_top_k`, each cut losing the worst by the total order. They lie in
-//! any order: the ops that follow sort. Centres, velocities, classes and
-//! sources are equal; scores, sizes, yaws and variances within 1 ULP (their
-//! exponential and arc tangent are rounded from f64).
+//! The candidates are those of the CPU, limited to the capacity, then to the best
+//! `pre_nms_top_k`; each limit drops the worst in the total order. Their order in
+//! memory is undefined: later ops sort. Centres, velocities, classes and sources
+//! are equal; scores, sizes, yaws and variances within 1 ULP (their exponential and
+//! arc tangent are rounded from f64).
 //!
-//! Candidates carry the box alone. Velocity and variances lie beside what was
-//! found; [`Workspace::motions`] says where, for `gather`.
+//! Candidates hold the box alone. Velocity and variances are stored for each found
+//! candidate ([`Workspace::motions`]) and read by `gather`.
 
 use half::f16;
 
@@ -19,20 +19,21 @@ use super::kernels::{
 };
 use super::{argument, cpu};
 use crate::device::cuda::{
-    DeviceBuffer, DeviceCandidates, DeviceTensor, DeviceValues, Grid, Kernel, Plain, Stream, blocks,
+    DeviceBuffer, DeviceCandidates, DeviceCounters, DeviceTensor, DeviceValues, Grid, Kernel,
+    Plain, Stream, blocks,
 };
 use crate::error::Result;
 use crate::ops::select::Limits;
 use crate::ops::select::cuda::Selecting;
-use crate::ops::select::kernels::{DecodeCounts, MAX_FOUND, SelectSettings, THREADS_PER_BLOCK};
+use crate::ops::select::kernels::{MAX_FOUND, SelectSettings, THREADS_PER_BLOCK};
 use crate::ops::thresholds::DeviceThresholds;
 use crate::types::{Box3d, CenterDecode, SizeOrder, YawConvention};
 
-/// The maps of one task in device memory: as [`super::CenterTask`], all of one
+/// The maps of one task in device memory: as [`super::CenterTask`], all of the same
 /// element type.
 #[derive(Clone, Copy, Debug)]
 pub struct DeviceCenterTask<'a> {
-    /// One channel a class.
+    /// One channel per class.
     pub heatmap: &'a DeviceTensor,
     /// Offset of the centre in its cell, x and y, in cells.
     pub offset: &'a DeviceTensor,
@@ -67,8 +68,8 @@ struct Memory {
 }
 
 impl Workspace {
-    /// Takes kernels and memory for maps of `num_cells` cells over all tasks
-    /// and up to `num_candidates` that go on. Nothing passes before
+    /// Loads the kernels and allocates memory for maps of `num_cells` cells in all
+    /// tasks and up to `num_candidates` selected candidates. No cell passes before
     /// [`Workspace::set`].
     ///
     /// # Errors
@@ -109,12 +110,12 @@ impl Workspace {
         Ok(Self { stream: stream.clone(), f32, f16, params: params.clone(), memory })
     }
 
-    /// Writes thresholds and range of `params` and how many candidates may pass
-    /// and go on to the device and waits; recorded graphs follow them.
+    /// Writes thresholds and range of `params` and the limits to the device and waits;
+    /// recorded graphs use the values last set.
     ///
     /// # Errors
-    /// `Argument` when `params` differ from those at first in anything else, or
-    /// in the number of classes or bins; `Device` when a copy fails.
+    /// `Argument` when `params` differ from the initial ones in anything else, or in
+    /// the number of classes or bins; `Device` when a copy fails.
     pub fn set(&mut self, params: &CenterDecode, limits: Limits) -> Result<()> {
         let fixed = |params: &CenterDecode| CenterDecode {
             score_thresholds: self.params.score_thresholds.clone(),
@@ -143,19 +144,21 @@ impl Workspace {
             .write(&[SelectSettings::limits(limits.candidate_capacity, limits.pre_nms_top_k)])
     }
 
-    /// Queues the decoding of `tasks` into `candidates`. Their capacity limits
-    /// what goes on as [`Limits::pre_nms_top_k`] does. Nothing passes when `num_voxels`, one number, is 0: of no points a
-    /// network says nothing.
+    /// Queues the decoding of `tasks` into `candidates`, whose capacity is a limit like
+    /// [`Limits::pre_nms_top_k`]. Dropped candidates are added to `counters`. No cell
+    /// passes when `num_voxels`, one value, is 0: without points the outputs of a
+    /// network mean nothing.
     ///
     /// # Errors
-    /// As [`decode_center`](super::decode_center); `Argument` also when the maps
-    /// are of several element types or have more cells than there is room for,
-    /// `Device` when a buffer is another stream's or the launch fails.
+    /// Those of [`decode_center`](super::decode_center); `Argument` also when the maps
+    /// have several element types or more cells than the workspace; `Device` when a
+    /// buffer belongs to another stream or the launch fails.
     pub fn enqueue(
         &mut self,
         tasks: &[DeviceCenterTask<'_>],
         num_voxels: &DeviceBuffer<u32>,
         candidates: &mut DeviceCandidates<Box3d>,
+        counters: &mut DeviceCounters,
     ) -> Result<()> {
         let Self { stream, f32, f16, params, memory } = self;
         if tasks.len() != params.tasks.len() {
@@ -169,7 +172,7 @@ impl Workspace {
                 f32.enqueue(
                     stream,
                     grid,
-                    memory.args(stream, params, num_voxels, candidates, maps)?,
+                    memory.args(stream, params, num_voxels, (candidates, counters), maps)?,
                 )
             }
             Some(DeviceValues::F16(_)) => {
@@ -177,20 +180,15 @@ impl Workspace {
                 f16.enqueue(
                     stream,
                     grid,
-                    memory.args(stream, params, num_voxels, candidates, maps)?,
+                    memory.args(stream, params, num_voxels, (candidates, counters), maps)?,
                 )
             }
             None => Ok(()),
         }
     }
 
-    /// What decoding counted, on the device, for `gather`.
-    pub fn counts(&self) -> &DeviceBuffer<DecodeCounts> {
-        &self.memory.selecting.counts
-    }
-
-    /// Velocities and variances of what was found, and by candidate its place
-    /// among them.
+    /// Velocities and variances of the found candidates, and by selected candidate its
+    /// index among them.
     pub fn motions(&self) -> (&DeviceBuffer<Motion>, &DeviceBuffer<u32>) {
         (&self.memory.motions, &self.memory.places)
     }
@@ -204,11 +202,11 @@ impl Memory {
         stream: &Stream,
         params: &CenterDecode,
         num_voxels: &'a DeviceBuffer<u32>,
-        candidates: &'a mut DeviceCandidates<Box3d>,
+        (candidates, counters): (&'a mut DeviceCandidates<Box3d>, &'a mut DeviceCounters),
         tasks: Maps<'a, T>,
     ) -> Result<CenterArgs<'a, T>> {
         Ok(CenterArgs {
-            selection: self.selecting.slices(stream, candidates)?,
+            selection: self.selecting.slices(stream, candidates, counters)?,
             motions: self.motions.output(stream)?,
             places: self.places.output(stream)?,
             num_voxels: num_voxels.input(stream)?,
@@ -231,7 +229,7 @@ impl Memory {
     }
 }
 
-/// The blocks for tasks whose maps fit the parameters.
+/// Checks the maps of all tasks and returns the number of blocks.
 fn check(
     tasks: &[DeviceCenterTask<'_>],
     params: &CenterDecode,
@@ -255,7 +253,7 @@ fn check(
         total += height * width;
     }
     if total > cell_capacity {
-        return argument(format!("{total} cells, there is room for {cell_capacity}"));
+        return argument(format!("{total} cells; at most {cell_capacity} are possible"));
     }
     Ok([blocks(most, CELLS_PER_BLOCK).max(1), tasks.len() as u32])
 }
@@ -274,7 +272,7 @@ impl<'a> DeviceCenterTask<'a> {
     }
 }
 
-/// The slices of all tasks; of those that are not there, the first again.
+/// The slices of all tasks; the first again behind the last.
 fn maps<'a, T: Plain>(
     stream: &Stream,
     tasks: &[DeviceCenterTask<'a>],

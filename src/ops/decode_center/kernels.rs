@@ -1,4 +1,4 @@
-//! `kernels/decode_center.cu`.
+//! The parameters of `kernels/decode_center.cu`.
 
 use half::f16;
 
@@ -10,27 +10,27 @@ use crate::error::Result;
 use crate::ops::select::kernels::{MAX_FOUND, Selection, THREADS_PER_BLOCK};
 use crate::types::Box3d;
 
-/// Cells that a block takes.
+/// Cells per block.
 pub const CELLS_PER_BLOCK: u32 = kernel_constant!("decode_center.cu", "kCells") * THREADS_PER_BLOCK;
-/// The most tasks of a head.
+/// The maximum number of tasks of a head.
 pub const MAX_TASKS: usize = kernel_constant!("decode_center.cu", "kMaxTasks") as usize;
 
-/// Where centres may lie: the mirror of `Settings`, in device memory.
+/// The range of centres, in device memory: `Settings` in the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[repr(C)]
 pub struct CenterSettings {
-    /// Not 0: centres outside are left out.
+    /// Not 0: centres outside are dropped.
     pub has_range: u32,
     /// Smallest x, y, z.
     pub min: [f32; 3],
     /// Largest x, y, z, exclusive.
     pub max: [f32; 3],
-    /// Fills the struct to 32 bytes.
+    /// Padding.
     pub reserved: u32,
 }
 
-/// What a head says of an object beside its box: the mirror of `Motion`. Zero
-/// where it says nothing.
+/// What a head regresses beside the box, zero without such an output: `Motion` in the
+/// kernels.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[repr(C)]
 pub struct Motion {
@@ -51,13 +51,13 @@ unsafe impl Plain for CenterSettings {}
 // SAFETY: 11 values of 4 bytes each, no gap, any bits are a value.
 unsafe impl Plain for Motion {}
 
-/// The maps of a task: the mirror of `Task`.
+/// The maps of a task: `Task` in the kernel.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct CenterMaps<'a, T> {
-    /// A channel a class.
+    /// A channel per class.
     pub heatmap: In<'a, T>,
-    /// Two channels; with variances twice as many, as below.
+    /// Two channels; as all below, twice as many with variances.
     pub offset: In<'a, T>,
     /// One channel.
     pub height: In<'a, T>,
@@ -71,49 +71,49 @@ pub struct CenterMaps<'a, T> {
     pub num_rows: u32,
     /// Columns of a channel.
     pub num_columns: u32,
-    /// Source of the first cell.
+    /// The source of the first cell.
     pub first_source: u32,
-    /// Of the classes of all tasks, its first.
+    /// The index of its first class among those of all tasks.
     pub first_class: u32,
     /// Channels of the heat map.
     pub num_classes: u32,
-    /// Fills the struct to a multiple of 8 bytes.
+    /// Padding.
     pub reserved: u32,
 }
 
-/// The mirror of `Args`.
+/// The parameter: `Args` in the kernel.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct CenterArgs<'a, T> {
-    /// Where candidates go; a place a cell.
+    /// The selection of candidates, of as many as cells.
     pub selection: Selection<'a, Box3d>,
-    /// Beside what was found.
+    /// By found candidate.
     pub motions: Out<'a, Motion>,
-    /// By candidate, its place among what was found.
+    /// By candidate, its index among the found ones.
     pub places: Out<'a, u32>,
-    /// One number: with 0 nothing passes.
+    /// One value; 0: no cell passes.
     pub num_voxels: In<'a, u32>,
     /// The settings.
     pub settings: In<'a, CenterSettings>,
-    /// By task, what heat must reach.
+    /// By task, the threshold of the heat.
     pub bounds: In<'a, f32>,
     /// Task by task, the class of each channel.
     pub classes: In<'a, u32>,
-    /// Rising distances that end the bins of the thresholds.
+    /// Ascending upper limits of the thresholds' distance bins.
     pub limits: In<'a, f32>,
-    /// Class by class, the least score of each bin.
+    /// Class by class, the score threshold of each bin.
     pub least_scores: In<'a, f32>,
-    /// By class, the least norm of sine and cosine.
+    /// By class, the threshold of the norm of sine and cosine.
     pub least_yaw_norms: In<'a, f32>,
-    /// Corner of the map.
+    /// The corner of the map.
     pub origin: [f32; 2],
-    /// Edges of a cell.
+    /// The size of a cell.
     pub cell_size: [f32; 2],
-    /// Not 0: heat goes through a sigmoid.
+    /// Not 0: heat is a logit.
     pub heat_is_logit: u32,
     /// Not 0: sizes are width, length, height.
     pub width_comes_first: u32,
-    /// Not 0: sizes go through an exponential.
+    /// Not 0: sizes are logarithms.
     pub size_is_log: u32,
     /// Not 0: angles turn clockwise from -y.
     pub yaw_turns_clockwise: u32,
@@ -183,7 +183,7 @@ macro_rules! spec {
         // no bit is read. What a block appends is compared with the lengths of
         // `found` and `items`; the block that counts last reads `found` below
         // its length. It waits for the others, which have counted, to write:
-        // they run and wait for nobody.
+        // they run and do not wait.
         unsafe impl KernelSpec for DecodeCenter<$element> {
             const NAME: &'static str = $name;
             type Args<'a> = CenterArgs<'a, $element>;

@@ -174,6 +174,8 @@ fn thresholds_by_class_distance_yaw_norm_and_range() {
         (with(thresholds(&[5.0, 9.0], [&[0.1, 0.1], &[0.1, 0.1]])), &[14]),
         (with(ScoreThresholds::uniform(0.1, 1)), &[2]),
         (with(ScoreThresholds::uniform(f32::NAN, 2)), &[]),
+        // A class that a filter leaves out.
+        (with(thresholds(&[], [&[f32::INFINITY], &[0.5]])), &[14]),
         (norm(vec![0.9, 0.3]), &[2, 14]),
         (norm(vec![0.9, 0.31]), &[2]),
         (range([-9.0, -4.0, 0.0], [-7.0, -2.0, 1.0]), &[2, 14]),

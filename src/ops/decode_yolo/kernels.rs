@@ -1,4 +1,4 @@
-//! `kernels/decode_yolo.cu`.
+//! The parameters of `kernels/decode_yolo.cu`.
 
 use std::marker::PhantomData;
 
@@ -11,16 +11,16 @@ use crate::error::Result;
 use crate::ops::select::kernels::{MAX_FOUND, Selection, THREADS_PER_BLOCK};
 use crate::types::Box2d;
 
-/// The most tensors, and levels of a grid.
+/// The maximum number of tensors, and of levels.
 pub const MAX_OUTPUTS: usize = kernel_constant!("decode_yolo.cuh", "kMaxOutputs") as usize;
-/// Rows of a block where a warp takes a row that passes.
+/// Rows per block of layouts where a warp decodes a row that passes.
 const ROWS_PER_BLOCK: u32 = kernel_constant!("decode_yolo_rows.cuh", "kRowsPerBlock");
-/// Columns of a block where heads are made of planes: a lane each.
+/// Columns per block of heads of planes: a lane each.
 const COLUMNS_PER_BLOCK: u32 = kernel_constant!("warp.cuh", "kLanes");
-/// Warps of a block.
+/// Warps per block.
 const WARPS_PER_BLOCK: u32 = THREADS_PER_BLOCK / kernel_constant!("warp.cuh", "kLanes");
 
-/// One level of a grid: the mirror of `Level`.
+/// One level of a head: `Level` in the kernels.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[repr(C)]
 pub struct YoloLevel {
@@ -32,25 +32,25 @@ pub struct YoloLevel {
     pub num_cells: u32,
     /// The first of its anchors.
     pub first_anchor: u32,
-    /// Network pixels a cell.
+    /// Network pixels per cell.
     pub stride: f32,
-    /// Not 0: the numbers of a row lie together.
+    /// Not 0: channels are the innermost dimension.
     pub channels_last: u32,
 }
 
-/// The mirror of `Args`.
+/// The parameter: `Args` in the kernels.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct YoloArgs<'a, T> {
-    /// The tensors; what is past the last is the first again.
+    /// The tensors; the first again behind the last.
     pub outputs: [In<'a, T>; MAX_OUTPUTS],
-    /// What passes and what is wanted.
+    /// The selection of candidates.
     pub selection: Selection<'a, Box2d>,
     /// The score threshold as a logit.
     pub bound: In<'a, f32>,
-    /// Width and height of the anchors of all levels.
+    /// Widths and heights of the anchors of all levels.
     pub anchors: In<'a, [f32; 2]>,
-    /// Rows of the head (columns where it is made of planes).
+    /// Rows of the head (columns of a head of planes).
     pub num_rows: u32,
     /// Classes of a row.
     pub num_classes: u32,
@@ -58,13 +58,13 @@ pub struct YoloArgs<'a, T> {
     pub num_levels: u32,
     /// Not 0: scores of DETR are logits.
     pub logits: u32,
-    /// Not 0: boxes of DETR are parts of the network's input.
+    /// Not 0: boxes of DETR are fractions of the network's input.
     pub normalized: u32,
     /// Width of the network's input.
     pub network_width: f32,
     /// Height of the network's input.
     pub network_height: f32,
-    /// Fills the struct to a multiple of 8 bytes.
+    /// Padding.
     pub reserved: u32,
     /// The levels, in the order of their rows.
     pub levels: [YoloLevel; MAX_OUTPUTS],
@@ -73,13 +73,12 @@ pub struct YoloArgs<'a, T> {
 assert_mirrors!(YoloLevel, "decode_yolo.cuh", "Level");
 assert_mirrors!(YoloArgs<'_, f32>, "decode_yolo.cuh", "Args<float>");
 
-/// How the rows of a head lie in its tensors.
+/// The memory layout of a head's rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rows {
-    /// One tensor with so many numbers a row beside its classes, if they lie
-    /// there.
+    /// One tensor of rows of so many numbers, and of the classes.
     One { numbers: usize, classes: bool },
-    /// One tensor a level, rows by anchor and cell.
+    /// One tensor per level, rows by anchor and cell.
     ByLevel,
     /// Boxes and scores by class.
     Scores,
@@ -118,8 +117,8 @@ fn check<T>(
     slices.try_for_each(|(name, found, needed)| check_len(kernel, name, found, needed))
 }
 
-/// Levels follow each other and cover the rows; those of raw heads have their
-/// tensor and their anchors.
+/// Checks that levels are consecutive and cover the rows, and for raw heads that they
+/// have their tensor and their anchors.
 fn check_levels<T>(kernel: &str, args: &YoloArgs<'_, T>, rows: Rows) -> Result<()> {
     let (num_rows, num_levels) = (args.num_rows as usize, args.num_levels as usize);
     let levels = args.levels.get(..num_levels).unwrap_or_default();
@@ -148,9 +147,9 @@ fn check_levels<T>(kernel: &str, args: &YoloArgs<'_, T>, rows: Rows) -> Result<(
 /// A kernel of the op: of one layout and one element type.
 pub struct Yolo<L, T>(PhantomData<(L, T)>);
 
-/// A layout, and how many rows a block takes.
+/// A layout and its launch shape.
 pub trait YoloRows {
-    /// Rows of a block.
+    /// Rows per block.
     const ROWS_PER_BLOCK: u32;
 }
 
@@ -198,9 +197,9 @@ layout!(
     "cells",
     ROWS_PER_BLOCK,
     Rows::One { numbers: 5, classes: true },
-    "the same, boxes told from their cells."
+    "the same, with boxes relative to their cells."
 );
-layout!(RawRows, "raw", ROWS_PER_BLOCK, Rows::ByLevel, "a tensor of logits a level.");
+layout!(RawRows, "raw", ROWS_PER_BLOCK, Rows::ByLevel, "a tensor of logits per level.");
 layout!(
     Planes,
     "planes",

@@ -1,28 +1,29 @@
-//! The CUDA side of [`densify`](super::densify): the same points in the same
-//! order, bit for bit, and the same counts.
+//! The CUDA implementation of [`densify`](super::densify): the same points in the
+//! same order, bit for bit, and the same counts.
 //!
-//! Past sweeps stay on the device, in a ring with one place more than there may
-//! be: the current sweep is unpacked into it, so that keeping it costs no copy.
-//! Transforms and ages go with the launch, as values.
+//! Past sweeps stay on the device, in a ring buffer with one more element than past
+//! sweeps: the current sweep is unpacked into it, so that keeping it needs no copy.
+//! Transforms and ages are parameters of the launch.
 
 use nalgebra::{Isometry3, Matrix3x4};
 
-pub use super::kernels::DensifyNumbers;
 use super::kernels::{Densify, DensifyArgs, MAX_SWEEPS, SweepArgs, THREADS_PER_BLOCK};
 use super::{Now, argument, check_time_lag};
-use crate::device::cuda::{DeviceBuffer, DevicePoints, Grid, Kernel, Stream, blocks};
+use crate::device::cuda::{
+    DeviceBuffer, DeviceCounters, DevicePoints, Grid, Kernel, Stream, blocks,
+};
 use crate::error::Result;
 use crate::types::Stamp;
 
-/// Threads that a large GPU runs side by side.
+/// Threads that are resident on a large GPU.
 const MAX_THREADS: u32 = 132 * 2048;
 
-/// The current sweep and the last few before it, each with the pose of its
-/// sensor. All memory is taken at construction.
+/// The current sweep and the most recent past ones, each with its sensor's pose.
+/// All memory is allocated at construction.
 #[derive(Debug)]
 pub struct DeviceSweeps {
     ring: Vec<Sweep>,
-    /// The current sweep; the newest past one lies before it.
+    /// The current sweep; the newest past one precedes it.
     current: usize,
     len: usize,
     num_channels: usize,
@@ -63,13 +64,13 @@ impl DeviceSweeps {
         Ok(Self { ring, current: 0, len: 0, num_channels, point_capacity })
     }
 
-    /// Where the current sweep is to be written.
+    /// The memory of the current sweep, to be written.
     pub fn current_mut(&mut self) -> &mut DevicePoints {
         &mut self.ring[self.current].points
     }
 
-    /// Keeps the current sweep as the newest past one, in place of the oldest
-    /// where there is no room for one more.
+    /// Keeps the current sweep as the newest past one and discards the oldest one if
+    /// the ring is full.
     pub fn push(&mut self, stamp: Stamp, world_from_sensor: &Isometry3<f64>) {
         let sweep = &mut self.ring[self.current];
         sweep.stamp = stamp;
@@ -78,7 +79,7 @@ impl DeviceSweeps {
         self.len = (self.len + 1).min(self.ring.len() - 1);
     }
 
-    /// Forgets all past sweeps; keeps the memory.
+    /// Discards all past sweeps; keeps the memory.
     pub fn clear(&mut self) {
         self.len = 0;
     }
@@ -93,7 +94,7 @@ impl DeviceSweeps {
         self.len == 0
     }
 
-    /// The past sweeps, the last pushed first.
+    /// The past sweeps, the newest first.
     fn newest_first(&self) -> impl Iterator<Item = &Sweep> {
         let num = self.ring.len();
         (1..=self.len).map(move |back| &self.ring[(self.current + num - back) % num])
@@ -101,7 +102,7 @@ impl DeviceSweeps {
 }
 
 impl Sweep {
-    /// Its points, where they are.
+    /// Its points without a transform.
     fn args(&self, stream: &Stream) -> Result<SweepArgs<'_>> {
         Ok(SweepArgs {
             values: self.points.values.input(stream)?,
@@ -113,23 +114,23 @@ impl Sweep {
     }
 }
 
-/// When and where the current sweep was taken, and which past ones may join.
+/// Time and pose of the current sweep, and which past ones are merged.
 #[derive(Clone, Copy, Debug)]
 pub struct Joining<'a> {
     /// Acquisition time.
     pub stamp: Stamp,
-    /// Pose of the sensor. Without it no past sweep joins.
+    /// Pose of the sensor. Without it no past sweep is merged.
     pub world_from_sensor: Option<&'a Isometry3<f64>>,
     /// Past sweeps are used at an age from 0 to this many seconds.
     pub max_age_s: f64,
 }
 
-/// What became of the past sweeps.
+/// The number of past sweeps that were merged and dropped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SweepCounts {
-    /// Used, in part at least.
+    /// Merged, at least in part.
     pub num_sweeps: usize,
-    /// Left out, as on the CPU, or all of them for want of a pose.
+    /// Dropped, as on the CPU; all of them without a pose.
     pub num_sweeps_dropped: usize,
 }
 
@@ -138,14 +139,13 @@ pub struct Workspace {
     stream: Stream,
     kernel: Kernel<Densify>,
     time_lag_channel: Option<usize>,
-    counts: DeviceBuffer<DensifyNumbers>,
-    turns: DeviceBuffer<u64>,
-    numbers: DeviceBuffer<u64>,
+    ticket: DeviceBuffer<u64>,
+    aggregates: DeviceBuffer<u64>,
 }
 
 impl Workspace {
-    /// Takes the kernel and memory to join `sweeps`. `time_lag_channel` is the
-    /// channel, 3 or more, that gets the age.
+    /// Loads the kernel and allocates memory to merge `sweeps`. `time_lag_channel` is
+    /// the channel, 3 or more, that is set to the age.
     ///
     /// # Errors
     /// `Argument` when the channel is not one behind x, y, z; `Device` when this
@@ -161,23 +161,24 @@ impl Workspace {
             stream: stream.clone(),
             kernel: stream.device().kernel()?,
             time_lag_channel,
-            counts: DeviceBuffer::zeros(stream, 1)?,
-            turns: DeviceBuffer::zeros(stream, 1)?,
-            numbers: DeviceBuffer::zeros(stream, num_tiles.saturating_mul(sweeps.ring.len()))?,
+            ticket: DeviceBuffer::zeros(stream, 1)?,
+            aggregates: DeviceBuffer::zeros(stream, num_tiles.saturating_mul(sweeps.ring.len()))?,
         })
     }
 
-    /// Queues the joining of the current sweep and the past ones into `out`.
+    /// Queues the merging of the current sweep and the past ones into `out`. Dropped
+    /// points are added to `counters`; the number of dropped sweeps is returned.
     ///
     /// # Errors
     /// `Argument` when `out` has other channels, the sweeps are not those the
     /// workspace was made for, or the current pose is not finite; `Device` when
-    /// a buffer is another stream's or the launch fails.
+    /// a buffer belongs to another stream or the launch fails.
     pub fn enqueue(
         &mut self,
         sweeps: &DeviceSweeps,
         joining: &Joining<'_>,
         out: &mut DevicePoints,
+        counters: &mut DeviceCounters,
     ) -> Result<SweepCounts> {
         let (num_channels, capacity) = (out.num_channels(), out.capacity());
         if num_channels != sweeps.num_channels {
@@ -203,9 +204,9 @@ impl Workspace {
         let args = DensifyArgs {
             points: out.values.output(stream)?,
             num: out.num.output(stream)?,
-            counts: self.counts.output(stream)?,
-            turns: self.turns.output(stream)?,
-            numbers: self.numbers.output(stream)?,
+            counters: counters.output(stream)?,
+            ticket: self.ticket.output(stream)?,
+            aggregates: self.aggregates.output(stream)?,
             num_channels: num_channels as u32,
             time_lag_channel: self.time_lag_channel.unwrap_or(num_channels) as u32,
             sweep_capacity: u32::try_from(sweeps.point_capacity).unwrap_or(u32::MAX),
@@ -214,19 +215,14 @@ impl Workspace {
             reserved: 0,
             sweeps: joined,
         };
-        // At least one block, which writes the counts of no points; no more than
-        // run side by side.
+        // At least one block, which writes the number of points; at most as many as
+        // are resident.
         let num_tiles = blocks(sweeps.point_capacity, THREADS_PER_BLOCK).max(1);
         let num_tiles = num_tiles.saturating_mul(args.num_sweeps);
         let num_blocks = [num_tiles.min(MAX_THREADS / THREADS_PER_BLOCK), 1];
         let grid = Grid { num_blocks, threads_per_block: THREADS_PER_BLOCK };
         self.kernel.enqueue(stream, grid, args)?;
         Ok(counts)
-    }
-
-    /// What joining lost, on the device, for `gather`.
-    pub fn counts(&self) -> &DeviceBuffer<DensifyNumbers> {
-        &self.counts
     }
 }
 

@@ -1,76 +1,62 @@
-//! `kernels/densify.cu`.
+//! The parameters of `kernels/densify.cu`.
 
 use crate::device::cuda::{
-    Grid, In, KernelSpec, Out, Plain, assert_mirrors, check_len, check_threads, kernel_constant,
-    refused,
+    Grid, In, KernelSpec, Out, assert_mirrors, check_len, check_threads, kernel_constant, refused,
 };
 use crate::error::Result;
+use crate::types::Count;
 
-/// Threads of a block, and points that it takes in a turn.
+/// Threads per block, and points per tile.
 pub const THREADS_PER_BLOCK: u32 = kernel_constant!("densify.cu", "kThreads");
-/// The most sweeps, the current one included.
+/// The maximum number of sweeps, including the current one.
 pub const MAX_SWEEPS: usize = kernel_constant!("densify.cu", "kMaxSweeps") as usize;
 
-/// What joining past sweeps lost: the mirror of `Counts`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[repr(C)]
-pub struct DensifyNumbers {
-    /// Points of the current and of used sweeps that found the output full.
-    pub num_points_over_capacity: u32,
-    /// Past points whose place in the current frame is not finite.
-    pub num_points_not_finite: u32,
-}
-
-// SAFETY: 2 values of 4 bytes each, no gap, any bits are a value.
-unsafe impl Plain for DensifyNumbers {}
-
-/// One sweep: the mirror of `Sweep`.
+/// One sweep: `Sweep` in the kernel.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct SweepArgs<'a> {
     /// Its points.
     pub values: In<'a, f32>,
-    /// How many.
+    /// Their number.
     pub num: In<'a, u32>,
-    /// From its frame to the current one, row by row.
+    /// The transform from its frame to the current frame, row by row.
     pub rows: [[f32; 4]; 3],
     /// Its age in seconds.
     pub age_s: f32,
-    /// Not 0: its points stay where they are.
+    /// Not 0: its points are not transformed.
     pub is_current: u32,
 }
 
-/// The mirror of `Args`.
+/// The parameter: `Args` in the kernel.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct DensifyArgs<'a> {
     /// Rows of floats.
     pub points: Out<'a, f32>,
-    /// How many.
+    /// Their number.
     pub num: Out<'a, u32>,
-    /// The counts of the frame.
-    pub counts: Out<'a, DensifyNumbers>,
-    /// The next block's turn.
-    pub turns: Out<'a, u64>,
-    /// What each turn found.
-    pub numbers: Out<'a, u64>,
-    /// Values a point.
+    /// The counters of the frame.
+    pub counters: Out<'a, u32>,
+    /// The ticket of the next tile.
+    pub ticket: Out<'a, u64>,
+    /// By tile.
+    pub aggregates: Out<'a, u64>,
+    /// Values per point.
     pub num_channels: u32,
-    /// The channel that gets the age; `num_channels` for none.
+    /// The channel that is set to the age; `num_channels` for none.
     pub time_lag_channel: u32,
-    /// The most points of a sweep.
+    /// The maximum number of points of a sweep.
     pub sweep_capacity: u32,
-    /// The most points written.
+    /// The maximum number of points written.
     pub capacity: u32,
-    /// Sweeps that join.
+    /// Sweeps that are merged.
     pub num_sweeps: u32,
-    /// Fills the struct to a multiple of 8 bytes.
+    /// Padding.
     pub reserved: u32,
     /// The sweeps, the current one first.
     pub sweeps: [SweepArgs<'a>; MAX_SWEEPS],
 }
 
-assert_mirrors!(DensifyNumbers, "densify.cu", "Counts");
 assert_mirrors!(SweepArgs<'_>, "densify.cu", "Sweep");
 assert_mirrors!(DensifyArgs<'_>, "densify.cu", "Args");
 
@@ -78,12 +64,12 @@ assert_mirrors!(DensifyArgs<'_>, "densify.cu", "Args");
 pub struct Densify;
 
 // SAFETY: `DensifyArgs` mirrors `densify::Args` (size asserted, `#[repr(C)]` in
-// the same order). A turn's sweep is below `num_sweeps`, at most `MAX_SWEEPS`;
-// points are read below their number, cut to `sweep_capacity`, which every sweep
-// has room for (checked), so that there are no more turns than `numbers` has
-// places for. A place is compared with `capacity`, which `points` has room for.
-// Blocks wait for numbers of turns that were taken before theirs: those blocks
-// run and publish before they wait.
+// the same order). A tile's sweep is below `num_sweeps`, at most `MAX_SWEEPS`;
+// points are read below their number, clamped to `sweep_capacity`, for which every
+// sweep is large enough (checked), so that there are at most as many tiles as
+// `aggregates` holds. Rows are compared with `capacity`, for which `points` is large
+// enough (checked). Blocks wait for aggregates of tiles that were taken before
+// theirs: those blocks run and publish before they wait.
 unsafe impl KernelSpec for Densify {
     const NAME: &'static str = "densify_points";
     type Args<'a> = DensifyArgs<'a>;
@@ -110,9 +96,9 @@ unsafe impl KernelSpec for Densify {
         let slices = [
             ("points", args.points.len(), num_values(args.capacity)),
             ("num", args.num.len(), 1),
-            ("counts", args.counts.len(), 1),
-            ("turns", args.turns.len(), 1),
-            ("numbers", args.numbers.len(), num_tiles as usize * num_sweeps),
+            ("counters", args.counters.len(), Count::ALL.len()),
+            ("ticket", args.ticket.len(), 1),
+            ("aggregates", args.aggregates.len(), num_tiles as usize * num_sweeps),
         ];
         slices
             .into_iter()

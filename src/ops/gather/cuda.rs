@@ -1,21 +1,19 @@
-//! The CUDA side of [`gather_2d`](super::gather_2d) and
+//! The CUDA implementation of [`gather_2d`](super::gather_2d) and
 //! [`gather_3d`](super::gather_3d): the last kernel of a frame, which writes
-//! detections and counts where the host reads them. Equal to the CPU, bit for
-//! bit.
+//! detections and counters to mapped host memory. Equal to the CPU, bit for bit.
 
+pub use super::kernels::Gathered;
 use super::kernels::{
     BOX_WORDS, Gather2d, Gather3d, Gather3dArgs, GatherArgs, GatherSettings, THREADS_PER_BLOCK,
     VARIANCE_WORDS, VELOCITY_WORDS,
 };
-pub use super::kernels::{FrameCounts, LidarCounts};
-use crate::device::cuda::abi::nms::NmsCounts;
-use crate::device::cuda::{DeviceBuffer, DeviceCandidates, Grid, Kernel, MappedBuffer, Stream};
+use crate::device::cuda::{
+    DeviceBuffer, DeviceCandidates, DeviceCounters, Grid, Kernel, MappedBuffer, PublishedCounters,
+    Stream,
+};
 use crate::error::Result;
 use crate::ops::decode_center::kernels::Motion;
-use crate::ops::densify::kernels::DensifyNumbers;
-use crate::ops::select::kernels::DecodeCounts;
-use crate::ops::unpack::kernels::UnpackNumbers;
-use crate::ops::voxelize::kernels::VoxelizeNumbers;
+use crate::ops::nms::cuda::NmsCounts;
 use crate::types::{
     Affine2, Box2d, Box3d, Detection2d, Detection3d, Kept, Object3d, Size, Variance3d,
 };
@@ -26,15 +24,13 @@ pub struct Workspace {
     kernel: Kernel<Gather2d>,
     settings: DeviceBuffer<GatherSettings>,
     detections: MappedBuffer<Detection2d>,
-    counts: MappedBuffer<FrameCounts>,
-    read_counts: Vec<FrameCounts>,
+    gathered: MappedBuffer<Gathered>,
     max_detections: usize,
 }
 
 impl Workspace {
-    /// Takes the kernel and room for `max_detections`. Until
-    /// [`Workspace::set_placement`] says how large the image is, no box has an
-    /// area inside it.
+    /// Loads the kernel and allocates memory for `max_detections`. There are no
+    /// detections before [`Workspace::set_placement`].
     ///
     /// # Errors
     /// `Device` when this build has no such kernel or there is not enough
@@ -45,14 +41,13 @@ impl Workspace {
             kernel: stream.device().kernel()?,
             settings: DeviceBuffer::zeros(stream, 1)?,
             detections: MappedBuffer::zeros(stream, max_detections)?,
-            counts: MappedBuffer::zeros(stream, 1)?,
-            read_counts: Vec::with_capacity(1),
+            gathered: MappedBuffer::zeros(stream, 1)?,
             max_detections,
         })
     }
 
-    /// Writes the way to source pixels to the device and waits: needed when
-    /// the picture's size changes. Recorded graphs follow it.
+    /// Writes the transform to source pixels to the device and waits: needed when the
+    /// size of the image changes. Recorded graphs use the values last set.
     ///
     /// # Errors
     /// `Device` when the copy fails.
@@ -67,131 +62,125 @@ impl Workspace {
     }
 
     /// Queues the gathering of the survivors `kept` of `candidates`, as
-    /// `nms::cuda::DeviceWorkspace::kept` gives them. What decoding counted
-    /// goes with the counts of the frame.
+    /// `nms::cuda::DeviceWorkspace::kept` gives them, and the publishing of the
+    /// frame's `counters`.
     ///
     /// # Errors
-    /// `Device` when a buffer is another stream's or the launch fails.
+    /// `Device` when a buffer belongs to another stream or the launch fails.
     pub fn enqueue(
         &mut self,
         candidates: &DeviceCandidates<Box2d>,
         (kept, nms_counts): (&DeviceBuffer<Kept>, &DeviceBuffer<NmsCounts>),
-        decode_counts: &DeviceBuffer<DecodeCounts>,
+        counters: &mut DeviceCounters,
     ) -> Result<()> {
         let stream = &self.stream;
+        let PublishedCounters { entries, published } = counters.publish(stream)?;
         let args = GatherArgs {
             candidates: candidates.items.input(stream)?,
             kept: kept.input(stream)?,
             nms_counts: nms_counts.input(stream)?,
-            decode_counts: decode_counts.input(stream)?,
             settings: self.settings.input(stream)?,
+            counters: entries,
             published: self.detections.output(stream)?,
-            published_counts: self.counts.output(stream)?,
+            gathered: self.gathered.output(stream)?,
+            published_counters: published,
         };
         let grid = Grid { num_blocks: [1, 1], threads_per_block: THREADS_PER_BLOCK };
         self.kernel.enqueue(stream, grid, args)
     }
 
-    /// Waits for the queued frame, once, and replaces the contents of `out` by
-    /// its detections. With room for the maximum nothing is allocated.
+    /// Waits for the queued frame, once, and replaces the contents of `out` by its
+    /// detections. Nothing is allocated if `out` has the capacity for the maximum.
     ///
     /// # Errors
-    /// `Device` when queued work failed; `out` is empty then.
-    pub fn read(&mut self, out: &mut Vec<Detection2d>) -> Result<FrameCounts> {
+    /// `Device` when queued work failed; then `out` is empty.
+    pub fn read(&mut self, out: &mut Vec<Detection2d>) -> Result<Gathered> {
         out.clear();
         self.stream.synchronize()?;
-        self.read_counts.clear();
-        self.counts.copy_to(1, &mut self.read_counts);
-        let counts = self.read_counts.first().copied().unwrap_or_default();
-        self.detections.copy_to(counts.num_detections as usize, out);
-        Ok(counts)
+        let gathered = self.gathered.get(0).unwrap_or_default();
+        self.detections.copy_to(gathered.num_detections as usize, out);
+        Ok(gathered)
     }
 }
 
-/// What a lidar head says of its objects.
+/// The attributes that a head regresses beside the boxes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SaysOfObjects {
-    /// A velocity.
+pub struct OutputAttributes {
+    /// Velocities.
     pub velocity: bool,
     /// Variances.
     pub variance: bool,
 }
 
-/// What goes before the gathering of a lidar frame, on the device.
+/// The inputs of gathering 3D detections, in device memory.
 #[derive(Clone, Copy)]
 pub struct LidarInputs<'a> {
-    /// The candidates that were suppressed.
+    /// The candidates.
     pub candidates: &'a DeviceCandidates<Box3d>,
-    /// Velocities and variances of what was found, and by candidate its place.
+    /// Velocities and variances of the found candidates, and by candidate its index
+    /// among them.
     pub motions: Option<(&'a DeviceBuffer<Motion>, &'a DeviceBuffer<u32>)>,
-    /// The survivors, best first, and how many.
+    /// The survivors, best first, and their number.
     pub kept: (&'a DeviceBuffer<Kept>, &'a DeviceBuffer<NmsCounts>),
-    /// What decoding counted.
-    pub decoded: &'a DeviceBuffer<DecodeCounts>,
-    /// What unpacking counted.
-    pub unpacked: Option<&'a DeviceBuffer<UnpackNumbers>>,
-    /// What joining past sweeps counted.
-    pub densified: Option<&'a DeviceBuffer<DensifyNumbers>>,
-    /// What grouping into voxels counted.
-    pub voxelized: Option<&'a DeviceBuffer<VoxelizeNumbers>>,
 }
 
-/// Kernel and memory of the gathering of lidar frames on one stream.
+/// Kernel and memory of `gather_3d` on one stream.
 pub struct LidarWorkspace {
     stream: Stream,
     kernel: Kernel<Gather3d>,
-    says: SaysOfObjects,
+    attributes: OutputAttributes,
     words: MappedBuffer<u32>,
-    counts: MappedBuffer<LidarCounts>,
+    gathered: MappedBuffer<Gathered>,
     read_words: Vec<u32>,
-    read_counts: Vec<LidarCounts>,
     nothing: Nothing,
     max_detections: usize,
 }
 
-/// What stands for inputs that are not there.
+/// Empty buffers for inputs that a head does not have.
 struct Nothing {
     motions: DeviceBuffer<Motion>,
     places: DeviceBuffer<u32>,
-    unpacked: DeviceBuffer<UnpackNumbers>,
-    densified: DeviceBuffer<DensifyNumbers>,
-    voxelized: DeviceBuffer<VoxelizeNumbers>,
 }
 
 impl LidarWorkspace {
-    /// Takes the kernel and room for `max_detections`.
+    /// Loads the kernel and allocates memory for `max_detections`.
     ///
     /// # Errors
     /// `Device` when this build has no such kernel or there is not enough
     /// memory.
-    pub fn new(stream: &Stream, says: SaysOfObjects, max_detections: usize) -> Result<Self> {
-        let num_words = max_detections.saturating_mul(says.num_words());
+    pub fn new(
+        stream: &Stream,
+        attributes: OutputAttributes,
+        max_detections: usize,
+    ) -> Result<Self> {
+        let num_words = max_detections.saturating_mul(attributes.num_words());
         Ok(Self {
             stream: stream.clone(),
             kernel: stream.device().kernel()?,
-            says,
+            attributes,
             words: MappedBuffer::zeros(stream, num_words)?,
-            counts: MappedBuffer::zeros(stream, 1)?,
+            gathered: MappedBuffer::zeros(stream, 1)?,
             read_words: Vec::with_capacity(num_words),
-            read_counts: Vec::with_capacity(1),
             nothing: Nothing {
                 motions: DeviceBuffer::zeros(stream, 0)?,
                 places: DeviceBuffer::zeros(stream, 0)?,
-                unpacked: DeviceBuffer::zeros(stream, 0)?,
-                densified: DeviceBuffer::zeros(stream, 0)?,
-                voxelized: DeviceBuffer::zeros(stream, 0)?,
             },
             max_detections,
         })
     }
 
-    /// Queues the gathering of the survivors. What the ops before counted goes
-    /// with the counts of the frame.
+    /// Queues the gathering of the survivors and the publishing of the frame's
+    /// `counters`.
     ///
     /// # Errors
-    /// `Device` when a buffer is another stream's or the launch fails.
-    pub fn enqueue(&mut self, inputs: &LidarInputs<'_>) -> Result<()> {
+    /// `Device` when a buffer belongs to another stream or the launch fails.
+    pub fn enqueue(
+        &mut self,
+        inputs: &LidarInputs<'_>,
+        counters: &mut DeviceCounters,
+    ) -> Result<()> {
         let Self { stream, nothing, .. } = self;
+        let PublishedCounters { entries, published } = counters.publish(stream)?;
         let (motions, places) = inputs.motions.unwrap_or((&nothing.motions, &nothing.places));
         let args = Gather3dArgs {
             candidates: inputs.candidates.items.input(stream)?,
@@ -199,50 +188,46 @@ impl LidarWorkspace {
             places: places.input(stream)?,
             kept: inputs.kept.0.input(stream)?,
             nms_counts: inputs.kept.1.input(stream)?,
-            decode_counts: inputs.decoded.input(stream)?,
-            unpacked: inputs.unpacked.unwrap_or(&nothing.unpacked).input(stream)?,
-            densified: inputs.densified.unwrap_or(&nothing.densified).input(stream)?,
-            voxelized: inputs.voxelized.unwrap_or(&nothing.voxelized).input(stream)?,
+            counters: entries,
             published: self.words.output(stream)?,
-            published_counts: self.counts.output(stream)?,
+            gathered: self.gathered.output(stream)?,
+            published_counters: published,
             max_detections: u32::try_from(self.max_detections).unwrap_or(u32::MAX),
-            has_velocity: u32::from(self.says.velocity),
-            has_variance: u32::from(self.says.variance),
+            has_velocity: u32::from(self.attributes.velocity),
+            has_variance: u32::from(self.attributes.variance),
             reserved: 0,
         };
         let grid = Grid { num_blocks: [1, 1], threads_per_block: THREADS_PER_BLOCK };
         self.kernel.enqueue(stream, grid, args)
     }
 
-    /// Waits for the queued frame, once, and replaces the contents of `out` by
-    /// its detections. With room for the maximum nothing is allocated.
+    /// Waits for the queued frame, once, and replaces the contents of `out` by its
+    /// detections. Nothing is allocated if `out` has the capacity for the maximum.
     ///
     /// # Errors
-    /// `Device` when queued work failed; `out` is empty then.
-    pub fn read(&mut self, out: &mut Vec<Detection3d>) -> Result<LidarCounts> {
+    /// `Device` when queued work failed; then `out` is empty.
+    pub fn read(&mut self, out: &mut Vec<Detection3d>) -> Result<Gathered> {
         out.clear();
         self.stream.synchronize()?;
-        self.read_counts.clear();
-        self.counts.copy_to(1, &mut self.read_counts);
-        let counts = self.read_counts.first().copied().unwrap_or_default();
-        let Self { says, words, read_words, .. } = self;
-        let num_words = says.num_words();
+        let gathered = self.gathered.get(0).unwrap_or_default();
+        let Self { attributes, words, read_words, .. } = self;
+        let num_words = attributes.num_words();
         read_words.clear();
-        words.copy_to(counts.frame.num_detections as usize * num_words, read_words);
-        out.extend(read_words.chunks_exact(num_words).map(|words| says.detection(words)));
-        Ok(counts)
+        words.copy_to(gathered.num_detections as usize * num_words, read_words);
+        out.extend(read_words.chunks_exact(num_words).map(|words| attributes.detection(words)));
+        Ok(gathered)
     }
 }
 
-impl SaysOfObjects {
-    /// Words of a detection on its way to the host.
+impl OutputAttributes {
+    /// Words of a detection.
     pub fn num_words(self) -> usize {
         let velocity = if self.velocity { VELOCITY_WORDS } else { 0 };
         let variance = if self.variance { VARIANCE_WORDS } else { 0 };
         BOX_WORDS + velocity + variance
     }
 
-    /// A detection from its words; none that is missing is read.
+    /// A detection from its words.
     fn detection(self, words: &[u32]) -> Detection3d {
         let at = |index: usize| words.get(index).map_or(0.0, |&word| f32::from_bits(word));
         let three = |first| [at(first), at(first + 1), at(first + 2)];

@@ -1,22 +1,18 @@
-//! `kernels/gather.cu`.
+//! The parameters of `kernels/gather.cu`.
 
-use crate::device::cuda::abi::nms::NmsCounts;
 use crate::device::cuda::{
     Grid, In, KernelSpec, Out, Plain, assert_mirrors, check_len, check_threads, kernel_constant,
     refused,
 };
 use crate::error::Result;
 use crate::ops::decode_center::kernels::Motion;
-use crate::ops::densify::kernels::DensifyNumbers;
-use crate::ops::select::kernels::DecodeCounts;
-use crate::ops::unpack::kernels::UnpackNumbers;
-use crate::ops::voxelize::kernels::VoxelizeNumbers;
+use crate::ops::nms::cuda::NmsCounts;
 use crate::types::{Box2d, Box3d, Candidate, Detection2d, Kept};
 
-/// Threads of the one block.
+/// Threads of the only block.
 pub const THREADS_PER_BLOCK: u32 = kernel_constant!("gather.cu", "kThreads");
 
-/// The way to source pixels: the mirror of `Settings`, in device memory.
+/// The transform to source pixels, in device memory: `Settings` in the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[repr(C)]
 pub struct GatherSettings {
@@ -26,53 +22,51 @@ pub struct GatherSettings {
     pub offset: [f32; 2],
     /// Width and height of the source image.
     pub size: [f32; 2],
-    /// The most detections.
+    /// The maximum number of detections.
     pub max_detections: u32,
-    /// Fills the struct to 32 bytes.
+    /// Padding.
     pub reserved: u32,
 }
 
-/// What became of the candidates of a frame: the mirror of `FrameCounts`.
+/// The result for the host, beside the detections: `Gathered` in the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
-pub struct FrameCounts {
-    /// What decoding found and lost.
-    pub decoded: DecodeCounts,
-    /// Survivors of suppression.
-    pub num_kept: u32,
-    /// Detections.
+pub struct Gathered {
+    /// The number of survivors, and whether a class has no threshold.
+    pub suppressed: NmsCounts,
+    /// The number of detections.
     pub num_detections: u32,
-    /// Detections lost because they were over the limit.
-    pub num_over_limit: u32,
 }
 
 // SAFETY: 8 values of 4 bytes each, no gap, any bits are a value.
 unsafe impl Plain for GatherSettings {}
-// SAFETY: 7 values of 4 bytes each, no gap, any bits are a value.
-unsafe impl Plain for FrameCounts {}
+// SAFETY: 3 values of 4 bytes each, no gap, any bits are a value.
+unsafe impl Plain for Gathered {}
 
 assert_mirrors!(GatherSettings, "gather.cu", "Settings");
-assert_mirrors!(FrameCounts, "gather.cu", "FrameCounts");
+assert_mirrors!(Gathered, "gather.cu", "Gathered");
 assert_mirrors!(Detection2d, "gather.cu", "Detection");
 
-/// The mirror of `Args`.
+/// The parameter of `gather_2d`: `Args` in the kernel.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct GatherArgs<'a> {
-    /// What was suppressed.
+    /// The candidates.
     pub candidates: In<'a, Candidate<Box2d>>,
     /// The survivors, best first.
     pub kept: In<'a, Kept>,
-    /// How many.
+    /// Their number.
     pub nms_counts: In<'a, NmsCounts>,
-    /// What decoding counted.
-    pub decode_counts: In<'a, DecodeCounts>,
     /// The settings.
     pub settings: In<'a, GatherSettings>,
-    /// The detections, in memory of the host.
+    /// The counters of the frame, which the kernel clears.
+    pub counters: Out<'a, u32>,
+    /// The detections, in mapped host memory.
     pub published: Out<'a, Detection2d>,
-    /// The counts of the frame, in memory of the host.
-    pub published_counts: Out<'a, FrameCounts>,
+    /// The result, in mapped host memory.
+    pub gathered: Out<'a, Gathered>,
+    /// The counters, in mapped host memory.
+    pub published_counters: Out<'a, u32>,
 }
 
 assert_mirrors!(GatherArgs<'_>, "gather.cu", "Args");
@@ -80,11 +74,11 @@ assert_mirrors!(GatherArgs<'_>, "gather.cu", "Args");
 /// `gather_2d`.
 pub struct Gather2d;
 
-// SAFETY: `GatherArgs` mirrors `gather::Args` (7 slices of 16 bytes). Survivors
-// are read below the length of `kept`, candidates at indices compared with
-// their length, detections written below the length of `published`; the check
-// covers the slices of one value. No thread waits for another block: there is
-// one.
+// SAFETY: `GatherArgs` mirrors `gather::Args` (8 slices, size asserted). Survivors
+// are read below the length of `kept`, candidates at indices compared with their
+// length, detections written below the length of `published`, counters below the
+// length of theirs; the check covers the other slices. No thread waits for another
+// block: there is one.
 unsafe impl KernelSpec for Gather2d {
     const NAME: &'static str = "gather_2d";
     type Args<'a> = GatherArgs<'a>;
@@ -94,77 +88,53 @@ unsafe impl KernelSpec for Gather2d {
             return Err(refused(Self::NAME, &format!("{:?} blocks, not one", grid.num_blocks)));
         }
         let slices = [
-            ("nms_counts", args.nms_counts.len()),
-            ("decode_counts", args.decode_counts.len()),
-            ("settings", args.settings.len()),
-            ("published_counts", args.published_counts.len()),
+            ("nms_counts", args.nms_counts.len(), 1),
+            ("settings", args.settings.len(), 1),
+            ("gathered", args.gathered.len(), 1),
+            ("published_counters", args.published_counters.len(), args.counters.len()),
         ];
-        slices.into_iter().try_for_each(|(name, found)| check_len(Self::NAME, name, found, 1))
+        slices
+            .into_iter()
+            .try_for_each(|(name, found, needed)| check_len(Self::NAME, name, found, needed))
     }
 }
 
-/// Words of a detection in space: class, score and the seven numbers of the box.
+/// Words of a 3D detection: class, score and the seven numbers of the box.
 pub const BOX_WORDS: usize = kernel_constant!("gather.cu", "kBoxWords") as usize;
-/// Further words, where the head says a velocity.
+/// Further words of heads with velocities.
 pub const VELOCITY_WORDS: usize = kernel_constant!("gather.cu", "kVelocityWords") as usize;
-/// Further words, where the head says variances.
+/// Further words of heads with variances.
 pub const VARIANCE_WORDS: usize = kernel_constant!("gather.cu", "kVarianceWords") as usize;
 
-/// What became of the points and candidates of a lidar frame: the mirror of
-/// `LidarCounts`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[repr(C)]
-pub struct LidarCounts {
-    /// Candidates and detections.
-    pub frame: FrameCounts,
-    /// What suppression counted.
-    pub suppressed: NmsCounts,
-    /// Where the cloud's points went.
-    pub unpacked: UnpackNumbers,
-    /// What joining past sweeps lost.
-    pub densified: DensifyNumbers,
-    /// Where the points went among voxels.
-    pub voxelized: VoxelizeNumbers,
-}
-
-// SAFETY: 21 values of 4 bytes each, no gap, any bits are a value.
-unsafe impl Plain for LidarCounts {}
-
-assert_mirrors!(LidarCounts, "gather.cu", "LidarCounts");
-
-/// The mirror of `Args3d`.
+/// The parameter of `gather_3d`: `Args3d` in the kernel.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Gather3dArgs<'a> {
-    /// What was suppressed.
+    /// The candidates.
     pub candidates: In<'a, Candidate<Box3d>>,
-    /// Velocities and variances; none when the head has none.
+    /// Velocities and variances of the found candidates; empty without them.
     pub motions: In<'a, Motion>,
-    /// By candidate, its place among them.
+    /// By candidate, its index among the found ones.
     pub places: In<'a, u32>,
     /// The survivors, best first.
     pub kept: In<'a, Kept>,
-    /// How many.
+    /// Their number.
     pub nms_counts: In<'a, NmsCounts>,
-    /// What decoding counted.
-    pub decode_counts: In<'a, DecodeCounts>,
-    /// What the ops before counted; each may be missing.
-    pub unpacked: In<'a, UnpackNumbers>,
-    /// The same.
-    pub densified: In<'a, DensifyNumbers>,
-    /// The same.
-    pub voxelized: In<'a, VoxelizeNumbers>,
-    /// The detections, word after word, in memory of the host.
+    /// The counters of the frame, which the kernel clears.
+    pub counters: Out<'a, u32>,
+    /// The detections as words, in mapped host memory.
     pub published: Out<'a, u32>,
-    /// The counts of the frame, in memory of the host.
-    pub published_counts: Out<'a, LidarCounts>,
-    /// The most detections.
+    /// The result, in mapped host memory.
+    pub gathered: Out<'a, Gathered>,
+    /// The counters, in mapped host memory.
+    pub published_counters: Out<'a, u32>,
+    /// The maximum number of detections.
     pub max_detections: u32,
-    /// Not 0: they have velocities.
+    /// Not 0: detections have velocities.
     pub has_velocity: u32,
-    /// Not 0: they have variances.
+    /// Not 0: detections have variances.
     pub has_variance: u32,
-    /// Fills the struct to a multiple of 8 bytes.
+    /// Padding.
     pub reserved: u32,
 }
 
@@ -173,12 +143,11 @@ assert_mirrors!(Gather3dArgs<'_>, "gather.cu", "Args3d");
 /// `gather_3d`.
 pub struct Gather3d;
 
-// SAFETY: `Gather3dArgs` mirrors `gather::Args3d` (11 slices of 16 bytes and 4
-// words). Survivors are read below the length of `kept`, candidates, places and
+// SAFETY: `Gather3dArgs` mirrors `gather::Args3d` (9 slices and 4 words, size
+// asserted). Survivors are read below the length of `kept`, candidates, places and
 // motions at indices compared with their lengths, detections written below the
-// length of `published`; counts that are missing are not read, and the check
-// covers the slices of one value. No thread waits for another block: there is
-// one.
+// length of `published`, counters below the length of theirs; the check covers the
+// other slices. No thread waits for another block: there is one.
 unsafe impl KernelSpec for Gather3d {
     const NAME: &'static str = "gather_3d";
     type Args<'a> = Gather3dArgs<'a>;
@@ -188,10 +157,12 @@ unsafe impl KernelSpec for Gather3d {
             return Err(refused(Self::NAME, &format!("{:?} blocks, not one", grid.num_blocks)));
         }
         let slices = [
-            ("nms_counts", args.nms_counts.len()),
-            ("decode_counts", args.decode_counts.len()),
-            ("published_counts", args.published_counts.len()),
+            ("nms_counts", args.nms_counts.len(), 1),
+            ("gathered", args.gathered.len(), 1),
+            ("published_counters", args.published_counters.len(), args.counters.len()),
         ];
-        slices.into_iter().try_for_each(|(name, found)| check_len(Self::NAME, name, found, 1))
+        slices
+            .into_iter()
+            .try_for_each(|(name, found, needed)| check_len(Self::NAME, name, found, needed))
     }
 }

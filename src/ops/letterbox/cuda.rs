@@ -1,5 +1,5 @@
-//! The CUDA side of [`letterbox`](super::letterbox): one kernel, straight from
-//! the bytes of the message, bit-equal to the CPU.
+//! The CUDA implementation of [`letterbox`](super::letterbox): one kernel that reads
+//! the bytes of the message. Equal to the CPU, bit for bit.
 
 use half::f16;
 
@@ -23,7 +23,7 @@ pub struct Kernels {
 }
 
 impl Kernels {
-    /// Takes the kernels from a device.
+    /// Loads the kernels of a device.
     ///
     /// # Errors
     /// `Device` when this build has no such kernels.
@@ -85,8 +85,8 @@ where
 /// `[1, 3, height, width]`, and returns where it places it.
 ///
 /// # Errors
-/// `Argument` when `out` has another shape or no picture was uploaded;
-/// `Device` when a buffer is another stream's or the launch fails.
+/// `Argument` when `out` has another shape or no image was uploaded; `Device` when a
+/// buffer belongs to another stream or the launch fails.
 pub fn enqueue_letterbox(
     stream: &Stream,
     kernels: &Kernels,

@@ -1,4 +1,4 @@
-//! `kernels/letterbox.cu`.
+//! The parameters of `kernels/letterbox.cu`.
 
 use std::marker::PhantomData;
 
@@ -11,21 +11,21 @@ use crate::device::cuda::{
 use crate::error::Result;
 use crate::types::{Encoding, ImageView};
 
-/// Threads of a block.
+/// Threads per block.
 pub const THREADS_PER_BLOCK: u32 = kernel_constant!("letterbox.cu", "kThreads");
-/// Columns that a block makes.
+/// Columns per block.
 pub const COLUMNS_PER_BLOCK: u32 = kernel_constant!("letterbox.cu", "kColumns")
     * kernel_constant!("letterbox.cu", "kThreadsOfRow");
-/// Rows that a block makes.
+/// Rows per block.
 pub const ROWS_PER_BLOCK: u32 =
     THREADS_PER_BLOCK / kernel_constant!("letterbox.cu", "kThreadsOfRow");
 
 const _: () = assert!(
     TAIL_BYTES >= kernel_constant!("letterbox.cu", "kTailBytes") as usize,
-    "pictures have a shorter tail than the kernel may read"
+    "the tail of images is shorter than the kernel may read"
 );
 
-/// One axis: the mirror of `Axis`.
+/// The mapping along an axis: `Axis` in the kernel.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Axis {
@@ -52,19 +52,19 @@ impl Axis {
     }
 }
 
-/// How the bytes of a picture lie: the mirror of `Layout`.
+/// The memory layout of an image: `Layout` in the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum WireLayout {
-    /// 3 bytes a pixel.
+    /// 3 bytes per pixel.
     Packed3 = kernel_constant!("letterbox.cu", "kPacked3"),
-    /// 4 bytes a pixel, the last ignored.
+    /// 4 bytes per pixel, the last ignored.
     Packed4 = kernel_constant!("letterbox.cu", "kPacked4"),
-    /// 1 byte a pixel.
+    /// 1 byte per pixel.
     Mono8 = kernel_constant!("letterbox.cu", "kMono8"),
-    /// 2 bytes a pixel, low byte first.
+    /// 2 bytes per pixel, little-endian.
     Mono16Little = kernel_constant!("letterbox.cu", "kMono16Little"),
-    /// 2 bytes a pixel, high byte first.
+    /// 2 bytes per pixel, big-endian.
     Mono16Big = kernel_constant!("letterbox.cu", "kMono16Big"),
     /// U Y V Y.
     Uyvy = kernel_constant!("letterbox.cu", "kUyvy"),
@@ -85,7 +85,7 @@ pub enum WireLayout {
 }
 
 impl WireLayout {
-    /// The layout of an encoding; colour order is left to the planes.
+    /// The layout of an encoding; the planes decide the colour order.
     pub fn of(encoding: Encoding, big_endian: bool) -> Self {
         match encoding {
             Encoding::Rgb8 | Encoding::Bgr8 => Self::Packed3,
@@ -104,7 +104,7 @@ impl WireLayout {
         }
     }
 
-    /// How the names of the kernels begin that read the layout.
+    /// The prefix of the names of the kernels for the layout.
     pub fn kernels(self) -> &'static str {
         match self {
             Self::Packed3 => "letterbox_packed3",
@@ -117,7 +117,7 @@ impl WireLayout {
         }
     }
 
-    /// Bytes that the kernel may read of a picture of this size and step.
+    /// Bytes that the kernel may read of an image of this size and step.
     fn num_bytes(self, width: usize, height: usize, step: usize) -> Option<usize> {
         let (row_bytes, num_rows) = match self {
             Self::Packed3 => (3 * width, height),
@@ -133,11 +133,11 @@ impl WireLayout {
     }
 }
 
-/// The mirror of `LetterboxArgs`.
+/// The parameter: `LetterboxArgs` in the kernel.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct LetterboxArgs<'a, T> {
-    /// The picture's bytes.
+    /// The bytes of the image.
     pub image: In<'a, u8>,
     /// Three planes.
     pub out: Out<'a, T>,
@@ -147,10 +147,9 @@ pub struct LetterboxArgs<'a, T> {
     pub x: Axis,
     /// Rows.
     pub y: Axis,
-    /// How the bytes lie.
+    /// The layout of the bytes.
     pub layout: WireLayout,
-    /// Not 0: the first channel goes to the third plane and the third to the
-    /// first.
+    /// Not 0: the first and the third channel are swapped.
     pub swapped: u32,
     /// Factor by source channel.
     pub alpha: [f32; 3],
@@ -158,7 +157,7 @@ pub struct LetterboxArgs<'a, T> {
     pub beta: [f32; 3],
     /// Value outside the content, by source channel.
     pub pad: [f32; 3],
-    /// Fills the struct to a multiple of 8 bytes.
+    /// Padding.
     pub reserved: u32,
 }
 
@@ -168,7 +167,7 @@ assert_mirrors!(LetterboxArgs<'_, f32>, "letterbox.cu", "LetterboxArgs<float>");
 fn check<T>(kernel: &str, args: &LetterboxArgs<'_, T>, grid: &Grid) -> Result<()> {
     check_threads(kernel, grid.threads_per_block, THREADS_PER_BLOCK)?;
     if !kernel.starts_with(args.layout.kernels()) {
-        return Err(refused(kernel, &format!("{:?} is another kernel's", args.layout)));
+        return Err(refused(kernel, &format!("{:?} belongs to another kernel", args.layout)));
     }
     for axis in [&args.x, &args.y] {
         let sides = 1..=ImageView::MAX_SIDE;
@@ -192,9 +191,9 @@ fn check<T>(kernel: &str, args: &LetterboxArgs<'_, T>, grid: &Grid) -> Result<()
 pub struct Packed3<T>(PhantomData<T>);
 /// `letterbox_plain_*`: the other layouts with all colours in each pixel.
 pub struct Plain<T>(PhantomData<T>);
-/// `letterbox_yuv_*`: layouts with colours apart from the luma.
+/// `letterbox_yuv_*`: layouts with separate luma and chroma.
 pub struct Yuv<T>(PhantomData<T>);
-/// `letterbox_bayer_*`: layouts with one colour a pixel.
+/// `letterbox_bayer_*`: layouts with one colour per pixel.
 pub struct Bayer<T>(PhantomData<T>);
 
 macro_rules! spec {
@@ -202,11 +201,11 @@ macro_rules! spec {
         // SAFETY: `LetterboxArgs` mirrors the struct of that name (size
         // asserted, `#[repr(C)]` in the same order). A thread outside the
         // network's input stops; the others write values of one row in each
-        // plane, up to the row's end (8 or 4 bytes at once where rows are
-        // whole such pieces, counted from the start of a buffer), and read
-        // pixels whose column and row `tap` keeps below the source's, given the
-        // true reciprocal, which is checked. The picture's length covers all of
-        // them, and the tail what is read by whole words. No thread waits.
+        // plane, up to the row's end (by 8 or 4 bytes only where the width is a
+        // multiple of that; buffers are aligned), and read pixels whose column and
+        // row `tap` keeps below those of the source, given the reciprocal, which is
+        // checked. The image is long enough for all of them, and its tail for the
+        // loads by words. No thread waits.
         unsafe impl KernelSpec for $spec {
             const NAME: &'static str = $name;
             type Args<'a> = LetterboxArgs<'a, $element>;

@@ -1,17 +1,16 @@
-//! Finds the boxes near a box, whatever their sizes.
+//! A spatial hash grid: finds the boxes near a box, whatever their sizes.
 
-/// Where a box lies, and how large it is.
+/// Centre and size of a box along the axes.
 #[derive(Clone, Copy, Debug, Default)]
-pub(in crate::ops) struct Place {
+pub(in crate::ops) struct Extent {
     center: [f32; 2],
     half: [f32; 2],
     slack: f32,
 }
 
-impl Place {
-    /// From the centre and half the extents along x and y. Both are taken with
-    /// more slack than rounding can cost, so that no two boxes that meet are
-    /// parted by it.
+impl Extent {
+    /// From the centre and half the extents along x and y. A slack larger than
+    /// the rounding error keeps boxes that touch within reach of each other.
     #[inline]
     pub(in crate::ops) fn new(center: [f32; 2], half: [f32; 2]) -> Self {
         let slack = 1e-3 * half[0].max(half[1]) + 1e-6 * center[0].abs().max(center[1].abs());
@@ -25,26 +24,28 @@ impl Place {
     }
 }
 
-/// How unequal, and how far apart, two boxes may be that still meet.
+/// The limits of the broad phase: how unequal, and how far apart, two boxes may be
+/// of which one suppresses the other.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::ops) struct Reach {
-    /// The shorter of the longer sides over the longer one: at least this.
+    /// The ratio of the longer sides of the smaller and the larger box: at least
+    /// this.
     pub min_size_ratio: f32,
-    /// Distance of the centres along an axis over either's side along it: at
-    /// most this. Without a limit, boxes meet that touch.
+    /// Distance of the centres along an axis over either box's side along it: at
+    /// most this. Infinite: all boxes that touch.
     pub max_shift_ratio: f32,
 }
 
 impl Reach {
-    /// Whatever touches.
+    /// All boxes that touch.
     pub(in crate::ops) const TOUCHING: Self =
         Self { min_size_ratio: 0.0, max_shift_ratio: f32::INFINITY };
 
     /// Axis-aligned boxes whose IoU is above a threshold. Along each axis they
     /// share at least that part of the longer side, which bounds the ratio of
-    /// the sides and the distance of the centres. A tiny threshold is none:
-    /// rounding weighs more.
-    pub(in crate::ops) fn upright(iou_threshold: f32) -> Self {
+    /// the sides and the distance of the centres. A tiny threshold bounds
+    /// nothing: it is within the rounding error.
+    pub(in crate::ops) fn aligned(iou_threshold: f32) -> Self {
         if iou_threshold < 1e-3 {
             return Self::TOUCHING;
         }
@@ -52,36 +53,35 @@ impl Reach {
         Self { min_size_ratio: 0.99 * iou_threshold, max_shift_ratio: 1.01 * shift }
     }
 
-    /// Upright boxes around rotated ones whose IoU is above a threshold: sides
-    /// of a rectangle and of the box around it differ by the square root of
-    /// two at most, in either direction.
+    /// Axis-aligned bounds of rotated boxes whose IoU is above a threshold: sides
+    /// of a rectangle and of its bounds differ by the square root of two at most,
+    /// in either direction.
     pub(in crate::ops) fn rotated(iou_threshold: f32) -> Self {
-        let upright = Self::upright(iou_threshold);
-        Self { min_size_ratio: 0.5 * upright.min_size_ratio, ..Self::TOUCHING }
+        let aligned = Self::aligned(iou_threshold);
+        Self { min_size_ratio: 0.5 * aligned.min_size_ratio, ..Self::TOUCHING }
     }
 }
 
-/// The last level is a single cell, for everything larger than the others.
+/// The last level is a single cell, for all boxes that are larger.
 const LAST_LEVEL: u32 = 63;
 /// Cells of level `l` have edges of `2^(l - FIRST_EXPONENT)`.
 const FIRST_EXPONENT: u32 = 20;
-/// No entry: the end of a cell's list.
+/// The end of a cell's list.
 const NONE: u32 = u32::MAX;
 
 /// Lists of items by cell, in one hash table over all levels of cells.
 ///
-/// An item stands in the cell of its centre, on the level whose cells are just
-/// larger than itself. Cells are unbounded; two cells that share a bucket only
-/// cost time. The grid answers which items may be near, in no stated order:
-/// never iterate over it into an output.
+/// An item is in the cell of its centre, on the level whose cells are just larger
+/// than the item. Cells that share a bucket only cost time. The order of items is
+/// unspecified: no output may depend on it.
 #[derive(Clone, Debug, Default)]
 pub(in crate::ops) struct Grid {
     /// Per bucket, the position of its first entry.
     heads: Vec<u32>,
     entries: Vec<Entry>,
-    /// One bit for each level that holds something.
+    /// A bit for each level that has items.
     levels: u64,
-    /// Bits of a hash that are not used.
+    /// Unused bits of a hash.
     shift: u32,
 }
 
@@ -99,13 +99,12 @@ struct Cells {
 
 impl Grid {
     /// Memory for `num_items`.
-    pub(in crate::ops) fn reserve(&mut self, num_items: usize) {
-        let num_buckets = num_buckets(num_items);
-        self.heads.reserve(num_buckets.saturating_sub(self.heads.len()));
-        self.entries.reserve(num_items.saturating_sub(self.entries.len()));
+    pub(super) fn with_capacity(num_items: usize) -> Self {
+        let heads = Vec::with_capacity(num_buckets(num_items));
+        Self { heads, entries: Vec::with_capacity(num_items), ..Self::default() }
     }
 
-    /// Empties the grid and sizes it for `num_items`.
+    /// Clears the grid and sizes it for `num_items`.
     pub(in crate::ops) fn clear(&mut self, num_items: usize) {
         let num_buckets = num_buckets(num_items);
         self.heads.clear();
@@ -117,34 +116,34 @@ impl Grid {
 
     /// Adds an item of a group.
     #[inline]
-    pub(in crate::ops) fn insert(&mut self, item: u32, group: u64, place: &Place) {
-        let level = level(place.size());
-        let [x, y] = place.center.map(|value| cell(value, level));
+    pub(in crate::ops) fn insert(&mut self, item: u32, group: u64, extent: &Extent) {
+        let level = level(extent.size());
+        let [x, y] = extent.center.map(|value| cell(value, level));
         let bucket = self.bucket(group, level, x, y);
         self.entries.push(Entry { item, next: self.heads[bucket] });
         self.heads[bucket] = (self.entries.len() - 1) as u32;
         self.levels |= 1 << level;
     }
 
-    /// Whether `test` holds for an item near a place. Every item of the group
+    /// Whether `test` holds for an item near an extent. Every item of the group
     /// within `reach` is tested at least once, until one passes; others may be
     /// tested, too.
     #[inline]
     pub(in crate::ops) fn any(
         &self,
         group: u64,
-        place: &Place,
+        extent: &Extent,
         reach: Reach,
         mut test: impl FnMut(u32) -> bool,
     ) -> bool {
-        let size = place.size();
+        let size = extent.size();
         let lowest = level(size * reach.min_size_ratio);
         let highest = level(size / reach.min_size_ratio);
         let mut levels = self.levels & (u64::MAX << lowest) & (u64::MAX >> (LAST_LEVEL - highest));
         while levels != 0 {
             let level = levels.trailing_zeros();
             levels &= levels - 1;
-            let cells = Cells::near(place, reach, level);
+            let cells = Cells::near(extent, reach, level);
             if cells.num() > self.entries.len() as u64 {
                 return self.entries.iter().any(|entry| test(entry.item));
             }
@@ -173,15 +172,15 @@ impl Grid {
     }
 }
 
-/// A power of two, at least two buckets an item.
+/// A power of two, at least two buckets per item.
 fn num_buckets(num_items: usize) -> usize {
     (2 * num_items.max(8)).next_power_of_two()
 }
 
-/// The level whose cells are the smallest that are larger than `size`.
+/// The level of the smallest cells that are larger than `size`.
 #[inline]
 fn level(size: f32) -> u32 {
-    // A biased exponent of 127 stands for sizes in [1, 2), cells of 2.
+    // A biased exponent of 127: sizes in [1, 2), cells of 2.
     let exponent = (size.to_bits() >> 23) & 0xff;
     (exponent + 1 + FIRST_EXPONENT).clamp(127, 127 + LAST_LEVEL) - 127
 }
@@ -196,7 +195,7 @@ fn cell_size(level: u32) -> f32 {
     }
 }
 
-/// The cell a coordinate lies in; 0 on the last level.
+/// The cell of a coordinate; 0 on the last level.
 #[inline]
 fn cell(value: f32, level: u32) -> i32 {
     let cells_per_unit = if level == LAST_LEVEL {
@@ -210,14 +209,14 @@ fn cell(value: f32, level: u32) -> i32 {
 }
 
 impl Cells {
-    /// The cells in which items of a level within reach have their centres.
+    /// The cells of the centres of all items of a level within reach.
     #[inline]
-    fn near(place: &Place, reach: Reach, level: u32) -> Self {
+    fn near(extent: &Extent, reach: Reach, level: u32) -> Self {
         let half_cell = 0.5 * cell_size(level);
         let cells = |axis: usize| {
-            let half = place.half[axis];
-            let shift = (half + half_cell).min(2.0 * half * reach.max_shift_ratio) + place.slack;
-            let center = place.center[axis];
+            let half = extent.half[axis];
+            let shift = (half + half_cell).min(2.0 * half * reach.max_shift_ratio) + extent.slack;
+            let center = extent.center[axis];
             [cell(center - shift, level), cell(center + shift, level)]
         };
         Self { x: cells(0), y: cells(1) }
@@ -231,9 +230,9 @@ impl Cells {
 }
 
 #[cfg(test)]
-impl Place {
-    /// Whether the grid must find `other` near this place.
-    pub(super) fn meets(&self, other: &Self, reach: Reach) -> bool {
+impl Extent {
+    /// Whether the grid must find `other` near this extent.
+    pub(super) fn is_near(&self, other: &Self, reach: Reach) -> bool {
         let ratio = self.size().min(other.size()) / self.size().max(other.size());
         ratio >= reach.min_size_ratio
             && (0..2).all(|axis| {

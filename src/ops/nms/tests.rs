@@ -1,199 +1,10 @@
-//! What the tests of every suppression share: scenes, an obvious reference,
-//! and the cases that must hold for all.
-
 use proptest::prelude::*;
 
+use super::grid::{Extent, Grid, Reach};
+use super::scenes::{candidate, indices, scene, scene_2d, scene_3d};
+use super::workspace::sort_key;
 use super::*;
-use crate::types::{NmsIou, total_order};
-
-/// Scenes that suppression must get right, by kind.
-pub(in crate::ops) const NUM_KINDS: usize = 9;
-
-struct Random(u64);
-
-impl Random {
-    fn in_range(&mut self, low: f32, high: f32) -> f32 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963);
-        low + (high - low) * ((self.0 >> 40) as f32 / (1 << 24) as f32)
-    }
-
-    fn one_of(&mut self, values: &[f32]) -> f32 {
-        values[self.in_range(0.0, values.len() as f32) as usize % values.len()]
-    }
-}
-
-/// `num` rotated boxes; sources are a permutation that is not the positions.
-pub(in crate::ops) fn scene(kind: usize, num: usize, seed: u64) -> Vec<Candidate<RotatedBox2d>> {
-    let mut random = Random(seed ^ 0x5dee_ce66_d1ce_4e5b);
-    let r = &mut random;
-    (0..num as u32)
-        .map(|position| {
-            let [cx, cy, width, height] = match kind % NUM_KINDS {
-                // Anywhere.
-                0 => [r.in_range(0.0, 100.0), r.in_range(0.0, 100.0)]
-                    .iter()
-                    .copied()
-                    .chain([r.in_range(1.0, 20.0), r.in_range(1.0, 20.0)])
-                    .collect::<Vec<_>>()
-                    .try_into()
-                    .unwrap(),
-                // Around three objects.
-                1 => {
-                    let at = (position % 3) as f32;
-                    [
-                        30.0 * at + r.in_range(-2.0, 2.0),
-                        11.0 * at + r.in_range(-2.0, 2.0),
-                        r.in_range(9.0, 14.0),
-                        r.in_range(4.0, 7.0),
-                    ]
-                }
-                // On a lattice: touching, equal and exactly half-overlapping.
-                2 => [
-                    r.in_range(0.0, 6.0).floor(),
-                    r.in_range(0.0, 6.0).floor(),
-                    r.one_of(&[1.0, 2.0, 4.0]),
-                    r.one_of(&[1.0, 2.0, 4.0]),
-                ],
-                // All the same.
-                3 => [7.0, -3.0, 5.0, 2.0],
-                // From tiny to huge.
-                4 => [
-                    r.in_range(-1000.0, 1000.0),
-                    r.in_range(-1000.0, 1000.0),
-                    r.in_range(-7.0, 8.0).exp(),
-                    r.in_range(-7.0, 8.0).exp(),
-                ],
-                // Each over each.
-                5 => [
-                    r.in_range(-9.0, 9.0),
-                    r.in_range(-9.0, 9.0),
-                    r.in_range(30.0, 70.0),
-                    r.in_range(30.0, 70.0),
-                ],
-                // Broken and extreme.
-                6 => {
-                    let wild =
-                        [0.0, -2.0, 3.0, f32::NAN, f32::INFINITY, 1e30, 1e-30, f32::MAX, 4.0];
-                    [r.one_of(&wild), r.one_of(&wild), r.one_of(&wild), r.one_of(&wild)]
-                }
-                // Far from the origin, where coordinates are coarse.
-                7 => [
-                    1e7 + r.in_range(0.0, 60.0),
-                    -2e7 + r.in_range(0.0, 60.0),
-                    r.in_range(1.0, 20.0),
-                    r.in_range(1.0, 20.0),
-                ],
-                // Long and thin.
-                _ => [
-                    r.in_range(0.0, 30.0),
-                    r.in_range(0.0, 30.0),
-                    r.in_range(10.0, 40.0),
-                    r.in_range(0.05, 0.5),
-                ],
-            };
-            let has_ties = kind.is_multiple_of(2);
-            let score = match r.in_range(0.0, 1.0) {
-                score if has_ties => (score * 5.0).floor() / 5.0,
-                score => score,
-            };
-            Candidate {
-                bbox: RotatedBox2d { cx, cy, width, height, angle_rad: r.in_range(-7.0, 7.0) },
-                score: if kind % NUM_KINDS == 6 && position % 5 == 4 { f32::NAN } else { score },
-                class: r.in_range(0.0, 3.0) as u32,
-                source: position.wrapping_mul(0x9e37_79b1),
-            }
-        })
-        .collect()
-}
-
-/// The scene with axis-aligned boxes.
-pub(in crate::ops) fn scene_2d(kind: usize, num: usize, seed: u64) -> Vec<Candidate<Box2d>> {
-    let flat = |b: RotatedBox2d| Box2d::from_center(b.cx, b.cy, b.width, b.height);
-    scene(kind, num, seed).into_iter().map(|c| with_box(&c, flat(c.bbox))).collect()
-}
-
-/// The scene as objects of which some lie above others.
-pub(in crate::ops) fn scene_3d(kind: usize, num: usize, seed: u64) -> Vec<Candidate<Object3d>> {
-    let object = |b: RotatedBox2d, class: u32| Object3d {
-        bbox: Box3d {
-            center: [b.cx, b.cy, b.angle_rad * 0.2],
-            length_m: b.width,
-            width_m: b.height,
-            height_m: 1.0 + class as f32,
-            yaw_rad: b.angle_rad,
-        },
-        ..Object3d::default()
-    };
-    scene(kind, num, seed).into_iter().map(|c| with_box(&c, object(c.bbox, c.class))).collect()
-}
-
-fn with_box<A, B>(candidate: &Candidate<A>, bbox: B) -> Candidate<B> {
-    let Candidate { score, class, source, .. } = *candidate;
-    Candidate { bbox, score, class, source }
-}
-
-/// One candidate by hand.
-pub(in crate::ops) fn candidate<B>(bbox: B, score: f32, class: u32, source: u32) -> Candidate<B> {
-    Candidate { bbox, score, class, source }
-}
-
-/// Three ways for classes to meet.
-pub(in crate::ops) fn class_modes() -> [ClassMode; 3] {
-    [ClassMode::Aware, ClassMode::Agnostic, ClassMode::Groups(vec![4, 9, 4])]
-}
-
-/// Suppression as a textbook has it: every pair, in the total order.
-pub(in crate::ops) fn greedy<B>(
-    candidates: &[Candidate<B>],
-    class_mode: &ClassMode,
-    suppressors: Suppressors,
-    takes_part: impl Fn(&Candidate<B>) -> bool,
-    suppresses: impl Fn(&Candidate<B>, &Candidate<B>) -> bool,
-) -> Vec<u32> {
-    let mut order: Vec<u32> = (0..candidates.len() as u32)
-        .filter(|&i| !candidates[i as usize].score.is_nan() && takes_part(&candidates[i as usize]))
-        .collect();
-    order.sort_by(|&a, &b| total_order(&candidates[a as usize], &candidates[b as usize]));
-    let mut kept: Vec<u32> = Vec::new();
-    for (rank, &index) in order.iter().enumerate() {
-        let better = if suppressors == Suppressors::All { &order[..rank] } else { &kept[..] };
-        let goes = better.iter().any(|&better| {
-            let (better, candidate) = (&candidates[better as usize], &candidates[index as usize]);
-            class_mode.group(better.class) == class_mode.group(candidate.class)
-                && suppresses(better, candidate)
-        });
-        if !goes {
-            kept.push(index);
-        }
-    }
-    kept
-}
-
-/// The positions kept; scores must be those of the candidates.
-pub(in crate::ops) fn indices<B>(candidates: &[Candidate<B>], keep: &[Kept]) -> Vec<u32> {
-    for kept in keep {
-        assert_eq!(kept.score.to_bits(), candidates[kept.index as usize].score.to_bits());
-    }
-    keep.iter().map(|kept| kept.index).collect()
-}
-
-/// A strategy of scenes: kind, number of boxes, seed.
-pub(in crate::ops) fn scenes() -> impl Strategy<Value = (usize, usize, u64)> {
-    (0..NUM_KINDS, prop_oneof![0..20_usize, 20..200_usize], any::<u64>())
-}
-
-/// IoU as mmcv writes it, with this crate's word on empty boxes.
-pub(in crate::ops) fn iou_as_mmcv(a: &Box2d, b: &Box2d, offset: f32) -> f32 {
-    let area = |r: &Box2d| {
-        let (width, height) = (r.x2 - r.x1 + offset, r.y2 - r.y1 + offset);
-        if width > 0.0 && height > 0.0 { width * height } else { 0.0 }
-    };
-    let width = f32::max(0.0, f32::min(a.x2, b.x2) - f32::max(a.x1, b.x1) + offset);
-    let height = f32::max(0.0, f32::min(a.y2, b.y2) - f32::max(a.y1, b.y1) + offset);
-    let inter = width * height;
-    let union = area(a) + area(b) - inter;
-    if union > 1e-30 { inter / union } else { 0.0 }
-}
+use crate::types::{ClassMode, NmsIou, NmsRotated, total_order};
 
 fn plain_iou() -> NmsIou {
     NmsIou {
@@ -216,7 +27,8 @@ fn keys_sort_as_the_total_order_does() {
     }
     for a in &candidates {
         for b in &candidates {
-            let keys = key(a.score, a.class, a.source, 0).cmp(&key(b.score, b.class, b.source, 0));
+            let keys = sort_key(a.score, a.class, a.source, 0)
+                .cmp(&sort_key(b.score, b.class, b.source, 0));
             assert_eq!(keys, total_order(a, b));
         }
     }
@@ -243,19 +55,20 @@ fn order_in_does_not_matter() {
 }
 
 #[test]
-fn memory_is_taken_once() {
+fn memory_is_allocated_once() {
     let num = 203;
-    let flats = scene_2d(0, num, 1);
+    let boxes = scene_2d(0, num, 1);
     let objects = scene_3d(0, num, 2);
     let mut workspace = Workspace::with_capacity(num);
     let mut keep = Vec::with_capacity(num);
     let sizes = |workspace: &Workspace| {
+        let order = &workspace.order;
         (
-            [workspace.keys.capacity(), workspace.ranked.capacity(), workspace.places.capacity()],
-            [workspace.flats.capacity(), workspace.rectangles.capacity()],
+            [order.keys.capacity(), order.ranked.capacity(), order.extents.capacity()],
+            [workspace.boxes.capacity(), workspace.rectangles.capacity()],
             [workspace.solids.capacity(), workspace.scores.capacity()],
-            [workspace.met_by.capacity(), workspace.queue.capacity()],
-            workspace.grid.capacities(),
+            [workspace.lowered_by.capacity(), workspace.queue.capacity()],
+            [workspace.lanes.capacity(), order.grid.capacities()[0], order.grid.capacities()[1]],
         )
     };
     let before = sizes(&workspace);
@@ -267,27 +80,43 @@ fn memory_is_taken_once() {
     };
     let solid =
         crate::types::NmsIou3d { iou_thresholds: vec![0.1], class_mode: ClassMode::Agnostic };
-    suppress_2d(&flats, &Nms2d::Iou(plain_iou()), &mut workspace, &mut keep).unwrap();
-    suppress_2d(&flats, &Nms2d::Soft(soft), &mut workspace, &mut keep).unwrap();
+    suppress_2d(&boxes, &Nms2d::Iou(plain_iou()), &mut workspace, &mut keep).unwrap();
+    suppress_2d(&boxes, &Nms2d::Soft(soft), &mut workspace, &mut keep).unwrap();
     suppress_3d(&objects, &Nms3d::Iou3d(solid), &mut workspace, &mut keep).unwrap();
     assert_eq!(sizes(&workspace), before);
     assert_eq!(keep.capacity(), num);
 }
 
 #[test]
-fn none_keeps_all_that_take_part_in_order() {
+fn kinds_for_other_boxes_are_refused() {
     let mut workspace = Workspace::default();
-    let mut keep = vec![Kept::default(); 3];
-    let candidates = [
-        candidate(Box2d::new(0.0, 0.0, 1.0, 1.0), 0.2, 0, 0),
-        candidate(Box2d::new(0.0, 0.0, 1.0, 1.0), 0.9, 0, 1),
-        candidate(Box2d::new(0.0, 0.0, 1.0, 1.0), f32::NAN, 0, 2),
-        candidate(Box2d::new(0.0, f32::NAN, 1.0, 1.0), 0.8, 0, 3),
-    ];
-    suppress_2d(&candidates, &Nms2d::None, &mut workspace, &mut keep).unwrap();
-    assert_eq!(indices(&candidates, &keep), [1, 0]);
-    suppress_3d(&[], &Nms3d::None, &mut workspace, &mut keep).unwrap();
-    assert!(keep.is_empty());
+    let mut keep = Vec::new();
+    let rotated = NmsRotated { iou_threshold: 0.3, class_mode: ClassMode::Agnostic };
+    let error =
+        suppress_2d(&scene_2d(1, 9, 4), &Nms2d::Rotated(rotated), &mut workspace, &mut keep)
+            .unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Argument);
+    assert!(error.to_string().contains("axis-aligned boxes"), "{error}");
+    let error =
+        suppress_rotated(&scene(1, 9, 4), &Nms2d::Iou(plain_iou()), &mut workspace, &mut keep)
+            .unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Argument);
+    assert!(error.to_string().contains("rotated boxes"), "{error}");
+}
+
+#[test]
+fn rotated_boxes_take_the_rotated_kind_or_none() {
+    let mut workspace = Workspace::default();
+    let (mut keep, mut expected) = (Vec::new(), Vec::new());
+    let candidates = scene(1, 90, 4);
+    let params = NmsRotated { iou_threshold: 0.3, class_mode: ClassMode::Aware };
+    let nms = Nms2d::Rotated(params.clone());
+    suppress_rotated(&candidates, &nms, &mut workspace, &mut keep).unwrap();
+    nms_rotated(&candidates, &params, &mut workspace, &mut expected).unwrap();
+    assert_eq!(indices(&candidates, &keep), indices(&candidates, &expected));
+    assert!(keep.len() < candidates.len());
+    suppress_rotated(&candidates, &Nms2d::None, &mut workspace, &mut keep).unwrap();
+    assert_eq!(keep.len(), candidates.len());
 }
 
 proptest! {
@@ -296,27 +125,27 @@ proptest! {
         items in prop::collection::vec(any::<([i16; 2], [u8; 2], i8)>(), 1..60),
         iou_threshold in 0.0_f32..1.0,
     ) {
-        let places: Vec<Place> = items
+        let extents: Vec<Extent> = items
             .iter()
             .map(|&([x, y], [w, h], scale)| {
                 let scale = f32::from(scale / 3).exp2();
                 let [x, y] = [x, y].map(|value| f32::from(value >> 4) * scale);
-                Place::new([x, y], [f32::from(w) * scale, f32::from(h) * scale])
+                Extent::new([x, y], [f32::from(w) * scale, f32::from(h) * scale])
             })
             .collect();
         let mut grid = Grid::default();
-        grid.clear(places.len());
-        (0..).zip(&places).for_each(|(item, place)| grid.insert(item, 7, place));
-        for reach in [Reach::upright(iou_threshold), Reach::rotated(iou_threshold)] {
-            for query in &places {
-                let mut is_tested = vec![false; places.len()];
+        grid.clear(extents.len());
+        (0..).zip(&extents).for_each(|(item, extent)| grid.insert(item, 7, extent));
+        for reach in [Reach::aligned(iou_threshold), Reach::rotated(iou_threshold)] {
+            for query in &extents {
+                let mut is_tested = vec![false; extents.len()];
                 let found = grid.any(7, query, reach, |item| {
                     is_tested[item as usize] = true;
                     false
                 });
                 prop_assert!(!found);
-                for (&is_tested, place) in is_tested.iter().zip(&places) {
-                    prop_assert!(is_tested || !query.meets(place, reach), "{query:?} misses {place:?}");
+                for (&is_tested, extent) in is_tested.iter().zip(&extents) {
+                    prop_assert!(is_tested || !query.is_near(extent, reach), "{query:?} misses {extent:?}");
                 }
             }
         }

@@ -1,34 +1,36 @@
 //! Greedy suppression by IoU of footprints in the bird's-eye view.
 //!
-//! The footprint is the box seen from above, with its yaw; heights do not
-//! matter. Serves as mmcv's `nms3d`, as the rotated suppression of CenterPoint
-//! and, with a search distance and forbidden pairs, as that of Autoware's
-//! LiDAR detectors. Autoware lets a box that itself goes still suppress others;
-//! this op does not.
+//! The footprint is the box seen from above, with its yaw; heights are ignored.
+//! Corresponds to mmcv's `nms3d` and to the rotated suppression of CenterPoint; with
+//! a search distance and forbidden pairs to that of Autoware's LiDAR detectors,
+//! except that there a suppressed box still suppresses others.
 //!
-//! A box goes when `intersection / ((area_better + area) - intersection)`, in
-//! f32, is strictly above the threshold of the better box's class; the
+//! A box is suppressed if `intersection / ((area_better + area) - intersection)`,
+//! in f32, is strictly above the threshold of the better box's class; the
 //! intersection is
 //! [`Rectangle::intersection`](super::overlap::Rectangle::intersection) in the
-//! frame of the better box. Two boxes do not meet when their centres'
-//! `dx * dx + dy * dy` is above the squared search distance. Empty footprints
-//! (a side of zero or less) overlap nothing, so they stay. What holds for every
-//! suppression (order, ties, NaN, memory) stands in [`nms`](super::nms).
+//! frame of the better box. Boxes whose centres' `dx * dx + dy * dy` is above the
+//! squared search distance do not suppress each other. Empty footprints (a side of
+//! zero or less) have no intersection, so that they are kept. Order, ties, NaN and
+//! memory: see [`nms`](super::nms).
 
-mod cpu;
 #[cfg(feature = "cuda")]
-pub mod cuda;
+pub(super) mod cuda;
 
-use super::nms::{Workspace, check_iou_threshold};
+use super::nms::Workspace;
+use super::nms::grid::Reach;
+use super::nms::thresholds::{ClassThresholds, check_iou_threshold};
+use super::nms::workspace::Suppressors;
+use super::overlap::Rectangle;
 use crate::error::{Error, ErrorKind, Result};
 use crate::types::{Candidate, Kept, NmsBev, Object3d};
 
-/// Keeps the objects whose footprint overlaps no better kept one of their
+/// Keeps the objects whose footprint overlaps no better kept object of their
 /// group, best first.
 ///
 /// # Errors
 /// `Argument` for an IoU threshold outside [0, 1], a search distance that is
-/// negative or NaN, or when a class that takes part has no threshold.
+/// negative or NaN, or when the class of an eligible candidate has no threshold.
 pub fn nms_bev(
     candidates: &[Candidate<Object3d>],
     params: &NmsBev,
@@ -36,7 +38,23 @@ pub fn nms_bev(
     keep: &mut Vec<Kept>,
 ) -> Result<()> {
     check(params)?;
-    cpu::nms_bev(candidates, params, workspace, keep)
+    let Workspace { order, rectangles, .. } = workspace;
+    order.rank("nms_bev", candidates, &params.class_mode, |c| c.bbox.bbox.is_finite())?;
+    let thresholds = ClassThresholds::new("nms_bev", &params.iou_thresholds, &order.ranked)?;
+    order.prepare(candidates, rectangles, |object| Rectangle::new(&object.bbox.footprint()));
+    let squared_search_distance = params.search_distance_m * params.search_distance_m;
+    let reach = Reach::rotated(thresholds.lowest());
+    order.suppress(Suppressors::Kept, reach, usize::MAX, keep, |better, own| {
+        let (a, b) = (better.of(rectangles), own.of(rectangles));
+        let (dx, dy) = (b.center[0] - a.center[0], b.center[1] - a.center[1]);
+        let is_too_far = dx * dx + dy * dy > squared_search_distance;
+        let is_pair = |&[a, b]: &[u32; 2]| {
+            [a, b] == [better.class, own.class] || [b, a] == [better.class, own.class]
+        };
+        let is_forbidden = params.forbidden_pairs.iter().any(is_pair);
+        !is_too_far && !is_forbidden && a.iou(b) > thresholds.of(better)
+    });
+    Ok(())
 }
 
 fn check(params: &NmsBev) -> Result<()> {

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
-use super::super::nms::tests::{candidate, class_modes, greedy, indices, scene_3d, scenes};
-use super::super::nms::{Suppressors, is_finite_3d};
+use super::super::nms::scenes::{candidate, class_modes, greedy, indices, scene_3d, scenes};
+use super::super::nms::workspace::Suppressors;
 use super::super::overlap::iou_bev;
 use super::*;
 use crate::types::{Box3d, ClassMode};
@@ -89,7 +89,7 @@ proptest! {
             &candidates,
             &class_mode,
             Suppressors::Kept,
-            |c| is_finite_3d(&c.bbox),
+            |c| c.bbox.bbox.is_finite(),
             |better, c| {
                 let (a, b) = (&better.bbox.bbox, &c.bbox.bbox);
                 let [dx, dy] = [0, 1].map(|axis| b.center[axis] - a.center[axis]);

@@ -1,27 +1,28 @@
 //! Greedy suppression by distance of centres in the bird's-eye view.
 //!
-//! Two published readings of the threshold: Autoware's radius (suppressed when
-//! `distance^2 < radius^2`) and mmdet3d's `circle_nms` (suppressed when
-//! `distance^2 <= threshold`, the threshold not squared). The class of the
-//! kept, better box decides which threshold holds. `distance^2` is
-//! `dx * dx + dy * dy` and `radius^2` is `radius * radius`, in f32. Sizes, yaw
-//! and height do not matter. What holds for every suppression (order, ties,
-//! NaN, memory) stands in [`nms`](super::nms).
+//! The threshold has two published readings: Autoware's radius (suppressed if
+//! `distance^2 < radius^2`) and mmdet3d's `circle_nms` (suppressed if
+//! `distance^2 <= threshold`, the threshold not squared). The threshold is that of
+//! the better box's class. `distance^2` is `dx * dx + dy * dy` and `radius^2` is
+//! `radius * radius`, in f32. Sizes, yaw and height are ignored. Order, ties, NaN
+//! and memory: see [`nms`](super::nms).
 
-mod cpu;
 #[cfg(feature = "cuda")]
-pub mod cuda;
+pub(super) mod cuda;
 
 use super::nms::Workspace;
+use super::nms::grid::{Extent, Reach};
+use super::nms::thresholds::ClassThresholds;
+use super::nms::workspace::Suppressors;
 use crate::error::{Error, ErrorKind, Result};
-use crate::types::{Candidate, Kept, NmsCircle, Object3d};
+use crate::types::{Candidate, CircleThreshold, Kept, NmsCircle, Object3d};
 
-/// Keeps the objects that are not too near to a better kept one of their
+/// Keeps the objects that are not too near to a better kept object of their
 /// group, best first.
 ///
 /// # Errors
-/// `Argument` for a NaN threshold, or when a class that takes part has no
-/// threshold.
+/// `Argument` for a NaN threshold, or when the class of an eligible candidate
+/// has no threshold.
 pub fn nms_circle(
     candidates: &[Candidate<Object3d>],
     params: &NmsCircle,
@@ -29,7 +30,38 @@ pub fn nms_circle(
     keep: &mut Vec<Kept>,
 ) -> Result<()> {
     check(params)?;
-    cpu::nms_circle(candidates, params, workspace, keep)
+    let order = &mut workspace.order;
+    order.rank("nms_circle", candidates, &params.class_mode, |c| c.bbox.bbox.is_finite())?;
+    let thresholds = ClassThresholds::new("nms_circle", &params.thresholds, &order.ranked)?;
+    // Circles of half the longest radius touch if one centre suppresses the other.
+    let half = [0.5 * longest_radius(params); 2];
+    let center = |index: u32| {
+        let [x, y, _] = candidates[index as usize].bbox.bbox.center;
+        [x, y]
+    };
+    order.extents.clear();
+    order.extents.extend(order.ranked.iter().map(|r| Extent::new(center(r.index), half)));
+    order.suppress(Suppressors::Kept, Reach::TOUCHING, usize::MAX, keep, |better, own| {
+        let threshold = thresholds.of(better);
+        let ([x_better, y_better], [x, y]) = (center(better.index), center(own.index));
+        let (dx, dy) = (x - x_better, y - y_better);
+        let squared_distance = dx * dx + dy * dy;
+        match params.reading {
+            CircleThreshold::Radius => threshold > 0.0 && squared_distance < threshold * threshold,
+            CircleThreshold::SquaredDistance => squared_distance <= threshold,
+        }
+    });
+    Ok(())
+}
+
+/// The longest distance at which a candidate suppresses another, but for
+/// rounding; 0 when none does.
+fn longest_radius(params: &NmsCircle) -> f32 {
+    let longest = params.thresholds.iter().fold(0.0, |longest: f32, &t| longest.max(t));
+    match params.reading {
+        CircleThreshold::Radius => longest,
+        CircleThreshold::SquaredDistance => longest.sqrt(),
+    }
 }
 
 fn check(params: &NmsCircle) -> Result<()> {

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
-use super::super::nms::tests::{candidate, class_modes, greedy, indices, scene_3d, scenes};
-use super::super::nms::{Suppressors, is_finite_3d};
+use super::super::nms::scenes::{candidate, class_modes, greedy, indices, scene_3d, scenes};
+use super::super::nms::workspace::Suppressors;
 use super::*;
 use crate::types::{Box3d, CircleThreshold, ClassMode};
 
@@ -82,7 +82,7 @@ proptest! {
             &candidates,
             &class_mode,
             Suppressors::Kept,
-            |c| is_finite_3d(&c.bbox),
+            |c| c.bbox.bbox.is_finite(),
             |better, c| {
                 let threshold = thresholds[better.class as usize];
                 let [dx, dy] =

@@ -1,23 +1,27 @@
-//! Fast, one-pass suppression by IoU of axis-aligned boxes.
+//! One-pass suppression by IoU of axis-aligned boxes.
 //!
-//! A box goes when any better box of its group overlaps it, also one that
-//! itself goes: as YOLACT's Fast NMS and the parallel suppression of many
-//! YOLO plugins. Not equal to greedy suppression, which keeps some boxes more;
-//! every box kept here is kept there.
+//! A box is suppressed if any better box of its group overlaps it, even a
+//! suppressed one, as in YOLACT's Fast NMS and the parallel suppression of many
+//! YOLO plugins. Not equal to greedy suppression: the survivors are a subset of
+//! the greedy ones.
 //!
-//! A box goes when its IoU, as in [`nms_iou`](super::nms_iou) with offset 0,
-//! is strictly above the threshold. What holds for every suppression (order,
-//! ties, NaN, memory) stands in [`nms`](super::nms).
+//! Boxes overlap if their IoU, as in [`nms_iou`](super::nms_iou) with offset 0, is
+//! strictly above the threshold. Order, ties, NaN and memory: see
+//! [`nms`](super::nms).
 
-mod cpu;
 #[cfg(feature = "cuda")]
-pub mod cuda;
+pub(super) mod cuda;
 
-use super::nms::{Workspace, check_iou_threshold};
+use super::nms::Workspace;
+use super::nms::grid::Reach;
+use super::nms::thresholds::check_iou_threshold;
+use super::nms::workspace::Suppressors;
+use super::overlap::AlignedBox;
 use crate::error::Result;
 use crate::types::{Box2d, Candidate, Kept, NmsFast};
 
-/// Keeps the boxes that overlap no better one of their group, best first.
+/// Keeps the boxes that overlap no box of their group that ranks above, best
+/// first.
 ///
 /// # Errors
 /// `Argument` for an IoU threshold outside [0, 1].
@@ -28,7 +32,14 @@ pub fn nms_fast(
     keep: &mut Vec<Kept>,
 ) -> Result<()> {
     check(params)?;
-    cpu::nms_fast(candidates, params, workspace, keep)
+    let Workspace { order, boxes, .. } = workspace;
+    order.rank("nms_fast", candidates, &params.class_mode, |c| c.bbox.is_finite())?;
+    order.prepare(candidates, boxes, |bbox| AlignedBox::new(bbox, 0.0));
+    let reach = Reach::aligned(params.iou_threshold);
+    order.suppress(Suppressors::All, reach, usize::MAX, keep, |better, own| {
+        better.of(boxes).iou(own.of(boxes)) > params.iou_threshold
+    });
+    Ok(())
 }
 
 fn check(params: &NmsFast) -> Result<()> {

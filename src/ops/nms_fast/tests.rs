@@ -1,9 +1,9 @@
 use proptest::prelude::*;
 
-use super::super::nms::Suppressors;
-use super::super::nms::tests::{
+use super::super::nms::scenes::{
     candidate, class_modes, greedy, indices, iou_as_mmcv, scene_2d, scenes,
 };
+use super::super::nms::workspace::Suppressors;
 use super::*;
 use crate::error::ErrorKind;
 use crate::types::ClassMode;
@@ -16,7 +16,7 @@ fn run(candidates: &[Candidate<Box2d>], iou_threshold: f32, class_mode: ClassMod
 }
 
 #[test]
-fn who_goes_still_suppresses() {
+fn suppressed_boxes_still_suppress() {
     let candidates: Vec<_> = (0..5)
         .map(|i| {
             let x = i as f32;

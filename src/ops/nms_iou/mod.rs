@@ -1,26 +1,28 @@
 //! Greedy suppression by IoU of axis-aligned boxes.
 //!
-//! The answer of mmcv's `nms` with the same `offset`, `score_threshold` and
-//! `max_num`; with [`ClassMode::Aware`](crate::types::ClassMode) that of
-//! `batched_nms`, whose trick of moving classes apart it does without. Also
-//! that of ONNX's `NonMaxSuppression` within one batch and class.
+//! Equal to mmcv's `nms` with the same `offset`, `score_threshold` and `max_num`;
+//! with [`ClassMode::Aware`](crate::types::ClassMode) to `batched_nms`, but without
+//! moving the classes apart; and to ONNX's `NonMaxSuppression` within one batch and
+//! class.
 //!
-//! A box goes when `intersection / ((area_better + area) - intersection)`, in
-//! f32, is strictly above the threshold. Empty boxes (right at or before left)
-//! overlap nothing, so they stay. What holds for every suppression (order,
-//! ties, NaN, memory) stands in [`nms`](super::nms).
+//! A box is suppressed if `intersection / ((area_better + area) - intersection)`,
+//! in f32, is strictly above the threshold. Empty boxes (right at or before left)
+//! have no intersection, so that they are kept. Order, ties, NaN and memory: see
+//! [`nms`](super::nms).
 
-mod cpu;
 #[cfg(feature = "cuda")]
-pub mod cuda;
+pub(super) mod cuda;
 
-pub(super) use cpu::{Block, MAX_WITHOUT_GRID, NUM_LANES};
-
-use super::nms::{Workspace, check_iou_threshold, check_offset};
+use super::nms::Workspace;
+use super::nms::grid::Reach;
+use super::nms::lanes::MAX_WITHOUT_GRID;
+use super::nms::thresholds::{check_iou_threshold, check_offset};
+use super::nms::workspace::Suppressors;
+use super::overlap::AlignedBox;
 use crate::error::{Error, ErrorKind, Result};
 use crate::types::{Box2d, Candidate, Kept, NmsIou};
 
-/// Keeps the best boxes that overlap no better kept one of their group.
+/// Keeps the best boxes that overlap no better kept box of their group.
 ///
 /// `keep` receives at most `max_num` survivors, best first.
 ///
@@ -34,7 +36,44 @@ pub fn nms_iou(
     keep: &mut Vec<Kept>,
 ) -> Result<()> {
     check(params)?;
-    cpu::nms_iou(candidates, params, workspace, keep)
+    let Workspace { order, boxes, .. } = workspace;
+    order.rank("nms_iou", candidates, &params.class_mode, |candidate| {
+        candidate.bbox.is_finite()
+            && params.score_threshold.is_none_or(|threshold| candidate.score > threshold)
+    })?;
+    let offset = f32::from(params.offset);
+    order.prepare(candidates, boxes, |bbox| AlignedBox::new(bbox, offset));
+    if order.ranked.len() <= MAX_WITHOUT_GRID {
+        suppress_without_grid(params, workspace, keep);
+        return Ok(());
+    }
+    let reach = Reach::aligned(params.iou_threshold);
+    order.suppress(Suppressors::Kept, reach, params.max_num, keep, |better, own| {
+        better.of(boxes).iou(own.of(boxes)) > params.iou_threshold
+    });
+    Ok(())
+}
+
+fn suppress_without_grid(params: &NmsIou, workspace: &mut Workspace, keep: &mut Vec<Kept>) {
+    // An IoU above the threshold needs about that part of either box; a tiny
+    // threshold is within the rounding error.
+    let min_part = if params.iou_threshold < 1e-3 { 0.0 } else { 0.99 * params.iou_threshold };
+    let Workspace { order, boxes, lanes, .. } = workspace;
+    keep.clear();
+    lanes.clear();
+    for (own, shape) in order.ranked.iter().zip(boxes.iter()) {
+        if keep.len() >= params.max_num {
+            break;
+        }
+        let is_suppressed = lanes.any(shape.bbox(), f32::from(params.offset), min_part, |rank| {
+            let better = &order.ranked[rank as usize];
+            better.group == own.group && better.of(boxes).iou(shape) > params.iou_threshold
+        });
+        if !is_suppressed {
+            lanes.push(own.rank, shape);
+            keep.push(Kept { index: own.index, score: own.score });
+        }
+    }
 }
 
 fn check(params: &NmsIou) -> Result<()> {

@@ -1,9 +1,9 @@
 use proptest::prelude::*;
 
-use super::super::nms::Suppressors;
-use super::super::nms::tests::{
+use super::super::nms::scenes::{
     candidate, class_modes, greedy, indices, iou_as_mmcv, scene_2d, scenes,
 };
+use super::super::nms::workspace::Suppressors;
 use super::*;
 use crate::types::ClassMode;
 
@@ -53,7 +53,7 @@ fn table() {
             kept: (0..67).collect(),
         },
         Case {
-            name: "greedy: who goes does not suppress",
+            name: "greedy: a suppressed box does not suppress",
             candidates: row(5, 1.0),
             iou_threshold: 0.3,
             kept: vec![0, 2, 4],
@@ -64,7 +64,12 @@ fn table() {
             iou_threshold: 1.0 / 3.0,
             kept: vec![0, 1],
         },
-        Case { name: "all but one go", candidates: row(9, 0.0), iou_threshold: 0.9, kept: vec![0] },
+        Case {
+            name: "all but one are suppressed",
+            candidates: row(9, 0.0),
+            iou_threshold: 0.9,
+            kept: vec![0],
+        },
         Case {
             name: "a threshold of one keeps identical boxes",
             candidates: row(3, 0.0),

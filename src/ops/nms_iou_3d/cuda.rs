@@ -1,52 +1,16 @@
-//! The CUDA side of [`nms_iou_3d`](super::nms_iou_3d): the same survivors in the
-//! same order, bit for bit. Candidates carry the box alone; velocity and
-//! variance lie apart and are gathered by position.
+//! The parameters of the kernels `nms_iou_3d_*`.
 
 use super::check;
-use crate::device::cuda::abi::nms::NmsSettings;
-use crate::device::cuda::abi::nms::nms_iou_3d::NmsIou3dSteps;
-use crate::device::cuda::{DeviceCandidates, Stream};
 use crate::error::Result;
-use crate::ops::nms::cuda::{Capacity, Parameters, PreparedWorkspace, check_some};
-use crate::types::{Box3d, NmsIou3d};
+use crate::ops::nms::cuda::kernels::NmsSettings;
+use crate::ops::nms::cuda::parameters::Parameters;
+use crate::types::NmsIou3d;
 
-/// Kernels and memory of the op.
-pub type Workspace = PreparedWorkspace<NmsIou3dSteps>;
-
-/// Takes kernels and memory; settings come by [`set_nms_iou_3d`].
-///
 /// # Errors
-/// `Device` when this build has no such kernels or there is not enough memory.
-pub fn workspace(stream: &Stream, capacity: Capacity) -> Result<Workspace> {
-    PreparedWorkspace::new("nms_iou_3d", stream, capacity)
-}
-
-/// Writes the settings to the device and waits; recorded graphs follow them.
-///
-/// # Errors
-/// `Argument` as on the CPU, for no threshold at all, or for more thresholds
-/// or groups than there is room for.
-pub fn set_nms_iou_3d(workspace: &mut Workspace, params: &NmsIou3d) -> Result<()> {
+/// `Argument` as on the CPU, or for an empty list of thresholds.
+pub(in crate::ops) fn parameters(params: &NmsIou3d) -> Result<Parameters<'_>> {
     check(params)?;
-    check_some("nms_iou_3d", &params.iou_thresholds)?;
     let settings = NmsSettings { max_num: u32::MAX, ..NmsSettings::default() };
-    workspace.set(&Parameters {
-        settings,
-        class_mode: &params.class_mode,
-        thresholds: &params.iou_thresholds,
-        forbidden: &[],
-    })
-}
-
-/// Queues the suppression of `candidates`; [`Workspace::read_kept`] waits for
-/// the survivors.
-///
-/// # Errors
-/// `Argument` when the candidates' capacity is above the workspace's; `Device`
-/// when a buffer is another stream's or a launch fails.
-pub fn enqueue_nms_iou_3d(
-    candidates: &DeviceCandidates<Box3d>,
-    workspace: &mut Workspace,
-) -> Result<()> {
-    workspace.enqueue(&candidates.items, &candidates.num)
+    Parameters::new(&params.class_mode, settings)
+        .with_thresholds("nms_iou_3d", &params.iou_thresholds)
 }

@@ -1,31 +1,34 @@
 //! Greedy suppression by IoU of volumes.
 //!
-//! The volume two upright boxes share is the intersection of their footprints
-//! (with yaw) times that of their vertical intervals. Serves as mmdet3d's
-//! `aligned_3d_nms` when all yaws are 0, and as suppression by `boxes_iou3d`.
+//! The intersection of two upright boxes is that of their footprints, with yaw,
+//! times that of their vertical intervals. Corresponds to mmdet3d's
+//! `aligned_3d_nms` if all yaws are 0, and to suppression by `boxes_iou3d`.
 //!
-//! A box goes when `shared / ((volume_better + volume) - shared)`, in f32, is
-//! strictly above the threshold of the better box's class; the footprints'
-//! intersection is
+//! A box is suppressed if `shared / ((volume_better + volume) - shared)`, in f32,
+//! is strictly above the threshold of the better box's class; the intersection of
+//! the footprints is
 //! [`Rectangle::intersection`](super::overlap::Rectangle::intersection) in the
-//! frame of the better box. Empty boxes (a size of zero or less) overlap
-//! nothing, so they stay. What holds for every suppression (order, ties, NaN,
-//! memory) stands in [`nms`](super::nms).
+//! frame of the better box. Empty boxes (a size of zero or less) have no
+//! intersection, so that they are kept. Order, ties, NaN and memory: see
+//! [`nms`](super::nms).
 
-mod cpu;
 #[cfg(feature = "cuda")]
-pub mod cuda;
+pub(super) mod cuda;
 
-use super::nms::{Workspace, check_iou_threshold};
+use super::nms::Workspace;
+use super::nms::grid::Reach;
+use super::nms::thresholds::{ClassThresholds, check_iou_threshold};
+use super::nms::workspace::Suppressors;
+use super::overlap::Solid;
 use crate::error::Result;
 use crate::types::{Candidate, Kept, NmsIou3d, Object3d};
 
-/// Keeps the objects whose volume overlaps no better kept one of their group,
+/// Keeps the objects whose volume overlaps no better kept object of their group,
 /// best first.
 ///
 /// # Errors
-/// `Argument` for an IoU threshold outside [0, 1], or when a class that takes
-/// part has no threshold.
+/// `Argument` for an IoU threshold outside [0, 1], or when the class of an
+/// eligible candidate has no threshold.
 pub fn nms_iou_3d(
     candidates: &[Candidate<Object3d>],
     params: &NmsIou3d,
@@ -33,7 +36,15 @@ pub fn nms_iou_3d(
     keep: &mut Vec<Kept>,
 ) -> Result<()> {
     check(params)?;
-    cpu::nms_iou_3d(candidates, params, workspace, keep)
+    let Workspace { order, solids, .. } = workspace;
+    order.rank("nms_iou_3d", candidates, &params.class_mode, |c| c.bbox.bbox.is_finite())?;
+    let thresholds = ClassThresholds::new("nms_iou_3d", &params.iou_thresholds, &order.ranked)?;
+    order.prepare(candidates, solids, |object| Solid::new(&object.bbox));
+    let reach = Reach::rotated(thresholds.lowest());
+    order.suppress(Suppressors::Kept, reach, usize::MAX, keep, |better, own| {
+        better.of(solids).iou(own.of(solids)) > thresholds.of(better)
+    });
+    Ok(())
 }
 
 fn check(params: &NmsIou3d) -> Result<()> {

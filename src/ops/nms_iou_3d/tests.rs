@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
-use super::super::nms::tests::{candidate, class_modes, greedy, indices, scene_3d, scenes};
-use super::super::nms::{Suppressors, is_finite_3d};
+use super::super::nms::scenes::{candidate, class_modes, greedy, indices, scene_3d, scenes};
+use super::super::nms::workspace::Suppressors;
 use super::super::overlap::iou_3d;
 use super::*;
 use crate::error::ErrorKind;
@@ -66,7 +66,7 @@ proptest! {
             &candidates,
             &class_mode,
             Suppressors::Kept,
-            |c| is_finite_3d(&c.bbox),
+            |c| c.bbox.bbox.is_finite(),
             |better, c| {
                 iou_3d(&better.bbox.bbox, &c.bbox.bbox) > thresholds[better.class as usize]
             },

@@ -1,22 +1,25 @@
 //! Greedy suppression by IoU of rotated boxes in a plane.
 //!
-//! Made for the same answers as mmcv's `nms_rotated`. A box goes when
+//! The same result as mmcv's `nms_rotated`. A box is suppressed if
 //! `intersection / ((area_better + area) - intersection)`, in f32, is strictly
 //! above the threshold; the intersection is
 //! [`Rectangle::intersection`](super::overlap::Rectangle::intersection) in the
-//! frame of the better box. Empty boxes (a side of zero or less) overlap
-//! nothing, so they stay. What holds for every suppression (order, ties, NaN,
-//! memory) stands in [`nms`](super::nms).
+//! frame of the better box. Empty boxes (a side of zero or less) have no
+//! intersection, so that they are kept. Order, ties, NaN and memory: see
+//! [`nms`](super::nms).
 
-mod cpu;
 #[cfg(feature = "cuda")]
-pub mod cuda;
+pub(super) mod cuda;
 
-use super::nms::{Workspace, check_iou_threshold};
+use super::nms::Workspace;
+use super::nms::grid::Reach;
+use super::nms::thresholds::check_iou_threshold;
+use super::nms::workspace::Suppressors;
+use super::overlap::Rectangle;
 use crate::error::Result;
 use crate::types::{Candidate, Kept, NmsRotated, RotatedBox2d};
 
-/// Keeps the boxes that overlap no better kept one of their group, best first.
+/// Keeps the boxes that overlap no better kept box of their group, best first.
 ///
 /// # Errors
 /// `Argument` for an IoU threshold outside [0, 1].
@@ -27,7 +30,14 @@ pub fn nms_rotated(
     keep: &mut Vec<Kept>,
 ) -> Result<()> {
     check(params)?;
-    cpu::nms_rotated(candidates, params, workspace, keep)
+    let Workspace { order, rectangles, .. } = workspace;
+    order.rank("nms_rotated", candidates, &params.class_mode, |c| c.bbox.is_finite())?;
+    order.prepare(candidates, rectangles, Rectangle::new);
+    let reach = Reach::rotated(params.iou_threshold);
+    order.suppress(Suppressors::Kept, reach, usize::MAX, keep, |better, own| {
+        better.of(rectangles).iou(own.of(rectangles)) > params.iou_threshold
+    });
+    Ok(())
 }
 
 fn check(params: &NmsRotated) -> Result<()> {

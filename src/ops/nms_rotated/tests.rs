@@ -2,8 +2,8 @@ use std::f32::consts::FRAC_PI_2;
 
 use proptest::prelude::*;
 
-use super::super::nms::tests::{candidate, class_modes, greedy, indices, scene, scenes};
-use super::super::nms::{Suppressors, is_finite_rotated};
+use super::super::nms::scenes::{candidate, class_modes, greedy, indices, scene, scenes};
+use super::super::nms::workspace::Suppressors;
 use super::super::overlap::rotated_iou;
 use super::*;
 use crate::error::ErrorKind;
@@ -66,7 +66,7 @@ proptest! {
             &candidates,
             &class_mode,
             Suppressors::Kept,
-            |c| is_finite_rotated(&c.bbox),
+            |c| c.bbox.is_finite(),
             |better, c| rotated_iou(&better.bbox, &c.bbox) > iou_threshold,
         );
         prop_assert_eq!(run(&candidates, iou_threshold, class_mode), expected);

@@ -1,6 +1,6 @@
 use proptest::prelude::*;
 
-use super::super::nms::tests::{candidate, class_modes, iou_as_mmcv, scene_2d, scenes};
+use super::super::nms::scenes::{candidate, class_modes, iou_as_mmcv, scene_2d, scenes};
 use super::*;
 use crate::types::ClassMode;
 
@@ -22,7 +22,7 @@ fn obvious(candidates: &[Candidate<Box2d>], params: &NmsSoft) -> Vec<Kept> {
         .filter(|(_, c)| c.score >= 0.0 && c.bbox.is_finite())
         .map(|(index, c)| Kept { index, score: c.score })
         .collect();
-    let mut taken = Vec::new();
+    let mut kept = Vec::new();
     loop {
         let best = (0..rest.len()).min_by(|&a, &b| {
             let tie = |kept: &Kept| {
@@ -32,9 +32,9 @@ fn obvious(candidates: &[Candidate<Box2d>], params: &NmsSoft) -> Vec<Kept> {
             let (a, b) = (&rest[a], &rest[b]);
             b.score.total_cmp(&a.score).then_with(|| tie(a).cmp(&tie(b)))
         });
-        let Some(best) = best else { return taken };
+        let Some(best) = best else { return kept };
         let best = rest.remove(best);
-        taken.push(best);
+        kept.push(best);
         let bbox = &candidates[best.index as usize];
         for kept in &mut rest {
             let other = &candidates[kept.index as usize];

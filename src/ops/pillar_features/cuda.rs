@@ -1,10 +1,10 @@
-//! The CUDA side of [`pillar_features`](super::pillar_features): equal to the
-//! CPU, bit for bit (a NaN, which only finite points that overflow give, may
-//! have other bits).
+//! The CUDA implementation of [`pillar_features`](super::pillar_features): equal to
+//! the CPU, bit for bit (a NaN, which results only from finite points that overflow,
+//! may have other bits).
 //!
-//! Most of the tensor is zeros, frame after frame. A workspace belongs to one
-//! tensor and remembers how much of each row may be something else: only that
-//! is written.
+//! Most values of the tensor are zero in every frame. A workspace belongs to one
+//! tensor and keeps for each row how many values may be nonzero: only these are
+//! written.
 
 use half::f16;
 
@@ -21,13 +21,13 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::ops::voxelize::cuda::DeviceVoxels;
 use crate::ops::voxelize::kernels::GridArgs;
 
-/// Kernels and memory of the op for one tensor, which nobody else writes.
+/// Kernels and memory of the op for one tensor, which only this workspace writes.
 pub struct Workspace {
     stream: Stream,
     kernels: Kernels,
-    /// By row, how many of its first values may not be zero.
+    /// By row, how many of its first values may be nonzero.
     written: DeviceBuffer<u32>,
-    /// Where the tensor's values lie.
+    /// The address of the tensor's values.
     address: u64,
 }
 
@@ -39,7 +39,8 @@ struct Kernels {
 }
 
 impl Workspace {
-    /// Takes the kernels, and memory for the rows of `out`, whatever they hold.
+    /// Loads the kernels and allocates memory for the rows of `out`, which may hold
+    /// any values.
     ///
     /// # Errors
     /// `Device` when this build has no such kernels or there is not enough
@@ -59,13 +60,13 @@ impl Workspace {
         Ok(Self { stream: stream.clone(), kernels, written, address: out.address() })
     }
 
-    /// Queues the making of `out`, `[V, P, F]` with room for as many voxels as
-    /// there may be. `points` are those that the voxels were made from.
+    /// Queues the computation of `out`, `[V, P, F]` with V at least the capacity of
+    /// the voxels. `points` are those that the voxels were made from.
     ///
     /// # Errors
     /// `Argument` when `out` is not the workspace's tensor or has another shape,
     /// or a voxel's row more than [`MANY_VALUES`] values; `Device` when a buffer
-    /// is another stream's or the launch fails.
+    /// belongs to another stream or the launch fails.
     pub fn enqueue(
         &mut self,
         (points, voxels): (&DevicePoints, &DeviceVoxels),

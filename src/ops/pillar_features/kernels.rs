@@ -1,4 +1,4 @@
-//! `kernels/pillar_features.cu`.
+//! The parameters of `kernels/pillar_features.cu`.
 
 use std::marker::PhantomData;
 
@@ -10,20 +10,20 @@ use crate::device::cuda::{
 use crate::error::Result;
 use crate::ops::voxelize::kernels::GridArgs;
 
-/// Threads of a block.
+/// Threads per block.
 pub const THREADS_PER_BLOCK: u32 = kernel_constant!("pillar_features.cu", "kThreads");
-/// Values of a row, at most, in `pillar_features_*`.
+/// The maximum number of values of a row in `pillar_features_*`.
 pub const FEW_VALUES: usize = kernel_constant!("pillar_features.cu", "kFew") as usize;
-/// Voxels that a block takes there.
+/// Voxels per block of these kernels.
 pub const FEW_VOXELS_PER_BLOCK: u32 =
     THREADS_PER_BLOCK / kernel_constant!("pillar_features.cu", "kFewLanes");
-/// Values of a row, at most, in `pillar_features_many_*`.
+/// The maximum number of values of a row in `pillar_features_many_*`.
 pub const MANY_VALUES: usize = kernel_constant!("pillar_features.cu", "kMany") as usize;
-/// Voxels that a block takes there.
+/// Voxels per block of these kernels.
 pub const MANY_VOXELS_PER_BLOCK: u32 =
     THREADS_PER_BLOCK / kernel_constant!("pillar_features.cu", "kManyLanes");
 
-/// The mirror of `Args`.
+/// The parameter: `Args` in the kernel.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct FeatureArgs<'a, T> {
@@ -31,27 +31,27 @@ pub struct FeatureArgs<'a, T> {
     pub points: In<'a, f32>,
     /// The cell of a voxel.
     pub cells: In<'a, u32>,
-    /// How many points a voxel keeps.
+    /// By voxel, the number of its points.
     pub num_points_per_voxel: In<'a, u32>,
-    /// Which, in order.
+    /// By voxel, the indices of its points, ascending.
     pub point_indices: In<'a, u32>,
-    /// How many voxels there are.
+    /// The number of voxels.
     pub num_voxels: In<'a, u32>,
     /// The rows, `max_points_per_voxel` times `num_features` values each.
     pub out: Out<'a, T>,
-    /// By row, how many of its first values may not be zero.
+    /// By row, how many of its first values may be nonzero.
     pub written: Out<'a, u32>,
     /// The grid.
     pub grid: GridArgs,
-    /// Rows to write.
+    /// The number of rows to write.
     pub num_rows: u32,
-    /// The most points of a voxel.
+    /// The maximum number of points per voxel.
     pub max_points_per_voxel: u32,
-    /// Floats a point.
+    /// Floats per point.
     pub num_channels: u32,
-    /// Values a point has in a row.
+    /// Values per point in a row.
     pub num_features: u32,
-    /// Points that there is memory for.
+    /// The maximum number of points.
     pub point_capacity: u32,
 }
 
@@ -112,13 +112,13 @@ macro_rules! spec {
         // SAFETY: `FeatureArgs` mirrors `pillar_features::Args` (size asserted,
         // `#[repr(C)]` in the same order). A warp whose first voxel is not below
         // the number of rows stops; voxels are read below the length of `cells`,
-        // which the other slices over voxels have (checked), points at indices
-        // cut to `point_capacity`. A row's values are at most those that the
-        // block's memory holds for a group of lanes. Rows have
-        // `max_points_per_voxel` times `num_features` values, as many as
-        // `written` at most says, and `out` has all rows (checked); they are
-        // written 16 bytes at once only where they are a multiple of that;
-        // allocations are aligned. No thread waits for another warp.
+        // for which the other slices over voxels are long enough (checked), points
+        // at indices clamped to `point_capacity`. A row is at most as long as the
+        // shared memory of a group of lanes (checked). Rows have
+        // `max_points_per_voxel` times `num_features` values, the maximum of
+        // `written`, and `out` has all rows (checked); they are written by 16 bytes
+        // only where their length is a multiple of that; allocations are aligned.
+        // No thread waits for another warp.
         unsafe impl KernelSpec for $spec {
             const NAME: &'static str = $name;
             type Args<'a> = FeatureArgs<'a, $element>;

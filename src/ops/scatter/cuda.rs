@@ -1,4 +1,5 @@
-//! The CUDA side of [`scatter`](super::scatter): equal to the CPU, bit for bit.
+//! The CUDA implementation of [`scatter`](super::scatter): equal to the CPU, bit for
+//! bit.
 
 use half::f16;
 
@@ -19,12 +20,12 @@ pub struct Workspace {
     f16: Kernel<Write<f16, f16>>,
     f32_to_f16: Kernel<Write<f32, f16>>,
     f16_to_f32: Kernel<Write<f16, f32>>,
-    notes: DeviceBuffer<u32>,
+    pillars: DeviceBuffer<u32>,
     size: [usize; 2],
 }
 
 impl Workspace {
-    /// Takes the kernels, and memory for the cells of a grid.
+    /// Loads the kernels and allocates memory for the cells of a grid.
     ///
     /// # Errors
     /// `Argument` when the grid is more than one cell high; `Device` when this
@@ -42,7 +43,7 @@ impl Workspace {
             f16: device.kernel()?,
             f32_to_f16: device.kernel()?,
             f16_to_f32: device.kernel()?,
-            notes: DeviceBuffer::zeros(stream, nx * ny)?,
+            pillars: DeviceBuffer::zeros(stream, nx * ny)?,
             size: [nx, ny],
         })
     }
@@ -53,7 +54,7 @@ impl Workspace {
     ///
     /// # Errors
     /// `Argument` when the shapes are others or the voxels are of another grid;
-    /// `Device` when a buffer is another stream's or a launch fails.
+    /// `Device` when a buffer belongs to another stream or a launch fails.
     pub fn enqueue(
         &mut self,
         features: &DeviceTensor,
@@ -81,13 +82,13 @@ impl Workspace {
         let args = PlaceArgs {
             cells: voxels.cells.input(stream)?,
             num_voxels: voxels.num.input(stream)?,
-            notes: self.notes.output(stream)?,
+            pillars: self.pillars.output(stream)?,
         };
         let num_blocks = [blocks(capacity, THREADS_PER_BLOCK), 1];
         let grid = Blocks { num_blocks, threads_per_block: THREADS_PER_BLOCK };
         self.place.enqueue(stream, grid, args)?;
         let mut map =
-            Map { stream, notes: &mut self.notes, num_rows, num_channels, num_cells: nx * ny };
+            Map { stream, pillars: &mut self.pillars, num_rows, num_channels, num_cells: nx * ny };
         match (features.values(), out.values_mut()) {
             (DeviceValues::F32(from), DeviceValues::F32(to)) => map.enqueue(&self.f32, from, to),
             (DeviceValues::F16(from), DeviceValues::F16(to)) => map.enqueue(&self.f16, from, to),
@@ -101,10 +102,10 @@ impl Workspace {
     }
 }
 
-/// Where the pillars go.
+/// The map and the pillars on it.
 struct Map<'a> {
     stream: &'a Stream,
-    notes: &'a mut DeviceBuffer<u32>,
+    pillars: &'a mut DeviceBuffer<u32>,
     num_rows: usize,
     num_channels: usize,
     num_cells: usize,
@@ -122,7 +123,7 @@ impl Map<'_> {
     {
         let args = WriteArgs {
             features: from.input(self.stream)?,
-            notes: self.notes.output(self.stream)?,
+            pillars: self.pillars.output(self.stream)?,
             map: to.output(self.stream)?,
             num_rows: self.num_rows as u32,
             num_cells: self.num_cells as u32,

@@ -1,4 +1,4 @@
-//! `kernels/scatter.cu`.
+//! The parameters of `kernels/scatter.cu`.
 
 use std::marker::PhantomData;
 
@@ -9,30 +9,30 @@ use crate::device::cuda::{
 };
 use crate::error::Result;
 
-/// Threads of a block: a pillar each, or a cell.
+/// Threads per block: a pillar or a cell each.
 pub const THREADS_PER_BLOCK: u32 = kernel_constant!("scatter.cu", "kThreads");
 
-/// The mirror of `PlaceArgs`.
+/// The parameter of `scatter_place`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct PlaceArgs<'a> {
     /// The cell of a pillar.
     pub cells: In<'a, u32>,
-    /// How many pillars there are.
+    /// The number of pillars.
     pub num_voxels: In<'a, u32>,
-    /// By cell, its pillar's number plus 1; zero between launches.
-    pub notes: Out<'a, u32>,
+    /// By cell, the index of its pillar plus 1; zero between launches.
+    pub pillars: Out<'a, u32>,
 }
 
-/// The mirror of `WriteArgs`.
+/// The parameter of `scatter_write_*`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct WriteArgs<'a, From, To> {
     /// Rows of the pillars.
     pub features: In<'a, From>,
     /// As in [`PlaceArgs`].
-    pub notes: Out<'a, u32>,
-    /// A plane a channel.
+    pub pillars: Out<'a, u32>,
+    /// A plane per channel.
     pub map: Out<'a, To>,
     /// Rows of the features.
     pub num_rows: u32,
@@ -40,7 +40,7 @@ pub struct WriteArgs<'a, From, To> {
     pub num_cells: u32,
     /// Planes.
     pub num_channels: u32,
-    /// Fills the struct to a multiple of 8 bytes.
+    /// Padding.
     pub reserved: u32,
 }
 
@@ -51,8 +51,8 @@ assert_mirrors!(WriteArgs<'_, f32, f32>, "scatter.cu", "WriteArgs<float, float>"
 pub struct Place;
 
 // SAFETY: `PlaceArgs` mirrors the struct of that name (3 slices). Pillars are
-// read below the length of `cells`, notes written below theirs; the check
-// covers the number. No thread waits.
+// read below the length of `cells`, cells written below the length of `pillars`;
+// the check covers the number. No thread waits.
 unsafe impl KernelSpec for Place {
     const NAME: &'static str = "scatter_place";
     type Args<'a> = PlaceArgs<'a>;
@@ -76,7 +76,7 @@ fn check<From, To>(kernel: &str, args: &WriteArgs<'_, From, To>, grid: &Grid) ->
     }
     let slices = [
         ("features", args.features.len(), rows.saturating_mul(channels)),
-        ("notes", args.notes.len(), cells),
+        ("pillars", args.pillars.len(), cells),
         ("map", args.map.len(), cells.saturating_mul(channels)),
     ];
     slices.into_iter().try_for_each(|(name, found, needed)| check_len(kernel, name, found, needed))

@@ -1,26 +1,25 @@
-//! Memory for the choice of the best that every decoder on the device makes.
+//! The memory of the selection, which all decoders on the device share.
 
-use super::kernels::{DecodeCounts, SelectSettings, Selection};
-use crate::device::cuda::{DeviceBuffer, DeviceCandidates, Plain, Stream};
+use super::kernels::{SelectSettings, Selection};
+use crate::device::cuda::{DeviceBuffer, DeviceCandidates, DeviceCounters, Plain, Stream};
 use crate::error::Result;
 use crate::types::Candidate;
 
-/// What may be found, and what becomes of it.
+/// Found candidates, settings and totals of a decoder.
 pub(in crate::ops) struct Selecting<B> {
     pub settings: DeviceBuffer<SelectSettings>,
-    /// A bit a class.
+    /// A bit per class.
     pub wanted: DeviceBuffer<u32>,
     found: DeviceBuffer<Candidate<B>>,
     words: DeviceBuffer<u32>,
     totals: DeviceBuffer<u64>,
-    pub counts: DeviceBuffer<DecodeCounts>,
 }
 
 impl<B> Selecting<B>
 where
     Candidate<B>: Plain,
 {
-    /// Room for `num_found` that pass, and for the filter of `num_classes`.
+    /// Memory for `num_found` candidates that pass, and the filter of `num_classes`.
     pub(in crate::ops) fn new(
         stream: &Stream,
         num_found: usize,
@@ -32,20 +31,20 @@ where
             found: DeviceBuffer::zeros(stream, num_found)?,
             words: DeviceBuffer::zeros(stream, num_found)?,
             totals: DeviceBuffer::zeros(stream, 3)?,
-            counts: DeviceBuffer::zeros(stream, 1)?,
         })
     }
 
-    /// The most that may pass.
+    /// The maximum number of candidates that pass.
     pub(in crate::ops) fn capacity(&self) -> usize {
         self.found.len()
     }
 
-    /// The slices of a launch that chooses `candidates`.
+    /// The slices of a launch that selects `candidates`.
     pub(in crate::ops) fn slices<'a>(
         &'a mut self,
         stream: &Stream,
         candidates: &'a mut DeviceCandidates<B>,
+        counters: &'a mut DeviceCounters,
     ) -> Result<Selection<'a, B>> {
         Ok(Selection {
             settings: self.settings.input(stream)?,
@@ -55,7 +54,7 @@ where
             items: candidates.items.output(stream)?,
             num: candidates.num.output(stream)?,
             totals: self.totals.output(stream)?,
-            counts: self.counts.output(stream)?,
+            counters: counters.output(stream)?,
         })
     }
 }

@@ -1,30 +1,30 @@
-//! `kernels/select.cuh`: what every decoder has among its parameters.
+//! The parameters of `kernels/select.cuh`, which all decoders share.
 
 use crate::device::cuda::{In, Out, Plain, assert_mirrors, kernel_constant};
-use crate::types::{Box2d, Candidate};
+use crate::types::{Box2d, Candidate, Count};
 
-/// Threads of a block of a decoder.
+/// Threads per block of a decoder.
 pub const THREADS_PER_BLOCK: u32 = kernel_constant!("select.cuh", "kThreads");
-/// The most places where something may be found, as many as the kernels' totals
-/// can count.
+/// The maximum number of candidates that may be found, limited by the counts in the
+/// kernels' totals.
 pub const MAX_FOUND: usize = (1 << kernel_constant!("select.cuh", "kTotalBits")) - 1;
 
-/// What passes and what is wanted: the mirror of `Settings`, in device memory.
+/// The settings of the selection, in device memory: `Settings` in the kernels.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[repr(C)]
 pub struct SelectSettings {
-    /// Where a decoder has one threshold: scores below it are no candidates.
+    /// The score threshold of decoders that have one for all classes.
     pub score_threshold: f32,
-    /// The most candidates that go on to suppression.
+    /// The maximum number of candidates for suppression.
     pub top_k: u32,
-    /// Not 0: only classes with a bit go on.
+    /// Not 0: only classes whose bit is set are wanted.
     pub has_filter: u32,
-    /// What passes beyond it is lost, the worst first; at least 1.
+    /// The maximum number of candidates that pass, the best; at least 1.
     pub capacity: u32,
 }
 
 impl SelectSettings {
-    /// All classes, and the decoder's own thresholds.
+    /// Settings for all classes, and the decoder's own thresholds.
     pub fn limits(candidate_capacity: usize, top_k: usize) -> Self {
         let count = |num: usize| u32::try_from(num).unwrap_or(u32::MAX);
         let (top_k, capacity) = (count(top_k), count(candidate_capacity.max(1)));
@@ -32,56 +32,39 @@ impl SelectSettings {
     }
 }
 
-/// The mirror of `DecodeCounts`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[repr(C)]
-pub struct DecodeCounts {
-    /// Rows, cells or anchors that passed.
-    pub num_found: u32,
-    /// Lost because they were more than the capacity.
-    pub num_over_capacity: u32,
-    /// Lost because more than `top_k` were left.
-    pub num_over_top_k: u32,
-    /// Candidates that went on.
-    pub num_candidates: u32,
-}
-
 // SAFETY: 4 values of 4 bytes each, no gap, any bits are a value.
 unsafe impl Plain for SelectSettings {}
-// SAFETY: 4 values of 4 bytes each, no gap, any bits are a value.
-unsafe impl Plain for DecodeCounts {}
 
-/// The mirror of `Slices`.
+/// The shared parameters: `Slices` in the kernels.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Selection<'a, B> {
     /// The settings.
     pub settings: In<'a, SelectSettings>,
-    /// A bit a class.
+    /// A bit per class.
     pub wanted: In<'a, u32>,
-    /// Everything that passed: a place for whatever may.
+    /// All candidates that pass, as many as may.
     pub found: Out<'a, Candidate<B>>,
-    /// The first word of its place in the total order.
+    /// The first word of each found candidate's key in the total order.
     pub words: Out<'a, u32>,
-    /// What goes on.
+    /// The candidates that are taken.
     pub items: Out<'a, Candidate<B>>,
-    /// How many go on.
+    /// Their number.
     pub num: Out<'a, u32>,
-    /// What was found and wanted so far and blocks that are done, in one word,
-    /// zero between launches; what was ever written to `found`; how much of that
-    /// before the launch.
+    /// The numbers of found and wanted candidates and finished blocks in one word, zero
+    /// between launches; the candidates written to `found` in all launches; those
+    /// written before the launch.
     pub totals: Out<'a, u64>,
-    /// The counts of the frame.
-    pub counts: Out<'a, DecodeCounts>,
+    /// The counters of the frame.
+    pub counters: Out<'a, u32>,
 }
 
 assert_mirrors!(SelectSettings, "select.cuh", "Settings");
-assert_mirrors!(DecodeCounts, "candidate.cuh", "DecodeCounts");
 assert_mirrors!(Selection<'_, Box2d>, "select.cuh", "Slices<Candidate2d>");
 
 impl<B> Selection<'_, B> {
-    /// The slices that must hold something, with their lengths and the lengths
-    /// needed for what may be found.
+    /// The slices with their lengths and the lengths needed for as many candidates as
+    /// may be found.
     pub(in crate::ops) fn needed(&self, num_found: usize) -> [(&'static str, usize, usize); 7] {
         [
             ("settings", self.settings.len(), 1),
@@ -90,7 +73,7 @@ impl<B> Selection<'_, B> {
             ("items", self.items.len(), 1),
             ("num", self.num.len(), 1),
             ("totals", self.totals.len(), 3),
-            ("counts", self.counts.len(), 1),
+            ("counters", self.counters.len(), Count::ALL.len()),
         ]
     }
 }

@@ -12,8 +12,6 @@ pub(in crate::ops) mod cuda;
 #[expect(unsafe_code, reason = "kernels are promised to fit their parameters; each block says why")]
 pub(in crate::ops) mod kernels;
 
-#[cfg(feature = "cuda")]
-pub use self::kernels::DecodeCounts;
 use crate::types::Candidates;
 
 /// What selection cost, for the frame report.

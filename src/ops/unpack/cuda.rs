@@ -1,12 +1,13 @@
-//! The CUDA side of [`unpack`](super::unpack): one kernel, straight from the
-//! bytes of the message, equal to the CPU bit for bit and in order.
+//! The CUDA implementation of [`unpack`](super::unpack): one kernel that reads the
+//! bytes of the message. Equal to the CPU bit for bit, in the same order.
 
-pub use super::kernels::UnpackNumbers;
 use super::kernels::{
     MAX_CHANNELS as MAX_SOURCES, PointSource, THREADS_PER_BLOCK, Unpack, UnpackArgs,
 };
-use super::{Layout, MAX_CHANNELS, Source, UnpackCounts, UnpackParams, check_channels};
-use crate::device::cuda::{DeviceBuffer, DeviceCloud, DevicePoints, Grid, Kernel, Stream, blocks};
+use super::{Layout, MAX_CHANNELS, Source, UnpackParams, check_channels};
+use crate::device::cuda::{
+    DeviceBuffer, DeviceCloud, DeviceCounters, DevicePoints, Grid, Kernel, Stream, blocks,
+};
 use crate::error::{Error, ErrorKind, Result};
 use crate::types::PointFields;
 
@@ -16,15 +17,14 @@ const _: () = assert!(MAX_CHANNELS == MAX_SOURCES);
 pub struct Workspace {
     stream: Stream,
     kernel: Kernel<Unpack>,
-    counts: DeviceBuffer<UnpackNumbers>,
-    turns: DeviceBuffer<u64>,
-    numbers: DeviceBuffer<u64>,
+    ticket: DeviceBuffer<u64>,
+    aggregates: DeviceBuffer<u64>,
     max_points: usize,
 }
 
 impl Workspace {
-    /// Takes the kernel and room for clouds of up to `max_points`, usable or
-    /// not.
+    /// Loads the kernel and allocates memory for clouds of up to `max_points`, usable
+    /// or not.
     ///
     /// # Errors
     /// `Device` when this build has no such kernel or there is not enough
@@ -34,51 +34,50 @@ impl Workspace {
         Ok(Self {
             stream: stream.clone(),
             kernel: stream.device().kernel()?,
-            counts: DeviceBuffer::zeros(stream, 1)?,
-            turns: DeviceBuffer::zeros(stream, 1)?,
-            numbers: DeviceBuffer::zeros(stream, num_blocks)?,
+            ticket: DeviceBuffer::zeros(stream, 1)?,
+            aggregates: DeviceBuffer::zeros(stream, num_blocks)?,
             max_points,
         })
     }
 
-    /// The most points a cloud may have.
+    /// The maximum number of points of a cloud.
     pub fn max_points(&self) -> usize {
         self.max_points
     }
 
-    /// Makes room for clouds of up to `max_points`; the counts stay where they
-    /// are.
+    /// Grows the memory to clouds of up to `max_points`.
     ///
     /// # Errors
     /// `Device` when there is not enough memory.
     pub fn reserve(&mut self, max_points: usize) -> Result<()> {
         if max_points > self.max_points {
-            let num_turns = blocks(max_points, THREADS_PER_BLOCK).max(1) as usize;
-            self.numbers = DeviceBuffer::zeros(&self.stream, num_turns)?;
+            let num_tiles = blocks(max_points, THREADS_PER_BLOCK).max(1) as usize;
+            self.aggregates = DeviceBuffer::zeros(&self.stream, num_tiles)?;
             self.max_points = max_points;
         }
         Ok(())
     }
 
     /// Queues the unpacking of the uploaded `cloud`, whose fields are `fields`,
-    /// into `out`.
+    /// into `out`. Dropped points are added to `counters`.
     ///
     /// # Errors
-    /// As [`unpack`](super::unpack), and `Argument` when no cloud was uploaded
-    /// or it has more points than there is room for; `Device` when a buffer is
-    /// another stream's or the launch fails. Nothing is queued then.
+    /// Those of [`unpack`](super::unpack); `Argument` when no cloud was uploaded or
+    /// it has more than [`Workspace::max_points`]; `Device` when a buffer belongs to
+    /// another stream or the launch fails. Nothing is queued after an error.
     pub fn enqueue(
         &mut self,
         cloud: &DeviceCloud,
         fields: &PointFields<'_>,
         params: &UnpackParams,
         out: &mut DevicePoints,
+        counters: &mut DeviceCounters,
     ) -> Result<()> {
         check_channels(params, out.num_channels())?;
         let at = cloud.layout()?;
         let num_points = at.width * at.height;
         if num_points > self.max_points || u32::try_from(num_points).is_err() {
-            let message = format!("{num_points} points, there is room for {}", self.max_points);
+            let message = format!("{num_points} points; at most {} are possible", self.max_points);
             return Err(Error::new(ErrorKind::Argument, "unpack", message));
         }
         let sources = match num_points {
@@ -91,9 +90,9 @@ impl Workspace {
             data: cloud.bytes().input(stream)?,
             points: out.values.output(stream)?,
             num: out.num.output(stream)?,
-            counts: self.counts.output(stream)?,
-            turns: self.turns.output(stream)?,
-            numbers: self.numbers.output(stream)?,
+            counters: counters.output(stream)?,
+            ticket: self.ticket.output(stream)?,
+            aggregates: self.aggregates.output(stream)?,
             row_step: at.row_step as u64,
             width: at.width.max(1) as u32,
             num_points: num_points as u32,
@@ -111,11 +110,6 @@ impl Workspace {
         let num_blocks = [blocks(num_points, THREADS_PER_BLOCK).max(1), 1];
         self.kernel.enqueue(stream, Grid { num_blocks, threads_per_block: THREADS_PER_BLOCK }, args)
     }
-
-    /// Where the points went, on the device, for `gather`.
-    pub fn counts(&self) -> &DeviceBuffer<UnpackNumbers> {
-        &self.counts
-    }
 }
 
 impl From<Source> for PointSource {
@@ -126,17 +120,6 @@ impl From<Source> for PointSource {
             Source::Field { offset, datatype, scale } => {
                 Self::field(offset as u32, datatype, scale)
             }
-        }
-    }
-}
-
-impl From<UnpackNumbers> for UnpackCounts {
-    fn from(numbers: UnpackNumbers) -> Self {
-        Self {
-            num_points: numbers.num_points as usize,
-            num_not_finite: numbers.num_not_finite as usize,
-            num_out_of_range: numbers.num_out_of_range as usize,
-            num_over_capacity: numbers.num_over_capacity as usize,
         }
     }
 }

@@ -1,29 +1,28 @@
-//! `kernels/unpack.cu`.
+//! The parameters of `kernels/unpack.cu`.
 
 use crate::device::cuda::{
-    Grid, In, KernelSpec, Out, Plain, assert_mirrors, check_len, check_threads, kernel_constant,
-    refused,
+    Grid, In, KernelSpec, Out, assert_mirrors, check_len, check_threads, kernel_constant, refused,
 };
 use crate::error::Result;
-use crate::types::Datatype;
+use crate::types::{Count, Datatype};
 
-/// Threads of a block, and points that it takes.
+/// Threads per block, and points per tile.
 pub const THREADS_PER_BLOCK: u32 = kernel_constant!("unpack.cu", "kThreads");
-/// The most channels a point may have, x, y, z included.
+/// The maximum number of channels of a point, including x, y, z.
 pub const MAX_CHANNELS: usize = kernel_constant!("unpack.cu", "kMaxChannels") as usize;
 
-/// Where one value of a point comes from: the mirror of `Source`.
+/// The source of one value of a point: `Source` in the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[repr(C)]
 pub struct PointSource {
     offset: u32,
-    /// 0 for none, else the datatype's number.
+    /// `Datatype` in the kernel; 0 for none.
     datatype: u32,
     scale: f32,
 }
 
 impl PointSource {
-    /// The value of a datatype at an offset of the point, times `scale`.
+    /// A value at an offset in the point, multiplied by `scale`.
     pub fn field(offset: u32, datatype: Datatype, scale: f32) -> Self {
         let datatype = match datatype {
             Datatype::I8 => kernel_constant!("unpack.cu", "kI8"),
@@ -38,42 +37,24 @@ impl PointSource {
         Self { offset, datatype, scale }
     }
 
-    /// Zero, whatever the point.
+    /// Zero for every point.
     pub fn zero() -> Self {
         Self::default()
     }
 
-    /// Where what is read of a point ends; `None` for a number that is no
-    /// datatype.
+    /// The end of the value in the point; `None` if the datatype is invalid.
     fn end(&self) -> Option<u64> {
         let size = *[0, 1, 1, 2, 2, 4, 4, 4, 8].get(self.datatype as usize)?;
         Some(if size == 0 { 0 } else { u64::from(self.offset) + size })
     }
 
-    /// Whether it may be read by whole words.
+    /// Whether the value may be read by words of 4 bytes.
     fn is_aligned(&self) -> bool {
         self.datatype < 5 || self.offset.is_multiple_of(4)
     }
 }
 
-/// Where the points of a cloud went: the mirror of `Counts`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[repr(C)]
-pub struct UnpackNumbers {
-    /// Points written.
-    pub num_points: u32,
-    /// Points with a value that is NaN or infinite.
-    pub num_not_finite: u32,
-    /// Finite points outside the range.
-    pub num_out_of_range: u32,
-    /// Usable points that found the output full.
-    pub num_over_capacity: u32,
-}
-
-// SAFETY: 4 values of 4 bytes each, no gap, any bits are a value.
-unsafe impl Plain for UnpackNumbers {}
-
-/// The mirror of `Args`.
+/// The parameter: `Args` in the kernel.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct UnpackArgs<'a> {
@@ -83,44 +64,43 @@ pub struct UnpackArgs<'a> {
     pub points: Out<'a, f32>,
     /// How many.
     pub num: Out<'a, u32>,
-    /// The counts of the frame.
-    pub counts: Out<'a, UnpackNumbers>,
-    /// The next block's turn.
-    pub turns: Out<'a, u64>,
-    /// What each turn found.
-    pub numbers: Out<'a, u64>,
+    /// The counters of the frame.
+    pub counters: Out<'a, u32>,
+    /// The ticket of the next tile.
+    pub ticket: Out<'a, u64>,
+    /// By tile.
+    pub aggregates: Out<'a, u64>,
     /// Bytes from row to row.
     pub row_step: u64,
-    /// Points a row, at least 1.
+    /// Points per row, at least 1.
     pub width: u32,
     /// Points of the cloud.
     pub num_points: u32,
     /// Bytes from point to point.
     pub point_step: u32,
-    /// Values a point, x, y, z included.
+    /// Values per point, including x, y, z.
     pub num_channels: u32,
-    /// Not 0: values have their high byte first.
+    /// Not 0: values are big-endian.
     pub big_endian: u32,
-    /// Not 0: every value of 4 bytes or more lies at a multiple of 4 bytes.
+    /// Not 0: values of 4 bytes and more are aligned to 4 bytes.
     pub is_aligned: u32,
-    /// Not 0: points outside `min` to `max` are left out.
+    /// Not 0: points outside `min` to `max` are dropped.
     pub has_range: u32,
     /// Smallest x, y, z.
     pub min: [f32; 3],
     /// Largest x, y, z, exclusive.
     pub max: [f32; 3],
-    /// The most points written.
+    /// The maximum number of points written.
     pub capacity: u32,
-    /// Where the values come from.
+    /// The sources of the values.
     pub sources: [PointSource; MAX_CHANNELS],
 }
 
 assert_mirrors!(PointSource, "unpack.cu", "Source");
-assert_mirrors!(UnpackNumbers, "unpack.cu", "Counts");
 assert_mirrors!(UnpackArgs<'_>, "unpack.cu", "Args");
 
 impl UnpackArgs<'_> {
-    /// Whether every value of 4 bytes or more lies at a multiple of 4 bytes.
+    /// Whether all values of 4 bytes and more are aligned to 4 bytes.
     pub fn can_read_words(&self) -> bool {
         let in_steps = self.row_step.is_multiple_of(4) || self.width >= self.num_points;
         in_steps
@@ -132,8 +112,7 @@ impl UnpackArgs<'_> {
         &self.sources[..(self.num_channels as usize).min(MAX_CHANNELS)]
     }
 
-    /// Bytes up to the end of the last point; `None` when a value does not end
-    /// within its point.
+    /// Bytes up to the end of the last point; `None` when a value exceeds its point.
     fn num_bytes(&self) -> Option<u64> {
         let step = u64::from(self.point_step);
         let fits = |source: &PointSource| source.end().is_some_and(|end| end <= step);
@@ -149,14 +128,13 @@ impl UnpackArgs<'_> {
 /// `unpack_points`.
 pub struct Unpack;
 
-// SAFETY: `UnpackArgs` mirrors `unpack::Args` (size asserted, `#[repr(C)]` in
-// the same order). A thread whose point is not below the number of points reads
-// nothing; the others read values that end within their point (checked), which
-// lies in a row before the end that the data's length covers, by words only
-// where `is_aligned` was right (checked; allocations are aligned). A place is
-// compared with `capacity`, which `points` has room for. Blocks wait for
-// numbers of turns that were taken before theirs: those blocks run and publish
-// before they wait.
+// SAFETY: `UnpackArgs` mirrors `unpack::Args` (size asserted, `#[repr(C)]` in the
+// same order). Threads without a point read nothing; the others read values that
+// end within their point (checked), which is within the length of `data` (checked),
+// by words only where `is_aligned` holds (checked; allocations are aligned). Rows
+// are compared with `capacity`, for which `points` is large enough (checked).
+// Blocks wait for aggregates of tiles that were taken before theirs: those blocks
+// run and publish before they wait.
 unsafe impl KernelSpec for Unpack {
     const NAME: &'static str = "unpack_points";
     type Args<'a> = UnpackArgs<'a>;
@@ -171,7 +149,7 @@ unsafe impl KernelSpec for Unpack {
             return Err(refused(Self::NAME, &found));
         }
         if args.is_aligned != 0 && !args.can_read_words() {
-            return Err(refused(Self::NAME, "values do not lie at multiples of 4 bytes"));
+            return Err(refused(Self::NAME, "values are not aligned to 4 bytes"));
         }
         let needed = args.num_bytes().and_then(|needed| usize::try_from(needed).ok());
         let needed = needed.ok_or_else(|| {
@@ -182,9 +160,9 @@ unsafe impl KernelSpec for Unpack {
             ("data", args.data.len(), needed),
             ("points", args.points.len(), num_values),
             ("num", args.num.len(), 1),
-            ("counts", args.counts.len(), 1),
-            ("turns", args.turns.len(), 1),
-            ("numbers", args.numbers.len(), num_blocks as usize),
+            ("counters", args.counters.len(), Count::ALL.len()),
+            ("ticket", args.ticket.len(), 1),
+            ("aggregates", args.aggregates.len(), num_blocks as usize),
         ];
         slices
             .into_iter()

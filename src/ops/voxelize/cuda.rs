@@ -1,41 +1,41 @@
-//! The CUDA side of [`voxelize`](super::voxelize): the same voxels in the same
-//! order, with the same points, and the same counts.
+//! The CUDA implementation of [`voxelize`](super::voxelize): the same voxels in the
+//! same order, with the same points, and the same counts.
 //!
 //! The number of points is read on the device, and the number of voxels stays
 //! there: all steps can be recorded as one graph.
 
+use super::VoxelizeParams;
 use super::kernels::{
-    CROWDED_BLOCKS, Claim, Entry, Fill, GridArgs, Lost, MAX_POINTS, MAX_POINTS_PER_VOXEL,
-    MAX_UNCROWDED, NUMBER_THREADS_PER_BLOCK, Number, Order, Room, THREADS_PER_BLOCK, VoxelizeArgs,
-    VoxelizeNumbers,
+    Claim, DroppedPoints, Entry, Fill, GridArgs, LARGE_BUCKET_BLOCKS, MAX_POINTS,
+    MAX_POINTS_PER_VOXEL, MAX_SMALL_BUCKET, NUMBER_THREADS_PER_BLOCK, Number, Order,
+    THREADS_PER_BLOCK, VoxelBucket, VoxelizeArgs,
 };
-use super::{VoxelizeCounts, VoxelizeParams};
 use crate::device::cuda::{
-    DeviceBuffer, DevicePoints, Grid as Blocks, Kernel, KernelSpec, Stream, blocks,
+    DeviceBuffer, DeviceCounters, DevicePoints, Grid as Blocks, Kernel, KernelSpec, Stream, blocks,
 };
 use crate::error::{Error, ErrorKind, Result};
 
-/// Threads that a large GPU runs side by side.
+/// Threads that are resident on a large GPU.
 const MAX_THREADS: u32 = 132 * 2048;
 
-/// Points grouped by voxel, as indices into the [`DevicePoints`] that were
-/// given, all in device memory.
+/// Points grouped by voxel, as indices into the [`DevicePoints`] that they were made
+/// from, all in device memory.
 #[derive(Debug)]
 pub struct DeviceVoxels {
     /// Per voxel, the linear index of its cell ([`crate::types::Grid::index_of`]).
     pub cells: DeviceBuffer<u32>,
-    /// Per voxel, how many points it keeps.
+    /// Per voxel, the number of its points.
     pub num_points_per_voxel: DeviceBuffer<u32>,
-    /// Per voxel `max_points_per_voxel` places; its points, in order of arrival,
-    /// are in the first of them.
+    /// Per voxel `max_points_per_voxel` elements, the first of which are its points in
+    /// ascending order.
     pub point_indices: DeviceBuffer<u32>,
-    /// One number: how many voxels there are.
+    /// One value: the number of voxels.
     pub num: DeviceBuffer<u32>,
     params: VoxelizeParams,
 }
 
 impl DeviceVoxels {
-    /// No voxels, with memory for as many as the parameters allow.
+    /// No voxels, with memory for the capacity of the parameters.
     ///
     /// # Errors
     /// `Argument` when a limit is zero or a voxel may have more points than
@@ -48,11 +48,11 @@ impl DeviceVoxels {
                  1 to {MAX_POINTS_PER_VOXEL} are possible"
             ));
         }
-        let num_places = voxel_capacity.saturating_mul(max_points_per_voxel);
+        let num_elements = voxel_capacity.saturating_mul(max_points_per_voxel);
         Ok(Self {
             cells: DeviceBuffer::zeros(stream, voxel_capacity)?,
             num_points_per_voxel: DeviceBuffer::zeros(stream, voxel_capacity)?,
-            point_indices: DeviceBuffer::zeros(stream, num_places)?,
+            point_indices: DeviceBuffer::zeros(stream, num_elements)?,
             num: DeviceBuffer::zeros(stream, 1)?,
             params: *params,
         })
@@ -74,23 +74,22 @@ pub struct Workspace {
     params: VoxelizeParams,
     point_capacity: usize,
     hash_shift: u32,
-    counts: DeviceBuffer<VoxelizeNumbers>,
     entries: DeviceBuffer<Entry>,
-    entry_of: DeviceBuffer<u32>,
-    place_of: DeviceBuffer<u32>,
-    members: DeviceBuffer<u32>,
-    rooms: DeviceBuffer<Room>,
-    crowded: DeviceBuffer<u32>,
-    num_crowded: DeviceBuffer<u32>,
-    turns: DeviceBuffer<u64>,
-    numbers: DeviceBuffer<u64>,
-    lost: DeviceBuffer<Lost>,
+    point_entries: DeviceBuffer<u32>,
+    point_positions: DeviceBuffer<u32>,
+    bucket_points: DeviceBuffer<u32>,
+    buckets: DeviceBuffer<VoxelBucket>,
+    large_buckets: DeviceBuffer<u32>,
+    num_large_buckets: DeviceBuffer<u32>,
+    ticket: DeviceBuffer<u64>,
+    aggregates: DeviceBuffer<u64>,
+    dropped: DeviceBuffer<DroppedPoints>,
 }
 
 impl Workspace {
-    /// Takes the kernels and memory to group up to `point_capacity` points: 16
-    /// bytes a cell of the grid or, where that is less, 32 bytes a point, up to
-    /// the next power of two.
+    /// Loads the kernels and allocates memory to group up to `point_capacity` points:
+    /// 16 bytes per cell of the grid or, if that is less, 32 bytes per point, rounded
+    /// up to a power of two.
     ///
     /// # Errors
     /// `Argument` when the grid has more cells than a u32 can number or there
@@ -111,7 +110,7 @@ impl Workspace {
             _ => (num_hashed, u32::BITS - num_hashed.trailing_zeros()),
         };
         let device = stream.device();
-        let num_turns = blocks(point_capacity, NUMBER_THREADS_PER_BLOCK).max(1) as usize;
+        let num_tiles = blocks(point_capacity, NUMBER_THREADS_PER_BLOCK).max(1) as usize;
         Ok(Self {
             stream: stream.clone(),
             claim: device.kernel()?,
@@ -121,27 +120,32 @@ impl Workspace {
             params: *params,
             point_capacity,
             hash_shift,
-            counts: DeviceBuffer::zeros(stream, 1)?,
             entries: DeviceBuffer::zeros(stream, num_entries)?,
-            entry_of: DeviceBuffer::zeros(stream, point_capacity)?,
-            place_of: DeviceBuffer::zeros(stream, point_capacity)?,
-            members: DeviceBuffer::zeros(stream, point_capacity)?,
-            rooms: DeviceBuffer::zeros(stream, params.voxel_capacity)?,
-            crowded: DeviceBuffer::zeros(stream, point_capacity / (MAX_UNCROWDED + 1))?,
-            num_crowded: DeviceBuffer::zeros(stream, 1)?,
-            turns: DeviceBuffer::zeros(stream, 1)?,
-            numbers: DeviceBuffer::zeros(stream, num_turns)?,
-            lost: DeviceBuffer::zeros(stream, num_turns)?,
+            point_entries: DeviceBuffer::zeros(stream, point_capacity)?,
+            point_positions: DeviceBuffer::zeros(stream, point_capacity)?,
+            bucket_points: DeviceBuffer::zeros(stream, point_capacity)?,
+            buckets: DeviceBuffer::zeros(stream, params.voxel_capacity)?,
+            large_buckets: DeviceBuffer::zeros(stream, point_capacity / (MAX_SMALL_BUCKET + 1))?,
+            num_large_buckets: DeviceBuffer::zeros(stream, 1)?,
+            ticket: DeviceBuffer::zeros(stream, 1)?,
+            aggregates: DeviceBuffer::zeros(stream, num_tiles)?,
+            dropped: DeviceBuffer::zeros(stream, num_tiles)?,
         })
     }
 
-    /// Queues the grouping of `points` into `voxels`.
+    /// Queues the grouping of `points` into `voxels`. Dropped points and voxels are
+    /// added to `counters`.
     ///
     /// # Errors
     /// `Argument` when there may be more points than the workspace was made
     /// for, or `voxels` were made for another grid or other limits; `Device`
-    /// when a buffer is another stream's or a launch fails.
-    pub fn enqueue(&mut self, points: &DevicePoints, voxels: &mut DeviceVoxels) -> Result<()> {
+    /// when a buffer belongs to another stream or a launch fails.
+    pub fn enqueue(
+        &mut self,
+        points: &DevicePoints,
+        voxels: &mut DeviceVoxels,
+        counters: &mut DeviceCounters,
+    ) -> Result<()> {
         if points.capacity() > self.point_capacity || voxels.params != self.params {
             return argument(format!(
                 "up to {} points into {:?}, the workspace is for {} and {:?}",
@@ -161,17 +165,17 @@ impl Workspace {
             num_points_per_voxel: voxels.num_points_per_voxel.output(stream)?,
             point_indices: voxels.point_indices.output(stream)?,
             num_voxels: voxels.num.output(stream)?,
-            counts: self.counts.output(stream)?,
+            counters: counters.output(stream)?,
             entries: self.entries.output(stream)?,
-            entry_of: self.entry_of.output(stream)?,
-            place_of: self.place_of.output(stream)?,
-            members: self.members.output(stream)?,
-            rooms: self.rooms.output(stream)?,
-            crowded: self.crowded.output(stream)?,
-            num_crowded: self.num_crowded.output(stream)?,
-            turns: self.turns.output(stream)?,
-            numbers: self.numbers.output(stream)?,
-            lost: self.lost.output(stream)?,
+            point_entries: self.point_entries.output(stream)?,
+            point_positions: self.point_positions.output(stream)?,
+            bucket_points: self.bucket_points.output(stream)?,
+            buckets: self.buckets.output(stream)?,
+            large_buckets: self.large_buckets.output(stream)?,
+            num_large_buckets: self.num_large_buckets.output(stream)?,
+            ticket: self.ticket.output(stream)?,
+            aggregates: self.aggregates.output(stream)?,
+            dropped: self.dropped.output(stream)?,
             grid: GridArgs::new(&grid),
             num_channels: points.num_channels() as u32,
             point_capacity: point_capacity as u32,
@@ -182,16 +186,11 @@ impl Workspace {
         launch(&self.claim, stream, [THREADS_PER_BLOCK, 0], args)?;
         launch(&self.number, stream, [NUMBER_THREADS_PER_BLOCK, 0], args)?;
         launch(&self.fill, stream, [THREADS_PER_BLOCK, 0], args)?;
-        launch(&self.order, stream, [THREADS_PER_BLOCK, CROWDED_BLOCKS], args)
-    }
-
-    /// Where the points went, on the device, for `gather`.
-    pub fn counts(&self) -> &DeviceBuffer<VoxelizeNumbers> {
-        &self.counts
+        launch(&self.order, stream, [THREADS_PER_BLOCK, LARGE_BUCKET_BLOCKS], args)
     }
 }
 
-/// A thread for some points, and further blocks.
+/// Launches a step with threads for the points, and further blocks.
 #[expect(clippy::large_types_passed_by_value, reason = "a kernel's arguments go into the launch")]
 fn launch<K>(
     kernel: &Kernel<K>,
@@ -202,25 +201,12 @@ fn launch<K>(
 where
     K: for<'a> KernelSpec<Args<'a> = VoxelizeArgs<'a>>,
 {
-    // At least one block, which writes the counts of no points; no more than run
-    // side by side, since there are mostly fewer points than the capacity.
+    // At least one block, which writes the number of voxels; at most as many as are
+    // resident, since there are usually fewer points than the capacity.
     let for_points = blocks(args.point_capacity as usize, threads_per_block);
     let for_points = for_points.clamp(1, MAX_THREADS / threads_per_block);
     let num_blocks = [for_points + further_blocks, 1];
     kernel.enqueue(stream, Blocks { num_blocks, threads_per_block }, args)
-}
-
-impl From<VoxelizeNumbers> for VoxelizeCounts {
-    fn from(numbers: VoxelizeNumbers) -> Self {
-        Self {
-            num_in_range: numbers.num_in_range as usize,
-            num_out_of_range: numbers.num_out_of_range as usize,
-            num_voxels: numbers.num_voxels as usize,
-            num_voxels_over_capacity: numbers.num_voxels_over_capacity as usize,
-            num_points_over_voxel: numbers.num_points_over_voxel as usize,
-            num_points_over_voxel_capacity: numbers.num_points_over_voxel_capacity as usize,
-        }
-    }
 }
 
 fn argument<T>(message: String) -> Result<T> {

@@ -1,26 +1,27 @@
-//! `kernels/voxelize.cu`, and the grid of `kernels/grid.cuh`.
+//! The parameters of `kernels/voxelize.cu`, and the grid of `kernels/grid.cuh`.
 
 use crate::device::cuda::{
     Grid, In, KernelSpec, Out, Plain, assert_mirrors, check_len, check_threads, kernel_constant,
     refused,
 };
 use crate::error::Result;
-use crate::types;
+use crate::types::{self, Count};
 
-/// Threads of a block in every step but `number`.
+/// Threads per block of every step but `number`.
 pub const THREADS_PER_BLOCK: u32 = kernel_constant!("voxelize.cu", "kThreads");
-/// Threads of a block in the step `number`.
+/// Threads per block of the step `number`, and points per tile.
 pub const NUMBER_THREADS_PER_BLOCK: u32 = kernel_constant!("voxelize.cu", "kNumberThreads");
-/// Blocks of the step `order` that take crowded rooms, before those for points.
-pub const CROWDED_BLOCKS: u32 = kernel_constant!("voxelize.cu", "kCrowdedBlocks");
-/// Points of a room that is not crowded.
-pub const MAX_UNCROWDED: usize = kernel_constant!("voxelize.cu", "kCrowded") as usize;
-/// The most points: those of a block's voxels share a word with their voxels.
+/// Blocks of the step `order` for large buckets, before those for points.
+pub const LARGE_BUCKET_BLOCKS: u32 = kernel_constant!("voxelize.cu", "kLargeBucketBlocks");
+/// The most points of a bucket that is not large.
+pub const MAX_SMALL_BUCKET: usize = kernel_constant!("voxelize.cu", "kMaxSmallBucket") as usize;
+/// The maximum number of points: the aggregate of a tile holds those of its voxels
+/// beside the voxels.
 pub const MAX_POINTS: usize = (1 << (32 - kernel_constant!("voxelize.cu", "kVoxelBits"))) - 1;
-/// The most points a voxel may keep: as many more are looked at together.
-pub const MAX_POINTS_PER_VOXEL: usize = kernel_constant!("voxelize.cu", "kAtOnce") as usize / 2;
+/// The maximum number of points per voxel: a warp holds as many again.
+pub const MAX_POINTS_PER_VOXEL: usize = kernel_constant!("voxelize.cu", "kMaxHeld") as usize / 2;
 
-/// The mirror of `VoxelGrid`.
+/// A grid: `VoxelGrid` in the kernels.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[repr(C)]
 pub struct GridArgs {
@@ -30,18 +31,18 @@ pub struct GridArgs {
 }
 
 impl GridArgs {
-    /// The same grid, for kernels.
+    /// The grid as kernels read it.
     pub fn new(grid: &types::Grid) -> Self {
         Self { min: grid.range().min, voxel_size: grid.voxel_size_m(), size: grid.grid_size() }
     }
 
-    /// Its cells; a kernel's u32 must number them.
+    /// The number of cells, which must fit a `u32`.
     fn num_cells(&self) -> u64 {
         self.size.iter().map(|&n| u64::from(n)).fold(1, u64::saturating_mul)
     }
 }
 
-/// What is known of a cell in a frame: the mirror of `Entry`.
+/// A cell of the frame: `Entry` in the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C, align(16))]
 pub struct Entry {
@@ -51,104 +52,84 @@ pub struct Entry {
     voxel: u32,
 }
 
-/// Where all points of a voxel lie: the mirror of `Room`.
+/// All points of a voxel: a range of `bucket_points`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
-pub struct Room {
-    start: u32,
-    num: u32,
+pub struct VoxelBucket {
+    offset: u32,
+    count: u32,
 }
 
-/// Points of the voxels that begin in a turn: the mirror of `Lost`.
+/// Dropped points of the voxels whose first point is in a tile: `DroppedPoints` in
+/// the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
-pub struct Lost {
+pub struct DroppedPoints {
     over_voxel: u32,
     over_capacity: u32,
-}
-
-/// Where the points went: the mirror of `Counts`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[repr(C)]
-pub struct VoxelizeNumbers {
-    /// Points inside the grid.
-    pub num_in_range: u32,
-    /// Points outside the grid.
-    pub num_out_of_range: u32,
-    /// Voxels kept.
-    pub num_voxels: u32,
-    /// Voxels beyond the capacity.
-    pub num_voxels_over_capacity: u32,
-    /// Points whose voxel was full.
-    pub num_points_over_voxel: u32,
-    /// Points whose voxel was beyond the capacity.
-    pub num_points_over_voxel_capacity: u32,
 }
 
 // SAFETY: 4 values of 4 bytes each, 16 bytes in all, any bits are a value.
 unsafe impl Plain for Entry {}
 // SAFETY: 2 values of 4 bytes each, no gap, any bits are a value.
-unsafe impl Plain for Room {}
+unsafe impl Plain for VoxelBucket {}
 // SAFETY: 2 values of 4 bytes each, no gap, any bits are a value.
-unsafe impl Plain for Lost {}
-// SAFETY: 6 values of 4 bytes each, no gap, any bits are a value.
-unsafe impl Plain for VoxelizeNumbers {}
+unsafe impl Plain for DroppedPoints {}
 
 assert_mirrors!(GridArgs, "grid.cuh", "VoxelGrid");
 assert_mirrors!(Entry, "voxelize.cu", "Entry");
-assert_mirrors!(Room, "voxelize.cu", "Room");
-assert_mirrors!(Lost, "voxelize.cu", "Lost");
-assert_mirrors!(VoxelizeNumbers, "voxelize.cu", "Counts");
+assert_mirrors!(VoxelBucket, "voxelize.cu", "VoxelBucket");
+assert_mirrors!(DroppedPoints, "voxelize.cu", "DroppedPoints");
 
-/// The mirror of `Args`: the same for every step.
+/// The parameter of every step: `Args` in the kernel.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct VoxelizeArgs<'a> {
     /// Rows of floats.
     pub points: In<'a, f32>,
-    /// How many.
+    /// Their number.
     pub num_points: In<'a, u32>,
     /// The cell of a voxel, x fastest.
     pub cells: Out<'a, u32>,
-    /// How many points a voxel keeps.
+    /// By voxel, the number of its points.
     pub num_points_per_voxel: Out<'a, u32>,
-    /// Which, in order.
+    /// By voxel, the indices of its points, ascending.
     pub point_indices: Out<'a, u32>,
-    /// How many voxels there are.
+    /// The number of voxels.
     pub num_voxels: Out<'a, u32>,
-    /// The counts of the frame.
-    pub counts: Out<'a, VoxelizeNumbers>,
-    /// What is known of cells; zero between launches but for `voxel`.
+    /// The counters of the frame.
+    pub counters: Out<'a, u32>,
+    /// Cells; zero between launches but for `voxel`.
     pub entries: Out<'a, Entry>,
     /// By point, its entry.
-    pub entry_of: Out<'a, u32>,
-    /// By point, its place among those of its cell.
-    pub place_of: Out<'a, u32>,
-    /// Points by room.
-    pub members: Out<'a, u32>,
-    /// By voxel, its room.
-    pub rooms: Out<'a, Room>,
-    /// Voxels with crowded rooms.
-    pub crowded: Out<'a, u32>,
-    /// How many.
-    pub num_crowded: Out<'a, u32>,
-    /// The next block's turn.
-    pub turns: Out<'a, u64>,
-    /// What each turn found.
-    pub numbers: Out<'a, u64>,
-    /// What the voxels of each turn lost.
-    pub lost: Out<'a, Lost>,
+    pub point_entries: Out<'a, u32>,
+    /// By point, its position in the bucket.
+    pub point_positions: Out<'a, u32>,
+    /// Points, bucket by bucket.
+    pub bucket_points: Out<'a, u32>,
+    /// By voxel.
+    pub buckets: Out<'a, VoxelBucket>,
+    /// Voxels with large buckets.
+    pub large_buckets: Out<'a, u32>,
+    /// Their number.
+    pub num_large_buckets: Out<'a, u32>,
+    /// The ticket of the next tile.
+    pub ticket: Out<'a, u64>,
+    /// By tile.
+    pub aggregates: Out<'a, u64>,
+    /// By tile.
+    pub dropped: Out<'a, DroppedPoints>,
     /// The grid.
     pub grid: GridArgs,
-    /// Floats a point.
+    /// Floats per point.
     pub num_channels: u32,
-    /// The most points that are read.
+    /// The maximum number of points.
     pub point_capacity: u32,
-    /// The most points a voxel keeps.
+    /// The maximum number of points per voxel.
     pub max_points_per_voxel: u32,
-    /// The most voxels.
+    /// The maximum number of voxels.
     pub voxel_capacity: u32,
-    /// Bits to shift a hash by to get an entry; 0 where cells are entries.
+    /// The shift from a hash to an entry; 0: an entry per cell.
     pub hash_shift: u32,
 }
 
@@ -182,7 +163,7 @@ fn check(kernel: &str, args: &VoxelizeArgs<'_>, grid: &Grid, step: &Step) -> Res
             return Err(refused(kernel, &message));
         }
     };
-    let num_turns = points.div_ceil(NUMBER_THREADS_PER_BLOCK as usize).max(1);
+    let num_tiles = points.div_ceil(NUMBER_THREADS_PER_BLOCK as usize).max(1);
     let slices = [
         ("points", args.points.len(), points.saturating_mul(args.num_channels as usize)),
         ("num_points", args.num_points.len(), 1),
@@ -190,24 +171,24 @@ fn check(kernel: &str, args: &VoxelizeArgs<'_>, grid: &Grid, step: &Step) -> Res
         ("num_points_per_voxel", args.num_points_per_voxel.len(), voxels),
         ("point_indices", args.point_indices.len(), voxels.saturating_mul(wanted)),
         ("num_voxels", args.num_voxels.len(), 1),
-        ("counts", args.counts.len(), 1),
+        ("counters", args.counters.len(), Count::ALL.len()),
         ("entries", args.entries.len(), num_entries),
-        ("entry_of", args.entry_of.len(), points),
-        ("place_of", args.place_of.len(), points),
-        ("members", args.members.len(), points),
-        ("rooms", args.rooms.len(), voxels),
-        ("num_crowded", args.num_crowded.len(), 1),
-        ("turns", args.turns.len(), 1),
-        ("numbers", args.numbers.len(), num_turns),
-        ("lost", args.lost.len(), num_turns),
+        ("point_entries", args.point_entries.len(), points),
+        ("point_positions", args.point_positions.len(), points),
+        ("bucket_points", args.bucket_points.len(), points),
+        ("buckets", args.buckets.len(), voxels),
+        ("num_large_buckets", args.num_large_buckets.len(), 1),
+        ("ticket", args.ticket.len(), 1),
+        ("aggregates", args.aggregates.len(), num_tiles),
+        ("dropped", args.dropped.len(), num_tiles),
     ];
     slices.into_iter().try_for_each(|(name, found, needed)| check_len(kernel, name, found, needed))
 }
 
-/// How a step is launched.
+/// The launch shape of a step.
 struct Step {
     threads_per_block: u32,
-    /// Beside those for points.
+    /// Beside the blocks for points.
     further_blocks: u32,
 }
 
@@ -218,14 +199,14 @@ macro_rules! step {
 
         // SAFETY: `VoxelizeArgs` mirrors `voxelize::Args` (size asserted,
         // `#[repr(C)]` in the same order). Points are read below their number,
-        // cut to `point_capacity`, voxels written below `voxel_capacity`; the
-        // slices have that many places (checked). A cell of the grid is below
-        // the number of entries, a hashed one is brought below it. Hashed there
-        // are twice as many entries as points, all empty at first and emptied
-        // by the step `order`, so that looking for a free one ends. Rooms lie
-        // one behind another and hold each point once, so that they end below
-        // the number of points. Blocks wait for numbers of turns that were
-        // taken before theirs: those blocks run and publish before they wait.
+        // clamped to `point_capacity`, voxels written below `voxel_capacity`, for
+        // which the slices are large enough (checked). A cell of the grid is below
+        // the number of entries, and so is a hash. A hash table has twice as many
+        // entries as points, all empty at first and cleared by the step `order`, so
+        // that the search for a free entry ends. Buckets are disjoint ranges and
+        // hold each point once, so that they end below the number of points. Blocks
+        // wait for aggregates of tiles that were taken before theirs: those blocks
+        // run and publish before they wait.
         unsafe impl KernelSpec for $kernel {
             const NAME: &'static str = $name;
             type Args<'a> = VoxelizeArgs<'a>;
@@ -237,7 +218,13 @@ macro_rules! step {
     };
 }
 
-step!(Claim, "voxelize_claim", "Finds the entry of every point.", THREADS_PER_BLOCK, 0);
-step!(Number, "voxelize_number", "Numbers the voxels.", NUMBER_THREADS_PER_BLOCK, 0);
-step!(Fill, "voxelize_fill", "Brings points to their voxels.", THREADS_PER_BLOCK, 0);
-step!(Order, "voxelize_order", "Orders the points of voxels.", THREADS_PER_BLOCK, CROWDED_BLOCKS);
+step!(Claim, "voxelize_claim", "Finds the entry of every point's cell.", THREADS_PER_BLOCK, 0);
+step!(Number, "voxelize_number", "Assigns indices to voxels.", NUMBER_THREADS_PER_BLOCK, 0);
+step!(Fill, "voxelize_fill", "Writes points to their buckets.", THREADS_PER_BLOCK, 0);
+step!(
+    Order,
+    "voxelize_order",
+    "Orders the points of every voxel.",
+    THREADS_PER_BLOCK,
+    LARGE_BUCKET_BLOCKS
+);

@@ -12,7 +12,7 @@ pub struct MemoryBudget {
     used: AtomicUsize,
 }
 
-/// The budget of [`BagReader::open`](super::BagReader::open).
+/// The budget of [`ReadOptions::default`](super::ReadOptions::default).
 static PROCESS: MemoryBudget = MemoryBudget::new(MemoryBudget::DEFAULT_BYTES);
 
 impl MemoryBudget {
@@ -24,8 +24,8 @@ impl MemoryBudget {
         Self { limit: AtomicUsize::new(limit), used: AtomicUsize::new(0) }
     }
 
-    /// The budget that all readers of this process share unless they are opened
-    /// with another one.
+    /// The budget that all readers of this process share unless their options
+    /// name another one.
     pub fn process() -> &'static Self {
         &PROCESS
     }
@@ -63,8 +63,8 @@ impl Reservation {
         Self { budget, num_bytes: 0 }
     }
 
-    pub(super) fn budget(&self) -> &'static MemoryBudget {
-        self.budget
+    pub(super) fn num_bytes(&self) -> usize {
+        self.num_bytes
     }
 
     /// Changes the share to `num_bytes`. Returns false, and changes nothing,

@@ -4,15 +4,8 @@ use std::io::Read;
 
 use super::record::Chunk;
 
-/// Most bytes that decompressed chunks of one file may hold at a time.
-///
-/// A chunk that claims more is damage. Below it, memory grows with what the
-/// stream really yields, never with what the head claims. (A zstd stream names
-/// its own window; the library allows it 128 MiB.)
-pub(super) const MAX_CHUNK_BYTES: u64 = 1 << 30;
-
-/// First step by which the buffer grows before anything is decompressed.
-const FIRST_STEP: u64 = 64 << 10;
+/// The first step by which the buffer grows; each further one doubles it.
+const FIRST_STEP: usize = 64 << 10;
 
 /// How the contents of a chunk are stored.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -37,13 +30,16 @@ impl Compression {
     }
 }
 
-/// Decompresses `chunk` into `out`, which is cleared first and keeps its
-/// capacity. When the stream fails, `out` holds what came before the failure.
+/// Decompresses `chunk` into `out`, which is cleared first. When the stream
+/// fails, `out` holds what came before the failure.
+///
+/// The buffer grows with what the stream yields, never with what the head
+/// claims, and its capacity never exceeds the claim unless it did before. (A
+/// zstd stream names its own window besides; the library allows it 128 MiB.)
 ///
 /// # Errors
 ///
-/// A message when the claimed size is above [`MAX_CHUNK_BYTES`], when the
-/// stream is malformed, or when it yields another size than claimed.
+/// A message when the stream is malformed or yields another size than claimed.
 pub(super) fn decompress(
     chunk: &Chunk<'_>,
     compression: Compression,
@@ -51,27 +47,32 @@ pub(super) fn decompress(
 ) -> Result<(), String> {
     out.clear();
     let claimed = chunk.uncompressed_size;
-    if claimed > MAX_CHUNK_BYTES {
-        return Err(format!("the chunk claims {claimed} bytes, allowed are {MAX_CHUNK_BYTES}"));
-    }
-    out.reserve(claimed.min(FIRST_STEP) as usize);
     let stream = chunk.contents;
-    let read = match compression {
-        Compression::None => stream.take(claimed + 1).read_to_end(out),
-        Compression::Lz4 => {
-            lz4::Decoder::new(stream).and_then(|decoder| decoder.take(claimed + 1).read_to_end(out))
-        }
+    let is_whole = match compression {
+        Compression::None => fill(stream, claimed, out),
+        Compression::Lz4 => lz4::Decoder::new(stream).and_then(|lz4| fill(lz4, claimed, out)),
         Compression::Zstd => zstd::stream::read::Decoder::with_buffer(stream)
-            .and_then(|decoder| decoder.take(claimed + 1).read_to_end(out)),
+            .and_then(|zstd| fill(zstd, claimed, out)),
     };
-    match read {
+    match is_whole {
         Err(error) => Err(format!("the chunk does not decompress: {error}")),
-        Ok(_) if out.len() as u64 == claimed => Ok(()),
-        Ok(_) if out.len() as u64 > claimed => {
-            Err(format!("the chunk yields more than the {claimed} bytes it claims"))
-        }
-        Ok(_) => Err(format!("the chunk yields {} of the {claimed} bytes it claims", out.len())),
+        Ok(false) => Err(format!("the chunk yields more than the {claimed} bytes it claims")),
+        Ok(true) if out.len() as u64 == claimed => Ok(()),
+        Ok(true) => Err(format!("the chunk yields {} of the {claimed} bytes it claims", out.len())),
     }
+}
+
+/// Appends at most `claimed` bytes of a stream to `out`; whether that was all.
+fn fill(mut stream: impl Read, claimed: u64, out: &mut Vec<u8>) -> std::io::Result<bool> {
+    let claimed = usize::try_from(claimed).unwrap_or(usize::MAX);
+    while out.len() < claimed {
+        let step = out.len().max(FIRST_STEP).min(claimed - out.len());
+        out.reserve_exact(step);
+        if stream.by_ref().take(step as u64).read_to_end(out)? < step {
+            return Ok(true);
+        }
+    }
+    Ok(stream.read(&mut [0])? == 0)
 }
 
 /// Compares the checksum of uncompressed contents with the one in the head;
@@ -97,22 +98,26 @@ mod tests {
     }
 
     #[test]
-    fn absurd_claims_are_refused_before_anything_is_allocated() {
-        let mut out = Vec::new();
-        let bomb = chunk(b"", b"zstd", u64::MAX);
-        assert!(decompress(&bomb, Compression::Zstd, &mut out).unwrap_err().contains("allowed"));
-        assert_eq!(out.capacity(), 0);
+    fn a_claim_costs_only_what_the_stream_yields() {
+        let packed = zstd::encode_all(&b"seven"[..], 0).unwrap();
+        for claimed in [1 << 30, u64::MAX] {
+            let mut out = Vec::new();
+            let chunk = chunk(&packed, b"zstd", claimed);
+            let message = decompress(&chunk, Compression::Zstd, &mut out).unwrap_err();
+            assert!(message.contains(&format!("yields 5 of the {claimed}")), "{message}");
+            assert!(out.capacity() <= FIRST_STEP);
+        }
     }
 
     #[test]
-    fn a_claim_within_the_limit_costs_only_what_the_stream_yields() {
-        let packed = zstd::encode_all(&b"seven"[..], 0).unwrap();
-        let mut out = Vec::new();
-        let message =
-            decompress(&chunk(&packed, b"zstd", MAX_CHUNK_BYTES), Compression::Zstd, &mut out)
-                .unwrap_err();
-        assert!(message.contains("yields 5 of the 1073741824"), "{message}");
-        assert!(out.capacity() <= 2 * FIRST_STEP as usize);
+    fn the_buffer_never_exceeds_the_claim() {
+        for len in [0, 1, 1000, FIRST_STEP, FIRST_STEP + 1, 300_000] {
+            let contents: Vec<u8> = (0..len).map(|i| (i % 251) as u8).collect();
+            let packed = zstd::encode_all(&*contents, 0).unwrap();
+            let mut out = Vec::new();
+            decompress(&chunk(&packed, b"zstd", len as u64), Compression::Zstd, &mut out).unwrap();
+            assert!(out == contents && out.capacity() <= len, "{len}: {}", out.capacity());
+        }
     }
 
     #[test]
@@ -122,7 +127,7 @@ mod tests {
         let message =
             decompress(&chunk(&packed, b"zstd", 1000), Compression::Zstd, &mut out).unwrap_err();
         assert!(message.contains("more than the 1000"), "{message}");
-        assert_eq!(out.len(), 1001);
+        assert_eq!((out.len(), out.capacity()), (1000, 1000));
     }
 
     #[test]

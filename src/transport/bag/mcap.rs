@@ -6,20 +6,22 @@
 //! position; within a chunk messages still come by log time.
 //!
 //! Payloads of uncompressed chunks are slices of the mapped file. Compressed
-//! chunks are decompressed into buffers that are used again; overlapping ones
-//! are held together up to [`MAX_CHUNK_BYTES`], beyond which those already
-//! open are delivered first. What was delivered takes no memory any more.
+//! chunks are decompressed into buffers of the memory budget. A chunk that the
+//! budget has no room for waits until messages of others are delivered, so that
+//! what is open comes first; alone, it is damage.
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::binary_heap::PeekMut;
+use std::collections::{BTreeMap, BinaryHeap};
 
-use super::TopicInfo;
-use super::chunk::MAX_CHUNK_BYTES;
+use super::budget::MemoryBudget;
 use super::mapped::Mapped;
-use super::part::{Part, Reader};
+use super::part::{Part, Reader, Unopened};
 use super::record::{ChunkIndex, MAGIC, RECORD_HEAD};
 use super::source::{Damage, Head, stamp};
 use super::summary::Summary;
 use super::walk::{Census, Piece, piece_at};
+use super::{ReadOptions, TopicInfo};
 use crate::types::Stamp;
 
 /// A reader of one mapped MCAP file.
@@ -33,10 +35,26 @@ pub(super) struct McapFile {
     pub(super) damage: Option<Damage>,
     topic_of: BTreeMap<u16, usize>,
     plan: Plan,
-    open: Vec<Part>,
-    spare: Vec<Part>,
-    /// The open part with the earliest message.
-    head: Option<usize>,
+    budget: &'static MemoryBudget,
+    /// Bytes that the next part takes, when the budget lacked them.
+    missing: Option<usize>,
+    /// Open parts; those that were closed leave an empty place.
+    open: Vec<Option<Part>>,
+    /// The empty places of `open`.
+    free: Vec<usize>,
+    /// The next message of each open part.
+    heads: BinaryHeap<Reverse<PartHead>>,
+    spare: Option<Part>,
+}
+
+/// The next message of an open part: parts are ordered by log time, then by
+/// their place in the file.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct PartHead {
+    log_time: u64,
+    start: usize,
+    /// Index into `open`.
+    at: usize,
 }
 
 /// What is opened next.
@@ -51,7 +69,7 @@ enum Plan {
 
 impl McapFile {
     /// Reads what `map` says about itself. The file starts with [`MAGIC`].
-    pub(super) fn open(map: Mapped) -> Self {
+    pub(super) fn open(map: Mapped, options: &ReadOptions) -> Self {
         let (topics, topic_of, span, plan) = match Summary::read(&map) {
             Some(Summary { declared, chunks, statistics }) => {
                 let counts = statistics.as_ref().map(|statistics| &statistics.per_channel);
@@ -66,7 +84,7 @@ impl McapFile {
                 (topics, topic_of, span, plan)
             }
             None => {
-                let Census { declared, num_messages, span } = Census::of(&map);
+                let Census { declared, num_messages, span } = Census::of(&map, options);
                 let (topics, topic_of) = declared.topics(Some(&num_messages));
                 (topics, topic_of, span, Plan::ByPosition { at: MAGIC.len() })
             }
@@ -79,9 +97,12 @@ impl McapFile {
             damage: None,
             topic_of,
             plan,
+            budget: options.memory,
+            missing: None,
             open: Vec::new(),
-            spare: Vec::new(),
-            head: None,
+            free: Vec::new(),
+            heads: BinaryHeap::new(),
+            spare: None,
         }
     }
 
@@ -94,9 +115,11 @@ impl McapFile {
 
     /// Where the next message stands in time.
     pub(super) fn head(&self) -> Head {
-        let ready = self.head.and_then(|at| self.open.get(at)?.log_time());
+        let ready = self.heads.peek().map(|Reverse(head)| head.log_time);
+        let is_blocked = self.missing.is_some_and(|missing| missing > self.budget.available());
         match (self.next_start(), ready) {
-            (Some(start), Some(time)) if start > time || self.is_full() => Head::Ready(stamp(time)),
+            (Some(start), Some(time)) if start > time || is_blocked => Head::Ready(stamp(time)),
+            (Some(start), None) if is_blocked => Head::Blocked(stamp(start)),
             (Some(start), _) => Head::NotBefore(stamp(start)),
             (None, Some(time)) => Head::Ready(stamp(time)),
             (None, None) => Head::End,
@@ -105,72 +128,124 @@ impl McapFile {
 
     /// The message at a ready head: its topic in `topics` and its payload.
     pub(super) fn message(&self) -> Option<(usize, &[u8])> {
-        self.open.get(self.head?)?.message(&self.map)
+        let Reverse(head) = self.heads.peek()?;
+        self.open.get(head.at)?.as_ref()?.message(&self.map)
     }
 
     /// Drops the message at the head.
     pub(super) fn advance(&mut self) {
-        let Some(at) = self.head else { return };
-        if let Some(part) = self.open.get_mut(at) {
+        let Some(mut head) = self.heads.peek_mut() else { return };
+        let at = head.0.at;
+        let Some(place) = self.open.get_mut(at) else { return };
+        if let Some(part) = place {
             part.advance();
-            if part.log_time().is_none() {
-                let done = self.open.swap_remove(at);
-                self.map.release(done.extent());
-                self.spare.push(done);
+            if let Some(log_time) = part.log_time() {
+                head.0.log_time = log_time;
+                return;
             }
         }
-        self.find_head();
+        PeekMut::pop(head);
+        if let Some(part) = place.take() {
+            self.free.push(at);
+            self.close(part);
+        }
+    }
+
+    /// Gives back what a part takes, but for small buffers that nothing waits
+    /// for.
+    fn close(&mut self, mut part: Part) {
+        self.map.release(part.extent());
+        part.clear();
+        if self.spare.is_none() && self.missing.is_none() && part.is_spare() {
+            self.spare = Some(part);
+        }
+    }
+
+    /// Gives back memory that is held for later.
+    pub(super) fn release_spare(&mut self) {
+        self.spare = None;
     }
 
     /// Opens the next part of the file.
     pub(super) fn load(&mut self) {
-        let mut part = self.spare.pop().unwrap_or_default();
-        let found = self.load_into(&mut part);
-        if let Err(damage) = found {
-            self.damage = Some(damage);
-            self.plan = Plan::Done;
-        }
-        match part.log_time().is_none() {
-            true => {
-                self.map.release(part.extent());
-                self.spare.push(part);
+        let mut part = self.spare.take().unwrap_or_else(|| Part::new(self.budget));
+        self.missing = None;
+        match self.load_into(&mut part) {
+            Ok(()) => {}
+            Err(Unopened::Damaged(damage)) => {
+                self.damage = Some(damage);
+                self.plan = Plan::Done;
             }
-            false => self.open.push(part),
+            Err(Unopened::OverBudget(num_bytes)) => {
+                self.missing = Some(num_bytes);
+                return;
+            }
+        }
+        let Some(log_time) = part.log_time() else {
+            self.close(part);
+            self.skip_unwanted();
+            return;
+        };
+        let at = self.free.pop().unwrap_or(self.open.len());
+        self.heads.push(Reverse(PartHead { log_time, start: part.extent().start, at }));
+        match self.open.get_mut(at) {
+            Some(place) => *place = Some(part),
+            None => self.open.push(Some(part)),
         }
         self.skip_unwanted();
-        self.find_head();
     }
 
-    fn load_into(&mut self, part: &mut Part) -> Result<(), Damage> {
-        part.clear();
+    /// Ends a file whose next part no budget has room for.
+    pub(super) fn refuse_blocked(&mut self) {
+        let position = match &self.plan {
+            Plan::ByTime { chunks, next } => chunks.get(*next).map(|chunk| chunk.offset),
+            Plan::ByPosition { at } => Some(*at),
+            Plan::Done => None,
+        };
+        let (missing, limit) = (self.missing.take().unwrap_or_default(), self.budget.limit());
+        self.damage = Some(Damage::at(
+            position.unwrap_or_default(),
+            format!(
+                "the chunk takes {missing} bytes of memory, recordings have {limit} (`--recording-memory-mib`)"
+            ),
+        ));
+        self.plan = Plan::Done;
+    }
+
+    fn load_into(&mut self, part: &mut Part) -> Result<(), Unopened> {
         let reader = Reader { topic_of: &self.topic_of, wanted: &self.wanted };
         match &mut self.plan {
             Plan::Done => Ok(()),
             Plan::ByTime { chunks, next } => {
                 let Some(index) = chunks.get(*next) else { return Ok(()) };
-                *next += 1;
                 match piece_at(&self.map, index.offset) {
                     Piece::Chunk { body, cut: false, .. }
                         if body.len() + RECORD_HEAD == index.len =>
                     {
-                        reader.chunk(index.offset, body, false, part)
+                        reader.chunk(index.offset, body, false, part)?;
                     }
-                    _ => Err(Damage::at(
-                        index.offset,
-                        format!("the index names a chunk of {} bytes, there is none", index.len),
-                    )),
+                    _ => {
+                        let len = index.len;
+                        return Err(Unopened::Damaged(Damage::at(
+                            index.offset,
+                            format!("the index names a chunk of {len} bytes, there is none"),
+                        )));
+                    }
                 }
+                *next += 1;
+                Ok(())
             }
             Plan::ByPosition { at } => loop {
                 let position = *at;
                 match piece_at(&self.map, position) {
                     Piece::Chunk { body, cut, next } => {
+                        reader.chunk(position, body, cut, part)?;
                         *at = next;
-                        break reader.chunk(position, body, cut, part);
+                        break Ok(());
                     }
                     Piece::Message { body, next } => {
-                        *at = next;
                         reader.single_message(position, body, part)?;
+                        *at = next;
                         if part.log_time().is_some() {
                             break Ok(());
                         }
@@ -178,7 +253,7 @@ impl McapFile {
                     Piece::Other { next, .. } => *at = next,
                     Piece::End(damage) => {
                         self.plan = Plan::Done;
-                        break damage.map_or(Ok(()), Err);
+                        break damage.map_or(Ok(()), |damage| Err(Unopened::Damaged(damage)));
                     }
                 }
             },
@@ -189,7 +264,7 @@ impl McapFile {
     fn next_start(&self) -> Option<u64> {
         match &self.plan {
             Plan::ByTime { chunks, next } => chunks.get(*next).map(|chunk| chunk.start_time),
-            Plan::ByPosition { .. } if self.head.is_none() => Some(0),
+            Plan::ByPosition { .. } if self.heads.is_empty() => Some(0),
             Plan::ByPosition { .. } => None,
             Plan::Done => None,
         }
@@ -206,20 +281,5 @@ impl McapFile {
         }) {
             *next += 1;
         }
-    }
-
-    /// Whether another compressed chunk would be one too many.
-    fn is_full(&self) -> bool {
-        let held: usize = self.open.iter().map(Part::held).sum();
-        let next = match &self.plan {
-            Plan::ByTime { chunks, next } => chunks.get(*next).map_or(0, |c| c.uncompressed_size),
-            Plan::ByPosition { .. } | Plan::Done => 0,
-        };
-        held > 0 && (held as u64).saturating_add(next) > MAX_CHUNK_BYTES
-    }
-
-    fn find_head(&mut self) {
-        let key = |part: &Part| (part.log_time(), part.extent().start);
-        self.head = (0..self.open.len()).min_by_key(|at| self.open.get(*at).map(key));
     }
 }

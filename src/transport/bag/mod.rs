@@ -29,10 +29,16 @@
 //! many messages of the file came before; reading goes on with the other
 //! files. Files that are missing or unreadable as a whole are reported after
 //! everything else. A missing or damaged index alone is no damage. No length
-//! is believed: nothing is allocated for a claim, and a chunk may hold at
-//! most 1 GiB. Of a file that was cut only whole messages come: those of MCAP
-//! whose record is whole, those of sqlite3 whose pages are all there, up to
-//! the first row that lacks one.
+//! is believed: nothing is allocated for a claim. Of a file that was cut only
+//! whole messages come: those of MCAP whose record is whole, those of sqlite3
+//! whose pages are all there, up to the first row that lacks one.
+//!
+//! **Trust.** Recordings are not trusted. Only regular files inside the
+//! directory are opened, each once; sqlite3 files may hold their messages and
+//! topics in plain tables alone. What readers hold in memory is bounded by a
+//! [`MemoryBudget`] that all readers of the process share. A chunk or payload
+//! without room in it waits while other messages are delivered, which then come
+//! before earlier ones; when nothing else is left, it is damage.
 //!
 //! **Not read:** recordings compressed by file or by message (`ros2 bag
 //! record --compression-mode`), which are refused by name, and the checksum
@@ -40,8 +46,8 @@
 //!
 //! [`BagWriter`] writes a rosbag2 directory with one MCAP file.
 
+mod budget;
 mod chunk;
-mod cut;
 mod db3;
 mod files;
 mod mapped;
@@ -54,13 +60,20 @@ mod summary;
 mod walk;
 mod write;
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+pub use self::budget::MemoryBudget;
 use self::files::Files;
 use self::metadata::Metadata;
 use self::source::{Head, Source};
-pub use self::write::{BagCompression, BagWriter, Durability, OfferedQos, Reliability};
+pub use self::write::{
+    BagCompression, BagWriter, Durability, OfferedQos, Reliability, check_log_time,
+};
 use crate::error::{Error, ErrorKind, Result};
 use crate::types::Stamp;
 
@@ -93,13 +106,42 @@ pub struct BagMessage<'a> {
     pub data: &'a [u8],
 }
 
+/// How a recording is read.
+#[derive(Clone, Debug)]
+pub struct ReadOptions {
+    /// The memory that readers with this budget may hold together.
+    pub memory: &'static MemoryBudget,
+    /// Once set, ends opening a recording: a file without an index, or a cut
+    /// one, is read through for it.
+    pub stop: Arc<AtomicBool>,
+}
+
+impl Default for ReadOptions {
+    /// The budget of the process, and nothing that stops.
+    fn default() -> Self {
+        Self { memory: MemoryBudget::process(), stop: Arc::default() }
+    }
+}
+
+impl ReadOptions {
+    fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+}
+
 /// A reader of one recording; the module head states what it promises.
 pub struct BagReader {
     topics: Vec<TopicInfo>,
     wanted: Vec<bool>,
     /// First and last log time as declared.
     span: Option<(Stamp, Stamp)>,
-    sources: Vec<Source>,
+    /// The files in order; empty places are those that have ended.
+    sources: Vec<Option<Source>>,
+    /// The sources in the order of their next messages: a time before which
+    /// each has none, and its index. The one that is lent is not among them.
+    heads: BinaryHeap<Reverse<(Stamp, usize)>>,
+    /// Sources set aside because the budget has no memory for them now.
+    blocked: Vec<usize>,
     /// The source whose message is lent out.
     lent: Option<usize>,
     /// Files that are lost as a whole, to be reported last; the next at the
@@ -121,12 +163,26 @@ impl BagReader {
     /// no recording, all files missing). Anything less is delivered first
     /// and reported by [`Self::next_message`].
     pub fn open(path: &Path) -> Result<Self> {
+        Self::open_with(path, &ReadOptions::default())
+    }
+
+    /// As [`Self::open`], with options.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::open`], and [`ErrorKind::Interrupted`] when
+    /// [`ReadOptions::stop`] ended it.
+    pub fn open_with(path: &Path, options: &ReadOptions) -> Result<Self> {
         let Files { metadata, paths, mut lost } = Files::of(path)?;
         let mut sources = Vec::new();
         for file in &paths {
-            match Source::open(file) {
+            match Source::open(file, options) {
                 Ok(source) => sources.push(source),
-                Err(error) if error.kind() == ErrorKind::Encoding => return Err(error),
+                Err(error)
+                    if matches!(error.kind(), ErrorKind::Encoding | ErrorKind::Interrupted) =>
+                {
+                    return Err(error);
+                }
                 Err(error) => lost.push(error),
             }
         }
@@ -142,7 +198,19 @@ impl BagReader {
         }
         let wanted = vec![true; topics.len()];
         let span = metadata.as_ref().and_then(declared_span).or_else(|| span_of(&sources));
-        Ok(Self { topics, wanted, span, sources, lent: None, lost, damage: None })
+        let heads = sources.iter().enumerate();
+        let heads = heads.map(|(at, source)| Reverse((source.not_before(), at))).collect();
+        Ok(Self {
+            topics,
+            wanted,
+            span,
+            sources: sources.into_iter().map(Some).collect(),
+            heads,
+            blocked: Vec::new(),
+            lent: None,
+            lost,
+            damage: None,
+        })
     }
 
     /// The topics, sorted by name and then by type.
@@ -159,9 +227,15 @@ impl BagReader {
         for (is_wanted, topic) in self.wanted.iter_mut().zip(&self.topics) {
             *is_wanted = wanted.contains(&topic.name.as_str());
         }
-        for source in &mut self.sources {
+        for source in self.sources.iter_mut().flatten() {
             let is_wanted = |topic: &usize| self.wanted.get(*topic) == Some(&true);
             source.select(source.topic_of.iter().map(is_wanted).collect());
+        }
+        self.heads.clear();
+        for at in 0..self.sources.len() {
+            if self.lent != Some(at) {
+                self.queue(at);
+            }
         }
     }
 
@@ -194,32 +268,77 @@ impl BagReader {
     /// [`ErrorKind::Io`] for a file that the system refuses); calling again
     /// goes on with what is left.
     pub fn next_message(&mut self) -> Result<Option<BagMessage<'_>>> {
-        if let Some(source) = self.lent.take().and_then(|at| self.sources.get_mut(at)) {
+        if let Some(at) = self.lent.take()
+            && let Some(source) = self.source(at)
+        {
             source.advance();
+            self.queue(at);
         }
-        let (at, log_time) = loop {
-            if let Some(ended) = self.sources.iter().position(Source::is_at_end) {
-                if let Some(error) = self.sources.remove(ended).into_damage() {
-                    return Err(self.report(error));
-                }
-                continue;
-            }
-            let heads = self.sources.iter_mut().enumerate();
-            match heads.min_by_key(|(at, source)| (source.not_before(), *at)) {
-                None => match self.lost.pop() {
-                    Some(error) => return Err(self.report(error)),
-                    None => return Ok(None),
-                },
-                Some((at, source)) => match source.head() {
-                    Head::Ready(log_time) => break (at, log_time),
-                    Head::NotBefore(_) | Head::End => source.load(),
-                },
-            }
+        let found = self.find_next();
+        for at in std::mem::take(&mut self.blocked) {
+            self.queue(at);
+        }
+        let (at, log_time) = match found {
+            Ok(Some(found)) => found,
+            Ok(None) => match self.lost.pop() {
+                Some(error) => return Err(self.report(error)),
+                None => return Ok(None),
+            },
+            Err(error) => return Err(self.report(error)),
         };
         self.lent = Some(at);
-        let Some(source) = self.sources.get_mut(at) else { return Ok(None) };
+        let Some(source) = self.source(at) else { return Ok(None) };
         source.num_delivered += 1;
         Ok(source.message().map(|(topic, data)| BagMessage { topic, log_time, data }))
+    }
+
+    /// Takes the source of the earliest message off the queue; `None` when all
+    /// have ended.
+    fn find_next(&mut self) -> Result<Option<(usize, Stamp)>> {
+        loop {
+            let Some(Reverse((_, at))) = self.heads.pop() else {
+                // No message is left whose delivery would give memory back.
+                if self.blocked.is_empty() {
+                    return Ok(None);
+                }
+                let at = self.blocked.remove(0);
+                self.sources.iter_mut().flatten().for_each(Source::release_spare);
+                if let Some(source) = self.source(at)
+                    && matches!(source.head(), Head::Blocked(_))
+                {
+                    source.refuse_blocked();
+                }
+                self.queue(at);
+                continue;
+            };
+            let Some(source) = self.source(at) else { continue };
+            match source.head() {
+                Head::Ready(log_time) => return Ok(Some((at, log_time))),
+                Head::NotBefore(_) => {
+                    source.load();
+                    self.queue(at);
+                }
+                Head::Blocked(_) => self.blocked.push(at),
+                Head::End => {
+                    let ended = self.sources.get_mut(at).and_then(Option::take);
+                    if let Some(error) = ended.and_then(Source::into_damage) {
+                        return Err(error);
+                    }
+                }
+            }
+        }
+    }
+
+    fn source(&mut self, at: usize) -> Option<&mut Source> {
+        self.sources.get_mut(at)?.as_mut()
+    }
+
+    /// Puts a source into the queue where it stands.
+    fn queue(&mut self, at: usize) {
+        if let Some(source) = self.source(at) {
+            let head = (source.not_before(), at);
+            self.heads.push(Reverse(head));
+        }
     }
 
     /// The first error that [`Self::next_message`] returned.
@@ -235,6 +354,11 @@ impl BagReader {
         error
     }
 }
+
+/// The most bytes of the name of a topic, of its type and of its serialization.
+const MAX_NAME_BYTES: usize = 1024;
+/// The most bytes of text with which a file declares its topics.
+const MAX_DECLARED_BYTES: usize = 64 << 20;
 
 fn damaged(message: String) -> Error {
     Error::new(ErrorKind::DamagedBag, "bag", message)

@@ -9,14 +9,17 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use super::budget::{MemoryBudget, Reservation};
 use super::chunk::check_crc;
 use super::mapped::Mapped;
 use super::record::{Chunk, MessageHead, RECORD_HEAD, opcode};
 use super::source::Damage;
 use super::walk::{contents, walk};
 
+/// The most memory of a part that is kept for the next one.
+const MAX_SPARE_BYTES: usize = 32 << 20;
+
 /// An open chunk, or one message outside chunks.
-#[derive(Default)]
 pub(super) struct Part {
     /// Bytes of the file.
     extent: Range<usize>,
@@ -27,6 +30,8 @@ pub(super) struct Part {
     /// Sorted by log time, ties by position.
     entries: Vec<Entry>,
     next: usize,
+    /// Covers the capacities of `buffer` and `entries`.
+    memory: Reservation,
 }
 
 /// Where a message stands in the contents of its part.
@@ -37,11 +42,41 @@ struct Entry {
     len: usize,
 }
 
+/// Why a part is not open.
+pub(super) enum Unopened {
+    /// It holds what is readable.
+    Damaged(Damage),
+    /// The budget lacks memory for it: how many bytes it takes.
+    OverBudget(usize),
+}
+
 impl Part {
+    pub(super) fn new(budget: &'static MemoryBudget) -> Self {
+        Self {
+            extent: 0..0,
+            mapped: None,
+            buffer: Vec::new(),
+            entries: Vec::new(),
+            next: 0,
+            memory: Reservation::new(budget),
+        }
+    }
+
     /// Forgets the messages and keeps the buffers.
     pub(super) fn clear(&mut self) {
+        self.buffer.clear();
         self.entries.clear();
         self.next = 0;
+    }
+
+    /// Whether its buffers are small enough to be kept for another part.
+    pub(super) fn is_spare(&self) -> bool {
+        self.num_bytes() <= MAX_SPARE_BYTES
+    }
+
+    /// Bytes of the buffers.
+    fn num_bytes(&self) -> usize {
+        self.buffer.capacity() + self.entries.capacity() * size_of::<Entry>()
     }
 
     /// Where the part stands in the file.
@@ -68,9 +103,10 @@ impl Part {
         self.next += 1;
     }
 
-    /// Bytes of decompressed contents.
-    pub(super) fn held(&self) -> usize {
-        if self.mapped.is_some() { 0 } else { self.buffer.len() }
+    /// Gives back what was reserved and not used.
+    fn give_back(&mut self) {
+        let num_bytes = self.num_bytes().min(self.memory.num_bytes());
+        let _shrinking = self.memory.resize(num_bytes);
     }
 }
 
@@ -81,35 +117,33 @@ pub(super) struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// Opens the chunk at `position`. On damage `part` holds what is readable.
+    /// Opens the chunk at `position`.
     pub(super) fn chunk(
         &self,
         position: usize,
         body: &[u8],
         cut: bool,
         part: &mut Part,
-    ) -> Result<(), Damage> {
-        let damaged = |what| Damage::at(position, what);
+    ) -> Result<(), Unopened> {
+        let damaged = |what| Unopened::Damaged(Damage::at(position, what));
         let chunk = Chunk::parse(body).ok_or_else(|| {
             damaged(format!("the head of a chunk does not fit its {} bytes", body.len()))
         })?;
-        let Part { buffer, entries, .. } = part;
-        let (contents, mut problem) = contents(&chunk, cut, buffer);
         let is_mapped = chunk.compression.is_empty();
+        let num_contents = if is_mapped { 0 } else { chunk.uncompressed_size };
+        let num_contents = usize::try_from(num_contents).unwrap_or(usize::MAX);
+        let Part { buffer, entries, memory, .. } = part;
+        reserve(memory, num_contents.saturating_sub(buffer.capacity()))?;
+        let (mut contents, mut problem) = contents(&chunk, cut, buffer);
         if problem.is_none() && !is_mapped {
-            check_crc(&chunk, contents).map_err(damaged)?;
+            problem = check_crc(&chunk, contents).err();
+            contents = if problem.is_none() { contents } else { &[] };
         }
-        let walked = walk(contents, |opcode, body, at| match opcode {
-            opcode::MESSAGE => self.message(body, at, entries),
-            _ => Ok(()),
-        });
-        problem = problem.or(walked.err());
-        if !entries.is_sorted_by_key(|entry| entry.log_time) {
-            entries.sort_by_key(|entry| entry.log_time);
-        }
+        let listed = self.list(contents, entries, memory)?;
         part.extent = position..position + RECORD_HEAD + body.len();
         part.mapped = is_mapped.then(|| position + RECORD_HEAD + chunk.head_len());
-        problem.map_or(Ok(()), |what| Err(damaged(what)))
+        part.give_back();
+        problem.or(listed.err()).map_or(Ok(()), |what| Err(damaged(what)))
     }
 
     /// Opens the message outside chunks whose record is at `position`; `part`
@@ -119,15 +153,48 @@ impl Reader<'_> {
         position: usize,
         body: &[u8],
         part: &mut Part,
-    ) -> Result<(), Damage> {
+    ) -> Result<(), Unopened> {
         part.extent = position..position + RECORD_HEAD + body.len();
         part.mapped = Some(0);
-        self.message(body, position + RECORD_HEAD, &mut part.entries)
-            .map_err(|what| Damage::at(position, what))
+        let damaged = |what| Unopened::Damaged(Damage::at(position, what));
+        if let Some(entry) = self.entry(body, position + RECORD_HEAD).map_err(damaged)? {
+            let Part { entries, memory, .. } = part;
+            reserve_entries(memory, entries, 1)?;
+            entries.push(entry);
+        }
+        Ok(())
     }
 
-    /// Notes the message of one record when its topic is wanted.
-    fn message(&self, body: &[u8], at: usize, entries: &mut Vec<Entry>) -> Result<(), String> {
+    /// Lists the wanted messages of a chunk by log time, as far as its records
+    /// are readable; the inner error says where they are not.
+    fn list(
+        &self,
+        contents: &[u8],
+        entries: &mut Vec<Entry>,
+        memory: &mut Reservation,
+    ) -> Result<Result<(), String>, Unopened> {
+        let each = |visit: &mut dyn FnMut(Entry)| {
+            walk(contents, |opcode, body, at| {
+                if opcode == opcode::MESSAGE {
+                    self.entry(body, at)?.into_iter().for_each(&mut *visit);
+                }
+                Ok(())
+            })
+        };
+        let mut num_entries = 0;
+        let listed = each(&mut |_| num_entries += 1);
+        reserve_entries(memory, entries, num_entries)?;
+        let _same = each(&mut |entry| entries.push(entry));
+        if !entries.is_sorted_by_key(|entry| entry.log_time) {
+            // Without a buffer of its own, which a stable sort takes.
+            entries.sort_unstable_by_key(|entry| (entry.log_time, entry.start));
+        }
+        Ok(listed)
+    }
+
+    /// The message of one record whose body starts at `at`; `None` when its
+    /// topic is not wanted.
+    fn entry(&self, body: &[u8], at: usize) -> Result<Option<Entry>, String> {
         let MessageHead { channel, log_time } = MessageHead::parse(body).ok_or_else(|| {
             format!(
                 "a message record has {} bytes, its head alone has {}",
@@ -139,10 +206,26 @@ impl Reader<'_> {
             .topic_of
             .get(&channel)
             .ok_or_else(|| format!("a message is on channel {channel}, which is not declared"))?;
-        if self.wanted.get(topic) == Some(&true) {
-            let len = body.len() - MessageHead::LEN;
-            entries.push(Entry { log_time, topic, start: at + MessageHead::LEN, len });
-        }
-        Ok(())
+        let len = body.len() - MessageHead::LEN;
+        let entry = Entry { log_time, topic, start: at + MessageHead::LEN, len };
+        Ok((self.wanted.get(topic) == Some(&true)).then_some(entry))
     }
+}
+
+/// Adds `more` bytes to the memory of a part.
+fn reserve(memory: &mut Reservation, more: usize) -> Result<(), Unopened> {
+    let num_bytes = memory.num_bytes().saturating_add(more);
+    if memory.resize(num_bytes) { Ok(()) } else { Err(Unopened::OverBudget(num_bytes)) }
+}
+
+/// Makes room for exactly `num` more entries, which are none so far.
+fn reserve_entries(
+    memory: &mut Reservation,
+    entries: &mut Vec<Entry>,
+    num: usize,
+) -> Result<(), Unopened> {
+    let more = num.saturating_sub(entries.capacity());
+    reserve(memory, more.saturating_mul(size_of::<Entry>()))?;
+    entries.reserve_exact(num);
+    Ok(())
 }

@@ -6,6 +6,8 @@
 
 use std::collections::BTreeMap;
 
+use super::MAX_NAME_BYTES;
+
 /// The eight bytes at both ends of an MCAP file.
 pub(super) const MAGIC: &[u8; 8] = b"\x89MCAP0\r\n";
 /// Opcode and length in front of every body.
@@ -87,9 +89,19 @@ impl<'a> Fields<'a> {
         self.bytes(usize::try_from(len).ok()?)
     }
 
-    /// Text, copied before it is checked; `None` when it is not UTF-8.
+    /// Text, copied before it is checked: the file is mapped and could change.
+    /// `None` when it is not UTF-8.
     fn text(&mut self) -> Option<String> {
         String::from_utf8(self.counted()?.to_vec()).ok()
+    }
+
+    /// Text of at most [`MAX_NAME_BYTES`].
+    fn name(&mut self) -> Option<String> {
+        let bytes = self.counted()?;
+        if bytes.len() > MAX_NAME_BYTES {
+            return None;
+        }
+        String::from_utf8(bytes.to_vec()).ok()
     }
 }
 
@@ -106,7 +118,7 @@ impl Channel {
     pub(super) fn parse(body: &[u8]) -> Option<Self> {
         let mut fields = Fields(body);
         let (id, schema) = (fields.u16()?, fields.u16()?);
-        let (topic, encoding) = (fields.text()?, fields.text()?);
+        let (topic, encoding) = (fields.name()?, fields.name()?);
         let mut metadata = Fields(fields.counted()?);
         let mut offered_qos = String::new();
         while !metadata.0.is_empty() {
@@ -122,7 +134,7 @@ impl Channel {
 /// The identifier and name of a Schema record.
 pub(super) fn parse_schema(body: &[u8]) -> Option<(u16, String)> {
     let mut fields = Fields(body);
-    Some((fields.u16()?, fields.text()?))
+    Some((fields.u16()?, fields.name()?))
 }
 
 /// The head of a Message record.
@@ -183,7 +195,6 @@ pub(super) struct ChunkIndex {
     pub(super) message_index_len: usize,
     /// Channels with messages in the chunk; empty when not recorded.
     pub(super) channels: Vec<u16>,
-    pub(super) uncompressed_size: u64,
 }
 
 impl ChunkIndex {
@@ -200,9 +211,8 @@ impl ChunkIndex {
         }
         let message_index_len = usize::try_from(fields.u64()?).ok()?;
         let _compression = fields.counted()?;
-        let _compressed_size = fields.u64()?;
-        let uncompressed_size = fields.u64()?;
-        Some(Self { start_time, offset, len, message_index_len, channels, uncompressed_size })
+        let (_compressed_size, _uncompressed_size) = (fields.u64()?, fields.u64()?);
+        Some(Self { start_time, offset, len, message_index_len, channels })
     }
 }
 

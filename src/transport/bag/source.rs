@@ -7,7 +7,7 @@ use super::db3::{self, Db3File};
 use super::mapped::Mapped;
 use super::mcap::McapFile;
 use super::metadata::io_error;
-use super::{TopicInfo, damaged, record};
+use super::{ReadOptions, TopicInfo, damaged, record};
 use crate::error::{Error, ErrorKind, Result};
 use crate::input_file;
 use crate::types::Stamp;
@@ -32,6 +32,8 @@ pub(super) enum Head {
     Ready(Stamp),
     /// More is to be loaded; no message of it is earlier than this.
     NotBefore(Stamp),
+    /// As `NotBefore`, but the memory budget has no room for it now.
+    Blocked(Stamp),
     /// Nothing more.
     End,
 }
@@ -60,7 +62,7 @@ pub(super) fn stamp(nanos: u64) -> Stamp {
 
 impl Source {
     /// Opens one file by its first bytes.
-    pub(super) fn open(path: &Path) -> Result<Self> {
+    pub(super) fn open(path: &Path, options: &ReadOptions) -> Result<Self> {
         let mut start = Vec::new();
         match input_file::open(path) {
             Ok(file) => file
@@ -73,9 +75,9 @@ impl Source {
             Err(error) => return Err(io_error("open", path, error)),
         };
         let storage = if start.starts_with(record::MAGIC) {
-            Storage::Mcap(McapFile::open(Mapped::open(path)?))
+            Storage::Mcap(McapFile::open(Mapped::open(path)?, options))
         } else if start.starts_with(db3::MAGIC) {
-            Storage::Db3(Db3File::open(path)?)
+            Storage::Db3(Db3File::open(path, options)?)
         } else if start.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) {
             return Err(Error::new(
                 ErrorKind::Encoding,
@@ -91,6 +93,10 @@ impl Source {
                 start.escape_ascii()
             )));
         };
+        if options.is_stopped() {
+            let message = format!("stopped while opening {}", path.display());
+            return Err(Error::new(ErrorKind::Interrupted, "bag", message));
+        }
         Ok(Self {
             name: path.display().to_string(),
             storage,
@@ -127,15 +133,29 @@ impl Source {
         }
     }
 
-    pub(super) fn is_at_end(&self) -> bool {
-        matches!(self.head(), Head::End)
-    }
-
-    /// No message of this file is earlier than this.
+    /// No message of this file is earlier than this; a file that has ended
+    /// comes first.
     pub(super) fn not_before(&self) -> Stamp {
         match self.head() {
-            Head::Ready(time) | Head::NotBefore(time) => time,
-            Head::End => Stamp::from_nanos(i64::MAX),
+            Head::Ready(time) | Head::NotBefore(time) | Head::Blocked(time) => time,
+            Head::End => Stamp::from_nanos(i64::MIN),
+        }
+    }
+
+    /// Gives back memory that is held for later.
+    pub(super) fn release_spare(&mut self) {
+        match &mut self.storage {
+            Storage::Mcap(file) => file.release_spare(),
+            Storage::Db3(file) => file.release_spare(),
+        }
+    }
+
+    /// Ends a blocked file for which there is no memory, whatever else is
+    /// delivered.
+    pub(super) fn refuse_blocked(&mut self) {
+        match &mut self.storage {
+            Storage::Mcap(file) => file.refuse_blocked(),
+            Storage::Db3(file) => file.refuse_blocked(),
         }
     }
 

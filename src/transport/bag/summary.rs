@@ -1,23 +1,26 @@
 //! What an MCAP file says about itself: declarations, statistics, index.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
-use super::TopicInfo;
 use super::record::{
     Channel, ChunkIndex, Footer, MAGIC, RECORD_HEAD, Statistics, Step, opcode, parse_schema,
     record_at,
 };
+use super::{MAX_DECLARED_BYTES, TopicInfo};
 
 /// Schemas and channels, by identifier; the first declaration of each counts.
 #[derive(Default)]
 pub(super) struct Declared {
     schemas: BTreeMap<u16, String>,
     channels: BTreeMap<u16, Channel>,
+    /// Bytes of QoS profiles.
+    num_bytes: usize,
 }
 
 impl Declared {
     /// Keeps what a Schema or Channel record declares and ignores all others;
-    /// false when the record is malformed.
+    /// false when the record is malformed or declares too much.
     pub(super) fn note(&mut self, opcode: u8, body: &[u8]) -> bool {
         match opcode {
             opcode::SCHEMA => {
@@ -26,7 +29,13 @@ impl Declared {
             }
             opcode::CHANNEL => {
                 let Some(channel) = Channel::parse(body) else { return false };
-                self.channels.entry(channel.id).or_insert(channel);
+                if let Entry::Vacant(place) = self.channels.entry(channel.id) {
+                    self.num_bytes += channel.offered_qos.len();
+                    if self.num_bytes > MAX_DECLARED_BYTES {
+                        return false;
+                    }
+                    place.insert(channel);
+                }
             }
             _ => {}
         }

@@ -4,6 +4,8 @@
 
 use std::collections::BTreeMap;
 
+use super::ReadOptions;
+use super::budget::Reservation;
 use super::chunk::{Compression, decompress};
 use super::record::{Chunk, MAGIC, MessageHead, RECORD_HEAD, Step, opcode, record_at};
 use super::source::Damage;
@@ -57,16 +59,24 @@ pub(super) struct Census {
 }
 
 impl Census {
-    /// Reads the file through for its declarations, as far as it is readable.
-    pub(super) fn of(file: &[u8]) -> Self {
+    /// Reads the file through for its declarations, as far as it is readable
+    /// and its chunks fit into the memory budget, or until it is stopped.
+    pub(super) fn of(file: &[u8], options: &ReadOptions) -> Self {
         let mut census = Self::default();
         let mut buffer = Vec::new();
+        let mut memory = Reservation::new(options.memory);
         let mut at = MAGIC.len();
-        loop {
+        while !options.is_stopped() {
             match piece_at(file, at) {
                 Piece::Chunk { body, cut, next } => {
                     at = next;
                     let Some(chunk) = Chunk::parse(body) else { break };
+                    let num_bytes = usize::try_from(chunk.uncompressed_size).unwrap_or(usize::MAX);
+                    if !chunk.compression.is_empty()
+                        && !memory.resize(num_bytes.max(buffer.capacity()))
+                    {
+                        break;
+                    }
                     let (contents, problem) = contents(&chunk, cut, &mut buffer);
                     let walked = walk(contents, |opcode, body, _| {
                         census.note(opcode, body);

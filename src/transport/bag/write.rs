@@ -121,6 +121,16 @@ impl BagWriter {
             let message = format!("'{}' does not name a directory in UTF-8", dir.display());
             Error::new(ErrorKind::Argument, "bag", message)
         })?;
+        Self::create_named(dir, name, compression)
+    }
+
+    /// As [`Self::create`], for a recording called `name` in a directory of
+    /// another name: its data file is `<name>_0.mcap`.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Io`] when the system refuses.
+    pub fn create_named(dir: &Path, name: &str, compression: BagCompression) -> Result<Self> {
         std::fs::create_dir_all(dir).map_err(|error| io_error("create", dir, error))?;
         let page = dir.join(metadata::FILE_NAME);
         match std::fs::remove_file(&page) {
@@ -191,14 +201,14 @@ impl BagWriter {
     /// # Errors
     ///
     /// [`ErrorKind::Argument`] for an index that [`Self::add_topic`] did not
-    /// give and for a time before the epoch, [`ErrorKind::Io`] when the
-    /// system refuses.
+    /// give, [`ErrorKind::Time`] as of [`check_log_time`], [`ErrorKind::Io`]
+    /// when the system refuses.
     pub fn write(&mut self, topic: usize, log_time: Stamp, data: &[u8]) -> Result<()> {
+        let time = check_log_time(log_time)?;
         let nanos = log_time.nanos();
         let num_topics = self.topics.len();
-        let (Some(topic), Ok(time)) = (self.topics.get_mut(topic), u64::try_from(nanos)) else {
-            let message =
-                format!("topic {topic} of {num_topics} at time {log_time} is not writable");
+        let Some(topic) = self.topics.get_mut(topic) else {
+            let message = format!("topic {topic} is not one of the {num_topics} declared");
             return Err(Error::new(ErrorKind::Argument, "bag", message));
         };
         let header = MessageHeader {
@@ -273,7 +283,26 @@ impl BagWriter {
     }
 }
 
+/// A log time as MCAP stores it, nanoseconds since 1970 without a sign.
+///
+/// # Errors
+///
+/// [`ErrorKind::Time`] for a time before 1970, which readers of SQLite
+/// recordings can meet and no MCAP file can hold.
+pub fn check_log_time(log_time: Stamp) -> Result<u64> {
+    u64::try_from(log_time.nanos()).map_err(|_| {
+        let message = format!("log time {log_time} s is before 1970");
+        Error::new(ErrorKind::Time, "bag", message)
+    })
+}
+
 fn write_error(path: &Path, error: McapError) -> Error {
-    let message = format!("cannot write {}", path.display());
-    Error::new(ErrorKind::Io, "bag", message).with_source(error)
+    match error {
+        // `McapError` does not show the system's reason.
+        McapError::Io(reason) => io_error("write", path, reason),
+        other => {
+            let message = format!("cannot write {}", path.display());
+            Error::new(ErrorKind::Io, "bag", message).with_source(other)
+        }
+    }
 }

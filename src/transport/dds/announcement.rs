@@ -82,14 +82,6 @@ impl Announcement {
         self.publish()
     }
 
-    /// Tells of a reader in the place of another.
-    pub fn renew_reader(&mut self, old: GUID, new: GUID) -> Result<()> {
-        for guid in self.entities.readers.iter_mut().filter(|guid| **guid == old) {
-            *guid = new;
-        }
-        self.publish()
-    }
-
     /// Tells of an endpoint less.
     pub fn remove(&mut self, guid: GUID) -> Result<()> {
         self.entities.readers.retain(|other| *other != guid);

@@ -10,10 +10,10 @@
 //! the fragments are joined. Until the receiver returns, later messages of the
 //! same topic wait for the cache.
 //!
-//! Memory: a subscription keeps its depth of messages, and up to
-//! [`MAX_UNJOINED_BYTES`] of fragments whose messages were lost (128 messages
-//! where not one arrives whole); a reliable publisher keeps at most
-//! [`MAX_KEPT_BYTES`] of what it sent.
+//! Memory: a subscription keeps its depth of messages, and up to 64 MiB of
+//! fragments of unfinished messages; a reliable publisher keeps at most
+//! [`MAX_KEPT_BYTES`] of what it sent. What a hostile peer can make the
+//! participant keep is bounded by the copy of `rustdds` in `third_party/`.
 //!
 //! Not here: DDS security, static peers, shared memory, and multicast groups
 //! other than discovery's. Endpoints match by topic; a peer of another type is
@@ -39,7 +39,6 @@ use rustdds::{DomainParticipant, GUID, QosPolicies, StatusEvented, Topic, TopicK
 
 pub use environment::{DdsSettings, DiscoveryRange};
 pub use publisher::MAX_KEPT_BYTES;
-pub use subscription::MAX_UNJOINED_BYTES;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::transport::door::{
@@ -216,24 +215,6 @@ impl Graph {
         drop(peers);
         held(&self.announcement).add(entity.guid(), direction)?;
         Ok((entity, endpoint))
-    }
-
-    /// Puts a reader made by `create` in the place of `old`, an endpoint of the
-    /// same topic.
-    fn renew<E: rustdds::RTPSEntity>(
-        &self,
-        old: GUID,
-        endpoint: &Endpoint,
-        qos: &QosPolicies,
-        create: impl FnOnce(&Topic) -> std::result::Result<E, rustdds::dds::result::CreateError>,
-    ) -> Result<E> {
-        let topic = self.topic(endpoint, qos)?;
-        let mut peers = held(&self.peers);
-        let entity = create(&topic).map_err(|cause| refused(&endpoint.topic, cause))?;
-        peers.renew(old, entity.guid());
-        drop(peers);
-        held(&self.announcement).renew_reader(old, entity.guid())?;
-        Ok(entity)
     }
 
     fn topic(&self, endpoint: &Endpoint, qos: &QosPolicies) -> Result<Topic> {

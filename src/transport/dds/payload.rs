@@ -1,7 +1,7 @@
 //! Payloads as they are on the wire: what the participant calls a type is the
 //! bytes of a CDR message without its encapsulation header.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::convert::Infallible;
 
 use rustdds::bytes::Bytes;
@@ -57,27 +57,21 @@ fn is_big_endian(encoding: RepresentationIdentifier) -> bool {
     encoding == RepresentationIdentifier::CDR_BE
 }
 
-/// A receiver, and what is to be known of the messages it was given.
+/// A receiver, and the kind of messages that it is given.
 pub(super) struct Delivery {
     kind: InputKind,
     receiver: RefCell<Receiver>,
-    longest_body: Cell<usize>,
 }
 
 impl Delivery {
     /// Nothing is delivered yet.
     pub fn new(kind: InputKind, receiver: Receiver) -> Self {
-        Self { kind, receiver: RefCell::new(receiver), longest_body: Cell::new(0) }
+        Self { kind, receiver: RefCell::new(receiver) }
     }
 
     /// What the messages are.
     pub fn kind(&self) -> InputKind {
         self.kind
-    }
-
-    /// Bytes of the longest message so far.
-    pub fn longest_body(&self) -> usize {
-        self.longest_body.get()
     }
 
     /// Tells of a message that cannot be delivered.
@@ -99,8 +93,7 @@ impl<'de> Decode<'de, ()> for Deliver<'_> {
         body: &'de [u8],
         encoding: RepresentationIdentifier,
     ) -> std::result::Result<(), Infallible> {
-        let Delivery { kind, receiver, longest_body } = self.0;
-        longest_body.set(longest_body.get().max(body.len()));
+        let Delivery { kind, receiver } = self.0;
         deliver_body(*kind, body, is_big_endian(encoding), &mut **receiver.borrow_mut());
         Ok(())
     }

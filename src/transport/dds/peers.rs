@@ -13,6 +13,13 @@ use rustdds::{DomainParticipantStatusEvent as Status, EndpointDescription, GUID,
 use super::{names, qos};
 use crate::transport::door::DoorEvent;
 
+/// The most matched peers that are tracked, twice the endpoints that the participant
+/// keeps. Stale ones remain only when status events were lost.
+const MAX_MATCHED: usize = 16_384;
+
+/// The most incompatible peers that are reported.
+const MAX_TROUBLED: usize = 256;
+
 /// A reader or writer of ours.
 #[derive(Debug)]
 pub(super) struct Endpoint {
@@ -89,17 +96,6 @@ impl Peers {
         settled
     }
 
-    /// Puts another endpoint of ours in the place of one: what was matched with
-    /// the old one will find the new one, and stays counted.
-    pub fn renew(&mut self, old: GUID, new: GUID) {
-        let renew = |(ours, theirs)| (if ours == old { new } else { ours }, theirs);
-        self.matched = std::mem::take(&mut self.matched).into_iter().map(renew).collect();
-        self.incompatible = std::mem::take(&mut self.incompatible).into_iter().map(renew).collect();
-        if let Some(endpoint) = self.ours.remove(&old) {
-            self.ours.insert(new, endpoint);
-        }
-    }
-
     /// What `ours` is matched with.
     pub fn matched_with(&self, ours: GUID) -> impl Iterator<Item = GUID> {
         self.matched.iter().filter(move |(a, _)| *a == ours).map(|(_, theirs)| *theirs)
@@ -167,6 +163,9 @@ impl Peers {
         if ours.dds_type == theirs.type_name {
             return None;
         }
+        if self.of_other_type.len() >= MAX_TROUBLED {
+            return None;
+        }
         let topic = ours.topic.clone();
         let is_new = self.of_other_type.insert(theirs.guid, topic.clone()).is_none();
         let found = names::ros_type(&theirs.type_name);
@@ -176,6 +175,9 @@ impl Peers {
     fn match_up(&mut self, ours: GUID, theirs: GUID) -> Option<DoorEvent> {
         let endpoint = self.ours.get(&ours)?;
         self.incompatible.remove(&(ours, theirs));
+        if self.matched.len() >= MAX_MATCHED {
+            return None;
+        }
         if self.of_other_type.contains_key(&theirs) || !self.matched.insert((ours, theirs)) {
             return None;
         }
@@ -192,6 +194,9 @@ impl Peers {
     ) -> Option<DoorEvent> {
         let topic = self.ours.get(&ours)?.topic.clone();
         let policy = qos::mismatch(offered, requested)?;
+        if self.incompatible.len() >= MAX_TROUBLED {
+            return None;
+        }
         let is_new = self.incompatible.insert((ours, theirs));
         is_new.then_some(DoorEvent::IncompatibleQos { topic, policy })
     }

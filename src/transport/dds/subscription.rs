@@ -1,8 +1,4 @@
 //! A topic that is being received, on a thread of its own.
-//!
-//! A large message that loses a fragment leaves the others behind, in a reader
-//! that keeps 128 such messages. When those that were lost may hold
-//! [`MAX_UNJOINED_BYTES`], the reader is replaced by a new one.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,11 +15,12 @@ use super::{Graph, held, qos};
 use crate::error::{Error, ErrorKind, Result};
 use crate::transport::door::{DoorEvent, Durability, InputKind, Qos, Receiver, Subscription};
 
-/// The most bytes that fragments of lost messages may hold.
-pub const MAX_UNJOINED_BYTES: usize = 64 << 20;
-
 /// Writers whose numbering is followed before the ones that left are forgotten.
 const MAX_FOLLOWED: usize = 16;
+
+/// The longest gap in a writer's sequence numbers that counts as lost messages.
+/// A longer one is a numbering that starts anew.
+const MAX_GAP: i64 = 1 << 20;
 
 /// A subscription; ends with it.
 pub(super) struct DdsSubscription {
@@ -54,7 +51,6 @@ pub(super) fn start(
         delivery: Delivery::new(kind, receiver),
         numbering: Numbering::default(),
         num_unnumbered: 0,
-        unjoined_bytes: 0,
     };
     input.pass_over_old();
     let stop = threads.spawn(&thread_name, graph, move |stop| input.run(stop))?;
@@ -82,8 +78,6 @@ struct Input {
     numbering: Numbering,
     /// Refused messages whose numbers are not known.
     num_unnumbered: u64,
-    /// What the fragments of messages that were lost may hold in `reader`.
-    unjoined_bytes: usize,
 }
 
 impl Input {
@@ -93,9 +87,6 @@ impl Input {
             // Set before the cache is looked at: what arrives after that wakes.
             self.reader.set_waker(Some(waker.clone()));
             self.drain(stop);
-            if self.unjoined_bytes > MAX_UNJOINED_BYTES && self.is_volatile() {
-                self.renew();
-            }
             stop.wait();
         }
         self.graph.leave(self.reader.guid());
@@ -121,9 +112,6 @@ impl Input {
         self.num_unnumbered = 0;
         if count > 0 {
             self.graph.tell(&DoorEvent::Lost { topic: self.endpoint.topic.clone(), count });
-            let bytes = usize::try_from(count).unwrap_or(usize::MAX);
-            let bytes = bytes.saturating_mul(self.delivery.longest_body());
-            self.unjoined_bytes = self.unjoined_bytes.saturating_add(bytes);
         }
         if self.numbering.len() > MAX_FOLLOWED {
             let peers = held(&self.graph.peers);
@@ -150,22 +138,6 @@ impl Input {
     fn pass_over_old(&self) {
         while self.is_volatile() && !matches!(self.reader.try_take_one_with(PassOver), Ok(None)) {}
     }
-
-    /// Reads on with a new reader, in whose place the graph has it.
-    fn renew(&mut self) {
-        let policies = qos::of_reader(self.qos);
-        let renewed = self.graph.renew(self.reader.guid(), &self.endpoint, &policies, |topic| {
-            self.graph.subscriber.create_simple_datareader_no_key(topic, Some(policies.clone()))
-        });
-        match renewed {
-            Ok(reader) => {
-                self.reader = reader;
-                self.pass_over_old();
-            }
-            Err(error) => self.graph.tell(&DoorEvent::Failed { reason: error.to_string() }),
-        }
-        self.unjoined_bytes = 0;
-    }
 }
 
 /// Finds gaps in the numbers that writers give their messages.
@@ -179,7 +151,7 @@ impl Numbering {
         let last = self.0.entry(writer).or_insert(number);
         let missing = number.saturating_sub(*last).saturating_sub(1);
         *last = number.max(*last);
-        u64::try_from(missing).unwrap_or(0)
+        if missing > MAX_GAP { 0 } else { u64::try_from(missing).unwrap_or(0) }
     }
 
     fn len(&self) -> usize {
@@ -209,7 +181,9 @@ mod tests {
             (a, 10, 0),
             (b, 102, 1),
             (a, 13, 0),
-            (a, i64::MAX, u64::try_from(i64::MAX - 14).unwrap()),
+            (a, 14 + MAX_GAP, 1 << 20),
+            (a, 16 + 2 * MAX_GAP, 0),
+            (a, i64::MAX, 0),
         ];
         for (writer, number, missing) in messages {
             assert_eq!(numbering.follow(writer, number), missing, "{number}");

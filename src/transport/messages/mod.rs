@@ -25,6 +25,7 @@ mod image;
 mod label_info;
 mod marker;
 mod node_event;
+mod output;
 mod point_cloud;
 mod service;
 mod transform;

@@ -7,12 +7,12 @@ use super::{
 };
 use crate::cli::bench::measure::{Bar, Bench, Case, gpu, wall};
 use crate::device::cuda::{
-    CudaDevice, DeviceBuffer, DeviceCandidates, DeviceCloud, DevicePoints, DeviceTensor, Graph,
-    Stream,
+    CudaDevice, DeviceBuffer, DeviceCandidates, DeviceCloud, DeviceCounters, DevicePoints,
+    DeviceTensor, Graph, Stream,
 };
 use crate::error::{Error, ErrorKind, Result};
 use crate::ops::decode_center::cuda::{DeviceCenterTask, Workspace as Decoder};
-use crate::ops::gather::cuda::{LidarInputs, LidarWorkspace, SaysOfObjects};
+use crate::ops::gather::cuda::{LidarInputs, LidarWorkspace, OutputAttributes};
 use crate::ops::nms::cuda::{Capacity, Suppression3d};
 use crate::ops::pillar_features::cuda::Workspace as Features;
 use crate::ops::scatter::cuda::Workspace as Scatterer;
@@ -49,6 +49,7 @@ struct Pillars {
     params: UnpackParams,
     unpack: Unpacker,
     points: DevicePoints,
+    counters: DeviceCounters,
     voxelize: Voxelizer,
     voxels: DeviceVoxels,
     make_features: Features,
@@ -72,6 +73,7 @@ impl Pillars {
             params: unpack_params()?,
             unpack: Unpacker::new(stream, NUM_POINTS)?,
             points: DevicePoints::with_capacity(stream, 4, NUM_POINTS)?,
+            counters: DeviceCounters::new(stream)?,
             voxelize: Voxelizer::new(stream, &params, NUM_POINTS)?,
             voxels: DeviceVoxels::new(stream, &params)?,
             make_features: Features::new(stream, &features)?,
@@ -83,11 +85,12 @@ impl Pillars {
     }
 
     fn unpack(&mut self) -> Result<()> {
-        self.unpack.enqueue(&self.cloud, &self.fields, &self.params, &mut self.points)
+        let (points, counters) = (&mut self.points, &mut self.counters);
+        self.unpack.enqueue(&self.cloud, &self.fields, &self.params, points, counters)
     }
 
     fn voxelize(&mut self) -> Result<()> {
-        self.voxelize.enqueue(&self.points, &mut self.voxels)
+        self.voxelize.enqueue(&self.points, &mut self.voxels, &mut self.counters)
     }
 
     fn features(&mut self) -> Result<()> {
@@ -161,50 +164,47 @@ impl Objects {
             class_mode: ClassMode::Aware,
         };
         let capacity = Capacity { candidates: TOP_K, classes: NUM_CLASSES };
-        let says = SaysOfObjects { velocity: false, variance: false };
+        let attributes = OutputAttributes { velocity: false, variance: false };
         Ok(Self {
             maps,
             num_voxels,
             decoder,
             candidates: DeviceCandidates::with_capacity(stream, TOP_K)?,
             suppression: Suppression3d::new(stream, &Nms3d::Circle(circle), capacity)?,
-            gather: LidarWorkspace::new(stream, says, MAX_DETECTIONS)?,
+            gather: LidarWorkspace::new(stream, attributes, MAX_DETECTIONS)?,
         })
     }
 
-    fn decode(&mut self) -> Result<()> {
+    fn decode(&mut self, counters: &mut DeviceCounters) -> Result<()> {
         let [heatmap, offset, height, size, rotation] = &self.maps;
         let task = DeviceCenterTask { heatmap, offset, height, size, rotation, velocity: None };
-        self.decoder.enqueue(&[task], &self.num_voxels, &mut self.candidates)
+        self.decoder.enqueue(&[task], &self.num_voxels, &mut self.candidates, counters)
     }
 
-    fn suppress(&mut self) -> Result<()> {
-        self.decode()?;
+    fn suppress(&mut self, counters: &mut DeviceCounters) -> Result<()> {
+        self.decode(counters)?;
         self.suppression.enqueue(&self.candidates)
     }
 
-    fn gather(&mut self, pillars: &Pillars) -> Result<()> {
-        self.suppress()?;
-        self.gather.enqueue(&LidarInputs {
+    fn gather(&mut self, counters: &mut DeviceCounters) -> Result<()> {
+        self.suppress(counters)?;
+        let inputs = LidarInputs {
             candidates: &self.candidates,
             motions: Some(self.decoder.motions()),
             kept: self.suppression.kept(),
-            decoded: self.decoder.counts(),
-            unpacked: Some(pillars.unpack.counts()),
-            densified: None,
-            voxelized: Some(pillars.voxelize.counts()),
-        })
+        };
+        self.gather.enqueue(&inputs, counters)
     }
 }
 
 fn after(bench: &mut Bench, stream: &Stream) -> Result<()> {
-    let mut objects = Objects::new(stream)?;
+    let (mut objects, mut counters) = (Objects::new(stream)?, DeviceCounters::new(stream)?);
     if bench.wants(DECODE) {
-        let graph = Graph::record(stream, || objects.decode())?;
+        let graph = Graph::record(stream, || objects.decode(&mut counters))?;
         bench.device(Case::new(DECODE), stream, || graph.enqueue(), || stream.synchronize())?;
     }
     if bench.wants(AFTER) {
-        let graph = Graph::record(stream, || objects.suppress())?;
+        let graph = Graph::record(stream, || objects.suppress(&mut counters))?;
         let case = Case::new(AFTER).with_bar(wall(None, 20.0));
         bench.device(case, stream, || graph.enqueue(), || stream.synchronize())?;
     }
@@ -216,7 +216,7 @@ fn around(bench: &mut Bench, stream: &Stream) -> Result<()> {
     let (mut pillars, mut objects) = (Pillars::new(stream)?, Objects::new(stream)?);
     let before = Graph::record(stream, || pillars.all())?;
     let between = Graph::record(stream, || pillars.scatter())?;
-    let after = Graph::record(stream, || objects.gather(&pillars))?;
+    let after = Graph::record(stream, || objects.gather(&mut pillars.counters))?;
     let enqueue = || [&before, &between, &after].into_iter().try_for_each(Graph::enqueue);
     let mut out = Vec::with_capacity(MAX_DETECTIONS);
     let case = Case::new(AROUND).with_bar(wall(None, 120.0));

@@ -1,5 +1,5 @@
-//! Page-locked memory of the host: from which uploads go, and which kernels
-//! write.
+//! Page-locked host memory of a stream: for uploads and downloads, and mapped for
+//! kernels to write.
 
 use std::ffi::c_void;
 use std::marker::PhantomData;
@@ -8,28 +8,28 @@ use std::ops::Range;
 use cudarc::driver::{result, sys};
 
 use super::page_locked::is_page_locked;
-use super::{DeviceBuffer, Loans, Out, Plain, check_room, num_bytes};
+use super::{DeviceBuffer, Out, Plain, UploadScope, check_capacity, num_bytes};
 use crate::device::cuda::{Event, Stream, failed};
 use crate::error::Result;
 
-/// Uploads are queued in parts of this, the copy of one beside the upload of the
-/// one before: small enough to start early, large enough to fill the bus.
+/// Uploads are queued in parts of this size, so that the host copies one part while
+/// the previous one is uploaded: small enough to start early, large enough for the
+/// bandwidth of the bus.
 const PART_BYTES: usize = 1 << 20;
 
-/// Page-locked host memory from which uploads are queued and into which
-/// downloads go.
+/// Page-locked host memory for uploads and downloads.
 #[derive(Debug)]
 pub struct PinnedBuffer<T> {
     address: usize,
     len: usize,
-    // Recorded after every upload: until then the memory is being read.
+    // Recorded behind every upload, which reads the memory until then.
     uploaded: Event,
     stream: Stream,
     values: PhantomData<T>,
 }
 
 impl<T: Plain> PinnedBuffer<T> {
-    /// Takes page-locked memory for `len` values, all zero.
+    /// Allocates page-locked memory for `len` values, all zero.
     ///
     /// # Errors
     /// `Device` when there is not enough memory.
@@ -39,75 +39,74 @@ impl<T: Plain> PinnedBuffer<T> {
         Ok(Self { address, len, uploaded, stream: stream.clone(), values: PhantomData })
     }
 
-    /// The most values it holds.
+    /// The maximum number of values.
     pub fn capacity(&self) -> usize {
         self.len
     }
 
-    /// The first `num` values, to be written, after the upload before has been
-    /// read out. [`PinnedBuffer::enqueue_written`] sends them.
+    /// The first `num` values, to be written, after the previous upload has read
+    /// them. [`PinnedBuffer::enqueue_written`] uploads them.
     ///
     /// # Errors
-    /// `Argument` when there are not as many; `Device` when earlier work failed.
+    /// `Argument` when the buffer holds fewer; `Device` when earlier work failed.
     pub fn values_mut(&mut self, num: usize) -> Result<&mut [T]> {
-        check_room("pinned", num, self.len)?;
+        check_capacity("pinned", num, self.len)?;
         self.uploaded.wait()?;
-        // SAFETY: the allocation has room for the values (checked), is aligned
-        // to a page, was zeroed, may have any bits, and stays as long as the
-        // stream that `self` holds. Nobody else reads or writes it: the last
-        // upload is over, and this buffer is borrowed alone.
+        // SAFETY: the allocation holds the values (checked), is aligned to a page,
+        // was zeroed, any bits are a `T`, and it lives as long as the stream that
+        // `self` holds. There is no other access: the last upload is complete, and
+        // this buffer is borrowed exclusively.
         Ok(unsafe { std::slice::from_raw_parts_mut(self.address as *mut T, num) })
     }
 
-    /// Queues the upload of the first `num` values, as they stand, to the start
-    /// of `target`.
+    /// Queues the upload of the first `num` values to the start of `target`.
     ///
     /// # Errors
     /// `Argument` when either side holds fewer; `Device` when the upload fails.
     pub fn enqueue_written(&mut self, num: usize, target: &mut DeviceBuffer<T>) -> Result<()> {
-        check_room("pinned", num, self.len)?;
-        check_room("device", num, target.len)?;
+        check_capacity("pinned", num, self.len)?;
+        check_capacity("device", num, target.len)?;
         self.stream.check_owns(&target.stream)?;
         self.stream.bind()?;
         let queued = self.enqueue_part(0..num, target);
-        // Also behind what failed: some of it may have been queued.
+        // Also after an error: some parts may have been queued.
         let marked = self.uploaded.record(&self.stream);
         queued.and(marked)
     }
 
-    /// Copies values in, after the upload before has been read out, and queues
-    /// their upload to the start of `target`: part by part, so that the upload
-    /// of one part runs beside the copy of the next.
+    /// Copies values to this buffer, after the previous upload has read it, and
+    /// queues their upload to the start of `target`: part by part, so that one part
+    /// is uploaded while the next is copied.
     ///
     /// # Errors
-    /// `Argument` when the values are more than either side holds; `Device`
-    /// when earlier work or the upload fails.
+    /// `Argument` when either side holds fewer values; `Device` when earlier work or
+    /// the upload fails.
     pub fn enqueue_upload(&mut self, values: &[T], target: &mut DeviceBuffer<T>) -> Result<()> {
-        check_room("device", values.len(), target.len)?;
+        check_capacity("device", values.len(), target.len)?;
         self.stream.check_owns(&target.stream)?;
         self.stream.bind()?;
         self.values_mut(values.len())?;
         let part_len = (PART_BYTES / size_of::<T>()).max(1);
         let mut parts = (0..).step_by(part_len).zip(values.chunks(part_len));
         let queued = parts.try_for_each(|(start, part)| {
-            // SAFETY: the allocation has room for all values (checked by
-            // `values_mut`, which has waited for the upload before). What is
-            // being uploaded meanwhile are the parts before this one.
+            // SAFETY: the allocation holds all values (checked by `values_mut`, which
+            // has waited for the previous upload). The uploads under way read the
+            // parts before this one.
             unsafe {
                 let to = (self.address as *mut T).add(start);
                 to.copy_from_nonoverlapping(part.as_ptr(), part.len());
             }
             self.enqueue_part(start..start + part.len(), target)
         });
-        // Also behind what failed: some of it may have been queued.
+        // Also after an error: some parts may have been queued.
         let marked = self.uploaded.record(&self.stream);
         queued.and(marked)
     }
 
-    /// Queues the upload of a payload to the start of `target`: out of
-    /// page-locked memory as it lies, lent until then; any other is copied in
-    /// first, as [`PinnedBuffer::enqueue_upload`] does it. Gives the number of
-    /// bytes that were copied on the host.
+    /// Queues the upload of a payload to the start of `target`: in place when it is
+    /// in page-locked memory, else copied to this buffer first, as by
+    /// [`PinnedBuffer::enqueue_upload`]. Returns the number of bytes copied on the
+    /// host.
     ///
     /// # Errors
     /// Those of `enqueue_upload`.
@@ -115,33 +114,32 @@ impl<T: Plain> PinnedBuffer<T> {
         &mut self,
         values: &'env [T],
         target: &mut DeviceBuffer<T>,
-        loans: &Loans<'_, 'env>,
+        scope: &UploadScope<'_, 'env>,
     ) -> Result<usize> {
         self.stream.bind()?;
         if !is_page_locked(values) {
             self.enqueue_upload(values, target)?;
             return Ok(size_of_val(values));
         }
-        check_room("device", values.len(), target.len)?;
+        check_capacity("device", values.len(), target.len)?;
         self.stream.check_owns(&target.stream)?;
-        self.stream.check_owns(loans.stream())?;
-        // SAFETY: the target has room (checked). The values are borrowed until
-        // the copy is over: `'env` outlives the loans, which at their end wait
-        // for what was queued before the note below, whatever the copy answers.
+        self.stream.check_owns(scope.stream())?;
+        // SAFETY: the target is large enough (checked). The values are borrowed until
+        // the copy is complete: `'env` outlives the scope, which at its end waits for
+        // all work queued before the mark below, whatever the copy returns.
         let copied =
             unsafe { result::memcpy_htod_async(target.address, values, self.stream.raw()) };
-        let noted = loans.note();
-        copied.map_err(|e| failed("queue an upload", e)).and(noted)?;
+        let marked = scope.mark_read();
+        copied.map_err(|e| failed("queue an upload", e)).and(marked)?;
         Ok(0)
     }
 
-    /// Queues the upload of a range that both sides have, to the same places.
+    /// Queues the upload of a range that both sides hold, to the same positions.
     fn enqueue_part(&self, range: Range<usize>, target: &DeviceBuffer<T>) -> Result<()> {
         let offset = range.start * size_of::<T>();
-        // SAFETY: both sides have the range (promised by the callers in this
-        // file, which check it). The copy reads memory that nobody writes before
-        // `uploaded`, recorded by them behind it, is reached; the memory stays
-        // until the stream's work is done.
+        // SAFETY: both sides hold the range (the callers, all in this file, check
+        // it). The memory is not written before `uploaded`, which the callers record
+        // behind the copy, is complete; it is freed after the stream's work.
         let copied = unsafe {
             let from = (self.address + offset) as *const T;
             let pinned = std::slice::from_raw_parts(from, range.len());
@@ -150,24 +148,23 @@ impl<T: Plain> PinnedBuffer<T> {
         copied.map_err(|e| failed("queue an upload", e))
     }
 
-    /// Copies a whole buffer here, behind all queued work, waits, and gives
-    /// what came.
+    /// Queues a copy of a whole buffer to this one, waits, and returns the values.
     ///
     /// # Errors
-    /// `Argument` when the source has more values than this holds; `Device`
+    /// `Argument` when the source has more values than this buffer holds; `Device`
     /// when earlier work or the copy fails.
     pub fn download(&mut self, source: &DeviceBuffer<T>) -> Result<&[T]> {
-        check_room("pinned", source.len, self.len)?;
+        check_capacity("pinned", source.len, self.len)?;
         self.stream.check_owns(&source.stream)?;
         self.stream.bind()?;
-        // SAFETY: the allocation holds at least this many values (checked), any
-        // bits are a `T`, and it lives as long as the stream, which `self`
-        // holds. The driver alone writes or reads it, and only through this
-        // buffer, which is borrowed alone: the copy is queued behind the uploads
-        // before it and over after the wait below.
+        // SAFETY: the allocation holds at least this many values (checked), any bits
+        // are a `T`, and it lives as long as the stream, which `self` holds. Only
+        // copies queued through this buffer, which is borrowed exclusively, access
+        // it: this one follows the uploads before it and is complete after the wait
+        // below.
         let values = unsafe { std::slice::from_raw_parts_mut(self.address as *mut T, source.len) };
         // SAFETY: both sides have `source.len` values; the wait below follows
-        // whatever the copy answers.
+        // whatever the copy returns.
         let copied =
             unsafe { result::memcpy_dtoh_async(values, source.address, self.stream.raw()) };
         self.stream.synchronize()?;
@@ -176,7 +173,7 @@ impl<T: Plain> PinnedBuffer<T> {
     }
 }
 
-/// Host memory that kernels write directly.
+/// Page-locked host memory that kernels write directly.
 #[derive(Debug)]
 pub struct MappedBuffer<T> {
     host: usize,
@@ -187,7 +184,7 @@ pub struct MappedBuffer<T> {
 }
 
 impl<T: Plain> MappedBuffer<T> {
-    /// Takes page-locked memory for `len` values that the GPU can write.
+    /// Allocates page-locked memory for `len` values that the GPU can write.
     ///
     /// # Errors
     /// `Device` when there is not enough memory.
@@ -203,7 +200,7 @@ impl<T: Plain> MappedBuffer<T> {
         Ok(Self { host, device, len, stream: stream.clone(), values: PhantomData })
     }
 
-    /// What a kernel on `stream` may write.
+    /// The slice that a kernel on `stream` may write.
     ///
     /// # Errors
     /// `Device` when the buffer belongs to another stream.
@@ -212,15 +209,19 @@ impl<T: Plain> MappedBuffer<T> {
         Ok(Out { address: self.device, len: self.len as u64, memory: PhantomData })
     }
 
-    /// Appends the first `num` values to `values`; the caller has waited for
-    /// the stream. More than the capacity are not read.
+    /// Appends the first `num` values, at most the capacity, to `values`; the caller
+    /// has waited for the stream.
     pub fn copy_to(&self, num: usize, values: &mut Vec<T>) {
-        values.extend((0..num.min(self.len)).map(|i| {
-            // SAFETY: `i` is below the length of the allocation, whose values
-            // were zeroed and may have any bits. Volatile, since the GPU writes
-            // them outside this program's view.
-            unsafe { (self.host as *const T).add(i).read_volatile() }
-        }));
+        values.extend((0..num).map_while(|index| self.get(index)));
+    }
+
+    /// The value at a position, `None` behind the last; the caller has waited for the
+    /// stream.
+    pub fn get(&self, index: usize) -> Option<T> {
+        // SAFETY: `index` is below the length of the allocation, whose values were
+        // zeroed and may have any bits. Volatile, since the GPU writes them outside
+        // this program's view.
+        (index < self.len).then(|| unsafe { (self.host as *const T).add(index).read_volatile() })
     }
 }
 

@@ -1,27 +1,27 @@
-//! Memory of a GPU, and what lies in it.
+//! Device memory and page-locked host memory.
 //!
-//! Every buffer has a fixed capacity, is zero at first and belongs to the
-//! stream it was taken on; its memory returns when the stream and all that
-//! belongs to it are gone. No reference into memory that the GPU may be
-//! writing is ever given out: values are copied in and out.
+//! Every buffer has a fixed capacity, is zeroed and belongs to the stream that it
+//! was allocated on; its memory is freed when the stream and all its handles are
+//! dropped. There are no references into memory that the GPU may write: values are
+//! copied in and out.
 
 mod host;
-mod loan;
 mod page_locked;
+mod upload_scope;
 
 use std::marker::PhantomData;
 
 use cudarc::driver::result;
 use half::f16;
 pub use host::{MappedBuffer, PinnedBuffer};
-pub use loan::{Lender, Loans};
 pub use page_locked::PageLocked;
+pub use upload_scope::{InPlaceUploads, UploadScope};
 
 use super::{Stream, assert_mirrors, error, failed};
 use crate::error::{Error, ErrorKind, Result};
 use crate::types::{Box2d, Box3d, Candidate, Detection2d, Kept, RotatedBox2d};
 
-/// Values that can be moved as bytes.
+/// Values that can be copied as bytes.
 ///
 /// # Safety
 /// The type has no padding, no pointer, and every bit pattern is a value.
@@ -30,7 +30,7 @@ pub unsafe trait Plain: Copy + Default + 'static {}
 macro_rules! plain {
     ($($type:ty: $why:literal),* $(,)?) => {$(
         const _: &str = $why;
-        // SAFETY: as the reason beside the type says.
+        // SAFETY: see the reason beside the type.
         unsafe impl Plain for $type {}
     )*};
 }
@@ -59,7 +59,7 @@ assert_mirrors!(Candidate<RotatedBox2d>, "candidate.cuh", "CandidateRotated");
 assert_mirrors!(In<'_, f32>, "slice.cuh", "Slice<float>");
 assert_mirrors!(Out<'_, f32>, "slice.cuh", "Slice<float>");
 
-/// A slice in device memory as kernels read it.
+/// A slice in device memory that a kernel reads.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct In<'a, T> {
@@ -94,7 +94,33 @@ impl<T> In<'_, T> {
     }
 }
 
+/// Alignment of the slices that [`Out::carve`] makes.
+const CARVED_ALIGNMENT: usize = 256;
+
+impl<'a> Out<'a, u8> {
+    /// Splits `len` values, at an alignment of 256 bytes, off the start of a buffer.
+    ///
+    /// # Errors
+    /// `Argument` when fewer bytes than [`Out::num_carved_bytes`] are left.
+    pub fn carve<T: Plain>(&mut self, len: usize) -> Result<Out<'a, T>> {
+        let num_bytes = Out::<T>::num_carved_bytes(len);
+        check_capacity("device", num_bytes, self.len())?;
+        let carved = Out { address: self.address, len: len as u64, memory: PhantomData };
+        self.address += num_bytes as u64;
+        self.len -= num_bytes as u64;
+        Ok(carved)
+    }
+}
+
 impl<T> Out<'_, T> {
+    /// Bytes that [`Out::carve`] takes for `len` values.
+    pub fn num_carved_bytes(len: usize) -> usize {
+        let num_bytes = len.checked_mul(size_of::<T>());
+        let aligned = num_bytes.and_then(|num| num.checked_next_multiple_of(CARVED_ALIGNMENT));
+        // More than any buffer holds, so that carving is refused.
+        aligned.unwrap_or(usize::MAX)
+    }
+
     /// Number of values.
     pub fn len(&self) -> usize {
         self.len as usize
@@ -116,7 +142,7 @@ pub struct DeviceBuffer<T> {
 }
 
 impl<T: Plain> DeviceBuffer<T> {
-    /// Takes memory for `len` values on a stream, all zero.
+    /// Allocates memory for `len` values on a stream, all zero.
     ///
     /// # Errors
     /// `Device` when there is not enough memory.
@@ -151,7 +177,7 @@ impl<T: Plain> DeviceBuffer<T> {
         &self.stream
     }
 
-    /// What a kernel on `stream` reads.
+    /// The slice that a kernel on `stream` reads.
     ///
     /// # Errors
     /// `Device` when the buffer belongs to another stream.
@@ -160,7 +186,7 @@ impl<T: Plain> DeviceBuffer<T> {
         Ok(In { address: self.address, len: self.len as u64, memory: PhantomData })
     }
 
-    /// What a kernel on `stream` may write.
+    /// The slice that a kernel on `stream` may write.
     ///
     /// # Errors
     /// `Device` when the buffer belongs to another stream.
@@ -173,16 +199,29 @@ impl<T: Plain> DeviceBuffer<T> {
     /// tests, not for frames.
     ///
     /// # Errors
-    /// `Argument` when there are more values than places; `Device` when the
+    /// `Argument` when there are more values than the buffer holds; `Device` when the
     /// copy fails.
     pub fn write(&mut self, values: &[T]) -> Result<()> {
-        check_room("device", values.len(), self.len)?;
+        check_capacity("device", values.len(), self.len)?;
         self.stream.bind()?;
-        // SAFETY: the buffer has room for the values (checked); they live until
-        // the wait below, whatever the copy answers.
+        // SAFETY: the buffer is large enough for the values (checked); they live
+        // until the wait below, whatever the copy returns.
         let copied = unsafe { result::memcpy_htod_async(self.address, values, self.stream.raw()) };
         self.stream.synchronize()?;
         copied.map_err(|e| failed("copy to the device", e))
+    }
+
+    /// Queues the setting of all values to zero.
+    ///
+    /// # Errors
+    /// `Device` with what the driver says.
+    pub fn enqueue_clear(&mut self) -> Result<()> {
+        self.stream.bind()?;
+        let num_bytes = self.len * size_of::<T>();
+        // SAFETY: the allocation has this many bytes and stays until the stream's
+        // work is done; zero bits are a `T`.
+        unsafe { result::memset_d8_async(self.address, 0, num_bytes, self.stream.raw()) }
+            .map_err(|e| failed("clear device memory", e))
     }
 
     /// Queues a copy of as many values of another buffer as both have.
@@ -225,7 +264,7 @@ fn num_bytes<T>(len: usize) -> Result<usize> {
         .ok_or_else(|| error(format!("{len} values do not fit into memory")))
 }
 
-fn check_room(what: &str, num: usize, capacity: usize) -> Result<()> {
+fn check_capacity(what: &str, num: usize, capacity: usize) -> Result<()> {
     if num <= capacity {
         return Ok(());
     }

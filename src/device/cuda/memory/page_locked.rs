@@ -1,5 +1,5 @@
-//! Page-locked memory of the host that belongs to no stream: any thread writes
-//! it, any stream of the GPU uploads from it.
+//! Page-locked host memory that belongs to no stream: any thread may write it, any
+//! stream of the GPU may upload from it.
 
 use cudarc::driver::{result, sys};
 
@@ -12,12 +12,12 @@ use crate::error::Result;
 pub struct PageLocked {
     address: usize,
     len: usize,
-    /// Holds the context in which the pages are locked.
+    /// Keeps the context in which the pages are locked.
     device: CudaDevice,
 }
 
 impl PageLocked {
-    /// Takes `len` bytes, all zero.
+    /// Allocates `len` bytes, all zero.
     ///
     /// # Errors
     /// `Device` when there is not enough memory, `DeviceLost` after a fault.
@@ -35,32 +35,32 @@ impl PageLocked {
 
     /// The bytes.
     pub fn bytes(&self) -> &[u8] {
-        // SAFETY: the allocation has `len` bytes, was zeroed, and stays until
-        // `self` is dropped. It is written through `&mut self` alone; an upload
-        // only reads it, and ends before the borrow it was given does.
+        // SAFETY: the allocation has `len` bytes, was zeroed, and lives until `self`
+        // is dropped. It is written through `&mut self` alone; an upload only reads
+        // it and completes before its borrow ends.
         unsafe { std::slice::from_raw_parts(self.address as *const u8, self.len) }
     }
 
     /// The bytes, to be written.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as above; `self` is borrowed alone, so that no upload reads.
+        // SAFETY: as above; `self` is borrowed exclusively, so that no upload reads.
         unsafe { std::slice::from_raw_parts_mut(self.address as *mut u8, self.len) }
     }
 }
 
 impl Drop for PageLocked {
     fn drop(&mut self) {
-        // A lost context has no memory to give back.
+        // A lost context has no memory to free.
         if self.device.context().bind_to_thread().is_ok() {
-            // SAFETY: allocated by `malloc_host` and owned here alone; nothing
-            // reads it any more (see `bytes`).
+            // SAFETY: allocated by `malloc_host` and owned here alone; no upload reads
+            // it (see `bytes`).
             let _ = unsafe { result::free_host(self.address as *mut _) };
         }
     }
 }
 
-/// Whether values lie in page-locked memory, from which the GPU can read while
-/// the host goes on. Asks the driver, which knows whoever took the memory.
+/// Whether values are in page-locked memory, from which the GPU can read
+/// asynchronously, whichever library has allocated it.
 pub(super) fn is_page_locked<T>(values: &[T]) -> bool {
     let bytes = values.as_ptr_range();
     let ends = [bytes.start as usize, (bytes.end as usize).wrapping_sub(1)];
@@ -69,11 +69,11 @@ pub(super) fn is_page_locked<T>(values: &[T]) -> bool {
         && ends.iter().all(|end| {
             let mut kind = 0_u32;
             let attribute = sys::CUpointer_attribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE;
-            // SAFETY: writes one number into a live local; any address may be
-            // asked about, an unknown one is answered with an error.
-            let answer = unsafe {
+            // SAFETY: writes one number into a live local; any address may be queried,
+            // an unknown one returns an error.
+            let result = unsafe {
                 sys::cuPointerGetAttribute((&raw mut kind).cast(), attribute, *end as u64)
             };
-            answer.result().is_ok() && kind == sys::CUmemorytype::CU_MEMORYTYPE_HOST as u32
+            result.result().is_ok() && kind == sys::CUmemorytype::CU_MEMORYTYPE_HOST as u32
         })
 }

@@ -1,4 +1,4 @@
-//! What the tensors of a head must be, and how their rows are read.
+//! The shapes of a head's tensors and the layout of their rows.
 
 use super::super::argument;
 use super::super::kernels::{MAX_OUTPUTS, YoloLevel};
@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::ops::select::kernels::MAX_FOUND;
 use crate::types::{AnchorLevel, DetrBoxes, Size, YoloLayout};
 
-/// A head whose tensors have known shapes.
+/// A head with tensors of known shapes.
 pub(super) struct Head {
     pub kind: Kind,
     pub network: Size,
@@ -19,7 +19,7 @@ pub(super) struct Head {
     shapes: Vec<Vec<usize>>,
 }
 
-/// Which kernels read it.
+/// The kernels of a head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     PixelRows,
@@ -31,14 +31,14 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// Whether the score threshold is needed as a logit.
+    /// Whether the kernels compare logits.
     pub fn has_logits(self) -> bool {
         matches!(self, Self::RawRows | Self::Detr { logits: true, .. })
     }
 }
 
 impl Head {
-    /// Holds the shapes of a network's outputs against the layout.
+    /// Checks the shapes of a network's outputs against the layout.
     pub fn new(
         layout: &YoloLayout,
         network: Size,
@@ -88,7 +88,7 @@ impl Head {
         Ok(head)
     }
 
-    /// The levels of a grid, whose cells must be the rows.
+    /// Adds the levels of a grid, whose cells must be the rows.
     fn set_grid(&mut self, strides: &[u32]) -> Result<()> {
         let mut num_rows = 0;
         for &stride in strides {
@@ -103,7 +103,7 @@ impl Head {
         Ok(())
     }
 
-    /// Adds a level and tells its number of cells.
+    /// Adds a level and returns its number of cells.
     fn add_level(&mut self, first_row: usize, stride: u32) -> Result<usize> {
         let Size { width, height } = self.network;
         if stride == 0 || width % stride != 0 || height % stride != 0 {

@@ -1,12 +1,11 @@
-//! The CUDA side of [`decode_yolo`](super::decode_yolo), with the choice of
-//! the best ([`crate::ops::select`]) in the same kernel: one pass over the
-//! tensor.
+//! The CUDA implementation of [`decode_yolo`](super::decode_yolo), with the selection
+//! of the best ([`crate::ops::select`]) in the same kernel: one pass over the tensor.
 //!
-//! The candidates are those of the CPU: decoded, cut to the capacity, then to
-//! the wanted classes, then to the best `pre_nms_top_k`, each cut losing the
-//! worst by the total order. Boxes, scores, classes and sources are equal (where an
-//! exponential or a sigmoid occurs, within 1 ULP). They lie in any order: the
-//! ops that follow sort.
+//! The candidates are those of the CPU: decoded, limited to the capacity, then to
+//! the wanted classes, then to the best `pre_nms_top_k`; each limit drops the worst in
+//! the total order. Boxes, scores, classes and sources are equal (within 1 ULP where
+//! an exponential or a sigmoid occurs). Their order in memory is undefined: later ops
+//! sort.
 //!
 //! All layouts, f32 or f16; labels of [`YoloLayout::Detr`] are floats here, as
 //! tensors on the device are.
@@ -22,25 +21,25 @@ use super::kernels::{
     YoloRows,
 };
 use crate::device::cuda::{
-    DeviceBuffer, DeviceCandidates, DeviceTensor, DeviceValues, Grid, In, Kernel, KernelSpec,
-    Stream, blocks,
+    DeviceBuffer, DeviceCandidates, DeviceCounters, DeviceTensor, DeviceValues, Grid, In, Kernel,
+    KernelSpec, Stream, blocks,
 };
 use crate::error::Result;
 use crate::ops::logit::logit_bound;
 use crate::ops::select::cuda::Selecting;
-use crate::ops::select::kernels::{DecodeCounts, SelectSettings, THREADS_PER_BLOCK};
+use crate::ops::select::kernels::{SelectSettings, THREADS_PER_BLOCK};
 use crate::types::{Box2d, Size, YoloLayout};
 
-/// Which candidates go on to suppression.
+/// The candidates that are selected.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Selection<'a> {
     /// Rows pass when their score is at least this.
     pub score_threshold: f32,
     /// Classes that are wanted; empty for all.
     pub class_filter: &'a [u32],
-    /// The most rows that may pass, the best; at least one.
+    /// The maximum number of rows that pass, the best; at least one.
     pub candidate_capacity: usize,
-    /// The most candidates of wanted classes, the best.
+    /// The maximum number of candidates of wanted classes, the best.
     pub pre_nms_top_k: usize,
 }
 
@@ -76,7 +75,7 @@ impl Memory {
         stream: &Stream,
         head: &Head,
         outputs: [In<'a, T>; MAX_OUTPUTS],
-        candidates: &'a mut DeviceCandidates<Box2d>,
+        (candidates, counters): (&'a mut DeviceCandidates<Box2d>, &'a mut DeviceCounters),
     ) -> Result<YoloArgs<'a, T>> {
         let (logits, normalized) = match head.kind {
             Kind::Detr { logits, normalized, .. } => (logits, normalized),
@@ -84,7 +83,7 @@ impl Memory {
         };
         Ok(YoloArgs {
             outputs,
-            selection: self.selecting.slices(stream, candidates)?,
+            selection: self.selecting.slices(stream, candidates, counters)?,
             bound: self.bound.input(stream)?,
             anchors: self.anchors.input(stream)?,
             num_rows: head.num_rows as u32,
@@ -150,7 +149,7 @@ where
         head: &Head,
         memory: &mut Memory,
         outputs: &[&DeviceTensor],
-        candidates: &mut DeviceCandidates<Box2d>,
+        lists: (&mut DeviceCandidates<Box2d>, &mut DeviceCounters),
     ) -> Result<()> {
         // At least one block, which writes the counts of an empty tensor.
         let num_blocks = [blocks(head.num_rows, L::ROWS_PER_BLOCK).max(1), 1];
@@ -161,22 +160,22 @@ where
                     DeviceValues::F32(values) => Some(values),
                     DeviceValues::F16(_) => None,
                 })?;
-                self.f32.enqueue(stream, grid, memory.args(stream, head, outputs, candidates)?)
+                self.f32.enqueue(stream, grid, memory.args(stream, head, outputs, lists)?)
             }
             Some(DeviceValues::F16(_)) => {
                 let outputs = inputs(outputs, stream, |values| match values {
                     DeviceValues::F16(values) => Some(values),
                     DeviceValues::F32(_) => None,
                 })?;
-                self.f16.enqueue(stream, grid, memory.args(stream, head, outputs, candidates)?)
+                self.f16.enqueue(stream, grid, memory.args(stream, head, outputs, lists)?)
             }
             None => Err(argument("0 outputs; at least 1 expected".into())),
         }
     }
 }
 
-/// The slices of all tensors, which are of one element type; places past the
-/// last repeat the first.
+/// The slices of all tensors, which have the same element type; the first again behind
+/// the last.
 fn inputs<'a, T: crate::device::cuda::Plain>(
     outputs: &[&'a DeviceTensor],
     stream: &Stream,
@@ -198,8 +197,8 @@ fn inputs<'a, T: crate::device::cuda::Plain>(
 }
 
 impl Workspace {
-    /// Takes kernels and memory for a head whose network's outputs have these
-    /// shapes. Nothing passes before [`Workspace::set`].
+    /// Loads the kernels and allocates memory for a head whose network's outputs have
+    /// these shapes. No row passes before [`Workspace::set`].
     ///
     /// # Errors
     /// `Argument` for no classes, or shapes that are not the layout's, naming
@@ -218,8 +217,8 @@ impl Workspace {
         Ok(Self { stream: stream.clone(), kernels, head, memory })
     }
 
-    /// Writes the selection to the device and waits; recorded graphs follow
-    /// it. Classes of the filter that the head has not are left out.
+    /// Writes the selection to the device and waits; recorded graphs use the values
+    /// last set. Classes of the filter that the head does not have are ignored.
     ///
     /// # Errors
     /// `Device` when the copy fails.
@@ -243,33 +242,30 @@ impl Workspace {
         }])
     }
 
-    /// Queues the decoding of `outputs` into `candidates`. Their capacity limits
-    /// what goes on as [`Selection::pre_nms_top_k`] does.
+    /// Queues the decoding of `outputs` into `candidates`, whose capacity is a limit
+    /// like [`Selection::pre_nms_top_k`]. Dropped candidates are added to `counters`.
     ///
     /// # Errors
-    /// `Argument` when the tensors do not fit the head, naming expected and
-    /// found, or there is no room for a candidate; `Device` when a buffer is
-    /// another stream's or the launch fails.
+    /// `Argument` when the tensors do not fit the head, naming expected and found, or
+    /// the capacity is 0; `Device` when a buffer belongs to another stream or the
+    /// launch fails.
     pub fn enqueue(
         &mut self,
         outputs: &[&DeviceTensor],
         candidates: &mut DeviceCandidates<Box2d>,
+        counters: &mut DeviceCounters,
     ) -> Result<()> {
         self.head.check(outputs)?;
         let Self { stream, kernels, head, memory } = self;
+        let lists = (candidates, counters);
         match kernels {
-            Kernels::PixelRows(k) => k.enqueue(stream, head, memory, outputs, candidates),
-            Kernels::CellRows(k) => k.enqueue(stream, head, memory, outputs, candidates),
-            Kernels::RawRows(k) => k.enqueue(stream, head, memory, outputs, candidates),
-            Kernels::Planes(k) => k.enqueue(stream, head, memory, outputs, candidates),
-            Kernels::EndToEnd(k) => k.enqueue(stream, head, memory, outputs, candidates),
-            Kernels::Detr(k) => k.enqueue(stream, head, memory, outputs, candidates),
-            Kernels::DetrLabels(k) => k.enqueue(stream, head, memory, outputs, candidates),
+            Kernels::PixelRows(k) => k.enqueue(stream, head, memory, outputs, lists),
+            Kernels::CellRows(k) => k.enqueue(stream, head, memory, outputs, lists),
+            Kernels::RawRows(k) => k.enqueue(stream, head, memory, outputs, lists),
+            Kernels::Planes(k) => k.enqueue(stream, head, memory, outputs, lists),
+            Kernels::EndToEnd(k) => k.enqueue(stream, head, memory, outputs, lists),
+            Kernels::Detr(k) => k.enqueue(stream, head, memory, outputs, lists),
+            Kernels::DetrLabels(k) => k.enqueue(stream, head, memory, outputs, lists),
         }
-    }
-
-    /// What decoding counted, on the device, for `gather`.
-    pub fn counts(&self) -> &DeviceBuffer<DecodeCounts> {
-        &self.memory.selecting.counts
     }
 }

@@ -1,0 +1,40 @@
+// The counters of a frame: how many of what it dropped, by reason. The host side
+// is src/device/cuda/counters.rs, the reasons are `Count` in src/types/report.rs.
+//
+// A kernel that drops something adds to the entry of the reason. The last kernel
+// of the frame (gather.cu) copies all entries to memory that the host reads,
+// without knowing their meaning, and clears them for the next frame. The kernels
+// of a frame run one after another on one stream, and one thread of a kernel adds
+// to an entry: no addition is atomic.
+#pragma once
+
+#include "slice.cuh"
+
+enum Count : uint32_t {
+    kPointsNotFinite = 0,
+    kPointsOutOfRange = 1,
+    kPointsOverCapacity = 2,
+    kSweepsDropped = 3,
+    kPointsOverVoxel = 4,
+    kPointsOverVoxelCapacity = 5,
+    kVoxelsOverCapacity = 6,
+    kCandidatesOverCapacity = 7,
+    kCandidatesOverTopK = 8,
+    kDetectionsOverLimit = 9,
+};
+constexpr uint32_t kNumCounters = 10;
+
+using Counters = Slice<uint32_t>;
+
+// The entry of a reason. It is read by the constructor: constructed early, a
+// kernel adds to it later without waiting for the memory.
+struct Counter {
+    uint32_t* entry;
+    uint32_t before;
+
+    __device__ Counter(const Counters& counters, Count reason)
+        : entry(&counters[reason]), before(*entry) {}
+
+    // For one thread of the kernel, once.
+    __device__ void add(uint32_t num) const { *entry = before + num; }
+};

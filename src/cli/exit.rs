@@ -1,0 +1,43 @@
+//! How the program ends, as an exit code.
+
+use crate::error::{Error, ErrorKind};
+
+/// The exit codes, the same for every command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum ExitStatus {
+    /// Done. Frames that were refused are counted in the report.
+    Done = 0,
+    /// Failed, with the reason in the log.
+    Failed = 1,
+    /// Wrong use or configuration.
+    Usage = 2,
+    /// Done with loss: the recording itself is damaged.
+    Damaged = 3,
+    /// Ended by SIGINT, SIGTERM or SIGHUP before everything was done. What was
+    /// done lies under another name than results have.
+    Interrupted = 4,
+}
+
+/// What `--help` says of them.
+pub(super) const HELP: &str = "Exit codes: 0 done (refused frames are counted in the report), \
+                               1 failed, 2 wrong use or configuration, 3 finished with loss (the \
+                               recording is damaged), 4 interrupted by a signal (what was done is \
+                               in det_post.partial/).";
+
+impl ExitStatus {
+    /// The number that the shell sees.
+    pub const fn code(self) -> u8 {
+        self as u8
+    }
+}
+
+impl From<&Error> for ExitStatus {
+    fn from(error: &Error) -> Self {
+        match error.kind() {
+            ErrorKind::Usage | ErrorKind::Config => Self::Usage,
+            ErrorKind::DamagedBag => Self::Damaged,
+            _ => Self::Failed,
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! What channels of all families have: head, topics, device, capacities.
+
+use std::path::PathBuf;
+
+use super::camera::CameraConfig;
+use super::engine::check_engine;
+use super::files::Entries;
+use super::head::{self, Facts, Head};
+use super::inputs::{SyncConfig, input};
+use super::lidar::LidarConfig;
+use super::live::{LiveConfig, seconds};
+use super::problems::Problems;
+use super::reader::Change::{Fixed, Live};
+use super::reader::{Declaration, Reader};
+use super::value::{above, device, flag, integer, one_of, text, topic};
+use super::{ChannelConfig, ChannelKind, NODE_NAME, memory};
+use crate::types::{DeviceChoice, FailurePolicy, Fallback, NodeName, OutputType};
+
+/// A shipped head of each family; the parameters of its channels are described
+/// with it.
+pub(super) const CAMERA_HEAD: &str = "yolox";
+pub(super) const LIDAR_HEAD: &str = "centerpoint_autoware";
+
+/// Reads one channel; `None` when its head is not known.
+pub(super) fn read(
+    node: &NodeName,
+    (name, given): (&str, Entries),
+    device_of_node: DeviceChoice,
+    problems: &mut Problems,
+) -> Option<ChannelConfig> {
+    let prefix = format!("{name}.");
+    let mut p = Reader::new(&prefix, given, problems);
+    let head = head_name(&mut p);
+    let found =
+        head.as_ref().and_then(|head| head::read(&format!("{prefix}head"), head, p.problems()));
+    let (Some(head), Some(Head { facts, suggested })) = (head, found) else {
+        p.finish_without_head(&[CAMERA_HEAD, LIDAR_HEAD].map(declarations).concat());
+        return None;
+    };
+    p.set_class_names(facts.class_names());
+    p.suggest(suggested);
+    let mut channel = parameters(&mut p, (node, name), head, facts, device_of_node);
+    channel.declared = p.finish();
+    Some(channel)
+}
+
+/// The parameters of the channels of a family, described for any of its heads.
+pub(super) fn declarations(head: &str) -> Vec<Declaration> {
+    let mut problems = Problems::default();
+    let found = head::read("head", head, &mut problems);
+    let (Some(Head { facts, .. }), Ok(node)) = (found, NodeName::new("", NODE_NAME)) else {
+        return Vec::new();
+    };
+    let mut p = Reader::manual(&mut problems);
+    head_name(&mut p);
+    parameters(&mut p, (&node, "NAME"), head.to_owned(), facts, DeviceChoice::Auto);
+    p.finish()
+}
+
+fn head_name(p: &mut Reader<'_>) -> Option<String> {
+    p.required_or_none(
+        "head",
+        &text(),
+        "What the network takes and gives: the name of a shipped head, or the path of a head file (with a `/` or \
+         ending in `.yaml`).",
+    )
+}
+
+/// Every parameter of a channel but `head`.
+fn parameters(
+    p: &mut Reader<'_>,
+    (node, name): (&NodeName, &str),
+    head: String,
+    facts: Facts,
+    device_of_node: DeviceChoice,
+) -> ChannelConfig {
+    let is_camera = matches!(facts, Facts::Camera(_));
+    let input = input(p, node, is_camera);
+    let output = output(p, name);
+    let output_type = output_type(p, &facts);
+    let (kind, engine) = match facts {
+        Facts::Camera(facts) => {
+            let camera = CameraConfig::read(p, head, facts);
+            let engine = camera.engine.clone();
+            (ChannelKind::Camera(Box::new(camera)), engine)
+        }
+        Facts::Lidar(facts) => {
+            let lidar = LidarConfig::read(p, head, facts);
+            let engine = lidar.engine.clone();
+            (ChannelKind::Lidar(Box::new(lidar)), engine)
+        }
+    };
+    memory::check(p, &kind);
+    let own_device = p.optional(
+        "device",
+        Fixed,
+        device(),
+        "the node's `device`",
+        "Where this channel's frames run: `auto`, `cpu` or `cuda:N`.",
+    );
+    let device = own_device.unwrap_or(device_of_node);
+    check_engine(p, &engine, device);
+    let is_isolated = p.value(
+        "isolate",
+        Fixed,
+        flag(),
+        false,
+        "Whether the channel's frames run in a process of their own. A GPU fault ends the use of the GPU for a whole \
+         process: an isolated channel starts another process and goes on, and other channels are not affected. Costs \
+         one more copy of every payload, and a GPU context.",
+    );
+    ChannelConfig {
+        name: name.to_owned(),
+        inputs: vec![input],
+        sync: SyncConfig::default(),
+        output: node.expand(&output),
+        output_type,
+        device,
+        failures: failure_policy(p),
+        is_isolated,
+        live: LiveConfig::read(p, !is_camera),
+        kind,
+        declared: Vec::new(),
+    }
+}
+
+fn output(p: &mut Reader<'_>, name: &str) -> String {
+    p.derived(
+        "output",
+        Fixed,
+        topic(),
+        ("`~/NAME/detections` for the channel NAME", &format!("~/{name}/detections")),
+        "Topic of the detections.",
+    )
+}
+
+/// The messages that boxes in an image, and those that boxes in space fit into.
+const OUTPUT_TYPES_2D: &[(&str, OutputType)] =
+    &[("detection_2d_array", OutputType::Detection2dArray)];
+const OUTPUT_TYPES_3D: &[(&str, OutputType)] =
+    &[("detection_3d_array", OutputType::Detection3dArray)];
+
+fn output_type(p: &mut Reader<'_>, facts: &Facts) -> OutputType {
+    let (types, default) = match facts {
+        Facts::Camera(_) => (one_of(OUTPUT_TYPES_2D), "detection_2d_array"),
+        Facts::Lidar(_) => (one_of(OUTPUT_TYPES_3D), "detection_3d_array"),
+    };
+    p.value(
+        "output_type",
+        Fixed,
+        types,
+        default,
+        "Message that the detections are published as, of vision_msgs.",
+    )
+}
+
+pub(super) fn model_path(p: &mut Reader<'_>) -> PathBuf {
+    p.required("model_path", text(), "Path of the network, an ONNX file.").into()
+}
+
+pub(super) fn candidate_capacity(p: &mut Reader<'_>) -> usize {
+    p.value(
+        "candidate_capacity",
+        Fixed,
+        integer(1..=1 << 20),
+        8192,
+        "Most decoded boxes of a frame. More are dropped, those with the lowest scores first, and counted.",
+    )
+}
+
+pub(super) fn pre_nms_top_k(p: &mut Reader<'_>) -> usize {
+    p.value(
+        "pre_nms_top_k",
+        Live,
+        integer(1..=1 << 20),
+        1000,
+        "Most candidates that enter suppression, the best first. The others are dropped and counted.",
+    )
+}
+
+pub(super) fn max_detections(p: &mut Reader<'_>, default: i64) -> usize {
+    p.value(
+        "max_detections",
+        Live,
+        integer(1..=1 << 16),
+        default,
+        "Most detections of a frame, the best first. The others are dropped and counted.",
+    )
+}
+
+const FALLBACKS: &[(&str, Fallback)] = &[("none", Fallback::None), ("cpu", Fallback::Cpu)];
+
+fn failure_policy(p: &mut Reader<'_>) -> FailurePolicy {
+    FailurePolicy {
+        fallback: p.value(
+            "fallback",
+            Fixed,
+            one_of(FALLBACKS),
+            "none",
+            "What follows when the GPU is lost to the process, or has failed `max_failures` times. `none`: frames are \
+             dropped, in the second case until enough failures are older than the window. `cpu`: the channel continues on \
+             the CPU.",
+        ),
+        max_failures: p.value(
+            "max_failures",
+            Fixed,
+            integer(1..=1000),
+            3,
+            "Failures of the GPU within `failure_window_s` that are too many. After each, the frame is dropped and the \
+             pipeline is built again.",
+        ),
+        window: seconds(p.value(
+            "failure_window_s",
+            Fixed,
+            above(0.0, 86_400.0).in_unit("s"),
+            60.0,
+            "How long a failure counts.",
+        )),
+    }
+}

@@ -1,0 +1,128 @@
+//! What runs a channel's networks.
+
+use std::path::PathBuf;
+
+use super::reader::Change::Fixed;
+use super::reader::Reader;
+use super::value::{flag, integer, one_of, text};
+use crate::types::{
+    CudaGraph, DeviceChoice, EngineKind, EngineOptions, GpuEngineOptions, Provider,
+};
+
+const KINDS: &[(&str, EngineKind)] = &[
+    ("auto", EngineKind::Auto),
+    ("rten", EngineKind::Rten),
+    ("onnxruntime", EngineKind::OnnxRuntime),
+];
+const PROVIDERS: &[(&str, Provider)] = &[
+    ("auto", Provider::Auto),
+    ("cpu", Provider::Cpu),
+    ("cuda", Provider::Cuda),
+    ("tensorrt", Provider::TensorRt),
+];
+const CUDA_GRAPH: &[(&str, CudaGraph)] =
+    &[("auto", CudaGraph::Auto), ("always", CudaGraph::Always), ("never", CudaGraph::Never)];
+
+/// The parameters `engine.*`.
+pub(super) fn engine(p: &mut Reader<'_>) -> EngineOptions {
+    EngineOptions {
+        kind: p.value(
+            "engine.kind",
+            Fixed,
+            one_of(KINDS),
+            "auto",
+            "Engine that runs the network. `auto`: ONNX Runtime when its library is found, else the \
+             embedded rten.",
+        ),
+        library: p
+            .optional(
+                "engine.library",
+                Fixed,
+                text(),
+                "`ORT_DYLIB_PATH`, then the system's",
+                "Path of the ONNX Runtime library. Code of this library runs in the node: name no file \
+                 that you do not trust.",
+            )
+            .map(PathBuf::from),
+        threads: Some(p.value(
+            "engine.threads",
+            Fixed,
+            integer(0..=1024),
+            0,
+            "Threads that a network uses at most; 0 leaves the choice to the engine.",
+        ))
+        .filter(|&threads| threads > 0),
+        gpu: GpuEngineOptions {
+            provider: p.value(
+                "engine.provider",
+                Fixed,
+                one_of(PROVIDERS),
+                "auto",
+                "Execution provider of a channel on a GPU. `cuda`, `tensorrt`: that provider of ONNX \
+                 Runtime. `cpu`: the CPU; every input and output is copied. `auto`: `cuda` when the \
+                 library has it, else `cpu`.",
+            ),
+            cuda_graph: p.value(
+                "engine.cuda_graph",
+                Fixed,
+                one_of(CUDA_GRAPH),
+                "auto",
+                "Whether a network on a GPU is captured into a CUDA graph. `auto`: when all of it runs \
+                 there.",
+            ),
+            tf32: p.value(
+                "engine.tf32",
+                Fixed,
+                flag(),
+                true,
+                "Whether a GPU may round factors of 32-bit floats to TF32 (10 bits of mantissa), which is \
+                 faster and keeps about three decimal digits.",
+            ),
+            fp16: p.value(
+                "engine.fp16",
+                Fixed,
+                flag(),
+                false,
+                "Whether TensorRT may compute in 16-bit floats. Other providers use the types of the file.",
+            ),
+            cache_folder: p
+                .optional(
+                    "engine.cache_folder",
+                    Fixed,
+                    text(),
+                    "none: TensorRT builds its engine at every start",
+                    "Folder in which TensorRT keeps the engines that it builds.",
+                )
+                .map(PathBuf::from),
+        },
+    }
+}
+
+/// Refuses an engine that cannot run where the channel runs.
+pub(super) fn check_engine(p: &mut Reader<'_>, engine: &EngineOptions, device: DeviceChoice) {
+    let EngineOptions { kind, gpu, .. } = engine;
+    let provider = match gpu.provider {
+        Provider::Auto | Provider::Cpu => None,
+        Provider::Cuda => Some("cuda"),
+        Provider::TensorRt => Some("tensorrt"),
+    };
+    if let Some(provider) = provider {
+        if device == DeviceChoice::Cpu {
+            let found = format!("{provider:?} with the device cpu");
+            p.refuse("engine.provider", found, "auto, cpu; or a device cuda:N");
+        }
+        if *kind == EngineKind::Rten {
+            let found = format!("{provider:?} with the engine rten");
+            p.refuse("engine.provider", found, "auto, cpu; or the engine onnxruntime");
+        }
+    }
+    if gpu.provider != Provider::TensorRt {
+        let allowed = "it with engine.provider tensorrt only";
+        if gpu.fp16 {
+            p.refuse("engine.fp16", "true", allowed);
+        }
+        if let Some(folder) = &gpu.cache_folder {
+            p.refuse("engine.cache_folder", format!("{folder:?}"), allowed);
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! What camera networks take and give: the facts of their head files.
+
+use crate::config::reader::Change::Fixed;
+use crate::config::reader::Reader;
+use crate::config::value::Length::{Exactly, OneOr, OneOrMore};
+use crate::config::value::{above, flag, list, number, one_of, text, whole};
+use crate::types::{
+    AnchorLevel, ChannelOrder, DetrBoxes, Normalization, Placement, Size, YoloLayout,
+};
+
+/// What a camera network takes and gives.
+#[derive(Clone, Debug, PartialEq)]
+pub struct YoloFacts {
+    /// What the outputs hold.
+    pub layout: YoloLayout,
+    /// Names of the classes; the index is the class.
+    pub class_names: Vec<String>,
+    /// Size of the network's input; `None`: as the model says.
+    pub input_size: Option<Size>,
+    /// Where the image is placed in the input.
+    pub placement: Placement,
+    /// Order of the input's planes.
+    pub channel_order: ChannelOrder,
+    /// What happens to values of 0 to 255.
+    pub normalization: Normalization,
+    /// Grey of the padding in 0 to 255, before normalisation.
+    pub pad_value: f32,
+    /// Name of the input; `None`: the first.
+    pub input_name: Option<String>,
+    /// Names of the outputs in the order of the layout; empty: by position.
+    pub output_names: Vec<String>,
+}
+
+const PLACEMENTS: &[(&str, Placement)] = &[
+    ("center", Placement::Center),
+    ("top_left", Placement::TopLeft),
+    ("stretch", Placement::Stretch),
+];
+const CHANNEL_ORDERS: &[(&str, ChannelOrder)] =
+    &[("rgb", ChannelOrder::Rgb), ("bgr", ChannelOrder::Bgr)];
+
+impl YoloFacts {
+    pub(super) fn read(p: &mut Reader<'_>, class_names: Vec<String>) -> Self {
+        Self {
+            layout: layout(p),
+            class_names,
+            input_size: p
+                .optional(
+                    "input_size",
+                    Fixed,
+                    list(whole(1..=16384).in_unit("px"), Exactly(2)),
+                    "the model's",
+                    "Width and height of the network's input, for models that do not fix it.",
+                )
+                .map(|size| Size::new(size[0], size[1])),
+            placement: p.required(
+                "placement",
+                one_of(PLACEMENTS),
+                "Where the image is placed in the network's input.",
+            ),
+            channel_order: p.required(
+                "channel_order",
+                one_of(CHANNEL_ORDERS),
+                "Order of the input's planes.",
+            ),
+            pad_value: p.value(
+                "pad_value",
+                Fixed,
+                number(0.0..=255.0).in_unit("0 to 255"),
+                114.0,
+                "Grey of the padding, before normalisation.",
+            ),
+            normalization: normalization(p),
+            input_name: p.optional(
+                "input_name",
+                Fixed,
+                text(),
+                "the first input",
+                "Name of the network's input.",
+            ),
+            output_names: p
+                .optional(
+                    "output_names",
+                    Fixed,
+                    list(text(), OneOrMore),
+                    "by position",
+                    "Names of the outputs in the order of the layout (`v5_raw`: by stride; `detr`: boxes, scores, \
+                     labels).",
+                )
+                .unwrap_or_default(),
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+enum LayoutKind {
+    V5,
+    V5Raw,
+    V8,
+    Yolox,
+    EndToEnd,
+    Detr,
+}
+
+const LAYOUT_KINDS: &[(&str, LayoutKind)] = &[
+    ("v5", LayoutKind::V5),
+    ("v5_raw", LayoutKind::V5Raw),
+    ("v8", LayoutKind::V8),
+    ("yolox", LayoutKind::Yolox),
+    ("end_to_end", LayoutKind::EndToEnd),
+    ("detr", LayoutKind::Detr),
+];
+const DETR_BOXES: &[(&str, DetrBoxes)] = &[
+    ("center_normalized", DetrBoxes::CenterNormalized),
+    ("corner_pixels", DetrBoxes::CornerPixels),
+];
+
+fn layout(p: &mut Reader<'_>) -> YoloLayout {
+    let kind = p.required(
+        "layout.kind",
+        one_of(LAYOUT_KINDS),
+        "What the outputs hold. `v5`: [1, N, 5 + C]. `v5_raw`: one tensor of logits per stride. `v8`: [1, 4 + C, N]. \
+         `yolox`: [1, N, 5 + C], grid and strides not applied. `end_to_end`: [1, N, 6], final. `detr`: boxes [1, N, 4] \
+         and scores, final.",
+    );
+    let strides = p.value(
+        "layout.strides",
+        Fixed,
+        list(whole(1..=1024).in_unit("px"), OneOrMore),
+        [8, 16, 32],
+        "Network pixels of a cell, level by level (`v5_raw`, `yolox`).",
+    );
+    let anchors = p.optional(
+        "layout.anchors",
+        Fixed,
+        list(list(above(0.0, 1e5).in_unit("px"), OneOrMore), OneOrMore),
+        "none; `v5_raw` needs them",
+        "Per level, width and height of each anchor in turn (`v5_raw`).",
+    );
+    let boxes = p.value(
+        "layout.boxes",
+        Fixed,
+        one_of(DETR_BOXES),
+        "center_normalized",
+        "How `detr` writes a box: cx cy w h as fractions, or x1 y1 x2 y2 in network pixels.",
+    );
+    let logits =
+        p.value("layout.logits", Fixed, flag(), true, "Whether scores of `detr` are logits.");
+    match kind {
+        LayoutKind::V5 => YoloLayout::V5,
+        LayoutKind::V5Raw => {
+            YoloLayout::V5Raw { levels: levels(p, &strides, &anchors.unwrap_or_default()) }
+        }
+        LayoutKind::V8 => YoloLayout::V8,
+        LayoutKind::Yolox => YoloLayout::Yolox { strides },
+        LayoutKind::EndToEnd => YoloLayout::EndToEnd,
+        LayoutKind::Detr => YoloLayout::Detr { boxes, logits },
+    }
+}
+
+fn levels(p: &mut Reader<'_>, strides: &[u32], anchors: &[Vec<f32>]) -> Vec<AnchorLevel> {
+    if anchors.len() != strides.len() || anchors.iter().any(|level| level.len() % 2 != 0) {
+        p.refuse(
+            "layout.anchors",
+            format!("lists of {:?} numbers", anchors.iter().map(Vec::len).collect::<Vec<_>>()),
+            &format!("{} lists, one per stride, of width and height in turn", strides.len()),
+        );
+    }
+    let level = |(&stride, sizes): (&u32, &Vec<f32>)| AnchorLevel {
+        stride,
+        anchors: sizes.chunks_exact(2).map(|size| [size[0], size[1]]).collect(),
+    };
+    strides.iter().zip(anchors).map(level).collect()
+}
+
+fn normalization(p: &mut Reader<'_>) -> Normalization {
+    let factors = || list(number(-1e6..=1e6), OneOr(3));
+    let alpha = p.optional(
+        "alpha",
+        Fixed,
+        factors(),
+        "1",
+        "Factor on values of 0 to 255 (value * alpha + beta); one, or one per plane.",
+    );
+    let beta = p.optional(
+        "beta",
+        Fixed,
+        factors(),
+        "0",
+        "Summand after the factor; one, or one per plane.",
+    );
+    let mean = p.optional(
+        "mean",
+        Fixed,
+        list(number(-1e3..=1e3).in_unit("0 to 255"), OneOr(3)),
+        "0",
+        "Subtracted from values of 0 to 255 ((value - mean) / std), instead of alpha and beta; one, or one per plane.",
+    );
+    let std = p.optional(
+        "std",
+        Fixed,
+        list(above(0.0, 1e3).in_unit("0 to 255"), OneOr(3)),
+        "1",
+        "Divided by after the mean is subtracted; one, or one per plane.",
+    );
+    let has_factors = alpha.is_some() || beta.is_some();
+    if has_factors && (mean.is_some() || std.is_some()) {
+        p.problem("alpha", "stands beside mean or std; allowed: one pair");
+    }
+    let per_plane = |values: Option<Vec<f32>>, otherwise: f32| match values.as_deref() {
+        Some(&[one]) => [one; 3],
+        Some(&[a, b, c]) => [a, b, c],
+        Some(_) | None => [otherwise; 3],
+    };
+    match has_factors {
+        true => Normalization { alpha: per_plane(alpha, 1.0), beta: per_plane(beta, 0.0) },
+        false => Normalization::from_mean_std(per_plane(mean, 0.0), per_plane(std, 1.0)),
+    }
+}

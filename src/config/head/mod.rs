@@ -1,0 +1,225 @@
+//! Heads: what a network means, apart from where and how it is deployed.
+//!
+//! A head is a YAML file of facts. Its section `defaults` may hold defaults
+//! for any parameter of the channel that suit this network; what the user
+//! gives goes before them.
+
+mod anchor;
+mod camera;
+mod center;
+mod lidar;
+
+use std::path::Path;
+
+pub use anchor::AnchorFacts;
+pub use camera::YoloFacts;
+pub use center::CenterFacts;
+pub use lidar::{LidarFacts, LidarOutputs};
+
+use super::files::{Entries, Origin, flatten, read_file};
+use super::problems::{Problems, nearest};
+use super::reader::{Declaration, Reader};
+use super::value::Length::OneOrMore;
+use super::value::{list, one_of, text};
+use crate::yaml::Node;
+
+/// The shipped heads by name.
+pub(super) const SHIPPED: &[(&str, &str)] = &[
+    ("centerpoint_autoware", include_str!("../../../config/heads/centerpoint_autoware.yaml")),
+    (
+        "centerpoint_autoware_short_range",
+        include_str!("../../../config/heads/centerpoint_autoware_short_range.yaml"),
+    ),
+    ("centerpoint_nuscenes", include_str!("../../../config/heads/centerpoint_nuscenes.yaml")),
+    ("demo_camera", include_str!("../../../config/heads/demo_camera.yaml")),
+    ("demo_lidar", include_str!("../../../config/heads/demo_lidar.yaml")),
+    ("pointpillars_kitti", include_str!("../../../config/heads/pointpillars_kitti.yaml")),
+    ("rtdetr", include_str!("../../../config/heads/rtdetr.yaml")),
+    ("yolov10", include_str!("../../../config/heads/yolov10.yaml")),
+    ("yolov5", include_str!("../../../config/heads/yolov5.yaml")),
+    ("yolov5_raw", include_str!("../../../config/heads/yolov5_raw.yaml")),
+    ("yolov8", include_str!("../../../config/heads/yolov8.yaml")),
+    ("yolox", include_str!("../../../config/heads/yolox.yaml")),
+];
+
+/// The shipped lists of class names.
+const CLASS_LISTS: &[(&str, &str)] =
+    &[("coco80", include_str!("../../../config/heads/classes/coco80.yaml"))];
+
+/// A head that was read.
+pub(super) struct Head {
+    pub(super) facts: Facts,
+    /// Defaults of the channel's parameters that suit the network.
+    pub(super) suggested: Entries,
+}
+
+pub(super) enum Facts {
+    Camera(YoloFacts),
+    Lidar(LidarFacts),
+}
+
+impl Facts {
+    pub(super) fn class_names(&self) -> &[String] {
+        match self {
+            Self::Camera(facts) => &facts.class_names,
+            Self::Lidar(facts) => &facts.class_names,
+        }
+    }
+}
+
+/// Reads a head by its name or path; `key` is the parameter that names it.
+/// `None` when a problem was noted.
+pub(super) fn read(key: &str, name: &str, problems: &mut Problems) -> Option<Head> {
+    let mut of_head = Problems::default();
+    let head = text_of(key, name, &mut of_head)
+        .and_then(|text| parse(name, &text, &mut of_head))
+        .filter(|_| of_head.is_empty());
+    problems.append(of_head);
+    head
+}
+
+fn text_of(key: &str, name: &str, problems: &mut Problems) -> Option<String> {
+    if name.contains('/') || name.ends_with(".yaml") || name.ends_with(".yml") {
+        return read_file(Path::new(name))
+            .map_err(|error| problems.push(key, &error.to_string()))
+            .ok();
+    }
+    if let Some((_, text)) = SHIPPED.iter().find(|(shipped, _)| *shipped == name) {
+        return Some((*text).to_owned());
+    }
+    let names: Vec<&str> = SHIPPED.iter().map(|(shipped, _)| *shipped).collect();
+    let hint = nearest(name, names.iter().copied())
+        .map_or(String::new(), |nearest| format!("; did you mean `{nearest}`?"));
+    let allowed = format!("{}, or the path of a head file{hint}", names.join(", "));
+    problems.refuse(key, Node::Text(name.to_owned()), &allowed);
+    None
+}
+
+fn parse(name: &str, text: &str, problems: &mut Problems) -> Option<Head> {
+    let origin = Origin::own(&format!("head {name}"));
+    let mut map = match Node::parse(text) {
+        Ok(Node::Map(map)) => map,
+        Ok(_) => {
+            problems.push(&origin.name, "is not a head file; allowed: a mapping of facts");
+            return None;
+        }
+        Err(message) => {
+            problems.push(&origin.name, &message);
+            return None;
+        }
+    };
+    let mut suggested = Entries::new();
+    if let Some(defaults) = map.shift_remove("defaults") {
+        flatten("", defaults, &origin, &mut suggested, problems);
+    }
+    if let Some(names) = map.get_mut("class_names") {
+        expand(names);
+    }
+    let mut entries = Entries::new();
+    flatten("", Node::Map(map), &origin, &mut entries, problems);
+    let mut p = Reader::new(&format!("{}: ", origin.name), entries, problems);
+    let facts = facts(&mut p);
+    p.finish();
+    Some(Head { facts: facts?, suggested })
+}
+
+#[derive(Clone, Copy)]
+enum Sensor {
+    Camera,
+    Lidar,
+}
+
+const SENSORS: &[(&str, Sensor)] = &[("camera", Sensor::Camera), ("lidar", Sensor::Lidar)];
+
+/// `None` when a problem was noted.
+fn facts(p: &mut Reader<'_>) -> Option<Facts> {
+    let (sensor, class_names) = common(p);
+    Some(match sensor {
+        Sensor::Camera => Facts::Camera(YoloFacts::read(p, class_names)),
+        Sensor::Lidar => Facts::Lidar(LidarFacts::read(p, class_names)?),
+    })
+}
+
+/// What every head file has.
+fn common(p: &mut Reader<'_>) -> (Sensor, Vec<String>) {
+    let sensor = p.required("sensor", one_of(SENSORS), "Sensor that the network is for.");
+    let class_names = p.required(
+        "class_names",
+        list(text(), OneOrMore),
+        "Names of the classes in the network's order, or the name of a shipped list: `coco80`.",
+    );
+    p.set_class_names(&class_names);
+    if let Some(twice) = first_repeated(&class_names) {
+        p.problem("class_names", &format!("`{twice}` is listed twice"));
+    }
+    (sensor, class_names)
+}
+
+/// The facts of camera heads; of all LiDAR heads; of those of kind `center`; of
+/// those of kind `anchor`.
+pub(super) fn declarations() -> [Vec<Declaration>; 4] {
+    let describe = |read: fn(&mut Reader<'_>)| {
+        let mut problems = Problems::default();
+        let mut p = Reader::manual(&mut problems);
+        read(&mut p);
+        p.finish()
+    };
+    let camera = describe(|p| {
+        common(p);
+        YoloFacts::read(p, Vec::new());
+    });
+    let center = describe(|p| {
+        CenterFacts::read(p, &[]);
+    });
+    let anchor = describe(|p| {
+        AnchorFacts::read(p, &[]);
+    });
+    // Without a value `kind` is the first kind, `center`.
+    let mut lidar = describe(|p| {
+        common(p);
+        LidarFacts::read(p, Vec::new());
+    });
+    lidar.retain(|fact| !center.iter().any(|of_center| of_center.name == fact.name));
+    [camera, lidar, center, anchor]
+}
+
+/// Puts the names of a shipped list in the place of its name.
+fn expand(class_names: &mut Node) {
+    let list = match class_names {
+        Node::Text(name) => CLASS_LISTS.iter().find(|(shipped, _)| shipped == name),
+        _ => None,
+    };
+    if let Some(Ok(names)) = list.map(|(_, text)| Node::parse(text)) {
+        *class_names = names;
+    }
+}
+
+fn first_repeated(names: &[String]) -> Option<&String> {
+    let mut sorted: Vec<&String> = names.iter().collect();
+    sorted.sort_unstable();
+    sorted.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| pair[0])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_shipped_head_is_embedded_and_sound() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/heads");
+        let mut files: Vec<String> = std::fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .filter(|path| path.is_file())
+            .map(|path| path.file_stem().unwrap().to_string_lossy().into_owned())
+            .collect();
+        files.sort();
+        assert_eq!(files, SHIPPED.iter().map(|(name, _)| *name).collect::<Vec<_>>());
+        for (name, _) in SHIPPED {
+            let mut problems = Problems::default();
+            let head = read("camera.head", name, &mut problems);
+            problems.into_result().unwrap();
+            assert!(!head.unwrap().facts.class_names().is_empty(), "{name}");
+        }
+    }
+}

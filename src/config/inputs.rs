@@ -1,0 +1,299 @@
+//! The inputs of a channel, and how their messages become frames.
+
+use std::time::Duration;
+
+use super::live::seconds;
+use super::problems::Problems;
+use super::reader::Change::Fixed;
+use super::reader::{Declaration, Reader};
+use super::value::Length::OneOrMore;
+use super::value::{integer, list, number, one_of, topic};
+use crate::types::NodeName;
+
+/// One input of a channel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InputConfig {
+    /// Topic of the sensor's messages, absolute.
+    pub topic: String,
+    /// Whether live images come as `sensor_msgs/CompressedImage`. A recording
+    /// gives the type itself.
+    pub is_compressed: bool,
+    /// Topic of the camera's `sensor_msgs/CameraInfo`, absolute; `None`: not
+    /// subscribed.
+    pub camera_info: Option<String>,
+}
+
+/// Which messages of several inputs belong to one frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SyncPolicy {
+    /// Of each input the message nearest to the reference in time, used once.
+    Nearest,
+    /// Of each input the newest message when the reference arrives.
+    Latest,
+}
+
+/// How messages of several inputs become frames. With one input every message
+/// is a frame, and nothing here has an effect.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SyncConfig {
+    /// Which messages belong together.
+    pub policy: SyncPolicy,
+    /// The input whose messages open frames and give them their stamps.
+    pub reference: usize,
+    /// The largest difference of stamps: to the reference (`Nearest`), or within
+    /// the frame (`Latest`).
+    pub max_skew: Duration,
+    /// How long after the arrival of its reference a frame closes at the latest
+    /// (`Nearest`).
+    pub deadline: Duration,
+    /// The shortest time between two stamps of an input; zero where that is not
+    /// known. With it a frame need not wait for a message that cannot be nearer
+    /// (`Nearest`).
+    pub min_period: Duration,
+    /// Messages that are kept of each input.
+    pub depth: usize,
+    /// The fewest inputs of a frame, the reference included; `None`: all.
+    pub min_inputs: Option<usize>,
+}
+
+impl Default for SyncConfig {
+    fn default() -> Self {
+        Self {
+            policy: SyncPolicy::Nearest,
+            reference: 0,
+            max_skew: Duration::from_millis(50),
+            deadline: Duration::from_millis(60),
+            min_period: Duration::ZERO,
+            depth: 4,
+            min_inputs: None,
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+enum InputTransport {
+    Auto,
+    Raw,
+    Compressed,
+}
+
+const INPUT_TRANSPORTS: &[(&str, InputTransport)] = &[
+    ("auto", InputTransport::Auto),
+    ("raw", InputTransport::Raw),
+    ("compressed", InputTransport::Compressed),
+];
+const POLICIES: &[(&str, SyncPolicy)] =
+    &[("nearest", SyncPolicy::Nearest), ("latest", SyncPolicy::Latest)];
+
+/// The one input of a channel; those of images have a transport and a
+/// calibration.
+pub(super) fn input(p: &mut Reader<'_>, node: &NodeName, is_image: bool) -> InputConfig {
+    let topic = p.required("input", topic(), "Topic of the sensor's messages.");
+    let (is_compressed, camera_info) = match is_image {
+        true => (is_compressed(p, &topic), camera_info(p)),
+        false => (false, None),
+    };
+    InputConfig {
+        topic: node.expand(&topic),
+        is_compressed,
+        camera_info: camera_info.map(|topic| node.expand(&topic)),
+    }
+}
+
+fn is_compressed(p: &mut Reader<'_>, topic: &str) -> bool {
+    let transport = p.value(
+        "input_transport",
+        Fixed,
+        one_of(INPUT_TRANSPORTS),
+        "auto",
+        "Type of the live input: `raw` is sensor_msgs/Image, `compressed` is sensor_msgs/CompressedImage, `auto` \
+         is `compressed` for topics that end in `/compressed`. A recording gives the type itself.",
+    );
+    match transport {
+        // As image_transport names its topics.
+        InputTransport::Auto => topic.ends_with("/compressed"),
+        InputTransport::Raw => false,
+        InputTransport::Compressed => true,
+    }
+}
+
+fn camera_info(p: &mut Reader<'_>) -> Option<String> {
+    p.optional(
+        "camera_info",
+        Fixed,
+        topic(),
+        "not subscribed",
+        "Topic of the camera's sensor_msgs/CameraInfo. Live, diagnostics warn when it does not arrive or does not \
+         match the images; detections do not depend on it.",
+    )
+}
+
+/// The topics of a channel of several inputs, absolute, and how their messages
+/// become frames.
+pub(super) fn inputs(
+    p: &mut Reader<'_>,
+    expand: impl Fn(&str) -> String,
+) -> (Vec<String>, SyncConfig) {
+    let topics = p.required(
+        "inputs",
+        list(topic(), OneOrMore),
+        "Topics of the sensors' messages, in the order of the network's inputs.",
+    );
+    let sync = SyncConfig {
+        policy: p.value(
+            "sync.policy",
+            Fixed,
+            one_of(POLICIES),
+            "nearest",
+            "Which messages form a frame. `nearest`: of each input the one nearest to the reference in time, used \
+             once. `latest`: of each input the newest when the reference arrives.",
+        ),
+        reference: p.value(
+            "reference_camera",
+            Fixed,
+            integer(0..=63),
+            0,
+            "Index of the input whose messages open frames and give them their stamps.",
+        ),
+        max_skew: seconds(p.value(
+            "sync.max_skew_s",
+            Fixed,
+            number(0.0..=10.0).in_unit("s"),
+            0.05,
+            "Largest difference of stamps: to the reference (`nearest`), or within the frame (`latest`).",
+        )),
+        deadline: seconds(p.value(
+            "sync.deadline_s",
+            Fixed,
+            number(0.0..=10.0).in_unit("s"),
+            0.06,
+            "A frame closes at the latest this long after the arrival of its reference (`nearest`).",
+        )),
+        min_period: seconds(p.value(
+            "sync.min_period_s",
+            Fixed,
+            number(0.0..=10.0).in_unit("s"),
+            0.0,
+            "Shortest time between two stamps of an input, where it is known: a frame then need not wait for a \
+             message that cannot be nearer (`nearest`). 0: not known.",
+        )),
+        depth: p.value(
+            "sync.depth",
+            Fixed,
+            integer(1..=64),
+            4,
+            "Messages of each input that are kept.",
+        ),
+        min_inputs: p.optional(
+            "sync.min_cameras",
+            Fixed,
+            integer(1..=64),
+            "all",
+            "Fewest inputs of a frame, the reference included. With fewer there is no frame; heads that cannot \
+             mask a missing input need all.",
+        ),
+    };
+    let topics: Vec<String> = topics.iter().map(|topic| expand(topic)).collect();
+    check(p, &topics, &sync);
+    (topics, sync)
+}
+
+/// The parameters of several inputs.
+pub(super) fn declarations() -> Vec<Declaration> {
+    let mut problems = Problems::default();
+    let mut p = Reader::manual(&mut problems);
+    inputs(&mut p, |topic| topic.to_owned());
+    p.finish()
+}
+
+fn check(p: &mut Reader<'_>, topics: &[String], sync: &SyncConfig) {
+    let twice = (1..topics.len()).find(|&n| topics[..n].contains(&topics[n]));
+    if let Some(index) = twice {
+        p.refuse("inputs", format!("{:?} twice", topics[index]), "each topic once");
+    }
+    if sync.reference >= topics.len().max(1) {
+        let allowed = format!("an input, from 0 to {}", topics.len().saturating_sub(1));
+        p.refuse("reference_camera", sync.reference, &allowed);
+    }
+    if let Some(n) = sync.min_inputs.filter(|&n| n > topics.len()) {
+        p.refuse("sync.min_cameras", n, &format!("at most the {} inputs", topics.len()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::files::{Entries, Entry, Origin};
+    use crate::yaml::Node;
+
+    fn read(values: &[(&str, &str)]) -> crate::Result<(Vec<String>, SyncConfig)> {
+        let entry = |text| Entry { node: Node::parse(text).unwrap(), origin: Origin::own("test") };
+        let given: Entries = values.iter().map(|(k, v)| ((*k).to_owned(), entry(v))).collect();
+        let mut problems = Problems::default();
+        let mut p = Reader::new("rig.", given, &mut problems);
+        let inputs = inputs(&mut p, |topic| format!("/{topic}"));
+        p.finish();
+        problems.into_result().map(|()| inputs)
+    }
+
+    #[test]
+    fn several_inputs_have_the_default_synchronisation() {
+        let (topics, sync) = read(&[("inputs", "[front, left]")]).unwrap();
+        assert_eq!(topics, ["/front", "/left"]);
+        // Seconds are read in single precision.
+        let default = SyncConfig::default();
+        assert!(sync.max_skew.abs_diff(default.max_skew) < Duration::from_nanos(10));
+        assert!(sync.deadline.abs_diff(default.deadline) < Duration::from_nanos(10));
+        let (max_skew, deadline) = (sync.max_skew, sync.deadline);
+        assert_eq!(sync, SyncConfig { max_skew, deadline, ..default });
+    }
+
+    #[test]
+    fn synchronisation_is_read_and_checked() {
+        let (_, sync) = read(&[
+            ("inputs", "[a, b, c]"),
+            ("reference_camera", "2"),
+            ("sync.policy", "latest"),
+            ("sync.max_skew_s", "0.5"),
+            ("sync.deadline_s", "0.25"),
+            ("sync.min_period_s", "0.125"),
+            ("sync.depth", "8"),
+            ("sync.min_cameras", "2"),
+        ])
+        .unwrap();
+        let expected = SyncConfig {
+            policy: SyncPolicy::Latest,
+            reference: 2,
+            max_skew: Duration::from_millis(500),
+            deadline: Duration::from_millis(250),
+            min_period: Duration::from_millis(125),
+            depth: 8,
+            min_inputs: Some(2),
+        };
+        assert_eq!(sync, expected);
+        for (key, value, part) in [
+            ("inputs", "[]", "rig.inputs: found []"),
+            ("inputs", "[a, a]", "rig.inputs: found \"/a\" twice"),
+            (
+                "reference_camera",
+                "2",
+                "rig.reference_camera: found 2; allowed: an input, from 0 to 1",
+            ),
+            (
+                "sync.min_cameras",
+                "3",
+                "rig.sync.min_cameras: found 3; allowed: at most the 2 inputs",
+            ),
+            ("sync.policy", "newest", "allowed: nearest, latest"),
+            ("sync.depth", "0", "from 1 to 64"),
+            ("sync.max_skew", "1", "did you mean `rig.sync.max_skew_s`?"),
+        ] {
+            let mut values = vec![("inputs", "[a, b]"), (key, value)];
+            if key == "inputs" {
+                values.remove(0);
+            }
+            let error = read(&values).unwrap_err();
+            assert!(error.message().contains(part), "{part}: {error}");
+        }
+    }
+}

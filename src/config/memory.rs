@@ -1,0 +1,111 @@
+//! Whether the capacities of a channel fit into the memory of the machine.
+
+use std::mem::size_of;
+
+use super::ChannelKind;
+use super::reader::Reader;
+use crate::types::{Box2d, Candidate, Object3d};
+
+/// Refuses capacities whose buffers are larger than the memory that the process
+/// may use. Where that is not known, nothing is refused.
+pub(super) fn check(p: &mut Reader<'_>, kind: &ChannelKind) {
+    let Some(available) = available_bytes() else { return };
+    if let Some((key, found, allowed)) = refusal(&buffers(kind), available) {
+        p.refuse(key, found, &allowed);
+    }
+}
+
+/// A parameter, what it holds in words, and the bytes of the buffers that follow
+/// from it.
+type Buffers = (&'static str, String, u64);
+
+/// The largest buffers of a channel on the CPU; those on a GPU are as large.
+fn buffers(kind: &ChannelKind) -> Vec<Buffers> {
+    let product = |factors: &[usize]| {
+        factors.iter().fold(1_u64, |product, &factor| product.saturating_mul(factor as u64))
+    };
+    match kind {
+        ChannelKind::Camera(camera) => {
+            let n = camera.candidate_capacity;
+            let bytes = product(&[n, size_of::<Candidate<Box2d>>()]);
+            vec![("candidate_capacity", n.to_string(), bytes)]
+        }
+        ChannelKind::Lidar(lidar) => {
+            let (facts, n) = (&lidar.facts, lidar.candidate_capacity);
+            let (voxels, points) = (facts.voxel_capacity, facts.max_points_per_voxel);
+            let floats = facts.num_point_channels() + facts.num_features();
+            vec![
+                (
+                    "head",
+                    format!("voxel_capacity {voxels} with max_points_per_voxel {points}"),
+                    product(&[voxels, points, floats, size_of::<f32>()]),
+                ),
+                (
+                    "point_capacity",
+                    lidar.point_capacity.to_string(),
+                    // The current cloud and the joined sweeps.
+                    product(&[
+                        2,
+                        lidar.point_capacity,
+                        facts.num_point_channels(),
+                        size_of::<f32>(),
+                    ]),
+                ),
+                (
+                    "candidate_capacity",
+                    n.to_string(),
+                    product(&[n, size_of::<Candidate<Object3d>>()]),
+                ),
+            ]
+        }
+    }
+}
+
+/// The largest of the buffers, what was found and what is allowed, when all of
+/// them together do not fit.
+fn refusal(buffers: &[Buffers], available: u64) -> Option<(&'static str, String, String)> {
+    let total = buffers.iter().fold(0_u64, |total, (.., bytes)| total.saturating_add(*bytes));
+    let (key, found, bytes) = buffers.iter().max_by_key(|(.., bytes)| *bytes)?;
+    let mebibytes = |bytes: u64| format!("{} MiB", bytes >> 20);
+    (total > available).then(|| {
+        (
+            *key,
+            format!("{found}, which takes {}", mebibytes(*bytes)),
+            format!("what fits into {} of memory", mebibytes(available)),
+        )
+    })
+}
+
+/// The memory of the machine, or of the control group where that has less.
+fn available_bytes() -> Option<u64> {
+    let meminfo = std::fs::read_to_string("/proc/meminfo").ok();
+    let machine = meminfo.as_deref().and_then(total_of_meminfo);
+    let limit = std::fs::read_to_string("/sys/fs/cgroup/memory.max").ok();
+    let group = limit.and_then(|text| text.trim().parse().ok());
+    machine.into_iter().chain(group).min()
+}
+
+/// `MemTotal` in bytes.
+fn total_of_meminfo(text: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_that_do_not_fit_are_refused_by_the_largest() {
+        let buffers = [("a", "1".to_owned(), 3 << 20), ("b", "2".to_owned(), 5 << 20)];
+        assert_eq!(refusal(&buffers, 8 << 20), None);
+        let (key, found, allowed) = refusal(&buffers, (8 << 20) - 1).unwrap();
+        assert_eq!((key, &*found), ("b", "2, which takes 5 MiB"));
+        assert_eq!(allowed, "what fits into 7 MiB of memory");
+        assert!(
+            refusal(&[("a", String::new(), u64::MAX), buffers[0].clone()], u64::MAX - 1).is_some()
+        );
+        assert_eq!(total_of_meminfo("MemFree: 1 kB\nMemTotal:  2048 kB\n"), Some(2 << 20));
+        assert_eq!(total_of_meminfo(""), None);
+    }
+}

@@ -1,0 +1,325 @@
+//! The configuration as ROS parameters: what each is, what it holds, and what
+//! may be set while the node runs.
+
+use super::files::{Entry, Origin};
+use super::problems::{Problems, nearest};
+use super::reader::{Declaration, DefaultValue, entries};
+use super::{ChannelKind, Config};
+use crate::error::Result;
+use crate::types::{DeviceChoice, Parameter, ParameterDescriptor, ParameterType, ParameterValue};
+use crate::yaml::Node;
+
+/// A parameter of the node.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DeclaredParameter {
+    /// What it is.
+    pub descriptor: ParameterDescriptor,
+    /// What it holds: an empty list or `NotSet` where it is not given and has
+    /// no default.
+    pub value: ParameterValue,
+}
+
+impl Config {
+    /// Every parameter, by name.
+    pub fn parameters(&self) -> Vec<DeclaredParameter> {
+        let mut declared: Vec<_> = self.declared().map(describe).collect();
+        declared.sort_by(|a, b| a.descriptor.name.cmp(&b.descriptor.name));
+        declared
+    }
+
+    /// The configuration with some parameters set to other values, all or
+    /// none.
+    ///
+    /// # Errors
+    /// `Config`, naming every parameter that is not known, is fixed when the
+    /// node starts, or does not take its value, with what is allowed.
+    pub fn with_parameters(&self, changes: &[Parameter]) -> Result<Self> {
+        let mut problems = Problems::default();
+        let mut entries = entries(self.declared(), &Origin::own("set_parameters"));
+        for Parameter { name, value } in changes {
+            match self.settable(name, value) {
+                Ok(Some(node)) => {
+                    let origin = Origin::own("set_parameters");
+                    entries.insert(name.clone(), Entry { node, origin });
+                }
+                Ok(None) => {
+                    entries.remove(name);
+                }
+                Err(message) => problems.push(name, &message),
+            }
+        }
+        let changed = Self::from_entries(&self.node, entries, problems)?;
+        self.check_heads(&changed)?;
+        Ok(changed)
+    }
+
+    /// The configuration with the node and all its channels on one device.
+    ///
+    /// # Errors
+    /// `Config` when a channel's engine cannot run there.
+    pub fn with_device(&self, device: DeviceChoice) -> Result<Self> {
+        let origin = Origin::own("--device");
+        let mut entries = entries(self.declared(), &origin);
+        let of_channels = self.channels.iter().map(|c| format!("{}.device", c.name));
+        for key in of_channels.chain(["device".to_owned()]) {
+            let node = Node::Text(device.to_string());
+            entries.insert(key, Entry { node, origin: origin.clone() });
+        }
+        Self::from_entries(&self.node, entries, Problems::default())
+    }
+
+    /// The value as the configuration takes it; `None` when it is to be unset.
+    fn settable(
+        &self,
+        name: &str,
+        value: &ParameterValue,
+    ) -> std::result::Result<Option<Node>, String> {
+        let Some(declared) = self.declared().find(|declared| declared.name == name) else {
+            let hint = nearest(name, self.declared().map(|declared| &*declared.name))
+                .map(|nearest| format!("; did you mean `{nearest}`?"));
+            return Err(format!("is not a parameter of this node{}", hint.unwrap_or_default()));
+        };
+        if !declared.is_live {
+            return Err("is read-only: fixed when the node starts".into());
+        }
+        let node = node_of(value)?;
+        if node.is_empty() {
+            return match declared.default {
+                DefaultValue::Unset(_) => Ok(None),
+                DefaultValue::Required | DefaultValue::Value(_) => {
+                    Err(format!("found {node}; allowed: {}", declared.allowed))
+                }
+            };
+        }
+        Ok(Some(node))
+    }
+
+    /// Refuses to go on with head files that are no longer those of the start.
+    fn check_heads(&self, changed: &Self) -> Result<()> {
+        let mut problems = Problems::default();
+        for (mine, theirs) in self.channels.iter().zip(&changed.channels) {
+            let is_same = match (&mine.kind, &theirs.kind) {
+                (ChannelKind::Camera(a), ChannelKind::Camera(b)) => a.facts == b.facts,
+                (ChannelKind::Lidar(a), ChannelKind::Lidar(b)) => a.facts == b.facts,
+                _ => false,
+            };
+            if !is_same {
+                problems.push(
+                    &format!("{}.head", mine.name),
+                    "the head file is another than at the start; restart the node to take it",
+                );
+            }
+        }
+        problems.into_result()
+    }
+
+    /// The parameters of the node, then those of its channels.
+    fn declared(&self) -> impl Iterator<Item = &Declaration> {
+        let of_channels = self.channels.iter().flat_map(|channel| &channel.declared);
+        self.declared.iter().chain(of_channels)
+    }
+}
+
+/// A declaration as ROS has it.
+fn describe(declared: &Declaration) -> DeclaredParameter {
+    use ParameterType::{Number, Numbers, Text, Texts};
+    let Declaration { name, parameter_type, allowed, unit, help, .. } = declared;
+    let value = match (&declared.value, parameter_type) {
+        (Some(node), _) => value_of(node),
+        (None, Texts) => ParameterValue::Texts(Vec::new()),
+        (None, Numbers) => ParameterValue::Numbers(Vec::new()),
+        (None, Text) => ParameterValue::Text(String::new()),
+        (None, _) => ParameterValue::NotSet,
+    };
+    let unit = if unit.is_empty() { String::new() } else { format!(" [{unit}]") };
+    let unset = match &declared.default {
+        DefaultValue::Unset(meaning) => format!(" Unset: {meaning}."),
+        DefaultValue::Required | DefaultValue::Value(_) => String::new(),
+    };
+    let descriptor = ParameterDescriptor {
+        name: name.clone(),
+        parameter_type: *parameter_type,
+        description: format!("{help}{unit}{unset}"),
+        additional_constraints: allowed.clone(),
+        is_read_only: !declared.is_live,
+        // An integer is accepted for a number, one value for a list.
+        is_dynamically_typed: declared.is_live
+            && matches!(parameter_type, Number | Numbers | Texts),
+        range: declared.range,
+    };
+    DeclaredParameter { descriptor, value }
+}
+
+fn value_of(node: &Node) -> ParameterValue {
+    match node {
+        Node::Flag(flag) => ParameterValue::Flag(*flag),
+        Node::Integer(integer) => ParameterValue::Integer(*integer),
+        Node::Number(number) => ParameterValue::Number(*number),
+        Node::Text(text) => ParameterValue::Text(text.clone()),
+        Node::List(list) if list.iter().all(|item| matches!(item, Node::Text(_))) => {
+            let texts = list.iter().filter_map(|item| match item {
+                Node::Text(text) => Some(text.clone()),
+                _ => None,
+            });
+            ParameterValue::Texts(texts.collect())
+        }
+        Node::List(list) => {
+            let numbers = list.iter().filter_map(|item| match item {
+                Node::Number(number) => Some(*number),
+                _ => None,
+            });
+            ParameterValue::Numbers(numbers.collect())
+        }
+        Node::Null | Node::Map(_) => ParameterValue::NotSet,
+    }
+}
+
+fn node_of(value: &ParameterValue) -> std::result::Result<Node, String> {
+    fn list<T: Clone>(items: &[T], node: impl Fn(T) -> Node) -> Node {
+        Node::List(items.iter().cloned().map(node).collect())
+    }
+    Ok(match value {
+        ParameterValue::NotSet => Node::Null,
+        ParameterValue::Flag(flag) => Node::Flag(*flag),
+        ParameterValue::Integer(integer) => Node::Integer(*integer),
+        ParameterValue::Number(number) => Node::Number(*number),
+        ParameterValue::Text(text) => Node::Text(text.clone()),
+        // An empty list has no type: some tools send it as bytes.
+        ParameterValue::Bytes(bytes) if !bytes.is_empty() => {
+            return Err(format!("found {} bytes; no parameter takes bytes", bytes.len()));
+        }
+        ParameterValue::Bytes(_) => Node::List(Vec::new()),
+        ParameterValue::Flags(flags) => list(flags, Node::Flag),
+        ParameterValue::Integers(integers) => list(integers, Node::Integer),
+        ParameterValue::Numbers(numbers) => list(numbers, Node::Number),
+        ParameterValue::Texts(texts) => list(texts, Node::Text),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::{Nms2d, ParameterRange};
+
+    fn config() -> Config {
+        let overrides = [
+            "camera.input:=/image",
+            "camera.head:=yolox",
+            "camera.model_path:=x.onnx",
+            "lidar.input:=/points",
+            "lidar.head:=centerpoint_autoware",
+            "lidar.model_path:=head.onnx",
+            "lidar.encoder_path:=encoder.onnx",
+        ];
+        Config::load(&[], &overrides.map(str::to_owned)).unwrap()
+    }
+
+    fn set(name: &str, value: ParameterValue) -> Parameter {
+        Parameter { name: name.into(), value }
+    }
+
+    #[test]
+    fn every_parameter_is_declared_with_its_type() {
+        let declared = config().parameters();
+        assert!(declared.is_sorted_by(|a, b| a.descriptor.name < b.descriptor.name));
+        for DeclaredParameter { descriptor, value } in &declared {
+            let found = value.parameter_type();
+            let is_unset = found == ParameterType::NotSet;
+            assert!(is_unset || found == descriptor.parameter_type, "{descriptor:?} {value:?}");
+            assert!(!descriptor.description.is_empty(), "{}", descriptor.name);
+        }
+        let find = |name: &str| declared.iter().find(|p| p.descriptor.name == name).unwrap();
+        let threshold = find("camera.score_threshold");
+        assert_eq!(threshold.value, ParameterValue::Number(0.3));
+        assert!(!threshold.descriptor.is_read_only);
+        assert_eq!(threshold.descriptor.range, Some(ParameterRange::Number { from: 0.0, to: 1.0 }));
+        assert!(find("camera.model_path").descriptor.is_read_only);
+        assert_eq!(find("camera.class_filter").value, ParameterValue::Texts(Vec::new()));
+        assert_eq!(find("lidar.nms.search_distance_m").value, ParameterValue::NotSet);
+        let of_class = find("lidar.score_thresholds_by_distance.CAR");
+        assert_eq!(of_class.value, ParameterValue::Numbers(Vec::new()));
+    }
+
+    #[test]
+    fn setting_a_parameter_to_what_it_holds_changes_nothing() {
+        let config = config();
+        for DeclaredParameter { descriptor, value } in config.parameters() {
+            if !descriptor.is_read_only {
+                let changed = config.with_parameters(&[set(&descriptor.name, value)]).unwrap();
+                assert_eq!(changed, config, "{}", descriptor.name);
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_dumped_loads_again() {
+        let config = config();
+        let assignment = |DeclaredParameter { descriptor, value }| {
+            let text = serde_yaml::to_string(&node_of(&value).unwrap()).unwrap();
+            format!("{}:={}", descriptor.name, text.trim())
+        };
+        let dump: Vec<String> = config.parameters().into_iter().map(assignment).collect();
+        assert!(dump.contains(&"lidar.nms.search_distance_m:=null".to_owned()), "{dump:?}");
+        assert_eq!(Config::load(&[], &dump).unwrap(), config);
+    }
+
+    #[test]
+    fn live_parameters_change_together() {
+        let changed = config()
+            .with_parameters(&[
+                set("camera.score_threshold", ParameterValue::Integer(1)),
+                set("camera.nms.kind", ParameterValue::Text("none".into())),
+                set("camera.class_filter", ParameterValue::Texts(vec!["car".into()])),
+                set("lidar.distance_upper_limits_m", ParameterValue::Integers(vec![20, 50])),
+                set(
+                    "lidar.score_thresholds_by_distance.CAR",
+                    ParameterValue::Numbers(vec![0.4, 0.5]),
+                ),
+            ])
+            .unwrap();
+        let ChannelKind::Camera(camera) = &changed.channels[0].kind else { panic!() };
+        assert_eq!(
+            (camera.score_threshold.to_bits(), &camera.nms),
+            (1.0_f32.to_bits(), &Nms2d::None)
+        );
+        assert_eq!(camera.class_filter, [2]);
+        let back = changed
+            .with_parameters(&[set("camera.class_filter", ParameterValue::Bytes(Vec::new()))]);
+        let back = back.unwrap();
+        let ChannelKind::Camera(camera) = &back.channels[0].kind else { panic!() };
+        assert!(camera.class_filter.is_empty());
+    }
+
+    #[test]
+    fn a_refusal_names_the_parameter_and_what_is_allowed() {
+        use ParameterValue::{Bytes, Flag, NotSet, Number, Numbers, Text, Texts};
+        for (name, value, reason) in [
+            ("camera.score_threshold", Number(1.5), "from 0 to 1"),
+            ("camera.score_threshold", Number(f64::NAN), "from 0 to 1"),
+            ("camera.score_threshold", Text("0.5".into()), "a number"),
+            ("camera.score_threshold", NotSet, "a number"),
+            ("camera.nms.kind", Text("magic".into()), "soft_linear"),
+            ("camera.nms.kind", Text("rotated".into()), "soft_gaussian, none"),
+            ("camera.nms.class_aware", Flag(false), "did you mean `camera.nms.class_mode`"),
+            ("camera.class_filter", Texts(vec!["unicorn".into()]), "unicorn"),
+            ("camera.max_detections", Number(3.0), "an integer"),
+            ("camera.model_path", Text("other.onnx".into()), "read-only"),
+            ("device", Text("cpu".into()), "read-only"),
+            ("camera.score_treshold", Number(0.5), "did you mean `camera.score_threshold`"),
+            ("camera.publish.debug_image", Bytes(vec![1]), "bytes"),
+            ("lidar.score_thresholds", Numbers(vec![0.1, 0.2]), "one per class"),
+            ("lidar.distance_upper_limits_m", Numbers(vec![5.0, 1.0]), "rising"),
+            ("lidar.publish.markers", Flag(true), ""),
+        ] {
+            let result = config().with_parameters(&[set(name, value)]);
+            match result {
+                Ok(_) => assert_eq!(reason, "", "{name} was taken"),
+                Err(error) => {
+                    assert!(!reason.is_empty(), "{error}");
+                    let message = error.message();
+                    assert!(message.contains(name) && message.contains(reason), "{message}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! The inputs of one frame.
+
+use nalgebra::Isometry3;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::types::{CloudView, Header, ImagePayload, Stamp};
+
+/// The most inputs that a frame may have.
+pub const MAX_INPUTS: usize = 16;
+
+/// What one input carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PayloadKind {
+    /// Images, raw or compressed.
+    Image,
+    /// Point clouds.
+    Cloud,
+}
+
+/// What a detector needs of one of its inputs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InputNeeds {
+    /// What the input carries.
+    pub kind: PayloadKind,
+    /// The fixed frame in which the detector wants the sensor's pose; `None`:
+    /// it does not use the pose.
+    pub pose_in: Option<String>,
+}
+
+/// The data of one message, borrowed.
+#[derive(Clone, Copy, Debug)]
+pub enum Payload<'a> {
+    /// Pixels, or a compressed file.
+    Image(ImagePayload<'a>),
+    /// Points.
+    Cloud(&'a CloudView<'a>),
+}
+
+impl Payload<'_> {
+    /// What it is.
+    pub fn kind(&self) -> PayloadKind {
+        match self {
+            Self::Image(_) => PayloadKind::Image,
+            Self::Cloud(_) => PayloadKind::Cloud,
+        }
+    }
+}
+
+/// One input of a frame.
+#[derive(Debug)]
+pub struct FrameInput<'a> {
+    /// Acquisition time and coordinate frame of the data.
+    pub header: Header<'a>,
+    /// The data.
+    pub payload: Payload<'a>,
+    /// `world_from_sensor` at the header's stamp, or why it is not known;
+    /// `None` where the detector does not ask for it ([`InputNeeds::pose_in`]).
+    pub pose: Option<Result<Isometry3<f64>>>,
+}
+
+impl<'a> FrameInput<'a> {
+    /// An input without a pose.
+    pub fn new(header: Header<'a>, payload: Payload<'a>) -> Self {
+        Self { header, payload, pose: None }
+    }
+
+    /// An image without a pose.
+    pub fn image(header: Header<'a>, image: ImagePayload<'a>) -> Self {
+        Self::new(header, Payload::Image(image))
+    }
+
+    /// A cloud without a pose.
+    pub fn cloud(header: Header<'a>, cloud: &'a CloudView<'a>) -> Self {
+        Self::new(header, Payload::Cloud(cloud))
+    }
+
+    /// The same input with the pose of its sensor.
+    #[must_use]
+    pub fn with_pose(self, world_from_sensor: Isometry3<f64>) -> Self {
+        Self { pose: Some(Ok(world_from_sensor)), ..self }
+    }
+
+    /// `world_from_sensor`, where it is known.
+    pub fn world_from_sensor(&self) -> Option<&Isometry3<f64>> {
+        self.pose.as_ref().and_then(|pose| pose.as_ref().ok())
+    }
+}
+
+/// The inputs of one frame, in the order that the detector declares them.
+///
+/// Everything is borrowed from the messages. An input is `None` when no message
+/// of it belongs to the frame, which only detectors that can do without it are
+/// given.
+#[derive(Clone, Copy, Debug)]
+pub struct FrameSet<'a> {
+    /// Acquisition time of the frame: that of its reference input.
+    pub stamp: Stamp,
+    /// The inputs.
+    pub inputs: &'a [Option<FrameInput<'a>>],
+}
+
+impl<'a> FrameSet<'a> {
+    /// A frame of one input.
+    pub fn single(input: &'a [Option<FrameInput<'a>>; 1]) -> Self {
+        let stamp = input[0].as_ref().map(|input| input.header.stamp);
+        Self { stamp: stamp.unwrap_or_default(), inputs: input }
+    }
+
+    /// An input.
+    ///
+    /// # Errors
+    /// `Argument` when the frame does not have it.
+    pub fn input(&self, index: usize) -> Result<&'a FrameInput<'a>> {
+        self.inputs.get(index).and_then(Option::as_ref).ok_or_else(|| {
+            let num_inputs = self.inputs.len();
+            let message = format!("input {index} of {num_inputs} is missing from the frame");
+            Error::new(ErrorKind::Argument, "frame", message)
+        })
+    }
+
+    /// The image of an input.
+    ///
+    /// # Errors
+    /// `Argument` when the frame does not have it, or it is a cloud.
+    pub fn image(&self, index: usize) -> Result<ImagePayload<'a>> {
+        match self.input(index)?.payload {
+            Payload::Image(image) => Ok(image),
+            Payload::Cloud(_) => Err(unfit(index, "a point cloud", "an image")),
+        }
+    }
+
+    /// The point cloud of an input.
+    ///
+    /// # Errors
+    /// `Argument` when the frame does not have it, or it is an image.
+    pub fn cloud(&self, index: usize) -> Result<&'a CloudView<'a>> {
+        match self.input(index)?.payload {
+            Payload::Cloud(cloud) => Ok(cloud),
+            Payload::Image(_) => Err(unfit(index, "an image", "a point cloud")),
+        }
+    }
+}
+
+fn unfit(index: usize, found: &str, wanted: &str) -> Error {
+    Error::new(ErrorKind::Argument, "frame", format!("input {index} is {found}, not {wanted}"))
+}

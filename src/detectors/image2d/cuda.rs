@@ -1,0 +1,328 @@
+//! 2D detection on a GPU: one upload, one wait, one read of the results. A
+//! payload in page-locked memory is uploaded from there.
+
+use std::mem::{Discriminant, discriminant};
+
+use super::{IMAGE, NEEDS, YoloHead, family, with_empty_frame};
+use crate::config::{CameraConfig, ChannelConfig, YoloFacts};
+use crate::detectors::frame_stream::{FrameStream, Running, room_for};
+use crate::detectors::{Detector, DetectorInfo, FrameSet, InputNeeds};
+use crate::device::cuda::{
+    DeviceCandidates, DeviceCounters, DeviceImage, DeviceTensor, Graph, ImageLayout,
+    InPlaceUploads, Stream,
+};
+use crate::device::{Device, PayloadMemory};
+use crate::error::{Error, Result};
+use crate::infer::device::DeviceEngine;
+use crate::ops::decode_yolo::cuda::{Selection, Workspace as Decoder};
+use crate::ops::decompress::decompress_into;
+use crate::ops::gather::cuda::{Gathered, Workspace as Gatherer};
+use crate::ops::letterbox::LetterboxParams;
+use crate::ops::letterbox::cuda::{Kernels as LetterboxKernels, enqueue_letterbox};
+use crate::ops::nms::cuda::{Capacity, NmsCounts, Suppression2d};
+use crate::types::{
+    Box2d, CompressedFormat, Detection2d, Detections, FrameReport, ImagePayload, Kept, Letterbox,
+    Nms2d, Stage, TensorSpec, Transfer,
+};
+
+/// Room for pictures is taken by powers of two from this on.
+const MIN_PICTURE_BYTES: usize = 1 << 16;
+
+/// What is timed on the stream, in order.
+const STREAM_STAGES: [Stage; 4] =
+    [Stage::Upload, Stage::Letterbox, Stage::Infer, Stage::Postprocess];
+
+/// What is reported, in order: decompression runs on the host.
+const STAGES: [Stage; 5] =
+    [Stage::Decompress, Stage::Upload, Stage::Letterbox, Stage::Infer, Stage::Postprocess];
+
+/// Finds boxes in images on a GPU.
+pub struct CudaDetector {
+    info: DetectorInfo,
+    uploads: InPlaceUploads,
+    frames: FrameStream,
+    pictures: Pictures,
+    engine: DeviceEngine,
+    head: YoloHead,
+    postprocess: Postprocess,
+    detections: Vec<Detection2d>,
+}
+
+impl CudaDetector {
+    /// Loads the network; the frames run on `stream`.
+    ///
+    /// # Errors
+    /// As [`super::open`].
+    pub fn load(config: &CameraConfig, stream: &Stream) -> Result<Self> {
+        let shape_of = |input: &TensorSpec| input_shape(&config.facts, input);
+        let engine = DeviceEngine::load(&config.model_path, &config.engine, stream, shape_of)?;
+        Self::new(config, stream, engine)
+    }
+
+    /// With a network that is loaded already, whose stream is `stream`.
+    ///
+    /// # Errors
+    /// As [`super::open`].
+    pub fn new(config: &CameraConfig, stream: &Stream, engine: DeviceEngine) -> Result<Self> {
+        let head = YoloHead::new(&config.facts, engine.inputs(), engine.outputs())?;
+        let device = Device::Cuda(stream.device().clone());
+        let mut frames = FrameStream::new(stream, &STREAM_STAGES)?;
+        let working = (stream, frames.counters());
+        Ok(Self {
+            info: DetectorInfo::new(&device, engine.name(), &STAGES),
+            postprocess: Postprocess::new(config, &head, &engine, working)?,
+            uploads: InPlaceUploads::new(stream)?,
+            frames,
+            pictures: Pictures::new(stream, head.letterbox())?,
+            engine,
+            head,
+            detections: Vec::with_capacity(config.max_detections),
+        })
+    }
+}
+
+impl Detector for CudaDetector {
+    fn inputs(&self) -> &[InputNeeds] {
+        &NEEDS
+    }
+
+    fn info(&self) -> &DetectorInfo {
+        &self.info
+    }
+
+    fn detect<'a>(
+        &'a mut self,
+        frame: &FrameSet<'_>,
+        report: &mut FrameReport,
+    ) -> Result<Detections<'a>> {
+        let Self { uploads, frames, pictures, engine, postprocess, detections, .. } = self;
+        let payload = frame.image(IMAGE)?;
+        let ran = uploads.scope(|scope| {
+            let mut running = frames.begin(scope, report);
+            pictures.upload(&payload, &mut running)?;
+            pictures.enqueue_letterbox(engine.input(0)?, postprocess)?;
+            running.end_of(Stage::Letterbox)?;
+            engine.enqueue()?;
+            running.end_of(Stage::Infer)?;
+            postprocess.graph.enqueue()?;
+            running.end_of(Stage::Postprocess)?;
+            let gathered = postprocess.gather.read(detections)?;
+
+            let num_counted = running.add_counters();
+            running.add_copies(Stage::Infer, engine);
+            // The suppression writes its survivors to the host, too.
+            let num_kept = gathered.suppressed.num_kept as usize;
+            let survivors = size_of::<NmsCounts>() + num_kept * size_of::<Kept>();
+            let gathered = size_of::<Gathered>() + size_of_val(detections.as_slice());
+            let num_read = num_counted + gathered + survivors;
+            running.report.add_bytes(Stage::Postprocess, Transfer::Download, num_read);
+            running.finish()
+        });
+        frames.settle(ran)?;
+        Ok(Detections::Boxes2d(detections))
+    }
+
+    /// Thresholds and classes are written to the device; other kinds and limits
+    /// are recorded anew.
+    fn reconfigure(&mut self, config: &ChannelConfig) -> Result<()> {
+        let config = family(config)?;
+        if self.postprocess.fits(config) {
+            self.postprocess.set(config)?;
+        } else {
+            let stream = self.frames.stream().clone();
+            let working = (&stream, self.frames.counters());
+            self.postprocess = Postprocess::new(config, &self.head, &self.engine, working)?;
+            self.pictures.forget();
+        }
+        self.detections.clear();
+        self.detections.reserve(config.max_detections);
+        Ok(())
+    }
+
+    fn reset(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn warm_up(&mut self) -> Result<()> {
+        with_empty_frame(|frame| self.detect(frame, &mut FrameReport::new()).map(drop))
+    }
+
+    fn payload_memory(&self) -> PayloadMemory {
+        PayloadMemory::of(&Device::Cuda(self.frames.stream().device().clone()))
+    }
+}
+
+/// The shape that the network's input has in every frame.
+fn input_shape(facts: &YoloFacts, input: &TensorSpec) -> Result<Vec<usize>> {
+    YoloHead::input_shape(facts, input).map(|shape| shape.to_vec())
+}
+
+/// The picture of a frame, and its way into the network's input: a letterbox
+/// that is recorded at the first picture of a layout.
+struct Pictures {
+    stream: Stream,
+    picture: DeviceImage,
+    kernels: LetterboxKernels,
+    params: LetterboxParams,
+    recorded: Option<(ImageLayout, Graph)>,
+}
+
+impl Pictures {
+    fn new(stream: &Stream, params: &LetterboxParams) -> Result<Self> {
+        Ok(Self {
+            stream: stream.clone(),
+            picture: DeviceImage::with_capacity(stream, MIN_PICTURE_BYTES)?,
+            kernels: LetterboxKernels::load(stream.device())?,
+            params: *params,
+            recorded: None,
+        })
+    }
+
+    /// Makes the next picture record anew.
+    fn forget(&mut self) {
+        self.recorded = None;
+    }
+
+    /// Brings the picture to the device in one upload: pixels from where they
+    /// lie or through one copy into page-locked memory, a file decoded there.
+    fn upload<'env>(
+        &mut self,
+        payload: &ImagePayload<'env>,
+        frame: &mut Running<'_, 'env>,
+    ) -> Result<()> {
+        match payload {
+            ImagePayload::Raw(image) => {
+                let num_bytes = image.data().len();
+                self.reserve(num_bytes)?;
+                frame.upload(num_bytes, |scope| self.picture.enqueue_payload(image, scope))
+            }
+            ImagePayload::Compressed(file) => {
+                let (layout, num_bytes) = frame.report.time(Stage::Decompress, || {
+                    let image = decompress_into(file, |num_bytes| {
+                        self.reserve(num_bytes)?;
+                        self.picture.slot(num_bytes)
+                    })?;
+                    Ok::<_, Error>((ImageLayout::of(&image), image.data().len()))
+                })?;
+                if file.format == CompressedFormat::Jpeg {
+                    frame.report.add_bytes(Stage::Decompress, Transfer::HostCopy, num_bytes);
+                }
+                frame.upload(num_bytes, |_| {
+                    self.picture.enqueue_written(layout, num_bytes)?;
+                    Ok(0)
+                })
+            }
+        }
+    }
+
+    /// Room for a picture. More than ever before takes new memory, which the
+    /// recorded letterbox does not know.
+    fn reserve(&mut self, num_bytes: usize) -> Result<()> {
+        if num_bytes > self.picture.capacity() {
+            self.picture = DeviceImage::with_capacity(&self.stream, room_for(num_bytes))?;
+            self.forget();
+        }
+        Ok(())
+    }
+
+    /// Queues the letterbox of the picture. At a new layout it is recorded, and
+    /// the way back to the picture's pixels written to the device.
+    fn enqueue_letterbox(
+        &mut self,
+        input: &mut DeviceTensor,
+        postprocess: &mut Postprocess,
+    ) -> Result<()> {
+        let Self { stream, picture, kernels, params, recorded } = self;
+        let layout = picture.layout()?;
+        if let Some((of, graph)) = recorded
+            && *of == layout
+        {
+            return graph.enqueue();
+        }
+        *recorded = None;
+        let mut placed = None;
+        let graph = Graph::record(stream, || {
+            placed = Some(enqueue_letterbox(stream, kernels, picture, params, input)?);
+            Ok(())
+        })?;
+        if let Some(placed) = placed {
+            postprocess.set_placement(&placed)?;
+        }
+        let (_, graph) = recorded.insert((layout, graph));
+        graph.enqueue()
+    }
+}
+
+/// From the network's answers to detections, recorded once.
+struct Postprocess {
+    decoder: Decoder,
+    suppression: Suppression2d,
+    gather: Gatherer,
+    graph: Graph,
+    limits: Limits,
+}
+
+/// What kernels and memory were taken for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Limits {
+    num_candidates: usize,
+    max_detections: usize,
+    nms: Discriminant<Nms2d>,
+}
+
+impl Limits {
+    fn of(config: &CameraConfig) -> Self {
+        Self {
+            num_candidates: config.pre_nms_top_k.min(config.candidate_capacity).max(1),
+            max_detections: config.max_detections,
+            nms: discriminant(&config.nms),
+        }
+    }
+}
+
+impl Postprocess {
+    fn new(
+        config: &CameraConfig,
+        head: &YoloHead,
+        engine: &DeviceEngine,
+        (stream, counters): (&Stream, &mut DeviceCounters),
+    ) -> Result<Self> {
+        let limits = Limits::of(config);
+        let mut candidates =
+            DeviceCandidates::<Box2d>::with_capacity(stream, limits.num_candidates)?;
+        let mut decoder = head.decoder(stream, engine)?;
+        let classes = config.facts.class_names.len();
+        let capacity = Capacity { candidates: limits.num_candidates, classes };
+        let mut suppression = Suppression2d::new(stream, &config.nms, capacity)?;
+        let mut gather = Gatherer::new(stream, limits.max_detections)?;
+        let graph = Graph::record(stream, || {
+            head.enqueue_decode(engine, &mut decoder, &mut candidates, counters)?;
+            suppression.enqueue(&candidates)?;
+            gather.enqueue(&candidates, suppression.kept(), counters)
+        })?;
+        let mut recorded = Self { decoder, suppression, gather, graph, limits };
+        recorded.set(config)?;
+        Ok(recorded)
+    }
+
+    /// Whether a configuration changes only what lies in device memory.
+    fn fits(&self, config: &CameraConfig) -> bool {
+        self.limits == Limits::of(config)
+    }
+
+    /// Writes thresholds and wanted classes to the device and waits.
+    fn set(&mut self, config: &CameraConfig) -> Result<()> {
+        self.suppression.set(&config.nms)?;
+        self.decoder.set(&Selection {
+            score_threshold: config.score_threshold,
+            class_filter: &config.class_filter,
+            candidate_capacity: config.candidate_capacity,
+            pre_nms_top_k: config.pre_nms_top_k,
+        })
+    }
+
+    /// Writes the way back to the picture's pixels to the device and waits.
+    fn set_placement(&mut self, placed: &Letterbox) -> Result<()> {
+        self.gather.set_placement(&placed.source_from_network(), placed.source)
+    }
+}

@@ -1,0 +1,66 @@
+//! An image in, 2D boxes out: the YOLO families and end-to-end detectors.
+//!
+//! Boxes are in pixels of the source image, clipped to it. Both devices give
+//! the same detections and the same counts, bit for bit when the network's
+//! outputs are. The whole frame is one function in [`cpu`] and in [`cuda`], with
+//! the same stages in the same order.
+
+mod cpu;
+#[cfg(feature = "cuda")]
+mod cuda;
+mod head;
+
+pub use cpu::CpuDetector;
+#[cfg(feature = "cuda")]
+pub use cuda::CudaDetector;
+pub use head::YoloHead;
+
+use super::{Detector, FrameInput, FrameSet, InputNeeds, PayloadKind, another_family};
+use crate::config::{CameraConfig, ChannelConfig, ChannelKind};
+use crate::device::Device;
+use crate::error::Result;
+use crate::infer;
+use crate::types::{Encoding, Header, ImagePayload, ImageView, Size};
+
+/// The one input.
+const IMAGE: usize = 0;
+
+/// Width and height of the image that networks are warmed up with.
+const WARM_UP_SIZE: u32 = 64;
+
+/// Loads the network for a device and allocates all memory that the
+/// configuration bounds.
+///
+/// # Errors
+/// `Model` when the network cannot be loaded or does not fit its head;
+/// `Argument` when the device has no implementation of the head or the
+/// suppression; `Device` when it has not enough memory.
+pub fn open(config: &CameraConfig, device: &Device) -> Result<Box<dyn Detector>> {
+    Ok(match device {
+        Device::Cpu => {
+            let engine = infer::load(&config.model_path, &config.engine)?;
+            Box::new(CpuDetector::new(config, engine)?)
+        }
+        #[cfg(feature = "cuda")]
+        Device::Cuda(device) => Box::new(CudaDetector::load(config, &device.stream()?)?),
+    })
+}
+
+static NEEDS: [InputNeeds; 1] = [InputNeeds { kind: PayloadKind::Image, pose_in: None }];
+
+fn family(config: &ChannelConfig) -> Result<&CameraConfig> {
+    match &config.kind {
+        ChannelKind::Camera(camera) => Ok(camera),
+        ChannelKind::Lidar(_) => Err(another_family(config)),
+    }
+}
+
+/// Hands a black image to `work`.
+fn with_empty_frame<T>(work: impl FnOnce(&FrameSet<'_>) -> Result<T>) -> Result<T> {
+    let pixels = vec![0; 3 * (WARM_UP_SIZE * WARM_UP_SIZE) as usize];
+    let size = Size::new(WARM_UP_SIZE, WARM_UP_SIZE);
+    let step = 3 * WARM_UP_SIZE as usize;
+    let image = ImageView::new(size, step, Encoding::Rgb8, false, &pixels)?;
+    let input = [Some(FrameInput::image(Header::default(), ImagePayload::Raw(image)))];
+    work(&FrameSet::single(&input))
+}

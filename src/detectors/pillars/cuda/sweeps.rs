@@ -1,0 +1,135 @@
+//! From the cloud of a frame to the points that are grouped.
+
+use nalgebra::Isometry3;
+
+use crate::config::LidarConfig;
+use crate::detectors::frame_stream::{Running, room_for};
+use crate::detectors::pillars;
+use crate::device::cuda::{DeviceCloud, DeviceCounters, DevicePoints, Stream, num_bytes};
+use crate::error::Result;
+use crate::ops::densify::cuda::{DeviceSweeps, Joining, Workspace as Densify};
+use crate::ops::unpack::{UnpackParams, cuda::Workspace as Unpack};
+use crate::types::{CloudView, Count, Stamp};
+
+/// Room for clouds is taken by powers of two from these on.
+const MIN_CLOUD_BYTES: usize = 1 << 20;
+const MIN_CLOUD_POINTS: usize = 1 << 16;
+
+/// The cloud of a frame, and what makes points of it.
+pub(super) struct Clouds {
+    stream: Stream,
+    cloud: DeviceCloud,
+    unpack: Unpack,
+    params: UnpackParams,
+}
+
+impl Clouds {
+    pub(super) fn new(config: &LidarConfig, stream: &Stream) -> Result<Self> {
+        Ok(Self {
+            stream: stream.clone(),
+            cloud: DeviceCloud::with_capacity(stream, MIN_CLOUD_BYTES)?,
+            unpack: Unpack::new(stream, MIN_CLOUD_POINTS)?,
+            params: pillars::unpack_params(config),
+        })
+    }
+
+    /// Brings the cloud to the device in one upload, from where it lies or through
+    /// one copy into page-locked memory. More than ever before takes new memory.
+    pub(super) fn upload<'env>(
+        &mut self,
+        cloud: &CloudView<'env>,
+        frame: &mut Running<'_, 'env>,
+    ) -> Result<()> {
+        let num_bytes = num_bytes(cloud);
+        if num_bytes > self.cloud.capacity() {
+            self.cloud = DeviceCloud::with_capacity(&self.stream, room_for(num_bytes))?;
+        }
+        if cloud.num_points() > self.unpack.max_points() {
+            self.unpack.reserve(room_for(cloud.num_points()))?;
+        }
+        frame.upload(num_bytes, |scope| self.cloud.enqueue_payload(cloud, scope))
+    }
+
+    /// Queues the unpacking of the cloud.
+    pub(super) fn enqueue_unpack(
+        &mut self,
+        cloud: &CloudView<'_>,
+        points: &mut DevicePoints,
+        counters: &mut DeviceCounters,
+    ) -> Result<()> {
+        self.unpack.enqueue(&self.cloud, cloud.fields(), &self.params, points, counters)
+    }
+}
+
+/// The points that are grouped, and where they come from.
+pub(super) struct JoinedPoints {
+    /// Those of the current sweep, and of past ones where these join.
+    pub(super) joined: DevicePoints,
+    past: Option<Past>,
+}
+
+/// Past sweeps and what joins them.
+struct Past {
+    sweeps: DeviceSweeps,
+    densify: Densify,
+    max_age_s: f64,
+}
+
+impl JoinedPoints {
+    pub(super) fn new(config: &LidarConfig, stream: &Stream) -> Result<Self> {
+        let num_channels = config.facts.num_point_channels();
+        let num_past = config.densification.num_past_sweeps;
+        let mut past = None;
+        if num_past > 0 {
+            let sweeps = DeviceSweeps::new(stream, num_past, num_channels, config.point_capacity)?;
+            let time_lag_channel = pillars::time_lag_channel(&config.facts);
+            past = Some(Past {
+                densify: Densify::new(stream, &sweeps, time_lag_channel)?,
+                sweeps,
+                max_age_s: f64::from(config.densification.max_sweep_age_s),
+            });
+        }
+        let joined = DevicePoints::with_capacity(stream, num_channels, config.point_capacity)?;
+        Ok(Self { joined, past })
+    }
+
+    /// Takes over what may change between frames.
+    pub(super) fn reconfigure(&mut self, config: &LidarConfig) {
+        if let Some(past) = &mut self.past {
+            past.max_age_s = f64::from(config.densification.max_sweep_age_s);
+        }
+    }
+
+    /// Forgets past sweeps.
+    pub(super) fn forget_past(&mut self) {
+        if let Some(past) = &mut self.past {
+            past.sweeps.clear();
+        }
+    }
+
+    /// Where the current sweep is unpacked to.
+    pub(super) fn current_mut(&mut self) -> &mut DevicePoints {
+        match &mut self.past {
+            Some(past) => past.sweeps.current_mut(),
+            None => &mut self.joined,
+        }
+    }
+
+    /// Queues the joining of past sweeps, none without a transform, and keeps
+    /// the current one for the next frames.
+    pub(super) fn join(
+        &mut self,
+        stamp: Stamp,
+        world_from_sensor: Option<&Isometry3<f64>>,
+        running: &mut Running<'_, '_>,
+    ) -> Result<()> {
+        let Some(Past { sweeps, densify, max_age_s }) = &mut self.past else { return Ok(()) };
+        let joining = Joining { stamp, world_from_sensor, max_age_s: *max_age_s };
+        let counts = densify.enqueue(sweeps, &joining, &mut self.joined, running.counters)?;
+        running.report.add_count(Count::SweepsDropped, counts.num_sweeps_dropped);
+        if let Some(world_from_sensor) = world_from_sensor {
+            sweeps.push(stamp, world_from_sensor);
+        }
+        Ok(())
+    }
+}

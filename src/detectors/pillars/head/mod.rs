@@ -1,0 +1,224 @@
+//! Heads of lidar networks: CenterPoint and PointPillars.
+
+#[cfg(feature = "cuda")]
+mod cuda;
+
+#[cfg(feature = "cuda")]
+pub use cuda::LidarDecoder;
+
+use crate::config::{AnchorFacts, CenterFacts, LidarConfig, LidarFacts, LidarOutputs};
+use crate::error::{Error, ErrorKind, Result};
+use crate::infer::ExpectedDim::{Any, Exactly};
+use crate::infer::{Engine, Expected, ExpectedDim, Side, bind};
+use crate::ops::decode_anchor::{AnchorOutputs, decode_anchor};
+use crate::ops::decode_center::{CenterTask, decode_center};
+use crate::types::{
+    AnchorDecode, Candidates, CenterDecode, Dim, ElementType, Object3d, Tensor, TensorSpec,
+};
+
+/// The most tasks a CenterPoint head may have.
+const MAX_TASKS: usize = 16;
+
+const FLOATS: [ElementType; 2] = [ElementType::F32, ElementType::F16];
+
+pub(super) fn floats(
+    what: &'static str,
+    name: Option<String>,
+    shapes: Vec<Vec<ExpectedDim>>,
+) -> Expected {
+    Expected { what, name, elements: FLOATS.to_vec(), shapes }
+}
+
+pub(super) fn refuse<T>(message: String) -> Result<T> {
+    Err(Error::new(ErrorKind::Model, "head", message))
+}
+
+/// A lidar network whose tensors are known to fit.
+#[derive(Clone, Debug)]
+pub enum LidarHead {
+    /// CenterPoint: heat maps and regressions.
+    Center {
+        /// What the outputs mean.
+        decode: CenterDecode,
+        /// Per task, the positions of its outputs.
+        outputs: Vec<CenterOutputs>,
+    },
+    /// PointPillars: anchors.
+    Anchor {
+        /// What the outputs mean.
+        decode: AnchorDecode,
+        /// Positions of class scores, boxes and, where there are any,
+        /// directions.
+        outputs: [Option<usize>; 3],
+    },
+}
+
+/// Positions of one task's outputs.
+#[derive(Clone, Copy, Debug)]
+pub struct CenterOutputs {
+    offset: usize,
+    height: usize,
+    size: usize,
+    rotation: usize,
+    velocity: Option<usize>,
+    heatmap: usize,
+}
+
+impl LidarHead {
+    /// Matches the facts of a network with the tensors it has.
+    ///
+    /// # Errors
+    /// `Model` naming expected and found tensors when they do not fit.
+    pub fn new(
+        config: &LidarConfig,
+        inputs: &[TensorSpec],
+        outputs: &[TensorSpec],
+    ) -> Result<Self> {
+        let facts = &config.facts;
+        let [nx, ny, _] = facts.grid.grid_size().map(|n| n as usize);
+        let map = vec![Exactly(1), Any, Exactly(ny), Exactly(nx)];
+        let input = floats("pillar map", facts.model_input.clone(), vec![map]);
+        bind(Side::Input, &[input], inputs)?;
+        match &facts.outputs {
+            LidarOutputs::Center(center) => Ok(Self::Center {
+                decode: config.center_decode(center),
+                outputs: bind_center(center, outputs)?,
+            }),
+            LidarOutputs::Anchor(anchor) => Ok(Self::Anchor {
+                decode: anchor.decode(&facts.grid, config.score_thresholds.clone()),
+                outputs: bind_anchor(anchor, outputs)?,
+            }),
+        }
+    }
+
+    /// Takes over the thresholds of `config`; its facts must be those the head
+    /// was made from.
+    pub fn reconfigure(&mut self, config: &LidarConfig) {
+        match (self, &config.facts.outputs) {
+            (Self::Center { decode, .. }, LidarOutputs::Center(center)) => {
+                *decode = config.center_decode(center);
+            }
+            (Self::Anchor { decode, .. }, LidarOutputs::Anchor(_)) => {
+                decode.score_thresholds = config.score_thresholds.clone();
+            }
+            _ => {}
+        }
+    }
+
+    /// Memory for the network's input, `[1, C, ny, nx]`.
+    ///
+    /// # Errors
+    /// `Model` when the network does not say how many channels it takes.
+    pub fn input(&self, facts: &LidarFacts, inputs: &[TensorSpec]) -> Result<Tensor> {
+        let spec = &inputs[0];
+        let element = spec.element.unwrap_or(ElementType::F32);
+        Tensor::zeros(element, &Self::input_shape(facts, spec)?)
+    }
+
+    /// The shape that the input of a network with these facts is to have.
+    ///
+    /// # Errors
+    /// `Model` when the network does not say how many channels it takes.
+    pub fn input_shape(facts: &LidarFacts, input: &TensorSpec) -> Result<[usize; 4]> {
+        let [nx, ny, _] = facts.grid.grid_size().map(|n| n as usize);
+        match input.shape.as_deref() {
+            Some([_, Dim::Fixed(num_channels), _, _]) => Ok([1, *num_channels, ny, nx]),
+            _ => refuse(format!("input {input} does not say its number of channels")),
+        }
+    }
+
+    /// Turns the network's answers into candidates in the cloud's frame.
+    ///
+    /// # Errors
+    /// `Inference` or `Argument` when the answers have not the shapes that
+    /// were promised.
+    pub fn decode(&self, engine: &dyn Engine, candidates: &mut Candidates<Object3d>) -> Result<()> {
+        match self {
+            Self::Center { decode, outputs } => {
+                let mut tasks = [CenterTask::default(); MAX_TASKS];
+                for (task, outputs) in tasks.iter_mut().zip(outputs) {
+                    *task = CenterTask {
+                        heatmap: engine.output(outputs.heatmap)?,
+                        offset: engine.output(outputs.offset)?,
+                        height: engine.output(outputs.height)?,
+                        size: engine.output(outputs.size)?,
+                        rotation: engine.output(outputs.rotation)?,
+                        velocity: outputs.velocity.map(|o| engine.output(o)).transpose()?,
+                    };
+                }
+                decode_center(&tasks[..outputs.len()], decode, candidates)
+            }
+            Self::Anchor { decode, outputs: [classes, boxes, directions] } => {
+                let output = |position: &Option<usize>| {
+                    position.map(|position| engine.output(position)).transpose()
+                };
+                let (Some(classes), Some(boxes)) = (output(classes)?, output(boxes)?) else {
+                    return refuse("an anchor head has class scores and boxes".into());
+                };
+                let outputs = AnchorOutputs { classes, boxes, directions: output(directions)? };
+                decode_anchor(&outputs, decode, candidates)
+            }
+        }
+    }
+}
+
+/// The outputs of every task: by name, or by position in the order offset,
+/// height, size, rotation, velocity, heat map.
+fn bind_center(facts: &CenterFacts, found: &[TensorSpec]) -> Result<Vec<CenterOutputs>> {
+    if facts.tasks.len() > MAX_TASKS {
+        return refuse(format!("{} tasks, at most {MAX_TASKS}", facts.tasks.len()));
+    }
+    let variances = if facts.has_variance { 2 } else { 1 };
+    let mut expected = Vec::new();
+    for (task, classes) in facts.tasks.iter().enumerate() {
+        let mut names = facts.output_names.get(task).into_iter().flatten().cloned();
+        let mut add = |what, num_channels| {
+            let shape = vec![Exactly(1), Exactly(num_channels), Any, Any];
+            expected.push(floats(what, names.next(), vec![shape]));
+        };
+        add("offset", 2 * variances);
+        add("height", variances);
+        add("size", 3 * variances);
+        add("rotation", 2 * variances);
+        if facts.has_velocity {
+            add("velocity", 2 * variances);
+        }
+        add("heat map", classes.len());
+    }
+    let positions = bind(Side::Output, &expected, found)?;
+    let per_task = if facts.has_velocity { 6 } else { 5 };
+    let outputs = positions.chunks_exact(per_task).map(|of_task| CenterOutputs {
+        offset: of_task[0],
+        height: of_task[1],
+        size: of_task[2],
+        rotation: of_task[3],
+        velocity: facts.has_velocity.then(|| of_task[4]),
+        heatmap: of_task[per_task - 1],
+    });
+    Ok(outputs.collect())
+}
+
+/// Class scores, boxes and, where the model has a third output, directions.
+fn bind_anchor(facts: &AnchorFacts, found: &[TensorSpec]) -> Result<[Option<usize>; 3]> {
+    let num_anchors = facts.anchors.len() * facts.rotations_rad.len();
+    let has_directions = match facts.output_names.len() {
+        0 => found.len() > 2,
+        num_names => num_names > 2,
+    };
+    let mut names = facts.output_names.iter().cloned();
+    let mut expected = Vec::new();
+    for (what, per_anchor) in
+        [("class scores", facts.anchors.len()), ("boxes", 7), ("directions", 2)]
+    {
+        let channels = Exactly(num_anchors * per_anchor);
+        let shape = match facts.channels_last {
+            true => vec![Exactly(1), Any, Any, channels],
+            false => vec![Exactly(1), channels, Any, Any],
+        };
+        if what != "directions" || has_directions {
+            expected.push(floats(what, names.next(), vec![shape]));
+        }
+    }
+    let positions = bind(Side::Output, &expected, found)?;
+    Ok(std::array::from_fn(|i| positions.get(i).copied()))
+}

@@ -1,0 +1,124 @@
+//! A point cloud in, 3D boxes out: pillar networks with a CenterPoint or an
+//! anchor head.
+//!
+//! Boxes are in the frame of the cloud. Both devices give the same detections
+//! and the same counts, bit for bit up to the encoder and, but for the last
+//! place of an exponential, from the network's outputs on. The whole frame is
+//! one function in [`cpu`] and in [`cuda`], with the same stages in the same
+//! order.
+//!
+//! Where past sweeps join the current one, the detector asks for the pose of
+//! the sensor. Without it a sweep is processed alone, which is counted. A cloud
+//! without a usable point, those of past sweeps included, has no detections.
+
+mod cpu;
+#[cfg(feature = "cuda")]
+mod cuda;
+mod encoder;
+mod head;
+
+pub use cpu::CpuDetector;
+#[cfg(feature = "cuda")]
+pub use cuda::CudaDetector;
+pub use encoder::PillarEncoder;
+#[cfg(feature = "cuda")]
+pub use head::LidarDecoder;
+pub use head::{CenterOutputs, LidarHead};
+
+use super::{Detector, FrameInput, FrameSet, InputNeeds, PayloadKind, another_family};
+use crate::config::{ChannelConfig, ChannelKind, LidarConfig, LidarFacts};
+use crate::device::Device;
+use crate::error::Result;
+use crate::infer;
+use crate::ops::unpack::UnpackParams;
+use crate::ops::voxelize::VoxelizeParams;
+use crate::types::{CloudView, Header, PointChannel, PointField, PointFields};
+
+/// The one input.
+const CLOUD: usize = 0;
+
+/// Loads both networks for a device and allocates all memory that the
+/// configuration bounds.
+///
+/// # Errors
+/// `Model` when a network cannot be loaded or does not fit its head; `Argument`
+/// when the device has no implementation of the suppression or a limit is above
+/// the device's; `Device` when it has not enough memory.
+pub fn open(config: &LidarConfig, device: &Device) -> Result<Box<dyn Detector>> {
+    Ok(match device {
+        Device::Cpu => {
+            let encoder = infer::load(&config.encoder_path, &config.engine)?;
+            let engine = infer::load(&config.model_path, &config.engine)?;
+            Box::new(CpuDetector::new(config, encoder, engine)?)
+        }
+        #[cfg(feature = "cuda")]
+        Device::Cuda(device) => Box::new(CudaDetector::load(config, &device.stream()?)?),
+    })
+}
+
+/// One cloud, and the sensor's pose where past sweeps join.
+fn needs(config: &LidarConfig) -> [InputNeeds; 1] {
+    let densification = &config.densification;
+    let joins = densification.num_past_sweeps > 0;
+    let pose_in = joins.then(|| densification.world_frame.clone());
+    [InputNeeds { kind: PayloadKind::Cloud, pose_in }]
+}
+
+fn family(config: &ChannelConfig) -> Result<&LidarConfig> {
+    match &config.kind {
+        ChannelKind::Lidar(lidar) => Ok(lidar),
+        ChannelKind::Camera(_) => Err(another_family(config)),
+    }
+}
+
+/// Hands a cloud of one point, the centre of the grid's range, to `work`: x, y,
+/// z and the channels that the head wants, all floats, the channels zero.
+fn with_empty_frame<T>(
+    facts: &LidarFacts,
+    work: impl FnOnce(&FrameSet<'_>) -> Result<T>,
+) -> Result<T> {
+    let mut fields = PointFields::new();
+    let names = facts.point_channels.iter().filter_map(|channel| match channel {
+        PointChannel::Intensity => Some("intensity"),
+        PointChannel::Ring => Some("ring"),
+        PointChannel::TimeLag => None,
+        PointChannel::Named(name) => Some(name.as_str()),
+    });
+    for (name, offset) in ["x", "y", "z"].into_iter().chain(names).zip((0..).step_by(4)) {
+        fields.push(PointField { name, offset, datatype: 7, count: 1 })?;
+    }
+    let range = facts.grid.range();
+    let center = [0, 1, 2].map(|axis| 0.5 * (range.min[axis] + range.max[axis]));
+    let mut data: Vec<u8> = center.iter().flat_map(|value: &f32| value.to_le_bytes()).collect();
+    data.resize(4 * fields.as_slice().len(), 0);
+    let step = data.len() as u32;
+    let cloud = CloudView::new([1, 1], [step, step], false, fields, &data)?;
+    let input = [Some(FrameInput::cloud(Header::default(), &cloud))];
+    work(&FrameSet::single(&input))
+}
+
+/// What to read from clouds.
+fn unpack_params(config: &LidarConfig) -> UnpackParams {
+    let facts = &config.facts;
+    // A point outside today may be inside after the vehicle moved.
+    let is_alone = config.densification.num_past_sweeps == 0;
+    UnpackParams {
+        channels: facts.point_channels.clone(),
+        intensity_scale: facts.intensity_scale,
+        range: is_alone.then(|| facts.grid.range()),
+    }
+}
+
+fn voxelize_params(facts: &LidarFacts) -> VoxelizeParams {
+    VoxelizeParams {
+        grid: facts.grid,
+        max_points_per_voxel: facts.max_points_per_voxel,
+        voxel_capacity: facts.voxel_capacity,
+    }
+}
+
+/// The channel of points that gets the age of their sweep.
+fn time_lag_channel(facts: &LidarFacts) -> Option<usize> {
+    let position = facts.point_channels.iter().position(|c| *c == PointChannel::TimeLag);
+    position.map(|channel| 3 + channel)
+}

@@ -1,0 +1,127 @@
+//! The counters of a frame in device memory.
+
+use super::{DeviceBuffer, MappedBuffer, Out, Stream, kernel_constant};
+use crate::error::Result;
+use crate::types::{Count, FrameReport};
+
+/// What a frame drops on the device: a `u32` for each [`Count`], at its position
+/// in [`Count::ALL`].
+///
+/// Every op is given the counters when it is queued, and its kernels add to the
+/// entries of what they drop. The last kernel of the frame copies all entries to
+/// memory that the host reads, whatever they mean, and clears them: a frame needs
+/// no launch, no copy and no wait for them. A frame that ends before its last
+/// kernel leaves its entries behind: [`DeviceCounters::enqueue_clear`]. The entry
+/// of what only the host counts stays 0.
+#[derive(Debug)]
+pub struct DeviceCounters {
+    entries: DeviceBuffer<u32>,
+    published: MappedBuffer<u32>,
+}
+
+/// The slices that the last kernel of a frame works on, of the same length.
+#[derive(Clone, Copy, Debug)]
+pub struct PublishedCounters<'a> {
+    /// The entries, read and cleared.
+    pub entries: Out<'a, u32>,
+    /// Where they go, in memory that the host reads.
+    pub published: Out<'a, u32>,
+}
+
+impl DeviceCounters {
+    /// Counters that are all 0.
+    ///
+    /// # Errors
+    /// `Device` when there is not enough memory.
+    pub fn new(stream: &Stream) -> Result<Self> {
+        Ok(Self {
+            entries: DeviceBuffer::zeros(stream, Count::ALL.len())?,
+            published: MappedBuffer::zeros(stream, Count::ALL.len())?,
+        })
+    }
+
+    /// The entries that a kernel on `stream` adds to.
+    ///
+    /// # Errors
+    /// `Device` when the counters belong to another stream.
+    pub fn output(&mut self, stream: &Stream) -> Result<Out<'_, u32>> {
+        self.entries.output(stream)
+    }
+
+    /// What the last kernel of a frame, on `stream`, copies and clears.
+    ///
+    /// # Errors
+    /// `Device` when the counters belong to another stream.
+    pub fn publish(&mut self, stream: &Stream) -> Result<PublishedCounters<'_>> {
+        let Self { entries, published } = self;
+        Ok(PublishedCounters {
+            entries: entries.output(stream)?,
+            published: published.output(stream)?,
+        })
+    }
+
+    /// Adds what the last kernel published to a report; the caller has waited for
+    /// the stream.
+    pub fn add_to(&self, report: &mut FrameReport) {
+        for (index, &count) in Count::ALL.iter().enumerate() {
+            report.add_count(count, self.published.get(index).unwrap_or(0) as usize);
+        }
+    }
+
+    /// Bytes that the last kernel writes to the host.
+    pub fn num_bytes(&self) -> usize {
+        size_of::<u32>() * self.entries.len()
+    }
+
+    /// Queues the clearing of what a frame left behind that ended before its last
+    /// kernel.
+    ///
+    /// # Errors
+    /// `Device` with what the driver says.
+    pub fn enqueue_clear(&mut self) -> Result<()> {
+        self.entries.enqueue_clear()
+    }
+
+    /// Waits and takes what was counted since the counters were last cleared: for
+    /// tests of single ops, not for frames.
+    ///
+    /// # Errors
+    /// `Device` when earlier work or a copy fails.
+    pub fn take(&mut self) -> Result<FrameReport> {
+        let mut report = FrameReport::new();
+        for (&count, num) in Count::ALL.iter().zip(self.entries.read()?) {
+            report.add_count(count, num as usize);
+        }
+        self.entries.enqueue_clear()?;
+        Ok(report)
+    }
+}
+
+/// The positions that `kernels/counters.cuh` names.
+const _: () = {
+    let positions = [
+        (Count::PointsNotFinite, kernel_constant!("counters.cuh", "kPointsNotFinite")),
+        (Count::PointsOutOfRange, kernel_constant!("counters.cuh", "kPointsOutOfRange")),
+        (Count::PointsOverCapacity, kernel_constant!("counters.cuh", "kPointsOverCapacity")),
+        (Count::SweepsDropped, kernel_constant!("counters.cuh", "kSweepsDropped")),
+        (Count::PointsOverVoxel, kernel_constant!("counters.cuh", "kPointsOverVoxel")),
+        (
+            Count::PointsOverVoxelCapacity,
+            kernel_constant!("counters.cuh", "kPointsOverVoxelCapacity"),
+        ),
+        (Count::VoxelsOverCapacity, kernel_constant!("counters.cuh", "kVoxelsOverCapacity")),
+        (
+            Count::CandidatesOverCapacity,
+            kernel_constant!("counters.cuh", "kCandidatesOverCapacity"),
+        ),
+        (Count::CandidatesOverTopK, kernel_constant!("counters.cuh", "kCandidatesOverTopK")),
+        (Count::DetectionsOverLimit, kernel_constant!("counters.cuh", "kDetectionsOverLimit")),
+    ];
+    assert!(positions.len() == Count::ALL.len(), "kernels/counters.cuh names all counters");
+    assert!(Count::ALL.len() == kernel_constant!("counters.cuh", "kNumCounters") as usize);
+    let mut i = 0;
+    while i < positions.len() {
+        assert!(positions[i].0 as u32 == positions[i].1, "a counter has another position");
+        i += 1;
+    }
+};

@@ -1,0 +1,73 @@
+//! Uploads that read borrowed page-locked memory in place.
+
+use std::cell::Cell;
+use std::marker::PhantomData;
+
+use crate::device::cuda::{Event, Stream};
+use crate::error::Result;
+
+/// Lets uploads read borrowed page-locked memory in place, without a copy on the
+/// host, while a closure runs.
+#[derive(Debug)]
+pub struct InPlaceUploads {
+    // Recorded behind the last upload that reads borrowed memory.
+    read: Event,
+    stream: Stream,
+}
+
+impl InPlaceUploads {
+    /// For uploads on a stream.
+    ///
+    /// # Errors
+    /// `Device` with what the driver says.
+    pub fn new(stream: &Stream) -> Result<Self> {
+        Ok(Self { read: Event::new(stream)?, stream: stream.clone() })
+    }
+
+    /// Runs `work`, which may queue uploads of memory that outlives this call. When
+    /// this returns or unwinds, the uploads are complete: if `work` has waited for
+    /// the stream after them, there is no second wait.
+    pub fn scope<'env, R>(&self, work: impl FnOnce(&UploadScope<'_, 'env>) -> R) -> R {
+        let scope = UploadScope { uploads: self, is_reading: Cell::new(false), env: PhantomData };
+        work(&scope)
+    }
+}
+
+/// The scope of uploads that read borrowed memory, until [`InPlaceUploads::scope`]
+/// returns. A borrow for `'env` outlives the scope; the lifetime is invariant, so
+/// that it can be neither shortened nor extended.
+#[derive(Debug)]
+pub struct UploadScope<'uploads, 'env> {
+    uploads: &'uploads InPlaceUploads,
+    is_reading: Cell<bool>,
+    env: PhantomData<&'env mut &'env ()>,
+}
+
+impl UploadScope<'_, '_> {
+    pub(super) fn stream(&self) -> &Stream {
+        &self.uploads.stream
+    }
+
+    /// Marks that the uploads queued so far may read borrowed memory.
+    pub(super) fn mark_read(&self) -> Result<()> {
+        self.is_reading.set(true);
+        let InPlaceUploads { read, stream } = self.uploads;
+        let marked = read.record(stream);
+        if marked.is_err() {
+            // If neither the event nor the wait succeeds, the context is lost and
+            // no work runs in it.
+            let _ = stream.synchronize();
+        }
+        marked
+    }
+}
+
+impl Drop for UploadScope<'_, '_> {
+    fn drop(&mut self) {
+        let InPlaceUploads { read, stream } = self.uploads;
+        if self.is_reading.get() && read.wait().is_err() {
+            // As in `mark_read`.
+            let _ = stream.synchronize();
+        }
+    }
+}

@@ -1,0 +1,373 @@
+//! The kernels of `kernels/nms*.cu` and their one parameter struct, the mirror of
+//! `kernels/nms_args.cuh`.
+
+use std::marker::PhantomData;
+
+use crate::device::cuda::{
+    Grid, In, KernelSpec, Out, Plain, assert_mirrors, check_threads, kernel_constant, refused,
+};
+use crate::error::Result;
+use crate::types::{
+    Box2d, Box3d, Candidate, Kept, NmsBev, NmsCircle, NmsFast, NmsIou, NmsIou3d, NmsRotated,
+    NmsSoft, RotatedBox2d,
+};
+
+/// Up to this capacity the kernel `bitmask` does everything.
+pub const BITMASK_CAPACITY: usize = kernel_constant!("nms_bits.cuh", "kBitmaskCapacity") as usize;
+const MAX_ROWS: usize = kernel_constant!("nms_bits.cuh", "kMaxRows") as usize;
+const DENSE_CAPACITY: usize = kernel_constant!("nms_bitmask_dense.cuh", "kDenseCapacity") as usize;
+const DENSE_ROWS: usize = kernel_constant!("nms_bitmask_dense.cuh", "kDenseRows") as usize;
+const WORD_BITS: usize = kernel_constant!("nms_bitmask_sparse.cuh", "kWordBits") as usize;
+/// Candidates that are sorted together before `merge`.
+pub const TILE: u32 = kernel_constant!("nms_sort.cuh", "kTile");
+/// Candidates that a block of `sort` sorts against their tile.
+pub const SORTED_PER_BLOCK: u32 = kernel_constant!("nms_sort.cuh", "kSortedPerBlock");
+/// Tiles that a block of `merge` searches.
+pub const TILES_AT_ONCE: u32 = kernel_constant!("nms_sort.cuh", "kTilesAtOnce");
+/// Candidates per block of `nms_none`.
+pub const NONE_PER_BLOCK: u32 = kernel_constant!("nms_none.cu", "kCandidatesPerBlock");
+const LANES: usize = 32;
+
+/// The mirror of `NmsSettings`, in device memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[repr(C, align(16))]
+pub struct NmsSettings {
+    /// IoU above which a box suppresses another; of the linear decay, that from
+    /// which it lowers a score.
+    pub iou_threshold: f32,
+    /// Candidates at or below it are not eligible, if `has_score_threshold`.
+    pub score_threshold: f32,
+    /// Added to widths and heights.
+    pub offset: f32,
+    /// Centres farther apart along an axis do not suppress each other.
+    pub reach: f32,
+    /// Squared distance of centres beyond which they do not either.
+    pub squared_search_distance: f32,
+    /// 0 or 1.
+    pub has_score_threshold: u32,
+    /// The most survivors.
+    pub max_num: u32,
+    /// 0 aware, 1 agnostic, 2 groups.
+    pub class_mode: u32,
+    /// Classes that have a group.
+    pub num_groups: u32,
+    /// Thresholds; one is for all classes.
+    pub num_thresholds: u32,
+    /// Pairs of classes that never suppress each other.
+    pub num_forbidden: u32,
+    /// Of a circle's threshold: 0 radius, 1 squared distance.
+    pub reading: u32,
+    /// Of the Gaussian decay; 0 for the linear one.
+    pub sigma: f32,
+    /// Boxes whose score decays below this are dropped, except the top box.
+    pub min_score: f32,
+    /// Fills the struct to 64 bytes.
+    pub reserved: [u32; 2],
+}
+
+// SAFETY: 16 values of 4 bytes each, no gap, any bits are a value.
+unsafe impl Plain for NmsSettings {}
+assert_mirrors!(NmsSettings, "nms_args.cuh", "NmsSettings");
+
+/// The mirror of `NmsCounts`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct NmsCounts {
+    /// Survivors.
+    pub num_kept: u32,
+    /// One more than the highest class without a threshold, else 0.
+    pub class_over: u32,
+}
+
+// SAFETY: 2 values of 4 bytes each, no gap, any bits are a value.
+unsafe impl Plain for NmsCounts {}
+assert_mirrors!(NmsCounts, "nms_args.cuh", "NmsCounts");
+
+/// The mirror of `NmsParameters`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct ParameterSlices<'a> {
+    pub settings: In<'a, NmsSettings>,
+    /// By class.
+    pub groups: In<'a, u32>,
+    /// By class.
+    pub thresholds: In<'a, f32>,
+    /// Pairs of classes.
+    pub forbidden: In<'a, [u32; 2]>,
+}
+
+/// For how many candidates a kernel needs the slices of scratch memory.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Sizes {
+    geometry: usize,
+    bitmask: usize,
+    search: usize,
+    soft: usize,
+}
+
+impl Sizes {
+    /// The sizes that a kernel of `P` needs for `capacity` candidates.
+    pub fn of<P: Family>(step: Step, capacity: usize) -> Self {
+        let geometry = P::GEOMETRY_VECTORS * capacity;
+        match step {
+            Step::Only if P::METHOD == Method::Soft => Self { soft: capacity, ..Self::default() },
+            Step::Only => Self::default(),
+            Step::Prepare => Self { geometry, ..Self::default() },
+            Step::Bitmask => Self { geometry, bitmask: capacity, ..Self::default() },
+            Step::Sort | Step::Merge | Step::Leaves | Step::Reduce | Step::Compact => {
+                Self { geometry, search: capacity, ..Self::default() }
+            }
+        }
+    }
+}
+
+macro_rules! scratch {
+    ($($name:ident: $type:ty = |$sizes:ident| $len:expr;)*) => {
+        /// The mirror of `NmsScratch`: slices of one allocation.
+        #[derive(Clone, Copy, Debug)]
+        #[repr(C)]
+        pub struct Scratch<'a> { $($name: Out<'a, $type>,)* }
+
+        impl<'a> Scratch<'a> {
+            /// Bytes of the allocation.
+            pub fn num_bytes(sizes: &Sizes) -> usize {
+                let mut num_bytes = 0;
+                $({ let $sizes = sizes; num_bytes += Out::<$type>::num_carved_bytes($len); })*
+                num_bytes
+            }
+
+            /// Divides the allocation.
+            ///
+            /// # Errors
+            /// `Argument` when it is too small.
+            pub fn carve(mut memory: Out<'a, u8>, sizes: &Sizes) -> Result<Self> {
+                Ok(Self { $($name: { let $sizes = sizes; memory.carve($len)? },)* })
+            }
+
+            fn check(&self, kernel: &str, sizes: &Sizes) -> Result<()> {
+                $({
+                    let $sizes = sizes;
+                    let (found, needed) = (self.$name.len(), $len);
+                    if found < needed {
+                        let name = stringify!($name);
+                        let message = format!("scratch {name} has {found} values, needs {needed}");
+                        return Err(refused(kernel, &message));
+                    }
+                })*
+                Ok(())
+            }
+        }
+    };
+}
+
+scratch! {
+    geometry: [f32; 4] = |s| s.geometry;
+    order: Kept = |s| s.bitmask + s.search;
+    ticket: u32 = |s| 2 * (s.bitmask + s.search).min(1);
+    rows: [u32; 4] = |s| s.bitmask;
+    row_entries: u32 = |s| s.bitmask.div_ceil(WORD_BITS) * s.bitmask;
+    dense: u64 = |s| s.bitmask.min(1) * DENSE_CAPACITY * DENSE_CAPACITY / 32;
+    keys: u64 = |s| 2 * s.search;
+    ranks: u32 = |s| s.search;
+    spatial_positions: u64 = |s| s.search;
+    spatial_candidates: u32 = |s| s.search;
+    proxies: [f32; 4] = |s| s.search;
+    group_of_rank: u64 = |s| s.search;
+    spatial_proxies: [f32; 4] = |s| s.search;
+    spatial_ranks: u32 = |s| s.search;
+    spatial_groups: u64 = |s| s.search;
+    leaves: [u32; 4] = |s| s.search.div_ceil(LANES);
+    states: u32 = |s| s.search;
+    scores: f32 = |s| s.soft;
+}
+
+/// The mirror of `NmsOutput`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct OutputSlices<'a> {
+    pub kept: Out<'a, Kept>,
+    pub counts: Out<'a, NmsCounts>,
+    pub published: Out<'a, Kept>,
+    pub published_counts: Out<'a, NmsCounts>,
+}
+
+/// The mirror of `NmsArgs`, the parameter of every suppression kernel.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct NmsArgs<'a, C> {
+    /// Their length is the capacity.
+    pub candidates: In<'a, C>,
+    pub num_candidates: In<'a, u32>,
+    pub parameters: ParameterSlices<'a>,
+    pub scratch: Scratch<'a>,
+    pub output: OutputSlices<'a>,
+}
+
+assert_mirrors!(NmsArgs<'_, Candidate<Box2d>>, "nms_args.cuh", "NmsArgs<Candidate2d>");
+
+/// How a family suppresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    /// Not at all: the kernel `<op>`.
+    None,
+    /// By lowering scores: the kernel `<op>`.
+    Soft,
+    /// By the kernels of `nms.cuh`, `<op>_<step>`.
+    Greedy,
+}
+
+/// A kernel of a family.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Everything, of a method with one kernel.
+    Only,
+    /// The geometry for the exact test.
+    Prepare,
+    /// Everything else, up to [`BITMASK_CAPACITY`].
+    Bitmask,
+    /// Tiles by rank and by spatial key.
+    Sort,
+    /// The positions in all tiles.
+    Merge,
+    /// Proxies in both orders, and the bounds of leaves.
+    Leaves,
+    /// The states of all candidates.
+    Reduce,
+    /// The survivors in order.
+    Compact,
+}
+
+impl Step {
+    /// Threads per block, as the kernel was compiled for.
+    pub const fn num_threads(self, method: Method) -> u32 {
+        match self {
+            Self::Only if matches!(method, Method::Soft) => {
+                kernel_constant!("nms_soft.cu", "kThreads")
+            }
+            Self::Only => kernel_constant!("nms_none.cu", "kThreads"),
+            Self::Bitmask => kernel_constant!("nms_bits.cuh", "kBitmaskThreads"),
+            Self::Leaves => kernel_constant!("nms_sort.cuh", "kLeavesThreads"),
+            Self::Prepare | Self::Sort | Self::Merge | Self::Reduce | Self::Compact => {
+                kernel_constant!("nms_args.cuh", "kNmsThreads")
+            }
+        }
+    }
+}
+
+/// The kernels of a kind of suppression.
+///
+/// # Safety
+/// The implementer promises that `NAMES`, by [`Step`], are kernels of `METHOD` for
+/// candidates with boxes `Bbox`, of a policy with `GEOMETRY_VECTORS`.
+pub unsafe trait Family: 'static {
+    /// The box of a candidate.
+    type Bbox: Copy + 'static;
+    /// The op.
+    const OP: &'static str;
+    /// How it suppresses.
+    const METHOD: Method;
+    /// Names of the kernels.
+    const NAMES: [&'static str; 8];
+    /// Vectors of 16 bytes per candidate that `prepare` writes for the exact test;
+    /// 0: the op has no such kernel.
+    const GEOMETRY_VECTORS: usize;
+}
+
+/// [`Method::None`] of candidates with boxes `B`.
+pub struct KeepAll<B>(PhantomData<B>);
+
+macro_rules! families {
+    ($($params:ty: $op:literal, $name:literal, $method:ident, $bbox:ty, $vectors:literal;)*) => {$(
+        // SAFETY: the table repeats the kernels of kernels/nms_*.cu.
+        unsafe impl Family for $params {
+            type Bbox = $bbox;
+            const OP: &'static str = $op;
+            const METHOD: Method = Method::$method;
+            const NAMES: [&'static str; 8] = [
+                $name,
+                concat!($name, "_prepare"),
+                concat!($name, "_bitmask"),
+                concat!($name, "_sort"),
+                concat!($name, "_merge"),
+                concat!($name, "_leaves"),
+                concat!($name, "_reduce"),
+                concat!($name, "_compact"),
+            ];
+            const GEOMETRY_VECTORS: usize = $vectors;
+        }
+    )*};
+}
+
+families! {
+    KeepAll<Box2d>: "nms_none", "nms_none_2d", None, Box2d, 0;
+    KeepAll<RotatedBox2d>: "nms_none", "nms_none_rotated", None, RotatedBox2d, 0;
+    KeepAll<Box3d>: "nms_none", "nms_none_3d", None, Box3d, 0;
+    NmsSoft: "nms_soft", "nms_soft", Soft, Box2d, 0;
+    NmsIou: "nms_iou", "nms_iou", Greedy, Box2d, 0;
+    NmsFast: "nms_fast", "nms_fast", Greedy, Box2d, 0;
+    NmsCircle: "nms_circle", "nms_circle", Greedy, Box3d, 0;
+    NmsRotated: "nms_rotated", "nms_rotated", Greedy, RotatedBox2d, 2;
+    NmsBev: "nms_bev", "nms_bev", Greedy, Box3d, 2;
+    NmsIou3d: "nms_iou_3d", "nms_iou_3d", Greedy, Box3d, 3;
+}
+
+/// One kernel of the family of `P`, by the number of its [`Step`].
+pub struct StepOf<P, const STEP: usize>(PhantomData<P>);
+
+impl<P, const STEP: usize> StepOf<P, STEP> {
+    const STEP: Step = {
+        use Step::{Bitmask, Compact, Leaves, Merge, Only, Prepare, Reduce, Sort};
+        [Only, Prepare, Bitmask, Sort, Merge, Leaves, Reduce, Compact][STEP]
+    };
+}
+
+// SAFETY: `NmsArgs` mirrors the struct of that name, and `Family` promises that the
+// kernel takes it. Every index that a kernel uses is below the number of candidates,
+// which it limits to the capacity, or was stored by an earlier kernel. Stored indices
+// are below the capacity, since scratch memory is zeroed at first and receives
+// positions of candidates alone, or are compared with it where they are sums. Groups,
+// thresholds and forbidden pairs are read within their lengths. The check covers all
+// other slices. Candidates are read 16 bytes at a time within the slice, whose start
+// is so aligned. Every kernel ends: `reduce` waits only for candidates that blocks
+// with earlier tickets, hence running ones, have taken, and the last block of
+// `bitmask` only for blocks that wait for nothing and have room beside it (see
+// `kernels/nms_bitmask_dense.cuh`); an iteration decides at least the best undecided
+// candidate.
+unsafe impl<P: Family, const STEP: usize> KernelSpec for StepOf<P, STEP> {
+    const NAME: &'static str = P::NAMES[STEP];
+    type Args<'a> = NmsArgs<'a, Candidate<P::Bbox>>;
+
+    fn check(args: &Self::Args<'_>, grid: &Grid) -> Result<()> {
+        let (kernel, capacity) = (Self::NAME, args.candidates.len());
+        check_threads(kernel, grid.threads_per_block, Self::STEP.num_threads(P::METHOD))?;
+        match Self::STEP {
+            Step::Bitmask => check_bitmask(kernel, capacity, grid)?,
+            Step::Only if P::METHOD == Method::Soft && grid.num_blocks != [1, 1] => {
+                return Err(refused(kernel, &format!("{:?} blocks, not one", grid.num_blocks)));
+            }
+            _ => {}
+        }
+        let OutputSlices { kept, counts, published, published_counts } = args.output;
+        let has_room = args.num_candidates.len() >= 1
+            && args.parameters.settings.len() >= 1
+            && kept.len().min(published.len()) >= capacity
+            && counts.len().min(published_counts.len()) >= 1;
+        if !has_room {
+            return Err(refused(kernel, &format!("an output is too small for {capacity}")));
+        }
+        args.scratch.check(kernel, &Sizes::of::<P>(Self::STEP, capacity))
+    }
+}
+
+/// Refuses a grid with more rows per block than the bitmask kernels support.
+fn check_bitmask(kernel: &str, capacity: usize, grid: &Grid) -> Result<()> {
+    let [num_blocks, y] = grid.num_blocks;
+    let rows = |num: usize| capacity.min(num).div_ceil(num_blocks.max(1) as usize);
+    let fits = capacity <= BITMASK_CAPACITY
+        && rows(BITMASK_CAPACITY) <= MAX_ROWS
+        && rows(DENSE_CAPACITY) <= DENSE_ROWS;
+    if fits && num_blocks.is_power_of_two() && y == 1 {
+        return Ok(());
+    }
+    Err(refused(kernel, &format!("{capacity} candidates on a grid of {:?}", grid.num_blocks)))
+}

@@ -1,0 +1,173 @@
+//! The CUDA side of [`suppress_2d`](super::suppress_2d),
+//! [`suppress_rotated`](super::suppress_rotated) and
+//! [`suppress_3d`](super::suppress_3d): the same survivors in the same order, bit
+//! for bit. `kernels/README.md` states the algorithms.
+//!
+//! The number of candidates is read on the device; more than the capacity are not
+//! read. Parameters are in device memory: recorded graphs follow new ones of the same
+//! kind. Candidates in space carry the box alone; velocity and variance are gathered
+//! by position.
+
+#[expect(unsafe_code, reason = "kernels are promised to fit their parameters; each block says why")]
+pub(in crate::ops) mod kernels;
+pub(in crate::ops) mod parameters;
+mod workspace;
+
+pub use kernels::NmsCounts;
+pub use workspace::Capacity;
+
+use std::fmt::Debug;
+
+use self::kernels::{Family, KeepAll, NmsSettings};
+use self::parameters::Parameters;
+use self::workspace::{Op, Workspace};
+use super::unsupported;
+use crate::device::cuda::{DeviceBuffer, DeviceCandidates, Plain, Stream};
+use crate::error::{Error, ErrorKind, Result};
+use crate::ops::{nms_bev, nms_circle, nms_fast, nms_iou, nms_iou_3d, nms_rotated, nms_soft};
+use crate::types::{
+    Box2d, Box3d, Candidate, ClassMode, Kept, Nms2d, Nms3d, NmsBev, NmsCircle, NmsFast, NmsIou,
+    NmsIou3d, NmsRotated, NmsSoft, RotatedBox2d,
+};
+
+/// The suppression of candidates with axis-aligned boxes.
+pub type Suppression2d = Suppression<Box2d>;
+/// The suppression of candidates with rotated boxes in a plane.
+pub type SuppressionRotated = Suppression<RotatedBox2d>;
+/// The suppression of candidates with boxes in space.
+pub type Suppression3d = Suppression<Box3d>;
+
+/// A kind of suppression of boxes `B`, as settings name it.
+pub struct Kind<'a, B> {
+    op: &'static str,
+    parameters: Parameters<'a>,
+    load: fn(&Stream, Capacity) -> Result<Box<dyn Op<B>>>,
+}
+
+impl<'a, B> Kind<'a, B> {
+    fn of<P: Family<Bbox = B>>(parameters: Parameters<'a>) -> Self
+    where
+        Candidate<B>: Plain,
+    {
+        let load = |stream: &_, capacity| Ok(Box::new(Workspace::<P>::new(stream, capacity)?) as _);
+        Self { op: P::OP, parameters, load }
+    }
+
+    fn none() -> Self
+    where
+        KeepAll<B>: Family<Bbox = B>,
+        Candidate<B>: Plain,
+    {
+        Self::of::<KeepAll<B>>(Parameters::new(&ClassMode::Agnostic, NmsSettings::default()))
+    }
+}
+
+/// Boxes whose candidates can be suppressed on the device.
+pub trait Suppressible: Sized {
+    /// The settings, which name the kind.
+    type Nms: Debug;
+
+    /// The kind that settings name.
+    ///
+    /// # Errors
+    /// `Argument` for wrong settings, or a kind for other boxes.
+    fn kind(nms: &Self::Nms) -> Result<Kind<'_, Self>>;
+}
+
+/// Kernels and memory of the suppression that settings name, on one stream.
+pub struct Suppression<B>(Box<dyn Op<B>>);
+
+impl<B: Suppressible> Suppression<B> {
+    /// Loads the kernels, allocates the memory and writes the settings.
+    ///
+    /// # Errors
+    /// `Argument` as on the CPU, for an empty list of thresholds, or for more
+    /// thresholds, groups or pairs than fit; `Device` when this build has no such
+    /// kernels or there is not enough memory.
+    pub fn new(stream: &Stream, nms: &B::Nms, capacity: Capacity) -> Result<Self> {
+        let kind = B::kind(nms)?;
+        let mut op = (kind.load)(stream, capacity)?;
+        op.set(&kind.parameters)?;
+        Ok(Self(op))
+    }
+
+    /// Writes settings of the same kind to the device and waits; recorded graphs
+    /// follow them.
+    ///
+    /// # Errors
+    /// `Argument` as [`Suppression::new`], or for settings of another kind.
+    pub fn set(&mut self, nms: &B::Nms) -> Result<()> {
+        let Kind { op, parameters, .. } = B::kind(nms)?;
+        if op != self.0.name() {
+            let message = format!("{nms:?} is not for a workspace of {}", self.0.name());
+            return Err(Error::new(ErrorKind::Argument, "nms", message));
+        }
+        self.0.set(&parameters)
+    }
+
+    /// Queues the suppression of `candidates`; [`Suppression::read_kept`] waits for
+    /// the survivors.
+    ///
+    /// # Errors
+    /// `Argument` when the candidates' capacity is above the workspace's; `Device`
+    /// when a buffer is another stream's or a launch fails.
+    pub fn enqueue(&mut self, candidates: &DeviceCandidates<B>) -> Result<()> {
+        self.0.enqueue(candidates)
+    }
+
+    /// Waits for the queued suppression and reads the survivors, best first.
+    ///
+    /// # Errors
+    /// `Argument` when the class of an eligible candidate has no threshold;
+    /// `Device` when queued work failed.
+    pub fn read_kept(&mut self, keep: &mut Vec<Kept>) -> Result<()> {
+        self.0.read_kept(keep)
+    }
+
+    /// The survivors on the device, best first, and their number, for the ops that
+    /// follow. The counts also report a class without a threshold.
+    pub fn kept(&self) -> (&DeviceBuffer<Kept>, &DeviceBuffer<NmsCounts>) {
+        self.0.kept()
+    }
+}
+
+impl Suppressible for Box2d {
+    type Nms = Nms2d;
+
+    fn kind(nms: &Nms2d) -> Result<Kind<'_, Self>> {
+        Ok(match nms {
+            Nms2d::None => Kind::none(),
+            Nms2d::Iou(params) => Kind::of::<NmsIou>(nms_iou::cuda::parameters(params)?),
+            Nms2d::Fast(params) => Kind::of::<NmsFast>(nms_fast::cuda::parameters(params)?),
+            Nms2d::Soft(params) => Kind::of::<NmsSoft>(nms_soft::cuda::parameters(params)?),
+            Nms2d::Rotated(_) => return Err(unsupported(nms, "axis-aligned")),
+        })
+    }
+}
+
+impl Suppressible for RotatedBox2d {
+    type Nms = Nms2d;
+
+    fn kind(nms: &Nms2d) -> Result<Kind<'_, Self>> {
+        match nms {
+            Nms2d::None => Ok(Kind::none()),
+            Nms2d::Rotated(params) => {
+                Ok(Kind::of::<NmsRotated>(nms_rotated::cuda::parameters(params)?))
+            }
+            Nms2d::Iou(_) | Nms2d::Fast(_) | Nms2d::Soft(_) => Err(unsupported(nms, "rotated")),
+        }
+    }
+}
+
+impl Suppressible for Box3d {
+    type Nms = Nms3d;
+
+    fn kind(nms: &Nms3d) -> Result<Kind<'_, Self>> {
+        Ok(match nms {
+            Nms3d::None => Kind::none(),
+            Nms3d::Circle(params) => Kind::of::<NmsCircle>(nms_circle::cuda::parameters(params)?),
+            Nms3d::Bev(params) => Kind::of::<NmsBev>(nms_bev::cuda::parameters(params)?),
+            Nms3d::Iou3d(params) => Kind::of::<NmsIou3d>(nms_iou_3d::cuda::parameters(params)?),
+        })
+    }
+}

@@ -1,0 +1,41 @@
+//! Parameters of suppression as the kernels take them.
+
+use super::kernels::NmsSettings;
+use crate::error::{Error, ErrorKind, Result};
+use crate::types::ClassMode;
+
+/// Parameters of one kind.
+#[derive(Clone, Copy, Debug)]
+pub struct Parameters<'a> {
+    /// The single numbers; the workspace fills in those that follow from the lists.
+    pub settings: NmsSettings,
+    /// Which candidates suppress each other.
+    pub class_mode: &'a ClassMode,
+    /// By class.
+    pub thresholds: &'a [f32],
+    /// Pairs of classes that never suppress each other.
+    pub forbidden: &'a [[u32; 2]],
+}
+
+impl<'a> Parameters<'a> {
+    /// Parameters without lists and without a limit of survivors.
+    pub(in crate::ops) fn new(class_mode: &'a ClassMode, settings: NmsSettings) -> Self {
+        Self { settings, class_mode, thresholds: &[], forbidden: &[] }
+    }
+
+    /// Adds thresholds by class.
+    ///
+    /// # Errors
+    /// `Argument` for an empty list.
+    pub(in crate::ops) fn with_thresholds(
+        self,
+        op: &'static str,
+        thresholds: &'a [f32],
+    ) -> Result<Self> {
+        if thresholds.is_empty() {
+            let message = "0 thresholds, at least 1 is needed";
+            return Err(Error::new(ErrorKind::Argument, op, message));
+        }
+        Ok(Self { thresholds, ..self })
+    }
+}

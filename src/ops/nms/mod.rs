@@ -1,0 +1,113 @@
+//! Non-maximum suppression: the contract of every kind, and the choice of one.
+//!
+//! | kind | candidates | suppresses by |
+//! |---|---|---|
+//! | [`nms_none`](super::nms_none) | any | nothing |
+//! | [`nms_iou`](super::nms_iou) | axis-aligned boxes | IoU |
+//! | [`nms_fast`](super::nms_fast) | axis-aligned boxes | IoU, in one pass |
+//! | [`nms_soft`](super::nms_soft) | axis-aligned boxes | IoU, which lowers scores |
+//! | [`nms_rotated`](super::nms_rotated) | rotated boxes in a plane | IoU |
+//! | [`nms_circle`](super::nms_circle) | boxes in space | distance of centres |
+//! | [`nms_bev`](super::nms_bev) | boxes in space | IoU of footprints |
+//! | [`nms_iou_3d`](super::nms_iou_3d) | boxes in space | IoU of volumes |
+//!
+//! Common to all:
+//!
+//! - Candidates may come in any order and are not changed. They are compared in
+//!   the total order ([`crate::types::total_order`], then position); a slice
+//!   in that order is not sorted again.
+//! - A candidate is eligible unless its score is NaN, or a coordinate, size or
+//!   angle is not finite. Others are neither kept nor suppress anything.
+//! - `keep` is cleared, then receives the survivors, best first, by their
+//!   positions in the slice of candidates.
+//! - The result is exactly the sequential greedy one: a candidate is suppressed
+//!   if a kept candidate that ranks above suppresses it. A spatial hash grid
+//!   finds neighbours, which changes the time and not the result.
+//! - Every candidate is processed. [`Workspace`] and `keep` allocate only for
+//!   more candidates than ever before; on the device the capacity is fixed.
+
+#[cfg(feature = "cuda")]
+pub mod cuda;
+pub(super) mod grid;
+pub(super) mod lanes;
+#[cfg(test)]
+pub(super) mod scenes;
+#[cfg(test)]
+mod tests;
+pub(super) mod thresholds;
+pub(super) mod workspace;
+
+pub use workspace::Workspace;
+
+use super::nms_bev::nms_bev;
+use super::nms_circle::nms_circle;
+use super::nms_fast::nms_fast;
+use super::nms_iou::nms_iou;
+use super::nms_iou_3d::nms_iou_3d;
+use super::nms_none::nms_none;
+use super::nms_rotated::nms_rotated;
+use super::nms_soft::nms_soft;
+use crate::error::{Error, ErrorKind, Result};
+use crate::types::{Box2d, Candidate, Kept, Nms2d, Nms3d, Object3d, RotatedBox2d};
+
+/// Suppresses candidates with axis-aligned boxes.
+///
+/// # Errors
+/// Those of the op; `Argument` for [`Nms2d::Rotated`], which needs rotated
+/// boxes.
+pub fn suppress_2d(
+    candidates: &[Candidate<Box2d>],
+    nms: &Nms2d,
+    workspace: &mut Workspace,
+    keep: &mut Vec<Kept>,
+) -> Result<()> {
+    match nms {
+        Nms2d::None => nms_none(candidates, Box2d::is_finite, workspace, keep),
+        Nms2d::Iou(params) => nms_iou(candidates, params, workspace, keep),
+        Nms2d::Fast(params) => nms_fast(candidates, params, workspace, keep),
+        Nms2d::Soft(params) => nms_soft(candidates, params, workspace, keep),
+        Nms2d::Rotated(_) => Err(unsupported(nms, "axis-aligned")),
+    }
+}
+
+/// Suppresses candidates with rotated boxes in a plane.
+///
+/// # Errors
+/// Those of the op; `Argument` for a kind other than [`Nms2d::None`] and
+/// [`Nms2d::Rotated`].
+pub fn suppress_rotated(
+    candidates: &[Candidate<RotatedBox2d>],
+    nms: &Nms2d,
+    workspace: &mut Workspace,
+    keep: &mut Vec<Kept>,
+) -> Result<()> {
+    match nms {
+        Nms2d::None => nms_none(candidates, RotatedBox2d::is_finite, workspace, keep),
+        Nms2d::Rotated(params) => nms_rotated(candidates, params, workspace, keep),
+        Nms2d::Iou(_) | Nms2d::Fast(_) | Nms2d::Soft(_) => Err(unsupported(nms, "rotated")),
+    }
+}
+
+/// Suppresses candidates with boxes in space.
+///
+/// # Errors
+/// Those of the op.
+pub fn suppress_3d(
+    candidates: &[Candidate<Object3d>],
+    nms: &Nms3d,
+    workspace: &mut Workspace,
+    keep: &mut Vec<Kept>,
+) -> Result<()> {
+    match nms {
+        Nms3d::None => nms_none(candidates, |o| o.bbox.is_finite(), workspace, keep),
+        Nms3d::Circle(params) => nms_circle(candidates, params, workspace, keep),
+        Nms3d::Bev(params) => nms_bev(candidates, params, workspace, keep),
+        Nms3d::Iou3d(params) => nms_iou_3d(candidates, params, workspace, keep),
+    }
+}
+
+/// The error of a kind that has no side for boxes of a kind.
+fn unsupported(nms: &Nms2d, boxes: &str) -> Error {
+    let message = format!("{nms:?} cannot suppress {boxes} boxes");
+    Error::new(ErrorKind::Argument, "nms", message)
+}

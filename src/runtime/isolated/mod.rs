@@ -1,0 +1,287 @@
+//! A detector in a process of its own.
+//!
+//! A fault of a GPU ends it for a whole process, and a library on it may end
+//! the process itself. Neither reaches a channel whose frames are processed by
+//! another process: the [`Proxy`] reports that its device failed, and the
+//! [`Supervisor`] starts a new one.
+//!
+//! The process is this program again, as `det_post isolated`. The payloads of a
+//! frame go through sealed memory that both map, one copy each; requests and answers,
+//! a few hundred bytes and the detections, through a socket, which is also how
+//! each learns that the other is gone. One request is in flight at a time. The
+//! detections are those of the same detector in this process, bit for bit.
+//!
+//! [`Supervisor`]: super::supervisor::Supervisor
+
+mod memory;
+mod message;
+mod serve;
+mod wire;
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use memory::PayloadBuffer;
+use message::{Message, malformed};
+pub use serve::serve;
+use wire::Found;
+
+use crate::config::ChannelConfig;
+use crate::detectors::{Detector, DetectorInfo, FrameSet, InputNeeds};
+use crate::device::{Device, PayloadMemory};
+use crate::error::{Error, ErrorKind, Result};
+use crate::ops::decompress::MAX_DECODE_TIME;
+use crate::types::{Detections, DeviceChoice, FrameReport, Stage, Transfer};
+
+const STAGE: &str = "isolated";
+
+/// How long a new process may take to load its networks. TensorRT builds for
+/// minutes.
+const START_TIMEOUT: Duration = Duration::from_secs(900);
+
+/// How long a frame may take: a kernel may never end.
+const FRAME_TIMEOUT: Duration = Duration::from_secs(30);
+
+// An image that is slow to decode is refused as such, not taken for a process
+// that hangs.
+const _: () = assert!(2 * MAX_DECODE_TIME.as_secs() < FRAME_TIMEOUT.as_secs());
+
+/// How long a process may take to end by itself.
+const END_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// The least shared memory that is reserved.
+const MIN_MEMORY_BYTES: usize = 1 << 16;
+
+/// Requests of the proxy.
+mod request {
+    pub(super) const START: u8 = 0;
+    pub(super) const MEMORY: u8 = 1;
+    pub(super) const FRAME: u8 = 2;
+    pub(super) const RECONFIGURE: u8 = 3;
+    pub(super) const RESET: u8 = 4;
+    pub(super) const WARM_UP: u8 = 5;
+}
+
+/// Answers of the process.
+mod answer {
+    pub(super) const DONE: u8 = 0;
+    pub(super) const STARTED: u8 = 1;
+    pub(super) const DETECTED: u8 = 2;
+    pub(super) const FAILED: u8 = 3;
+}
+
+/// A detector in another process.
+pub struct Proxy {
+    process: Child,
+    /// The other end of its standard input.
+    socket: UnixStream,
+    memory: Option<PayloadBuffer>,
+    message: Message,
+    info: DetectorInfo,
+    needs: Vec<InputNeeds>,
+    /// The stages of the other process, which the upload to it comes before.
+    stages: Vec<Stage>,
+    found: Found,
+}
+
+impl Proxy {
+    /// Starts `program`, a det_post, and has it make the channel's detector on a
+    /// device.
+    ///
+    /// # Errors
+    /// `Device` when the process cannot be started or ends, and its own errors.
+    pub fn start(program: &Path, config: &ChannelConfig, device: DeviceChoice) -> Result<Self> {
+        let failed = |what: &str, cause: io::Error| {
+            let message = format!("cannot {what} {} for {}", program.display(), config.name);
+            Error::new(ErrorKind::Device, STAGE, message).with_source(cause)
+        };
+        let (socket, theirs) = UnixStream::pair().map_err(|e| failed("make a socket to", e))?;
+        let process = Command::new(program)
+            .arg("isolated")
+            .stdin(Stdio::from(OwnedFd::from(theirs)))
+            .stdout(Stdio::null())
+            // Not interrupted with us: frames in flight are finished first.
+            .process_group(0)
+            .spawn()
+            .map_err(|e| failed("start", e))?;
+        let mut proxy = Self {
+            process,
+            socket,
+            memory: None,
+            message: Message::default(),
+            info: DetectorInfo::new(&Device::Cpu, "", &[]),
+            needs: Vec::new(),
+            stages: Vec::new(),
+            found: Found::default(),
+        };
+        let message = proxy.message.start(request::START);
+        message.put_text(&config.name).put_text(&device.to_string()).put_text(&config.to_yaml());
+        proxy.ask(START_TIMEOUT, answer::STARTED)?;
+        (proxy.info, proxy.needs) = wire::take_detector(&proxy.message)?;
+        proxy.info.process_id = Some(proxy.process.id());
+        proxy.stages.clone_from(&proxy.info.stages);
+        if !proxy.stages.contains(&Stage::Upload) {
+            proxy.info.stages.insert(0, Stage::Upload);
+        }
+        Ok(proxy)
+    }
+
+    /// Copies the payloads of a frame to where the other process reads them;
+    /// returns the number of bytes.
+    fn share(&mut self, frame: &FrameSet<'_>) -> Result<usize> {
+        let ends = wire::payloads(frame).map(|(start, data)| start.saturating_add(data.len()));
+        let len = ends.max().unwrap_or(0);
+        if self.memory.as_ref().is_none_or(|memory| memory.len() < len) {
+            // A quarter more, so that payloads that grow little by little do
+            // not each need new memory.
+            let needed = len.saturating_add(len / 4).max(MIN_MEMORY_BYTES);
+            let memory = PayloadBuffer::reserve(needed)?;
+            self.message.start(request::MEMORY);
+            self.exchange(FRAME_TIMEOUT, answer::DONE, Some(&memory))?;
+            self.memory = Some(memory);
+        }
+        let mut num_shared = 0;
+        if let Some(memory) = &mut self.memory {
+            for (start, data) in wire::payloads(frame) {
+                memory.bytes()[start..start + data.len()].copy_from_slice(data);
+                num_shared += data.len();
+            }
+        }
+        Ok(num_shared)
+    }
+
+    /// Sends the request that stands in the message, waits, and leaves the
+    /// answer there, read up to its tag.
+    fn ask(&mut self, timeout: Duration, expected: u8) -> Result<()> {
+        self.exchange(timeout, expected, None)
+    }
+
+    /// As [`Self::ask`], with the memory that a request hands over.
+    fn exchange(
+        &mut self,
+        timeout: Duration,
+        expected: u8,
+        memory: Option<&PayloadBuffer>,
+    ) -> Result<()> {
+        let Self { socket, message, .. } = self;
+        let answered = socket
+            .set_read_timeout(Some(timeout))
+            .and_then(|()| message.send(socket))
+            .and_then(|()| memory.map_or(Ok(()), |memory| memory.send(socket)))
+            .and_then(|()| message.receive(socket));
+        match answered {
+            Ok(true) => {}
+            Ok(false) => return Err(self.ended(None)),
+            Err(cause) => return Err(self.ended(Some(cause))),
+        }
+        match self.message.tag()? {
+            tag if tag == expected => Ok(()),
+            answer::FAILED => {
+                let error = wire::take_error(&self.message)?;
+                if error.kind() != ErrorKind::DeviceLost {
+                    return Err(error);
+                }
+                // Lost to that process only.
+                Err(Error::new(ErrorKind::Device, STAGE, error.message()))
+            }
+            _ => Err(malformed()),
+        }
+    }
+
+    /// What became of a process that does not answer.
+    fn ended(&mut self, cause: Option<io::Error>) -> Error {
+        let status = self.end();
+        let message = match status {
+            Some(status) => format!("the channel's process has ended ({status})"),
+            None => "the channel's process did not answer and was ended".to_owned(),
+        };
+        let error = Error::new(ErrorKind::Device, STAGE, message);
+        match cause {
+            Some(cause) => error.with_source(cause),
+            None => error,
+        }
+    }
+
+    /// Waits for the process to end by itself, else ends it; how it ended by
+    /// itself.
+    fn end(&mut self) -> Option<std::process::ExitStatus> {
+        // It reads the end of its requests. Gone already: then it knows.
+        let _ = self.socket.shutdown(std::net::Shutdown::Both);
+        let start = Instant::now();
+        while start.elapsed() < END_TIMEOUT {
+            match self.process.try_wait() {
+                Ok(Some(status)) => return Some(status),
+                Ok(None) => std::thread::sleep(Duration::from_millis(5)),
+                Err(_) => break,
+            }
+        }
+        // Errors mean that it is gone.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+        None
+    }
+}
+
+impl Detector for Proxy {
+    fn inputs(&self) -> &[InputNeeds] {
+        &self.needs
+    }
+
+    fn info(&self) -> &DetectorInfo {
+        &self.info
+    }
+
+    fn detect<'a>(
+        &'a mut self,
+        frame: &FrameSet<'_>,
+        report: &mut FrameReport,
+    ) -> Result<Detections<'a>> {
+        let num_shared = self.share(frame)?;
+        wire::put_frame(self.message.start(request::FRAME), frame)?;
+        self.ask(FRAME_TIMEOUT, answer::DETECTED)?;
+        let Self { message, found, stages, .. } = self;
+        wire::take_report(message, stages, report)?;
+        report.add_bytes(Stage::Upload, Transfer::HostCopy, num_shared);
+        wire::take_detections(message, found)
+    }
+
+    fn reconfigure(&mut self, config: &ChannelConfig) -> Result<()> {
+        self.message.start(request::RECONFIGURE).put_text(&config.to_yaml());
+        self.ask(FRAME_TIMEOUT, answer::DONE)
+    }
+
+    fn reset(&mut self) -> Result<()> {
+        self.message.start(request::RESET);
+        self.ask(FRAME_TIMEOUT, answer::DONE)
+    }
+
+    fn warm_up(&mut self) -> Result<()> {
+        self.message.start(request::WARM_UP);
+        self.ask(START_TIMEOUT, answer::DONE)
+    }
+
+    /// Payloads are copied once more, into memory that both processes map.
+    fn payload_memory(&self) -> PayloadMemory {
+        PayloadMemory::default()
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// This program, to be started again.
+pub fn this_program() -> PathBuf {
+    let link = Path::new("/proc/self/exe");
+    if link.exists() {
+        return link.to_owned();
+    }
+    std::env::current_exe().unwrap_or_else(|_| "det_post".into())
+}

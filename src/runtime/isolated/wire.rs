@@ -1,0 +1,447 @@
+//! Frames, detections and reports as numbers of a message, bit for bit.
+
+use std::time::Duration;
+
+use nalgebra::Isometry3;
+
+use super::message::{Message, malformed};
+use crate::detectors::{DetectorInfo, FrameSet, InputNeeds, MAX_INPUTS, Payload, PayloadKind};
+use crate::error::{Error, ErrorKind, Result};
+use crate::runtime::slot::{InputView, PayloadView};
+use crate::types::{
+    Box2d, Box3d, CloudView, CompressedFormat, CompressedView, Count, Detection2d, Detection3d,
+    Detections, Encoding, FrameReport, Header, ImagePayload, ImageView, Object3d, PointField,
+    PointFields, Size, Stage, Stamp, Transfer, Variance3d,
+};
+
+/// What the payload of an input is, in a message.
+mod payload {
+    pub(super) const MISSING: u32 = 0;
+    pub(super) const PIXELS: u32 = 1;
+    pub(super) const FILE: u32 = 2;
+    pub(super) const CLOUD: u32 = 3;
+}
+
+/// Payloads start at multiples of this in the shared memory.
+const ALIGNMENT: usize = 64;
+
+/// The bytes of each input's payload and where they start in the shared memory.
+pub(super) fn payloads<'a>(
+    frame: &FrameSet<'a>,
+) -> impl Iterator<Item = (usize, &'a [u8])> + use<'a> {
+    let mut end = 0_usize;
+    frame.inputs.iter().flatten().map(move |input| {
+        let data = match input.payload {
+            Payload::Image(ImagePayload::Raw(image)) => image.data(),
+            Payload::Image(ImagePayload::Compressed(file)) => file.data,
+            Payload::Cloud(cloud) => cloud.data(),
+        };
+        let start = end.next_multiple_of(ALIGNMENT);
+        end = start.saturating_add(data.len());
+        (start, data)
+    })
+}
+
+/// Appends a frame but for the bytes of its payloads.
+pub(super) fn put_frame(message: &mut Message, frame: &FrameSet<'_>) -> Result<()> {
+    message.put_u64(frame.stamp.nanos() as u64).put_u32(frame.inputs.len() as u32);
+    let mut places = payloads(frame);
+    for input in frame.inputs {
+        let Some(input) = input else {
+            message.put_u32(payload::MISSING);
+            continue;
+        };
+        match &input.payload {
+            Payload::Image(ImagePayload::Raw(image)) => {
+                message.put_u32(payload::PIXELS);
+                message.put_u32(image.size().width).put_u32(image.size().height);
+                message.put_u64(image.step() as u64).put_text(image.encoding().to_ros());
+                message.put_u32(u32::from(image.is_big_endian()));
+            }
+            Payload::Image(ImagePayload::Compressed(file)) => {
+                message.put_u32(payload::FILE);
+                message.put_u32(u32::from(file.format == CompressedFormat::Png));
+            }
+            Payload::Cloud(cloud) => {
+                message.put_u32(payload::CLOUD);
+                put_cloud(message, cloud)?;
+            }
+        }
+        let Header { stamp, frame_id } = input.header;
+        message.put_u64(stamp.nanos() as u64).put_text(frame_id);
+        match &input.pose {
+            None => {
+                message.put_u32(0);
+            }
+            Some(Ok(pose)) => {
+                message.put_u32(1).put_transform(pose);
+            }
+            Some(Err(error)) => put_error(message.put_u32(2), error),
+        }
+        let (start, data) = places.next().ok_or_else(malformed)?;
+        message.put_u64(start as u64).put_u64(data.len() as u64);
+    }
+    Ok(())
+}
+
+fn put_cloud(message: &mut Message, cloud: &CloudView<'_>) -> Result<()> {
+    for n in [cloud.width(), cloud.height(), cloud.point_step(), cloud.row_step()] {
+        message.put_u32(u32::try_from(n).map_err(|_| malformed())?);
+    }
+    message.put_u32(u32::from(cloud.is_big_endian()));
+    message.put_u32(cloud.fields().as_slice().len() as u32);
+    for field in cloud.fields().as_slice() {
+        message.put_text(field.name).put_u32(field.offset);
+        message.put_u32(field.datatype.into()).put_u32(field.count);
+    }
+    Ok(())
+}
+
+/// A frame as [`put_frame`] wrote it.
+pub(super) struct TakenFrame<'a> {
+    pub(super) stamp: Stamp,
+    pub(super) views: [Option<InputView<'a>>; MAX_INPUTS],
+    pub(super) poses: [Option<Result<Isometry3<f64>>>; MAX_INPUTS],
+    pub(super) num_inputs: usize,
+}
+
+/// Reads what [`put_frame`] wrote, its payloads from `memory`.
+pub(super) fn take_frame<'a>(message: &'a Message, memory: &'a [u8]) -> Result<TakenFrame<'a>> {
+    let stamp = Stamp::from_nanos(message.u64()? as i64);
+    let num_inputs = message.u32()? as usize;
+    if num_inputs > MAX_INPUTS {
+        return Err(malformed());
+    }
+    let (mut views, mut poses) = ([const { None }; MAX_INPUTS], [const { None }; MAX_INPUTS]);
+    for (view, pose) in views.iter_mut().zip(&mut poses).take(num_inputs) {
+        *view = take_input(message, memory, pose)?;
+    }
+    Ok(TakenFrame { stamp, views, poses, num_inputs })
+}
+
+fn take_input<'a>(
+    message: &'a Message,
+    memory: &'a [u8],
+    pose: &mut Option<Result<Isometry3<f64>>>,
+) -> Result<Option<InputView<'a>>> {
+    let layout = match message.u32()? {
+        payload::MISSING => return Ok(None),
+        payload::PIXELS => TakenLayout::Pixels {
+            size: Size::new(message.u32()?, message.u32()?),
+            step: message.usize()?,
+            encoding: Encoding::from_ros(message.text()?)?,
+            is_big_endian: message.u32()? != 0,
+        },
+        payload::FILE => TakenLayout::File { is_png: message.u32()? != 0 },
+        payload::CLOUD => TakenLayout::Cloud {
+            shape: [message.u32()?, message.u32()?],
+            steps: [message.u32()?, message.u32()?],
+            is_big_endian: message.u32()? != 0,
+            fields: take_fields(message)?,
+        },
+        _ => return Err(malformed()),
+    };
+    let stamp = Stamp::from_nanos(message.u64()? as i64);
+    let header = Header { stamp, frame_id: message.text()? };
+    *pose = match message.u32()? {
+        0 => None,
+        1 => Some(Ok(message.transform()?)),
+        _ => Some(Err(take_error(message)?)),
+    };
+    let (start, len) = (message.usize()?, message.usize()?);
+    let end = start.checked_add(len).ok_or_else(malformed)?;
+    let data = memory.get(start..end).ok_or_else(malformed)?;
+    Ok(Some(InputView { header, payload: layout.view(data)? }))
+}
+
+#[expect(clippy::large_enum_variant, reason = "one value at a time, on the stack")]
+enum TakenLayout<'a> {
+    Pixels { size: Size, step: usize, encoding: Encoding, is_big_endian: bool },
+    File { is_png: bool },
+    Cloud { shape: [u32; 2], steps: [u32; 2], is_big_endian: bool, fields: PointFields<'a> },
+}
+
+impl<'a> TakenLayout<'a> {
+    fn view(self, data: &'a [u8]) -> Result<PayloadView<'a>> {
+        Ok(match self {
+            Self::Pixels { size, step, encoding, is_big_endian } => {
+                let image = ImageView::new(size, step, encoding, is_big_endian, data)?;
+                PayloadView::Image(ImagePayload::Raw(image))
+            }
+            Self::File { is_png } => {
+                let format = if is_png { CompressedFormat::Png } else { CompressedFormat::Jpeg };
+                PayloadView::Image(ImagePayload::Compressed(CompressedView { format, data }))
+            }
+            Self::Cloud { shape, steps, is_big_endian, fields } => {
+                PayloadView::Cloud(CloudView::new(shape, steps, is_big_endian, fields, data)?)
+            }
+        })
+    }
+}
+
+fn take_fields(message: &Message) -> Result<PointFields<'_>> {
+    let mut fields = PointFields::new();
+    for _ in 0..message.u32()? {
+        let (name, offset) = (message.text()?, message.u32()?);
+        let datatype = u8::try_from(message.u32()?).map_err(|_| malformed())?;
+        fields.push(PointField { name, offset, datatype, count: message.u32()? })?;
+    }
+    Ok(fields)
+}
+
+/// Appends what a detector is, and what it needs.
+pub(super) fn put_detector(message: &mut Message, info: &DetectorInfo, needs: &[InputNeeds]) {
+    message.put_text(&info.device.to_string());
+    message.put_text(&info.device_name).put_text(&info.engine_name);
+    message.put_u32(info.stages.len() as u32);
+    for stage in &info.stages {
+        message.put_u32(*stage as u32);
+    }
+    message.put_u32(needs.len() as u32);
+    for InputNeeds { kind, pose_in } in needs {
+        message.put_u32(u32::from(*kind == PayloadKind::Cloud));
+        message.put_u32(u32::from(pose_in.is_some()));
+        message.put_text(pose_in.as_deref().unwrap_or_default());
+    }
+}
+
+/// Reads what [`put_detector`] wrote.
+pub(super) fn take_detector(message: &Message) -> Result<(DetectorInfo, Vec<InputNeeds>)> {
+    let mut info = DetectorInfo {
+        device: message.text()?.parse()?,
+        device_name: message.text()?.to_owned(),
+        engine_name: message.text()?.to_owned(),
+        process_id: None,
+        stages: Vec::new(),
+    };
+    for _ in 0..message.u32()? {
+        let stage = Stage::ALL.get(message.u32()? as usize).copied();
+        info.stages.push(stage.ok_or_else(malformed)?);
+    }
+    let mut needs = Vec::new();
+    for _ in 0..message.u32()? {
+        let kind = if message.u32()? != 0 { PayloadKind::Cloud } else { PayloadKind::Image };
+        let (has_pose, frame) = (message.u32()? != 0, message.text()?);
+        needs.push(InputNeeds { kind, pose_in: has_pose.then(|| frame.to_owned()) });
+    }
+    Ok((info, needs))
+}
+
+/// Memory for the detections of a frame.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    boxes_2d: Vec<Detection2d>,
+    boxes_3d: Vec<Detection3d>,
+}
+
+/// Appends detections.
+pub(super) fn put_detections(message: &mut Message, detections: Detections<'_>) {
+    message.put_u32(u32::from(matches!(detections, Detections::Boxes3d(_))));
+    message.put_u64(detections.len() as u64);
+    match detections {
+        Detections::Boxes2d(boxes) => boxes.iter().for_each(|found| put_2d(message, found)),
+        Detections::Boxes3d(boxes) => boxes.iter().for_each(|found| put_3d(message, found)),
+    }
+}
+
+/// Reads what [`put_detections`] wrote.
+pub(super) fn take_detections<'a>(
+    message: &Message,
+    found: &'a mut Found,
+) -> Result<Detections<'a>> {
+    let Found { boxes_2d, boxes_3d } = found;
+    let (is_3d, num) = (message.u32()? != 0, message.usize()?);
+    if is_3d {
+        boxes_3d.clear();
+        for _ in 0..num {
+            boxes_3d.push(take_3d(message)?);
+        }
+        return Ok(Detections::Boxes3d(boxes_3d));
+    }
+    boxes_2d.clear();
+    for _ in 0..num {
+        boxes_2d.push(take_2d(message)?);
+    }
+    Ok(Detections::Boxes2d(boxes_2d))
+}
+
+fn put_2d(message: &mut Message, detection: &Detection2d) {
+    let Detection2d { class, score, bbox: Box2d { x1, y1, x2, y2 } } = *detection;
+    message.put_u32(class);
+    put_floats(message, &[score, x1, y1, x2, y2]);
+}
+
+fn take_2d(message: &Message) -> Result<Detection2d> {
+    let class = message.u32()?;
+    let [score, x1, y1, x2, y2] = floats(message)?;
+    Ok(Detection2d { class, score, bbox: Box2d { x1, y1, x2, y2 } })
+}
+
+fn put_3d(message: &mut Message, detection: &Detection3d) {
+    let Detection3d { class, score, object } = *detection;
+    let Object3d { bbox, velocity_mps, variance } = object;
+    let Box3d { center, length_m, width_m, height_m, yaw_rad } = bbox;
+    message.put_u32(class).put_f32(score);
+    put_floats(message, &center);
+    put_floats(message, &[length_m, width_m, height_m, yaw_rad]);
+    message.put_u32(u32::from(velocity_mps.is_some()));
+    if let Some(velocity) = velocity_mps {
+        put_floats(message, &velocity);
+    }
+    message.put_u32(u32::from(variance.is_some()));
+    if let Some(Variance3d { center, size, yaw, velocity }) = variance {
+        put_floats(message, &center);
+        put_floats(message, &size);
+        message.put_f32(yaw);
+        put_floats(message, &velocity);
+    }
+}
+
+fn take_3d(message: &Message) -> Result<Detection3d> {
+    let (class, score) = (message.u32()?, message.f32()?);
+    let center = floats(message)?;
+    let [length_m, width_m, height_m, yaw_rad] = floats(message)?;
+    let bbox = Box3d { center, length_m, width_m, height_m, yaw_rad };
+    let velocity_mps = match message.u32()? {
+        0 => None,
+        _ => Some(floats(message)?),
+    };
+    let variance = match message.u32()? {
+        0 => None,
+        _ => Some(Variance3d {
+            center: floats(message)?,
+            size: floats(message)?,
+            yaw: message.f32()?,
+            velocity: floats(message)?,
+        }),
+    };
+    Ok(Detection3d { class, score, object: Object3d { bbox, velocity_mps, variance } })
+}
+
+fn put_floats(message: &mut Message, values: &[f32]) {
+    for &value in values {
+        message.put_f32(value);
+    }
+}
+
+fn floats<const N: usize>(message: &Message) -> Result<[f32; N]> {
+    let mut values = [0.0; N];
+    for value in &mut values {
+        *value = message.f32()?;
+    }
+    Ok(values)
+}
+
+/// Appends what a report says of `stages`, and its counts.
+pub(super) fn put_report(message: &mut Message, stages: &[Stage], report: &FrameReport) {
+    for &stage in stages {
+        let duration = report.duration(stage);
+        message.put_u64(duration.map_or(u64::MAX, |duration| duration.as_nanos() as u64));
+        for transfer in Transfer::ALL {
+            message.put_u64(report.bytes(stage, transfer));
+        }
+    }
+    for count in Count::ALL {
+        message.put_u64(report.count(count));
+    }
+}
+
+/// Adds what [`put_report`] wrote to a report.
+pub(super) fn take_report(
+    message: &Message,
+    stages: &[Stage],
+    report: &mut FrameReport,
+) -> Result<()> {
+    for &stage in stages {
+        match message.u64()? {
+            u64::MAX => {}
+            nanos => report.add_duration(stage, Duration::from_nanos(nanos)),
+        }
+        for transfer in Transfer::ALL {
+            report.add_bytes(stage, transfer, message.usize()?);
+        }
+    }
+    for count in Count::ALL {
+        report.add_count(count, message.usize()?);
+    }
+    Ok(())
+}
+
+pub(super) fn put_error(message: &mut Message, error: &Error) {
+    message.put_text(error.kind().reason()).put_text(&error.to_string());
+}
+
+/// The error that the other process met.
+pub(super) fn take_error(message: &Message) -> Result<Error> {
+    let reason = message.text()?;
+    let kind = ErrorKind::ALL.into_iter().find(|kind| kind.reason() == reason);
+    Ok(Error::new(kind.unwrap_or(ErrorKind::Inference), "isolated", message.text()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn detections_come_back_bit_for_bit() {
+        let flat = Detection2d {
+            class: 3,
+            score: 0.1,
+            bbox: Box2d { x1: -0.0, y1: 1e-30, x2: f32::INFINITY, y2: 4.5 },
+        };
+        let bbox = Box3d {
+            center: [1.0, 2.0, 3.0],
+            length_m: 4.0,
+            width_m: 5.0,
+            height_m: 6.0,
+            yaw_rad: -0.5,
+        };
+        let variance = Variance3d {
+            center: [0.1, 0.2, 0.3],
+            size: [0.4, 0.5, 0.6],
+            yaw: 0.7,
+            velocity: [0.8, 0.9],
+        };
+        let mut message = Message::default();
+        message.start(1);
+        put_2d(&mut message, &flat);
+        let mut solids = Vec::new();
+        for velocity_mps in [None, Some([7.0, -8.0])] {
+            for variance in [None, Some(variance)] {
+                let object = Object3d { bbox, velocity_mps, variance };
+                solids.push(Detection3d { class: 9, score: 0.25, object });
+            }
+        }
+        solids.iter().for_each(|solid| put_3d(&mut message, solid));
+        message.tag().unwrap();
+        let back = take_2d(&message).unwrap();
+        assert_eq!(back, flat);
+        assert!(back.bbox.x1.is_sign_negative());
+        for solid in solids {
+            assert_eq!(take_3d(&message).unwrap(), solid);
+        }
+        assert!(take_2d(&message).is_err());
+    }
+
+    #[test]
+    fn reports_and_errors_come_back() {
+        let mut report = FrameReport::new();
+        report.add_duration(Stage::Infer, Duration::from_micros(1250));
+        report.add_count(Count::CandidatesOverTopK, 4);
+        report.add_bytes(Stage::Upload, Transfer::Upload, 123);
+        let mut told = report.clone();
+        told.add_duration(Stage::Total, Duration::from_micros(9));
+        let error = Error::new(ErrorKind::Codec, "decompress", "no picture");
+        let mut message = Message::default();
+        message.start(1);
+        let stages = [Stage::Upload, Stage::Infer];
+        put_report(&mut message, &stages, &told);
+        put_error(&mut message, &error);
+        message.tag().unwrap();
+        let mut back = FrameReport::new();
+        take_report(&message, &stages, &mut back).unwrap();
+        assert_eq!(back, report);
+        let back = take_error(&message).unwrap();
+        assert_eq!((back.kind(), back.message()), (ErrorKind::Codec, "decompress: no picture"));
+    }
+}

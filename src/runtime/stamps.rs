@@ -1,0 +1,94 @@
+//! How the stamps of a channel follow each other.
+
+use crate::types::Stamp;
+
+/// A step back of at least this is a clock that starts over (a recording that
+/// loops), not a message that was overtaken.
+const RESTART_NS: i64 = 1_000_000_000;
+
+/// How a stamp stands to the one before it. Frames are served in every case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StampOrder {
+    /// It is the first, or later.
+    Rising,
+    /// It is the same.
+    Equal,
+    /// It is earlier by less than a second.
+    Back,
+    /// It is earlier by a second or more: the clock starts over.
+    Restart,
+}
+
+impl StampOrder {
+    /// Every order.
+    pub const ALL: [Self; 4] = [Self::Rising, Self::Equal, Self::Back, Self::Restart];
+
+    /// The name in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Rising => "rising",
+            Self::Equal => "equal",
+            Self::Back => "back",
+            Self::Restart => "restart",
+        }
+    }
+}
+
+/// The newest stamp of a channel.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct StampWatch {
+    newest: Option<Stamp>,
+}
+
+impl StampWatch {
+    /// Compares a stamp with the newest so far. After a restart, which
+    /// `starts_over` tells where the stamp does not, it is the newest itself.
+    pub fn note(&mut self, stamp: Stamp, starts_over: bool) -> StampOrder {
+        if starts_over {
+            self.newest = Some(stamp);
+            return StampOrder::Restart;
+        }
+        let Some(newest) = self.newest else {
+            self.newest = Some(stamp);
+            return StampOrder::Rising;
+        };
+        let behind = newest.nanos().saturating_sub(stamp.nanos());
+        let order = match behind {
+            0 => StampOrder::Equal,
+            RESTART_NS.. => StampOrder::Restart,
+            1.. => StampOrder::Back,
+            _ => StampOrder::Rising,
+        };
+        if matches!(order, StampOrder::Rising | StampOrder::Restart) {
+            self.newest = Some(stamp);
+        }
+        order
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_step_has_a_name() {
+        let second = 1_000_000_000;
+        let mut watch = StampWatch::default();
+        for (nanos, order) in [
+            (5 * second, StampOrder::Rising),
+            (5 * second, StampOrder::Equal),
+            (5 * second + 1, StampOrder::Rising),
+            (5 * second, StampOrder::Back),
+            (4 * second + 2, StampOrder::Back),
+            (4 * second + 1, StampOrder::Restart),
+            (4 * second + 2, StampOrder::Rising),
+            (i64::MAX, StampOrder::Rising),
+            (i64::MIN, StampOrder::Restart),
+        ] {
+            assert_eq!(watch.note(Stamp::from_nanos(nanos), false), order, "{nanos}");
+        }
+        assert_eq!(watch.note(Stamp::from_nanos(9), true), StampOrder::Restart);
+        assert_eq!(watch.note(Stamp::from_nanos(10), false), StampOrder::Rising);
+        assert!(StampOrder::ALL.iter().enumerate().all(|(i, &order)| order as usize == i));
+    }
+}

@@ -1,0 +1,453 @@
+//! Keeps a channel going when its device fails.
+//!
+//! A [`Supervisor`] owns a detector and a way to make another. The frame that
+//! meets a failure of the device is dropped with its reason; for the next one
+//! the detector is dropped and made anew.
+//!
+//! A fault of a kernel ends the GPU for the whole process, and no detector of
+//! this process can help. A channel with a process of its own ([`isolated`])
+//! starts a new one; any other goes on with the CPU if it may, or drops its
+//! frames.
+//!
+//! [`isolated`]: super::isolated
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use crate::detectors::Detector;
+use crate::error::{Error, ErrorKind, Result};
+use crate::types::{DeviceChoice, FailurePolicy, Fallback};
+
+/// How long after a failed attempt to make a detector the next is made.
+const RETRY_AFTER: Duration = Duration::from_millis(500);
+
+/// Makes a detector on a device.
+type Make = Box<dyn FnMut(DeviceChoice) -> Result<Box<dyn Detector>> + Send>;
+
+/// A detector that is made again when its device fails.
+pub struct Supervisor {
+    /// `None` from a failure until another is made.
+    detector: Option<Box<dyn Detector>>,
+    make: Make,
+    failures: Failures,
+}
+
+/// The failures of a channel's device so far, and what follows from them.
+pub struct Failures {
+    channel: String,
+    policy: FailurePolicy,
+    /// The device of the next detector; never `Auto`, so that a failing GPU is
+    /// not taken for none.
+    device: DeviceChoice,
+    /// Failures that still count, oldest first; never more than the limit.
+    recent: VecDeque<Instant>,
+    num_failures: u64,
+    last_failure: Option<String>,
+    /// The detector met a failure and is of no use any more.
+    must_remake: bool,
+    next_attempt: Option<Instant>,
+    /// No detector of this process can use the device any more.
+    is_lost: bool,
+    is_on_fallback: bool,
+}
+
+/// How a channel is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Health {
+    /// Frames are processed by the configured device.
+    Good,
+    /// The device failed; the detector is to be made again.
+    Rebuilding,
+    /// The device failed too often; frames are dropped for a while.
+    Resting,
+    /// A fault has ended the device for this process; frames are dropped.
+    Lost,
+    /// The device failed; the CPU processes the frames.
+    OnFallback,
+}
+
+impl Health {
+    /// Its name in diagnostics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Good => "good",
+            Self::Rebuilding => "rebuilding",
+            Self::Resting => "resting",
+            Self::Lost => "lost",
+            Self::OnFallback => "on_fallback",
+        }
+    }
+}
+
+impl Supervisor {
+    /// Makes the detector. `make` is kept: after a failure it is called again,
+    /// on the thread that processes frames.
+    ///
+    /// # Errors
+    /// Those of `make`: at start nothing is tried again.
+    pub fn new(
+        channel: &str,
+        device: DeviceChoice,
+        policy: FailurePolicy,
+        make: impl FnMut(DeviceChoice) -> Result<Box<dyn Detector>> + Send + 'static,
+    ) -> Result<Self> {
+        let mut make: Make = Box::new(make);
+        let detector = make(device)?;
+        let failures = Failures {
+            channel: channel.to_owned(),
+            policy,
+            device: detector.info().device,
+            recent: VecDeque::with_capacity(policy.max_failures),
+            num_failures: 0,
+            last_failure: None,
+            must_remake: false,
+            next_attempt: None,
+            is_lost: false,
+            is_on_fallback: false,
+        };
+        Ok(Self { detector: Some(detector), make, failures })
+    }
+
+    /// The detector, made again first after a failure of the device. What it
+    /// returns is passed through [`Failures::note`].
+    ///
+    /// # Errors
+    /// Those of making it; `Device` or `DeviceLost` while there is none.
+    pub fn ready(&mut self) -> Result<(&mut dyn Detector, &mut Failures)> {
+        let Self { detector, make, failures } = self;
+        if failures.must_remake {
+            failures.must_remake = false;
+            *detector = None;
+        }
+        let ready = match detector.take() {
+            Some(ready) => ready,
+            None => failures.remake(make)?,
+        };
+        Ok((detector.insert(ready).as_mut(), failures))
+    }
+
+    /// How to make detectors from now on.
+    pub fn make_with(
+        &mut self,
+        make: impl FnMut(DeviceChoice) -> Result<Box<dyn Detector>> + Send + 'static,
+    ) {
+        self.make = Box::new(make);
+    }
+
+    /// The detector, if there is one at the moment.
+    pub fn detector(&self) -> Option<&dyn Detector> {
+        self.detector.as_deref()
+    }
+
+    /// How the channel is doing.
+    pub fn health(&self) -> Health {
+        let failures = &self.failures;
+        if failures.is_on_fallback {
+            Health::OnFallback
+        } else if failures.is_lost {
+            Health::Lost
+        } else if self.detector.is_some() && !failures.must_remake {
+            Health::Good
+        } else if failures.recent.len() >= failures.policy.max_failures {
+            Health::Resting
+        } else {
+            Health::Rebuilding
+        }
+    }
+
+    /// Failures of the device so far, those of making detectors included.
+    pub fn num_failures(&self) -> u64 {
+        self.failures.num_failures
+    }
+
+    /// The last of these failures, in words.
+    pub fn last_failure(&self) -> Option<&str> {
+        self.failures.last_failure.as_deref()
+    }
+}
+
+impl Failures {
+    /// Counts a failure of the device; other results pass as they are.
+    ///
+    /// # Errors
+    /// That of `result`.
+    pub fn note<T>(&mut self, result: Result<T>) -> Result<T> {
+        if let Err(error) = &result
+            && matches!(error.kind(), ErrorKind::Device | ErrorKind::DeviceLost)
+        {
+            self.must_remake = true;
+            self.add(error);
+        }
+        result
+    }
+
+    fn remake(&mut self, make: &mut Make) -> Result<Box<dyn Detector>> {
+        self.prepare()?;
+        let start = Instant::now();
+        match make(self.device) {
+            Ok(detector) => {
+                let (device, millis) = (detector.info().device, start.elapsed().as_millis());
+                tracing::warn!("channel {}: built again on {device} in {millis} ms", self.channel);
+                Ok(detector)
+            }
+            Err(error) => {
+                self.next_attempt = Some(Instant::now() + RETRY_AFTER);
+                self.add(&error);
+                Err(error)
+            }
+        }
+    }
+
+    fn add(&mut self, error: &Error) {
+        let Self { channel, device, policy, .. } = self;
+        self.num_failures += 1;
+        self.last_failure = Some(error.to_string());
+        self.is_lost |= error.kind() == ErrorKind::DeviceLost;
+        if self.recent.len() >= policy.max_failures {
+            self.recent.pop_front();
+        }
+        self.recent.push_back(Instant::now());
+        if self.is_lost {
+            tracing::error!("channel {channel}: {device} is lost to this process: {error}");
+        } else if self.recent.len() >= policy.max_failures {
+            let (num, seconds) = (self.recent.len(), policy.window.as_secs_f32());
+            tracing::error!(
+                "channel {channel}: {device} failed {num} times in {seconds} s: {error}"
+            );
+        } else {
+            tracing::warn!("channel {channel}: {device} failed: {error}");
+        }
+    }
+
+    /// Whether a detector may be made now, and on which device.
+    fn prepare(&mut self) -> Result<()> {
+        let now = Instant::now();
+        if self.next_attempt.is_some_and(|next| now < next) {
+            let message = format!("waits: {} could not be used", self.device);
+            return Err(self.error(ErrorKind::Device, &message));
+        }
+        while self.recent.front().is_some_and(|&at| now - at > self.policy.window) {
+            self.recent.pop_front();
+        }
+        if !self.is_lost && self.recent.len() < self.policy.max_failures {
+            return Ok(());
+        }
+        if self.policy.fallback == Fallback::None {
+            return Err(self.refusal());
+        }
+        tracing::error!(
+            "channel {}: goes on with the CPU instead of {}",
+            self.channel,
+            self.device
+        );
+        self.device = DeviceChoice::Cpu;
+        self.is_on_fallback = true;
+        self.is_lost = false;
+        self.recent.clear();
+        Ok(())
+    }
+
+    /// Why frames are dropped for now.
+    fn refusal(&self) -> Error {
+        let device = self.device;
+        if self.is_lost {
+            let message = format!(
+                "stands: {device} is lost to this process; see the parameters isolate and fallback"
+            );
+            return self.error(ErrorKind::DeviceLost, &message);
+        }
+        let (num, seconds) = (self.recent.len(), self.policy.window.as_secs_f32());
+        let message = format!("rests: {device} failed {num} times in {seconds} s");
+        self.error(ErrorKind::Device, &message)
+    }
+
+    fn error(&self, kind: ErrorKind, message: &str) -> Error {
+        Error::new(kind, "supervisor", format!("channel {} {message}", self.channel))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+    use crate::config::ChannelConfig;
+    use crate::detectors::{DetectorInfo, FrameSet, InputNeeds};
+    use crate::device::{Device, PayloadMemory};
+    use crate::types::{Count, Detections, FrameReport, Stamp};
+
+    /// A detector that knows which one of its channel it is, and whose
+    /// configuration always fails.
+    struct Numbered(usize, DetectorInfo);
+
+    impl Numbered {
+        fn new(number: usize, device: DeviceChoice) -> Self {
+            let info = DetectorInfo::new(&Device::Cpu, "none", &[]);
+            Self(number, DetectorInfo { device, ..info })
+        }
+    }
+
+    impl Detector for Numbered {
+        fn inputs(&self) -> &[InputNeeds] {
+            &[]
+        }
+
+        fn info(&self) -> &DetectorInfo {
+            &self.1
+        }
+
+        fn detect<'a>(
+            &'a mut self,
+            _: &FrameSet<'_>,
+            report: &mut FrameReport,
+        ) -> Result<Detections<'a>> {
+            report.add_count(Count::PointsNotFinite, self.0);
+            Ok(Detections::Boxes2d(&[]))
+        }
+
+        fn reconfigure(&mut self, _: &ChannelConfig) -> Result<()> {
+            Ok(())
+        }
+
+        fn reset(&mut self) -> Result<()> {
+            Ok(())
+        }
+
+        fn warm_up(&mut self) -> Result<()> {
+            Ok(())
+        }
+
+        fn payload_memory(&self) -> PayloadMemory {
+            PayloadMemory::default()
+        }
+    }
+
+    /// A channel and the number of its attempts to make a detector; those
+    /// numbered in `broken` fail.
+    fn channel(policy: FailurePolicy, broken: &'static [usize]) -> (Supervisor, Arc<AtomicUsize>) {
+        let num_builds = Arc::new(AtomicUsize::new(0));
+        let counter = Arc::clone(&num_builds);
+        let make = move |device| {
+            let number = counter.fetch_add(1, Ordering::Relaxed);
+            if broken.contains(&number) {
+                return Err(fault());
+            }
+            Ok(Box::new(Numbered::new(number, device)) as Box<dyn Detector>)
+        };
+        (Supervisor::new("front", DeviceChoice::Cuda(7), policy, make).unwrap(), num_builds)
+    }
+
+    fn policy(max_failures: usize, window_ms: u64, fallback: Fallback) -> FailurePolicy {
+        let window = Duration::from_millis(window_ms);
+        FailurePolicy { max_failures, window, fallback }
+    }
+
+    fn fault() -> Error {
+        Error::new(ErrorKind::Device, "test", "a fault")
+    }
+
+    /// Processes a frame; gives the number of the detector that did.
+    fn serve(channel: &mut Supervisor) -> Result<usize> {
+        let mut report = FrameReport::new();
+        let (detector, failures) = channel.ready()?;
+        let frame = FrameSet { stamp: Stamp::default(), inputs: &[] };
+        failures.note(detector.detect(&frame, &mut report))?;
+        Ok(report.count(Count::PointsNotFinite) as usize)
+    }
+
+    /// Processes a frame that meets an error.
+    fn fail_with(channel: &mut Supervisor, error: Error) {
+        let (_, failures) = channel.ready().unwrap();
+        assert!(failures.note(Err::<(), _>(error)).is_err());
+    }
+
+    fn fail(channel: &mut Supervisor) {
+        fail_with(channel, fault());
+    }
+
+    #[test]
+    fn only_failures_of_the_device_lead_to_a_build() {
+        let (mut channel, num_builds) = channel(policy(3, 60_000, Fallback::None), &[]);
+        let unreadable = Error::new(ErrorKind::Codec, "test", "no picture");
+        fail_with(&mut channel, unreadable);
+        assert_eq!((serve(&mut channel).unwrap(), channel.health()), (0, Health::Good));
+        fail(&mut channel);
+        assert_eq!((num_builds.load(Ordering::Relaxed), channel.health()), (1, Health::Rebuilding));
+        assert_eq!((serve(&mut channel).unwrap(), channel.health()), (1, Health::Good));
+        assert_eq!((num_builds.load(Ordering::Relaxed), channel.num_failures()), (2, 1));
+    }
+
+    #[test]
+    fn a_lost_device_is_not_tried_again() {
+        let lost = Error::new(ErrorKind::DeviceLost, "test", "a fault");
+        let (mut channel, num_builds) = channel(policy(9, 1, Fallback::None), &[]);
+        fail_with(&mut channel, lost);
+        assert_eq!(channel.health(), Health::Lost);
+        std::thread::sleep(Duration::from_millis(5));
+        let refused = serve(&mut channel).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::DeviceLost);
+        assert!(refused.message().contains("cuda:7 is lost to this process"), "{refused}");
+        assert!(channel.detector().is_none());
+        assert_eq!(num_builds.load(Ordering::Relaxed), 1);
+    }
+
+    #[test]
+    fn a_lost_device_leads_to_the_fallback_at_once() {
+        let lost = Error::new(ErrorKind::DeviceLost, "test", "a fault");
+        let (mut channel, _) = channel(policy(9, 60_000, Fallback::Cpu), &[]);
+        fail_with(&mut channel, lost);
+        assert_eq!((serve(&mut channel).unwrap(), channel.health()), (1, Health::OnFallback));
+    }
+
+    #[test]
+    fn a_build_that_fails_is_tried_again_later() {
+        let (mut channel, num_builds) = channel(policy(9, 60_000, Fallback::None), &[1]);
+        fail(&mut channel);
+        assert!(serve(&mut channel).is_err());
+        let waiting = serve(&mut channel).unwrap_err();
+        assert!(waiting.message().contains("front waits"), "{waiting}");
+        assert_eq!((num_builds.load(Ordering::Relaxed), channel.num_failures()), (2, 2));
+        std::thread::sleep(RETRY_AFTER);
+        assert_eq!(serve(&mut channel).unwrap(), 2);
+    }
+
+    #[test]
+    fn too_many_failures_are_followed_by_a_rest() {
+        let (mut channel, num_builds) = channel(policy(2, 400, Fallback::None), &[]);
+        fail(&mut channel);
+        fail(&mut channel);
+        assert_eq!(channel.health(), Health::Resting);
+        let resting = serve(&mut channel).unwrap_err();
+        assert_eq!(resting.kind(), ErrorKind::Device);
+        assert!(resting.message().contains("cuda:7 failed 2 times in 0.4 s"), "{resting}");
+        assert_eq!(num_builds.load(Ordering::Relaxed), 2);
+        std::thread::sleep(Duration::from_millis(450));
+        assert_eq!((serve(&mut channel).unwrap(), channel.health()), (2, Health::Good));
+    }
+
+    #[test]
+    fn failures_that_lie_apart_are_not_too_many() {
+        let (mut channel, _) = channel(policy(2, 50, Fallback::Cpu), &[]);
+        for round in 0..4 {
+            fail(&mut channel);
+            std::thread::sleep(Duration::from_millis(60));
+            assert_eq!((serve(&mut channel).unwrap(), channel.health()), (round + 1, Health::Good));
+        }
+    }
+
+    #[test]
+    fn too_many_failures_lead_to_the_fallback_for_good() {
+        let (mut channel, _) = channel(policy(1, 60_000, Fallback::Cpu), &[]);
+        fail(&mut channel);
+        for _ in 0..2 {
+            assert_eq!((serve(&mut channel).unwrap(), channel.health()), (1, Health::OnFallback));
+        }
+    }
+
+    #[test]
+    fn a_channel_that_cannot_be_built_at_first_is_refused() {
+        let make = |_| Err(fault());
+        assert!(Supervisor::new("a", DeviceChoice::Cpu, FailurePolicy::default(), make).is_err());
+    }
+}
