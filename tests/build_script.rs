@@ -159,9 +159,12 @@ fn a_mismatch_with_rust_does_not_compile_in_cuda() {
         let program = compiled(folder.path());
         std::fs::create_dir(folder.path().join("kernels")).unwrap();
         std::fs::write(folder.path().join("kernels/unpack.cu"), text).unwrap();
-        for header in ["scan.cuh", "slice.cuh"] {
-            let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("kernels").join(header);
-            std::fs::copy(from, folder.path().join("kernels").join(header)).unwrap();
+        for entry in Path::new(env!("CARGO_MANIFEST_DIR")).join("kernels").read_dir().unwrap() {
+            let header = entry.unwrap().path();
+            if header.extension().is_some_and(|extension| extension == "cuh") {
+                let to = folder.path().join("kernels").join(header.file_name().unwrap());
+                std::fs::copy(&header, to).unwrap();
+            }
         }
         let mut command = Command::new(program);
         command.current_dir(folder.path()).env("OUT_DIR", folder.path());

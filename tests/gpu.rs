@@ -16,6 +16,8 @@ use det_post::types::DeviceChoice;
 mod engine;
 #[path = "gpu/faults.rs"]
 mod faults;
+#[path = "gpu/kernels.rs"]
+mod kernels;
 #[path = "common/network.rs"]
 mod network;
 #[path = "common/onnx.rs"]

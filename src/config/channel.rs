@@ -60,7 +60,7 @@ pub(super) fn declarations(head: &str) -> Vec<Declaration> {
 fn head_name(p: &mut Reader<'_>) -> Option<String> {
     p.required_or_none(
         "head",
-        &text(),
+        text(),
         "What the network takes and gives: the name of a shipped head, or the path of a head file (with a `/` or \
          ending in `.yaml`).",
     )

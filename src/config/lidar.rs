@@ -148,7 +148,7 @@ fn score_thresholds(p: &mut Reader<'_>, class_names: &[String]) -> ScoreThreshol
     let by_distance = p.per_class(
         BY_DISTANCE,
         Live,
-        &list(number(0.0..=1.0), OneOrMore),
+        || list(number(0.0..=1.0), OneOrMore),
         "the class's `score_thresholds` in every bin",
         "Score thresholds of a class, one per bin of `distance_upper_limits_m`.",
     );

@@ -112,22 +112,22 @@ impl<'a> Reader<'a> {
         help: &'static str,
     ) -> T {
         let default = DefaultValue::Value(default.into());
-        self.declare(key, change, &kind, default, None, help).unwrap_or(kind.placeholder)
+        or_placeholder(self.declare(key, change, kind, default, None, help))
     }
 
     /// Declares a parameter that must be given.
     pub(super) fn required<T>(&mut self, key: &str, kind: Kind<T>, help: &'static str) -> T {
-        self.required_or_none(key, &kind, help).unwrap_or(kind.placeholder)
+        or_placeholder(self.declare(key, Change::Fixed, kind, DefaultValue::Required, None, help))
     }
 
     /// As [`Self::required`]; `None` when it is missing or refused.
     pub(super) fn required_or_none<T>(
         &mut self,
         key: &str,
-        kind: &Kind<T>,
+        kind: Kind<T>,
         help: &'static str,
     ) -> Option<T> {
-        self.declare(key, Change::Fixed, kind, DefaultValue::Required, None, help)
+        self.declare(key, Change::Fixed, kind, DefaultValue::Required, None, help).ok()
     }
 
     /// Declares a parameter that may be unset, which has the meaning stated.
@@ -139,7 +139,7 @@ impl<'a> Reader<'a> {
         unset: &'static str,
         help: &'static str,
     ) -> Option<T> {
-        self.declare(key, change, &kind, DefaultValue::Unset(unset), None, help)
+        self.declare(key, change, kind, DefaultValue::Unset(unset), None, help).ok()
     }
 
     /// Declares a parameter whose default follows from other parameters:
@@ -153,8 +153,14 @@ impl<'a> Reader<'a> {
         help: &'static str,
     ) -> T {
         let (rule, derived) = default;
-        self.declare(key, change, &kind, DefaultValue::Unset(rule), Some(derived.into()), help)
-            .unwrap_or(kind.placeholder)
+        or_placeholder(self.declare(
+            key,
+            change,
+            kind,
+            DefaultValue::Unset(rule),
+            Some(derived.into()),
+            help,
+        ))
     }
 
     /// Declares a parameter for every class, named `KEY.CLASS`, each of which
@@ -163,7 +169,7 @@ impl<'a> Reader<'a> {
         &mut self,
         key: &'static str,
         change: Change,
-        kind: &Kind<T>,
+        kind: impl Fn() -> Kind<T>,
         unset: &'static str,
         help: &'static str,
     ) -> Vec<Option<T>> {
@@ -175,7 +181,10 @@ impl<'a> Reader<'a> {
         let unset = || DefaultValue::Unset(unset);
         names
             .iter()
-            .map(|class| self.declare(&format!("{key}.{class}"), change, kind, unset(), None, help))
+            .map(|class| {
+                let key = format!("{key}.{class}");
+                self.declare(&key, change, kind(), unset(), None, help).ok()
+            })
             .collect()
     }
 
@@ -260,15 +269,16 @@ impl<'a> Reader<'a> {
         meant(&self.prefix, key, keys)
     }
 
+    /// The value; the placeholder when it is unset, missing or refused.
     fn declare<T>(
         &mut self,
         key: &str,
         change: Change,
-        kind: &Kind<T>,
+        kind: Kind<T>,
         default: DefaultValue,
         derived: Option<Node>,
         help: &'static str,
-    ) -> Option<T> {
+    ) -> Result<T, T> {
         let name = format!("{}{key}", self.prefix);
         let allowed = kind.allowed((!self.is_manual).then_some(self.class_names.len()));
         let suggested = self.suggested.remove(key);
@@ -304,8 +314,12 @@ impl<'a> Reader<'a> {
             help,
             value: node,
         });
-        value
+        value.ok_or(kind.placeholder)
     }
+}
+
+fn or_placeholder<T>(value: Result<T, T>) -> T {
+    value.unwrap_or_else(|placeholder| placeholder)
 }
 
 /// The key that an unknown one is nearest to.

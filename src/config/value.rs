@@ -19,11 +19,14 @@ pub(super) struct Kind<T> {
     /// What is allowed in a list of this kind.
     plural: String,
     allowed: Allowed,
-    read: Box<dyn Fn(&Node, usize) -> Option<(T, Node)>>,
+    read: Read<T>,
 }
 
 /// What is allowed, in words; it may depend on the number of classes.
 type Allowed = Box<dyn Fn(Option<usize>) -> String>;
+
+/// Reads a value and its plain form, for a number of classes.
+type Read<T> = Box<dyn Fn(&Node, usize) -> Option<(T, Node)>>;
 
 impl<T> Kind<T> {
     fn new(
@@ -135,18 +138,18 @@ pub(super) fn integer(range: RangeInclusive<usize>) -> Kind<usize> {
 /// A number from the first to the second, both included.
 pub(super) fn number(range: RangeInclusive<f64>) -> Kind<f32> {
     let (min, max) = range.into_inner();
-    bounded(format!("from {min} to {max}"), (min, max), move |number| number >= min)
+    bounded(&format!("from {min} to {max}"), (min, max), move |number| number >= min)
 }
 
 /// A number above `min`, up to and including `max`.
 pub(super) fn above(min: f64, max: f64) -> Kind<f32> {
-    bounded(format!("above {min} to {max}"), (min, max), move |number| number > min)
+    bounded(&format!("above {min} to {max}"), (min, max), move |number| number > min)
 }
 
 /// A number up to a maximum. Integers are accepted, too; NaN is not, nor what
 /// only single precision rounds to 0.
 fn bounded(
-    range: String,
+    range: &str,
     (min, max): (f64, f64),
     reaches_min: impl Fn(f64) -> bool + 'static,
 ) -> Kind<f32> {

@@ -4,8 +4,8 @@
 //! | status | WARN | ERROR |
 //! |---|---|---|
 //! | `NODE: node` | not active; something happened in the graph | a start failed; a part of the door is lost |
-//! | `NODE: CHANNEL: input` | silent for `gap_warn_s`; below `min_rate_hz`; messages refused, or missing by their stamps | silent for `gap_error_s` |
-//! | `NODE: CHANNEL: camera_info` | none for `gap_warn_s`; another size or frame than the pictures; not calibrated; messages refused | |
+//! | `NODE: CHANNEL: input` (`input N` of several) | silent for `gap_warn_s`; below `min_rate_hz`; messages refused, or missing by their stamps | silent for `gap_error_s` |
+//! | `NODE: CHANNEL: camera_info` (`camera_info N`) | none for `gap_warn_s`; another size or frame than the pictures; not calibrated; messages refused | |
 //! | `NODE: CHANNEL: frames` | frames dropped or served alone; a capacity met; stamps that do not rise | all frames dropped; input, but no output for `gap_error_s`; the thread is gone |
 //! | `NODE: CHANNEL: latency` | 99th percentile over `latency_budget_ms` | |
 //! | `NODE: CHANNEL: device` | it failed and is built again; the CPU serves in its place | it failed too often, or is lost: frames are dropped |
@@ -32,27 +32,30 @@ pub struct ChannelHealth<'a> {
     pub config: &'a ChannelConfig,
     /// Failures of its device since the last look.
     pub num_failures_now: u64,
-    /// Messages of the input that are missing by their stamps since the last
-    /// look.
-    pub num_missing_now: u64,
     /// Whether inputs are taken.
     pub is_active: bool,
     /// Whether the channel's thread ended by itself.
     pub is_dead: bool,
-    /// The topic of the input.
-    pub topic: &'a str,
-    /// Publishers of the input that are matched.
-    pub num_publishers: usize,
-    /// What the graph said of the input.
-    pub told: Told<'a>,
-    /// The camera's CameraInfo, where it is asked for.
-    pub calibration: Option<CalibrationHealth<'a>>,
-    /// The input since the last look.
-    pub input: &'a InputSummary,
+    /// The inputs since the last look.
+    pub inputs: Vec<InputHealth<'a>>,
     /// The frames since the last look.
     pub window: &'a FrameWindow,
     /// The frames in all.
     pub frames: &'a FrameSummary,
+}
+
+/// An input as it is looked at.
+pub struct InputHealth<'a> {
+    /// Its topic.
+    pub topic: &'a str,
+    /// Publishers that are matched.
+    pub num_publishers: usize,
+    /// What the graph said of it.
+    pub told: Told<'a>,
+    /// The camera's CameraInfo, where it is asked for.
+    pub calibration: Option<CalibrationHealth<'a>>,
+    /// Its messages since the last look.
+    pub summary: &'a InputSummary,
 }
 
 /// What the graph said of a topic.
@@ -65,6 +68,8 @@ pub struct Told<'a> {
     pub num_lost: Option<u64>,
     /// Messages of it that are missing by the stamps of the others, in all.
     pub num_missing: u64,
+    /// Those of them since the last look.
+    pub num_missing_now: u64,
 }
 
 impl Told<'_> {
@@ -79,12 +84,25 @@ impl Told<'_> {
 impl ChannelHealth<'_> {
     /// All statuses of the channel.
     pub fn statuses(&self, now: Instant) -> Vec<DiagnosticStatus> {
-        let mut statuses = vec![self.input(), self.frames(now), self.latency(), self.device()];
-        let calibration = self.calibration.as_ref();
-        let judge =
-            |of: &CalibrationHealth<'_>| of.judge(self.status("camera_info"), &self.config.live);
-        statuses.extend(calibration.map(judge));
+        let inputs = self.inputs.iter().enumerate();
+        let mut statuses: Vec<_> =
+            inputs.clone().map(|(index, input)| self.input(index, input)).collect();
+        statuses.extend([self.frames(now), self.latency(), self.device()]);
+        statuses.extend(inputs.filter_map(|(index, input)| {
+            let status = self.status(&self.part("camera_info", index));
+            input.calibration.as_ref().map(|of| of.judge(status, &self.config.live))
+        }));
         statuses
+    }
+
+    /// The name of a part of an input: numbered where there are several.
+    fn part(&self, part: &str, index: usize) -> String {
+        if self.inputs.len() == 1 { part.to_owned() } else { format!("{part} {index}") }
+    }
+
+    /// The messages of the input that opens frames.
+    fn reference(&self) -> Option<&InputSummary> {
+        self.inputs.get(self.config.sync.reference).map(|input| input.summary)
     }
 
     fn status(&self, part: &str) -> Verdict {
@@ -92,14 +110,15 @@ impl ChannelHealth<'_> {
         Verdict::new(name, &self.frames.serving.device)
     }
 
-    fn input(&self) -> DiagnosticStatus {
+    fn input(&self, index: usize, health: &InputHealth<'_>) -> DiagnosticStatus {
         let live = &self.config.live;
-        let input = self.input;
-        let mut status = self.status("input");
+        let InputHealth { topic, num_publishers, told, summary: input, .. } = health;
+        let totals = &input.totals;
+        let mut status = self.status(&self.part("input", index));
         if self.is_active {
             let silence = input.silence.as_secs_f64();
-            let cause = cause_of_silence(self.num_publishers, &self.told);
-            let what = if input.num_received == 0 { "no message yet" } else { "no message" };
+            let cause = cause_of_silence(*num_publishers, told);
+            let what = if totals.num_received == 0 { "no message yet" } else { "no message" };
             let message = format!("{what} for {silence:.1} s: {cause}");
             if input.silence >= live.gap_error {
                 status.note(DiagnosticLevel::Error, &message);
@@ -107,10 +126,10 @@ impl ChannelHealth<'_> {
                 status.note(DiagnosticLevel::Warn, &message);
             }
             status.note_refused(input);
-            if self.num_missing_now > 0 {
+            if told.num_missing_now > 0 {
                 let message = format!(
                     "{} messages missing by their stamps: lost on the way, or never published",
-                    self.num_missing_now
+                    told.num_missing_now
                 );
                 status.note(DiagnosticLevel::Warn, &message);
             }
@@ -125,18 +144,21 @@ impl ChannelHealth<'_> {
         } else {
             status.otherwise("the node is not active".into());
         }
-        status.value("topic", self.topic);
-        status.value("publishers", self.num_publishers.to_string());
+        status.value("topic", *topic);
+        status.value("publishers", num_publishers.to_string());
         status.value("rate_hz", format!("{:.2}", input.rate_hz));
         status.value("silence_s", format!("{:.3}", input.silence.as_secs_f64()));
         status.value("longest_gap_s", format!("{:.3}", input.longest_gap.as_secs_f64()));
         let age = self.window.age_s.map_or("unknown".into(), |age| format!("{age:.4}"));
         status.value("stamp_age_s", age);
-        status.value("received", input.num_received.to_string());
-        status.value("overtaken", input.num_overtaken.to_string());
-        status.value("abandoned", input.num_abandoned.to_string());
-        self.told.add_losses(&mut status);
-        status.reasons("refused", &input.refused);
+        status.value("received", totals.num_received.to_string());
+        status.value("overtaken", totals.num_overtaken.to_string());
+        if self.inputs.len() > 1 {
+            status.value("unused", totals.num_unused.to_string());
+        }
+        status.value("abandoned", totals.num_abandoned.to_string());
+        told.add_losses(&mut status);
+        status.reasons("refused", &totals.refused);
         status.into_inner()
     }
 
@@ -154,7 +176,7 @@ impl ChannelHealth<'_> {
                 status.note(level, &format!("{count} frames {what}: {name}: {first}"));
             }
         }
-        let overtaken = self.input.num_overtaken_now;
+        let overtaken = self.reference().map_or(0, |input| input.num_overtaken_now);
         if overtaken > 0 {
             let message = format!("{overtaken} frames dropped: a newer one came first");
             status.note(DiagnosticLevel::Warn, &message);
@@ -195,7 +217,8 @@ impl ChannelHealth<'_> {
         if let Some(Reason { count, first }) = &self.frames.unpublished {
             status.note(DiagnosticLevel::Warn, &format!("{count} not published: {first}"));
         }
-        let unanswered = self.input.unanswered_for.filter(|_| self.is_active);
+        let unanswered = self.reference().and_then(|input| input.unanswered_for);
+        let unanswered = unanswered.filter(|_| self.is_active);
         if let Some(waited) = unanswered.filter(|waited| *waited >= self.config.live.gap_error) {
             let message = format!("input, but no output for {:.1} s", waited.as_secs_f64());
             status.note(DiagnosticLevel::Error, &message);
@@ -360,7 +383,7 @@ impl Verdict {
     /// Notes messages that were refused since the last look.
     pub(super) fn note_refused(&mut self, input: &InputSummary) {
         if input.num_refused_now > 0 {
-            let reasons: Vec<&str> = input.refused.keys().copied().collect();
+            let reasons: Vec<&str> = input.totals.refused.keys().copied().collect();
             let reasons = reasons.join(", ");
             let message = format!("{} messages refused: {reasons}", input.num_refused_now);
             self.note(DiagnosticLevel::Warn, &message);
@@ -392,11 +415,11 @@ mod tests {
     use crate::runtime::input::InputAccount;
 
     /// The input's status a second after it was opened, with one publisher.
-    fn silent_input(told: Told<'_>, num_missing_now: u64) -> DiagnosticStatus {
+    fn silent_input(told: Told<'_>) -> DiagnosticStatus {
         let overrides = ["c.input:=/i", "c.head:=yolov8", "c.model_path:=m", "c.gap_warn_s:=0.5"];
         let config = Config::load(&[], &overrides.map(String::from)).unwrap();
         let (now, window) = (Instant::now(), FrameWindow::new());
-        let input = InputAccount::new(now).look(now + Duration::from_secs(1));
+        let summary = InputAccount::new(now).look(now + Duration::from_secs(1));
         let serving = Serving {
             health: Health::Good,
             num_failures: 0,
@@ -405,22 +428,24 @@ mod tests {
             engine: "an engine".into(),
             process_id: None,
         };
-        ChannelHealth {
-            node: "n",
-            config: &config.channels[0],
-            num_failures_now: 0,
-            num_missing_now,
-            is_active: true,
-            is_dead: false,
+        let input = InputHealth {
             topic: "/i",
             num_publishers: 1,
             told,
             calibration: None,
-            input: &input,
+            summary: &summary,
+        };
+        ChannelHealth {
+            node: "n",
+            config: &config.channels[0],
+            num_failures_now: 0,
+            is_active: true,
+            is_dead: false,
+            inputs: Vec::new(),
             window: &window,
             frames: &FrameSummary { serving, last_output: None, num_out: 0, unpublished: None },
         }
-        .input()
+        .input(0, &input)
     }
 
     #[test]
@@ -429,16 +454,21 @@ mod tests {
             let found = status.values.iter().find(|(name, _)| name == key);
             found.map(|(_, value)| value.clone()).unwrap()
         };
-        let told = |num_lost, num_missing| Told { event: None, num_lost, num_missing };
-        // (told, missing now, lost_by_door, missing_by_stamps, what the message says)
+        let told = |num_lost, num_missing, num_missing_now| Told {
+            event: None,
+            num_lost,
+            num_missing,
+            num_missing_now,
+        };
+        // (told, lost_by_door, missing_by_stamps, what the message says)
         let cases = [
-            (told(Some(0), 0), 0, "0", "0", "silent, or their messages are lost on the way"),
-            (told(Some(7), 0), 0, "7", "0", "7 messages were lost on the way"),
-            (told(None, 0), 0, "unknown", "0", "silent, or their messages are lost on the way"),
-            (told(None, 198), 30, "unknown", "198", "30 messages missing by their stamps"),
+            (told(Some(0), 0, 0), "0", "0", "silent, or their messages are lost on the way"),
+            (told(Some(7), 0, 0), "7", "0", "7 messages were lost on the way"),
+            (told(None, 0, 0), "unknown", "0", "silent, or their messages are lost on the way"),
+            (told(None, 198, 30), "unknown", "198", "30 messages missing by their stamps"),
         ];
-        for (told, num_missing_now, lost, missing, message) in cases {
-            let status = silent_input(told, num_missing_now);
+        for (told, lost, missing, message) in cases {
+            let status = silent_input(told);
             assert_eq!(value(&status, "lost_by_door"), lost);
             assert_eq!(value(&status, "missing_by_stamps"), missing);
             assert!(status.message.contains(message), "{status:?}");
@@ -450,7 +480,7 @@ mod tests {
     fn what_a_status_quotes_is_escaped_and_cut() {
         let event = format!("a peer has type x/msg/Y\n\u{1b}[2J{}", "y".repeat(1_000_000));
         let told = Told { event: Some(&event), ..Told::default() };
-        let status = silent_input(told, 0);
+        let status = silent_input(told);
         assert!(status.message.contains("x/msg/Y\\n\\u{1b}[2J"), "{status:?}");
         assert!(status.message.len() < 8_000, "{} bytes", status.message.len());
     }
@@ -459,8 +489,7 @@ mod tests {
     fn a_device_that_fails_is_told_as_it_serves() {
         let overrides = ["c.input:=/i", "c.head:=yolov8", "c.model_path:=m", "device:=cuda:3"];
         let config = Config::load(&[], &overrides.map(String::from)).unwrap();
-        let (now, window) = (Instant::now(), FrameWindow::new());
-        let input = InputAccount::new(now).look(now + Duration::from_secs(1));
+        let window = FrameWindow::new();
         let told = |health, num_failures, num_failures_now| {
             let serving = Serving {
                 health,
@@ -475,14 +504,9 @@ mod tests {
                 node: "n",
                 config: &config.channels[0],
                 num_failures_now,
-                num_missing_now: 0,
                 is_active: true,
                 is_dead: false,
-                topic: "/i",
-                num_publishers: 1,
-                told: Told::default(),
-                calibration: None,
-                input: &input,
+                inputs: Vec::new(),
                 window: &window,
                 frames: &frames,
             }

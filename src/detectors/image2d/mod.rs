@@ -46,7 +46,8 @@ pub fn open(config: &CameraConfig, device: &Device) -> Result<Box<dyn Detector>>
     })
 }
 
-static NEEDS: [InputNeeds; 1] = [InputNeeds { kind: PayloadKind::Image, pose_in: None }];
+static NEEDS: [InputNeeds; 1] =
+    [InputNeeds { kind: PayloadKind::Image, pose_in: None, calibration: false }];
 
 fn family(config: &ChannelConfig) -> Result<&CameraConfig> {
     match &config.kind {

@@ -61,7 +61,7 @@ fn needs(config: &LidarConfig) -> [InputNeeds; 1] {
     let densification = &config.densification;
     let joins = densification.num_past_sweeps > 0;
     let pose_in = joins.then(|| densification.world_frame.clone());
-    [InputNeeds { kind: PayloadKind::Cloud, pose_in }]
+    [InputNeeds { kind: PayloadKind::Cloud, pose_in, calibration: false }]
 }
 
 fn family(config: &ChannelConfig) -> Result<&LidarConfig> {

@@ -136,6 +136,10 @@ fn param_size(function: &CudaFunction) -> Result<usize> {
     Ok(size)
 }
 
+/// Threads that are resident on a large GPU: grids of blocks that loop over their items
+/// have at most as many.
+pub(crate) const RESIDENT_THREADS: u32 = 132 * 2048;
+
 /// The number of blocks that cover `num_items`.
 pub(crate) fn blocks(num_items: usize, per_block: u32) -> u32 {
     u32::try_from(num_items.div_ceil(per_block as usize)).unwrap_or(u32::MAX)

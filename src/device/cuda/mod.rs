@@ -34,7 +34,7 @@ pub use graph::Graph;
 pub(crate) use graph::recording;
 pub use image::{DeviceImage, ImageLayout, TAIL_BYTES};
 pub use kernel::{Grid, Kernel, KernelSpec};
-pub(crate) use kernel::{blocks, check_len, check_threads, refused};
+pub(crate) use kernel::{RESIDENT_THREADS, blocks, check_len, check_threads, refused};
 pub use memory::{
     DeviceBuffer, In, InPlaceUploads, MappedBuffer, Out, PageLocked, PinnedBuffer, Plain,
     UploadScope,

@@ -7,7 +7,7 @@
 //! |---|---|
 //! | `constexpr uint32_t kThreads = 512;` | `kernel_constant!("unpack.cu", "kThreads")`, a `u32` |
 //! | `kPacked3 = 0,` in an enumeration | the same |
-//! | `static_assert(sizeof(Args) == 336);` | `assert_mirrors!(UnpackArgs<'_>, "unpack.cu", "Args")` |
+//! | `static_assert(sizeof(Args) == 352);` | `assert_mirrors!(UnpackArgs<'_>, "unpack.cu", "Args")` |
 //!
 //! A shared definition stands on one line of its own, with a decimal literal:
 //! what is computed from shared constants is computed on both sides. A name

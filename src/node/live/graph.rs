@@ -17,8 +17,9 @@ pub(super) struct Graph {
     pub(super) events: BTreeMap<String, String>,
     /// Messages that were lost before the node had them, by topic.
     pub(super) lost: BTreeMap<String, u64>,
-    /// Messages that are missing by their stamps, by topic.
-    pub(super) missing: BTreeMap<String, u64>,
+    /// Messages that are missing by their stamps, by topic: in all, and since
+    /// the last look.
+    pub(super) missing: BTreeMap<String, [u64; 2]>,
     /// Why the last change of state failed.
     pub(super) failure: Option<String>,
     /// Parts of the door that are lost.
@@ -44,19 +45,11 @@ impl Shared {
             DoorEvent::PeerFound { topic } => tracing::debug!("{topic}: a peer joined"),
             DoorEvent::PeerGone { topic } => tracing::info!("{topic}: a peer left"),
             DoorEvent::Lost { topic, count } => {
-                add(&mut graph.lost, topic, count);
-            }
-            DoorEvent::Missing { topic, count } => {
-                if let Some(total) = add(&mut graph.missing, topic.clone(), count)
-                    // At every power of two, not with every message.
-                    && total.leading_zeros() != total.saturating_sub(count).leading_zeros()
-                {
-                    tracing::warn!(
-                        "{topic}: {total} messages missing by their stamps so far: lost on the \
-                         way, or never published; see Socket buffers in docs/ros2.md"
-                    );
+                if let Some(total) = entry(&mut graph.lost, &topic) {
+                    *total = total.saturating_add(count);
                 }
             }
+            DoorEvent::Missing { topic, count } => graph.note_missing(&topic, count),
             DoorEvent::Refused { service, reason } => {
                 graph.num_refused_requests += 1;
                 tracing::warn!("{service}: a request is refused: {reason}");
@@ -74,11 +67,34 @@ impl Shared {
 impl Graph {
     /// What was told of a topic, by a door that counts lost messages or not.
     pub(super) fn told(&self, topic: &str, counts_losses: bool) -> Told<'_> {
-        let total = |of: &BTreeMap<String, u64>| of.get(topic).copied().unwrap_or(0);
+        let num_lost = || self.lost.get(topic).copied().unwrap_or(0);
+        let [num_missing, num_missing_now] = self.missing.get(topic).copied().unwrap_or_default();
         Told {
             event: self.events.get(topic).map(String::as_str),
-            num_lost: counts_losses.then(|| total(&self.lost)),
-            num_missing: total(&self.missing),
+            num_lost: counts_losses.then(num_lost),
+            num_missing,
+            num_missing_now,
+        }
+    }
+
+    /// What there is now; counts since the last look begin anew.
+    pub(super) fn look(&mut self) -> Self {
+        let seen = self.clone();
+        self.missing.values_mut().for_each(|[_, now]| *now = 0);
+        seen
+    }
+
+    fn note_missing(&mut self, topic: &str, count: u64) {
+        let Some([total, now]) = entry(&mut self.missing, topic) else { return };
+        let before = *total;
+        *total = before.saturating_add(count);
+        *now = now.saturating_add(count);
+        // At every power of two, not with every message.
+        if total.leading_zeros() != before.leading_zeros() {
+            tracing::warn!(
+                "{topic}: {total} messages missing by their stamps so far: lost on the way, or \
+                 never published; see Socket buffers in docs/ros2.md"
+            );
         }
     }
 
@@ -93,13 +109,10 @@ impl Graph {
     }
 }
 
-/// Adds to the total of a topic, which is returned; `None` beyond the topics
-/// that are kept.
-fn add(totals: &mut BTreeMap<String, u64>, topic: String, count: u64) -> Option<u64> {
-    if totals.len() >= MAX_EVENTS && !totals.contains_key(&topic) {
+/// The entry of a topic; `None` beyond the topics that are kept.
+fn entry<'a, T: Default>(of: &'a mut BTreeMap<String, T>, topic: &str) -> Option<&'a mut T> {
+    if of.len() >= MAX_EVENTS && !of.contains_key(topic) {
         return None;
     }
-    let total = totals.entry(topic).or_default();
-    *total = total.saturating_add(count);
-    Some(*total)
+    Some(of.entry(topic.to_owned()).or_default())
 }

@@ -10,13 +10,10 @@ use nalgebra::{Isometry3, Matrix3x4};
 use super::kernels::{Densify, DensifyArgs, MAX_SWEEPS, SweepArgs, THREADS_PER_BLOCK};
 use super::{Now, argument, check_time_lag};
 use crate::device::cuda::{
-    DeviceBuffer, DeviceCounters, DevicePoints, Grid, Kernel, Stream, blocks,
+    DeviceBuffer, DeviceCounters, DevicePoints, Grid, Kernel, RESIDENT_THREADS, Stream, blocks,
 };
 use crate::error::Result;
 use crate::types::Stamp;
-
-/// Threads that are resident on a large GPU.
-const MAX_THREADS: u32 = 132 * 2048;
 
 /// The current sweep and the most recent past ones, each with its sensor's pose.
 /// All memory is allocated at construction.
@@ -219,7 +216,7 @@ impl Workspace {
         // are resident.
         let num_tiles = blocks(sweeps.point_capacity, THREADS_PER_BLOCK).max(1);
         let num_tiles = num_tiles.saturating_mul(args.num_sweeps);
-        let num_blocks = [num_tiles.min(MAX_THREADS / THREADS_PER_BLOCK), 1];
+        let num_blocks = [num_tiles.min(RESIDENT_THREADS / THREADS_PER_BLOCK), 1];
         let grid = Grid { num_blocks, threads_per_block: THREADS_PER_BLOCK };
         self.kernel.enqueue(stream, grid, args)?;
         Ok(counts)

@@ -11,12 +11,10 @@ use super::kernels::{
     THREADS_PER_BLOCK, VoxelBucket, VoxelizeArgs,
 };
 use crate::device::cuda::{
-    DeviceBuffer, DeviceCounters, DevicePoints, Grid as Blocks, Kernel, KernelSpec, Stream, blocks,
+    DeviceBuffer, DeviceCounters, DevicePoints, Grid as Blocks, Kernel, KernelSpec,
+    RESIDENT_THREADS, Stream, blocks,
 };
 use crate::error::{Error, ErrorKind, Result};
-
-/// Threads that are resident on a large GPU.
-const MAX_THREADS: u32 = 132 * 2048;
 
 /// Points grouped by voxel, as indices into the [`DevicePoints`] that they were made
 /// from, all in device memory.
@@ -204,7 +202,7 @@ where
     // At least one block, which writes the number of voxels; at most as many as are
     // resident, since there are usually fewer points than the capacity.
     let for_points = blocks(args.point_capacity as usize, threads_per_block);
-    let for_points = for_points.clamp(1, MAX_THREADS / threads_per_block);
+    let for_points = for_points.clamp(1, RESIDENT_THREADS / threads_per_block);
     let num_blocks = [for_points + further_blocks, 1];
     kernel.enqueue(stream, Blocks { num_blocks, threads_per_block }, args)
 }

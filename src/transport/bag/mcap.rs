@@ -206,7 +206,8 @@ impl McapFile {
         self.damage = Some(Damage::at(
             position.unwrap_or_default(),
             format!(
-                "the chunk takes {missing} bytes of memory, recordings have {limit} (`--recording-memory-mib`)"
+                "the chunk takes {missing} bytes of memory, recordings have {limit} \
+                 (`--recording-memory-mib`)"
             ),
         ));
         self.plan = Plan::Done;

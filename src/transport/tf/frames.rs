@@ -8,7 +8,7 @@
 use std::cell::Cell;
 use std::collections::HashMap;
 
-use super::Motion;
+use super::motion::Motion;
 
 pub(super) type FrameIndex = usize;
 
