@@ -46,7 +46,7 @@ const LAYERS: [(&str, &[&str]); 14] = [
 ];
 
 /// Files that may hold `unsafe`, each block with its argument.
-const UNSAFE_FILES: [&str; 25] = [
+const UNSAFE_FILES: [&str; 24] = [
     "src/cli/heap.rs",
     "src/device/cuda/diagnostic.rs",
     "src/device/cuda/graph.rs",
@@ -71,7 +71,6 @@ const UNSAFE_FILES: [&str; 25] = [
     "src/ops/voxelize/kernels.rs",
     "src/runtime/isolated/memory.rs",
     "src/transport/bag/mapped.rs",
-    "src/transport/ros2/native.rs",
 ];
 
 /// Lines of code a file may have, tests aside.
