@@ -61,6 +61,12 @@ pub enum ErrorKind {
     DeviceLost,
     /// A frame is older than the channel takes.
     Stale,
+    /// Inputs of a frame are missing.
+    IncompleteViews,
+    /// The stamps of a frame's inputs are further apart than allowed.
+    ViewsTooFarApart,
+    /// The stamp of a message is not newer than the last of its input.
+    StampNotNewer,
     /// A request to stop ended it.
     Interrupted,
     /// The ROS graph cannot be joined, or refuses a topic or a service.
@@ -73,7 +79,7 @@ pub enum ErrorKind {
 
 impl ErrorKind {
     /// Every kind, in order.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 24] = [
         Self::Usage,
         Self::Config,
         Self::Io,
@@ -91,6 +97,9 @@ impl ErrorKind {
         Self::Device,
         Self::DeviceLost,
         Self::Stale,
+        Self::IncompleteViews,
+        Self::ViewsTooFarApart,
+        Self::StampNotNewer,
         Self::Interrupted,
         Self::Door,
         Self::Memory,
@@ -118,6 +127,9 @@ impl ErrorKind {
             Self::Device => "device",
             Self::DeviceLost => "device_lost",
             Self::Stale => "too_old",
+            Self::IncompleteViews => "incomplete_views",
+            Self::ViewsTooFarApart => "views_too_far_apart",
+            Self::StampNotNewer => "stamp_not_newer",
             Self::Interrupted => "interrupted",
             Self::Door => "door",
             Self::Memory => "out_of_memory",

@@ -26,5 +26,7 @@ pub fn init(level: Option<&str>) {
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal())
         .with_target(false)
+        // The fallback for a line that cannot be written is a panic.
+        .log_internal_errors(false)
         .try_init();
 }

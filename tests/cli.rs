@@ -147,3 +147,26 @@ fn pictures_are_drawn_for_the_first_frames() {
         assert_eq!(info.info().size(), (1242, 375));
     }
 }
+
+/// Opening a pipe that nothing writes to blocks for ever.
+#[test]
+fn no_input_file_may_be_a_pipe() {
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("pipe.yaml");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let pipe = pipe.to_str().unwrap();
+    let head = format!("camera.head:={pipe}");
+    let camera = "config/camera.param.yaml";
+    for arguments in [
+        vec!["check", pipe],
+        vec!["check", camera, "-p", &head],
+        vec!["inspect", pipe],
+        vec!["replay", pipe, "--config", camera],
+        vec!["eval", pipe, "--truth", pipe],
+        vec!["run", "--ros-args", "--params-file", pipe],
+    ] {
+        let run = det_post(&arguments);
+        assert!(run.stderr.contains("a named pipe"), "{arguments:?}: {}", run.stderr);
+        assert_ne!(run.code, 0, "{arguments:?}");
+    }
+}

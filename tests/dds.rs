@@ -22,6 +22,8 @@ mod drive;
 mod lidar_nets;
 #[path = "common/memory.rs"]
 mod memory;
+#[path = "common/one_input_slot.rs"]
+mod one_input_slot;
 #[path = "common/onnx.rs"]
 mod onnx;
 #[path = "../examples/make_sample/parameters.rs"]

@@ -253,28 +253,17 @@ fn mutate_lines(bytes: &mut Vec<u8>, random: &mut Random) {
 /// Databases whose schema is put together from parts, sound and hostile ones.
 #[test]
 fn generated_db3_schemas() {
-    const TYPES: [&str; 8] = [
-        "INTEGER PRIMARY KEY",
-        "INTEGER",
-        "TEXT",
-        "BLOB",
-        "REAL",
-        "",
-        "ANY",
-        "TEXT COLLATE NOCASE",
-    ];
-    const EXTRAS: [&str; 9] = [
-        "",
-        "",
-        "",
+    const TYPES: [&str; 6] = ["INTEGER", "TEXT", "BLOB", "REAL", "ANY", "TEXT COLLATE NOCASE"];
+    const EXTRAS: [&str; 7] = [
         "NOT NULL",
         "UNIQUE",
         "DEFAULT (randomblob(100000000))",
         "CHECK (1)",
         "AS (zeroblob(1000000000))",
         "AS (1) STORED",
+        "PRIMARY KEY",
     ];
-    const ENDS: [&str; 5] = ["", "", "", "WITHOUT ROWID", "STRICT"];
+    const ENDS: [&str; 6] = ["", "", "", "", "WITHOUT ROWID", "STRICT"];
     const OTHERS: [&str; 8] = [
         "CREATE VIEW other AS SELECT * FROM messages, topics",
         "CREATE INDEX i ON messages(timestamp)",
@@ -303,16 +292,21 @@ fn generated_db3_schemas() {
         connection.execute_batch("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF").unwrap();
         let mut choose = |from: &[&'static str]| from[random.below(from.len())];
         for (table, columns) in [
-            ("topics", ["id", "name", "type", "serialization_format", "offered_qos_profiles"]),
-            ("messages", ["id", "topic_id", "timestamp", "data", "rowid"]),
+            ("topics", ["id", "name", "type", "serialization_format"]),
+            ("messages", ["id", "topic_id", "timestamp", "data"]),
         ] {
-            let kind = choose(&["TABLE", "TABLE", "TABLE", "TABLE", "VIEW"]);
-            let sql = if kind == "VIEW" {
+            let is_view = choose(&["", "", "", "", "", "view"]) == "view";
+            let sql = if is_view {
                 format!("CREATE VIEW {table} AS {}", choose(&VIEWS))
             } else {
-                let columns = columns.iter().take(4).enumerate().map(|(at, column)| {
-                    let kinds = if at == 0 { &TYPES[..2] } else { &TYPES[1..] };
-                    format!("{column} {} {}", choose(kinds), choose(&EXTRAS))
+                let columns = columns.iter().enumerate().map(|(at, column)| {
+                    // Most are as rosbag2 has them.
+                    match choose(&["", "", "", "", "", "", "", "", "type", "extra"]) {
+                        "type" => format!("{column} {}", choose(&TYPES)),
+                        "extra" => format!("{column} {}", choose(&EXTRAS)),
+                        _ if at == 0 => format!("{column} INTEGER PRIMARY KEY"),
+                        _ => (*column).to_owned(),
+                    }
                 });
                 let columns: Vec<_> = columns.collect();
                 format!("CREATE TABLE {table}({}) {}", columns.join(", "), choose(&ENDS))
@@ -323,8 +317,8 @@ fn generated_db3_schemas() {
         for sql in [
             "INSERT INTO topics VALUES (1, '/t', 't', 'cdr')",
             "INSERT INTO messages VALUES (1, 1, 1000, x'00010203')",
-            "INSERT INTO messages SELECT 2, 1, 2000, 'text'",
-            "INSERT INTO messages SELECT 3, 1, 3000, NULL",
+            "INSERT INTO messages VALUES (2, 1, 2000, 'text')",
+            "INSERT INTO messages VALUES (3, 1, 3000, NULL)",
             other,
         ] {
             // Parts that do not fit together are left out.

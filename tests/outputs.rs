@@ -507,6 +507,25 @@ fn a_closed_stdout_ends_every_command_quietly() {
 }
 
 #[test]
+fn a_closed_stderr_changes_no_exit_code() {
+    let folder = tempfile::tempdir().unwrap();
+    let bag = text(&folder.path().join("drive")).to_owned();
+    let cases = [
+        (owned(&["inspect", "no/such/recording"]), 1),
+        (owned(&["check", "config/demo.param.yaml", "-p", "camera.score_treshold:=1"]), 2),
+        (owned(&["simulate", "--seconds", "0.1", "--points", "1024", "--out", &bag]), 0),
+    ];
+    for (arguments, code) in cases {
+        // As `2>&1 | head -1` leaves it.
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let errors = writer.try_clone().unwrap();
+        let status = command(&arguments).stdout(writer).stderr(errors).status().unwrap();
+        assert_eq!(status.code(), Some(code), "{arguments:?}");
+    }
+}
+
+#[test]
 fn a_stdout_that_is_full_is_an_error() {
     let full = File::options().write(true).open("/dev/full").unwrap();
     let arguments = owned(&["check", "config/demo.param.yaml"]);

@@ -13,8 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use det_post::device::PayloadMemory;
-use det_post::runtime::slot::{SlotReader, slot};
+use det_post::runtime::slot::SlotReader;
 use det_post::transport::door::{
     Door, DoorOptions, InputKind, Qos, Received, Receiver, Reliability, deliver,
 };
@@ -25,9 +24,11 @@ use serde::de::DeserializeOwned;
 
 mod common {
     pub mod memory;
+    pub mod one_input_slot;
 }
 
 use common::memory::resident;
+use common::one_input_slot::{next_stamp, one_input_slot};
 
 /// What one sensor sends, as `ros2_peer.py` knows it.
 #[derive(Clone, Copy)]
@@ -239,7 +240,7 @@ fn ages(way: Way, sensor: Sensor, num_frames: u64) -> Vec<f64> {
         let _late: f64 = told(peer("send", &topic, sensor, num_frames));
         return told(receiver);
     }
-    let (mut writer, reader, closer) = slot(PayloadMemory::default);
+    let (mut writer, reader, closer) = one_input_slot();
     let channel = std::thread::spawn(move || take_ages(reader));
     let mut receiver: Receiver = Box::new(move |received| {
         writer.offer(&received.unwrap(), usize::MAX).unwrap();
@@ -276,8 +277,8 @@ fn ages(way: Way, sensor: Sensor, num_frames: u64) -> Vec<f64> {
 /// How old frames are when a channel begins with them.
 fn take_ages(mut reader: SlotReader) -> Vec<f64> {
     let mut ages = Vec::new();
-    while let Some(frame) = reader.take() {
-        ages.push(seconds_since(&Header { stamp: frame.stamp(), frame_id: "" }));
+    while let Some(stamp) = next_stamp(&mut reader) {
+        ages.push(seconds_since(&Header { stamp, frame_id: "" }));
     }
     ages
 }

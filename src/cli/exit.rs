@@ -37,6 +37,7 @@ impl From<&Error> for ExitStatus {
         match error.kind() {
             ErrorKind::Usage | ErrorKind::Config => Self::Usage,
             ErrorKind::DamagedBag => Self::Damaged,
+            ErrorKind::Interrupted => Self::Interrupted,
             _ => Self::Failed,
         }
     }

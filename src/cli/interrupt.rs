@@ -63,6 +63,11 @@ impl Interrupt {
         }
     }
 
+    /// The value as the library takes it.
+    pub(super) fn flag(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.0)
+    }
+
     /// Whether a signal asked to stop.
     pub(super) fn is_set(&self) -> bool {
         self.0.load(Ordering::Relaxed)

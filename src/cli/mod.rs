@@ -14,7 +14,9 @@ mod interrupt;
 mod output_folder;
 mod outputs;
 mod paced;
-mod replay;
+#[doc(hidden)]
+pub mod replay;
+mod replay_input;
 mod report;
 mod ros_args;
 mod run;
@@ -34,11 +36,15 @@ use crate::detectors;
 use crate::error::{Error, ErrorKind, Result};
 use crate::runtime::isolated;
 use crate::telemetry;
+use crate::transport::bag::MemoryBudget;
 
 /// Detection for ROS 2: images and point clouds in, detection arrays out.
 #[derive(Debug, Parser)]
 #[command(version, about, after_help = exit::HELP)]
 struct Arguments {
+    /// Memory that reading recordings may take in all: decompressed chunks and lists of messages.
+    #[arg(long, global = true, value_name = "MIB", default_value_t = 1024)]
+    recording_memory_mib: usize,
     #[command(subcommand)]
     command: Command,
 }
@@ -106,6 +112,7 @@ pub fn main() -> ExitCode {
         }
     };
     telemetry::init(ros.log_level.as_deref());
+    MemoryBudget::process().set_limit(arguments.recording_memory_mib.saturating_mul(1 << 20));
     let status = run(&arguments.command, &ros).unwrap_or_else(|error| {
         tracing::error!("{error}");
         ExitStatus::from(&error)

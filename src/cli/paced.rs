@@ -4,16 +4,21 @@
 //!
 //! Detections are recorded when they are found, on the recording's clock.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
 use super::channel::{Around, ReplayChannel};
 use super::interrupt::Interrupt;
 use super::replay::Reading;
+use super::replay_input::{CalibrationTopic, ReplayInput};
+use crate::config::ChannelConfig;
 use crate::error::{Error, ErrorKind, Result};
 use crate::runtime::account::Account;
-use crate::runtime::slot::{Offered, SlotCloser, SlotReader, SlotWriter, slot};
+use crate::runtime::input::InputTotals;
+use crate::runtime::slot::{
+    Loss, LossCounter, Offered, SlotCloser, SlotOptions, SlotReader, SlotWriter, Taken, slot,
+};
 use crate::transport::bag::{BagMessage, check_log_time};
 use crate::transport::door::{InputKind, deliver};
 use crate::types::Stamp;
@@ -22,27 +27,49 @@ use crate::types::Stamp;
 const NAP: Duration = Duration::from_millis(50);
 
 /// The side of a channel that reads the recording.
-struct Input {
-    topic: usize,
-    kind: InputKind,
-    writer: SlotWriter,
+struct Feeder {
+    inputs: Vec<Input>,
     closer: SlotCloser,
-    num_overtaken: u64,
-    /// Messages that are none.
+    /// Frames that newer ones overtook, by the messages of their reference.
+    losses: Arc<Losses>,
+    calibrations: Vec<CalibrationTopic>,
+    /// Messages that are none, of a channel with one input.
     refused: Account,
 }
 
-impl Input {
+struct Input {
+    topic: Option<usize>,
+    kind: InputKind,
+    writer: SlotWriter,
+    totals: InputTotals,
+}
+
+/// What became of taken messages, by input.
+struct Losses(Mutex<Vec<InputTotals>>);
+
+impl Feeder {
     /// Lets a message wait in the slot.
     fn offer(&mut self, message: &BagMessage<'_>) {
-        let Self { writer, num_overtaken, refused, .. } = self;
-        deliver(self.kind, message.data, &mut |received| match received
+        self.calibrations.iter().for_each(|topic| topic.take(message));
+        let is_single = self.inputs.len() == 1;
+        let of_topic = self.inputs.iter_mut().find(|input| input.topic == Some(message.topic));
+        let Some(Input { kind, writer, totals, .. }) = of_topic else { return };
+        deliver(*kind, message.data, &mut |received| match received
             .and_then(|received| writer.offer(&received, usize::MAX))
         {
-            Ok(Offered::Waiting) => {}
-            Ok(Offered::Overtook | Offered::Closed) => *num_overtaken += 1,
-            Err(error) => drop_frame(refused, &error),
+            Ok(Offered::Waiting) => totals.num_received += 1,
+            Ok(Offered::Closed) => totals.num_abandoned += 1,
+            Err(error) => refuse(is_single.then_some(&mut self.refused), totals, &error),
         });
+    }
+
+    /// Counts a message that cannot be taken, if it is of one of the inputs.
+    fn refuse(&mut self, message: &BagMessage<'_>, error: &Error) {
+        let is_single = self.inputs.len() == 1;
+        let of_topic = self.inputs.iter_mut().find(|input| input.topic == Some(message.topic));
+        if let Some(Input { totals, .. }) = of_topic {
+            refuse(is_single.then_some(&mut self.refused), totals, error);
+        }
     }
 
     /// Lets the channel take what waits, then ends the slot.
@@ -50,14 +77,38 @@ impl Input {
         while self.closer.is_waiting() && is_served() {
             std::thread::sleep(NAP / 10);
         }
-        self.num_overtaken += u64::from(self.closer.close());
+        self.closer.close();
+    }
+
+    /// Adds what became of the messages to the channel.
+    fn add_to(self, channel: &mut ReplayChannel) {
+        let lost = self.losses.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut num_overtaken = 0;
+        let reference = channel.config().sync.reference;
+        for (index, (input, lost)) in self.inputs.into_iter().zip(lost.iter()).enumerate() {
+            let mut totals = input.totals;
+            if index == reference {
+                num_overtaken = lost.num_overtaken + lost.num_abandoned + totals.num_abandoned;
+            }
+            totals.add_loss(Loss::Overtaken, lost.num_overtaken);
+            totals.add_loss(Loss::Unused, lost.num_unused);
+            totals.add_loss(Loss::Abandoned, lost.num_abandoned);
+            channel.inputs_mut()[index].totals = totals;
+        }
+        channel.account_mut().merge(&self.refused);
+        channel.account_mut().add_overtaken(num_overtaken);
     }
 }
 
-/// Counts a frame that is not served; the first of a reason is a warning.
-fn drop_frame(refused: &mut Account, error: &Error) {
-    if refused.add_dropped(error) == 1 {
-        tracing::warn!("frame dropped: {error}");
+/// Counts a message that is none, as a frame of a channel with one input; the
+/// first of a reason is a warning.
+fn refuse(frames: Option<&mut Account>, totals: &mut InputTotals, error: &Error) {
+    let times = match frames {
+        Some(frames) => frames.add_dropped(error, 1),
+        None => totals.add_refused(error),
+    };
+    if times == 1 {
+        tracing::warn!("message refused: {error}");
     }
 }
 
@@ -73,36 +124,55 @@ pub(super) fn serve(
 ) -> Result<()> {
     channels.iter_mut().try_for_each(ReplayChannel::warm_up)?;
     let pace = Pace::new(factor);
-    let mut inputs = Vec::new();
+    let mut feeders = Vec::new();
     let served = std::thread::scope(|scope| {
         let mut threads = Vec::new();
         for channel in channels.iter_mut() {
-            let (writer, reader, closer) = slot(|| channel.payload_memory());
-            let (topic, kind) = (channel.topic(), channel.kind());
-            let refused = Account::new();
+            let (feeder, reader) = open(channel, factor);
+            feeders.push(feeder);
             let pace = &pace;
-            let work = move || serve_newest(channel, reader, around, pace);
-            inputs.push(Input { topic, kind, writer, closer, num_overtaken: 0, refused });
-            threads.push(scope.spawn(work));
+            threads.push(scope.spawn(move || serve_newest(channel, reader, around, pace)));
         }
-        let read = feed(reading, &mut inputs, &threads, around, &pace);
-        for (input, thread) in inputs.iter_mut().zip(&threads) {
-            input.finish(|| !reading.interrupt.is_set() && !thread.is_finished());
+        let read = feed(reading, &mut feeders, &threads, around, &pace);
+        for (feeder, thread) in feeders.iter_mut().zip(&threads) {
+            feeder.finish(|| !reading.interrupt.is_set() && !thread.is_finished());
         }
         let worked: Vec<Result<()>> = threads.into_iter().map(join).collect();
         worked.into_iter().collect::<Result<()>>().and(read)
     });
-    for (channel, input) in channels.iter_mut().zip(&inputs) {
-        channel.account_mut().merge(&input.refused);
-        channel.account_mut().add_overtaken(input.num_overtaken);
+    for (channel, feeder) in channels.iter_mut().zip(feeders) {
+        feeder.add_to(channel);
     }
     served
+}
+
+/// The two ends of a channel's slot.
+fn open(channel: &mut ReplayChannel, factor: f64) -> (Feeder, SlotReader) {
+    let ChannelConfig { inputs, sync, .. } = channel.config();
+    let losses = Arc::new(Losses(Mutex::new(vec![InputTotals::default(); inputs.len()])));
+    let counted = Arc::clone(&losses);
+    let count: LossCounter = Arc::new(move |input, loss, num| {
+        let mut totals = counted.0.lock().unwrap_or_else(PoisonError::into_inner);
+        totals[input].add_loss(loss, num);
+    });
+    let options = SlotOptions { inputs, sync, rate: factor };
+    let (writers, reader, closer) = slot(options, || channel.payload_memory(), count);
+    let input = |(input, writer): (&mut ReplayInput, SlotWriter)| Input {
+        topic: input.topic,
+        kind: input.kind,
+        writer,
+        totals: InputTotals::default(),
+    };
+    let calibrations =
+        channel.inputs_mut().iter().filter_map(|input| input.calibration.clone()).collect();
+    let inputs = channel.inputs_mut().iter_mut().zip(writers).map(input).collect();
+    (Feeder { inputs, closer, losses, calibrations, refused: Account::new() }, reader)
 }
 
 /// Hands the recording to the slots at its pace, until a channel ends early.
 fn feed(
     reading: &mut Reading<'_>,
-    inputs: &mut [Input],
+    feeders: &mut [Feeder],
     threads: &[ScopedJoinHandle<'_, Result<()>>],
     around: &Around,
     pace: &Pace,
@@ -110,8 +180,7 @@ fn feed(
     let interrupt = reading.interrupt;
     reading.each(&mut |message| {
         if let Err(error) = check_log_time(message.log_time) {
-            let of_topic = inputs.iter_mut().filter(|input| input.topic == message.topic);
-            of_topic.for_each(|input| drop_frame(&mut input.refused, &error));
+            feeders.iter_mut().for_each(|feeder| feeder.refuse(message, &error));
             return Ok(());
         }
         pace.wait_for(message.log_time, interrupt);
@@ -119,10 +188,7 @@ fn feed(
         if threads.iter().any(ScopedJoinHandle::is_finished) {
             return Err(Error::new(ErrorKind::Io, "replay", "a channel ended early"));
         }
-        inputs
-            .iter_mut()
-            .filter(|input| input.topic == message.topic)
-            .for_each(|input| input.offer(message));
+        feeders.iter_mut().for_each(|feeder| feeder.offer(message));
         Ok(())
     })
 }
@@ -134,10 +200,15 @@ fn serve_newest(
     around: &Around,
     pace: &Pace,
 ) -> Result<()> {
-    while let Some(frame) = slot.take() {
-        match frame.view() {
-            Ok(view) => channel.serve([Some(view.input())], &|| pace.now(), around)?,
-            Err(error) => channel.drop_frame(&error),
+    while let Some(taken) = slot.take() {
+        match taken {
+            Taken::Frame { messages, starts_over } => {
+                if starts_over {
+                    channel.start_over();
+                }
+                channel.serve_messages(messages, &|| pace.now(), around)?;
+            }
+            Taken::Refused { error, num } => channel.drop_frames(&error, num),
         }
     }
     Ok(())

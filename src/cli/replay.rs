@@ -1,7 +1,7 @@
 //! `det_post replay`: a recorded drive in, detections out.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -12,9 +12,10 @@ use super::outputs::{self, Outputs};
 use super::report::{ReadSummary, Report};
 use super::transforms::TransformFeed;
 use super::{ExitStatus, paced, stdout};
-use crate::config::Config;
+use crate::config::{Config, InputConfig};
 use crate::error::{Error, ErrorKind, Result};
-use crate::transport::bag::{BagMessage, BagReader, TopicInfo};
+use crate::runtime::{Factory, open_detector};
+use crate::transport::bag::{BagMessage, BagReader, ReadOptions, TopicInfo};
 use crate::types::DeviceChoice;
 
 /// Arguments of `det_post replay`.
@@ -68,6 +69,7 @@ pub(super) struct ReplayRequest<'a> {
     pub(super) config: &'a Config,
     pub(super) rate: Rate,
     pub(super) num_pictures: u64,
+    pub(super) factory: Factory,
 }
 
 /// Replays as the command line says and prints the report.
@@ -83,6 +85,7 @@ pub(super) fn replay(arguments: &ReplayArguments) -> Result<ExitStatus> {
         config: &config,
         rate: arguments.rate,
         num_pictures: arguments.pictures,
+        factory: Arc::new(open_detector),
     };
     let open = || match &arguments.out {
         Some(out) => OutputFolder::open(out, outputs::REPLACES).map(Some),
@@ -103,6 +106,18 @@ pub(super) fn replay(arguments: &ReplayArguments) -> Result<ExitStatus> {
     })
 }
 
+/// Replays a whole recording at full speed through channels whose detectors
+/// `factory` makes, into the folder `out`.
+///
+/// # Errors
+/// Those of `det_post replay`.
+pub fn replay_with(config: &Config, bag: &Path, out: &Path, factory: Factory) -> Result<()> {
+    let request = ReplayRequest { bag, config, rate: Rate::Max, num_pictures: 0, factory };
+    let open = || OutputFolder::open(out, outputs::REPLACES).map(Some);
+    let (_, folder) = run(&request, open, &Interrupt::default())?;
+    folder.map_or(Ok(()), OutputFolder::finish)
+}
+
 /// Replays a recording to its end or until it is interrupted. The folder for
 /// its outputs is opened once nothing else can refuse the replay; it is given
 /// back with all of them in it, to be finished.
@@ -115,17 +130,18 @@ pub(super) fn run(
     open_folder: impl FnOnce() -> Result<Option<OutputFolder>>,
     interrupt: &Interrupt,
 ) -> Result<(Report, Option<OutputFolder>)> {
-    let mut reader = BagReader::open(request.bag)?;
-    let mut channels = open_channels(request.config, reader.topics())?;
+    let options = ReadOptions { stop: interrupt.flag(), ..ReadOptions::default() };
+    let mut reader = BagReader::open_with(request.bag, &options)?;
+    let mut channels = open_channels(request.config, reader.topics(), &request.factory)?;
     let mut outputs = Outputs::create(open_folder()?, request.num_pictures)?;
     for channel in &mut channels {
         channel.announce(&mut outputs)?;
     }
     let densifies = channels.iter().any(ReplayChannel::wants_transforms);
-    let transforms = densifies.then(|| TransformFeed::open(request.bag)).transpose()?;
+    let transforms = densifies.then(|| TransformFeed::open(request.bag, &options)).transpose()?;
     let around = Around { outputs: Mutex::new(outputs), transforms: transforms.map(Mutex::new) };
-    let inputs: Vec<&str> = channels.iter().map(ReplayChannel::input).collect();
-    reader.select(&inputs);
+    let topics: Vec<&str> = channels.iter().flat_map(ReplayChannel::topics).collect();
+    reader.select(&topics);
 
     let progress = progress_bar(&reader);
     let mut reading = Reading { reader, progress, interrupt, read: ReadSummary::default() };
@@ -155,11 +171,12 @@ fn serve_all(
     let progress = reading.progress.clone();
     reading.each(&mut |message| {
         around.advance_to(message.log_time);
-        for channel in channels.iter_mut().filter(|channel| channel.topic() == message.topic) {
+        for channel in channels.iter_mut().filter(|channel| channel.concerns(message)) {
             progress.suspend(|| channel.process(message, around))?;
         }
         Ok(())
-    })
+    })?;
+    channels.iter_mut().try_for_each(|channel| channel.finish(around))
 }
 
 /// A recording that is being read.
@@ -198,27 +215,28 @@ impl Reading<'_> {
     }
 }
 
-/// One channel per configured one whose input the recording holds. A channel
-/// without its input is named in the log; when none has its input, nothing can
-/// be done.
-fn open_channels(config: &Config, topics: &[TopicInfo]) -> Result<Vec<ReplayChannel>> {
+/// One channel per configured one whose reference input the recording holds. A
+/// topic that the recording does not have is named in the log; when no channel
+/// can run, nothing can be done.
+fn open_channels(
+    config: &Config,
+    topics: &[TopicInfo],
+    factory: &Factory,
+) -> Result<Vec<ReplayChannel>> {
     let mut channels = Vec::new();
     for channel in &config.channels {
-        match topics.iter().position(|topic| topic.name == channel.inputs[0].topic) {
-            Some(topic) => {
-                channels.push(ReplayChannel::open(channel, topic, &topics[topic].type_name)?)
-            }
-            None => tracing::warn!(
-                "channel {}: the recording has no topic {}",
-                channel.name,
-                channel.inputs[0].topic
-            ),
+        let is_there = |input: &InputConfig| topics.iter().any(|topic| topic.name == input.topic);
+        for input in channel.inputs.iter().filter(|input| !is_there(input)) {
+            tracing::warn!("channel {}: the recording has no topic {}", channel.name, input.topic);
+        }
+        if channel.inputs.get(channel.sync.reference).is_some_and(is_there) {
+            channels.push(ReplayChannel::open(channel, topics, Arc::clone(factory))?);
         }
     }
     if channels.is_empty() {
         let names: Vec<&str> = topics.iter().map(|topic| topic.name.as_str()).collect();
-        let inputs: Vec<&str> =
-            config.channels.iter().map(|c| c.inputs[0].topic.as_str()).collect();
+        let inputs = config.channels.iter().flat_map(|channel| &channel.inputs);
+        let inputs: Vec<&str> = inputs.map(|input| input.topic.as_str()).collect();
         return Err(Error::new(
             ErrorKind::Config,
             "replay",

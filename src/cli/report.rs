@@ -7,6 +7,7 @@ use std::path::Path;
 use serde::Serialize;
 
 use crate::runtime::account::{Account, BytesSummary, Reason, StageSummary};
+use crate::runtime::input::InputTotals;
 use crate::types::Transfer;
 
 /// How reading the recording went.
@@ -32,12 +33,31 @@ pub(super) struct Report {
     channels: BTreeMap<String, ChannelSummary>,
 }
 
+/// Where a channel's messages come from and go to, and what processes them.
+pub(super) struct ChannelNames {
+    pub(super) input: String,
+    pub(super) output: String,
+    pub(super) device: String,
+    pub(super) engine: String,
+}
+
+/// The messages of one of several inputs.
+#[derive(Serialize)]
+pub(super) struct InputReport {
+    pub(super) topic: String,
+    #[serde(flatten)]
+    pub(super) totals: InputTotals,
+}
+
 #[derive(Serialize)]
 struct ChannelSummary {
     input: String,
     output: String,
     device: String,
     engine: String,
+    /// The messages of each input, where there are several.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    inputs: Vec<InputReport>,
     frames_in: u64,
     frames_out: u64,
     detections: u64,
@@ -73,14 +93,17 @@ impl Report {
     pub(super) fn add_channel(
         &mut self,
         name: &str,
-        [input, output, device, engine]: [&str; 4],
+        names: ChannelNames,
+        inputs: Vec<InputReport>,
         account: &Account,
     ) {
+        let ChannelNames { input, output, device, engine } = names;
         let summary = ChannelSummary {
-            input: input.into(),
-            output: output.into(),
-            device: device.into(),
-            engine: engine.into(),
+            input,
+            output,
+            device,
+            engine,
+            inputs,
             frames_in: account.frames_in(),
             frames_out: account.frames_out(),
             detections: account.num_detections(),
@@ -106,6 +129,17 @@ impl Report {
                  ({}, {})",
                 channel.device, channel.engine
             );
+            for InputReport { topic, totals } in &channel.inputs {
+                let InputTotals { num_received, num_overtaken, num_unused, refused, .. } = totals;
+                let _ = writeln!(
+                    table,
+                    "  input  {topic}  {num_received} in, {num_overtaken} overtaken, {num_unused} \
+                     in no frame"
+                );
+                for (reason, Reason { count, first }) in refused {
+                    let _ = writeln!(table, "  refused {count:>6}  {reason}: {first}");
+                }
+            }
             for (reason, dropped) in &channel.dropped {
                 let _ =
                     writeln!(table, "  dropped {:>6}  {reason}: {}", dropped.count, dropped.first);
@@ -166,13 +200,15 @@ mod tests {
         frame.add_bytes(Stage::Upload, Transfer::HostCopy, 1000);
         account.add_served(&frame, 3);
         let error = Error::new(ErrorKind::Encoding, "image", "encoding \"x\" is not supported");
-        assert_eq!(account.add_dropped(&error), 1);
-        assert_eq!(account.add_dropped(&error), 2);
+        assert_eq!(account.add_dropped(&error, 1), 1);
+        assert_eq!(account.add_dropped(&error, 1), 2);
 
         let damage = vec!["cut at byte 9".into()];
         let read = ReadSummary { num_messages: 3, num_lost: Some(4), damage, interrupted: false };
         let mut whole = Report::new(Path::new("drive"), read);
-        whole.add_channel("camera", ["/in", "/out", "cpu", "rten"], &account);
+        let [input, output, device, engine] = ["/in", "/out", "cpu", "rten"].map(String::from);
+        let names = ChannelNames { input, output, device, engine };
+        whole.add_channel("camera", names, Vec::new(), &account);
         let json = serde_json::to_value(&whole).unwrap();
         let camera = &json["channels"]["camera"];
         assert_eq!(camera["frames_in"], 3);

@@ -6,7 +6,7 @@ use nalgebra::Isometry3;
 
 use crate::error::Result;
 use crate::node::transforms::insert_transform;
-use crate::transport::bag::BagReader;
+use crate::transport::bag::{BagReader, ReadOptions};
 use crate::transport::messages::TfMessage;
 use crate::transport::tf::TfBuffer;
 use crate::types::Stamp;
@@ -28,8 +28,8 @@ pub(super) struct TransformFeed {
 
 impl TransformFeed {
     /// Opens the recording for its transforms alone.
-    pub(super) fn open(bag: &Path) -> Result<Self> {
-        let mut reader = BagReader::open(bag)?;
+    pub(super) fn open(bag: &Path, options: &ReadOptions) -> Result<Self> {
+        let mut reader = BagReader::open_with(bag, options)?;
         let topics = reader.topics();
         let wanted: Vec<String> = topics
             .iter()

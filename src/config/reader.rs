@@ -6,50 +6,14 @@
 //! the effective configuration and the parameters of the ROS node are made from
 //! the declarations.
 
-use super::files::{Entries, Entry, Origin};
+use super::declaration::{Change, Declaration, DefaultValue, plain};
+use super::files::{Entries, Entry};
 use super::problems::{Problems, nearest, shorten};
 use super::value::{Kind, found};
-use crate::types::{ParameterRange, ParameterType};
 use crate::yaml::Node;
 
 /// Most unknown keys for which a correction is looked for.
 const MAX_HINTS: usize = 100;
-
-/// Whether a parameter may change while the node runs.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Change {
-    /// Fixed when the node starts.
-    Fixed,
-    /// May change while the node runs.
-    Live,
-}
-
-/// A declared parameter and what it holds.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Declaration {
-    /// Dotted name, with the channel's.
-    pub(super) name: String,
-    pub(super) parameter_type: ParameterType,
-    pub(super) range: Option<ParameterRange>,
-    pub(super) allowed: String,
-    pub(super) default: DefaultValue,
-    pub(super) unit: &'static str,
-    pub(super) is_live: bool,
-    pub(super) help: &'static str,
-    /// The value in its plain form; `None` when it is unset or refused.
-    pub(super) value: Option<Node>,
-}
-
-/// What holds when a parameter is not given.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) enum DefaultValue {
-    /// It must be given.
-    Required,
-    /// This value.
-    Value(Node),
-    /// It stays unset or follows from other parameters, as the text says.
-    Unset(&'static str),
-}
 
 /// Reads one group of parameters.
 pub(super) struct Reader<'a> {
@@ -112,22 +76,22 @@ impl<'a> Reader<'a> {
         help: &'static str,
     ) -> T {
         let default = DefaultValue::Value(default.into());
-        self.declare(key, change, &kind, default, None, help).unwrap_or(kind.placeholder)
+        or_placeholder(self.declare(key, change, kind, default, None, help))
     }
 
     /// Declares a parameter that must be given.
     pub(super) fn required<T>(&mut self, key: &str, kind: Kind<T>, help: &'static str) -> T {
-        self.required_or_none(key, &kind, help).unwrap_or(kind.placeholder)
+        or_placeholder(self.declare(key, Change::Fixed, kind, DefaultValue::Required, None, help))
     }
 
     /// As [`Self::required`]; `None` when it is missing or refused.
     pub(super) fn required_or_none<T>(
         &mut self,
         key: &str,
-        kind: &Kind<T>,
+        kind: Kind<T>,
         help: &'static str,
     ) -> Option<T> {
-        self.declare(key, Change::Fixed, kind, DefaultValue::Required, None, help)
+        self.declare(key, Change::Fixed, kind, DefaultValue::Required, None, help).ok()
     }
 
     /// Declares a parameter that may be unset, which has the meaning stated.
@@ -139,7 +103,7 @@ impl<'a> Reader<'a> {
         unset: &'static str,
         help: &'static str,
     ) -> Option<T> {
-        self.declare(key, change, &kind, DefaultValue::Unset(unset), None, help)
+        self.declare(key, change, kind, DefaultValue::Unset(unset), None, help).ok()
     }
 
     /// Declares a parameter whose default follows from other parameters:
@@ -153,8 +117,14 @@ impl<'a> Reader<'a> {
         help: &'static str,
     ) -> T {
         let (rule, derived) = default;
-        self.declare(key, change, &kind, DefaultValue::Unset(rule), Some(derived.into()), help)
-            .unwrap_or(kind.placeholder)
+        or_placeholder(self.declare(
+            key,
+            change,
+            kind,
+            DefaultValue::Unset(rule),
+            Some(derived.into()),
+            help,
+        ))
     }
 
     /// Declares a parameter for every class, named `KEY.CLASS`, each of which
@@ -163,7 +133,7 @@ impl<'a> Reader<'a> {
         &mut self,
         key: &'static str,
         change: Change,
-        kind: &Kind<T>,
+        kind: impl Fn() -> Kind<T>,
         unset: &'static str,
         help: &'static str,
     ) -> Vec<Option<T>> {
@@ -175,7 +145,10 @@ impl<'a> Reader<'a> {
         let unset = || DefaultValue::Unset(unset);
         names
             .iter()
-            .map(|class| self.declare(&format!("{key}.{class}"), change, kind, unset(), None, help))
+            .map(|class| {
+                let key = format!("{key}.{class}");
+                self.declare(&key, change, kind(), unset(), None, help).ok()
+            })
             .collect()
     }
 
@@ -260,15 +233,16 @@ impl<'a> Reader<'a> {
         meant(&self.prefix, key, keys)
     }
 
+    /// The value; the placeholder when it is unset, missing or refused.
     fn declare<T>(
         &mut self,
         key: &str,
         change: Change,
-        kind: &Kind<T>,
+        kind: Kind<T>,
         default: DefaultValue,
         derived: Option<Node>,
         help: &'static str,
-    ) -> Option<T> {
+    ) -> Result<T, T> {
         let name = format!("{}{key}", self.prefix);
         let allowed = kind.allowed((!self.is_manual).then_some(self.class_names.len()));
         let suggested = self.suggested.remove(key);
@@ -304,28 +278,15 @@ impl<'a> Reader<'a> {
             help,
             value: node,
         });
-        value
+        value.ok_or(kind.placeholder)
     }
+}
+
+fn or_placeholder<T>(value: Result<T, T>) -> T {
+    value.unwrap_or_else(|placeholder| placeholder)
 }
 
 /// The key that an unknown one is nearest to.
 fn meant<'k>(prefix: &str, key: &str, keys: impl IntoIterator<Item = &'k str>) -> Option<String> {
     nearest(key, keys).map(|nearest| format!("did you mean `{prefix}{nearest}`?"))
-}
-
-/// A value as a file has it: text without quotes.
-pub(super) fn plain(node: &Node) -> String {
-    match node {
-        Node::Text(text) => text.clone(),
-        other => other.to_string(),
-    }
-}
-
-/// Every value as if it had been given.
-pub(super) fn entries<'d>(
-    declared: impl IntoIterator<Item = &'d Declaration>,
-    origin: &Origin,
-) -> Entries {
-    let entry = |node: &Node| Entry { node: node.clone(), origin: origin.clone() };
-    declared.into_iter().filter_map(|d| Some((d.name.clone(), entry(d.value.as_ref()?)))).collect()
 }

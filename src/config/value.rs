@@ -2,6 +2,7 @@
 //! is described in messages, in the manual and to ROS.
 
 use std::ops::RangeInclusive;
+use std::time::Duration;
 
 use crate::types::{DeviceChoice, ParameterRange, ParameterType};
 use crate::yaml::Node;
@@ -19,11 +20,14 @@ pub(super) struct Kind<T> {
     /// What is allowed in a list of this kind.
     plural: String,
     allowed: Allowed,
-    read: Box<dyn Fn(&Node, usize) -> Option<(T, Node)>>,
+    read: Read<T>,
 }
 
 /// What is allowed, in words; it may depend on the number of classes.
 type Allowed = Box<dyn Fn(Option<usize>) -> String>;
+
+/// Reads a value and its plain form, for a number of classes.
+type Read<T> = Box<dyn Fn(&Node, usize) -> Option<(T, Node)>>;
 
 impl<T> Kind<T> {
     fn new(
@@ -135,18 +139,18 @@ pub(super) fn integer(range: RangeInclusive<usize>) -> Kind<usize> {
 /// A number from the first to the second, both included.
 pub(super) fn number(range: RangeInclusive<f64>) -> Kind<f32> {
     let (min, max) = range.into_inner();
-    bounded(format!("from {min} to {max}"), (min, max), move |number| number >= min)
+    bounded(&format!("from {min} to {max}"), (min, max), move |number| number >= min)
 }
 
 /// A number above `min`, up to and including `max`.
 pub(super) fn above(min: f64, max: f64) -> Kind<f32> {
-    bounded(format!("above {min} to {max}"), (min, max), move |number| number > min)
+    bounded(&format!("above {min} to {max}"), (min, max), move |number| number > min)
 }
 
 /// A number up to a maximum. Integers are accepted, too; NaN is not, nor what
 /// only single precision rounds to 0.
 fn bounded(
-    range: String,
+    range: &str,
     (min, max): (f64, f64),
     reaches_min: impl Fn(f64) -> bool + 'static,
 ) -> Kind<f32> {
@@ -165,6 +169,11 @@ fn bounded(
         range: Some(ParameterRange::Number { from: min, to: max }),
         ..number
     }
+}
+
+/// A number of seconds as a duration.
+pub(super) fn seconds(seconds: f32) -> Duration {
+    Duration::from_secs_f32(seconds.max(0.0))
 }
 
 /// Whether a number that is not 0 is 0 in single precision.

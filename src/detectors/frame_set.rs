@@ -3,7 +3,7 @@
 use nalgebra::Isometry3;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::types::{CloudView, Header, ImagePayload, Stamp};
+use crate::types::{CameraCalibration, CloudView, Header, ImagePayload, Stamp};
 
 /// The most inputs that a frame may have.
 pub const MAX_INPUTS: usize = 16;
@@ -25,6 +25,8 @@ pub struct InputNeeds {
     /// The fixed frame in which the detector wants the sensor's pose; `None`:
     /// it does not use the pose.
     pub pose_in: Option<String>,
+    /// Whether the detector wants the calibration of the camera.
+    pub calibration: bool,
 }
 
 /// The data of one message, borrowed.
@@ -56,12 +58,15 @@ pub struct FrameInput<'a> {
     /// `world_from_sensor` at the header's stamp, or why it is not known;
     /// `None` where the detector does not ask for it ([`InputNeeds::pose_in`]).
     pub pose: Option<Result<Isometry3<f64>>>,
+    /// The newest calibration of the camera; `None` when there is none yet, or
+    /// the detector does not ask for it ([`InputNeeds::calibration`]).
+    pub calibration: Option<&'a CameraCalibration>,
 }
 
 impl<'a> FrameInput<'a> {
     /// An input without a pose.
     pub fn new(header: Header<'a>, payload: Payload<'a>) -> Self {
-        Self { header, payload, pose: None }
+        Self { header, payload, pose: None, calibration: None }
     }
 
     /// An image without a pose.

@@ -9,6 +9,7 @@
 //! where the region is all zero), and shows a pixel for `binning_x` times
 //! `binning_y` of them. What is left over of a division is left out.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use super::diagnostics::{Told, Verdict, cause_of_silence};
@@ -20,7 +21,7 @@ use crate::runtime::input::{InputAccount, InputSummary};
 use crate::runtime::slot::Offered;
 use crate::transport::door::Received;
 use crate::transport::messages::{CameraInfo, DiagnosticLevel, DiagnosticStatus};
-use crate::types::{ImagePayload, Size};
+use crate::types::{CameraCalibration, ImagePayload, Size};
 
 /// The newest CameraInfo of a camera, the newest picture, and what became of
 /// the messages.
@@ -28,6 +29,8 @@ use crate::types::{ImagePayload, Size};
 pub struct CalibrationWatch {
     /// The messages.
     pub input: InputAccount,
+    /// The newest, for detectors that ask for it.
+    newest: Option<Arc<CameraCalibration>>,
     calibration: Option<Calibration>,
     picture: Option<Pixels>,
 }
@@ -98,7 +101,7 @@ impl Calibration {
 impl CalibrationWatch {
     /// A camera that is watched from now on.
     pub fn new(now: Instant) -> Self {
-        Self { input: InputAccount::new(now), calibration: None, picture: None }
+        Self { input: InputAccount::new(now), newest: None, calibration: None, picture: None }
     }
 
     /// Takes a message of the topic of CameraInfo. Returns how often a refusal
@@ -109,10 +112,19 @@ impl CalibrationWatch {
             received.map(|message| {
                 if let Received::CameraInfo(info) = message {
                     self.calibration = Some(Calibration::of(info));
+                    let newest = info.calibration();
+                    if self.newest.as_deref() != Some(&newest) {
+                        self.newest = Some(Arc::new(newest));
+                    }
                 }
                 Offered::Waiting
             }),
         )
+    }
+
+    /// The newest calibration.
+    pub fn newest(&self) -> Option<Arc<CameraCalibration>> {
+        self.newest.clone()
     }
 
     /// Notes a picture that was served; other inputs are ignored.
@@ -132,7 +144,7 @@ impl CalibrationWatch {
 
     /// Sums up, and counts anew from now on.
     pub fn look(&mut self, now: Instant) -> CalibrationSummary {
-        let Self { input, calibration, picture } = self;
+        let Self { input, calibration, picture, .. } = self;
         CalibrationSummary {
             input: input.look(now),
             calibration: calibration.clone(),
@@ -200,9 +212,9 @@ impl CalibrationHealth<'_> {
         let CalibrationSummary { input, calibration, picture } = self.summary;
         status.value("topic", self.topic);
         status.value("publishers", self.num_publishers.unwrap_or(0).to_string());
-        status.value("received", input.num_received.to_string());
+        status.value("received", input.totals.num_received.to_string());
         status.value("lost_by_door", self.told.num_lost.to_string());
-        status.reasons("refused", &input.refused);
+        status.reasons("refused", &input.totals.refused);
         let size_of = |size: Size| format!("{}x{}", size.width, size.height);
         if let Some(calibration) = calibration {
             status.value("size", size_of(calibration.picture_size()));

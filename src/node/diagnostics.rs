@@ -4,8 +4,8 @@
 //! | status | WARN | ERROR |
 //! |---|---|---|
 //! | `NODE: node` | not active; something happened in the graph | a start failed; a part of the door is lost |
-//! | `NODE: CHANNEL: input` | silent for `gap_warn_s`; below `min_rate_hz`; messages refused | silent for `gap_error_s` |
-//! | `NODE: CHANNEL: camera_info` | none for `gap_warn_s`; another size or frame than the pictures; not calibrated; messages refused | |
+//! | `NODE: CHANNEL: input` (`input N` of several) | silent for `gap_warn_s`; below `min_rate_hz`; messages refused | silent for `gap_error_s` |
+//! | `NODE: CHANNEL: camera_info` (`camera_info N`) | none for `gap_warn_s`; another size or frame than the pictures; not calibrated; messages refused | |
 //! | `NODE: CHANNEL: frames` | frames dropped or served alone; a capacity met; stamps that do not rise | all frames dropped; input, but no output for `gap_error_s`; the thread is gone |
 //! | `NODE: CHANNEL: latency` | 99th percentile over `latency_budget_ms` | |
 //! | `NODE: CHANNEL: device` | it failed and is built again; the CPU serves in its place | it failed too often, or is lost: frames are dropped |
@@ -35,20 +35,26 @@ pub struct ChannelHealth<'a> {
     pub is_active: bool,
     /// Whether the channel's thread ended by itself.
     pub is_dead: bool,
-    /// The topic of the input.
-    pub topic: &'a str,
-    /// Publishers of the input that are matched.
-    pub num_publishers: usize,
-    /// What the graph said of the input.
-    pub told: Told<'a>,
-    /// The camera's CameraInfo, where it is asked for.
-    pub calibration: Option<CalibrationHealth<'a>>,
-    /// The input since the last look.
-    pub input: &'a InputSummary,
+    /// The inputs since the last look.
+    pub inputs: Vec<InputHealth<'a>>,
     /// The frames since the last look.
     pub window: &'a FrameWindow,
     /// The frames in all.
     pub frames: &'a FrameSummary,
+}
+
+/// An input as it is looked at.
+pub struct InputHealth<'a> {
+    /// Its topic.
+    pub topic: &'a str,
+    /// Publishers that are matched.
+    pub num_publishers: usize,
+    /// What the graph said of it.
+    pub told: Told<'a>,
+    /// The camera's CameraInfo, where it is asked for.
+    pub calibration: Option<CalibrationHealth<'a>>,
+    /// Its messages since the last look.
+    pub summary: &'a InputSummary,
 }
 
 /// What the graph said of a topic.
@@ -63,12 +69,25 @@ pub struct Told<'a> {
 impl ChannelHealth<'_> {
     /// All statuses of the channel.
     pub fn statuses(&self, now: Instant) -> Vec<DiagnosticStatus> {
-        let mut statuses = vec![self.input(), self.frames(now), self.latency(), self.device()];
-        let calibration = self.calibration.as_ref();
-        let judge =
-            |of: &CalibrationHealth<'_>| of.judge(self.status("camera_info"), &self.config.live);
-        statuses.extend(calibration.map(judge));
+        let inputs = self.inputs.iter().enumerate();
+        let mut statuses: Vec<_> =
+            inputs.clone().map(|(index, input)| self.input(index, input)).collect();
+        statuses.extend([self.frames(now), self.latency(), self.device()]);
+        statuses.extend(inputs.filter_map(|(index, input)| {
+            let status = self.status(&self.part("camera_info", index));
+            input.calibration.as_ref().map(|of| of.judge(status, &self.config.live))
+        }));
         statuses
+    }
+
+    /// The name of a part of an input: numbered where there are several.
+    fn part(&self, part: &str, index: usize) -> String {
+        if self.inputs.len() == 1 { part.to_owned() } else { format!("{part} {index}") }
+    }
+
+    /// The messages of the input that opens frames.
+    fn reference(&self) -> Option<&InputSummary> {
+        self.inputs.get(self.config.sync.reference).map(|input| input.summary)
     }
 
     fn status(&self, part: &str) -> Verdict {
@@ -76,14 +95,15 @@ impl ChannelHealth<'_> {
         Verdict::new(name, &self.frames.serving.device)
     }
 
-    fn input(&self) -> DiagnosticStatus {
+    fn input(&self, index: usize, health: &InputHealth<'_>) -> DiagnosticStatus {
         let live = &self.config.live;
-        let input = self.input;
-        let mut status = self.status("input");
+        let InputHealth { topic, num_publishers, told, summary: input, .. } = health;
+        let totals = &input.totals;
+        let mut status = self.status(&self.part("input", index));
         if self.is_active {
             let silence = input.silence.as_secs_f64();
-            let cause = cause_of_silence(self.num_publishers, self.told.event);
-            let what = if input.num_received == 0 { "no message yet" } else { "no message" };
+            let cause = cause_of_silence(*num_publishers, told.event);
+            let what = if totals.num_received == 0 { "no message yet" } else { "no message" };
             let message = format!("{what} for {silence:.1} s: {cause}");
             if input.silence >= live.gap_error {
                 status.note(DiagnosticLevel::Error, &message);
@@ -102,18 +122,21 @@ impl ChannelHealth<'_> {
         } else {
             status.otherwise("the node is not active".into());
         }
-        status.value("topic", self.topic);
-        status.value("publishers", self.num_publishers.to_string());
+        status.value("topic", *topic);
+        status.value("publishers", num_publishers.to_string());
         status.value("rate_hz", format!("{:.2}", input.rate_hz));
         status.value("silence_s", format!("{:.3}", input.silence.as_secs_f64()));
         status.value("longest_gap_s", format!("{:.3}", input.longest_gap.as_secs_f64()));
         let age = self.window.age_s.map_or("unknown".into(), |age| format!("{age:.4}"));
         status.value("stamp_age_s", age);
-        status.value("received", input.num_received.to_string());
-        status.value("overtaken", input.num_overtaken.to_string());
-        status.value("abandoned", input.num_abandoned.to_string());
-        status.value("lost_by_door", self.told.num_lost.to_string());
-        status.reasons("refused", &input.refused);
+        status.value("received", totals.num_received.to_string());
+        status.value("overtaken", totals.num_overtaken.to_string());
+        if self.inputs.len() > 1 {
+            status.value("unused", totals.num_unused.to_string());
+        }
+        status.value("abandoned", totals.num_abandoned.to_string());
+        status.value("lost_by_door", told.num_lost.to_string());
+        status.reasons("refused", &totals.refused);
         status.into_inner()
     }
 
@@ -131,7 +154,7 @@ impl ChannelHealth<'_> {
                 status.note(level, &format!("{count} frames {what}: {name}: {first}"));
             }
         }
-        let overtaken = self.input.num_overtaken_now;
+        let overtaken = self.reference().map_or(0, |input| input.num_overtaken_now);
         if overtaken > 0 {
             let message = format!("{overtaken} frames dropped: a newer one came first");
             status.note(DiagnosticLevel::Warn, &message);
@@ -172,7 +195,8 @@ impl ChannelHealth<'_> {
         if let Some(Reason { count, first }) = &self.frames.unpublished {
             status.note(DiagnosticLevel::Warn, &format!("{count} not published: {first}"));
         }
-        let unanswered = self.input.unanswered_for.filter(|_| self.is_active);
+        let unanswered = self.reference().and_then(|input| input.unanswered_for);
+        let unanswered = unanswered.filter(|_| self.is_active);
         if let Some(waited) = unanswered.filter(|waited| *waited >= self.config.live.gap_error) {
             let message = format!("input, but no output for {:.1} s", waited.as_secs_f64());
             status.note(DiagnosticLevel::Error, &message);
@@ -331,7 +355,7 @@ impl Verdict {
     /// Notes messages that were refused since the last look.
     pub(super) fn note_refused(&mut self, input: &InputSummary) {
         if input.num_refused_now > 0 {
-            let reasons: Vec<&str> = input.refused.keys().copied().collect();
+            let reasons: Vec<&str> = input.totals.refused.keys().copied().collect();
             let reasons = reasons.join(", ");
             let message = format!("{} messages refused: {reasons}", input.num_refused_now);
             self.note(DiagnosticLevel::Warn, &message);
@@ -353,18 +377,14 @@ impl Verdict {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::config::Config;
-    use crate::runtime::input::InputAccount;
 
     #[test]
     fn a_device_that_fails_is_told_as_it_serves() {
         let overrides = ["c.input:=/i", "c.head:=yolov8", "c.model_path:=m", "device:=cuda:3"];
         let config = Config::load(&[], &overrides.map(String::from)).unwrap();
-        let (now, window) = (Instant::now(), FrameWindow::new());
-        let input = InputAccount::new(now).look(now + Duration::from_secs(1));
+        let window = FrameWindow::new();
         let told = |health, num_failures, num_failures_now| {
             let serving = Serving {
                 health,
@@ -381,11 +401,7 @@ mod tests {
                 num_failures_now,
                 is_active: true,
                 is_dead: false,
-                topic: "/i",
-                num_publishers: 1,
-                told: Told::default(),
-                calibration: None,
-                input: &input,
+                inputs: Vec::new(),
                 window: &window,
                 frames: &frames,
             }

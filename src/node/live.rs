@@ -22,6 +22,7 @@ use super::transforms::LiveTransforms;
 use super::worker::lock;
 use crate::config::Config;
 use crate::error::{Error, ErrorKind, Result};
+use crate::runtime::{Factory, open_detector};
 use crate::transport::door::{
     Door, InputKind, Publisher, Qos, Received, Reliability, Subscription,
 };
@@ -56,6 +57,7 @@ struct Shared {
     name: String,
     door_name: &'static str,
     parameters: ParameterServer,
+    factory: Factory,
     lifecycle: Lifecycle,
     clock: Arc<NodeClock>,
     transforms: Arc<LiveTransforms>,
@@ -77,7 +79,16 @@ impl LiveNode {
     ///
     /// # Errors
     /// `Door` when the graph refuses, `Io` when there is no thread.
-    pub fn open(config: Config, mut door: Box<dyn Door>) -> Result<Self> {
+    pub fn open(config: Config, door: Box<dyn Door>) -> Result<Self> {
+        Self::with_factory(config, door, Arc::new(open_detector))
+    }
+
+    /// As [`LiveNode::open`], with another way to make the detectors of its
+    /// channels.
+    ///
+    /// # Errors
+    /// As [`LiveNode::open`].
+    pub fn with_factory(config: Config, mut door: Box<dyn Door>, factory: Factory) -> Result<Self> {
         let period = config.diagnostics_period;
         let diagnostics = door.advertise(DIAGNOSTICS_TOPIC, DiagnosticArray::TYPE, Qos::DEFAULT)?;
         let transition_events =
@@ -91,6 +102,7 @@ impl LiveNode {
             door: Mutex::new(door),
             clock: Arc::new(NodeClock::new(config.use_sim_time)),
             parameters: ParameterServer::new(config),
+            factory,
             lifecycle: Lifecycle::new(),
             transforms: Arc::new(LiveTransforms::default()),
             channels: Mutex::new(Vec::new()),
@@ -221,7 +233,8 @@ impl Shared {
         for channel in &config.channels {
             let open_outputs =
                 |channel: &_| ChannelOutputs::open(channel, lock(&self.door).as_mut());
-            channels.push(LiveChannel::open(channel, open_outputs)?);
+            let factory = Arc::clone(&self.factory);
+            channels.push(LiveChannel::open(channel, factory, open_outputs)?);
         }
         *lock(&self.channels) = channels;
         // What was set while the networks were loading.
@@ -247,7 +260,9 @@ impl Shared {
         }
         for channel in channels {
             channel.start(door, &self.clock, &self.transforms)?;
-            tracing::info!("taking {} from {}", channel.topic(), self.door_name);
+            for topic in channel.topics() {
+                tracing::info!("taking {topic} from {}", self.door_name);
+            }
         }
         Ok(())
     }

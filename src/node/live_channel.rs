@@ -1,33 +1,32 @@
-//! A channel in the live graph: its input, its thread, its outputs.
+//! A channel in the live graph: its inputs, its thread, its outputs.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use super::calibration::{CalibrationHealth, CalibrationWatch};
+use super::calibration::{CalibrationSummary, CalibrationWatch};
 use super::clock::NodeClock;
 use super::diagnostics::{ChannelHealth, Told};
+use super::live_input::LiveInput;
 use super::outputs::ChannelOutputs;
 use super::transforms::LiveTransforms;
-use super::worker::{ChannelState, FrameWindow, Worker, lock};
-use crate::config::{ChannelConfig, ChannelKind, InputConfig};
+use super::worker::{ChannelState, FrameWindow, InputState, Worker, lock};
+use crate::config::{ChannelConfig, ChannelKind};
 use crate::detectors::DetectorInfo;
 use crate::error::{Error, ErrorKind, Result};
+use crate::runtime::Factory;
 use crate::runtime::channel::Channel;
+use crate::runtime::input::InputSummary;
 use crate::runtime::serving::Serving;
-use crate::runtime::slot::{Offered, SlotCloser, SlotWriter, slot};
-use crate::transport::door::{Door, InputKind, Receiver, Subscription};
+use crate::runtime::slot::{LossCounter, SlotCloser, SlotOptions, SlotWriter, slot};
+use crate::transport::door::Door;
 use crate::transport::messages::DiagnosticStatus;
 use crate::types::Header;
 
 /// A channel whose networks are loaded and whose outputs are announced.
 pub(super) struct LiveChannel {
     config: ChannelConfig,
-    /// Full name of the topic of its input, once it takes any.
-    topic: String,
-    /// Likewise of its CameraInfo, where that is asked for.
-    camera_info: Option<String>,
-    kind: InputKind,
+    inputs: Vec<LiveInput>,
     wants_transforms: bool,
     state: Arc<ChannelState>,
     stage: Stage,
@@ -44,15 +43,8 @@ enum Stage {
 }
 
 struct Running {
-    inputs: Inputs,
     closer: SlotCloser,
     thread: JoinHandle<Box<Worker>>,
-}
-
-/// The topics that a channel takes.
-struct Inputs {
-    sensor: Box<dyn Subscription>,
-    camera_info: Option<Box<dyn Subscription>>,
 }
 
 impl LiveChannel {
@@ -63,11 +55,12 @@ impl LiveChannel {
     /// graph refuses.
     pub(super) fn open(
         config: &ChannelConfig,
+        factory: Factory,
         open_outputs: impl FnOnce(&Channel) -> Result<ChannelOutputs>,
     ) -> Result<Self> {
         let start = Instant::now();
         tracing::info!("channel {}: loading {}", config.name, model_of(&config.kind));
-        let mut channel = Channel::open(config)?;
+        let mut channel = Channel::with_factory(config, factory)?;
         if let Some(DetectorInfo { engine_name, device_name, .. }) = channel.detector_info() {
             tracing::info!("channel {}: {engine_name} on {device_name}, warming up", config.name);
         }
@@ -75,24 +68,27 @@ impl LiveChannel {
         tracing::info!("channel {}: ready after {:.1?}", config.name, start.elapsed());
         let outputs = open_outputs(&channel)?;
         let now = Instant::now();
-        let input = first_input(config)?;
-        let calibration = input.camera_info.as_ref().map(|_| CalibrationWatch::new(now));
+        let live_input =
+            |(index, input)| LiveInput::new(input, index, channel.live_input_kind(index));
+        let inputs = config.inputs.iter().enumerate().map(live_input).collect();
+        let states = config.inputs.iter().map(|input| {
+            let calibration = input.camera_info.as_ref().map(|_| CalibrationWatch::new(now));
+            InputState::new(now, calibration)
+        });
         Ok(Self {
             config: config.clone(),
-            topic: input.topic.clone(),
-            camera_info: input.camera_info.clone(),
-            kind: channel.live_input_kind(0),
+            inputs,
             wants_transforms: channel.wants_transforms(),
-            state: Arc::new(ChannelState::new(now, Serving::of(&channel), calibration)),
+            state: Arc::new(ChannelState::new(states.collect(), Serving::of(&channel))),
             num_failures_seen: 0,
             stage: Stage::Idle(Box::new(Worker { channel, outputs })),
             window: FrameWindow::new(),
         })
     }
 
-    /// Full name of the topic of its input.
-    pub(super) fn topic(&self) -> &str {
-        &self.topic
+    /// Full names of the topics of its inputs.
+    pub(super) fn topics(&self) -> impl Iterator<Item = &str> {
+        self.inputs.iter().map(LiveInput::topic)
     }
 
     /// Whether its frames want to know where the sensor stood.
@@ -132,23 +128,24 @@ impl LiveChannel {
             self.stage = Stage::Idle(worker);
             return Err(error);
         }
-        lock(&self.state.input).reopen(Instant::now());
-        if let Some(calibration) = &self.state.calibration {
-            lock(calibration).input.reopen(Instant::now());
-        }
-        let (writer, reader, closer) = slot(|| worker.channel.payload_memory());
+        self.state.inputs.iter().for_each(|input| input.reopen(Instant::now()));
+        let options =
+            SlotOptions { inputs: &self.config.inputs, sync: &self.config.sync, rate: 1.0 };
+        let memory = || worker.channel.payload_memory();
+        let (writers, reader, closer) = slot(options, memory, self.loss_counter());
         let (state, clock) = (Arc::clone(&self.state), Arc::clone(clock));
         let transforms = Arc::clone(transforms);
         let thread = std::thread::Builder::new()
             .name(self.config.name.clone())
             .spawn(move || worker.run(reader, &state, &clock, &transforms))
             .map_err(|e| Error::new(ErrorKind::Io, "channel", "no thread").with_source(e))?;
-        match self.subscribe(door, writer) {
-            Ok(inputs) => {
-                self.stage = Stage::Running(Running { inputs, closer, thread });
+        match self.subscribe(door, writers) {
+            Ok(()) => {
+                self.stage = Stage::Running(Running { closer, thread });
                 Ok(())
             }
             Err(error) => {
+                self.inputs.iter_mut().for_each(LiveInput::unsubscribe);
                 closer.close();
                 self.stage = thread.join().map_or(Stage::Lost, Stage::Idle);
                 Err(error)
@@ -156,26 +153,23 @@ impl LiveChannel {
         }
     }
 
-    /// Takes inputs, and CameraInfo where that is asked for.
-    fn subscribe(&mut self, door: &mut dyn Door, writer: SlotWriter) -> Result<Inputs> {
-        let (input, live) = (first_input(&self.config)?, &self.config.live);
-        self.topic = door.resolve(&input.topic);
-        let receiver = receiver(&self.config, writer, Arc::clone(&self.state));
-        let sensor = door.subscribe(&input.topic, self.kind, live.qos, receiver)?;
-        let Some(topic) = &input.camera_info else {
-            return Ok(Inputs { sensor, camera_info: None });
-        };
-        self.camera_info = Some(door.resolve(topic));
-        let receiver = camera_info_receiver(&self.config.name, Arc::clone(&self.state));
-        let camera_info = door.subscribe(topic, InputKind::CameraInfo, live.qos, receiver)?;
-        Ok(Inputs { sensor, camera_info: Some(camera_info) })
+    /// Counts messages that are lost after they were taken.
+    fn loss_counter(&self) -> LossCounter {
+        let state = Arc::clone(&self.state);
+        Arc::new(move |input, loss, num| lock(&state.inputs[input].account).note_loss(loss, num))
+    }
+
+    fn subscribe(&mut self, door: &mut dyn Door, writers: Vec<SlotWriter>) -> Result<()> {
+        for (input, writer) in self.inputs.iter_mut().zip(writers) {
+            input.subscribe(door, &self.config, writer, &self.state)?;
+        }
+        Ok(())
     }
 
     /// Takes no more inputs and lets the frame in flight finish.
     pub(super) fn begin_stop(&mut self) {
         if let Stage::Running(running) = &self.stage {
-            let was_waiting = running.closer.close();
-            lock(&self.state.input).note_abandoned(u64::from(was_waiting));
+            running.closer.close();
         }
     }
 
@@ -184,14 +178,14 @@ impl LiveChannel {
     /// # Errors
     /// `Argument` when it did not finish: the channel is lost.
     pub(super) fn finish_stop(&mut self, deadline: Instant) -> Result<()> {
-        let Running { inputs, thread, .. } = match std::mem::replace(&mut self.stage, Stage::Lost) {
+        let Running { thread, .. } = match std::mem::replace(&mut self.stage, Stage::Lost) {
             Stage::Running(running) => running,
             other => {
                 self.stage = other;
                 return Ok(());
             }
         };
-        drop(inputs);
+        self.inputs.iter_mut().for_each(LiveInput::unsubscribe);
         while !thread.is_finished() && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -216,7 +210,8 @@ impl LiveChannel {
         told: impl Fn(&str) -> Told<'t>,
     ) -> Vec<DiagnosticStatus> {
         let now = Instant::now();
-        let input = lock(&self.state.input).look(now);
+        let looks: Vec<(InputSummary, Option<CalibrationSummary>)> =
+            self.state.inputs.iter().map(|input| input.look(now)).collect();
         let frames = self.state.look(&mut self.window);
         let running = match &self.stage {
             Stage::Running(running) => Some(running),
@@ -225,16 +220,7 @@ impl LiveChannel {
         let num_failures = frames.serving.num_failures;
         let num_failures_now = num_failures - self.num_failures_seen;
         self.num_failures_seen = num_failures;
-        let calibration = self.state.calibration.as_ref().map(|watch| lock(watch).look(now));
-        let calibration = calibration.as_ref().zip(self.camera_info.as_deref());
-        let calibration = calibration.map(|(summary, topic)| CalibrationHealth {
-            topic,
-            num_publishers: running
-                .and_then(|running| running.inputs.camera_info.as_ref())
-                .map(|subscription| subscription.num_publishers()),
-            told: told(topic),
-            summary,
-        });
+        let inputs = self.inputs.iter().zip(&looks);
         let ended = running.is_some_and(|running| running.thread.is_finished());
         ChannelHealth {
             node,
@@ -242,56 +228,15 @@ impl LiveChannel {
             num_failures_now,
             is_active: running.is_some(),
             is_dead: ended || matches!(self.stage, Stage::Lost),
-            topic: &self.config.inputs[0].topic,
-            num_publishers: running.map_or(0, |running| running.inputs.sensor.num_publishers()),
-            told: told(&self.topic),
-            calibration,
-            input: &input,
+            inputs: inputs
+                .map(|(input, (summary, calibration))| {
+                    input.health(summary, calibration.as_ref(), &told)
+                })
+                .collect(),
             window: &self.window,
             frames: &frames,
         }
         .statuses(now)
-    }
-}
-
-fn first_input(config: &ChannelConfig) -> Result<&InputConfig> {
-    config.inputs.first().ok_or_else(|| {
-        Error::new(ErrorKind::Config, "channel", format!("{} has no input", config.name))
-    })
-}
-
-/// Holds the newest CameraInfo beside the pictures.
-fn camera_info_receiver(name: &str, state: Arc<ChannelState>) -> Receiver {
-    let name = format!("{name}.camera_info");
-    Box::new(move |received| {
-        let Some(watch) = &state.calibration else { return };
-        let text = received.as_ref().err().map(ToString::to_string);
-        let times = lock(watch).take(Instant::now(), received);
-        log_refused(&name, times, text);
-    })
-}
-
-/// Copies every message into the slot and counts it.
-fn receiver(config: &ChannelConfig, mut slot: SlotWriter, state: Arc<ChannelState>) -> Receiver {
-    let name = config.name.clone();
-    let max_payload_bytes = config.live.max_payload_bytes;
-    Box::new(move |received| {
-        let offered = received.and_then(|message| slot.offer(&message, max_payload_bytes));
-        if matches!(offered, Ok(Offered::Closed)) {
-            return;
-        }
-        let text = offered.as_ref().err().map(ToString::to_string);
-        let times = lock(&state.input).note(Instant::now(), offered);
-        log_refused(&name, times, text);
-    })
-}
-
-/// The first message that is refused for a reason is a warning.
-fn log_refused(name: &str, times: u64, error: Option<String>) {
-    match (times, error) {
-        (1, Some(error)) => tracing::warn!("channel {name}: message refused: {error}"),
-        (_, Some(error)) => tracing::debug!("channel {name}: message refused: {error}"),
-        (_, None) => {}
     }
 }
 

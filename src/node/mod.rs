@@ -14,6 +14,7 @@ pub mod diagnostics;
 pub mod lifecycle;
 pub mod live;
 mod live_channel;
+mod live_input;
 mod manual;
 pub mod markers;
 pub mod outputs;

@@ -2,24 +2,27 @@
 //! it, publishes that, and takes the next.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 
-use super::calibration::CalibrationWatch;
+use super::calibration::{CalibrationSummary, CalibrationWatch};
 use super::clock::NodeClock;
 use super::outputs::ChannelOutputs;
 use super::transforms::LiveTransforms;
 use crate::config::ChannelConfig;
+use crate::detectors::MAX_INPUTS;
 use crate::error::{Error, ErrorKind, Result};
 use crate::runtime::account::{Account, Reason};
+use crate::runtime::assembler::SharedMessage;
 use crate::runtime::channel::{Channel, Served};
-use crate::runtime::input::InputAccount;
+use crate::runtime::input::{InputAccount, InputSummary};
+use crate::runtime::message_buffer::MessageBuffer;
 use crate::runtime::serving::Serving;
-use crate::runtime::slot::{Frame, SlotReader};
+use crate::runtime::slot::{SlotReader, Taken};
 use crate::runtime::stamps::StampOrder;
-use crate::types::Stamp;
+use crate::types::{CameraCalibration, Stamp};
 
 /// Stamps may be ahead of the node's clock by this, as clocks of two machines
 /// are.
@@ -41,14 +44,44 @@ pub struct Worker {
 
 /// What the threads of the node share of a channel.
 pub struct ChannelState {
-    /// What became of its input.
-    pub input: Mutex<InputAccount>,
-    /// What its CameraInfo is beside its pictures, where that is asked for.
-    pub calibration: Option<Mutex<CalibrationWatch>>,
+    /// Its inputs.
+    pub inputs: Vec<InputState>,
     frames: Mutex<Frames>,
     /// A configuration to be taken over before the next frame.
     pending: Mutex<Option<ChannelConfig>>,
     has_pending: AtomicBool,
+}
+
+/// What the threads of the node share of an input.
+pub struct InputState {
+    /// What became of its messages.
+    pub account: Mutex<InputAccount>,
+    /// What its CameraInfo is beside its pictures, where that is asked for.
+    pub calibration: Option<Mutex<CalibrationWatch>>,
+}
+
+impl InputState {
+    /// An input that has seen no message yet.
+    pub fn new(now: Instant, calibration: Option<CalibrationWatch>) -> Self {
+        Self {
+            account: Mutex::new(InputAccount::new(now)),
+            calibration: calibration.map(Mutex::new),
+        }
+    }
+
+    /// Counts from now: the input is opened again. Totals stay.
+    pub fn reopen(&self, now: Instant) {
+        lock(&self.account).reopen(now);
+        if let Some(calibration) = &self.calibration {
+            lock(calibration).input.reopen(now);
+        }
+    }
+
+    /// Sums up, and looks anew from now on.
+    pub fn look(&self, now: Instant) -> (InputSummary, Option<CalibrationSummary>) {
+        let calibration = self.calibration.as_ref().map(|watch| lock(watch).look(now));
+        (lock(&self.account).look(now), calibration)
+    }
 }
 
 struct Frames {
@@ -108,14 +141,13 @@ impl Default for FrameWindow {
 }
 
 impl ChannelState {
-    /// A channel that has seen no message yet.
-    pub fn new(now: Instant, serving: Serving, calibration: Option<CalibrationWatch>) -> Self {
+    /// A channel that has seen no frame yet.
+    pub fn new(inputs: Vec<InputState>, serving: Serving) -> Self {
         let window = FrameWindow::new();
         let (last_output, unpublished) = (None, None);
         let frames = Frames { window, serving, last_output, num_out: 0, unpublished };
         Self {
-            input: Mutex::new(InputAccount::new(now)),
-            calibration: calibration.map(Mutex::new),
+            inputs,
             frames: Mutex::new(frames),
             pending: Mutex::new(None),
             has_pending: AtomicBool::new(false),
@@ -172,26 +204,36 @@ impl Worker {
         clock: &NodeClock,
         transforms: &LiveTransforms,
     ) -> Box<Self> {
-        while let Some(frame) = slot.take() {
+        while let Some(taken) = slot.take() {
             self.take_pending(state, clock);
-            let now = clock.now();
-            let age_s = now.map(|now| now.seconds_since(frame.stamp()));
-            let is_future = age_s.is_some_and(|age| age < -FUTURE_TOLERANCE.as_secs_f64());
-            {
-                let mut frames = lock(&state.frames);
-                frames.window.age_s = age_s;
-                frames.window.num_future += u64::from(is_future);
-            }
-            let served = self.check_age(age_s);
-            if let Err(error) = served.and_then(|()| self.serve(frame, state, transforms)) {
-                self.note_dropped(state, &error);
+            match taken {
+                Taken::Frame { messages, starts_over } => {
+                    if starts_over {
+                        self.channel.start_over();
+                    }
+                    let now = clock.now();
+                    if let Err(error) = self.serve(messages, now, state, transforms) {
+                        self.note_dropped(state, &error, 1);
+                    }
+                }
+                Taken::Refused { error, num } => self.note_dropped(state, &error, num),
             }
             lock(&state.frames).serving.refresh(&self.channel);
         }
         self
     }
 
-    fn check_age(&self, age_s: Option<f64>) -> Result<()> {
+    /// Notes the age of a frame, `None` where the time is not known.
+    ///
+    /// # Errors
+    /// `Stale` when the frame is older than the channel takes.
+    fn check_age(&self, age_s: Option<f64>, state: &ChannelState) -> Result<()> {
+        let is_future = age_s.is_some_and(|age| age < -FUTURE_TOLERANCE.as_secs_f64());
+        {
+            let mut frames = lock(&state.frames);
+            frames.window.age_s = age_s;
+            frames.window.num_future += u64::from(is_future);
+        }
         let max_age = self.channel.config().live.max_age;
         let (Some(age), Some(max_age)) = (age_s, max_age) else { return Ok(()) };
         if age <= max_age.as_secs_f64() {
@@ -208,17 +250,32 @@ impl Worker {
     /// Why the frame is dropped.
     fn serve(
         &mut self,
-        frame: &Frame,
+        messages: &[Option<SharedMessage>],
+        now: Option<Stamp>,
         state: &ChannelState,
         transforms: &LiveTransforms,
     ) -> Result<()> {
+        let reference = messages.get(self.channel.config().sync.reference);
+        let reference = reference.and_then(Option::as_deref);
+        let stamp = reference.map(MessageBuffer::stamp).unwrap_or_default();
+        self.check_age(now.map(|now| now.seconds_since(stamp)), state)?;
+        let mut views = [const { None }; MAX_INPUTS];
+        for (view, message) in views.iter_mut().zip(messages) {
+            *view = message.as_deref().map(MessageBuffer::view).transpose()?;
+        }
+        let calibrations = self.calibrations(state);
+        let mut inputs = [const { None }; MAX_INPUTS];
+        for ((input, view), calibration) in inputs.iter_mut().zip(&views).zip(&calibrations) {
+            *input = view.as_ref().map(|view| view.input_with(calibration.as_deref()));
+        }
+        let inputs = &mut inputs[..messages.len()];
         let patience = self.channel.config().live.transform_wait;
         let lookup = |to: &str, from: &str, at| transforms.lookup(to, from, at, patience);
-        let view = frame.view()?;
-        let mut inputs = [Some(view.input())];
-        let served = self.channel.process(&mut inputs, Some(&lookup))?;
-        if let (Some(calibration), [Some(input)]) = (&state.calibration, &inputs) {
-            lock(calibration).note_picture(input);
+        let served = self.channel.process(inputs, Some(&lookup))?;
+        for (input, state) in inputs.iter().zip(&state.inputs) {
+            if let (Some(input), Some(calibration)) = (input, &state.calibration) {
+                lock(calibration).note_picture(input);
+            }
         }
         if served.order == StampOrder::Restart {
             let name = &served.config.name;
@@ -228,17 +285,26 @@ impl Worker {
             transforms.forget_after(Stamp::from_nanos(latest));
         }
         let published = self.outputs.publish(&served);
-        note_served(state, &served, frame, published);
-        if let Err(error) = self.outputs.show(&served, &inputs) {
+        let arrived = reference.and_then(MessageBuffer::arrived);
+        note_served(state, &served, arrived, published);
+        if let Err(error) = self.outputs.show(&served, inputs) {
             count_unpublished(&mut lock(&state.frames), &served.config.name, &error);
         }
         Ok(())
     }
 
-    /// Counts a frame that is not served; the first of a reason is a warning.
-    fn note_dropped(&self, state: &ChannelState, error: &Error) {
+    /// The newest calibrations of the cameras whose detector asks for them.
+    fn calibrations(&self, state: &ChannelState) -> [Option<Arc<CameraCalibration>>; MAX_INPUTS] {
+        std::array::from_fn(|index| {
+            let watch = state.inputs.get(index)?.calibration.as_ref()?;
+            self.channel.wants_calibration(index).then(|| lock(watch).newest())?
+        })
+    }
+
+    /// Counts frames that are not served; the first of a reason is a warning.
+    fn note_dropped(&self, state: &ChannelState, error: &Error, num: u64) {
         let name = &self.channel.config().name;
-        match lock(&state.frames).window.account.add_dropped(error) {
+        match lock(&state.frames).window.account.add_dropped(error, num) {
             1 => tracing::warn!("channel {name}: frame dropped: {error}"),
             count => tracing::debug!("channel {name}: frame dropped ({count}): {error}"),
         }
@@ -255,7 +321,12 @@ impl Worker {
     }
 }
 
-fn note_served(state: &ChannelState, served: &Served<'_>, frame: &Frame, published: Result<()>) {
+fn note_served(
+    state: &ChannelState,
+    served: &Served<'_>,
+    arrived: Option<Instant>,
+    published: Result<()>,
+) {
     let now = Instant::now();
     let name = &served.config.name;
     let mut frames = lock(&state.frames);
@@ -270,11 +341,11 @@ fn note_served(state: &ChannelState, served: &Served<'_>, frame: &Frame, publish
         Ok(()) => {
             frames.last_output = Some(now);
             frames.num_out += 1;
-            lock(&state.input).note_output();
+            state.inputs.iter().for_each(|input| lock(&input.account).note_output());
         }
         Err(error) => count_unpublished(&mut frames, name, &error),
     }
-    if let (Some(arrived), Some(response)) = (frame.arrived(), &mut frames.window.response_us) {
+    if let (Some(arrived), Some(response)) = (arrived, &mut frames.window.response_us) {
         let micros = now.saturating_duration_since(arrived).as_micros();
         let micros = u64::try_from(micros).unwrap_or(u64::MAX);
         response.saturating_record(micros.clamp(1, MAX_RESPONSE_US));

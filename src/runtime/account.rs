@@ -137,10 +137,10 @@ impl Account {
         }
     }
 
-    /// Notes a frame that was refused. Returns how often this reason came.
-    pub fn add_dropped(&mut self, error: &Error) -> u64 {
-        self.frames_in += 1;
-        count_reason(&mut self.dropped, error)
+    /// Notes frames that were refused for one reason. Returns how often it came.
+    pub fn add_dropped(&mut self, error: &Error, num: u64) -> u64 {
+        self.frames_in += num;
+        count_reason(&mut self.dropped, error, num)
     }
 
     /// Notes frames that newer ones overtook before they could be served.
@@ -156,7 +156,7 @@ impl Account {
     /// Notes a frame that is served without its past sweeps. Returns how often
     /// this reason came.
     pub fn add_degraded(&mut self, error: &Error) -> u64 {
-        count_reason(&mut self.degraded, error)
+        count_reason(&mut self.degraded, error, 1)
     }
 
     /// Notes how the stamp of a frame stood to the one before.
@@ -236,11 +236,11 @@ impl Account {
     }
 }
 
-fn count_reason(reasons: &mut BTreeMap<&'static str, Reason>, error: &Error) -> u64 {
+fn count_reason(reasons: &mut BTreeMap<&'static str, Reason>, error: &Error, num: u64) -> u64 {
     let entry = reasons
         .entry(error.kind().reason())
         .or_insert_with(|| Reason { count: 0, first: error.to_string() });
-    entry.count += 1;
+    entry.count += num;
     entry.count
 }
 
@@ -277,7 +277,7 @@ mod tests {
         let mut account = Account::new();
         account.add_served(&frame, 3);
         account.add_stamp(StampOrder::Equal);
-        account.add_dropped(&Error::new(ErrorKind::Layout, "image", "too short"));
+        account.add_dropped(&Error::new(ErrorKind::Layout, "image", "too short"), 1);
         account
     }
 

@@ -150,6 +150,11 @@ impl Channel {
         self.needs.iter().any(|needs| needs.pose_in.is_some())
     }
 
+    /// Whether its detector asks for the calibration of an input's camera.
+    pub fn wants_calibration(&self, input: usize) -> bool {
+        self.needs.get(input).is_some_and(|needs| needs.calibration)
+    }
+
     /// Finds the objects of a frame, whose inputs are in the order of the
     /// configuration. The reference input gives the stamp.
     ///

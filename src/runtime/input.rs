@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use serde::Serialize;
+
 use super::account::Reason;
-use super::slot::Offered;
+use super::slot::{Loss, Offered};
 use crate::error::{Error, Result};
 
 /// The account of an input since it was opened, and since it was last looked
@@ -15,11 +17,46 @@ pub struct InputAccount {
     last_arrival: Option<Instant>,
     /// When the first message came that nothing was published after.
     unanswered_since: Option<Instant>,
-    num_received: u64,
-    num_overtaken: u64,
-    num_abandoned: u64,
-    refused: BTreeMap<&'static str, Reason>,
+    totals: InputTotals,
     window: Window,
+}
+
+/// What became of the messages of an input, in all.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct InputTotals {
+    /// Messages that were taken.
+    #[serde(rename = "received")]
+    pub num_received: u64,
+    /// Messages whose frame a newer one overtook before the channel was free.
+    #[serde(rename = "overtaken")]
+    pub num_overtaken: u64,
+    /// Messages that no frame contains. Counted where there are several inputs.
+    #[serde(rename = "unused")]
+    pub num_unused: u64,
+    /// Messages that waited when the input was closed.
+    #[serde(rename = "abandoned")]
+    pub num_abandoned: u64,
+    /// Messages that were refused, by reason.
+    pub refused: BTreeMap<&'static str, Reason>,
+}
+
+impl InputTotals {
+    /// Notes messages that were lost after they were taken.
+    pub fn add_loss(&mut self, loss: Loss, num: u64) {
+        match loss {
+            Loss::Overtaken => self.num_overtaken += num,
+            Loss::Unused => self.num_unused += num,
+            Loss::Abandoned => self.num_abandoned += num,
+        }
+    }
+
+    /// Notes a message that is refused. Returns how often its reason came.
+    pub fn add_refused(&mut self, error: &Error) -> u64 {
+        let first = || Reason { count: 0, first: error.to_string() };
+        let reason = self.refused.entry(error.kind().reason()).or_insert_with(first);
+        reason.count += 1;
+        reason.count
+    }
 }
 
 /// What happened since somebody last looked.
@@ -50,14 +87,8 @@ pub struct InputSummary {
     pub num_refused_now: u64,
     /// Messages overtaken since the last look.
     pub num_overtaken_now: u64,
-    /// Messages that were taken, in all.
-    pub num_received: u64,
-    /// Messages that a newer one overtook before the channel was free, in all.
-    pub num_overtaken: u64,
-    /// Messages that waited when the input was closed, in all.
-    pub num_abandoned: u64,
-    /// Messages that were refused, in all, by reason.
-    pub refused: BTreeMap<&'static str, Reason>,
+    /// All messages.
+    pub totals: InputTotals,
 }
 
 impl InputAccount {
@@ -67,10 +98,7 @@ impl InputAccount {
             opened: now,
             last_arrival: None,
             unanswered_since: None,
-            num_received: 0,
-            num_overtaken: 0,
-            num_abandoned: 0,
-            refused: BTreeMap::new(),
+            totals: InputTotals::default(),
             window: Window::new(now),
         }
     }
@@ -90,37 +118,30 @@ impl InputAccount {
         self.window.longest_gap = self.window.longest_gap.max(gap);
         self.last_arrival = Some(now);
         match offered {
-            Ok(offered) => {
-                let overtook = u64::from(offered != Offered::Waiting);
+            Ok(_) => {
                 self.unanswered_since.get_or_insert(now);
-                self.num_received += 1;
-                self.num_overtaken += overtook;
+                self.totals.num_received += 1;
                 self.window.num_received += 1;
-                self.window.num_overtaken += overtook;
                 0
             }
-            Err(error) => self.refuse(&error),
+            Err(error) => {
+                self.window.num_refused += 1;
+                self.totals.add_refused(&error)
+            }
         }
     }
 
-    fn refuse(&mut self, error: &Error) -> u64 {
-        self.window.num_refused += 1;
-        let reason = self
-            .refused
-            .entry(error.kind().reason())
-            .or_insert_with(|| Reason { count: 0, first: error.to_string() });
-        reason.count += 1;
-        reason.count
+    /// Notes messages that were lost after they were taken.
+    pub fn note_loss(&mut self, loss: Loss, num: u64) {
+        self.totals.add_loss(loss, num);
+        if loss == Loss::Overtaken {
+            self.window.num_overtaken += num;
+        }
     }
 
     /// Notes that something was published.
     pub fn note_output(&mut self) {
         self.unanswered_since = None;
-    }
-
-    /// Notes messages that waited when the input was closed.
-    pub fn note_abandoned(&mut self, count: u64) {
-        self.num_abandoned += count;
     }
 
     /// Sums up, and looks anew from now on.
@@ -136,10 +157,7 @@ impl InputAccount {
             longest_gap: window.longest_gap.max(silence),
             num_refused_now: window.num_refused,
             num_overtaken_now: window.num_overtaken,
-            num_received: self.num_received,
-            num_overtaken: self.num_overtaken,
-            num_abandoned: self.num_abandoned,
-            refused: self.refused.clone(),
+            totals: self.totals.clone(),
         }
     }
 }
@@ -166,23 +184,28 @@ mod tests {
         let start = Instant::now();
         let at = |ms| start + Duration::from_millis(ms);
         let mut account = InputAccount::new(start);
-        for (ms, offered) in [(100, Offered::Waiting), (200, Offered::Overtook)] {
-            assert_eq!(account.note(at(ms), Ok(offered)), 0);
+        for ms in [100, 200] {
+            assert_eq!(account.note(at(ms), Ok(Offered::Waiting)), 0);
         }
+        account.note_loss(Loss::Overtaken, 1);
         let bad = || Err(Error::new(ErrorKind::Message, "test", "too short"));
         assert_eq!(account.note(at(700), bad()), 1);
         assert_eq!(account.note(at(800), bad()), 2);
-        account.note_abandoned(1);
+        account.note_loss(Loss::Abandoned, 1);
+        account.note_loss(Loss::Unused, 3);
 
         let seen = account.look(at(1000));
-        assert_eq!((seen.num_received, seen.num_overtaken, seen.num_abandoned), (2, 1, 1));
-        assert_eq!((seen.num_refused_now, seen.refused["malformed_message"].count), (2, 2));
+        let InputTotals { num_received, num_overtaken, num_unused, num_abandoned, refused } =
+            &seen.totals;
+        assert_eq!([*num_received, *num_overtaken, *num_unused, *num_abandoned], [2, 1, 3, 1]);
+        assert_eq!((seen.num_refused_now, seen.num_overtaken_now), (2, 1));
+        assert_eq!(refused["malformed_message"].count, 2);
         assert!((seen.rate_hz - 2.0).abs() < 1e-9, "{}", seen.rate_hz);
         assert_eq!(seen.longest_gap, Duration::from_millis(500));
         assert_eq!(seen.silence, Duration::from_millis(200));
 
         let later = account.look(at(3000));
-        assert_eq!((later.num_received, later.num_refused_now), (2, 0));
+        assert_eq!((later.totals.num_received, later.num_refused_now), (2, 0));
         assert_eq!(later.silence, Duration::from_millis(2200));
         assert_eq!(later.longest_gap, later.silence);
     }

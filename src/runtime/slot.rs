@@ -1,318 +1,349 @@
-//! The newest message of an input, waiting for its channel.
+//! The newest frame of a channel's inputs, waiting for the channel.
 //!
-//! Three buffers go round: one is being filled by the door, one waits, one is
-//! being worked on. Handing over swaps pointers under a lock that is held for
-//! nothing else, so a door never waits for a channel. A message that a newer
-//! one overtakes is counted. Buffers grow to the largest message, which is
-//! bounded, and are used again. A GPU uploads from the buffer itself.
+//! A door copies every message into a buffer and hands it over under a lock
+//! that is held to swap pointers and to choose among stamps, so that a door
+//! never waits for a channel. A frame that a newer one overtakes is counted.
+//! Buffers grow to the largest message, which is bounded, and are used again. A
+//! GPU uploads from the buffer itself.
+//!
+//! With one input every message is a frame and three buffers are in use: one is
+//! being filled, one waits, one is read. With several, frames close by their
+//! deadlines on the thread of the channel, and of each input `sync.depth` more
+//! messages are kept.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use crate::detectors::{FrameInput, Payload};
+use super::assembler::{Assembler, SharedMessage, fill};
+use crate::config::{InputConfig, SyncConfig};
 use crate::device::PayloadMemory;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::transport::door::Received;
-use crate::types::{
-    CloudView, CompressedFormat, CompressedView, Encoding, Header, ImagePayload, ImageView,
-    PointField, PointFields, Size, Stamp,
-};
-
-/// A message of its own memory: the one copy of a payload.
-#[derive(Debug, Default)]
-pub struct Frame {
-    stamp: Stamp,
-    frame_id: String,
-    arrived: Option<Instant>,
-    layout: Layout,
-    fields: Vec<OwnedField>,
-    num_fields: usize,
-    data: PayloadMemory,
-}
-
-/// What the data of a frame is.
-#[derive(Clone, Copy, Debug, Default)]
-enum Layout {
-    #[default]
-    Nothing,
-    Image {
-        size: Size,
-        step: usize,
-        encoding: Encoding,
-        is_big_endian: bool,
-    },
-    File(CompressedFormat),
-    Cloud {
-        shape: [u32; 2],
-        steps: [u32; 2],
-        is_big_endian: bool,
-    },
-}
-
-#[derive(Debug, Default)]
-struct OwnedField {
-    name: String,
-    offset: u32,
-    datatype: u8,
-    count: u32,
-}
-
-impl Frame {
-    /// A buffer that holds no message yet.
-    pub fn new(data: PayloadMemory) -> Self {
-        Self { data, ..Self::default() }
-    }
-
-    /// Takes a copy of a message of a sensor.
-    ///
-    /// # Errors
-    /// `Layout` when it holds more than `max_payload_bytes`, `Argument` when it
-    /// is not of a sensor.
-    pub fn fill(&mut self, message: &Received<'_>, max_payload_bytes: usize) -> Result<()> {
-        let (header, layout, data) = match message {
-            Received::Picture { header, payload: ImagePayload::Raw(image) } => {
-                let layout = Layout::Image {
-                    size: image.size(),
-                    step: image.step(),
-                    encoding: image.encoding(),
-                    is_big_endian: image.is_big_endian(),
-                };
-                (header, layout, image.data())
-            }
-            Received::Picture { header, payload: ImagePayload::Compressed(file) } => {
-                (header, Layout::File(file.format), file.data)
-            }
-            Received::Cloud { header, view } => (header, self.fill_cloud(view), view.data()),
-            Received::CameraInfo(_) | Received::Transform { .. } | Received::Clock(_) => {
-                return Err(Error::new(ErrorKind::Argument, "slot", "not a message of a sensor"));
-            }
-        };
-        if data.len() > max_payload_bytes {
-            return Err(Error::new(
-                ErrorKind::Layout,
-                "slot",
-                format!("message holds {} bytes, {max_payload_bytes} is the most", data.len()),
-            ));
-        }
-        self.stamp = header.stamp;
-        self.frame_id.clear();
-        self.frame_id.push_str(header.frame_id);
-        self.arrived = Some(Instant::now());
-        self.layout = layout;
-        self.data.copy_from(data);
-        Ok(())
-    }
-
-    fn fill_cloud(&mut self, view: &CloudView<'_>) -> Layout {
-        let fields = view.fields().as_slice();
-        self.num_fields = fields.len();
-        if self.fields.len() < fields.len() {
-            self.fields.resize_with(fields.len(), OwnedField::default);
-        }
-        for (mine, field) in self.fields.iter_mut().zip(fields) {
-            mine.name.clear();
-            mine.name.push_str(field.name);
-            (mine.offset, mine.datatype, mine.count) = (field.offset, field.datatype, field.count);
-        }
-        // The view was made from numbers of 32 bits.
-        let narrow = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
-        Layout::Cloud {
-            shape: [view.width(), view.height()].map(narrow),
-            steps: [view.point_step(), view.row_step()].map(narrow),
-            is_big_endian: view.is_big_endian(),
-        }
-    }
-
-    /// When it arrived; `None` for a buffer that never held a message.
-    pub fn arrived(&self) -> Option<Instant> {
-        self.arrived
-    }
-
-    /// Acquisition time.
-    pub fn stamp(&self) -> Stamp {
-        self.stamp
-    }
-
-    /// The message as it was received.
-    ///
-    /// # Errors
-    /// `Argument` when there is none; the checks of the view, which passed
-    /// before.
-    pub fn view(&self) -> Result<InputView<'_>> {
-        let header = Header { stamp: self.stamp, frame_id: &self.frame_id };
-        let data = self.data.bytes();
-        let payload = match self.layout {
-            Layout::Nothing => {
-                return Err(Error::new(ErrorKind::Argument, "slot", "there is no message"));
-            }
-            Layout::Image { size, step, encoding, is_big_endian } => {
-                let image = ImageView::new(size, step, encoding, is_big_endian, data)?;
-                PayloadView::Image(ImagePayload::Raw(image))
-            }
-            Layout::File(format) => {
-                PayloadView::Image(ImagePayload::Compressed(CompressedView { format, data }))
-            }
-            Layout::Cloud { shape, steps, is_big_endian } => {
-                let mut fields = PointFields::new();
-                for field in &self.fields[..self.num_fields] {
-                    let OwnedField { name, offset, datatype, count } = field;
-                    let (offset, datatype, count) = (*offset, *datatype, *count);
-                    fields.push(PointField { name, offset, datatype, count })?;
-                }
-                PayloadView::Cloud(CloudView::new(shape, steps, is_big_endian, fields, data)?)
-            }
-        };
-        Ok(InputView { header, payload })
-    }
-}
-
-/// A message of a sensor in memory of this program.
-#[derive(Clone, Copy, Debug)]
-pub struct InputView<'a> {
-    /// Acquisition time and coordinate frame.
-    pub header: Header<'a>,
-    /// The data.
-    pub payload: PayloadView<'a>,
-}
-
-/// The data of a message.
-#[derive(Clone, Copy, Debug)]
-#[expect(clippy::large_enum_variant, reason = "one value an input, on the stack")]
-pub enum PayloadView<'a> {
-    /// Pixels, or a compressed file.
-    Image(ImagePayload<'a>),
-    /// Points.
-    Cloud(CloudView<'a>),
-}
-
-impl InputView<'_> {
-    /// The message as an input of a frame, without a pose.
-    pub fn input(&self) -> FrameInput<'_> {
-        let payload = match &self.payload {
-            PayloadView::Image(image) => Payload::Image(*image),
-            PayloadView::Cloud(cloud) => Payload::Cloud(cloud),
-        };
-        FrameInput::new(self.header, payload)
-    }
-}
+use crate::types::Stamp;
 
 /// What became of a message that was offered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offered {
-    /// It waits.
+    /// It waits, for the channel or for others of its frame.
     Waiting,
-    /// It waits in the place of an older one, which is lost.
-    Overtook,
     /// The slot is closed; it is lost.
     Closed,
 }
 
-/// The side of a slot that fills it.
+/// How a message was lost after it was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loss {
+    /// Its frame waited for the channel, and a newer one took its place.
+    Overtaken,
+    /// No frame contains it.
+    Unused,
+    /// It waited when the slot was closed.
+    Abandoned,
+}
+
+/// Is told of losses: the input, how, and the number of messages. Called under
+/// the lock of the slot.
+pub type LossCounter = Arc<dyn Fn(usize, Loss, u64) + Send + Sync>;
+
+/// The side of a slot that fills it, for one input.
 #[derive(Debug)]
 pub struct SlotWriter {
     shared: Arc<Shared>,
-    frame: Box<Frame>,
+    input: usize,
+    buffer: SharedMessage,
 }
 
 /// The side of a slot that empties it.
 #[derive(Debug)]
 pub struct SlotReader {
     shared: Arc<Shared>,
-    frame: Box<Frame>,
+    taken: Vec<Option<SharedMessage>>,
 }
 
 /// Ends a slot from outside.
 #[derive(Clone, Debug)]
 pub struct SlotCloser(Arc<Shared>);
 
+/// What a channel gets from its slot.
 #[derive(Debug)]
+pub enum Taken<'a> {
+    /// A frame.
+    Frame {
+        /// The messages, in the order of the inputs.
+        messages: &'a [Option<SharedMessage>],
+        /// Whether it does not follow the frames before.
+        starts_over: bool,
+    },
+    /// Frames that cannot be processed, for one reason.
+    Refused {
+        /// Why the first of them cannot.
+        error: Error,
+        /// How many.
+        num: u64,
+    },
+}
+
 struct Shared {
     state: Mutex<State>,
     changed: Condvar,
+    opened: Instant,
+    /// Seconds of the clock of deadlines in a second.
+    rate: f64,
+    count_loss: LossCounter,
 }
 
 #[derive(Debug)]
 struct State {
-    middle: Box<Frame>,
+    assembler: Assembler,
+    /// The newest frame, if `is_waiting`.
+    ready: Vec<Option<SharedMessage>>,
+    /// Memory to close a frame into.
+    closed: Vec<Option<SharedMessage>>,
+    refused: Vec<(Error, u64)>,
     is_waiting: bool,
     is_closed: bool,
 }
 
-/// A slot of three buffers in memory that `take` takes.
-pub fn slot(mut take: impl FnMut() -> PayloadMemory) -> (SlotWriter, SlotReader, SlotCloser) {
-    let [first, middle, last] = std::array::from_fn(|_| Box::new(Frame::new(take())));
-    let state = State { middle, is_waiting: false, is_closed: false };
-    let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() });
-    let writer = SlotWriter { shared: Arc::clone(&shared), frame: first };
-    let reader = SlotReader { shared: Arc::clone(&shared), frame: last };
-    (writer, reader, SlotCloser(shared))
+/// What a slot is for.
+#[derive(Clone, Copy, Debug)]
+pub struct SlotOptions<'a> {
+    /// The inputs of the channel.
+    pub inputs: &'a [InputConfig],
+    /// How their messages become frames.
+    pub sync: &'a SyncConfig,
+    /// Seconds of the clock of deadlines in a second: 1 live, other rates for a
+    /// replay that is slower or faster than its recording.
+    pub rate: f64,
+}
+
+/// A slot whose buffers are in memory that `memory` allocates: a writer for each
+/// input, a reader, and what ends both.
+pub fn slot(
+    options: SlotOptions<'_>,
+    memory: impl FnMut() -> PayloadMemory,
+    count_loss: LossCounter,
+) -> (Vec<SlotWriter>, SlotReader, SlotCloser) {
+    let SlotOptions { inputs, sync, rate } = options;
+    let (assembler, buffers) = Assembler::new(inputs, sync, memory);
+    let [ready, closed, taken] = [(); 3].map(|()| Vec::with_capacity(assembler.num_inputs()));
+    let refused = Vec::new();
+    let state = State { assembler, ready, closed, refused, is_waiting: false, is_closed: false };
+    let shared = Arc::new(Shared {
+        state: Mutex::new(state),
+        changed: Condvar::new(),
+        opened: Instant::now(),
+        rate,
+        count_loss,
+    });
+    let writer = |(input, buffer)| SlotWriter { shared: Arc::clone(&shared), input, buffer };
+    let writers = buffers.into_iter().enumerate().map(writer).collect();
+    let reader = SlotReader { shared: Arc::clone(&shared), taken };
+    (writers, reader, SlotCloser(shared))
 }
 
 impl SlotWriter {
-    /// Copies a message and lets it wait, in the place of one that waits
-    /// already.
+    /// Copies a message and lets it wait. A frame that it closes takes the place
+    /// of one that waits already.
     ///
     /// # Errors
-    /// Those of [`Frame::fill`]; what waits stays.
+    /// Those of [`fill`]; `StampNotNewer` with several inputs. What waits stays.
     pub fn offer(&mut self, message: &Received<'_>, max_payload_bytes: usize) -> Result<Offered> {
-        self.frame.fill(message, max_payload_bytes)?;
-        let mut state = lock(&self.shared.state);
+        fill(&mut self.buffer, message, max_payload_bytes)?;
+        let mut state = self.shared.lock();
         if state.is_closed {
             return Ok(Offered::Closed);
         }
-        std::mem::swap(&mut state.middle, &mut self.frame);
-        let overtook = std::mem::replace(&mut state.is_waiting, true);
+        let now = self.shared.now();
+        state.close_frames(now, &self.shared);
+        let arrived = state.assembler.arrive(now, self.input, &mut self.buffer);
+        state.close_frames(now, &self.shared);
         drop(state);
         self.shared.changed.notify_one();
-        Ok(if overtook { Offered::Overtook } else { Offered::Waiting })
+        arrived.map(|()| Offered::Waiting)
     }
 }
 
 impl SlotReader {
-    /// Waits for a message; `None` once the slot is closed. Messages that still
-    /// wait then are lost.
-    pub fn take(&mut self) -> Option<&Frame> {
-        let state = lock(&self.shared.state);
-        let mut state = self
-            .shared
-            .changed
-            .wait_while(state, |state| !state.is_waiting && !state.is_closed)
-            .unwrap_or_else(PoisonError::into_inner);
-        if state.is_closed {
-            return None;
+    /// Waits for a frame; `None` once the slot is closed. What still waits then
+    /// is lost.
+    pub fn take(&mut self) -> Option<Taken<'_>> {
+        let Self { shared, taken } = self;
+        taken.clear();
+        let mut state = shared.lock();
+        loop {
+            if state.is_closed {
+                return None;
+            }
+            if state.assembler.next_deadline().is_some() {
+                state.close_frames(shared.now(), shared);
+            }
+            if let Some((error, num)) = state.refused.pop() {
+                return Some(Taken::Refused { error, num });
+            }
+            if state.is_waiting {
+                state.is_waiting = false;
+                std::mem::swap(&mut state.ready, taken);
+                let starts_over = state.assembler.take_starts_over();
+                return Some(Taken::Frame { messages: taken, starts_over });
+            }
+            state = shared.wait(state);
         }
-        state.is_waiting = false;
-        std::mem::swap(&mut state.middle, &mut self.frame);
-        drop(state);
-        Some(&self.frame)
     }
 }
 
 impl SlotCloser {
-    /// Whether a message waits to be taken.
+    /// Whether something waits to be taken.
     pub fn is_waiting(&self) -> bool {
-        lock(&self.0.state).is_waiting
+        let mut state = self.0.lock();
+        state.close_frames(self.0.now(), &self.0);
+        state.is_waiting || !state.refused.is_empty() || state.assembler.next_deadline().is_some()
     }
 
-    /// Ends the slot. Returns whether a message was waiting, which is lost.
-    pub fn close(&self) -> bool {
-        let mut state = lock(&self.0.state);
+    /// Ends the slot. The messages of a frame that waits are lost.
+    pub fn close(&self) {
+        let mut state = self.0.lock();
         state.is_closed = true;
-        let lost = std::mem::replace(&mut state.is_waiting, false);
+        if std::mem::take(&mut state.is_waiting) {
+            self.0.count(&state.ready, Loss::Abandoned);
+        }
         drop(state);
         self.0.changed.notify_all();
-        lost
     }
 }
 
-/// Nothing is left half done under this lock.
-fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
-    state.lock().unwrap_or_else(PoisonError::into_inner)
+impl State {
+    /// Closes the frames that are due; the newest waits.
+    fn close_frames(&mut self, now: Stamp, shared: &Shared) {
+        while let Some((_, usable)) = self.assembler.close(now, &mut self.closed) {
+            match usable {
+                Ok(()) => {
+                    if std::mem::replace(&mut self.is_waiting, true) {
+                        shared.count(&self.ready, Loss::Overtaken);
+                    }
+                    std::mem::swap(&mut self.ready, &mut self.closed);
+                }
+                Err(error) => self.refuse(error),
+            }
+            self.closed.clear();
+        }
+        for input in 0..self.assembler.num_inputs() {
+            let num_unused = self.assembler.take_unused(input);
+            if num_unused > 0 {
+                (shared.count_loss)(input, Loss::Unused, num_unused);
+            }
+        }
+    }
+
+    fn refuse(&mut self, error: Error) {
+        match self.refused.iter_mut().find(|(first, _)| first.kind() == error.kind()) {
+            Some((_, num)) => *num += 1,
+            None => self.refused.push((error, 1)),
+        }
+    }
+}
+
+impl Shared {
+    /// Time since the slot was opened.
+    fn now(&self) -> Stamp {
+        Stamp::from_nanos((self.opened.elapsed().as_nanos() as f64 * self.rate) as i64)
+    }
+
+    /// Waits for a message, at most until a frame is due.
+    fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        let Some(deadline) = state.assembler.next_deadline() else {
+            return self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        };
+        let seconds = deadline.seconds_since(self.now()).max(0.0) / self.rate;
+        // A clock that has just not reached the deadline is asked again.
+        let left = Duration::from_secs_f64(seconds) + Duration::from_micros(1);
+        self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    fn count(&self, messages: &[Option<SharedMessage>], loss: Loss) {
+        for (input, _) in messages.iter().enumerate().filter(|(_, message)| message.is_some()) {
+            (self.count_loss)(input, loss, 1);
+        }
+    }
+
+    /// Nothing is left half done under this lock.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shared").field("state", &self.state).finish_non_exhaustive()
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
     use super::*;
+    use crate::types::{CompressedFormat, CompressedView, Header, ImagePayload, Stamp};
+
+    /// Losses of the first input.
+    #[derive(Default)]
+    struct Lost {
+        overtaken: AtomicU64,
+        unused: AtomicU64,
+        abandoned: AtomicU64,
+    }
+
+    impl Lost {
+        fn num(&self) -> [u64; 3] {
+            [&self.overtaken, &self.unused, &self.abandoned]
+                .map(|counter| counter.load(Ordering::Relaxed))
+        }
+    }
+
+    fn inputs(num: usize) -> Vec<InputConfig> {
+        let input = |number| InputConfig {
+            topic: format!("/camera{number}"),
+            is_compressed: false,
+            camera_info: None,
+        };
+        (0..num).map(input).collect()
+    }
+
+    fn slot_of(
+        num_inputs: usize,
+        sync: &SyncConfig,
+    ) -> (Vec<SlotWriter>, SlotReader, SlotCloser, Arc<Lost>) {
+        let lost = Arc::new(Lost::default());
+        let counters = Arc::clone(&lost);
+        let count: LossCounter = Arc::new(move |input, loss, num| {
+            let counter = match loss {
+                Loss::Overtaken => &counters.overtaken,
+                Loss::Unused => &counters.unused,
+                Loss::Abandoned => &counters.abandoned,
+            };
+            counter.fetch_add(if input == 0 { num } else { 0 }, Ordering::Relaxed);
+        });
+        let inputs = inputs(num_inputs);
+        let options = SlotOptions { inputs: &inputs, sync, rate: 1.0 };
+        let (writers, reader, closer) = slot(options, PayloadMemory::default, count);
+        (writers, reader, closer, lost)
+    }
+
+    /// A slot of one input.
+    fn one() -> (SlotWriter, SlotReader, SlotCloser, Arc<Lost>) {
+        let (mut writers, reader, closer, lost) = slot_of(1, &SyncConfig::default());
+        (writers.remove(0), reader, closer, lost)
+    }
+
+    /// Stamps of the next frame in seconds.
+    fn next(reader: &mut SlotReader) -> Vec<Option<i32>> {
+        match reader.take() {
+            Some(Taken::Frame { messages, .. }) => messages
+                .iter()
+                .map(|message| message.as_ref().map(|message| message.stamp().to_ros().0))
+                .collect(),
+            other => panic!("{other:?}"),
+        }
+    }
 
     fn picture(seconds: i32, data: &[u8]) -> Received<'_> {
         let header = Header { stamp: Stamp::from_ros(seconds, 0), frame_id: "camera" };
@@ -322,86 +353,120 @@ mod tests {
 
     #[test]
     fn the_newest_waits_and_the_older_is_counted() {
-        let (mut writer, mut reader, closer) = slot(PayloadMemory::default);
+        let (mut writer, mut reader, closer, lost) = one();
         assert!(!closer.is_waiting());
         assert_eq!(writer.offer(&picture(1, &[1]), 9).unwrap(), Offered::Waiting);
         assert!(closer.is_waiting());
-        assert_eq!(writer.offer(&picture(2, &[2]), 9).unwrap(), Offered::Overtook);
-        assert_eq!(reader.take().unwrap().stamp(), Stamp::from_ros(2, 0));
-        assert_eq!(writer.offer(&picture(3, &[3]), 9).unwrap(), Offered::Waiting);
+        assert_eq!(writer.offer(&picture(2, &[2]), 9).unwrap(), Offered::Waiting);
+        assert_eq!((next(&mut reader), lost.num()), (vec![Some(2)], [1, 0, 0]));
+        // Whatever its stamp is.
+        assert_eq!(writer.offer(&picture(1, &[3]), 9).unwrap(), Offered::Waiting);
         assert!(writer.offer(&picture(4, &[4; 10]), 9).is_err());
-        assert_eq!(reader.take().unwrap().stamp(), Stamp::from_ros(3, 0));
+        assert_eq!(next(&mut reader), [Some(1)]);
         assert_eq!(writer.offer(&picture(5, &[5]), 9).unwrap(), Offered::Waiting);
-        assert!(closer.close());
+        closer.close();
+        assert_eq!(lost.num(), [1, 0, 1]);
         assert!(reader.take().is_none());
         assert_eq!(writer.offer(&picture(6, &[6]), 9).unwrap(), Offered::Closed);
     }
 
     #[test]
-    fn a_frame_reads_as_it_was_received() {
-        let mut frame = Frame::default();
-        assert!(frame.view().is_err());
-        let header = Header { stamp: Stamp::from_ros(1, 2), frame_id: "lidar" };
-        let mut fields = PointFields::new();
-        let field = PointField { name: "x", offset: 4, datatype: 7, count: 1 };
-        fields.push(field).unwrap();
-        let data = [7; 40];
-        let view = CloudView::new([2, 2], [8, 20], true, fields, &data).unwrap();
-        frame.fill(&Received::Cloud { header, view: &view }, 40).unwrap();
-        let read = frame.view().unwrap();
-        let PayloadView::Cloud(cloud) = read.payload else { panic!() };
-        assert_eq!((read.header, cloud.fields().as_slice()), (header, &[field][..]));
-        assert_eq!((cloud.width(), cloud.height(), cloud.data()), (2, 2, &data[..]));
-        assert_eq!((cloud.point_step(), cloud.row_step()), (8, 20));
-        assert!(cloud.is_big_endian());
-
-        let pixels = [9; 12];
-        let image = ImageView::new(Size::new(1, 2), 6, Encoding::Bgr8, false, &pixels).unwrap();
-        frame.fill(&Received::Picture { header, payload: ImagePayload::Raw(image) }, 12).unwrap();
-        let read = frame.view().unwrap();
-        let PayloadView::Image(ImagePayload::Raw(read)) = read.payload else { panic!() };
-        assert_eq!((read.size(), read.step(), read.data()), (image.size(), 6, &pixels[..]));
-        assert_eq!(read.encoding(), Encoding::Bgr8);
-    }
-
-    #[test]
     fn buffers_are_used_again() {
-        let (mut writer, mut reader, _closer) = slot(PayloadMemory::default);
+        let (mut writer, mut reader, _closer, _) = one();
         let data = vec![1; 1000];
         let mut buffers = std::collections::BTreeSet::new();
         for second in 0..30 {
             writer.offer(&picture(second, &data), 1000).unwrap();
-            if second % 3 == 0 {
-                buffers.insert(reader.take().unwrap().data.bytes().as_ptr());
+            if second % 3 == 0
+                && let Some(Taken::Frame { messages: [Some(message)], .. }) = reader.take()
+            {
+                buffers.insert(message.data().as_ptr());
             }
         }
-        assert!(buffers.len() <= 3, "{buffers:?}");
+        assert!(!buffers.is_empty() && buffers.len() <= 3, "{buffers:?}");
     }
 
     #[test]
     fn a_reader_sees_whole_messages_in_order_under_load() {
-        let (mut writer, mut reader, closer) = slot(PayloadMemory::default);
+        let (mut writer, mut reader, closer, lost) = one();
         let thread = std::thread::spawn(move || {
             let mut last = -1;
             let mut num_taken = 0;
-            while let Some(frame) = reader.take() {
-                let second = frame.stamp().to_ros().0;
-                assert!(
-                    second > last && frame.data.bytes().iter().all(|byte| *byte == second as u8)
-                );
+            while let Some(Taken::Frame { messages, .. }) = reader.take() {
+                let [Some(message)] = messages else { panic!("{messages:?}") };
+                let second = message.stamp().to_ros().0;
+                assert!(second > last && message.data().iter().all(|byte| *byte == second as u8));
                 last = second;
                 num_taken += 1;
             }
             num_taken
         });
-        let mut num_overtaken = 0;
         for second in 0..20_000 {
             let data = vec![second as u8; 64 + second as usize % 64];
-            if writer.offer(&picture(second, &data), 200).unwrap() == Offered::Overtook {
-                num_overtaken += 1;
-            }
+            writer.offer(&picture(second, &data), 200).unwrap();
         }
-        let lost = i32::from(closer.close());
-        assert_eq!(thread.join().unwrap() + num_overtaken + lost, 20_000);
+        closer.close();
+        let [overtaken, _, abandoned] = lost.num();
+        assert_eq!(thread.join().unwrap() + overtaken + abandoned, 20_000);
+    }
+
+    fn deadline(deadline: Duration) -> SyncConfig {
+        let max_skew = Duration::from_millis(500);
+        SyncConfig { max_skew, deadline, depth: 2, ..SyncConfig::default() }
+    }
+
+    #[test]
+    fn messages_of_several_inputs_meet() {
+        let (mut writers, mut reader, closer, lost) = slot_of(2, &deadline(Duration::MAX));
+        let mut offer = |input: usize, second| {
+            let writer: &mut SlotWriter = &mut writers[input];
+            writer.offer(&picture(second, &[second as u8]), 9).map(drop)
+        };
+        for second in 1..20 {
+            offer(0, second).unwrap();
+            offer(1, second).unwrap();
+            let refused = offer(1, second).unwrap_err();
+            assert_eq!(refused.kind(), crate::ErrorKind::StampNotNewer);
+            assert_eq!(next(&mut reader), [Some(second), Some(second)]);
+        }
+        // Two frames, of which the channel takes the newer.
+        for second in [20, 21] {
+            offer(0, second).unwrap();
+            offer(1, second).unwrap();
+        }
+        assert_eq!((next(&mut reader), lost.num()), (vec![Some(21), Some(21)], [1, 0, 0]));
+        closer.close();
+        assert!(reader.take().is_none());
+    }
+
+    #[test]
+    fn a_frame_that_lacks_an_input_is_refused_at_its_deadline() {
+        let wait = Duration::from_millis(30);
+        let (mut writers, mut reader, _closer, _) = slot_of(2, &deadline(wait));
+        let start = Instant::now();
+        writers[0].offer(&picture(1, &[1]), 9).unwrap();
+        match reader.take() {
+            Some(Taken::Refused { error, num: 1 }) => {
+                assert_eq!(error.kind(), crate::ErrorKind::IncompleteViews);
+                assert!(error.message().contains("missing: /camera1"), "{error}");
+            }
+            other => panic!("{other:?}"),
+        }
+        assert!(start.elapsed() >= wait);
+        // With one that is enough, the frame goes on without the other.
+        let sync = SyncConfig { min_inputs: Some(1), ..deadline(wait) };
+        let (mut writers, mut reader, _closer, _) = slot_of(2, &sync);
+        writers[0].offer(&picture(1, &[1]), 9).unwrap();
+        assert_eq!(next(&mut reader), [Some(1), None]);
+    }
+
+    #[test]
+    fn what_no_frame_contains_is_counted_and_its_buffer_used_again() {
+        let sync = SyncConfig { reference: 1, ..deadline(Duration::MAX) };
+        let (mut writers, _reader, _closer, lost) = slot_of(2, &sync);
+        for second in 0..50 {
+            writers[0].offer(&picture(second, &[0]), 9).unwrap();
+        }
+        assert_eq!(lost.num(), [0, 48, 0]);
     }
 }

@@ -4,7 +4,7 @@ use crate::types::Stamp;
 
 /// A step back of at least this is a clock that starts over (a recording that
 /// loops), not a message that was overtaken.
-const RESTART_NS: i64 = 1_000_000_000;
+pub(super) const RESTART_NS: i64 = 1_000_000_000;
 
 /// How a stamp stands to the one before it. Frames are served in every case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use crate::error::{Error, ErrorKind, Result};
 
 /// Width and height in pixels.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Size {
     /// Pixels along x.
     pub width: u32,

@@ -2,6 +2,7 @@
 
 mod anchor;
 mod boxes;
+mod calibration;
 mod candidate;
 mod center;
 mod cloud;
@@ -25,6 +26,7 @@ mod yolo;
 
 pub use anchor::{Anchor, AnchorDecode};
 pub use boxes::{Box2d, Box3d, RotatedBox2d};
+pub use calibration::CameraCalibration;
 pub use candidate::{Candidate, Candidates, Kept, total_order};
 pub use center::{CenterDecode, ScoreThresholds, SizeOrder, YawConvention};
 pub use cloud::{

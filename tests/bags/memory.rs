@@ -64,6 +64,29 @@ fn overlapping_chunks_stay_within_the_budget() {
     }
 }
 
+/// Large chunks that are soon done, between small ones that stay open to the
+/// end: these do not hold the buffers of those.
+#[test]
+fn small_chunks_do_not_hold_buffers_of_large_ones() {
+    let mut wanted = Vec::new();
+    for at in 0..40 {
+        wanted.push((0, 1000 + 2 * at, vec![0; 4 << 20]));
+        wanted.push((0, 1000 + 2 * at, vec![1; 8]));
+        wanted.push((1, 1001 + 2 * at, vec![2; 8]));
+        wanted.push((1, 5000 + at, vec![3; 8]));
+    }
+    let file = tempfile::NamedTempFile::new().unwrap();
+    write(file.path(), &wanted, 2, Compression::Zstd);
+    let budget = budget(1 << 30);
+    let mut reader = open(file.path(), budget);
+    let mut num_messages = 0;
+    while reader.next_message().unwrap().is_some() {
+        num_messages += 1;
+        assert!(budget.used() < 12 << 20, "{} bytes", budget.used());
+    }
+    assert_eq!(num_messages, wanted.len());
+}
+
 #[test]
 fn a_chunk_beyond_the_budget_is_damage() {
     let file = tempfile::NamedTempFile::new().unwrap();

@@ -1,9 +1,8 @@
 //! A camera and a LiDAR at full rate: nothing is lost, memory stays.
 
 use super::memory::resident;
+use super::one_input_slot::{next_stamp, one_input_slot};
 use super::peer::{Turn, events, turn, with};
-use det_post::device::PayloadMemory;
-use det_post::runtime::slot::slot;
 use det_post::transport::door::{
     Door, DoorEvent, InputKind, Qos, Received, Receiver, Reliability, Subscription,
 };
@@ -218,7 +217,7 @@ fn ages_at_peer(turn: &Turn, sensor: Sensor, num_frames: u64) -> Option<Vec<f64>
 fn ages_at_channel(turn: &Turn, sensor: Sensor, num_frames: u64) -> Option<Vec<f64>> {
     let mut sender = turn.peer()?;
     let mut door = turn.door("det_post");
-    let (mut writer, mut reader, closer) = slot(PayloadMemory::default);
+    let (mut writer, mut reader, closer) = one_input_slot();
     let receiver: Receiver = Box::new(move |received| {
         writer.offer(&received.unwrap(), usize::MAX).unwrap();
     });
@@ -226,9 +225,9 @@ fn ages_at_channel(turn: &Turn, sensor: Sensor, num_frames: u64) -> Option<Vec<f
     let subscription = door.subscribe(sensor.topic, sensor.kind, qos, receiver).unwrap();
     let channel = std::thread::spawn(move || {
         let mut ages = Vec::new();
-        while let Some(frame) = reader.take() {
+        while let Some(stamp) = next_stamp(&mut reader) {
             let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-            ages.push(now.as_secs_f64() - 1e-9 * frame.stamp().nanos() as f64);
+            ages.push(now.as_secs_f64() - 1e-9 * stamp.nanos() as f64);
         }
         ages
     });

@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use det_post::ErrorKind;
 use det_post::device::cuda::{DeviceBuffer, InPlaceUploads, PageLocked, PinnedBuffer};
 use det_post::device::{Device, PayloadMemory};
-use det_post::runtime::slot::{Frame, PayloadView};
+use det_post::runtime::message_buffer::{MessageBuffer, PayloadView};
 use det_post::transport::door::Received;
 use det_post::types::{
     CloudView, Encoding, FrameReport, Header, ImageView, PointFields, Size, Stage, Stamp, Transfer,
@@ -31,7 +31,7 @@ fn a_picture_is_uploaded_from_its_slot() {
     let mut random = Random::new(175);
     let (size, encoding) = (Size::new(320, 200), Encoding::Bgr8);
     let (mut pipeline, stream) = camera_pipeline::on_gpu(&device);
-    let mut frame = Frame::new(PayloadMemory::of(&Device::Cuda(device)));
+    let mut frame = MessageBuffer::new(PayloadMemory::of(&Device::Cuda(device)));
     // Growing, shrinking, growing: the memory is taken anew once.
     for (round, rows) in [100, 200, 40, 200].into_iter().enumerate() {
         let size = Size::new(size.width, rows);
@@ -62,7 +62,7 @@ fn a_cloud_is_uploaded_from_its_slot() {
     let Some(device) = super::gpu() else { return };
     let mut random = Random::new(176);
     let (mut pipeline, stream) = lidar_pipeline::on_gpu(&device);
-    let mut frame = Frame::new(PayloadMemory::of(&Device::Cuda(device)));
+    let mut frame = MessageBuffer::new(PayloadMemory::of(&Device::Cuda(device)));
     for num_points in [1500, 900, 1500] {
         let cloud = lidar_pipeline::cloud(&mut random, num_points);
         let (view, stamp) = (cloud.view(), HEADER.stamp);

@@ -4,6 +4,7 @@ mod networks;
 mod scenes;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Instant;
 
 use super::eval::{Classes, Evaluation, Sides, Terms};
@@ -14,6 +15,7 @@ use super::simulate::SimulateArguments;
 use super::{ExitStatus, replay, simulate, stdout};
 use crate::config::{ChannelKind, Config};
 use crate::error::{Error, ErrorKind, Result};
+use crate::runtime::open_detector;
 use scenes::Scenes;
 
 /// The parameters of the demo's channels.
@@ -65,7 +67,13 @@ pub(super) fn demo(arguments: &DemoArguments) -> Result<ExitStatus> {
         return interrupted(folder);
     }
     tracing::info!("2 of 4: camera and lidar through their networks");
-    let request = ReplayRequest { bag: &bag, config: &config, rate: Rate::Max, num_pictures: 0 };
+    let request = ReplayRequest {
+        bag: &bag,
+        config: &config,
+        rate: Rate::Max,
+        num_pictures: 0,
+        factory: Arc::new(open_detector),
+    };
     let detections = folder.path_of("detections.jsonl");
     let (report, folder) = replay::run(&request, || Ok(Some(folder)), &interrupt)?;
     let mut folder = match folder {

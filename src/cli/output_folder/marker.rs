@@ -13,7 +13,6 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::cannot;
 use crate::error::{Error, ErrorKind, Result};
 
 /// Name of the marker in its folder.
@@ -211,4 +210,9 @@ fn foreign(path: &Path) -> Error {
         path.display()
     );
     Error::new(ErrorKind::Usage, "outputs", message)
+}
+
+/// An error of the system about a path.
+pub(super) fn cannot(verb: &str, path: &Path) -> Error {
+    Error::new(ErrorKind::Io, "outputs", format!("cannot {verb} {}", path.display()))
 }

@@ -27,7 +27,7 @@ use std::path::{Component, Path, PathBuf};
 use super::interrupt;
 use crate::error::{Error, ErrorKind, Result};
 use crate::transport::bag::{BagCompression, BagWriter};
-use marker::{Listed, Marker};
+use marker::{Listed, Marker, cannot};
 
 /// Folder of the files that are not complete.
 const PARTIAL: &str = "det_post.partial";
@@ -381,10 +381,6 @@ fn remove_empty(folder: &Path) {
     entries.flatten().filter(is_folder).for_each(|entry| remove_empty(&entry.path()));
     // One that still holds something stays.
     let _ = fs::remove_dir(folder);
-}
-
-fn cannot(verb: &str, path: &Path) -> Error {
-    Error::new(ErrorKind::Io, "outputs", format!("cannot {verb} {}", path.display()))
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //!
 //! Boxes are in pixels of the source image, clipped to it. Both devices give
 //! the same detections and the same counts, bit for bit when the network's
-//! outputs are. The whole frame is one function in [`cpu`] and in [`cuda`], with
+//! outputs are. The whole frame is one function in `cpu.rs` and in `cuda.rs`, with
 //! the same stages in the same order.
 
 mod cpu;
@@ -14,6 +14,8 @@ pub use cpu::CpuDetector;
 #[cfg(feature = "cuda")]
 pub use cuda::CudaDetector;
 pub use head::YoloHead;
+
+pub use crate::ops::decompress::MAX_DECODE_TIME;
 
 use super::{Detector, FrameInput, FrameSet, InputNeeds, PayloadKind, another_family};
 use crate::config::{CameraConfig, ChannelConfig, ChannelKind};
@@ -46,7 +48,8 @@ pub fn open(config: &CameraConfig, device: &Device) -> Result<Box<dyn Detector>>
     })
 }
 
-static NEEDS: [InputNeeds; 1] = [InputNeeds { kind: PayloadKind::Image, pose_in: None }];
+static NEEDS: [InputNeeds; 1] =
+    [InputNeeds { kind: PayloadKind::Image, pose_in: None, calibration: false }];
 
 fn family(config: &ChannelConfig) -> Result<&CameraConfig> {
     match &config.kind {

@@ -4,7 +4,7 @@
 //! Boxes are in the frame of the cloud. Both devices give the same detections
 //! and the same counts, bit for bit up to the encoder and, but for the last
 //! place of an exponential, from the network's outputs on. The whole frame is
-//! one function in [`cpu`] and in [`cuda`], with the same stages in the same
+//! one function in `cpu.rs` and in `cuda/`, with the same stages in the same
 //! order.
 //!
 //! Where past sweeps join the current one, the detector asks for the pose of
@@ -61,7 +61,7 @@ fn needs(config: &LidarConfig) -> [InputNeeds; 1] {
     let densification = &config.densification;
     let joins = densification.num_past_sweeps > 0;
     let pose_in = joins.then(|| densification.world_frame.clone());
-    [InputNeeds { kind: PayloadKind::Cloud, pose_in }]
+    [InputNeeds { kind: PayloadKind::Cloud, pose_in, calibration: false }]
 }
 
 fn family(config: &ChannelConfig) -> Result<&LidarConfig> {

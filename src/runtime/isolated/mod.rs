@@ -13,6 +13,7 @@
 //!
 //! [`Supervisor`]: super::supervisor::Supervisor
 
+mod frame;
 mod memory;
 mod message;
 mod serve;
@@ -32,10 +33,10 @@ pub use serve::serve;
 use wire::Found;
 
 use crate::config::ChannelConfig;
+use crate::detectors::image2d::MAX_DECODE_TIME;
 use crate::detectors::{Detector, DetectorInfo, FrameSet, InputNeeds};
 use crate::device::{Device, PayloadMemory};
 use crate::error::{Error, ErrorKind, Result};
-use crate::ops::decompress::MAX_DECODE_TIME;
 use crate::types::{Detections, DeviceChoice, FrameReport, Stage, Transfer};
 
 const STAGE: &str = "isolated";
@@ -134,7 +135,7 @@ impl Proxy {
     /// Copies the payloads of a frame to where the other process reads them;
     /// returns the number of bytes.
     fn share(&mut self, frame: &FrameSet<'_>) -> Result<usize> {
-        let ends = wire::payloads(frame).map(|(start, data)| start.saturating_add(data.len()));
+        let ends = frame::payloads(frame).map(|(start, data)| start.saturating_add(data.len()));
         let len = ends.max().unwrap_or(0);
         if self.memory.as_ref().is_none_or(|memory| memory.len() < len) {
             // A quarter more, so that payloads that grow little by little do
@@ -147,7 +148,7 @@ impl Proxy {
         }
         let mut num_shared = 0;
         if let Some(memory) = &mut self.memory {
-            for (start, data) in wire::payloads(frame) {
+            for (start, data) in frame::payloads(frame) {
                 memory.bytes()[start..start + data.len()].copy_from_slice(data);
                 num_shared += data.len();
             }
@@ -242,7 +243,7 @@ impl Detector for Proxy {
         report: &mut FrameReport,
     ) -> Result<Detections<'a>> {
         let num_shared = self.share(frame)?;
-        wire::put_frame(self.message.start(request::FRAME), frame)?;
+        frame::put_frame(self.message.start(request::FRAME), frame)?;
         self.ask(FRAME_TIMEOUT, answer::DETECTED)?;
         let Self { message, found, stages, .. } = self;
         wire::take_report(message, stages, report)?;

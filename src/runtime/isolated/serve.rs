@@ -4,14 +4,14 @@ use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 
+use super::frame::{TakenFrame, take_frame};
 use super::memory::PayloadView;
 use super::message::{Message, malformed};
-use super::wire::TakenFrame;
 use super::{STAGE, answer, request, wire};
 use crate::config::{ChannelConfig, Config};
 use crate::detectors::{Detector, FrameInput, FrameSet, MAX_INPUTS};
 use crate::error::{Error, ErrorKind, Result};
-use crate::runtime::slot::InputView;
+use crate::runtime::message_buffer::InputView;
 use crate::types::{DeviceChoice, FrameReport, Stage};
 
 /// Answers requests from standard input, a socket, until its end, or until the
@@ -98,11 +98,12 @@ fn detect(
     memory: &PayloadView,
     answered: &mut Message,
 ) -> Result<()> {
-    let TakenFrame { stamp, views, mut poses, num_inputs } =
-        wire::take_frame(asked, memory.bytes())?;
+    let TakenFrame { stamp, views, mut poses, calibrations, num_inputs } =
+        take_frame(asked, memory.bytes())?;
     let inputs: [_; MAX_INPUTS] = std::array::from_fn(|index| {
         let input = views[index].as_ref().map(InputView::input);
-        input.map(|input| FrameInput { pose: poses[index].take(), ..input })
+        let (pose, calibration) = (poses[index].take(), calibrations[index].as_ref());
+        input.map(|input| FrameInput { pose, calibration, ..input })
     });
     let frame = FrameSet { stamp, inputs: &inputs[..num_inputs] };
     let mut report = FrameReport::new();

@@ -1,193 +1,15 @@
-//! Frames, detections and reports as numbers of a message, bit for bit.
+//! What a detector is, its detections and reports as numbers of a message, bit
+//! for bit.
 
 use std::time::Duration;
 
-use nalgebra::Isometry3;
-
 use super::message::{Message, malformed};
-use crate::detectors::{DetectorInfo, FrameSet, InputNeeds, MAX_INPUTS, Payload, PayloadKind};
+use crate::detectors::{DetectorInfo, InputNeeds, PayloadKind};
 use crate::error::{Error, ErrorKind, Result};
-use crate::runtime::slot::{InputView, PayloadView};
 use crate::types::{
-    Box2d, Box3d, CloudView, CompressedFormat, CompressedView, Count, Detection2d, Detection3d,
-    Detections, Encoding, FrameReport, Header, ImagePayload, ImageView, Object3d, PointField,
-    PointFields, Size, Stage, Stamp, Transfer, Variance3d,
+    Box2d, Box3d, Count, Detection2d, Detection3d, Detections, FrameReport, Object3d, Stage,
+    Transfer, Variance3d,
 };
-
-/// What the payload of an input is, in a message.
-mod payload {
-    pub(super) const MISSING: u32 = 0;
-    pub(super) const PIXELS: u32 = 1;
-    pub(super) const FILE: u32 = 2;
-    pub(super) const CLOUD: u32 = 3;
-}
-
-/// Payloads start at multiples of this in the shared memory.
-const ALIGNMENT: usize = 64;
-
-/// The bytes of each input's payload and where they start in the shared memory.
-pub(super) fn payloads<'a>(
-    frame: &FrameSet<'a>,
-) -> impl Iterator<Item = (usize, &'a [u8])> + use<'a> {
-    let mut end = 0_usize;
-    frame.inputs.iter().flatten().map(move |input| {
-        let data = match input.payload {
-            Payload::Image(ImagePayload::Raw(image)) => image.data(),
-            Payload::Image(ImagePayload::Compressed(file)) => file.data,
-            Payload::Cloud(cloud) => cloud.data(),
-        };
-        let start = end.next_multiple_of(ALIGNMENT);
-        end = start.saturating_add(data.len());
-        (start, data)
-    })
-}
-
-/// Appends a frame but for the bytes of its payloads.
-pub(super) fn put_frame(message: &mut Message, frame: &FrameSet<'_>) -> Result<()> {
-    message.put_u64(frame.stamp.nanos() as u64).put_u32(frame.inputs.len() as u32);
-    let mut places = payloads(frame);
-    for input in frame.inputs {
-        let Some(input) = input else {
-            message.put_u32(payload::MISSING);
-            continue;
-        };
-        match &input.payload {
-            Payload::Image(ImagePayload::Raw(image)) => {
-                message.put_u32(payload::PIXELS);
-                message.put_u32(image.size().width).put_u32(image.size().height);
-                message.put_u64(image.step() as u64).put_text(image.encoding().to_ros());
-                message.put_u32(u32::from(image.is_big_endian()));
-            }
-            Payload::Image(ImagePayload::Compressed(file)) => {
-                message.put_u32(payload::FILE);
-                message.put_u32(u32::from(file.format == CompressedFormat::Png));
-            }
-            Payload::Cloud(cloud) => {
-                message.put_u32(payload::CLOUD);
-                put_cloud(message, cloud)?;
-            }
-        }
-        let Header { stamp, frame_id } = input.header;
-        message.put_u64(stamp.nanos() as u64).put_text(frame_id);
-        match &input.pose {
-            None => {
-                message.put_u32(0);
-            }
-            Some(Ok(pose)) => {
-                message.put_u32(1).put_transform(pose);
-            }
-            Some(Err(error)) => put_error(message.put_u32(2), error),
-        }
-        let (start, data) = places.next().ok_or_else(malformed)?;
-        message.put_u64(start as u64).put_u64(data.len() as u64);
-    }
-    Ok(())
-}
-
-fn put_cloud(message: &mut Message, cloud: &CloudView<'_>) -> Result<()> {
-    for n in [cloud.width(), cloud.height(), cloud.point_step(), cloud.row_step()] {
-        message.put_u32(u32::try_from(n).map_err(|_| malformed())?);
-    }
-    message.put_u32(u32::from(cloud.is_big_endian()));
-    message.put_u32(cloud.fields().as_slice().len() as u32);
-    for field in cloud.fields().as_slice() {
-        message.put_text(field.name).put_u32(field.offset);
-        message.put_u32(field.datatype.into()).put_u32(field.count);
-    }
-    Ok(())
-}
-
-/// A frame as [`put_frame`] wrote it.
-pub(super) struct TakenFrame<'a> {
-    pub(super) stamp: Stamp,
-    pub(super) views: [Option<InputView<'a>>; MAX_INPUTS],
-    pub(super) poses: [Option<Result<Isometry3<f64>>>; MAX_INPUTS],
-    pub(super) num_inputs: usize,
-}
-
-/// Reads what [`put_frame`] wrote, its payloads from `memory`.
-pub(super) fn take_frame<'a>(message: &'a Message, memory: &'a [u8]) -> Result<TakenFrame<'a>> {
-    let stamp = Stamp::from_nanos(message.u64()? as i64);
-    let num_inputs = message.u32()? as usize;
-    if num_inputs > MAX_INPUTS {
-        return Err(malformed());
-    }
-    let (mut views, mut poses) = ([const { None }; MAX_INPUTS], [const { None }; MAX_INPUTS]);
-    for (view, pose) in views.iter_mut().zip(&mut poses).take(num_inputs) {
-        *view = take_input(message, memory, pose)?;
-    }
-    Ok(TakenFrame { stamp, views, poses, num_inputs })
-}
-
-fn take_input<'a>(
-    message: &'a Message,
-    memory: &'a [u8],
-    pose: &mut Option<Result<Isometry3<f64>>>,
-) -> Result<Option<InputView<'a>>> {
-    let layout = match message.u32()? {
-        payload::MISSING => return Ok(None),
-        payload::PIXELS => TakenLayout::Pixels {
-            size: Size::new(message.u32()?, message.u32()?),
-            step: message.usize()?,
-            encoding: Encoding::from_ros(message.text()?)?,
-            is_big_endian: message.u32()? != 0,
-        },
-        payload::FILE => TakenLayout::File { is_png: message.u32()? != 0 },
-        payload::CLOUD => TakenLayout::Cloud {
-            shape: [message.u32()?, message.u32()?],
-            steps: [message.u32()?, message.u32()?],
-            is_big_endian: message.u32()? != 0,
-            fields: take_fields(message)?,
-        },
-        _ => return Err(malformed()),
-    };
-    let stamp = Stamp::from_nanos(message.u64()? as i64);
-    let header = Header { stamp, frame_id: message.text()? };
-    *pose = match message.u32()? {
-        0 => None,
-        1 => Some(Ok(message.transform()?)),
-        _ => Some(Err(take_error(message)?)),
-    };
-    let (start, len) = (message.usize()?, message.usize()?);
-    let end = start.checked_add(len).ok_or_else(malformed)?;
-    let data = memory.get(start..end).ok_or_else(malformed)?;
-    Ok(Some(InputView { header, payload: layout.view(data)? }))
-}
-
-#[expect(clippy::large_enum_variant, reason = "one value at a time, on the stack")]
-enum TakenLayout<'a> {
-    Pixels { size: Size, step: usize, encoding: Encoding, is_big_endian: bool },
-    File { is_png: bool },
-    Cloud { shape: [u32; 2], steps: [u32; 2], is_big_endian: bool, fields: PointFields<'a> },
-}
-
-impl<'a> TakenLayout<'a> {
-    fn view(self, data: &'a [u8]) -> Result<PayloadView<'a>> {
-        Ok(match self {
-            Self::Pixels { size, step, encoding, is_big_endian } => {
-                let image = ImageView::new(size, step, encoding, is_big_endian, data)?;
-                PayloadView::Image(ImagePayload::Raw(image))
-            }
-            Self::File { is_png } => {
-                let format = if is_png { CompressedFormat::Png } else { CompressedFormat::Jpeg };
-                PayloadView::Image(ImagePayload::Compressed(CompressedView { format, data }))
-            }
-            Self::Cloud { shape, steps, is_big_endian, fields } => {
-                PayloadView::Cloud(CloudView::new(shape, steps, is_big_endian, fields, data)?)
-            }
-        })
-    }
-}
-
-fn take_fields(message: &Message) -> Result<PointFields<'_>> {
-    let mut fields = PointFields::new();
-    for _ in 0..message.u32()? {
-        let (name, offset) = (message.text()?, message.u32()?);
-        let datatype = u8::try_from(message.u32()?).map_err(|_| malformed())?;
-        fields.push(PointField { name, offset, datatype, count: message.u32()? })?;
-    }
-    Ok(fields)
-}
 
 /// Appends what a detector is, and what it needs.
 pub(super) fn put_detector(message: &mut Message, info: &DetectorInfo, needs: &[InputNeeds]) {
@@ -198,10 +20,11 @@ pub(super) fn put_detector(message: &mut Message, info: &DetectorInfo, needs: &[
         message.put_u32(*stage as u32);
     }
     message.put_u32(needs.len() as u32);
-    for InputNeeds { kind, pose_in } in needs {
+    for InputNeeds { kind, pose_in, calibration } in needs {
         message.put_u32(u32::from(*kind == PayloadKind::Cloud));
         message.put_u32(u32::from(pose_in.is_some()));
         message.put_text(pose_in.as_deref().unwrap_or_default());
+        message.put_u32(u32::from(*calibration));
     }
 }
 
@@ -222,7 +45,8 @@ pub(super) fn take_detector(message: &Message) -> Result<(DetectorInfo, Vec<Inpu
     for _ in 0..message.u32()? {
         let kind = if message.u32()? != 0 { PayloadKind::Cloud } else { PayloadKind::Image };
         let (has_pose, frame) = (message.u32()? != 0, message.text()?);
-        needs.push(InputNeeds { kind, pose_in: has_pose.then(|| frame.to_owned()) });
+        let pose_in = has_pose.then(|| frame.to_owned());
+        needs.push(InputNeeds { kind, pose_in, calibration: message.u32()? != 0 });
     }
     Ok((info, needs))
 }

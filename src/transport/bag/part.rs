@@ -11,13 +11,16 @@ use std::ops::Range;
 
 use super::budget::{MemoryBudget, Reservation};
 use super::chunk::check_crc;
+use super::damage::Damage;
 use super::mapped::Mapped;
 use super::record::{Chunk, MessageHead, RECORD_HEAD, opcode};
-use super::source::Damage;
 use super::walk::{contents, walk};
 
 /// The most memory of a part that is kept for the next one.
 const MAX_SPARE_BYTES: usize = 32 << 20;
+
+/// Buffers up to four times this size are kept whatever the next part needs.
+const MIN_SHRUNK_BYTES: usize = 64 << 10;
 
 /// An open chunk, or one message outside chunks.
 pub(super) struct Part {
@@ -72,6 +75,17 @@ impl Part {
     /// Whether its buffers are small enough to be kept for another part.
     pub(super) fn is_spare(&self) -> bool {
         self.num_bytes() <= MAX_SPARE_BYTES
+    }
+
+    /// Drops buffers that are much larger than contents of this length need, so
+    /// that a small chunk that stays open long does not hold those of a large
+    /// one.
+    fn shrink(&mut self, num_contents: usize) {
+        if self.num_bytes() / 4 > num_contents.max(MIN_SHRUNK_BYTES) {
+            self.buffer = Vec::new();
+            self.entries = Vec::new();
+            self.give_back();
+        }
     }
 
     /// Bytes of the buffers.
@@ -132,6 +146,7 @@ impl Reader<'_> {
         let is_mapped = chunk.compression.is_empty();
         let num_contents = if is_mapped { 0 } else { chunk.uncompressed_size };
         let num_contents = usize::try_from(num_contents).unwrap_or(usize::MAX);
+        part.shrink(num_contents);
         let Part { buffer, entries, memory, .. } = part;
         reserve(memory, num_contents.saturating_sub(buffer.capacity()))?;
         let (mut contents, mut problem) = contents(&chunk, cut, buffer);

@@ -3,7 +3,7 @@
 use super::header::{read_header, write_header};
 use crate::error::Result;
 use crate::transport::cdr::{Reader, Writer};
-use crate::types::Header;
+use crate::types::{CameraCalibration, Header, Size};
 
 /// `sensor_msgs/CameraInfo` as it stands in the message, unchecked. Matrices
 /// are row by row.
@@ -51,6 +51,22 @@ pub struct RegionOfInterest {
 impl<'a> CameraInfo<'a> {
     /// The ROS name.
     pub const TYPE: &'static str = "sensor_msgs/msg/CameraInfo";
+
+    /// What it says of the camera, in memory of its own.
+    pub fn calibration(&self) -> CameraCalibration {
+        let RegionOfInterest { x_offset, y_offset, height, width, .. } = self.roi;
+        CameraCalibration {
+            frame_id: self.header.frame_id.to_owned(),
+            size: Size::new(self.width, self.height),
+            distortion_model: self.distortion_model.to_owned(),
+            distortion: self.d.clone(),
+            intrinsics: self.k,
+            rectification: self.r,
+            projection: self.p,
+            binning: [self.binning_x, self.binning_y].map(|binning| binning.max(1)),
+            region: [x_offset, y_offset, width, height],
+        }
+    }
 
     /// Decodes a message.
     ///

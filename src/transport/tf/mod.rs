@@ -24,11 +24,13 @@
 use crate::error::{Error, ErrorKind, Result};
 use crate::types::Stamp;
 use frames::{Edge, FrameIndex, Frames};
+use motion::{Motion, Sample, insert_sample};
 use nalgebra::{Isometry3, Quaternion, UnitQuaternion, Vector3};
 use std::collections::VecDeque;
 use std::time::Duration;
 
 mod frames;
+mod motion;
 
 /// The longest name of a frame.
 pub const MAX_FRAME_ID_LEN: usize = 256;
@@ -103,19 +105,6 @@ pub struct TfLosses {
     /// Transforms that were refused because a frame would have been one too
     /// many, and no other could be dropped.
     pub num_transforms_refused: u64,
-}
-
-#[derive(Clone, Debug)]
-enum Motion {
-    Static(Isometry3<f64>),
-    /// In the order of their stamps, no stamp twice, never empty.
-    Stamped(VecDeque<Sample>),
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Sample {
-    stamp: Stamp,
-    parent_from_child: Isometry3<f64>,
 }
 
 /// A bounded history of transforms; see the module for its rules.
@@ -196,7 +185,8 @@ impl TfBuffer {
             Some(Edge { parent: known, motion: Motion::Stamped(samples) })
                 if *known == parent && !is_static =>
             {
-                self.losses.num_samples_dropped += insert_sample(samples, sample, limits);
+                self.losses.num_samples_dropped +=
+                    insert_sample(samples, sample, limits.window, limits.max_samples_per_edge);
             }
             edge => {
                 let motion = if is_static {
@@ -291,75 +281,6 @@ impl TfBuffer {
         }
         Ok(ancestor_from_frame)
     }
-}
-
-impl Motion {
-    /// `parent_from_child` at `stamp`; `None` outside what is known.
-    fn at(&self, stamp: Stamp) -> Option<Isometry3<f64>> {
-        let samples = match self {
-            Self::Static(parent_from_child) => return Some(*parent_from_child),
-            Self::Stamped(samples) => samples,
-        };
-        let after = match samples.binary_search_by_key(&stamp, |sample| sample.stamp) {
-            Ok(exact) => return Some(samples[exact].parent_from_child),
-            Err(after) => after,
-        };
-        let (before, after) = (samples.get(after.checked_sub(1)?)?, samples.get(after)?);
-        Some(interpolate(before, after, stamp))
-    }
-
-    fn interval(&self) -> String {
-        match self {
-            Self::Stamped(samples) => match (samples.front(), samples.back()) {
-                (Some(oldest), Some(newest)) if oldest.stamp < newest.stamp => {
-                    format!("from {} to {}", oldest.stamp, newest.stamp)
-                }
-                (Some(only), _) => format!("at {} only", only.stamp),
-                _ => "never".into(),
-            },
-            Self::Static(_) => "always".into(),
-        }
-    }
-}
-
-fn interpolate(before: &Sample, after: &Sample, stamp: Stamp) -> Isometry3<f64> {
-    let nanos_since = |stamp: Stamp, earlier: Stamp| {
-        (i128::from(stamp.nanos()) - i128::from(earlier.nanos())) as f64
-    };
-    let fraction = nanos_since(stamp, before.stamp) / nanos_since(after.stamp, before.stamp);
-    let (before, after) = (&before.parent_from_child, &after.parent_from_child);
-    let translation = before.translation.vector.lerp(&after.translation.vector, fraction);
-    // The two weights of a slerp lose their common factor to rounding when the
-    // rotations nearly coincide; normalising takes it out again. There is no
-    // slerp at all only when they coincide.
-    let rotation = before
-        .rotation
-        .try_slerp(&after.rotation, fraction, 0.0)
-        .map_or(before.rotation, |rotation| UnitQuaternion::new_normalize(rotation.into_inner()));
-    Isometry3::from_parts(translation.into(), rotation)
-}
-
-/// Takes in a sample and lets go what leaves the window; returns how many
-/// samples were dropped for want of room.
-fn insert_sample(samples: &mut VecDeque<Sample>, sample: Sample, limits: TfLimits) -> u64 {
-    let window = i64::try_from(limits.window.as_nanos()).unwrap_or(i64::MAX);
-    let start_of_window = |samples: &VecDeque<Sample>| {
-        samples.back().map(|newest| newest.stamp.nanos().saturating_sub(window))
-    };
-    if start_of_window(samples).is_some_and(|start| sample.stamp.nanos() < start) {
-        samples.clear();
-    }
-    match samples.binary_search_by_key(&sample.stamp, |sample| sample.stamp) {
-        Ok(same) => samples[same] = sample,
-        Err(position) => samples.insert(position, sample),
-    }
-    if let Some(start) = start_of_window(samples) {
-        let num_old = samples.partition_point(|sample| sample.stamp.nanos() < start);
-        samples.drain(..num_old);
-    }
-    let num_over = samples.len().saturating_sub(limits.max_samples_per_edge.max(1));
-    samples.drain(..num_over);
-    num_over as u64
 }
 
 fn strip(name: &str) -> &str {

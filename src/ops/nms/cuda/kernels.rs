@@ -4,7 +4,8 @@
 use std::marker::PhantomData;
 
 use crate::device::cuda::{
-    Grid, In, KernelSpec, Out, Plain, assert_mirrors, check_threads, kernel_constant, refused,
+    Grid, In, KernelSpec, Out, Plain, assert_mirrors, check_len, check_threads, kernel_constant,
+    refused,
 };
 use crate::error::Result;
 use crate::types::{
@@ -147,12 +148,7 @@ macro_rules! scratch {
             fn check(&self, kernel: &str, sizes: &Sizes) -> Result<()> {
                 $({
                     let $sizes = sizes;
-                    let (found, needed) = (self.$name.len(), $len);
-                    if found < needed {
-                        let name = stringify!($name);
-                        let message = format!("scratch {name} has {found} values, needs {needed}");
-                        return Err(refused(kernel, &message));
-                    }
+                    check_len(kernel, stringify!($name), self.$name.len(), $len)?;
                 })*
                 Ok(())
             }
@@ -348,13 +344,12 @@ unsafe impl<P: Family, const STEP: usize> KernelSpec for StepOf<P, STEP> {
             _ => {}
         }
         let OutputSlices { kept, counts, published, published_counts } = args.output;
-        let has_room = args.num_candidates.len() >= 1
-            && args.parameters.settings.len() >= 1
-            && kept.len().min(published.len()) >= capacity
-            && counts.len().min(published_counts.len()) >= 1;
-        if !has_room {
-            return Err(refused(kernel, &format!("an output is too small for {capacity}")));
-        }
+        check_len(kernel, "num_candidates", args.num_candidates.len(), 1)?;
+        check_len(kernel, "settings", args.parameters.settings.len(), 1)?;
+        check_len(kernel, "kept", kept.len(), capacity)?;
+        check_len(kernel, "counts", counts.len(), 1)?;
+        check_len(kernel, "published", published.len(), capacity)?;
+        check_len(kernel, "published_counts", published_counts.len(), 1)?;
         args.scratch.check(kernel, &Sizes::of::<P>(Self::STEP, capacity))
     }
 }

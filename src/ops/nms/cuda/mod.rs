@@ -41,8 +41,11 @@ pub type Suppression3d = Suppression<Box3d>;
 pub struct Kind<'a, B> {
     op: &'static str,
     parameters: Parameters<'a>,
-    load: fn(&Stream, Capacity) -> Result<Box<dyn Op<B>>>,
+    load: Load<B>,
 }
+
+/// Loads the kernels and allocates the memory of a kind.
+type Load<B> = fn(&Stream, Capacity) -> Result<Box<dyn Op<B>>>;
 
 impl<'a, B> Kind<'a, B> {
     fn of<P: Family<Bbox = B>>(parameters: Parameters<'a>) -> Self

@@ -75,7 +75,7 @@ impl<P: Family> Kernels<P> {
         Sizes::of::<P>(step, capacity)
     }
 
-    fn enqueue(&self, stream: &Stream, args: NmsArgs<'_, Candidate<P::Bbox>>) -> Result<()> {
+    fn enqueue(&self, stream: &Stream, args: &NmsArgs<'_, Candidate<P::Bbox>>) -> Result<()> {
         let capacity = args.candidates.len();
         match self {
             Self::Only(kernel) => {
@@ -83,25 +83,25 @@ impl<P: Family> Kernels<P> {
                     Method::None => blocks(capacity, NONE_PER_BLOCK).max(1),
                     Method::Soft | Method::Greedy => 1,
                 };
-                kernel.enqueue(stream, grid::<P>(Step::Only, [num_blocks, 1]), args)
+                kernel.enqueue(stream, grid::<P>(Step::Only, [num_blocks, 1]), *args)
             }
             Self::Bitmask(bitmask) => {
                 let num_blocks = blocks(capacity, 1).next_power_of_two().min(BITMASK_BLOCKS);
-                bitmask.enqueue(stream, grid::<P>(Step::Bitmask, [num_blocks, 1]), args)
+                bitmask.enqueue(stream, grid::<P>(Step::Bitmask, [num_blocks, 1]), *args)
             }
             Self::Search { sort, merge, leaves, reduce, compact } => {
                 let num_sorting = blocks(capacity, SORTED_PER_BLOCK).max(1);
-                sort.enqueue(stream, grid::<P>(Step::Sort, [num_sorting, 2]), args)?;
+                sort.enqueue(stream, grid::<P>(Step::Sort, [num_sorting, 2]), *args)?;
                 let num_tile_groups = blocks(capacity, TILE).div_ceil(TILES_AT_ONCE);
                 let mut merging = thread_per_candidate::<P>(Step::Merge, capacity);
                 merging.num_blocks = [merging.num_blocks[0] * num_tile_groups, 2];
-                merge.enqueue(stream, merging, args)?;
+                merge.enqueue(stream, merging, *args)?;
                 let leaves_grid = thread_per_candidate::<P>(Step::Leaves, capacity);
-                leaves.enqueue(stream, leaves_grid, args)?;
+                leaves.enqueue(stream, leaves_grid, *args)?;
                 let warps_per_block = Step::Reduce.num_threads(P::METHOD) / 32;
                 let num_reducing = blocks(capacity, warps_per_block);
-                reduce.enqueue(stream, grid::<P>(Step::Reduce, [num_reducing, 1]), args)?;
-                compact.enqueue(stream, thread_per_candidate::<P>(Step::Compact, capacity), args)
+                reduce.enqueue(stream, grid::<P>(Step::Reduce, [num_reducing, 1]), *args)?;
+                compact.enqueue(stream, thread_per_candidate::<P>(Step::Compact, capacity), *args)
             }
         }
     }
@@ -237,7 +237,7 @@ where
         if let Some(prepare) = prepare {
             prepare.enqueue(stream, thread_per_candidate::<P>(Step::Prepare, capacity), args)?;
         }
-        kernels.enqueue(stream, args)
+        kernels.enqueue(stream, &args)
     }
 
     fn read_kept(&mut self, keep: &mut Vec<Kept>) -> Result<()> {

@@ -1,0 +1,81 @@
+//! One input of a channel of a replay: its topics in the recording.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::config::InputConfig;
+use crate::error::Result;
+use crate::runtime::channel::Channel;
+use crate::runtime::input::InputTotals;
+use crate::transport::bag::{BagMessage, TopicInfo};
+use crate::transport::door::InputKind;
+use crate::transport::messages::CameraInfo;
+use crate::types::CameraCalibration;
+
+/// An input of a channel: a topic of the recording.
+pub(super) struct ReplayInput {
+    /// Number of the topic; `None` when the recording does not have it.
+    pub(super) topic: Option<usize>,
+    /// What its messages are.
+    pub(super) kind: InputKind,
+    /// The camera's CameraInfo, where the detector asks for it.
+    pub(super) calibration: Option<CalibrationTopic>,
+    /// What became of them, where there are several inputs.
+    pub(super) totals: InputTotals,
+}
+
+/// A topic of CameraInfo in the recording.
+#[derive(Clone)]
+pub(super) struct CalibrationTopic {
+    pub(super) name: String,
+    pub(super) number: usize,
+    /// Shared with the thread that reads the recording at a pace.
+    newest: Arc<Mutex<Option<Arc<CameraCalibration>>>>,
+}
+
+impl CalibrationTopic {
+    /// Takes a message, if it is of this topic.
+    pub(super) fn take(&self, message: &BagMessage<'_>) {
+        if self.number != message.topic {
+            return;
+        }
+        match CameraInfo::decode(message.data) {
+            Ok(info) => *lock(&self.newest) = Some(Arc::new(info.calibration())),
+            Err(error) => tracing::warn!("{}: message refused: {error}", self.name),
+        }
+    }
+}
+
+impl ReplayInput {
+    /// Input number `index` of a channel, among the topics of the recording.
+    ///
+    /// # Errors
+    /// `Config` when the channel cannot take the type of its topic.
+    pub(super) fn find(
+        channel: &Channel,
+        index: usize,
+        config: &InputConfig,
+        topics: &[TopicInfo],
+    ) -> Result<Self> {
+        let number_of = |name: &str| topics.iter().position(|topic| topic.name == name);
+        let topic = number_of(&config.topic);
+        let kind = match topic {
+            Some(topic) => channel.input_kind(index, &topics[topic].type_name)?,
+            None => channel.live_input_kind(index),
+        };
+        let camera_info = config.camera_info.as_ref().filter(|_| channel.wants_calibration(index));
+        let calibration = camera_info.and_then(|name| {
+            let number = number_of(name)?;
+            Some(CalibrationTopic { name: name.clone(), number, newest: Arc::default() })
+        });
+        Ok(Self { topic, kind, calibration, totals: InputTotals::default() })
+    }
+
+    /// The newest calibration of the camera, where the detector asks for it.
+    pub(super) fn calibration(&self) -> Option<Arc<CameraCalibration>> {
+        lock(&self.calibration.as_ref()?.newest).clone()
+    }
+}
+
+fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,148 @@
+//! An input of a channel in the live graph: its topics.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::calibration::{CalibrationHealth, CalibrationSummary};
+use super::diagnostics::{InputHealth, Told};
+use super::worker::{ChannelState, lock};
+use crate::config::{ChannelConfig, InputConfig, LiveConfig};
+use crate::error::Result;
+use crate::runtime::input::InputSummary;
+use crate::runtime::slot::{Offered, SlotWriter};
+use crate::transport::door::{Door, InputKind, Receiver, Subscription};
+
+/// The topics of an input.
+pub(super) struct LiveInput {
+    config: InputConfig,
+    index: usize,
+    kind: InputKind,
+    /// Full name of the topic, once it is subscribed.
+    topic: String,
+    /// Likewise of its CameraInfo, where that is asked for.
+    camera_info: Option<String>,
+    /// While the node is active.
+    subscriptions: Option<Subscriptions>,
+}
+
+struct Subscriptions {
+    sensor: Box<dyn Subscription>,
+    camera_info: Option<Box<dyn Subscription>>,
+}
+
+impl LiveInput {
+    /// Input number `index` of a channel, which carries messages of `kind`.
+    pub(super) fn new(config: &InputConfig, index: usize, kind: InputKind) -> Self {
+        Self {
+            config: config.clone(),
+            index,
+            kind,
+            topic: config.topic.clone(),
+            camera_info: config.camera_info.clone(),
+            subscriptions: None,
+        }
+    }
+
+    /// Full name of the topic.
+    pub(super) fn topic(&self) -> &str {
+        &self.topic
+    }
+
+    /// Subscribes to the topic, and to CameraInfo where that is asked for.
+    ///
+    /// # Errors
+    /// `Door` when the graph refuses.
+    pub(super) fn subscribe(
+        &mut self,
+        door: &mut dyn Door,
+        channel: &ChannelConfig,
+        writer: SlotWriter,
+        state: &Arc<ChannelState>,
+    ) -> Result<()> {
+        let InputConfig { topic, camera_info, .. } = &self.config;
+        self.topic = door.resolve(topic);
+        let receiver = receiver(channel, self.index, writer, Arc::clone(state));
+        let sensor = door.subscribe(topic, self.kind, channel.live.qos, receiver)?;
+        let camera_info = match camera_info {
+            None => None,
+            Some(topic) => {
+                self.camera_info = Some(door.resolve(topic));
+                let receiver = camera_info_receiver(&channel.name, self.index, Arc::clone(state));
+                let qos = channel.live.qos;
+                Some(door.subscribe(topic, InputKind::CameraInfo, qos, receiver)?)
+            }
+        };
+        self.subscriptions = Some(Subscriptions { sensor, camera_info });
+        Ok(())
+    }
+
+    /// Ends the subscriptions.
+    pub(super) fn unsubscribe(&mut self) {
+        self.subscriptions = None;
+    }
+
+    /// The input for diagnostics; `told` is what the door told of a topic.
+    pub(super) fn health<'a, 't: 'a>(
+        &'a self,
+        summary: &'a InputSummary,
+        calibration: Option<&'a CalibrationSummary>,
+        told: &impl Fn(&str) -> Told<'t>,
+    ) -> InputHealth<'a> {
+        let subscriptions = self.subscriptions.as_ref();
+        let calibration = calibration.zip(self.camera_info.as_deref());
+        InputHealth {
+            topic: &self.topic,
+            num_publishers: subscriptions.map_or(0, |of| of.sensor.num_publishers()),
+            told: told(&self.topic),
+            calibration: calibration.map(|(summary, topic)| CalibrationHealth {
+                topic,
+                num_publishers: subscriptions
+                    .and_then(|of| of.camera_info.as_ref())
+                    .map(|subscription| subscription.num_publishers()),
+                told: told(topic),
+                summary,
+            }),
+            summary,
+        }
+    }
+}
+
+/// Holds the newest CameraInfo beside the pictures.
+fn camera_info_receiver(channel: &str, index: usize, state: Arc<ChannelState>) -> Receiver {
+    let name = format!("{channel}.camera_info");
+    Box::new(move |received| {
+        let Some(watch) = &state.inputs[index].calibration else { return };
+        let text = received.as_ref().err().map(ToString::to_string);
+        let times = lock(watch).take(Instant::now(), received);
+        log_refused(&name, times, text);
+    })
+}
+
+/// Copies every message into the slot and counts it.
+fn receiver(
+    channel: &ChannelConfig,
+    index: usize,
+    mut slot: SlotWriter,
+    state: Arc<ChannelState>,
+) -> Receiver {
+    let name = channel.name.clone();
+    let LiveConfig { max_payload_bytes, .. } = channel.live;
+    Box::new(move |received| {
+        let offered = received.and_then(|message| slot.offer(&message, max_payload_bytes));
+        if matches!(offered, Ok(Offered::Closed)) {
+            return;
+        }
+        let text = offered.as_ref().err().map(ToString::to_string);
+        let times = lock(&state.inputs[index].account).note(Instant::now(), offered);
+        log_refused(&name, times, text);
+    })
+}
+
+/// The first message that is refused for a reason is a warning.
+fn log_refused(name: &str, times: u64, error: Option<String>) {
+    match (times, error) {
+        (1, Some(error)) => tracing::warn!("channel {name}: message refused: {error}"),
+        (_, Some(error)) => tracing::debug!("channel {name}: message refused: {error}"),
+        (_, None) => {}
+    }
+}

@@ -1,0 +1,321 @@
+//! Frames as numbers of a message, bit for bit, but for their payloads: those are
+//! in the shared memory.
+
+use nalgebra::Isometry3;
+
+use super::message::{Message, malformed};
+use super::wire::{put_error, take_error};
+use crate::detectors::{FrameSet, MAX_INPUTS, Payload};
+use crate::error::Result;
+use crate::runtime::message_buffer::{InputView, PayloadView};
+use crate::types::{
+    CameraCalibration, CloudView, CompressedFormat, CompressedView, Encoding, Header, ImagePayload,
+    ImageView, PointField, PointFields, Size, Stamp,
+};
+
+/// What the payload of an input is, in a message.
+mod payload {
+    pub(super) const MISSING: u32 = 0;
+    pub(super) const PIXELS: u32 = 1;
+    pub(super) const FILE: u32 = 2;
+    pub(super) const CLOUD: u32 = 3;
+}
+
+/// Payloads start at multiples of this in the shared memory.
+const ALIGNMENT: usize = 64;
+
+/// The bytes of each input's payload and where they start in the shared memory.
+pub(super) fn payloads<'a>(
+    frame: &FrameSet<'a>,
+) -> impl Iterator<Item = (usize, &'a [u8])> + use<'a> {
+    let mut end = 0_usize;
+    frame.inputs.iter().flatten().map(move |input| {
+        let data = match input.payload {
+            Payload::Image(ImagePayload::Raw(image)) => image.data(),
+            Payload::Image(ImagePayload::Compressed(file)) => file.data,
+            Payload::Cloud(cloud) => cloud.data(),
+        };
+        let start = end.next_multiple_of(ALIGNMENT);
+        end = start.saturating_add(data.len());
+        (start, data)
+    })
+}
+
+/// Appends a frame but for the bytes of its payloads.
+pub(super) fn put_frame(message: &mut Message, frame: &FrameSet<'_>) -> Result<()> {
+    message.put_u64(frame.stamp.nanos() as u64).put_u32(frame.inputs.len() as u32);
+    let mut places = payloads(frame);
+    for input in frame.inputs {
+        let Some(input) = input else {
+            message.put_u32(payload::MISSING);
+            continue;
+        };
+        match &input.payload {
+            Payload::Image(ImagePayload::Raw(image)) => {
+                message.put_u32(payload::PIXELS);
+                message.put_u32(image.size().width).put_u32(image.size().height);
+                message.put_u64(image.step() as u64).put_text(image.encoding().to_ros());
+                message.put_u32(u32::from(image.is_big_endian()));
+            }
+            Payload::Image(ImagePayload::Compressed(file)) => {
+                message.put_u32(payload::FILE);
+                message.put_u32(u32::from(file.format == CompressedFormat::Png));
+            }
+            Payload::Cloud(cloud) => {
+                message.put_u32(payload::CLOUD);
+                put_cloud(message, cloud)?;
+            }
+        }
+        let Header { stamp, frame_id } = input.header;
+        message.put_u64(stamp.nanos() as u64).put_text(frame_id);
+        match &input.pose {
+            None => {
+                message.put_u32(0);
+            }
+            Some(Ok(pose)) => {
+                message.put_u32(1).put_transform(pose);
+            }
+            Some(Err(error)) => put_error(message.put_u32(2), error),
+        }
+        message.put_u32(u32::from(input.calibration.is_some()));
+        if let Some(calibration) = input.calibration {
+            put_calibration(message, calibration);
+        }
+        let (start, data) = places.next().ok_or_else(malformed)?;
+        message.put_u64(start as u64).put_u64(data.len() as u64);
+    }
+    Ok(())
+}
+
+fn put_calibration(message: &mut Message, calibration: &CameraCalibration) {
+    let CameraCalibration { frame_id, size, distortion_model, distortion, .. } = calibration;
+    let CameraCalibration { intrinsics, rectification, projection, binning, region, .. } =
+        calibration;
+    message.put_text(frame_id).put_u32(size.width).put_u32(size.height);
+    message.put_text(distortion_model).put_u32(distortion.len() as u32);
+    let matrices = intrinsics.iter().chain(rectification).chain(projection);
+    for value in distortion.iter().chain(matrices) {
+        message.put_u64(value.to_bits());
+    }
+    for value in binning.iter().chain(region) {
+        message.put_u32(*value);
+    }
+}
+
+fn take_calibration(message: &Message) -> Result<CameraCalibration> {
+    let (frame_id, size) = (message.text()?, Size::new(message.u32()?, message.u32()?));
+    let (distortion_model, num) = (message.text()?, message.u32()?);
+    let mut distortion = Vec::new();
+    for _ in 0..num {
+        distortion.push(f64::from_bits(message.u64()?));
+    }
+    Ok(CameraCalibration {
+        frame_id: frame_id.to_owned(),
+        size,
+        distortion_model: distortion_model.to_owned(),
+        distortion,
+        intrinsics: take_f64s(message)?,
+        rectification: take_f64s(message)?,
+        projection: take_f64s(message)?,
+        binning: [message.u32()?, message.u32()?],
+        region: [message.u32()?, message.u32()?, message.u32()?, message.u32()?],
+    })
+}
+
+fn take_f64s<const N: usize>(message: &Message) -> Result<[f64; N]> {
+    let mut values = [0.0; N];
+    for value in &mut values {
+        *value = f64::from_bits(message.u64()?);
+    }
+    Ok(values)
+}
+
+fn put_cloud(message: &mut Message, cloud: &CloudView<'_>) -> Result<()> {
+    for n in [cloud.width(), cloud.height(), cloud.point_step(), cloud.row_step()] {
+        message.put_u32(u32::try_from(n).map_err(|_| malformed())?);
+    }
+    message.put_u32(u32::from(cloud.is_big_endian()));
+    message.put_u32(cloud.fields().as_slice().len() as u32);
+    for field in cloud.fields().as_slice() {
+        message.put_text(field.name).put_u32(field.offset);
+        message.put_u32(field.datatype.into()).put_u32(field.count);
+    }
+    Ok(())
+}
+
+/// A frame as [`put_frame`] wrote it.
+pub(super) struct TakenFrame<'a> {
+    pub(super) stamp: Stamp,
+    pub(super) views: [Option<InputView<'a>>; MAX_INPUTS],
+    pub(super) poses: [Option<Result<Isometry3<f64>>>; MAX_INPUTS],
+    pub(super) calibrations: [Option<CameraCalibration>; MAX_INPUTS],
+    pub(super) num_inputs: usize,
+}
+
+/// Reads what [`put_frame`] wrote, its payloads from `memory`.
+pub(super) fn take_frame<'a>(message: &'a Message, memory: &'a [u8]) -> Result<TakenFrame<'a>> {
+    let stamp = Stamp::from_nanos(message.u64()? as i64);
+    let num_inputs = message.u32()? as usize;
+    if num_inputs > MAX_INPUTS {
+        return Err(malformed());
+    }
+    let mut frame = TakenFrame {
+        stamp,
+        views: [const { None }; MAX_INPUTS],
+        poses: [const { None }; MAX_INPUTS],
+        calibrations: [const { None }; MAX_INPUTS],
+        num_inputs,
+    };
+    for input in 0..num_inputs {
+        take_input(message, memory, input, &mut frame)?;
+    }
+    Ok(frame)
+}
+
+fn take_input<'a>(
+    message: &'a Message,
+    memory: &'a [u8],
+    input: usize,
+    frame: &mut TakenFrame<'a>,
+) -> Result<()> {
+    let layout = match message.u32()? {
+        payload::MISSING => return Ok(()),
+        payload::PIXELS => TakenLayout::Pixels {
+            size: Size::new(message.u32()?, message.u32()?),
+            step: message.usize()?,
+            encoding: Encoding::from_ros(message.text()?)?,
+            is_big_endian: message.u32()? != 0,
+        },
+        payload::FILE => TakenLayout::File { is_png: message.u32()? != 0 },
+        payload::CLOUD => TakenLayout::Cloud {
+            shape: [message.u32()?, message.u32()?],
+            steps: [message.u32()?, message.u32()?],
+            is_big_endian: message.u32()? != 0,
+            fields: take_fields(message)?,
+        },
+        _ => return Err(malformed()),
+    };
+    let stamp = Stamp::from_nanos(message.u64()? as i64);
+    let header = Header { stamp, frame_id: message.text()? };
+    frame.poses[input] = match message.u32()? {
+        0 => None,
+        1 => Some(Ok(message.transform()?)),
+        _ => Some(Err(take_error(message)?)),
+    };
+    if message.u32()? != 0 {
+        frame.calibrations[input] = Some(take_calibration(message)?);
+    }
+    let (start, len) = (message.usize()?, message.usize()?);
+    let end = start.checked_add(len).ok_or_else(malformed)?;
+    let data = memory.get(start..end).ok_or_else(malformed)?;
+    frame.views[input] = Some(InputView { header, payload: layout.view(data)? });
+    Ok(())
+}
+
+#[expect(clippy::large_enum_variant, reason = "one value at a time, on the stack")]
+enum TakenLayout<'a> {
+    Pixels { size: Size, step: usize, encoding: Encoding, is_big_endian: bool },
+    File { is_png: bool },
+    Cloud { shape: [u32; 2], steps: [u32; 2], is_big_endian: bool, fields: PointFields<'a> },
+}
+
+impl<'a> TakenLayout<'a> {
+    fn view(self, data: &'a [u8]) -> Result<PayloadView<'a>> {
+        Ok(match self {
+            Self::Pixels { size, step, encoding, is_big_endian } => {
+                let image = ImageView::new(size, step, encoding, is_big_endian, data)?;
+                PayloadView::Image(ImagePayload::Raw(image))
+            }
+            Self::File { is_png } => {
+                let format = if is_png { CompressedFormat::Png } else { CompressedFormat::Jpeg };
+                PayloadView::Image(ImagePayload::Compressed(CompressedView { format, data }))
+            }
+            Self::Cloud { shape, steps, is_big_endian, fields } => {
+                PayloadView::Cloud(CloudView::new(shape, steps, is_big_endian, fields, data)?)
+            }
+        })
+    }
+}
+
+fn take_fields(message: &Message) -> Result<PointFields<'_>> {
+    let mut fields = PointFields::new();
+    for _ in 0..message.u32()? {
+        let (name, offset) = (message.text()?, message.u32()?);
+        let datatype = u8::try_from(message.u32()?).map_err(|_| malformed())?;
+        fields.push(PointField { name, offset, datatype, count: message.u32()? })?;
+    }
+    Ok(fields)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::detectors::FrameInput;
+    use crate::error::{Error, ErrorKind};
+
+    #[test]
+    fn frames_come_back_with_what_is_missing() {
+        let (pixels, file, points) = ([9; 24], [1, 2, 3], [5; 32]);
+        let header = |stamp, frame_id| Header { stamp: Stamp::from_nanos(stamp), frame_id };
+        let image = ImageView::new(Size::new(2, 4), 6, Encoding::Rgb8, false, &pixels).unwrap();
+        let mut fields = PointFields::new();
+        fields.push(PointField { name: "x", offset: 4, datatype: 7, count: 1 }).unwrap();
+        let cloud = CloudView::new([2, 1], [16, 32], false, fields, &points).unwrap();
+        let png = CompressedView { format: CompressedFormat::Png, data: &file };
+        let calibration = CameraCalibration {
+            distortion: vec![0.1, -0.2],
+            intrinsics: [1.5; 9],
+            binning: [2, 1],
+            region: [1, 2, 3, 4],
+            ..CameraCalibration::default()
+        };
+        let unknown = Error::new(ErrorKind::Transform, "tf", "no such frame");
+        let inputs = [
+            Some(FrameInput {
+                calibration: Some(&calibration),
+                ..FrameInput::image(header(5, "front"), ImagePayload::Raw(image))
+            }),
+            None,
+            Some(FrameInput {
+                pose: Some(Err(unknown)),
+                ..FrameInput::image(header(6, "rear"), ImagePayload::Compressed(png))
+            }),
+            Some(
+                FrameInput::cloud(header(-7, "lidar"), &cloud)
+                    .with_pose(Isometry3::translation(1.0, 2.0, 3.0)),
+            ),
+        ];
+        let frame = FrameSet { stamp: Stamp::from_nanos(5), inputs: &inputs };
+        let mut memory = vec![0; 1000];
+        for (start, data) in payloads(&frame) {
+            assert!(start.is_multiple_of(ALIGNMENT));
+            memory[start..start + data.len()].copy_from_slice(data);
+        }
+        let mut message = Message::default();
+        put_frame(message.start(1), &frame).unwrap();
+        message.tag().unwrap();
+        let taken = take_frame(&message, &memory).unwrap();
+        assert_eq!((taken.stamp, taken.num_inputs), (frame.stamp, 4));
+        let [front, missing, rear, lidar] = [0, 1, 2, 3].map(|input| &taken.views[input]);
+        assert!(missing.is_none() && taken.views[4].is_none());
+        let front = front.as_ref().unwrap().input();
+        let Payload::Image(ImagePayload::Raw(found)) = front.payload else { panic!() };
+        assert_eq!((front.header, found.data()), (header(5, "front"), &pixels[..]));
+        assert_eq!((found.size(), found.encoding()), (image.size(), Encoding::Rgb8));
+        assert_eq!(taken.calibrations[0].as_ref(), Some(&calibration));
+        let rear = rear.as_ref().unwrap().input();
+        let Payload::Image(ImagePayload::Compressed(found)) = rear.payload else { panic!() };
+        assert_eq!((found.format, found.data), (CompressedFormat::Png, &file[..]));
+        let error = taken.poses[2].as_ref().unwrap().as_ref().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Transform);
+        let lidar = lidar.as_ref().unwrap().input();
+        let Payload::Cloud(found) = lidar.payload else { panic!() };
+        assert_eq!((found.data(), found.fields().as_slice()), (&points[..], fields.as_slice()));
+        let pose = taken.poses[3].as_ref().unwrap().as_ref().unwrap();
+        assert_eq!(*pose, Isometry3::translation(1.0, 2.0, 3.0));
+        assert!(taken.poses[0].is_none() && taken.calibrations[3].is_none());
+        // A payload that is not in the memory is refused.
+        message.tag().unwrap();
+        assert!(take_frame(&message, &memory[..100]).is_err());
+    }
+}

@@ -1,0 +1,232 @@
+//! A message of a sensor in memory of this program.
+
+use std::time::Instant;
+
+use crate::detectors::{FrameInput, Payload};
+use crate::device::PayloadMemory;
+use crate::error::{Error, ErrorKind, Result};
+use crate::transport::door::Received;
+use crate::types::{
+    CameraCalibration, CloudView, CompressedFormat, CompressedView, Encoding, Header, ImagePayload,
+    ImageView, PointField, PointFields, Size, Stamp,
+};
+
+/// A message in memory of its own: the one copy of its payload.
+#[derive(Debug, Default)]
+pub struct MessageBuffer {
+    stamp: Stamp,
+    frame_id: String,
+    arrived: Option<Instant>,
+    layout: Layout,
+    fields: Vec<OwnedField>,
+    num_fields: usize,
+    data: PayloadMemory,
+}
+
+/// What the data is.
+#[derive(Clone, Copy, Debug, Default)]
+enum Layout {
+    #[default]
+    Nothing,
+    Image {
+        size: Size,
+        step: usize,
+        encoding: Encoding,
+        is_big_endian: bool,
+    },
+    File(CompressedFormat),
+    Cloud {
+        shape: [u32; 2],
+        steps: [u32; 2],
+        is_big_endian: bool,
+    },
+}
+
+#[derive(Debug, Default)]
+struct OwnedField {
+    name: String,
+    offset: u32,
+    datatype: u8,
+    count: u32,
+}
+
+impl MessageBuffer {
+    /// A buffer that holds no message yet.
+    pub fn new(data: PayloadMemory) -> Self {
+        Self { data, ..Self::default() }
+    }
+
+    /// Takes a copy of a message of a sensor.
+    ///
+    /// # Errors
+    /// `Layout` when it holds more than `max_payload_bytes`, `Argument` when it
+    /// is not of a sensor.
+    pub fn fill(&mut self, message: &Received<'_>, max_payload_bytes: usize) -> Result<()> {
+        let (header, layout, data) = match message {
+            Received::Picture { header, payload: ImagePayload::Raw(image) } => {
+                let layout = Layout::Image {
+                    size: image.size(),
+                    step: image.step(),
+                    encoding: image.encoding(),
+                    is_big_endian: image.is_big_endian(),
+                };
+                (header, layout, image.data())
+            }
+            Received::Picture { header, payload: ImagePayload::Compressed(file) } => {
+                (header, Layout::File(file.format), file.data)
+            }
+            Received::Cloud { header, view } => (header, self.fill_cloud(view), view.data()),
+            Received::CameraInfo(_) | Received::Transform { .. } | Received::Clock(_) => {
+                return Err(Error::new(ErrorKind::Argument, "slot", "not a message of a sensor"));
+            }
+        };
+        if data.len() > max_payload_bytes {
+            return Err(Error::new(
+                ErrorKind::Layout,
+                "slot",
+                format!("message holds {} bytes, {max_payload_bytes} is the most", data.len()),
+            ));
+        }
+        self.stamp = header.stamp;
+        self.frame_id.clear();
+        self.frame_id.push_str(header.frame_id);
+        self.arrived = Some(Instant::now());
+        self.layout = layout;
+        self.data.copy_from(data);
+        Ok(())
+    }
+
+    fn fill_cloud(&mut self, view: &CloudView<'_>) -> Layout {
+        let fields = view.fields().as_slice();
+        self.num_fields = fields.len();
+        if self.fields.len() < fields.len() {
+            self.fields.resize_with(fields.len(), OwnedField::default);
+        }
+        for (mine, field) in self.fields.iter_mut().zip(fields) {
+            mine.name.clear();
+            mine.name.push_str(field.name);
+            (mine.offset, mine.datatype, mine.count) = (field.offset, field.datatype, field.count);
+        }
+        // The view was made from numbers of 32 bits.
+        let narrow = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+        Layout::Cloud {
+            shape: [view.width(), view.height()].map(narrow),
+            steps: [view.point_step(), view.row_step()].map(narrow),
+            is_big_endian: view.is_big_endian(),
+        }
+    }
+
+    /// When it arrived; `None` for a buffer that never held a message.
+    pub fn arrived(&self) -> Option<Instant> {
+        self.arrived
+    }
+
+    /// Acquisition time.
+    pub fn stamp(&self) -> Stamp {
+        self.stamp
+    }
+
+    /// The bytes of the payload.
+    pub fn data(&self) -> &[u8] {
+        self.data.bytes()
+    }
+
+    /// The message as it was received.
+    ///
+    /// # Errors
+    /// `Argument` when there is none; the checks of the view, which passed
+    /// before.
+    pub fn view(&self) -> Result<InputView<'_>> {
+        let header = Header { stamp: self.stamp, frame_id: &self.frame_id };
+        let data = self.data.bytes();
+        let payload = match self.layout {
+            Layout::Nothing => {
+                return Err(Error::new(ErrorKind::Argument, "slot", "there is no message"));
+            }
+            Layout::Image { size, step, encoding, is_big_endian } => {
+                let image = ImageView::new(size, step, encoding, is_big_endian, data)?;
+                PayloadView::Image(ImagePayload::Raw(image))
+            }
+            Layout::File(format) => {
+                PayloadView::Image(ImagePayload::Compressed(CompressedView { format, data }))
+            }
+            Layout::Cloud { shape, steps, is_big_endian } => {
+                let mut fields = PointFields::new();
+                for field in &self.fields[..self.num_fields] {
+                    let OwnedField { name, offset, datatype, count } = field;
+                    let (offset, datatype, count) = (*offset, *datatype, *count);
+                    fields.push(PointField { name, offset, datatype, count })?;
+                }
+                PayloadView::Cloud(CloudView::new(shape, steps, is_big_endian, fields, data)?)
+            }
+        };
+        Ok(InputView { header, payload })
+    }
+}
+
+/// A message of a sensor in memory of this program.
+#[derive(Clone, Copy, Debug)]
+pub struct InputView<'a> {
+    /// Acquisition time and coordinate frame.
+    pub header: Header<'a>,
+    /// The data.
+    pub payload: PayloadView<'a>,
+}
+
+/// The data of a message.
+#[derive(Clone, Copy, Debug)]
+#[expect(clippy::large_enum_variant, reason = "one value an input, on the stack")]
+pub enum PayloadView<'a> {
+    /// Pixels, or a compressed file.
+    Image(ImagePayload<'a>),
+    /// Points.
+    Cloud(CloudView<'a>),
+}
+
+impl InputView<'_> {
+    /// As [`InputView::input`], with the calibration of its camera.
+    pub fn input_with<'a>(&'a self, calibration: Option<&'a CameraCalibration>) -> FrameInput<'a> {
+        FrameInput { calibration, ..self.input() }
+    }
+
+    /// The message as an input of a frame, without a pose.
+    pub fn input(&self) -> FrameInput<'_> {
+        let payload = match &self.payload {
+            PayloadView::Image(image) => Payload::Image(*image),
+            PayloadView::Cloud(cloud) => Payload::Cloud(cloud),
+        };
+        FrameInput::new(self.header, payload)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_reads_as_it_was_received() {
+        let mut frame = MessageBuffer::default();
+        assert!(frame.view().is_err());
+        let header = Header { stamp: Stamp::from_ros(1, 2), frame_id: "lidar" };
+        let mut fields = PointFields::new();
+        let field = PointField { name: "x", offset: 4, datatype: 7, count: 1 };
+        fields.push(field).unwrap();
+        let data = [7; 40];
+        let view = CloudView::new([2, 2], [8, 20], true, fields, &data).unwrap();
+        frame.fill(&Received::Cloud { header, view: &view }, 40).unwrap();
+        let read = frame.view().unwrap();
+        let PayloadView::Cloud(cloud) = read.payload else { panic!() };
+        assert_eq!((read.header, cloud.fields().as_slice()), (header, &[field][..]));
+        assert_eq!((cloud.width(), cloud.height(), cloud.data()), (2, 2, &data[..]));
+        assert_eq!((cloud.point_step(), cloud.row_step()), (8, 20));
+        assert!(cloud.is_big_endian());
+
+        let pixels = [9; 12];
+        let image = ImageView::new(Size::new(1, 2), 6, Encoding::Bgr8, false, &pixels).unwrap();
+        frame.fill(&Received::Picture { header, payload: ImagePayload::Raw(image) }, 12).unwrap();
+        let read = frame.view().unwrap();
+        let PayloadView::Image(ImagePayload::Raw(read)) = read.payload else { panic!() };
+        assert_eq!((read.size(), read.step(), read.data()), (image.size(), 6, &pixels[..]));
+        assert_eq!(read.encoding(), Encoding::Bgr8);
+    }
+}

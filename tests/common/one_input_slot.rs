@@ -1,0 +1,25 @@
+//! A slot of one input that counts no losses.
+
+use std::sync::Arc;
+
+use det_post::config::{InputConfig, SyncConfig};
+use det_post::device::PayloadMemory;
+use det_post::runtime::slot::{SlotCloser, SlotOptions, SlotReader, SlotWriter, Taken, slot};
+use det_post::types::Stamp;
+
+/// Both ends of the slot, and what closes it.
+pub fn one_input_slot() -> (SlotWriter, SlotReader, SlotCloser) {
+    let input = InputConfig { topic: "/input".into(), is_compressed: false, camera_info: None };
+    let options = SlotOptions { inputs: &[input], sync: &SyncConfig::default(), rate: 1.0 };
+    let (mut writers, reader, closer) =
+        slot(options, PayloadMemory::default, Arc::new(|_, _, _| {}));
+    (writers.remove(0), reader, closer)
+}
+
+/// Waits for the next frame; gives its stamp.
+pub fn next_stamp(reader: &mut SlotReader) -> Option<Stamp> {
+    match reader.take()? {
+        Taken::Frame { messages: [Some(message)], .. } => Some(message.stamp()),
+        other => panic!("{other:?}"),
+    }
+}

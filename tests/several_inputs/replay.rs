@@ -1,0 +1,109 @@
+//! Replays of the rig: what is served, what is lost and where it is counted.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use det_post::cli::replay::replay_with;
+use det_post::runtime::Factory;
+use det_post::runtime::isolated::Proxy;
+use det_post::transport::bag::BagReader;
+use serde_json::Value;
+
+use super::rig::{self, NUM_INCOMPLETE, NUM_SERVED};
+use super::stub;
+
+/// Replays the rig; gives the report and the lines of its detections.
+fn replay(name: &str, second: &'static str, folder: &Path, factory: Factory) -> (Value, String) {
+    let (bag, out) = (folder.join("rig"), folder.join("out"));
+    let _ = std::fs::remove_dir_all(&bag);
+    rig::record(second, &bag);
+    let _ = std::fs::remove_dir_all(&out);
+    replay_with(&rig::config(name), &bag, &out, factory).unwrap();
+    let report = std::fs::read_to_string(out.join("report.json")).unwrap();
+    let lines = std::fs::read_to_string(out.join("detections.jsonl")).unwrap();
+    (serde_json::from_str(&report).unwrap(), lines)
+}
+
+/// The messages of a channel's detections in the recording of a replay.
+pub fn recorded(folder: &Path, topic: &str) -> Vec<Vec<u8>> {
+    let mut reader = BagReader::open(&folder.join("out/detections")).unwrap();
+    reader.select(&[topic]);
+    let mut messages = Vec::new();
+    while let Some(message) = reader.next_message().unwrap() {
+        messages.push(message.data.to_vec());
+    }
+    messages
+}
+
+/// The detections that a replay in this process records.
+pub fn expected(name: &str, second: &'static str, topic: &str) -> Vec<Vec<u8>> {
+    let folder = tempfile::tempdir().unwrap();
+    replay(name, second, folder.path(), Arc::new(stub::open));
+    recorded(folder.path(), topic)
+}
+
+fn check(name: &str, second: &'static str) {
+    let folder = tempfile::tempdir().unwrap();
+    let (report, lines) = replay(name, second, folder.path(), Arc::new(stub::open));
+    let channel = &report["channels"][name];
+    println!("{channel:#}");
+    assert_eq!(channel["frames_in"], NUM_SERVED + NUM_INCOMPLETE);
+    assert_eq!(channel["frames_out"], NUM_SERVED);
+    assert_eq!(channel["dropped"]["incomplete_views"]["count"], NUM_INCOMPLETE);
+    let first = channel["dropped"]["incomplete_views"]["first"].as_str().unwrap();
+    assert!(first.contains(&format!("missing: {second}")), "{first}");
+    assert_eq!(channel["stamps"]["restart"], 1);
+    let [reference, other] = [0, 1].map(|input| &channel["inputs"][input]);
+    assert_eq!((&reference["topic"], &other["topic"]), (&rig::CAMERA.into(), &second.into()));
+    // Of the twelve, one jumps back before the other does.
+    assert_eq!((&reference["received"], &reference["unused"]), (&11.into(), &0.into()));
+    assert_eq!(reference["refused"]["stamp_not_newer"]["count"], 1);
+    // One is missing; one is late, and one follows the jump without a frame.
+    assert_eq!((&other["received"], &other["unused"]), (&11.into(), &2.into()));
+    assert_eq!(other["refused"]["stamp_not_newer"]["count"], 1);
+    // After the restart the detector has forgotten the frames before.
+    let scores: Vec<f64> = lines
+        .lines()
+        .map(|line| {
+            let line: Value = serde_json::from_str(line).unwrap();
+            let boxes = line["detections_2d"].as_array().or(line["detections_3d"].as_array());
+            boxes.unwrap()[0]["score"].as_f64().unwrap()
+        })
+        .collect();
+    assert_eq!(scores.iter().filter(|score| **score == 1.0).count(), 2, "{scores:?}");
+    assert_eq!((scores.len() as u64, scores[7]), (NUM_SERVED, 1.0), "{scores:?}");
+
+    // Again, and in a process of its own: the same bytes.
+    let bytes = recorded(folder.path(), &rig::config(name).channels[0].output);
+    assert_eq!(bytes.len() as u64, NUM_SERVED);
+    let program = stub::program(folder.path());
+    let apart: Factory =
+        Arc::new(move |config, device| Ok(Box::new(Proxy::start(&program, config, device)?)));
+    for factory in [Arc::new(stub::open) as Factory, apart] {
+        let (again, same) = replay(name, second, folder.path(), factory);
+        assert_eq!(same, lines);
+        assert_eq!(recorded(folder.path(), &rig::config(name).channels[0].output), bytes);
+        for key in ["frames_in", "dropped", "stamps", "inputs", "detections"] {
+            assert_eq!(again["channels"][name][key], channel[key], "{key}");
+        }
+    }
+}
+
+#[test]
+fn two_cameras_meet_in_a_replay() {
+    check("cameras", rig::OTHER_CAMERA);
+}
+
+#[test]
+fn a_camera_and_a_lidar_with_its_pose_meet_in_a_replay() {
+    check("fused", rig::LIDAR);
+    // The focal length is the length of the first box, x of the pose of the second.
+    let folder = tempfile::tempdir().unwrap();
+    let (_, lines) = replay("fused", rig::LIDAR, folder.path(), Arc::new(stub::open));
+    for line in lines.lines() {
+        let line: Value = serde_json::from_str(line).unwrap();
+        assert_eq!(line["detections_3d"][0]["size"][0], rig::FOCAL_LENGTH, "{line}");
+        assert_eq!(line["detections_3d"][1]["size"][0], 7.5, "{line}");
+        assert_eq!(line["detections_3d"][1]["center"][2], 10_000.0, "{line}");
+    }
+}
