@@ -7,6 +7,10 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 #![allow(clippy::print_stdout, reason = "tests say what they skipped")]
 
+#[cfg(feature = "cuda")]
+#[path = "common/require.rs"]
+mod require;
+
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
@@ -201,9 +205,7 @@ fn gpu() -> Option<(std::sync::MutexGuard<'static, ()>, det_post::device::cuda::
         Ok(Device::Cuda(device)) => Some((alone, device)),
         Ok(Device::Cpu) => panic!("a GPU was asked for by number"),
         Err(reason) => {
-            let required = std::env::var("DET_POST_REQUIRE_CUDA").is_ok_and(|value| value == "1");
-            assert!(!required, "DET_POST_REQUIRE_CUDA is 1: {reason}");
-            println!("skipped: {reason}");
+            require::skip(require::Need::Cuda, reason);
             None
         }
     }

@@ -9,6 +9,10 @@ use std::path::{Path, PathBuf};
 
 #[path = "architecture/imports.rs"]
 mod imports;
+#[path = "common/require.rs"]
+mod require;
+#[path = "architecture/skips.rs"]
+mod skips;
 
 /// Which rooms a room may name. Lower rooms never name higher ones.
 const LAYERS: [(&str, &[&str]); 14] = [

@@ -15,6 +15,8 @@ mod hostile_metadata;
 mod memory;
 #[path = "common/recordings.rs"]
 mod recordings;
+#[path = "common/require.rs"]
+mod require;
 #[path = "common/shared_data.rs"]
 mod shared_data;
 
@@ -485,10 +487,7 @@ fn the_writer_refuses_what_it_cannot_store() {
 
 #[test]
 fn shared_recordings_are_read_whole() {
-    let Some(data) = shared_data::shared_data() else {
-        println!("skipped: no shared data");
-        return;
-    };
+    let Some(data) = shared_data::shared_data() else { return };
     for (name, num_messages) in [
         ("kitti_000008_mcap", 31),
         ("nuscenes_surround_mcap", 0),
@@ -507,10 +506,7 @@ fn shared_recordings_are_read_whole() {
 
 #[test]
 fn shared_damaged_recordings_give_what_they_have() {
-    let Some(data) = shared_data::shared_data() else {
-        println!("skipped: no shared data");
-        return;
-    };
+    let Some(data) = shared_data::shared_data() else { return };
     let broken = data.join("bags/broken");
     let mut names: Vec<_> = std::fs::read_dir(&broken).unwrap().flatten().collect();
     names.sort_by_key(|entry| entry.path());

@@ -4,9 +4,14 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 #![allow(clippy::print_stdout, reason = "tests say what they skipped")]
 
+#[path = "common/require.rs"]
+mod require;
+
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+
+use require::{Need, skip};
 
 /// The build script as a program in a folder.
 fn compiled(folder: &Path) -> PathBuf {
@@ -33,7 +38,7 @@ fn run(folder: &Path, variables: &[(&str, &str)]) -> (Output, String) {
 fn without_nvcc_the_build_warns_and_goes_on() {
     let usual = ["/usr/local/cuda/bin/nvcc", "/opt/cuda/bin/nvcc"];
     if let Some(nvcc) = usual.into_iter().find(|nvcc| Path::new(nvcc).is_file()) {
-        println!("skipped: there is {nvcc}");
+        skip(Need::Nvcc, format_args!("its absence is tested, and there is {nvcc}"));
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -148,7 +153,7 @@ fn nvcc() -> Option<PathBuf> {
 #[test]
 fn a_mismatch_with_rust_does_not_compile_in_cuda() {
     let Some(nvcc) = nvcc() else {
-        println!("skipped: no nvcc in DET_POST_NVCC, CUDA_HOME or PATH");
+        skip(Need::Nvcc, "not in DET_POST_NVCC, CUDA_HOME or PATH");
         return;
     };
     let sources = "    Source sources[kMaxChannels];\n";

@@ -4,6 +4,7 @@
 
 mod common {
     pub mod replay;
+    pub mod require;
     pub mod shared_data;
 }
 

@@ -9,6 +9,7 @@ mod common {
     pub mod counting_pillars;
     pub mod onnx;
     pub mod replay;
+    pub mod require;
     pub mod shared_data;
 }
 

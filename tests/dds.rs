@@ -32,6 +32,8 @@ mod parameters;
 mod recording;
 #[path = "common/replay.rs"]
 mod replay;
+#[path = "common/require.rs"]
+mod require;
 #[allow(dead_code, reason = "of a node in memory, only its sample is used here")]
 #[path = "live/session.rs"]
 mod session;

@@ -6,6 +6,7 @@
 mod common {
     pub mod onnx;
     pub mod replay;
+    pub mod require;
     pub mod stand_in;
 }
 
@@ -13,6 +14,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use common::replay::{det_post, replay_at};
+use common::require::{Need, skip};
 use common::stand_in;
 use serde_json::{Value, json};
 
@@ -130,7 +132,7 @@ fn replay_in_background(bag: &str, out: &str) -> Child {
 #[test]
 fn the_trained_networks_stay_as_good_and_say_the_same_twice() {
     if !Path::new(env!("CARGO_MANIFEST_DIR")).join("models/camera.onnx").is_file() {
-        println!("skipped: no trained networks in models/");
+        skip(Need::Models, "no models/camera.onnx");
         return;
     }
     let recorded = json_of(Path::new(RECORDED));

@@ -11,6 +11,7 @@ mod common {
     pub mod counting_pillars;
     pub mod onnx;
     pub mod replay;
+    pub mod require;
     pub mod shared_data;
 }
 
@@ -20,6 +21,7 @@ use std::process::Command;
 
 use common::counting_pillars::{self, CLASSES, NUM_ROWS};
 use common::replay::{Run, replay};
+use common::require::{Need, skip};
 use common::shared_data::shared_data;
 use det_post::transport::bag::BagReader;
 use det_post::transport::cdr::Reader;
@@ -172,7 +174,7 @@ fn the_recording_of_detections_says_what_the_lines_say() {
 #[test]
 fn peers_read_the_recording_of_detections() {
     let Ok(python) = std::env::var("DET_POST_PEER_PYTHON") else {
-        println!("skipped: no peer Python");
+        skip(Need::Peers, "DET_POST_PEER_PYTHON is not set");
         return;
     };
     let Some(data) = shared_data() else { return };

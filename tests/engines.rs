@@ -5,6 +5,8 @@
 
 #[path = "common/onnx.rs"]
 mod onnx;
+#[path = "common/require.rs"]
+mod require;
 #[path = "common/shared_data.rs"]
 mod shared_data;
 
@@ -17,12 +19,13 @@ use det_post::types::{
 };
 use half::f16;
 use onnx::{Attr, Graph};
+use require::{Need, skip};
 
 /// The library of ONNX Runtime, or `None` with a line that says so.
 fn library() -> Option<PathBuf> {
     let library = std::env::var_os(LIBRARY_VARIABLE).filter(|value| !value.is_empty());
     if library.is_none() {
-        println!("skipped: no ONNX Runtime library");
+        skip(Need::Ort, format_args!("{LIBRARY_VARIABLE} is not set"));
     }
     library.map(PathBuf::from)
 }

@@ -4,12 +4,16 @@
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 #![allow(clippy::print_stdout, reason = "tests say what they skipped and what they ran")]
 
+#[path = "common/require.rs"]
+mod require;
+
 use std::process::Command;
 
 use det_post::eval::box_overlap::{Overlaps, View};
 use det_post::eval::center_distance::Matching;
 use det_post::eval::{Filter2d, Filter3d, Frame2d, Frame3d, GroundTruth2d, GroundTruth3d, image};
 use det_post::types::{Box2d, Box3d, Detection2d, Detection3d, Object3d};
+use require::{Need, skip};
 use serde_json::{Value, json};
 
 const NUM_CLASSES: u32 = 3;
@@ -224,13 +228,13 @@ fn image(frames: &[Frame2d]) -> Value {
 #[test]
 fn figures_agree_with_the_published_definitions() {
     let Ok(python) = std::env::var("DET_POST_PEER_PYTHON") else {
-        println!("skipped: no peer Python");
+        skip(Need::Peers, "DET_POST_PEER_PYTHON is not set");
         return;
     };
     let packages =
         Command::new(&python).args(["-c", "import numpy, pycocotools"]).output().unwrap();
     if !packages.status.success() {
-        println!("skipped: the peer Python lacks numpy or pycocotools");
+        skip(Need::Peers, format_args!("{python} lacks numpy or pycocotools"));
         return;
     }
     let sets: Vec<Value> = [(1, 0.1, 25), (2, 0.4, 40), (3, 1.0, 25), (4, 0.3, 2), (5, 0.3, 0)]

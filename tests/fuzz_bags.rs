@@ -15,6 +15,8 @@
 mod memory;
 #[path = "common/recordings.rs"]
 mod recordings;
+#[path = "common/require.rs"]
+mod require;
 #[path = "common/shared_data.rs"]
 mod shared_data;
 
@@ -359,10 +361,7 @@ fn mutated_contents_page() {
 
 #[test]
 fn mutated_shared_recordings() {
-    let Some(data) = shared_data::shared_data() else {
-        println!("skipped: no shared data");
-        return;
-    };
+    let Some(data) = shared_data::shared_data() else { return };
     for name in ["broken/zero_points", "broken/truncated_mcap", "broken/jpeg_truncated"] {
         let target = tempfile::tempdir().unwrap();
         let mut bag = PathBuf::new();

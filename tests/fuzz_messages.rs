@@ -16,6 +16,8 @@
 
 #[path = "common/messages.rs"]
 mod messages;
+#[path = "common/require.rs"]
+mod require;
 #[path = "common/shared_data.rs"]
 mod shared_data;
 

@@ -8,6 +8,7 @@
 
 mod common {
     pub mod jpeg;
+    pub mod require;
     pub mod shared_data;
 }
 

@@ -7,12 +7,14 @@
 
 mod common {
     pub mod replay;
+    pub mod require;
     pub mod shared_data;
 }
 
 use std::path::Path;
 
 use common::replay::{Run, replay};
+use common::require::{Need, skip};
 use common::shared_data::shared_data;
 use serde_json::Value;
 
@@ -158,7 +160,7 @@ fn engines() -> Vec<Vec<String>> {
             "engine.kind:=onnxruntime".to_owned(),
             format!("engine.library:={library}"),
         ]),
-        Err(_) => println!("skipped: no ONNX Runtime library (ORT_DYLIB_PATH)"),
+        Err(_) => skip(Need::Ort, "the half with ONNX Runtime: ORT_DYLIB_PATH is not set"),
     }
     engines
 }

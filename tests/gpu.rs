@@ -1,5 +1,5 @@
 //! Channels on GPUs: networks there, faults, several GPUs. Without a GPU the
-//! suite says so and passes, unless `DET_POST_REQUIRE_CUDA=1` makes that a
+//! suite says so and passes, unless `DET_POST_REQUIRE=cuda` makes that a
 //! failure; without a library of ONNX Runtime that has a CUDA provider it runs
 //! the engines on the CPU.
 #![cfg(feature = "cuda")]
@@ -11,6 +11,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use det_post::device::Device;
 use det_post::device::cuda::CudaDevice;
 use det_post::types::DeviceChoice;
+use require::Need;
 
 #[path = "gpu/engine.rs"]
 mod engine;
@@ -22,6 +23,8 @@ mod kernels;
 mod network;
 #[path = "common/onnx.rs"]
 mod onnx;
+#[path = "common/require.rs"]
+mod require;
 
 /// Times and memory of one test do not mix with another's.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
@@ -33,9 +36,7 @@ fn gpu() -> Option<(MutexGuard<'static, ()>, CudaDevice)> {
         Ok(Device::Cuda(device)) => Some((alone, device)),
         Ok(Device::Cpu) => unreachable!("a GPU was asked for by number"),
         Err(reason) => {
-            let required = std::env::var("DET_POST_REQUIRE_CUDA").is_ok_and(|value| value == "1");
-            assert!(!required, "DET_POST_REQUIRE_CUDA is 1: {reason}");
-            println!("skipped: {reason}");
+            require::skip(Need::Cuda, reason);
             None
         }
     }

@@ -1,6 +1,6 @@
 //! Channels in processes of their own: the same detections, and no frame but
 //! the one that meets a failure is lost. What needs a GPU is skipped without
-//! one, unless `DET_POST_REQUIRE_CUDA=1` makes that a failure.
+//! one, unless `DET_POST_REQUIRE=cuda` makes that a failure.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 #![allow(clippy::print_stdout, reason = "tests say what they skipped and what they ran")]
@@ -25,6 +25,7 @@ mod detect;
 mod common {
     pub mod jpeg;
     pub mod replay;
+    pub mod require;
 }
 
 use std::os::unix::fs::PermissionsExt;
@@ -35,6 +36,7 @@ use std::time::{Duration, Instant};
 
 use common::jpeg::empty_scans;
 use common::replay::{Run, replay, replay_after};
+use common::require::{Need, skip};
 use det_post::config::{ChannelConfig, Config};
 use det_post::detectors::{self, Detector, DetectorInfo, FrameInput, FrameSet, InputNeeds};
 use det_post::device::{Device, PayloadMemory};
@@ -139,7 +141,7 @@ fn can_mount() -> bool {
 #[test]
 fn payloads_do_not_depend_on_the_size_of_dev_shm() {
     if !can_mount() {
-        println!("skipped: no mount namespaces");
+        skip(Need::Namespaces, "cannot unshare the mount namespace");
         return;
     }
     let sample = sample();
@@ -154,7 +156,7 @@ fn payloads_do_not_depend_on_the_size_of_dev_shm() {
 #[test]
 fn a_payload_without_memory_costs_its_frame_and_no_other() {
     if !can_mount() {
-        println!("skipped: no namespaces");
+        skip(Need::Namespaces, "cannot unshare the mount namespace");
         return;
     }
     let sample = sample();
@@ -420,9 +422,7 @@ fn a_device_that_fails_costs_one_frame() {
 #[test]
 fn a_gpu_that_fails_costs_one_frame() {
     if let Err(reason) = Device::open(DeviceChoice::Cuda(0)) {
-        let required = std::env::var("DET_POST_REQUIRE_CUDA").is_ok_and(|value| value == "1");
-        assert!(!required, "DET_POST_REQUIRE_CUDA is 1: {reason}");
-        println!("skipped: {reason}");
+        skip(Need::Cuda, reason);
         return;
     }
     let sample = sample();

@@ -9,10 +9,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use det_post::config::Config;
+use require::{Need, skip};
 use serde_json::{Value, json};
 
 #[path = "common/replay.rs"]
 mod replay;
+#[path = "common/require.rs"]
+mod require;
 
 const FILES: [&str; 2] = ["launch/det.launch.py", "launch/det_replay.launch.py"];
 
@@ -24,7 +27,7 @@ fn python() -> Option<String> {
         reads_yaml.is_ok_and(|output| output.status.success())
     });
     if found.is_none() {
-        println!("skipped: no Python with PyYAML");
+        skip(Need::Peers, "no Python with PyYAML");
     }
     found
 }
@@ -243,7 +246,7 @@ fn a_recording_of_a_clock_sets_it_itself() {
 #[test]
 fn ros_2_lists_the_same_arguments() {
     if std::env::var_os("ROS_DISTRO").is_none_or(|distro| distro.is_empty()) {
-        println!("skipped: ROS 2 is not sourced");
+        skip(Need::Ros2, "ROS 2 is not sourced");
         return;
     }
     let Some(python) = python() else { return };

@@ -8,6 +8,8 @@
 
 #[path = "common/point_cloud.rs"]
 mod point_cloud;
+#[path = "common/require.rs"]
+mod require;
 #[path = "common/shared_data.rs"]
 mod shared_data;
 

@@ -20,6 +20,8 @@ mod parameters;
 mod recording;
 #[path = "common/replay.rs"]
 mod replay;
+#[path = "common/require.rs"]
+mod require;
 
 #[path = "live/calibration.rs"]
 mod calibration;

@@ -2,6 +2,8 @@
 
 #![allow(clippy::print_stdout, clippy::unwrap_used)]
 
+#[path = "common/require.rs"]
+mod require;
 #[path = "common/shared_data.rs"]
 mod shared_data;
 

@@ -6,6 +6,7 @@
 mod common {
     pub mod onnx;
     pub mod replay;
+    pub mod require;
     pub mod stand_in;
 }
 
@@ -20,6 +21,7 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use common::replay::{Run, det_post};
+use common::require::{Need, skip};
 use common::stand_in;
 use det_post::transport::bag::BagReader;
 use det_post::transport::messages::Image;
@@ -586,7 +588,7 @@ fn a_full_file_system_is_named(folder: &Path) {
     child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
     let code = child.wait().unwrap().code();
     if code == Some(99) || stderr.starts_with("unshare:") {
-        println!("skipped: no file system can be mounted here {stderr}");
+        skip(Need::Namespaces, format_args!("cannot mount a file system {}", stderr.trim()));
         return;
     }
     assert_eq!(code, Some(1), "{stderr}");

@@ -3,7 +3,7 @@
 //! A problem knows how to make itself, its answer on the CPU and its answer on
 //! the device. Integers, orders and indices must be equal; floats are equal or
 //! within the units in the last place that `docs/numerics.md` states. Without
-//! a GPU the suite says so and passes, unless `DET_POST_REQUIRE_CUDA=1` makes
+//! a GPU the suite says so and passes, unless `DET_POST_REQUIRE=cuda` makes
 //! that a failure.
 #![cfg(feature = "cuda")]
 #![expect(
@@ -65,10 +65,14 @@ mod nms_soft;
 mod pillar_features;
 #[path = "parity/random.rs"]
 mod random;
+#[path = "common/require.rs"]
+mod require;
 #[path = "parity/scatter.rs"]
 mod scatter;
 #[path = "parity/select.rs"]
 mod select;
+#[path = "common/shared_data.rs"]
+mod shared_data;
 #[path = "parity/slot.rs"]
 mod slot;
 #[path = "parity/tensors.rs"]
@@ -84,9 +88,7 @@ fn gpu() -> Option<CudaDevice> {
         Ok(Device::Cuda(device)) => Some(device),
         Ok(Device::Cpu) => unreachable!("a GPU was asked for by number"),
         Err(reason) => {
-            let required = std::env::var("DET_POST_REQUIRE_CUDA").is_ok_and(|value| value == "1");
-            assert!(!required, "DET_POST_REQUIRE_CUDA is 1: {reason}");
-            println!("skipped: {reason}");
+            require::skip(require::Need::Cuda, reason);
             None
         }
     }

@@ -2,7 +2,7 @@
 //! the network on the CPU both times `detections.jsonl` has the same bytes, and
 //! what was lost and dropped is the same.
 //!
-//! Without a GPU the suite says so and passes, unless `DET_POST_REQUIRE_CUDA=1`
+//! Without a GPU the suite says so and passes, unless `DET_POST_REQUIRE=cuda`
 //! makes that a failure.
 #![cfg(feature = "cuda")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
@@ -24,6 +24,7 @@ mod common {
     pub mod counting_pillars;
     pub mod onnx;
     pub mod replay;
+    pub mod require;
     pub mod shared_data;
 }
 
@@ -33,6 +34,7 @@ mod networks_on_the_gpu;
 use std::path::Path;
 
 use common::replay::replay;
+use common::require::{Need, skip};
 use common::shared_data::shared_data;
 use common::{counting_pillars, onnx};
 use det_post::device::Device;
@@ -41,9 +43,7 @@ use det_post::types::DeviceChoice;
 /// Whether there is a GPU; if not, says why.
 fn has_gpu() -> bool {
     let Err(reason) = Device::open(DeviceChoice::Cuda(0)) else { return true };
-    let required = std::env::var("DET_POST_REQUIRE_CUDA").is_ok_and(|value| value == "1");
-    assert!(!required, "DET_POST_REQUIRE_CUDA is 1: {reason}");
-    println!("skipped: {reason}");
+    skip(Need::Cuda, reason);
     false
 }
 
@@ -236,7 +236,7 @@ fn lidars_of_every_recording() {
     ] {
         let bag = data.join("bags").join(bag);
         if !bag.is_dir() {
-            println!("skipped: no {}", bag.display());
+            skip(Need::Data, format_args!("no {}", bag.display()));
             continue;
         }
         for more in [

@@ -25,10 +25,12 @@ use serde::de::DeserializeOwned;
 mod common {
     pub mod memory;
     pub mod one_input_slot;
+    pub mod require;
 }
 
 use common::memory::resident;
 use common::one_input_slot::{next_stamp, one_input_slot};
+use common::require::{Need, skip};
 
 /// What one sensor sends, as `ros2_peer.py` knows it.
 #[derive(Clone, Copy)]
@@ -54,7 +56,7 @@ fn turn() -> Option<MutexGuard<'static, ()>> {
     let turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let has = Command::new("python3").args(["-c", "import rclpy"]).output();
     if !has.is_ok_and(|output| output.status.success()) {
-        println!("skipped: python3 has no rclpy");
+        skip(Need::Ros2, "python3 has no rclpy");
         return None;
     }
     Some(turn)

@@ -4,6 +4,8 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 #![allow(clippy::print_stdout, reason = "tests say what they skipped and what they ran")]
 
+#[path = "common/require.rs"]
+mod require;
 #[path = "common/shared_data.rs"]
 mod shared_data;
 

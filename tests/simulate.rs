@@ -4,6 +4,9 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 #![allow(clippy::print_stdout, reason = "tests say what they skipped and what they ran")]
 
+#[path = "common/require.rs"]
+mod require;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -16,6 +19,7 @@ use det_post::transport::messages::{
 use det_post::transport::tf::{TfBuffer, TfLimits, isometry};
 use det_post::transport::truth::{decode_2d, decode_3d};
 use det_post::types::Stamp;
+use require::{Need, skip};
 
 fn simulate(out: &Path, arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_det_post"))
@@ -187,7 +191,7 @@ fn wrong_use_is_refused() {
 #[test]
 fn peers_read_the_recording() {
     let Ok(python) = std::env::var("DET_POST_PEER_PYTHON") else {
-        println!("skipped: no peer Python");
+        skip(Need::Peers, "DET_POST_PEER_PYTHON is not set");
         return;
     };
     let folder = tempfile::tempdir().unwrap();

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use super::common::replay::{det_post, replay};
+use super::common::require::{Need, skip};
 use super::common::shared_data::shared_data;
 use super::{has_gpu, networks, trained};
 
@@ -21,14 +22,14 @@ const METRES: f64 = 1e-4;
 /// The library of ONNX Runtime, when one is named that has a CUDA provider.
 fn library() -> Option<PathBuf> {
     let Some(library) = std::env::var_os("ORT_DYLIB_PATH").map(PathBuf::from) else {
-        println!("skipped: no ONNX Runtime library (ORT_DYLIB_PATH)");
+        skip(Need::Ort, "ORT_DYLIB_PATH is not set");
         return None;
     };
     let provider = library.with_file_name("libonnxruntime_providers_cuda.so");
     if provider.is_file() {
         return Some(library);
     }
-    println!("skipped: no CUDA provider beside {}", library.display());
+    skip(Need::Cuda, format_args!("no CUDA provider beside {}", library.display()));
     None
 }
 

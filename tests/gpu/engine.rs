@@ -15,13 +15,14 @@ use det_post::types::{
 
 use super::network::{INPUT, network, noise};
 use super::onnx::{Attr, Graph};
+use super::require::{Need, skip};
 use super::{gpu, saved};
 
 /// The library of ONNX Runtime, or `None` with a line that says so.
 fn library() -> Option<PathBuf> {
     let library = std::env::var_os(LIBRARY_VARIABLE).filter(|value| !value.is_empty());
     if library.is_none() {
-        println!("skipped: no ONNX Runtime library");
+        skip(Need::Ort, format_args!("{LIBRARY_VARIABLE} is not set"));
     }
     library.map(PathBuf::from)
 }
