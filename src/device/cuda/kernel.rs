@@ -124,7 +124,7 @@ impl<K: KernelSpec> Kernel<K> {
 }
 
 /// Bytes of a kernel's parameter. Every kernel has exactly one, as
-/// `tests/architecture.rs` checks: querying a second would be a driver error, which
+/// `tests/house/architecture` checks: querying a second would be a driver error, which
 /// compute-sanitizer reports.
 fn param_size(function: &CudaFunction) -> Result<usize> {
     let (mut offset, mut size) = (0, 0);
