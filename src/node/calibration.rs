@@ -12,7 +12,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::diagnostics::{Told, Verdict, cause_of_silence};
+use super::status::{StatusBuilder, TopicStatus, cause_of_silence};
 use crate::config::LiveConfig;
 use crate::detectors::{FrameInput, Payload};
 use crate::error::Result;
@@ -168,20 +168,20 @@ pub struct CalibrationHealth<'a> {
     /// Publishers that are matched; `None` where it is not being received.
     pub num_publishers: Option<usize>,
     /// What the graph said of it.
-    pub told: Told<'a>,
+    pub told: TopicStatus<'a>,
     /// What came, and what it was beside the pictures.
     pub summary: &'a CalibrationSummary,
 }
 
 impl CalibrationHealth<'_> {
     /// The status that begins as `status`.
-    pub fn judge(&self, mut status: Verdict, live: &LiveConfig) -> DiagnosticStatus {
+    pub fn judge(&self, mut status: StatusBuilder, live: &LiveConfig) -> DiagnosticStatus {
         let CalibrationSummary { input, calibration, picture } = self.summary;
         match self.num_publishers {
             None => status.otherwise("the node is not active".into()),
             Some(num_publishers) if calibration.is_none() && input.silence >= live.gap_warn => {
                 let silence = input.silence.as_secs_f64();
-                let cause = cause_of_silence(num_publishers, self.told.event);
+                let cause = cause_of_silence(num_publishers, &self.told);
                 let message = format!("no CameraInfo for {silence:.1} s: {cause}");
                 status.note(DiagnosticLevel::Warn, &message);
             }
@@ -208,12 +208,12 @@ impl CalibrationHealth<'_> {
         status.into_inner()
     }
 
-    fn add_values(&self, status: &mut Verdict) {
+    fn add_values(&self, status: &mut StatusBuilder) {
         let CalibrationSummary { input, calibration, picture } = self.summary;
         status.value("topic", self.topic);
         status.value("publishers", self.num_publishers.unwrap_or(0).to_string());
         status.value("received", input.totals.num_received.to_string());
-        status.value("lost_by_door", self.told.num_lost.to_string());
+        self.told.add_losses(status);
         status.reasons("refused", &input.totals.refused);
         let size_of = |size: Size| format!("{}x{}", size.width, size.height);
         if let Some(calibration) = calibration {

@@ -4,22 +4,23 @@
 //! | status | WARN | ERROR |
 //! |---|---|---|
 //! | `NODE: node` | not active; something happened in the graph | a start failed; a part of the door is lost |
-//! | `NODE: CHANNEL: input` (`input N` of several) | silent for `gap_warn_s`; below `min_rate_hz`; messages refused | silent for `gap_error_s` |
+//! | `NODE: CHANNEL: input` (`input N` of several) | silent for `gap_warn_s`; below `min_rate_hz`; messages refused, or missing by their stamps | silent for `gap_error_s` |
 //! | `NODE: CHANNEL: camera_info` (`camera_info N`) | none for `gap_warn_s`; another size or frame than the pictures; not calibrated; messages refused | |
 //! | `NODE: CHANNEL: frames` | frames dropped or served alone; a capacity met; stamps that do not rise | all frames dropped; input, but no output for `gap_error_s`; the thread is gone |
 //! | `NODE: CHANNEL: latency` | 99th percentile over `latency_budget_ms` | |
 //! | `NODE: CHANNEL: device` | it failed and is built again; the CPU serves in its place | it failed too often, or is lost: frames are dropped |
 
-use std::collections::BTreeMap;
 use std::time::Instant;
 
 use super::calibration::CalibrationHealth;
+use super::status::{StatusBuilder, TopicStatus, cause_of_silence};
 use super::worker::{FrameSummary, FrameWindow};
 use crate::config::{ChannelConfig, ChannelKind};
 use crate::runtime::account::Reason;
 use crate::runtime::input::InputSummary;
 use crate::runtime::serving::Serving;
 use crate::runtime::supervisor::Health;
+
 use crate::transport::messages::{DiagnosticLevel, DiagnosticStatus};
 use crate::types::Count;
 
@@ -50,20 +51,11 @@ pub struct InputHealth<'a> {
     /// Publishers that are matched.
     pub num_publishers: usize,
     /// What the graph said of it.
-    pub told: Told<'a>,
+    pub told: TopicStatus<'a>,
     /// The camera's CameraInfo, where it is asked for.
     pub calibration: Option<CalibrationHealth<'a>>,
     /// Its messages since the last look.
     pub summary: &'a InputSummary,
-}
-
-/// What the graph said of a topic.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Told<'a> {
-    /// What stands in the way of its messages.
-    pub event: Option<&'a str>,
-    /// Messages of it that the door had to drop, in all.
-    pub num_lost: u64,
 }
 
 impl ChannelHealth<'_> {
@@ -90,9 +82,9 @@ impl ChannelHealth<'_> {
         self.inputs.get(self.config.sync.reference).map(|input| input.summary)
     }
 
-    fn status(&self, part: &str) -> Verdict {
+    fn status(&self, part: &str) -> StatusBuilder {
         let name = format!("{}: {}: {part}", self.node, self.config.name);
-        Verdict::new(name, &self.frames.serving.device)
+        StatusBuilder::new(name, &self.frames.serving.device)
     }
 
     fn input(&self, index: usize, health: &InputHealth<'_>) -> DiagnosticStatus {
@@ -102,7 +94,7 @@ impl ChannelHealth<'_> {
         let mut status = self.status(&self.part("input", index));
         if self.is_active {
             let silence = input.silence.as_secs_f64();
-            let cause = cause_of_silence(*num_publishers, told.event);
+            let cause = cause_of_silence(*num_publishers, told);
             let what = if totals.num_received == 0 { "no message yet" } else { "no message" };
             let message = format!("{what} for {silence:.1} s: {cause}");
             if input.silence >= live.gap_error {
@@ -111,6 +103,13 @@ impl ChannelHealth<'_> {
                 status.note(DiagnosticLevel::Warn, &message);
             }
             status.note_refused(input);
+            if told.num_missing_now > 0 {
+                let message = format!(
+                    "{} messages missing by their stamps: lost on the way, or never published",
+                    told.num_missing_now
+                );
+                status.note(DiagnosticLevel::Warn, &message);
+            }
             if input.rate_hz < live.min_rate_hz {
                 let message = format!(
                     "{:.1} Hz, at least {:.1} Hz expected",
@@ -135,7 +134,7 @@ impl ChannelHealth<'_> {
             status.value("unused", totals.num_unused.to_string());
         }
         status.value("abandoned", totals.num_abandoned.to_string());
-        status.value("lost_by_door", told.num_lost.to_string());
+        told.add_losses(&mut status);
         status.reasons("refused", &totals.refused);
         status.into_inner()
     }
@@ -188,7 +187,7 @@ impl ChannelHealth<'_> {
         status.into_inner()
     }
 
-    fn judge_output(&self, status: &mut Verdict) {
+    fn judge_output(&self, status: &mut StatusBuilder) {
         if self.is_dead {
             status.note(DiagnosticLevel::Error, "the thread of the channel is gone");
         }
@@ -281,15 +280,6 @@ impl ChannelHealth<'_> {
     }
 }
 
-/// Why no messages come.
-pub(super) fn cause_of_silence(num_publishers: usize, event: Option<&str>) -> String {
-    match (num_publishers, event) {
-        (_, Some(event)) => event.to_owned(),
-        (0, None) => "no publisher is matched".into(),
-        (n, None) => format!("{n} matched publishers are silent"),
-    }
-}
-
 /// Whether a count says that a capacity was met, rather than what is normal.
 fn is_overflow(count: Count) -> bool {
     match count {
@@ -316,69 +306,84 @@ fn models(kind: &ChannelKind) -> Vec<(&'static str, String)> {
     }
 }
 
-/// A status as it comes to be: the worst level, and what was found at it.
-pub struct Verdict(DiagnosticStatus);
-
-impl Verdict {
-    /// Nothing is wrong yet.
-    pub fn new(name: String, hardware_id: &str) -> Self {
-        let hardware_id = hardware_id.to_owned();
-        Self(DiagnosticStatus { name, hardware_id, ..DiagnosticStatus::default() })
-    }
-
-    /// Notes something that is wrong.
-    pub fn note(&mut self, level: DiagnosticLevel, message: &str) {
-        if level > self.0.level {
-            self.0.message.clear();
-        }
-        if level >= self.0.level {
-            if !self.0.message.is_empty() {
-                self.0.message.push_str("; ");
-            }
-            self.0.message.push_str(message);
-        }
-        self.0.level = self.0.level.max(level);
-    }
-
-    /// What is said when nothing is wrong.
-    pub fn otherwise(&mut self, message: String) {
-        if self.0.message.is_empty() {
-            self.0.message = message;
-        }
-    }
-
-    /// Adds a number.
-    pub fn value(&mut self, key: &str, value: impl Into<String>) {
-        self.0.values.push((key.to_owned(), value.into()));
-    }
-
-    /// Notes messages that were refused since the last look.
-    pub(super) fn note_refused(&mut self, input: &InputSummary) {
-        if input.num_refused_now > 0 {
-            let reasons: Vec<&str> = input.totals.refused.keys().copied().collect();
-            let reasons = reasons.join(", ");
-            let message = format!("{} messages refused: {reasons}", input.num_refused_now);
-            self.note(DiagnosticLevel::Warn, &message);
-        }
-    }
-
-    /// Adds a number for each reason.
-    pub(super) fn reasons(&mut self, key: &str, reasons: &BTreeMap<&'static str, Reason>) {
-        for (name, reason) in reasons {
-            self.value(&format!("{key}.{name}"), reason.count.to_string());
-        }
-    }
-
-    /// The status.
-    pub fn into_inner(self) -> DiagnosticStatus {
-        self.0
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::config::Config;
+    use crate::runtime::input::InputAccount;
+
+    /// The input's status a second after it was opened, with one publisher.
+    fn silent_input(told: TopicStatus<'_>) -> DiagnosticStatus {
+        let overrides = ["c.input:=/i", "c.head:=yolov8", "c.model_path:=m", "c.gap_warn_s:=0.5"];
+        let config = Config::load(&[], &overrides.map(String::from)).unwrap();
+        let (now, window) = (Instant::now(), FrameWindow::new());
+        let summary = InputAccount::new(now).look(now + Duration::from_secs(1));
+        let serving = Serving {
+            health: Health::Good,
+            num_failures: 0,
+            last_failure: None,
+            device: "cpu".into(),
+            engine: "an engine".into(),
+            process_id: None,
+        };
+        let input = InputHealth {
+            topic: "/i",
+            num_publishers: 1,
+            told,
+            calibration: None,
+            summary: &summary,
+        };
+        ChannelHealth {
+            node: "n",
+            config: &config.channels[0],
+            num_failures_now: 0,
+            is_active: true,
+            is_dead: false,
+            inputs: Vec::new(),
+            window: &window,
+            frames: &FrameSummary { serving, last_output: None, num_out: 0, unpublished: None },
+        }
+        .input(0, &input)
+    }
+
+    #[test]
+    fn losses_that_are_not_counted_are_unknown() {
+        let value = |status: &DiagnosticStatus, key: &str| {
+            let found = status.values.iter().find(|(name, _)| name == key);
+            found.map(|(_, value)| value.clone()).unwrap()
+        };
+        let told = |num_lost, num_missing, num_missing_now| TopicStatus {
+            event: None,
+            num_lost,
+            num_missing,
+            num_missing_now,
+        };
+        // (told, lost_by_door, missing_by_stamps, what the message says)
+        let cases = [
+            (told(Some(0), 0, 0), "0", "0", "silent, or their messages are lost on the way"),
+            (told(Some(7), 0, 0), "7", "0", "7 messages were lost on the way"),
+            (told(None, 0, 0), "unknown", "0", "silent, or their messages are lost on the way"),
+            (told(None, 198, 30), "unknown", "198", "30 messages missing by their stamps"),
+        ];
+        for (told, lost, missing, message) in cases {
+            let status = silent_input(told);
+            assert_eq!(value(&status, "lost_by_door"), lost);
+            assert_eq!(value(&status, "missing_by_stamps"), missing);
+            assert!(status.message.contains(message), "{status:?}");
+            assert_eq!(status.level, DiagnosticLevel::Warn);
+        }
+    }
+
+    #[test]
+    fn what_a_status_quotes_is_escaped_and_cut() {
+        let event = format!("a peer has type x/msg/Y\n\u{1b}[2J{}", "y".repeat(1_000_000));
+        let told = TopicStatus { event: Some(&event), ..TopicStatus::default() };
+        let status = silent_input(told);
+        assert!(status.message.contains("x/msg/Y\\n\\u{1b}[2J"), "{status:?}");
+        assert!(status.message.len() < 8_000, "{} bytes", status.message.len());
+    }
 
     #[test]
     fn a_device_that_fails_is_told_as_it_serves() {

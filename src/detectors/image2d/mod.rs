@@ -15,6 +15,8 @@ pub use cpu::CpuDetector;
 pub use cuda::CudaDetector;
 pub use head::YoloHead;
 
+pub use crate::ops::decompress::MAX_DECODE_TIME;
+
 use super::{Detector, FrameInput, FrameSet, InputNeeds, PayloadKind, another_family};
 use crate::config::{CameraConfig, ChannelConfig, ChannelKind};
 use crate::device::Device;

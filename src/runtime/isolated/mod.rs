@@ -33,10 +33,10 @@ pub use serve::serve;
 use wire::Found;
 
 use crate::config::ChannelConfig;
+use crate::detectors::image2d::MAX_DECODE_TIME;
 use crate::detectors::{Detector, DetectorInfo, FrameSet, InputNeeds};
 use crate::device::{Device, PayloadMemory};
 use crate::error::{Error, ErrorKind, Result};
-use crate::ops::decompress::MAX_DECODE_TIME;
 use crate::types::{Detections, DeviceChoice, FrameReport, Stage, Transfer};
 
 /// How long a new process may take to load its networks. TensorRT builds for
