@@ -172,13 +172,10 @@ fn frames_are_bounded() {
     let losses =
         TfLosses { num_samples_dropped: 0, num_frames_dropped: 1, num_transforms_refused: 1 };
     assert_eq!(buffer.losses(), losses);
-    // Two new frames in the place of two, though the second is a leaf only then.
+    // Two for two, though the second is a leaf only then.
     buffer.insert("x", "y", secs(0.0), one, true).unwrap();
     assert_eq!((buffer.frames.len(), buffer.losses().num_frames_dropped), (3, 3));
     assert!(buffer.lookup("x", "y", secs(0.0)).is_ok());
-    let mut tiny = TfBuffer::new(TfLimits { max_frames: 1, ..TfLimits::default() });
-    assert!(tiny.insert("a", "b", secs(0.0), one, true).is_err());
-    assert_eq!(tiny.frames.len(), 0);
 }
 
 /// 512 unused frames must not keep others out.
@@ -203,9 +200,6 @@ fn frames_without_lookups_are_evicted_first() {
         assert_eq!(buffer.frames.len(), 512);
     }
     assert!(buffer.lookup("map", "lidar", secs(0.0)).is_ok());
-    // Frames of a tree are dropped one by one as others are needed.
-    assert!(buffer.lookup("junk", "junk_3_599", secs(0.0)).is_ok());
-    assert!(buffer.lookup("junk", "junk_3_0", secs(0.0)).is_err());
     assert!(buffer.losses().num_frames_dropped > 1000);
     assert_eq!(buffer.losses().num_transforms_refused, 0);
 }
