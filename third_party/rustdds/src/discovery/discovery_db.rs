@@ -82,6 +82,9 @@ pub(crate) struct DiscoveryDB {
   external_topic_readers: BTreeMap<GUID, DiscoveredReaderData>,
   external_topic_writers: BTreeMap<GUID, DiscoveredWriterData>,
 
+  // How many of these each participant has, if any.
+  num_endpoints_of: BTreeMap<GuidPrefix, usize>,
+
   // These are "attic" storages for readers and writers whose participant
   // was lost due to time-out. If we have a
   external_topic_readers_attic: BTreeMap<GUID, DiscoveredReaderData>,
@@ -153,6 +156,7 @@ impl DiscoveryDB {
       local_topic_readers: BTreeMap::new(),
       external_topic_readers: BTreeMap::new(),
       external_topic_writers: BTreeMap::new(),
+      num_endpoints_of: BTreeMap::new(),
       external_topic_readers_attic: BTreeMap::new(),
       external_topic_writers_attic: BTreeMap::new(),
       topics: BTreeMap::new(),
@@ -196,9 +200,16 @@ impl DiscoveryDB {
   }
 
   fn has_endpoints(&self, guid_prefix: GuidPrefix) -> bool {
-    let range = || guid_prefix.range();
-    self.external_topic_readers.range(range()).next().is_some()
-      || self.external_topic_writers.range(range()).next().is_some()
+    self.num_endpoints_of.contains_key(&guid_prefix)
+  }
+
+  fn forget_endpoint_of(&mut self, guid_prefix: GuidPrefix) {
+    if let Some(count) = self.num_endpoints_of.get_mut(&guid_prefix) {
+      *count -= 1;
+      if *count == 0 {
+        self.num_endpoints_of.remove(&guid_prefix);
+      }
+    }
   }
 
   fn num_endpoints(&self) -> usize {
@@ -234,13 +245,10 @@ impl DiscoveryDB {
       return Admission::Admitted;
     }
 
-    let mut counts: BTreeMap<GuidPrefix, usize> = BTreeMap::new();
-    let readers = self.external_topic_readers.keys();
-    for endpoint in readers.chain(self.external_topic_writers.keys()) {
-      *counts.entry(endpoint.prefix).or_default() += 1;
-    }
+    let counts = &self.num_endpoints_of;
     let own_count = counts.get(&guid.prefix).copied().unwrap_or(0);
-    let Some((largest, count)) = counts.into_iter().max_by_key(|(_, count)| *count) else {
+    let largest = counts.iter().max_by_key(|(_, count)| **count);
+    let Some((largest, count)) = largest.map(|(prefix, count)| (*prefix, *count)) else {
       return Admission::Refused;
     };
     if count <= own_count {
@@ -333,6 +341,12 @@ impl DiscoveryDB {
         &mut self.external_topic_writers_attic,
         &mut self.external_topic_writers,
       );
+      let range = || guid.prefix.range();
+      let num_restored = self.external_topic_readers.range(range()).count()
+        + self.external_topic_writers.range(range()).count();
+      if num_restored > 0 {
+        self.num_endpoints_of.insert(guid.prefix, num_restored);
+      }
     }
 
     // In any case:
@@ -386,6 +400,7 @@ impl DiscoveryDB {
         &mut self.external_topic_writers,
         &mut self.external_topic_writers_attic,
       );
+      self.num_endpoints_of.remove(&guid_prefix);
     }
   }
 
@@ -412,6 +427,7 @@ impl DiscoveryDB {
   pub fn remove_topic_reader(&mut self, guid: GUID) {
     info!("remove_topic_reader {guid:?}");
     if let Some(reader) = self.external_topic_readers.remove(&guid) {
+      self.forget_endpoint_of(guid.prefix);
       self.forget_topic_record(reader.subscription_topic_data.topic_name(), guid);
     }
   }
@@ -441,6 +457,7 @@ impl DiscoveryDB {
 
   pub fn remove_topic_writer(&mut self, guid: GUID) {
     if let Some(writer) = self.external_topic_writers.remove(&guid) {
+      self.forget_endpoint_of(guid.prefix);
       self.forget_topic_record(&writer.publication_topic_data.topic_name, guid);
     }
   }
@@ -576,7 +593,10 @@ impl DiscoveryDB {
       ..data.clone()
     };
 
-    self.external_topic_readers.insert(guid, enriched.clone());
+    let old = self.external_topic_readers.insert(guid, enriched.clone());
+    if old.is_none() {
+      *self.num_endpoints_of.entry(guid.prefix).or_default() += 1;
+    }
     debug!("External reader: {enriched:?}");
 
     // Now the topic update:
@@ -633,7 +653,10 @@ impl DiscoveryDB {
       ..data.clone()
     };
 
-    self.external_topic_writers.insert(guid, enriched.clone());
+    let old = self.external_topic_writers.insert(guid, enriched.clone());
+    if old.is_none() {
+      *self.num_endpoints_of.entry(guid.prefix).or_default() += 1;
+    }
     debug!("External writer: {enriched:?}");
 
     // Now the topic update:
