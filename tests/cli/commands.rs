@@ -159,7 +159,7 @@ fn no_input_file_may_be_a_pipe() {
         vec!["check", camera, "-p", &head],
         vec!["inspect", pipe],
         vec!["replay", pipe, "--config", camera],
-        vec!["eval", pipe, "--truth", pipe],
+        vec!["eval", "--detections", pipe, "--truth", pipe],
         vec!["run", "--ros-args", "--params-file", pipe],
     ] {
         let run = det_post(&arguments);

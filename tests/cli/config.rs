@@ -474,8 +474,7 @@ fn threshold_of(files: &[&str]) -> Result<f32> {
     let overrides = CAMERA.map(str::to_owned);
     let node = NodeName::new("/front", "det_post").unwrap();
     let config = Config::load_for(&node, &paths, &overrides)?;
-    let ChannelKind::Camera(camera) = &config.channels[0].kind else { panic!() };
-    Ok(camera.score_threshold)
+    Ok(config.channels[0].kind.lowest_score_threshold())
 }
 
 #[test]

@@ -105,7 +105,7 @@ fn unpack_text() -> String {
 /// A piece of the kernel's text, replaced by another.
 fn planted(from: &str, to: &str) -> String {
     let text = unpack_text();
-    assert!(text.contains(from), "{from} does not stand in unpack.cu");
+    assert!(text.contains(from), "{from} is not in unpack.cu");
     text.replace(from, to)
 }
 
@@ -127,9 +127,9 @@ fn a_mismatch_with_the_kernel_does_not_compile_in_rust() {
     let threads = "constexpr uint32_t kThreads = 512;";
     let plants = [
         (planted(&format!("{size}352"), &format!("{size}360")), "is not as large as Args"),
-        (planted(threads, "constexpr uint32_t kBlock = 512;"), "does not stand in"),
+        (planted(threads, "constexpr uint32_t kBlock = 512;"), "has no such definition"),
         (planted(threads, "constexpr uint32_t kThreads = 1u << 9;"), "is no decimal literal"),
-        (planted(threads, &format!("{threads}\n{threads}")), "stands twice"),
+        (planted(threads, &format!("{threads}\n{threads}")), "has two such definitions"),
     ];
     for (text, message) in plants {
         let (output, folder) = compile_with_kernel_text(&text);

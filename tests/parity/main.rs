@@ -6,12 +6,7 @@
 //! a GPU the suite says so and passes, unless `DET_POST_REQUIRE=cuda` makes
 //! that a failure.
 #![cfg(feature = "cuda")]
-#![expect(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::print_stdout,
-    reason = "a test fails by panicking"
-)]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 #[path = "../common/mod.rs"]
 mod common;

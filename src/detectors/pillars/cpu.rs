@@ -6,7 +6,7 @@ use super::{CLOUD, LidarHead, PillarEncoder, family, needs, with_empty_frame};
 use crate::config::{ChannelConfig, LidarConfig, LidarFacts};
 use crate::detectors::{Detector, DetectorInfo, FrameSet, InputNeeds};
 use crate::device::{Device, PayloadMemory};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::infer::Engine;
 use crate::ops::densify::{Sweeps, densify};
 use crate::ops::gather::gather_3d;
@@ -257,9 +257,9 @@ impl Densification {
                 self.time_lag_channel,
                 self.max_age_s,
                 &mut self.merged,
-            );
+            )?;
             self.sweeps.push(current, stamp, world_from_sensor);
-            joined
+            Ok::<_, Error>(joined)
         })?;
         report.add_count(Count::SweepsDropped, joined.num_sweeps_dropped);
         report.add_count(Count::PointsOverCapacity, joined.num_points_over_capacity);
