@@ -10,6 +10,7 @@ use det_post::types::{
     PointRange, ScoreThresholds, Tensor, total_order,
 };
 
+use super::bound;
 use super::random::Random;
 use super::tensors::{tensor, upload};
 
@@ -152,16 +153,16 @@ impl Head {
     }
 }
 
-/// Equal but for the score and the extents, which may be the next float: an
-/// exponential came before.
+/// Equal but for the score and the extents: an exponential came before.
 fn is_near(a: &Candidate<Box3d>, b: &Candidate<Object3d>) -> bool {
     let b_box = b.bbox.bbox;
     let exact = |c: Box3d| [c.center[0], c.center[1], c.center[2], c.yaw_rad].map(f32::to_bits);
-    let near = |score, c: Box3d| [score, c.length_m, c.width_m, c.height_m].map(f32::to_bits);
+    let near = |score, c: Box3d| [score, c.length_m, c.width_m, c.height_m];
+    let bound = bound("decode_anchor", "all", "score, size");
     let pairs = near(a.score, a.bbox).into_iter().zip(near(b.score, b_box));
     (a.class, a.source) == (b.class, b.source)
         && exact(a.bbox) == exact(b_box)
-        && pairs.into_iter().all(|(x, y)| x.abs_diff(y) <= 1)
+        && pairs.into_iter().all(|(x, y)| bound.holds(x, y, 0.0))
 }
 
 fn limits(candidate_capacity: usize, pre_nms_top_k: usize) -> Limits {

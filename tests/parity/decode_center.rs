@@ -19,6 +19,7 @@ use det_post::types::{
     Variance3d, YawConvention, total_order,
 };
 
+use super::bound;
 use super::random::Random;
 use super::tensors::{tensor, upload};
 
@@ -192,10 +193,10 @@ pub fn check_near((a_score, a): (f32, &Object3d), (b_score, b): (f32, &Object3d)
     let ((a_exact, a_near), (b_exact, b_near)) = (numbers(a_score, a), numbers(b_score, b));
     assert_eq!(a_exact, b_exact, "{context}: {a:?}, expected {b:?}");
     assert_eq!(a_near.len(), b_near.len());
-    let floats_apart = |x: f32, y: f32| x.to_bits().abs_diff(y.to_bits());
-    let is_near = a_near.iter().zip(&b_near).all(|(&x, &y)| floats_apart(x, y) <= 1);
-    // One ULP of the angle before a quarter turn is taken off.
-    let yaw_is_near = (a.bbox.yaw_rad - b.bbox.yaw_rad).abs() <= f32::EPSILON * 2.0;
+    let bound_of = |number| bound("decode_center", "all", number);
+    let near = bound_of("score, size, variance");
+    let is_near = a_near.iter().zip(&b_near).all(|(&x, &y)| near.holds(x, y, 0.0));
+    let yaw_is_near = bound_of("yaw").holds(a.bbox.yaw_rad, b.bbox.yaw_rad, 0.0);
     assert!(is_near && yaw_is_near, "{context}: {a_score} {a:?}, expected {b_score} {b:?}");
 }
 

@@ -9,6 +9,7 @@ use det_post::types::{
     Box2d, Candidate, Candidates, Count, FrameReport, Size, YoloLayout, total_order,
 };
 
+use super::bound;
 use super::heads::{self, Filling, Head};
 use super::random::Random;
 
@@ -97,12 +98,12 @@ fn bits(c: &Candidate<Box2d>) -> [u32; 7] {
     [x1, y1, x2, y2, score, c.class, c.source]
 }
 
-/// Equal but for corners, whose size comes from an exponential: an ULP of the
-/// half size moves a corner by at most that, or by one of its own.
+/// Equal but for corners, whose size comes from an exponential.
 fn is_near(a: &Candidate<Box2d>, b: &Candidate<Box2d>) -> bool {
     let corners = |c: &Candidate<Box2d>| [c.bbox.x1, c.bbox.y1, c.bbox.x2, c.bbox.y2];
     let size = (b.bbox.x2 - b.bbox.x1).abs().max((b.bbox.y2 - b.bbox.y1).abs());
-    let near = |(x, y): (f32, f32)| (x - y).abs() <= (y.abs().max(size)) * f32::EPSILON;
+    let bound = bound("decode_yolo", "YOLOX", "corner");
+    let near = |(x, y): (f32, f32)| bound.holds(x, y, size);
     bits(a)[4..] == bits(b)[4..] && corners(a).into_iter().zip(corners(b)).all(near)
 }
 

@@ -11,6 +11,7 @@ use det_post::types::{
 };
 use half::f16;
 
+use super::bound;
 use super::random::Random;
 
 /// Room for all rows of every head here.
@@ -77,17 +78,28 @@ impl Problem {
         }
     }
 
-    /// Equal, but for a unit in the last place where a sigmoid occurs: of the
-    /// score, of the half size or of a corner.
+    /// Equal, but within the bounds of docs/numerics.md where a sigmoid occurs.
     fn is_near(&self, a: &Candidate<Box2d>, b: &Candidate<Box2d>) -> bool {
-        let numbers = |c: &Candidate<Box2d>| [c.bbox.x1, c.bbox.y1, c.bbox.x2, c.bbox.y2, c.score];
-        let (a, b) = (numbers(a), numbers(b));
-        if matches!(self.layout, YoloLayout::EndToEnd) {
-            return a.map(f32::to_bits) == b.map(f32::to_bits);
-        }
-        let size = (b[2] - b[0]).abs().max((b[3] - b[1]).abs());
-        let scale = |i: usize| if i == 4 { b[i].abs() } else { b[i].abs().max(size) };
-        (0..5).all(|i| (a[i] - b[i]).abs() <= 2.0 * f32::EPSILON * scale(i))
+        let corners = |c: &Candidate<Box2d>| [c.bbox.x1, c.bbox.y1, c.bbox.x2, c.bbox.y2];
+        let part = match self.layout {
+            YoloLayout::V5Raw { .. } => "YOLOv5, raw",
+            YoloLayout::Detr { logits: true, .. } => "DETR, logits",
+            _ => "",
+        };
+        let scores_agree = match part {
+            "" => a.score.to_bits() == b.score.to_bits(),
+            _ => bound("decode_yolo", part, "score").holds(a.score, b.score, 0.0),
+        };
+        let (a, b) = (corners(a), corners(b));
+        let side = (b[2] - b[0]).abs().max((b[3] - b[1]).abs());
+        let corners_agree = match self.layout {
+            YoloLayout::V5Raw { .. } => {
+                let bound = bound("decode_yolo", part, "corner");
+                a.into_iter().zip(b).all(|(a, b)| bound.holds(a, b, side))
+            }
+            _ => a.map(f32::to_bits) == b.map(f32::to_bits),
+        };
+        scores_agree && corners_agree
     }
 }
 

@@ -11,6 +11,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+use common::bounds::bound;
 use common::{detect, require, shared_data};
 use det_post::device::Device;
 use det_post::device::cuda::CudaDevice;

@@ -6,18 +6,16 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
+use super::common::bounds::bound;
 use super::common::replay::{det_post, replay};
 use super::common::require::{Need, skip};
 use super::common::shared_data::shared_data;
 use super::{has_gpu, networks, trained};
 
-/// By how much a score may differ.
-const SCORE: f64 = 1e-5;
-/// By how much an edge of a box may, in pixels of the picture.
-const PIXELS: f64 = 0.002;
-/// By how much a centre (metres), a size (metres), a heading (radians) or a
-/// velocity (metres a second) may.
-const METRES: f64 = 1e-4;
+/// By how much a number may differ, in pixels or in metres, radians and metres a second.
+fn largest_allowed(number: &str) -> f64 {
+    bound("network", "CUDA provider", number).in_unit()
+}
 
 /// The library of ONNX Runtime, when one is named that has a CUDA provider.
 fn library() -> Option<PathBuf> {
@@ -75,11 +73,14 @@ fn differences(expected: &[Value], found: &[Value], is_2d: bool, largest: &mut L
         let Some((place, distance)) = nearest else { return format!("missed {one}") };
         let other = left.swap_remove(place);
         let score = largest_difference(&numbers(one, &["score"]), &numbers(other, &["score"]));
-        let (of_box, bound) =
-            if is_2d { (&mut largest.pixels, PIXELS) } else { (&mut largest.metres, METRES) };
+        let (of_box, bound) = if is_2d {
+            (&mut largest.pixels, largest_allowed("corner"))
+        } else {
+            (&mut largest.metres, largest_allowed("centre, size, yaw, velocity"))
+        };
         *of_box = of_box.max(distance);
         largest.score = largest.score.max(score);
-        if distance > bound || score > SCORE {
+        if distance > bound || score > largest_allowed("score") {
             return format!("{one} on the GPU {other}");
         }
     }

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 #![allow(clippy::print_stdout, reason = "tests say what they skipped and what they ran")]
 
+use crate::common::bounds::{self, Row};
 use crate::common::require;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -247,6 +248,22 @@ fn every_op_on_cuda_has_its_kernel_and_its_parity_tests() {
         assert!(parity.contains(&format!("mod {op};")), "{op}: tests/parity/main.rs leaves it out");
     }
     assert!(num_ops >= 19, "only {num_ops} ops on CUDA found");
+}
+
+/// Every bound is of an op there is and is read by a test, by all of its names.
+#[test]
+fn every_bound_between_devices_is_tested() {
+    let mut sources = rust_files(&root().join("tests/parity"));
+    sources.extend(rust_files(&root().join("tests/devices")));
+    let text: String = sources.iter().map(|path| fs::read_to_string(path).unwrap()).collect();
+    assert!(!bounds::ROWS.is_empty());
+    for Row { op, part, number, .. } in bounds::ROWS.iter() {
+        let is_known = *op == "network" || root().join("src/ops").join(op).is_dir();
+        assert!(is_known, "docs/numerics.md: {op} is no op");
+        for name in [op, part, number] {
+            assert!(text.contains(&format!("\"{name}\"")), "no test reads {op}, {part}, {number}");
+        }
+    }
 }
 
 /// Each program links the whole package: a new suite is a module of one of them.
