@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 
 #[path = "architecture/imports.rs"]
 mod imports;
+#[path = "architecture/troubleshooting.rs"]
+mod troubleshooting;
 
 /// Which rooms a room may name. Lower rooms never name higher ones.
 const LAYERS: [(&str, &[&str]); 14] = [
