@@ -8,7 +8,9 @@ use std::fs;
 
 use syn::punctuated::Punctuated;
 use syn::visit::{self, Visit};
-use syn::{Attribute, Expr, ExprMethodCall, ImplItemFn, ItemFn, ItemImpl, ItemMod, LitStr, Token, Type};
+use syn::{
+    Attribute, Expr, ExprMethodCall, ImplItemFn, ItemFn, ItemImpl, ItemMod, LitStr, Token, Type,
+};
 
 use super::root;
 
@@ -137,7 +139,9 @@ fn every_diagnostics_message_and_status_is_explained() {
         let texts = texts(file);
         assert!(!texts.all.is_empty(), "{file} has no texts");
         let phrases = texts.all.iter().flat_map(|text| phrases(text));
-        missing.extend(phrases.filter(|phrase| !page.contains(phrase)).map(|p| format!("{file}: {p}")));
+        missing.extend(
+            phrases.filter(|phrase| !page.contains(phrase)).map(|p| format!("{file}: {p}")),
+        );
         num_statuses += texts.statuses.len();
         let headings = texts.statuses.iter().map(|name| format!("### `NODE: NAME: {name}`"));
         missing.extend(headings.filter(|heading| !page.contains(heading)));
@@ -166,6 +170,9 @@ fn every_reason_counter_state_and_exit_code_is_explained() {
         .collect();
     assert!(codes.len() >= 5, "{codes:?}");
     for code in codes {
-        assert!(page.contains(&format!("| {code} | ")), "docs/troubleshooting.md lacks code {code}");
+        assert!(
+            page.contains(&format!("| {code} | ")),
+            "docs/troubleshooting.md lacks code {code}"
+        );
     }
 }
