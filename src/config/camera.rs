@@ -1,16 +1,18 @@
 //! Camera channels: images to boxes in the image.
 
+use std::mem::size_of;
 use std::path::PathBuf;
 
-use super::channel::{candidate_capacity, max_detections, model_path, pre_nms_top_k};
+use super::capacities::{candidate_capacity, max_detections, pre_nms_top_k};
 use super::classes::class_filter;
-use super::engine::engine;
+use super::declaration::Change::Live;
+use super::engine::{engine, model_path};
 use super::head::YoloFacts;
+use super::memory::{Buffers, bytes};
 use super::nms::nms_2d;
-use super::reader::Change::Live;
 use super::reader::Reader;
 use super::value::number;
-use crate::types::{EngineOptions, Nms2d};
+use crate::types::{Box2d, Candidate, EngineOptions, Nms2d};
 
 /// How a camera channel is deployed.
 #[derive(Clone, Debug, PartialEq)]
@@ -58,5 +60,12 @@ impl CameraConfig {
             max_detections: max_detections(p, 300),
             facts,
         }
+    }
+
+    /// The largest buffers on the CPU; those on a GPU are as large.
+    pub(super) fn buffers(&self) -> Vec<Buffers> {
+        let n = self.candidate_capacity;
+        let bytes = bytes(&[n, size_of::<Candidate<Box2d>>()]);
+        vec![("candidate_capacity", n.to_string(), bytes)]
     }
 }

@@ -1,20 +1,93 @@
 //! What channels of all families have: head, topics, device, capacities.
 
-use std::path::PathBuf;
-
 use super::camera::CameraConfig;
+use super::declaration::Change::Fixed;
+use super::declaration::{Declaration, parameter_file};
 use super::engine::check_engine;
 use super::files::Entries;
 use super::head::{self, Facts, Head};
-use super::inputs::{SyncConfig, input};
+use super::inputs::{InputConfig, SyncConfig, input};
 use super::lidar::LidarConfig;
-use super::live::{LiveConfig, seconds};
+use super::live::LiveConfig;
+use super::memory;
+use super::node::NODE_NAME;
 use super::problems::Problems;
-use super::reader::Change::{Fixed, Live};
-use super::reader::{Declaration, Reader};
-use super::value::{above, device, flag, integer, one_of, text, topic};
-use super::{ChannelConfig, ChannelKind, NODE_NAME, memory};
-use crate::types::{DeviceChoice, FailurePolicy, Fallback, NodeName, OutputType};
+use super::reader::Reader;
+use super::value::{above, device, flag, integer, one_of, seconds, text, topic};
+use crate::types::{DeviceChoice, FailurePolicy, Fallback, NodeName, OutputType, PointRange};
+
+/// One channel: topics in, a topic out, a detector between.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ChannelConfig {
+    /// Its name, unique.
+    pub name: String,
+    /// Its inputs, in the order that its detector takes them; at least one.
+    pub inputs: Vec<InputConfig>,
+    /// How messages of several inputs become frames.
+    pub sync: SyncConfig,
+    /// Topic of the detections, absolute, unique.
+    pub output: String,
+    /// The message that they are published as.
+    pub output_type: OutputType,
+    /// Where its frames run.
+    pub device: DeviceChoice,
+    /// What it does when its device fails.
+    pub failures: FailurePolicy,
+    /// Whether its frames run in a process of their own.
+    pub is_isolated: bool,
+    /// How it takes part in the live graph.
+    pub live: LiveConfig,
+    /// The rest, by sensor.
+    pub kind: ChannelKind,
+    /// The parameters of the channel.
+    pub(super) declared: Vec<Declaration>,
+}
+
+impl ChannelConfig {
+    /// The effective parameters of this channel as a parameter file, which loads
+    /// as the same channel of a node whose `device` is `auto`.
+    pub fn to_yaml(&self) -> String {
+        parameter_file(&self.declared)
+    }
+}
+
+/// What a channel's sensor is.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ChannelKind {
+    /// Images to 2D detections.
+    Camera(Box<CameraConfig>),
+    /// Point clouds to 3D detections.
+    Lidar(Box<LidarConfig>),
+}
+
+impl ChannelKind {
+    /// Names of the classes; the index is the class.
+    pub fn class_names(&self) -> &[String] {
+        match self {
+            Self::Camera(camera) => &camera.facts.class_names,
+            Self::Lidar(lidar) => &lidar.facts.class_names,
+        }
+    }
+
+    /// The range in which objects are found, where the configuration bounds it.
+    pub fn point_range(&self) -> Option<PointRange> {
+        match self {
+            Self::Camera(_) => None,
+            Self::Lidar(lidar) => Some(lidar.facts.grid.range()),
+        }
+    }
+
+    /// The lowest score from which any detection is published.
+    pub fn lowest_score_threshold(&self) -> f32 {
+        match self {
+            Self::Camera(camera) => camera.score_threshold,
+            Self::Lidar(lidar) => {
+                let thresholds = lidar.score_thresholds.per_class.iter().flatten().copied();
+                thresholds.reduce(f32::min).unwrap_or(0.0)
+            }
+        }
+    }
+}
 
 /// A shipped head of each family; the parameters of its channels are described
 /// with it.
@@ -81,16 +154,17 @@ fn parameters(
     let (kind, engine) = match facts {
         Facts::Camera(facts) => {
             let camera = CameraConfig::read(p, head, facts);
+            memory::check(p, &camera.buffers());
             let engine = camera.engine.clone();
             (ChannelKind::Camera(Box::new(camera)), engine)
         }
         Facts::Lidar(facts) => {
             let lidar = LidarConfig::read(p, head, facts);
+            memory::check(p, &lidar.buffers());
             let engine = lidar.engine.clone();
             (ChannelKind::Lidar(Box::new(lidar)), engine)
         }
     };
-    memory::check(p, &kind);
     let own_device = p.optional(
         "device",
         Fixed,
@@ -151,40 +225,6 @@ fn output_type(p: &mut Reader<'_>, facts: &Facts) -> OutputType {
         types,
         default,
         "Message that the detections are published as, of vision_msgs.",
-    )
-}
-
-pub(super) fn model_path(p: &mut Reader<'_>) -> PathBuf {
-    p.required("model_path", text(), "Path of the network, an ONNX file.").into()
-}
-
-pub(super) fn candidate_capacity(p: &mut Reader<'_>) -> usize {
-    p.value(
-        "candidate_capacity",
-        Fixed,
-        integer(1..=1 << 20),
-        8192,
-        "Most decoded boxes of a frame. More are dropped, those with the lowest scores first, and counted.",
-    )
-}
-
-pub(super) fn pre_nms_top_k(p: &mut Reader<'_>) -> usize {
-    p.value(
-        "pre_nms_top_k",
-        Live,
-        integer(1..=1 << 20),
-        1000,
-        "Most candidates that enter suppression, the best first. The others are dropped and counted.",
-    )
-}
-
-pub(super) fn max_detections(p: &mut Reader<'_>, default: i64) -> usize {
-    p.value(
-        "max_detections",
-        Live,
-        integer(1..=1 << 16),
-        default,
-        "Most detections of a frame, the best first. The others are dropped and counted.",
     )
 }
 

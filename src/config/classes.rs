@@ -1,6 +1,6 @@
 //! Parameters that name or count classes of the head.
 
-use super::reader::Change::Live;
+use super::declaration::Change::Live;
 use super::reader::Reader;
 use super::value::Length::OneOrMore;
 use super::value::{list, text};

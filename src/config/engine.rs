@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::reader::Change::Fixed;
+use super::declaration::Change::Fixed;
 use super::reader::Reader;
 use super::value::{flag, integer, one_of, text};
 use crate::types::{
@@ -22,6 +22,11 @@ const PROVIDERS: &[(&str, Provider)] = &[
 ];
 const CUDA_GRAPH: &[(&str, CudaGraph)] =
     &[("auto", CudaGraph::Auto), ("always", CudaGraph::Always), ("never", CudaGraph::Never)];
+
+/// `model_path`, of every family.
+pub(super) fn model_path(p: &mut Reader<'_>) -> PathBuf {
+    p.required("model_path", text(), "Path of the network, an ONNX file.").into()
+}
 
 /// The parameters `engine.*`.
 pub(super) fn engine(p: &mut Reader<'_>) -> EngineOptions {

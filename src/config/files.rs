@@ -2,11 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
 
 use indexmap::{IndexMap, IndexSet};
 
-use super::problems::{Problems, shorten};
+use super::problems::{Origin, Problems, shorten};
 use crate::error::{Error, ErrorKind, Result};
 use crate::input_file;
 use crate::types::NodeName;
@@ -14,23 +13,6 @@ use crate::yaml::{MAX_BYTES, Node};
 
 /// The key above the parameters of a node.
 const PARAMETERS: &str = "ros__parameters";
-
-/// Where a value was given.
-#[derive(Clone, Debug)]
-pub(super) struct Origin {
-    /// The file, or the option of the command line.
-    pub(super) name: Rc<str>,
-    /// Whether it is a section for many nodes (`/**:`, `/front/*:`), which may
-    /// hold keys of other nodes.
-    pub(super) is_shared: bool,
-}
-
-impl Origin {
-    /// A source that is for this node alone.
-    pub(super) fn own(name: &str) -> Self {
-        Self { name: name.into(), is_shared: false }
-    }
-}
 
 /// A value and where it was given.
 #[derive(Clone, Debug)]

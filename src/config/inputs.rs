@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use super::live::seconds;
+use super::declaration::Change::Fixed;
+use super::declaration::Declaration;
 use super::problems::Problems;
-use super::reader::Change::Fixed;
-use super::reader::{Declaration, Reader};
+use super::reader::Reader;
 use super::value::Length::OneOrMore;
-use super::value::{integer, list, number, one_of, topic};
+use super::value::{integer, list, number, one_of, seconds, topic};
 use crate::types::NodeName;
 
 /// One input of a channel.
@@ -223,7 +223,8 @@ fn check(p: &mut Reader<'_>, topics: &[String], sync: &SyncConfig) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::files::{Entries, Entry, Origin};
+    use crate::config::files::{Entries, Entry};
+    use crate::config::problems::Origin;
     use crate::yaml::Node;
 
     fn read(values: &[(&str, &str)]) -> crate::Result<(Vec<String>, SyncConfig)> {

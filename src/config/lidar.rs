@@ -1,17 +1,19 @@
 //! LiDAR channels: point clouds to boxes in space.
 
+use std::mem::size_of;
 use std::path::PathBuf;
 
-use super::channel::{candidate_capacity, max_detections, model_path, pre_nms_top_k};
+use super::capacities::{candidate_capacity, max_detections, pre_nms_top_k};
 use super::classes::{class_filter, per_class};
-use super::engine::engine;
+use super::declaration::Change::{Fixed, Live};
+use super::engine::{engine, model_path};
 use super::head::{CenterFacts, LidarFacts};
+use super::memory::{Buffers, bytes};
 use super::nms::nms_3d;
-use super::reader::Change::{Fixed, Live};
 use super::reader::Reader;
 use super::value::Length::{OneOrMore, OneOrPerClass};
 use super::value::{above, integer, list, number, text};
-use crate::types::{CenterDecode, EngineOptions, Nms3d, ScoreThresholds};
+use crate::types::{Candidate, CenterDecode, EngineOptions, Nms3d, Object3d, ScoreThresholds};
 
 /// How a LiDAR channel is deployed.
 #[derive(Clone, Debug, PartialEq)]
@@ -103,6 +105,30 @@ impl LidarConfig {
             },
             facts,
         }
+    }
+
+    /// The largest buffers on the CPU; those on a GPU are as large.
+    pub(super) fn buffers(&self) -> Vec<Buffers> {
+        let LidarConfig { point_capacity, candidate_capacity, facts, .. } = self;
+        let (voxels, points) = (facts.voxel_capacity, facts.max_points_per_voxel);
+        let (point, float) = (facts.num_point_channels(), size_of::<f32>());
+        let pillars = format!("voxel_capacity {voxels} with max_points_per_voxel {points}");
+        let candidate = size_of::<Candidate<Object3d>>();
+        vec![
+            // The pillars, and the encoder's input.
+            ("head", pillars, bytes(&[voxels, points, point + facts.num_features(), float])),
+            // The cloud, and the joined sweeps.
+            (
+                "point_capacity",
+                point_capacity.to_string(),
+                bytes(&[2, *point_capacity, point, float]),
+            ),
+            (
+                "candidate_capacity",
+                candidate_capacity.to_string(),
+                bytes(&[*candidate_capacity, candidate]),
+            ),
+        ]
     }
 
     /// The settings of `ops::decode_center` for a head of this channel.

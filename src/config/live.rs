@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
-use super::reader::Change::{Fixed, Live};
+use super::declaration::Change::{Fixed, Live};
 use super::reader::Reader;
-use super::value::{Kind, above, flag, integer, number, one_of};
+use super::value::{Kind, above, flag, integer, number, one_of, seconds};
 use crate::types::{Durability, Qos, Reliability};
 
 /// How a channel takes part in the live graph.
@@ -42,11 +42,6 @@ const DURABILITY: &[(&str, Durability)] =
 /// A time from 0 to a day.
 fn up_to_a_day() -> Kind<f32> {
     number(0.0..=86_400.0).in_unit("s")
-}
-
-/// A number of seconds as a duration.
-pub(super) fn seconds(seconds: f32) -> Duration {
-    Duration::from_secs_f32(seconds.max(0.0))
 }
 
 impl LiveConfig {

@@ -1,8 +1,8 @@
 //! The manual of the parameters, made from the declarations.
 
 use super::channel::{CAMERA_HEAD, LIDAR_HEAD};
+use super::declaration::{Declaration, DefaultValue, plain};
 use super::head::SHIPPED;
-use super::reader::{Declaration, DefaultValue, plain};
 use super::{channel, head, inputs, node};
 
 const INTRODUCTION: &str = "# Parameters

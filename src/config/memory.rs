@@ -1,64 +1,23 @@
 //! Whether the capacities of a channel fit into the memory of the machine.
 
-use std::mem::size_of;
-
-use super::ChannelKind;
 use super::reader::Reader;
-use crate::types::{Box2d, Candidate, Object3d};
 
 /// Refuses capacities whose buffers are larger than the memory that the process
 /// may use. Where that is not known, nothing is refused.
-pub(super) fn check(p: &mut Reader<'_>, kind: &ChannelKind) {
+pub(super) fn check(p: &mut Reader<'_>, buffers: &[Buffers]) {
     let Some(available) = available_bytes() else { return };
-    if let Some((key, found, allowed)) = refusal(&buffers(kind), available) {
+    if let Some((key, found, allowed)) = refusal(buffers, available) {
         p.refuse(key, found, &allowed);
     }
 }
 
-/// A parameter, what it holds in words, and the bytes of the buffers that follow
-/// from it.
-type Buffers = (&'static str, String, u64);
+/// A parameter, what it holds in words, and the bytes of the buffers whose size
+/// follows from it.
+pub(super) type Buffers = (&'static str, String, u64);
 
-/// The largest buffers of a channel on the CPU; those on a GPU are as large.
-fn buffers(kind: &ChannelKind) -> Vec<Buffers> {
-    let product = |factors: &[usize]| {
-        factors.iter().fold(1_u64, |product, &factor| product.saturating_mul(factor as u64))
-    };
-    match kind {
-        ChannelKind::Camera(camera) => {
-            let n = camera.candidate_capacity;
-            let bytes = product(&[n, size_of::<Candidate<Box2d>>()]);
-            vec![("candidate_capacity", n.to_string(), bytes)]
-        }
-        ChannelKind::Lidar(lidar) => {
-            let (facts, n) = (&lidar.facts, lidar.candidate_capacity);
-            let (voxels, points) = (facts.voxel_capacity, facts.max_points_per_voxel);
-            let floats = facts.num_point_channels() + facts.num_features();
-            vec![
-                (
-                    "head",
-                    format!("voxel_capacity {voxels} with max_points_per_voxel {points}"),
-                    product(&[voxels, points, floats, size_of::<f32>()]),
-                ),
-                (
-                    "point_capacity",
-                    lidar.point_capacity.to_string(),
-                    // The current cloud and the joined sweeps.
-                    product(&[
-                        2,
-                        lidar.point_capacity,
-                        facts.num_point_channels(),
-                        size_of::<f32>(),
-                    ]),
-                ),
-                (
-                    "candidate_capacity",
-                    n.to_string(),
-                    product(&[n, size_of::<Candidate<Object3d>>()]),
-                ),
-            ]
-        }
-    }
+/// The bytes of so many rows.
+pub(super) fn bytes(factors: &[usize]) -> u64 {
+    factors.iter().fold(1, |product: u64, &factor| product.saturating_mul(factor as u64))
 }
 
 /// The largest of the buffers, what was found and what is allowed, when all of

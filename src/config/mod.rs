@@ -18,8 +18,10 @@
 //! Files are bounded in size and depth.
 
 mod camera;
+mod capacities;
 mod channel;
 mod classes;
+mod declaration;
 mod engine;
 mod files;
 mod head;
@@ -39,25 +41,22 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use indexmap::IndexMap;
-
 pub use camera::CameraConfig;
+pub use channel::{ChannelConfig, ChannelKind};
 pub use head::{AnchorFacts, CenterFacts, LidarFacts, LidarOutputs, YoloFacts};
 pub use inputs::{InputConfig, SyncConfig, SyncPolicy};
 pub use lidar::{DensificationConfig, LidarConfig};
 pub use live::LiveConfig;
 pub use manual::manual;
+pub use node::NODE_NAME;
 pub use ros_parameters::DeclaredParameter;
 
 use crate::error::Result;
-use crate::types::{DeviceChoice, FailurePolicy, NodeName, OutputType, PointRange};
-use crate::yaml::Node;
+use crate::types::{DeviceChoice, NodeName};
+use declaration::{Declaration, parameter_file};
 use files::{Entries, Sections};
 use problems::Problems;
-use reader::{Declaration, Reader};
-
-/// Name of the node unless it is started under another.
-pub const NODE_NAME: &str = "det_post";
+use reader::Reader;
 
 /// Parameters that rcl and rclcpp give every node. They are accepted in files and
 /// have no effect here.
@@ -82,79 +81,6 @@ pub struct Config {
     pub channels: Vec<ChannelConfig>,
     /// The parameters of the node itself.
     declared: Vec<Declaration>,
-}
-
-/// One channel: topics in, a topic out, a detector between.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ChannelConfig {
-    /// Its name, unique.
-    pub name: String,
-    /// Its inputs, in the order that its detector takes them; at least one.
-    pub inputs: Vec<InputConfig>,
-    /// How messages of several inputs become frames.
-    pub sync: SyncConfig,
-    /// Topic of the detections, absolute, unique.
-    pub output: String,
-    /// The message that they are published as.
-    pub output_type: OutputType,
-    /// Where its frames run.
-    pub device: DeviceChoice,
-    /// What it does when its device fails.
-    pub failures: FailurePolicy,
-    /// Whether its frames run in a process of their own.
-    pub is_isolated: bool,
-    /// How it takes part in the live graph.
-    pub live: LiveConfig,
-    /// The rest, by sensor.
-    pub kind: ChannelKind,
-    /// The parameters of the channel.
-    declared: Vec<Declaration>,
-}
-
-impl ChannelConfig {
-    /// The effective parameters of this channel as a parameter file, which loads
-    /// as the same channel of a node whose `device` is `auto`.
-    pub fn to_yaml(&self) -> String {
-        parameter_file(&self.declared)
-    }
-}
-
-/// What a channel's sensor is.
-#[derive(Clone, Debug, PartialEq)]
-pub enum ChannelKind {
-    /// Images to 2D detections.
-    Camera(Box<CameraConfig>),
-    /// Point clouds to 3D detections.
-    Lidar(Box<LidarConfig>),
-}
-
-impl ChannelKind {
-    /// Names of the classes; the index is the class.
-    pub fn class_names(&self) -> &[String] {
-        match self {
-            Self::Camera(camera) => &camera.facts.class_names,
-            Self::Lidar(lidar) => &lidar.facts.class_names,
-        }
-    }
-
-    /// The range in which objects are found, where the configuration bounds it.
-    pub fn point_range(&self) -> Option<PointRange> {
-        match self {
-            Self::Camera(_) => None,
-            Self::Lidar(lidar) => Some(lidar.facts.grid.range()),
-        }
-    }
-
-    /// The lowest score from which any detection is published.
-    pub fn lowest_score_threshold(&self) -> f32 {
-        match self {
-            Self::Camera(camera) => camera.score_threshold,
-            Self::Lidar(lidar) => {
-                let thresholds = lidar.score_thresholds.per_class.iter().flatten().copied();
-                thresholds.reduce(f32::min).unwrap_or(0.0)
-            }
-        }
-    }
 }
 
 impl Config {
@@ -277,34 +203,6 @@ fn check_topics(channels: &[ChannelConfig], problems: &mut Problems) {
             |c: &&ChannelConfig| c.inputs.iter().any(|input| input.topic == channel.output);
         if let Some(other) = channels.iter().find(subscribes) {
             refuse(format!("a topic that is no input; {} subscribes to this one", other.name));
-        }
-    }
-}
-
-/// The values of parameters as a parameter file.
-fn parameter_file<'d>(declared: impl IntoIterator<Item = &'d Declaration>) -> String {
-    let mut values: Vec<_> =
-        declared.into_iter().filter_map(|d| Some((&d.name, d.value.as_ref()?))).collect();
-    values.sort_by_key(|(name, _)| *name);
-    let mut root = Node::Map(IndexMap::new());
-    for (key, value) in values {
-        insert(&mut root, key, value.clone());
-    }
-    let section = Node::Map(IndexMap::from([("ros__parameters".to_owned(), root)]));
-    let file = Node::Map(IndexMap::from([("/**".to_owned(), section)]));
-    serde_yaml::to_string(&file).unwrap_or_default()
-}
-
-/// Puts a value under a dotted key into nested mappings.
-fn insert(node: &mut Node, key: &str, value: Node) {
-    let Node::Map(map) = node else { return };
-    match key.split_once('.') {
-        None => {
-            map.insert(key.to_owned(), value);
-        }
-        Some((first, rest)) => {
-            let inner = map.entry(first.to_owned()).or_insert_with(|| Node::Map(IndexMap::new()));
-            insert(inner, rest, value);
         }
     }
 }

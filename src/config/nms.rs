@@ -1,7 +1,7 @@
 //! Which boxes of a channel are suppressed.
 
 use super::classes::index_of;
-use super::reader::Change::Live;
+use super::declaration::Change::Live;
 use super::reader::Reader;
 use super::value::Length::{OneOrMore, OneOrPerClass};
 use super::value::{above, flag, integer, list, number, one_of, text};

@@ -2,13 +2,17 @@
 
 use std::time::Duration;
 
-use super::live::seconds;
+use super::declaration::Change::Fixed;
+use super::declaration::Declaration;
 use super::problems::Problems;
-use super::reader::Change::Fixed;
-use super::reader::{Declaration, Reader};
-use super::value::{device, flag, number};
+use super::reader::Reader;
+use super::value::{device, flag, number, seconds};
 use crate::types::DeviceChoice;
 
+/// Name of the node unless it is started under another.
+pub const NODE_NAME: &str = "det_post";
+
+/// The parameters of the node itself.
 pub(super) struct NodeParameters {
     pub(super) device: DeviceChoice,
     pub(super) use_sim_time: bool,

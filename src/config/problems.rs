@@ -5,7 +5,6 @@ use std::rc::Rc;
 
 use indexmap::IndexMap;
 
-use super::files::Origin;
 use crate::error::{Error, ErrorKind, Result};
 
 /// Most ignored keys of a file that are named in its warning.
@@ -14,6 +13,23 @@ const MAX_NAMED: usize = 20;
 const MAX_LINES: usize = 200;
 /// Longest word that a correction is looked for.
 const MAX_WORD: usize = 80;
+
+/// Where a value was given.
+#[derive(Clone, Debug)]
+pub(super) struct Origin {
+    /// The file, or the option of the command line.
+    pub(super) name: Rc<str>,
+    /// Whether it is a section for many nodes (`/**:`, `/front/*:`), which may
+    /// hold keys of other nodes.
+    pub(super) is_shared: bool,
+}
+
+impl Origin {
+    /// A source that is for this node alone.
+    pub(super) fn own(name: &str) -> Self {
+        Self { name: name.into(), is_shared: false }
+    }
+}
 
 /// All that is wrong with a configuration, and what is ignored in it.
 #[derive(Debug, Default)]

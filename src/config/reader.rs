@@ -6,50 +6,14 @@
 //! the effective configuration and the parameters of the ROS node are made from
 //! the declarations.
 
-use super::files::{Entries, Entry, Origin};
+use super::declaration::{Change, Declaration, DefaultValue, plain};
+use super::files::{Entries, Entry};
 use super::problems::{Problems, nearest, shorten};
 use super::value::{Kind, found};
-use crate::types::{ParameterRange, ParameterType};
 use crate::yaml::Node;
 
 /// Most unknown keys for which a correction is looked for.
 const MAX_HINTS: usize = 100;
-
-/// Whether a parameter may change while the node runs.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Change {
-    /// Fixed when the node starts.
-    Fixed,
-    /// May change while the node runs.
-    Live,
-}
-
-/// A declared parameter and what it holds.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Declaration {
-    /// Dotted name, with the channel's.
-    pub(super) name: String,
-    pub(super) parameter_type: ParameterType,
-    pub(super) range: Option<ParameterRange>,
-    pub(super) allowed: String,
-    pub(super) default: DefaultValue,
-    pub(super) unit: &'static str,
-    pub(super) is_live: bool,
-    pub(super) help: &'static str,
-    /// The value in its plain form; `None` when it is unset or refused.
-    pub(super) value: Option<Node>,
-}
-
-/// What holds when a parameter is not given.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) enum DefaultValue {
-    /// It must be given.
-    Required,
-    /// This value.
-    Value(Node),
-    /// It stays unset or follows from other parameters, as the text says.
-    Unset(&'static str),
-}
 
 /// Reads one group of parameters.
 pub(super) struct Reader<'a> {
@@ -325,21 +289,4 @@ fn or_placeholder<T>(value: Result<T, T>) -> T {
 /// The key that an unknown one is nearest to.
 fn meant<'k>(prefix: &str, key: &str, keys: impl IntoIterator<Item = &'k str>) -> Option<String> {
     nearest(key, keys).map(|nearest| format!("did you mean `{prefix}{nearest}`?"))
-}
-
-/// A value as a file has it: text without quotes.
-pub(super) fn plain(node: &Node) -> String {
-    match node {
-        Node::Text(text) => text.clone(),
-        other => other.to_string(),
-    }
-}
-
-/// Every value as if it had been given.
-pub(super) fn entries<'d>(
-    declared: impl IntoIterator<Item = &'d Declaration>,
-    origin: &Origin,
-) -> Entries {
-    let entry = |node: &Node| Entry { node: node.clone(), origin: origin.clone() };
-    declared.into_iter().filter_map(|d| Some((d.name.clone(), entry(d.value.as_ref()?)))).collect()
 }

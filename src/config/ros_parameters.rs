@@ -1,9 +1,9 @@
 //! The configuration as ROS parameters: what each is, what it holds, and what
 //! may be set while the node runs.
 
-use super::files::{Entry, Origin};
-use super::problems::{Problems, nearest};
-use super::reader::{Declaration, DefaultValue, entries};
+use super::declaration::{Declaration, DefaultValue, entries};
+use super::files::Entry;
+use super::problems::{Origin, Problems, nearest};
 use super::{ChannelKind, Config};
 use crate::error::Result;
 use crate::types::{DeviceChoice, Parameter, ParameterDescriptor, ParameterType, ParameterValue};

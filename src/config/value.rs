@@ -2,6 +2,7 @@
 //! is described in messages, in the manual and to ROS.
 
 use std::ops::RangeInclusive;
+use std::time::Duration;
 
 use crate::types::{DeviceChoice, ParameterRange, ParameterType};
 use crate::yaml::Node;
@@ -168,6 +169,11 @@ fn bounded(
         range: Some(ParameterRange::Number { from: min, to: max }),
         ..number
     }
+}
+
+/// A number of seconds as a duration.
+pub(super) fn seconds(seconds: f32) -> Duration {
+    Duration::from_secs_f32(seconds.max(0.0))
 }
 
 /// Whether a number that is not 0 is 0 in single precision.

@@ -12,6 +12,11 @@ pub struct PointRange {
 }
 
 impl PointRange {
+    /// A box from its least x, y, z, then its greatest.
+    pub fn from_bounds([x0, y0, z0, x1, y1, z1]: [f32; 6]) -> Self {
+        Self { min: [x0, y0, z0], max: [x1, y1, z1] }
+    }
+
     /// Whether a point lies inside. NaN never does.
     #[inline]
     pub fn contains(&self, point: [f32; 3]) -> bool {

@@ -74,7 +74,8 @@ impl Detector for Stub {
         self.num_frames += 1;
         let score = 1.0 / self.num_frames as f32;
         let Self { boxes_2d, boxes_3d, .. } = self;
-        (boxes_2d.clear(), boxes_3d.clear());
+        boxes_2d.clear();
+        boxes_3d.clear();
         report.time(Stage::Infer, || {
             for (class, input) in (0..).zip(frame.inputs) {
                 let [a, b, c, d] = input.as_ref().map_or([0.0; 4], |input| digest(frame, input));

@@ -1,7 +1,7 @@
 //! Facts of anchor heads, such as PointPillars.
 
 use crate::config::classes::per_class;
-use crate::config::reader::Change::Fixed;
+use crate::config::declaration::Change::Fixed;
 use crate::config::reader::Reader;
 use crate::config::value::Length::{Exactly, OneOrMore, OneOrPerClass};
 use crate::config::value::{above, flag, list, number, text};

@@ -1,6 +1,6 @@
 //! What camera networks take and give: the facts of their head files.
 
-use crate::config::reader::Change::Fixed;
+use crate::config::declaration::Change::Fixed;
 use crate::config::reader::Reader;
 use crate::config::value::Length::{Exactly, OneOr, OneOrMore};
 use crate::config::value::{above, flag, list, number, one_of, text, whole};

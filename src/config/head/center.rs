@@ -1,8 +1,7 @@
 //! Facts of CenterPoint heads.
 
-use super::lidar::point_range;
 use crate::config::classes::index_of;
-use crate::config::reader::Change::Fixed;
+use crate::config::declaration::Change::Fixed;
 use crate::config::reader::Reader;
 use crate::config::value::Length::{Exactly, OneOrMore};
 use crate::config::value::{flag, integer, list, number, one_of, text};
@@ -97,7 +96,9 @@ impl CenterFacts {
             yaw,
             has_velocity,
             has_variance,
-            center_range: center_range.and_then(|range| point_range(&range)),
+            center_range: center_range
+                .and_then(|range| range.try_into().ok())
+                .map(PointRange::from_bounds),
         }
     }
 }

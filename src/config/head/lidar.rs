@@ -2,7 +2,7 @@
 
 use super::anchor::AnchorFacts;
 use super::center::CenterFacts;
-use crate::config::reader::Change::Fixed;
+use crate::config::declaration::Change::Fixed;
 use crate::config::reader::Reader;
 use crate::config::value::Length::{Exactly, OneOrMore};
 use crate::config::value::{above, flag, integer, list, number, one_of, text};
@@ -166,14 +166,6 @@ fn channel(name: String) -> PointChannel {
     }
 }
 
-/// Six numbers as a box.
-pub(super) fn point_range(numbers: &[f32]) -> Option<PointRange> {
-    match *numbers {
-        [x0, y0, z0, x1, y1, z1] => Some(PointRange { min: [x0, y0, z0], max: [x1, y1, z1] }),
-        _ => None,
-    }
-}
-
 /// `None` when a problem was noted.
 fn grid(p: &mut Reader<'_>) -> Option<Grid> {
     const VOXEL_SIZE: &str = "voxel_size_m";
@@ -187,7 +179,8 @@ fn grid(p: &mut Reader<'_>) -> Option<Grid> {
         list(above(0.0, 1e6).in_unit("m"), Exactly(3)),
         "Edge lengths of a pillar along x, y, z; z is the whole height.",
     );
-    let grid = Grid::new(point_range(&range)?, voxel_size_m.try_into().ok()?)
+    let range = PointRange::from_bounds(range.try_into().ok()?);
+    let grid = Grid::new(range, voxel_size_m.try_into().ok()?)
         .map_err(|error| p.problem(VOXEL_SIZE, error.message()))
         .ok()?;
     if grid.grid_size()[2] != 1 || grid.num_cells() > MAX_CELLS {

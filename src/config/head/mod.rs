@@ -16,9 +16,10 @@ pub use camera::YoloFacts;
 pub use center::CenterFacts;
 pub use lidar::{LidarFacts, LidarOutputs};
 
-use super::files::{Entries, Origin, flatten, read_file};
-use super::problems::{Problems, nearest};
-use super::reader::{Declaration, Reader};
+use super::declaration::Declaration;
+use super::files::{Entries, flatten, read_file};
+use super::problems::{Origin, Problems, nearest};
+use super::reader::Reader;
 use super::value::Length::OneOrMore;
 use super::value::{list, one_of, text};
 use crate::yaml::Node;

@@ -77,7 +77,7 @@ impl Reservation {
         {
             let limit = self.budget.limit();
             let grow = |used: usize| used.checked_add(more).filter(|used| *used <= limit);
-            if used.try_update(Ordering::Relaxed, Ordering::Relaxed, grow).is_err() {
+            if used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, grow).is_err() {
                 return false;
             }
         } else {

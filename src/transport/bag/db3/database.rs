@@ -93,7 +93,7 @@ impl Database {
         let is_over = move || {
             let taken = |left: u64| left.checked_sub(STEPS_PER_LOOK);
             stop.load(Ordering::Relaxed)
-                || left.try_update(Ordering::Relaxed, Ordering::Relaxed, taken).is_err()
+                || left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, taken).is_err()
         };
         connection.progress_handler(STEPS_PER_LOOK as i32, Some(is_over))?;
         let database = Self { connection, steps_left };

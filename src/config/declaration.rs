@@ -1,0 +1,89 @@
+//! Declared parameters: what they are and what they hold.
+
+use indexmap::IndexMap;
+
+use super::files::{Entries, Entry};
+use super::problems::Origin;
+use crate::types::{ParameterRange, ParameterType};
+use crate::yaml::Node;
+
+/// Whether a parameter may change while the node runs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Change {
+    /// Fixed when the node starts.
+    Fixed,
+    /// May change while the node runs.
+    Live,
+}
+
+/// A declared parameter and what it holds.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Declaration {
+    /// Dotted name, with the channel's.
+    pub(super) name: String,
+    pub(super) parameter_type: ParameterType,
+    pub(super) range: Option<ParameterRange>,
+    pub(super) allowed: String,
+    pub(super) default: DefaultValue,
+    pub(super) unit: &'static str,
+    pub(super) is_live: bool,
+    pub(super) help: &'static str,
+    /// The value in its plain form; `None` when it is unset or refused.
+    pub(super) value: Option<Node>,
+}
+
+/// What holds when a parameter is not given.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum DefaultValue {
+    /// It must be given.
+    Required,
+    /// This value.
+    Value(Node),
+    /// It stays unset or follows from other parameters, as the text says.
+    Unset(&'static str),
+}
+
+/// A value as a file has it: text without quotes.
+pub(super) fn plain(node: &Node) -> String {
+    match node {
+        Node::Text(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+/// Every value as if it had been given.
+pub(super) fn entries<'d>(
+    declared: impl IntoIterator<Item = &'d Declaration>,
+    origin: &Origin,
+) -> Entries {
+    let entry = |node: &Node| Entry { node: node.clone(), origin: origin.clone() };
+    declared.into_iter().filter_map(|d| Some((d.name.clone(), entry(d.value.as_ref()?)))).collect()
+}
+
+/// The values of parameters as a parameter file.
+pub(super) fn parameter_file<'d>(declared: impl IntoIterator<Item = &'d Declaration>) -> String {
+    let mut values: Vec<_> =
+        declared.into_iter().filter_map(|d| Some((&d.name, d.value.as_ref()?))).collect();
+    values.sort_by_key(|(name, _)| *name);
+    let mut root = Node::Map(IndexMap::new());
+    for (key, value) in values {
+        insert(&mut root, key, value.clone());
+    }
+    let section = Node::Map(IndexMap::from([("ros__parameters".to_owned(), root)]));
+    let file = Node::Map(IndexMap::from([("/**".to_owned(), section)]));
+    serde_yaml::to_string(&file).unwrap_or_default()
+}
+
+/// Puts a value under a dotted key into nested mappings.
+fn insert(node: &mut Node, key: &str, value: Node) {
+    let Node::Map(map) = node else { return };
+    match key.split_once('.') {
+        None => {
+            map.insert(key.to_owned(), value);
+        }
+        Some((first, rest)) => {
+            let inner = map.entry(first.to_owned()).or_insert_with(|| Node::Map(IndexMap::new()));
+            insert(inner, rest, value);
+        }
+    }
+}
