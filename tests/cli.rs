@@ -7,6 +7,9 @@ mod common {
     pub mod shared_data;
 }
 
+#[path = "cli/docs_commands.rs"]
+mod docs_commands;
+
 use std::path::Path;
 
 use common::replay::{Run, det_post, replay};
