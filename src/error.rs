@@ -4,11 +4,16 @@
 //! message, which always names the stage and carries the numbers that decide:
 //! `letterbox: image data has 15371 bytes, 96 rows of step 480 need 46080`.
 //!
+//! Messages and causes may quote what a message or a file says: they are escaped
+//! and cut as [`crate::text`] has it, so an error is safe to log and to publish.
+//!
 //! Each error is handled exactly once: logged, counted or returned, never two
 //! of them. An error about one frame drops that frame and is counted under
 //! [`ErrorKind::reason`]; it never ends the process.
 
-use std::fmt;
+use std::fmt::{self, Write};
+
+use crate::text::{LineBreaks, Shown, shown};
 
 /// Shorthand for results of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -75,11 +80,13 @@ pub enum ErrorKind {
     Memory,
     /// A picture takes more work or time to decode than is allowed.
     DecodeLimit,
+    /// A message holds more bytes than a channel takes.
+    TooLarge,
 }
 
 impl ErrorKind {
     /// Every kind, in order.
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 25] = [
         Self::Usage,
         Self::Config,
         Self::Io,
@@ -104,6 +111,7 @@ impl ErrorKind {
         Self::Door,
         Self::Memory,
         Self::DecodeLimit,
+        Self::TooLarge,
     ];
 
     /// The stable short name under which dropped frames are counted in
@@ -134,6 +142,7 @@ impl ErrorKind {
             Self::Door => "door",
             Self::Memory => "out_of_memory",
             Self::DecodeLimit => "decode_limit",
+            Self::TooLarge => "message_too_large",
         }
     }
 }
@@ -141,7 +150,8 @@ impl ErrorKind {
 impl Error {
     /// An error of `kind` in `stage`, with a message that names the numbers.
     pub fn new(kind: ErrorKind, stage: &'static str, message: impl Into<String>) -> Self {
-        Self(Box::new(Inner { kind, stage, message: message.into(), source: None }))
+        let message = shown(message.into(), line_breaks(kind));
+        Self(Box::new(Inner { kind, stage, message, source: None }))
     }
 
     /// The same error with the error that caused it.
@@ -174,9 +184,22 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.0.stage, self.0.message)?;
         match &self.0.source {
-            Some(source) => write!(f, ": {source}"),
+            Some(source) => {
+                f.write_str(": ")?;
+                let mut shown = Shown::new(f, line_breaks(self.0.kind));
+                write!(shown, "{source}")?;
+                shown.finish()
+            }
             None => Ok(()),
         }
+    }
+}
+
+/// Problems of a configuration come as a list, line by line.
+fn line_breaks(kind: ErrorKind) -> LineBreaks {
+    match kind {
+        ErrorKind::Config => LineBreaks::Kept,
+        _ => LineBreaks::Escaped,
     }
 }
 
@@ -203,6 +226,18 @@ mod tests {
         assert_eq!(error.to_string(), "bag: cannot map drive.mcap: disk gone");
         assert_eq!(error.kind().reason(), "io");
         assert!(std::error::Error::source(&error).is_some());
+    }
+
+    #[test]
+    fn what_is_quoted_is_escaped_and_cut() {
+        let forged = "x\n2026-01-01T00:00:00Z  INFO all is well\u{1b}[2K";
+        let cause = std::io::Error::other(forged.repeat(10_000));
+        let error = Error::new(ErrorKind::Message, "cdr", format!("topic {forged}"));
+        let text = error.with_source(cause).to_string();
+        assert!(text.len() < 16_000 && !text.contains(['\n', '\u{1b}']), "{text}");
+        assert!(text.contains("more bytes)"), "{text}");
+        let problems = Error::new(ErrorKind::Config, "config", "2 problems\n  a: b\n  c: d");
+        assert_eq!(problems.message().lines().count(), 3);
     }
 
     #[test]

@@ -62,6 +62,7 @@ pub mod ops;
 pub mod runtime;
 pub mod sim;
 pub mod telemetry;
+pub mod text;
 pub mod transport;
 pub mod types;
 mod yaml;

@@ -15,7 +15,7 @@ use det_post::detectors::{Detector, FrameInput, FrameSet, image2d, pillars};
 use det_post::infer::Engine;
 use det_post::types::{
     CloudView, Dim, ElementType, Encoding, FrameReport, Header, ImagePayload, ImageView,
-    PointField, PointFields, Size, Stamp, TensorSpec, TensorValues, TensorView,
+    PointField, PointFields, Size, Stage, Stamp, TensorSpec, TensorValues, TensorView,
 };
 use det_post::{Error, ErrorKind, Result};
 use nalgebra::{Isometry3, Vector3};
@@ -119,7 +119,12 @@ fn channel(overrides: &[&str]) -> ChannelKind {
 
 /// Number of detections of a frame.
 fn detect(detector: &mut dyn Detector, frame: &FrameSet<'_>) -> usize {
-    detector.detect(frame, &mut FrameReport::new()).unwrap().len()
+    let mut report = FrameReport::new();
+    let num_detections = detector.detect(frame, &mut report).unwrap().len();
+    let reports = |stage: &&Stage| report.duration(**stage).is_some();
+    let is_named = |stage: &Stage| detector.info().stages.contains(stage);
+    assert!(Stage::ALL.iter().filter(reports).all(is_named));
+    num_detections
 }
 
 /// Allocations of `work` once it ran a few times.

@@ -1,7 +1,7 @@
 //! Parameter files: what ships loads, what is broken is refused by name, and
 //! no text makes the reader panic.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on fails")]
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};

@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::node::pictures;
 use crate::runtime::Factory;
 use crate::runtime::account::Account;
-use crate::runtime::assembler::{Assembler, SharedMessage, fill};
+use crate::runtime::assembler::{Assembler, Sequence, SharedMessage, fill};
 use crate::runtime::channel::{Channel, frame_input};
 use crate::runtime::message_buffer::MessageBuffer;
 use crate::runtime::slot::Loss;
@@ -201,7 +201,8 @@ impl ReplayChannel {
         let Some(Frames { assembler, buffers, .. }) = &mut self.frames else { return };
         let buffer = &mut buffers[input];
         let taken = fill(buffer, received, usize::MAX)
-            .and_then(|()| assembler.arrive(log_time, input, buffer));
+            .and_then(|()| assembler.arrive(log_time, input, buffer))
+            .and_then(|()| assembler.exchange(input, buffer));
         match taken {
             Ok(()) => self.inputs[input].totals.num_received += 1,
             Err(error) => self.refuse(input, &error),
@@ -213,9 +214,7 @@ impl ReplayChannel {
         let Some(mut frames) = self.frames.take() else { return Ok(()) };
         let mut written = Ok(());
         while let Some((at, usable)) = frames.assembler.close(log_time, &mut frames.chosen) {
-            if frames.assembler.take_starts_over() {
-                self.channel.start_over();
-            }
+            self.channel.set_sequence(frames.assembler.take_sequence());
             match usable {
                 Ok(()) => written = self.serve_messages(&frames.chosen, &|| at, around),
                 Err(error) => self.drop_frames(&error, 1),
@@ -302,9 +301,9 @@ impl ReplayChannel {
         self.channel.payload_memory()
     }
 
-    /// The next frame does not follow the ones before.
-    pub(super) fn start_over(&mut self) {
-        self.channel.start_over();
+    /// How the next frame stands to the ones before.
+    pub(super) fn set_sequence(&mut self, sequence: Sequence) {
+        self.channel.set_sequence(sequence);
     }
 
     /// The account of its frames.

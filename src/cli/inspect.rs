@@ -4,6 +4,7 @@ use std::path::Path;
 
 use super::{ExitStatus, stdout};
 use crate::error::{ErrorKind, Result};
+use crate::text::{LineBreaks, shown};
 use crate::transport::bag::{BagReader, TopicInfo};
 use crate::transport::messages::{
     CameraInfo, CompressedImage, Detection2DArray, Detection3DArray, Image, PointCloud2, TfMessage,
@@ -65,7 +66,8 @@ impl Seen {
 }
 
 fn paragraph(topic: &TopicInfo, seen: &Seen) -> String {
-    let mut text = format!("{}  {}\n", topic.name, topic.type_name);
+    let line = |text: &str| shown(text.to_owned(), LineBreaks::Escaped);
+    let mut text = format!("{}  {}\n", line(&topic.name), line(&topic.type_name));
     let Some((first, last)) = seen.span else { return text + "  no messages\n" };
     let duration_s = last.seconds_since(first);
     let rate = match seen.num_messages {
@@ -80,7 +82,7 @@ fn paragraph(topic: &TopicInfo, seen: &Seen) -> String {
         seen.num_bytes as f64 / 1e6
     );
     if !seen.content.is_empty() {
-        text += &format!("  {}\n", seen.content);
+        text += &format!("  {}\n", line(&seen.content));
     }
     text
 }

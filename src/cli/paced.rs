@@ -202,10 +202,8 @@ fn serve_newest(
 ) -> Result<()> {
     while let Some(taken) = slot.take() {
         match taken {
-            Taken::Frame { messages, starts_over } => {
-                if starts_over {
-                    channel.start_over();
-                }
+            Taken::Frame { messages, sequence } => {
+                channel.set_sequence(sequence);
                 channel.serve_messages(messages, &|| pace.now(), around)?;
             }
             Taken::Refused { error, num } => channel.drop_frames(&error, num),

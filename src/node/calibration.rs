@@ -181,7 +181,7 @@ impl CalibrationHealth<'_> {
             None => status.otherwise("the node is not active".into()),
             Some(num_publishers) if calibration.is_none() && input.silence >= live.gap_warn => {
                 let silence = input.silence.as_secs_f64();
-                let cause = cause_of_silence(num_publishers, self.told.event);
+                let cause = cause_of_silence(num_publishers, &self.told);
                 let message = format!("no CameraInfo for {silence:.1} s: {cause}");
                 status.note(DiagnosticLevel::Warn, &message);
             }
@@ -213,7 +213,7 @@ impl CalibrationHealth<'_> {
         status.value("topic", self.topic);
         status.value("publishers", self.num_publishers.unwrap_or(0).to_string());
         status.value("received", input.totals.num_received.to_string());
-        status.value("lost_by_door", self.told.num_lost.to_string());
+        self.told.add_losses(status);
         status.reasons("refused", &input.totals.refused);
         let size_of = |size: Size| format!("{}x{}", size.width, size.height);
         if let Some(calibration) = calibration {

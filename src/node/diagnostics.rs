@@ -4,7 +4,7 @@
 //! | status | WARN | ERROR |
 //! |---|---|---|
 //! | `NODE: node` | not active; something happened in the graph | a start failed; a part of the door is lost |
-//! | `NODE: CHANNEL: input` (`input N` of several) | silent for `gap_warn_s`; below `min_rate_hz`; messages refused | silent for `gap_error_s` |
+//! | `NODE: CHANNEL: input` (`input N` of several) | silent for `gap_warn_s`; below `min_rate_hz`; messages refused, or missing by their stamps | silent for `gap_error_s` |
 //! | `NODE: CHANNEL: camera_info` (`camera_info N`) | none for `gap_warn_s`; another size or frame than the pictures; not calibrated; messages refused | |
 //! | `NODE: CHANNEL: frames` | frames dropped or served alone; a capacity met; stamps that do not rise | all frames dropped; input, but no output for `gap_error_s`; the thread is gone |
 //! | `NODE: CHANNEL: latency` | 99th percentile over `latency_budget_ms` | |
@@ -20,6 +20,7 @@ use crate::runtime::account::Reason;
 use crate::runtime::input::InputSummary;
 use crate::runtime::serving::Serving;
 use crate::runtime::supervisor::Health;
+use crate::text::{LineBreaks, shown};
 use crate::transport::messages::{DiagnosticLevel, DiagnosticStatus};
 use crate::types::Count;
 
@@ -62,8 +63,22 @@ pub struct InputHealth<'a> {
 pub struct Told<'a> {
     /// What stands in the way of its messages.
     pub event: Option<&'a str>,
-    /// Messages of it that the door had to drop, in all.
-    pub num_lost: u64,
+    /// Messages of it that were lost before the node had them, in all; `None`
+    /// when the door cannot count them.
+    pub num_lost: Option<u64>,
+    /// Messages of it that are missing by the stamps of the others, in all.
+    pub num_missing: u64,
+    /// Those of them since the last look.
+    pub num_missing_now: u64,
+}
+
+impl Told<'_> {
+    /// Adds what is known of lost messages.
+    pub(super) fn add_losses(&self, status: &mut Verdict) {
+        let num_lost = self.num_lost.map_or("unknown".into(), |num| num.to_string());
+        status.value("lost_by_door", num_lost);
+        status.value("missing_by_stamps", self.num_missing.to_string());
+    }
 }
 
 impl ChannelHealth<'_> {
@@ -102,7 +117,7 @@ impl ChannelHealth<'_> {
         let mut status = self.status(&self.part("input", index));
         if self.is_active {
             let silence = input.silence.as_secs_f64();
-            let cause = cause_of_silence(*num_publishers, told.event);
+            let cause = cause_of_silence(*num_publishers, told);
             let what = if totals.num_received == 0 { "no message yet" } else { "no message" };
             let message = format!("{what} for {silence:.1} s: {cause}");
             if input.silence >= live.gap_error {
@@ -111,6 +126,13 @@ impl ChannelHealth<'_> {
                 status.note(DiagnosticLevel::Warn, &message);
             }
             status.note_refused(input);
+            if told.num_missing_now > 0 {
+                let message = format!(
+                    "{} messages missing by their stamps: lost on the way, or never published",
+                    told.num_missing_now
+                );
+                status.note(DiagnosticLevel::Warn, &message);
+            }
             if input.rate_hz < live.min_rate_hz {
                 let message = format!(
                     "{:.1} Hz, at least {:.1} Hz expected",
@@ -135,7 +157,7 @@ impl ChannelHealth<'_> {
             status.value("unused", totals.num_unused.to_string());
         }
         status.value("abandoned", totals.num_abandoned.to_string());
-        status.value("lost_by_door", told.num_lost.to_string());
+        told.add_losses(&mut status);
         status.reasons("refused", &totals.refused);
         status.into_inner()
     }
@@ -281,12 +303,18 @@ impl ChannelHealth<'_> {
     }
 }
 
-/// Why no messages come.
-pub(super) fn cause_of_silence(num_publishers: usize, event: Option<&str>) -> String {
-    match (num_publishers, event) {
-        (_, Some(event)) => event.to_owned(),
-        (0, None) => "no publisher is matched".into(),
-        (n, None) => format!("{n} matched publishers are silent"),
+/// Why no messages come. A message that never arrives whole leaves no trace, so
+/// publishers that seem silent may not be.
+pub(super) fn cause_of_silence(num_publishers: usize, told: &Told<'_>) -> String {
+    match (num_publishers, told) {
+        (_, Told { event: Some(event), .. }) => (*event).to_owned(),
+        (0, _) => "no publisher is matched".into(),
+        (n, Told { num_lost: Some(lost @ 1..), .. }) => {
+            format!("{n} matched publishers; {lost} messages were lost on the way so far")
+        }
+        (n, _) => {
+            format!("{n} matched publishers are silent, or their messages are lost on the way")
+        }
     }
 }
 
@@ -369,16 +397,93 @@ impl Verdict {
         }
     }
 
-    /// The status.
+    /// The status. What its texts quote of messages is safe to show.
     pub fn into_inner(self) -> DiagnosticStatus {
-        self.0
+        let DiagnosticStatus { level, name, message, hardware_id, values } = self.0;
+        let line = |text| shown(text, LineBreaks::Escaped);
+        let values = values.into_iter().map(|(key, value)| (key, line(value))).collect();
+        DiagnosticStatus { level, name, message: line(message), hardware_id, values }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::config::Config;
+    use crate::runtime::input::InputAccount;
+
+    /// The input's status a second after it was opened, with one publisher.
+    fn silent_input(told: Told<'_>) -> DiagnosticStatus {
+        let overrides = ["c.input:=/i", "c.head:=yolov8", "c.model_path:=m", "c.gap_warn_s:=0.5"];
+        let config = Config::load(&[], &overrides.map(String::from)).unwrap();
+        let (now, window) = (Instant::now(), FrameWindow::new());
+        let summary = InputAccount::new(now).look(now + Duration::from_secs(1));
+        let serving = Serving {
+            health: Health::Good,
+            num_failures: 0,
+            last_failure: None,
+            device: "cpu".into(),
+            engine: "an engine".into(),
+            process_id: None,
+        };
+        let input = InputHealth {
+            topic: "/i",
+            num_publishers: 1,
+            told,
+            calibration: None,
+            summary: &summary,
+        };
+        ChannelHealth {
+            node: "n",
+            config: &config.channels[0],
+            num_failures_now: 0,
+            is_active: true,
+            is_dead: false,
+            inputs: Vec::new(),
+            window: &window,
+            frames: &FrameSummary { serving, last_output: None, num_out: 0, unpublished: None },
+        }
+        .input(0, &input)
+    }
+
+    #[test]
+    fn losses_that_are_not_counted_are_unknown() {
+        let value = |status: &DiagnosticStatus, key: &str| {
+            let found = status.values.iter().find(|(name, _)| name == key);
+            found.map(|(_, value)| value.clone()).unwrap()
+        };
+        let told = |num_lost, num_missing, num_missing_now| Told {
+            event: None,
+            num_lost,
+            num_missing,
+            num_missing_now,
+        };
+        // (told, lost_by_door, missing_by_stamps, what the message says)
+        let cases = [
+            (told(Some(0), 0, 0), "0", "0", "silent, or their messages are lost on the way"),
+            (told(Some(7), 0, 0), "7", "0", "7 messages were lost on the way"),
+            (told(None, 0, 0), "unknown", "0", "silent, or their messages are lost on the way"),
+            (told(None, 198, 30), "unknown", "198", "30 messages missing by their stamps"),
+        ];
+        for (told, lost, missing, message) in cases {
+            let status = silent_input(told);
+            assert_eq!(value(&status, "lost_by_door"), lost);
+            assert_eq!(value(&status, "missing_by_stamps"), missing);
+            assert!(status.message.contains(message), "{status:?}");
+            assert_eq!(status.level, DiagnosticLevel::Warn);
+        }
+    }
+
+    #[test]
+    fn what_a_status_quotes_is_escaped_and_cut() {
+        let event = format!("a peer has type x/msg/Y\n\u{1b}[2J{}", "y".repeat(1_000_000));
+        let told = Told { event: Some(&event), ..Told::default() };
+        let status = silent_input(told);
+        assert!(status.message.contains("x/msg/Y\\n\\u{1b}[2J"), "{status:?}");
+        assert!(status.message.len() < 8_000, "{} bytes", status.message.len());
+    }
 
     #[test]
     fn a_device_that_fails_is_told_as_it_serves() {

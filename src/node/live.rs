@@ -56,6 +56,7 @@ pub struct LiveNode {
 struct Shared {
     name: String,
     door_name: &'static str,
+    counts_losses: bool,
     parameters: ParameterServer,
     factory: Factory,
     lifecycle: Lifecycle,
@@ -99,6 +100,7 @@ impl LiveNode {
         let shared = Arc::new(Shared {
             name: config.node.full(),
             door_name: door.name(),
+            counts_losses: door.counts_losses(),
             door: Mutex::new(door),
             clock: Arc::new(NodeClock::new(config.use_sim_time)),
             parameters: ParameterServer::new(config),

@@ -38,7 +38,8 @@ const SLOT: &str = "
 Of every input the newest message waits; one that a newer one overtakes is counted. A payload is
 copied once, from the message into one of the three buffers of its channel, which are used again;
 `max_payload_bytes` bounds them. For a GPU they are page-locked, and the upload goes from there; a channel
-with a process of its own (`isolate`) copies once more, into memory that both processes map.
+with a process of its own (`isolate`) copies once more, into sealed memory that both processes map, which
+does not depend on the size of `/dev/shm`.
 
 A debug image that is lost is not sent again: a viewer that asks for reliable pictures, as RViz does
 unless its reliability policy says best effort, does not match, which both sides report.
@@ -89,7 +90,7 @@ One message each `diagnostics_period_s`. NODE is the full name of the node witho
 | status | WARN | ERROR |
 |---|---|---|
 | `NODE: node` | not active; a peer whose type or quality of service does not match; transforms left out; no `/clock` yet, or it went back | the last change of state failed; a part of the door is lost |
-| `NODE: NAME: input` | silent for `gap_warn_s`; below `min_rate_hz`; messages refused | silent for `gap_error_s`, and why |
+| `NODE: NAME: input` | silent for `gap_warn_s`; below `min_rate_hz`; messages refused, or missing by their stamps | silent for `gap_error_s`, and why |
 | `NODE: NAME: camera_info` (with `camera_info`) | none for `gap_warn_s`, and why; of another size or frame than the pictures, with both; not calibrated; messages refused | |
 | `NODE: NAME: frames` | frames dropped, overtaken or served alone, by reason; a capacity met; stamps that do not rise | every frame dropped, by reason; input, but no output for `gap_error_s`; the thread of the channel is gone |
 | `NODE: NAME: latency` | 99th percentile from arrival to publication above `latency_budget_ms` | |

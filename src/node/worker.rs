@@ -207,10 +207,8 @@ impl Worker {
         while let Some(taken) = slot.take() {
             self.take_pending(state, clock);
             match taken {
-                Taken::Frame { messages, starts_over } => {
-                    if starts_over {
-                        self.channel.start_over();
-                    }
+                Taken::Frame { messages, sequence } => {
+                    self.channel.set_sequence(sequence);
                     let now = clock.now();
                     if let Err(error) = self.serve(messages, now, state, transforms) {
                         self.note_dropped(state, &error, 1);

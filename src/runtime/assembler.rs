@@ -18,6 +18,19 @@ pub type SharedMessage = Arc<MessageBuffer>;
 /// one waits in a frame, one is read, and one displaces the oldest.
 const NUM_SPARE: usize = 4;
 
+/// How a frame stands to the ones before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Sequence {
+    /// It follows them.
+    #[default]
+    Follows,
+    /// A frame between was refused as too far apart: what a detector remembers
+    /// does not belong to it.
+    Broken,
+    /// The stamps start over with it.
+    StartsOver,
+}
+
 /// The buffers of a channel's inputs and the frames made of them.
 #[derive(Debug)]
 pub struct Assembler {
@@ -26,7 +39,7 @@ pub struct Assembler {
     /// that nothing else holds is free.
     pools: Vec<Vec<SharedMessage>>,
     topics: Vec<String>,
-    starts_over: bool,
+    sequence: Sequence,
 }
 
 impl Assembler {
@@ -46,28 +59,38 @@ impl Assembler {
             sync: Synchronizer::new(sync, num_inputs),
             pools: (0..num_inputs).map(|_| pool(num_pooled)).collect(),
             topics: inputs.iter().map(|input| input.topic.clone()).collect(),
-            starts_over: false,
+            sequence: Sequence::Follows,
         };
         (assembler, pool(num_inputs))
     }
 
-    /// Takes the message in `buffer`, which arrived at `now`, and replaces the
-    /// buffer by a free one. Frames are closed before and after by
-    /// [`Assembler::close`].
+    /// Takes the message in `buffer`, which arrived at `now`. Frames are closed
+    /// before and after by [`Assembler::close`]; then the buffer is handed over
+    /// by [`Assembler::exchange`].
     ///
     /// # Errors
     /// `StampNotNewer`: the message is refused, and the buffer may be filled
     /// again.
-    pub fn arrive(&mut self, now: Stamp, input: usize, buffer: &mut SharedMessage) -> Result<()> {
-        let pool = &mut self.pools[input];
-        let free = pool.iter().position(|buffer| Arc::strong_count(buffer) == 1);
-        let free = free.ok_or_else(|| {
-            let message = format!("no buffer of {} is free", self.topics[input]);
-            Error::new(ErrorKind::Argument, "slot", message)
-        })?;
+    pub fn arrive(&mut self, now: Stamp, input: usize, buffer: &SharedMessage) -> Result<()> {
         let arrival = self.sync.arrive(now, input, buffer.stamp(), Arc::clone(buffer))?;
-        std::mem::swap(&mut pool[free], buffer);
-        self.starts_over |= arrival == Arrival::StartsOver;
+        if arrival == Arrival::StartsOver {
+            self.sequence = Sequence::StartsOver;
+        }
+        Ok(())
+    }
+
+    /// Replaces a buffer whose message was taken by one that nothing holds.
+    ///
+    /// # Errors
+    /// `Argument` when every buffer of the input is held, which more frames than
+    /// the two of a slot would take.
+    pub fn exchange(&mut self, input: usize, buffer: &mut SharedMessage) -> Result<()> {
+        let pool = &mut self.pools[input];
+        let Some(free) = pool.iter_mut().find(|buffer| Arc::strong_count(buffer) == 1) else {
+            let message = format!("no buffer of {} is free", self.topics[input]);
+            return Err(Error::new(ErrorKind::Argument, "slot", message));
+        };
+        std::mem::swap(free, buffer);
         Ok(())
     }
 
@@ -85,8 +108,7 @@ impl Assembler {
             Outcome::Usable => Ok(()),
             Outcome::Incomplete => Err(self.incomplete(chosen)),
             Outcome::TooFarApart => {
-                // What the detector remembers does not belong to what follows.
-                self.starts_over = true;
+                self.sequence = self.sequence.max(Sequence::Broken);
                 Err(too_far_apart(chosen))
             }
         };
@@ -98,9 +120,9 @@ impl Assembler {
         self.sync.next_deadline()
     }
 
-    /// Whether the next frame does not follow the ones before; asked once.
-    pub fn take_starts_over(&mut self) -> bool {
-        std::mem::take(&mut self.starts_over)
+    /// How the next frame stands to the ones before; asked once.
+    pub fn take_sequence(&mut self) -> Sequence {
+        std::mem::take(&mut self.sequence)
     }
 
     /// Messages of an input that will never be in a frame, since the last call.

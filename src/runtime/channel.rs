@@ -6,6 +6,7 @@ use std::time::Instant;
 use nalgebra::Isometry3;
 
 use super::Factory;
+use super::assembler::Sequence;
 use super::stamps::{StampOrder, StampWatch};
 use super::supervisor::{Health, Supervisor};
 use crate::config::ChannelConfig;
@@ -22,7 +23,8 @@ pub struct Channel {
     supervisor: Supervisor,
     needs: Vec<InputNeeds>,
     stamps: StampWatch,
-    starts_over: bool,
+    /// How the next frame stands to the ones before.
+    sequence: Sequence,
     report: FrameReport,
 }
 
@@ -78,7 +80,7 @@ impl Channel {
             supervisor,
             needs,
             stamps: StampWatch::default(),
-            starts_over: false,
+            sequence: Sequence::Follows,
             report: FrameReport::new(),
         })
     }
@@ -171,13 +173,14 @@ impl Channel {
         inputs: &mut [Option<FrameInput<'m>>],
         transforms: Option<&TransformLookup<'_>>,
     ) -> Result<Served<'a>> {
-        let Self { config, supervisor, needs, stamps, starts_over, report, .. } = self;
+        let Self { config, supervisor, needs, stamps, sequence, report, .. } = self;
         let header = check(config, needs, inputs)?;
-        let order = stamps.note(header.stamp, std::mem::take(starts_over));
+        let sequence = std::mem::take(sequence);
+        let order = stamps.note(header.stamp, sequence == Sequence::StartsOver);
         look_up_poses(needs, inputs, transforms);
         *report = FrameReport::new();
         let (detector, failures) = supervisor.ready()?;
-        if order == StampOrder::Restart {
+        if order == StampOrder::Restart || sequence == Sequence::Broken {
             failures.note(detector.reset())?;
         }
         let start = Instant::now();
@@ -188,10 +191,10 @@ impl Channel {
         Ok(Served { config, header, detections, report, order, degraded })
     }
 
-    /// The next frame does not follow the ones before: the detector forgets the
-    /// past before it.
-    pub fn start_over(&mut self) {
-        self.starts_over = true;
+    /// How the next frame stands to the ones before. Where it does not follow
+    /// them, the detector forgets the past first.
+    pub fn set_sequence(&mut self, sequence: Sequence) {
+        self.sequence = self.sequence.max(sequence);
     }
 
     /// Takes over what may change between frames.

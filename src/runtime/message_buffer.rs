@@ -59,7 +59,7 @@ impl MessageBuffer {
     /// Takes a copy of a message of a sensor.
     ///
     /// # Errors
-    /// `Layout` when it holds more than `max_payload_bytes`, `Argument` when it
+    /// `TooLarge` when it holds more than `max_payload_bytes`, `Argument` when it
     /// is not of a sensor.
     pub fn fill(&mut self, message: &Received<'_>, max_payload_bytes: usize) -> Result<()> {
         let (header, layout, data) = match message {
@@ -82,7 +82,7 @@ impl MessageBuffer {
         };
         if data.len() > max_payload_bytes {
             return Err(Error::new(
-                ErrorKind::Layout,
+                ErrorKind::TooLarge,
                 "slot",
                 format!("message holds {} bytes, {max_payload_bytes} is the most", data.len()),
             ));

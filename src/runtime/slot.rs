@@ -14,7 +14,7 @@
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::assembler::{Assembler, SharedMessage, fill};
+use super::assembler::{Assembler, Sequence, SharedMessage, fill};
 use crate::config::{InputConfig, SyncConfig};
 use crate::device::PayloadMemory;
 use crate::error::{Error, Result};
@@ -71,8 +71,8 @@ pub enum Taken<'a> {
     Frame {
         /// The messages, in the order of the inputs.
         messages: &'a [Option<SharedMessage>],
-        /// Whether it does not follow the frames before.
-        starts_over: bool,
+        /// How it stands to the frames before.
+        sequence: Sequence,
     },
     /// Frames that cannot be processed, for one reason.
     Refused {
@@ -155,8 +155,9 @@ impl SlotWriter {
         }
         let now = self.shared.now();
         state.close_frames(now, &self.shared);
-        let arrived = state.assembler.arrive(now, self.input, &mut self.buffer);
+        let arrived = state.assembler.arrive(now, self.input, &self.buffer);
         state.close_frames(now, &self.shared);
+        let arrived = arrived.and_then(|()| state.assembler.exchange(self.input, &mut self.buffer));
         drop(state);
         self.shared.changed.notify_one();
         arrived.map(|()| Offered::Waiting)
@@ -183,8 +184,8 @@ impl SlotReader {
             if state.is_waiting {
                 state.is_waiting = false;
                 std::mem::swap(&mut state.ready, taken);
-                let starts_over = state.assembler.take_starts_over();
-                return Some(Taken::Frame { messages: taken, starts_over });
+                let sequence = state.assembler.take_sequence();
+                return Some(Taken::Frame { messages: taken, sequence });
             }
             state = shared.wait(state);
         }
@@ -282,6 +283,7 @@ mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};
 
     use super::*;
+    use crate::config::SyncPolicy;
     use crate::types::{CompressedFormat, CompressedView, Header, ImagePayload, Stamp};
 
     /// Losses of the first input.
@@ -458,6 +460,33 @@ mod tests {
         let (mut writers, mut reader, _closer, _) = slot_of(2, &sync);
         writers[0].offer(&picture(1, &[1]), 9).unwrap();
         assert_eq!(next(&mut reader), [Some(1), None]);
+    }
+
+    #[test]
+    fn stamps_that_are_too_far_apart_break_the_sequence() {
+        let sync = SyncConfig { policy: SyncPolicy::Latest, ..deadline(Duration::MAX) };
+        let (mut writers, mut reader, _closer, _) = slot_of(2, &sync);
+        let mut offer = |input: usize, second| {
+            let writer: &mut SlotWriter = &mut writers[input];
+            writer.offer(&picture(second, &[0]), 9).map(drop).unwrap();
+        };
+        let sequence = |reader: &mut SlotReader| match reader.take() {
+            Some(Taken::Frame { sequence, .. }) => sequence,
+            other => panic!("{other:?}"),
+        };
+        (offer(1, 1), offer(0, 1));
+        assert_eq!(sequence(&mut reader), Sequence::Follows);
+        offer(0, 5);
+        match reader.take() {
+            Some(Taken::Refused { error, num: 1 }) => {
+                assert_eq!(error.kind(), crate::ErrorKind::ViewsTooFarApart);
+            }
+            other => panic!("{other:?}"),
+        }
+        (offer(1, 6), offer(0, 6));
+        assert_eq!(sequence(&mut reader), Sequence::Broken);
+        (offer(1, 7), offer(0, 7));
+        assert_eq!(sequence(&mut reader), Sequence::Follows);
     }
 
     #[test]

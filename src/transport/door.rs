@@ -13,8 +13,10 @@
 //! door expands and remaps them. Every method may be called at any time.
 
 mod service;
+mod stamp_gaps;
 
 pub use service::{Request, Response, ServiceKind};
+pub use stamp_gaps::StampGaps;
 
 pub use crate::types::{Durability, Qos, Reliability};
 
@@ -80,6 +82,13 @@ pub trait Door: Send {
 
     /// Tells what happens in the graph from now on, from any thread.
     fn watch(&mut self, watcher: Watcher);
+
+    /// Whether every message that is lost before its receiver is told as
+    /// [`DoorEvent::Lost`]. Where not, their number is unknown, and
+    /// [`DoorEvent::Missing`] tells what can be estimated.
+    fn counts_losses(&self) -> bool {
+        true
+    }
 }
 
 /// A topic that is being received. Dropping it ends the subscription; a call of
@@ -177,6 +186,17 @@ pub enum Received<'a> {
     Clock(Stamp),
 }
 
+impl Received<'_> {
+    /// The stamp of a message that has one header.
+    pub fn stamp(&self) -> Option<Stamp> {
+        match self {
+            Self::Picture { header, .. } | Self::Cloud { header, .. } => Some(header.stamp),
+            Self::CameraInfo(info) => Some(info.header.stamp),
+            Self::Transform { .. } | Self::Clock(_) => None,
+        }
+    }
+}
+
 /// Decodes a whole CDR message of a kind and hands it to the receiver: the
 /// messages of doors that get bytes.
 pub fn deliver(kind: InputKind, cdr: &[u8], receiver: &mut dyn FnMut(Result<Received<'_>>)) {
@@ -272,6 +292,14 @@ pub enum DoorEvent {
         /// The topic.
         topic: String,
         /// How many.
+        count: u64,
+    },
+    /// Messages of a topic are missing by the stamps of the others: lost on the
+    /// way, or never published.
+    Missing {
+        /// The topic.
+        topic: String,
+        /// How many, estimated.
         count: u64,
     },
     /// A request to a service did not decode.

@@ -11,5 +11,6 @@ pub mod memory;
 pub mod messages;
 #[cfg(feature = "ros2")]
 pub mod ros2;
+pub mod socket_buffers;
 pub mod tf;
 pub mod truth;

@@ -96,7 +96,10 @@ fn a_silent_input_is_a_warning_then_an_error_and_says_why() {
     let well = await_status(&session, INPUT, |status| status.level == 0);
     assert!(well.number("received") >= 1.0, "{well:?}");
     let stuck = await_status(&session, INPUT, |status| status.level == 2);
-    assert!(stuck.message.contains("1 matched publishers are silent"), "{stuck:?}");
+    assert!(
+        stuck.message.contains("1 matched publishers are silent, or their messages are lost"),
+        "{stuck:?}"
+    );
 }
 
 #[test]
@@ -199,4 +202,20 @@ fn what_the_door_lost_is_counted_with_its_channel() {
         status.values["lost_by_door"] != "0"
     });
     assert_eq!(lidar.number("lost_by_door"), 7.0);
+}
+
+#[test]
+fn messages_missing_by_their_stamps_are_a_warning() {
+    let session = Session::active(&[]);
+    for count in [1, 2] {
+        session.graph.tell(&DoorEvent::Missing { topic: CLOUD_TOPIC.into(), count });
+    }
+    let lidar = await_status(&session, "det_post: lidar: input", |status| {
+        status.message.contains("missing by their stamps")
+    });
+    assert_eq!(lidar.level, 1, "{lidar:?}");
+    let later = await_status(&session, "det_post: lidar: input", |status| {
+        status.values["missing_by_stamps"] == "3"
+    });
+    assert_eq!(later.number("lost_by_door"), 0.0);
 }

@@ -67,7 +67,7 @@ fn messages_over_the_bound_are_refused() {
     let session = Session::active(&["camera.max_payload_bytes:=1000"]);
     session.graph.send(IMAGE_TOPIC, &picture(Stamp::from_ros(1, 0)));
     let status = await_status(&session, "det_post: camera: input", |status| {
-        status.values.contains_key("refused.inconsistent_layout")
+        status.values.contains_key("refused.message_too_large")
     });
     assert_eq!(status.number("received"), 0.0);
 }

@@ -7,6 +7,7 @@ use super::figures::{
     Bin, CameraFigures, CameraRow, Figures, Filters, LidarFigures, LidarRow, SensorFigures,
 };
 use crate::eval::box_overlap::MIN_NUM_TRUTH;
+use crate::text::{LineBreaks, shown};
 
 impl Evaluation {
     /// Every sensor's tables, and what was left out.
@@ -39,7 +40,9 @@ impl Evaluation {
 }
 
 fn line(table: &mut String, text: impl AsRef<str>) {
-    table.push_str(text.as_ref().trim_end());
+    // Classes are named by recordings.
+    let text = shown(text.as_ref().trim_end().to_owned(), LineBreaks::Escaped);
+    table.push_str(&text);
     table.push('\n');
 }
 

@@ -2,8 +2,8 @@
 //!
 //! Boxes are in pixels of the source image, clipped to it. Both devices give
 //! the same detections and the same counts, bit for bit when the network's
-//! outputs are. The whole frame is one function in [`cpu`] and in [`cuda`], with
-//! the same stages in the same order.
+//! outputs are. The whole frame is one function in `cpu.rs` and in `cuda.rs`,
+//! with the same stages in the same order.
 
 mod cpu;
 #[cfg(feature = "cuda")]
@@ -14,6 +14,8 @@ pub use cpu::CpuDetector;
 #[cfg(feature = "cuda")]
 pub use cuda::CudaDetector;
 pub use head::YoloHead;
+
+pub use crate::ops::decompress::MAX_DECODE_TIME;
 
 use super::{Detector, FrameInput, FrameSet, InputNeeds, PayloadKind, another_family};
 use crate::config::{CameraConfig, ChannelConfig, ChannelKind};

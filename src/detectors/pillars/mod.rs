@@ -4,7 +4,7 @@
 //! Boxes are in the frame of the cloud. Both devices give the same detections
 //! and the same counts, bit for bit up to the encoder and, but for the last
 //! place of an exponential, from the network's outputs on. The whole frame is
-//! one function in [`cpu`] and in [`cuda`], with the same stages in the same
+//! one function in `cpu.rs` and in `cuda/`, with the same stages in the same
 //! order.
 //!
 //! Where past sweeps join the current one, the detector asks for the pose of

@@ -15,8 +15,11 @@ const MAX_EVENTS: usize = 64;
 pub(super) struct Graph {
     /// The last event of a topic that stands in the way of messages.
     pub(super) events: BTreeMap<String, String>,
-    /// Messages that the door had to drop, by topic.
+    /// Messages that were lost before the node had them, by topic.
     pub(super) lost: BTreeMap<String, u64>,
+    /// Messages that are missing by their stamps, by topic: in all, and since
+    /// the last look.
+    pub(super) missing: BTreeMap<String, [u64; 2]>,
     /// Why the last change of state failed.
     pub(super) failure: Option<String>,
     /// Parts of the door that are lost.
@@ -41,7 +44,12 @@ impl Shared {
             }
             DoorEvent::PeerFound { topic } => tracing::debug!("{topic}: a peer joined"),
             DoorEvent::PeerGone { topic } => tracing::info!("{topic}: a peer left"),
-            DoorEvent::Lost { topic, count } => graph.note_lost(topic, count),
+            DoorEvent::Lost { topic, count } => {
+                if let Some(total) = entry(&mut graph.lost, &topic) {
+                    *total = total.saturating_add(count);
+                }
+            }
+            DoorEvent::Missing { topic, count } => graph.note_missing(&topic, count),
             DoorEvent::Refused { service, reason } => {
                 graph.num_refused_requests += 1;
                 tracing::warn!("{service}: a request is refused: {reason}");
@@ -57,15 +65,36 @@ impl Shared {
 }
 
 impl Graph {
-    /// What was told of a topic.
-    pub(super) fn told(&self, topic: &str) -> Told<'_> {
-        let event = self.events.get(topic).map(String::as_str);
-        Told { event, num_lost: self.lost.get(topic).copied().unwrap_or(0) }
+    /// What was told of a topic, by a door that counts lost messages or not.
+    pub(super) fn told(&self, topic: &str, counts_losses: bool) -> Told<'_> {
+        let num_lost = || self.lost.get(topic).copied().unwrap_or(0);
+        let [num_missing, num_missing_now] = self.missing.get(topic).copied().unwrap_or_default();
+        Told {
+            event: self.events.get(topic).map(String::as_str),
+            num_lost: counts_losses.then(num_lost),
+            num_missing,
+            num_missing_now,
+        }
     }
 
-    fn note_lost(&mut self, topic: String, count: u64) {
-        if self.lost.len() < MAX_EVENTS || self.lost.contains_key(&topic) {
-            *self.lost.entry(topic).or_default() += count;
+    /// What there is now; counts since the last look begin anew.
+    pub(super) fn look(&mut self) -> Self {
+        let seen = self.clone();
+        self.missing.values_mut().for_each(|[_, now]| *now = 0);
+        seen
+    }
+
+    fn note_missing(&mut self, topic: &str, count: u64) {
+        let Some([total, now]) = entry(&mut self.missing, topic) else { return };
+        let before = *total;
+        *total = before.saturating_add(count);
+        *now = now.saturating_add(count);
+        // At every power of two, not with every message.
+        if total.leading_zeros() != before.leading_zeros() {
+            tracing::warn!(
+                "{topic}: {total} messages missing by their stamps so far: lost on the way, or \
+                 never published; see Socket buffers in docs/ros2.md"
+            );
         }
     }
 
@@ -78,4 +107,12 @@ impl Graph {
             self.events.insert(topic, event);
         }
     }
+}
+
+/// The entry of a topic; `None` beyond the topics that are kept.
+fn entry<'a, T: Default>(of: &'a mut BTreeMap<String, T>, topic: &str) -> Option<&'a mut T> {
+    if of.len() >= MAX_EVENTS && !of.contains_key(topic) {
+        return None;
+    }
+    Some(of.entry(topic.to_owned()).or_default())
 }

@@ -39,7 +39,7 @@ impl DeviceSweeps {
     /// `point_capacity` points of `num_channels` channels.
     ///
     /// # Errors
-    /// `Argument` when there are more sweeps than [`MAX_SWEEPS`]; `Device` when
+    /// `Argument` when there are more sweeps than `MAX_SWEEPS`; `Device` when
     /// there is not enough memory.
     pub fn new(
         stream: &Stream,

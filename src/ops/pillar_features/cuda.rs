@@ -65,7 +65,7 @@ impl Workspace {
     ///
     /// # Errors
     /// `Argument` when `out` is not the workspace's tensor or has another shape,
-    /// or a voxel's row more than [`MANY_VALUES`] values; `Device` when a buffer
+    /// or a voxel's row more than `MANY_VALUES` values; `Device` when a buffer
     /// belongs to another stream or the launch fails.
     pub fn enqueue(
         &mut self,

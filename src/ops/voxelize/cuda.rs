@@ -37,7 +37,7 @@ impl DeviceVoxels {
     ///
     /// # Errors
     /// `Argument` when a limit is zero or a voxel may have more points than
-    /// [`MAX_POINTS_PER_VOXEL`]; `Device` when there is not enough memory.
+    /// `MAX_POINTS_PER_VOXEL`; `Device` when there is not enough memory.
     pub fn new(stream: &Stream, params: &VoxelizeParams) -> Result<Self> {
         let VoxelizeParams { max_points_per_voxel, voxel_capacity, .. } = *params;
         if voxel_capacity == 0 || !(1..=MAX_POINTS_PER_VOXEL).contains(&max_points_per_voxel) {

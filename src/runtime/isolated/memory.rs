@@ -19,7 +19,7 @@ use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 
-use super::STAGE;
+use super::message::STAGE;
 use crate::error::{Error, ErrorKind, Result};
 
 /// The writing side: owned by the channel.

@@ -8,6 +8,27 @@ use nalgebra::{Isometry3, Quaternion, Translation3, UnitQuaternion};
 
 use crate::error::{Error, ErrorKind, Result};
 
+/// The stage that errors of the proxy and its process name.
+pub(super) const STAGE: &str = "isolated";
+
+/// Requests of the proxy.
+pub(super) mod request {
+    pub(in super::super) const START: u8 = 0;
+    pub(in super::super) const MEMORY: u8 = 1;
+    pub(in super::super) const FRAME: u8 = 2;
+    pub(in super::super) const RECONFIGURE: u8 = 3;
+    pub(in super::super) const RESET: u8 = 4;
+    pub(in super::super) const WARM_UP: u8 = 5;
+}
+
+/// Answers of the process.
+pub(super) mod answer {
+    pub(in super::super) const DONE: u8 = 0;
+    pub(in super::super) const STARTED: u8 = 1;
+    pub(in super::super) const DETECTED: u8 = 2;
+    pub(in super::super) const FAILED: u8 = 3;
+}
+
 /// The longest message that is taken: a configuration is the longest there is.
 const MAX_BYTES: usize = 16 << 20;
 
@@ -132,7 +153,7 @@ impl Message {
 }
 
 pub(super) fn malformed() -> Error {
-    Error::new(ErrorKind::Message, "isolated", "a message between the processes is malformed")
+    Error::new(ErrorKind::Message, STAGE, "a message between the processes is malformed")
 }
 
 #[cfg(test)]

@@ -28,18 +28,16 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use memory::PayloadBuffer;
-use message::{Message, malformed};
+use message::{Message, STAGE, answer, malformed, request};
 pub use serve::serve;
 use wire::Found;
 
 use crate::config::ChannelConfig;
+use crate::detectors::image2d::MAX_DECODE_TIME;
 use crate::detectors::{Detector, DetectorInfo, FrameSet, InputNeeds};
 use crate::device::{Device, PayloadMemory};
 use crate::error::{Error, ErrorKind, Result};
-use crate::ops::decompress::MAX_DECODE_TIME;
 use crate::types::{Detections, DeviceChoice, FrameReport, Stage, Transfer};
-
-const STAGE: &str = "isolated";
 
 /// How long a new process may take to load its networks. TensorRT builds for
 /// minutes.
@@ -57,24 +55,6 @@ const END_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The least shared memory that is reserved.
 const MIN_MEMORY_BYTES: usize = 1 << 16;
-
-/// Requests of the proxy.
-mod request {
-    pub(super) const START: u8 = 0;
-    pub(super) const MEMORY: u8 = 1;
-    pub(super) const FRAME: u8 = 2;
-    pub(super) const RECONFIGURE: u8 = 3;
-    pub(super) const RESET: u8 = 4;
-    pub(super) const WARM_UP: u8 = 5;
-}
-
-/// Answers of the process.
-mod answer {
-    pub(super) const DONE: u8 = 0;
-    pub(super) const STARTED: u8 = 1;
-    pub(super) const DETECTED: u8 = 2;
-    pub(super) const FAILED: u8 = 3;
-}
 
 /// A detector in another process.
 pub struct Proxy {

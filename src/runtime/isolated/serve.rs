@@ -6,8 +6,8 @@ use std::os::unix::net::UnixStream;
 
 use super::frame::{TakenFrame, take_frame};
 use super::memory::PayloadView;
-use super::message::{Message, malformed};
-use super::{STAGE, answer, request, wire};
+use super::message::{Message, STAGE, answer, malformed, request};
+use super::wire;
 use crate::config::{ChannelConfig, Config};
 use crate::detectors::{Detector, FrameInput, FrameSet, MAX_INPUTS};
 use crate::error::{Error, ErrorKind, Result};

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
-use super::damaged;
+use super::damage::damaged;
 use super::metadata::{Metadata, io_error};
 use crate::error::{Error, ErrorKind, Result};
 

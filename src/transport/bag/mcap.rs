@@ -15,13 +15,15 @@ use std::collections::binary_heap::PeekMut;
 use std::collections::{BTreeMap, BinaryHeap};
 
 use super::budget::MemoryBudget;
+use super::damage::Damage;
 use super::mapped::Mapped;
+use super::options::ReadOptions;
 use super::part::{Part, Reader, Unopened};
 use super::record::{ChunkIndex, MAGIC, RECORD_HEAD};
-use super::source::{Damage, Head, stamp};
 use super::summary::Summary;
+use super::time::{Head, stamp};
+use super::topic::TopicInfo;
 use super::walk::{Census, Piece, piece_at};
-use super::{ReadOptions, TopicInfo};
 use crate::types::Stamp;
 
 /// A reader of one mapped MCAP file.

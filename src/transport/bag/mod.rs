@@ -48,52 +48,42 @@
 
 mod budget;
 mod chunk;
+mod damage;
 mod db3;
 mod files;
 mod mapped;
 mod mcap;
 mod metadata;
+mod options;
 mod part;
 mod record;
 mod source;
 mod summary;
+mod time;
+mod topic;
+mod topics;
 mod walk;
 mod write;
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 pub use self::budget::MemoryBudget;
+use self::damage::{damaged, full_message};
 use self::files::Files;
 use self::metadata::Metadata;
-use self::source::{Head, Source};
+pub use self::options::ReadOptions;
+use self::source::Source;
+use self::time::Head;
+pub use self::topic::TopicInfo;
+use self::topics::{declare, merge_topics};
 pub use self::write::{
     BagCompression, BagWriter, Durability, OfferedQos, Reliability, check_log_time,
 };
 use crate::error::{Error, ErrorKind, Result};
 use crate::types::Stamp;
-
-/// A topic of a recording.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TopicInfo {
-    /// Full name, `/sensing/camera/image_raw`.
-    pub name: String,
-    /// Type of its messages, `sensor_msgs/msg/Image`.
-    pub type_name: String,
-    /// How they are serialized, `cdr`.
-    pub serialization: String,
-    /// How many there are: as `metadata.yaml` declares, else as the files
-    /// declare or as counted in files without index. A damaged recording can
-    /// deliver fewer.
-    pub num_messages: Option<u64>,
-    /// The QoS profiles of its publishers as YAML text, empty when not
-    /// recorded.
-    pub offered_qos: String,
-}
 
 /// One message, lent by the reader until its next call.
 #[derive(Clone, Copy, Debug)]
@@ -104,29 +94,6 @@ pub struct BagMessage<'a> {
     pub log_time: Stamp,
     /// The serialized message with its encapsulation header.
     pub data: &'a [u8],
-}
-
-/// How a recording is read.
-#[derive(Clone, Debug)]
-pub struct ReadOptions {
-    /// The memory that readers with this budget may hold together.
-    pub memory: &'static MemoryBudget,
-    /// Once set, ends opening a recording: a file without an index, or a cut
-    /// one, is read through for it.
-    pub stop: Arc<AtomicBool>,
-}
-
-impl Default for ReadOptions {
-    /// The budget of the process, and nothing that stops.
-    fn default() -> Self {
-        Self { memory: MemoryBudget::process(), stop: Arc::default() }
-    }
-}
-
-impl ReadOptions {
-    fn is_stopped(&self) -> bool {
-        self.stop.load(Ordering::Relaxed)
-    }
 }
 
 /// A reader of one recording; the module head states what it promises.
@@ -352,77 +319,6 @@ impl BagReader {
             self.damage = Some(Error::new(error.kind(), error.stage(), full_message(&error)));
         }
         error
-    }
-}
-
-/// The most bytes of the name of a topic, of its type and of its serialization.
-const MAX_NAME_BYTES: usize = 1024;
-/// The most bytes of text with which a file declares its topics.
-const MAX_DECLARED_BYTES: usize = 64 << 20;
-
-fn damaged(message: String) -> Error {
-    Error::new(ErrorKind::DamagedBag, "bag", message)
-}
-
-/// Message and cause as one text.
-fn full_message(error: &Error) -> String {
-    match std::error::Error::source(error) {
-        Some(source) => format!("{}: {source}", error.message()),
-        None => error.message().to_owned(),
-    }
-}
-
-/// All topics of the files and of the contents page, with the counts of the
-/// files; fills in where each file has them.
-fn merge_topics(sources: &mut [Source], metadata: Option<&Metadata>) -> Vec<TopicInfo> {
-    let declared = metadata.map(|metadata| metadata.topics_with_message_count.as_slice());
-    let declared = declared.unwrap_or_default().iter().map(|topic| TopicInfo {
-        name: topic.topic_metadata.name.clone(),
-        type_name: topic.topic_metadata.type_name.clone(),
-        serialization: topic.topic_metadata.serialization_format.clone(),
-        num_messages: Some(0),
-        offered_qos: topic.topic_metadata.offered_qos_profiles.clone(),
-    });
-    let found = sources.iter().flat_map(|source| source.topics().iter().cloned());
-    let mut topics: Vec<TopicInfo> = Vec::new();
-    let mut all: Vec<TopicInfo> = found.chain(declared).collect();
-    // Stable, so that of equal topics the first file speaks first.
-    all.sort_by(|a, b| key(a).cmp(&key(b)));
-    for topic in all {
-        match topics.last_mut() {
-            Some(last) if key(last) == key(&topic) => {
-                let sum = last.num_messages.zip(topic.num_messages);
-                last.num_messages = sum.map(|(a, b)| a.saturating_add(b));
-                if last.offered_qos.is_empty() {
-                    last.offered_qos = topic.offered_qos;
-                }
-            }
-            _ => topics.push(topic),
-        }
-    }
-    for source in sources {
-        let index =
-            |topic: &TopicInfo| topics.binary_search_by(|other| key(other).cmp(&key(topic)));
-        source.topic_of =
-            source.topics().iter().map(|topic| index(topic).unwrap_or(usize::MAX)).collect();
-    }
-    topics
-}
-
-fn key(topic: &TopicInfo) -> (&str, &str) {
-    (&topic.name, &topic.type_name)
-}
-
-/// Takes the counts of the contents page.
-fn declare(topics: &mut [TopicInfo], metadata: &Metadata) {
-    for declared in &metadata.topics_with_message_count {
-        let wanted =
-            (declared.topic_metadata.name.as_str(), declared.topic_metadata.type_name.as_str());
-        if let Ok(at) = topics.binary_search_by(|topic| key(topic).cmp(&wanted))
-            && let Some(topic) = topics.get_mut(at)
-        {
-            topic.num_messages = Some(declared.message_count);
-        }
     }
 }
 

@@ -11,9 +11,9 @@ use std::ops::Range;
 
 use super::budget::{MemoryBudget, Reservation};
 use super::chunk::check_crc;
+use super::damage::Damage;
 use super::mapped::Mapped;
 use super::record::{Chunk, MessageHead, RECORD_HEAD, opcode};
-use super::source::Damage;
 use super::walk::{contents, walk};
 
 /// The most memory of a part that is kept for the next one.

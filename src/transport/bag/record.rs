@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use super::MAX_NAME_BYTES;
+use super::options::MAX_NAME_BYTES;
 
 /// The eight bytes at both ends of an MCAP file.
 pub(super) const MAGIC: &[u8; 8] = b"\x89MCAP0\r\n";
@@ -14,14 +14,14 @@ pub(super) const MAGIC: &[u8; 8] = b"\x89MCAP0\r\n";
 pub(super) const RECORD_HEAD: usize = 9;
 
 pub(super) mod opcode {
-    pub(in super::super) const FOOTER: u8 = 0x02;
-    pub(in super::super) const SCHEMA: u8 = 0x03;
-    pub(in super::super) const CHANNEL: u8 = 0x04;
-    pub(in super::super) const MESSAGE: u8 = 0x05;
-    pub(in super::super) const CHUNK: u8 = 0x06;
-    pub(in super::super) const CHUNK_INDEX: u8 = 0x08;
-    pub(in super::super) const STATISTICS: u8 = 0x0b;
-    pub(in super::super) const DATA_END: u8 = 0x0f;
+    pub const FOOTER: u8 = 0x02;
+    pub const SCHEMA: u8 = 0x03;
+    pub const CHANNEL: u8 = 0x04;
+    pub const MESSAGE: u8 = 0x05;
+    pub const CHUNK: u8 = 0x06;
+    pub const CHUNK_INDEX: u8 = 0x08;
+    pub const STATISTICS: u8 = 0x0b;
+    pub const DATA_END: u8 = 0x0f;
 }
 
 /// One record, or why there is none.

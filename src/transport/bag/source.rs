@@ -3,11 +3,15 @@
 use std::io::Read;
 use std::path::Path;
 
+use super::damage::{Damage, damaged};
 use super::db3::{self, Db3File};
 use super::mapped::Mapped;
 use super::mcap::McapFile;
 use super::metadata::io_error;
-use super::{ReadOptions, TopicInfo, damaged, record};
+use super::options::ReadOptions;
+use super::record;
+use super::time::Head;
+use super::topic::TopicInfo;
 use crate::error::{Error, ErrorKind, Result};
 use crate::input_file;
 use crate::types::Stamp;
@@ -24,40 +28,6 @@ pub(super) struct Source {
 enum Storage {
     Mcap(McapFile),
     Db3(Db3File),
-}
-
-/// Where a file stands in time.
-pub(super) enum Head {
-    /// A message of this time can be lent.
-    Ready(Stamp),
-    /// More is to be loaded; no message of it is earlier than this.
-    NotBefore(Stamp),
-    /// As `NotBefore`, but the memory budget has no room for it now.
-    Blocked(Stamp),
-    /// Nothing more.
-    End,
-}
-
-/// Where and why a file stops being readable.
-#[derive(Debug)]
-pub(super) struct Damage {
-    position: Option<usize>,
-    what: String,
-}
-
-impl Damage {
-    pub(super) fn at(position: usize, what: impl Into<String>) -> Self {
-        Self { position: Some(position), what: what.into() }
-    }
-
-    pub(super) fn somewhere(what: String) -> Self {
-        Self { position: None, what }
-    }
-}
-
-/// Log times are unsigned in MCAP; those beyond the year 2262 saturate.
-pub(super) fn stamp(nanos: u64) -> Stamp {
-    Stamp::from_nanos(i64::try_from(nanos).unwrap_or(i64::MAX))
 }
 
 impl Source {

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
+use super::options::MAX_DECLARED_BYTES;
 use super::record::{
     Channel, ChunkIndex, Footer, MAGIC, RECORD_HEAD, Statistics, Step, opcode, parse_schema,
     record_at,
 };
-use super::{MAX_DECLARED_BYTES, TopicInfo};
+use super::topic::TopicInfo;
 
 /// Schemas and channels, by identifier; the first declaration of each counts.
 #[derive(Default)]

@@ -4,11 +4,11 @@
 
 use std::collections::BTreeMap;
 
-use super::ReadOptions;
 use super::budget::Reservation;
 use super::chunk::{Compression, decompress};
+use super::damage::Damage;
+use super::options::ReadOptions;
 use super::record::{Chunk, MAGIC, MessageHead, RECORD_HEAD, Step, opcode, record_at};
-use super::source::Damage;
 use super::summary::Declared;
 
 /// What stands at one position of the data section.

@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 use futures::{FutureExt, Stream, StreamExt};
 use r2r::qos::{DurabilityPolicy, ReliabilityPolicy};
 
-use super::native::Native;
 use super::services::{Jobs, JobsEnd, serve_all};
 use super::{Command, SharedWatcher, error, profile};
 use crate::error::Result;
 use crate::transport::door::{
-    DoorEvent, Durability, Handler, InputKind, Qos, Receiver, Reliability, deliver,
+    DoorEvent, Durability, Handler, InputKind, Qos, Received, Receiver, Reliability, StampGaps,
+    deliver,
 };
 use crate::types::NodeName;
 
@@ -135,21 +135,12 @@ impl Graph {
     }
 
     fn open_input(&mut self, wanted: &Wanted, receiver: Receiver) -> r2r::Result<Box<dyn FnMut()>> {
-        use r2r::sensor_msgs::msg::{CompressedImage, Image, PointCloud2};
-        let (node, topic, qos) = (&mut self.node, wanted.topic.as_str(), profile(wanted.qos));
-        Ok(match wanted.kind {
-            InputKind::Image => lend(node.subscribe_native::<Image>(topic, qos)?, receiver),
-            InputKind::CompressedImage => {
-                lend(node.subscribe_native::<CompressedImage>(topic, qos)?, receiver)
-            }
-            InputKind::PointCloud2 => {
-                lend(node.subscribe_native::<PointCloud2>(topic, qos)?, receiver)
-            }
-            kind @ (InputKind::CameraInfo | InputKind::Transforms { .. } | InputKind::Clock) => {
-                let stream = node.subscribe_raw(topic, kind.type_name(), qos)?;
-                decode(stream, kind, receiver)
-            }
-        })
+        let Wanted { topic, kind, qos, .. } = wanted;
+        let stream = self.node.subscribe_raw(topic, kind.type_name(), profile(*qos))?;
+        let (topic, watcher) = (wanted.full_topic.clone(), Arc::clone(&self.watcher));
+        let missing =
+            move |count| tell(&watcher, DoorEvent::Missing { topic: topic.clone(), count });
+        Ok(decode(stream, *kind, receiver, missing))
     }
 
     pub(super) fn unsubscribe(&mut self, id: u64) {
@@ -228,9 +219,13 @@ impl Graph {
     }
 
     fn tell(&self, events: Vec<DoorEvent>) {
-        if let Some(watcher) = &*self.watcher.lock().unwrap_or_else(PoisonError::into_inner) {
-            events.into_iter().for_each(watcher);
-        }
+        events.into_iter().for_each(|event| tell(&self.watcher, event));
+    }
+}
+
+fn tell(watcher: &SharedWatcher, event: DoorEvent) {
+    if let Some(watcher) = &*watcher.lock().unwrap_or_else(PoisonError::into_inner) {
+        watcher(event);
     }
 }
 
@@ -251,27 +246,25 @@ fn unfit(wanted: &Wanted, type_name: &str, offered: &r2r::QosProfile) -> Option<
     is_unreliable.then_some(Mismatch::Qos("reliability"))
 }
 
-/// Lends native messages to their receiver.
-fn lend<T: Native + 'static>(
-    mut stream: impl Stream<Item = r2r::NativeMsg<T>> + Unpin + 'static,
-    mut receiver: Receiver,
-) -> Box<dyn FnMut()> {
-    Box::new(move || {
-        while let Some(Some(message)) = stream.next().now_or_never() {
-            T::lend(&message, &mut receiver);
-        }
-    })
-}
-
-/// Decodes serialised messages for their receiver.
+/// Decodes serialised messages for their receiver, and reports how many are
+/// missing by the stamps of those that come.
 fn decode(
     mut stream: impl Stream<Item = Vec<u8>> + Unpin + 'static,
     kind: InputKind,
     mut receiver: Receiver,
+    missing: impl Fn(u64) + 'static,
 ) -> Box<dyn FnMut()> {
+    let mut gaps = StampGaps::default();
     Box::new(move || {
         while let Some(Some(cdr)) = stream.next().now_or_never() {
-            deliver(kind, &cdr, &mut receiver);
+            deliver(kind, &cdr, &mut |received| {
+                let stamp = received.as_ref().ok().and_then(Received::stamp);
+                let num_missing = stamp.map_or(0, |stamp| gaps.note(stamp));
+                if num_missing > 0 {
+                    missing(num_missing);
+                }
+                receiver(received);
+            });
         }
     })
 }

@@ -5,22 +5,23 @@
 //! queues of r2r, which keep the oldest message when they are full, never hold
 //! more than one.
 //!
-//! | message | taken as | copies before the receiver |
-//! |---|---|---|
-//! | `Image`, `CompressedImage`, `PointCloud2` | native C struct, lent to the receiver | one, by the middleware; none where it lends |
-//! | `CameraInfo`, `TFMessage`, `Clock` | CDR bytes | two |
-//! | outputs | CDR bytes of our own writer, published untyped | – |
+//! Messages are taken as CDR bytes, which costs two copies before the receiver,
+//! and decoded by the readers that every door uses. A C struct of the middleware
+//! would save one of them, but middlewares fill it from a truncated message as
+//! well, with zeros, and report nothing. Outputs are CDR bytes of our own writer,
+//! published untyped.
 //!
 //! r2r can publish only message packages that were installed when it was
 //! built; another is refused with its name.
 //!
-//! What r2r does not tell: lost messages, and mismatches with subscribers of
-//! our outputs. Publishers of our inputs are looked up once a second, which
-//! tells who came and went and whose quality of service does not fit.
+//! What r2r gives no access to: the middleware's event for lost messages, the
+//! numbers that publishers give messages, and mismatches with subscribers of our
+//! outputs. So lost messages are not counted but estimated from the gaps between
+//! stamps ([`StampGaps`](super::door::StampGaps)). Publishers of our inputs are
+//! looked up once a second, which shows which of them joined or left and which
+//! do not fit in their quality of service.
 
 mod graph;
-#[expect(unsafe_code, reason = "native messages are C structs; the block says why it holds")]
-mod native;
 mod parameters;
 mod services;
 
@@ -33,6 +34,7 @@ use super::door::{
     Door, DoorOptions, Durability, Handler, InputKind, Publisher, Qos, Receiver, Reliability,
     Subscription, Watcher,
 };
+use super::socket_buffers;
 use crate::error::{Error, ErrorKind, Result};
 use graph::{Graph, Wanted};
 
@@ -83,6 +85,9 @@ impl RosDoor {
             .map_err(|cause| error("cannot start the thread of ROS 2").with_source(cause))?;
         is_open.recv().map_err(|_| error("the thread of ROS 2 ended at its start"))??;
         let commands = Commands(commands);
+        for warning in socket_buffers::warnings() {
+            tracing::warn!("{warning}");
+        }
         Ok(Self { options, commands, watcher, stop, thread: Some(thread) })
     }
 }
@@ -158,6 +163,10 @@ impl Door for RosDoor {
 
     fn watch(&mut self, watcher: Watcher) {
         *self.watcher.lock().unwrap_or_else(PoisonError::into_inner) = Some(watcher);
+    }
+
+    fn counts_losses(&self) -> bool {
+        false
     }
 }
 

@@ -156,61 +156,6 @@ fn the_window_and_the_capacity_bound_an_edge() {
 }
 
 #[test]
-fn frames_are_bounded() {
-    let mut buffer = TfBuffer::new(TfLimits { max_frames: 3, ..TfLimits::default() });
-    let one = Isometry3::identity();
-    buffer.insert("a", "b", secs(0.0), one, true).unwrap();
-    buffer.insert("a", "c", secs(0.0), one, true).unwrap();
-    buffer.insert("c", "b", secs(0.0), one, true).unwrap();
-    // A chain, whose only leaf is the parent of what is new: nothing can make room.
-    assert!(buffer.insert("b", "d", secs(0.0), one, true).is_err());
-    assert!(buffer.lookup("a", "b", secs(0.0)).is_ok());
-    // The leaf makes room.
-    buffer.insert("a", "d", secs(0.0), one, true).unwrap();
-    assert!(buffer.lookup("a", "d", secs(0.0)).is_ok());
-    assert!(buffer.lookup("a", "b", secs(0.0)).is_err());
-    let losses =
-        TfLosses { num_samples_dropped: 0, num_frames_dropped: 1, num_transforms_refused: 1 };
-    assert_eq!(buffer.losses(), losses);
-    // Two new frames in the place of two, though the second is a leaf only then.
-    buffer.insert("x", "y", secs(0.0), one, true).unwrap();
-    assert_eq!((buffer.frames.len(), buffer.losses().num_frames_dropped), (3, 3));
-    assert!(buffer.lookup("x", "y", secs(0.0)).is_ok());
-    let mut tiny = TfBuffer::new(TfLimits { max_frames: 1, ..TfLimits::default() });
-    assert!(tiny.insert("a", "b", secs(0.0), one, true).is_err());
-    assert_eq!(tiny.frames.len(), 0);
-}
-
-/// 512 unused frames must not keep others out.
-#[test]
-fn frames_without_lookups_are_evicted_first() {
-    let mut buffer = TfBuffer::default();
-    let one = Isometry3::identity();
-    let junk = |buffer: &mut TfBuffer, round: usize| {
-        for index in 0..600 {
-            let child = format!("junk_{round}_{index}");
-            buffer.insert("junk", &child, secs(0.0), one, true).unwrap();
-        }
-    };
-    // Good transforms arrive after a flood, and stay through the next ones once they
-    // have been needed.
-    junk(&mut buffer, 0);
-    buffer.insert("map", "base", secs(0.0), one, true).unwrap();
-    buffer.insert("base", "lidar", secs(0.0), one, true).unwrap();
-    for round in 1..4 {
-        assert!(buffer.lookup("map", "lidar", secs(0.0)).is_ok(), "round {round}");
-        junk(&mut buffer, round);
-        assert_eq!(buffer.frames.len(), 512);
-    }
-    assert!(buffer.lookup("map", "lidar", secs(0.0)).is_ok());
-    // Frames of a tree are dropped one by one as others are needed.
-    assert!(buffer.lookup("junk", "junk_3_599", secs(0.0)).is_ok());
-    assert!(buffer.lookup("junk", "junk_3_0", secs(0.0)).is_err());
-    assert!(buffer.losses().num_frames_dropped > 1000);
-    assert_eq!(buffer.losses().num_transforms_refused, 0);
-}
-
-#[test]
 fn bad_transforms_are_refused_and_change_nothing() {
     let mut buffer = drive();
     let before = format!("{:?}", buffer.frames);

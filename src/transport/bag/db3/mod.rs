@@ -24,9 +24,11 @@ use rusqlite::types::Type;
 use self::cut::CutFile;
 use self::database::{Database, open_journal};
 use super::budget::{MemoryBudget, Reservation};
+use super::damage::Damage;
 use super::mapped::Mapped;
-use super::source::{Damage, Head};
-use super::{MAX_DECLARED_BYTES, MAX_NAME_BYTES, ReadOptions, TopicInfo};
+use super::options::{MAX_DECLARED_BYTES, MAX_NAME_BYTES, ReadOptions};
+use super::time::Head;
+use super::topic::TopicInfo;
 use crate::error::{Error, ErrorKind, Result};
 use crate::types::Stamp;
 

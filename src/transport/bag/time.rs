@@ -1,0 +1,20 @@
+//! Where the files of a recording stand in time.
+
+use crate::types::Stamp;
+
+/// Where a file stands in time.
+pub(super) enum Head {
+    /// A message of this time can be lent.
+    Ready(Stamp),
+    /// More is to be loaded; no message of it is earlier than this.
+    NotBefore(Stamp),
+    /// As `NotBefore`, but the memory budget has no room for it now.
+    Blocked(Stamp),
+    /// Nothing more.
+    End,
+}
+
+/// Log times are unsigned in MCAP; those beyond the year 2262 saturate.
+pub(super) fn stamp(nanos: u64) -> Stamp {
+    Stamp::from_nanos(i64::try_from(nanos).unwrap_or(i64::MAX))
+}

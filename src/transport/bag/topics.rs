@@ -1,0 +1,59 @@
+//! The topics of a recording, merged from its files and `metadata.yaml`.
+
+use super::metadata::Metadata;
+use super::source::Source;
+use super::topic::TopicInfo;
+
+/// All topics of the files and of `metadata.yaml`, with the counts of the
+/// files; fills in where each file has them.
+pub(super) fn merge_topics(sources: &mut [Source], metadata: Option<&Metadata>) -> Vec<TopicInfo> {
+    let declared = metadata.map(|metadata| metadata.topics_with_message_count.as_slice());
+    let declared = declared.unwrap_or_default().iter().map(|topic| TopicInfo {
+        name: topic.topic_metadata.name.clone(),
+        type_name: topic.topic_metadata.type_name.clone(),
+        serialization: topic.topic_metadata.serialization_format.clone(),
+        num_messages: Some(0),
+        offered_qos: topic.topic_metadata.offered_qos_profiles.clone(),
+    });
+    let found = sources.iter().flat_map(|source| source.topics().iter().cloned());
+    let mut topics: Vec<TopicInfo> = Vec::new();
+    let mut all: Vec<TopicInfo> = found.chain(declared).collect();
+    // Stable, so that the first file's QoS holds for equal topics.
+    all.sort_by(|a, b| key(a).cmp(&key(b)));
+    for topic in all {
+        match topics.last_mut() {
+            Some(last) if key(last) == key(&topic) => {
+                let sum = last.num_messages.zip(topic.num_messages);
+                last.num_messages = sum.map(|(a, b)| a.saturating_add(b));
+                if last.offered_qos.is_empty() {
+                    last.offered_qos = topic.offered_qos;
+                }
+            }
+            _ => topics.push(topic),
+        }
+    }
+    for source in sources {
+        let index =
+            |topic: &TopicInfo| topics.binary_search_by(|other| key(other).cmp(&key(topic)));
+        source.topic_of =
+            source.topics().iter().map(|topic| index(topic).unwrap_or(usize::MAX)).collect();
+    }
+    topics
+}
+
+fn key(topic: &TopicInfo) -> (&str, &str) {
+    (&topic.name, &topic.type_name)
+}
+
+/// Takes the counts of `metadata.yaml`.
+pub(super) fn declare(topics: &mut [TopicInfo], metadata: &Metadata) {
+    for declared in &metadata.topics_with_message_count {
+        let wanted =
+            (declared.topic_metadata.name.as_str(), declared.topic_metadata.type_name.as_str());
+        if let Ok(at) = topics.binary_search_by(|topic| key(topic).cmp(&wanted))
+            && let Some(topic) = topics.get_mut(at)
+        {
+            topic.num_messages = Some(declared.message_count);
+        }
+    }
+}
