@@ -7,6 +7,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+#[path = "architecture/adding_lists.rs"]
+mod adding_lists;
 #[path = "architecture/imports.rs"]
 mod imports;
 #[path = "architecture/troubleshooting.rs"]
