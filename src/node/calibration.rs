@@ -12,7 +12,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::diagnostics::{Told, Verdict, cause_of_silence};
+use super::status::{StatusBuilder, TopicStatus, cause_of_silence};
 use crate::config::LiveConfig;
 use crate::detectors::{FrameInput, Payload};
 use crate::error::Result;
@@ -168,14 +168,14 @@ pub struct CalibrationHealth<'a> {
     /// Publishers that are matched; `None` where it is not being received.
     pub num_publishers: Option<usize>,
     /// What the graph said of it.
-    pub told: Told<'a>,
+    pub told: TopicStatus<'a>,
     /// What came, and what it was beside the pictures.
     pub summary: &'a CalibrationSummary,
 }
 
 impl CalibrationHealth<'_> {
     /// The status that begins as `status`.
-    pub fn judge(&self, mut status: Verdict, live: &LiveConfig) -> DiagnosticStatus {
+    pub fn judge(&self, mut status: StatusBuilder, live: &LiveConfig) -> DiagnosticStatus {
         let CalibrationSummary { input, calibration, picture } = self.summary;
         match self.num_publishers {
             None => status.otherwise("the node is not active".into()),
@@ -208,7 +208,7 @@ impl CalibrationHealth<'_> {
         status.into_inner()
     }
 
-    fn add_values(&self, status: &mut Verdict) {
+    fn add_values(&self, status: &mut StatusBuilder) {
         let CalibrationSummary { input, calibration, picture } = self.summary;
         status.value("topic", self.topic);
         status.value("publishers", self.num_publishers.unwrap_or(0).to_string());

@@ -10,17 +10,17 @@
 //! | `NODE: CHANNEL: latency` | 99th percentile over `latency_budget_ms` | |
 //! | `NODE: CHANNEL: device` | it failed and is built again; the CPU serves in its place | it failed too often, or is lost: frames are dropped |
 
-use std::collections::BTreeMap;
 use std::time::Instant;
 
 use super::calibration::CalibrationHealth;
+use super::status::{StatusBuilder, TopicStatus, cause_of_silence};
 use super::worker::{FrameSummary, FrameWindow};
 use crate::config::{ChannelConfig, ChannelKind};
 use crate::runtime::account::Reason;
 use crate::runtime::input::InputSummary;
 use crate::runtime::serving::Serving;
 use crate::runtime::supervisor::Health;
-use crate::text::{LineBreaks, shown};
+
 use crate::transport::messages::{DiagnosticLevel, DiagnosticStatus};
 use crate::types::Count;
 
@@ -51,34 +51,11 @@ pub struct InputHealth<'a> {
     /// Publishers that are matched.
     pub num_publishers: usize,
     /// What the graph said of it.
-    pub told: Told<'a>,
+    pub told: TopicStatus<'a>,
     /// The camera's CameraInfo, where it is asked for.
     pub calibration: Option<CalibrationHealth<'a>>,
     /// Its messages since the last look.
     pub summary: &'a InputSummary,
-}
-
-/// What the graph said of a topic.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Told<'a> {
-    /// What stands in the way of its messages.
-    pub event: Option<&'a str>,
-    /// Messages of it that were lost before the node had them, in all; `None`
-    /// when the door cannot count them.
-    pub num_lost: Option<u64>,
-    /// Messages of it that are missing by the stamps of the others, in all.
-    pub num_missing: u64,
-    /// Those of them since the last look.
-    pub num_missing_now: u64,
-}
-
-impl Told<'_> {
-    /// Adds what is known of lost messages.
-    pub(super) fn add_losses(&self, status: &mut Verdict) {
-        let num_lost = self.num_lost.map_or("unknown".into(), |num| num.to_string());
-        status.value("lost_by_door", num_lost);
-        status.value("missing_by_stamps", self.num_missing.to_string());
-    }
 }
 
 impl ChannelHealth<'_> {
@@ -105,9 +82,9 @@ impl ChannelHealth<'_> {
         self.inputs.get(self.config.sync.reference).map(|input| input.summary)
     }
 
-    fn status(&self, part: &str) -> Verdict {
+    fn status(&self, part: &str) -> StatusBuilder {
         let name = format!("{}: {}: {part}", self.node, self.config.name);
-        Verdict::new(name, &self.frames.serving.device)
+        StatusBuilder::new(name, &self.frames.serving.device)
     }
 
     fn input(&self, index: usize, health: &InputHealth<'_>) -> DiagnosticStatus {
@@ -210,7 +187,7 @@ impl ChannelHealth<'_> {
         status.into_inner()
     }
 
-    fn judge_output(&self, status: &mut Verdict) {
+    fn judge_output(&self, status: &mut StatusBuilder) {
         if self.is_dead {
             status.note(DiagnosticLevel::Error, "the thread of the channel is gone");
         }
@@ -303,21 +280,6 @@ impl ChannelHealth<'_> {
     }
 }
 
-/// Why no messages come. A message that never arrives whole leaves no trace, so
-/// publishers that seem silent may not be.
-pub(super) fn cause_of_silence(num_publishers: usize, told: &Told<'_>) -> String {
-    match (num_publishers, told) {
-        (_, Told { event: Some(event), .. }) => (*event).to_owned(),
-        (0, _) => "no publisher is matched".into(),
-        (n, Told { num_lost: Some(lost @ 1..), .. }) => {
-            format!("{n} matched publishers; {lost} messages were lost on the way so far")
-        }
-        (n, _) => {
-            format!("{n} matched publishers are silent, or their messages are lost on the way")
-        }
-    }
-}
-
 /// Whether a count says that a capacity was met, rather than what is normal.
 fn is_overflow(count: Count) -> bool {
     match count {
@@ -344,68 +306,6 @@ fn models(kind: &ChannelKind) -> Vec<(&'static str, String)> {
     }
 }
 
-/// A status as it comes to be: the worst level, and what was found at it.
-pub struct Verdict(DiagnosticStatus);
-
-impl Verdict {
-    /// Nothing is wrong yet.
-    pub fn new(name: String, hardware_id: &str) -> Self {
-        let hardware_id = hardware_id.to_owned();
-        Self(DiagnosticStatus { name, hardware_id, ..DiagnosticStatus::default() })
-    }
-
-    /// Notes something that is wrong.
-    pub fn note(&mut self, level: DiagnosticLevel, message: &str) {
-        if level > self.0.level {
-            self.0.message.clear();
-        }
-        if level >= self.0.level {
-            if !self.0.message.is_empty() {
-                self.0.message.push_str("; ");
-            }
-            self.0.message.push_str(message);
-        }
-        self.0.level = self.0.level.max(level);
-    }
-
-    /// What is said when nothing is wrong.
-    pub fn otherwise(&mut self, message: String) {
-        if self.0.message.is_empty() {
-            self.0.message = message;
-        }
-    }
-
-    /// Adds a number.
-    pub fn value(&mut self, key: &str, value: impl Into<String>) {
-        self.0.values.push((key.to_owned(), value.into()));
-    }
-
-    /// Notes messages that were refused since the last look.
-    pub(super) fn note_refused(&mut self, input: &InputSummary) {
-        if input.num_refused_now > 0 {
-            let reasons: Vec<&str> = input.totals.refused.keys().copied().collect();
-            let reasons = reasons.join(", ");
-            let message = format!("{} messages refused: {reasons}", input.num_refused_now);
-            self.note(DiagnosticLevel::Warn, &message);
-        }
-    }
-
-    /// Adds a number for each reason.
-    pub(super) fn reasons(&mut self, key: &str, reasons: &BTreeMap<&'static str, Reason>) {
-        for (name, reason) in reasons {
-            self.value(&format!("{key}.{name}"), reason.count.to_string());
-        }
-    }
-
-    /// The status. What its texts quote of messages is safe to show.
-    pub fn into_inner(self) -> DiagnosticStatus {
-        let DiagnosticStatus { level, name, message, hardware_id, values } = self.0;
-        let line = |text| shown(text, LineBreaks::Escaped);
-        let values = values.into_iter().map(|(key, value)| (key, line(value))).collect();
-        DiagnosticStatus { level, name, message: line(message), hardware_id, values }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -415,7 +315,7 @@ mod tests {
     use crate::runtime::input::InputAccount;
 
     /// The input's status a second after it was opened, with one publisher.
-    fn silent_input(told: Told<'_>) -> DiagnosticStatus {
+    fn silent_input(told: TopicStatus<'_>) -> DiagnosticStatus {
         let overrides = ["c.input:=/i", "c.head:=yolov8", "c.model_path:=m", "c.gap_warn_s:=0.5"];
         let config = Config::load(&[], &overrides.map(String::from)).unwrap();
         let (now, window) = (Instant::now(), FrameWindow::new());
@@ -454,7 +354,7 @@ mod tests {
             let found = status.values.iter().find(|(name, _)| name == key);
             found.map(|(_, value)| value.clone()).unwrap()
         };
-        let told = |num_lost, num_missing, num_missing_now| Told {
+        let told = |num_lost, num_missing, num_missing_now| TopicStatus {
             event: None,
             num_lost,
             num_missing,
@@ -479,7 +379,7 @@ mod tests {
     #[test]
     fn what_a_status_quotes_is_escaped_and_cut() {
         let event = format!("a peer has type x/msg/Y\n\u{1b}[2J{}", "y".repeat(1_000_000));
-        let told = Told { event: Some(&event), ..Told::default() };
+        let told = TopicStatus { event: Some(&event), ..TopicStatus::default() };
         let status = silent_input(told);
         assert!(status.message.contains("x/msg/Y\\n\\u{1b}[2J"), "{status:?}");
         assert!(status.message.len() < 8_000, "{} bytes", status.message.len());

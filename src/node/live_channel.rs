@@ -6,9 +6,10 @@ use std::time::{Duration, Instant};
 
 use super::calibration::{CalibrationSummary, CalibrationWatch};
 use super::clock::NodeClock;
-use super::diagnostics::{ChannelHealth, Told};
+use super::diagnostics::ChannelHealth;
 use super::live_input::LiveInput;
 use super::outputs::ChannelOutputs;
+use super::status::TopicStatus;
 use super::transforms::LiveTransforms;
 use super::worker::{ChannelState, FrameWindow, InputState, Worker, lock};
 use crate::config::{ChannelConfig, ChannelKind};
@@ -207,7 +208,7 @@ impl LiveChannel {
     pub(super) fn look<'t>(
         &mut self,
         node: &str,
-        told: impl Fn(&str) -> Told<'t>,
+        told: impl Fn(&str) -> TopicStatus<'t>,
     ) -> Vec<DiagnosticStatus> {
         let now = Instant::now();
         let looks: Vec<(InputSummary, Option<CalibrationSummary>)> =

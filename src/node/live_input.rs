@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::calibration::{CalibrationHealth, CalibrationSummary};
-use super::diagnostics::{InputHealth, Told};
+use super::diagnostics::InputHealth;
+use super::status::TopicStatus;
 use super::worker::{ChannelState, lock};
 use crate::config::{ChannelConfig, InputConfig, LiveConfig};
 use crate::error::Result;
@@ -86,7 +87,7 @@ impl LiveInput {
         &'a self,
         summary: &'a InputSummary,
         calibration: Option<&'a CalibrationSummary>,
-        told: &impl Fn(&str) -> Told<'t>,
+        told: &impl Fn(&str) -> TopicStatus<'t>,
     ) -> InputHealth<'a> {
         let subscriptions = self.subscriptions.as_ref();
         let calibration = calibration.zip(self.camera_info.as_deref());

@@ -6,7 +6,7 @@
 //! | [`live`] | the node: services, life cycle, start and end |
 //! | [`parameters`], [`lifecycle`] | what its services answer |
 //! | [`clock`], [`transforms`] | time |
-//! | [`calibration`], [`diagnostics`] | what is said of its health |
+//! | [`calibration`], [`diagnostics`], [`status`] | its health, as diagnostic statuses |
 
 pub mod calibration;
 pub mod clock;
@@ -20,6 +20,7 @@ pub mod markers;
 pub mod outputs;
 pub mod parameters;
 pub mod pictures;
+pub mod status;
 pub mod transforms;
 pub mod worker;
 

@@ -474,7 +474,8 @@ mod tests {
             Some(Taken::Frame { sequence, .. }) => sequence,
             other => panic!("{other:?}"),
         };
-        (offer(1, 1), offer(0, 1));
+        offer(1, 1);
+        offer(0, 1);
         assert_eq!(sequence(&mut reader), Sequence::Follows);
         offer(0, 5);
         match reader.take() {
@@ -483,9 +484,11 @@ mod tests {
             }
             other => panic!("{other:?}"),
         }
-        (offer(1, 6), offer(0, 6));
+        offer(1, 6);
+        offer(0, 6);
         assert_eq!(sequence(&mut reader), Sequence::Broken);
-        (offer(1, 7), offer(0, 7));
+        offer(1, 7);
+        offer(0, 7);
         assert_eq!(sequence(&mut reader), Sequence::Follows);
     }
 

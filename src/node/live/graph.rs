@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::Shared;
-use crate::node::diagnostics::Told;
+use crate::node::status::TopicStatus;
 use crate::node::worker::lock;
 use crate::transport::door::DoorEvent;
 
@@ -66,10 +66,10 @@ impl Shared {
 
 impl Graph {
     /// What was told of a topic, by a door that counts lost messages or not.
-    pub(super) fn told(&self, topic: &str, counts_losses: bool) -> Told<'_> {
+    pub(super) fn told(&self, topic: &str, counts_losses: bool) -> TopicStatus<'_> {
         let num_lost = || self.lost.get(topic).copied().unwrap_or(0);
         let [num_missing, num_missing_now] = self.missing.get(topic).copied().unwrap_or_default();
-        Told {
+        TopicStatus {
             event: self.events.get(topic).map(String::as_str),
             num_lost: counts_losses.then(num_lost),
             num_missing,

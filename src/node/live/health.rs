@@ -4,7 +4,7 @@ use std::sync::PoisonError;
 use std::time::Duration;
 
 use super::Shared;
-use crate::node::diagnostics::Verdict;
+use crate::node::status::StatusBuilder;
 use crate::node::worker::lock;
 use crate::transport::door::Publisher;
 use crate::transport::messages::{DiagnosticArray, DiagnosticLevel, DiagnosticStatus};
@@ -50,7 +50,7 @@ impl Shared {
 
     fn look_at_node(&self, node: &str) -> DiagnosticStatus {
         let config = self.parameters.config();
-        let mut status = Verdict::new(format!("{node}: node"), self.door_name);
+        let mut status = StatusBuilder::new(format!("{node}: node"), self.door_name);
         let state = self.lifecycle.state();
         let graph = lock(&self.graph);
         for part in &graph.lost_parts {

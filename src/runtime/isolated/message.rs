@@ -13,20 +13,20 @@ pub(super) const STAGE: &str = "isolated";
 
 /// Requests of the proxy.
 pub(super) mod request {
-    pub(in super::super) const START: u8 = 0;
-    pub(in super::super) const MEMORY: u8 = 1;
-    pub(in super::super) const FRAME: u8 = 2;
-    pub(in super::super) const RECONFIGURE: u8 = 3;
-    pub(in super::super) const RESET: u8 = 4;
-    pub(in super::super) const WARM_UP: u8 = 5;
+    pub const START: u8 = 0;
+    pub const MEMORY: u8 = 1;
+    pub const FRAME: u8 = 2;
+    pub const RECONFIGURE: u8 = 3;
+    pub const RESET: u8 = 4;
+    pub const WARM_UP: u8 = 5;
 }
 
 /// Answers of the process.
 pub(super) mod answer {
-    pub(in super::super) const DONE: u8 = 0;
-    pub(in super::super) const STARTED: u8 = 1;
-    pub(in super::super) const DETECTED: u8 = 2;
-    pub(in super::super) const FAILED: u8 = 3;
+    pub const DONE: u8 = 0;
+    pub const STARTED: u8 = 1;
+    pub const DETECTED: u8 = 2;
+    pub const FAILED: u8 = 3;
 }
 
 /// The longest message that is taken: a configuration is the longest there is.
