@@ -15,8 +15,9 @@ use syn::{
 use super::root;
 
 /// Files whose texts become diagnostics.
-const DIAGNOSTICS: [&str; 4] = [
+const DIAGNOSTICS: [&str; 5] = [
     "src/node/diagnostics.rs",
+    "src/node/status.rs",
     "src/node/calibration.rs",
     "src/node/live/health.rs",
     "src/node/live/graph.rs",
