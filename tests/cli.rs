@@ -7,7 +7,7 @@ mod common {
     pub mod shared_data;
 }
 
-#[path = "cli/docs_commands.rs"]
+#[path = "docs/commands.rs"]
 mod docs_commands;
 
 use std::path::Path;
