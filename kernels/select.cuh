@@ -153,8 +153,8 @@ __device__ inline void find_digit(Digits& digits, uint32_t remaining) {
     }
 }
 
-// Finds a key at or before which lie exactly `num` of the candidates that count;
-// there are at least `num`, and `num` is at least 1. `bound` is in the block's
+// Finds a key that exactly `num` of the counted candidates do not exceed;
+// there are at least `num`, and `num` is at least 1. `bound` is in shared
 // memory.
 template <typename Candidate, typename Counts>
 __device__ void find_bound(const Slices<Candidate>& args, uint32_t n, uint32_t num, Digits& digits,
@@ -180,7 +180,7 @@ __device__ void find_bound(const Slices<Candidate>& args, uint32_t n, uint32_t n
             remaining -= digits.num_before;
             const bool takes_all = remaining == digits.num_here;
             if (threadIdx.x == 0) {
-                // Whatever the other digits are, when all with these are taken.
+                // If all candidates with these digits are taken, the others are maximal.
                 const uint32_t others = takes_all ? (1u << shift) - 1 : 0;
                 bound.words[word] |= digits.digit << shift | others;
                 for (uint32_t w = word + 1; w < 3; ++w) bound.words[w] = takes_all ? kLast : 0;

@@ -14,7 +14,7 @@
 
 use det_post::types::ElementType::F32;
 
-use crate::onnx::{Attr, Graph};
+use super::onnx::{Attr, Graph};
 
 /// Width and height of the input.
 pub const INPUT: usize = 320;

@@ -19,7 +19,7 @@
 
 use det_post::types::ElementType::F32;
 
-use crate::onnx::{Attr, Graph};
+use super::onnx::{Attr, Graph};
 
 /// Rows of the encoder.
 pub const NUM_PILLARS: usize = 8000;

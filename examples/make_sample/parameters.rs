@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use crate::recording::{CLOUD_TOPIC, IMAGE_TOPIC};
-use crate::{camera_net, lidar_nets};
+use super::recording::{CLOUD_TOPIC, IMAGE_TOPIC};
+use super::{camera_net, lidar_nets};
 
 /// What the camera network means.
 pub fn camera_head() -> String {

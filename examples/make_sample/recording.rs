@@ -7,7 +7,7 @@ use det_post::transport::messages::{Image, PointCloud2, definition};
 use det_post::types::{Header, PointField, PointFields, Stamp};
 use det_post::{Error, ErrorKind, Result};
 
-use crate::drive;
+use super::drive;
 
 /// Topic of the pictures.
 pub const IMAGE_TOPIC: &str = "/sensing/camera/image_raw";

@@ -10,7 +10,7 @@
 //! take is declared beside their launcher, in `src/ops/<op>/kernels.rs`.
 
 #[cfg(feature = "cuda")]
-#[expect(unsafe_code, reason = "the driver is a C library; each block says why it holds")]
+#[expect(unsafe_code, reason = "the driver is a C library; each block states why it is sound")]
 pub mod cuda;
 
 mod payload;
@@ -31,7 +31,7 @@ pub enum Device {
 }
 
 impl Device {
-    /// Opens the device that a channel asks for and logs which it got.
+    /// Opens the device of a channel's choice and logs which it is.
     ///
     /// [`DeviceChoice::Auto`] selects GPU 0, or the CPU with the reason logged.
     ///

@@ -1,5 +1,5 @@
 //! Cases whose figures can be told by hand; random ones stand beside their
-//! peers in `tests/eval_peers.rs`.
+//! peers in `tests/cli/eval_peers.rs`.
 
 use super::box_overlap::{Overlaps, View};
 use super::center_distance::{Errors, Matching, THRESHOLDS_M};

@@ -87,12 +87,6 @@ static RUNTIME: Mutex<Runtime> = Mutex::new(Runtime { library: None, environment
 /// has succeeded once: it would panic.
 pub(super) fn environment(library: &Path) -> Result<Environment> {
     let error = |message| Error::new(ErrorKind::Model, STAGE, message);
-    // A bare name is for the system's loader to find.
-    if library.components().count() > 1 {
-        input_file::check(library).map_err(|cause| {
-            error(format!("cannot load {}", library.display())).with_source(cause)
-        })?;
-    }
     let library = library.canonicalize().unwrap_or_else(|_| library.into());
     let mut runtime = RUNTIME.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(loaded) = runtime.library.as_ref().filter(|loaded| **loaded != library) {
@@ -104,6 +98,12 @@ pub(super) fn environment(library: &Path) -> Result<Environment> {
     }
     if let Some(environment) = &runtime.environment {
         return Ok(environment.clone());
+    }
+    // A bare name is for the system's loader to find.
+    if library.components().count() > 1 {
+        input_file::check(&library).map_err(|cause| {
+            error(format!("cannot load {}", library.display())).with_source(cause)
+        })?;
     }
     let builder = ort::init_from(&library).map_err(|cause| {
         error(format!(

@@ -189,6 +189,12 @@ fn a_flood_of_hostile_datagrams_changes_nothing() {
         let name = format!("det_post: {channel}: input");
         await_status(&mut peer, &name, |input| input.number("publishers") >= 2.0);
     }
+    // What the matched peer sends is decoded, and refused.
+    let malformed = mob.matched.datagram().data([UNKNOWN, IMAGES], 1, &[0, 1, 0, 0, 9, 9]);
+    (0..3).for_each(|_| mob.matched.send(&malformed));
+    await_status(&mut peer, "det_post: camera: input", |input| {
+        input.values.keys().any(|key| key.starts_with("refused.") && input.number(key) > 0.0)
+    });
     let (began, mut most, mut slowest) = (Instant::now(), before, Duration::ZERO);
     while began.elapsed() < Duration::from_secs(seconds) {
         mob.flood(Duration::from_millis(900));
@@ -202,9 +208,6 @@ fn a_flood_of_hostile_datagrams_changes_nothing() {
         });
         most = most.max(program.status("VmRSS:"));
     }
-    await_status(&mut peer, "det_post: camera: input", |input| {
-        input.values.keys().any(|key| key.starts_with("refused.") && input.number(key) > 0.0)
-    });
     let rate = mob.num_sent as f64 / began.elapsed().as_secs_f64();
     println!(
         "{} datagrams at {rate:.0} Hz: {} KiB before, {most} KiB at most; two frames and a service \

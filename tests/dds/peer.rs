@@ -10,6 +10,8 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::require::{Need, skip};
+
 /// Loopback alone, without multicast, in fragments that one datagram holds.
 const CYCLONEDDS: &str = "<CycloneDDS><Domain id=\"any\"><General>\
     <Interfaces><NetworkInterface name=\"lo\"/></Interfaces><AllowMulticast>false</AllowMulticast>\
@@ -56,12 +58,12 @@ impl Turn {
     /// A peer; `None`, and said so, when there is no implementation.
     pub fn peer(&self) -> Option<Peer> {
         let Ok(python) = std::env::var("DET_POST_PEER_PYTHON") else {
-            println!("skipped: DET_POST_PEER_PYTHON names no Python");
+            skip(Need::Peers, "DET_POST_PEER_PYTHON is not set");
             return None;
         };
         let has = Command::new(&python).args(["-c", "import cyclonedds"]).output().unwrap();
         if !has.status.success() {
-            println!("skipped: {python} has no cyclonedds");
+            skip(Need::Peers, format_args!("{python} has no cyclonedds"));
             return None;
         }
         Some(Peer::start(&python, self.domain))

@@ -9,6 +9,7 @@ use det_post::types::{
 };
 
 use super::recording::IMAGE_TOPIC;
+use super::require::{Need, skip};
 use super::session::{CAMERA_OUT, Session, picture};
 
 fn names(texts: &[&str]) -> Vec<String> {
@@ -232,7 +233,7 @@ fn the_page_of_the_live_node_is_made_from_the_code() {
 #[test]
 fn another_implementation_reads_what_the_node_says_of_itself() {
     let Ok(python) = std::env::var("DET_POST_PEER_PYTHON") else {
-        println!("skipped: DET_POST_PEER_PYTHON names no Python with rosbags");
+        skip(Need::Peers, "DET_POST_PEER_PYTHON is not set");
         return;
     };
     let session = Session::active(&[]);

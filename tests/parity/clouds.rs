@@ -1,10 +1,10 @@
 //! Clouds as messages have them, and points as ops take them.
 
-use std::path::PathBuf;
-
 use det_post::types::{CloudView, Grid, PointField, PointFields, PointRange, Points};
 
 use super::random::Random;
+use super::require::{Need, skip};
+use super::shared_data::shared_data;
 
 /// A cloud that owns its bytes.
 pub struct Cloud {
@@ -140,10 +140,7 @@ pub fn grid(half_side: f32, height: f32, voxel_size_m: [f32; 3]) -> Grid {
 /// The scans of the shared data that are there: name, floats and channels of a
 /// point.
 pub fn shared_scans() -> Vec<(String, Vec<f32>, usize)> {
-    let root = std::env::var_os("DET_POST_SHARED_DATA").map_or_else(
-        || concat!(env!("CARGO_MANIFEST_DIR"), "/../shared/data").into(),
-        PathBuf::from,
-    );
+    let Some(root) = shared_data() else { return Vec::new() };
     let mut scans = Vec::new();
     for (folder, num_channels) in [("kitti", 4), ("nuscenes", 5), ("waymo", 5)] {
         let Ok(entries) = std::fs::read_dir(root.join("scans").join(folder)) else { continue };
@@ -157,7 +154,7 @@ pub fn shared_scans() -> Vec<(String, Vec<f32>, usize)> {
         }
     }
     if scans.is_empty() {
-        println!("skipped: no shared scans");
+        skip(Need::Data, "no shared scans");
     }
     scans
 }

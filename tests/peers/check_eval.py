@@ -2,7 +2,7 @@
 """Evaluates random frames by the published definitions and compares with det_post.
 
     pip install numpy pycocotools
-    cargo test --test eval_peers        # writes the frames and calls this file
+    cargo test --test cli eval_peers        # writes the frames and calls this file
 
 COCO's figures come from pycocotools. nuScenes' and KITTI's are computed here, from the papers and
 the descriptions of their evaluations, with numpy alone and by other means than det_post's: sets and

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Reads the messages and definitions of this crate with other implementations.
 
-    cargo test --test messages          # lays them out under target/tmp/messages
+    cargo test --test recordings messages          # lays them out under target/tmp/messages
     pip install rosbags mcap-ros2-support
     python tests/peers/check_messages.py [target/tmp/messages]
 

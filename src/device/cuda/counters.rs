@@ -77,7 +77,7 @@ impl DeviceCounters {
     /// kernel.
     ///
     /// # Errors
-    /// `Device` with what the driver says.
+    /// `Device` with the driver's error.
     pub fn enqueue_clear(&mut self) -> Result<()> {
         self.entries.enqueue_clear()
     }

@@ -57,7 +57,7 @@ impl Graph {
     /// Queues all recorded work on the stream that it was recorded from.
     ///
     /// # Errors
-    /// `Device` with what the driver says.
+    /// `Device` with the driver's error.
     pub fn enqueue(&self) -> Result<()> {
         self.graph.launch().map_err(|e| failed("launch a graph", e))
     }

@@ -67,7 +67,7 @@ impl<K: KernelSpec> Kernel<K> {
         }
         let max_threads_per_block = function
             .get_attribute(Attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)
-            .map_err(|e| failed(&format!("ask for the limits of the kernel {name}"), e))?;
+            .map_err(|e| failed(&format!("query the limits of the kernel {name}"), e))?;
         Ok(Self {
             function,
             max_threads_per_block: max_threads_per_block.unsigned_abs(),
@@ -124,7 +124,7 @@ impl<K: KernelSpec> Kernel<K> {
 }
 
 /// Bytes of a kernel's parameter. Every kernel has exactly one, as
-/// `tests/architecture.rs` checks: querying a second would be a driver error, which
+/// `tests/house/architecture` checks: querying a second would be a driver error, which
 /// compute-sanitizer reports.
 fn param_size(function: &CudaFunction) -> Result<usize> {
     let (mut offset, mut size) = (0, 0);
@@ -132,7 +132,7 @@ fn param_size(function: &CudaFunction) -> Result<usize> {
     unsafe {
         sys::cuFuncGetParamInfo(function.cu_function(), 0, &raw mut offset, &raw mut size).result()
     }
-    .map_err(|e| failed("ask for the size of a kernel's parameter", e))?;
+    .map_err(|e| failed("query the size of a kernel's parameter", e))?;
     Ok(size)
 }
 

@@ -65,7 +65,7 @@ impl CudaDevice {
     ///
     /// # Errors
     /// `Device`: no kernels in this build, no driver library, a driver older
-    /// than CUDA 12.6, no GPU of that number, or what the driver says;
+    /// than CUDA 12.6, no GPU of that number, or an error of the driver;
     /// `DeviceLost` after a fault.
     pub fn open(ordinal: u32) -> Result<Self> {
         open::open(ordinal)
@@ -83,7 +83,7 @@ impl CudaDevice {
     /// A new stream: a queue of work with memory of its own.
     ///
     /// # Errors
-    /// `Device` with what the driver says.
+    /// `Device` with the driver's error.
     pub fn stream(&self) -> Result<Stream> {
         Stream::new(self)
     }
@@ -100,10 +100,10 @@ impl CudaDevice {
     /// Bytes of memory that no program has allocated.
     ///
     /// # Errors
-    /// `Device` with what the driver says.
+    /// `Device` with the driver's error.
     pub fn free_memory(&self) -> Result<usize> {
         let (free, _) =
-            self.context().mem_get_info().map_err(|e| failed("ask for the free memory", e))?;
+            self.context().mem_get_info().map_err(|e| failed("query the free memory", e))?;
         Ok(free)
     }
 

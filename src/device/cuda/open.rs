@@ -48,7 +48,7 @@ pub(super) fn open(ordinal: u32) -> Result<CudaDevice> {
     let module = context
         .load_module(Ptx::from_binary(fatbin.to_vec()))
         .map_err(|e| failed("load the kernels", e))?;
-    let name = context.name().map_err(|e| failed("ask for the GPU's name", e))?;
+    let name = context.name().map_err(|e| failed("query the GPU's name", e))?;
     let inner = Arc::new(Inner { module, context, name });
     held.push((ordinal, Arc::downgrade(&inner)));
     Ok(CudaDevice { inner })
@@ -66,7 +66,7 @@ fn check_driver(ordinal: u32) -> Result<()> {
     // SAFETY: the library is loaded (checked above) and writes one int into
     // a live local.
     unsafe { sys::cuDriverGetVersion(&raw mut version).result() }
-        .map_err(|e| failed("ask for the driver's version", e))?;
+        .map_err(|e| failed("query the driver's version", e))?;
     if version < MIN_DRIVER {
         let (found, needed) = (dotted(version), dotted(MIN_DRIVER));
         return Err(error(format!("the driver is for CUDA {found}, needed is {needed}")));

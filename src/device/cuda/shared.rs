@@ -9,7 +9,7 @@
 //! | `kPacked3 = 0,` in an enumeration | the same |
 //! | `static_assert(sizeof(Args) == 352);` | `assert_mirrors!(UnpackArgs<'_>, "unpack.cu", "Args")` |
 //!
-//! A shared definition stands on one line of its own, with a decimal literal:
+//! A shared definition is on a line of its own, with a decimal literal:
 //! what is computed from shared constants is computed on both sides. A name
 //! that the file does not define, or defines twice, does not compile. A struct
 //! whose size differs between the two languages fails the build as well: nvcc
@@ -69,7 +69,7 @@ pub(crate) const fn number_after(text: &str, definition: &str) -> u32 {
         let start = skip(text, skip_spaces(text, at), b"constexpr uint32_t ");
         let end = skip(text, start, definition);
         if end != start {
-            assert!(found.is_none(), "a shared definition stands twice in the kernel's file");
+            assert!(found.is_none(), "the kernel's file has two such definitions");
             found = Some(decimal(text, end));
         }
         while at < text.len() && text[at] != b'\n' {
@@ -79,7 +79,7 @@ pub(crate) const fn number_after(text: &str, definition: &str) -> u32 {
     }
     match found {
         Some(number) => number,
-        None => panic!("a shared definition does not stand in the kernel's file"),
+        None => panic!("the kernel's file has no such definition"),
     }
 }
 
@@ -90,7 +90,7 @@ const fn skip_spaces(text: &[u8], mut at: usize) -> usize {
     at
 }
 
-/// The position after `word`; `at` where it does not stand there.
+/// The position after `word`; `at` if it is not there.
 const fn skip(text: &[u8], at: usize, word: &[u8]) -> usize {
     let mut i = 0;
     while i < word.len() {
@@ -112,7 +112,7 @@ const fn decimal(text: &[u8], mut at: usize) -> u32 {
     }
     assert!(
         at > first && at < text.len() && matches!(text[at], b';' | b',' | b')'),
-        "a shared definition is no decimal literal"
+        "the definition in the kernel's file is no decimal literal"
     );
     number
 }

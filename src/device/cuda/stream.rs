@@ -170,7 +170,7 @@ impl Event {
     /// An event that is complete until it is recorded.
     ///
     /// # Errors
-    /// `Device` with what the driver says.
+    /// `Device` with the driver's error.
     pub fn new(stream: &Stream) -> Result<Self> {
         let flags = Some(CUevent_flags::CU_EVENT_DEFAULT);
         let event = stream.device().context().new_event(flags);
@@ -181,7 +181,7 @@ impl Event {
     /// Records the event behind all work queued so far.
     ///
     /// # Errors
-    /// `Device` with what the driver says.
+    /// `Device` with the driver's error.
     pub fn record(&self, stream: &Stream) -> Result<()> {
         self.event.record(stream.cuda()).map_err(|e| failed("record an event", e))
     }
@@ -192,7 +192,7 @@ impl Event {
     /// `Device` when work before the event failed.
     pub fn wait(&self) -> Result<()> {
         let is_reached = self.event.try_is_complete();
-        if is_reached.map_err(|e| failed("ask for an event", e))? {
+        if is_reached.map_err(|e| failed("query an event", e))? {
             return Ok(());
         }
         self.stream.count_wait();

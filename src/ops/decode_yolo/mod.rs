@@ -36,7 +36,10 @@ mod cpu;
 #[cfg(feature = "cuda")]
 pub mod cuda;
 #[cfg(feature = "cuda")]
-#[expect(unsafe_code, reason = "kernels are promised to fit their parameters; each block says why")]
+#[expect(
+    unsafe_code,
+    reason = "kernels are promised to fit their parameters; each block states why"
+)]
 pub(in crate::ops) mod kernels;
 mod values;
 

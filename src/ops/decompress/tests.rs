@@ -1,4 +1,3 @@
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use ::png::{BitDepth, ColorType};
@@ -7,16 +6,13 @@ use super::*;
 
 #[path = "../../../tests/common/jpeg.rs"]
 mod jpeg_files;
+#[path = "../../../tests/common/require.rs"]
+mod require;
+#[path = "../../../tests/common/shared_data.rs"]
+mod shared_data;
 
 use jpeg_files::empty_scans;
-
-fn shared_data() -> Option<PathBuf> {
-    let path = std::env::var_os("DET_POST_SHARED_DATA").map_or_else(
-        || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../shared/data")),
-        PathBuf::from,
-    );
-    path.is_dir().then_some(path)
-}
+use shared_data::shared_data;
 
 fn decoded(format: CompressedFormat, data: &[u8]) -> Result<Picture> {
     let mut picture = Picture::new();
@@ -171,10 +167,7 @@ fn garbage_is_an_error_of_either_format() {
 
 #[test]
 fn a_jpeg_cut_anywhere_is_an_error() {
-    let Some(shared) = shared_data() else {
-        println!("skipped: no shared data");
-        return;
-    };
+    let Some(shared) = shared_data() else { return };
     let file = std::fs::read(shared.join("images/bus_810x1080.jpg")).unwrap();
     let picture = decoded(CompressedFormat::Jpeg, &file).unwrap();
     let view = picture.view().unwrap();

@@ -11,7 +11,10 @@
 #[cfg(feature = "cuda")]
 pub mod cuda;
 #[cfg(feature = "cuda")]
-#[expect(unsafe_code, reason = "kernels are promised to fit their parameters; each block says why")]
+#[expect(
+    unsafe_code,
+    reason = "kernels are promised to fit their parameters; each block states why"
+)]
 pub(in crate::ops) mod kernels;
 
 use crate::types::{Affine2, Box2d, Candidate, Detection2d, Detection3d, Kept, Object3d, Size};

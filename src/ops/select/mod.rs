@@ -9,7 +9,10 @@
 #[cfg(feature = "cuda")]
 pub(in crate::ops) mod cuda;
 #[cfg(feature = "cuda")]
-#[expect(unsafe_code, reason = "kernels are promised to fit their parameters; each block says why")]
+#[expect(
+    unsafe_code,
+    reason = "kernels are promised to fit their parameters; each block states why"
+)]
 pub(in crate::ops) mod kernels;
 
 use crate::types::Candidates;

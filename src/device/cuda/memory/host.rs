@@ -230,7 +230,7 @@ fn host_memory<T>(stream: &Stream, len: usize, flags: u32) -> Result<usize> {
     stream.bind()?;
     // SAFETY: no precondition but a current context, which `bind` made.
     let address = unsafe { result::malloc_host(num_bytes, flags) }
-        .map_err(|e| failed(&format!("take {num_bytes} bytes of page-locked memory"), e))?;
+        .map_err(|e| failed(&format!("allocate {num_bytes} bytes of page-locked memory"), e))?;
     stream.own_host_memory(address as usize);
     // SAFETY: the allocation has this many bytes and is not yet shared.
     unsafe { address.cast::<u8>().write_bytes(0, num_bytes) };

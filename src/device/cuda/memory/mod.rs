@@ -151,7 +151,7 @@ impl<T: Plain> DeviceBuffer<T> {
         stream.bind()?;
         // SAFETY: no precondition but a current context, which `bind` made.
         let address = unsafe { result::malloc_sync(num_bytes) }
-            .map_err(|e| failed(&format!("take {num_bytes} bytes of device memory"), e))?;
+            .map_err(|e| failed(&format!("allocate {num_bytes} bytes of device memory"), e))?;
         stream.own_device_memory(address);
         // SAFETY: the allocation above has this many bytes and is not in use.
         unsafe { result::memset_d8_async(address, 0, num_bytes, stream.raw()) }
@@ -214,7 +214,7 @@ impl<T: Plain> DeviceBuffer<T> {
     /// Queues the setting of all values to zero.
     ///
     /// # Errors
-    /// `Device` with what the driver says.
+    /// `Device` with the driver's error.
     pub fn enqueue_clear(&mut self) -> Result<()> {
         self.stream.bind()?;
         let num_bytes = self.len * size_of::<T>();

@@ -24,12 +24,12 @@ impl PageLocked {
     pub fn zeros(device: &CudaDevice, len: usize) -> Result<Self> {
         device.context().bind_to_thread().map_err(|e| failed("use the GPU", e))?;
         ignore_other_recordings()?;
-        let taken = len.max(1);
+        let num_bytes = len.max(1);
         // SAFETY: no precondition but a current context, which was made above.
-        let address = unsafe { result::malloc_host(taken, sys::CU_MEMHOSTALLOC_PORTABLE) }
-            .map_err(|e| failed(&format!("take {taken} bytes of page-locked memory"), e))?;
+        let address = unsafe { result::malloc_host(num_bytes, sys::CU_MEMHOSTALLOC_PORTABLE) }
+            .map_err(|e| failed(&format!("allocate {num_bytes} bytes of page-locked memory"), e))?;
         // SAFETY: the allocation has this many bytes and is not yet shared.
-        unsafe { address.cast::<u8>().write_bytes(0, taken) };
+        unsafe { address.cast::<u8>().write_bytes(0, num_bytes) };
         Ok(Self { address: address as usize, len, device: device.clone() })
     }
 

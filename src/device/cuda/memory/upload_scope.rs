@@ -19,7 +19,7 @@ impl InPlaceUploads {
     /// For uploads on a stream.
     ///
     /// # Errors
-    /// `Device` with what the driver says.
+    /// `Device` with the driver's error.
     pub fn new(stream: &Stream) -> Result<Self> {
         Ok(Self { read: Event::new(stream)?, stream: stream.clone() })
     }

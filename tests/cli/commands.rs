@@ -1,0 +1,169 @@
+//! The program as its users meet it: exit codes, reasons, files, determinism.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
+#![allow(clippy::print_stdout, reason = "tests say what they skipped and what they ran")]
+
+use crate::common;
+
+use std::path::Path;
+
+use common::replay::{Run, det_post, replay};
+use common::shared_data::shared_data;
+
+fn camera_parameters(data: &Path) -> Vec<String> {
+    let model = data.join("models/yolox_nano_416.onnx");
+    vec![
+        "camera.head:=yolox".into(),
+        format!("camera.model_path:={}", model.display()),
+        "camera.input:=/sensing/camera/image_raw".into(),
+        "camera.engine.kind:=rten".into(),
+    ]
+}
+
+#[test]
+fn help_and_version_succeed_and_misuse_is_code_2() {
+    let help = det_post(&["replay", "--help"]);
+    help.expect_code(0);
+    for word in ["--config", "--rate", "--pictures", "--device", "--out", "-p", "Exit codes"] {
+        assert!(help.stdout.contains(word), "{word} is missing in:\n{}", help.stdout);
+    }
+    det_post(&["--version"]).expect_code(0);
+    det_post(&[]).expect_code(2);
+    det_post(&["replay"]).expect_code(2);
+    det_post(&["replay", "x", "--rate", "0"]).expect_code(2);
+    det_post(&["check", "config/camera.param.yaml"]).expect_code(0);
+}
+
+#[test]
+fn wrong_configuration_is_code_2_and_names_the_key() {
+    let run = det_post(&["check", "config/camera.param.yaml", "-p", "camera.score_treshold:=0.3"]);
+    run.expect_code(2);
+    assert!(run.stderr.contains("camera.score_treshold"), "{}", run.stderr);
+    let run = det_post(&["check", "config/camera.param.yaml", "-p", "camera.score_threshold:=1.5"]);
+    run.expect_code(2);
+    assert!(run.stderr.contains("1.5"), "{}", run.stderr);
+}
+
+/// Without a driver, without such a GPU, without kernels: said, never a panic.
+#[test]
+fn a_gpu_that_is_not_there_is_code_1_and_auto_goes_on() {
+    let part = "nms_circle 500";
+    let run = det_post(&["bench", "--device", "cuda:63", part]);
+    run.expect_code(1);
+    assert!(run.stderr.contains("ERROR device: "), "{}", run.stderr);
+    assert!(!run.stderr.contains("panicked"), "{}", run.stderr);
+    let run = det_post(&["bench", "--device", "auto", part]);
+    run.expect_code(0);
+    assert!(run.stderr.contains("device auto: "), "{}", run.stderr);
+}
+
+#[test]
+fn the_effective_configuration_checks_again() {
+    let folder = tempfile::tempdir().unwrap();
+    for shipped in
+        ["config/camera.param.yaml", "config/lidar.param.yaml", "config/surround.param.yaml"]
+    {
+        let first = det_post(&["check", shipped]);
+        first.expect_code(0);
+        let path = folder.path().join("effective.yaml");
+        std::fs::write(&path, &first.stdout).unwrap();
+        let second = det_post(&["check", path.to_str().unwrap()]);
+        second.expect_code(0);
+        assert_eq!(first.stdout, second.stdout);
+    }
+}
+
+#[test]
+fn a_recording_that_is_not_there_is_code_1() {
+    let run = det_post(&["inspect", "no/such/recording"]);
+    run.expect_code(1);
+    assert!(run.stderr.contains("no/such/recording"), "{}", run.stderr);
+}
+
+#[test]
+fn a_missing_input_names_the_topics_there_are() {
+    let Some(data) = shared_data() else { return };
+    let out = tempfile::tempdir().unwrap();
+    let mut parameters = camera_parameters(&data);
+    parameters.push("camera.input:=/nowhere".into());
+    let bag = data.join("bags/kitti_000008_mcap");
+    let run = replay(&bag, "config/camera.param.yaml", &parameters, out.path());
+    run.expect_code(2);
+    assert!(run.stderr.contains("/sensing/camera/image_raw"), "{}", run.stderr);
+}
+
+#[test]
+fn a_model_that_does_not_fit_is_refused_with_both_shapes() {
+    let Some(data) = shared_data() else { return };
+    let out = tempfile::tempdir().unwrap();
+    let mut parameters = camera_parameters(&data);
+    parameters.push("camera.head:=yolov8".into());
+    let bag = data.join("bags/kitti_000008_mcap");
+    let run = replay(&bag, "config/camera.param.yaml", &parameters, out.path());
+    run.expect_code(1);
+    for part in ["[1, 84, ?]", "[1, 3549, 85]"] {
+        assert!(run.stderr.contains(part), "{part} is missing in {}", run.stderr);
+    }
+}
+
+#[test]
+fn the_same_replay_gives_the_same_bytes() {
+    let Some(data) = shared_data() else { return };
+    let bag = data.join("bags/kitti_000008_mcap");
+    let folder = tempfile::tempdir().unwrap();
+    let runs: Vec<Run> = ["first", "second"]
+        .map(|name| {
+            let out = folder.path().join(name);
+            replay(&bag, "config/camera.param.yaml", &camera_parameters(&data), &out)
+        })
+        .into();
+    runs.iter().for_each(|run| {
+        run.expect_code(0);
+    });
+    for file in ["detections.jsonl", "detections/detections_0.mcap", "detections/metadata.yaml"] {
+        assert!(!runs[0].bytes(file).is_empty(), "{file} is empty");
+        assert_eq!(runs[0].bytes(file), runs[1].bytes(file), "{file}");
+    }
+}
+
+#[test]
+fn pictures_are_drawn_for_the_first_frames() {
+    let Some(data) = shared_data() else { return };
+    let out = tempfile::tempdir().unwrap();
+    let bag = data.join("bags/kitti_000008_mcap").display().to_string();
+    let out_text = out.path().display().to_string();
+    let parameters = camera_parameters(&data);
+    let mut arguments = vec!["replay", &bag, "-c", "config/camera.param.yaml", "--out", &out_text];
+    arguments.extend(["--pictures", "2"]);
+    parameters.iter().for_each(|parameter| arguments.extend(["-p", parameter.as_str()]));
+    det_post(&arguments).expect_code(0);
+    let pictures: Vec<_> = std::fs::read_dir(out.path().join("pictures")).unwrap().collect();
+    assert_eq!(pictures.len(), 2);
+    for picture in pictures {
+        let file = std::io::BufReader::new(std::fs::File::open(picture.unwrap().path()).unwrap());
+        let info = png::Decoder::new(file).read_info().unwrap();
+        assert_eq!(info.info().size(), (1242, 375));
+    }
+}
+
+/// Opening a pipe that nothing writes to blocks for ever.
+#[test]
+fn no_input_file_may_be_a_pipe() {
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("pipe.yaml");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let pipe = pipe.to_str().unwrap();
+    let head = format!("camera.head:={pipe}");
+    let camera = "config/camera.param.yaml";
+    for arguments in [
+        vec!["check", pipe],
+        vec!["check", camera, "-p", &head],
+        vec!["inspect", pipe],
+        vec!["replay", pipe, "--config", camera],
+        vec!["eval", "--detections", pipe, "--truth", pipe],
+        vec!["run", "--ros-args", "--params-file", pipe],
+    ] {
+        let run = det_post(&arguments);
+        assert!(run.stderr.contains("a named pipe"), "{arguments:?}: {}", run.stderr);
+        assert_ne!(run.code, 0, "{arguments:?}");
+    }
+}

@@ -1,0 +1,368 @@
+//! `det_post eval` as a user runs it, on recordings whose figures are known.
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+use crate::common;
+
+use std::path::Path;
+
+use common::replay::det_post;
+use det_post::transport::bag::{BagCompression, BagWriter, OfferedQos};
+use det_post::transport::messages::{Detection2DArray, Detection3DArray, PointCloud2, definition};
+use det_post::transport::truth::{encode_2d, encode_3d};
+use det_post::types::{
+    Box2d, Box3d, Detection2d, Detection3d, Header, Object3d, Stamp, Truth2d, Truth3d,
+};
+use serde_json::{Value, json};
+
+const CLASSES: [&str; 2] = ["car", "pedestrian"];
+const NUM_FRAMES: u32 = 30;
+const NUM_OBJECTS: u32 = 4;
+
+fn stamp(frame: u32) -> Stamp {
+    Stamp::from_ros(1000, 100_000_000 / NUM_FRAMES * frame)
+}
+
+fn box_3d(object: u32) -> Box3d {
+    let x = 4.0 + 11.0 * object as f32;
+    Box3d { center: [x, -1.0, 0.5], length_m: 4.0, width_m: 2.0, height_m: 1.5, yaw_rad: 0.4 }
+}
+
+fn box_2d(object: u32) -> Box2d {
+    let x = 100.0 * object as f32;
+    Box2d::new(x, 50.0, x + 40.0, 65.0 + 30.0 * object as f32)
+}
+
+fn add_topic(bag: &mut BagWriter, topic: &str, type_name: &str) -> usize {
+    let text = definition(type_name).unwrap();
+    bag.add_topic(topic, type_name, &text, OfferedQos::default()).unwrap()
+}
+
+/// Truth of a lidar and of a camera, the same in every frame.
+fn write_truth(folder: &Path) {
+    let mut bag = BagWriter::create(folder, BagCompression::None).unwrap();
+    let topics = [
+        ("/truth/lidar_0", Detection3DArray::TYPE),
+        ("/truth/lidar_0/attributes", PointCloud2::TYPE),
+        ("/truth/camera_0", Detection2DArray::TYPE),
+        ("/truth/camera_0/attributes", PointCloud2::TYPE),
+    ]
+    .map(|(topic, type_name)| add_topic(&mut bag, topic, type_name));
+    let [mut array, mut attributes] = [Vec::new(), Vec::new()];
+    for frame in 0..NUM_FRAMES {
+        let stamp = stamp(frame);
+        let objects = |i: u32| Truth3d {
+            class_name: CLASSES[i as usize % 2],
+            track_id: i,
+            bbox: box_3d(i),
+            velocity_mps: [1.0, 0.0],
+            num_points: if i == 3 { 4 } else { 50 },
+            visibility: 1.0,
+        };
+        let objects: Vec<_> = (0..NUM_OBJECTS).map(objects).collect();
+        let header = Header { stamp, frame_id: "lidar_0" };
+        encode_3d(&header, &objects, &mut array, &mut attributes).unwrap();
+        bag.write(topics[0], stamp, &array).unwrap();
+        bag.write(topics[1], stamp, &attributes).unwrap();
+        let objects = |i: u32| Truth2d {
+            class_name: CLASSES[i as usize % 2],
+            track_id: i,
+            bbox: box_2d(i),
+            visibility: if i == 3 { 0.4 } else { 1.0 },
+            truncation: 0.0,
+            num_pixels: 99,
+        };
+        let objects: Vec<_> = (0..NUM_OBJECTS).map(objects).collect();
+        let header = Header { stamp, frame_id: "camera_0" };
+        encode_2d(&header, &objects, &mut array, &mut attributes).unwrap();
+        // The halves of a frame may come in either order.
+        bag.write(topics[3], stamp, &attributes).unwrap();
+        bag.write(topics[2], stamp, &array).unwrap();
+    }
+    bag.finish().unwrap();
+}
+
+fn found_3d(object: u32) -> Detection3d {
+    let object_3d =
+        Object3d { bbox: box_3d(object), velocity_mps: Some([1.0, 0.5]), variance: None };
+    Detection3d { class: object % 2, score: 0.9 - 0.1 * object as f32, object: object_3d }
+}
+
+fn found_2d(object: u32) -> Detection2d {
+    Detection2d { class: object % 2, score: 0.9 - 0.1 * object as f32, bbox: box_2d(object) }
+}
+
+/// Lines that find all but one car: in every frame objects 1 to 3.
+fn write_lines(path: &Path, frames: impl Iterator<Item = u32>, frame_ids: [&str; 2]) {
+    let mut text = String::new();
+    for frame in frames {
+        let nanos = stamp(frame).nanos();
+        let found: Vec<Value> = (1..NUM_OBJECTS)
+            .map(found_3d)
+            .map(|d| {
+                let b = d.object.bbox;
+                json!({"class_id": d.class, "class_name": CLASSES[d.class as usize],
+                       "score": d.score, "center": b.center, "yaw": b.yaw_rad,
+                       "size": [b.length_m, b.width_m, b.height_m],
+                       "velocity": d.object.velocity_mps})
+            })
+            .collect();
+        let line = json!({"channel": "lidar", "topic": "/lidar/detections", "stamp_ns": nanos,
+                          "frame_id": frame_ids[0], "detections_3d": found});
+        text += &format!("{line}\n");
+        let found: Vec<Value> = (1..NUM_OBJECTS)
+            .map(found_2d)
+            .map(|d| {
+                json!({"class_id": d.class, "class_name": CLASSES[d.class as usize],
+                       "score": d.score, "box": [d.bbox.x1, d.bbox.y1, d.bbox.x2, d.bbox.y2]})
+            })
+            .collect();
+        let line = json!({"channel": "camera", "topic": "/camera/detections", "stamp_ns": nanos,
+                          "frame_id": frame_ids[1], "detections_2d": found});
+        text += &format!("{line}\n");
+    }
+    std::fs::write(path, text).unwrap();
+}
+
+/// The same as a recording.
+fn write_recording(folder: &Path) {
+    let mut bag = BagWriter::create(folder, BagCompression::None).unwrap();
+    let lidar = add_topic(&mut bag, "/lidar/detections", Detection3DArray::TYPE);
+    let camera = add_topic(&mut bag, "/camera/detections", Detection2DArray::TYPE);
+    let mut bytes = Vec::new();
+    for frame in 0..NUM_FRAMES {
+        let stamp = stamp(frame);
+        let found: Vec<_> = (1..NUM_OBJECTS).map(found_3d).collect();
+        let header = Header { stamp, frame_id: "lidar_0" };
+        Detection3DArray::encode(&header, &found, &CLASSES, &mut bytes).unwrap();
+        bag.write(lidar, stamp, &bytes).unwrap();
+        let found: Vec<_> = (1..NUM_OBJECTS).map(found_2d).collect();
+        let header = Header { stamp, frame_id: "camera_0" };
+        Detection2DArray::encode(&header, &found, &CLASSES, &mut bytes).unwrap();
+        bag.write(camera, stamp, &bytes).unwrap();
+    }
+    bag.finish().unwrap();
+}
+
+/// Runs the command; the figures it wrote and its tables.
+#[track_caller]
+fn eval(folder: &Path, detections: &str, more: &[&str]) -> (Value, String) {
+    let path = |name: &str| folder.join(name).display().to_string();
+    let (found, truth, json) = (path(detections), path("truth"), path("eval.json"));
+    let mut arguments = vec!["eval", "--detections", &found, "--truth", &truth, "--json", &json];
+    arguments.extend(more);
+    let run = det_post(&arguments);
+    run.expect_code(0);
+    (serde_json::from_str(&std::fs::read_to_string(json).unwrap()).unwrap(), run.stdout)
+}
+
+#[track_caller]
+fn near(found: &Value, expected: f64) {
+    let found = found.as_f64().unwrap();
+    assert!((found - expected).abs() < 1e-6, "{found} {expected}");
+}
+
+/// Whether a figure is what half of the cars and all pedestrians make.
+#[track_caller]
+fn check_figures(figures: &Value, velocity_error: Option<f64>) {
+    let [lidar, camera] = [&figures["sensors"][0], &figures["sensors"][1]];
+    assert_eq!((&lidar["sensor"], &camera["sensor"]), (&json!("lidar"), &json!("camera")));
+    // Object 3 has too few points; of the cars one of two is found.
+    let classes = &lidar["classes"];
+    assert_eq!(classes["car"]["num_truth"], 2 * NUM_FRAMES);
+    assert_eq!(classes["pedestrian"]["num_truth"], NUM_FRAMES);
+    near(&classes["pedestrian"]["ap"], 1.0);
+    // Recall points 0.11 to 0.50 of 0.11 to 1.
+    near(&classes["car"]["ap"], 40.0 / 90.0);
+    near(&lidar["map"], (1.0 + 40.0 / 90.0) / 2.0);
+    near(&classes["car"]["errors"]["translation_m"], 0.0);
+    match velocity_error {
+        Some(error) => near(&classes["car"]["errors"]["velocity_mps"], error),
+        None => assert_eq!(classes["car"]["errors"]["velocity_mps"], Value::Null),
+    }
+    near(&classes["car"]["ap_3d"], 0.5);
+    let ranges = classes["car"]["by_range_m"].as_array().unwrap();
+    let num_truth: Vec<_> =
+        ranges.iter().map(|bin| bin[1]["num_truth"].as_u64().unwrap()).collect();
+    let per_bin = u64::from(NUM_FRAMES);
+    assert_eq!(num_truth, [per_bin, 0, per_bin, 0, 0]);
+    near(&ranges[0][1]["ap"], 0.0);
+    assert_eq!(ranges[1][1]["ap"], Value::Null);
+    near(&ranges[2][1]["ap"], 1.0);
+    // 51 of 101 recall points.
+    let classes = &camera["classes"];
+    near(&classes["car"]["ap50"], 51.0 / 101.0);
+    near(&classes["pedestrian"]["ap"], 1.0);
+    assert_eq!(classes["pedestrian"]["num_truth"], NUM_FRAMES, "object 3 is hidden");
+    let heights = classes["car"]["by_height"].as_array().unwrap();
+    near(&heights[0][1]["ap50"], 0.0);
+    near(&heights[2][1]["ap50"], 1.0);
+}
+
+#[test]
+fn known_figures_come_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    write_truth(&folder.join("truth"));
+    write_lines(&folder.join("detections.jsonl"), 0..NUM_FRAMES, ["lidar_0", "camera_0"]);
+    write_recording(&folder.join("detections"));
+    let plots = folder.join("plots").display().to_string();
+    let (figures, table) = eval(folder, "detections.jsonl", &["--out", &plots]);
+    check_figures(&figures, Some(0.5));
+    assert!(table.contains("mAP 0.722"), "{table}");
+    assert!(table.contains("0.000 (30)           - (0)      1.000 (30)"), "{table}");
+    for name in ["lidar", "camera"] {
+        for plot in ["precision_recall", "calibration"] {
+            let file = std::fs::File::open(format!("{plots}/{name}_{plot}.png")).unwrap();
+            let decoder = png::Decoder::new(std::io::BufReader::new(file));
+            assert_eq!(decoder.read_info().unwrap().info().size(), (640, 520));
+        }
+    }
+    // A folder with detections.jsonl says the same; a recording has no velocities.
+    let (of_folder, _) = eval(folder, "", &[]);
+    assert_eq!(of_folder["sensors"], figures["sensors"]);
+    let (figures, _) = eval(folder, "detections", &[]);
+    check_figures(&figures, None);
+}
+
+/// Drives of the same stamps: precision and recall are those of all frames
+/// together.
+#[test]
+fn drives_are_measured_as_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    write_truth(&folder.join("truth"));
+    write_lines(&folder.join("one.jsonl"), 0..NUM_FRAMES, ["lidar_0", "camera_0"]);
+    let path = |name: &str| folder.join(name).display().to_string();
+    let (one, truth, json) = (path("one.jsonl"), path("truth"), path("eval.json"));
+    let (alone, _) = eval(folder, "one.jsonl", &[]);
+    let run = det_post(&[
+        "eval",
+        "--json",
+        &json,
+        "--detections",
+        &one,
+        &one,
+        "--truth",
+        &truth,
+        "--truth",
+        &truth,
+    ]);
+    run.expect_code(0);
+    let both: Value = serde_json::from_str(&std::fs::read_to_string(&json).unwrap()).unwrap();
+    assert_eq!(both["drives"].as_array().unwrap().len(), 2);
+    for (sensor, of_one) in [0, 1].map(|at| (&both["sensors"][at], &alone["sensors"][at])) {
+        assert_eq!(sensor["num_frames"], 2 * of_one["num_frames"].as_u64().unwrap());
+        let [twice, once] = [sensor, of_one].map(|s| &s["classes"]["car"]);
+        assert_eq!(twice["num_truth"], 2 * once["num_truth"].as_u64().unwrap());
+        assert_eq!(twice["ap"], once["ap"], "the same frames twice have the same curve");
+    }
+    // Of the second drive all frames but one are missing.
+    write_lines(&folder.join("none.jsonl"), NUM_FRAMES - 1..NUM_FRAMES, ["lidar_0", "camera_0"]);
+    let none = path("none.jsonl");
+    let run = det_post(&[
+        "eval",
+        "--json",
+        &json,
+        "--count-missing",
+        "--detections",
+        &one,
+        &none,
+        "--truth",
+        &truth,
+        &truth,
+    ]);
+    run.expect_code(0);
+    let half: Value = serde_json::from_str(&std::fs::read_to_string(&json).unwrap()).unwrap();
+    let pedestrians = &half["sensors"][1]["classes"]["pedestrian"];
+    // 31 of 60 are found, none wrongly: 52 of 101 recall points.
+    near(&pedestrians["ap50"], 52.0 / 101.0);
+    let run = det_post(&["eval", "--detections", &one, &one, "--truth", &truth]);
+    run.expect_code(1);
+    assert!(run.stderr.contains("2 --detections for 1 --truth"), "{}", run.stderr);
+}
+
+#[test]
+fn frames_without_a_partner_are_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    write_truth(&folder.join("truth"));
+    // Every other frame is missing, and five come that truth does not know.
+    let frames = (0..NUM_FRAMES).step_by(2).chain(NUM_FRAMES..NUM_FRAMES + 5);
+    write_lines(&folder.join("found.jsonl"), frames, ["lidar_0", "camera_0"]);
+    let (figures, table) = eval(folder, "found.jsonl", &[]);
+    let lidar = &figures["sensors"][0];
+    assert_eq!(lidar["num_frames"], 15);
+    assert_eq!(lidar["num_truth_frames_alone"], 15);
+    assert_eq!(lidar["num_detection_frames_alone"], 5);
+    near(&lidar["classes"]["pedestrian"]["ap"], 1.0);
+    assert!(table.contains("15 frames of truth without detections"), "{table}");
+    assert!(table.contains("5 frames of detections without truth, left out"), "{table}");
+    let (figures, _) = eval(folder, "found.jsonl", &["--count-missing"]);
+    near(&figures["sensors"][0]["classes"]["pedestrian"]["ap"], 40.0 / 90.0);
+}
+
+#[test]
+fn topics_of_another_frame_belong_together_when_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    write_truth(&folder.join("truth"));
+    write_lines(&folder.join("found.jsonl"), 0..NUM_FRAMES, ["velodyne", "camera_0"]);
+    let (figures, _) = eval(folder, "found.jsonl", &[]);
+    assert_eq!(figures["sensors"].as_array().unwrap().len(), 1, "the camera alone");
+    let pair = "/lidar/detections=/truth/lidar_0";
+    let (figures, _) = eval(folder, "found.jsonl", &["--pair", pair]);
+    check_figures(&figures, Some(0.5));
+    let path = |name: &str| folder.join(name).display().to_string();
+    for (more, code) in [("/lidar/detections=/truth/camera_0", 1), ("/lidar/detections", 2)] {
+        let run = det_post(&[
+            "eval",
+            "--detections",
+            &path("found.jsonl"),
+            "--truth",
+            &path("truth"),
+            "--pair",
+            more,
+        ]);
+        run.expect_code(code);
+    }
+}
+
+#[test]
+fn what_cannot_be_compared_is_refused_in_words() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    write_truth(&folder.join("truth"));
+    write_recording(&folder.join("detections"));
+    write_lines(&folder.join("later.jsonl"), 100..110, ["lidar_0", "camera_0"]);
+    write_lines(&folder.join("apart.jsonl"), 0..3, ["elsewhere", "nowhere"]);
+    std::fs::write(folder.join("broken.jsonl"), "{\"channel\": \"lidar\"}\n").unwrap();
+    let path = |name: &str| folder.join(name).display().to_string();
+    let cases = [
+        ("later.jsonl", "truth", "has its stamp in /truth/lidar_0"),
+        ("apart.jsonl", "truth", "(/lidar/detections in \"elsewhere\""),
+        ("broken.jsonl", "truth", "line 1 of"),
+        ("detections", "detections", "holds no truth"),
+        ("missing.jsonl", "truth", "missing.jsonl"),
+    ];
+    for (found, truth, words) in cases {
+        let run = det_post(&["eval", "--detections", &path(found), "--truth", &path(truth)]);
+        run.expect_code(1);
+        assert!(run.stderr.contains(words), "{found}: {}", run.stderr);
+    }
+}
+
+#[test]
+fn numbers_that_are_none_are_left_out_and_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    write_truth(&folder.join("truth"));
+    let path = folder.join("found.jsonl");
+    write_lines(&path, 0..NUM_FRAMES, ["lidar_0", "camera_0"]);
+    let text = std::fs::read_to_string(&path).unwrap();
+    let (first, rest) = text.split_once("\"score\":").unwrap();
+    let (_, after) = rest.split_once(',').unwrap();
+    std::fs::write(&path, format!("{first}\"score\":null,{after}")).unwrap();
+    let (figures, table) = eval(folder, "found.jsonl", &[]);
+    assert_eq!(figures["sensors"][0]["num_unusable_detections"], 1);
+    assert!(table.contains("1 detections left out: score or box not finite"), "{table}");
+}

@@ -1,0 +1,255 @@
+//! The evaluation's figures on random frames, beside pycocotools and an
+//! implementation in Python of its own, where `DET_POST_PEER_PYTHON` names a
+//! Python that has `numpy` and `pycocotools`.
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+#![allow(clippy::print_stdout, reason = "tests say what they skipped and what they ran")]
+
+use crate::common::require;
+use std::process::Command;
+
+use det_post::eval::box_overlap::{Overlaps, View};
+use det_post::eval::center_distance::Matching;
+use det_post::eval::{Filter2d, Filter3d, Frame2d, Frame3d, GroundTruth2d, GroundTruth3d, image};
+use det_post::types::{Box2d, Box3d, Detection2d, Detection3d, Object3d};
+use require::{Need, skip};
+use serde_json::{Value, json};
+
+const NUM_CLASSES: u32 = 3;
+
+/// A class of its own with detections alone, and one with truth alone.
+const ONLY_FOUND: u32 = NUM_CLASSES;
+const ONLY_THERE: u32 = NUM_CLASSES + 1;
+
+struct Random(u64);
+
+impl Random {
+    /// Uniform in [0, 1).
+    fn unit(&mut self) -> f32 {
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 40) as f32 / (1_u64 << 24) as f32
+    }
+
+    fn between(&mut self, low: f32, high: f32) -> f32 {
+        low + (high - low) * self.unit()
+    }
+
+    fn below(&mut self, n: u32) -> u32 {
+        (self.unit() * n as f32) as u32
+    }
+
+    /// Scores with many ties.
+    fn score(&mut self) -> f32 {
+        let score = self.unit();
+        if self.unit() < 0.5 { (score * 20.0).round() / 20.0 } else { score }
+    }
+}
+
+fn frame_3d(random: &mut Random, noise: f32) -> Frame3d {
+    let mut frame = Frame3d::default();
+    for _ in 0..random.below(14) {
+        let class = random.below(NUM_CLASSES);
+        let bbox = Box3d {
+            center: [
+                random.between(-45.0, 45.0),
+                random.between(-45.0, 45.0),
+                random.between(-1.0, 1.0),
+            ],
+            length_m: random.between(0.6, 8.0),
+            width_m: random.between(0.6, 3.0),
+            height_m: random.between(1.0, 3.0),
+            yaw_rad: random.between(-4.0, 4.0),
+        };
+        let velocity_mps = [random.between(-9.0, 9.0), random.between(-9.0, 9.0)];
+        frame.truth.push(GroundTruth3d { class, bbox, velocity_mps, num_points: random.below(40) });
+        while random.unit() < 0.6 {
+            let mut jitter = |value: f32| value + noise * random.between(-1.0, 1.0);
+            let found = Box3d {
+                center: bbox.center.map(&mut jitter),
+                length_m: jitter(bbox.length_m).max(0.1),
+                width_m: jitter(bbox.width_m).max(0.1),
+                height_m: jitter(bbox.height_m).max(0.1),
+                yaw_rad: jitter(bbox.yaw_rad),
+            };
+            let velocity = velocity_mps.map(&mut jitter);
+            frame.detections.push(Detection3d {
+                class: if random.unit() < 0.9 { class } else { random.below(NUM_CLASSES) },
+                score: random.score(),
+                object: Object3d {
+                    bbox: found,
+                    // One class never has a velocity, one sometimes.
+                    velocity_mps: (class != 1 && (class != 2 || random.unit() < 0.5))
+                        .then_some(velocity),
+                    variance: None,
+                },
+            });
+        }
+    }
+    for _ in 0..random.below(4) {
+        let center = [random.between(-45.0, 45.0), random.between(-45.0, 45.0), 0.0];
+        let bbox = Box3d { center, length_m: 4.0, width_m: 2.0, height_m: 1.5, yaw_rad: 1.0 };
+        let class = random.below(ONLY_FOUND + 1);
+        let object = Object3d { bbox, velocity_mps: None, variance: None };
+        frame.detections.push(Detection3d { class, score: random.score(), object });
+        let truth =
+            GroundTruth3d { class: ONLY_THERE, bbox, velocity_mps: [0.0; 2], num_points: 9 };
+        frame.truth.push(truth);
+    }
+    frame
+}
+
+fn frame_2d(random: &mut Random, noise: f32) -> Frame2d {
+    let mut frame = Frame2d::default();
+    for _ in 0..random.below(14) {
+        let class = random.below(NUM_CLASSES);
+        let (x, y) = (random.between(0.0, 600.0), random.between(0.0, 300.0));
+        let (width, height) = (random.between(4.0, 90.0), random.between(4.0, 90.0));
+        let bbox = Box2d::new(x, y, x + width, y + height);
+        frame.truth.push(GroundTruth2d { class, bbox, visibility: random.unit() });
+        while random.unit() < 0.65 {
+            let mut jitter = |value: f32| value + noise * 10.0 * random.between(-1.0, 1.0);
+            let found =
+                Box2d::new(jitter(bbox.x1), jitter(bbox.y1), jitter(bbox.x2), jitter(bbox.y2));
+            if found.x2 > found.x1 && found.y2 > found.y1 {
+                let class = if random.unit() < 0.9 { class } else { random.below(NUM_CLASSES) };
+                frame.detections.push(Detection2d { class, score: random.score(), bbox: found });
+            }
+        }
+    }
+    for _ in 0..random.below(4) {
+        let (x, y) = (random.between(0.0, 600.0), random.between(0.0, 300.0));
+        let bbox = Box2d::new(x, y, x + 30.0, y + 25.0);
+        let class = random.below(ONLY_FOUND + 1);
+        frame.detections.push(Detection2d { class, score: random.score(), bbox });
+        frame.truth.push(GroundTruth2d { class: ONLY_THERE, bbox, visibility: 1.0 });
+    }
+    // More of one class than COCO takes from a picture.
+    for _ in 0..if random.unit() < 0.1 { 150 } else { 0 } {
+        let (x, y) = (random.between(0.0, 600.0), random.between(0.0, 300.0));
+        let bbox = Box2d::new(x, y, x + 30.0, y + 25.0);
+        frame.detections.push(Detection2d { class: 0, score: random.score(), bbox });
+    }
+    frame
+}
+
+/// All values as doubles, so that Python reads the very floats.
+fn doubles(values: &[f32]) -> Vec<f64> {
+    values.iter().copied().map(f64::from).collect()
+}
+
+fn box_json(bbox: &Box3d) -> Value {
+    json!({
+        "center": doubles(&bbox.center),
+        "size": doubles(&[bbox.length_m, bbox.width_m, bbox.height_m]),
+        "yaw": f64::from(bbox.yaw_rad),
+    })
+}
+
+fn with(mut value: Value, more: Value) -> Value {
+    let (Value::Object(fields), Value::Object(more)) = (&mut value, more) else { return value };
+    fields.extend(more);
+    value
+}
+
+fn space(frames: &[Frame3d]) -> Value {
+    let as_json = |frame: &Frame3d| {
+        let truth = frame.truth.iter().map(|t| {
+            let more = json!({"class": t.class, "velocity": doubles(&t.velocity_mps), "num_points": t.num_points});
+            with(box_json(&t.bbox), more)
+        });
+        let detections = frame.detections.iter().map(|d| {
+            let velocity = d.object.velocity_mps.map(|v| doubles(&v));
+            let more = json!({"class": d.class, "score": f64::from(d.score), "velocity": velocity});
+            with(box_json(&d.object.bbox), more)
+        });
+        json!({"truth": truth.collect::<Vec<_>>(), "detections": detections.collect::<Vec<_>>()})
+    };
+    let mut cases = Vec::new();
+    for class in 0..=ONLY_THERE {
+        let (matching, overlaps) = (Matching::new(frames, class), Overlaps::new(frames, class));
+        for (min_range_m, max_range_m, min_points) in
+            [(0.0, 1e9, 0), (0.0, 50.0, 5), (10.0, 20.0, 5)]
+        {
+            let filter = Filter3d { min_range_m, max_range_m, min_points };
+            let min_overlap = [0.3, 0.5, 0.7, 0.5, 0.5][class as usize];
+            let found = matching.accuracy(&filter);
+            let errors = found.errors.map(|e| {
+                json!({"translation_m": e.translation_m, "scale": e.scale,
+                       "heading_rad": e.heading_rad, "velocity_mps": e.velocity_mps})
+            });
+            cases.push(json!({
+                "class": class,
+                "filter": {"min_range_m": min_range_m, "max_range_m": max_range_m, "min_points": min_points},
+                "min_overlap": min_overlap,
+                "found": {
+                    "num_truth": found.num_truth,
+                    "ap": found.ap,
+                    "errors": errors,
+                    "precision": found.precision.to_vec(),
+                    "bev": overlaps.average_precision(View::Bev, min_overlap, &filter),
+                    "space": overlaps.average_precision(View::Space, min_overlap, &filter),
+                },
+            }));
+        }
+    }
+    json!({"frames": frames.iter().map(as_json).collect::<Vec<_>>(), "cases": cases})
+}
+
+fn image(frames: &[Frame2d]) -> Value {
+    let corners = |b: &Box2d| doubles(&[b.x1, b.y1, b.x2, b.y2]);
+    let as_json = |frame: &Frame2d| {
+        let truth = frame.truth.iter().map(|t| {
+            json!({"class": t.class, "box": corners(&t.bbox), "visibility": f64::from(t.visibility)})
+        });
+        let detections = frame.detections.iter().map(
+            |d| json!({"class": d.class, "score": f64::from(d.score), "box": corners(&d.bbox)}),
+        );
+        json!({"truth": truth.collect::<Vec<_>>(), "detections": detections.collect::<Vec<_>>()})
+    };
+    let mut cases = Vec::new();
+    for class in 0..=ONLY_THERE {
+        for (min_height, max_height, min_visibility) in
+            [(0.0, 1e9, 0.0), (12.0, 1e9, 0.5), (25.0, 50.0, 0.5)]
+        {
+            let filter = Filter2d { min_height, max_height, min_visibility };
+            let found = image::accuracy(frames, class, &filter);
+            cases.push(json!({
+                "class": class,
+                "filter": {"min_height": min_height, "max_height": max_height, "min_visibility": min_visibility},
+                "found": {"ap": found.ap, "precision": found.precision.to_vec()},
+            }));
+        }
+    }
+    json!({"frames": frames.iter().map(as_json).collect::<Vec<_>>(), "cases": cases})
+}
+
+#[test]
+fn figures_agree_with_the_published_definitions() {
+    let Ok(python) = std::env::var("DET_POST_PEER_PYTHON") else {
+        skip(Need::Peers, "DET_POST_PEER_PYTHON is not set");
+        return;
+    };
+    let packages =
+        Command::new(&python).args(["-c", "import numpy, pycocotools"]).output().unwrap();
+    if !packages.status.success() {
+        skip(Need::Peers, format_args!("{python} lacks numpy or pycocotools"));
+        return;
+    }
+    let sets: Vec<Value> = [(1, 0.1, 25), (2, 0.4, 40), (3, 1.0, 25), (4, 0.3, 2), (5, 0.3, 0)]
+        .into_iter()
+        .map(|(seed, noise, num_frames)| {
+            let mut random = Random(seed);
+            let clouds: Vec<_> = (0..num_frames).map(|_| frame_3d(&mut random, noise)).collect();
+            let pictures: Vec<_> = (0..num_frames).map(|_| frame_2d(&mut random, noise)).collect();
+            json!({"space": space(&clouds), "image": image(&pictures)})
+        })
+        .collect();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("sets.json");
+    std::fs::write(&path, serde_json::to_string(&sets).unwrap()).unwrap();
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/peers/check_eval.py");
+    let output = Command::new(python).args([script.as_ref(), path.as_os_str()]).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    println!("{text}");
+    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+}

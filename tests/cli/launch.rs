@@ -1,0 +1,262 @@
+//! The launch files, run against stand-ins of `launch`: what they take, and
+//! what they would start. Wants a Python with PyYAML, and nothing of ROS 2.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
+#![allow(clippy::print_stdout, reason = "tests say what they skipped")]
+
+use crate::common::{replay, require};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use det_post::config::Config;
+use require::{Need, skip};
+use serde_json::{Value, json};
+
+const FILES: [&str; 2] = ["launch/det.launch.py", "launch/det_replay.launch.py"];
+
+/// A Python that can read YAML; says when there is none.
+fn python() -> Option<String> {
+    let named = std::env::var("DET_POST_PEER_PYTHON").ok();
+    let found = named.into_iter().chain(["python3".to_owned()]).find(|python| {
+        let reads_yaml = Command::new(python).args(["-c", "import yaml"]).output();
+        reads_yaml.is_ok_and(|output| output.status.success())
+    });
+    if found.is_none() {
+        skip(Need::Peers, "no Python with PyYAML");
+    }
+    found
+}
+
+fn run(python: &str, file: &str, arguments: &[&str]) -> Output {
+    Command::new(python)
+        .args(["tests/peers/check_launch.py", file])
+        .args(arguments)
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output()
+        .unwrap()
+}
+
+/// What a launch file declares, reads and would start.
+#[track_caller]
+fn launch(python: &str, file: &str, arguments: &[&str]) -> Value {
+    let output = run(python, file, arguments);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{file} {arguments:?}: {stderr}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn texts(list: &Value) -> Vec<String> {
+    list.as_array().unwrap().iter().map(|text| text.as_str().unwrap().to_owned()).collect()
+}
+
+/// The parameter overrides of a process, as the command line has them.
+fn overrides(process: &Value) -> Vec<String> {
+    let parameters = process["parameters"].as_object().unwrap();
+    let assignment = |(key, value): (&String, &Value)| match value {
+        Value::String(text) => format!("{key}:={text}"),
+        other => format!("{key}:={other}"),
+    };
+    parameters.iter().map(assignment).collect()
+}
+
+/// The configuration with which a process would run.
+#[track_caller]
+fn config(process: &Value) -> Config {
+    let files: Vec<PathBuf> = texts(&process["files"]).into_iter().map(PathBuf::from).collect();
+    Config::load(&files, &overrides(process)).unwrap()
+}
+
+#[test]
+fn every_argument_is_described_and_read() {
+    let Some(python) = python() else { return };
+    for file in FILES {
+        let report = launch(&python, file, &["bag:=drive"]);
+        let read = texts(&report["read"]);
+        let mut declared = BTreeSet::new();
+        for argument in report["declared"].as_array().unwrap() {
+            let name = argument["name"].as_str().unwrap();
+            let description = argument["description"].as_str().unwrap();
+            assert!(
+                description.ends_with('.') && description.len() > 10,
+                "{name}: {description:?}"
+            );
+            assert!(read.iter().any(|of| of == name), "{file}: {name} is declared, not read");
+            declared.insert(name.to_owned());
+        }
+        assert!(declared.len() >= 13, "{declared:?}");
+        assert!(read.iter().all(|name| declared.contains(name)), "{file}: {read:?}");
+    }
+}
+
+#[test]
+fn by_default_the_demo_starts() {
+    let Some(python) = python() else { return };
+    let report = launch(&python, FILES[0], &[]);
+    let [node] = report["processes"].as_array().unwrap().as_slice() else { panic!("{report}") };
+    assert_eq!((&node["package"], &node["executable"]), (&"det_post".into(), &"det_post".into()));
+    assert_eq!((&node["name"], &node["namespace"]), (&"det_post".into(), &"".into()));
+    assert_eq!(node["respawn"], true);
+    let config = config(node);
+    assert!(!config.use_sim_time);
+    let names: Vec<&str> = config.channels.iter().map(|channel| &*channel.name).collect();
+    assert_eq!(names, ["camera", "lidar"]);
+    // Paths in the configuration stand below the folder that the node runs in.
+    let folder = Path::new(node["cwd"].as_str().unwrap());
+    assert!(folder.join("models/camera.onnx").is_file(), "{}", folder.display());
+
+    // The program takes the command line, up to a parameter that is none.
+    let (program, ros) = (texts(&node["arguments"]), texts(&node["ros_arguments"]));
+    let mut line: Vec<&str> = program.iter().map(String::as_str).collect();
+    line.push("--ros-args");
+    line.extend(ros.iter().map(String::as_str));
+    line.extend(["-p", "no_such_key:=1"]);
+    let run = replay::det_post(&line);
+    run.expect_code(2);
+    assert!(run.stderr.contains("no_such_key"), "{}", run.stderr);
+}
+
+#[test]
+fn arguments_reach_the_channels() {
+    let Some(python) = python() else { return };
+    let arguments = [
+        "config:=surround.param.yaml",
+        "namespace:=/car",
+        "node_name:=eyes",
+        "device:=cpu",
+        "input_topics:=front:=/cam0/image back:=/cam1/image",
+        "camera_info_topics:=back:=/cam1/camera_info",
+        "model_paths:=front:=/models/a.onnx",
+        "parameters:=front.score_threshold:=0.25 back.class_filter:=[car,bus]",
+        "use_sim_time:=true",
+        "log_level:=debug",
+        "enclave:=/car/eyes",
+        "respawn:=false",
+        "rviz:=true",
+    ];
+    let report = launch(&python, FILES[0], &arguments);
+    let [node, rviz] = report["processes"].as_array().unwrap().as_slice() else {
+        panic!("{report}")
+    };
+    assert_eq!((&node["name"], &node["namespace"]), (&"eyes".into(), &"/car".into()));
+    assert_eq!(node["respawn"], false);
+    assert_eq!(texts(&node["ros_arguments"]), ["--log-level", "debug", "--enclave", "/car/eyes"]);
+    let config = config(node);
+    assert!(config.use_sim_time);
+    assert_eq!(config.device.to_string(), "cpu");
+    let channel = |name: &str| config.channels.iter().find(|channel| channel.name == name).unwrap();
+    assert_eq!(channel("front").inputs[0].topic, "/cam0/image");
+    assert_eq!(channel("back").inputs[0].topic, "/cam1/image");
+    assert_eq!(channel("back").inputs[0].camera_info.as_deref(), Some("/cam1/camera_info"));
+    assert_eq!(channel("front").inputs[0].camera_info, None);
+    assert_eq!(channel("back_left").inputs[0].topic, "/camera/back_left/image_raw/compressed");
+    let yaml = config.to_yaml();
+    assert!(yaml.contains("/models/a.onnx") && yaml.contains("0.25"), "{yaml}");
+
+    assert_eq!(rviz["executable"], "rviz2");
+    let view = texts(&rviz["arguments"]).pop().unwrap();
+    assert!(Path::new(&view).is_file(), "{view}");
+    assert_eq!(rviz["parameters"]["use_sim_time"], true);
+}
+
+#[test]
+fn an_encoder_and_a_file_of_ones_own_are_found() {
+    let Some(python) = python() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("own.yaml");
+    std::fs::write(&file, "/**: {ros__parameters: {lidar: {max_detections: 7}}}\n").unwrap();
+    let config_argument = format!("config:=demo.param.yaml {}", file.display());
+    let arguments = [config_argument.as_str(), "encoder_paths:=lidar:=/models/pillars.onnx"];
+    let report = launch(&python, FILES[0], &arguments);
+    let yaml = config(&report["processes"][0]).to_yaml();
+    assert!(yaml.contains("/models/pillars.onnx") && yaml.contains("max_detections: 7"), "{yaml}");
+}
+
+#[test]
+fn what_is_wrong_is_said() {
+    let Some(python) = python() else { return };
+    for (file, arguments, named) in [
+        (FILES[0], ["input_topics:=/image"], "input_topics: found '/image'"),
+        (FILES[0], ["model_paths:=camera:="], "model_paths: found 'camera:='"),
+        (FILES[0], ["rviz:=maybe"], "rviz: found 'maybe'"),
+        (FILES[0], ["parameters:=camera.score_threshold=0.4"], "parameters: found"),
+        (FILES[1], ["rate:=2"], "argument bag is required"),
+    ] {
+        let output = run(&python, file, &arguments);
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && stderr.contains(named), "{arguments:?}: {stderr}");
+    }
+}
+
+/// The command line that plays the recording, and the node that it waits for.
+#[track_caller]
+fn player(report: &Value) -> (String, String) {
+    let [_, player] = report["processes"].as_array().unwrap().as_slice() else {
+        panic!("{report}")
+    };
+    let command = texts(&player["command"]);
+    let [shell, flag, script, node, rest @ ..] = command.as_slice() else { panic!("{command:?}") };
+    assert_eq!([shell, flag], ["sh", "-c"]);
+    assert!(script.contains("ros2 lifecycle get \"$0\"") && script.ends_with("exec \"$@\""));
+    (node.clone(), rest.join(" "))
+}
+
+#[test]
+fn a_recording_plays_beside_a_node_on_its_clock() {
+    let Some(python) = python() else { return };
+    let arguments = ["bag:=drive", "rate:=0.5", "loop:=true", "delay:=7", "device:=cpu"];
+    let report = launch(&python, FILES[1], &arguments);
+    let node = &report["processes"][0];
+    assert!(config(node).use_sim_time);
+    assert_eq!(node["respawn"], false);
+    let command = "ros2 bag play drive --rate 0.5 --delay 7 --clock 100 --loop";
+    assert_eq!(player(&report), ("/det_post".into(), command.into()));
+    assert_eq!(report["ended_by"], json!(["any"]));
+
+    let arguments = ["bag:=drive", "namespace:=car/front", "respawn:=true"];
+    let further = "player_arguments:=--topics /points /tf";
+    let report = launch(&python, FILES[1], &[&arguments[..], &[further]].concat());
+    let command = "ros2 bag play drive --rate 1.0 --delay 1.0 --clock 100 --topics /points /tf";
+    assert_eq!(player(&report), ("/car/front/det_post".into(), command.into()));
+    // A node that comes back by itself ends nothing; the player's end does.
+    assert_eq!(report["ended_by"], json!([report["processes"][1]["command"]]));
+}
+
+#[test]
+fn a_recording_of_a_clock_sets_it_itself() {
+    let Some(python) = python() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    for (topic, clock) in [("/points", " --clock 100"), ("/clock", "")] {
+        let metadata = json!({"rosbag2_bagfile_information": {
+            "topics_with_message_count": [{"topic_metadata": {"name": topic}}]}});
+        std::fs::write(folder.path().join("metadata.yaml"), metadata.to_string()).unwrap();
+        for bag in [folder.path().to_owned(), folder.path().join("drive_0.mcap")] {
+            let report = launch(&python, FILES[1], &[&format!("bag:={}", bag.display())]);
+            let bag = bag.display();
+            let command = format!("ros2 bag play {bag} --rate 1.0 --delay 1.0{clock}");
+            assert_eq!(player(&report).1, command);
+        }
+    }
+}
+
+#[test]
+fn ros_2_lists_the_same_arguments() {
+    if std::env::var_os("ROS_DISTRO").is_none_or(|distro| distro.is_empty()) {
+        skip(Need::Ros2, "ROS 2 is not sourced");
+        return;
+    }
+    let Some(python) = python() else { return };
+    for file in FILES {
+        let output = Command::new("ros2")
+            .args(["launch", file, "--show-args"])
+            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .output()
+            .unwrap();
+        let listed = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{listed}{}", String::from_utf8_lossy(&output.stderr));
+        for argument in launch(&python, file, &["bag:=drive"])["declared"].as_array().unwrap() {
+            let name = format!("'{}':", argument["name"].as_str().unwrap());
+            assert!(listed.contains(&name), "{name} is not in\n{listed}");
+        }
+    }
+}

@@ -1,0 +1,21 @@
+//! The program as users run it: commands, parameter files, launch files, output folders, `eval` and `simulate`.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "tests fail by panicking and print what they measured"
+)]
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod commands;
+mod config;
+mod docs_commands;
+mod eval;
+mod eval_peers;
+mod launch;
+mod outputs;
+mod sample;
+mod simulate;

@@ -1,0 +1,29 @@
+//! What several test programs share; each uses its part.
+#![allow(dead_code, reason = "each program uses its part")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
+
+#[path = "../../examples/make_sample/camera_net.rs"]
+pub mod camera_net;
+pub mod counting_pillars;
+pub mod detect;
+#[path = "../../examples/make_sample/drive.rs"]
+pub mod drive;
+pub mod jpeg;
+#[path = "../../examples/make_sample/lidar_nets.rs"]
+pub mod lidar_nets;
+pub mod memory;
+pub mod messages;
+pub mod network;
+pub mod one_input_slot;
+pub mod onnx;
+#[path = "../../examples/make_sample/parameters.rs"]
+pub mod parameters;
+pub mod point_cloud;
+#[path = "../../examples/make_sample/recording.rs"]
+pub mod recording;
+pub mod recordings;
+pub mod replay;
+pub mod require;
+pub mod session;
+pub mod shared_data;
+pub mod stand_in;

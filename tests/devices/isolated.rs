@@ -1,0 +1,416 @@
+//! Channels in processes of their own: the same detections, and no frame but
+//! the one that meets a failure is lost. What needs a GPU is skipped without
+//! one, unless `DET_POST_REQUIRE=cuda` makes that a failure.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
+#![allow(clippy::print_stdout, reason = "tests say what they skipped and what they ran")]
+#![allow(dead_code, reason = "the sample's modules are shared")]
+
+use crate::common;
+use crate::common::{camera_net, detect, drive, lidar_nets, parameters, recording};
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use common::jpeg::empty_scans;
+use common::replay::{Run, replay, replay_after};
+use common::require::{Need, skip};
+use det_post::config::{ChannelConfig, Config};
+use det_post::detectors::{self, Detector, DetectorInfo, FrameInput, FrameSet, InputNeeds};
+use det_post::device::{Device, PayloadMemory};
+use det_post::runtime::Factory;
+use det_post::runtime::channel::Channel;
+use det_post::runtime::isolated::{Proxy, serve};
+use det_post::runtime::supervisor::{Health, Supervisor};
+use det_post::types::{
+    CompressedFormat, CompressedView, Detection2d, Detections, DeviceChoice, Encoding,
+    FailurePolicy, FrameReport, Header, ImagePayload, ImageView, Size,
+};
+use det_post::{Error, ErrorKind, Result};
+use detect::in_image;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_det_post");
+
+const ISOLATED: [&str; 3] = ["device:=cpu", "camera.isolate:=true", "lidar.isolate:=true"];
+
+/// The sample: a drive, networks and parameters.
+fn sample() -> tempfile::TempDir {
+    let sample = tempfile::tempdir().unwrap();
+    let folder = sample.path();
+    std::fs::create_dir_all(folder.join("models")).unwrap();
+    std::fs::create_dir_all(folder.join("heads")).unwrap();
+    camera_net::graph().save(&folder.join("models/blobs_yolov8.onnx")).unwrap();
+    std::fs::write(folder.join("heads/blobs_yolov8.yaml"), parameters::camera_head()).unwrap();
+    lidar_nets::encoder().save(&folder.join("models/pillar_encoder.onnx")).unwrap();
+    lidar_nets::head().save(&folder.join("models/pillar_head.onnx")).unwrap();
+    std::fs::write(folder.join("heads/pillars.yaml"), parameters::lidar_head()).unwrap();
+    recording::write(&folder.join("drive")).unwrap();
+    std::fs::write(folder.join("sample.param.yaml"), parameters::deployment(folder)).unwrap();
+    sample
+}
+
+fn run(sample: &Path, name: &str, parameters: &[&str]) -> Run {
+    let parameters: Vec<String> = parameters.iter().map(|&text| text.to_owned()).collect();
+    let config = sample.join("sample.param.yaml");
+    replay(&sample.join("drive"), config.to_str().unwrap(), &parameters, &sample.join(name))
+}
+
+fn camera(sample: &Path) -> ChannelConfig {
+    let config = Config::load(&[sample.join("sample.param.yaml")], &[]).unwrap();
+    config.channels.into_iter().find(|channel| channel.name == "camera").unwrap()
+}
+
+fn image(data: &[u8]) -> ImagePayload<'_> {
+    let size = Size::new(drive::WIDTH as u32, drive::HEIGHT as u32);
+    ImagePayload::Raw(ImageView::new(size, 3 * drive::WIDTH, Encoding::Rgb8, false, data).unwrap())
+}
+
+/// A camera in another process.
+fn supervised(config: ChannelConfig) -> Supervisor {
+    let policy = FailurePolicy::default();
+    Supervisor::new("camera", DeviceChoice::Cpu, policy, move |device| {
+        let proxy = Proxy::start(Path::new(PROGRAM), &config, device)?;
+        Ok(Box::new(proxy) as Box<dyn Detector>)
+    })
+    .unwrap()
+}
+
+fn process_id(channel: &Supervisor) -> u32 {
+    channel.detector().unwrap().info().process_id.unwrap()
+}
+
+fn kill(process: u32) {
+    let killed = Command::new("kill").args(["-9", &process.to_string()]).status().unwrap();
+    assert!(killed.success());
+}
+
+#[test]
+fn a_replay_gives_the_same_bytes() {
+    let sample = sample();
+    let here = run(sample.path(), "here", &["device:=cpu"]);
+    let apart = run(sample.path(), "apart", &ISOLATED);
+    here.expect_code(0);
+    apart.expect_code(0);
+    let (expected, found) = (here.report(), apart.report());
+    for channel in ["camera", "lidar"] {
+        let (expected, found) = (&expected["channels"][channel], &found["channels"][channel]);
+        assert!(expected["detections"].as_u64().unwrap() > 0, "{channel} finds nothing");
+        for key in ["frames_in", "frames_out", "detections", "dropped", "truncated", "engine"] {
+            assert_eq!(found[key], expected[key], "{channel}.{key}");
+        }
+    }
+    assert!(apart.bytes("detections.jsonl") == here.bytes("detections.jsonl"));
+}
+
+/// As [`run`], after the lines of a shell script, in a mount namespace of its own.
+fn run_after(script: &str, sample: &Path, name: &str, parameters: &[&str]) -> Run {
+    let parameters: Vec<String> = parameters.iter().map(|&text| text.to_owned()).collect();
+    let (bag, config) = (sample.join("drive"), sample.join("sample.param.yaml"));
+    replay_after(script, &bag, config.to_str().unwrap(), &parameters, &sample.join(name))
+}
+
+/// Whether this machine permits mount namespaces.
+fn can_mount() -> bool {
+    let mut unshare = Command::new("unshare");
+    let status = unshare.args(["--map-root-user", "--mount", "true"]).status();
+    status.is_ok_and(|status| status.success())
+}
+
+#[test]
+fn payloads_do_not_depend_on_the_size_of_dev_shm() {
+    if !can_mount() {
+        skip(Need::Namespaces, "cannot unshare the mount namespace");
+        return;
+    }
+    let sample = sample();
+    let whole = run(sample.path(), "whole", &ISOLATED);
+    let tiny = "mount -t tmpfs -o size=4k tmpfs /dev/shm";
+    let tiny = run_after(tiny, sample.path(), "tiny", &ISOLATED);
+    tiny.expect_code(0);
+    assert!(tiny.bytes("detections.jsonl") == whole.bytes("detections.jsonl"));
+}
+
+/// A limit on the size of files limits what can be reserved in memory, too.
+#[test]
+fn a_payload_without_memory_costs_its_frame_and_no_other() {
+    if !can_mount() {
+        skip(Need::Namespaces, "cannot unshare the mount namespace");
+        return;
+    }
+    let sample = sample();
+    let whole = run(sample.path(), "whole", &ISOLATED);
+    // Blocks of 512 bytes: less than a picture takes, and than the larger half
+    // of the clouds.
+    let limit = "trap '' XFSZ\nulimit -f 256";
+    let short = run_after(limit, sample.path(), "short", &ISOLATED);
+    short.expect_code(0);
+    let report = short.report();
+    for (channel, expects_frames) in [("camera", false), ("lidar", true)] {
+        let found = &report["channels"][channel];
+        let number = |value: &serde_json::Value| value.as_u64().unwrap();
+        let dropped = found["dropped"].as_object().unwrap();
+        assert_eq!(dropped.keys().collect::<Vec<_>>(), ["out_of_memory"], "{found}");
+        let num_dropped = number(&dropped["out_of_memory"]["count"]);
+        assert_eq!(number(&found["frames_in"]), number(&found["frames_out"]) + num_dropped);
+        assert_eq!(number(&found["frames_out"]) > 0, expects_frames, "{found}");
+        let first = dropped["out_of_memory"]["first"].as_str().unwrap();
+        assert!(first.contains("cannot reserve"), "{first}");
+    }
+    let (lines, expected) = (short.lines(), whole.lines());
+    assert!(!lines.is_empty() && lines.iter().all(|line| expected.contains(line)));
+}
+
+#[test]
+fn a_process_that_is_killed_costs_one_frame() {
+    let sample = sample();
+    let config = camera(sample.path());
+    let mut detector = detectors::open(&config, DeviceChoice::Cpu).unwrap();
+    let mut channel = supervised(config);
+    let mut processes = Vec::new();
+    for number in 0..6 {
+        let picture = drive::picture(number);
+        let expected = in_image(detector.as_mut(), &image(&picture)).unwrap().detections;
+        assert!(!expected.is_empty(), "picture {number} shows nothing");
+        if number == 2 {
+            kill(process_id(&channel));
+        }
+        let (proxy, failures) = channel.ready().unwrap();
+        match failures.note(in_image(proxy, &image(&picture))) {
+            Ok(found) => assert!(number != 2 && found.detections == expected, "picture {number}"),
+            Err(error) => {
+                println!("picture {number}: {error}");
+                assert_eq!((number, error.kind()), (2, ErrorKind::Device));
+                assert!(error.message().contains("has ended (signal: 9"), "{error}");
+            }
+        }
+        processes.push(process_id(&channel));
+    }
+    assert_eq!((channel.health(), channel.num_failures()), (Health::Good, 1));
+    let [first, .., third, fourth, _, last] = processes[..] else { panic!("six pictures") };
+    assert!(first == third && third != fourth && fourth == last);
+    drop(channel);
+    assert!(!PathBuf::from(format!("/proc/{last}")).exists(), "the process is left");
+}
+
+/// A picture of minutes of work is the picture's fault, not the device's.
+#[test]
+fn a_jpeg_of_thousands_of_scans_costs_its_frame_alone() {
+    let sample = sample();
+    let mut channel = supervised(camera(sample.path()));
+    let process = process_id(&channel);
+    let file = empty_scans(2048, 2048, 20_000);
+    let bomb = CompressedView { format: CompressedFormat::Jpeg, data: &file };
+    let start = Instant::now();
+    let (proxy, failures) = channel.ready().unwrap();
+    let error = failures.note(in_image(proxy, &ImagePayload::Compressed(bomb))).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::DecodeLimit, "{error}");
+    assert!(error.message().contains("20000 scans"), "{error}");
+    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+    assert_eq!((channel.health(), channel.num_failures()), (Health::Good, 0));
+    let picture = drive::picture(1);
+    let (proxy, failures) = channel.ready().unwrap();
+    let found = failures.note(in_image(proxy, &image(&picture))).unwrap();
+    assert!(!found.detections.is_empty());
+    assert_eq!(process_id(&channel), process);
+}
+
+#[test]
+fn what_is_wrong_with_a_frame_or_a_configuration_comes_back() {
+    let sample = sample();
+    let mut config = camera(sample.path());
+    let mut proxy = Proxy::start(Path::new(PROGRAM), &config, DeviceChoice::Cpu).unwrap();
+    let file = CompressedView { format: CompressedFormat::Png, data: b"no picture" };
+    let error = in_image(&mut proxy, &ImagePayload::Compressed(file)).err().unwrap();
+    assert_eq!(error.kind(), ErrorKind::Codec, "{error}");
+    let picture = drive::picture(1);
+    assert!(!in_image(&mut proxy, &image(&picture)).unwrap().detections.is_empty());
+    // Another threshold, as a live parameter would set it.
+    let overrides = ["camera.score_threshold:=1.0".to_owned()];
+    let strict = Config::load(&[sample.path().join("sample.param.yaml")], &overrides).unwrap();
+    let strict = strict.channels.into_iter().find(|channel| channel.name == "camera").unwrap();
+    proxy.reconfigure(&strict).unwrap();
+    assert!(in_image(&mut proxy, &image(&picture)).unwrap().detections.is_empty());
+    drop(proxy);
+
+    // A model that is not there.
+    let overrides = ["camera.model_path:=/no/such/model.onnx".to_owned()];
+    let broken = Config::load(&[sample.path().join("sample.param.yaml")], &overrides).unwrap();
+    config = broken.channels.into_iter().find(|channel| channel.name == "camera").unwrap();
+    let start = |program| Proxy::start(Path::new(program), &config, DeviceChoice::Cpu);
+    let error = start(PROGRAM).err().unwrap();
+    assert_eq!(error.kind(), ErrorKind::Model);
+    assert!(error.message().contains("/no/such/model.onnx"), "{error}");
+
+    // A program that is no det_post.
+    for program in ["/bin/true", "/no/det_post"] {
+        assert_eq!(start(program).err().unwrap().kind(), ErrorKind::Device);
+    }
+}
+
+/// The frame at which the device of a [`Faulty`] fails.
+const FAULT_AT: u64 = 3;
+
+/// A detector whose device fails at a frame. A GPU really fails; of the CPU it
+/// is only reported.
+struct Faulty {
+    detector: Box<dyn Detector>,
+    num_frames: u64,
+}
+
+impl Faulty {
+    fn open(config: &ChannelConfig, device: DeviceChoice) -> Result<Box<dyn Detector>> {
+        Ok(Box::new(Self { detector: detectors::open(config, device)?, num_frames: 0 }))
+    }
+}
+
+impl Detector for Faulty {
+    fn inputs(&self) -> &[InputNeeds] {
+        self.detector.inputs()
+    }
+
+    fn info(&self) -> &DetectorInfo {
+        self.detector.info()
+    }
+
+    fn detect<'a>(
+        &'a mut self,
+        frame: &FrameSet<'_>,
+        report: &mut FrameReport,
+    ) -> Result<Detections<'a>> {
+        self.num_frames += 1;
+        if self.num_frames == FAULT_AT + 1 {
+            fail(self.info().device)?;
+        }
+        self.detector.detect(frame, report)
+    }
+
+    fn reconfigure(&mut self, config: &ChannelConfig) -> Result<()> {
+        self.detector.reconfigure(config)
+    }
+
+    fn reset(&mut self) -> Result<()> {
+        self.detector.reset()
+    }
+
+    fn warm_up(&mut self) -> Result<()> {
+        self.detector.warm_up()
+    }
+
+    fn payload_memory(&self) -> PayloadMemory {
+        self.detector.payload_memory()
+    }
+}
+
+fn fail(device: DeviceChoice) -> Result<()> {
+    #[cfg(feature = "cuda")]
+    if let Device::Cuda(gpu) = Device::open(device)? {
+        use det_post::device::cuda::diagnostic::{FaultKind, fail};
+        // The frame that follows meets the fault.
+        let _ = fail(&gpu, FaultKind::BadAddress);
+        return Ok(());
+    }
+    Err(Error::new(ErrorKind::Device, "test", format!("{device} fails")))
+}
+
+/// Names the detector of [`process_of_a_faulty_detector`]: `once` fails in the
+/// first process alone, whose mark is the file that follows.
+const VARIABLE: &str = "DET_POST_FAULTY_ONCE";
+
+/// Not a test of its own: what a process of [`faulty_program`] runs.
+#[test]
+fn process_of_a_faulty_detector() {
+    let Ok(mark) = std::env::var(VARIABLE) else { return };
+    let is_first = std::fs::File::create_new(mark).is_ok();
+    serve(if is_first { Faulty::open } else { detectors::open }).unwrap();
+}
+
+/// A program that holds a detector as det_post does, whose device fails once.
+fn faulty_program(folder: &Path) -> PathBuf {
+    let (program, mark) = (folder.join("faulty"), folder.join("failed"));
+    let this = std::env::current_exe().unwrap();
+    let script = format!(
+        "#!/bin/sh\n{VARIABLE}='{}' exec '{}' --exact isolated::process_of_a_faulty_detector --nocapture\n",
+        mark.display(),
+        this.display()
+    );
+    std::fs::write(&program, script).unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    program
+}
+
+/// The detections of pictures, or why there are none.
+fn drive_through(channel: &mut Channel) -> Vec<Result<Vec<Detection2d>>> {
+    let found = |number| {
+        let picture = drive::picture(number);
+        let mut inputs = [Some(FrameInput::image(Header::default(), image(&picture)))];
+        let served = channel.process(&mut inputs, None)?;
+        let Detections::Boxes2d(boxes) = served.detections else { panic!("boxes in space") };
+        Ok(boxes.to_vec())
+    };
+    (0..6).map(found).collect()
+}
+
+/// A fault costs the frame that meets it and no other, where another process
+/// or, with `config.failures.fallback`, the CPU goes on.
+fn costs_one_frame(config: &ChannelConfig, factory: Factory, kind: ErrorKind) -> Channel {
+    let mut whole = Channel::with_factory(config, Arc::new(detectors::open)).unwrap();
+    let expected = drive_through(&mut whole);
+    let mut channel = Channel::with_factory(config, factory).unwrap();
+    for (number, (found, expected)) in
+        drive_through(&mut channel).into_iter().zip(expected).enumerate()
+    {
+        match found {
+            Ok(found) => assert_eq!(found, expected.unwrap(), "picture {number}"),
+            Err(error) => {
+                println!("picture {number}: {error}");
+                assert_eq!((number as u64, error.kind()), (FAULT_AT, kind));
+            }
+        }
+    }
+    assert_eq!(channel.health().1, 1);
+    channel
+}
+
+fn in_a_process(program: PathBuf) -> Factory {
+    Arc::new(move |config, device| Ok(Box::new(Proxy::start(&program, config, device)?)))
+}
+
+#[test]
+fn a_device_that_fails_costs_one_frame() {
+    let sample = sample();
+    let mut config = camera(sample.path());
+    config.device = DeviceChoice::Cpu;
+    let is_first = std::sync::atomic::AtomicBool::new(true);
+    let here: Factory = Arc::new(move |config, device| {
+        let open = if is_first.swap(false, std::sync::atomic::Ordering::Relaxed) {
+            Faulty::open
+        } else {
+            detectors::open
+        };
+        open(config, device)
+    });
+    let channel = costs_one_frame(&config, here, ErrorKind::Device);
+    assert_eq!(channel.health().0, Health::Good);
+    let apart = in_a_process(faulty_program(sample.path()));
+    let channel = costs_one_frame(&config, apart, ErrorKind::Device);
+    assert_eq!(channel.health().0, Health::Good);
+}
+
+/// As above, with a GPU whose fault ends it for the process that meets it.
+#[test]
+fn a_gpu_that_fails_costs_one_frame() {
+    if let Err(reason) = Device::open(DeviceChoice::Cuda(0)) {
+        skip(Need::Cuda, reason);
+        return;
+    }
+    let sample = sample();
+    let overrides = ["camera.device:=cuda:0", "camera.engine.tf32:=false"].map(String::from);
+    let config = Config::load(&[sample.path().join("sample.param.yaml")], &overrides).unwrap();
+    let config = config.channels.into_iter().find(|channel| channel.name == "camera").unwrap();
+    let apart = in_a_process(faulty_program(sample.path()));
+    let channel = costs_one_frame(&config, apart, ErrorKind::Device);
+    assert_eq!(channel.health().0, Health::Good);
+}

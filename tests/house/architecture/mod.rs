@@ -1,0 +1,265 @@
+//! The house rules that a compiler does not check: who may name whom, where
+//! `unsafe` may stand, how long a file may be, and that every op has its
+//! contract and its row in docs/numerics.md.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
+#![allow(clippy::print_stdout, reason = "tests say what they skipped and what they ran")]
+
+use crate::common::require;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+mod adding_lists;
+mod imports;
+mod skips;
+mod troubleshooting;
+
+/// Which rooms a room may name. Lower rooms never name higher ones.
+const LAYERS: [(&str, &[&str]); 14] = [
+    ("types", &[]),
+    ("input_file", &[]),
+    ("yaml", &["input_file"]),
+    ("config", &["types", "input_file", "yaml"]),
+    ("device", &["types"]),
+    ("ops", &["types", "device"]),
+    ("infer", &["types", "input_file", "device"]),
+    ("transport", &["types", "input_file", "yaml"]),
+    ("eval", &["types"]),
+    ("sim", &["types"]),
+    ("detectors", &["types", "device", "ops", "infer", "config"]),
+    ("runtime", &["types", "device", "ops", "config", "detectors", "transport"]),
+    ("node", &["types", "device", "ops", "config", "detectors", "runtime", "transport"]),
+    (
+        "cli",
+        &[
+            "node",
+            "types",
+            "input_file",
+            "device",
+            "ops",
+            "infer",
+            "config",
+            "detectors",
+            "runtime",
+            "transport",
+            "eval",
+            "sim",
+            "telemetry",
+        ],
+    ),
+];
+
+/// Files that may hold `unsafe`, each block with its argument.
+const UNSAFE_FILES: [&str; 24] = [
+    "src/cli/heap.rs",
+    "src/device/cuda/diagnostic.rs",
+    "src/device/cuda/graph.rs",
+    "src/device/cuda/kernel.rs",
+    "src/device/cuda/memory/host.rs",
+    "src/device/cuda/memory/mod.rs",
+    "src/device/cuda/memory/page_locked.rs",
+    "src/device/cuda/open.rs",
+    "src/device/cuda/stream.rs",
+    "src/infer/device/binding.rs",
+    "src/ops/decode_anchor/kernels.rs",
+    "src/ops/decode_center/kernels.rs",
+    "src/ops/decode_yolo/kernels.rs",
+    "src/ops/densify/kernels.rs",
+    "src/ops/gather/kernels.rs",
+    "src/ops/letterbox/kernels.rs",
+    "src/ops/nms/cuda/kernels.rs",
+    "src/ops/pillar_features/kernels.rs",
+    "src/ops/scatter/kernels.rs",
+    "src/ops/select/kernels.rs",
+    "src/ops/unpack/kernels.rs",
+    "src/ops/voxelize/kernels.rs",
+    "src/runtime/isolated/memory.rs",
+    "src/transport/bag/mapped.rs",
+];
+
+/// Lines of code a file may have, tests aside.
+const MAX_LINES: usize = 400;
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn rust_files(folder: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            files.extend(rust_files(&path));
+        } else if path.extension().is_some_and(|e| e == "rs") {
+            files.push(path);
+        }
+    }
+    files.sort();
+    files
+}
+
+/// The lines before the test module, without comments.
+fn code_of(path: &Path) -> Vec<String> {
+    let text = fs::read_to_string(path).unwrap();
+    text.lines()
+        .take_while(|line| *line != "#[cfg(test)]")
+        .filter(|line| !line.trim_start().starts_with("//"))
+        .map(str::to_owned)
+        .collect()
+}
+
+fn relative(path: &Path) -> String {
+    path.strip_prefix(root()).unwrap().display().to_string()
+}
+
+#[test]
+fn rooms_name_only_lower_rooms() {
+    let all: Vec<&str> = LAYERS.iter().map(|(room, _)| *room).chain(["telemetry"]).collect();
+    let mut wrong = Vec::new();
+    for (room, allowed) in LAYERS {
+        let path = root().join("src").join(room);
+        let files = if path.is_dir() { rust_files(&path) } else { vec![path.with_extension("rs")] };
+        assert!(!files.is_empty(), "{room} is empty");
+        for file in files {
+            for line in code_of(&file) {
+                for other in &all {
+                    let named = line.contains(&format!("crate::{other}::"))
+                        || line.contains(&format!("crate::{other};"))
+                        || line.contains(&format!("crate::{{{other}"));
+                    if named && *other != room && !allowed.contains(other) {
+                        wrong.push(format!("{}: {}", relative(&file), line.trim()));
+                    }
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "higher rooms named from lower ones:\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn unsafe_stands_only_where_it_is_argued() {
+    let mut wrong = Vec::new();
+    for file in rust_files(&root().join("src")) {
+        let name = relative(&file);
+        let text = fs::read_to_string(&file).unwrap();
+        let uses = text.lines().any(|line| {
+            let code = line.split("//").next().unwrap_or_default();
+            code.contains("unsafe ") && !code.contains("unsafe_code")
+        });
+        if uses && !UNSAFE_FILES.contains(&name.as_str()) {
+            wrong.push(name);
+        }
+    }
+    assert!(wrong.is_empty(), "unsafe outside its files: {wrong:?}");
+    for file in UNSAFE_FILES {
+        let text = fs::read_to_string(root().join(file)).unwrap();
+        assert!(text.contains("// SAFETY:"), "{file} has no SAFETY argument");
+    }
+}
+
+#[test]
+fn files_are_short() {
+    let long: Vec<String> = rust_files(&root().join("src"))
+        .iter()
+        .filter_map(|file| {
+            let text = fs::read_to_string(file).unwrap();
+            let num_lines = text.lines().take_while(|line| *line != "#[cfg(test)]").count();
+            (num_lines > MAX_LINES).then(|| format!("{} {num_lines}", relative(file)))
+        })
+        .collect();
+    assert!(long.is_empty(), "files over {MAX_LINES} lines: {long:?}");
+}
+
+#[test]
+fn every_op_has_its_contract_and_numerics_row() {
+    let numerics = fs::read_to_string(root().join("docs/numerics.md")).unwrap();
+    let mut num_ops = 0;
+    for entry in fs::read_dir(root().join("src/ops")).unwrap() {
+        let path = entry.unwrap().path();
+        let op = path.file_name().unwrap().to_str().unwrap().to_owned();
+        // The common part of the suppressions, and the measures of overlap.
+        if !path.join("mod.rs").is_file() || ["nms", "overlap"].contains(&op.as_str()) {
+            continue;
+        }
+        num_ops += 1;
+        let contract = fs::read_to_string(path.join("mod.rs")).unwrap();
+        assert!(contract.starts_with("//! "), "{op}: mod.rs does not open with its contract");
+        assert!(numerics.contains(&format!("| `{op}` |")), "{op}: no row in docs/numerics.md");
+    }
+    assert!(num_ops >= 19, "only {num_ops} ops found");
+}
+
+#[test]
+fn no_room_is_a_junk_drawer() {
+    for file in rust_files(&root().join("src")) {
+        let stem = file.file_stem().unwrap().to_str().unwrap();
+        assert!(
+            !["utils", "util", "helpers", "common", "misc", "manager"].contains(&stem),
+            "{}: name it by what it does",
+            relative(&file)
+        );
+    }
+}
+
+/// At load the driver is asked for the size of a kernel's first parameter: a
+/// second one would not be noticed.
+#[test]
+fn every_kernel_takes_one_parameter_by_value() {
+    let mut num_kernels = 0;
+    for entry in fs::read_dir(root().join("kernels")).unwrap() {
+        let path = entry.unwrap().path();
+        let text = fs::read_to_string(&path).unwrap();
+        let code: String = text
+            .lines()
+            .map(|line| line.split("//").next().unwrap_or_default().trim_end_matches('\\'))
+            .collect();
+        for kernel in code.split("__global__").skip(1) {
+            let (head, _) = kernel.split_once('{').unwrap();
+            let (_, parameters) = head.rsplit_once('(').unwrap();
+            let by_value = parameters.trim_start().strip_prefix("const __grid_constant__ ");
+            let depths = parameters.chars().scan(0, |depth, c| {
+                *depth += i32::from(c == '<') - i32::from(c == '>');
+                Some((c, *depth))
+            });
+            let is_one = !depths.into_iter().any(|step| step == (',', 0));
+            let name = relative(&path);
+            assert!(by_value.is_some() && is_one, "{name}: a kernel takes ({parameters}");
+            num_kernels += 1;
+        }
+    }
+    assert!(num_kernels >= 19, "only {num_kernels} kernels found");
+}
+
+/// An op that runs on CUDA has a kernel file and a file of parity tests, both with
+/// the name of its folder.
+#[test]
+fn every_op_on_cuda_has_its_kernel_and_its_parity_tests() {
+    let parity = fs::read_to_string(root().join("tests/parity/main.rs")).unwrap();
+    let mut num_ops = 0;
+    for entry in fs::read_dir(root().join("src/ops")).unwrap() {
+        let path = entry.unwrap().path();
+        if !path.join("cuda.rs").is_file() && !path.join("cuda/mod.rs").is_file() {
+            continue;
+        }
+        num_ops += 1;
+        let op = path.file_name().unwrap().to_str().unwrap();
+        let is_there = |file: String| root().join(file).is_file();
+        let has_kernel = ["cu", "cuh"].iter().any(|e| is_there(format!("kernels/{op}.{e}")));
+        assert!(has_kernel, "{op}: no kernels/{op}.cu");
+        assert!(is_there(format!("tests/parity/{op}.rs")), "{op}: no tests/parity/{op}.rs");
+        assert!(parity.contains(&format!("mod {op};")), "{op}: tests/parity/main.rs leaves it out");
+    }
+    assert!(num_ops >= 19, "only {num_ops} ops on CUDA found");
+}
+
+/// Each program links the whole package: a new suite is a module of one of them.
+#[test]
+fn there_are_at_most_ten_test_programs() {
+    let tests = root().join("tests");
+    let is_program = |path: &PathBuf| {
+        path.extension().is_some_and(|extension| extension == "rs")
+            || path.join("main.rs").is_file()
+    };
+    let entries = fs::read_dir(tests).unwrap().map(|entry| entry.unwrap().path());
+    let programs: Vec<_> = entries.filter(is_program).collect();
+    assert!((1..=10).contains(&programs.len()), "{programs:?}");
+}

@@ -1,0 +1,180 @@
+//! What a build says without a compiler for the kernels, with one that fails, and
+//! when Rust and CUDA differ about what they share.
+#![cfg(unix)]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
+#![allow(clippy::print_stdout, reason = "tests say what they skipped")]
+
+use crate::common::require;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use require::{Need, skip};
+
+/// The build script as a program in a folder.
+fn compiled(folder: &Path) -> PathBuf {
+    let program = folder.join("build_script");
+    let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/build.rs");
+    let mut command = Command::new(rustc);
+    command.args(["--edition", "2024", script, "-o"]).arg(&program);
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    program
+}
+
+/// Runs it as cargo would, knowing of nothing but `variables`.
+fn run(folder: &Path, variables: &[(&str, &str)]) -> (Output, String) {
+    let mut command = Command::new(compiled(folder));
+    command.current_dir(env!("CARGO_MANIFEST_DIR")).env_clear().env("OUT_DIR", folder);
+    let output = command.envs(variables.iter().copied()).output().unwrap();
+    let out = String::from_utf8_lossy(&output.stdout).into_owned();
+    (output, out)
+}
+
+#[test]
+fn without_nvcc_the_build_warns_and_goes_on() {
+    let usual = ["/usr/local/cuda/bin/nvcc", "/opt/cuda/bin/nvcc"];
+    if let Some(nvcc) = usual.into_iter().find(|nvcc| Path::new(nvcc).is_file()) {
+        skip(Need::Nvcc, format_args!("its absence is tested, and there is {nvcc}"));
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (output, out) = run(folder.path(), &[("CARGO_FEATURE_CUDA", "1"), ("PATH", "")]);
+    assert!(output.status.success());
+    assert!(out.contains("cargo:warning=built without CUDA kernels: no nvcc in DET_POST_NVCC"));
+    assert!(!out.contains("rustc-cfg=kernels"), "{out}");
+}
+
+#[test]
+fn kernels_that_do_not_compile_fail_the_build() {
+    let folder = tempfile::tempdir().unwrap();
+    let nvcc = folder.path().join("nvcc");
+    std::fs::write(&nvcc, "#!/bin/sh\necho 'no such thing' >&2\nexit 3\n").unwrap();
+    std::fs::set_permissions(&nvcc, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let nvcc = nvcc.to_str().unwrap();
+    let variables =
+        [("CARGO_FEATURE_CUDA", "1"), ("DET_POST_NVCC", nvcc), ("DET_POST_CUDA_ARCHS", "90")];
+    let (output, out) = run(folder.path(), &variables);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("no such thing"));
+    assert!(!out.contains("rustc-cfg=kernels"), "{out}");
+}
+
+#[test]
+fn without_the_feature_no_compiler_is_looked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let (output, out) = run(folder.path(), &[("DET_POST_NVCC", "/nowhere/nvcc")]);
+    assert!(output.status.success());
+    assert!(!out.contains("warning") && !out.contains("rustc-cfg=kernels"), "{out}");
+}
+
+/// Compiles a program that reads `kThreads` and the size of `Args` from the text
+/// of `kernels/unpack.cu`, by the macros of the library.
+fn compile_with_kernel_text(text: &str) -> (Output, PathBuf) {
+    const MAIN: &str = r#"
+        mod device {
+            pub mod cuda {
+                #[path = "SHARED"]
+                pub(crate) mod shared;
+                pub(crate) use shared::{assert_mirrors, kernel_constant, kernel_struct_size};
+            }
+        }
+        use device::cuda::{assert_mirrors, kernel_constant};
+        struct Mirror(#[allow(dead_code)] [u8; 352]);
+        assert_mirrors!(Mirror, "unpack.cu", "Args");
+        fn main() {
+            println!("{}", kernel_constant!("unpack.cu", "kThreads"));
+        }
+    "#;
+    let folder = tempfile::tempdir().unwrap().keep();
+    std::fs::create_dir(folder.join("kernels")).unwrap();
+    std::fs::write(folder.join("kernels/unpack.cu"), text).unwrap();
+    let shared = concat!(env!("CARGO_MANIFEST_DIR"), "/src/device/cuda/shared.rs");
+    std::fs::write(folder.join("main.rs"), MAIN.replace("SHARED", shared)).unwrap();
+    let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    let mut command = Command::new(rustc);
+    command.current_dir(&folder).env("CARGO_MANIFEST_DIR", &folder);
+    (command.args(["--edition", "2024", "main.rs"]).output().unwrap(), folder)
+}
+
+fn unpack_text() -> String {
+    std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/kernels/unpack.cu")).unwrap()
+}
+
+/// A piece of the kernel's text, replaced by another.
+fn planted(from: &str, to: &str) -> String {
+    let text = unpack_text();
+    assert!(text.contains(from), "{from} is not in unpack.cu");
+    text.replace(from, to)
+}
+
+#[test]
+fn rust_takes_a_constant_from_the_kernel() {
+    let text = planted("constexpr uint32_t kThreads = 512;", "constexpr uint32_t kThreads = 96;");
+    for (text, threads) in [(unpack_text(), "512\n"), (text, "96\n")] {
+        let (output, folder) = compile_with_kernel_text(&text);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let printed = Command::new(folder.join("main")).output().unwrap().stdout;
+        assert_eq!(String::from_utf8_lossy(&printed), threads);
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+}
+
+#[test]
+fn a_mismatch_with_the_kernel_does_not_compile_in_rust() {
+    let size = "static_assert(sizeof(Args) == ";
+    let threads = "constexpr uint32_t kThreads = 512;";
+    let plants = [
+        (planted(&format!("{size}352"), &format!("{size}360")), "is not as large as Args"),
+        (planted(threads, "constexpr uint32_t kBlock = 512;"), "has no such definition"),
+        (planted(threads, "constexpr uint32_t kThreads = 1u << 9;"), "is no decimal literal"),
+        (planted(threads, &format!("{threads}\n{threads}")), "has two such definitions"),
+    ];
+    for (text, message) in plants {
+        let (output, folder) = compile_with_kernel_text(&text);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && said.contains(message), "{message}: {said}");
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+}
+
+/// The CUDA compiler of this machine, where its variables or PATH name one.
+fn nvcc() -> Option<PathBuf> {
+    let named = std::env::var_os("DET_POST_NVCC").map(PathBuf::from);
+    let home = std::env::var_os("CUDA_HOME").map(|home| PathBuf::from(home).join("bin/nvcc"));
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&path).map(|folder| folder.join("nvcc")).collect::<Vec<_>>();
+    named.into_iter().chain(home).chain(found).find(|nvcc| nvcc.is_file())
+}
+
+#[test]
+fn a_mismatch_with_rust_does_not_compile_in_cuda() {
+    let Some(nvcc) = nvcc() else {
+        skip(Need::Nvcc, "not in DET_POST_NVCC, CUDA_HOME or PATH");
+        return;
+    };
+    let sources = "    Source sources[kMaxChannels];\n";
+    let longer = planted(sources, &format!("{sources}    uint64_t another;\n"));
+    let plants = [(unpack_text(), true), (longer, false)];
+    for (text, fits) in plants {
+        let folder = tempfile::tempdir().unwrap();
+        let program = compiled(folder.path());
+        std::fs::create_dir(folder.path().join("kernels")).unwrap();
+        std::fs::write(folder.path().join("kernels/unpack.cu"), text).unwrap();
+        for entry in Path::new(env!("CARGO_MANIFEST_DIR")).join("kernels").read_dir().unwrap() {
+            let header = entry.unwrap().path();
+            if header.extension().is_some_and(|extension| extension == "cuh") {
+                let to = folder.path().join("kernels").join(header.file_name().unwrap());
+                std::fs::copy(&header, to).unwrap();
+            }
+        }
+        let mut command = Command::new(program);
+        command.current_dir(folder.path()).env("OUT_DIR", folder.path());
+        command.env("CARGO_FEATURE_CUDA", "1").env("DET_POST_NVCC", &nvcc);
+        let output = command.env("DET_POST_CUDA_ARCHS", "90").output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.success(), fits, "{said}");
+        assert!(fits || said.contains("static assertion failed"), "{said}");
+    }
+}

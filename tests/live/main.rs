@@ -1,0 +1,20 @@
+//! The live node behind a door in memory: what it publishes, what it counts,
+//! what it answers, and how it starts and stops.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
+#![allow(clippy::print_stdout, reason = "tests say what they saw")]
+
+#[path = "../common/mod.rs"]
+mod common;
+
+use common::{camera_net, counting_pillars, drive, recording, replay, require, session};
+
+mod calibration;
+mod diagnostics;
+mod frames;
+mod hostile;
+mod process;
+mod services;
+mod several_inputs;
+mod time;
+mod views;

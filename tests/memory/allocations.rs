@@ -1,0 +1,315 @@
+//! After warm-up, our own stages allocate nothing.
+//!
+//! The engines here only hand out tensors that were made before, so what is
+//! counted is the pipelines' own. Real engines allocate inside their runs, and
+//! so does the JPEG decoder.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
+#![allow(clippy::print_stdout, reason = "tests say what they skipped")]
+
+#[cfg(feature = "cuda")]
+use crate::common::require;
+use std::cell::Cell;
+
+use super::allocator::NUM_ALLOCATIONS;
+use det_post::config::{ChannelKind, Config, LidarConfig};
+use det_post::detectors::{Detector, FrameInput, FrameSet, image2d, pillars};
+use det_post::infer::Engine;
+use det_post::types::{
+    CloudView, Dim, ElementType, Encoding, FrameReport, Header, ImagePayload, ImageView,
+    PointField, PointFields, Size, Stage, Stamp, TensorSpec, TensorValues, TensorView,
+};
+use det_post::{Error, ErrorKind, Result};
+use nalgebra::{Isometry3, Vector3};
+
+/// Name and shape of an output, and its value at a place.
+type Answer<'a> = (&'a str, &'a [usize], fn(usize) -> f32);
+
+/// A network whose answers stand before it is asked.
+struct Prepared {
+    inputs: Vec<TensorSpec>,
+    outputs: Vec<TensorSpec>,
+    answers: Vec<(Vec<usize>, Vec<f32>)>,
+}
+
+impl Prepared {
+    fn new(input: &[usize], outputs: &[Answer<'_>]) -> Box<Self> {
+        let spec = |name: &str, shape: &[usize]| TensorSpec {
+            name: name.into(),
+            element: Some(ElementType::F32),
+            shape: Some(shape.iter().map(|&n| Dim::Fixed(n)).collect()),
+        };
+        let answer = |shape: &[usize], value: fn(usize) -> f32| {
+            (shape.to_vec(), (0..shape.iter().product()).map(value).collect())
+        };
+        Box::new(Self {
+            inputs: vec![spec("input", input)],
+            outputs: outputs.iter().map(|(name, shape, _)| spec(name, shape)).collect(),
+            answers: outputs.iter().map(|(_, shape, value)| answer(shape, *value)).collect(),
+        })
+    }
+}
+
+impl Engine for Prepared {
+    fn inputs(&self) -> &[TensorSpec] {
+        &self.inputs
+    }
+
+    fn outputs(&self) -> &[TensorSpec] {
+        &self.outputs
+    }
+
+    fn run(&mut self, inputs: &[TensorView<'_>]) -> Result<()> {
+        let expected = self.inputs[0].shape.as_ref().unwrap();
+        assert_eq!(inputs[0].shape().len(), expected.len());
+        Ok(())
+    }
+
+    fn output(&self, index: usize) -> Result<TensorView<'_>> {
+        let (shape, values) = self
+            .answers
+            .get(index)
+            .ok_or_else(|| Error::new(ErrorKind::Inference, "prepared", "no such output"))?;
+        TensorView::new(shape, TensorValues::F32(values))
+    }
+
+    fn name(&self) -> &str {
+        "prepared"
+    }
+}
+
+/// A number in [0, 1) that looks random.
+fn noise(i: usize) -> f32 {
+    (i.wrapping_mul(2_654_435_761) % 1_000_003) as f32 / 1_000_003.0
+}
+
+fn channel(overrides: &[&str]) -> ChannelKind {
+    let overrides: Vec<String> = overrides.iter().map(|&o| o.into()).collect();
+    Config::load(&[], &overrides).unwrap().channels.remove(0).kind
+}
+
+/// Number of detections of a frame.
+fn detect(detector: &mut dyn Detector, frame: &FrameSet<'_>) -> usize {
+    let mut report = FrameReport::new();
+    let num_detections = detector.detect(frame, &mut report).unwrap().len();
+    let reports = |stage: &&Stage| report.duration(**stage).is_some();
+    let is_named = |stage: &Stage| detector.info().stages.contains(stage);
+    assert!(Stage::ALL.iter().filter(reports).all(is_named));
+    num_detections
+}
+
+/// Allocations of `work` once it ran a few times.
+fn allocations_after_warm_up(mut work: impl FnMut()) -> u64 {
+    (0..3).for_each(|_| work());
+    let before = NUM_ALLOCATIONS.with(Cell::get);
+    (0..5).for_each(|_| work());
+    NUM_ALLOCATIONS.with(Cell::get) - before
+}
+
+#[test]
+fn a_camera_frame_allocates_nothing() {
+    const NUM_ROWS: usize = 1000;
+    for kind in ["iou", "fast", "soft_linear", "soft_gaussian", "none"] {
+        let nms = format!("c.nms.kind:={kind}");
+        let ChannelKind::Camera(config) = channel(&[
+            "c.input:=/i",
+            "c.head:=yolov5",
+            "c.model_path:=m",
+            "c.score_threshold:=0.2",
+            &nms,
+        ]) else {
+            panic!("a camera head")
+        };
+        // Boxes all over a 64x64 input, scores on both sides of the threshold.
+        let rows = |i: usize| match i % 85 {
+            0 | 1 => noise(i) * 64.0,
+            2 | 3 => noise(i) * 16.0 + 1.0,
+            _ => noise(i),
+        };
+        let engine = Prepared::new(&[1, 3, 64, 64], &[("output", &[1, NUM_ROWS, 85], rows)]);
+        let mut pipeline = image2d::CpuDetector::new(&config, engine).unwrap();
+        let pixels: Vec<u8> = (0..97 * 50 * 3).map(|i| i as u8).collect();
+        let image = ImageView::new(Size::new(97, 50), 97 * 3, Encoding::Bgr8, false, &pixels);
+        let payload = ImagePayload::Raw(image.unwrap());
+        let input = [Some(FrameInput::image(Header::default(), payload))];
+        let mut num_detections = 0;
+        let num_allocations = allocations_after_warm_up(|| {
+            num_detections = detect(&mut pipeline, &FrameSet::single(&input));
+        });
+        assert!(num_detections > 20, "{kind}: {num_detections} detections");
+        assert_eq!(num_allocations, 0, "{kind}");
+    }
+}
+
+/// The answers of an engine on a GPU, in place of it.
+#[cfg(feature = "cuda")]
+fn given(
+    stream: &det_post::device::cuda::Stream,
+    engine: &Prepared,
+) -> det_post::infer::device::DeviceEngine {
+    let answer = |(shape, values): &(Vec<usize>, Vec<f32>)| det_post::types::Tensor::F32 {
+        shape: shape.clone(),
+        values: values.clone(),
+    };
+    let answers: Vec<_> = engine.answers.iter().map(answer).collect();
+    let names = engine.outputs.iter().map(|output| output.name.as_str());
+    let named: Vec<_> = names.zip(&answers).collect();
+    det_post::infer::device::DeviceEngine::given(stream, engine.inputs.clone(), &named).unwrap()
+}
+
+/// The GPU's memory of one test does not mix with another's.
+#[cfg(feature = "cuda")]
+static ONE_AT_A_TIME: std::sync::Mutex<()> = std::sync::Mutex::new(());
+
+/// The GPU for one test alone, or `None` with the reason printed.
+#[cfg(feature = "cuda")]
+fn gpu() -> Option<(std::sync::MutexGuard<'static, ()>, det_post::device::cuda::CudaDevice)> {
+    use det_post::device::Device;
+    use det_post::types::DeviceChoice;
+
+    let alone = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    match Device::open(DeviceChoice::Cuda(0)) {
+        Ok(Device::Cuda(device)) => Some((alone, device)),
+        Ok(Device::Cpu) => panic!("a GPU was asked for by number"),
+        Err(reason) => {
+            require::skip(require::Need::Cuda, reason);
+            None
+        }
+    }
+}
+
+#[test]
+#[cfg(feature = "cuda")]
+fn a_camera_frame_on_a_gpu_allocates_nothing() {
+    let Some((_alone, device)) = gpu() else { return };
+    let ChannelKind::Camera(config) =
+        channel(&["c.input:=/i", "c.head:=yolov5", "c.model_path:=m", "c.score_threshold:=0.2"])
+    else {
+        panic!("a camera head")
+    };
+    let rows = |i: usize| if i % 85 < 4 { noise(i) * 16.0 + 1.0 } else { noise(i) };
+    let stream = device.stream().unwrap();
+    let engine = Prepared::new(&[1, 3, 64, 64], &[("output", &[1, 1000, 85], rows)]);
+    let engine = given(&stream, &engine);
+    let mut pipeline = image2d::CudaDetector::new(&config, &stream, engine).unwrap();
+    // Two layouts in turn would be recorded anew: a channel has one.
+    let pixels: Vec<u8> = (0..640 * 480 * 3).map(|i| i as u8).collect();
+    let image = ImageView::new(Size::new(640, 480), 640 * 3, Encoding::Bgr8, false, &pixels);
+    let payload = ImagePayload::Raw(image.unwrap());
+    let input = [Some(FrameInput::image(Header::default(), payload))];
+    let mut num_detections = 0;
+    let mut frame = || num_detections = detect(&mut pipeline, &FrameSet::single(&input));
+    (0..3).for_each(|_| frame());
+    let on_device = || (stream.num_allocations(), device.free_memory().unwrap());
+    let before = on_device();
+    let num_allocations = allocations_after_warm_up(&mut frame);
+    assert_eq!(on_device(), before);
+    assert_eq!(num_allocations, 0);
+    assert!(num_detections > 20, "{num_detections} detections");
+}
+
+/// A cloud of x, y, z, intensity.
+fn cloud_bytes(num_points: usize) -> Vec<u8> {
+    let point = |i: usize| {
+        let (x, y) = (noise(4 * i) * 100.0 - 50.0, noise(4 * i + 1) * 100.0 - 50.0);
+        [x, y, noise(4 * i + 2) * 4.0 - 2.0, noise(4 * i + 3)]
+    };
+    (0..num_points).flat_map(point).flat_map(f32::to_le_bytes).collect()
+}
+
+/// The encoder and the network of a lidar channel.
+fn lidar_engines(config: &LidarConfig) -> [Box<Prepared>; 2] {
+    let facts = &config.facts;
+    let [nx, ny, _] = facts.grid.grid_size().map(|n| n as usize);
+    let (num_voxels, num_features) = (facts.voxel_capacity, facts.num_features());
+    let encoder = Prepared::new(
+        &[num_voxels, facts.max_points_per_voxel, num_features],
+        &[("pillar_features", &[num_voxels, 32], noise)],
+    );
+    let map = |channels| [1, channels, ny, nx];
+    let heat = |i: usize| if noise(i) > 0.999 { 2.0 } else { -5.0 };
+    let head = Prepared::new(
+        &map(32),
+        &[
+            ("reg", &map(2), noise),
+            ("height", &map(1), noise),
+            ("dim", &map(3), noise),
+            ("rot", &map(2), noise),
+            ("vel", &map(2), noise),
+            ("heatmap", &map(facts.class_names.len()), heat),
+        ],
+    );
+    let rename = |mut engine: Box<Prepared>, name: &str| {
+        engine.inputs[0].name = name.into();
+        engine
+    };
+    [rename(encoder, "input_features"), rename(head, "spatial_features")]
+}
+
+fn lidar_config(nms: &str) -> LidarConfig {
+    let nms = format!("l.nms.kind:={nms}");
+    let ChannelKind::Lidar(config) = channel(&[
+        "l.input:=/p",
+        "l.head:=centerpoint_autoware",
+        "l.encoder_path:=e",
+        "l.model_path:=m",
+        "l.densification.num_past_sweeps:=2",
+        "l.point_capacity:=100000",
+        &nms,
+    ]) else {
+        panic!("a lidar head")
+    };
+    *config
+}
+
+/// A drive, sweep after sweep: each call is a frame, and gives its detections.
+fn drive(bytes: &[u8]) -> impl FnMut(&mut dyn Detector) -> usize {
+    let mut fields = PointFields::new();
+    for (i, name) in ["x", "y", "z", "intensity"].into_iter().enumerate() {
+        fields.push(PointField { name, offset: 4 * i as u32, datatype: 7, count: 1 }).unwrap();
+    }
+    let cloud = CloudView::new([20_000, 1], [16, 320_000], false, fields, bytes).unwrap();
+    let mut sweep = 0;
+    move |detector| {
+        sweep += 1;
+        let pose = Isometry3::new(Vector3::new(sweep as f64, 0.0, 0.0), Vector3::zeros());
+        let header = Header { stamp: Stamp::from_nanos(sweep * 100_000_000), frame_id: "lidar" };
+        let input = [Some(FrameInput::cloud(header, &cloud).with_pose(pose))];
+        detect(detector, &FrameSet::single(&input))
+    }
+}
+
+#[test]
+fn a_lidar_frame_with_past_sweeps_allocates_nothing() {
+    for kind in ["circle", "bev", "iou_3d"] {
+        let config = lidar_config(kind);
+        let [encoder, head] = lidar_engines(&config);
+        let mut pipeline = pillars::CpuDetector::new(&config, encoder, head).unwrap();
+        let bytes = cloud_bytes(20_000);
+        let mut frame = drive(&bytes);
+        let mut num_detections = 0;
+        let num_allocations = allocations_after_warm_up(|| num_detections = frame(&mut pipeline));
+        assert!(num_detections > 20, "{kind}: {num_detections} detections");
+        assert_eq!(num_allocations, 0, "{kind}");
+    }
+}
+
+#[test]
+#[cfg(feature = "cuda")]
+fn a_lidar_frame_on_a_gpu_allocates_nothing() {
+    let Some((_alone, device)) = gpu() else { return };
+    let stream = device.stream().unwrap();
+    let config = lidar_config("circle");
+    let [encoder, head] = lidar_engines(&config).map(|engine| given(&stream, &engine));
+    let mut pipeline = pillars::CudaDetector::new(&config, &stream, encoder, head).unwrap();
+    let bytes = cloud_bytes(20_000);
+    let mut frame = drive(&bytes);
+    let mut num_detections = 0;
+    (0..4).for_each(|_| num_detections = frame(&mut pipeline));
+    let on_device = || (stream.num_allocations(), device.free_memory().unwrap());
+    let before = on_device();
+    let num_allocations = allocations_after_warm_up(|| num_detections = frame(&mut pipeline));
+    assert_eq!(on_device(), before);
+    assert_eq!(num_allocations, 0);
+    assert!(num_detections > 20, "{num_detections} detections");
+}

@@ -1,0 +1,16 @@
+//! Ops and engines on the CPU against references.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "tests fail by panicking and print what they measured"
+)]
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod engines;
+mod fuzz_pictures;
+mod lidar_reference;
+mod nms_tables;

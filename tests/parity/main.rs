@@ -1,0 +1,82 @@
+//! The same problems on the CPU and on the GPU, and the answers compared.
+//!
+//! A problem knows how to make itself, its answer on the CPU and its answer on
+//! the device. Integers, orders and indices must be equal; floats are equal or
+//! within the units in the last place that `docs/numerics.md` states. Without
+//! a GPU the suite says so and passes, unless `DET_POST_REQUIRE=cuda` makes
+//! that a failure.
+#![cfg(feature = "cuda")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+#[path = "../common/mod.rs"]
+mod common;
+
+use common::{detect, require, shared_data};
+use det_post::device::Device;
+use det_post::device::cuda::CudaDevice;
+use det_post::types::{Count, DeviceChoice, FrameReport, Kept};
+
+mod camera_frame;
+mod camera_pipeline;
+mod clouds;
+mod decode_anchor;
+mod decode_center;
+mod decode_yolo;
+mod decode_yolo_outputs;
+mod densify;
+mod gather;
+mod heads;
+mod letterbox;
+mod lidar_pipeline;
+mod nms;
+mod nms_bev;
+mod nms_circle;
+mod nms_fast;
+mod nms_iou;
+mod nms_iou_3d;
+mod nms_none;
+mod nms_rotated;
+mod nms_soft;
+mod pillar_features;
+mod random;
+mod scatter;
+mod select;
+mod slot;
+mod tensors;
+mod unpack;
+mod voxelize;
+
+/// The GPU, or `None` with the reason printed.
+fn gpu() -> Option<CudaDevice> {
+    match Device::open(DeviceChoice::Cuda(0)) {
+        Ok(Device::Cuda(device)) => Some(device),
+        Ok(Device::Cpu) => unreachable!("a GPU was asked for by number"),
+        Err(reason) => {
+            require::skip(require::Need::Cuda, reason);
+            None
+        }
+    }
+}
+
+/// The report of a frame that counted this and nothing else.
+fn counted<const N: usize>(counts: [(Count, usize); N]) -> FrameReport {
+    let mut report = FrameReport::new();
+    for (count, num) in counts {
+        report.add_count(count, num);
+    }
+    report
+}
+
+/// Fails when the survivors, their order or their scores differ in any bit.
+fn assert_same_kept(found: &[Kept], expected: &[Kept], context: impl Fn() -> String) {
+    let bits = |kept: &Kept| (kept.index, kept.score.to_bits());
+    let first = found.iter().zip(expected).position(|(a, b)| bits(a) != bits(b));
+    let pair = first.map(|i| (found[i], expected[i]));
+    assert!(
+        first.is_none() && found.len() == expected.len(),
+        "{}: {} kept, expected {}; first difference {first:?} {pair:?}",
+        context(),
+        found.len(),
+        expected.len(),
+    );
+}

@@ -1,0 +1,169 @@
+//! The demo from end to end with networks that know nothing, and the guard of
+//! the trained ones where they are there.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
+#![allow(clippy::print_stdout, reason = "tests say what they skipped and what they ran")]
+
+use crate::common;
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use common::replay::{det_post, replay_at};
+use common::require::{Need, skip};
+use common::stand_in;
+use serde_json::{Value, json};
+
+/// What the guard compares with.
+const RECORDED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/regression.json");
+
+/// How far below the recorded value mAP may fall.
+const TOLERANCE: f64 = 0.02;
+
+fn json_of(path: &Path) -> Value {
+    serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
+}
+
+#[test]
+fn the_demo_makes_everything_it_names() {
+    let folder = tempfile::tempdir().unwrap();
+    let models = folder.path().join("models");
+    stand_in::write(&models);
+    let out = folder.path().join("demo");
+    let [models, out_text] = [&models, &out].map(|path| path.display().to_string());
+    let arguments = ["demo", "--seconds", "0.6", "--models", &models, "--out", &out_text];
+    let run = det_post(&arguments);
+    run.expect_code(0);
+    for part in ["within 50 m", "expected calibration error", "p95", "drive.png"] {
+        assert!(run.stdout.contains(part), "{part}: {}", run.stdout);
+    }
+    for file in [
+        "drive/metadata.yaml",
+        "drive/drive_0.mcap",
+        "detections/metadata.yaml",
+        "detections.jsonl",
+        "report.json",
+        "eval.json",
+        "demo.param.yaml",
+        "figures/lidar_precision_recall.png",
+        "figures/camera_calibration.png",
+    ] {
+        assert!(out.join(file).is_file(), "{file}");
+    }
+    for (file, size) in
+        [("camera", (1280, 720)), ("birds_eye", (1000, 1000)), ("drive", (640, 640))]
+    {
+        let path = out.join("pictures").join(file).with_extension("png");
+        let file = std::io::BufReader::new(std::fs::File::open(path).unwrap());
+        assert_eq!(png::Decoder::new(file).read_info().unwrap().info().size(), size);
+    }
+    let figures = json_of(&out.join("eval.json"));
+    let sensors = figures["sensors"].as_array().unwrap();
+    assert_eq!(sensors.len(), 2);
+    for sensor in sensors {
+        assert!(sensor["num_frames"].as_u64().unwrap() > 0, "{sensor}");
+        assert_eq!(sensor["num_truth_frames_alone"], 0);
+        assert_eq!(sensor["num_detection_frames_alone"], 0);
+    }
+    let report = json_of(&out.join("report.json"));
+    for channel in ["camera", "lidar"] {
+        let channel = &report["channels"][channel];
+        assert_eq!(channel["frames_in"], channel["frames_out"], "{report}");
+        assert!(channel["detections"].as_u64().unwrap() > 0, "{report}");
+    }
+    a_pace_that_is_too_fast_drops_and_says_so(&out, &report);
+}
+
+/// The demo's parameter file replays its drive at a pace nobody can keep: every
+/// frame is served or overtaken, the last is served.
+fn a_pace_that_is_too_fast_drops_and_says_so(demo: &Path, at_full_speed: &Value) {
+    let [bag, parameters] = ["drive", "demo.param.yaml"].map(|name| demo.join(name));
+    let run = replay_at(&bag, parameters.to_str().unwrap(), "1000", &demo.join("paced"));
+    run.expect_code(0);
+    let (report, lines) = (run.report(), run.lines());
+    let mut num_overtaken = 0;
+    for channel in ["camera", "lidar"] {
+        let count = |report: &Value, key: &str| report["channels"][channel][key].as_u64().unwrap();
+        assert_eq!(count(&report, "frames_in"), count(at_full_speed, "frames_in"), "{report}");
+        let overtaken = &report["channels"][channel]["dropped"]["overtaken"]["count"];
+        let overtaken = overtaken.as_u64().unwrap_or(0);
+        assert_eq!(count(&report, "frames_out") + overtaken, count(&report, "frames_in"));
+        num_overtaken += overtaken;
+        let of_channel: Vec<&Value> =
+            lines.iter().filter(|line| line["channel"] == channel).collect();
+        assert_eq!(of_channel.len() as u64, count(&report, "frames_out"));
+        let stamps: Vec<_> = of_channel.iter().map(|line| line["stamp_ns"].as_i64()).collect();
+        assert!(stamps.is_sorted(), "{stamps:?}");
+    }
+    assert!(num_overtaken > 0, "{report}");
+    assert!(run.stdout.contains("overtaken: a newer message came before its turn"));
+}
+
+#[test]
+fn a_demo_without_networks_says_where_it_looked() {
+    let folder = tempfile::tempdir().unwrap();
+    let [models, out] =
+        ["models", "out"].map(|name| folder.path().join(name).display().to_string());
+    let run = det_post(&["demo", "--models", &models, "--out", &out]);
+    run.expect_code(1);
+    assert!(run.stderr.contains("looked into") && run.stderr.contains(&models), "{}", run.stderr);
+}
+
+fn replay_in_background(bag: &str, out: &str) -> Child {
+    Command::new(env!("CARGO_BIN_EXE_det_post"))
+        .args(["replay", bag, "--config", "config/demo.param.yaml", "--device", "cpu"])
+        .args(["-p", "camera.engine.kind:=rten", "-p", "lidar.engine.kind:=rten"])
+        .args(["-p", "camera.engine.threads:=1", "-p", "lidar.engine.threads:=1", "--out", out])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .env_remove("ORT_DYLIB_PATH")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+/// The regression guard: a drive that no network was trained on, twice through
+/// the committed networks. `DET_POST_RECORD=1` writes what it finds to
+/// tests/data/regression.json.
+#[test]
+fn the_trained_networks_stay_as_good_and_say_the_same_twice() {
+    if !Path::new(env!("CARGO_MANIFEST_DIR")).join("models/camera.onnx").is_file() {
+        skip(Need::Models, "no models/camera.onnx");
+        return;
+    }
+    let recorded = json_of(Path::new(RECORDED));
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let (bag, figures) = (path("drive"), path("eval.json"));
+    let [seed, seconds] = ["seed", "seconds"].map(|key| recorded[key].to_string());
+    det_post(&["simulate", "--seed", &seed, "--seconds", &seconds, "--out", &bag]).expect_code(0);
+    let runs =
+        ["first", "second"].map(|name| (path(name), replay_in_background(&bag, &path(name))));
+    let [first, second] = runs.map(|(out, mut child)| {
+        assert!(child.wait().unwrap().success(), "{out}");
+        std::fs::read(format!("{out}/detections.jsonl")).unwrap()
+    });
+    assert!(!first.is_empty() && first == second, "two replays say different things");
+
+    det_post(&["eval", "--detections", &path("first"), "--truth", &bag, "--json", &figures])
+        .expect_code(0);
+    let figures = json_of(Path::new(&figures));
+    let mut found = recorded.clone();
+    for sensor in figures["sensors"].as_array().unwrap() {
+        let key = format!("{}_map", sensor["sensor"].as_str().unwrap());
+        println!("{key} {} (recorded {})", sensor["map"], recorded[&key]);
+        found[&key] = json!(sensor["map"].as_f64().unwrap());
+    }
+    if std::env::var_os("DET_POST_RECORD").is_some() {
+        let text = serde_json::to_string_pretty(&found).unwrap();
+        std::fs::write(RECORDED, text + "\n").unwrap();
+        println!("recorded in {RECORDED}");
+        return;
+    }
+    for key in ["lidar_map", "camera_map"] {
+        let wanted = recorded[key]
+            .as_f64()
+            .unwrap_or_else(|| panic!("{key}: run once with DET_POST_RECORD=1"));
+        let got = found[key].as_f64().unwrap();
+        assert!(got >= wanted - TOLERANCE, "{key} fell from {wanted} to {got}");
+    }
+}

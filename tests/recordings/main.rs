@@ -1,0 +1,19 @@
+//! Recordings and their messages, and replays of them.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "tests fail by panicking and print what they measured"
+)]
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod bags;
+mod damaged_bags;
+mod demo;
+mod detections_recording;
+mod golden;
+mod lidar_replay;
+mod messages;
