@@ -9,8 +9,10 @@ use crate::common::require;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+mod adding_lists;
 mod imports;
 mod skips;
+mod troubleshooting;
 
 /// Which rooms a room may name. Lower rooms never name higher ones.
 const LAYERS: [(&str, &[&str]); 14] = [

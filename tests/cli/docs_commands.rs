@@ -1,0 +1,103 @@
+//! The commands in README.md and docs/ are ones that the program understands,
+//! and those marked `<!-- runs -->` run as written, from a clone alone.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::common::replay::det_post;
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// README.md and all pages below docs/, but for decisions, which are history.
+fn pages() -> Vec<PathBuf> {
+    let mut pages = vec![root().join("README.md")];
+    for folder in ["docs", "docs/tutorials"] {
+        let entries = fs::read_dir(root().join(folder)).unwrap();
+        let paths = entries.map(|entry| entry.unwrap().path());
+        pages.extend(paths.filter(|path| path.extension().is_some_and(|end| end == "md")));
+    }
+    pages.sort();
+    pages
+}
+
+/// The fenced blocks that follow a line `<!-- runs -->`.
+fn runnable_blocks(page: &str) -> Vec<String> {
+    let parts = page.split("<!-- runs -->\n```sh\n").skip(1);
+    parts.map(|part| part.split_once("```").unwrap().0.to_owned()).collect()
+}
+
+/// Lines of code that call the program, without prompt, comment and what
+/// follows an operator of the shell.
+fn calls(page: &str) -> Vec<String> {
+    let mut calls = Vec::new();
+    let mut is_fenced = false;
+    let page = page.replace("\\\n", " ");
+    for line in page.lines() {
+        is_fenced ^= line.starts_with("```");
+        if !is_fenced && !line.starts_with("    ") {
+            continue;
+        }
+        let line = line.trim().trim_start_matches("$ ");
+        if line.starts_with("det_post ") {
+            let end = [" #", " &&", " |", " ;", "…"];
+            let end = end.iter().filter_map(|end| line.find(end)).min();
+            calls.push(line[..end.unwrap_or(line.len())].to_owned());
+        }
+    }
+    calls
+}
+
+#[test]
+fn options_in_the_docs_exist() {
+    let mut num_calls = 0;
+    for page in pages() {
+        for call in calls(&fs::read_to_string(&page).unwrap()) {
+            let mut words = call.split_whitespace().skip(1);
+            let command = words.next().unwrap();
+            if command.starts_with('-') {
+                continue;
+            }
+            let help = det_post(&[command, "--help"]);
+            assert_eq!(help.code, 0, "{}: no such command: {call}", page.display());
+            let ros_args = call.find("--ros-args").unwrap_or(call.len());
+            let options = call[..ros_args].split_whitespace().filter(|w| w.starts_with("--"));
+            for option in options {
+                let name = option.split('=').next().unwrap();
+                assert!(help.stdout.contains(name), "{}: no {name}: {call}", page.display());
+            }
+            num_calls += 1;
+        }
+    }
+    assert!(num_calls >= 15, "{num_calls} calls found");
+}
+
+#[test]
+fn marked_commands_run_from_a_clone_alone() {
+    for name in ["README.md", "docs/tutorials/your-network.md"] {
+        let blocks = runnable_blocks(&fs::read_to_string(root().join(name)).unwrap());
+        assert!(!blocks.is_empty(), "{name} marks no commands");
+        let clone = tempfile::tempdir().unwrap();
+        for part in ["config", "models"] {
+            symlink(root().join(part), clone.path().join(part)).unwrap();
+        }
+        let program = Path::new(env!("CARGO_BIN_EXE_det_post")).parent().unwrap();
+        let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap());
+        for block in blocks {
+            let run = Command::new("sh")
+                .args(["-ec", &block])
+                .current_dir(clone.path())
+                .env("PATH", &path)
+                .env_remove("ORT_DYLIB_PATH")
+                .env_remove("RUST_LOG")
+                .output()
+                .unwrap();
+            let [out, err] = [&run.stdout, &run.stderr].map(|text| String::from_utf8_lossy(text));
+            assert!(run.status.success(), "{name}:\n{block}\n{out}\n{err}");
+            assert!(out.contains("/truth/lidar_0"), "{name}: nothing was evaluated:\n{out}");
+        }
+    }
+}
