@@ -201,6 +201,18 @@ fn no_room_is_a_junk_drawer() {
     }
 }
 
+/// A module with children is `x/mod.rs`, never `x.rs` beside `x/`.
+#[test]
+fn a_module_is_a_file_or_a_folder() {
+    let files = rust_files(&root().join("src"));
+    let twins: Vec<String> = files
+        .iter()
+        .filter(|file| file.with_extension("").is_dir())
+        .map(|file| relative(file))
+        .collect();
+    assert!(twins.is_empty(), "files beside folders of their name: {twins:?}");
+}
+
 /// At load the driver is asked for the size of a kernel's first parameter: a
 /// second one would not be noticed.
 #[test]
