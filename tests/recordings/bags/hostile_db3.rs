@@ -2,7 +2,7 @@
 //! messages.
 
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use det_post::transport::bag::BagReader;
 use rusqlite::Connection;
@@ -10,6 +10,7 @@ use tempfile::TempDir;
 
 use super::recordings::{messages, write_db3};
 use super::{error_of, read};
+use crate::common::cpu_time::cpu_time;
 
 const TOPICS: &str = "CREATE TABLE topics(id INTEGER PRIMARY KEY, name TEXT NOT NULL,
     type TEXT NOT NULL, serialization_format TEXT NOT NULL, offered_qos_profiles TEXT NOT NULL);
@@ -30,9 +31,8 @@ fn database(sql: &str) -> (TempDir, PathBuf) {
 }
 
 fn take_less_than(limit: Duration, path: &Path, check: impl FnOnce()) {
-    let start = Instant::now();
-    check();
-    assert!(start.elapsed() < limit, "{} took {:?}", path.display(), start.elapsed());
+    let time = cpu_time(check);
+    assert!(time < limit, "{} took {time:?}", path.display());
 }
 
 #[test]

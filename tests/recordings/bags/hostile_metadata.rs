@@ -3,12 +3,13 @@
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tempfile::TempDir;
 
 use super::recordings::{Layout, mcap_file, messages};
 use super::{page, read};
+use crate::common::cpu_time::cpu_time;
 
 /// A directory `bag` with `drive.mcap`, and another recording beside it.
 fn recording() -> TempDir {
@@ -41,9 +42,10 @@ fn metadata_that_multiplies_or_nests_is_refused_quickly() {
     let nested = format!("{}{}", "[".repeat(50_000), "]".repeat(50_000));
     let large = "# comment\n".repeat(500_000);
     for (text, part) in [(aliases, "aliases"), (nested, "nested"), (large, "more than")] {
-        let start = Instant::now();
-        let (num_messages, errors) = read_with(&text, &bag);
-        assert!(start.elapsed() < Duration::from_secs(10), "{part}: {:?}", start.elapsed());
+        let mut found = (0, Vec::new());
+        let time = cpu_time(|| found = read_with(&text, &bag));
+        assert!(time < Duration::from_secs(2), "{part}: {time:?}");
+        let (num_messages, errors) = found;
         // The directory is then read by the names of its files.
         assert_eq!((num_messages, errors.len()), (6, 1), "{errors:?}");
         assert!(errors[0].contains("metadata.yaml") && errors[0].contains(part), "{errors:?}");
