@@ -41,7 +41,7 @@ pub enum Loss {
     Abandoned,
 }
 
-/// Is told of losses: the input, how, and the number of messages. Called under
+/// Receives losses: the input, the kind and the number of messages. Called under
 /// the lock of the slot.
 pub type LossCounter = Arc<dyn Fn(usize, Loss, u64) + Send + Sync>;
 

@@ -126,7 +126,7 @@ pub(super) struct Row {
 pub(super) struct Bench {
     part: Option<String>,
     rows: Vec<Row>,
-    /// Whether the figures are wanted when nobody reads the table.
+    /// Whether the figures are wanted without a reader of the table.
     is_recorded: bool,
     has_ended: bool,
 }

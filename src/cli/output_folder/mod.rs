@@ -1,7 +1,7 @@
 //! The folder that a command writes its results to.
 //!
 //! **What is replaced.** Only files that det_post wrote in that folder and that
-//! nobody changed since: its marker lists them with size and time of
+//! no other program changed since: its marker lists them with size and time of
 //! modification. Anything else of the same name is refused by its name and
 //! stays as it is. Symbolic links below the folder are refused, never followed.
 //!
