@@ -83,9 +83,9 @@ pub trait Door: Send {
     /// Tells what happens in the graph from now on, from any thread.
     fn watch(&mut self, watcher: Watcher);
 
-    /// Whether every message that is lost before its receiver is told as
-    /// [`DoorEvent::Lost`]. Where not, their number is unknown, and
-    /// [`DoorEvent::Missing`] tells what can be estimated.
+    /// Whether every message that is lost before its receiver is reported as
+    /// [`DoorEvent::Lost`]. Otherwise their number is unknown, and
+    /// [`DoorEvent::Missing`] reports an estimate.
     fn counts_losses(&self) -> bool {
         true
     }
