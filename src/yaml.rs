@@ -2,7 +2,7 @@
 //!
 //! Parameter files, heads and the metadata of recordings can come from anywhere.
 //! Size, nesting and number of values are checked before the text is parsed;
-//! then the tree is built while a budget of bytes lasts, so that aliases cannot
+//! then the tree is built while a budget of bytes and values lasts, so that aliases cannot
 //! multiply it. Tags and duplicate keys are refused. Error messages quote no
 //! value of the text.
 
@@ -56,7 +56,7 @@ impl Node {
         // The parser takes a byte order mark for a document of its own.
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         check_structure(text)?;
-        let budget = Cell::new(max_bytes);
+        let budget = Budget { bytes: Cell::new(max_bytes), values: Cell::new(3 * MAX_SEPARATORS) };
         Bounded { budget: &budget, depth: 0 }
             .deserialize(serde_yaml::Deserializer::from_str(text))
             .map_err(|error| error.to_string())
@@ -138,16 +138,24 @@ fn excerpt(text: &str) -> String {
     format!("{}{more}", start.escape_debug())
 }
 
-/// Builds a [`Node`] while a budget of bytes lasts.
+/// What a tree may cost: no more than a text without aliases spells out.
+struct Budget {
+    bytes: Cell<usize>,
+    values: Cell<usize>,
+}
+
+/// Builds a [`Node`] while a budget lasts.
 struct Bounded<'a> {
-    budget: &'a Cell<usize>,
+    budget: &'a Budget,
     depth: usize,
 }
 
 impl Bounded<'_> {
     fn spend<E: serde::de::Error>(&self, num_bytes: usize) -> Result<(), E> {
-        let left = self.budget.get().checked_sub(num_bytes);
-        self.budget.set(left.ok_or_else(|| E::custom("aliases make it too large"))?);
+        for (left, num) in [(&self.budget.bytes, num_bytes), (&self.budget.values, 1)] {
+            let rest = left.get().checked_sub(num);
+            left.set(rest.ok_or_else(|| E::custom("aliases make it too large"))?);
+        }
         Ok(())
     }
 
