@@ -16,6 +16,7 @@ pub mod lidar_nets;
 pub mod memory;
 pub mod messages;
 pub mod network;
+pub mod npz;
 pub mod one_input_slot;
 pub mod onnx;
 #[path = "../../examples/make_sample/parameters.rs"]

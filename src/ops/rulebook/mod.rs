@@ -26,7 +26,7 @@ mod table;
 
 pub use geometry::{Geometry, Mode};
 pub use sites::{RankWord, SiteGrid, Sites};
-pub use table::{Table, TableLayout};
+pub use table::Table;
 
 use crate::error::{Error, ErrorKind, Result};
 
