@@ -140,7 +140,7 @@ pub(super) fn fill_table(input: &Sites, output: &Sites, table: &mut Table) {
                 }
                 for &c2 in cells2.by_tap() {
                     let row = line.zip(c2).and_then(|(line, c2)| input.row_of(line + c2));
-                    let word = row.map_or(0, |row| row | 1 << Table::ROW_BITS);
+                    let word = row.map_or(0, |row| row << Table::PRESENT_BITS | 1);
                     words.next().into_iter().for_each(|to| *to = word);
                 }
             }
@@ -165,5 +165,5 @@ fn triple(sites: &Sites, line: u32, first: i64, size: u32) -> u32 {
     }
     let (row, present) = sites.window(line + from as u32, (to - from) as u32);
     let first_tap = (from - first) as u32;
-    if present == 0 { 0 } else { row | present << (Table::ROW_BITS + first_tap) }
+    if present == 0 { 0 } else { row << Table::PRESENT_BITS | present << first_tap }
 }

@@ -11,8 +11,8 @@ use super::{Geometry, Mode};
 ///
 /// | bits | content |
 /// |---|---|
-/// | 0..=28 | the input row of the first tap that has a site |
-/// | 29, 30, 31 | whether the first, second, third tap of the group has a site |
+/// | 0, 1, 2 | whether the first, second, third tap of the group has a site |
+/// | 3..=31 | the input row of the first tap that has one |
 ///
 /// A word is 0 where none has. Words are stored group by group: the word of
 /// `row` and `group` is `words[group * len + row]`.
@@ -28,10 +28,8 @@ pub struct Table {
 }
 
 impl Table {
-    /// The bits of a word that hold the row.
-    pub const ROW_MASK: u32 = (1 << Self::ROW_BITS) - 1;
-    /// Number of bits of a row; those above tell which taps have a site.
-    pub const ROW_BITS: u32 = 29;
+    /// Number of bits below the row, which tell which taps have a site.
+    pub const PRESENT_BITS: u32 = 3;
 
     /// A table of no rows, with memory for `capacity` output rows.
     pub fn new(geometry: &Geometry, mode: Mode, capacity: usize) -> Self {
@@ -108,9 +106,9 @@ impl Table {
     pub fn input_row(&self, row: usize, tap: usize) -> Option<u32> {
         let (group, place) = (tap / self.taps_per_word, tap % self.taps_per_word);
         let word = self.words[group * self.len..][..self.len][row];
-        let (first, present) = (word & Self::ROW_MASK, word >> Self::ROW_BITS);
         let bit = 1_u32 << place;
-        (present & bit != 0).then(|| first + (present & (bit - 1)).count_ones())
+        let num_before = (word & (bit - 1)).count_ones();
+        (word & bit != 0).then(|| (word >> Self::PRESENT_BITS) + num_before)
     }
 
     /// Number of pairs of each tap.

@@ -140,10 +140,10 @@ fn list_pairs(
         .zip(table.words().chunks_exact(table.len()));
     for ((pairs, lens), words) in groups {
         for (row, &word) in (0..).zip(&words[first_row..][..num_rows]) {
-            let mut input = word & Table::ROW_MASK;
+            let mut input = word >> Table::PRESENT_BITS;
             // Written whether it counts or not: a branch would cost more.
             for (tap, len) in lens.iter_mut().enumerate() {
-                let is_present = word >> (Table::ROW_BITS as usize + tap) & 1;
+                let is_present = word >> tap & 1;
                 pairs[tap * BLOCK_ROWS + *len] = Pair { row, input };
                 *len += is_present as usize;
                 input += is_present;

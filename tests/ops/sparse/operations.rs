@@ -9,7 +9,7 @@ use det_post::ops::sparse_conv::{
     ConvParameters, Epilogue, PackedWeights, Precision, Workspace, sparse_conv,
 };
 use det_post::ops::sparse_max_pool::sparse_max_pool;
-use det_post::ops::to_map::{AxisOrder, map_shape, to_map};
+use det_post::ops::to_map::{map_shape, to_map};
 use det_post::types::{ElementType, Tensor};
 
 use crate::common::npz::Npz;
@@ -161,9 +161,9 @@ fn operations_equal_the_reference() {
         if file.contains(&name("dense")) {
             let dense = file.array(&name("dense"));
             let num_channels = dense.shape[1];
-            let shape = map_shape(sites.grid(), AxisOrder::Zyx, num_channels);
+            let shape = map_shape(sites.grid(), [0, 1, 2], num_channels).unwrap();
             let mut map = Tensor::zeros(ElementType::F32, &shape).unwrap();
-            to_map(&found, &sites, AxisOrder::Zyx, num_channels, &mut map).unwrap();
+            to_map(&found, &sites, [0, 1, 2], num_channels, &mut map).unwrap();
             let Tensor::F32 { values, .. } = &map else { panic!("{map:?}") };
             assert_close(values, file.f32(&name("dense")), "dense");
         }
