@@ -41,4 +41,5 @@ pub mod sparse_max_pool;
 mod thresholds;
 pub mod to_map;
 pub mod unpack;
+pub mod voxel_mean;
 pub mod voxelize;
