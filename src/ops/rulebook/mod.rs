@@ -152,4 +152,6 @@ fn argument<T>(message: String) -> Result<T> {
 }
 
 #[cfg(test)]
+pub(in crate::ops) mod scenes;
+#[cfg(test)]
 mod tests;
