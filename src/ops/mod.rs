@@ -32,8 +32,10 @@ pub mod nms_rotated;
 pub mod nms_soft;
 pub mod overlap;
 pub mod pillar_features;
+pub mod rulebook;
 pub mod scatter;
 pub mod select;
+pub mod sparse_conv;
 #[cfg(feature = "cuda")]
 mod thresholds;
 pub mod unpack;
