@@ -11,11 +11,13 @@
 
 use std::sync::Arc;
 
-use crate::ops::rulebook::Geometry;
+use crate::ops::rulebook::{Geometry, Mode};
 
 /// A network from the features of voxels to a dense map.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SparseNetwork {
+    /// What the axes of the grid are.
+    pub axes: GridAxes,
     /// Sets of sites. A level comes after the level that it is derived from.
     pub levels: Vec<Level>,
     /// The voxel features, then the output of each operation.
@@ -30,9 +32,8 @@ pub struct SparseNetwork {
 /// A set of sites (active cells) of a grid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Level {
-    /// Cells along each axis, slowest axis first: z y x, or x y z in networks
-    /// that index so (see [`MapLayout`]).
-    pub shape: [usize; 3],
+    /// Cells along each axis of the grid, slowest axis first.
+    pub shape: [u32; 3],
     /// What the sites are.
     pub origin: Origin,
 }
@@ -103,31 +104,18 @@ pub enum Operator {
     },
 }
 
-/// Which sites a convolution pairs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Pairing {
-    /// The output has the sites of the input. The geometry has stride 1, an odd
-    /// kernel and the padding that centres it.
-    Submanifold,
-    /// The output level is [`Origin::Strided`] from the input level.
-    Strided,
-    /// The output level is [`Origin::Transposed`] from the input level.
-    Transposed,
-    /// The pairs of the strided convolution (or pooling) that leads from the
-    /// output level to the input level, with the roles exchanged at the same
-    /// tap number. The geometry is that convolution's.
-    Inverse,
-}
-
 /// A convolution: `sum over taps k of weight[.., k, ..] · input[pair(k)]`, plus
 /// the bias.
 #[derive(Clone, PartialEq)]
 pub struct Convolution {
     /// Index of the input tensor.
     pub input: usize,
-    /// Which sites it pairs.
-    pub pairing: Pairing,
-    /// Kernel, stride, padding, dilation, axes as in [`Level::shape`].
+    /// Which sites it joins. Submanifold: both levels are one. Strided or
+    /// transposed: the output level has that origin. Inverse: the input level is
+    /// strided from the output level.
+    pub mode: Mode,
+    /// Kernel, stride, padding, dilation; of an inverse convolution those of the
+    /// convolution that it inverts.
     pub geometry: Geometry,
     /// Weights [out, taps, in], taps in row-major order of the kernel.
     pub weight: Arc<[f32]>,
@@ -140,34 +128,48 @@ pub struct Convolution {
 pub struct ToMap {
     /// Index of the tensor.
     pub input: usize,
-    /// Which axis of the grid becomes what.
-    pub layout: MapLayout,
+    /// The axes of the grid that become depth, rows and columns of the map
+    /// [1, channels · depth, rows, columns]: channel `c · depth + d` of the map
+    /// holds channel `c` of the cells at depth `d`.
+    pub axes: [usize; 3],
 }
 
-/// Axes of the grid in the map [1, channels · depth, rows, columns]. Channel
-/// `c · depth + d` of the map holds channel `c` of the cells at depth `d`.
+/// What the axes of a network's grid are, slowest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum MapLayout {
-    /// Grid z y x; rows are y, columns x.
-    ZyxRowsY,
-    /// Grid z y x; rows are x, columns y.
-    ZyxRowsX,
-    /// Grid x y z; rows are x, columns y.
-    XyzRowsX,
+pub enum GridAxes {
+    /// z y x: OpenPCDet, det3d, mmdet3d.
+    Zyx,
+    /// x y z: BEVFusion.
+    Xyz,
+    /// y x z: encoders of autoware-ml.
+    Yxz,
 }
 
-impl MapLayout {
-    /// Index of the grid's axis that becomes depth, rows and columns.
-    pub fn axes(self) -> [usize; 3] {
+impl GridAxes {
+    /// For each axis of the grid its place in (z, y, x).
+    pub fn of_zyx(self) -> [usize; 3] {
         match self {
-            Self::ZyxRowsY => [0, 1, 2],
-            Self::ZyxRowsX => [0, 2, 1],
-            Self::XyzRowsX => [2, 0, 1],
+            Self::Zyx => [0, 1, 2],
+            Self::Xyz => [2, 1, 0],
+            Self::Yxz => [1, 2, 0],
         }
     }
 }
 
+impl std::fmt::Display for GridAxes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Zyx => "z y x",
+            Self::Xyz => "x y z",
+            Self::Yxz => "y x z",
+        })
+    }
+}
+
 impl SparseNetwork {
+    /// The most values of a map: 1 GiB of f32.
+    pub const MAX_MAP_VALUES: usize = 1 << 28;
+
     /// Channels of the voxel features.
     pub fn input_channels(&self) -> usize {
         self.tensors[0].channels
@@ -176,7 +178,8 @@ impl SparseNetwork {
     /// Shape of the map: [1, channels · depth, rows, columns].
     pub fn map_shape(&self) -> [usize; 4] {
         let SparseTensor { level, channels } = self.tensors[self.map.input];
-        let [depth, rows, columns] = self.map.layout.axes().map(|axis| self.levels[level].shape[axis]);
+        let shape = self.levels[level].shape;
+        let [depth, rows, columns] = self.map.axes.map(|axis| shape[axis] as usize);
         [1, channels * depth, rows, columns]
     }
 
@@ -186,7 +189,9 @@ impl SparseNetwork {
         let mut num = 0;
         for operation in &self.operations {
             let Operator::Convolution(convolution) = &operation.operator else { continue };
-            for values in [Some(&convolution.weight), convolution.bias.as_ref()].into_iter().flatten() {
+            for values in
+                [Some(&convolution.weight), convolution.bias.as_ref()].into_iter().flatten()
+            {
                 if !counted.contains(&values.as_ptr()) {
                     counted.push(values.as_ptr());
                     num += values.len();
@@ -214,7 +219,7 @@ impl std::fmt::Debug for Convolution {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Convolution")
             .field("input", &self.input)
-            .field("pairing", &self.pairing)
+            .field("mode", &self.mode)
             .field("geometry", &self.geometry)
             .field("num_weights", &self.weight.len())
             .field("has_bias", &self.bias.is_some())
