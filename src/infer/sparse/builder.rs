@@ -14,6 +14,9 @@ const STAGE: &str = "sparse_network";
 /// The most operations of a network.
 const MAX_OPERATIONS: usize = 1024;
 
+/// The most weights that batch normalization is folded into.
+const MAX_FOLDED: usize = 1 << 26;
+
 /// Adds operations to a network. Tensors are known by the index that the
 /// operation which writes them returned; 0 is the voxel features.
 ///
@@ -23,6 +26,7 @@ pub struct NetworkBuilder {
     levels: Vec<Level>,
     tensors: Vec<SparseTensor>,
     operations: Vec<Operation>,
+    num_folded: usize,
 }
 
 /// The parameters of a convolution, with batch normalization folded in.
@@ -53,7 +57,13 @@ impl NetworkBuilder {
             levels: vec![Level { shape, origin: Origin::Voxels }],
             tensors: vec![SparseTensor { level: 0, channels }],
             operations: Vec::new(),
+            num_folded: 0,
         })
+    }
+
+    /// A level.
+    pub fn level(&self, level: usize) -> &Level {
+        &self.levels[level]
     }
 
     /// The level of a tensor.
@@ -101,10 +111,10 @@ impl NetworkBuilder {
         geometry: Geometry,
         weights: Weights,
     ) -> Result<usize> {
-        if geometry.num_taps() == 1 && geometry.stride == [1; 3] && geometry.padding == [0; 3] {
+        if keeps_sites(&geometry) {
             return self.submanifold(name, input, [1; 3], [1; 3], weights);
         }
-        let level = self.strided_level(name, input, geometry)?;
+        let level = self.strided_level(name, self.tensors[input].level, geometry)?;
         self.convolution(name, (input, level), Mode::Strided, geometry, weights)
     }
 
@@ -121,10 +131,7 @@ impl NetworkBuilder {
         weights: Weights,
     ) -> Result<usize> {
         let from = self.tensors[input].level;
-        let shape = geometry.transposed_shape(self.levels[from].shape, output_padding);
-        let shape = named(name, shape)?;
-        let level =
-            self.level(name, Level { shape, origin: Origin::Transposed { from, geometry } })?;
+        let level = self.transposed_level(name, from, geometry, output_padding)?;
         self.convolution(name, (input, level), Mode::Transposed, geometry, weights)
     }
 
@@ -172,7 +179,7 @@ impl NetworkBuilder {
     /// # Errors
     /// When the geometry is wrong.
     pub fn max_pool(&mut self, name: &str, input: usize, geometry: Geometry) -> Result<usize> {
-        let level = self.strided_level(name, input, geometry)?;
+        let level = self.strided_level(name, self.tensors[input].level, geometry)?;
         let channels = self.tensors[input].channels;
         self.push(name, Operator::MaxPool { input, geometry }, SparseTensor { level, channels })
     }
@@ -192,7 +199,7 @@ impl NetworkBuilder {
         if (0..3).any(|axis| !map_axes.contains(&axis)) {
             return refuse("map", format!("axes {map_axes:?} are no permutation"));
         }
-        let Self { levels, tensors, operations } = self;
+        let Self { levels, tensors, operations, .. } = self;
         let mut is_read = vec![false; tensors.len()];
         is_read[input] = true;
         for tensor in operations.iter().flat_map(|operation| operation.operator.inputs()) {
@@ -223,20 +230,89 @@ impl NetworkBuilder {
         }
     }
 
-    fn strided_level(&mut self, name: &str, input: usize, geometry: Geometry) -> Result<usize> {
-        let from = self.tensors[input].level;
+    /// The level that a strided convolution leads to.
+    pub(super) fn strided_level(
+        &mut self,
+        name: &str,
+        from: usize,
+        geometry: Geometry,
+    ) -> Result<usize> {
+        if keeps_sites(&geometry) {
+            return Ok(from);
+        }
         let shape = named(name, geometry.strided_shape(self.levels[from].shape))?;
-        self.level(name, Level { shape, origin: Origin::Strided { from, geometry } })
+        self.derive(name, Level { shape, origin: Origin::Strided { from, geometry } })
+    }
+
+    /// The level that a transposed convolution leads to.
+    pub(super) fn transposed_level(
+        &mut self,
+        name: &str,
+        from: usize,
+        geometry: Geometry,
+        output_padding: [u32; 3],
+    ) -> Result<usize> {
+        let shape = geometry.transposed_shape(self.levels[from].shape, output_padding);
+        let shape = named(name, shape)?;
+        self.derive(name, Level { shape, origin: Origin::Transposed { from, geometry } })
     }
 
     /// The index of a level: equal ones are one.
-    fn level(&mut self, name: &str, level: Level) -> Result<usize> {
+    fn derive(&mut self, name: &str, level: Level) -> Result<usize> {
         if let Some(known) = self.levels.iter().position(|known| *known == level) {
             return Ok(known);
         }
         check_grid(name, level.shape)?;
         self.levels.push(level);
         Ok(self.levels.len() - 1)
+    }
+
+    /// Folds `scale · x + shift`, per channel, into the convolution that writes
+    /// a tensor, in f64 with one rounding.
+    ///
+    /// # Errors
+    /// When no convolution writes the tensor, something reads it already, or
+    /// the result is not finite.
+    pub(super) fn fold(
+        &mut self,
+        name: &str,
+        tensor: usize,
+        scale: &[f64],
+        shift: &[f64],
+    ) -> Result<()> {
+        let mut operators = self.operations.iter().map(|operation| &operation.operator);
+        if operators.any(|operator| operator.inputs().any(|input| input == tensor)) {
+            return refuse(name, "its input has another reader".into());
+        }
+        let operation = tensor.checked_sub(1).and_then(|at| self.operations.get_mut(at));
+        let Some(Operator::Convolution(convolution)) =
+            operation.map(|operation| &mut operation.operator)
+        else {
+            return refuse(name, "its input is not written by a convolution".into());
+        };
+        let bias = convolution.bias.as_deref();
+        let bias: Vec<f32> = (0..scale.len())
+            .map(|c| bias.map_or(0.0, |bias| f64::from(bias[c])) * scale[c] + shift[c])
+            .map(|bias| bias as f32)
+            .collect();
+        let is_scaled = scale.iter().any(|&scale| scale != 1.0);
+        if is_scaled {
+            self.num_folded += convolution.weight.len();
+            if self.num_folded > MAX_FOLDED {
+                return refuse(name, format!("more than {MAX_FOLDED} weights to normalize"));
+            }
+            let per_channel = convolution.weight.len() / scale.len();
+            let weights = convolution.weight.iter().enumerate();
+            convolution.weight = weights
+                .map(|(at, &weight)| (f64::from(weight) * scale[at / per_channel]) as f32)
+                .collect();
+        }
+        let scaled = if is_scaled { &convolution.weight[..] } else { &[] };
+        if scaled.iter().chain(&bias).any(|value| !value.is_finite()) {
+            return refuse(name, "weights that are not finite when it is folded into them".into());
+        }
+        convolution.bias = Some(bias.into());
+        Ok(())
     }
 
     fn convolution(
@@ -263,6 +339,11 @@ impl NetworkBuilder {
         self.operations.push(Operation { name: name.to_owned(), operator, output });
         Ok(output)
     }
+}
+
+/// Whether a strided convolution has the sites of its input and one tap.
+fn keeps_sites(geometry: &Geometry) -> bool {
+    geometry.num_taps() == 1 && geometry.stride == [1; 3] && geometry.padding == [0; 3]
 }
 
 fn check_grid(name: &str, shape: [u32; 3]) -> Result<()> {

@@ -39,6 +39,19 @@ impl<'g, 'a> Constants<'g, 'a> {
         Ok(Weights { num_outputs, weight, bias })
     }
 
+    /// A constant [channels].
+    ///
+    /// # Errors
+    /// As [`Self::weights`].
+    pub(super) fn per_channel(
+        &mut self,
+        node: &Node<'_>,
+        name: &str,
+        channels: usize,
+    ) -> Result<Arc<[f32]>> {
+        self.constant(node, name, &[channels as u64])
+    }
+
     fn constant(&mut self, node: &Node<'_>, name: &str, dims: &[u64]) -> Result<Arc<[f32]>> {
         let Some(tensor) = self.graph.initializer(name) else {
             return refuse(format!("{node}: input {name} is not a constant"));

@@ -39,11 +39,19 @@ impl<'n, 'a> Attributes<'n, 'a> {
         }
     }
 
-    /// A float that may be absent.
-    pub(super) fn optional_float(&mut self, name: &str) -> Result<Option<f32>> {
+    /// As [`Self::flag`], for an attribute that may be absent.
+    pub(super) fn optional_flag(&mut self, name: &str) -> Result<Option<bool>> {
+        if self.is_present(name) { self.flag(name).map(Some) } else { Ok(None) }
+    }
+
+    /// Refuses an attribute unless it is one of these floats.
+    pub(super) fn expect_float(&mut self, name: &str, expected: &[f32]) -> Result<()> {
         match self.value(name) {
-            None => Ok(None),
-            Some(AttributeValue::Float(value)) => Ok(Some(*value)),
+            None => self.refuse(name, "is missing"),
+            Some(AttributeValue::Float(value)) if expected.contains(value) => Ok(()),
+            Some(AttributeValue::Float(value)) => {
+                self.refuse(name, &format!("is {value}; {expected:?} is expected"))
+            }
             Some(_) => self.refuse(name, "is not a float"),
         }
     }

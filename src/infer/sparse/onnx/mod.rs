@@ -9,6 +9,7 @@
 mod parse;
 mod tensor;
 mod wire;
+pub(super) mod write;
 
 use std::collections::HashMap;
 
@@ -106,7 +107,9 @@ pub(super) enum AttributeValue<'a> {
     Ints(Vec<i64>),
     /// A tensor.
     Tensor(Tensor<'a>),
-    /// A graph, a list of texts …: of no use here.
+    /// A graph, or several.
+    Graph,
+    /// A list of texts …: of no use here.
     Other,
 }
 

@@ -147,6 +147,7 @@ impl Parser {
             3 => AttributeValue::Text(text),
             4 => tensor.map_or(AttributeValue::Other, AttributeValue::Tensor),
             6 => AttributeValue::Floats(floats),
+            5 | 10 => AttributeValue::Graph,
             7 => AttributeValue::Ints(ints),
             _ => AttributeValue::Other,
         };

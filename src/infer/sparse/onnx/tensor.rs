@@ -58,6 +58,11 @@ pub(in super::super) struct Tensor<'a> {
 }
 
 impl Tensor<'_> {
+    /// Whether all values are known to be zero.
+    pub(in super::super) fn is_zero(&self) -> bool {
+        self.elsewhere.is_none() && self.raw_data.iter().all(|&byte| byte == 0)
+    }
+
     /// The values of a constant of f32 or f16, the latter widened.
     ///
     /// # Errors
