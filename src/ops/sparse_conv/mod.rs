@@ -17,8 +17,9 @@
 //! for any number of threads. The other precisions round features and weights
 //! and sum in f32; tensor cores round inside a sum in their own way, so CPU and
 //! CUDA agree within the tolerance of docs/numerics.md, and each is equal from
-//! run to run. With F16 and Bf16 the output is rounded once more, to nearest
-//! even; biases stay f32.
+//! run to run. The output is stored in a precision of its own
+//! ([`Epilogue::stored`]): an f32 input layer may write f16 features. Biases stay
+//! f32.
 
 mod cpu;
 
@@ -56,9 +57,12 @@ impl Precision {
         }
     }
 
-    /// Whether stored features have this precision, too.
-    pub fn rounds_output(self) -> bool {
-        matches!(self, Self::F16 | Self::Bf16)
+    /// A value as features of this precision are stored.
+    pub fn round_stored(self, value: f32) -> f32 {
+        match self {
+            Self::F32 | Self::Tf32 => value,
+            Self::F16 | Self::Bf16 => self.round(value),
+        }
     }
 }
 
@@ -195,6 +199,8 @@ pub struct Epilogue<'a> {
     pub residual: Option<&'a [f32]>,
     /// Whether negative values become 0.
     pub relu: bool,
+    /// The precision in which the output is stored.
+    pub stored: Precision,
 }
 
 /// `value < 0 ? 0 : value`: NaN and the sign of zero stay.
@@ -263,8 +269,8 @@ pub fn sparse_conv(
         rounded
     };
     cpu::sparse_conv(&cpu::Convolution { input, table, weights, epilogue }, threads, out);
-    if precision.rounds_output() {
-        out.iter_mut().for_each(|value| *value = precision.round(*value));
+    if matches!(epilogue.stored, Precision::F16 | Precision::Bf16) {
+        out.iter_mut().for_each(|value| *value = epilogue.stored.round(*value));
     }
     Ok(())
 }

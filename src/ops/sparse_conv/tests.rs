@@ -50,7 +50,7 @@ impl Case {
         let sizes = [num_outputs, self.levels.table.num_taps(), num_inputs];
         let parameters = ConvParameters::new(sizes, &self.weights, self.bias.as_deref()).unwrap();
         let weights = PackedWeights::new(&parameters, precision);
-        let epilogue = Epilogue { residual: self.residual.as_deref(), relu: self.relu };
+        let epilogue = Epilogue { residual: self.residual.as_deref(), relu: self.relu, stored: precision };
         let mut out = vec![f32::NAN; self.levels.output.len() * num_outputs];
         let mut workspace = Workspace::new(num_threads);
         for _ in 0..2 {
@@ -247,7 +247,7 @@ fn what_does_not_fit_is_refused() {
     let table = all_active([1, 1, 4], [3; 3]).table;
     let flat = all_active([1, 1, 4], [1, 1, 3]).table;
     let residual = [0.0; 7];
-    let with_residual = Epilogue { residual: Some(&residual), relu: true };
+    let with_residual = Epilogue { residual: Some(&residual), ..Epilogue::default() };
     for (num_inputs, table, epilogue, num_outputs) in [
         (11, &table, Epilogue::default(), 8),
         (12, &table, Epilogue::default(), 7),
