@@ -1,6 +1,8 @@
 //! The encoders of the shared references: OpenPCDet's VoxelResBackBone8x and
 //! VoxelBackBone8x with parameters that follow from a seed.
 
+use det_post::Result;
+use det_post::infer::sparse::{GridAxes, NetworkBuilder, SparseNetwork, Weights};
 use det_post::ops::rulebook::Geometry;
 
 use super::npz::Npz;
@@ -98,6 +100,36 @@ impl Family {
         layers.layers.last_mut().unwrap().stage = Some("out");
         layers.layers
     }
+}
+
+/// The network of layers on a grid of `shape`, and the tensor of each stage.
+pub fn network(
+    layers: &[Layer],
+    shape: [u32; 3],
+) -> Result<(SparseNetwork, Vec<(&'static str, usize)>)> {
+    let mut builder = NetworkBuilder::new(shape, layers[0].channels[0])?;
+    let mut stages = Vec::new();
+    // The input of the layer before and of this one.
+    let (mut before, mut input) = (0, 0);
+    for layer in layers {
+        let Layer { name, weights, bias, channels: [_, num_outputs], .. } = layer;
+        let weights = Weights {
+            num_outputs: *num_outputs,
+            weight: weights[..].into(),
+            bias: Some(bias[..].into()),
+        };
+        let mut output = match layer.strided {
+            Some(geometry) => builder.strided(name, input, geometry, weights)?,
+            None => builder.submanifold(name, input, [3; 3], [1; 3], weights)?,
+        };
+        if layer.adds_residual {
+            output = builder.add(&format!("{name} +"), [output, before])?;
+        }
+        output = builder.relu(&format!("{name} relu"), output)?;
+        stages.extend(layer.stage.map(|stage| (stage, output)));
+        (before, input) = (input, output);
+    }
+    Ok((builder.finish(input, GridAxes::Zyx, [0, 1, 2])?, stages))
 }
 
 struct Layers<'a> {

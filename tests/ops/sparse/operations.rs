@@ -12,10 +12,9 @@ use det_post::ops::sparse_max_pool::sparse_max_pool;
 use det_post::ops::to_map::{map_shape, to_map};
 use det_post::types::{ElementType, Tensor};
 
+use super::assert_close;
 use crate::common::npz::Npz;
 use crate::common::shared_data::shared_data;
-
-const TOLERANCE: f32 = 1e-5;
 
 fn operations() -> Option<Npz> {
     Some(Npz::open(&shared_data()?.join("sparse/ops.npz")))
@@ -102,16 +101,6 @@ fn convolve(file: &Npz, case: &str, input: &[f32], table: &Table) -> Vec<f32> {
     let mut workspace = Workspace::new(2);
     sparse_conv(input, table, &weights, Epilogue::default(), &mut workspace, &mut out).unwrap();
     out
-}
-
-#[track_caller]
-fn assert_close(found: &[f32], expected: &[f32], what: &str) {
-    assert_eq!(found.len(), expected.len(), "{what}");
-    let largest = expected.iter().fold(0_f32, |largest, value| largest.max(value.abs()));
-    let error = found.iter().zip(expected).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
-    println!("{what}: error {:.1e} of {largest}", error / largest);
-    assert!(error <= TOLERANCE * largest, "{what}: {error} of {largest}");
-    assert!(found.iter().all(|value| value.is_finite()), "{what}");
 }
 
 #[test]
