@@ -7,6 +7,7 @@
 //! | room | what it holds |
 //! |---|---|
 //! | [`types`] | nouns: views of messages, boxes, candidates, detections, tensors, reports |
+//! | [`ros`] | nouns of ROS: names, QoS, parameter values, life cycle |
 //! | [`config`] | parameter files to a checked configuration, facts of networks |
 //! | [`device`] | CPU or CUDA |
 //! | [`ops`] | verbs, one folder each: contract, reference on the CPU, twin on CUDA |
@@ -59,6 +60,7 @@ pub mod infer;
 mod input_file;
 pub mod node;
 pub mod ops;
+pub mod ros;
 pub mod runtime;
 pub mod sim;
 pub mod telemetry;

@@ -15,25 +15,27 @@ mod skips;
 mod troubleshooting;
 
 /// Which rooms a room may name. Lower rooms never name higher ones.
-const LAYERS: [(&str, &[&str]); 14] = [
+const LAYERS: [(&str, &[&str]); 15] = [
     ("types", &[]),
+    ("ros", &[]),
     ("input_file", &[]),
     ("yaml", &["input_file"]),
-    ("config", &["types", "input_file", "yaml"]),
+    ("config", &["types", "ros", "input_file", "yaml"]),
     ("device", &["types"]),
     ("ops", &["types", "device"]),
     ("infer", &["types", "input_file", "device"]),
-    ("transport", &["types", "input_file", "yaml"]),
+    ("transport", &["types", "ros", "input_file", "yaml"]),
     ("eval", &["types"]),
     ("sim", &["types"]),
     ("detectors", &["types", "device", "ops", "infer", "config"]),
     ("runtime", &["types", "device", "ops", "config", "detectors", "transport"]),
-    ("node", &["types", "device", "ops", "config", "detectors", "runtime", "transport"]),
+    ("node", &["types", "ros", "device", "ops", "config", "detectors", "runtime", "transport"]),
     (
         "cli",
         &[
             "node",
             "types",
+            "ros",
             "input_file",
             "device",
             "ops",
