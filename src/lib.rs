@@ -15,6 +15,7 @@
 //! | [`detectors`] | inputs to detections: one folder a family |
 //! | [`runtime`] | what runs a channel |
 //! | [`transport`] | recordings, the live graph, messages, transforms |
+//! | [`draw`] | frames drawn: boxes on images, clouds from above, curves |
 //! | [`node`] | the live node around channels |
 //! | [`sim`] | a simulated drive with ground truth |
 //! | [`eval`] | detections against truth |
@@ -54,6 +55,7 @@ pub mod cli;
 pub mod config;
 pub mod detectors;
 pub mod device;
+pub mod draw;
 pub mod error;
 pub mod eval;
 pub mod infer;

@@ -12,8 +12,8 @@ use serde::Serialize;
 
 use super::output_folder::{OutputFolder, Replaces};
 use super::report::Report;
+use crate::draw::Canvas;
 use crate::error::{Error, ErrorKind, Result};
-use crate::node::pictures::Canvas;
 use crate::transport::bag::{BagWriter, Durability, OfferedQos};
 use crate::transport::messages::{LabelInfo, definition};
 use crate::types::{Detections, Header, OutputType, Stamp};

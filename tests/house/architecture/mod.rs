@@ -15,7 +15,7 @@ mod skips;
 mod troubleshooting;
 
 /// Which rooms a room may name. Lower rooms never name higher ones.
-const LAYERS: [(&str, &[&str]); 15] = [
+const LAYERS: [(&str, &[&str]); 16] = [
     ("types", &[]),
     ("ros", &[]),
     ("input_file", &[]),
@@ -28,8 +28,12 @@ const LAYERS: [(&str, &[&str]); 15] = [
     ("eval", &["types"]),
     ("sim", &["types"]),
     ("detectors", &["types", "device", "ops", "infer", "config"]),
+    ("draw", &["types", "ops", "config", "detectors"]),
     ("runtime", &["types", "device", "ops", "config", "detectors", "transport"]),
-    ("node", &["types", "ros", "device", "ops", "config", "detectors", "runtime", "transport"]),
+    (
+        "node",
+        &["types", "ros", "device", "ops", "config", "detectors", "draw", "runtime", "transport"],
+    ),
     (
         "cli",
         &[
@@ -42,6 +46,7 @@ const LAYERS: [(&str, &[&str]); 15] = [
             "infer",
             "config",
             "detectors",
+            "draw",
             "runtime",
             "transport",
             "eval",
