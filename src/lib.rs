@@ -16,6 +16,7 @@
 //! | [`runtime`] | what runs a channel |
 //! | [`transport`] | recordings, the live graph, messages, transforms |
 //! | [`draw`] | frames drawn: boxes on images, clouds from above, curves |
+//! | [`replay`] | a recording to detections |
 //! | [`node`] | the live node around channels |
 //! | [`sim`] | a simulated drive with ground truth |
 //! | [`eval`] | detections against truth |
@@ -62,6 +63,8 @@ pub mod infer;
 mod input_file;
 pub mod node;
 pub mod ops;
+mod output_folder;
+pub mod replay;
 pub mod ros;
 pub mod runtime;
 pub mod sim;

@@ -15,7 +15,7 @@ mod skips;
 mod troubleshooting;
 
 /// Which rooms a room may name. Lower rooms never name higher ones.
-const LAYERS: [(&str, &[&str]); 16] = [
+const LAYERS: [(&str, &[&str]); 18] = [
     ("types", &[]),
     ("ros", &[]),
     ("input_file", &[]),
@@ -30,6 +30,20 @@ const LAYERS: [(&str, &[&str]); 16] = [
     ("detectors", &["types", "device", "ops", "infer", "config"]),
     ("draw", &["types", "ops", "config", "detectors"]),
     ("runtime", &["types", "device", "ops", "config", "detectors", "transport"]),
+    ("output_folder", &["transport"]),
+    (
+        "replay",
+        &[
+            "types",
+            "device",
+            "config",
+            "detectors",
+            "draw",
+            "runtime",
+            "transport",
+            "output_folder",
+        ],
+    ),
     (
         "node",
         &["types", "ros", "device", "ops", "config", "detectors", "draw", "runtime", "transport"],
@@ -49,6 +63,8 @@ const LAYERS: [(&str, &[&str]); 16] = [
             "draw",
             "runtime",
             "transport",
+            "output_folder",
+            "replay",
             "eval",
             "sim",
             "telemetry",

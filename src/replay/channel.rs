@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::input::ReplayInput;
 use super::outputs::{OutputChannel, Outputs};
-use super::replay_input::ReplayInput;
 use super::report::{ChannelNames, InputReport, Report};
 use super::transforms::TransformFeed;
 use crate::config::{ChannelConfig, InputConfig};
