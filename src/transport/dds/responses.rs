@@ -1,11 +1,12 @@
-//! Responses on their way to whom they answer.
+//! Responses on their way to their clients.
 //!
-//! A caller may ask as soon as its request finds us, which is before it knows
-//! of the writer of our responses: one that is written then is nothing to it,
-//! now and later, for responses are volatile. What a reader confirms shows that
-//! it knows the writer, so a response waits until every reader of its caller's
-//! participant has confirmed what was written before. That there is always
-//! something to confirm, a first message is written that goes to nobody.
+//! A client may send a request as soon as its request writer has discovered our
+//! reader, which may be before its response reader has discovered our writer. A
+//! response that is written then never reaches it: responses are volatile. A
+//! reader that confirms messages has discovered the writer. A response
+//! therefore waits until all response readers of its client's participant have
+//! confirmed what was written before; an empty first message, addressed to no
+//! reader, gives them something to confirm.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -15,66 +16,67 @@ use rustdds::bytes::Bytes;
 use rustdds::rpc::SampleIdentity;
 use rustdds::{GUID, RTPSEntity, WriteOptionsBuilder};
 
+use super::error::error;
+use super::graph::Graph;
 use super::payload::{self, RawWriter};
-use super::{Graph, error, held};
 use crate::error::Result;
 
-/// How long a response waits at most; then it is written to whoever listens.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// The longest wait of a response; after it the response is written to the
+/// readers that are known.
+const MAX_WAIT: Duration = Duration::from_secs(2);
 
-/// Responses of a service that may wait; with more, the oldest waits no longer.
+/// The most waiting responses of a service; another one ends the wait of the
+/// oldest.
 const MAX_WAITING: usize = 64;
 
 /// The responses of a service.
-pub(super) struct Answers {
+pub(super) struct Responses {
     graph: Arc<Graph>,
     service: String,
     writer: RawWriter,
     /// Our reader of the service's requests.
     requests: GUID,
-    /// Readers that know the writer.
-    listening: BTreeSet<GUID>,
-    /// Responses, oldest first, and when they wait no longer.
-    waiting: VecDeque<(Answer, Instant)>,
+    /// Response readers that have discovered the writer.
+    ready: BTreeSet<GUID>,
+    /// Waiting responses, oldest first, with their deadlines.
+    waiting: VecDeque<(Response, Instant)>,
 }
 
-/// A response, and whom it is for.
-pub(super) struct Answer {
+/// An encoded response.
+pub(super) struct Response {
     /// The writer of the request.
-    pub caller: GUID,
+    pub client: GUID,
     /// The request, where the message itself does not name it.
     pub related: Option<SampleIdentity>,
     /// The whole message.
     pub cdr: Bytes,
 }
 
-impl Answers {
-    /// No response yet.
-    ///
+impl Responses {
     /// # Errors
-    /// `Door` when the graph refuses.
+    /// `Door` when the first message cannot be written.
     pub fn new(
         graph: &Arc<Graph>,
         service: String,
         writer: RawWriter,
         requests: GUID,
     ) -> Result<Self> {
-        let to_nobody = WriteOptionsBuilder::new().to_single_reader(GUID::GUID_UNKNOWN).build();
-        writer.write_with_options(Bytes::new(), to_nobody).map_err(|cause| {
-            error(format!("{service}: cannot answer")).with_source(cause.forget_data())
+        let no_reader = WriteOptionsBuilder::new().to_single_reader(GUID::GUID_UNKNOWN).build();
+        writer.write_with_options(Bytes::new(), no_reader).map_err(|cause| {
+            error(format!("{service}: cannot write responses")).with_source(cause.forget_data())
         })?;
-        let (listening, waiting) = (BTreeSet::new(), VecDeque::new());
-        Ok(Self { graph: Arc::clone(graph), service, writer, requests, listening, waiting })
+        let (ready, waiting) = (BTreeSet::new(), VecDeque::new());
+        Ok(Self { graph: Arc::clone(graph), service, writer, requests, ready, waiting })
     }
 
     /// Lets no response wait longer than until `deadline`.
-    pub fn hurry(&mut self, deadline: Instant) {
+    pub fn wait_until(&mut self, deadline: Instant) {
         for (_, until) in &mut self.waiting {
             *until = deadline.min(*until);
         }
     }
 
-    /// The writer; responses that wait are lost.
+    /// The writer. Waiting responses are lost.
     pub fn into_writer(self) -> RawWriter {
         self.writer
     }
@@ -84,65 +86,62 @@ impl Answers {
         !self.waiting.is_empty()
     }
 
-    /// Writes a response as soon as its caller listens, which [`Answers::flush`]
-    /// sees to when that is not now.
+    /// Writes a response as soon as its client is ready: now, or in a later
+    /// [`Responses::flush`].
     ///
     /// # Errors
     /// Those of `flush`.
-    pub fn send(&mut self, answer: Answer) -> Result<()> {
+    pub fn send(&mut self, response: Response) -> Result<()> {
         if self.waiting.len() == MAX_WAITING
             && let Some((_, until)) = self.waiting.front_mut()
         {
             *until = Instant::now();
         }
-        self.waiting.push_back((answer, Instant::now() + PATIENCE));
+        self.waiting.push_back((response, Instant::now() + MAX_WAIT));
         self.flush()
     }
 
-    /// Writes the responses whose callers listen, and those that have waited
-    /// long enough.
+    /// Writes the responses whose clients are ready or whose deadlines have
+    /// passed.
     ///
     /// # Errors
     /// `Door` when one of them could not be written; the others are.
     pub fn flush(&mut self) -> Result<()> {
         let mut result = Ok(());
         for _ in 0..self.waiting.len() {
-            let Some((answer, until)) = self.waiting.pop_front() else { break };
-            if self.is_listening(answer.caller) || Instant::now() >= until {
-                result = result.and(self.write(&answer));
+            let Some((response, until)) = self.waiting.pop_front() else { break };
+            if self.is_ready(response.client) || Instant::now() >= until {
+                let Response { cdr, related, .. } = response;
+                result = result.and(payload::write(&self.writer, &cdr, related, &self.service));
             } else {
-                self.waiting.push_back((answer, until));
+                self.waiting.push_back((response, until));
             }
         }
         result
     }
 
-    fn write(&self, answer: &Answer) -> Result<()> {
-        payload::write(&self.writer, &answer.cdr, answer.related, &self.service)
-    }
-
-    /// Whether the participant that asks has a reader of responses for each of
-    /// its writers of requests, and all of them know our writer.
-    fn is_listening(&mut self, caller: GUID) -> bool {
-        let peers = held(&self.graph.peers);
-        if !peers.is_matched(self.requests, caller) {
+    /// Whether the client's participant has a response reader for each of its
+    /// request writers, and all of them have discovered our writer.
+    fn is_ready(&mut self, client: GUID) -> bool {
+        let peers = self.graph.peers();
+        if !peers.is_matched(self.requests, client) {
             return false;
         }
-        let of_caller = |theirs: &GUID| theirs.prefix == caller.prefix;
-        let num_asking = peers.matched_with(self.requests).filter(of_caller).count();
+        let of_client = |theirs: &GUID| theirs.prefix == client.prefix;
+        let num_writers = peers.matched_with(self.requests).filter(of_client).count();
         let readers: BTreeSet<GUID> = peers.matched_with(self.writer.guid()).collect();
         drop(peers);
-        let listening = readers.iter().copied().filter(of_caller);
-        if listening.clone().count() < num_asking {
+        let of_participant = readers.iter().copied().filter(of_client);
+        if of_participant.clone().count() < num_writers {
             return false;
         }
-        if listening.clone().all(|reader| self.listening.contains(&reader)) {
+        if of_participant.clone().all(|reader| self.ready.contains(&reader)) {
             return true;
         }
-        // Those that are matched now, and maybe others, have confirmed all.
+        // Those that are matched now, and maybe others, have confirmed everything.
         let is_confirmed = self.writer.wait_for_acknowledgments(Duration::ZERO);
         if matches!(is_confirmed, Ok(true)) {
-            self.listening = readers;
+            self.ready = readers;
         }
         matches!(is_confirmed, Ok(true))
     }

@@ -1,60 +1,38 @@
-//! Writers on their way out.
+//! Writers that are no longer written with.
 //!
-//! What a writer sent last, and its reader has not confirmed, is lost with the
-//! writer: an answer to `shutdown`, the last detections. So a writer stays
-//! until every reader has confirmed all of it, or for [`PATIENCE`]; meanwhile
-//! nobody waits for it but a door that closes.
+//! Messages that a reader has not confirmed are lost when their writer is
+//! dropped: the response to `shutdown`, the last detections. A retired writer
+//! is therefore kept until every reader has confirmed everything, or for
+//! [`DRAIN_TIMEOUT`]. Only a middleware that closes waits for it.
 
 use std::time::{Duration, Instant};
 
+use rustdds::{GUID, RTPSEntity};
+
 use super::payload::RawWriter;
-use super::{Graph, held};
 
 /// How long a writer waits for readers that do not confirm: what the frame in
 /// flight leaves of the second in which the program is to end.
-pub(super) const PATIENCE: Duration = Duration::from_millis(200);
+pub(super) const DRAIN_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// How often a door that closes looks.
-const POLL: Duration = Duration::from_millis(2);
-
-/// A writer that nobody writes with any more.
-pub(super) struct Leaving {
+/// A writer that is dropped once it is drained.
+pub(super) struct RetiredWriter {
     writer: RawWriter,
-    until: Instant,
+    deadline: Instant,
 }
 
-impl Leaving {
-    fn may_go(&self, now: Instant) -> bool {
+impl RetiredWriter {
+    pub(super) fn new(writer: RawWriter) -> Self {
+        Self { writer, deadline: Instant::now() + DRAIN_TIMEOUT }
+    }
+
+    /// Whether every reader has confirmed everything, or the time is over.
+    pub(super) fn is_drained(&self, now: Instant) -> bool {
         let is_confirmed = self.writer.wait_for_acknowledgments(Duration::ZERO);
-        !matches!(is_confirmed, Ok(false)) || now >= self.until
-    }
-}
-
-impl Graph {
-    /// Lets go of a writer once what it wrote has arrived.
-    pub(super) fn see_off(&self, writer: RawWriter) {
-        let leaving = Leaving { writer, until: Instant::now() + PATIENCE };
-        held(&self.leaving).push(leaving);
-        self.let_go();
+        !matches!(is_confirmed, Ok(false)) || now >= self.deadline
     }
 
-    /// Lets go of the writers that may leave now; tells whether others stay.
-    pub(super) fn let_go(&self) -> bool {
-        let now = Instant::now();
-        let mut leaving = held(&self.leaving);
-        let gone: Vec<_> = leaving.extract_if(.., |writer| writer.may_go(now)).collect();
-        let some_stay = !leaving.is_empty();
-        drop(leaving);
-        for Leaving { writer, .. } in gone {
-            self.leave(rustdds::RTPSEntity::guid(&writer));
-        }
-        some_stay
-    }
-
-    /// Waits until all writers that are to leave have left.
-    pub(super) fn await_leaving(&self) {
-        while self.let_go() {
-            std::thread::sleep(POLL);
-        }
+    pub(super) fn guid(&self) -> GUID {
+        self.writer.guid()
     }
 }
