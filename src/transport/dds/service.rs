@@ -210,15 +210,15 @@ mod tests {
             (false, 0x0807_0605_0403_0201, 0x100f_0e0d_0c0b_0a09),
             (true, 0x0102_0304_0506_0708, 0x090a_0b0c_0d0e_0f10),
         ] {
-            let (client, request) = read(kind, None, &message(&header, big_endian)).unwrap();
-            assert_eq!((client, request), (Client::Header { client, number }, Request::GetState));
+            let (found, request) = read(kind, None, &message(&header, big_endian)).unwrap();
+            assert_eq!((found, request), (Client::Header { client, number }, Request::GetState));
         }
         let identity = SampleIdentity {
             writer_guid: GUID::from_bytes([7; 16]),
             sequence_number: SequenceNumber::new(3),
         };
-        let (client, request) = read(kind, Some(identity), &message(&[0; 4], false)).unwrap();
-        assert_eq!((client, request), (Client::Metadata(identity), Request::GetState));
+        let (found, request) = read(kind, Some(identity), &message(&[0; 4], false)).unwrap();
+        assert_eq!((found, request), (Client::Metadata(identity), Request::GetState));
     }
 
     #[test]
