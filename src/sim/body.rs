@@ -3,10 +3,10 @@
 //! In an actor's own frame x points ahead, y to the left, z up from the middle
 //! of its base.
 
+use super::class::Class;
 use super::material::Material;
 use super::random::Random;
 use super::solid::{Shape, Solid};
-use super::traffic::Class;
 
 /// What an actor looks like.
 #[derive(Clone, Copy, Debug)]

@@ -7,6 +7,7 @@
 
 use nalgebra::{Vector2, Vector3};
 
+use super::drive::{Drive, Stream};
 use super::ground::Meeting;
 use super::lens::{develop, expose};
 use super::light::Lamps;
@@ -18,7 +19,6 @@ use super::shadow::ShadowMap;
 use super::sky::Sky;
 use super::solid::spot;
 use super::traffic::PAVEMENT_HEIGHT_M;
-use super::{Drive, Stream};
 use crate::types::{Box2d, Size, Truth2d};
 
 /// Rows of a band.

@@ -3,10 +3,13 @@
 use multiversion::multiversion;
 use nalgebra::Vector3;
 
-use super::lidar::{MAX_RANGE_M, NUM_BEAMS};
 use super::scene::Scene;
 use super::solid::{LANES, Lanes, Rays, Target, meet};
 
+/// Beams of every LiDAR.
+pub const NUM_BEAMS: usize = 64;
+/// Nothing farther away comes back.
+pub const MAX_RANGE_M: f32 = 120.0;
 /// Chunks of beams.
 pub(super) const CHUNKS: usize = NUM_BEAMS / LANES;
 

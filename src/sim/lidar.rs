@@ -9,20 +9,16 @@
 
 use nalgebra::{Matrix3, Vector2, Vector3};
 
-use super::cast::{CHUNKS, Column, Drift, Hits, azimuths, cast};
+use super::cast::{CHUNKS, Column, Drift, Hits, MAX_RANGE_M, NUM_BEAMS, azimuths, cast};
+use super::drive::{Drive, Stream};
 use super::ground::Cover;
 use super::random::{bits, key, normal, unit};
 use super::rig::{LidarMount, SCAN_S, pose_of};
 use super::scene::{Scene, View};
 use super::solid::{LANES, spot};
 use super::traffic::PAVEMENT_HEIGHT_M;
-use super::{Drive, Stream};
 use crate::types::{Box3d, Truth3d};
 
-/// Beams of every LiDAR.
-pub const NUM_BEAMS: usize = 64;
-/// Nothing farther away comes back.
-pub const MAX_RANGE_M: f32 = 120.0;
 /// Truth is given for objects up to this far from the sensor.
 pub const TRUTH_RANGE_M: f64 = 75.0;
 

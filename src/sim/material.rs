@@ -3,7 +3,7 @@
 use nalgebra::Vector3;
 
 use super::random::{floor, noise_2d, noise_3d};
-use super::solid::{Face, Spot};
+use super::surface::{Face, Spot};
 
 /// What a surface is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

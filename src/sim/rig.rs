@@ -5,7 +5,7 @@
 
 use nalgebra::{Matrix3, Vector2, Vector3};
 
-use super::lidar::NUM_BEAMS;
+use super::cast::NUM_BEAMS;
 use super::traffic::State;
 use crate::error::{Error, ErrorKind, Result};
 use crate::types::{Size, Stamp};

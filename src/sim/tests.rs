@@ -2,10 +2,12 @@
 
 use nalgebra::{Matrix3, Vector3};
 
+use super::random::Random;
 use super::raster::{Band, Pinhole, Rectangle, draw};
+use super::route::Route;
 use super::scene::{Scene, View};
 use super::*;
-use crate::types::Size;
+use crate::types::{Box3d, Size};
 
 fn small(num_threads: usize) -> Options {
     Options {

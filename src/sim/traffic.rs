@@ -9,6 +9,7 @@
 use nalgebra::{Vector2, Vector3};
 
 use super::body::Body;
+use super::class::Class;
 use super::random::Random;
 use super::route::{KERB_OFFSET_M, Route, SLOT_M, left_of};
 
@@ -20,37 +21,6 @@ pub(super) const LANE_OFFSET_M: f64 = 1.75;
 const WIDE_OFFSET_M: f64 = 1.65;
 /// Road within 60 m of the ego vehicle, for the number of actors.
 const ROAD_NEARBY_M: f64 = 150.0;
-
-/// What an actor is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Class {
-    /// A car.
-    Car,
-    /// A lorry or a van.
-    Truck,
-    /// A bus.
-    Bus,
-    /// A bicycle with its rider.
-    Bicycle,
-    /// Somebody on foot.
-    Pedestrian,
-}
-
-impl Class {
-    /// All classes, in the order of their indices.
-    pub const ALL: [Self; 5] = [Self::Car, Self::Truck, Self::Bus, Self::Bicycle, Self::Pedestrian];
-
-    /// The class's name in the truth.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Car => "car",
-            Self::Truck => "truck",
-            Self::Bus => "bus",
-            Self::Bicycle => "bicycle",
-            Self::Pedestrian => "pedestrian",
-        }
-    }
-}
 
 /// The common clock: metres driven by whoever keeps to their slot.
 #[derive(Clone, Copy, Debug)]

@@ -10,6 +10,7 @@
 use nalgebra::{Matrix3, Vector3};
 
 use super::material::Material;
+use super::surface::{Face, Spot};
 
 /// Rays of a chunk.
 pub(super) const LANES: usize = 8;
@@ -235,34 +236,6 @@ impl Interval {
             *own_exit = if far < *own_exit { far } else { *own_exit };
         }
     }
-}
-
-/// Where on its surface a solid was hit.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Spot {
-    /// The place in the cube.
-    pub(super) place: Vector3<f32>,
-    /// Which side it is on.
-    pub(super) face: Face,
-    /// Outward normal in the sensor's frame, of length 1.
-    pub(super) normal: Vector3<f32>,
-}
-
-/// Sides of a solid.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Face {
-    /// +x
-    Front,
-    /// -x
-    Back,
-    /// +y or -y
-    Side,
-    /// +z
-    Top,
-    /// -z
-    Bottom,
-    /// The curved surface of a cylinder or an ellipsoid.
-    Round,
 }
 
 /// The spot of a target at `point`, a place on its surface in the sensor's
