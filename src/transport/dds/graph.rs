@@ -16,8 +16,8 @@ use super::peers::{Endpoint, Peers};
 use super::retired::RetiredWriter;
 use super::threads::Stop;
 use crate::error::Result;
+use crate::ros::NodeName;
 use crate::transport::door::{DoorEvent, Watchers};
-use crate::types::NodeName;
 
 /// How often a middleware that closes checks its retired writers.
 const RETIRED_POLL: Duration = Duration::from_millis(2);
