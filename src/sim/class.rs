@@ -1,6 +1,6 @@
 //! Classes of actors.
 
-/// What an actor is.
+/// The class of an actor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Class {
     /// A car.
@@ -11,7 +11,7 @@ pub enum Class {
     Bus,
     /// A bicycle with its rider.
     Bicycle,
-    /// Somebody on foot.
+    /// A person on foot.
     Pedestrian,
 }
 

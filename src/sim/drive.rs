@@ -1,4 +1,4 @@
-//! The drive: what is in it, and where everything is at a time.
+//! The drive: its parts, and the poses of the ego vehicle and of the actors.
 
 use super::cast::Beams;
 use super::class::Class;
@@ -14,10 +14,10 @@ use super::traffic::{Actor, Traffic};
 use crate::error::Result;
 use crate::types::{Box3d, Stamp};
 
-/// Cell of the map of the shadows of what never moves.
+/// Cell size of the shadow map of static objects.
 const TOWN_SHADOW_CELL_M: f64 = 0.3;
 
-/// What a stream of random numbers is for.
+/// The streams of random numbers.
 #[derive(Clone, Copy)]
 pub(super) enum Stream {
     Route,
@@ -30,7 +30,7 @@ pub(super) enum Stream {
 
 /// A drive: a town, its traffic, and an ego vehicle with sensors.
 ///
-/// Time 0 is [`START`]. The drive goes on for ever: the road is closed.
+/// Time 0 is [`START`]. The road is closed, so the drive has no end.
 #[derive(Clone, Debug)]
 pub struct Drive {
     pub(super) seed: u64,
@@ -41,12 +41,12 @@ pub struct Drive {
     pub(super) town: Vec<Solid>,
     pub(super) traffic: Traffic,
     pub(super) light: Light,
-    /// Of what never moves.
+    /// Of static objects.
     pub(super) shadows: ShadowMap,
     pub(super) beams: Beams,
 }
 
-/// Where something is in the map, and how it moves.
+/// Position, heading and velocity in the map.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pose {
     /// x, y, z in metres.
@@ -60,18 +60,18 @@ pub struct Pose {
 /// An actor in the map.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Object {
-    /// Its number, the same at all times; 0 is nobody's.
+    /// Its number, constant over time and never 0.
     pub track_id: u32,
-    /// What it is.
+    /// Its class.
     pub class: Class,
-    /// Where it is and how large.
+    /// Its box.
     pub bbox: Box3d,
     /// Metres per second along x and y.
     pub velocity_mps: [f32; 2],
 }
 
 impl Drive {
-    /// The drive of a seed.
+    /// The drive with this seed.
     ///
     /// # Errors
     /// `Argument` when an option is out of its range.

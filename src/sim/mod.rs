@@ -1,20 +1,19 @@
-//! A simulated drive through a small town, with the truth about everything in
-//! it.
+//! A simulated drive through a small town, with ground truth.
 //!
-//! A [`Drive`] is a function of its seed and its [`Options`]: any scan or
-//! picture of any time can be asked for without those before it, and is the
-//! same on every machine and for any number of threads. For that no number
-//! depends on a platform's mathematics library, on hash order or on a clock;
-//! motions are formulas of time (`traffic`), noise is a hash of its place
-//! (`random`).
+//! A [`Drive`] is a function of its seed and its [`Options`]: every scan and
+//! picture can be rendered without the earlier ones, and is the same on every
+//! machine and for any number of threads. Therefore no number depends on a
+//! platform's mathematics library, on hash order or on a clock; motions are
+//! formulas of time (`traffic`), noise is a hash of its position (`random`).
 //!
-//! | file | what it holds |
+//! | file | content |
 //! |---|---|
-//! | `route` | the road: a figure of eight round two blocks |
-//! | `town`, `ground` | what stands along it, what it is made of |
-//! | `traffic`, `body` | who moves on it, and of which solids they are made |
-//! | `solid`, `material` | where rays meet solids, what lasers and cameras see there |
-//! | `rig`, `scene` | the sensors; what one has around it at a time |
+//! | `drive` | the drive: its parts, the poses of the ego vehicle and of the actors |
+//! | `route` | the road: a figure of eight around two blocks |
+//! | `town`, `ground` | static objects along the road; the surface of the ground |
+//! | `class`, `traffic`, `body` | actors: their classes, motions and shapes |
+//! | `solid`, `surface`, `material` | intersection of rays and solids; appearance and reflectivity |
+//! | `rig`, `scene` | the sensors; the solids in the range of a sensor at a time |
 //! | `lidar`, `cast` | scans |
 //! | `camera`, `raster`, `light`, `shadow`, `sky`, `lens` | pictures |
 //!

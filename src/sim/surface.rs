@@ -1,13 +1,13 @@
-//! Where on the surface of a solid a ray arrives.
+//! Points on the surface of a solid.
 
 use nalgebra::Vector3;
 
-/// Where on its surface a solid was hit.
+/// The point of a solid that a ray hits.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Spot {
-    /// The place in the cube.
-    pub(super) place: Vector3<f32>,
-    /// Which side it is on.
+pub(super) struct SurfacePoint {
+    /// The position in the cube.
+    pub(super) position: Vector3<f32>,
+    /// The side of the solid.
     pub(super) face: Face,
     /// Outward normal in the sensor's frame, of length 1.
     pub(super) normal: Vector3<f32>,
