@@ -7,6 +7,7 @@
 //! |---|---|
 //! | in, camera | [`decompress`], [`letterbox`] |
 //! | in, LiDAR | [`unpack`], [`densify`], [`voxelize`], [`pillar_features`], [`scatter`] |
+//! | sparse networks | [`voxel_mean`], [`rulebook`], [`sparse_conv`], [`sparse_max_pool`], [`to_map`] |
 //! | out | [`decode_yolo`], [`decode_center`], [`decode_anchor`], [`select`], [`gather`] |
 //! | suppression | [`nms`] chooses among [`nms_none`], [`nms_iou`], [`nms_fast`], [`nms_soft`], [`nms_rotated`], [`nms_circle`], [`nms_bev`], [`nms_iou_3d`] |
 //!
