@@ -1,7 +1,7 @@
 //! The parameters of `kernels/unpack.cu`.
 
 use crate::device::cuda::{
-    Grid, In, KernelSpec, Out, assert_mirrors, check_len, check_threads, kernel_constant, refused,
+    Grid, In, KernelSpec, Out, assert_mirrors, check_lens, check_threads, kernel_constant, refused,
 };
 use crate::error::Result;
 use crate::types::{Count, Datatype};
@@ -164,8 +164,6 @@ unsafe impl KernelSpec for Unpack {
             ("ticket", args.ticket.len(), 1),
             ("aggregates", args.aggregates.len(), num_blocks as usize),
         ];
-        slices
-            .into_iter()
-            .try_for_each(|(name, found, needed)| check_len(Self::NAME, name, found, needed))
+        check_lens(Self::NAME, slices)
     }
 }

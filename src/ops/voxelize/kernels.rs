@@ -1,7 +1,7 @@
 //! The parameters of `kernels/voxelize.cu`, and the grid of `kernels/grid.cuh`.
 
 use crate::device::cuda::{
-    Grid, In, KernelSpec, Out, Plain, assert_mirrors, check_len, check_threads, kernel_constant,
+    Grid, In, KernelSpec, Out, Plain, assert_mirrors, check_lens, check_threads, kernel_constant,
     refused,
 };
 use crate::error::Result;
@@ -182,7 +182,7 @@ fn check(kernel: &str, args: &VoxelizeArgs<'_>, grid: &Grid, step: &Step) -> Res
         ("aggregates", args.aggregates.len(), num_tiles),
         ("dropped", args.dropped.len(), num_tiles),
     ];
-    slices.into_iter().try_for_each(|(name, found, needed)| check_len(kernel, name, found, needed))
+    check_lens(kernel, slices)
 }
 
 /// The launch shape of a step.
