@@ -10,7 +10,7 @@ use crate::types::{
 
 /// Decodes maps of `height` x `width` cells that fit the parameters.
 pub(super) fn decode_anchor(
-    outputs: &AnchorOutputs<'_>,
+    outputs: &AnchorOutputs<TensorView<'_>>,
     params: &AnchorDecode,
     [height, width]: [usize; 2],
     candidates: &mut Candidates<Object3d>,
@@ -111,7 +111,7 @@ struct Head<'a> {
 
 impl<'a> Head<'a> {
     fn new(
-        outputs: &AnchorOutputs<'a>,
+        outputs: &AnchorOutputs<TensorView<'a>>,
         params: &AnchorDecode,
         [height, width]: [usize; 2],
     ) -> Self {

@@ -25,10 +25,7 @@ mod cpu;
 #[cfg(feature = "cuda")]
 pub mod cuda;
 #[cfg(feature = "cuda")]
-#[expect(
-    unsafe_code,
-    reason = "kernels are promised to fit their parameters; each block states why"
-)]
+#[expect(unsafe_code, reason = "each block argues that the kernel fits its parameters")]
 pub(in crate::ops) mod kernels;
 
 use crate::error::{Error, ErrorKind, Result};
@@ -38,66 +35,82 @@ use crate::types::{AnchorDecode, Candidates, ElementType, Object3d, TensorView};
 
 /// The maps of an anchor head, f32 or f16: `[1, channels, H, W]`, or
 /// `[1, H, W, channels]` with [`AnchorDecode::channels_last`]. `A` is the number
-/// of classes times the number of rotations.
+/// of classes times the number of rotations. `T` is a tensor in host memory
+/// ([`TensorView`]) or in device memory, or where to find one.
 #[derive(Clone, Copy, Debug)]
-pub struct AnchorOutputs<'a> {
+pub struct AnchorOutputs<T> {
     /// `A * num_classes` channels, anchor by anchor: logits.
-    pub classes: TensorView<'a>,
+    pub classes: T,
     /// `A * 7` channels, anchor by anchor: x y z l w h r.
-    pub boxes: TensorView<'a>,
+    pub boxes: T,
     /// `A * 2` channels, anchor by anchor: logits of the two directions.
-    pub directions: Option<TensorView<'a>>,
+    pub directions: Option<T>,
 }
 
-/// Replaces the contents of `candidates` by those of all anchors. They are not
-/// sorted yet ([`Candidates::finish`]); what is over their capacity is lost,
-/// lowest score first, and counted there.
+impl<T: Copy> AnchorOutputs<T> {
+    /// The outputs with each map replaced by `map` of it.
+    ///
+    /// # Errors
+    /// The first error of `map`.
+    pub fn try_map<U>(&self, mut map: impl FnMut(T) -> Result<U>) -> Result<AnchorOutputs<U>> {
+        Ok(AnchorOutputs {
+            classes: map(self.classes)?,
+            boxes: map(self.boxes)?,
+            directions: self.directions.map(map).transpose()?,
+        })
+    }
+}
+
+/// Replaces the contents of `candidates` by those of all anchors, unsorted: see
+/// [`Candidates::finish`]. If there are more than their capacity, those with the
+/// lowest scores are dropped and counted there.
 ///
 /// # Errors
-/// `Argument` when a tensor has other dimensions or is not of floats.
+/// `Argument` when a tensor has other dimensions or does not hold floats.
 pub fn decode_anchor(
-    outputs: &AnchorOutputs<'_>,
+    outputs: &AnchorOutputs<TensorView<'_>>,
     params: &AnchorDecode,
     candidates: &mut Candidates<Object3d>,
 ) -> Result<()> {
     candidates.clear();
-    let [_, a, b, c] = outputs.classes.dims()?;
-    let size = if params.channels_last { [a, b] } else { [b, c] };
-    let maps = [
-        ("classes", Some(outputs.classes), params.anchors.len()),
-        ("boxes", Some(outputs.boxes), 7),
-        ("directions", outputs.directions, 2),
-    ];
-    for (name, map, per_anchor) in maps {
-        let Some(map) = map else { continue };
-        check_map(name, (map.values().element(), map.shape()), per_anchor, size, params)?;
-    }
+    let forms = outputs.try_map(|map| Ok((map.values().element(), map.shape())))?;
+    let size = check(&forms, params)?;
     cpu::decode_anchor(outputs, params, size, candidates);
     Ok(())
 }
 
-/// Whether a map has `per_anchor` channels of floats for each anchor.
-fn check_map(
-    name: &str,
-    (element, shape): (ElementType, &[usize]),
-    per_anchor: usize,
-    [height, width]: [usize; 2],
+/// Checks element types and shapes of all maps. Returns rows and columns.
+fn check(
+    outputs: &AnchorOutputs<(ElementType, &[usize])>,
     params: &AnchorDecode,
-) -> Result<()> {
-    let num_anchors = params.anchors.len() * params.rotations_rad.len();
-    let channels = num_anchors * per_anchor;
-    let expected = if params.channels_last {
-        [1, height, width, channels]
-    } else {
-        [1, channels, height, width]
+) -> Result<[usize; 2]> {
+    let AnchorOutputs { classes, boxes, directions } = *outputs;
+    let (element, shape) = classes;
+    let &[_, a, b, c] = shape else {
+        return argument(format!("classes are {element} {shape:?}; 4 dimensions expected"));
     };
-    if shape == expected && matches!(element, ElementType::F32 | ElementType::F16) {
-        return Ok(());
+    let [height, width] = if params.channels_last { [a, b] } else { [b, c] };
+    let num_anchors = params.anchors.len() * params.rotations_rad.len();
+    let maps = [
+        ("classes", Some(classes), params.anchors.len()),
+        ("boxes", Some(boxes), 7),
+        ("directions", directions, 2),
+    ];
+    for (name, map, per_anchor) in maps {
+        let Some((element, shape)) = map else { continue };
+        let channels = num_anchors * per_anchor;
+        let expected = match params.channels_last {
+            true => [1, height, width, channels],
+            false => [1, channels, height, width],
+        };
+        if shape != expected || !matches!(element, ElementType::F32 | ElementType::F16) {
+            return argument(format!(
+                "{name} are {element} {shape:?}; floats {expected:?} expected for {num_anchors} \
+                 anchors per cell"
+            ));
+        }
     }
-    argument(format!(
-        "{name} are {element} {shape:?}, expected are floats {expected:?} for {num_anchors} anchors \
-         a cell"
-    ))
+    Ok([height, width])
 }
 
 fn argument<T>(message: String) -> Result<T> {

@@ -11,7 +11,7 @@ use crate::types::{
 
 /// Decodes tasks whose tensors fit the parameters.
 pub(super) fn decode_center(
-    tasks: &[CenterTask<'_>],
+    tasks: &[CenterTask<TensorView<'_>>],
     params: &CenterDecode,
     candidates: &mut Candidates<Object3d>,
 ) {
@@ -168,7 +168,7 @@ struct Maps<'a> {
 }
 
 impl<'a> Maps<'a> {
-    fn new(task: &CenterTask<'a>, params: &CenterDecode, first_source: usize) -> Self {
+    fn new(task: &CenterTask<TensorView<'a>>, params: &CenterDecode, first_source: usize) -> Self {
         let [num_rows, num_columns] = match *task.heatmap.shape() {
             [.., rows, columns] => [rows, columns],
             _ => [0, 0],

@@ -1,5 +1,6 @@
 //! The parameters of `kernels/select.cuh`, which all decoders share.
 
+use super::Limits;
 use crate::device::cuda::{In, Out, Plain, assert_mirrors, kernel_constant};
 use crate::types::{Box2d, Candidate, Count};
 
@@ -24,10 +25,11 @@ pub struct SelectSettings {
 }
 
 impl SelectSettings {
-    /// Settings for all classes, and the decoder's own thresholds.
-    pub fn limits(candidate_capacity: usize, top_k: usize) -> Self {
+    /// Settings for all classes, without a score threshold for all of them.
+    pub fn new(limits: Limits) -> Self {
         let count = |num: usize| u32::try_from(num).unwrap_or(u32::MAX);
-        let (top_k, capacity) = (count(top_k), count(candidate_capacity.max(1)));
+        let Limits { candidate_capacity, pre_nms_top_k } = limits;
+        let (top_k, capacity) = (count(pre_nms_top_k), count(candidate_capacity.max(1)));
         Self { score_threshold: f32::NAN, top_k, has_filter: 0, capacity }
     }
 }
