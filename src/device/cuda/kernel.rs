@@ -42,8 +42,7 @@ pub struct Grid {
     pub threads_per_block: u32,
 }
 
-/// A loaded kernel whose parameter has the size of `K::Args`, which was checked
-/// when it was loaded.
+/// A loaded kernel. Loading has checked that its parameter has the size of `K::Args`.
 pub struct Kernel<K> {
     function: CudaFunction,
     max_threads_per_block: u32,
@@ -89,7 +88,7 @@ impl<K: KernelSpec> Kernel<K> {
         }
         if threads_per_block > self.max_threads_per_block {
             return Err(error(format!(
-                "kernel {}: {threads_per_block} threads a block, at most {} are possible",
+                "kernel {}: {threads_per_block} threads per block, at most {} are possible",
                 K::NAME,
                 self.max_threads_per_block
             )));
@@ -163,8 +162,8 @@ pub(crate) fn check_lens(
 }
 
 /// Implements [`KernelSpec`] for the kernels of an op that have the same parameter
-/// struct, for several element types, and the same check. `unsafe` stands for the
-/// promises of [`KernelSpec`], which the comment above the table argues:
+/// struct, for several element types, and the same check. The comment above the table
+/// argues the promises of [`KernelSpec`]:
 ///
 /// ```text
 /// kernel_specs! {
@@ -192,7 +191,7 @@ pub(crate) fn check_threads(kernel: &str, found: u32, needed: u32) -> Result<()>
     if found == needed {
         return Ok(());
     }
-    Err(refused(kernel, &format!("{found} threads a block, needed are {needed}")))
+    Err(refused(kernel, &format!("{found} threads per block, needed are {needed}")))
 }
 
 /// The error of a launch that is refused.

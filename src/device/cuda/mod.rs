@@ -142,7 +142,7 @@ fn failed(what: &str, driver: DriverError) -> Error {
 }
 
 /// Whether a result of the driver means that a kernel, or the GPU itself, has
-/// failed: every later call returns it, too.
+/// failed: every later call returns it as well.
 fn is_fault(result: CUresult) -> bool {
     matches!(
         result,

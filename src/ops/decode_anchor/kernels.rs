@@ -33,7 +33,7 @@ unsafe impl Plain for AnchorShape {}
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct AnchorArgs<'a, T> {
-    /// The selection of candidates, of as many as anchors.
+    /// The selection of candidates, at most one per anchor.
     pub selection: Selection<'a, Box3d>,
     /// Class logits.
     pub classes: In<'a, T>,
@@ -43,7 +43,7 @@ pub struct AnchorArgs<'a, T> {
     pub directions: In<'a, T>,
     /// One value; 0: no anchor passes.
     pub num_voxels: In<'a, u32>,
-    /// The threshold of the logits.
+    /// The smallest logit that may pass.
     pub bound: In<'a, f32>,
     /// Ascending upper limits of the thresholds' distance bins.
     pub limits: In<'a, f32>,

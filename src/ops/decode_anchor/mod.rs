@@ -1,25 +1,25 @@
-//! Decode anchor: the maps of an anchor head (PointPillars) become candidates.
+//! Decodes the maps of an anchor head (PointPillars) into candidates.
 //!
 //! As OpenPCDet's `AnchorHeadSingle` with its residual coder and direction
-//! classifier. A cell has `A` anchors: class by class, and within a class
-//! rotation by rotation. Per anchor the best class counts, ties to the lower
-//! class; its score is the sigmoid of its logit. With anchor `(xa, ya, za, la,
-//! wa, ha, ra)` and outputs `(x, y, z, l, w, h, r)` the box is
+//! classifier. A cell has `A` anchors, ordered by class, then by rotation. An
+//! anchor's class is the one with the greatest logit, the lowest on ties; its
+//! score is the sigmoid of that logit. With anchor `(xa, ya, za, la, wa, ha, ra)`
+//! and outputs `(x, y, z, l, w, h, r)` the box is
 //! - centre `x * d + xa`, `y * d + ya` with `d = sqrt(la² + wa²)`, `z * ha + za`;
 //! - extents `exp(l) * la`, `exp(w) * wa`, `exp(h) * ha`;
-//! - yaw `r + ra`; with directions, that angle less the direction offset is
-//!   brought into [0, π), and the offset, and π for the second direction, are
-//!   added (ties to the first direction). In the end it is brought within half
-//!   a turn of 0, which OpenPCDet leaves to its users: the same heading.
+//! - yaw `r + ra`. With directions, the yaw minus the direction offset is reduced
+//!   to [0, π); then the offset is added, and π for the second direction (on ties
+//!   the first). Finally the yaw is reduced to [-π, π), the same heading, which
+//!   OpenPCDet leaves to its users.
 //!
-//! A candidate's score reaches the threshold of its class at its distance,
-//! `sqrt(x² + y²)` of the decoded centre, and all its numbers are finite; NaN
-//! never passes. Logits below the lowest threshold are turned away before any
-//! exponential, with the same decision. [`Candidate::source`] is `(row * W +
-//! column) * A + anchor`.
+//! An anchor becomes a candidate if its score is at least the threshold of its
+//! class at its distance, `sqrt(x² + y²)` of the decoded centre, and all its
+//! numbers are finite; NaN never passes. Logits below the lowest threshold are
+//! rejected before any exponential is computed, with the same result.
+//! [`Candidate::source`] is `(row * W + column) * A + anchor`.
 //!
-//! Arithmetic is f32 in the order written here. `exp` differs between CPU and
-//! CUDA in the last places, so scores and extents do; the rest is equal.
+//! Arithmetic is f32 in the order written here. `exp` of CPU and CUDA may differ
+//! in the last place, and with it scores and extents; all else is equal.
 
 mod cpu;
 #[cfg(feature = "cuda")]

@@ -1,11 +1,11 @@
 //! The CUDA implementation of [`decode_center`](super::decode_center), with the
 //! selection of the best ([`crate::ops::select`]) in the same kernel: one pass over
-//! the heat maps, and over the other maps only for cells that pass.
+//! the heat maps; the other maps are read only for cells that pass.
 //!
 //! The candidates are those of the CPU, limited to the capacity, then to the best
 //! `pre_nms_top_k`; each limit drops the worst in the total order. Their order in
 //! memory is undefined: later ops sort. Centres, velocities, classes and sources
-//! are equal; scores, sizes, yaws and variances within 1 ULP (their exponential and
+//! are equal, scores, sizes, yaws and variances within 1 ULP (their exponential and
 //! arc tangent are rounded from f64).
 //!
 //! Candidates hold the box alone. Velocity and variances are stored for each found

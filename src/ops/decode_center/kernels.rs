@@ -29,8 +29,8 @@ pub struct CenterSettings {
     pub reserved: u32,
 }
 
-/// What a head regresses beside the box, zero without such an output: `Motion` in the
-/// kernels.
+/// Velocity and variances of a candidate, zero where the head has no such output:
+/// `Motion` in the kernels.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[repr(C)]
 pub struct Motion {
@@ -85,7 +85,7 @@ pub struct CenterMaps<'a, T> {
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct CenterArgs<'a, T> {
-    /// The selection of candidates, of as many as cells.
+    /// The selection of candidates, at most one per cell.
     pub selection: Selection<'a, Box3d>,
     /// By found candidate.
     pub motions: Out<'a, Motion>,
@@ -95,7 +95,7 @@ pub struct CenterArgs<'a, T> {
     pub num_voxels: In<'a, u32>,
     /// The settings.
     pub settings: In<'a, CenterSettings>,
-    /// By task, the threshold of the heat.
+    /// By task, the smallest heat that may pass.
     pub bounds: In<'a, f32>,
     /// Task by task, the class of each channel.
     pub classes: In<'a, u32>,

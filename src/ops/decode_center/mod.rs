@@ -1,25 +1,25 @@
-//! Decode centre: the maps of a CenterPoint head become candidates.
+//! Decodes the maps of a CenterPoint head into candidates.
 //!
-//! Per task and cell the best class counts, ties to the lower class; its score
-//! is the sigmoid of its logit (or the value itself, see
-//! [`CenterDecode::heatmap_logits`]). A cell becomes a candidate when
-//! - its score reaches the threshold of the class at its distance, the
-//!   distance being `sqrt(x² + y²)` of the decoded centre;
-//! - the norm of (sine, cosine) reaches the class's yaw-norm threshold;
-//! - its centre lies in the centre range;
+//! The class of a cell of a task is the one with the greatest value, the lowest on
+//! ties; its score is the sigmoid of that value (or the value itself, see
+//! [`CenterDecode::heatmap_logits`]). A cell becomes a candidate if
+//! - its score is at least the threshold of the class at its distance, which is
+//!   `sqrt(x² + y²)` of the decoded centre;
+//! - the norm of (sine, cosine) is at least the yaw-norm threshold of the class;
+//! - its centre is in the centre range;
 //! - all its numbers are finite. NaN never passes.
 //!
-//! Cells are visited task by task and row by row; [`Candidate::source`] is that
-//! running number. Logits below the lowest threshold of a task are turned away
-//! before any exponential, with the same decision.
+//! Cells are numbered task by task and row by row; [`Candidate::source`] is that
+//! number. Logits below the lowest threshold of a task are rejected before any
+//! exponential is computed, with the same result.
 //!
 //! Arithmetic is f32 in the order written here: x = `(column + offset_x) *
-//! cell_size + origin`, y likewise by the row, z as it is; sizes as they are or
-//! their `exp`; yaw by `atan2`. `exp` and `atan2` differ between CPU and CUDA in
-//! the last places, so scores, sizes and yaws do; centres and sources are equal.
+//! cell_size + origin`, y likewise by the row, z unchanged; sizes unchanged or
+//! their `exp`; yaw by `atan2`. `exp` and `atan2` of CPU and CUDA may differ in the
+//! last place, and with them scores, sizes and yaws; centres and sources are equal.
 //!
-//! Variances are stored as logarithms. First-order propagation turns them into
-//! those of [`Variance3d`], with `v = exp(channel)`: centre `v * cell_size²`, z
+//! Variances are stored as logarithms. First-order propagation gives those of
+//! [`Variance3d`], with `v = exp(channel)`: centre `v * cell_size²`, z
 //! and velocity `v`, sizes `v` or, where sizes are logarithms, `v * size²`, yaw
 //! `(cos² * v_sin + sin² * v_cos) / (sin² + cos²)²`. Autoware's node agrees in
 //! z, yaw and velocity; it multiplies the centre by the cell size once and

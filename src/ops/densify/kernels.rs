@@ -37,9 +37,9 @@ pub struct DensifyArgs<'a> {
     pub num: Out<'a, u32>,
     /// The counters of the frame.
     pub counters: Out<'a, u32>,
-    /// The ticket of the next tile.
+    /// One value: the ticket of the next tile, and the epoch of the launch.
     pub ticket: Out<'a, u64>,
-    /// By tile.
+    /// By tile, its aggregate and the epoch of the launch.
     pub aggregates: Out<'a, u64>,
     /// Values per point.
     pub num_channels: u32,

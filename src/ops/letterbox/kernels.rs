@@ -153,7 +153,7 @@ pub struct LetterboxArgs<'a, T> {
     pub swapped: u32,
     /// Factor by source channel.
     pub alpha: [f32; 3],
-    /// Summand by source channel.
+    /// Offset by source channel.
     pub beta: [f32; 3],
     /// Value outside the content, by source channel.
     pub pad: [f32; 3],

@@ -45,11 +45,11 @@ pub struct Selection<'a, B> {
     pub settings: In<'a, SelectSettings>,
     /// A bit per class.
     pub wanted: In<'a, u32>,
-    /// All candidates that pass, as many as may.
+    /// All candidates that pass the thresholds.
     pub found: Out<'a, Candidate<B>>,
-    /// The first word of each found candidate's key in the total order.
+    /// By found candidate, the first word of its key in the total order.
     pub words: Out<'a, u32>,
-    /// The candidates that are taken.
+    /// The selected candidates.
     pub items: Out<'a, Candidate<B>>,
     /// Their number.
     pub num: Out<'a, u32>,

@@ -62,13 +62,13 @@ pub struct UnpackArgs<'a> {
     pub data: In<'a, u8>,
     /// Rows of floats.
     pub points: Out<'a, f32>,
-    /// How many.
+    /// Their number.
     pub num: Out<'a, u32>,
     /// The counters of the frame.
     pub counters: Out<'a, u32>,
-    /// The ticket of the next tile.
+    /// One value: the ticket of the next tile, and the epoch of the launch.
     pub ticket: Out<'a, u64>,
-    /// By tile.
+    /// By tile, its aggregate and the epoch of the launch.
     pub aggregates: Out<'a, u64>,
     /// Bytes from row to row.
     pub row_step: u64,
