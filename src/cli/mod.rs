@@ -3,7 +3,6 @@
 //! Exit codes are those of [`ExitStatus`]. Results go to stdout, logs and progress to stderr.
 
 mod bench;
-mod channel;
 mod check;
 mod demo;
 mod eval;
@@ -11,18 +10,11 @@ mod exit;
 mod heap;
 mod inspect;
 mod interrupt;
-mod output_folder;
-mod outputs;
-mod paced;
-#[doc(hidden)]
-pub mod replay;
-mod replay_input;
-mod report;
+mod replay;
 mod ros_args;
 mod run;
 mod simulate;
 mod stdout;
-mod transforms;
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -6,7 +6,8 @@ use super::files::Entry;
 use super::problems::{Origin, Problems, nearest};
 use super::{ChannelKind, Config};
 use crate::error::Result;
-use crate::types::{DeviceChoice, Parameter, ParameterDescriptor, ParameterType, ParameterValue};
+use crate::ros::{Parameter, ParameterDescriptor, ParameterType, ParameterValue};
+use crate::types::DeviceChoice;
 use crate::yaml::Node;
 
 /// A parameter of the node.
@@ -199,7 +200,8 @@ fn node_of(value: &ParameterValue) -> std::result::Result<Node, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::types::{Nms2d, ParameterRange};
+    use crate::ros::ParameterRange;
+    use crate::types::Nms2d;
 
     fn config() -> Config {
         let overrides = [

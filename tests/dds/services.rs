@@ -1,11 +1,11 @@
 //! The services of the node, called as CycloneDDS's ROS calls them.
 
 use super::peer::{Peer, events, turn};
-use det_post::transport::door::{Door, DoorEvent, Request, Response};
-use det_post::types::{
+use det_post::ros::{
     LifecycleState, LifecycleTransition, Parameter, ParameterDescriptor, ParameterRange,
     ParameterType, ParameterValue,
 };
+use det_post::transport::door::{Door, DoorEvent, Request, Response};
 use rustdds::bytes::Bytes;
 use rustdds::rpc::SampleIdentity;
 use rustdds::{

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use det_post::node::lifecycle::Change;
+use det_post::ros::ParameterValue;
 use det_post::transport::cdr::Reader;
 use det_post::transport::door::DoorEvent;
 use det_post::transport::messages::read_header;
-use det_post::types::{ParameterValue, Stamp};
+use det_post::types::Stamp;
 
 use super::recording::{CLOUD_TOPIC, IMAGE_TOPIC};
 use super::session::{CAMERA_OUT, PATIENCE, Session, picture};

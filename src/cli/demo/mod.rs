@@ -9,12 +9,12 @@ use std::time::Instant;
 
 use super::eval::{Classes, Evaluation, Sides, Terms};
 use super::interrupt::Interrupt;
-use super::output_folder::{OutputFolder, Replaces};
-use super::replay::{Rate, ReplayRequest};
 use super::simulate::SimulateArguments;
-use super::{ExitStatus, replay, simulate, stdout};
+use super::{ExitStatus, simulate, stdout};
 use crate::config::{ChannelKind, Config};
 use crate::error::{Error, ErrorKind, Result};
+use crate::output_folder::{OutputFolder, Replaces};
+use crate::replay::{self, Rate, ReplayRequest};
 use crate::runtime::open_detector;
 use scenes::Scenes;
 
@@ -75,7 +75,7 @@ pub(super) fn demo(arguments: &DemoArguments) -> Result<ExitStatus> {
         factory: Arc::new(open_detector),
     };
     let detections = folder.path_of("detections.jsonl");
-    let (report, folder) = replay::run(&request, || Ok(Some(folder)), &interrupt)?;
+    let (report, folder) = replay::run(&request, || Ok(Some(folder)), &interrupt.flag())?;
     let mut folder = match folder {
         Some(folder) if report.is_interrupted() => return interrupted(folder),
         Some(folder) => folder,

@@ -7,10 +7,10 @@ use indicatif::ProgressBar;
 
 use crate::cli::eval::{Classes, Filters, Sides, Stream};
 use crate::cli::interrupt::Interrupt;
-use crate::cli::output_folder::OutputFolder;
+use crate::draw::{Animation, BEV_SIZE, BevPicture, draw_camera_over_truth};
 use crate::error::Result;
 use crate::eval::{Filter2d, Filter3d, GroundTruth2d, GroundTruth3d};
-use crate::node::pictures::{Animation, BEV_SIZE, BevPicture, draw_camera_over_truth};
+use crate::output_folder::OutputFolder;
 use crate::transport::bag::BagReader;
 use crate::transport::messages::{Image, PointCloud2};
 use crate::types::{Box2d, Box3d, Detection2d, Detection3d, ImagePayload, PointRange, Size, Stamp};

@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::interrupt::Interrupt;
-use super::output_folder::{OutputFolder, Replaces};
 use super::{ExitStatus, stdout};
 use crate::error::{Error, ErrorKind, Result};
+use crate::output_folder::{OutputFolder, Replaces};
 use crate::sim::{Drive, Options, SCAN_RATE_HZ, START};
 use crate::types::Stamp;
 use messages::{PictureFormat, Recorder};

@@ -6,9 +6,10 @@ use std::time::Duration;
 use super::Shared;
 use crate::node::status::StatusBuilder;
 use crate::node::worker::lock;
+use crate::ros::LifecycleState;
 use crate::transport::door::Publisher;
 use crate::transport::messages::{DiagnosticArray, DiagnosticLevel, DiagnosticStatus};
-use crate::types::{Header, LifecycleState};
+use crate::types::Header;
 
 impl Shared {
     /// Publishes diagnostics until the node ends.

@@ -10,8 +10,8 @@ use rustdds::{
 use super::payload::RawWriter;
 use super::{error, payload};
 use crate::error::Result;
+use crate::ros::NodeName;
 use crate::transport::cdr::Writer;
-use crate::types::NodeName;
 
 const TOPIC: &str = "ros_discovery_info";
 const TYPE: &str = "rmw_dds_common::msg::dds_::ParticipantEntitiesInfo_";

@@ -6,11 +6,11 @@
 
 use super::node_event::{write_parameter_value, write_state};
 use crate::error::Result;
-use crate::transport::cdr::{Reader, Writer};
-use crate::transport::door::{Request, Response, ServiceKind};
-use crate::types::{
+use crate::ros::{
     LifecycleTransition, Parameter, ParameterDescriptor, ParameterRange, ParameterValue, SetResult,
 };
+use crate::transport::cdr::{Reader, Writer};
+use crate::transport::door::{Request, Response, ServiceKind};
 
 /// Bytes of the shortest `Parameter`: an empty name, and a value whose ten
 /// fields are all there.

@@ -13,11 +13,11 @@ use r2r::qos::{DurabilityPolicy, ReliabilityPolicy};
 use super::services::{Jobs, JobsEnd, serve_all};
 use super::{Command, SharedWatcher, error, profile};
 use crate::error::Result;
+use crate::ros::NodeName;
 use crate::transport::door::{
     DoorEvent, Durability, Handler, InputKind, Qos, Received, Receiver, Reliability, StampGaps,
     deliver,
 };
-use crate::types::NodeName;
 
 /// The longest wait for a message; commands and the end wait as long.
 const MAX_WAIT: Duration = Duration::from_millis(20);

@@ -2,7 +2,7 @@
 
 use r2r::rcl_interfaces::msg;
 
-use crate::types::{
+use crate::ros::{
     Parameter, ParameterDescriptor, ParameterRange, ParameterType, ParameterValue, SetResult,
 };
 

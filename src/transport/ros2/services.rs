@@ -13,8 +13,8 @@ use r2r::{ServiceRequest, WrappedServiceTypeSupport};
 use super::parameters::{descriptor, parameter, set_result, type_number, value};
 use super::{SharedWatcher, error};
 use crate::error::Result;
+use crate::ros::{LifecycleState, LifecycleTransition};
 use crate::transport::door::{DoorEvent, Handler, Request, Response, ServiceKind};
-use crate::types::{LifecycleState, LifecycleTransition};
 
 /// A request on its way to the handler.
 type Job = Box<dyn FnOnce(&Handler) + Send>;

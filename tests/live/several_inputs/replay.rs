@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use det_post::cli::replay::replay_with;
+use det_post::replay::replay_with;
 use det_post::runtime::Factory;
 use det_post::runtime::isolated::Proxy;
 use det_post::transport::bag::BagReader;

@@ -2,15 +2,15 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::input::ReplayInput;
 use super::outputs::{OutputChannel, Outputs};
-use super::replay_input::ReplayInput;
 use super::report::{ChannelNames, InputReport, Report};
 use super::transforms::TransformFeed;
 use crate::config::{ChannelConfig, InputConfig};
 use crate::detectors::{FrameInput, FrameSet, MAX_INPUTS};
 use crate::device::PayloadMemory;
+use crate::draw;
 use crate::error::{Error, Result};
-use crate::node::pictures;
 use crate::runtime::Factory;
 use crate::runtime::account::Account;
 use crate::runtime::assembler::{Assembler, Sequence, SharedMessage, fill};
@@ -290,7 +290,7 @@ impl ReplayChannel {
         if outputs.wants_picture(number) {
             let frame = FrameSet { stamp: served.header.stamp, inputs };
             let reference = served.config.sync.reference;
-            let canvas = pictures::draw(&frame, reference, served.detections, served.config)?;
+            let canvas = draw::draw(&frame, reference, served.detections, served.config)?;
             outputs.save_picture(&served.config.name, number, served.header.stamp, &canvas)?;
         }
         Ok(())

@@ -4,14 +4,14 @@
 //!
 //! Detections are recorded when they are found, on the recording's clock.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
+use super::Reading;
 use super::channel::{Around, ReplayChannel};
-use super::interrupt::Interrupt;
-use super::replay::Reading;
-use super::replay_input::{CalibrationTopic, ReplayInput};
+use super::input::{CalibrationTopic, ReplayInput};
 use crate::config::ChannelConfig;
 use crate::error::{Error, ErrorKind, Result};
 use crate::runtime::account::Account;
@@ -135,7 +135,7 @@ pub(super) fn serve(
         }
         let read = feed(reading, &mut feeders, &threads, around, &pace);
         for (feeder, thread) in feeders.iter_mut().zip(&threads) {
-            feeder.finish(|| !reading.interrupt.is_set() && !thread.is_finished());
+            feeder.finish(|| !reading.is_stopped() && !thread.is_finished());
         }
         let worked: Vec<Result<()>> = threads.into_iter().map(join).collect();
         worked.into_iter().collect::<Result<()>>().and(read)
@@ -177,13 +177,13 @@ fn feed(
     around: &Around,
     pace: &Pace,
 ) -> Result<()> {
-    let interrupt = reading.interrupt;
+    let stop = reading.stop;
     reading.each(&mut |message| {
         if let Err(error) = check_log_time(message.log_time) {
             feeders.iter_mut().for_each(|feeder| feeder.refuse(message, &error));
             return Ok(());
         }
-        pace.wait_for(message.log_time, interrupt);
+        pace.wait_for(message.log_time, stop);
         around.advance_to(message.log_time);
         if threads.iter().any(ScopedJoinHandle::is_finished) {
             return Err(Error::new(ErrorKind::Io, "replay", "a channel ended early"));
@@ -227,10 +227,10 @@ impl Pace {
         Self { factor, start: OnceLock::new() }
     }
 
-    fn wait_for(&self, log_time: Stamp, interrupt: &Interrupt) {
+    fn wait_for(&self, log_time: Stamp, stop: &AtomicBool) {
         let (start, first) = *self.start.get_or_init(|| (Instant::now(), log_time));
         let due_s = log_time.seconds_since(first) / self.factor;
-        while !interrupt.is_set() {
+        while !stop.load(Ordering::Relaxed) {
             let ahead_s = due_s - start.elapsed().as_secs_f64();
             if ahead_s <= 0.0 {
                 return;
@@ -254,10 +254,10 @@ mod tests {
     #[test]
     fn the_pace_follows_the_recording() {
         let pace = Pace::new(2.0);
-        let interrupt = Interrupt::default();
+        let stop = AtomicBool::new(false);
         let start = Instant::now();
         for nanos in [5, 40_000_005, 20_000_000] {
-            pace.wait_for(Stamp::from_nanos(nanos), &interrupt);
+            pace.wait_for(Stamp::from_nanos(nanos), &stop);
         }
         assert!(start.elapsed() >= Duration::from_millis(20), "{:?}", start.elapsed());
         assert!(pace.now() >= Stamp::from_nanos(40_000_005), "{}", pace.now());

@@ -12,21 +12,21 @@ use crate::types::Transfer;
 
 /// How reading the recording went.
 #[derive(Default, Serialize)]
-pub(super) struct ReadSummary {
+pub(crate) struct ReadSummary {
     /// Messages of the channels' inputs that were read.
-    pub(super) num_messages: u64,
+    pub(crate) num_messages: u64,
     /// Messages of them that the recording says it holds and that could not be
     /// read; `None` when the recording is sound or does not say.
-    pub(super) num_lost: Option<u64>,
+    pub(crate) num_lost: Option<u64>,
     /// What is wrong with the recording itself; empty for a sound one.
-    pub(super) damage: Vec<String>,
+    pub(crate) damage: Vec<String>,
     /// Whether the user stopped the replay before its end.
-    pub(super) interrupted: bool,
+    pub(crate) interrupted: bool,
 }
 
 /// `report.json`.
 #[derive(Serialize)]
-pub(super) struct Report {
+pub(crate) struct Report {
     recording: String,
     #[serde(flatten)]
     read: ReadSummary,
@@ -34,19 +34,19 @@ pub(super) struct Report {
 }
 
 /// Where a channel's messages come from and go to, and what processes them.
-pub(super) struct ChannelNames {
-    pub(super) input: String,
-    pub(super) output: String,
-    pub(super) device: String,
-    pub(super) engine: String,
+pub(crate) struct ChannelNames {
+    pub(crate) input: String,
+    pub(crate) output: String,
+    pub(crate) device: String,
+    pub(crate) engine: String,
 }
 
 /// The messages of one of several inputs.
 #[derive(Serialize)]
-pub(super) struct InputReport {
-    pub(super) topic: String,
+pub(crate) struct InputReport {
+    pub(crate) topic: String,
     #[serde(flatten)]
-    pub(super) totals: InputTotals,
+    pub(crate) totals: InputTotals,
 }
 
 #[derive(Serialize)]
@@ -75,22 +75,22 @@ struct ChannelSummary {
 
 impl Report {
     /// A report without channels yet.
-    pub(super) fn new(recording: &Path, read: ReadSummary) -> Self {
+    pub(crate) fn new(recording: &Path, read: ReadSummary) -> Self {
         Self { recording: recording.display().to_string(), read, channels: BTreeMap::new() }
     }
 
     /// Whether the recording itself is damaged.
-    pub(super) fn is_damaged(&self) -> bool {
+    pub(crate) fn is_damaged(&self) -> bool {
         !self.read.damage.is_empty()
     }
 
     /// Whether a signal ended the replay before its end.
-    pub(super) fn is_interrupted(&self) -> bool {
+    pub(crate) fn is_interrupted(&self) -> bool {
         self.read.interrupted
     }
 
     /// Adds the account of a channel.
-    pub(super) fn add_channel(
+    pub(crate) fn add_channel(
         &mut self,
         name: &str,
         names: ChannelNames,
@@ -118,7 +118,7 @@ impl Report {
     }
 
     /// The table on the terminal.
-    pub(super) fn to_table(&self) -> String {
+    pub(crate) fn to_table(&self) -> String {
         let mut table = String::new();
         for (name, channel) in &self.channels {
             let ChannelSummary { input, frames_in, frames_out, detections, .. } = channel;

@@ -10,16 +10,16 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use super::output_folder::{OutputFolder, Replaces};
 use super::report::Report;
+use crate::draw::Canvas;
 use crate::error::{Error, ErrorKind, Result};
-use crate::node::pictures::Canvas;
+use crate::output_folder::{OutputFolder, Replaces};
 use crate::transport::bag::{BagWriter, Durability, OfferedQos};
 use crate::transport::messages::{LabelInfo, definition};
 use crate::types::{Detections, Header, OutputType, Stamp};
 
 /// The results of a replay; those of an earlier one are replaced.
-pub(super) const REPLACES: Replaces =
+pub(crate) const REPLACES: Replaces =
     Replaces::These(&["detections.jsonl", "detections/", "pictures/", "report.json"]);
 
 /// What the outputs know of a channel.
