@@ -7,6 +7,7 @@
 //! | room | what it holds |
 //! |---|---|
 //! | [`types`] | nouns: views of messages, boxes, candidates, detections, tensors, reports |
+//! | [`ros`] | nouns of ROS: names, QoS, parameter values, life cycle |
 //! | [`config`] | parameter files to a checked configuration, facts of networks |
 //! | [`device`] | CPU or CUDA |
 //! | [`ops`] | verbs, one folder each: contract, reference on the CPU, twin on CUDA |
@@ -14,6 +15,8 @@
 //! | [`detectors`] | inputs to detections: one folder a family |
 //! | [`runtime`] | what runs a channel |
 //! | [`transport`] | recordings, the live graph, messages, transforms |
+//! | [`draw`] | frames drawn: boxes on images, clouds from above, curves |
+//! | [`replay`] | a recording to detections |
 //! | [`node`] | the live node around channels |
 //! | [`sim`] | a simulated drive with ground truth |
 //! | [`eval`] | detections against truth |
@@ -53,15 +56,18 @@ pub mod cli;
 pub mod config;
 pub mod detectors;
 pub mod device;
+pub mod draw;
 pub mod error;
 pub mod eval;
 pub mod infer;
 mod input_file;
 pub mod node;
 pub mod ops;
+mod output_folder;
+pub mod replay;
+pub mod ros;
 pub mod runtime;
 pub mod sim;
-pub mod telemetry;
 pub mod text;
 pub mod transport;
 pub mod types;

@@ -1,21 +1,13 @@
 //! Requests to stop (SIGINT, SIGTERM, SIGHUP) as a value that is passed down.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::exit::ExitStatus;
 use crate::error::{Error, ErrorKind, Result};
-
-/// Held while results move to their names: an exit in between would leave some
-/// of them behind.
-static EXIT: Mutex<()> = Mutex::new(());
-
-/// While the guard lives, a second signal does not end the process.
-pub(super) fn hold_off_exit() -> MutexGuard<'static, ()> {
-    EXIT.lock().unwrap_or_else(PoisonError::into_inner)
-}
+use crate::output_folder;
 
 /// Set by the first signal that asks to stop. The command then finishes the
 /// frame under way and ends; a second signal ends the process at once.
@@ -57,7 +49,7 @@ impl Interrupt {
         while signals.next().await.is_some() {
             if !self.0.swap(true, Ordering::Relaxed) {
                 tracing::warn!("stopping: the frame under way is being finished");
-            } else if let Ok(_guard) = EXIT.try_lock() {
+            } else if let Some(_guard) = output_folder::hold_off_moves() {
                 std::process::exit(ExitStatus::Interrupted.code().into());
             }
         }

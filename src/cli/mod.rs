@@ -3,7 +3,6 @@
 //! Exit codes are those of [`ExitStatus`]. Results go to stdout, logs and progress to stderr.
 
 mod bench;
-mod channel;
 mod check;
 mod demo;
 mod eval;
@@ -11,18 +10,13 @@ mod exit;
 mod heap;
 mod inspect;
 mod interrupt;
-mod output_folder;
-mod outputs;
-mod paced;
-#[doc(hidden)]
-pub mod replay;
-mod replay_input;
-mod report;
+mod progress;
+mod replay;
 mod ros_args;
 mod run;
 mod simulate;
 mod stdout;
-mod transforms;
+mod telemetry;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -35,7 +29,6 @@ use ros_args::RosArguments;
 use crate::detectors;
 use crate::error::{Error, ErrorKind, Result};
 use crate::runtime::isolated;
-use crate::telemetry;
 use crate::transport::bag::MemoryBudget;
 
 /// Detection for ROS 2: images and point clouds in, detection arrays out.

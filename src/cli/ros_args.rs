@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::config::NODE_NAME;
 use crate::error::{Error, ErrorKind, Result};
-use crate::types::{NodeName, Remaps};
+use crate::ros::{NodeName, Remaps};
 
 /// What stands between `--ros-args` and `--`, or the end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -12,8 +12,9 @@ use crate::config::Config;
 use crate::error::{Error, ErrorKind, Result};
 use crate::node::lifecycle::Change;
 use crate::node::live::LiveNode;
+use crate::ros::LifecycleState;
 use crate::transport::door::{Door, DoorOptions};
-use crate::types::{DeviceChoice, LifecycleState};
+use crate::types::DeviceChoice;
 
 /// How long the frame in flight has to finish once the node is to stop.
 const STOP_PATIENCE: Duration = Duration::from_millis(800);

@@ -14,7 +14,8 @@ use super::node::NODE_NAME;
 use super::problems::Problems;
 use super::reader::Reader;
 use super::value::{above, device, flag, integer, one_of, seconds, text, topic};
-use crate::types::{DeviceChoice, FailurePolicy, Fallback, NodeName, OutputType, PointRange};
+use crate::ros::NodeName;
+use crate::types::{DeviceChoice, FailurePolicy, Fallback, OutputType, PointRange};
 
 /// One channel: topics in, a topic out, a detector between.
 #[derive(Clone, Debug, PartialEq)]

@@ -4,7 +4,7 @@ use indexmap::IndexMap;
 
 use super::files::{Entries, Entry};
 use super::problems::Origin;
-use crate::types::{ParameterRange, ParameterType};
+use crate::ros::{ParameterRange, ParameterType};
 use crate::yaml::Node;
 
 /// Whether a parameter may change while the node runs.

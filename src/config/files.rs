@@ -8,7 +8,7 @@ use indexmap::{IndexMap, IndexSet};
 use super::problems::{Origin, Problems, shorten};
 use crate::error::{Error, ErrorKind, Result};
 use crate::input_file;
-use crate::types::NodeName;
+use crate::ros::NodeName;
 use crate::yaml::{MAX_BYTES, Node};
 
 /// The key above the parameters of a node.

@@ -8,7 +8,7 @@ use super::problems::Problems;
 use super::reader::Reader;
 use super::value::Length::OneOrMore;
 use super::value::{integer, list, number, one_of, seconds, topic};
-use crate::types::NodeName;
+use crate::ros::NodeName;
 
 /// One input of a channel.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::declaration::Change::{Fixed, Live};
 use super::reader::Reader;
 use super::value::{Kind, above, flag, integer, number, one_of, seconds};
-use crate::types::{Durability, Qos, Reliability};
+use crate::ros::{Durability, Qos, Reliability};
 
 /// How a channel takes part in the live graph.
 #[derive(Clone, Debug, PartialEq)]

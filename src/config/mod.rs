@@ -52,7 +52,8 @@ pub use node::NODE_NAME;
 pub use ros_parameters::DeclaredParameter;
 
 use crate::error::Result;
-use crate::types::{DeviceChoice, NodeName};
+use crate::ros::NodeName;
+use crate::types::DeviceChoice;
 use declaration::{Declaration, parameter_file};
 use files::{Entries, Sections};
 use problems::Problems;

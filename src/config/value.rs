@@ -4,7 +4,8 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use crate::types::{DeviceChoice, ParameterRange, ParameterType};
+use crate::ros::{ParameterRange, ParameterType};
+use crate::types::DeviceChoice;
 use crate::yaml::Node;
 
 /// A kind of value that is read as a `T`.

@@ -11,11 +11,11 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::types::LifecycleState::{
+use crate::ros::LifecycleState::{
     self, Activating, Active, CleaningUp, Configuring, Deactivating, ErrorProcessing, Finalized,
     Inactive, ShuttingDown, Unconfigured,
 };
-use crate::types::LifecycleTransition;
+use crate::ros::LifecycleTransition;
 
 /// Stage of the errors of changes that did not begin.
 pub const STAGE: &str = "lifecycle";

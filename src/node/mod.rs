@@ -19,7 +19,6 @@ mod manual;
 pub mod markers;
 pub mod outputs;
 pub mod parameters;
-pub mod pictures;
 pub mod status;
 pub mod transforms;
 pub mod worker;

@@ -2,9 +2,9 @@
 //! debug image while someone listens.
 
 use super::markers::encode_markers;
-use super::pictures;
 use crate::config::ChannelConfig;
 use crate::detectors::{FrameInput, FrameSet};
+use crate::draw;
 use crate::error::Result;
 use crate::runtime::channel::{Channel, Served};
 use crate::transport::door::{Door, Durability, Publisher, Qos, Reliability};
@@ -99,7 +99,7 @@ impl ChannelOutputs {
         }
         if config.live.publishes_debug_image && self.debug_image.num_subscribers() > 0 {
             let frame = FrameSet { stamp: header.stamp, inputs };
-            let canvas = pictures::draw(&frame, config.sync.reference, *detections, config)?;
+            let canvas = draw::draw(&frame, config.sync.reference, *detections, config)?;
             let image = Image {
                 header: *header,
                 height: canvas.size().height,

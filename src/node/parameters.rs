@@ -4,8 +4,8 @@ use std::sync::Mutex;
 
 use super::worker::lock;
 use crate::config::{Config, DeclaredParameter};
+use crate::ros::{Parameter, ParameterType, SetResult};
 use crate::transport::door::{Request, Response};
-use crate::types::{Parameter, ParameterType, SetResult};
 
 /// The parameters as they hold now.
 pub struct ParameterServer {

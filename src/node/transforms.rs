@@ -8,23 +8,8 @@ use nalgebra::Isometry3;
 use crate::error::Result;
 use crate::runtime::account::Reason;
 use crate::transport::messages::TransformStamped;
-use crate::transport::tf::{TfBuffer, TfLosses, isometry};
-use crate::types::{Header, Stamp};
-
-/// Takes one transform of a message into a buffer.
-///
-/// # Errors
-/// `Transform`, and nothing changes, when it is no transform or the buffer has
-/// no room for its frames.
-pub fn insert_transform(
-    buffer: &mut TfBuffer,
-    transform: &TransformStamped<'_>,
-    is_static: bool,
-) -> Result<()> {
-    let TransformStamped { header: Header { stamp, frame_id }, child_frame_id, .. } = *transform;
-    let parent_from_child = isometry(transform.translation, transform.rotation)?;
-    buffer.insert(frame_id, child_frame_id, stamp, parent_from_child, is_static)
-}
+use crate::transport::tf::{TfBuffer, TfLosses};
+use crate::types::Stamp;
 
 /// A TF buffer that threads share. Inserting waits for nothing but a lookup or
 /// another insertion, each a matter of microseconds.
@@ -59,7 +44,7 @@ impl LiveTransforms {
     /// Takes in a transform that arrived, or counts why not.
     pub fn insert(&self, transform: &TransformStamped<'_>, is_static: bool) {
         let mut state = self.lock();
-        match insert_transform(&mut state.buffer, transform, is_static) {
+        match state.buffer.insert_message(transform, is_static) {
             Ok(()) => state.num_taken += 1,
             Err(error) => note_refusal(&mut state, &error),
         }
@@ -135,6 +120,7 @@ fn note_refusal(state: &mut State, error: &crate::error::Error) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::types::Header;
 
     fn pose(seconds: i32) -> TransformStamped<'static> {
         TransformStamped {

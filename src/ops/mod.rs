@@ -36,7 +36,10 @@ pub mod rulebook;
 pub mod scatter;
 pub mod select;
 pub mod sparse_conv;
+pub mod sparse_max_pool;
 #[cfg(feature = "cuda")]
 mod thresholds;
+pub mod to_map;
 pub mod unpack;
+pub mod voxel_mean;
 pub mod voxelize;

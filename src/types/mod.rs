@@ -1,4 +1,5 @@
-//! Nouns. No CUDA, no ROS, no input or output: every other room names these.
+//! Nouns of perception. No CUDA, no ROS, no input or output: every other module may import
+//! these.
 
 mod anchor;
 mod boxes;
@@ -14,11 +15,7 @@ mod grid;
 mod header;
 mod image;
 mod letterbox;
-mod lifecycle;
-mod names;
 mod nms;
-mod parameter;
-mod qos;
 mod report;
 mod tensor;
 mod truth;
@@ -40,16 +37,10 @@ pub use grid::{Grid, PointRange};
 pub use header::{Header, Stamp};
 pub use image::{CompressedFormat, CompressedView, Encoding, ImagePayload, ImageView, Size};
 pub use letterbox::{Affine2, ChannelOrder, Letterbox, Normalization, Placement};
-pub use lifecycle::{LifecycleState, LifecycleTransition};
-pub use names::{NodeName, Remaps};
 pub use nms::{
     CircleThreshold, ClassMode, Nms2d, Nms3d, NmsBev, NmsCircle, NmsFast, NmsIou, NmsIou3d,
     NmsRotated, NmsSoft, SoftDecay,
 };
-pub use parameter::{
-    Parameter, ParameterDescriptor, ParameterRange, ParameterType, ParameterValue, SetResult,
-};
-pub use qos::{Durability, Qos, Reliability};
 pub use report::{Count, FrameReport, Stage, Transfer};
 pub use tensor::{Dim, ElementType, Tensor, TensorSpec, TensorValues, TensorView};
 pub use truth::{Truth2d, Truth3d};

@@ -8,9 +8,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use det_post::config::{ChannelKind, Config, LidarOutputs, manual};
+use det_post::ros::NodeName;
 use det_post::types::{
     ClassMode, CudaGraph, DeviceChoice, EngineOptions, FailurePolicy, Fallback, GpuEngineOptions,
-    Nms2d, Nms3d, NodeName, OutputType, Provider, YoloLayout,
+    Nms2d, Nms3d, OutputType, Provider, YoloLayout,
 };
 use det_post::{ErrorKind, Result};
 

@@ -7,12 +7,13 @@ use std::time::{Duration, Instant};
 use det_post::config::Config;
 use det_post::node::lifecycle::Change;
 use det_post::node::live::LiveNode;
+use det_post::ros::{NodeName, Parameter, ParameterValue, Remaps, SetResult};
 use det_post::transport::bag::BagReader;
 use det_post::transport::cdr::Reader;
 use det_post::transport::door::{DoorOptions, Request, Response};
 use det_post::transport::memory::{MemoryDoor, MemoryGraph};
 use det_post::transport::messages::{Image, PointCloud2, read_header};
-use det_post::types::{NodeName, Parameter, ParameterValue, Remaps, SetResult, Stamp};
+use det_post::types::Stamp;
 
 use super::{camera_net, lidar_nets, parameters, recording};
 

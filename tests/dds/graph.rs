@@ -1,10 +1,10 @@
 //! The graph as others see it, and others as the door sees them.
 
 use super::peer::{Heard, Peer, events, turn, wait_until};
+use det_post::ros::Remaps;
 use det_post::transport::door::{
     Door, DoorEvent, InputKind, Qos, Receiver, Reliability, Response, ServiceKind,
 };
-use det_post::types::Remaps;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 

@@ -1,8 +1,8 @@
 //! A DDS peer in another process, and the door it talks to.
 
+use det_post::ros::{NodeName, Remaps};
 use det_post::transport::dds::{DdsDoor, DdsSettings, DiscoveryRange};
 use det_post::transport::door::{Door, DoorEvent, DoorOptions, Received, Receiver};
-use det_post::types::{NodeName, Remaps};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};

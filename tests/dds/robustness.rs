@@ -5,12 +5,12 @@ use super::peer::{Heard, events, turn};
 use super::recording::{CLOUD_TOPIC, IMAGE_TOPIC};
 use super::session::{CAMERA_OUT, LIDAR_OUT, messages, sample};
 use det_post::node::live::DIAGNOSTICS_TOPIC;
+use det_post::ros::{NodeName, Remaps};
 use det_post::transport::dds::{DdsDoor, DdsSettings, DiscoveryRange};
 use det_post::transport::door::{
     Door, DoorEvent, DoorOptions, InputKind, Qos, Received, Reliability,
 };
 use det_post::transport::messages::{Detection2DArray, Detection3DArray, DiagnosticArray};
-use det_post::types::{NodeName, Remaps};
 use serde_json::{Value, json};
 use std::net::UdpSocket;
 use std::time::Duration;

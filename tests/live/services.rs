@@ -1,12 +1,11 @@
 //! Parameters and the life cycle, as others see them.
 
 use det_post::node::lifecycle::Change;
+use det_post::ros::{LifecycleState, Parameter, ParameterRange, ParameterType, ParameterValue};
 use det_post::transport::cdr::Reader;
 use det_post::transport::door::{Request, Response};
 use det_post::transport::messages::Detection2DArray;
-use det_post::types::{
-    LifecycleState, Parameter, ParameterRange, ParameterType, ParameterValue, Stamp,
-};
+use det_post::types::Stamp;
 
 use super::recording::IMAGE_TOPIC;
 use super::require::{Need, skip};
@@ -115,6 +114,7 @@ fn all_or_nothing_and_why_not() {
         ("camera.magic", ParameterValue::Flag(true), "not a parameter"),
         ("camera.class_filter", ParameterValue::Texts(names(&["unicorn"])), "unicorn"),
         ("lidar.score_thresholds", ParameterValue::Numbers(vec![0.1; 17]), "one per class"),
+        ("camera.class_filter", ParameterValue::Unknown(77), "a value of type 77"),
     ] {
         let refused = session.set(name, value).unwrap_err();
         assert!(refused.contains(reason) && refused.contains(name), "{refused}");

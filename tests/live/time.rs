@@ -3,9 +3,10 @@
 use std::time::{Duration, Instant};
 
 use det_post::node::lifecycle::Change;
+use det_post::ros::{NodeName, ParameterValue, Remaps};
 use det_post::transport::cdr::Writer;
 use det_post::transport::messages::{Detection3D, Detection3DArray, TfMessage, TransformStamped};
-use det_post::types::{Header, NodeName, ParameterValue, Remaps, Stamp};
+use det_post::types::{Header, Stamp};
 
 use super::counting_pillars;
 use super::diagnostics::{Status, await_status};

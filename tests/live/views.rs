@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use det_post::node::lifecycle::Change;
+use det_post::ros::{NodeName, Remaps};
 use det_post::transport::door::{Durability, Qos, Reliability};
-use det_post::types::{NodeName, Remaps};
 use serde_json::Value;
 
 use super::session::Session;

@@ -10,7 +10,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::allocator::NUM_BYTES;
-use det_post::types::{ParameterValue, Stamp};
+use det_post::ros::ParameterValue;
+use det_post::types::Stamp;
 use recording::{CLOUD_TOPIC, IMAGE_TOPIC};
 use session::{CAMERA_OUT, LIDAR_OUT, Session, cloud, picture};
 

@@ -19,9 +19,9 @@ mod table;
 use std::path::PathBuf;
 
 use super::ExitStatus;
-use super::output_folder::write_file;
 use crate::device::Device;
 use crate::error::{Error, ErrorKind, Result};
+use crate::output_folder::write_file;
 use crate::types::DeviceChoice;
 use measure::Bench;
 

@@ -19,9 +19,9 @@ use self::pair::{TopicPair, describe, pair, parse_pair, pool};
 pub(super) use self::streams::{Classes, Stream};
 use self::truth::Truth;
 use super::interrupt::Interrupt;
-use super::output_folder::{OutputFolder, Replaces, write_file};
 use super::{ExitStatus, stdout};
 use crate::error::{Error, ErrorKind, Result};
+use crate::output_folder::{OutputFolder, Replaces, write_file};
 
 /// Arguments of `det_post eval`.
 #[derive(Debug, clap::Args)]

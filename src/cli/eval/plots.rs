@@ -4,10 +4,10 @@ use std::path::Path;
 
 use super::Evaluation;
 use super::figures::{Figures, SensorFigures};
-use crate::cli::output_folder::OutputFolder;
+use crate::draw::{Curve, save_plot};
 use crate::error::Result;
 use crate::eval::recall_points;
-use crate::node::pictures::{Curve, save_plot};
+use crate::output_folder::OutputFolder;
 
 impl Evaluation {
     /// Draws two pictures for every sensor into a folder; their names there

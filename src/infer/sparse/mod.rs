@@ -15,6 +15,7 @@
 mod autoware;
 mod builder;
 mod constants;
+mod cpu;
 mod node;
 mod onnx;
 mod operation;
@@ -25,6 +26,7 @@ use std::io::Read;
 use std::path::Path;
 
 pub use builder::{NetworkBuilder, Weights};
+pub use cpu::{CpuEncoder, EncoderCounts};
 pub use operation::{
     Convolution, GridAxes, Level, Operation, Operator, Origin, SparseNetwork, SparseTensor, ToMap,
 };

@@ -6,9 +6,10 @@ use std::time::Duration;
 use super::Shared;
 use crate::node::status::StatusBuilder;
 use crate::node::worker::lock;
+use crate::ros::LifecycleState;
 use crate::transport::door::Publisher;
 use crate::transport::messages::{DiagnosticArray, DiagnosticLevel, DiagnosticStatus};
-use crate::types::{Header, LifecycleState};
+use crate::types::Header;
 
 impl Shared {
     /// Publishes diagnostics until the node ends.
@@ -40,9 +41,11 @@ impl Shared {
         let mut statuses = vec![self.look_at_node(node)];
         // Taken while channels start or stop: then the node's status says so.
         if let Ok(mut channels) = self.channels.try_lock() {
-            let graph = lock(&self.graph).look();
+            let graph = lock(&self.graph).summary();
             for channel in channels.iter_mut() {
-                statuses.extend(channel.look(node, |topic| graph.told(topic, self.counts_losses)));
+                statuses.extend(
+                    channel.look(node, |topic| graph.topic_status(topic, self.counts_losses)),
+                );
             }
         }
         statuses

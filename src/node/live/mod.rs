@@ -22,12 +22,12 @@ use super::transforms::LiveTransforms;
 use super::worker::lock;
 use crate::config::Config;
 use crate::error::{Error, ErrorKind, Result};
+use crate::ros::{LifecycleState, LifecycleTransition, Parameter};
 use crate::runtime::{Factory, open_detector};
 use crate::transport::door::{
     Door, InputKind, Publisher, Qos, Received, Reliability, Subscription,
 };
 use crate::transport::messages::{DiagnosticArray, ParameterEvent, TransitionEvent};
-use crate::types::{LifecycleState, LifecycleTransition, Parameter};
 use graph::Graph;
 
 /// Where diagnostics go.
@@ -181,7 +181,7 @@ impl Shared {
         let events = Weak::clone(&node);
         door.watch(Box::new(move |event| {
             if let Some(node) = events.upgrade() {
-                node.note_event(event);
+                lock(&node.graph).note(event, node.door_name);
             }
         }));
         if self.clock.is_simulated() {

@@ -4,8 +4,8 @@ use super::{FRAME_PATIENCE, Shared};
 use crate::config::Config;
 use crate::error::{Error, ErrorKind};
 use crate::node::lifecycle::{Change, STAGE, TRANSITIONS};
+use crate::ros::{LifecycleState, Parameter};
 use crate::transport::door::{Request, Response};
-use crate::types::{LifecycleState, Parameter};
 
 impl Shared {
     pub(super) fn answer(&self, request: &Request) -> Response {

@@ -1,6 +1,6 @@
 //! The CPU side of rulebooks.
 
-use super::{EntranceCounts, Geometry, Mode, OutputCounts, Sites, Table, TableLayout};
+use super::{EntranceCounts, Geometry, Mode, OutputCounts, Sites, Table};
 
 const NO_INPUT: u32 = u32::MAX;
 
@@ -118,39 +118,42 @@ pub(super) fn output_sites(
 
 /// Fills the table; geometry, grids and capacity fit.
 pub(super) fn fill_table(input: &Sites, output: &Sites, table: &mut Table) {
-    let (geometry, mode, layout) = (*table.geometry(), table.mode(), table.layout());
-    // The padding of a submanifold convolution is the one that centres it.
-    let geometry = match mode {
-        Mode::Submanifold => Geometry {
-            padding: std::array::from_fn(|axis| {
-                geometry.kernel[axis] / 2 * geometry.dilation[axis]
-            }),
-            ..geometry
-        },
-        _ => geometry,
-    };
+    let (mode, taps_per_word) = (table.mode(), table.taps_per_word());
+    let geometry = centred(table.geometry(), mode);
     let (output_grid, shape) = (*output.grid(), input.grid().shape());
-    let words = table.start(input.len());
-    for &index in output.indices() {
+    let len = output.len();
+    let words = table.start(input.len(), len);
+    for (row, &index) in output.indices().iter().enumerate() {
         let [batch, cell @ ..] = output_grid.cell_of(index);
         let [cells0, cells1, cells2] = inputs_of(&geometry, mode, cell, shape);
         let first2 =
             i64::from(cell[2]) * i64::from(geometry.stride[2]) - i64::from(geometry.padding[2]);
+        let mut words = words[row..].iter_mut().step_by(len);
         for &c0 in cells0.by_tap() {
             for &c1 in cells1.by_tap() {
                 let line =
                     c0.zip(c1).map(|(c0, c1)| ((batch * shape[0] + c0) * shape[1] + c1) * shape[2]);
-                match layout {
-                    TableLayout::RowTriples => {
-                        words.push(line.map_or(0, |line| triple(input, line, first2, shape[2])));
-                    }
-                    TableLayout::Taps => words.extend(cells2.by_tap().iter().map(|&c2| {
-                        let index = line.zip(c2).map(|(line, c2)| line + c2);
-                        index.and_then(|index| input.row_of(index)).unwrap_or(Table::NO_ROW)
-                    })),
+                if taps_per_word == 3 {
+                    let word = line.map_or(0, |line| triple(input, line, first2, shape[2]));
+                    words.next().into_iter().for_each(|to| *to = word);
+                    continue;
+                }
+                for &c2 in cells2.by_tap() {
+                    let row = line.zip(c2).and_then(|(line, c2)| input.row_of(line + c2));
+                    let word = row.map_or(0, |row| row << Table::PRESENT_BITS | 1);
+                    words.next().into_iter().for_each(|to| *to = word);
                 }
             }
         }
+    }
+}
+
+/// A submanifold geometry with the padding that centres its kernel.
+fn centred(geometry: &Geometry, mode: Mode) -> Geometry {
+    let padding = |axis| geometry.kernel[axis] / 2 * geometry.dilation[axis];
+    match mode {
+        Mode::Submanifold => Geometry { padding: std::array::from_fn(padding), ..*geometry },
+        _ => *geometry,
     }
 }
 
@@ -161,5 +164,6 @@ fn triple(sites: &Sites, line: u32, first: i64, size: u32) -> u32 {
         return 0;
     }
     let (row, present) = sites.window(line + from as u32, (to - from) as u32);
-    if present == 0 { 0 } else { row << 3 | present << (from - first) }
+    let first_tap = (from - first) as u32;
+    if present == 0 { 0 } else { row << Table::PRESENT_BITS | present << first_tap }
 }

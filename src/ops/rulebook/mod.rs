@@ -26,7 +26,7 @@ mod table;
 
 pub use geometry::{Geometry, Mode};
 pub use sites::{RankWord, SiteGrid, Sites};
-pub use table::{Table, TableLayout};
+pub use table::Table;
 
 use crate::error::{Error, ErrorKind, Result};
 
@@ -151,5 +151,7 @@ fn argument<T>(message: String) -> Result<T> {
     Err(Error::new(ErrorKind::Argument, "rulebook", message))
 }
 
+#[cfg(test)]
+pub(in crate::ops) mod scenes;
 #[cfg(test)]
 mod tests;

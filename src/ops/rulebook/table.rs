@@ -2,73 +2,55 @@
 
 use super::{Geometry, Mode};
 
-/// How the rows of a table are stored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum TableLayout {
-    /// One word for the three taps along the last axis. Sites in ascending
-    /// order put neighbours along that axis in consecutive rows, so that the
-    /// word `first << 3 | present` tells all three: bit `k2` of `present` is
-    /// set where that tap has a site, and `first` is the row of the first of
-    /// them. 0 where there is none.
-    RowTriples,
-    /// One word a tap: the row, or [`Table::NO_ROW`].
-    Taps,
-}
-
-impl TableLayout {
-    /// The layout of a geometry: triples where the taps along the last axis are
-    /// three neighbours in ascending order.
-    pub fn of(geometry: &Geometry, mode: Mode) -> Self {
-        let ascending = matches!(mode, Mode::Submanifold | Mode::Strided);
-        if ascending && geometry.kernel[2] == 3 && geometry.dilation[2] == 1 {
-            Self::RowTriples
-        } else {
-            Self::Taps
-        }
-    }
-
-    /// Words of one output row.
-    pub fn words_per_row(self, geometry: &Geometry) -> usize {
-        match self {
-            Self::RowTriples => geometry.num_taps() / 3,
-            Self::Taps => geometry.num_taps(),
-        }
-    }
-}
-
 /// The rulebook of a convolution: per output row and tap the input row.
 ///
-/// Words are stored by output row: word `group` of row `m` is
-/// `words[m * words_per_row + group]`, where a group is a tap or a triple of
-/// consecutive taps.
+/// A word joins one output row to a *group* of taps: the three along the last
+/// axis where they are neighbours in ascending order, else a single one
+/// ([`Table::taps_per_word`]). Sites in ascending order put neighbours along the
+/// last axis in consecutive rows, so that a word tells all three:
+///
+/// | bits | content |
+/// |---|---|
+/// | 0, 1, 2 | whether the first, second, third tap of the group has a site |
+/// | 3..=31 | the input row of the first tap that has one |
+///
+/// A word is 0 where none has. Words are stored group by group: the word of
+/// `row` and `group` is `words[group * len + row]`.
 #[derive(Clone, Debug)]
 pub struct Table {
     mode: Mode,
     geometry: Geometry,
-    layout: TableLayout,
-    words_per_row: usize,
+    taps_per_word: usize,
     capacity: usize,
+    len: usize,
     num_input_rows: usize,
     words: Vec<u32>,
 }
 
 impl Table {
-    /// A tap without a site, in [`TableLayout::Taps`].
-    pub const NO_ROW: u32 = u32::MAX;
+    /// Number of bits below the row, which tell which taps have a site.
+    pub const PRESENT_BITS: u32 = 3;
 
     /// A table of no rows, with memory for `capacity` output rows.
     pub fn new(geometry: &Geometry, mode: Mode, capacity: usize) -> Self {
-        let layout = TableLayout::of(geometry, mode);
-        let words_per_row = layout.words_per_row(geometry);
+        let taps_per_word = Self::taps_per_word_of(geometry, mode);
+        let num_groups = geometry.num_taps() / taps_per_word;
         Self {
             mode,
             geometry: *geometry,
-            layout,
-            words_per_row,
+            taps_per_word,
             capacity,
+            len: 0,
             num_input_rows: 0,
-            words: Vec::with_capacity(capacity * words_per_row),
+            words: Vec::with_capacity(capacity * num_groups),
         }
+    }
+
+    /// Taps of a group: 3 where the kernel has three taps along the last axis,
+    /// not dilated, and inputs ascend with taps; else 1.
+    pub fn taps_per_word_of(geometry: &Geometry, mode: Mode) -> usize {
+        let ascending = matches!(mode, Mode::Submanifold | Mode::Strided);
+        if ascending && geometry.kernel[2] == 3 && geometry.dilation[2] == 1 { 3 } else { 1 }
     }
 
     /// The mode that it was made for.
@@ -81,24 +63,24 @@ impl Table {
         &self.geometry
     }
 
-    /// How rows are stored.
-    pub fn layout(&self) -> TableLayout {
-        self.layout
-    }
-
     /// Number of taps.
     pub fn num_taps(&self) -> usize {
         self.geometry.num_taps()
     }
 
+    /// Taps of a group, 1 or 3; tap `t` is in group `t / taps_per_word`.
+    pub fn taps_per_word(&self) -> usize {
+        self.taps_per_word
+    }
+
     /// Number of output rows.
     pub fn len(&self) -> usize {
-        self.words.len() / self.words_per_row
+        self.len
     }
 
     /// Whether there are no output rows.
     pub fn is_empty(&self) -> bool {
-        self.words.is_empty()
+        self.len == 0
     }
 
     /// The most output rows that can be held.
@@ -111,14 +93,9 @@ impl Table {
         self.num_input_rows
     }
 
-    /// The stored words.
+    /// The words, group by group.
     pub fn words(&self) -> &[u32] {
         &self.words
-    }
-
-    /// Words of one output row.
-    pub fn words_per_row(&self) -> usize {
-        self.words_per_row
     }
 
     /// The input row that a tap of an output row reads.
@@ -127,15 +104,11 @@ impl Table {
     /// When there is no such row or tap.
     #[inline]
     pub fn input_row(&self, row: usize, tap: usize) -> Option<u32> {
-        let words = &self.words[row * self.words_per_row..][..self.words_per_row];
-        match self.layout {
-            TableLayout::RowTriples => {
-                let (word, bit) = (words[tap / 3], 1_u32 << (tap % 3));
-                let before = (word & (bit - 1)).count_ones();
-                (word & bit != 0).then_some((word >> 3) + before)
-            }
-            TableLayout::Taps => Some(words[tap]).filter(|&row| row != Self::NO_ROW),
-        }
+        let (group, place) = (tap / self.taps_per_word, tap % self.taps_per_word);
+        let word = self.words[group * self.len..][..self.len][row];
+        let bit = 1_u32 << place;
+        let num_before = (word & (bit - 1)).count_ones();
+        (word & bit != 0).then(|| (word >> Self::PRESENT_BITS) + num_before)
     }
 
     /// Number of pairs of each tap.
@@ -145,10 +118,12 @@ impl Table {
         (0..self.num_taps()).map(pairs_of).collect()
     }
 
-    /// Removes all rows; the words of the next ones are to be appended.
-    pub(super) fn start(&mut self, num_input_rows: usize) -> &mut Vec<u32> {
+    /// Makes it a table of `len` rows. Returns its words, to be written, all of
+    /// them.
+    pub(super) fn start(&mut self, num_input_rows: usize, len: usize) -> &mut [u32] {
         self.num_input_rows = num_input_rows;
-        self.words.clear();
+        self.len = len;
+        self.words.resize(len * (self.geometry.num_taps() / self.taps_per_word), 0);
         &mut self.words
     }
 }

@@ -14,18 +14,21 @@
 
 mod service;
 mod stamp_gaps;
+mod watchers;
 
 pub use service::{Request, Response, ServiceKind};
 pub use stamp_gaps::StampGaps;
+pub(in crate::transport) use watchers::Watchers;
 
-pub use crate::types::{Durability, Qos, Reliability};
+pub use crate::ros::{Durability, Qos, Reliability};
 
 use crate::error::Result;
+use crate::ros::{NodeName, Remaps};
 use crate::transport::cdr::Reader;
 use crate::transport::messages::{
     CameraInfo, CompressedImage, Image, PointCloud2, TfMessage, TransformStamped,
 };
-use crate::types::{CloudView, Header, ImagePayload, NodeName, Remaps, Stamp};
+use crate::types::{CloudView, Header, ImagePayload, Stamp};
 
 /// Who the node is in the graph: what every door is opened with.
 #[derive(Clone, Debug)]

@@ -1,6 +1,6 @@
 //! The services that every ROS node or managed node has.
 
-use crate::types::{
+use crate::ros::{
     LifecycleState, LifecycleTransition, Parameter, ParameterDescriptor, ParameterType,
     ParameterValue, SetResult,
 };

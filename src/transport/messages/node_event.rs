@@ -2,8 +2,9 @@
 //! `lifecycle_msgs/TransitionEvent`.
 
 use crate::error::Result;
+use crate::ros::{LifecycleState, LifecycleTransition, Parameter, ParameterValue};
 use crate::transport::cdr::Writer;
-use crate::types::{LifecycleState, LifecycleTransition, Parameter, ParameterValue, Stamp};
+use crate::types::Stamp;
 
 /// `rcl_interfaces/ParameterEvent`: parameters of a node that changed.
 #[derive(Clone, Copy, Debug)]

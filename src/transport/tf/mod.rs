@@ -22,7 +22,8 @@
 //! before a frame's name is dropped.
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::types::Stamp;
+use crate::transport::messages::TransformStamped;
+use crate::types::{Header, Stamp};
 use frames::{Edge, FrameIndex, Frames};
 use motion::{Motion, Sample, insert_sample};
 use nalgebra::{Isometry3, Quaternion, UnitQuaternion, Vector3};
@@ -141,6 +142,20 @@ impl TfBuffer {
                 *edge = None;
             }
         }
+    }
+
+    /// Takes in one transform of a message.
+    ///
+    /// # Errors
+    /// As [`Self::insert`], and for a rotation that is none.
+    pub fn insert_message(
+        &mut self,
+        transform: &TransformStamped<'_>,
+        is_static: bool,
+    ) -> Result<()> {
+        let Header { stamp, frame_id } = transform.header;
+        let parent_from_child = isometry(transform.translation, transform.rotation)?;
+        self.insert(frame_id, transform.child_frame_id, stamp, parent_from_child, is_static)
     }
 
     /// Takes in one transform of `child` in `parent`. The stamp of a static

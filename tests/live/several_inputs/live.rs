@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 use det_post::Result;
 use det_post::node::lifecycle::Change;
 use det_post::node::live::LiveNode;
+use det_post::ros::{NodeName, Remaps};
 use det_post::transport::cdr::Reader;
 use det_post::transport::dds::{DdsDoor, DdsSettings, DiscoveryRange};
 use det_post::transport::door::{
     Door, DoorOptions, Handler, InputKind, Publisher, Qos, Receiver, Subscription, Watcher,
 };
 use det_post::transport::messages::read_header;
-use det_post::types::{NodeName, Remaps};
 
 use super::rig::{self, Message};
 use super::{replay, stub};

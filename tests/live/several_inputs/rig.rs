@@ -6,11 +6,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use det_post::config::{ChannelConfig, Config, InputConfig, SyncConfig};
+use det_post::ros::Reliability;
 use det_post::transport::bag::{BagCompression, BagWriter, OfferedQos};
 use det_post::transport::messages::{
     CameraInfo, Image, PointCloud2, TfMessage, TransformStamped, definition,
 };
-use det_post::types::{Header, OutputType, PointField, PointFields, Reliability, Stamp};
+use det_post::types::{Header, OutputType, PointField, PointFields, Stamp};
 
 pub const CAMERA: &str = "/camera";
 pub const OTHER_CAMERA: &str = "/other_camera";

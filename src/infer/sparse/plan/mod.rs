@@ -8,7 +8,7 @@ mod fuse;
 use super::operation::{Operator, SparseNetwork};
 use super::refuse;
 use crate::error::Result;
-use crate::ops::rulebook::{Geometry, Mode, TableLayout};
+use crate::ops::rulebook::{Geometry, Mode, Table};
 use crate::ops::sparse_conv::ConvParameters;
 
 pub use capacity::Memory;
@@ -217,6 +217,6 @@ fn rulebook_of(
 impl PlannedRulebook {
     /// Words of the table of each output row.
     pub fn words_per_row(&self) -> usize {
-        TableLayout::of(&self.geometry, self.mode).words_per_row(&self.geometry)
+        self.geometry.num_taps() / Table::taps_per_word_of(&self.geometry, self.mode)
     }
 }

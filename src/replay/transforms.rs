@@ -5,7 +5,6 @@ use std::path::Path;
 use nalgebra::Isometry3;
 
 use crate::error::Result;
-use crate::node::transforms::insert_transform;
 use crate::transport::bag::{BagReader, ReadOptions};
 use crate::transport::messages::TfMessage;
 use crate::transport::tf::TfBuffer;
@@ -93,7 +92,7 @@ fn insert(buffer: &mut TfBuffer, data: &[u8], is_static: bool, is_warned: &mut b
     };
     match TfMessage::decode(data) {
         Ok(message) => message.transforms.for_each(|transform| {
-            note(transform.and_then(|transform| insert_transform(buffer, &transform, is_static)));
+            note(transform.and_then(|transform| buffer.insert_message(&transform, is_static)));
         }),
         Err(error) => note(Err(error)),
     }

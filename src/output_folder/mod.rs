@@ -23,8 +23,8 @@ use std::fs::{self, File, Metadata};
 use std::io;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Component, Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
-use super::interrupt;
 use crate::error::{Error, ErrorKind, Result};
 use crate::transport::bag::{BagCompression, BagWriter};
 use marker::{Listed, Marker, cannot};
@@ -32,9 +32,23 @@ use marker::{Listed, Marker, cannot};
 /// Folder of the files that are not complete.
 const PARTIAL: &str = "det_post.partial";
 
+/// Held while results move to their names: an exit in between would leave some
+/// of them behind.
+static MOVING: Mutex<()> = Mutex::new(());
+
+/// While the guard lives, no folder of this process moves its results to their
+/// names; `None` where one does so now.
+pub(crate) fn hold_off_moves() -> Option<MutexGuard<'static, ()>> {
+    match MOVING.try_lock() {
+        Ok(guard) => Some(guard),
+        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
+    }
+}
+
 /// Which results of earlier runs a run removes.
 #[derive(Clone, Copy)]
-pub(super) enum Replaces {
+pub(crate) enum Replaces {
     /// All that is in the folder: it may hold nothing but results.
     Everything,
     /// These files and, with a slash at the end, folders; others may stand
@@ -43,7 +57,7 @@ pub(super) enum Replaces {
 }
 
 /// An output folder, locked; see the head of this module.
-pub(super) struct OutputFolder {
+pub(crate) struct OutputFolder {
     folder: PathBuf,
     replaces: Replaces,
     marker: Marker,
@@ -59,7 +73,7 @@ impl OutputFolder {
     /// `Usage` naming a file that stands where a result is to be and was not
     /// written by det_post, `Io` naming the path when the system refuses or
     /// another process writes there.
-    pub(super) fn open(folder: &Path, replaces: Replaces) -> Result<Self> {
+    pub(crate) fn open(folder: &Path, replaces: Replaces) -> Result<Self> {
         fs::create_dir_all(folder).map_err(|e| cannot("make", folder).with_source(e))?;
         if fs::symlink_metadata(folder.join(marker::FILE_NAME)).is_err() {
             // A folder that is refused gets no marker either.
@@ -79,7 +93,7 @@ impl OutputFolder {
     ///
     /// # Errors
     /// `Usage` for a folder without a name in UTF-8, such as `/`.
-    pub(super) fn name(&self) -> Result<String> {
+    pub(crate) fn name(&self) -> Result<String> {
         let path = self.folder.canonicalize().unwrap_or_else(|_| self.folder.clone());
         let name = path.file_name().and_then(|name| name.to_str()).map(str::to_owned);
         name.ok_or_else(|| {
@@ -94,7 +108,7 @@ impl OutputFolder {
     /// # Errors
     /// `Usage` as of [`Self::open`], `Argument` for a name that leads out of the
     /// folder, `Io` when the system refuses.
-    pub(super) fn file(&mut self, name: &str) -> Result<PathBuf> {
+    pub(crate) fn file(&mut self, name: &str) -> Result<PathBuf> {
         if name.is_empty()
             || !Path::new(name).components().all(|part| matches!(part, Component::Normal(_)))
         {
@@ -110,7 +124,7 @@ impl OutputFolder {
     }
 
     /// Where a file that was begun is being written.
-    pub(super) fn path_of(&self, name: &str) -> PathBuf {
+    pub(crate) fn path_of(&self, name: &str) -> PathBuf {
         self.folder.join(PARTIAL).join(name)
     }
 
@@ -118,7 +132,7 @@ impl OutputFolder {
     ///
     /// # Errors
     /// As of [`Self::file`].
-    pub(super) fn write(&mut self, name: &str, contents: &str) -> Result<()> {
+    pub(crate) fn write(&mut self, name: &str, contents: &str) -> Result<()> {
         let path = self.file(name)?;
         fs::write(&path, contents).map_err(|e| cannot("write", &path).with_source(e))
     }
@@ -128,7 +142,7 @@ impl OutputFolder {
     ///
     /// # Errors
     /// As of [`Self::file`].
-    pub(super) fn recording(&mut self, below: Option<&str>) -> Result<BagWriter> {
+    pub(crate) fn recording(&mut self, below: Option<&str>) -> Result<BagWriter> {
         let (name, prefix) = match below {
             Some(below) => (below.to_owned(), format!("{below}/")),
             None => (self.name()?, String::new()),
@@ -144,7 +158,7 @@ impl OutputFolder {
     /// `Usage` when a file that det_post did not write has taken a place since,
     /// `Io` naming the path when the system refuses. What was not moved stays in
     /// `det_post.partial/`.
-    pub(super) fn finish(mut self) -> Result<()> {
+    pub(crate) fn finish(mut self) -> Result<()> {
         let partial = self.folder.join(PARTIAL);
         for name in &self.files {
             let path = partial.join(name);
@@ -153,7 +167,7 @@ impl OutputFolder {
         }
         self.marker.sync()?;
 
-        let _whole = interrupt::hold_off_exit();
+        let _whole = MOVING.lock().unwrap_or_else(PoisonError::into_inner);
         let mut replaced = self.contents().replaced(self.replaces)?;
         for name in &self.files {
             self.contents().add_file(name, &mut replaced)?;
@@ -184,7 +198,7 @@ impl OutputFolder {
     ///
     /// # Errors
     /// `Io` when the marker cannot be written.
-    pub(super) fn keep_partial(mut self) -> Result<()> {
+    pub(crate) fn keep_partial(mut self) -> Result<()> {
         let partial = self.folder.join(PARTIAL);
         for name in &self.files {
             if let Ok(about) = fs::symlink_metadata(partial.join(name)) {
@@ -222,7 +236,7 @@ impl Drop for OutputFolder {
 ///
 /// # Errors
 /// As of [`OutputFolder`].
-pub(super) fn write_file(path: &Path, contents: &str) -> Result<()> {
+pub(crate) fn write_file(path: &Path, contents: &str) -> Result<()> {
     let is_stream = |kind: fs::FileType| kind.is_char_device() || kind.is_fifo();
     if fs::metadata(path).is_ok_and(|about| is_stream(about.file_type())) {
         return fs::write(path, contents).map_err(|e| cannot("write", path).with_source(e));

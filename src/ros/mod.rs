@@ -1,0 +1,14 @@
+//! Nouns of ROS 2, independent of any client library: names and remaps, quality of
+//! service, parameter values, states and transitions of a managed node.
+
+mod lifecycle;
+mod names;
+mod parameter;
+mod qos;
+
+pub use lifecycle::{LifecycleState, LifecycleTransition};
+pub use names::{NodeName, Remaps};
+pub use parameter::{
+    Parameter, ParameterDescriptor, ParameterRange, ParameterType, ParameterValue, SetResult,
+};
+pub use qos::{Durability, Qos, Reliability};
