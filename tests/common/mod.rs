@@ -30,4 +30,5 @@ pub mod replay;
 pub mod require;
 pub mod session;
 pub mod shared_data;
+pub mod sparse_onnx;
 pub mod stand_in;

@@ -155,15 +155,18 @@ impl NetworkBuilder {
     /// # Errors
     /// When they differ in level or channels.
     pub fn add(&mut self, name: &str, inputs: [usize; 2]) -> Result<usize> {
-        let [a, b] = inputs.map(|input| self.tensors[input]);
-        if a != b {
-            let shown = |tensor: SparseTensor| {
-                let shape = self.levels[tensor.level].shape;
-                format!("{} channels at level {} {shape:?}", tensor.channels, tensor.level)
+        let [a, b] = inputs;
+        if self.tensors[a] != self.tensors[b] {
+            let shown = |tensor: usize| {
+                let SparseTensor { level, channels } = self.tensors[tensor];
+                let shape = self.levels[level].shape;
+                let operation = tensor.checked_sub(1).map(|at| self.operations[at].name.as_str());
+                let from = operation.unwrap_or("input");
+                format!("{from} ({channels} channels at level {level} {shape:?})")
             };
             return refuse(name, format!("a sum of {} and {}", shown(a), shown(b)));
         }
-        self.push(name, Operator::Add { inputs }, a)
+        self.push(name, Operator::Add { inputs }, self.tensors[a])
     }
 
     /// Adds a ReLU.

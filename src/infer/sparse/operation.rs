@@ -146,6 +146,9 @@ pub enum GridAxes {
 }
 
 impl GridAxes {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Zyx, Self::Xyz, Self::Yxz];
+
     /// For each axis of the grid its place in (z, y, x).
     pub fn of_zyx(self) -> [usize; 3] {
         match self {

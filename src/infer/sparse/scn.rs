@@ -192,10 +192,12 @@ impl<'a> Reader<'_, 'a> {
         geometry: Geometry,
     ) -> Result<()> {
         let Some(&(_, level, inverted)) = self.strided.get(key) else {
-            return attributes.refuse("rulebook", &format!("is {key}, which no convolution has"));
+            return attributes
+                .refuse("inverse", &format!("is 1 and rulebook {key}, which no convolution has"));
         };
         if level != self.builder.level_index_of(input) {
-            return attributes.refuse("rulebook", &format!("is {key}, which leads elsewhere"));
+            return attributes
+                .refuse("inverse", &format!("is 1 and rulebook {key}, which leads elsewhere"));
         }
         attributes.expect_per_axis("kernel_size", inverted.kernel)?;
         let defaults = Geometry { stride: [1; 3], padding: [0; 3], dilation: [1; 3], ..inverted };

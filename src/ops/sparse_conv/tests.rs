@@ -50,7 +50,8 @@ impl Case {
         let sizes = [num_outputs, self.levels.table.num_taps(), num_inputs];
         let parameters = ConvParameters::new(sizes, &self.weights, self.bias.as_deref()).unwrap();
         let weights = PackedWeights::new(&parameters, precision);
-        let epilogue = Epilogue { residual: self.residual.as_deref(), relu: self.relu, stored: precision };
+        let epilogue =
+            Epilogue { residual: self.residual.as_deref(), relu: self.relu, stored: precision };
         let mut out = vec![f32::NAN; self.levels.output.len() * num_outputs];
         let mut workspace = Workspace::new(num_threads);
         for _ in 0..2 {

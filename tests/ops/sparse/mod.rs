@@ -1,9 +1,12 @@
-//! Sparse convolutions against results of spconv and numpy in f64.
+//! Sparse convolutions against results of spconv and numpy in f64, and the files
+//! and plans of their networks.
 
+mod dialects;
 mod encoders;
 mod files;
 mod frames;
 mod operations;
+mod plans;
 
 /// The largest error of results that one operation or a small network gives,
 /// as a share of the largest value.

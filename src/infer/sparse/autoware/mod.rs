@@ -14,7 +14,11 @@
 //! Nodes are interpreted in the order of the file. A node that no rule knows
 //! has unknown outputs, which is an error where the encoder needs them.
 
+mod coordinates;
+mod layers;
+mod map;
 mod rest;
+mod rulebook;
 mod standard;
 
 use std::collections::HashMap;
@@ -26,8 +30,9 @@ use super::onnx::{Graph, Model, Node, Source};
 use super::operation::{GridAxes, SparseNetwork};
 use super::refuse;
 use crate::error::Result;
-use crate::ops::rulebook::{Geometry, Mode};
-use standard::Column;
+use crate::ops::rulebook::Mode;
+use coordinates::Column;
+use rulebook::Rulebook;
 
 const DOMAIN: &str = "autoware";
 
@@ -51,6 +56,7 @@ pub(super) fn read(model: &Model<'_>) -> Result<(SparseNetwork, Option<Vec<u8>>)
             reader.values.insert(input.name, value);
         }
     }
+    reader.rulebook_inputs(model)?;
     for node in &graph.nodes {
         match (node.domain, node.operator) {
             (DOMAIN, "GetIndicePairsImplicitGemm" | "GetIndicePairs") => reader.rulebook(node)?,
@@ -103,15 +109,6 @@ enum Sites {
     Level(usize),
 }
 
-/// A rulebook of the file.
-#[derive(Clone, Copy, Debug)]
-struct Rulebook {
-    levels: [usize; 2],
-    mode: Mode,
-    geometry: Geometry,
-    output_padding: [u32; 3],
-}
-
 /// The map of the file.
 #[derive(Clone, Copy, Debug)]
 struct Map<'a> {
@@ -148,85 +145,6 @@ fn builder(graph: &Graph<'_>) -> Result<NetworkBuilder> {
 }
 
 impl<'a> Reader<'_, 'a> {
-    /// `GetIndicePairsImplicitGemm`, `GetIndicePairs`.
-    fn rulebook(&mut self, node: &Node<'a>) -> Result<()> {
-        let ([indices], _) = node::inputs(node, 0)?;
-        let from = match self.values.get(indices) {
-            Some(Value::Indices { of, columns }) => {
-                let (of, columns) = (*of, columns.clone());
-                self.level_of_indices(node, of, &columns)?
-            }
-            _ => return self.not_understood(node, indices, "coordinates"),
-        };
-        let mut attributes = Attributes::of(node);
-        attributes.expect_int("batch_size", 1)?;
-        let algorithm = attributes.int("algo")?;
-        if !(0..=2).contains(&algorithm) {
-            return attributes.refuse("algo", &format!("is {algorithm}; 0 to 2 are possible"));
-        }
-        if node.operator == "GetIndicePairsImplicitGemm" {
-            attributes.expect_int("is_train", 0)?;
-            attributes.optional_flag("do_sort")?;
-        }
-        attributes.expect_per_axis("spatial_shape", self.builder.level(from).shape)?;
-        let geometry = Geometry {
-            kernel: attributes.per_axis("ksize")?,
-            stride: attributes.per_axis("stride")?,
-            padding: attributes.per_axis("padding")?,
-            dilation: attributes.per_axis("dilation")?,
-        };
-        let flags = [attributes.flag("subm")?, attributes.flag("transpose")?];
-        if flags != [false, true] {
-            attributes.expect_per_axis("out_padding", [0; 3])?;
-        }
-        let output_padding = attributes.per_axis("out_padding")?;
-        let name = node.name();
-        let (mode, to) = match flags {
-            [true, false] => {
-                attributes.expect_per_axis("stride", [1; 3])?;
-                (Mode::Submanifold, from)
-            }
-            [false, false] => (Mode::Strided, self.builder.strided_level(name, from, geometry)?),
-            [false, true] => {
-                let to = self.builder.transposed_level(name, from, geometry, output_padding)?;
-                (Mode::Transposed, to)
-            }
-            [true, true] => return attributes.refuse("subm", "and transpose are 1"),
-        };
-        attributes.finish()?;
-        let rulebook = self.rulebooks.len();
-        self.rulebooks.push(Rulebook { levels: [from, to], mode, geometry, output_padding });
-        for (output, &tensor) in node.outputs.iter().enumerate() {
-            let value = match output {
-                0 => Value::Indices { of: Sites::Level(to), columns: Column::IN_ORDER.to_vec() },
-                _ => Value::Rulebook { rulebook, output },
-            };
-            self.values.insert(tensor, value);
-        }
-        Ok(())
-    }
-
-    /// The level of coordinates, whose columns have to be the batch and the
-    /// axes of the grid. The first coordinates of the input say what these are.
-    fn level_of_indices(
-        &mut self,
-        node: &Node<'_>,
-        of: Sites,
-        columns: &[Column],
-    ) -> Result<usize> {
-        match of {
-            Sites::Level(level) if columns == Column::IN_ORDER => Ok(level),
-            Sites::Input => match Column::grid_axes(columns) {
-                Some(axes) if self.axes.is_none_or(|known| known == axes) => {
-                    self.axes = Some(axes);
-                    Ok(0)
-                }
-                _ => refuse(format!("{node}: coordinates {columns:?} of z y x")),
-            },
-            Sites::Level(_) => refuse(format!("{node}: coordinates {columns:?} of the grid")),
-        }
-    }
-
     /// `ImplicitGemm`, `IndiceConv`.
     fn convolution(&mut self, node: &Node<'a>) -> Result<()> {
         let is_implicit = node.operator == "ImplicitGemm";
@@ -245,7 +163,7 @@ impl<'a> Reader<'_, 'a> {
             }
             _ => return self.not_understood(node, features, "features"),
         };
-        let Rulebook { levels: [from, _], mode, geometry, output_padding } = rulebook;
+        let Rulebook { levels: [from, _], mode, geometry, output_padding, .. } = rulebook;
         if self.builder.level_index_of(input) != from {
             return refuse(format!("{node}: features and rulebook are of different levels"));
         }
@@ -253,8 +171,10 @@ impl<'a> Reader<'_, 'a> {
         let num_inputs = self.builder.channels_of(input);
         let sizes = WeightSizes { num_outputs, kernel: geometry.kernel, num_inputs };
         let bias = bias.first().copied().filter(|bias| !bias.is_empty());
-        let weights = self.constants.weights(node, filters, bias, sizes)?;
-        let has_relu = check_convolution(node, mode)?;
+        let weights = self.constants.weights(node, filters, bias, sizes).or_else(|error| {
+            refuse(format!("{}; the kernel is that of {}", error.message(), rulebook.name))
+        })?;
+        let has_relu = check_convolution(node, &rulebook)?;
         let (builder, name) = (&mut self.builder, node.name());
         let mut output = match mode {
             Mode::Submanifold => {
@@ -270,30 +190,6 @@ impl<'a> Reader<'_, 'a> {
         Ok(())
     }
 
-    /// The rulebook whose outputs 1, 2 and 3 a convolution reads.
-    fn rulebook_of(&self, node: &Node<'_>, names: [&str; 3]) -> Result<Rulebook> {
-        let mut found = None;
-        for (name, expected) in names.into_iter().zip(1..) {
-            match self.values.get(name) {
-                Some(&Value::Rulebook { rulebook, output })
-                    if output == expected && found.is_none_or(|found| found == rulebook) =>
-                {
-                    found = Some(rulebook);
-                }
-                Some(_) => {
-                    return refuse(format!(
-                        "{node}: input {name} is not output {expected} of its rulebook"
-                    ));
-                }
-                None => return self.not_understood(node, name, "a rulebook"),
-            }
-        }
-        match found {
-            Some(rulebook) => Ok(self.rulebooks[rulebook]),
-            None => refuse(format!("{node}: no rulebook")),
-        }
-    }
-
     fn num_filters(&self, node: &Node<'_>, filters: &str) -> Result<usize> {
         let dims = self.graph.initializer(filters).map(|filters| &filters.dims[..]);
         match dims {
@@ -302,15 +198,37 @@ impl<'a> Reader<'_, 'a> {
         }
     }
 
-    /// An error about an input that has to be `expected`.
+    /// An error about an input that has to be `expected`. It names the node from
+    /// which on the file is not understood.
     fn not_understood<T>(&self, node: &Node<'_>, name: &str, expected: &str) -> Result<T> {
         let found = match self.graph.source(name) {
-            Some(Source::Node(at)) => format!("is an output of {}", self.graph.nodes[at]),
-            Some(Source::Input(_)) => "is an input of the graph".into(),
-            Some(Source::Initializer(_)) => "is a constant".into(),
+            Some(Source::Node(at)) => {
+                let first = self.first_unknown(at);
+                format!("is not understood as {expected}, from {} on", self.graph.nodes[first])
+            }
+            Some(Source::Input(_)) => format!("is an input of the graph, not {expected}"),
+            Some(Source::Initializer(_)) => format!("is a constant, not {expected}"),
             None => "is not in the file".into(),
         };
-        refuse(format!("{node}: input {name} {found}; it is not understood as {expected}"))
+        refuse(format!("{node}: input {name} {found}"))
+    }
+
+    /// The node that a node with unknown outputs goes back to: all of its inputs
+    /// are known.
+    fn first_unknown(&self, mut node: usize) -> usize {
+        let unknown_input = |node: usize| {
+            self.graph.nodes[node].inputs.iter().find_map(|&input| {
+                match self.graph.source(input)? {
+                    // A node stands before those that read its outputs.
+                    Source::Node(at) if at < node && !self.values.contains_key(input) => Some(at),
+                    _ => None,
+                }
+            })
+        };
+        while let Some(earlier) = unknown_input(node) {
+            node = earlier;
+        }
+        node
     }
 
     /// A node that no rule knows: its outputs are unknown.
@@ -332,9 +250,12 @@ impl<'a> Reader<'_, 'a> {
 }
 
 /// Checks the attributes of a convolution, and whether a ReLU ends it.
-fn check_convolution(node: &Node<'_>, mode: Mode) -> Result<bool> {
+fn check_convolution(node: &Node<'_>, rulebook: &Rulebook) -> Result<bool> {
     let mut attributes = Attributes::of(node);
-    attributes.expect_int("is_subm", i64::from(mode == Mode::Submanifold))?;
+    if attributes.flag("is_subm")? != (rulebook.mode == Mode::Submanifold) {
+        let Rulebook { name, mode, .. } = rulebook;
+        return attributes.refuse("is_subm", &format!("contradicts {name}: subm is of {mode:?}"));
+    }
     let mut has_relu = false;
     if node.operator == "ImplicitGemm" {
         attributes.expect_int("is_train", 0)?;

@@ -34,7 +34,7 @@ pub(super) struct Field<'a> {
 #[derive(Clone, Debug)]
 enum Value<'a> {
     Varint(u64),
-    Fixed64([u8; 8]),
+    Fixed64,
     Bytes { bytes: &'a [u8], offset: usize },
     Fixed32([u8; 4]),
 }
@@ -63,7 +63,10 @@ impl<'a> Message<'a> {
         let key = self.varint()?;
         let value = match key & 7 {
             0 => Value::Varint(self.varint()?),
-            1 => Value::Fixed64(self.array()?),
+            1 => {
+                self.array::<8>()?;
+                Value::Fixed64
+            }
             2 => {
                 let len = self.varint()?;
                 let begin = self.offset;
@@ -179,7 +182,7 @@ impl<'a> Field<'a> {
     fn mismatch(&self, expected: &str) -> Error {
         let found = match self.value {
             Value::Varint(_) => "a varint",
-            Value::Fixed64(_) => "8 bytes",
+            Value::Fixed64 => "8 bytes",
             Value::Bytes { .. } => "bytes with a length",
             Value::Fixed32(_) => "4 bytes",
         };
