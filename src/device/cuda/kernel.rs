@@ -4,7 +4,7 @@ use std::ffi::c_void;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use cudarc::driver::sys::{self, CUfunction_attribute_enum as Attribute};
+use cudarc::driver::sys::{self, CUdevice_attribute, CUfunction_attribute_enum as Attribute};
 use cudarc::driver::{CudaFunction, result};
 
 use super::{CudaDevice, Stream, error, failed};
@@ -31,6 +31,12 @@ pub unsafe trait KernelSpec {
     /// # Errors
     /// `Argument` naming the slice, its length and the length needed.
     fn check(args: &Self::Args<'_>, grid: &Grid) -> Result<()>;
+
+    /// Bytes of shared memory per block beside what the kernel declares. More
+    /// than 48 KiB are to be reserved ([`Kernel::reserve_shared`]).
+    fn shared_bytes(_args: &Self::Args<'_>) -> u32 {
+        0
+    }
 }
 
 /// The launch shape: blocks and threads.
@@ -102,6 +108,7 @@ impl<K: KernelSpec> Kernel<K> {
             )));
         }
         stream.bind()?;
+        let shared_bytes = K::shared_bytes(&args);
         // SAFETY: the function is loaded as long as `self.device` keeps its module.
         // It takes one parameter of this struct's size (checked at load) and
         // layout (promised by `KernelSpec`), which the driver copies before the
@@ -113,12 +120,42 @@ impl<K: KernelSpec> Kernel<K> {
                 self.function.cu_function(),
                 (x, y, 1),
                 (threads_per_block, 1, 1),
-                0,
+                shared_bytes,
                 stream.raw(),
                 &mut [(&raw mut args).cast::<c_void>()],
             )
         }
         .map_err(|e| failed(&format!("launch the kernel {}", K::NAME), e))
+    }
+}
+
+impl<K> Kernel<K> {
+    /// Allows launches with up to so many bytes of [`KernelSpec::shared_bytes`]
+    /// and returns the number of blocks of `threads_per_block` that are then
+    /// resident on the GPU.
+    ///
+    /// # Errors
+    /// `Device` when a block does not fit a multiprocessor.
+    pub fn reserve_shared(&self, bytes: u32, threads_per_block: u32) -> Result<u32> {
+        let refused = |e| failed(&format!("reserve {bytes} bytes of shared memory"), e);
+        let attribute = Attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+        let value = i32::try_from(bytes).unwrap_or(i32::MAX);
+        self.function.set_attribute(attribute, value).map_err(refused)?;
+        let blocks = self.function.occupancy_max_active_blocks_per_multiprocessor(
+            threads_per_block,
+            bytes as usize,
+            None,
+        );
+        let multiprocessors = CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT;
+        let num = self.device.context().attribute(multiprocessors).map_err(refused)?;
+        match blocks.map_err(refused)? * num.unsigned_abs() {
+            0 => Err(error(format!(
+                "a block of {threads_per_block} threads with {bytes} bytes of shared memory does \
+                 not fit a multiprocessor of {}",
+                self.device
+            ))),
+            num_blocks => Ok(num_blocks),
+        }
     }
 }
 

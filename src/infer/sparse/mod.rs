@@ -16,6 +16,8 @@ mod autoware;
 mod builder;
 mod constants;
 mod cpu;
+#[cfg(feature = "cuda")]
+mod cuda;
 mod node;
 mod onnx;
 mod operation;
@@ -27,6 +29,8 @@ use std::path::Path;
 
 pub use builder::{NetworkBuilder, Weights};
 pub use cpu::{CpuEncoder, EncoderCounts};
+#[cfg(feature = "cuda")]
+pub use cuda::CudaEncoder;
 pub use operation::{
     Convolution, GridAxes, Level, Operation, Operator, Origin, SparseNetwork, SparseTensor, ToMap,
 };

@@ -20,7 +20,12 @@
 //! torchsparse give the same pairs in another order of sites.
 
 mod cpu;
+#[cfg(feature = "cuda")]
+pub mod cuda;
 mod geometry;
+#[cfg(feature = "cuda")]
+#[expect(unsafe_code, reason = "each block argues that the kernel fits its parameters")]
+pub(in crate::ops) mod kernels;
 mod sites;
 mod table;
 

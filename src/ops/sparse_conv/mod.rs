@@ -22,6 +22,13 @@
 //! f32.
 
 mod cpu;
+#[cfg(feature = "cuda")]
+pub mod cuda;
+#[cfg(feature = "cuda")]
+#[expect(unsafe_code, reason = "each block argues that the kernel fits its parameters")]
+mod kernels;
+#[cfg(feature = "cuda")]
+mod pack;
 
 use half::{bf16, f16};
 

@@ -8,6 +8,12 @@
 //!
 //! Values are compared and copied: CPU and CUDA are equal.
 
+#[cfg(feature = "cuda")]
+pub mod cuda;
+#[cfg(feature = "cuda")]
+#[expect(unsafe_code, reason = "each block argues that the kernel fits its parameters")]
+mod kernels;
+
 use crate::error::{Error, ErrorKind, Result};
 use crate::ops::rulebook::Table;
 

@@ -113,6 +113,11 @@ impl<'a> Out<'a, u8> {
 }
 
 impl<T> Out<'_, T> {
+    /// No values.
+    pub fn empty() -> Self {
+        Self { address: 0, len: 0, memory: PhantomData }
+    }
+
     /// Bytes that [`Out::carve`] takes for `len` values.
     pub fn num_carved_bytes(len: usize) -> usize {
         let num_bytes = len.checked_mul(size_of::<T>());

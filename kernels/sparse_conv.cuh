@@ -1,0 +1,100 @@
+// What the kernels of sparse convolutions share: arguments, tables, stores.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include "slice.cuh"
+#include "warp.cuh"
+
+namespace sparse_conv {
+
+// Rows of a tile: a matrix instruction has as many.
+constexpr uint32_t kTileRows = 16;
+// Words per row that a warp holds at once, and their taps.
+constexpr uint32_t kBatch = 9;
+constexpr uint32_t kBatchTaps = 27;
+// Features begin with zeros, which an absent row of a tap reads; rows follow.
+constexpr uint32_t kZeroBytes = 16384;
+constexpr uint32_t kAbsent = 0xffffffffu;
+
+// The struct in Rust: src/ops/sparse_conv/kernels.rs. Rows of features are padded
+// to 16 channels or, above, to a multiple of 32.
+struct Args {
+    Slice<const uint8_t> features;  // zeros, then rows; so are residual and output
+    Slice<const uint8_t> weights;  // packed: src/ops/sparse_conv/pack.rs
+    Slice<const float> bias;       // padded as rows are
+    Slice<const uint8_t> residual;  // rows as those of the output; empty: none
+    Slice<const uint32_t> words;
+    Slice<const uint32_t> counts;  // of the output's level: the first is its sites
+    Slice<uint8_t> output;
+    uint32_t num_groups;     // words per row
+    uint32_t width;          // taps per word: 3 or 1
+    uint32_t stride;         // from one group of words to the next
+    uint32_t num_inputs;     // channels
+    uint32_t row_bytes;      // of the features
+    uint32_t num_outputs;    // channels, padded
+    uint32_t num_chunks;     // steps per tap along the channels
+    uint32_t has_relu;
+    uint32_t reserved;
+    uint32_t capacity;        // output rows
+};
+static_assert(sizeof(Args) == 152);
+
+// A part of some tiles of 16 rows: part `index` of `num`.
+struct Range {
+    uint32_t begin, end;
+
+    __device__ Range(uint32_t first, uint32_t num_tiles, uint32_t index, uint32_t num)
+        : begin(first + static_cast<uint64_t>(num_tiles) * index / num),
+          end(first + static_cast<uint64_t>(num_tiles) * (index + 1) / num) {}
+};
+
+__device__ inline uint32_t num_rows_of(const Args& args) {
+    const uint32_t num = args.counts[0];
+    return num < args.capacity ? num : args.capacity;
+}
+
+// The input row that tap `at` of a word reads.
+__device__ inline uint32_t input_row(uint32_t word, uint32_t at) {
+    const uint32_t bit = 1u << at;
+    return (word & bit) != 0 ? (word >> 3) + __popc(word & (bit - 1)) : kAbsent;
+}
+
+__device__ inline float relu(float value) { return value < 0.0f ? 0.0f : value; }
+
+__device__ inline void store(float value, float* at) { *at = value; }
+__device__ inline void store(float value, __half* at) { *at = __float2half_rn(value); }
+__device__ inline void store(float value, __nv_bfloat16* at) { *at = __float2bfloat16_rn(value); }
+__device__ inline float loaded(float value) { return value; }
+__device__ inline float loaded(__half value) { return __half2float(value); }
+__device__ inline float loaded(__nv_bfloat16 value) { return __bfloat162float(value); }
+
+// The epilogue of `kNum` neighbouring channels of a row.
+template <typename E, uint32_t kNum>
+__device__ void finish(const Args& args, uint32_t row, uint32_t channel, const float (&bias)[kNum],
+                       const float (&sums)[kNum]) {
+    constexpr uint32_t kWide = 16 / sizeof(E) < kNum ? 16 / sizeof(E) : kNum;
+    const uint64_t at = static_cast<uint64_t>(row) * args.num_outputs + channel;
+    const E* residual = reinterpret_cast<const E*>(args.residual.data + kZeroBytes) + at;
+    E* output = reinterpret_cast<E*>(args.output.data + kZeroBytes) + at;
+    const bool has_residual = args.residual.len != 0;
+#pragma unroll
+    for (uint32_t first = 0; first < kNum; first += kWide) {
+        struct alignas(kWide * sizeof(E)) Wide {
+            E values[kWide];
+        };
+        Wide wide;
+        if (has_residual) wide = *reinterpret_cast<const Wide*>(residual + first);
+#pragma unroll
+        for (uint32_t i = 0; i < kWide; ++i) {
+            float value = sums[first + i] + bias[first + i];
+            if (has_residual) value += loaded(wide.values[i]);
+            if (args.has_relu != 0) value = relu(value);
+            store(value, &wide.values[i]);
+        }
+        *reinterpret_cast<Wide*>(output + first) = wide;
+    }
+}
+
+}  // namespace sparse_conv

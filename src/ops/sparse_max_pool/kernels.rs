@@ -1,0 +1,80 @@
+//! The parameters of `kernels/sparse_max_pool.cu`.
+
+use crate::device::cuda::{
+    Grid, In, KernelSpec, Out, assert_mirrors, check_lens, check_threads, kernel_constant, refused,
+};
+use crate::error::Result;
+
+/// Threads per block: a value each.
+pub const THREADS_PER_BLOCK: u32 = kernel_constant!("sparse_max_pool.cu", "kThreads");
+/// Bytes of zeros that features begin with.
+const ZERO_BYTES: usize = kernel_constant!("sparse_conv.cuh", "kZeroBytes") as usize;
+
+/// The parameter of `sparse_max_pool_*`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct PoolArgs<'a> {
+    /// Zeros, then rows.
+    pub features: In<'a, u8>,
+    /// Words of the table.
+    pub words: In<'a, u32>,
+    /// Counts of the output's level.
+    pub counts: In<'a, u32>,
+    /// Zeros, then rows.
+    pub output: Out<'a, u8>,
+    /// Words per row of the table.
+    pub num_groups: u32,
+    /// Taps per word.
+    pub width: u32,
+    /// Words from one group to the next.
+    pub stride: u32,
+    /// Channels, padded.
+    pub num_channels: u32,
+    /// The most output rows.
+    pub capacity: u32,
+    /// Padding.
+    pub reserved: u32,
+}
+
+assert_mirrors!(PoolArgs<'_>, "sparse_max_pool.cu", "Args");
+
+fn check(kernel: &str, args: &PoolArgs<'_>, grid: &Grid, element_bytes: usize) -> Result<()> {
+    check_threads(kernel, grid.threads_per_block, THREADS_PER_BLOCK)?;
+    if args.num_channels == 0 || !matches!(args.width, 1 | 3) || args.capacity > args.stride {
+        let message = format!("{} channels, {} taps a word", args.num_channels, args.width);
+        return Err(refused(kernel, &message));
+    }
+    let row_bytes = args.num_channels as usize * element_bytes;
+    let needed = ZERO_BYTES + (args.capacity as usize).saturating_mul(row_bytes);
+    check_lens(
+        kernel,
+        [
+            ("words", args.words.len(), args.num_groups as usize * args.stride as usize),
+            ("counts", args.counts.len(), 1),
+            ("output", args.output.len(), needed),
+        ],
+    )
+}
+
+macro_rules! pool {
+    ($kernel:ident, $name:literal, $bytes:literal) => {
+        #[doc = concat!("`", $name, "`.")]
+        pub struct $kernel;
+
+        // SAFETY: `PoolArgs` mirrors `sparse_max_pool::Args`. A thread writes a value of a
+        // row below the number of sites and the capacity, for which words and output are
+        // long enough (checked). Words name rows of the features' level below its number
+        // of sites. No thread waits.
+        unsafe impl KernelSpec for $kernel {
+            const NAME: &'static str = $name;
+            type Args<'a> = PoolArgs<'a>;
+            fn check(args: &PoolArgs<'_>, grid: &Grid) -> Result<()> {
+                check(Self::NAME, args, grid, $bytes)
+            }
+        }
+    };
+}
+
+pool!(PoolF32, "sparse_max_pool_f32", 4);
+pool!(PoolF16, "sparse_max_pool_f16", 2);
+pool!(PoolBf16, "sparse_max_pool_bf16", 2);

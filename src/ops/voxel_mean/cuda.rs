@@ -1,0 +1,76 @@
+//! The CUDA implementation of [`voxel_mean`](super::voxel_mean): equal to the CPU in
+//! f32. Rows beyond the voxels keep what they held.
+
+use super::ChannelTransform;
+use super::kernels::{MAX_TRANSFORMS, Mean, MeanArgs, THREADS_PER_BLOCK};
+use crate::device::cuda::{DeviceBuffer, DevicePoints, Grid as Blocks, Kernel, Stream, blocks};
+use crate::error::{Error, ErrorKind, Result};
+use crate::ops::voxelize::cuda::DeviceVoxels;
+
+/// The kernel of the op on one stream.
+pub struct Workspace {
+    stream: Stream,
+    mean: Kernel<Mean>,
+    tanh_channels: u32,
+}
+
+impl Workspace {
+    /// Loads the kernel. `transforms` are those of the channels; a channel beyond them is
+    /// taken as it is.
+    ///
+    /// # Errors
+    /// `Argument` when a channel after the 32nd has a transform; `Device` when this build
+    /// has no such kernel.
+    pub fn new(stream: &Stream, transforms: &[ChannelTransform]) -> Result<Self> {
+        let mut tanh_channels = 0;
+        for (channel, transform) in transforms.iter().enumerate() {
+            match transform {
+                ChannelTransform::Identity => {}
+                ChannelTransform::Tanh if channel < MAX_TRANSFORMS => tanh_channels |= 1 << channel,
+                ChannelTransform::Tanh => {
+                    return argument(format!("{transform:?} of channel {channel}"));
+                }
+            }
+        }
+        let mean = stream.device().kernel()?;
+        Ok(Self { stream: stream.clone(), mean, tanh_channels })
+    }
+
+    /// Queues the writing of a row of `features` per voxel, as wide as the points that the
+    /// voxels were made from.
+    ///
+    /// # Errors
+    /// `Argument` when `features` has fewer values than there may be; `Device` when a
+    /// buffer belongs to another stream or the launch fails.
+    pub fn enqueue(
+        &self,
+        points: &DevicePoints,
+        voxels: &DeviceVoxels,
+        features: &mut DeviceBuffer<f32>,
+    ) -> Result<()> {
+        let stream = &self.stream;
+        let num_channels = points.num_channels();
+        let params = voxels.params();
+        let num_values = params.voxel_capacity.saturating_mul(num_channels);
+        if features.len() < num_values {
+            return argument(format!("{} values for {num_values}", features.len()));
+        }
+        let args = MeanArgs {
+            points: points.values.input(stream)?,
+            point_indices: voxels.point_indices.input(stream)?,
+            num_points_per_voxel: voxels.num_points_per_voxel.input(stream)?,
+            num_voxels: voxels.num.input(stream)?,
+            features: features.output(stream)?,
+            num_channels: num_channels as u32,
+            max_points_per_voxel: params.max_points_per_voxel as u32,
+            tanh_channels: self.tanh_channels,
+            reserved: 0,
+        };
+        let num_blocks = [blocks(num_values, THREADS_PER_BLOCK), 1];
+        self.mean.enqueue(stream, Blocks { num_blocks, threads_per_block: THREADS_PER_BLOCK }, args)
+    }
+}
+
+fn argument<T>(message: String) -> Result<T> {
+    Err(Error::new(ErrorKind::Argument, "voxel_mean", message))
+}
