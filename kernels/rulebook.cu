@@ -104,7 +104,7 @@ RULEBOOK_RANK(output, rulebook::kOutputWords, true)
 extern "C" __global__ void __launch_bounds__(rulebook::kThreads)
     rulebook_mark_outputs(const __grid_constant__ rulebook::OutputsArgs args) {
     using namespace rulebook;
-    const uint32_t row = blockIdx.x * kThreads + threadIdx.x;
+    const uint32_t row = blockIdx.x * rulebook::kThreads + threadIdx.x;
     const bool is_site = row < args.capacity && row < args.counts[kNumSites];
     bool has_output = false;
     if (is_site) {
@@ -145,7 +145,7 @@ extern "C" __global__ void __launch_bounds__(rulebook::kThreads)
 extern "C" __global__ void __launch_bounds__(rulebook::kThreads)
     rulebook_triples(const __grid_constant__ rulebook::TableArgs args) {
     using namespace rulebook;
-    const uint32_t row = blockIdx.x * kThreads + threadIdx.x;
+    const uint32_t row = blockIdx.x * rulebook::kThreads + threadIdx.x;
     if (row >= args.sites.len || row >= args.counts[kNumSites]) return;
     const Geometry& geometry = args.geometry;
     const uint32_t* shape = args.input_grid.shape;
@@ -179,7 +179,7 @@ extern "C" __global__ void __launch_bounds__(rulebook::kThreads)
 extern "C" __global__ void __launch_bounds__(rulebook::kThreads)
     rulebook_taps(const __grid_constant__ rulebook::TableArgs args) {
     using namespace rulebook;
-    const uint32_t row = blockIdx.x * kThreads + threadIdx.x;
+    const uint32_t row = blockIdx.x * rulebook::kThreads + threadIdx.x;
     if (row >= args.sites.len || row >= args.counts[kNumSites]) return;
     const Geometry& geometry = args.geometry;
     const uint32_t* shape = args.input_grid.shape;

@@ -43,6 +43,8 @@ mod random;
 mod scatter;
 mod select;
 mod slot;
+mod sparse;
+mod sparse_encoder;
 mod tensors;
 mod unpack;
 mod voxelize;
