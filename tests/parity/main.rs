@@ -47,6 +47,7 @@ mod sparse;
 mod sparse_encoder;
 mod tensors;
 mod unpack;
+mod voxel_mean;
 mod voxelize;
 
 /// The GPU, or `None` with the reason printed.

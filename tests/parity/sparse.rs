@@ -1,7 +1,7 @@
 //! Sparse levels, tables and features: the same sites, counts and words, the same bits in
 //! f32.
 
-use det_post::device::cuda::{CudaDevice, DeviceBuffer, DevicePoints, DeviceTensor, Graph, Stream};
+use det_post::device::cuda::{CudaDevice, DeviceBuffer, DeviceTensor, Stream};
 use det_post::ops::rulebook::cuda::{Cells, DeviceSites, DeviceTable, Workspace};
 use det_post::ops::rulebook::{
     Geometry, Mode, SiteGrid, Sites, Table, fill_table, output_sites, sites_of_coordinates,
@@ -10,14 +10,10 @@ use det_post::ops::sparse_conv::cuda::{Convolution, DeviceFeatures};
 use det_post::ops::sparse_conv::{
     ConvParameters, Epilogue, PackedWeights, Precision, Workspace as ConvWorkspace, sparse_conv,
 };
+use det_post::ops::sparse_max_pool;
 use det_post::ops::to_map::{map_shape, to_map};
-use det_post::ops::voxel_mean::{ChannelTransform, voxel_mean};
-use det_post::ops::voxelize::cuda::{DeviceVoxels, Workspace as DeviceVoxelize};
-use det_post::ops::voxelize::{self, VoxelizeParams, Voxels, voxelize};
-use det_post::ops::{sparse_max_pool, voxel_mean as mean};
-use det_post::types::{ElementType, Points, Tensor};
+use det_post::types::{ElementType, Tensor};
 
-use super::clouds;
 use super::random::Random;
 use super::tensors::bits;
 
@@ -80,13 +76,37 @@ fn cases() -> Vec<Case> {
     let down = geometry([3; 3], [2; 3], one, one);
     add("down", 2, [9, 41, 66], down, Mode::Strided, ample, 900);
     add("down cut", 1, [9, 41, 66], down, Mode::Strided, [800, 77], 900);
-    add("down drops", 1, [8, 40, 40], geometry([3; 3], [2; 3], [0; 3], one), Mode::Strided, ample, 700);
-    add("out", 1, [5, 40, 40], geometry([3, 1, 1], [2, 1, 1], [0; 3], one), Mode::Strided, ample, 700);
+    add(
+        "down drops",
+        1,
+        [8, 40, 40],
+        geometry([3; 3], [2; 3], [0; 3], one),
+        Mode::Strided,
+        ample,
+        700,
+    );
+    add(
+        "out",
+        1,
+        [5, 40, 40],
+        geometry([3, 1, 1], [2, 1, 1], [0; 3], one),
+        Mode::Strided,
+        ample,
+        700,
+    );
     add("pool", 1, [8, 40, 40], geometry([2; 3], [2; 3], [0; 3], one), Mode::Strided, ample, 700);
     let wide = geometry([3, 3, 5], [1, 2, 3], [1, 2, 2], [2, 1, 2]);
     add("down dilated", 1, [9, 40, 60], wide, Mode::Strided, ample, 500);
     add("up", 1, [4, 12, 20], down, Mode::Transposed, ample, 200);
-    add("up 2", 1, [4, 12, 20], geometry([2; 3], [2; 3], [0; 3], one), Mode::Transposed, ample, 200);
+    add(
+        "up 2",
+        1,
+        [4, 12, 20],
+        geometry([2; 3], [2; 3], [0; 3], one),
+        Mode::Transposed,
+        ample,
+        200,
+    );
     cases
 }
 
@@ -108,9 +128,9 @@ impl Made {
         let entrance = sites_of_coordinates(&case.coordinates, &mut input, &mut input_rows);
         let has_output = matches!(case.mode, Mode::Strided | Mode::Transposed);
         let mut output = has_output.then(|| Sites::new(case.output, output_capacity.min(1 << 20)));
-        let counts = output.as_mut().map(|output| {
-            output_sites(&input, &case.geometry, case.mode, output).unwrap()
-        });
+        let counts = output
+            .as_mut()
+            .map(|output| output_sites(&input, &case.geometry, case.mode, output).unwrap());
         let rows = output.as_ref().unwrap_or(&input);
         let mut table = Table::new(&case.geometry, case.mode, rows.capacity());
         fill_table(&input, rows, &mut table).unwrap();
@@ -181,7 +201,8 @@ fn the_pairs_of_an_inverse_agree() {
         let capacities = [output.capacity(), made.input.capacity()];
         let mut table = Table::new(&case.geometry, Mode::Inverse, made.input.capacity());
         fill_table(output, &made.input, &mut table).unwrap();
-        let mut found = DeviceTable::new(&stream, &case.geometry, Mode::Inverse, capacities).unwrap();
+        let mut found =
+            DeviceTable::new(&stream, &case.geometry, Mode::Inverse, capacities).unwrap();
         let workspace = Workspace::new(&stream).unwrap();
         workspace.enqueue_table(device_output, &made.device_input, &mut found).unwrap();
         assert_eq!(found.read(made.input.len()).unwrap(), table.words(), "{}", case.name);
@@ -229,11 +250,8 @@ fn convolve(device: &CudaDevice, precision: Precision, bounds: [f64; 2]) {
         let relu = num_outputs != 64;
         let with_residual = num_outputs != 32;
         let mut expected = vec![0.0; rows.len() * num_outputs];
-        let epilogue = Epilogue {
-            residual: with_residual.then_some(&residual[..]),
-            relu,
-            stored: precision,
-        };
+        let epilogue =
+            Epilogue { residual: with_residual.then_some(&residual[..]), relu, stored: precision };
         let packed = PackedWeights::new(&parameters, precision);
         let mut workspace = ConvWorkspace::new(1);
         sparse_conv(&input, &made.table, &packed, epilogue, &mut workspace, &mut expected).unwrap();
@@ -354,51 +372,10 @@ fn pools_and_maps_agree() {
                 to_map(&expected, rows, axes, num_channels, &mut map).unwrap();
                 let mut device_map = DeviceTensor::zeros(&stream, element, &shape).unwrap();
                 let workspace = det_post::ops::to_map::cuda::Workspace::new(&stream).unwrap();
-                workspace
-                    .enqueue(&out, device_rows, axes, num_channels, &mut device_map)
-                    .unwrap();
+                workspace.enqueue(&out, device_rows, axes, num_channels, &mut device_map).unwrap();
                 let found = bits(&device_map.read().unwrap());
                 assert!(found == bits(&map), "{} {num_channels} {axes:?}", case.name);
             }
         }
-    }
-}
-
-#[test]
-fn voxel_means_agree() {
-    let Some(device) = super::gpu() else { return };
-    let stream = device.stream().unwrap();
-    let mut random = Random::new(414);
-    let params = VoxelizeParams {
-        grid: clouds::grid(5.0, 1.0, [0.5, 0.6, 0.5]),
-        max_points_per_voxel: 4,
-        voxel_capacity: 700,
-    };
-    let transforms =
-        [ChannelTransform::Identity, ChannelTransform::Identity, ChannelTransform::Tanh];
-    let frames: Vec<Points> =
-        [0, 1, 40, 3000].map(|num| clouds::uniform(&mut random, num, 5, 5.2)).to_vec();
-    let mut counters = det_post::device::cuda::DeviceCounters::new(&stream).unwrap();
-    let mut points = DevicePoints::with_capacity(&stream, 5, 3000).unwrap();
-    let mut group = DeviceVoxelize::new(&stream, &params, 3000).unwrap();
-    let mut voxels = DeviceVoxels::new(&stream, &params).unwrap();
-    let mut features = DeviceBuffer::zeros(&stream, 700 * 5).unwrap();
-    let workspace = mean::cuda::Workspace::new(&stream, &transforms).unwrap();
-    let graph = Graph::record(&stream, || {
-        group.enqueue(&points, &mut voxels, &mut counters)?;
-        workspace.enqueue(&points, &voxels, &mut features)
-    })
-    .unwrap();
-    for frame in &frames {
-        points.write(frame).unwrap();
-        graph.enqueue().unwrap();
-        let mut grouped = Voxels::new(&params);
-        let mut on_cpu = voxelize::Workspace::new(&params.grid, frame.len());
-        voxelize(frame, &params, &mut on_cpu, &mut grouped).unwrap();
-        let mut expected = Tensor::zeros(ElementType::F32, &[grouped.len(), 5]).unwrap();
-        voxel_mean(frame, &grouped, &transforms, &mut expected).unwrap();
-        let found = features.read().unwrap();
-        let found: Vec<u32> = found[..grouped.len() * 5].iter().map(|v| v.to_bits()).collect();
-        assert!(found == bits(&expected), "{} points", frame.len());
     }
 }

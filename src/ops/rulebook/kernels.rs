@@ -1,10 +1,11 @@
-//! The parameters of `kernels/rulebook.cu`, and the sites of `kernels/site_index.cuh`.
+//! The parameters of `kernels/rulebook.cu`.
 
+use super::SiteGrid;
+use super::args::{GeometryArgs, GridArgs, SiteIndexArgs};
 use crate::device::cuda::{
     Grid, In, KernelSpec, Out, assert_mirrors, check_lens, check_threads, kernel_constant, refused,
 };
 use crate::error::Result;
-use crate::ops::rulebook::{Geometry, SiteGrid};
 
 /// Threads per block of every step but `count` and `rank`.
 pub const THREADS_PER_BLOCK: u32 = kernel_constant!("rulebook.cuh", "kThreads");
@@ -26,74 +27,6 @@ pub const OVER_CAPACITY: usize = kernel_constant!("rulebook.cuh", "kOverCapacity
 pub const OUTSIDE: usize = kernel_constant!("rulebook.cuh", "kOutside") as usize;
 /// Of the counts: rows of a cell that an earlier row has.
 pub const DUPLICATES: usize = kernel_constant!("rulebook.cuh", "kDuplicates") as usize;
-
-/// A grid: `SiteGrid` in the kernels.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(C)]
-pub struct GridArgs {
-    shape: [u32; 3],
-    batch_size: u32,
-}
-
-impl GridArgs {
-    /// The grid as kernels read it.
-    pub fn new(grid: &SiteGrid) -> Self {
-        Self { shape: grid.shape(), batch_size: grid.batch_size() }
-    }
-
-    fn num_cells(&self) -> u64 {
-        let sizes = self.shape.iter().map(|&size| u64::from(size));
-        sizes.fold(u64::from(self.batch_size), u64::saturating_mul)
-    }
-}
-
-/// A geometry: `Geometry` in the kernels.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(C)]
-pub struct GeometryArgs {
-    kernel: [u32; 3],
-    stride: [u32; 3],
-    padding: [u32; 3],
-    dilation: [u32; 3],
-}
-
-impl GeometryArgs {
-    /// The geometry as kernels read it.
-    pub fn new(geometry: &Geometry) -> Self {
-        let Geometry { kernel, stride, padding, dilation } = *geometry;
-        Self { kernel, stride, padding, dilation }
-    }
-
-    fn is_possible(&self) -> bool {
-        let possible =
-            |values: [u32; 3], most| values.iter().all(|value| (1..=most).contains(value));
-        possible(self.kernel, Geometry::MAX_KERNEL)
-            && possible(self.stride, Geometry::MAX_STEP)
-            && possible(self.dilation, Geometry::MAX_STEP)
-            && self
-                .padding
-                .iter()
-                .all(|&padding| padding <= Geometry::MAX_STEP * Geometry::MAX_KERNEL)
-    }
-}
-
-/// The bitmap of a level and its ranks: `SiteIndex` in the kernels.
-#[derive(Clone, Copy, Debug)]
-#[repr(C)]
-pub struct SiteIndexArgs<'a> {
-    /// A bit per cell.
-    pub bits: In<'a, u32>,
-    /// By word the sites before it.
-    pub ranks: In<'a, u32>,
-}
-
-impl SiteIndexArgs<'_> {
-    /// Whether every cell of a grid has a word.
-    pub fn has_cells(&self, num_cells: u64) -> bool {
-        let num_words = num_cells.div_ceil(32);
-        self.bits.len() as u64 >= num_words && self.ranks.len() >= self.bits.len()
-    }
-}
 
 /// A level to clear: `Level` in the kernel.
 #[derive(Clone, Copy, Debug)]
@@ -217,13 +150,10 @@ pub struct TableArgs<'a> {
     pub is_divided: u32,
 }
 
-assert_mirrors!(GridArgs, "site_index.cuh", "SiteGrid");
-assert_mirrors!(SiteIndexArgs<'_>, "site_index.cuh", "SiteIndex");
 assert_mirrors!(LevelArgs<'_>, "rulebook.cuh", "Level");
 assert_mirrors!(ClearArgs<'_>, "rulebook.cuh", "ClearArgs");
 assert_mirrors!(CellsArgs<'_>, "rulebook.cuh", "CellsArgs");
 assert_mirrors!(RankArgs<'_>, "rulebook.cuh", "RankArgs");
-assert_mirrors!(GeometryArgs, "rulebook.cuh", "Geometry");
 assert_mirrors!(OutputsArgs<'_>, "rulebook.cuh", "OutputsArgs");
 assert_mirrors!(TableArgs<'_>, "rulebook.cuh", "TableArgs");
 

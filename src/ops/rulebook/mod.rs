@@ -19,6 +19,8 @@
 //! All results are integers: CPU and CUDA give equal ones. spconv and
 //! torchsparse give the same pairs in another order of sites.
 
+#[cfg(feature = "cuda")]
+pub(in crate::ops) mod args;
 mod cpu;
 #[cfg(feature = "cuda")]
 pub mod cuda;

@@ -8,7 +8,7 @@ use crate::device::cuda::{
     Grid, In, KernelSpec, Out, assert_mirrors, check_lens, check_threads, kernel_constant, refused,
 };
 use crate::error::Result;
-use crate::ops::rulebook::kernels::SiteIndexArgs;
+use crate::ops::rulebook::args::SiteIndexArgs;
 
 /// Threads per block: a cell each.
 pub const THREADS_PER_BLOCK: u32 = kernel_constant!("to_map.cu", "kThreads");

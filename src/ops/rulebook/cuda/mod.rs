@@ -5,160 +5,23 @@
 //! as one graph: [`Workspace::enqueue_clear`] for all levels, then level by level its
 //! sites, then the tables.
 
+mod sites;
+mod table;
+
+pub use sites::DeviceSites;
+pub use table::DeviceTable;
+
+use super::args::{GeometryArgs, GridArgs};
 use super::kernels::{
-    CellsArgs, Clear, ClearArgs, CountInput, CountOutput, DUPLICATES, GeometryArgs, GridArgs,
-    INPUT_WORDS, LevelArgs, MAX_LEVELS, MarkCells, MarkOutputs, NUM_COUNTS, NUM_SITES,
-    OUTPUT_WORDS, OUTSIDE, OVER_CAPACITY, OutputsArgs, Place, RANK_THREADS_PER_BLOCK, RankArgs,
-    RankInput, RankOutput, SiteIndexArgs, THREADS_PER_BLOCK, TableArgs, TapWords, Triples,
+    CellsArgs, Clear, ClearArgs, CountInput, CountOutput, INPUT_WORDS, LevelArgs, MAX_LEVELS,
+    MarkCells, MarkOutputs, OUTPUT_WORDS, OutputsArgs, Place, RANK_THREADS_PER_BLOCK, RankArgs,
+    RankInput, RankOutput, THREADS_PER_BLOCK, TableArgs, TapWords, Triples,
 };
-use super::{EntranceCounts, Geometry, Mode, OutputCounts, SiteGrid, Table, check_grids};
+use super::{Geometry, Mode, Table, check_grids};
 use crate::device::cuda::{
     DeviceBuffer, Grid as Blocks, In, Kernel, KernelSpec, Out, Stream, blocks,
 };
 use crate::error::{Error, ErrorKind, Result};
-
-/// The sites of a level and their number in device memory.
-#[derive(Debug)]
-pub struct DeviceSites {
-    grid: SiteGrid,
-    capacity: usize,
-    num_words: u32,
-    bits: DeviceBuffer<u32>,
-    ranks: DeviceBuffer<u32>,
-    sites: DeviceBuffer<u32>,
-    counts: DeviceBuffer<u32>,
-    sums: DeviceBuffer<u32>,
-    /// By site the row of the input; none on levels after the first.
-    input_rows: Option<DeviceBuffer<u32>>,
-}
-
-impl DeviceSites {
-    /// The level of a network's input: no sites, with memory for `capacity`.
-    ///
-    /// # Errors
-    /// `Device` when there is not enough memory.
-    pub fn input(stream: &Stream, grid: SiteGrid, capacity: usize) -> Result<Self> {
-        let mut sites = Self::output(stream, grid, capacity)?;
-        sites.input_rows = Some(DeviceBuffer::zeros(stream, sites.capacity)?);
-        Ok(sites)
-    }
-
-    /// Another level: no sites, with memory for `capacity`.
-    ///
-    /// # Errors
-    /// `Device` when there is not enough memory.
-    pub fn output(stream: &Stream, grid: SiteGrid, capacity: usize) -> Result<Self> {
-        let capacity = capacity.min(grid.num_cells());
-        let num_words = grid.num_cells().div_ceil(32).next_multiple_of(4) as u32;
-        let num_tiles = blocks(num_words as usize, RANK_THREADS_PER_BLOCK * OUTPUT_WORDS) as usize;
-        Ok(Self {
-            grid,
-            capacity,
-            num_words,
-            bits: DeviceBuffer::zeros(stream, num_words as usize)?,
-            ranks: DeviceBuffer::zeros(stream, num_words as usize)?,
-            sites: DeviceBuffer::zeros(stream, capacity)?,
-            counts: DeviceBuffer::zeros(stream, NUM_COUNTS)?,
-            sums: DeviceBuffer::zeros(stream, num_tiles)?,
-            input_rows: None,
-        })
-    }
-
-    /// The grid.
-    pub fn grid(&self) -> &SiteGrid {
-        &self.grid
-    }
-
-    /// The most sites that can be held.
-    pub fn capacity(&self) -> usize {
-        self.capacity
-    }
-
-    /// Bytes of device memory.
-    pub fn num_bytes(&self) -> usize {
-        let input_rows = self.input_rows.as_ref().map_or(0, DeviceBuffer::len);
-        let lens = [&self.bits, &self.ranks, &self.sites, &self.sums].map(DeviceBuffer::len);
-        size_of::<u32>() * (lens.iter().sum::<usize>() + input_rows)
-    }
-
-    /// Waits, then copies the linear indices to the host: for tests.
-    ///
-    /// # Errors
-    /// `Device` when earlier work or the copy fails.
-    pub fn read(&self) -> Result<Vec<u32>> {
-        let mut sites = self.sites.read()?;
-        sites.truncate(self.counts.read()?[NUM_SITES] as usize);
-        Ok(sites)
-    }
-
-    /// Waits, then copies the input row of every site to the host: for tests.
-    ///
-    /// # Errors
-    /// `Argument` when the level is not that of the input; `Device` when earlier work
-    /// or the copy fails.
-    pub fn read_input_rows(&self) -> Result<Vec<u32>> {
-        let Some(rows) = &self.input_rows else {
-            return argument("a level after the first has no input rows".into());
-        };
-        let mut rows = rows.read()?;
-        rows.truncate(self.counts.read()?[NUM_SITES] as usize);
-        Ok(rows)
-    }
-
-    /// Waits, then returns what became of the rows of the input.
-    ///
-    /// # Errors
-    /// `Device` when earlier work or the copy fails.
-    pub fn entrance_counts(&self) -> Result<EntranceCounts> {
-        let counts = self.counts.read()?;
-        Ok(EntranceCounts {
-            num_sites: counts[NUM_SITES] as usize,
-            num_outside: counts[OUTSIDE] as usize,
-            num_duplicates: counts[DUPLICATES] as usize,
-            num_over_capacity: counts[OVER_CAPACITY] as usize,
-        })
-    }
-
-    /// Waits, then returns what became of the sites that the level before reaches.
-    ///
-    /// # Errors
-    /// `Device` when earlier work or the copy fails.
-    pub fn output_counts(&self) -> Result<OutputCounts> {
-        let counts = self.counts.read()?;
-        Ok(OutputCounts {
-            num_sites: counts[NUM_SITES] as usize,
-            num_over_capacity: counts[OVER_CAPACITY] as usize,
-            num_inputs_without_output: counts[OUTSIDE] as usize,
-        })
-    }
-
-    /// The counts, of which the first is the number of sites.
-    pub(in crate::ops) fn counts(&self, stream: &Stream) -> Result<In<'_, u32>> {
-        self.counts.input(stream)
-    }
-
-    /// The bitmap with ranks.
-    pub(in crate::ops) fn index(&self, stream: &Stream) -> Result<SiteIndexArgs<'_>> {
-        Ok(SiteIndexArgs { bits: self.bits.input(stream)?, ranks: self.ranks.input(stream)? })
-    }
-
-    /// By site the row of the input; empty on levels after the first.
-    pub(in crate::ops) fn input_rows(&self, stream: &Stream) -> Result<In<'_, u32>> {
-        self.input_rows.as_ref().map_or_else(|| Ok(In::empty()), |rows| rows.input(stream))
-    }
-
-    fn level(&mut self, stream: &Stream) -> Result<LevelArgs<'_>> {
-        Ok(LevelArgs {
-            sites: self.sites.output(stream)?,
-            bits: self.bits.output(stream)?,
-            counts: self.counts.output(stream)?,
-            input_rows: match &mut self.input_rows {
-                Some(rows) => rows.output(stream)?,
-                None => Out::empty(),
-            },
-        })
-    }
-}
 
 /// The cells of the voxels of a network's input.
 #[derive(Clone, Copy, Debug)]
@@ -167,80 +30,6 @@ pub enum Cells<'a> {
     Indices(&'a DeviceBuffer<u32>),
     /// Rows of (batch, c0, c1, c2), each the bits of an i32.
     Coordinates(&'a DeviceBuffer<[u32; 4]>),
-}
-
-/// The rulebook of a convolution in device memory: a [`Table`] with room for the
-/// capacity of the output's level between its groups of words.
-#[derive(Debug)]
-pub struct DeviceTable {
-    mode: Mode,
-    geometry: Geometry,
-    taps_per_word: usize,
-    input_capacity: usize,
-    capacity: usize,
-    stride: usize,
-    words: DeviceBuffer<u32>,
-}
-
-impl DeviceTable {
-    /// A table between levels of these capacities.
-    ///
-    /// # Errors
-    /// `Argument` when the geometry is wrong; `Device` when there is not enough memory.
-    pub fn new(
-        stream: &Stream,
-        geometry: &Geometry,
-        mode: Mode,
-        [input_capacity, capacity]: [usize; 2],
-    ) -> Result<Self> {
-        geometry.check(mode)?;
-        let taps_per_word = Table::new(geometry, mode, 0).taps_per_word();
-        let stride = capacity.next_multiple_of(32);
-        let num_groups = geometry.num_taps() / taps_per_word;
-        let words = DeviceBuffer::zeros(stream, num_groups.saturating_mul(stride))?;
-        let geometry = *geometry;
-        Ok(Self { mode, geometry, taps_per_word, input_capacity, capacity, stride, words })
-    }
-
-    /// Number of taps.
-    pub fn num_taps(&self) -> usize {
-        self.geometry.num_taps()
-    }
-
-    /// The most input rows; every row of the table is below it.
-    pub fn input_capacity(&self) -> usize {
-        self.input_capacity
-    }
-
-    /// The most output rows.
-    pub fn capacity(&self) -> usize {
-        self.capacity
-    }
-
-    /// Bytes of device memory.
-    pub fn num_bytes(&self) -> usize {
-        size_of::<u32>() * self.words.len()
-    }
-
-    /// Waits, then copies the words of the first `len` rows to the host, as
-    /// [`Table::words`] has them: for tests.
-    ///
-    /// # Errors
-    /// `Device` when earlier work or the copy fails.
-    pub fn read(&self, len: usize) -> Result<Vec<u32>> {
-        let words = self.words.read()?;
-        Ok(words.chunks(self.stride.max(1)).flat_map(|group| &group[..len]).copied().collect())
-    }
-
-    pub(in crate::ops) fn words(&self, stream: &Stream) -> Result<In<'_, u32>> {
-        self.words.input(stream)
-    }
-
-    /// Taps per word, groups of words per row, and words from one group to the next.
-    pub(in crate::ops) fn layout(&self) -> [u32; 3] {
-        let num_groups = self.num_taps() / self.taps_per_word;
-        [self.taps_per_word as u32, num_groups as u32, self.stride as u32]
-    }
 }
 
 /// Kernels of the op on one stream.

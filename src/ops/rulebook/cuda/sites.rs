@@ -1,0 +1,154 @@
+//! Sites in device memory.
+
+use crate::device::cuda::{DeviceBuffer, In, Out, Stream, blocks};
+use crate::error::{Error, ErrorKind, Result};
+use crate::ops::rulebook::args::SiteIndexArgs;
+use crate::ops::rulebook::kernels::{
+    DUPLICATES, LevelArgs, NUM_COUNTS, NUM_SITES, OUTPUT_WORDS, OUTSIDE, OVER_CAPACITY,
+    RANK_THREADS_PER_BLOCK,
+};
+use crate::ops::rulebook::{EntranceCounts, OutputCounts, SiteGrid};
+
+/// The sites of a level and their number in device memory.
+#[derive(Debug)]
+pub struct DeviceSites {
+    pub(super) grid: SiteGrid,
+    pub(super) capacity: usize,
+    pub(super) num_words: u32,
+    pub(super) bits: DeviceBuffer<u32>,
+    pub(super) ranks: DeviceBuffer<u32>,
+    pub(super) sites: DeviceBuffer<u32>,
+    pub(super) counts: DeviceBuffer<u32>,
+    pub(super) sums: DeviceBuffer<u32>,
+    /// By site the row of the input; none on levels after the first.
+    pub(super) input_rows: Option<DeviceBuffer<u32>>,
+}
+
+impl DeviceSites {
+    /// The level of a network's input: no sites, with memory for `capacity`.
+    ///
+    /// # Errors
+    /// `Device` when there is not enough memory.
+    pub fn input(stream: &Stream, grid: SiteGrid, capacity: usize) -> Result<Self> {
+        let mut sites = Self::output(stream, grid, capacity)?;
+        sites.input_rows = Some(DeviceBuffer::zeros(stream, sites.capacity)?);
+        Ok(sites)
+    }
+
+    /// Another level: no sites, with memory for `capacity`.
+    ///
+    /// # Errors
+    /// `Device` when there is not enough memory.
+    pub fn output(stream: &Stream, grid: SiteGrid, capacity: usize) -> Result<Self> {
+        let capacity = capacity.min(grid.num_cells());
+        let num_words = grid.num_cells().div_ceil(32).next_multiple_of(4) as u32;
+        let num_tiles = blocks(num_words as usize, RANK_THREADS_PER_BLOCK * OUTPUT_WORDS) as usize;
+        Ok(Self {
+            grid,
+            capacity,
+            num_words,
+            bits: DeviceBuffer::zeros(stream, num_words as usize)?,
+            ranks: DeviceBuffer::zeros(stream, num_words as usize)?,
+            sites: DeviceBuffer::zeros(stream, capacity)?,
+            counts: DeviceBuffer::zeros(stream, NUM_COUNTS)?,
+            sums: DeviceBuffer::zeros(stream, num_tiles)?,
+            input_rows: None,
+        })
+    }
+
+    /// The grid.
+    pub fn grid(&self) -> &SiteGrid {
+        &self.grid
+    }
+
+    /// The most sites that can be held.
+    pub fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    /// Bytes of device memory.
+    pub fn num_bytes(&self) -> usize {
+        let input_rows = self.input_rows.as_ref().map_or(0, DeviceBuffer::len);
+        let lens = [&self.bits, &self.ranks, &self.sites, &self.sums].map(DeviceBuffer::len);
+        size_of::<u32>() * (lens.iter().sum::<usize>() + input_rows)
+    }
+
+    /// Waits, then copies the linear indices to the host: for tests.
+    ///
+    /// # Errors
+    /// `Device` when earlier work or the copy fails.
+    pub fn read(&self) -> Result<Vec<u32>> {
+        let mut sites = self.sites.read()?;
+        sites.truncate(self.counts.read()?[NUM_SITES] as usize);
+        Ok(sites)
+    }
+
+    /// Waits, then copies the input row of every site to the host: for tests.
+    ///
+    /// # Errors
+    /// `Argument` when the level is not that of the input; `Device` when earlier work
+    /// or the copy fails.
+    pub fn read_input_rows(&self) -> Result<Vec<u32>> {
+        let Some(rows) = &self.input_rows else {
+            let message = "a level after the first has no input rows";
+            return Err(Error::new(ErrorKind::Argument, "rulebook", message));
+        };
+        let mut rows = rows.read()?;
+        rows.truncate(self.counts.read()?[NUM_SITES] as usize);
+        Ok(rows)
+    }
+
+    /// Waits, then returns what became of the rows of the input.
+    ///
+    /// # Errors
+    /// `Device` when earlier work or the copy fails.
+    pub fn entrance_counts(&self) -> Result<EntranceCounts> {
+        let counts = self.counts.read()?;
+        Ok(EntranceCounts {
+            num_sites: counts[NUM_SITES] as usize,
+            num_outside: counts[OUTSIDE] as usize,
+            num_duplicates: counts[DUPLICATES] as usize,
+            num_over_capacity: counts[OVER_CAPACITY] as usize,
+        })
+    }
+
+    /// Waits, then returns what became of the sites that the level before reaches.
+    ///
+    /// # Errors
+    /// `Device` when earlier work or the copy fails.
+    pub fn output_counts(&self) -> Result<OutputCounts> {
+        let counts = self.counts.read()?;
+        Ok(OutputCounts {
+            num_sites: counts[NUM_SITES] as usize,
+            num_over_capacity: counts[OVER_CAPACITY] as usize,
+            num_inputs_without_output: counts[OUTSIDE] as usize,
+        })
+    }
+
+    /// The counts, of which the first is the number of sites.
+    pub(in crate::ops) fn counts(&self, stream: &Stream) -> Result<In<'_, u32>> {
+        self.counts.input(stream)
+    }
+
+    /// The bitmap with ranks.
+    pub(in crate::ops) fn index(&self, stream: &Stream) -> Result<SiteIndexArgs<'_>> {
+        Ok(SiteIndexArgs { bits: self.bits.input(stream)?, ranks: self.ranks.input(stream)? })
+    }
+
+    /// By site the row of the input; empty on levels after the first.
+    pub(in crate::ops) fn input_rows(&self, stream: &Stream) -> Result<In<'_, u32>> {
+        self.input_rows.as_ref().map_or_else(|| Ok(In::empty()), |rows| rows.input(stream))
+    }
+
+    pub(super) fn level(&mut self, stream: &Stream) -> Result<LevelArgs<'_>> {
+        Ok(LevelArgs {
+            sites: self.sites.output(stream)?,
+            bits: self.bits.output(stream)?,
+            counts: self.counts.output(stream)?,
+            input_rows: match &mut self.input_rows {
+                Some(rows) => rows.output(stream)?,
+                None => Out::empty(),
+            },
+        })
+    }
+}
