@@ -36,7 +36,7 @@ pub use image::{DeviceImage, ImageLayout, TAIL_BYTES};
 pub use kernel::{Grid, Kernel, KernelSpec};
 pub(crate) use kernel::{RESIDENT_THREADS, blocks, check_len, check_threads, refused};
 pub use memory::{
-    DeviceBuffer, In, InPlaceUploads, MappedBuffer, Out, PageLocked, PinnedBuffer, Plain,
+    DeviceBuffer, Floats, In, InPlaceUploads, MappedBuffer, Out, PageLocked, PinnedBuffer, Plain,
     UploadScope,
 };
 pub use points::DevicePoints;
