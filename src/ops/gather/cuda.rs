@@ -1,6 +1,7 @@
 //! The CUDA implementation of [`gather_2d`](super::gather_2d),
-//! [`gather_rotated`](super::gather_rotated) and [`gather_3d`](super::gather_3d): the last kernel of a frame, which writes
-//! detections and counters to mapped host memory. Equal to the CPU, bit for bit.
+//! [`gather_rotated`](super::gather_rotated) and [`gather_3d`](super::gather_3d):
+//! the last kernel of a frame, which writes detections and counters to mapped host
+//! memory. Equal to the CPU, bit for bit.
 
 pub use super::kernels::Gathered;
 use super::kernels::{

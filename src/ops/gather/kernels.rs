@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 
 use crate::device::cuda::{
-    Grid, In, KernelSpec, Out, Plain, assert_mirrors, check_len, check_threads, kernel_constant,
+    Grid, In, KernelSpec, Out, Plain, assert_mirrors, check_lens, check_threads, kernel_constant,
     refused,
 };
 use crate::error::Result;
@@ -93,7 +93,7 @@ fn check<B>(kernel: &str, args: &GatherArgs<'_, B>, grid: &Grid) -> Result<()> {
         ("gathered", args.gathered.len(), 1),
         ("published_counters", args.published_counters.len(), args.counters.len()),
     ];
-    slices.into_iter().try_for_each(|(name, found, needed)| check_len(kernel, name, found, needed))
+    check_lens(kernel, slices)
 }
 
 macro_rules! gather_boxes {
@@ -178,8 +178,6 @@ unsafe impl KernelSpec for Gather3d {
             ("gathered", args.gathered.len(), 1),
             ("published_counters", args.published_counters.len(), args.counters.len()),
         ];
-        slices
-            .into_iter()
-            .try_for_each(|(name, found, needed)| check_len(Self::NAME, name, found, needed))
+        check_lens(Self::NAME, slices)
     }
 }
