@@ -52,6 +52,7 @@
 //! Feature `cuda` (default): the CUDA driver, loaded at run time; kernels when
 //! the build finds nvcc. Without either, everything runs on the CPU.
 
+#[cfg(feature = "cli")]
 pub mod cli;
 pub mod config;
 pub mod detectors;

@@ -2,7 +2,7 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | [`worker`], [`outputs`], [`markers`] | the thread of a channel, and its topics |
+//! | [`worker`], [`outputs`], [`markers`], `debug_image` | the thread of a channel, and its topics |
 //! | [`live`] | the node: services, life cycle, start and end |
 //! | [`parameters`], [`lifecycle`] | what its services answer |
 //! | [`clock`], [`transforms`] | time |
@@ -10,6 +10,7 @@
 
 pub mod calibration;
 pub mod clock;
+mod debug_image;
 pub mod diagnostics;
 pub mod lifecycle;
 pub mod live;

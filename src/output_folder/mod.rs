@@ -38,6 +38,7 @@ static MOVING: Mutex<()> = Mutex::new(());
 
 /// While the guard lives, no folder of this process moves its results to their
 /// names; `None` where one does so now.
+#[cfg(feature = "cli")]
 pub(crate) fn hold_off_moves() -> Option<MutexGuard<'static, ()>> {
     match MOVING.try_lock() {
         Ok(guard) => Some(guard),
@@ -236,6 +237,7 @@ impl Drop for OutputFolder {
 ///
 /// # Errors
 /// As of [`OutputFolder`].
+#[cfg(feature = "cli")]
 pub(crate) fn write_file(path: &Path, contents: &str) -> Result<()> {
     let is_stream = |kind: fs::FileType| kind.is_char_device() || kind.is_fifo();
     if fs::metadata(path).is_ok_and(|about| is_stream(about.file_type())) {
