@@ -53,6 +53,8 @@
 //! the build finds nvcc. Without either, everything runs on the CPU.
 
 #[cfg(feature = "cli")]
+mod bench;
+#[cfg(feature = "cli")]
 pub mod cli;
 pub mod config;
 pub mod detectors;

@@ -17,6 +17,7 @@
 //! | `rig`, `scene` | the sensors; what one has around it at a time |
 //! | `lidar`, `cast` | scans |
 //! | `camera`, `raster`, `light`, `shadow`, `sky`, `lens` | pictures |
+//! | `recording` | a drive as a recording |
 //!
 //! ```
 //! use det_post::sim::{Drive, Options, Scan};
@@ -39,6 +40,7 @@ mod light;
 mod material;
 mod random;
 mod raster;
+mod recording;
 mod rig;
 mod route;
 mod scene;
@@ -50,6 +52,7 @@ mod traffic;
 
 pub use camera::Picture;
 pub use lidar::{MAX_RANGE_M, NUM_BEAMS, Scan, ScanPoint, TRUTH_RANGE_M};
+pub use recording::{PictureFormat, record};
 pub use rig::{CameraMount, LidarMount, MAX_SENSORS, Options, Rig, SCAN_RATE_HZ, START};
 pub use traffic::Class;
 

@@ -15,7 +15,7 @@ mod skips;
 mod troubleshooting;
 
 /// Which rooms a room may name. Lower rooms never name higher ones.
-const LAYERS: [(&str, &[&str]); 18] = [
+const LAYERS: [(&str, &[&str]); 19] = [
     ("types", &[]),
     ("ros", &[]),
     ("input_file", &[]),
@@ -25,8 +25,8 @@ const LAYERS: [(&str, &[&str]); 18] = [
     ("ops", &["types", "device"]),
     ("infer", &["types", "input_file", "device"]),
     ("transport", &["types", "ros", "input_file", "yaml"]),
-    ("eval", &["types"]),
-    ("sim", &["types"]),
+    ("eval", &["types", "input_file", "transport", "draw", "output_folder"]),
+    ("sim", &["types", "transport", "output_folder"]),
     ("detectors", &["types", "device", "ops", "infer", "config"]),
     ("draw", &["types", "ops", "config", "detectors"]),
     ("runtime", &["types", "device", "ops", "config", "detectors", "transport"]),
@@ -48,9 +48,11 @@ const LAYERS: [(&str, &[&str]); 18] = [
         "node",
         &["types", "ros", "device", "ops", "config", "detectors", "draw", "runtime", "transport"],
     ),
+    ("bench", &["types", "device", "ops", "infer", "config", "detectors"]),
     (
         "cli",
         &[
+            "bench",
             "node",
             "types",
             "ros",
