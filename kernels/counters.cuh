@@ -21,8 +21,9 @@ enum Count : uint32_t {
     kCandidatesOverCapacity = 7,
     kCandidatesOverTopK = 8,
     kDetectionsOverLimit = 9,
+    kScoresOutOfRange = 10,  // counted by the host
 };
-constexpr uint32_t kNumCounters = 10;
+constexpr uint32_t kNumCounters = 11;
 
 using Counters = Slice<uint32_t>;
 

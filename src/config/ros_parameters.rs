@@ -194,6 +194,11 @@ fn node_of(value: &ParameterValue) -> std::result::Result<Node, String> {
         ParameterValue::Integers(integers) => list(integers, Node::Integer),
         ParameterValue::Numbers(numbers) => list(numbers, Node::Number),
         ParameterValue::Texts(texts) => list(texts, Node::Text),
+        ParameterValue::Unknown(number) => {
+            return Err(format!(
+                "found a value of type {number}; allowed: the types 0 to 9 of ROS"
+            ));
+        }
     })
 }
 
@@ -294,7 +299,7 @@ mod tests {
 
     #[test]
     fn a_refusal_names_the_parameter_and_what_is_allowed() {
-        use ParameterValue::{Bytes, Flag, NotSet, Number, Numbers, Text, Texts};
+        use ParameterValue::{Bytes, Flag, NotSet, Number, Numbers, Text, Texts, Unknown};
         for (name, value, reason) in [
             ("camera.score_threshold", Number(1.5), "from 0 to 1"),
             ("camera.score_threshold", Number(f64::NAN), "from 0 to 1"),
@@ -309,6 +314,7 @@ mod tests {
             ("device", Text("cpu".into()), "read-only"),
             ("camera.score_treshold", Number(0.5), "did you mean `camera.score_threshold`"),
             ("camera.publish.debug_image", Bytes(vec![1]), "bytes"),
+            ("camera.class_filter", Unknown(10), "type 10; allowed: the types 0 to 9"),
             ("lidar.score_thresholds", Numbers(vec![0.1, 0.2]), "one per class"),
             ("lidar.distance_upper_limits_m", Numbers(vec![5.0, 1.0]), "rising"),
             ("lidar.publish.markers", Flag(true), ""),

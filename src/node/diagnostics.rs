@@ -6,7 +6,7 @@
 //! | `NODE: node` | not active; something happened in the graph | a start failed; a part of the door is lost |
 //! | `NODE: CHANNEL: input` (`input N` of several) | silent for `gap_warn_s`; below `min_rate_hz`; messages refused, or missing by their stamps | silent for `gap_error_s` |
 //! | `NODE: CHANNEL: camera_info` (`camera_info N`) | none for `gap_warn_s`; another size or frame than the pictures; not calibrated; messages refused | |
-//! | `NODE: CHANNEL: frames` | frames dropped or served alone; a capacity met; stamps that do not rise | all frames dropped; input, but no output for `gap_error_s`; the thread is gone |
+//! | `NODE: CHANNEL: frames` | frames dropped or served alone; a capacity met; scores above 1; stamps that do not rise | all frames dropped; input, but no output for `gap_error_s`; the thread is gone |
 //! | `NODE: CHANNEL: latency` | 99th percentile over `latency_budget_ms` | |
 //! | `NODE: CHANNEL: device` | it failed and is built again; the CPU serves in its place | it failed too often, or is lost: frames are dropped |
 
@@ -158,7 +158,7 @@ impl ChannelHealth<'_> {
             let message = format!("{overtaken} frames dropped: a newer one came first");
             status.note(DiagnosticLevel::Warn, &message);
         }
-        for (count, num) in account.truncated().filter(|(count, _)| is_overflow(*count)) {
+        for (count, num) in account.truncated().filter(|(count, _)| is_warning(*count)) {
             status.note(DiagnosticLevel::Warn, &format!("{num} {}", count.name()));
         }
         for (order, num) in account.stamps() {
@@ -280,14 +280,16 @@ impl ChannelHealth<'_> {
     }
 }
 
-/// Whether a count says that a capacity was met, rather than what is normal.
-fn is_overflow(count: Count) -> bool {
+/// Whether a count is a warning: a capacity was exceeded, or the network's scores
+/// are not probabilities. The others are normal.
+fn is_warning(count: Count) -> bool {
     match count {
         Count::PointsOverCapacity
         | Count::PointsOverVoxelCapacity
         | Count::VoxelsOverCapacity
         | Count::CandidatesOverCapacity
-        | Count::DetectionsOverLimit => true,
+        | Count::DetectionsOverLimit
+        | Count::ScoresOutOfRange => true,
         Count::PointsNotFinite
         | Count::PointsOutOfRange
         | Count::SweepsDropped

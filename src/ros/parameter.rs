@@ -52,13 +52,16 @@ pub enum ParameterValue {
     Numbers(Vec<f64>),
     /// List of texts.
     Texts(Vec<String>),
+    /// A value of a type that ROS does not define, by the number of the type. A
+    /// peer may send one; no parameter accepts it.
+    Unknown(u8),
 }
 
 impl ParameterValue {
-    /// Its type.
+    /// Its type; `NotSet` where ROS defines none.
     pub fn parameter_type(&self) -> ParameterType {
         match self {
-            Self::NotSet => ParameterType::NotSet,
+            Self::NotSet | Self::Unknown(_) => ParameterType::NotSet,
             Self::Flag(_) => ParameterType::Flag,
             Self::Integer(_) => ParameterType::Integer,
             Self::Number(_) => ParameterType::Number,

@@ -14,7 +14,9 @@ use crate::detectors::{Detector, DetectorInfo, FrameInput, FrameSet, InputNeeds,
 use crate::device::PayloadMemory;
 use crate::error::{Error, ErrorKind, Result};
 use crate::transport::door::{InputKind, Received};
-use crate::types::{Detections, DeviceChoice, FrameReport, Header, OutputType, Stage, Stamp};
+use crate::types::{
+    Count, Detections, DeviceChoice, FrameReport, Header, OutputType, Stage, Stamp,
+};
 
 /// A channel whose networks are loaded.
 pub struct Channel {
@@ -187,6 +189,9 @@ impl Channel {
         let frame = FrameSet { stamp: header.stamp, inputs };
         let detections = failures.note(detector.detect(&frame, report))?;
         report.add_duration(Stage::Total, start.elapsed());
+        // The best candidate of a frame survives every suppression: a frame with
+        // any score above 1 has a detection with one.
+        report.add_count(Count::ScoresOutOfRange, detections.num_scores_out_of_range());
         let degraded = inputs.iter_mut().flatten().find_map(|i| i.pose.take()?.err());
         Ok(Served { config, header, detections, report, order, degraded })
     }

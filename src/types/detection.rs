@@ -68,6 +68,15 @@ impl Detections<'_> {
         }
     }
 
+    /// Number of detections whose score is above 1. Scores below 0 pass no
+    /// threshold, and operations drop NaN.
+    pub fn num_scores_out_of_range(&self) -> usize {
+        match self {
+            Self::Boxes2d(boxes) => boxes.iter().filter(|found| found.score > 1.0).count(),
+            Self::Boxes3d(boxes) => boxes.iter().filter(|found| found.score > 1.0).count(),
+        }
+    }
+
     /// Whether there are no detections.
     pub fn is_empty(&self) -> bool {
         self.len() == 0

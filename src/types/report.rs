@@ -83,7 +83,8 @@ impl Stage {
     }
 }
 
-/// What a frame may lose without being refused. Every limit has its counter.
+/// What a frame may lose without being refused, or have against expectation.
+/// Every limit has its counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Count {
     /// Points with a NaN or infinite coordinate.
@@ -106,11 +107,14 @@ pub enum Count {
     CandidatesOverTopK,
     /// Detections beyond `max_detections`.
     DetectionsOverLimit,
+    /// Detections whose score is above 1: the network's scores are not
+    /// probabilities. Nothing is dropped.
+    ScoresOutOfRange,
 }
 
 impl Count {
     /// Every counter, in order.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::PointsNotFinite,
         Self::PointsOutOfRange,
         Self::PointsOverCapacity,
@@ -121,6 +125,7 @@ impl Count {
         Self::CandidatesOverCapacity,
         Self::CandidatesOverTopK,
         Self::DetectionsOverLimit,
+        Self::ScoresOutOfRange,
     ];
 
     /// The name in reports.
@@ -136,6 +141,7 @@ impl Count {
             Self::CandidatesOverCapacity => "candidates_over_capacity",
             Self::CandidatesOverTopK => "candidates_over_top_k",
             Self::DetectionsOverLimit => "detections_over_limit",
+            Self::ScoresOutOfRange => "scores_out_of_range",
         }
     }
 }

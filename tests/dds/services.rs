@@ -166,6 +166,7 @@ fn parameters_of_every_type_are_set() {
         parameter("integers", 7, "integer_array_value", &json!([-1, 2])),
         parameter("numbers", 8, "double_array_value", &json!([0.5, -0.25])),
         parameter("texts", 9, "string_array_value", &json!(["", "b"])),
+        parameter("strange", 77, "integer_value", &json!(3)),
     ];
     let of = "rcl_interfaces/srv/SetParameters";
     let told = call(&mut peer, "set_parameters", of, &json!({"parameters": parameters}));
@@ -190,6 +191,7 @@ fn parameters_of_every_type_are_set() {
         ("integers", ParameterValue::Integers(vec![-1, 2])),
         ("numbers", ParameterValue::Numbers(vec![0.5, -0.25])),
         ("texts", ParameterValue::Texts(vec![String::new(), "b".to_owned()])),
+        ("strange", ParameterValue::Unknown(77)),
     ];
     let expected: Vec<_> =
         values.map(|(name, value)| Parameter { name: name.to_owned(), value }).into();

@@ -7,11 +7,12 @@ use det_post::node::lifecycle::Change;
 use det_post::ros::ParameterValue;
 use det_post::transport::cdr::Reader;
 use det_post::transport::door::DoorEvent;
-use det_post::transport::messages::read_header;
+use det_post::transport::messages::{Detection2DArray, read_header};
 use det_post::types::Stamp;
 
 use super::recording::{CLOUD_TOPIC, IMAGE_TOPIC};
 use super::session::{CAMERA_OUT, PATIENCE, Session, picture};
+use super::stand_in;
 
 /// A status: level, message, values.
 #[derive(Debug)]
@@ -219,4 +220,28 @@ fn messages_missing_by_their_stamps_are_a_warning() {
         status.values["missing_by_stamps"] == "3"
     });
     assert_eq!(later.number("lost_by_door"), 0.0);
+}
+
+#[test]
+fn scores_above_1_are_published_counted_and_warned_about() {
+    let folder = tempfile::tempdir().unwrap();
+    for (score, expected) in [(0.9, None), (1.0, None), (7.5, Some("1"))] {
+        let model = folder.path().join("camera.onnx");
+        stand_in::camera(score).save(&model).unwrap();
+        let model_path = format!("camera.model_path:={}", model.display());
+        let session = Session::active(&["camera.head:=demo_camera", &model_path]);
+        let picture = picture(Stamp::from_ros(1, 0));
+        let cdr = session.send_for(IMAGE_TOPIC, &picture, CAMERA_OUT);
+        let array = Detection2DArray::decode(&cdr).unwrap();
+        let scores: Vec<f64> = array.detections.map(|d| d.unwrap().best.unwrap().score).collect();
+        assert_eq!(scores, [score, 0.8].map(f64::from));
+        let status =
+            await_status(&session, FRAMES, |status| status.values["frames_out_total"] == "1");
+        let counted = status.values.get("scores_out_of_range").map(String::as_str);
+        if let (Some(_), Some(_)) = (counted, expected) {
+            assert_eq!(status.level, 1, "{status:?}");
+            assert!(status.message.contains("1 scores_out_of_range"), "{status:?}");
+        }
+        assert_eq!(counted, expected, "{status:?}");
+    }
 }

@@ -7,7 +7,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
-use common::{camera_net, counting_pillars, drive, recording, replay, require, session};
+use common::{camera_net, counting_pillars, drive, recording, replay, require, session, stand_in};
 
 mod calibration;
 mod diagnostics;

@@ -114,6 +114,7 @@ fn all_or_nothing_and_why_not() {
         ("camera.magic", ParameterValue::Flag(true), "not a parameter"),
         ("camera.class_filter", ParameterValue::Texts(names(&["unicorn"])), "unicorn"),
         ("lidar.score_thresholds", ParameterValue::Numbers(vec![0.1; 17]), "one per class"),
+        ("camera.class_filter", ParameterValue::Unknown(77), "a value of type 77"),
     ] {
         let refused = session.set(name, value).unwrap_err();
         assert!(refused.contains(reason) && refused.contains(name), "{refused}");

@@ -15,7 +15,7 @@
 #![allow(clippy::print_stdout, reason = "tests say what they skipped and what they ran")]
 
 use super::allocator::LARGEST_OF_THREAD;
-use crate::common::{messages, shared_data};
+use crate::common::{cpu_time, memory, messages, shared_data};
 use det_post::Result;
 use det_post::ops::letterbox::{self, LetterboxParams, letterbox};
 use det_post::ops::unpack::{UnpackParams, unpack};
@@ -31,9 +31,17 @@ use det_post::types::{
 };
 use messages::Message;
 use std::sync::LazyLock;
+use std::time::Duration;
 
 /// Enough for the text of an error, which may quote names of the message.
 const MAX_ERROR_ALLOCATION: usize = 4096;
+
+/// Most that the process may grow by over all mutations. The tests of this program run at the
+/// same time.
+const MAX_GROWTH: usize = 512 << 20;
+
+/// Most CPU time that one mutation may take, decoding and first ops.
+const MAX_CPU_TIME: Duration = Duration::from_secs(1);
 
 /// Marsaglia's 64-bit xorshift.
 struct Random(u64);
@@ -209,7 +217,8 @@ fn decoder_of(type_name: &str) -> usize {
     }
 }
 
-/// Decodes and holds the decoder to its promise; whether it accepted.
+/// Decodes and checks the size of the largest allocation, which `LARGEST_OF_THREAD` holds
+/// afterwards. Returns whether the message was accepted.
 fn check(decoder: usize, cdr: &[u8], buffer: &mut TfBuffer, what: impl std::fmt::Debug) -> bool {
     LARGEST_OF_THREAD.set(0);
     let result = decode(decoder, cdr, buffer);
@@ -320,6 +329,8 @@ fn mutated_messages_are_decoded_or_refused() {
     let mut buffer = small_buffer();
     let mut first_ops = FirstOps::new();
     let (mut num_accepted, mut num_served) = (0, 0);
+    let (mut longest, mut largest) = (Duration::ZERO, 0);
+    let resident = memory::resident();
     let mut cdr = Vec::new();
     for iteration in 0..num_iterations {
         let mut random = Random::new(iteration);
@@ -332,19 +343,26 @@ fn mutated_messages_are_decoded_or_refused() {
             0 => random.below(NUM_DECODERS),
             _ => decoder_of(&seed.type_name),
         };
+        let start = cpu_time::of_thread();
         let is_accepted = check(decoder, &cdr, &mut buffer, iteration);
         num_accepted += u64::from(is_accepted);
+        largest = largest.max(LARGEST_OF_THREAD.get());
         if is_accepted {
             num_served += u64::from(first_ops.run(decoder, &cdr).is_ok());
         }
+        longest = longest.max(cpu_time::of_thread() - start);
         if iteration % 64 == 0 {
             buffer.clear();
         }
     }
+    let growth = memory::resident().saturating_sub(resident);
     println!(
-        "{num_iterations} mutations of {} messages, {num_accepted} decoded, {num_served} served",
+        "{num_iterations} mutations of {} messages, {num_accepted} decoded, {num_served} served, \
+         longest {longest:?} of CPU time, largest allocation of a decoder {largest} bytes, growth {growth} bytes",
         seeds.len()
     );
+    assert!(longest < MAX_CPU_TIME, "{longest:?}");
+    assert!(growth < MAX_GROWTH, "grew by {growth} bytes");
     // A harness that only ever meets refusals, or none, would prove little.
     assert!(num_accepted * 20 > num_iterations, "{num_accepted} accepted");
     assert!(num_accepted * 20 < num_iterations * 19, "{num_accepted} accepted");

@@ -78,11 +78,7 @@ fn read_value(reader: &mut Reader<'_>) -> Result<ParameterValue> {
         7 => ParameterValue::Integers(integers),
         8 => ParameterValue::Numbers(numbers),
         9 => ParameterValue::Texts(texts),
-        other => {
-            return Err(
-                reader.error(format!("type of a parameter is {other}; 0 to 9 are possible"))
-            );
-        }
+        unknown => ParameterValue::Unknown(unknown),
     })
 }
 
@@ -264,10 +260,14 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_type_of_parameter_is_refused() {
+    fn an_unknown_type_of_parameter_reaches_the_node() {
         let kind = ServiceKind::SetParameters;
-        let bytes = |number: u8| {
-            request(kind, |writer| {
+        for (number, value) in [
+            (9, ParameterValue::Texts(Vec::new())),
+            (10, ParameterValue::Unknown(10)),
+            (255, ParameterValue::Unknown(255)),
+        ] {
+            let bytes = request(kind, |writer| {
                 writer.sequence_len(1);
                 writer.str("a");
                 writer.u8(number);
@@ -275,11 +275,10 @@ mod tests {
                 writer.i64(0);
                 writer.f64(0.0);
                 (0..6).for_each(|_| writer.sequence_len(0));
-            })
-        };
-        assert!(read(kind, &bytes(9)).is_ok());
-        let error = read(kind, &bytes(10)).unwrap_err();
-        assert!(error.message().contains("is 10; 0 to 9"), "{error}");
+            });
+            let parameter = Parameter { name: "a".to_owned(), value };
+            assert_eq!(read(kind, &bytes).unwrap(), Request::SetParameters(vec![parameter]));
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@ use crate::ros::{
     Parameter, ParameterDescriptor, ParameterRange, ParameterType, ParameterValue, SetResult,
 };
 
-/// A parameter of a request; a type that ROS does not know is `NotSet`.
+/// A parameter of a request.
 pub(super) fn parameter(parameter: msg::Parameter) -> Parameter {
     let value = parameter.value;
     let value = match value.type_ {
@@ -19,7 +19,8 @@ pub(super) fn parameter(parameter: msg::Parameter) -> Parameter {
         7 => ParameterValue::Integers(value.integer_array_value),
         8 => ParameterValue::Numbers(value.double_array_value),
         9 => ParameterValue::Texts(value.string_array_value),
-        _ => ParameterValue::NotSet,
+        0 => ParameterValue::NotSet,
+        unknown => ParameterValue::Unknown(unknown),
     };
     Parameter { name: parameter.name, value }
 }
@@ -28,7 +29,7 @@ pub(super) fn value(value: ParameterValue) -> msg::ParameterValue {
     let mut message =
         msg::ParameterValue { type_: value.parameter_type() as u8, ..Default::default() };
     match value {
-        ParameterValue::NotSet => {}
+        ParameterValue::NotSet | ParameterValue::Unknown(_) => {}
         ParameterValue::Flag(value) => message.bool_value = value,
         ParameterValue::Integer(value) => message.integer_value = value,
         ParameterValue::Number(value) => message.double_value = value,
