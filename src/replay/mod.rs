@@ -20,6 +20,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use crate::config::{ChannelConfig, Config, InputConfig};
 use crate::detectors::FrameSet;
 use crate::error::{Error, ErrorKind, Result};
+pub use crate::runtime::account::{BytesSummary, Reason, StageSummary};
+pub use crate::runtime::input::InputTotals;
 use crate::runtime::{Factory, open_detector};
 use crate::transport::bag::{BagMessage, BagReader, ReadOptions, TopicInfo};
 use crate::types::{Detections, FrameReport, Header, Stamp};
@@ -90,6 +92,34 @@ pub struct ReplayDetections<'a> {
 }
 
 /// A recording and the channels that process it.
+///
+/// ```
+/// use std::path::PathBuf;
+/// use std::sync::atomic::AtomicBool;
+///
+/// use det_post::sim::{self, Drive, Options, PictureFormat};
+/// use det_post::{Config, Replay, ReplayOptions};
+///
+/// let folder = tempfile::tempdir()?;
+/// let bag = folder.path().join("drive");
+/// let drive = Drive::new(1, &Options::default())?;
+/// sim::record(&drive, 0.3, PictureFormat::Raw, &bag, &AtomicBool::new(false), &mut |_, _| {})?;
+///
+/// let config = Config::load(&[PathBuf::from("config/demo.param.yaml")], &[])?;
+/// let replay = Replay::open(&bag, &config, ReplayOptions::default())?;
+/// let mut num_detections = 0;
+/// let report = replay.run(|frame| {
+///     match &frame.result {
+///         Ok(found) => num_detections += found.detections.len() as u64,
+///         Err(error) => eprintln!("{}: frame dropped: {error}", frame.config.name),
+///     }
+///     Ok(())
+/// })?;
+/// let channels = report.channels.values();
+/// assert_eq!(channels.map(|channel| channel.detections).sum::<u64>(), num_detections);
+/// assert!(num_detections > 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Replay {
     bag: PathBuf,
     reader: BagReader,
