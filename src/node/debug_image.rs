@@ -4,8 +4,8 @@
 use crate::detectors::FrameInput;
 use crate::error::Result;
 use crate::runtime::channel::Served;
-use crate::transport::door::{Door, Durability, Publisher, Qos, Reliability};
 use crate::transport::messages::Image;
+use crate::transport::middleware::{Durability, Middleware, Publisher, Qos, Reliability};
 
 /// Name of the topic below the detections.
 pub const DEBUG_IMAGE: &str = "debug_image";
@@ -21,10 +21,10 @@ impl DebugImage {
     /// Announces the topic.
     ///
     /// # Errors
-    /// `Door` when the graph refuses.
-    pub fn open(topic: &str, door: &mut dyn Door) -> Result<Self> {
+    /// `Middleware` when the graph refuses.
+    pub fn open(topic: &str, middleware: &mut dyn Middleware) -> Result<Self> {
         let draws = cfg!(feature = "pictures");
-        let publisher = draws.then(|| door.advertise(topic, Image::TYPE, DEBUG_IMAGE_QOS));
+        let publisher = draws.then(|| middleware.advertise(topic, Image::TYPE, DEBUG_IMAGE_QOS));
         Ok(Self(publisher.transpose()?))
     }
 
@@ -32,7 +32,7 @@ impl DebugImage {
     /// subscribers. `message` is scratch memory.
     ///
     /// # Errors
-    /// `Door` when it could not be published, and those of drawing.
+    /// `Middleware` when it could not be published, and those of drawing.
     pub fn publish(
         &mut self,
         served: &Served<'_>,

@@ -7,11 +7,11 @@ use super::live::{
     TF_STATIC_QOS, TRANSITION_EVENT_TOPIC,
 };
 use super::outputs::{LABELS, MARKERS, MARKERS_QOS};
-use crate::transport::door::{InputKind, Qos, ServiceKind};
 use crate::transport::messages::{
     Detection2DArray, Detection3DArray, DiagnosticArray, Image, LabelInfo, MarkerArray,
     ParameterEvent, TransitionEvent,
 };
+use crate::transport::middleware::{InputKind, Qos, ServiceKind};
 
 const INTRODUCTION: &str = "# The live node
 

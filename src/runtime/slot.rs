@@ -1,7 +1,7 @@
 //! The newest frame of a channel's inputs, waiting for the channel.
 //!
-//! A door copies every message into a buffer and hands it over under a lock
-//! that is held to swap pointers and to choose among stamps, so that a door
+//! A middleware copies every message into a buffer and hands it over under a lock
+//! that is held to swap pointers and to choose among stamps, so that a middleware
 //! never waits for a channel. A frame that a newer one overtakes is counted.
 //! Buffers grow to the largest message, which is bounded, and are used again. A
 //! GPU uploads from the buffer itself.
@@ -18,7 +18,7 @@ use super::assembler::{Assembler, Sequence, SharedMessage, fill};
 use crate::config::{InputConfig, SyncConfig};
 use crate::device::PayloadMemory;
 use crate::error::{Error, Result};
-use crate::transport::door::Received;
+use crate::transport::middleware::Received;
 use crate::types::Stamp;
 
 /// What became of a message that was offered.
