@@ -33,13 +33,13 @@ pub(super) struct RunArguments {
     /// Where all channels run: auto, cpu or cuda:N (overrides every parameter `device`).
     #[arg(long)]
     device: Option<DeviceChoice>,
-    /// The way into the ROS graph: ros2 needs ROS 2 installed, dds does not. [default: ros2 where
-    /// the build has it, else dds]
-    #[arg(long, value_name = "MIDDLEWARE")]
+    /// The middleware of the ROS graph: ros2 needs ROS 2 installed, dds does not. [default: ros2
+    /// where the build has it, else dds]
+    #[arg(long, visible_alias = "door", value_name = "MIDDLEWARE")]
     middleware: Option<MiddlewareChoice>,
 }
 
-/// The ways into the ROS graph.
+/// The middlewares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum MiddlewareChoice {
     /// Through the ROS 2 client library.

@@ -158,8 +158,9 @@ fn what_was_said_once_reaches_who_comes_late() {
     let _subscription = middleware.subscribe("/tf_static", kind, Qos::LATCHED, receiver).unwrap();
     peer.wait_matched("/tf_static", 1);
     assert_eq!(heard.wait(|all| all.len() >= 2).len(), 2);
-    std::thread::sleep(std::time::Duration::from_millis(200));
-    assert_eq!(heard.all().len(), 2);
+    peer.write("/tf_static", &transforms("late"));
+    let all = heard.wait(|all| all.len() >= 4);
+    assert_eq!(all.len(), 4, "the early transforms once, then the late ones: {all:?}");
 
     let mut labels = middleware.advertise("~/labels", LabelInfo::TYPE, Qos::LATCHED).unwrap();
     let mut cdr = Vec::new();

@@ -31,7 +31,7 @@ impl Program {
             command.args(["-p", parameter]);
         }
         command
-            .args(["--door", "dds"])
+            .args(["--middleware", "dds"])
             .env("ROS_DOMAIN_ID", domain.to_string())
             .env("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")
             .stdin(Stdio::null());

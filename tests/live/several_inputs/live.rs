@@ -105,8 +105,8 @@ fn of_topic(published: &Published, topic: &str) -> Vec<Vec<u8>> {
     published.iter().filter(|(of, _)| of == topic).map(|(_, cdr)| cdr.clone()).collect()
 }
 
-/// Sends the messages at the times of their arrival.
-fn send(sender: &mut DdsMiddleware, second: &'static str) {
+/// Sends the messages at the times of their arrival, once `await_prepared` returns.
+fn send(sender: &mut DdsMiddleware, second: &'static str, await_prepared: impl FnOnce()) {
     let mut advertise = |topic, qos| sender.advertise(topic, rig::type_name(topic), qos).unwrap();
     let mut publishers: BTreeMap<&str, _> =
         [rig::CAMERA, second].map(|topic| (topic, advertise(topic, Qos::DEFAULT))).into();
@@ -123,7 +123,7 @@ fn send(sender: &mut DdsMiddleware, second: &'static str) {
         std::thread::sleep(Duration::from_millis(5));
     }
     calibrations.publish(&rig::calibration()).unwrap();
-    std::thread::sleep(Duration::from_millis(300));
+    await_prepared();
     let messages = rig::messages(second);
     let (start, first) = (Instant::now(), messages[0].at);
     for Message { at, topic, cdr } in messages {
@@ -145,7 +145,25 @@ fn check(name: &str, second: &'static str) {
     let node = LiveNode::with_factory(config, Box::new(inputs), Arc::new(stub::open)).unwrap();
     node.change(Change::Configure).unwrap();
     node.change(Change::Activate).unwrap();
-    send(&mut middleware("sensors"), second);
+    // The pose and the calibration, before the first frame.
+    let await_prepared = || {
+        let start = Instant::now();
+        loop {
+            let last = of_topic(&published, "/diagnostics").pop().map(|cdr| statuses(&cdr));
+            let is_one = |status: &str, key: &str| {
+                let status = last.as_ref().and_then(|last| last.get(status));
+                status.is_some_and(|(_, values)| values[key] == "1")
+            };
+            if is_one("det_post: node", "transforms")
+                && is_one(&format!("det_post: {name}: camera_info 0"), "received")
+            {
+                return;
+            }
+            assert!(start.elapsed() < PATIENCE, "{last:?}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    };
+    send(&mut middleware("sensors"), second, await_prepared);
 
     let start = Instant::now();
     while of_topic(&published, &output).len() < expected.len() && start.elapsed() < PATIENCE {
