@@ -32,12 +32,10 @@ use marker::{Listed, Marker, cannot};
 /// Folder of the files that are not complete.
 const PARTIAL: &str = "det_post.partial";
 
-/// Held while results move to their names: an exit in between would leave some
-/// of them behind.
+/// Held while results move to their names: an exit in between would leave some behind.
 static MOVING: Mutex<()> = Mutex::new(());
 
-/// While the guard lives, no folder of this process moves its results to their
-/// names; `None` where one does so now.
+/// Holds off the moves of results in this process; `None` while one is under way.
 #[cfg(feature = "cli")]
 pub(crate) fn hold_off_moves() -> Option<MutexGuard<'static, ()>> {
     match MOVING.try_lock() {

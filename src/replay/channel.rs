@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use super::context::{ReplayContext, lock};
+use super::frame::{ReplayDetections, ReplayFrame};
 use super::input::ReplayInput;
 use super::report::{ChannelSummary, InputReport, Report};
-use super::{ReplayContext, ReplayDetections, ReplayFrame, lock};
 use crate::config::{ChannelConfig, InputConfig};
 use crate::detectors::{FrameInput, FrameSet, MAX_INPUTS};
 use crate::device::PayloadMemory;

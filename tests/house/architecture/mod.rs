@@ -29,7 +29,7 @@ const LAYERS: [(&str, &[&str]); 19] = [
     ("sim", &["types", "transport", "output_folder"]),
     ("detectors", &["types", "device", "ops", "infer", "config"]),
     ("draw", &["types", "ops", "config", "detectors"]),
-    ("runtime", &["types", "device", "ops", "config", "detectors", "transport"]),
+    ("runtime", &["types", "device", "config", "detectors", "transport"]),
     ("output_folder", &["transport"]),
     (
         "replay",
@@ -44,10 +44,7 @@ const LAYERS: [(&str, &[&str]); 19] = [
             "output_folder",
         ],
     ),
-    (
-        "node",
-        &["types", "ros", "device", "ops", "config", "detectors", "draw", "runtime", "transport"],
-    ),
+    ("node", &["types", "ros", "ops", "config", "detectors", "draw", "runtime", "transport"]),
     ("bench", &["types", "device", "ops", "infer", "config", "detectors"]),
     (
         "cli",
@@ -56,10 +53,7 @@ const LAYERS: [(&str, &[&str]); 19] = [
             "node",
             "types",
             "ros",
-            "input_file",
             "device",
-            "ops",
-            "infer",
             "config",
             "detectors",
             "draw",
