@@ -36,11 +36,24 @@ pub fn init(level: Option<&str>) {
         .with_env_filter(filter)
         .fmt_fields(fields())
         .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal())
+        .with_ansi(is_colored(std::io::stderr().is_terminal(), |name| std::env::var(name).ok()))
         .with_target(false)
         // The fallback for a line that cannot be written is a panic.
         .log_internal_errors(false)
         .try_init();
+}
+
+/// Whether log lines have colours: as `NO_COLOR` and ROS's
+/// `RCUTILS_COLORIZED_OUTPUT` say, else where stderr is a terminal.
+fn is_colored(is_terminal: bool, variable: impl Fn(&str) -> Option<String>) -> bool {
+    if variable("NO_COLOR").is_some_and(|value| !value.is_empty()) {
+        return false;
+    }
+    match variable("RCUTILS_COLORIZED_OUTPUT").as_deref() {
+        Some("0") => false,
+        Some("1") => true,
+        _ => is_terminal,
+    }
 }
 
 /// Writes the fields of an event, safe to show.
@@ -74,6 +87,27 @@ mod tests {
 
         fn flush(&mut self) -> io::Result<()> {
             Ok(())
+        }
+    }
+
+    #[test]
+    fn colours_are_for_terminals_unless_a_variable_says_otherwise() {
+        let cases: [(bool, &[(&str, &str)], bool); 8] = [
+            (true, &[], true),
+            (false, &[], false),
+            (true, &[("NO_COLOR", "1")], false),
+            (true, &[("NO_COLOR", "")], true),
+            (true, &[("RCUTILS_COLORIZED_OUTPUT", "0")], false),
+            (false, &[("RCUTILS_COLORIZED_OUTPUT", "1")], true),
+            (false, &[("NO_COLOR", "1"), ("RCUTILS_COLORIZED_OUTPUT", "1")], false),
+            (false, &[("RCUTILS_COLORIZED_OUTPUT", "maybe")], false),
+        ];
+        for (is_terminal, variables, expected) in cases {
+            let variable = |name: &str| {
+                let found = variables.iter().find(|(of, _)| *of == name);
+                found.map(|(_, value)| (*value).to_owned())
+            };
+            assert_eq!(is_colored(is_terminal, variable), expected, "{is_terminal} {variables:?}");
         }
     }
 

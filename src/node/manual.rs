@@ -5,11 +5,11 @@ use super::live::{
     CLOCK_QOS, DIAGNOSTICS_TOPIC, PARAMETER_EVENTS_QOS, PARAMETER_EVENTS_TOPIC, TF_QOS,
     TF_STATIC_QOS, TRANSITION_EVENT_TOPIC,
 };
-use super::outputs::{DEBUG_IMAGE, DEBUG_IMAGE_QOS, LABELS, MARKERS, MARKERS_QOS};
+use super::outputs::{COMPRESSED, DEBUG_IMAGE, DEBUG_IMAGE_QOS, LABELS, MARKERS, MARKERS_QOS};
 use crate::transport::door::{InputKind, Qos, ServiceKind};
 use crate::transport::messages::{
-    Detection2DArray, Detection3DArray, DiagnosticArray, Image, LabelInfo, MarkerArray,
-    ParameterEvent, TransitionEvent,
+    CompressedImage, Detection2DArray, Detection3DArray, DiagnosticArray, Image, LabelInfo,
+    MarkerArray, ParameterEvent, TransitionEvent,
 };
 
 const INTRODUCTION: &str = "# The live node
@@ -31,7 +31,8 @@ const TOPICS: &str = "
 
 INPUT, CAMERA_INFO and OUTPUT are the parameters `input`, `camera_info` and `output` of a channel; NAME is
 its name. Detections, markers and debug images carry the stamp and the frame of their input. Markers and
-debug images are made while they have a subscriber and `publish.*` is true.
+debug images are made while they have a subscriber and `publish.*` is true. A remap of OUTPUT also moves
+the topics below it, unless a remap names them.
 ";
 
 const SLOT: &str = "
@@ -171,6 +172,12 @@ fn topics() -> Vec<[String; 4]> {
         output(below(LABELS), LabelInfo::TYPE, Qos::LATCHED, "out, at the start"),
         output(below(MARKERS), MarkerArray::TYPE, MARKERS_QOS, "out, of lidar channels"),
         output(below(DEBUG_IMAGE), Image::TYPE, DEBUG_IMAGE_QOS, "out, boxes drawn"),
+        output(
+            format!("{}/{COMPRESSED}", below(DEBUG_IMAGE)),
+            CompressedImage::TYPE,
+            DEBUG_IMAGE_QOS,
+            "out, the same as JPEG",
+        ),
         output(DIAGNOSTICS_TOPIC.into(), DiagnosticArray::TYPE, Qos::DEFAULT, "out"),
         output(
             PARAMETER_EVENTS_TOPIC.into(),

@@ -1,14 +1,16 @@
-//! The topics of a live channel: detections and labels always, markers and a
-//! debug image while someone listens.
+//! The topics of a live channel: detections and labels always, markers and
+//! debug images while they have a subscriber.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::markers::encode_markers;
 use crate::config::ChannelConfig;
 use crate::detectors::{FrameInput, FrameSet};
-use crate::draw;
-use crate::error::Result;
+use crate::draw::{self, Canvas};
+use crate::error::{Error, ErrorKind, Result};
 use crate::runtime::channel::{Channel, Served};
 use crate::transport::door::{Door, Durability, Publisher, Qos, Reliability};
-use crate::transport::messages::{Image, LabelInfo, MarkerArray};
+use crate::transport::messages::{CompressedImage, Image, LabelInfo, MarkerArray};
 use crate::types::{Detections, Header, OutputType, Stamp};
 
 /// RViz asks for reliable markers; each array takes the place of the one before.
@@ -17,24 +19,32 @@ pub const MARKERS_QOS: Qos = Qos { depth: 1, ..Qos::DEFAULT };
 pub const DEBUG_IMAGE_QOS: Qos =
     Qos { reliability: Reliability::BestEffort, durability: Durability::Volatile, depth: 1 };
 
+/// Quality of compressed debug images, 1 to 100.
+const JPEG_QUALITY: u8 = 85;
+
 /// The publishers of a channel.
 pub struct ChannelOutputs {
-    detections: Box<dyn Publisher>,
-    labels: Box<dyn Publisher>,
+    detections: GatedPublisher,
+    labels: GatedPublisher,
     /// Of channels whose detections are boxes in space.
-    markers: Option<Box<dyn Publisher>>,
+    markers: Option<GatedPublisher>,
     /// Whether markers were published that still may show.
     shows_markers: bool,
-    debug_image: Box<dyn Publisher>,
+    debug_image: GatedPublisher,
+    compressed_debug_image: GatedPublisher,
+    gate: OutputGate,
     message: Vec<u8>,
+    jpeg: Vec<u8>,
 }
 
-/// Where the class table of a channel stands, below its detections.
+/// Topic of the class table of a channel, below its detections.
 pub const LABELS: &str = "label_info";
-/// Where the markers of a lidar channel stand, below its detections.
+/// Topic of the markers of a lidar channel, below its detections.
 pub const MARKERS: &str = "markers";
-/// Where the debug image of a channel stands, below its detections.
+/// Topic of the debug image of a channel, below its detections.
 pub const DEBUG_IMAGE: &str = "debug_image";
+/// Topic of the compressed debug image, below the debug image.
+pub const COMPRESSED: &str = "compressed";
 
 impl ChannelOutputs {
     /// Announces the topics of a channel.
@@ -43,20 +53,41 @@ impl ChannelOutputs {
     /// `Door` when the graph refuses.
     pub fn open(channel: &Channel, door: &mut dyn Door) -> Result<Self> {
         let config = channel.config();
-        let detections =
-            door.advertise(&config.output, config.output_type.type_name(), Qos::DEFAULT)?;
-        let below = |name: &str| format!("{}/{name}", config.output);
-        let labels = door.advertise(&below(LABELS), LabelInfo::TYPE, Qos::LATCHED)?;
-        let markers = match config.output_type == OutputType::Detection3dArray {
-            true => Some(door.advertise(&below(MARKERS), MarkerArray::TYPE, MARKERS_QOS)?),
-            false => None,
+        let gate = OutputGate::new();
+        let topics = OutputTopics::of(config, |topic| door.resolve(topic));
+        let mut advertise = |topic: &str, type_name, qos| {
+            let publisher = door.advertise(topic, type_name, qos)?;
+            Ok::<_, Error>(GatedPublisher { publisher, gate: gate.clone() })
         };
-        let debug_image = door.advertise(&below(DEBUG_IMAGE), Image::TYPE, DEBUG_IMAGE_QOS)?;
-        let message = Vec::new();
-        Ok(Self { detections, labels, markers, shows_markers: false, debug_image, message })
+        let detections =
+            advertise(&topics.detections, config.output_type.type_name(), Qos::DEFAULT)?;
+        let labels = advertise(&topics.labels, LabelInfo::TYPE, Qos::LATCHED)?;
+        let markers = match &topics.markers {
+            Some(topic) => Some(advertise(topic, MarkerArray::TYPE, MARKERS_QOS)?),
+            None => None,
+        };
+        let debug_image = advertise(&topics.debug_image, Image::TYPE, DEBUG_IMAGE_QOS)?;
+        let compressed_debug_image =
+            advertise(&topics.compressed_debug_image, CompressedImage::TYPE, DEBUG_IMAGE_QOS)?;
+        Ok(Self {
+            detections,
+            labels,
+            markers,
+            shows_markers: false,
+            debug_image,
+            compressed_debug_image,
+            gate,
+            message: Vec::new(),
+            jpeg: Vec::new(),
+        })
     }
 
-    /// Publishes the class table; those who come later get it too.
+    /// Closes all publishers of the channel, from any thread.
+    pub fn gate(&self) -> OutputGate {
+        self.gate.clone()
+    }
+
+    /// Publishes the class table; later subscribers receive it as well.
     ///
     /// # Errors
     /// `Door` when it could not be handed over.
@@ -68,19 +99,18 @@ impl ChannelOutputs {
         self.labels.publish(&self.message)
     }
 
-    /// Publishes what was found in a message, with the message's stamp and
-    /// frame.
+    /// Publishes the detections of a frame, with the stamp and the frame of its
+    /// reference input.
     ///
     /// # Errors
     /// `Door` when it could not be handed over.
     pub fn publish(&mut self, served: &Served<'_>) -> Result<()> {
-        let class_names = served.config.kind.class_names();
         let Served { config, header, detections, .. } = served;
-        config.output_type.encode(header, *detections, class_names, &mut self.message)?;
+        config.output_type.encode(header, *detections, &config.class_ids, &mut self.message)?;
         self.detections.publish(&self.message)
     }
 
-    /// Publishes what people look at, while they do.
+    /// Publishes markers and debug images that have a subscriber.
     ///
     /// # Errors
     /// `Door` when something could not be handed over; why a picture cannot be
@@ -97,22 +127,51 @@ impl ChannelOutputs {
                 self.remove_markers(header)?;
             }
         }
-        if config.live.publishes_debug_image && self.debug_image.num_subscribers() > 0 {
+        let wants_image = self.debug_image.num_subscribers() > 0;
+        let wants_jpeg = self.compressed_debug_image.num_subscribers() > 0;
+        if config.live.publishes_debug_image && (wants_image || wants_jpeg) {
             let frame = FrameSet { stamp: header.stamp, inputs };
             let canvas = draw::draw(&frame, config.sync.reference, *detections, config)?;
-            let image = Image {
-                header: *header,
-                height: canvas.size().height,
-                width: canvas.size().width,
-                encoding: "rgb8",
-                is_bigendian: false,
-                step: 3 * canvas.size().width,
-                data: canvas.pixels(),
-            };
-            image.encode(&mut self.message)?;
-            self.debug_image.publish(&self.message)?;
+            if wants_image {
+                self.publish_image(header, &canvas)?;
+            }
+            if wants_jpeg {
+                self.publish_jpeg(header, &canvas)?;
+            }
         }
         Ok(())
+    }
+
+    fn publish_image(&mut self, header: &Header<'_>, canvas: &Canvas) -> Result<()> {
+        let image = Image {
+            header: *header,
+            height: canvas.size().height,
+            width: canvas.size().width,
+            encoding: "rgb8",
+            is_bigendian: false,
+            step: 3 * canvas.size().width,
+            data: canvas.pixels(),
+        };
+        image.encode(&mut self.message)?;
+        self.debug_image.publish(&self.message)
+    }
+
+    fn publish_jpeg(&mut self, header: &Header<'_>, canvas: &Canvas) -> Result<()> {
+        let size = canvas.size();
+        let refused = || {
+            let message = format!("a debug image of {}x{} is no JPEG", size.width, size.height);
+            Error::new(ErrorKind::Codec, "debug_image", message)
+        };
+        let sides = [size.width, size.height].map(u16::try_from);
+        let [Ok(width), Ok(height)] = sides else { return Err(refused()) };
+        self.jpeg.clear();
+        jpeg_encoder::Encoder::new(&mut self.jpeg, JPEG_QUALITY)
+            .encode(canvas.pixels(), width, height, jpeg_encoder::ColorType::Rgb)
+            .map_err(|cause| refused().with_source(cause))?;
+        // The format as image_transport writes it.
+        let format = "rgb8; jpeg compressed bgr8";
+        CompressedImage { header: *header, format, data: &self.jpeg }.encode(&mut self.message)?;
+        self.compressed_debug_image.publish(&self.message)
     }
 
     /// Removes the markers that may still show.
@@ -126,5 +185,74 @@ impl ChannelOutputs {
             markers.publish(&self.message)?;
         }
         Ok(())
+    }
+}
+
+/// The topics of a channel's outputs, as they are advertised. A topic below
+/// another follows a remap of that one, unless a remap names it itself.
+pub(super) struct OutputTopics {
+    pub(super) detections: String,
+    pub(super) labels: String,
+    pub(super) markers: Option<String>,
+    pub(super) debug_image: String,
+    pub(super) compressed_debug_image: String,
+}
+
+impl OutputTopics {
+    /// The topics of a channel; `resolve` expands and remaps a topic.
+    pub(super) fn of(config: &ChannelConfig, resolve: impl Fn(&str) -> String) -> Self {
+        let below = |topic: &str, name: &str| {
+            let own = format!("{topic}/{name}");
+            if resolve(&own) == own { format!("{}/{name}", resolve(topic)) } else { own }
+        };
+        let output = &config.output;
+        let has_markers = config.output_type == OutputType::Detection3dArray;
+        let debug_image = below(output, DEBUG_IMAGE);
+        Self {
+            detections: output.clone(),
+            labels: below(output, LABELS),
+            markers: has_markers.then(|| below(output, MARKERS)),
+            compressed_debug_image: below(&debug_image, COMPRESSED),
+            debug_image,
+        }
+    }
+}
+
+/// Closes the outputs of a channel whose thread does not end in time: the thread
+/// publishes nothing afterwards, whenever its frame is done.
+#[derive(Clone)]
+pub struct OutputGate(Arc<Mutex<bool>>);
+
+impl OutputGate {
+    fn new() -> Self {
+        Self(Arc::new(Mutex::new(true)))
+    }
+
+    /// Closes them. Waits for a message that is being handed over.
+    pub fn close(&self) {
+        *self.is_open() = false;
+    }
+
+    fn is_open(&self) -> MutexGuard<'_, bool> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A publisher until its gate is closed. The lock has one user until then.
+struct GatedPublisher {
+    publisher: Box<dyn Publisher>,
+    gate: OutputGate,
+}
+
+impl GatedPublisher {
+    /// Publishes a message, or nothing once the gate is closed.
+    fn publish(&mut self, cdr: &[u8]) -> Result<()> {
+        let is_open = self.gate.is_open();
+        if *is_open { self.publisher.publish(cdr) } else { Ok(()) }
+    }
+
+    fn num_subscribers(&self) -> usize {
+        let is_open = self.gate.is_open();
+        if *is_open { self.publisher.num_subscribers() } else { 0 }
     }
 }

@@ -94,6 +94,7 @@ impl ReplayChannel {
             topic: config.output.clone(),
             output_type: self.channel.output_type(),
             class_names: config.kind.class_names().to_vec(),
+            class_ids: config.class_ids.clone(),
             score_threshold: config.kind.lowest_score_threshold(),
         })?;
         Ok(())

@@ -32,6 +32,8 @@ pub(super) struct OutputChannel {
     pub(super) output_type: OutputType,
     /// Its class table.
     pub(super) class_names: Vec<String>,
+    /// The `class_id` of each class in messages.
+    pub(super) class_ids: Vec<String>,
     /// Score from which its detections are published.
     pub(super) score_threshold: f32,
 }
@@ -125,7 +127,7 @@ impl Outputs {
             .map_err(|e| cannot("write", &files.lines_path).with_source(e))?;
 
         let (detections_topic, labels_topic, labels_written) = &mut files.topics[channel];
-        let OutputChannel { class_names, score_threshold, .. } = of_channel;
+        let OutputChannel { class_names, class_ids, score_threshold, .. } = of_channel;
         if !*labels_written {
             let table = LabelInfo { header: *header, class_names, threshold: *score_threshold };
             table.encode(&mut files.message)?;
@@ -133,7 +135,7 @@ impl Outputs {
             *labels_written = true;
         }
         let message = &mut files.message;
-        of_channel.output_type.encode(header, detections, class_names, message)?;
+        of_channel.output_type.encode(header, detections, class_ids, message)?;
         files.bag.write(*detections_topic, log_time, &files.message)
     }
 
