@@ -68,7 +68,6 @@ pub mod replay;
 pub mod ros;
 pub mod runtime;
 pub mod sim;
-pub mod telemetry;
 pub mod text;
 pub mod transport;
 pub mod types;

@@ -2,7 +2,7 @@
 //!
 //! Names of topics, fields, frames, types and encodings are whatever their
 //! sender wrote: control characters, terminal escapes, line breaks, megabytes.
-//! Errors ([`crate::Error`]), logs ([`crate::telemetry`]) and diagnostics pass
+//! Errors ([`crate::Error`]), logs and diagnostics pass
 //! all their text through here, so what names them need not care.
 
 use std::fmt::{self, Write};

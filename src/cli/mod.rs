@@ -10,11 +10,13 @@ mod exit;
 mod heap;
 mod inspect;
 mod interrupt;
+mod progress;
 mod replay;
 mod ros_args;
 mod run;
 mod simulate;
 mod stdout;
+mod telemetry;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -27,7 +29,6 @@ use ros_args::RosArguments;
 use crate::detectors;
 use crate::error::{Error, ErrorKind, Result};
 use crate::runtime::isolated;
-use crate::telemetry;
 use crate::transport::bag::MemoryBudget;
 
 /// Detection for ROS 2: images and point clouds in, detection arrays out.

@@ -1,15 +1,13 @@
 //! `det_post replay`: a recorded drive in, detections out.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use super::interrupt::Interrupt;
+use super::progress::Progress;
 use super::{ExitStatus, stdout};
 use crate::config::Config;
 use crate::error::Result;
-use crate::output_folder::OutputFolder;
-use crate::replay::{self, Rate, ReplayRequest};
-use crate::runtime::open_detector;
+use crate::replay::{Rate, Replay, ReplayFiles, ReplayOptions, Report};
 use crate::types::DeviceChoice;
 
 /// Arguments of `det_post replay`.
@@ -53,32 +51,34 @@ pub(super) fn replay(arguments: &ReplayArguments) -> Result<ExitStatus> {
     let interrupt = Interrupt::listen()?;
     let mut config = Config::load(&arguments.config, &arguments.overrides)?;
     if let Some(device) = arguments.device {
-        config.channels.iter_mut().for_each(|channel| channel.device = device);
+        config = config.with_device(device)?;
     }
-
-    let request = ReplayRequest {
-        bag: &arguments.bag,
-        config: &config,
-        rate: arguments.rate,
-        num_pictures: arguments.pictures,
-        factory: Arc::new(open_detector),
-    };
-    let open = || match &arguments.out {
-        Some(out) => OutputFolder::open(out, replay::REPLACES).map(Some),
-        None => Ok(None),
-    };
-    let (report, folder) = replay::run(&request, open, &interrupt.flag())?;
-    let is_interrupted = report.is_interrupted();
-    match folder {
-        Some(folder) if is_interrupted => folder.keep_partial()?,
-        Some(folder) => folder.finish()?,
-        None => {}
+    let options =
+        ReplayOptions { rate: arguments.rate, stop: interrupt.flag(), ..ReplayOptions::default() };
+    let replay = Replay::open(&arguments.bag, &config, options)?;
+    let create = |out: &PathBuf| ReplayFiles::create(out, &replay, arguments.pictures);
+    let mut files = arguments.out.as_ref().map(create).transpose()?;
+    let report = run(replay, files.as_mut())?;
+    if let Some(files) = files {
+        files.finish(&report)?;
     }
     stdout::print(&report.to_table())?;
-    Ok(match (is_interrupted, report.is_damaged()) {
+    Ok(match (report.is_interrupted(), report.is_damaged()) {
         (true, _) => ExitStatus::Interrupted,
         (false, true) => ExitStatus::Damaged,
         (false, false) => ExitStatus::Done,
+    })
+}
+
+/// Runs a replay with a progress bar and writes its files, if there are any.
+///
+/// # Errors
+/// Those of [`Replay::run`] and [`ReplayFiles::write`].
+pub(super) fn run(replay: Replay, mut files: Option<&mut ReplayFiles>) -> Result<Report> {
+    let progress = Progress::new(replay.num_messages(), "messages");
+    replay.run(|frame| {
+        progress.set(frame.num_messages_read);
+        files.as_mut().map_or(Ok(()), |files| files.write(frame))
     })
 }
 

@@ -1,15 +1,13 @@
 //! One channel of a replay: messages of its inputs in, detections out.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use super::input::ReplayInput;
-use super::outputs::{OutputChannel, Outputs};
-use super::report::{ChannelNames, InputReport, Report};
-use super::transforms::TransformFeed;
+use super::report::{ChannelSummary, InputReport, Report};
+use super::{ReplayContext, ReplayDetections, ReplayFrame, lock};
 use crate::config::{ChannelConfig, InputConfig};
 use crate::detectors::{FrameInput, FrameSet, MAX_INPUTS};
 use crate::device::PayloadMemory;
-use crate::draw;
 use crate::error::{Error, Result};
 use crate::runtime::Factory;
 use crate::runtime::account::Account;
@@ -21,33 +19,14 @@ use crate::transport::bag::{BagMessage, TopicInfo, check_log_time};
 use crate::transport::door::{Received, deliver};
 use crate::types::{CameraCalibration, Stamp};
 
-/// What the channels of a replay share. At full speed nobody else holds its
-/// locks; at a pace they are held to look up and to write, never to work.
-pub(super) struct Around {
-    pub(super) outputs: Mutex<Outputs>,
-    pub(super) transforms: Option<Mutex<TransformFeed>>,
-}
-
-impl Around {
-    /// Takes in the transforms up to `log_time`.
-    pub(super) fn advance_to(&self, log_time: Stamp) {
-        if let Some(feed) = &self.transforms {
-            lock(feed).advance_to(log_time);
-        }
-    }
-}
-
-fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// A channel and where its messages come from and go to.
 pub(super) struct ReplayChannel {
+    /// Its place among the channels that run.
+    index: usize,
     channel: Channel,
     inputs: Vec<ReplayInput>,
     /// Where messages of several inputs become frames.
     frames: Option<Frames>,
-    output: usize,
     account: Account,
 }
 
@@ -66,6 +45,7 @@ impl ReplayChannel {
     /// `Config` when the channel cannot take the type of a topic, `Model` when a
     /// network cannot be loaded or does not fit.
     pub(super) fn open(
+        index: usize,
         config: &ChannelConfig,
         topics: &[TopicInfo],
         factory: Factory,
@@ -80,24 +60,7 @@ impl ReplayChannel {
             let (assembler, buffers) = Assembler::new(&config.inputs, &config.sync, memory);
             Frames { assembler, buffers, chosen: Vec::with_capacity(inputs.len()) }
         });
-        Ok(Self { channel, inputs, frames, output: 0, account: Account::new() })
-    }
-
-    /// Announces the channel's outputs.
-    ///
-    /// # Errors
-    /// `Io` when they cannot be written.
-    pub(super) fn announce(&mut self, outputs: &mut Outputs) -> Result<()> {
-        let config = self.channel.config();
-        self.output = outputs.add_channel(OutputChannel {
-            name: config.name.clone(),
-            topic: config.output.clone(),
-            output_type: self.channel.output_type(),
-            class_names: config.kind.class_names().to_vec(),
-            class_ids: config.class_ids.clone(),
-            score_threshold: config.kind.lowest_score_threshold(),
-        })?;
-        Ok(())
+        Ok(Self { index, channel, inputs, frames, account: Account::new() })
     }
 
     /// Its configuration.
@@ -141,87 +104,93 @@ impl ReplayChannel {
         self.channel.warm_up()
     }
 
-    /// Whether its frames want to know where the sensor stood.
+    /// Whether its detector asks for the poses of sensors.
     pub(super) fn wants_transforms(&self) -> bool {
         self.channel.wants_transforms()
     }
 
-    /// Takes a message of the recording, if it is of one of the inputs, and
-    /// serves the frames that it completes or that are due by its log time. A
-    /// message or frame that cannot be served is dropped, counted and named in
-    /// the log.
+    /// Takes a message of the recording, if it is of one of the inputs, and processes the
+    /// frames that it completes or that are due by its log time. A message or frame that
+    /// cannot be processed is dropped, counted and named in the log.
     ///
     /// # Errors
-    /// `Io` when an output cannot be written; nothing else ends the replay.
-    pub(super) fn process(&mut self, message: &BagMessage<'_>, around: &Around) -> Result<()> {
+    /// Those of [`Replay::run`](super::Replay::run)'s closure; nothing else ends the replay.
+    pub(super) fn process(
+        &mut self,
+        message: &BagMessage<'_>,
+        context: &ReplayContext<'_>,
+    ) -> Result<()> {
         let topic = Some(message.topic);
         let input = self.inputs.iter().position(|input| input.topic == topic);
         if let Err(error) = check_log_time(message.log_time) {
-            input.into_iter().for_each(|input| self.refuse(input, &error));
-            return Ok(());
+            return input.map_or(Ok(()), |input| self.refuse(input, &error, context));
         }
-        self.advance_to(message.log_time, around)?;
+        self.advance_to(message.log_time, context)?;
         self.inputs.iter().filter_map(|input| input.calibration.as_ref()).for_each(|topic| {
             topic.take(message);
         });
         let Some(input) = input else { return Ok(()) };
-        let mut written = Ok(());
+        let mut passed_on = Ok(());
         deliver(self.inputs[input].kind, message.data, &mut |received| {
-            written = match received {
-                Ok(received) if self.frames.is_some() => {
-                    self.take(input, &received, message.log_time);
-                    self.advance_to(message.log_time, around)
-                }
+            passed_on = match received {
+                Ok(received) if self.frames.is_some() => self
+                    .take(input, &received, message.log_time, context)
+                    .and_then(|()| self.advance_to(message.log_time, context)),
                 Ok(received) => {
                     let calibrations = self.calibrations();
                     let calibration = calibrations[0].as_deref();
                     let input = frame_input(&received);
                     let input = input.map(|input| FrameInput { calibration, ..input });
-                    self.serve(&mut [input], &|| message.log_time, around)
+                    self.process_frame(&mut [input], &|| message.log_time, context)
                 }
-                Err(error) => {
-                    self.refuse(input, &error);
-                    Ok(())
-                }
+                Err(error) => self.refuse(input, &error, context),
             };
         });
-        written
+        passed_on
     }
 
-    /// Serves the frames of several inputs that still wait: the recording is at
-    /// its end.
+    /// Processes the frames of several inputs that still wait, at the end of the recording.
     ///
     /// # Errors
     /// As [`Self::process`].
-    pub(super) fn finish(&mut self, around: &Around) -> Result<()> {
-        self.advance_to(Stamp::from_nanos(i64::MAX), around)
+    pub(super) fn finish(&mut self, context: &ReplayContext<'_>) -> Result<()> {
+        self.advance_to(Stamp::from_nanos(i64::MAX), context)
     }
 
     /// Keeps a message for the frames of several inputs.
-    fn take(&mut self, input: usize, received: &Received<'_>, log_time: Stamp) {
-        let Some(Frames { assembler, buffers, .. }) = &mut self.frames else { return };
+    fn take(
+        &mut self,
+        input: usize,
+        received: &Received<'_>,
+        log_time: Stamp,
+        context: &ReplayContext<'_>,
+    ) -> Result<()> {
+        let Some(Frames { assembler, buffers, .. }) = &mut self.frames else { return Ok(()) };
         let buffer = &mut buffers[input];
         let taken = fill(buffer, received, usize::MAX)
             .and_then(|()| assembler.arrive(log_time, input, buffer))
             .and_then(|()| assembler.exchange(input, buffer));
         match taken {
-            Ok(()) => self.inputs[input].totals.num_received += 1,
-            Err(error) => self.refuse(input, &error),
+            Ok(()) => {
+                self.inputs[input].totals.num_received += 1;
+                Ok(())
+            }
+            Err(error) => self.refuse(input, &error, context),
         }
     }
 
-    /// Serves the frames of several inputs that close by `log_time`.
-    fn advance_to(&mut self, log_time: Stamp, around: &Around) -> Result<()> {
+    /// Processes the frames of several inputs that close by `log_time`.
+    fn advance_to(&mut self, log_time: Stamp, context: &ReplayContext<'_>) -> Result<()> {
         let Some(mut frames) = self.frames.take() else { return Ok(()) };
-        let mut written = Ok(());
+        let mut passed_on = Ok(());
         while let Some((at, usable)) = frames.assembler.close(log_time, &mut frames.chosen) {
             self.channel.set_sequence(frames.assembler.take_sequence());
             match usable {
-                Ok(()) => written = self.serve_messages(&frames.chosen, &|| at, around),
-                Err(error) => self.drop_frames(&error, 1),
+                Ok(()) => passed_on = self.process_messages(&frames.chosen, &|| at, context),
+                Err(error) => passed_on = self.drop_frame(&error, context),
             }
             frames.chosen.clear();
-            if written.is_err() {
+            if passed_on.is_err() {
                 break;
             }
         }
@@ -229,27 +198,24 @@ impl ReplayChannel {
             input.totals.add_loss(Loss::Unused, frames.assembler.take_unused(index));
         }
         self.frames = Some(frames);
-        written
+        passed_on
     }
 
-    /// Detects objects in the messages of a frame and writes them.
+    /// Detects objects in the messages of a frame and passes them on.
     ///
     /// # Errors
     /// As [`Self::process`].
-    pub(super) fn serve_messages(
+    pub(super) fn process_messages(
         &mut self,
         messages: &[Option<SharedMessage>],
         log_time: &dyn Fn() -> Stamp,
-        around: &Around,
+        context: &ReplayContext<'_>,
     ) -> Result<()> {
         let mut views = [const { None }; MAX_INPUTS];
         for (view, message) in views.iter_mut().zip(messages) {
             match message.as_deref().map(MessageBuffer::view).transpose() {
                 Ok(message) => *view = message,
-                Err(error) => {
-                    self.drop_frames(&error, 1);
-                    return Ok(());
-                }
+                Err(error) => return self.drop_frame(&error, context),
             }
         }
         let calibrations = self.calibrations();
@@ -257,26 +223,23 @@ impl ReplayChannel {
         for ((input, view), calibration) in inputs.iter_mut().zip(&views).zip(&calibrations) {
             *input = view.as_ref().map(|view| view.input_with(calibration.as_deref()));
         }
-        self.serve(&mut inputs[..messages.len()], log_time, around)
+        self.process_frame(&mut inputs[..messages.len()], log_time, context)
     }
 
-    /// Detects objects in a frame and writes them; `log_time` says, once they
-    /// are found, at what time they are recorded.
-    fn serve(
+    /// Detects objects in a frame and passes them on; `log_time` gives, once they are
+    /// found, their time on the clock of the recording.
+    fn process_frame(
         &mut self,
         inputs: &mut [Option<FrameInput<'_>>],
         log_time: &dyn Fn() -> Stamp,
-        around: &Around,
+        context: &ReplayContext<'_>,
     ) -> Result<()> {
-        let feed = around.transforms.as_ref();
+        let feed = context.transforms.as_ref();
         let lookup = feed.map(|feed| |to: &str, from: &str, at| lock(feed).lookup(to, from, at));
         let lookup = lookup.as_ref().map(|lookup| lookup as _);
         let served = match self.channel.process(inputs, lookup) {
             Ok(served) => served,
-            Err(error) => {
-                self.drop_frames(&error, 1);
-                return Ok(());
-            }
+            Err(error) => return self.drop_frame(&error, context),
         };
         let number = self.account.frames_in();
         self.account.add_served(served.report, served.detections.len());
@@ -286,23 +249,23 @@ impl ReplayChannel {
         if let Some(error) = degraded.filter(|_| is_first) {
             tracing::warn!("channel {}: sweep served alone: {error}", served.config.name);
         }
-        let mut outputs = lock(&around.outputs);
-        outputs.write(self.output, &served.header, log_time(), served.detections)?;
-        if outputs.wants_picture(number) {
-            let frame = FrameSet { stamp: served.header.stamp, inputs };
-            let reference = served.config.sync.reference;
-            let canvas = draw::draw(&frame, reference, served.detections, served.config)?;
-            outputs.save_picture(&served.config.name, number, served.header.stamp, &canvas)?;
-        }
-        Ok(())
+        let frame = ReplayDetections {
+            header: served.header,
+            detections: served.detections,
+            report: served.report,
+            degraded,
+            inputs: FrameSet { stamp: served.header.stamp, inputs },
+            log_time: log_time(),
+        };
+        pass_on((self.index, served.config, number), Ok(frame), context)
     }
 
-    /// Memory for messages to be served from.
+    /// Memory from which messages reach the device in the fewest copies.
     pub(super) fn payload_memory(&self) -> PayloadMemory {
         self.channel.payload_memory()
     }
 
-    /// How the next frame stands to the ones before.
+    /// How the next frame relates to the ones before.
     pub(super) fn set_sequence(&mut self, sequence: Sequence) {
         self.channel.set_sequence(sequence);
     }
@@ -312,10 +275,10 @@ impl ReplayChannel {
         &mut self.account
     }
 
-    /// Counts a message that is none. With one input it is a frame.
-    fn refuse(&mut self, input: usize, error: &Error) {
+    /// Counts a message that cannot be decoded. With one input it is a frame.
+    fn refuse(&mut self, input: usize, error: &Error, context: &ReplayContext<'_>) -> Result<()> {
         if self.frames.is_none() {
-            return self.drop_frames(error, 1);
+            return self.drop_frame(error, context);
         }
         let ChannelConfig { name, inputs, .. } = self.channel.config();
         let topic = &inputs[input].topic;
@@ -325,32 +288,53 @@ impl ReplayChannel {
                 tracing::debug!("channel {name}: message of {topic} refused ({count}): {error}")
             }
         }
+        Ok(())
     }
 
-    /// Counts frames that are not served; the first of a reason is a warning.
-    pub(super) fn drop_frames(&mut self, error: &Error, num: u64) {
-        let name = &self.channel.config().name;
-        match self.account.add_dropped(error, num) {
+    /// Counts a frame that is dropped and passes its error on; the first of a reason is a
+    /// warning.
+    ///
+    /// # Errors
+    /// As [`Self::process`].
+    pub(super) fn drop_frame(&mut self, error: &Error, context: &ReplayContext<'_>) -> Result<()> {
+        let config = self.channel.config();
+        let number = self.account.frames_in();
+        let name = &config.name;
+        match self.account.add_dropped(error, 1) {
             1 => tracing::warn!("channel {name}: frame dropped: {error}"),
             count => tracing::debug!("channel {name}: frame dropped ({count}): {error}"),
         }
+        pass_on((self.index, config, number), Err(error), context)
     }
 
     /// Adds the channel's account to the report of the replay.
     pub(super) fn add_to(&self, report: &mut Report) {
         let ChannelConfig { name, inputs, output, .. } = self.channel.config();
         let info = self.channel.detector_info();
-        let names = ChannelNames {
-            input: inputs.iter().map(|input| input.topic.as_str()).collect::<Vec<_>>().join(", "),
-            output: output.clone(),
-            device: info.map_or("none", |info| &info.device_name).to_owned(),
-            engine: info.map_or("none", |info| &info.engine_name).to_owned(),
-        };
         let of_input = |(input, config): (&ReplayInput, &InputConfig)| InputReport {
             topic: config.topic.clone(),
             totals: input.totals.clone(),
         };
         let several = self.inputs.iter().zip(inputs).filter(|_| self.inputs.len() > 1);
-        report.add_channel(name, names, several.map(of_input).collect(), &self.account);
+        let summary = ChannelSummary {
+            input: inputs.iter().map(|input| input.topic.as_str()).collect::<Vec<_>>().join(", "),
+            output: output.clone(),
+            device: info.map_or("none", |info| &info.device_name).to_owned(),
+            engine: info.map_or("none", |info| &info.engine_name).to_owned(),
+            inputs: several.map(of_input).collect(),
+            ..ChannelSummary::new(&self.account)
+        };
+        report.channels.insert(name.clone(), summary);
     }
+}
+
+/// Passes a frame of a channel on.
+fn pass_on(
+    (channel, config, number): (usize, &ChannelConfig, u64),
+    result: std::result::Result<ReplayDetections<'_>, &Error>,
+    context: &ReplayContext<'_>,
+) -> Result<()> {
+    let num_messages_read = context.num_messages_read();
+    let mut on_frame = lock(&context.on_frame);
+    on_frame(&ReplayFrame { channel, config, number, num_messages_read, result })
 }

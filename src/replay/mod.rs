@@ -1,155 +1,241 @@
-//! A recording in, detections out.
+//! A recording in, detections out: what the node does, as one call without a graph.
+//!
+//! [`Replay`] runs every configured channel whose inputs are topics of the recording and
+//! passes each frame to a closure. [`ReplayFiles`] writes frames to a folder, as
+//! `det_post replay --out` does. The same recording and configuration give the same
+//! detections on the same device, byte for byte.
 
 mod channel;
+mod files;
 mod input;
-mod outputs;
 mod paced;
 mod report;
 mod transforms;
 
-use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use indicatif::{ProgressBar, ProgressStyle};
-
-use crate::config::{Config, InputConfig};
+use crate::config::{ChannelConfig, Config, InputConfig};
+use crate::detectors::FrameSet;
 use crate::error::{Error, ErrorKind, Result};
-use crate::output_folder::OutputFolder;
-use crate::runtime::Factory;
+use crate::runtime::{Factory, open_detector};
 use crate::transport::bag::{BagMessage, BagReader, ReadOptions, TopicInfo};
-use channel::{Around, ReplayChannel};
-use outputs::Outputs;
-pub(crate) use outputs::REPLACES;
-use report::ReadSummary;
-pub(crate) use report::Report;
+use crate::types::{Detections, FrameReport, Header, Stamp};
+use channel::ReplayChannel;
+pub use files::ReplayFiles;
+pub use report::{ChannelSummary, InputReport, ReadSummary, Report};
 use transforms::TransformFeed;
 
 /// Pace of a replay.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Rate {
-    /// As fast as it goes; every message is waited for.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum Rate {
+    /// As fast as the channels process: every message is processed, in the order of the
+    /// recording.
+    #[default]
     Max,
-    /// A factor of the recorded pace.
+    /// A multiple of the recorded pace, above 0. Channels run in threads and process the
+    /// newest message, as live ones do; messages that a newer one overtakes are counted.
     Factor(f64),
 }
 
-/// What is replayed, through what, to where.
-pub(crate) struct ReplayRequest<'a> {
-    pub(crate) bag: &'a Path,
-    pub(crate) config: &'a Config,
-    pub(crate) rate: Rate,
-    pub(crate) num_pictures: u64,
-    pub(crate) factory: Factory,
+/// How a recording is replayed.
+#[derive(Clone)]
+pub struct ReplayOptions {
+    /// The pace.
+    pub rate: Rate,
+    /// Set it to end the replay after the frame in progress.
+    pub stop: Arc<AtomicBool>,
+    /// Builds the detector of a channel.
+    pub factory: Factory,
 }
 
-/// Replays a whole recording at full speed through channels whose detectors
-/// `factory` makes, into the folder `out`.
-///
-/// # Errors
-/// Those of `det_post replay`.
-pub fn replay_with(config: &Config, bag: &Path, out: &Path, factory: Factory) -> Result<()> {
-    let request = ReplayRequest { bag, config, rate: Rate::Max, num_pictures: 0, factory };
-    let open = || OutputFolder::open(out, REPLACES).map(Some);
-    let (_, folder) = run(&request, open, &Arc::default())?;
-    folder.map_or(Ok(()), OutputFolder::finish)
+impl Default for ReplayOptions {
+    /// Full speed, nothing that stops it, and the detectors that the configuration names.
+    fn default() -> Self {
+        Self { rate: Rate::default(), stop: Arc::default(), factory: Arc::new(open_detector) }
+    }
 }
 
-/// Replays a recording to its end or until it is interrupted. The folder for
-/// its outputs is opened once nothing else can refuse the replay; it is given
-/// back with all of them in it, to be finished.
-///
-/// # Errors
-/// `Config` when nothing can be done with the recording, `Model`, and `Io` or
-/// `DamagedBag` when it cannot be opened; damage inside it is in the report.
-pub(crate) fn run(
-    request: &ReplayRequest<'_>,
-    open_folder: impl FnOnce() -> Result<Option<OutputFolder>>,
-    stop: &Arc<AtomicBool>,
-) -> Result<(Report, Option<OutputFolder>)> {
-    let options = ReadOptions { stop: Arc::clone(stop), ..ReadOptions::default() };
-    let mut reader = BagReader::open_with(request.bag, &options)?;
-    let mut channels = open_channels(request.config, reader.topics(), &request.factory)?;
-    let mut outputs = Outputs::create(open_folder()?, request.num_pictures)?;
-    for channel in &mut channels {
-        channel.announce(&mut outputs)?;
-    }
-    let densifies = channels.iter().any(ReplayChannel::wants_transforms);
-    let transforms = densifies.then(|| TransformFeed::open(request.bag, &options)).transpose()?;
-    let around = Around { outputs: Mutex::new(outputs), transforms: transforms.map(Mutex::new) };
-    let topics: Vec<&str> = channels.iter().flat_map(ReplayChannel::topics).collect();
-    reader.select(&topics);
-
-    let progress = progress_bar(&reader);
-    let mut reading = Reading { reader, progress, stop, read: ReadSummary::default() };
-    match request.rate {
-        Rate::Max => serve_all(&mut reading, &mut channels, &around)?,
-        Rate::Factor(factor) => paced::serve(&mut reading, &mut channels, &around, factor)?,
-    }
-    let Reading { reader, progress, mut read, .. } = reading;
-    progress.finish_and_clear();
-    read.interrupted = stop.load(Ordering::Relaxed);
-    if !read.damage.is_empty() && !read.interrupted {
-        read.num_lost = reader.num_messages().map(|n| n.saturating_sub(read.num_messages));
-    }
-    let mut report = Report::new(request.bag, read);
-    channels.iter().for_each(|channel| channel.add_to(&mut report));
-    let outputs = around.outputs.into_inner().unwrap_or_else(PoisonError::into_inner);
-    let folder = outputs.close(&report)?;
-    Ok((report, folder))
+/// One frame of a replay.
+pub struct ReplayFrame<'a> {
+    /// Index of its channel in [`Replay::channels`].
+    pub channel: usize,
+    /// Configuration of its channel.
+    pub config: &'a ChannelConfig,
+    /// Number of the frame in its channel, from 0; dropped frames count.
+    pub number: u64,
+    /// Messages of all channels read so far.
+    pub num_messages_read: u64,
+    /// The detections, or why the frame is dropped.
+    pub result: std::result::Result<ReplayDetections<'a>, &'a Error>,
 }
 
-/// Serves every message, one after the other.
-fn serve_all(
-    reading: &mut Reading<'_>,
-    channels: &mut [ReplayChannel],
-    around: &Around,
-) -> Result<()> {
-    let progress = reading.progress.clone();
-    reading.each(&mut |message| {
-        around.advance_to(message.log_time);
-        for channel in channels.iter_mut().filter(|channel| channel.concerns(message)) {
-            progress.suspend(|| channel.process(message, around))?;
+/// The detections of a frame and what they were found in.
+pub struct ReplayDetections<'a> {
+    /// Stamp and coordinate frame of the reference input.
+    pub header: Header<'a>,
+    /// Detections in the total order: score descending, then class, then source index.
+    pub detections: Detections<'a>,
+    /// Durations, losses and moved bytes of the frame.
+    pub report: &'a FrameReport,
+    /// Why the pose of a sensor is unknown; the frame was processed without it.
+    pub degraded: Option<&'a Error>,
+    /// The inputs of the frame.
+    pub inputs: FrameSet<'a>,
+    /// Time of the detections on the clock of the recording: the log time of the message
+    /// that completes the frame or, at a [`Rate::Factor`], the time at which they are found.
+    pub log_time: Stamp,
+}
+
+/// A recording and the channels that process it.
+pub struct Replay {
+    bag: PathBuf,
+    reader: BagReader,
+    channels: Vec<ReplayChannel>,
+    transforms: Option<TransformFeed>,
+    options: ReplayOptions,
+}
+
+impl Replay {
+    /// Opens a recording (a rosbag2 folder, an `.mcap` or a `.db3` file) and loads the
+    /// networks of the channels whose reference input it holds. An input that the
+    /// recording lacks is a warning in the log.
+    ///
+    /// # Errors
+    /// `Config` when no channel has its reference input in the recording or a topic has
+    /// another type than its channel takes, `Model` when a network cannot be loaded, `Io`
+    /// or `DamagedBag` when the recording cannot be opened, `Argument` for a rate that is
+    /// not above 0, `Interrupted` when the replay is stopped before it starts.
+    pub fn open(bag: &Path, config: &Config, options: ReplayOptions) -> Result<Self> {
+        if let Rate::Factor(factor) = options.rate
+            && !(factor > 0.0 && factor.is_finite())
+        {
+            let message = format!("the rate is {factor}; it must be finite and above 0");
+            return Err(Error::new(ErrorKind::Argument, "replay", message));
         }
-        Ok(())
-    })?;
-    channels.iter_mut().try_for_each(|channel| channel.finish(around))
+        let read = ReadOptions { stop: Arc::clone(&options.stop), ..ReadOptions::default() };
+        let mut reader = BagReader::open_with(bag, &read)?;
+        let channels = open_channels(config, reader.topics(), &options.factory)?;
+        let wants_transforms = channels.iter().any(ReplayChannel::wants_transforms);
+        let transforms = wants_transforms.then(|| TransformFeed::open(bag, &read)).transpose()?;
+        let topics: Vec<&str> = channels.iter().flat_map(ReplayChannel::topics).collect();
+        reader.select(&topics);
+        Ok(Self { bag: bag.to_owned(), reader, channels, transforms, options })
+    }
+
+    /// The configurations of the channels that run.
+    pub fn channels(&self) -> impl Iterator<Item = &ChannelConfig> {
+        self.channels.iter().map(ReplayChannel::config)
+    }
+
+    /// Messages of the channels' inputs in the recording, where it says how many.
+    pub fn num_messages(&self) -> Option<u64> {
+        self.reader.num_messages()
+    }
+
+    /// Replays the recording to its end, or until [`ReplayOptions::stop`] is set, and calls
+    /// `on_frame` once per frame. A frame that cannot be processed is passed on with its
+    /// error, and damage of the recording is read past; both are in the report. Frames that
+    /// newer ones overtake are in the report alone.
+    ///
+    /// At a [`Rate::Factor`] the threads of the channels take turns in calling `on_frame`.
+    ///
+    /// # Errors
+    /// The first error of `on_frame`, and those of warming up the networks at a
+    /// [`Rate::Factor`].
+    pub fn run(
+        self,
+        mut on_frame: impl FnMut(&ReplayFrame<'_>) -> Result<()> + Send,
+    ) -> Result<Report> {
+        let Self { bag, reader, mut channels, transforms, options } = self;
+        let context = ReplayContext {
+            on_frame: Mutex::new(&mut on_frame),
+            transforms: transforms.map(Mutex::new),
+            num_messages_read: AtomicU64::new(0),
+        };
+        let mut reading =
+            Reading { reader, context: &context, stop: &options.stop, damage: Vec::new() };
+        match options.rate {
+            Rate::Max => process_all(&mut reading, &mut channels)?,
+            Rate::Factor(factor) => paced::process(&mut reading, &mut channels, factor)?,
+        }
+        let Reading { reader, damage, .. } = reading;
+        let mut read = ReadSummary {
+            num_messages: context.num_messages_read(),
+            num_lost: None,
+            damage,
+            interrupted: options.stop.load(Ordering::Relaxed),
+        };
+        if !read.damage.is_empty() && !read.interrupted {
+            read.num_lost = reader.num_messages().map(|n| n.saturating_sub(read.num_messages));
+        }
+        let mut report = Report::new(&bag, read);
+        channels.iter().for_each(|channel| channel.add_to(&mut report));
+        Ok(report)
+    }
+}
+
+/// The closure that receives the frames.
+type OnFrame<'a> = dyn FnMut(&ReplayFrame<'_>) -> Result<()> + Send + 'a;
+
+/// What the channels of a replay share. Locks are held to look up a transform and to pass
+/// a frame on, not while a frame is processed.
+struct ReplayContext<'a> {
+    on_frame: Mutex<&'a mut OnFrame<'a>>,
+    transforms: Option<Mutex<TransformFeed>>,
+    num_messages_read: AtomicU64,
+}
+
+impl ReplayContext<'_> {
+    /// Reads the transforms up to `log_time`.
+    fn advance_to(&self, log_time: Stamp) {
+        if let Some(feed) = &self.transforms {
+            lock(feed).advance_to(log_time);
+        }
+    }
+
+    fn num_messages_read(&self) -> u64 {
+        self.num_messages_read.load(Ordering::Relaxed)
+    }
+}
+
+fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A recording that is being read.
-pub(crate) struct Reading<'a> {
+struct Reading<'a> {
     reader: BagReader,
-    progress: ProgressBar,
+    context: &'a ReplayContext<'a>,
     stop: &'a AtomicBool,
-    read: ReadSummary,
+    /// What is wrong with the recording.
+    damage: Vec<String>,
 }
 
 impl Reading<'_> {
-    /// Whether a request to stop has come.
-    pub(crate) fn is_stopped(&self) -> bool {
+    /// Whether the replay is to end.
+    fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// Hands over message by message, until the end or until the user stops.
-    /// Damage is noted and read past.
+    /// Passes message by message to `work`, until the end or a request to stop. Damage is
+    /// noted and read past.
     ///
     /// # Errors
     /// The first of `work`.
-    pub(crate) fn each(
-        &mut self,
-        work: &mut dyn FnMut(&BagMessage<'_>) -> Result<()>,
-    ) -> Result<()> {
+    fn each(&mut self, work: &mut dyn FnMut(&BagMessage<'_>) -> Result<()>) -> Result<()> {
         while !self.is_stopped() {
             match self.reader.next_message() {
                 Ok(Some(message)) => {
-                    self.read.num_messages += 1;
+                    self.context.num_messages_read.fetch_add(1, Ordering::Relaxed);
                     work(&message)?;
-                    self.progress.inc(1);
                 }
                 Ok(None) => break,
                 Err(error) => {
-                    self.progress.suspend(|| tracing::error!("{error}"));
-                    self.read.damage.push(error.to_string());
+                    tracing::error!("{error}");
+                    self.damage.push(error.to_string());
                 }
             }
         }
@@ -157,9 +243,21 @@ impl Reading<'_> {
     }
 }
 
-/// One channel per configured one whose reference input the recording holds. A
-/// topic that the recording does not have is named in the log; when no channel
-/// can run, nothing can be done.
+/// Processes every message, one after the other.
+fn process_all(reading: &mut Reading<'_>, channels: &mut [ReplayChannel]) -> Result<()> {
+    let context = reading.context;
+    reading.each(&mut |message| {
+        context.advance_to(message.log_time);
+        let mut channels = channels.iter_mut().filter(|channel| channel.concerns(message));
+        channels.try_for_each(|channel| channel.process(message, context))
+    })?;
+    channels.iter_mut().try_for_each(|channel| channel.finish(context))
+}
+
+/// Opens the configured channels whose reference input the recording holds.
+///
+/// # Errors
+/// `Config` when there is none, and those of opening a channel.
 fn open_channels(
     config: &Config,
     topics: &[TopicInfo],
@@ -172,7 +270,8 @@ fn open_channels(
             tracing::warn!("channel {}: the recording has no topic {}", channel.name, input.topic);
         }
         if channel.inputs.get(channel.sync.reference).is_some_and(is_there) {
-            channels.push(ReplayChannel::open(channel, topics, Arc::clone(factory))?);
+            let index = channels.len();
+            channels.push(ReplayChannel::open(index, channel, topics, Arc::clone(factory))?);
         }
     }
     if channels.is_empty() {
@@ -190,13 +289,4 @@ fn open_channels(
         ));
     }
     Ok(channels)
-}
-
-/// A bar on the terminal; nothing when stderr is not one.
-fn progress_bar(reader: &BagReader) -> ProgressBar {
-    let template = "{bar:40} {pos}/{len} messages, {per_sec}, {eta} left";
-    match (reader.num_messages(), ProgressStyle::with_template(template)) {
-        (Some(num_messages), Ok(style)) => ProgressBar::new(num_messages).with_style(style),
-        _ => ProgressBar::new_spinner(),
-    }
 }

@@ -9,9 +9,9 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
-use super::Reading;
-use super::channel::{Around, ReplayChannel};
+use super::channel::ReplayChannel;
 use super::input::{CalibrationTopic, ReplayInput};
+use super::{Reading, ReplayContext};
 use crate::config::ChannelConfig;
 use crate::error::{Error, ErrorKind, Result};
 use crate::runtime::account::Account;
@@ -112,28 +112,28 @@ fn refuse(frames: Option<&mut Account>, totals: &mut InputTotals, error: &Error)
     }
 }
 
-/// Serves the newest messages at `factor` times the recorded pace.
+/// Processes the newest messages at `factor` times the recorded pace.
 ///
 /// # Errors
-/// Those of warming up, `Io` when an output cannot be written.
-pub(super) fn serve(
+/// Those of warming up and of [`Replay::run`](super::Replay::run)'s closure.
+pub(super) fn process(
     reading: &mut Reading<'_>,
     channels: &mut [ReplayChannel],
-    around: &Around,
     factor: f64,
 ) -> Result<()> {
     channels.iter_mut().try_for_each(ReplayChannel::warm_up)?;
+    let context = reading.context;
     let pace = Pace::new(factor);
     let mut feeders = Vec::new();
-    let served = std::thread::scope(|scope| {
+    let processed = std::thread::scope(|scope| {
         let mut threads = Vec::new();
         for channel in channels.iter_mut() {
             let (feeder, reader) = open(channel, factor);
             feeders.push(feeder);
             let pace = &pace;
-            threads.push(scope.spawn(move || serve_newest(channel, reader, around, pace)));
+            threads.push(scope.spawn(move || process_newest(channel, reader, context, pace)));
         }
-        let read = feed(reading, &mut feeders, &threads, around, &pace);
+        let read = feed(reading, &mut feeders, &threads, &pace);
         for (feeder, thread) in feeders.iter_mut().zip(&threads) {
             feeder.finish(|| !reading.is_stopped() && !thread.is_finished());
         }
@@ -143,7 +143,7 @@ pub(super) fn serve(
     for (channel, feeder) in channels.iter_mut().zip(feeders) {
         feeder.add_to(channel);
     }
-    served
+    processed
 }
 
 /// The two ends of a channel's slot.
@@ -174,17 +174,16 @@ fn feed(
     reading: &mut Reading<'_>,
     feeders: &mut [Feeder],
     threads: &[ScopedJoinHandle<'_, Result<()>>],
-    around: &Around,
     pace: &Pace,
 ) -> Result<()> {
-    let stop = reading.stop;
+    let (stop, context) = (reading.stop, reading.context);
     reading.each(&mut |message| {
         if let Err(error) = check_log_time(message.log_time) {
             feeders.iter_mut().for_each(|feeder| feeder.refuse(message, &error));
             return Ok(());
         }
         pace.wait_for(message.log_time, stop);
-        around.advance_to(message.log_time);
+        context.advance_to(message.log_time);
         if threads.iter().any(ScopedJoinHandle::is_finished) {
             return Err(Error::new(ErrorKind::Io, "replay", "a channel ended early"));
         }
@@ -193,20 +192,22 @@ fn feed(
     })
 }
 
-/// The thread of a channel: serves the newest message until the slot ends.
-fn serve_newest(
+/// The thread of a channel: processes the newest message until the slot ends.
+fn process_newest(
     channel: &mut ReplayChannel,
     mut slot: SlotReader,
-    around: &Around,
+    context: &ReplayContext<'_>,
     pace: &Pace,
 ) -> Result<()> {
     while let Some(taken) = slot.take() {
         match taken {
             Taken::Frame { messages, sequence } => {
                 channel.set_sequence(sequence);
-                channel.serve_messages(messages, &|| pace.now(), around)?;
+                channel.process_messages(messages, &|| pace.now(), context)?;
             }
-            Taken::Refused { error, num } => channel.drop_frames(&error, num),
+            Taken::Refused { error, num } => {
+                (0..num).try_for_each(|_| channel.drop_frame(&error, context))?;
+            }
         }
     }
     Ok(())

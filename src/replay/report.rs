@@ -1,4 +1,4 @@
-//! What a replay did, as numbers: `report.json` and the table on the terminal.
+//! The results of a replay as numbers: `report.json` and a table.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -11,99 +11,80 @@ use crate::runtime::input::InputTotals;
 use crate::types::Transfer;
 
 /// How reading the recording went.
-#[derive(Default, Serialize)]
-pub(crate) struct ReadSummary {
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct ReadSummary {
     /// Messages of the channels' inputs that were read.
-    pub(crate) num_messages: u64,
-    /// Messages of them that the recording says it holds and that could not be
-    /// read; `None` when the recording is sound or does not say.
-    pub(crate) num_lost: Option<u64>,
+    pub num_messages: u64,
+    /// Messages of them that the recording declares and that could not be read; `None`
+    /// when the recording is sound or does not declare how many it holds.
+    pub num_lost: Option<u64>,
     /// What is wrong with the recording itself; empty for a sound one.
-    pub(crate) damage: Vec<String>,
-    /// Whether the user stopped the replay before its end.
-    pub(crate) interrupted: bool,
+    pub damage: Vec<String>,
+    /// Whether the replay was stopped before its end.
+    pub interrupted: bool,
 }
 
-/// `report.json`.
-#[derive(Serialize)]
-pub(crate) struct Report {
-    recording: String,
+/// The summary of a replay; its JSON is `report.json`.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// Path of the recording.
+    pub recording: String,
+    /// How reading it went.
     #[serde(flatten)]
-    read: ReadSummary,
-    channels: BTreeMap<String, ChannelSummary>,
-}
-
-/// Where a channel's messages come from and go to, and what processes them.
-pub(crate) struct ChannelNames {
-    pub(crate) input: String,
-    pub(crate) output: String,
-    pub(crate) device: String,
-    pub(crate) engine: String,
+    pub read: ReadSummary,
+    /// The channels by name.
+    pub channels: BTreeMap<String, ChannelSummary>,
 }
 
 /// The messages of one of several inputs.
-#[derive(Serialize)]
-pub(crate) struct InputReport {
-    pub(crate) topic: String,
+#[derive(Clone, Debug, Serialize)]
+pub struct InputReport {
+    /// Topic of the input.
+    pub topic: String,
+    /// What became of its messages.
     #[serde(flatten)]
-    pub(crate) totals: InputTotals,
+    pub totals: InputTotals,
 }
 
-#[derive(Serialize)]
-struct ChannelSummary {
-    input: String,
-    output: String,
-    device: String,
-    engine: String,
+/// What became of the frames of one channel.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct ChannelSummary {
+    /// Topics of its inputs, separated by `, `.
+    pub input: String,
+    /// Topic of its detections.
+    pub output: String,
+    /// The device that processed the frames; `none` after a failure.
+    pub device: String,
+    /// The engine that ran the networks; `none` after a failure.
+    pub engine: String,
     /// The messages of each input, where there are several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    inputs: Vec<InputReport>,
-    frames_in: u64,
-    frames_out: u64,
-    detections: u64,
-    dropped: BTreeMap<&'static str, Reason>,
-    /// Frames served without their past sweeps, by reason.
-    degraded: BTreeMap<&'static str, Reason>,
-    /// Frames whose stamp did not rise, by how; they are served all the same.
+    pub inputs: Vec<InputReport>,
+    /// Frames of the recording.
+    pub frames_in: u64,
+    /// Frames that were processed.
+    pub frames_out: u64,
+    /// Detections in all frames.
+    pub detections: u64,
+    /// Dropped frames, by [`ErrorKind::reason`](crate::ErrorKind::reason).
+    pub dropped: BTreeMap<&'static str, Reason>,
+    /// Frames processed without their past sweeps, by reason.
+    pub degraded: BTreeMap<&'static str, Reason>,
+    /// Processed frames whose stamp is not later than the one before, by how.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    stamps: BTreeMap<&'static str, u64>,
-    truncated: BTreeMap<&'static str, u64>,
-    stages_ms: Vec<StageSummary>,
+    pub stamps: BTreeMap<&'static str, u64>,
+    /// What was lost to limits, by [`Count::name`](crate::types::Count::name).
+    pub truncated: BTreeMap<&'static str, u64>,
+    /// Durations of the stages.
+    pub stages_ms: Vec<StageSummary>,
     /// What a frame moved, on average; stages that move nothing are left out.
-    bytes_per_frame: Vec<BytesSummary>,
+    pub bytes_per_frame: Vec<BytesSummary>,
 }
 
-impl Report {
-    /// A report without channels yet.
-    pub(crate) fn new(recording: &Path, read: ReadSummary) -> Self {
-        Self { recording: recording.display().to_string(), read, channels: BTreeMap::new() }
-    }
-
-    /// Whether the recording itself is damaged.
-    pub(crate) fn is_damaged(&self) -> bool {
-        !self.read.damage.is_empty()
-    }
-
-    /// Whether a signal ended the replay before its end.
-    pub(crate) fn is_interrupted(&self) -> bool {
-        self.read.interrupted
-    }
-
-    /// Adds the account of a channel.
-    pub(crate) fn add_channel(
-        &mut self,
-        name: &str,
-        names: ChannelNames,
-        inputs: Vec<InputReport>,
-        account: &Account,
-    ) {
-        let ChannelNames { input, output, device, engine } = names;
-        let summary = ChannelSummary {
-            input,
-            output,
-            device,
-            engine,
-            inputs,
+impl ChannelSummary {
+    /// The numbers of an account, without names.
+    pub(super) fn new(account: &Account) -> Self {
+        Self {
             frames_in: account.frames_in(),
             frames_out: account.frames_out(),
             detections: account.num_detections(),
@@ -113,12 +94,29 @@ impl Report {
             truncated: account.truncated().map(|(count, num)| (count.name(), num)).collect(),
             stages_ms: account.stages_ms(),
             bytes_per_frame: account.bytes_per_frame(),
-        };
-        self.channels.insert(name.into(), summary);
+            ..Self::default()
+        }
+    }
+}
+
+impl Report {
+    /// A report without channels yet.
+    pub(super) fn new(recording: &Path, read: ReadSummary) -> Self {
+        Self { recording: recording.display().to_string(), read, channels: BTreeMap::new() }
     }
 
-    /// The table on the terminal.
-    pub(crate) fn to_table(&self) -> String {
+    /// Whether the recording itself is damaged.
+    pub fn is_damaged(&self) -> bool {
+        !self.read.damage.is_empty()
+    }
+
+    /// Whether the replay was stopped before its end.
+    pub fn is_interrupted(&self) -> bool {
+        self.read.interrupted
+    }
+
+    /// A table of the numbers for a terminal.
+    pub fn to_table(&self) -> String {
         let mut table = String::new();
         for (name, channel) in &self.channels {
             let ChannelSummary { input, frames_in, frames_out, detections, .. } = channel;
@@ -206,9 +204,7 @@ mod tests {
         let damage = vec!["cut at byte 9".into()];
         let read = ReadSummary { num_messages: 3, num_lost: Some(4), damage, interrupted: false };
         let mut whole = Report::new(Path::new("drive"), read);
-        let [input, output, device, engine] = ["/in", "/out", "cpu", "rten"].map(String::from);
-        let names = ChannelNames { input, output, device, engine };
-        whole.add_channel("camera", names, Vec::new(), &account);
+        whole.channels.insert("camera".into(), ChannelSummary::new(&account));
         let json = serde_json::to_value(&whole).unwrap();
         let camera = &json["channels"]["camera"];
         assert_eq!(camera["frames_in"], 3);

@@ -3,17 +3,17 @@
 //! In an actor's own frame x points ahead, y to the left, z up from the middle
 //! of its base.
 
+use super::class::Class;
 use super::material::Material;
 use super::random::Random;
 use super::solid::{Shape, Solid};
-use super::traffic::Class;
 
-/// What an actor looks like.
+/// The shape and colours of an actor.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Body {
-    /// What it is.
+    /// The class of the actor.
     pub(super) class: Class,
-    /// Length, width, height of the box that its solids touch and never leave.
+    /// Length, width, height of the tight box around its solids.
     pub(super) size_m: [f64; 3],
     /// Colours: paint or clothes above, trousers or load below, hair.
     colors: [[f32; 3]; 3],
@@ -129,7 +129,7 @@ impl Body {
             [0.0, 0.0, 0.5 * (sill + belt)],
             [l, w, 0.5 * (belt - sill)],
         ));
-        // Estates and small cars carry their cabin to the back.
+        // The cabin of estates and small cars extends to the back.
         let hatch = self.texture & 1 == 0;
         let (back, front) = if hatch { (-0.97 * l, 0.42 * l) } else { (-0.68 * l, 0.44 * l) };
         let slope = if hatch { 0.16 } else { 0.34 };
@@ -253,7 +253,7 @@ impl Body {
         let (hip, shoulder) = (0.5 * h, 0.84 * h);
         let swing = if stride == 0.0 { 0.0 } else { 0.32 * libm::sin(stride) };
         for side in [-1.0, 1.0] {
-            // The foot swings, the hip stays: the middle goes half as far.
+            // The leg swings about the hip: its middle moves half as far as the foot.
             let slope = -side * swing;
             let center = [-0.5 * hip * slope * 0.9, side * 0.42 * w, 0.5 * hip];
             let half = [0.05 * h, 0.34 * w, 0.5 * hip * 0.98];
@@ -281,7 +281,7 @@ impl Body {
     }
 }
 
-/// A head with its top at `top`, hair or a helmet above and behind.
+/// A head with its top at `top`, and hair or a helmet.
 fn head(solids: &mut Vec<Solid>, x: f64, top: f64, skin: [f32; 3], hair: [f32; 3]) {
     let r = (0.068 * top).min(0.12);
     let center = [x + 0.01, 0.0, top - 1.3 * r];

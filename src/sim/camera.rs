@@ -1,45 +1,45 @@
 //! A pinhole camera with a global shutter.
 //!
-//! A picture is made in bands of rows: which solid each pixel shows
-//! ([`raster`](super::raster)), how it looks, the softness of a lens, and the
-//! noise of a sensor. A band depends on its place alone, so any number of
-//! threads makes the same picture.
+//! A picture is rendered in bands of rows: the visible solid of each pixel
+//! ([`raster`](super::raster)), its shading, the blur of the lens and the noise
+//! of the sensor. A band depends on its rows alone, so the picture is the same
+//! for any number of threads.
 
 use nalgebra::{Vector2, Vector3};
 
-use super::ground::Meeting;
-use super::lens::{develop, expose};
-use super::light::Lamps;
+use super::drive::{Drive, Stream};
+use super::ground::GroundHit;
+use super::lens::{read_out, tone_map};
+use super::light::LightDirections;
 use super::random::{bits, key};
-use super::raster::{Band, NOTHING, Pinhole, Rectangle, draw};
+use super::raster::{Band, NO_SOLID, Pinhole, Rectangle, rasterize};
 use super::rig::{CameraMount, pose_of};
 use super::scene::{Scene, View};
 use super::shadow::ShadowMap;
 use super::sky::Sky;
-use super::solid::spot;
+use super::solid::surface_point;
 use super::traffic::PAVEMENT_HEIGHT_M;
-use super::{Drive, Stream};
 use crate::types::{Box2d, Size, Truth2d};
 
 /// Rows of a band.
 const BAND_ROWS: usize = 48;
-/// Nothing farther away is drawn.
-const REACH_M: f64 = 220.0;
-/// Edge of the square in which actors cast shadows.
+/// The maximum distance of rendered solids.
+const MAX_RANGE_M: f64 = 220.0;
+/// Edge length of the square in which actors cast shadows.
 const SHADOWS_M: f64 = 72.0;
 const SHADOW_CELL_M: f64 = 0.125;
 
-/// One picture, and the truth about it. Its memory is used again by the next.
+/// One picture and its ground truth. The next picture reuses its memory.
 #[derive(Clone, Debug)]
 pub struct Picture {
     /// Width and height in pixels.
     pub size: Size,
     /// Red, green, blue, 8 bits each, row by row.
     pub rgb: Vec<u8>,
-    /// The object that each pixel shows; 0 for none.
+    /// The visible object of each pixel; 0 for none.
     pub track_ids: Vec<u32>,
-    /// All objects of which a pixel is seen, or would be if nothing stood
-    /// before, in the order of their track ids.
+    /// All objects with a pixel in the picture when occlusion is ignored, ordered
+    /// by track id.
     pub truth: Vec<Truth2d<'static>>,
     scene: Scene,
     rectangles: Vec<Rectangle>,
@@ -68,28 +68,31 @@ impl Default for Picture {
 #[derive(Clone, Debug, Default)]
 struct Worker {
     band: Band,
-    /// Colours of the band's rows, as they leave the lens.
+    /// Tone-mapped colours of the band's rows.
     colors: Vec<[f32; 3]>,
-    /// Per present actor.
+    /// Per actor in the scene.
     pixels: Vec<PixelCount>,
 }
 
-/// Pixels of one actor.
+/// Pixel counts of one actor.
 #[derive(Clone, Copy, Debug)]
 struct PixelCount {
-    free: u32,
-    seen: u32,
-    /// Columns and rows of the free ones: first, last.
+    /// Pixels that it covers when occlusion is ignored.
+    unoccluded: u32,
+    /// Pixels in which it is visible.
+    visible: u32,
+    /// First and last columns and rows of the unoccluded pixels.
     columns: [u32; 2],
     rows: [u32; 2],
 }
 
 impl PixelCount {
-    const NONE: Self = Self { free: 0, seen: 0, columns: [u32::MAX, 0], rows: [u32::MAX, 0] };
+    const NONE: Self =
+        Self { unoccluded: 0, visible: 0, columns: [u32::MAX, 0], rows: [u32::MAX, 0] };
 
     fn join(&mut self, other: &Self) {
-        self.free += other.free;
-        self.seen += other.seen;
+        self.unoccluded += other.unoccluded;
+        self.visible += other.visible;
         for (own, other) in [(&mut self.columns, other.columns), (&mut self.rows, other.rows)] {
             *own = [own[0].min(other[0]), own[1].max(other[1])];
         }
@@ -112,7 +115,7 @@ impl Drive {
         *size = self.rig.picture_size;
         rgb.resize(width * height * 3, 0);
         track_ids.resize(width * height, 0);
-        scene.gather(self.world(), &view, time_s, REACH_M);
+        scene.gather(self.world(), &view, time_s, MAX_RANGE_M);
         rectangles.clear();
         rectangles.extend(scene.targets.iter().map(|target| Rectangle::around(target, &pinhole)));
 
@@ -127,7 +130,10 @@ impl Drive {
             shadows,
             sky,
             pinhole,
-            lamps: Lamps { sun: view.direction(self.light.sun), up: view.direction(Vector3::z()) },
+            lights: LightDirections {
+                sun: view.direction(self.light.sun),
+                up: view.direction(Vector3::z()),
+            },
             exposure: self.light.exposure(time_s),
             key: key(&[self.seed, Stream::Camera as u64, camera as u64, index]),
         };
@@ -145,7 +151,7 @@ impl Drive {
                 let painter = &painter;
                 let work = move || {
                     worker.pixels.clear();
-                    worker.pixels.resize(painter.scene.present.len(), PixelCount::NONE);
+                    worker.pixels.resize(painter.scene.actors.len(), PixelCount::NONE);
                     for (first_row, (rgb, track_ids)) in share {
                         painter.paint(first_row, rgb, track_ids, worker);
                     }
@@ -154,24 +160,24 @@ impl Drive {
             }
         });
         truth.clear();
-        truth.extend((0..scene.present.len()).filter_map(|present| {
+        truth.extend((0..scene.actors.len()).filter_map(|present| {
             let mut pixels = PixelCount::NONE;
             workers.iter().for_each(|worker| pixels.join(&worker.pixels[present]));
             painter.object_2d(present, &pixels)
         }));
     }
 
-    /// The shadows of the actors around the place a camera looks at.
+    /// Casts the shadows of the actors in front of a camera.
     fn cast_shadows(&self, scene: &Scene, view: &View, shadows: &mut ShadowMap) {
         let ahead = view.sensor_from_map.row(2).transpose().xy();
         let middle = view.origin.xy() + ahead * (0.5 * SHADOWS_M - 4.0);
         let half = Vector2::repeat(0.5 * SHADOWS_M);
         shadows.clear([middle - half, middle + half], SHADOW_CELL_M);
-        for present in &scene.present {
+        for present in &scene.actors {
             for solid in &scene.solids[present.first..present.end] {
                 shadows.add(solid, &self.light.sun);
             }
-            shadows.add_nearness(&self.traffic.actors[present.actor].body, &present.state);
+            shadows.add_ambient_occlusion(&self.traffic.actors[present.actor].body, &present.state);
         }
     }
 
@@ -205,40 +211,40 @@ struct Painter<'a> {
     shadows: &'a ShadowMap,
     sky: &'a Sky,
     pinhole: Pinhole,
-    lamps: Lamps,
+    lights: LightDirections,
     exposure: f32,
     key: u64,
 }
 
 impl Painter<'_> {
-    /// Paints the rows from `first_row` on, as many as there is room for.
+    /// Renders the rows from `first_row` on that `rgb` and `track_ids` hold.
     fn paint(&self, first_row: usize, rgb: &mut [u8], track_ids: &mut [u32], worker: &mut Worker) {
         let (width, height) = (self.pinhole.width, self.pinhole.height);
         let num_rows = track_ids.len() / width;
-        // A row more on either side, for the softness of the lens.
+        // One more row on either side, for the blur of the lens.
         let above = usize::from(first_row > 0);
         let below = usize::from(first_row + num_rows < height);
         let Worker { band, colors, pixels } = worker;
         band.clear(first_row - above, above + num_rows + below, width);
         for solid in 0..self.scene.num_fixed {
-            draw(self.scene, solid, &self.rectangles[solid], &self.pinhole, false, band);
+            rasterize(self.scene, solid, &self.rectangles[solid], &self.pinhole, false, band);
         }
-        for (present, pixels) in self.scene.present.iter().zip(pixels.iter_mut()) {
+        for (present, pixels) in self.scene.actors.iter().zip(pixels.iter_mut()) {
             let mut around = Rectangle::EMPTY;
             for solid in present.first..present.end {
-                draw(self.scene, solid, &self.rectangles[solid], &self.pinhole, true, band);
+                rasterize(self.scene, solid, &self.rectangles[solid], &self.pinhole, true, band);
                 around.join(&self.rectangles[solid]);
             }
-            self.count_free(&around, first_row..first_row + num_rows, band, pixels);
+            self.count_unoccluded(&around, first_row..first_row + num_rows, band, pixels);
         }
         self.color(band, colors);
         for row in 0..num_rows {
-            let what = &band.what[(row + above) * width..][..width];
+            let what = &band.solid[(row + above) * width..][..width];
             for (track_id, &solid) in track_ids[row * width..].iter_mut().zip(what) {
                 *track_id = 0;
                 if let Some(owner) = self.owner(solid) {
-                    pixels[owner].seen += 1;
-                    let actor = self.scene.present[owner].actor;
+                    pixels[owner].visible += 1;
+                    let actor = self.scene.actors[owner].actor;
                     *track_id = self.drive.traffic.actors[actor].track_id;
                 }
             }
@@ -246,16 +252,16 @@ impl Painter<'_> {
             let line = |row: usize| colors[row * width..(row + 1) * width].as_flattened();
             let (here, last) = (row + above, colors.len() / width - 1);
             let lines = [line(here.saturating_sub(1)), line(here), line((here + 1).min(last))];
-            expose(lines, bits(self.key, (first_row + row) as u64), out);
+            read_out(lines, bits(self.key, (first_row + row) as u64), out);
         }
     }
 
     fn owner(&self, solid: u32) -> Option<usize> {
-        if solid == NOTHING { None } else { self.scene.owner(solid as usize) }
+        if solid == NO_SOLID { None } else { self.scene.owner(solid as usize) }
     }
 
-    /// Counts the marked pixels of `rows` and takes the marks away.
-    fn count_free(
+    /// Counts the marked pixels of `rows` and clears the marks.
+    fn count_unoccluded(
         &self,
         around: &Rectangle,
         rows: std::ops::Range<usize>,
@@ -265,14 +271,14 @@ impl Painter<'_> {
         let bytes = self.pinhole.width / 8;
         for row in band.rows_of(around, self.pinhole.width) {
             let at = band.first_row + row;
-            let marks = &mut band.free[row * bytes..(row + 1) * bytes];
+            let marks = &mut band.unoccluded[row * bytes..(row + 1) * bytes];
             if rows.contains(&at) {
                 for (i, &mark) in marks.iter().enumerate().filter(|(_, mark)| **mark != 0) {
                     let first = 8 * i as u32 + mark.trailing_zeros();
                     let last = 8 * i as u32 + 7 - mark.leading_zeros();
                     pixels.join(&PixelCount {
-                        free: mark.count_ones(),
-                        seen: 0,
+                        unoccluded: mark.count_ones(),
+                        visible: 0,
                         columns: [first, last],
                         rows: [at as u32; 2],
                     });
@@ -282,7 +288,7 @@ impl Painter<'_> {
         }
     }
 
-    /// The colours of all pixels of a band, with the ground and the sky.
+    /// Shades all pixels of a band.
     fn color(&self, band: &Band, colors: &mut Vec<[f32; 3]>) {
         let width = self.pinhole.width;
         colors.clear();
@@ -291,16 +297,16 @@ impl Painter<'_> {
             for column in 0..width {
                 let direction = Vector3::new(self.pinhole.x(column), y, 1.0);
                 let at = row * width + column;
-                colors.push(self.color_of(&direction, band.depth[at], band.what[at]));
+                colors.push(self.color_of(&direction, band.depth[at], band.solid[at]));
             }
         }
-        develop(colors.as_flattened_mut(), self.exposure);
+        tone_map(colors.as_flattened_mut(), self.exposure);
     }
 
     fn color_of(&self, direction: &Vector3<f32>, depth: f32, what: u32) -> [f32; 3] {
         let light = &self.drive.light;
         if direction.y > 1e-4 {
-            // The upper level of the ground lies before the lower one.
+            // The pavement is nearer to the camera than the road.
             let height = self.view.origin.z as f32;
             if (height - PAVEMENT_HEIGHT_M as f32) / direction.y < depth
                 && let Some(color) = self.ground_color(direction, depth)
@@ -310,7 +316,7 @@ impl Painter<'_> {
         }
         let length = direction.norm();
         let ray = direction / length;
-        if what == NOTHING {
+        if what == NO_SOLID {
             let in_map = self.view.sensor_from_map.tr_mul(&ray.map(f64::from));
             return light
                 .woods(&in_map.map(|value| value as f32))
@@ -318,59 +324,60 @@ impl Painter<'_> {
         }
         let (solid, target) =
             (&self.scene.solids[what as usize], &self.scene.targets[what as usize]);
-        let spot = spot(target, &(direction * depth));
+        let point = surface_point(target, &(direction * depth));
         let half = solid.half.map(|value| value as f32);
         let pixel_m = depth / self.pinhole.focal;
-        let look = solid.material.look(&spot, solid.color, solid.texture, &half, pixel_m);
-        // Actors stand in the shade of the town; the town's own walls do not.
+        let appearance =
+            solid.material.appearance(&point, solid.color, solid.texture, &half, pixel_m);
+        // Static objects shade actors but not each other.
         let lit = match self.owner(what) {
             Some(_) => [self.town_shade(&(direction * depth)), 1.0],
             None => [1.0; 2],
         };
-        let color = light.shade(&look, &spot.normal, &ray, &self.lamps, lit);
+        let color = light.shade(&appearance, &point.normal, &ray, &self.lights, lit);
         light.through_haze(color, depth * length)
     }
 
-    /// Whether the sun reaches a point past the town: 0 to 1. It is taken from
-    /// where the sun's ray through the point meets the ground.
+    /// The share of sunlight at a point that the town leaves, 0 to 1: that where
+    /// the sun's ray through the point meets the ground.
     fn town_shade(&self, point: &Vector3<f32>) -> f32 {
         let in_map = self.view.origin + self.view.sensor_from_map.tr_mul(&point.map(f64::from));
         let sun = &self.drive.light.sun;
         self.drive.shadows.light(in_map.xy() - sun.xy() * (in_map.z / sun.z))[0]
     }
 
-    /// The ground before `depth`.
+    /// The colour of the ground; `None` when it is not in front of `depth`.
     fn ground_color(&self, direction: &Vector3<f32>, depth: f32) -> Option<[f32; 3]> {
         let ground = &self.drive.ground;
         let in_map = self.view.sensor_from_map.tr_mul(&direction.map(f64::from));
         let at = |distance: f64| -> Vector2<f64> { self.view.origin.xy() + in_map.xy() * distance };
         let sink = f64::from(direction.y);
         let level = in_map.xy().norm();
-        let Meeting { distance, beside, is_kerb } =
-            ground.meet(self.view.origin.z, sink, level, at);
+        let GroundHit { distance, nearest, is_kerb } =
+            ground.intersect(self.view.origin.z, sink, level, at);
         if distance >= f64::from(depth) {
             return None;
         }
         let position = at(distance);
         let length = direction.norm();
-        // Seen at a flat angle a pixel is long: between its two sizes.
+        // At grazing angles the footprint is elongated; this is between its axes.
         let pixel_m = distance as f32 / self.pinhole.focal / direction.y.min(1.0).sqrt();
-        let look = ground.look(position, &beside, pixel_m);
+        let appearance = ground.appearance(position, &nearest, pixel_m);
         let normal =
-            if is_kerb { self.lamps.up * 0.5 - direction / length * 0.5 } else { self.lamps.up };
+            if is_kerb { self.lights.up * 0.5 - direction / length * 0.5 } else { self.lights.up };
         let ray = direction / length;
         let light = &self.drive.light;
         let (town, actors) = (self.drive.shadows.light(position), self.shadows.light(position));
         let lit = [town[0].min(actors[0]), actors[1]];
-        let color = light.shade(&look, &normal, &ray, &self.lamps, lit);
+        let color = light.shade(&appearance, &normal, &ray, &self.lights, lit);
         Some(light.through_haze(color, distance as f32 * length))
     }
 
     fn object_2d(&self, present: usize, pixels: &PixelCount) -> Option<Truth2d<'static>> {
-        if pixels.free == 0 {
+        if pixels.unoccluded == 0 {
             return None;
         }
-        let present = &self.scene.present[present];
+        let present = &self.scene.actors[present];
         let actor = &self.drive.traffic.actors[present.actor];
         let mut around = Rectangle::EMPTY;
         for solid in present.first..present.end {
@@ -382,9 +389,9 @@ impl Painter<'_> {
             class_name: actor.body.class.name(),
             track_id: actor.track_id,
             bbox: Box2d::new(left as f32, top as f32, right as f32 + 1.0, bottom as f32 + 1.0),
-            visibility: pixels.seen as f32 / pixels.free as f32,
+            visibility: pixels.visible as f32 / pixels.unoccluded as f32,
             truncation: (1.0 - inside).clamp(0.0, 1.0),
-            num_pixels: pixels.seen,
+            num_pixels: pixels.visible,
         })
     }
 }

@@ -1,16 +1,19 @@
-//! The rays of a LiDAR, column by column, and what they hit first.
+//! The rays of a LiDAR, column by column, and their first hits.
 
 use multiversion::multiversion;
 use nalgebra::Vector3;
 
-use super::lidar::{MAX_RANGE_M, NUM_BEAMS};
 use super::scene::Scene;
-use super::solid::{LANES, Lanes, Rays, Target, meet};
+use super::solid::{LANES, Lanes, Rays, Target, intersect};
 
-/// Chunks of beams.
+/// Beams of every LiDAR.
+pub const NUM_BEAMS: usize = 64;
+/// The maximum range.
+pub const MAX_RANGE_M: f32 = 120.0;
+/// Number of chunks of beams.
 pub(super) const CHUNKS: usize = NUM_BEAMS / LANES;
 
-/// The directions of the beams: those of a chunk side by side.
+/// The elevations of the beams, chunk by chunk.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Beams {
     pub(super) cos: [Lanes; CHUNKS],
@@ -33,15 +36,15 @@ impl Beams {
     }
 }
 
-/// What moves by itself, seen from the sensor at the stamp.
+/// The motion of an actor in the frame of the sensor at the stamp.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Drift {
+pub(super) struct ActorMotion {
     pub(super) center: Vector3<f32>,
     pub(super) velocity: Vector3<f32>,
     pub(super) yaw_rate: f32,
 }
 
-/// The rays of a column: their common start and its level direction.
+/// The rays of a column: their common origin and horizontal direction.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Column {
     pub(super) origin: Vector3<f32>,
@@ -50,28 +53,28 @@ pub(super) struct Column {
 }
 
 impl Column {
-    /// The same rays against an actor as it stands at the stamp: instead of
-    /// the actor the rays are moved, back in time.
-    pub(super) fn against(&self, drift: &Drift) -> Self {
-        let (turn, t) = (-drift.yaw_rate * self.time_s, self.time_s);
-        // Turns of hundredths of a radian: second order is exact enough.
+    /// The rays relative to an actor that stays at its pose of the stamp: the
+    /// actor's motion since the stamp is applied to the rays, inverted.
+    pub(super) fn relative_to(&self, motion: &ActorMotion) -> Self {
+        let (turn, t) = (-motion.yaw_rate * self.time_s, self.time_s);
+        // The angle is a few hundredths of a radian: second order suffices.
         let (cos, sin) = (1.0 - 0.5 * turn * turn, turn);
         let turned =
             |v: Vector3<f32>| Vector3::new(cos * v.x - sin * v.y, sin * v.x + cos * v.y, v.z);
-        let from_center = self.origin - drift.center - drift.velocity * t;
-        Self { origin: drift.center + turned(from_center), ahead: turned(self.ahead), ..*self }
+        let from_center = self.origin - motion.center - motion.velocity * t;
+        Self { origin: motion.center + turned(from_center), ahead: turned(self.ahead), ..*self }
     }
 }
 
-/// What the beams of a column hit first.
+/// The first hits of the beams of a column.
 #[derive(Clone, Copy)]
 pub(super) struct Hits {
     pub(super) range: [Lanes; CHUNKS],
-    pub(super) what: [[u32; LANES]; CHUNKS],
+    pub(super) solid: [[u32; LANES]; CHUNKS],
 }
 
-/// The azimuths between which a target lies when it may shift by so many
-/// metres; `None` when it may be all around.
+/// The interval of azimuths that contains a target which may shift by `shift`
+/// metres; `None` when it may be at every azimuth.
 pub(super) fn azimuths(target: &Target, shift: f64) -> Option<[f64; 2]> {
     let center = target.center.xy().map(f64::from);
     let distance = center.norm();
@@ -95,8 +98,9 @@ pub(super) fn azimuths(target: &Target, shift: f64) -> Option<[f64; 2]> {
     Some([middle + low - margin, middle + high + margin])
 }
 
-/// Casts the beams of a column at solids of one kind, fixed or of one actor.
-/// Returns the beams that would hit one if nothing stood before it.
+/// Casts the beams of a column at the solids of `list`: static ones, or those of
+/// one actor. Returns a bit mask of the beams that hit one of them when occlusion
+/// is ignored.
 #[multiversion(targets("x86_64+avx2"))]
 pub(super) fn cast(
     scene: &Scene,
@@ -105,7 +109,7 @@ pub(super) fn cast(
     column: &Column,
     hits: &mut Hits,
 ) -> u64 {
-    let mut met_at_all = 0_u64;
+    let mut unoccluded = 0_u64;
     for &index in list {
         let target = &scene.targets[index as usize];
         let solid = &scene.solids[index as usize];
@@ -120,18 +124,18 @@ pub(super) fn cast(
             if sin[LANES - 1] < low * cos[LANES - 1] || sin[0] > high * cos[0] {
                 continue;
             }
-            let mut at = meet(target.shape, &rays, cos, sin);
+            let mut at = intersect(target.shape, &rays, cos, sin);
             if solid.material.has_gaps() {
                 for i in 0..LANES {
-                    let place = rays.origin + (rays.a * cos[i] + rays.b * sin[i]) * at[i];
-                    if at[i] < MAX_RANGE_M && solid.material.is_gap(solid.texture, &place) {
+                    let position = rays.origin + (rays.a * cos[i] + rays.b * sin[i]) * at[i];
+                    if at[i] < MAX_RANGE_M && solid.material.is_gap(solid.texture, &position) {
                         at[i] = f32::INFINITY;
                     }
                 }
             }
-            let (range, what) = (&mut hits.range[chunk], &mut hits.what[chunk]);
+            let (range, what) = (&mut hits.range[chunk], &mut hits.solid[chunk]);
             for i in 0..LANES {
-                met_at_all |= u64::from(at[i] < MAX_RANGE_M) << (chunk * LANES + i);
+                unoccluded |= u64::from(at[i] < MAX_RANGE_M) << (chunk * LANES + i);
                 if at[i] < range[i] {
                     range[i] = at[i];
                     what[i] = index;
@@ -139,10 +143,11 @@ pub(super) fn cast(
             }
         }
     }
-    met_at_all
+    unoccluded
 }
 
-/// Between which slopes (height over level distance) a target lies.
+/// The interval of slopes (height over horizontal distance) that contains a
+/// target.
 #[inline(always)]
 fn slopes(target: &Target, origin: &Vector3<f32>) -> [f32; 2] {
     let m = &target.sensor_from_cube;

@@ -5,21 +5,22 @@
 
 use nalgebra::Vector2;
 
-use super::material::{Look, fade, fraction, scaled};
+use super::material::{Appearance, fade, fraction, scaled};
 use super::random::{floor, noise_2d};
-use super::route::{Beside, KERB_OFFSET_M, LANES_OFFSET_M, PAVEMENT_OFFSET_M, Route};
+use super::route::{KERB_OFFSET_M, LANES_OFFSET_M, NearestPiece, PAVEMENT_OFFSET_M, Route};
 use super::traffic::PAVEMENT_HEIGHT_M;
 
-/// Edge of a cell for which the pieces of road that may be nearest are known.
+/// Edge length of a cell, for which the candidates of the nearest piece of road
+/// are stored.
 const CELL_M: f64 = 2.0;
-/// Ground around the road for which cells are kept.
+/// Width of the ground around the road that has cells.
 const MARGIN_M: f64 = 60.0;
-/// The bit of a mask that is not a piece's.
+/// The bit of a mask that marks road.
 const ROAD: u32 = 1 << 31;
 /// Width of the kerb stone.
 const KERB_WIDTH_M: f64 = 0.16;
 
-/// What the ground is at a place.
+/// The ground cover.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cover {
     /// Asphalt.
@@ -37,7 +38,7 @@ pub(super) enum Cover {
 }
 
 impl Cover {
-    /// Share of a laser's light that comes back at normal incidence.
+    /// Reflectivity to a LiDAR at normal incidence.
     pub(super) fn reflectivity(self) -> f32 {
         match self {
             Self::Road => 0.14,
@@ -50,14 +51,14 @@ impl Cover {
     }
 }
 
-/// Where a ray meets the ground.
+/// The intersection of a ray and the ground.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Meeting {
-    /// How far along the ray, in its units.
+pub(super) struct GroundHit {
+    /// The distance along the ray, in its units.
     pub(super) distance: f64,
-    /// The place seen from the road.
-    pub(super) beside: Beside,
-    /// Whether it is the upright face of the kerb.
+    /// The nearest piece of road.
+    pub(super) nearest: NearestPiece,
+    /// Whether it is on the vertical face of the kerb.
     pub(super) is_kerb: bool,
 }
 
@@ -67,8 +68,8 @@ pub(super) struct Ground {
     route: Route,
     low: Vector2<f64>,
     num_cells: [usize; 2],
-    /// Per cell, the pieces that may be nearest to some place in it, and
-    /// [`ROAD`] when its middle is road.
+    /// Per cell: the pieces that may be nearest to a position in it, and [`ROAD`]
+    /// when its middle is road.
     masks: Vec<u32>,
     key: u32,
 }
@@ -86,10 +87,10 @@ impl Ground {
                 let index = Vector2::new(column as f64 + 0.5, row as f64 + 0.5);
                 let middle = low + index * CELL_M;
                 let distances: Vec<f64> = (0..route.num_pieces())
-                    .map(|piece| route.beside(middle, 1 << piece).distance)
+                    .map(|piece| route.nearest_piece(middle, 1 << piece).distance)
                     .collect();
                 let nearest = distances.iter().copied().fold(f64::INFINITY, f64::min);
-                // Any place of the cell is within half its diagonal of the middle.
+                // Every position in the cell is within half its diagonal of the middle.
                 let reach = nearest + CELL_M * std::f64::consts::SQRT_2;
                 let mask = (0..route.num_pieces()).fold(0, |mask, piece| {
                     // A curve ends abruptly: its distance is infinite beyond.
@@ -103,57 +104,57 @@ impl Ground {
         Self { route: route.clone(), low, num_cells, masks, key }
     }
 
-    /// Lowest and highest coordinates of the ground that is known.
+    /// Lowest and highest coordinates of the cells.
     pub(super) fn bounds(&self) -> [Vector2<f64>; 2] {
         let [columns, rows] = self.num_cells.map(|num| num as f64);
         [self.low, self.low + Vector2::new(columns, rows) * CELL_M]
     }
 
-    /// The road as seen from a place.
+    /// The piece of road nearest to a position.
     #[inline]
-    pub(super) fn beside(&self, position: Vector2<f64>) -> Beside {
+    pub(super) fn nearest_piece(&self, position: Vector2<f64>) -> NearestPiece {
         match self.cell(position) {
-            Some(cell) => self.route.beside(position, self.masks[cell] & !ROAD),
-            None => Beside { distance: MARGIN_M, piece: 0 },
+            Some(cell) => self.route.nearest_piece(position, self.masks[cell] & !ROAD),
+            None => NearestPiece { distance: MARGIN_M, piece: 0 },
         }
     }
 
-    /// Where a ray meets the ground. It starts at a `height` and sinks by `sink`
-    /// a unit of its length while it goes `level` metres ahead; `at` gives its
-    /// place over the ground.
+    /// Intersects a ray with the ground. The ray starts at `height`; per unit of
+    /// distance it sinks by `sink` and moves horizontally by `level` metres. `at`
+    /// maps a distance to the horizontal position.
     #[inline]
-    pub(super) fn meet(
+    pub(super) fn intersect(
         &self,
         height: f64,
         sink: f64,
         level: f64,
         at: impl Fn(f64) -> Vector2<f64>,
-    ) -> Meeting {
+    ) -> GroundHit {
         let (lower, between) = (height / sink, PAVEMENT_HEIGHT_M / sink);
         let upper = lower - between;
         let on_lower = at(lower);
         if self.is_road(on_lower) {
-            let beside = self.beside(on_lower);
-            // Distances change no faster than places: well inside the road the
-            // upper level is not met.
-            if beside.distance + between * level < KERB_OFFSET_M {
-                return Meeting { distance: lower, beside, is_kerb: false };
+            let nearest = self.nearest_piece(on_lower);
+            // The distance from the centreline changes at most as much as the position:
+            // well inside the road the ray does not cross the pavement.
+            if nearest.distance + between * level < KERB_OFFSET_M {
+                return GroundHit { distance: lower, nearest, is_kerb: false };
             }
         }
-        let beside = self.beside(at(upper));
-        if beside.distance >= KERB_OFFSET_M {
-            return Meeting { distance: upper, beside, is_kerb: false };
+        let nearest = self.nearest_piece(at(upper));
+        if nearest.distance >= KERB_OFFSET_M {
+            return GroundHit { distance: upper, nearest, is_kerb: false };
         }
-        let far = self.beside(on_lower);
+        let far = self.nearest_piece(on_lower);
         if far.distance < KERB_OFFSET_M {
-            return Meeting { distance: lower, beside: far, is_kerb: false };
+            return GroundHit { distance: lower, nearest: far, is_kerb: false };
         }
-        let share = (KERB_OFFSET_M - beside.distance) / (far.distance - beside.distance);
-        let beside = Beside { distance: KERB_OFFSET_M + 0.01, ..beside };
-        Meeting { distance: upper + share * between, beside, is_kerb: true }
+        let share = (KERB_OFFSET_M - nearest.distance) / (far.distance - nearest.distance);
+        let nearest = NearestPiece { distance: KERB_OFFSET_M + 0.01, ..nearest };
+        GroundHit { distance: upper + share * between, nearest, is_kerb: true }
     }
 
-    /// Whether the middle of a place's cell is road.
+    /// Whether the middle of the cell of a position is road.
     #[inline]
     fn is_road(&self, position: Vector2<f64>) -> bool {
         self.cell(position).is_some_and(|cell| self.masks[cell] & ROAD != 0)
@@ -168,15 +169,15 @@ impl Ground {
         is_inside.then_some(row * columns + column)
     }
 
-    /// What the ground is, `pixel_m` the size of a pixel there: the cover, and
-    /// how much of a marking a pixel shows.
+    /// The cover at a position, and the share of a pixel of size `pixel_m` that is
+    /// painted.
     pub(super) fn cover(
         &self,
         position: Vector2<f64>,
-        beside: &Beside,
+        nearest: &NearestPiece,
         pixel_m: f64,
     ) -> (Cover, f32) {
-        let distance = beside.distance;
+        let distance = nearest.distance;
         if distance > PAVEMENT_OFFSET_M {
             (Cover::Grass, 0.0)
         } else if distance > KERB_OFFSET_M + KERB_WIDTH_M {
@@ -184,7 +185,7 @@ impl Ground {
         } else if distance > KERB_OFFSET_M {
             (Cover::Kerb, 0.0)
         } else {
-            let paint = self.paint(position, beside, pixel_m);
+            let paint = self.paint(position, nearest, pixel_m);
             if paint > 0.5 {
                 (Cover::Marking, paint as f32)
             } else if distance > LANES_OFFSET_M && !is_crossing(position, 18.0) {
@@ -196,13 +197,13 @@ impl Ground {
     }
 
     /// Share of a pixel that is painted.
-    fn paint(&self, position: Vector2<f64>, beside: &Beside, pixel_m: f64) -> f64 {
+    fn paint(&self, position: Vector2<f64>, nearest: &NearestPiece, pixel_m: f64) -> f64 {
         let line = |away: f64, half_width: f64| {
             ((half_width - away) / pixel_m + 0.5).clamp(0.0, 1.0)
                 * (2.0 * half_width / pixel_m).min(1.0)
         };
         if is_crossing(position, 18.0) {
-            // On an arm of the crossing: how far out, how far from its middle.
+            // Distances on an arm of the crossing: from the crossing, from the middle.
             let (x, y) = (position.x.abs(), position.y.abs());
             let (out, aside) = if x > y { (x, y) } else { (y, x) };
             if out < 6.6 {
@@ -219,17 +220,22 @@ impl Ground {
             let middle = if out > 10.6 { line(aside, 0.07) } else { 0.0 };
             return stop_line.max(middle);
         }
-        if beside.distance < 0.3 {
-            let s = self.route.s_beside(position, beside.piece);
+        if nearest.distance < 0.3 {
+            let s = self.route.s_near(position, nearest.piece);
             let dash = s - (s / 9.0).floor() * 9.0;
-            return if dash < 4.0 { line(beside.distance, 0.07) } else { 0.0 };
+            return if dash < 4.0 { line(nearest.distance, 0.07) } else { 0.0 };
         }
-        line((beside.distance - LANES_OFFSET_M).abs(), 0.06)
+        line((nearest.distance - LANES_OFFSET_M).abs(), 0.06)
     }
 
-    /// What a camera sees of the ground.
-    pub(super) fn look(&self, position: Vector2<f64>, beside: &Beside, pixel_m: f32) -> Look {
-        let (cover, paint) = self.cover(position, beside, f64::from(pixel_m));
+    /// The appearance of the ground.
+    pub(super) fn appearance(
+        &self,
+        position: Vector2<f64>,
+        nearest: &NearestPiece,
+        pixel_m: f32,
+    ) -> Appearance {
+        let (cover, paint) = self.cover(position, nearest, f64::from(pixel_m));
         let (x, y) = (position.x as f32, position.y as f32);
         let broad = noise_2d(self.key, x * 0.23, y * 0.23);
         let grain = self.detail(3, x * 31.0, y * 31.0, fade(pixel_m, 0.12));
@@ -263,10 +269,10 @@ impl Ground {
                 scaled([0.075, 0.125, 0.03], shade)
             }
         };
-        Look { albedo, gloss: 0.0 }
+        Appearance { albedo, gloss: 0.0 }
     }
 
-    /// Noise about 0 of a detail that is seen so well.
+    /// Noise around 0, scaled by the visibility of the detail.
     #[inline]
     fn detail(&self, key: u32, x: f32, y: f32, seen: f32) -> f32 {
         if seen > 0.0 { seen * (noise_2d(self.key ^ key, x, y) - 0.5) } else { 0.0 }

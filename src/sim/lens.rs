@@ -1,11 +1,11 @@
-//! From linear light to the bytes of a picture: exposure, a soft lens, a noisy
-//! sensor.
+//! From linear light to the bytes of a picture: tone mapping, the blur of the
+//! lens, the noise of the sensor.
 
 use multiversion::multiversion;
 
-/// From linear light to the levels of a picture: a soft shoulder, then gamma 2.
+/// Maps linear light to display values in [0, 1]: a filmic curve, then gamma 2.
 #[multiversion(targets("x86_64+avx2"))]
-pub(super) fn develop(values: &mut [f32], exposure: f32) {
+pub(super) fn tone_map(values: &mut [f32], exposure: f32) {
     for value in values {
         let light = *value * exposure;
         let level = light * (0.7 + light) / (0.62 + light * (0.35 + light));
@@ -13,11 +13,10 @@ pub(super) fn develop(values: &mut [f32], exposure: f32) {
     }
 }
 
-/// One row of 8-bit levels from the rows above, here and below: the lens
-/// spreads every pixel over its neighbours, the sensor adds noise. At either
-/// end of the row the pixels look only up and down.
+/// Quantises a row to 8 bits after blurring it with its four neighbours and
+/// adding noise. The first and the last pixel are blurred vertically only.
 #[multiversion(targets("x86_64+avx2"))]
-pub(super) fn expose([above, here, below]: [&[f32]; 3], key: u64, out: &mut [u8]) {
+pub(super) fn read_out([above, here, below]: [&[f32]; 3], key: u64, out: &mut [u8]) {
     let len = out.len();
     let (above, here, below) = (&above[..len], &here[..len], &below[..len]);
     let key = key as u32;
@@ -36,10 +35,10 @@ pub(super) fn expose([above, here, below]: [&[f32]; 3], key: u64, out: &mut [u8]
 }
 
 #[inline(always)]
-fn level(here: f32, around: f32, place: u32, key: u32) -> u8 {
+fn level(here: f32, around: f32, position: u32, key: u32) -> u8 {
     let value = 0.6 * here + 0.1 * around;
-    // Two uniform numbers make a triangular one.
-    let mut noise = place.wrapping_mul(0x9e37_79b9) ^ key;
+    // The sum of two uniform numbers has a triangular distribution.
+    let mut noise = position.wrapping_mul(0x9e37_79b9) ^ key;
     noise = (noise ^ (noise >> 16)).wrapping_mul(0x21f0_aaad);
     noise = (noise ^ (noise >> 15)).wrapping_mul(0x735a_2d97);
     noise ^= noise >> 15;

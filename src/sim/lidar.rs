@@ -1,34 +1,29 @@
 //! A spinning LiDAR of 64 beams.
 //!
-//! A scan is one turn to the left, from behind over the left … back to behind;
-//! it faces ahead in the middle, and the stamp of a scan is that middle. Every
-//! column is cast from where the sensor is at the column's own time, at a world
-//! that has moved on to that time. Points are given in the sensor's frame at
-//! the stamp: ego motion is taken out, as drivers with a fixed frame do, while
-//! what moves by itself is seen where it was.
+//! A scan is one counter-clockwise revolution that starts facing backward. The
+//! stamp of a scan is its middle, when it faces forward. Each column is cast from
+//! the pose of the sensor at the column's time, at actors in their poses of that
+//! time. Points are in the sensor's frame at the stamp: ego motion is
+//! compensated, as drivers with a fixed frame do; the motion of actors is not.
 
 use nalgebra::{Matrix3, Vector2, Vector3};
 
-use super::cast::{CHUNKS, Column, Drift, Hits, azimuths, cast};
+use super::cast::{ActorMotion, CHUNKS, Column, Hits, MAX_RANGE_M, NUM_BEAMS, azimuths, cast};
+use super::drive::{Drive, Stream};
 use super::ground::Cover;
 use super::random::{bits, key, normal, unit};
 use super::rig::{LidarMount, SCAN_S, pose_of};
 use super::scene::{Scene, View};
-use super::solid::{LANES, spot};
+use super::solid::{LANES, surface_point};
 use super::traffic::PAVEMENT_HEIGHT_M;
-use super::{Drive, Stream};
 use crate::types::{Box3d, Truth3d};
 
-/// Beams of every LiDAR.
-pub const NUM_BEAMS: usize = 64;
-/// Nothing farther away comes back.
-pub const MAX_RANGE_M: f32 = 120.0;
-/// Truth is given for objects up to this far from the sensor.
+/// The truth lists objects up to this distance from the sensor.
 pub const TRUTH_RANGE_M: f64 = 75.0;
 
 const MIN_RANGE_M: f32 = 0.8;
 const RANGE_NOISE_M: f32 = 0.018;
-const NOTHING: u32 = u32::MAX;
+const NO_HIT: u32 = u32::MAX;
 const GROUND: u32 = u32::MAX - 1;
 
 /// A point of a scan, in the sensor's frame at the stamp.
@@ -36,45 +31,45 @@ const GROUND: u32 = u32::MAX - 1;
 pub struct ScanPoint {
     /// x (ahead), y (left), z (up) in metres.
     pub position: [f32; 3],
-    /// Strength of the echo, 0 to 255.
+    /// Intensity of the echo, 0 to 255.
     pub intensity: f32,
     /// Its beam, 0 the lowest.
     pub ring: u16,
-    /// When it was measured, seconds from the stamp; negative before.
+    /// Time of measurement, seconds from the stamp; negative before it.
     pub time_s: f32,
-    /// The object it lies on; 0 for none.
+    /// The object that it belongs to; 0 for none.
     pub track_id: u32,
 }
 
-/// One scan, and the truth about it. Its memory is used again by the next.
+/// One scan and its ground truth. The next scan reuses its memory.
 #[derive(Clone, Debug, Default)]
 pub struct Scan {
-    /// The points, column by column in the order of time, from the lowest beam
-    /// up.
+    /// The points, column by column in the order of time, each column from the
+    /// lowest beam upward.
     pub points: Vec<ScanPoint>,
-    /// All objects within [`TRUTH_RANGE_M`], in the order of their track ids.
+    /// All objects within [`TRUTH_RANGE_M`], ordered by track id.
     pub truth: Vec<Truth3d<'static>>,
     scene: Scene,
     columns: Vec<Vec<u32>>,
     parts: Vec<Part>,
 }
 
-/// What one thread made: the points of consecutive columns, and per present
-/// actor its rays.
+/// The output of one thread: the points of consecutive columns, and the ray
+/// counts of each actor in the scene.
 #[derive(Clone, Debug, Default)]
 struct Part {
     points: Vec<ScanPoint>,
     rays: Vec<RayCount>,
 }
 
-/// Rays of one actor.
+/// Ray counts of one actor.
 #[derive(Clone, Copy, Debug, Default)]
 struct RayCount {
-    /// That would hit it if nothing stood before it.
-    free: u32,
-    /// That hit it.
-    seen: u32,
-    /// Of these, those whose light came back.
+    /// Rays that hit it when occlusion is ignored.
+    unoccluded: u32,
+    /// Rays that hit it.
+    visible: u32,
+    /// Rays that hit it and return an echo.
     returned: u32,
 }
 
@@ -87,8 +82,8 @@ impl Drive {
         let mount = self.rig.lidars[lidar];
         let time_s = self.rig.scan_time_s(index);
         let view = lidar_view(self, &mount, time_s);
-        let reach_m = f64::from(MAX_RANGE_M);
-        scan.scene.gather(self.world(), &view, time_s, reach_m);
+        let max_range_m = f64::from(MAX_RANGE_M);
+        scan.scene.gather(self.world(), &view, time_s, max_range_m);
         let num_columns = self.rig.num_columns;
         let caster = Caster {
             drive: self,
@@ -97,14 +92,14 @@ impl Drive {
             scene: &scan.scene,
             time_s,
             key: key(&[self.seed, Stream::Lidar as u64, lidar as u64, index]),
-            drifts: scan
+            motions: scan
                 .scene
-                .present
+                .actors
                 .iter()
                 .map(|present| {
                     let state = &present.state;
                     let velocity = Vector3::new(state.velocity.x, state.velocity.y, 0.0);
-                    Drift {
+                    ActorMotion {
                         center: view.direction(state.position - view.origin),
                         velocity: view.direction(velocity),
                         yaw_rate: state.yaw_rate as f32,
@@ -125,7 +120,7 @@ impl Drive {
                 let work = move || {
                     part.points.clear();
                     part.rays.clear();
-                    part.rays.resize(caster.scene.present.len(), RayCount::default());
+                    part.rays.resize(caster.scene.actors.len(), RayCount::default());
                     for column in range {
                         caster.cast_column(column, num_columns, &columns[column], part);
                     }
@@ -136,20 +131,24 @@ impl Drive {
         scan.points.clear();
         scan.parts.iter().for_each(|part| scan.points.extend_from_slice(&part.points));
         scan.truth.clear();
-        scan.truth.extend(scan.scene.present.iter().enumerate().filter_map(|(i, present)| {
+        scan.truth.extend(scan.scene.actors.iter().enumerate().filter_map(|(i, present)| {
             let mut rays = RayCount::default();
             for part in &scan.parts {
-                rays.free += part.rays[i].free;
-                rays.seen += part.rays[i].seen;
+                rays.unoccluded += part.rays[i].unoccluded;
+                rays.visible += part.rays[i].visible;
                 rays.returned += part.rays[i].returned;
             }
             let object = self.object_3d(present.actor, &present.state, &view)?;
-            let visibility = if rays.free > 0 { rays.seen as f32 / rays.free as f32 } else { 0.0 };
+            let visibility = if rays.unoccluded > 0 {
+                rays.visible as f32 / rays.unoccluded as f32
+            } else {
+                0.0
+            };
             Some(Truth3d { num_points: rays.returned, visibility, ..object })
         }));
     }
 
-    /// An actor in the frame of a LiDAR; `None` beyond the range of the truth.
+    /// An actor in the frame of a LiDAR; `None` beyond [`TRUTH_RANGE_M`].
     fn object_3d(
         &self,
         actor: usize,
@@ -198,12 +197,12 @@ struct Caster<'a> {
     scene: &'a Scene,
     time_s: f64,
     key: u64,
-    /// Per present actor.
-    drifts: Vec<Drift>,
+    /// Per actor in the scene.
+    motions: Vec<ActorMotion>,
 }
 
 impl Caster<'_> {
-    /// Finds for every column the solids that its rays may hit, in the order of
+    /// Lists for every column the solids that its rays may hit, in the order of
     /// the scene.
     fn assign_columns(&self, num_columns: usize, columns: &mut Vec<Vec<u32>>) {
         columns.resize_with(num_columns, Vec::new);
@@ -211,9 +210,9 @@ impl Caster<'_> {
         let ego = self.drive.traffic.ego(&self.drive.route, self.time_s);
         let half_scan = 0.5 * SCAN_S;
         for (index, target) in self.scene.targets.iter().enumerate() {
-            let own = self.scene.owner(index).map(|present| &self.drifts[present]);
-            let (speed, turn) = own.map_or((0.0, 0.0), |drift| {
-                (f64::from(drift.velocity.norm()), f64::from(drift.yaw_rate.abs()))
+            let own = self.scene.owner(index).map(|present| &self.motions[present]);
+            let (speed, turn) = own.map_or((0.0, 0.0), |motion| {
+                (f64::from(motion.velocity.norm()), f64::from(motion.yaw_rate.abs()))
             });
             let shift = half_scan * (speed + ego.velocity.norm() + 6.0 * turn) + 0.05;
             let turn = half_scan * ego.yaw_rate.abs();
@@ -245,7 +244,7 @@ impl Caster<'_> {
             time_s: time_s as f32,
         };
         let mut hits =
-            Hits { range: [[MAX_RANGE_M; LANES]; CHUNKS], what: [[NOTHING; LANES]; CHUNKS] };
+            Hits { range: [[MAX_RANGE_M; LANES]; CHUNKS], solid: [[NO_HIT; LANES]; CHUNKS] };
         let fixed = list.partition_point(|&target| (target as usize) < self.scene.num_fixed);
         let beams = &self.drive.beams;
         cast(self.scene, &list[..fixed], beams, &column, &mut hits);
@@ -253,10 +252,10 @@ impl Caster<'_> {
         let mut rest = &list[fixed..];
         while let Some(&first) = rest.first() {
             let Some(owner) = self.scene.owner(first as usize) else { break };
-            let num = rest.partition_point(|&t| (t as usize) < self.scene.present[owner].end);
-            let moved = column.against(&self.drifts[owner]);
-            let free = cast(self.scene, &rest[..num], beams, &moved, &mut hits);
-            part.rays[owner].free += free.count_ones();
+            let num = rest.partition_point(|&t| (t as usize) < self.scene.actors[owner].end);
+            let moved = column.relative_to(&self.motions[owner]);
+            let unoccluded = cast(self.scene, &rest[..num], beams, &moved, &mut hits);
+            part.rays[owner].unoccluded += unoccluded.count_ones();
             rest = &rest[num..];
         }
         self.collect(index, &column, &hits, part);
@@ -276,10 +275,10 @@ impl Caster<'_> {
                 continue;
             }
             let at = |range: f64| view.origin.xy() + ahead * (cos * range);
-            let met = self.drive.ground.meet(height, -sin, cos, at);
+            let met = self.drive.ground.intersect(height, -sin, cos, at);
             if met.distance < nearest {
                 hits.range[chunk][lane] = met.distance as f32;
-                hits.what[chunk][lane] = GROUND;
+                hits.solid[chunk][lane] = GROUND;
             }
         }
     }
@@ -289,8 +288,8 @@ impl Caster<'_> {
         let beams = &self.drive.beams;
         for beam in 0..NUM_BEAMS {
             let (chunk, lane) = (beam / LANES, beam % LANES);
-            let (range, what) = (hits.range[chunk][lane], hits.what[chunk][lane]);
-            if what == NOTHING || range < MIN_RANGE_M {
+            let (range, what) = (hits.range[chunk][lane], hits.solid[chunk][lane]);
+            if what == NO_HIT || range < MIN_RANGE_M {
                 continue;
             }
             let ray = column.ahead * beams.cos[chunk][lane] + Vector3::z() * beams.sin[chunk][lane];
@@ -304,20 +303,21 @@ impl Caster<'_> {
                 }
                 _ => {
                     let target = &self.scene.targets[what as usize];
-                    let seen = owner.map_or(*column, |owner| column.against(&self.drifts[owner]));
+                    let seen =
+                        owner.map_or(*column, |owner| column.relative_to(&self.motions[owner]));
                     let ray =
                         seen.ahead * beams.cos[chunk][lane] + Vector3::z() * beams.sin[chunk][lane];
-                    let spot = spot(target, &(seen.origin + ray * range));
-                    let echo = self.scene.solids[what as usize].material.echo(&spot);
-                    (echo.reflectivity, echo.loss, echo.depth_m, spot.normal.dot(&ray).abs())
+                    let point = surface_point(target, &(seen.origin + ray * range));
+                    let echo = self.scene.solids[what as usize].material.echo(&point);
+                    (echo.reflectivity, echo.loss, echo.depth_m, point.normal.dot(&ray).abs())
                 }
             };
             if let Some(owner) = owner {
-                part.rays[owner].seen += 1;
+                part.rays[owner].visible += 1;
             }
-            let place = 2 * (index * NUM_BEAMS + beam) as u64;
-            let (chance, spread) = (bits(self.key, place), bits(self.key, place + 1));
-            // What comes back falls with the distance; little light is often missed.
+            let counter = 2 * (index * NUM_BEAMS + beam) as u64;
+            let (chance, spread) = (bits(self.key, counter), bits(self.key, counter + 1));
+            // Intensity falls with the distance; weak echoes are often lost.
             let strength = reflectivity * (0.25 + 0.75 * facing);
             let share = range / MAX_RANGE_M;
             let weak = share * share * 0.06 / strength.max(0.01);
@@ -330,7 +330,7 @@ impl Caster<'_> {
             let position = column.origin + ray * range;
             let track_id = owner.map_or(0, |owner| {
                 part.rays[owner].returned += 1;
-                self.drive.traffic.actors[self.scene.present[owner].actor].track_id
+                self.drive.traffic.actors[self.scene.actors[owner].actor].track_id
             });
             part.points.push(ScanPoint {
                 position: position.into(),
@@ -345,7 +345,8 @@ impl Caster<'_> {
     fn ground_reflectivity(&self, in_map: &Vector3<f64>) -> f32 {
         let ground = &self.drive.ground;
         let position = in_map.xy();
-        let (cover, _): (Cover, f32) = ground.cover(position, &ground.beside(position), 0.05);
+        let (cover, _): (Cover, f32) =
+            ground.cover(position, &ground.nearest_piece(position), 0.05);
         cover.reflectivity()
     }
 }

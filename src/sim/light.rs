@@ -1,11 +1,11 @@
-//! Sun, sky and haze, and how surfaces look in them. Colours are linear.
+//! Sun, sky and haze, and the shading of surfaces. Colours are linear RGB.
 
 use nalgebra::{Vector2, Vector3};
 
-use super::material::{Look, scaled};
+use super::material::{Appearance, scaled};
 use super::random::{Random, noise_2d};
 
-/// Between two colours: the first for a share of 0, the second for 1.
+/// Linear interpolation between two colours.
 #[inline(always)]
 pub(super) fn blend(a: [f32; 3], b: [f32; 3], share: f32) -> [f32; 3] {
     let mut color = a;
@@ -15,7 +15,7 @@ pub(super) fn blend(a: [f32; 3], b: [f32; 3], share: f32) -> [f32; 3] {
     color
 }
 
-/// No woods reach higher: the sine of their angle.
+/// Upper limit of the woods on the horizon: the sine of the elevation.
 const WOODS_HEIGHT: f32 = 0.05;
 
 /// The light of a drive.
@@ -26,17 +26,17 @@ pub(super) struct Light {
     sun_color: [f32; 3],
     zenith: [f32; 3],
     horizon: [f32; 3],
-    /// Share of the sky that is clouds.
+    /// Cloud cover, 0 to 1.
     cover: f32,
-    /// Distance at which haze hides half.
+    /// Distance in metres at which haze is half way to its maximum.
     haze_m: f32,
     brightness: f64,
     key: u32,
 }
 
-/// The same light in the axes of a camera.
+/// The directions of the light in the axes of a camera.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Lamps {
+pub(super) struct LightDirections {
     /// Towards the sun.
     pub(super) sun: Vector3<f32>,
     /// Upwards.
@@ -70,8 +70,7 @@ impl Light {
         }
     }
 
-    /// By how much a camera that is exposed for the scene brightens it: it
-    /// wanders slowly, as cameras do.
+    /// The exposure of a camera, which varies slowly as by automatic exposure.
     pub(super) fn exposure(&self, time_s: f64) -> f32 {
         let phase = f64::from(self.key % 628) * 0.01;
         let wander = 0.1 * libm::sin(0.7 * time_s + phase) + 0.06 * libm::sin(2.3 * time_s);
@@ -79,45 +78,46 @@ impl Light {
         (self.brightness * level * (1.0 + wander)) as f32
     }
 
-    /// The colour of a surface. `normal` and `ray`, which comes from the camera
-    /// and has length 1, are in the camera's axes. The last argument says how
-    /// much of the sun's and of the sky's light comes here, 0 to 1 each.
+    /// The colour of a surface. `normal` and `ray`, the unit vector from the
+    /// camera, are in the camera's axes. The last argument is the shares of
+    /// sunlight and skylight, 0 to 1 each.
     #[inline]
     pub(super) fn shade(
         &self,
-        look: &Look,
+        appearance: &Appearance,
         normal: &Vector3<f32>,
         ray: &Vector3<f32>,
-        lamps: &Lamps,
+        lights: &LightDirections,
         [sunlit, skylit]: [f32; 2],
     ) -> [f32; 3] {
-        let direct = normal.dot(&lamps.sun).max(0.0) * sunlit;
-        let upward = 0.5 + 0.5 * normal.dot(&lamps.up);
+        let direct = normal.dot(&lights.sun).max(0.0) * sunlit;
+        let upward = 0.5 + 0.5 * normal.dot(&lights.up);
         let mut color = [0.0; 3];
         for (i, value) in color.iter_mut().enumerate() {
             let sky = 0.72 * self.zenith[i] + 0.28 * self.horizon[i];
             let around = sky * upward + 0.16 * (1.0 - upward);
-            *value = look.albedo[i] * (self.sun_color[i] * direct + 0.75 * around * skylit);
+            *value = appearance.albedo[i] * (self.sun_color[i] * direct + 0.75 * around * skylit);
         }
-        if look.gloss > 0.0 {
+        if appearance.gloss > 0.0 {
             let facing = -normal.dot(ray);
             let mirrored = ray + normal * (2.0 * facing);
             let glance = 1.0 - facing.clamp(0.0, 1.0);
-            let share = look.gloss * (0.14 + 0.86 * glance * glance * glance);
-            let height = mirrored.dot(&lamps.up);
-            let spark = mirrored.dot(&lamps.sun).max(0.0);
+            let share = appearance.gloss * (0.14 + 0.86 * glance * glance * glance);
+            let height = mirrored.dot(&lights.up);
+            let spark = mirrored.dot(&lights.sun).max(0.0);
             let spark = spark * spark;
             let spark = spark * spark * spark * spark;
             let spark = spark * spark * spark * sunlit;
             let sky = if height > 0.0 { self.gradient(height) } else { [0.12, 0.12, 0.11] };
             for (i, value) in color.iter_mut().enumerate() {
-                *value += share * (sky[i] - *value) + look.gloss * 0.8 * self.sun_color[i] * spark;
+                *value +=
+                    share * (sky[i] - *value) + appearance.gloss * 0.8 * self.sun_color[i] * spark;
             }
         }
         color
     }
 
-    /// Mixes in the haze of a distance.
+    /// Applies the haze of a distance.
     #[inline]
     pub(super) fn through_haze(&self, color: [f32; 3], distance_m: f32) -> [f32; 3] {
         let share = distance_m / (distance_m + self.haze_m);
@@ -132,8 +132,8 @@ impl Light {
         blend(self.zenith, self.horizon, low)
     }
 
-    /// Distant woods in a direction of the map of length 1, where they hide the
-    /// sky.
+    /// The colour of distant woods in a unit direction of the map; `None` above
+    /// them.
     pub(super) fn woods(&self, direction: &Vector3<f32>) -> Option<[f32; 3]> {
         if direction.z > WOODS_HEIGHT {
             return None;
@@ -146,7 +146,7 @@ impl Light {
         (direction.z < ridge).then(|| blend(self.horizon, [0.1, 0.15, 0.1], 0.45))
     }
 
-    /// The sky and its clouds in a direction of the map of length 1.
+    /// The colour of the sky with clouds in a unit direction of the map.
     pub(super) fn sky(&self, direction: &Vector3<f32>) -> [f32; 3] {
         let height = direction.z.max(0.0);
         let sky = self.gradient(height);

@@ -1,11 +1,11 @@
-//! What things are made of, as a laser and as a camera see it.
+//! Materials: their reflectivity to a LiDAR and their appearance to a camera.
 
 use nalgebra::Vector3;
 
 use super::random::{floor, noise_2d, noise_3d};
-use super::solid::{Face, Spot};
+use super::surface::{Face, SurfacePoint};
 
-/// What a surface is made of.
+/// The material of a solid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Material {
     /// Body of a car, with lamps and plates at its ends.
@@ -48,68 +48,68 @@ pub(super) enum Material {
     Stone,
 }
 
-/// What a camera sees of a spot.
+/// The appearance of a surface to a camera.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Look {
-    /// Reflected share of light: red, green, blue, linear.
+pub(super) struct Appearance {
+    /// Albedo: red, green, blue, linear.
     pub(super) albedo: [f32; 3],
-    /// How much it mirrors, 0 to 1.
+    /// Specular share, 0 to 1.
     pub(super) gloss: f32,
 }
 
-/// What a laser sees of a spot.
+/// The response of a surface to a LiDAR pulse.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Echo {
     /// Reflected share of light at normal incidence; retroreflectors exceed 1.
     pub(super) reflectivity: f32,
-    /// Chance that no light comes back at all.
+    /// Probability that there is no echo.
     pub(super) loss: f32,
-    /// Depth in metres up to which light enters before it comes back.
+    /// Depth in metres up to which the pulse penetrates.
     pub(super) depth_m: f32,
 }
 
-const GLASS: Look = Look { albedo: [0.012, 0.015, 0.018], gloss: 0.5 };
+const GLASS: Appearance = Appearance { albedo: [0.012, 0.015, 0.018], gloss: 0.5 };
 const RUBBER: [f32; 3] = [0.022, 0.022, 0.024];
 
 impl Material {
-    /// Whether rays may pass through its gaps.
+    /// Whether it has gaps that rays pass through.
     pub(super) fn has_gaps(self) -> bool {
         matches!(self, Self::Leaves | Self::BicycleWheel)
     }
 
-    /// Whether a ray that meets the solid at `place` (in its cube) passes
+    /// Whether a ray that meets the solid at `position` (in its cube) passes
     /// through a gap.
     #[inline]
-    pub(super) fn is_gap(self, texture: u32, place: &Vector3<f32>) -> bool {
+    pub(super) fn is_gap(self, texture: u32, position: &Vector3<f32>) -> bool {
         match self {
             Self::Leaves => {
-                let p = place * 7.0;
-                let edge = 0.5 - 0.3 * place.z;
+                let p = position * 7.0;
+                let edge = 0.5 - 0.3 * position.z;
                 noise_3d(texture, p.x, p.y, p.z * 1.3) < 0.36 + 0.04 * edge
             }
             Self::BicycleWheel => {
-                let r = place.x * place.x + place.y * place.y;
-                let on_spoke = (place.x * place.y).abs() < 0.02 * r
-                    || (place.x * place.x - place.y * place.y).abs() < 0.04 * r;
+                let r = position.x * position.x + position.y * position.y;
+                let on_spoke = (position.x * position.y).abs() < 0.02 * r
+                    || (position.x * position.x - position.y * position.y).abs() < 0.04 * r;
                 r < 0.78 && !on_spoke && r > 0.02
             }
             _ => false,
         }
     }
 
-    /// What a laser sees.
-    pub(super) fn echo(self, spot: &Spot) -> Echo {
+    /// The response to a LiDAR pulse.
+    pub(super) fn echo(self, point: &SurfacePoint) -> Echo {
         let solid = |reflectivity| Echo { reflectivity, loss: 0.01, depth_m: 0.0 };
         let glass = Echo { reflectivity: 0.08, loss: 0.6, depth_m: 0.0 };
         match self {
-            Self::CarBody => match end_part(spot) {
+            Self::CarBody => match end_part(point) {
                 EndPart::Plate => solid(1.3),
                 EndPart::Lamp => solid(0.9),
                 EndPart::Body => solid(0.42),
             },
-            Self::CarCabin if is_car_window(spot) => glass,
-            Self::TruckCab if is_cab_window(spot) => glass,
-            Self::BusBody if is_bus_window(spot) => glass,
+            Self::CarCabin if is_car_window(point) => glass,
+            Self::TruckCab if is_cab_window(point) => glass,
+            Self::BusBody if is_bus_window(point) => glass,
             Self::CarCabin | Self::TruckCab | Self::BusBody => solid(0.42),
             Self::Cargo => solid(0.5),
             Self::Wheel | Self::BicycleWheel => solid(0.1),
@@ -128,76 +128,78 @@ impl Material {
         }
     }
 
-    /// What a camera sees. `color` and `texture` are the solid's, `half` its
-    /// half extents; `pixel_m` is the size of a pixel on it, below which
-    /// nothing is drawn.
-    pub(super) fn look(
+    /// The appearance at a surface point. `color` and `texture` are the solid's,
+    /// `half` its half extents; `pixel_m` is the footprint of a pixel, and smaller
+    /// details are left out.
+    pub(super) fn appearance(
         self,
-        spot: &Spot,
+        point: &SurfacePoint,
         color: [f32; 3],
         texture: u32,
         half: &Vector3<f32>,
         pixel_m: f32,
-    ) -> Look {
-        let place = spot.place.component_mul(half);
-        let matt = |albedo| Look { albedo, gloss: 0.0 };
+    ) -> Appearance {
+        let position = point.position.component_mul(half);
+        let matt = |albedo| Appearance { albedo, gloss: 0.0 };
         match self {
-            Self::CarBody => car_body(spot, color, &place),
-            Self::CarCabin if is_car_window(spot) => GLASS,
-            Self::CarCabin => Look { albedo: color, gloss: 0.25 },
-            Self::TruckCab if is_cab_window(spot) => GLASS,
-            Self::TruckCab => car_body(spot, color, &place),
-            Self::Cargo => cargo(spot, color, &place, pixel_m),
-            Self::BusBody => bus_body(spot, color, &place),
+            Self::CarBody => car_body(point, color, &position),
+            Self::CarCabin if is_car_window(point) => GLASS,
+            Self::CarCabin => Appearance { albedo: color, gloss: 0.25 },
+            Self::TruckCab if is_cab_window(point) => GLASS,
+            Self::TruckCab => car_body(point, color, &position),
+            Self::Cargo => cargo(point, color, &position, pixel_m),
+            Self::BusBody => bus_body(point, color, &position),
             Self::Wheel => {
-                let r = spot.place.x * spot.place.x + spot.place.y * spot.place.y;
-                let hub = spot.face != Face::Round && r < 0.42;
-                if hub { Look { albedo: [0.35; 3], gloss: 0.2 } } else { matt(RUBBER) }
+                let r = point.position.x * point.position.x + point.position.y * point.position.y;
+                let hub = point.face != Face::Round && r < 0.42;
+                if hub { Appearance { albedo: [0.35; 3], gloss: 0.2 } } else { matt(RUBBER) }
             }
             Self::BicycleWheel => matt(RUBBER),
-            Self::Metal => Look { albedo: color, gloss: 0.15 },
+            Self::Metal => Appearance { albedo: color, gloss: 0.15 },
             Self::Plastic | Self::Skin => matt(color),
             Self::Hair => matt(color),
             Self::Cloth => {
-                let fold = noise_2d(texture, place.z * 9.0, (place.x + place.y) * 14.0);
+                let fold = noise_2d(texture, position.z * 9.0, (position.x + position.y) * 14.0);
                 matt(scaled(color, 0.75 + 0.5 * fold))
             }
-            Self::Facade => facade(spot, color, texture, half, pixel_m),
+            Self::Facade => facade(point, color, texture, half, pixel_m),
             Self::Roof => {
-                let row = fraction((place.z + place.y.abs() * 0.3) * 4.0);
+                let row = fraction((position.z + position.y.abs() * 0.3) * 4.0);
                 let fade = fade(pixel_m, 0.12);
                 matt(scaled(color, 1.0 + fade * (0.3 * row - 0.15)))
             }
             Self::Bark => {
-                let ridge = noise_2d(texture, place.z * 3.0, (place.x - place.y) * 40.0);
+                let ridge = noise_2d(texture, position.z * 3.0, (position.x - position.y) * 40.0);
                 matt(scaled(color, 0.6 + 0.8 * ridge))
             }
             Self::Leaves => {
-                let p = place * 4.5;
+                let p = position * 4.5;
                 let clump = noise_3d(texture ^ 77, p.x, p.y, p.z);
-                let height = 0.8 + 0.25 * spot.place.z;
+                let height = 0.8 + 0.25 * point.position.z;
                 matt(scaled(color, (0.45 + 1.0 * clump) * height))
             }
             Self::Hedge => {
-                let (u, v) = match spot.face {
-                    Face::Top | Face::Bottom => (place.x, place.y),
-                    Face::Side => (place.x, place.z),
-                    _ => (place.y, place.z),
+                let (u, v) = match point.face {
+                    Face::Top | Face::Bottom => (position.x, position.y),
+                    Face::Side => (position.x, position.z),
+                    _ => (position.y, position.z),
                 };
                 let coarse = noise_2d(texture, u * 5.0, v * 5.0);
                 let fine = noise_2d(texture ^ 5, u * 19.0, v * 19.0);
                 matt(scaled(color, 0.4 + 0.65 * coarse + 0.55 * fine * fade(pixel_m, 0.05)))
             }
-            Self::Sign => sign(spot, color),
+            Self::Sign => sign(point, color),
             Self::Stone => {
-                let grain = noise_2d(texture, place.x * 7.0 + place.z * 5.0, place.y * 7.0);
+                let grain =
+                    noise_2d(texture, position.x * 7.0 + position.z * 5.0, position.y * 7.0);
                 matt(scaled(color, 0.85 + 0.3 * grain))
             }
         }
     }
 }
 
-/// 1 where details of this size are seen, falling to 0 where a pixel is larger.
+/// 1 where details of this size are visible, falling to 0 where a pixel is
+/// larger.
 #[inline]
 pub(super) fn fade(pixel_m: f32, detail_m: f32) -> f32 {
     (2.0 - 2.0 * pixel_m / detail_m).clamp(0.0, 1.0)
@@ -221,55 +223,56 @@ enum EndPart {
 }
 
 /// Parts of the front and the back of a vehicle's body.
-fn end_part(spot: &Spot) -> EndPart {
-    let (y, z) = (spot.place.y.abs(), spot.place.z);
-    match spot.face {
+fn end_part(point: &SurfacePoint) -> EndPart {
+    let (y, z) = (point.position.y.abs(), point.position.z);
+    match point.face {
         Face::Front | Face::Back if y > 0.62 && y < 0.95 && z > 0.05 && z < 0.55 => EndPart::Lamp,
         Face::Front | Face::Back if y < 0.28 && z > -0.5 && z < -0.2 => EndPart::Plate,
         _ => EndPart::Body,
     }
 }
 
-fn car_body(spot: &Spot, color: [f32; 3], place: &Vector3<f32>) -> Look {
-    match (end_part(spot), spot.face) {
-        (EndPart::Lamp, Face::Front) => return Look { albedo: [0.8, 0.8, 0.75], gloss: 0.4 },
-        (EndPart::Lamp, _) => return Look { albedo: [0.45, 0.02, 0.02], gloss: 0.3 },
-        (EndPart::Plate, _) => return Look { albedo: [0.75, 0.75, 0.7], gloss: 0.0 },
+fn car_body(point: &SurfacePoint, color: [f32; 3], position: &Vector3<f32>) -> Appearance {
+    match (end_part(point), point.face) {
+        (EndPart::Lamp, Face::Front) => return Appearance { albedo: [0.8, 0.8, 0.75], gloss: 0.4 },
+        (EndPart::Lamp, _) => return Appearance { albedo: [0.45, 0.02, 0.02], gloss: 0.3 },
+        (EndPart::Plate, _) => return Appearance { albedo: [0.75, 0.75, 0.7], gloss: 0.0 },
         (EndPart::Body, _) => {}
     }
-    let skirt = spot.place.z < -0.72;
-    let grille = spot.face == Face::Front && spot.place.z < -0.05 && spot.place.y.abs() < 0.55;
+    let skirt = point.position.z < -0.72;
+    let grille =
+        point.face == Face::Front && point.position.z < -0.05 && point.position.y.abs() < 0.55;
     if skirt || grille {
-        return Look { albedo: [0.03; 3], gloss: 0.05 };
+        return Appearance { albedo: [0.03; 3], gloss: 0.05 };
     }
     // Gaps of the doors.
-    let gap = spot.face == Face::Side
-        && ((place.x - 0.55).abs() < 0.012 || (place.x + 0.5).abs() < 0.012);
-    Look { albedo: if gap { scaled(color, 0.3) } else { color }, gloss: 0.3 }
+    let gap = point.face == Face::Side
+        && ((position.x - 0.55).abs() < 0.012 || (position.x + 0.5).abs() < 0.012);
+    Appearance { albedo: if gap { scaled(color, 0.3) } else { color }, gloss: 0.3 }
 }
 
 /// All of the cabin but its roof and its pillars.
-fn is_car_window(spot: &Spot) -> bool {
-    let (x, y, z) = (spot.place.x, spot.place.y.abs(), spot.place.z);
-    match spot.face {
+fn is_car_window(point: &SurfacePoint) -> bool {
+    let (x, y, z) = (point.position.x, point.position.y.abs(), point.position.z);
+    match point.face {
         Face::Front | Face::Back => y < 0.86 - 0.06 * z && z < 0.86,
         Face::Side => z < 0.84 && (x + 0.05).abs() > 0.05 && x.abs() < 0.9 - 0.12 * z,
         _ => false,
     }
 }
 
-fn is_cab_window(spot: &Spot) -> bool {
-    let (x, y, z) = (spot.place.x, spot.place.y.abs(), spot.place.z);
-    match spot.face {
+fn is_cab_window(point: &SurfacePoint) -> bool {
+    let (x, y, z) = (point.position.x, point.position.y.abs(), point.position.z);
+    match point.face {
         Face::Front => y < 0.88 && z > 0.1 && z < 0.82,
         Face::Side => x > -0.35 && x < 0.75 && z > 0.12 && z < 0.78,
         _ => false,
     }
 }
 
-fn is_bus_window(spot: &Spot) -> bool {
-    let (x, y, z) = (spot.place.x, spot.place.y.abs(), spot.place.z);
-    match spot.face {
+fn is_bus_window(point: &SurfacePoint) -> bool {
+    let (x, y, z) = (point.position.x, point.position.y.abs(), point.position.z);
+    match point.face {
         Face::Front => y < 0.92 && z > -0.35 && z < 0.62,
         Face::Back => y < 0.8 && z > 0.15 && z < 0.65,
         Face::Side => z > -0.05 && z < 0.62 && fraction((x + 1.0) * 3.5) > 0.06,
@@ -277,30 +280,41 @@ fn is_bus_window(spot: &Spot) -> bool {
     }
 }
 
-fn bus_body(spot: &Spot, color: [f32; 3], place: &Vector3<f32>) -> Look {
-    if is_bus_window(spot) {
+fn bus_body(point: &SurfacePoint, color: [f32; 3], position: &Vector3<f32>) -> Appearance {
+    if is_bus_window(point) {
         return GLASS;
     }
-    match spot.face {
+    match point.face {
         // The board of its destination.
-        Face::Front if spot.place.z > 0.7 && spot.place.z < 0.92 && spot.place.y.abs() < 0.7 => {
-            let lit = fraction(place.y * 6.0) > 0.35 && spot.place.z > 0.75 && spot.place.z < 0.87;
-            Look { albedo: if lit { [1.0, 0.55, 0.05] } else { [0.02; 3] }, gloss: 0.0 }
+        Face::Front
+            if point.position.z > 0.7
+                && point.position.z < 0.92
+                && point.position.y.abs() < 0.7 =>
+        {
+            let lit = fraction(position.y * 6.0) > 0.35
+                && point.position.z > 0.75
+                && point.position.z < 0.87;
+            Appearance { albedo: if lit { [1.0, 0.55, 0.05] } else { [0.02; 3] }, gloss: 0.0 }
         }
-        Face::Side if spot.place.z < -0.45 && spot.place.z > -0.6 => {
-            Look { albedo: [0.75, 0.75, 0.72], gloss: 0.2 }
+        Face::Side if point.position.z < -0.45 && point.position.z > -0.6 => {
+            Appearance { albedo: [0.75, 0.75, 0.72], gloss: 0.2 }
         }
-        _ => car_body(spot, color, place),
+        _ => car_body(point, color, position),
     }
 }
 
-fn cargo(spot: &Spot, color: [f32; 3], place: &Vector3<f32>, pixel_m: f32) -> Look {
+fn cargo(
+    point: &SurfacePoint,
+    color: [f32; 3],
+    position: &Vector3<f32>,
+    pixel_m: f32,
+) -> Appearance {
     let rib = fade(pixel_m, 0.1);
-    let lamp = spot.face == Face::Back && spot.place.z < -0.88 && spot.place.y.abs() > 0.7;
-    let doors = spot.face == Face::Back && spot.place.y.abs() < 0.015;
-    let stripe = spot.face == Face::Side && (spot.place.z + 0.1).abs() < 0.22;
-    let shade = match spot.face {
-        Face::Side => 1.0 - 0.12 * rib * f32::from(u8::from(fraction(place.x * 1.6) < 0.06)),
+    let lamp = point.face == Face::Back && point.position.z < -0.88 && point.position.y.abs() > 0.7;
+    let doors = point.face == Face::Back && point.position.y.abs() < 0.015;
+    let stripe = point.face == Face::Side && (point.position.z + 0.1).abs() < 0.22;
+    let shade = match point.face {
+        Face::Side => 1.0 - 0.12 * rib * f32::from(u8::from(fraction(position.x * 1.6) < 0.06)),
         _ => 1.0,
     };
     let albedo = match () {
@@ -309,18 +323,24 @@ fn cargo(spot: &Spot, color: [f32; 3], place: &Vector3<f32>, pixel_m: f32) -> Lo
         () if stripe => [0.3 + 0.5 * color[2], 0.35 * color[1] + 0.1, 0.4 * color[0]],
         () => scaled(color, shade),
     };
-    Look { albedo, gloss: 0.08 }
+    Appearance { albedo, gloss: 0.08 }
 }
 
-fn facade(spot: &Spot, color: [f32; 3], texture: u32, half: &Vector3<f32>, pixel_m: f32) -> Look {
-    let place = spot.place.component_mul(half);
-    let u = match spot.face {
-        Face::Front | Face::Back => place.y,
-        Face::Side => place.x,
-        _ => return Look { albedo: [0.2, 0.19, 0.18], gloss: 0.0 },
+fn facade(
+    point: &SurfacePoint,
+    color: [f32; 3],
+    texture: u32,
+    half: &Vector3<f32>,
+    pixel_m: f32,
+) -> Appearance {
+    let position = point.position.component_mul(half);
+    let u = match point.face {
+        Face::Front | Face::Back => position.y,
+        Face::Side => position.x,
+        _ => return Appearance { albedo: [0.2, 0.19, 0.18], gloss: 0.0 },
     };
     let half_height = half.z;
-    let height = place.z + half_height;
+    let height = position.z + half_height;
     let (pitch, storey) = (2.2 + (texture % 5) as f32 * 0.25, 3.0);
     let (column, row) = ((u / pitch + 100.5).floor(), (height / storey).floor());
     let (du, dv) = ((fraction(u / pitch + 0.5) - 0.5) * pitch, fraction(height / storey) * storey);
@@ -335,13 +355,15 @@ fn facade(spot: &Spot, color: [f32; 3], texture: u32, half: &Vector3<f32>, pixel
         let pane = (du.abs() > 0.025 || is_door) && (dv - 1.75).abs() > 0.02;
         let lit = noise_2d(texture ^ 9, column * 3.7, row * 5.1);
         return match (is_door, pane) {
-            (true, _) => Look { albedo: scaled([0.16, 0.09, 0.06], 0.6 + lit), gloss: 0.05 },
-            (_, true) => Look { albedo: scaled([0.03, 0.035, 0.04], 0.3 + 1.4 * lit), gloss: 0.3 },
-            (_, false) => Look { albedo: [0.55; 3], gloss: 0.0 },
+            (true, _) => Appearance { albedo: scaled([0.16, 0.09, 0.06], 0.6 + lit), gloss: 0.05 },
+            (_, true) => {
+                Appearance { albedo: scaled([0.03, 0.035, 0.04], 0.3 + 1.4 * lit), gloss: 0.3 }
+            }
+            (_, false) => Appearance { albedo: [0.55; 3], gloss: 0.0 },
         };
     }
     if within(0.12) {
-        return Look { albedo: [0.6, 0.58, 0.55], gloss: 0.0 };
+        return Appearance { albedo: [0.6, 0.58, 0.55], gloss: 0.0 };
     }
     let stain = noise_2d(texture ^ 1, u * 0.5, height * 0.3);
     let mut shade = 0.86 + 0.28 * stain;
@@ -357,16 +379,16 @@ fn facade(spot: &Spot, color: [f32; 3], texture: u32, half: &Vector3<f32>, pixel
     if height < 0.5 {
         shade *= 0.7;
     }
-    Look { albedo: scaled(color, shade), gloss: 0.0 }
+    Appearance { albedo: scaled(color, shade), gloss: 0.0 }
 }
 
-fn sign(spot: &Spot, color: [f32; 3]) -> Look {
-    let (y, z) = (spot.place.y, spot.place.z);
+fn sign(point: &SurfacePoint, color: [f32; 3]) -> Appearance {
+    let (y, z) = (point.position.y, point.position.z);
     let r = y * y + z * z;
-    let albedo = match spot.face {
+    let albedo = match point.face {
         Face::Front | Face::Back if r > 0.55 => color,
         Face::Front | Face::Back if y.abs() < 0.18 => [0.05; 3],
         _ => [0.8; 3],
     };
-    Look { albedo, gloss: 0.0 }
+    Appearance { albedo, gloss: 0.0 }
 }

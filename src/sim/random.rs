@@ -1,14 +1,15 @@
-//! Random numbers that depend on their place alone.
+//! Random numbers that depend on their position in a stream alone.
 //!
-//! SplitMix64 (Steele, Lea and Flood, 2014) serves twice: as a sequence while
-//! the world is made, and as a hash of counters (seed, sensor, frame, ray) for
-//! noise, so that any ray of any frame has its number without those before it.
-//! Both are a few integer operations, equal on every machine; a crate would
-//! bring a version that may change what a seed means.
+//! SplitMix64 (Steele, Lea and Flood, 2014) has two uses: as a sequence for
+//! building the world, and as a hash of counters (seed, sensor, frame, ray) for
+//! noise, so that the number of a ray does not depend on earlier ones. Both are a
+//! few integer operations, equal on every machine; a new version of a crate
+//! might change the drive of a seed.
 
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// SplitMix64's finaliser: every bit of the input moves every bit of the output.
+/// SplitMix64's finaliser: every bit of the output depends on every bit of the
+/// input.
 #[inline(always)]
 pub(super) fn mix(mut x: u64) -> u64 {
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -16,13 +17,13 @@ pub(super) fn mix(mut x: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// The random bits at place `counter` of the stream `key`.
+/// The random bits at position `counter` of the stream `key`.
 #[inline(always)]
 pub(super) fn bits(key: u64, counter: u64) -> u64 {
     mix(key.wrapping_add(counter.wrapping_mul(GOLDEN)))
 }
 
-/// The key of a stream: one for every tuple of numbers.
+/// The key of the stream of a tuple of numbers.
 pub(super) fn key(numbers: &[u64]) -> u64 {
     numbers.iter().fold(GOLDEN, |key, &number| bits(mix(key), number.wrapping_add(1)))
 }
@@ -34,7 +35,7 @@ pub(super) fn unit(bits: u64) -> f32 {
 }
 
 /// A number of mean 0 and standard deviation 1 from 64 bits: the sum of four
-/// uniform ones, which ends at 3.46.
+/// uniform ones, bounded by 3.46.
 #[inline(always)]
 pub(super) fn normal(bits: u64) -> f32 {
     let sum = (bits & 0xffff) + (bits >> 16 & 0xffff) + (bits >> 32 & 0xffff) + (bits >> 48);
@@ -87,7 +88,7 @@ impl Random {
         items[self.below(items.len())]
     }
 
-    /// Brings `items` into a random order (Fisher and Yates).
+    /// Shuffles `items` (Fisher and Yates).
     pub(super) fn shuffle<T>(&mut self, items: &mut [T]) {
         for last in (1..items.len()).rev() {
             items.swap(last, self.below(last + 1));
@@ -95,8 +96,8 @@ impl Random {
     }
 }
 
-/// The next lower whole number, as `f32::floor` for what fits 32 bits; that
-/// one is a function call where the processor's baseline has no rounding.
+/// The floor of a number in the range of `i32`. `f32::floor` is a function call
+/// where the baseline of the processor has no rounding instruction.
 #[inline(always)]
 pub(super) fn floor(x: f32) -> (i32, f32) {
     let toward_zero = x as i32;
@@ -104,8 +105,8 @@ pub(super) fn floor(x: f32) -> (i32, f32) {
     (floor, floor as f32)
 }
 
-/// Smooth noise over a plane, in [0, 1): random values on a lattice of whole
-/// numbers, joined smoothly.
+/// Value noise over a plane, in [0, 1): random values on the integer lattice,
+/// interpolated smoothly.
 #[inline]
 pub(super) fn noise_2d(key: u32, x: f32, y: f32) -> f32 {
     let ((ix, floor_x), (iy, floor_y)) = (floor(x), floor(y));
@@ -118,8 +119,7 @@ pub(super) fn noise_2d(key: u32, x: f32, y: f32) -> f32 {
     bottom + (top - bottom) * sy
 }
 
-/// Noise in space, constant within every unit cell joined linearly to the next
-/// along z only: enough to break up foliage.
+/// Value noise in space: layers of [`noise_2d`], interpolated linearly along z.
 #[inline]
 pub(super) fn noise_3d(key: u32, x: f32, y: f32, z: f32) -> f32 {
     let (layer, floor_z) = floor(z);

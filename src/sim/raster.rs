@@ -1,21 +1,20 @@
-//! Which solid every pixel shows.
+//! The visible solid of every pixel, by ray casting with a depth buffer.
 //!
-//! Each solid casts the rays of the pixels in its rectangle and keeps those
-//! that meet it nearer than what was there. No order is needed, and rows are
-//! independent of each other.
+//! Each solid is intersected with the rays of the pixels in its bounding
+//! rectangle. Solids need no order, and rows are independent of each other.
 
 use multiversion::multiversion;
 use nalgebra::Vector3;
 
 use super::scene::Scene;
-use super::solid::{LANES, Rays, Target, meet};
+use super::solid::{LANES, Rays, Target, intersect};
 
-/// What no solid covers.
-pub(super) const NOTHING: u32 = u32::MAX;
-/// Nothing nearer is seen.
+/// The index of a pixel without a solid.
+pub(super) const NO_SOLID: u32 = u32::MAX;
+/// Distance of the near plane.
 const NEAR_M: f32 = 0.05;
 
-/// A pinhole: pixel to direction is `((x + 0.5 - cx) / f, (y + 0.5 - cy) / f, 1)`.
+/// A pinhole camera: pixel to direction is `((x + 0.5 - cx) / f, (y + 0.5 - cy) / f, 1)`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pinhole {
     pub(super) focal: f32,
@@ -25,13 +24,13 @@ pub(super) struct Pinhole {
 }
 
 impl Pinhole {
-    /// The level part of the direction of a column of pixels.
+    /// The x component of the direction of a column of pixels.
     #[inline(always)]
     pub(super) fn x(&self, column: usize) -> f32 {
         (column as f32 + 0.5 - self.center[0]) / self.focal
     }
 
-    /// The downward part of the direction of a row.
+    /// The y component of the direction of a row of pixels.
     #[inline(always)]
     pub(super) fn y(&self, row: usize) -> f32 {
         (row as f32 + 0.5 - self.center[1]) / self.focal
@@ -46,12 +45,12 @@ pub(super) struct Rectangle {
 }
 
 impl Rectangle {
-    /// A rectangle that adding to replaces.
+    /// The neutral element of [`Rectangle::join`].
     pub(super) const EMPTY: Self =
         Self { x: [f32::INFINITY, f32::NEG_INFINITY], y: [f32::INFINITY, f32::NEG_INFINITY] };
 
-    /// The rectangle around the cube of a target, as far as it is before the
-    /// camera; empty when it is not.
+    /// The bounding rectangle of the cube of a target in front of the near plane;
+    /// empty when the target is behind it.
     pub(super) fn around(target: &Target, pinhole: &Pinhole) -> Self {
         let corners = target.corners();
         let mut rectangle = Self::EMPTY;
@@ -78,7 +77,7 @@ impl Rectangle {
         self.join(&Self { x: [x, x], y: [y, y] });
     }
 
-    /// Grows to hold another.
+    /// Extends it to contain another.
     pub(super) fn join(&mut self, other: &Self) {
         self.x = [self.x[0].min(other.x[0]), self.x[1].max(other.x[1])];
         self.y = [self.y[0].min(other.y[0]), self.y[1].max(other.y[1])];
@@ -92,39 +91,38 @@ impl Rectangle {
         Self { x: clip(self.x, pinhole.width), y: clip(self.y, pinhole.height) }
     }
 
-    /// Square pixels.
+    /// Area in square pixels.
     pub(super) fn area(&self) -> f32 {
         (self.x[1] - self.x[0]).max(0.0) * (self.y[1] - self.y[0]).max(0.0)
     }
 }
 
-/// Consecutive rows of a picture in the making.
+/// The buffers of consecutive rows of a picture.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Band {
     /// Number of the first row.
     pub(super) first_row: usize,
-    /// Depth along the optical axis, row by row; infinity where there is nothing.
+    /// Depth along the optical axis, row by row; infinity where there is no solid.
     pub(super) depth: Vec<f32>,
-    /// The solid that is seen.
-    pub(super) what: Vec<u32>,
-    /// One bit for each pixel that shows the present actor, or would if nothing
-    /// stood before it.
-    pub(super) free: Vec<u8>,
+    /// Index of the visible solid.
+    pub(super) solid: Vec<u32>,
+    /// One bit per pixel, set where the current actor is when occlusion is ignored.
+    pub(super) unoccluded: Vec<u8>,
 }
 
 impl Band {
-    /// Rows that show nothing.
+    /// Clears it to empty rows.
     pub(super) fn clear(&mut self, first_row: usize, num_rows: usize, width: usize) {
         self.first_row = first_row;
         self.depth.clear();
         self.depth.resize(num_rows * width, f32::INFINITY);
-        self.what.clear();
-        self.what.resize(num_rows * width, NOTHING);
-        self.free.clear();
-        self.free.resize(num_rows * width / LANES, 0);
+        self.solid.clear();
+        self.solid.resize(num_rows * width, NO_SOLID);
+        self.unoccluded.clear();
+        self.unoccluded.resize(num_rows * width / LANES, 0);
     }
 
-    /// The rows of the band that a rectangle touches, counted from its first.
+    /// The rows of the band that a rectangle overlaps, counted from its first row.
     pub(super) fn rows_of(&self, rectangle: &Rectangle, width: usize) -> std::ops::Range<usize> {
         let num_rows = self.depth.len() / width;
         let row = |y: f32| ((y - self.first_row as f32).max(0.0) as usize).min(num_rows);
@@ -132,9 +130,9 @@ impl Band {
     }
 }
 
-/// Draws a solid into a band; for one of an actor marks the pixels in `free`.
+/// Rasterizes a solid into a band; with `marks` also into `unoccluded`.
 #[multiversion(targets("x86_64+avx2"))]
-pub(super) fn draw(
+pub(super) fn rasterize(
     scene: &Scene,
     index: usize,
     rectangle: &Rectangle,
@@ -161,28 +159,28 @@ pub(super) fn draw(
             for (i, x) in x.iter_mut().enumerate() {
                 *x = pinhole.x(chunk * LANES + i);
             }
-            let mut at = meet(target.shape, &rays, &[1.0; LANES], &x);
+            let mut at = intersect(target.shape, &rays, &[1.0; LANES], &x);
             if solid.material.has_gaps() {
                 for i in 0..LANES {
-                    let place = rays.origin + (rays.a + rays.b * x[i]) * at[i];
-                    if at[i].is_finite() && solid.material.is_gap(solid.texture, &place) {
+                    let position = rays.origin + (rays.a + rays.b * x[i]) * at[i];
+                    if at[i].is_finite() && solid.material.is_gap(solid.texture, &position) {
                         at[i] = f32::INFINITY;
                     }
                 }
             }
             let start = row * width + chunk * LANES;
             let depth = &mut band.depth[start..start + LANES];
-            let what = &mut band.what[start..start + LANES];
-            let mut met = 0_u8;
+            let what = &mut band.solid[start..start + LANES];
+            let mut hit = 0_u8;
             for i in 0..LANES {
-                met |= u8::from(at[i] < f32::INFINITY) << i;
+                hit |= u8::from(at[i] < f32::INFINITY) << i;
                 if at[i] < depth[i] {
                     depth[i] = at[i];
                     what[i] = index as u32;
                 }
             }
             if marks {
-                band.free[start / LANES] |= met;
+                band.unoccluded[start / LANES] |= hit;
             }
         }
     }

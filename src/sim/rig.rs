@@ -1,40 +1,40 @@
-//! The ego vehicle's sensors: where they sit, when they measure.
+//! The sensors of the ego vehicle: their mounting poses and times.
 //!
-//! `base_link` is the middle of the rear axle on the road, x ahead, y left, z
-//! up.
+//! The origin of `base_link` is the middle of the rear axle on the road; x
+//! points forward, y left, z up.
 
 use nalgebra::{Matrix3, Vector2, Vector3};
 
-use super::lidar::NUM_BEAMS;
+use super::cast::NUM_BEAMS;
 use super::traffic::State;
 use crate::error::{Error, ErrorKind, Result};
 use crate::types::{Size, Stamp};
 
-/// A LiDAR turns so many times a second.
+/// Revolutions per second of a LiDAR.
 pub const SCAN_RATE_HZ: f64 = 10.0;
-/// Time of a turn.
+/// Duration of a revolution.
 pub(super) const SCAN_S: f64 = 1.0 / SCAN_RATE_HZ;
 /// Stamp of the start of every drive.
 pub const START: Stamp = Stamp::from_ros(1_750_000_000, 0);
-/// The most sensors of a kind.
+/// Maximum number of sensors of a kind.
 pub const MAX_SENSORS: usize = 8;
 
-/// What to simulate.
+/// Options of a drive.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
     /// Number of LiDARs, up to [`MAX_SENSORS`].
     pub num_lidars: usize,
     /// Number of cameras, up to [`MAX_SENSORS`].
     pub num_cameras: usize,
-    /// Actors within 60 m of the ego vehicle on average.
+    /// Average number of actors within 60 m of the ego vehicle.
     pub num_actors: u32,
-    /// Rays of a scan, all beams together; about nine in ten come back.
+    /// Number of rays in a scan, of all beams; about nine in ten return an echo.
     pub num_points: usize,
     /// Size of the pictures.
     pub picture_size: Size,
-    /// Pictures a second.
+    /// Pictures per second.
     pub camera_rate_hz: f64,
-    /// Threads that work on a frame; the result does not depend on it.
+    /// Number of threads for a frame. The result does not depend on it.
     pub num_threads: usize,
 }
 
@@ -54,26 +54,26 @@ impl Default for Options {
     }
 }
 
-/// Where a LiDAR sits on the vehicle; it stands upright.
+/// The mounting pose of a LiDAR, without roll and pitch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LidarMount {
     /// x, y, z in `base_link`.
     pub position_m: [f64; 3],
-    /// Turn of its x axis from the vehicle's, to the left.
+    /// Yaw of its x axis in `base_link`, counter-clockwise.
     pub yaw_rad: f64,
 }
 
-/// Where a camera sits on the vehicle; it looks level.
+/// The mounting pose of a camera, without roll and pitch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CameraMount {
     /// x, y, z in `base_link`.
     pub position_m: [f64; 3],
-    /// Turn of its view from the vehicle's heading, to the left.
+    /// Yaw of its optical axis in `base_link`, counter-clockwise.
     pub yaw_rad: f64,
 }
 
 impl CameraMount {
-    /// The turn from the optical frame (x right, y down, z ahead) to
+    /// The rotation from the optical frame (x right, y down, z forward) to
     /// `base_link`.
     pub fn base_from_optical(&self) -> Matrix3<f64> {
         let (sin, cos) = libm::sincos(self.yaw_rad);
@@ -92,16 +92,16 @@ pub struct Rig {
     pub num_columns: usize,
     /// Size of the pictures.
     pub picture_size: Size,
-    /// Pictures a second.
+    /// Pictures per second.
     pub camera_rate_hz: f64,
 }
 
 impl Rig {
-    /// The sensors that are asked for: the first LiDAR on the roof, others
-    /// above the corners; the first camera looks ahead, others all around.
+    /// The sensors of `options`: the first LiDAR on the roof, the others near the
+    /// corners; the first camera faces forward, the others all around.
     pub(super) fn new(options: &Options) -> Result<Self> {
         let refuse = |what: &str, found: String, allowed: &str| {
-            let message = format!("{what} is {found}; {allowed} is possible");
+            let message = format!("{what} is {found}; {allowed} is allowed");
             Err(Error::new(ErrorKind::Argument, "sim", message))
         };
         let most = format!("at most {MAX_SENSORS}");
@@ -150,7 +150,7 @@ impl Rig {
         (index as f64 + 0.5) / self.camera_rate_hz
     }
 
-    /// Stamp of a scan: its middle, when it faces ahead.
+    /// Stamp of a scan: its middle, when it faces forward.
     pub fn scan_stamp(&self, index: u64) -> Stamp {
         stamp(self.scan_time_s(index))
     }
@@ -160,13 +160,13 @@ impl Rig {
         stamp(self.picture_time_s(index))
     }
 
-    /// Focal length in pixels: a picture is 71 degrees wide.
+    /// Focal length in pixels. The horizontal field of view is 71 degrees.
     pub fn focal_px(&self) -> f64 {
         f64::from(self.picture_size.width) * 0.703_125
     }
 
-    /// Where the optical axis meets a picture, in continuous pixels (pixel `i`
-    /// covers `i` to `i + 1`): its middle.
+    /// Principal point in continuous pixels (pixel `i` covers `i` to `i + 1`): the
+    /// middle of a picture.
     pub fn principal_px(&self) -> [f64; 2] {
         [0.5 * f64::from(self.picture_size.width), 0.5 * f64::from(self.picture_size.height)]
     }
@@ -188,7 +188,7 @@ pub(super) fn stamp(time_s: f64) -> Stamp {
     Stamp::from_nanos(START.nanos() + (time_s * 1e9).round() as i64)
 }
 
-/// Where something on the ego vehicle is in the map, and its heading.
+/// Position and heading in the map of a sensor on the ego vehicle.
 pub(super) fn pose_of(
     ego: &State,
     [x, y, z]: [f64; 3],

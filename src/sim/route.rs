@@ -1,47 +1,48 @@
-//! The road: two blocks that share a corner, driven as a figure of eight.
+//! The road: a figure of eight around two blocks that share a corner.
 //!
-//! From the crossing at the origin the centreline leaves to the east, goes left
-//! round the first block, crosses itself southward, goes right round the
-//! second block and comes back from the west. Places on the road are given by
-//! `s`, the length along the centreline from the crossing, and `offset`, metres
-//! to its left.
+//! From the crossing at the origin the centreline leaves to the east, turns left
+//! around the first block, crosses itself southward, turns right around the
+//! second block and returns from the west. A position on the road is given by
+//! `s`, the arc length along the centreline from the crossing, and `offset`,
+//! metres to its left.
 //!
-//! Vehicles keep to slots [`SLOT_M`] apart. The way round each block is a whole
-//! number of slots and a half, so where the road crosses itself those of one
-//! arm pass between those of the other.
+//! Moving vehicles are [`SLOT_M`] apart. The road around each block is a
+//! half-integer number of slots long, so at the crossing the vehicles of one arm
+//! pass between those of the other.
 
 use nalgebra::Vector2;
 
 use super::random::Random;
 
-/// Length of road to each moving vehicle.
+/// Spacing of moving vehicles.
 pub(super) const SLOT_M: f64 = 38.0;
-/// Half the width of the carriageway: what lies beyond is pavement.
+/// Offset of the kerbs: half the width of the carriageway.
 pub(super) const KERB_OFFSET_M: f64 = 5.7;
-/// From the kerb to here there is pavement; beyond, grass.
+/// Offset of the outer edges of the pavements; beyond them is grass.
 pub(super) const PAVEMENT_OFFSET_M: f64 = 9.2;
-/// Half the width of the two lanes; between them and the kerb cars park.
+/// Offset of the outer edges of the lanes; parking bays are between them and the
+/// kerbs.
 pub(super) const LANES_OFFSET_M: f64 = 3.5;
 
-/// A place on the centreline.
+/// A point on the centreline.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
-    /// Where it is.
+pub(super) struct RoadPoint {
+    /// Its position.
     pub(super) position: Vector2<f64>,
     /// Unit vector along the road.
     pub(super) tangent: Vector2<f64>,
-    /// Turn to the left per metre.
+    /// Curvature per metre, positive to the left.
     pub(super) curvature: f64,
 }
 
-impl Place {
+impl RoadPoint {
     /// Unit vector to the left.
     pub(super) fn left(&self) -> Vector2<f64> {
         left_of(self.tangent)
     }
 
     /// The position `offset` metres to the left.
-    pub(super) fn beside(&self, offset: f64) -> Vector2<f64> {
+    pub(super) fn at_offset(&self, offset: f64) -> Vector2<f64> {
         self.position + self.left() * offset
     }
 }
@@ -50,12 +51,12 @@ pub(super) fn left_of(v: Vector2<f64>) -> Vector2<f64> {
     Vector2::new(-v.y, v.x)
 }
 
-/// A place seen from the road.
+/// The piece of road nearest to a position.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Beside {
+pub(super) struct NearestPiece {
     /// Metres from the centreline.
     pub(super) distance: f64,
-    /// The piece that is nearest.
+    /// Its index.
     pub(super) piece: usize,
 }
 
@@ -97,13 +98,13 @@ impl Route {
         route
     }
 
-    /// Goes round a block from the origin back to it, turning left (1) or
-    /// right (-1) at its three other corners.
+    /// Adds the pieces around a block from the origin back to it, turning left (1)
+    /// or right (-1) at its three other corners.
     fn push_block(&mut self, random: &mut Random, tangent: Vector2<f64>, turn: f64) {
-        // Wide enough for two buses that meet.
+        // Wide enough for two oncoming buses.
         let radii = [(); 3].map(|()| random.range(29.0, 36.0));
         let num_slots = 11.5 + random.below(3) as f64;
-        // A corner of radius r is this much shorter than its two sides.
+        // The length that an arc of radius r saves compared with its two sides.
         let saved = (2.0 - std::f64::consts::FRAC_PI_2) * radii.iter().sum::<f64>();
         let half = 0.5 * (num_slots * SLOT_M + saved);
         let first = half * random.range(0.46, 0.54);
@@ -133,12 +134,12 @@ impl Route {
         self.length += length;
     }
 
-    /// Length of the whole way round.
+    /// Total length.
     pub(super) fn length(&self) -> f64 {
         self.length
     }
 
-    /// `s` where the road crosses itself for the second time.
+    /// `s` of the second pass through the crossing.
     pub(super) fn second_pass(&self) -> f64 {
         self.second_pass
     }
@@ -148,13 +149,13 @@ impl Route {
         self.pieces.len()
     }
 
-    /// `s` of the middles of the curves.
+    /// `s` of the middle of each curve.
     pub(super) fn curves(&self) -> impl Iterator<Item = f64> {
         let is_curve = |piece: &&Piece| matches!(piece.form, Form::Arc { .. });
         self.pieces.iter().filter(is_curve).map(|piece| piece.start_s + 0.5 * piece.length)
     }
 
-    /// Along the road, metres from `s` to the crossing.
+    /// Distance along the road from `s` to the crossing.
     pub(super) fn distance_to_crossing(&self, s: f64) -> f64 {
         let s = self.wrapped(s);
         let distance = |to: f64| (s - to).abs();
@@ -175,13 +176,13 @@ impl Route {
         &self.pieces[next.saturating_sub(1)]
     }
 
-    /// The place at `s`, which may be any number: the road is closed.
-    pub(super) fn at(&self, s: f64) -> Place {
+    /// The point at `s`, which may be any number: the road is closed.
+    pub(super) fn at(&self, s: f64) -> RoadPoint {
         let s = self.wrapped(s);
         let piece = self.piece_at(s);
         let along = s - piece.start_s;
         match piece.form {
-            Form::Line => Place {
+            Form::Line => RoadPoint {
                 position: piece.start + piece.tangent * along,
                 tangent: piece.tangent,
                 curvature: 0.0,
@@ -191,27 +192,27 @@ impl Route {
                 let left = left_of(piece.tangent);
                 let tangent = piece.tangent * cos + left * (turn * sin);
                 let outward = left_of(tangent) * -turn;
-                Place { position: center + outward * radius, tangent, curvature: turn / radius }
+                RoadPoint { position: center + outward * radius, tangent, curvature: turn / radius }
             }
         }
     }
 
-    /// The nearest of the pieces in `mask` (bit i: piece i).
-    pub(super) fn beside(&self, position: Vector2<f64>, mut mask: u32) -> Beside {
-        let mut nearest = Beside { distance: f64::INFINITY, piece: 0 };
+    /// The nearest of the pieces in `mask` (bit i is piece i).
+    pub(super) fn nearest_piece(&self, position: Vector2<f64>, mut mask: u32) -> NearestPiece {
+        let mut nearest = NearestPiece { distance: f64::INFINITY, piece: 0 };
         while mask != 0 {
             let piece = mask.trailing_zeros() as usize;
             mask &= mask - 1;
             let distance = self.pieces[piece].distance(position);
             if distance < nearest.distance {
-                nearest = Beside { distance, piece };
+                nearest = NearestPiece { distance, piece };
             }
         }
         nearest
     }
 
-    /// `s` of a place that is nearest to a piece.
-    pub(super) fn s_beside(&self, position: Vector2<f64>, piece: usize) -> f64 {
+    /// `s` of the point of a piece that is nearest to a position.
+    pub(super) fn s_near(&self, position: Vector2<f64>, piece: usize) -> f64 {
         let piece = &self.pieces[piece];
         let along = match piece.form {
             Form::Line => (position - piece.start).dot(&piece.tangent),
@@ -229,10 +230,10 @@ impl Route {
 
     /// Metres from the centreline.
     pub(super) fn distance(&self, position: Vector2<f64>) -> f64 {
-        self.beside(position, (1 << self.pieces.len()) - 1).distance
+        self.nearest_piece(position, (1 << self.pieces.len()) - 1).distance
     }
 
-    /// Of all pieces the lowest and the highest coordinates.
+    /// Lowest and highest coordinates of all pieces.
     pub(super) fn bounds(&self) -> [Vector2<f64>; 2] {
         let mut bounds = [Vector2::repeat(f64::INFINITY), Vector2::repeat(f64::NEG_INFINITY)];
         for piece in &self.pieces {
@@ -265,7 +266,7 @@ impl Piece {
                 if ahead >= 0.0 && outward >= 0.0 {
                     (from_center.norm() - radius).abs()
                 } else {
-                    // The neighbours are lines that end where this begins.
+                    // The neighbouring lines are nearer there.
                     f64::INFINITY
                 }
             }

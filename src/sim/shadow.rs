@@ -1,28 +1,29 @@
-//! Where the ground lies in the shade: maps of the ground seen from the sun.
+//! Shadow maps: the light that reaches the ground.
 
 use nalgebra::{Matrix3, Vector2, Vector3};
 
 use super::body::Body;
-use super::solid::{LANES, Rays, Shape, Solid, Target, meet};
+use super::solid::{LANES, Rays, Shape, Solid, Target, intersect};
 use super::traffic::State;
 
-/// The sun stands this far from the map: far enough for parallel light.
+/// Distance of the sun from the map: far enough for nearly parallel light.
 const SUN_M: f64 = 2000.0;
-/// Beside an actor the ground sees less of the sky, up to so far.
-const NEARNESS_M: f32 = 0.45;
-/// Share of the sky that an actor takes from the ground below it.
-const HIDDEN_SKY: f32 = 0.75;
+/// Distance from an actor up to which it occludes the sky above the ground.
+const AMBIENT_OCCLUSION_M: f32 = 0.45;
+/// Share of the sky that an actor occludes below it.
+const OCCLUDED_SKY: f32 = 0.75;
 
-/// How much light reaches the ground, on a square grid; all of it outside.
+/// The light that reaches the ground, on a square grid. Outside it all light
+/// does.
 #[derive(Clone, Debug)]
 pub(super) struct ShadowMap {
     low: Vector2<f64>,
     cell_m: f64,
     num_cells: [usize; 2],
-    /// Per cell 255 where the sun shines and 0 in the shade.
+    /// Per cell: 255 in the sun, 0 in the shade.
     sun: Vec<u8>,
-    /// Per cell the share of the sky that is seen, 255 for all of it; empty
-    /// where all of it is seen everywhere.
+    /// Per cell: the visible share of the sky, 255 for all of it. Empty when
+    /// nothing occludes it.
     sky: Vec<u8>,
 }
 
@@ -34,7 +35,7 @@ impl Default for ShadowMap {
 }
 
 impl ShadowMap {
-    /// Makes it a map between two corners on which everything is lit.
+    /// Clears it to a fully lit map between two corners.
     pub(super) fn clear(&mut self, [low, high]: [Vector2<f64>; 2], cell_m: f64) {
         let cells = |extent: f64| (extent / cell_m / LANES as f64).ceil() as usize * LANES;
         self.low = low;
@@ -46,18 +47,18 @@ impl ShadowMap {
         self.sky.clear();
     }
 
-    /// Adds the shadow of a solid that stands in the map.
+    /// Adds the shadow of a solid.
     pub(super) fn add(&mut self, solid: &Solid, sun: &Vector3<f64>) {
         let middle = self.low.push(0.0) + Vector3::new(self.cell_m, self.cell_m, 0.0);
-        let lamp = middle + sun * SUN_M;
-        let target = Target::new(solid, &lamp, &Matrix3::identity());
+        let sun_position = middle + sun * SUN_M;
+        let target = Target::new(solid, &sun_position, &Matrix3::identity());
         let Some([columns, rows]) = self.reach(solid, sun) else { return };
         let m = &target.cube_from_sensor;
         for row in rows {
             let start = Vector3::new(
-                (self.low.x + 0.5 * self.cell_m - lamp.x) as f32,
-                (self.low.y + (row as f64 + 0.5) * self.cell_m - lamp.y) as f32,
-                -lamp.z as f32,
+                (self.low.x + 0.5 * self.cell_m - sun_position.x) as f32,
+                (self.low.y + (row as f64 + 0.5) * self.cell_m - sun_position.y) as f32,
+                -sun_position.z as f32,
             );
             let rays = Rays {
                 origin: -(m * target.center),
@@ -66,14 +67,14 @@ impl ShadowMap {
             };
             for chunk in columns.start / LANES..columns.end.div_ceil(LANES) {
                 let at: [f32; LANES] = std::array::from_fn(|i| (chunk * LANES + i) as f32);
-                let met = meet(target.shape, &rays, &[1.0; LANES], &at);
+                let met = intersect(target.shape, &rays, &[1.0; LANES], &at);
                 let first = row * self.num_cells[0] + chunk * LANES;
                 for (i, lit) in self.sun[first..first + LANES].iter_mut().enumerate() {
                     if met[i] >= 1.0 {
                         continue;
                     }
-                    let place = rays.origin + (rays.a + rays.b * at[i]) * met[i];
-                    if !solid.material.is_gap(solid.texture, &place) {
+                    let position = rays.origin + (rays.a + rays.b * at[i]) * met[i];
+                    if !solid.material.is_gap(solid.texture, &position) {
                         *lit = 0;
                     }
                 }
@@ -81,8 +82,8 @@ impl ShadowMap {
         }
     }
 
-    /// Takes from the ground the sky that a body hides.
-    pub(super) fn add_nearness(&mut self, body: &Body, state: &State) {
+    /// Adds the ambient occlusion of the ground by a body.
+    pub(super) fn add_ambient_occlusion(&mut self, body: &Body, state: &State) {
         let footprint = Solid::new(
             Shape::CUBE,
             super::material::Material::Plastic,
@@ -102,15 +103,15 @@ impl ShadowMap {
                 let (ahead, aside) = (away.dot(&state.heading), away.perp(&state.heading));
                 let outside = |at: f64, half: f32| (at.abs() as f32 - 0.85 * half).max(0.0);
                 let (x, y) = (outside(ahead, length), outside(aside, width));
-                let near = (1.0 - (x * x + y * y).sqrt() / NEARNESS_M).max(0.0);
-                let seen = 255.0 * (1.0 - HIDDEN_SKY * near);
+                let near = (1.0 - (x * x + y * y).sqrt() / AMBIENT_OCCLUSION_M).max(0.0);
+                let seen = 255.0 * (1.0 - OCCLUDED_SKY * near);
                 let sky = &mut self.sky[row * self.num_cells[0] + column];
                 *sky = (*sky).min(seen as u8);
             }
         }
     }
 
-    /// The columns and rows that the shadow of a solid may touch.
+    /// The columns and rows that the shadow of a solid may cover.
     fn reach(&self, solid: &Solid, sun: &Vector3<f64>) -> Option<[std::ops::Range<usize>; 2]> {
         let origin = self.low.push(0.0);
         let corners = Target::new(solid, &origin, &Matrix3::identity()).corners();
@@ -131,8 +132,8 @@ impl ShadowMap {
         if ranges.iter().any(std::ops::Range::is_empty) { None } else { Some(ranges) }
     }
 
-    /// The sunlight and the light of the sky that reach a place on the ground,
-    /// 0 to 1 each, with soft edges.
+    /// The shares of sunlight and skylight at a position on the ground, 0 to 1
+    /// each, interpolated between cells.
     #[inline]
     pub(super) fn light(&self, position: Vector2<f64>) -> [f32; 2] {
         let cell = (position - self.low) / self.cell_m - Vector2::repeat(0.5);

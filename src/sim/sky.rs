@@ -1,4 +1,4 @@
-//! The sky behind a picture.
+//! The sky of a picture.
 
 use nalgebra::Vector3;
 
@@ -6,7 +6,7 @@ use super::light::{Light, blend};
 use super::raster::Pinhole;
 use super::scene::View;
 
-/// The sky of a picture, on every eighth pixel: clouds have no sharp edges.
+/// The sky of a picture, sampled at every eighth pixel and interpolated.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sky {
     columns: usize,
@@ -30,14 +30,14 @@ impl Sky {
         }
     }
 
-    /// The colour in a direction of the camera that is inside the picture.
+    /// The colour in a direction inside the picture, in the camera's axes.
     #[inline]
     pub(super) fn at(&self, direction: &Vector3<f32>, pinhole: &Pinhole) -> [f32; 3] {
-        let place = |along: f32, center: f32| {
+        let sample = |along: f32, center: f32| {
             ((along * pinhole.focal + center - 0.5) / Self::STEP as f32).max(0.0)
         };
-        let x = place(direction.x, pinhole.center[0]);
-        let y = place(direction.y, pinhole.center[1]);
+        let x = sample(direction.x, pinhole.center[0]);
+        let y = sample(direction.y, pinhole.center[1]);
         let (column, row) = (x as usize, y as usize);
         let (x, y) = (x - column as f32, y - row as f32);
         let (upper, lower) = (row * self.columns + column, (row + 1) * self.columns + column);

@@ -1,11 +1,13 @@
-//! The drive as a whole: what is drawn, measured and said to be true agree.
+//! Tests of the whole drive: pictures, scans and ground truth agree.
 
 use nalgebra::{Matrix3, Vector3};
 
-use super::raster::{Band, Pinhole, Rectangle, draw};
+use super::random::Random;
+use super::raster::{Band, Pinhole, Rectangle, rasterize};
+use super::route::Route;
 use super::scene::{Scene, View};
 use super::*;
-use crate::types::Size;
+use crate::types::{Box3d, Size};
 
 fn small(num_threads: usize) -> Options {
     Options {
@@ -34,10 +36,10 @@ fn the_road_is_closed_and_smooth() {
             assert!((moved / step - here.tangent).norm() < 1e-3, "seed {seed} s {s}");
             if i % 500 == 0 {
                 assert!(route.distance(here.position) < 1e-9);
-                let aside = route.distance(here.beside(3.0));
+                let aside = route.distance(here.at_offset(3.0));
                 assert!(aside <= 3.0 + 1e-9, "seed {seed} s {s}: {aside}");
-                let beside = route.beside(here.position, (1 << route.num_pieces()) - 1);
-                let found = route.s_beside(here.position, beside.piece);
+                let nearest = route.nearest_piece(here.position, (1 << route.num_pieces()) - 1);
+                let found = route.s_near(here.position, nearest.piece);
                 let apart = (route.at(found).position - here.position).norm();
                 assert!(apart < 1e-6, "seed {seed} s {s} {found}");
             }
@@ -115,7 +117,7 @@ fn are_apart(a: &Box3d, b: &Box3d) -> bool {
 }
 
 #[test]
-fn every_seed_has_all_classes_near() {
+fn every_seed_has_all_classes_nearby() {
     for seed in (0..10).chain(9000..9010) {
         let drive = drive(seed);
         let mut seen = std::collections::BTreeSet::new();
@@ -255,7 +257,7 @@ fn boxes_hold_the_pixels_of_their_objects() {
 }
 
 #[test]
-fn rectangles_lose_no_pixel() {
+fn bounding_rectangles_contain_every_pixel() {
     let drive = drive(11);
     let view = View {
         origin: Vector3::new(0.0, -1.75, 1.6),
@@ -270,11 +272,11 @@ fn rectangles_lose_no_pixel() {
     full.clear(0, 184, 320);
     for solid in 0..scene.solids.len() {
         let around = Rectangle::around(&scene.targets[solid], &pinhole);
-        draw(&scene, solid, &around, &pinhole, false, &mut tight);
-        draw(&scene, solid, &everything, &pinhole, false, &mut full);
+        rasterize(&scene, solid, &around, &pinhole, false, &mut tight);
+        rasterize(&scene, solid, &everything, &pinhole, false, &mut full);
     }
-    assert!(tight.what == full.what && tight.depth == full.depth);
-    assert!(full.what.iter().any(|what| *what != raster::NOTHING));
+    assert!(tight.solid == full.solid && tight.depth == full.depth);
+    assert!(full.solid.iter().any(|what| *what != raster::NO_SOLID));
 }
 
 #[test]

@@ -1,5 +1,4 @@
-//! What stands along the road and never moves: houses, trees, hedges, lamps
-//! and signs.
+//! Static objects along the road: houses, trees, hedges, street lamps and signs.
 
 use nalgebra::{Vector2, Vector3};
 
@@ -9,7 +8,7 @@ use super::route::{KERB_OFFSET_M, PAVEMENT_OFFSET_M, Route, left_of};
 use super::solid::{Shape, Solid};
 use super::traffic::PAVEMENT_HEIGHT_M;
 
-/// No house comes nearer to a centreline.
+/// Minimum distance of houses from the centreline.
 const HOUSE_OFFSET_M: f64 = 11.6;
 
 const WALLS: [[f32; 3]; 10] = [
@@ -50,7 +49,7 @@ impl Plot {
         [u + v, u - v, -u - v, -u + v].map(|reach| self.middle + reach)
     }
 
-    /// Whether a line along an edge of either separates the two.
+    /// Whether the two are disjoint, by the separating axis theorem.
     fn is_apart_from(&self, other: &Self) -> bool {
         let separates = |axis: Vector2<f64>| {
             let span = |plot: &Self| {
@@ -66,7 +65,7 @@ impl Plot {
     }
 }
 
-/// All that stands along a road, in the map.
+/// All static objects along a road, in the map.
 pub(super) fn build(random: &mut Random, route: &Route) -> Vec<Solid> {
     let mut town = Town { route, solids: Vec::new(), plots: Vec::new() };
     town.houses(random);
@@ -97,11 +96,11 @@ impl Town<'_> {
             while s < self.route.length() {
                 let (width, depth) = (random.range(9.0, 19.0), random.range(9.0, 12.0));
                 let setback = if random.chance(0.5) { 0.3 } else { random.range(0.5, 4.0) };
-                let place = self.route.at(s + 0.5 * width);
+                let point = self.route.at(s + 0.5 * width);
                 let offset = HOUSE_OFFSET_M + setback + 0.5 * depth;
                 let plot = Plot {
-                    middle: place.beside(side * offset),
-                    along: place.tangent,
+                    middle: point.at_offset(side * offset),
+                    along: point.tangent,
                     half: [0.5 * width, 0.5 * depth],
                 };
                 let is_free = self.is_clear(&plot, HOUSE_OFFSET_M)
@@ -157,7 +156,7 @@ impl Town<'_> {
             let mut s = random.range(0.0, 10.0);
             while s < self.route.length() {
                 let offset = side * random.range(9.9, 10.7);
-                let at = self.route.at(s).beside(offset);
+                let at = self.route.at(s).at_offset(offset);
                 if random.chance(0.75) && self.is_on_grass(at, 0.6) {
                     self.tree(random, at);
                 }
@@ -166,10 +165,10 @@ impl Town<'_> {
             let mut s = random.range(0.0, 10.0);
             while s < self.route.length() {
                 let length = random.range(4.0, 13.0);
-                let place = self.route.at(s + 0.5 * length);
+                let point = self.route.at(s + 0.5 * length);
                 let plot = Plot {
-                    middle: place.beside(side * 9.65),
-                    along: place.tangent,
+                    middle: point.at_offset(side * 9.65),
+                    along: point.tangent,
                     half: [0.5 * length, 0.35],
                 };
                 if random.chance(0.45) && self.is_clear(&plot, PAVEMENT_OFFSET_M) {
@@ -191,10 +190,10 @@ impl Town<'_> {
         }
     }
 
-    fn is_on_grass(&self, at: Vector2<f64>, room: f64) -> bool {
-        let spot = Plot { middle: at, along: Vector2::x(), half: [room, room] };
+    fn is_on_grass(&self, at: Vector2<f64>, half_m: f64) -> bool {
+        let plot_of_object = Plot { middle: at, along: Vector2::x(), half: [half_m, half_m] };
         self.route.distance(at) > PAVEMENT_OFFSET_M + 0.4
-            && self.plots.iter().all(|plot| plot.is_apart_from(&spot))
+            && self.plots.iter().all(|plot| plot.is_apart_from(&plot_of_object))
     }
 
     fn tree(&mut self, random: &mut Random, at: Vector2<f64>) {
@@ -246,9 +245,9 @@ impl Town<'_> {
         let (mut s, mut side) = (random.range(0.0, 20.0), 1.0);
         while s < self.route.length() {
             if self.route.distance_to_crossing(s) > 11.0 {
-                let place = self.route.at(s);
-                let at = place.beside(side * (KERB_OFFSET_M + 0.35));
-                let inward = place.left() * -side;
+                let point = self.route.at(s);
+                let at = point.at_offset(side * (KERB_OFFSET_M + 0.35));
+                let inward = point.left() * -side;
                 self.mast(at, inward, 6.5);
                 let arm = |x: f64, half: [f64; 3]| {
                     Solid::new(Shape::CUBE, Material::Metal, STEEL, [x, 0.0, 6.5], half)
@@ -271,21 +270,21 @@ impl Town<'_> {
     }
 
     fn signs(&mut self, random: &mut Random) {
-        // Before the crossing on every arm, and here and there.
-        let mut places: Vec<(f64, f64)> = Vec::new();
+        // On every arm of the crossing, and at random positions.
+        let mut positions: Vec<(f64, f64)> = Vec::new();
         for s in [0.0, self.route.second_pass()] {
-            places.extend([(s - 10.5, 1.0), (s + 10.5, -1.0)]);
+            positions.extend([(s - 10.5, 1.0), (s + 10.5, -1.0)]);
         }
         for _ in 0..10 {
-            places.push((random.range(0.0, self.route.length()), random.sign()));
+            positions.push((random.range(0.0, self.route.length()), random.sign()));
         }
-        for (s, direction) in places {
-            let place = self.route.at(s);
-            let at = place.beside(-direction * (KERB_OFFSET_M + 0.5));
+        for (s, direction) in positions {
+            let point = self.route.at(s);
+            let at = point.at_offset(-direction * (KERB_OFFSET_M + 0.5));
             if self.route.distance(at) < KERB_OFFSET_M + 0.3 {
                 continue;
             }
-            let facing = place.tangent * -direction;
+            let facing = point.tangent * -direction;
             self.mast(at, facing, 2.6);
             let disc = Solid::new(
                 Shape::CUBE,

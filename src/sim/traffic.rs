@@ -1,67 +1,36 @@
-//! Who is on the road, and where at any time.
+//! The actors and their motions.
 //!
-//! Every motion is a formula of time, so any frame can be made without those
-//! before it. Vehicles and cyclists that move keep to their slots on the road
-//! (see [`route`](super::route)) and follow one common clock of distance, which
-//! speeds up and slows down; each drifts a little about its slot. Pedestrians
-//! walk up and down a stretch of pavement.
+//! Every motion is a formula of time, so a frame needs no earlier ones. Moving
+//! vehicles and cyclists follow slots on the road (see [`route`](super::route))
+//! that all advance by the same, varying speed; each drifts a little about its
+//! slot. Pedestrians walk up and down a stretch of pavement.
 
 use nalgebra::{Vector2, Vector3};
 
 use super::body::Body;
+use super::class::Class;
 use super::random::Random;
 use super::route::{KERB_OFFSET_M, Route, SLOT_M, left_of};
 
 /// Height of the pavement above the road.
 pub(super) const PAVEMENT_HEIGHT_M: f64 = 0.12;
-/// From the centreline to the middle of a lane.
+/// Distance from the centreline to the middle of a lane.
 pub(super) const LANE_OFFSET_M: f64 = 1.75;
-/// The same for lorries and buses.
+/// The same for trucks and buses.
 const WIDE_OFFSET_M: f64 = 1.65;
-/// Road within 60 m of the ego vehicle, for the number of actors.
+/// Length of road within 60 m of the ego vehicle, for the density of actors.
 const ROAD_NEARBY_M: f64 = 150.0;
 
-/// What an actor is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Class {
-    /// A car.
-    Car,
-    /// A lorry or a van.
-    Truck,
-    /// A bus.
-    Bus,
-    /// A bicycle with its rider.
-    Bicycle,
-    /// Somebody on foot.
-    Pedestrian,
-}
-
-impl Class {
-    /// All classes, in the order of their indices.
-    pub const ALL: [Self; 5] = [Self::Car, Self::Truck, Self::Bus, Self::Bicycle, Self::Pedestrian];
-
-    /// The class's name in the truth.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Car => "car",
-            Self::Truck => "truck",
-            Self::Bus => "bus",
-            Self::Bicycle => "bicycle",
-            Self::Pedestrian => "pedestrian",
-        }
-    }
-}
-
-/// The common clock: metres driven by whoever keeps to their slot.
+/// The advance of the slots along the road.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Clock {
+pub(super) struct SlotAdvance {
     mean_mps: f64,
     swing_mps: f64,
     turn_per_s: f64,
     phase: f64,
 }
 
-impl Clock {
+impl SlotAdvance {
     fn new(random: &mut Random) -> Self {
         Self {
             mean_mps: random.range(6.5, 8.5),
@@ -71,7 +40,7 @@ impl Clock {
         }
     }
 
-    /// Metres driven since time 0, and metres per second.
+    /// Metres since time 0, and metres per second.
     fn at(&self, time_s: f64) -> [f64; 2] {
         let (sin, cos) = libm::sincos(self.turn_per_s * time_s + self.phase);
         let start = libm::cos(self.phase);
@@ -80,19 +49,19 @@ impl Clock {
     }
 }
 
-/// How an actor moves.
+/// The motion of an actor.
 #[derive(Clone, Copy, Debug)]
 enum Motion {
-    /// Along the road, `direction` 1 with `s` or -1 against it.
+    /// Along the road, in the direction of increasing (1) or decreasing (-1) `s`.
     Stream { s: f64, direction: f64, offset: f64, drift_m: f64, drift_per_s: f64, phase: f64 },
-    /// Up and down a stretch of pavement: a long loop of half width `radius`.
+    /// Up and down a stretch of pavement: a loop of half width `radius`.
     Stroll { s: f64, length: f64, offset: f64, radius: f64, speed_mps: f64, start: f64 },
-    /// Not at all.
+    /// Stationary.
     Still { position: Vector3<f64>, heading: Vector2<f64> },
 }
 
 impl Motion {
-    /// Along the road with another, at a place of its own.
+    /// The same motion along the road at another position.
     fn at(self, s: f64, offset: f64) -> Self {
         match self {
             Self::Stream { direction, drift_m, drift_per_s, phase, .. } => {
@@ -103,7 +72,7 @@ impl Motion {
     }
 }
 
-/// Where an actor is, and how it moves there.
+/// Position and motion of an actor at a time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct State {
     /// The middle of its base, in the map.
@@ -112,11 +81,11 @@ pub(super) struct State {
     pub(super) heading: Vector2<f64>,
     /// Metres per second in the map.
     pub(super) velocity: Vector2<f64>,
-    /// Radians per second to the left.
+    /// Radians per second, counter-clockwise.
     pub(super) yaw_rate: f64,
 }
 
-/// Somebody or something on the road.
+/// An actor.
 #[derive(Clone, Debug)]
 pub(super) struct Actor {
     /// Its number; 0 is the ego vehicle.
@@ -127,7 +96,7 @@ pub(super) struct Actor {
 }
 
 impl Actor {
-    /// How fast its legs go, in radians of a stride at `time_s`.
+    /// Phase of the legs at `time_s`, in radians.
     pub(super) fn stride(&self, time_s: f64) -> f64 {
         match self.motion {
             Motion::Stroll { speed_mps, start, .. } => {
@@ -142,7 +111,7 @@ impl Actor {
 /// The ego vehicle and all actors.
 #[derive(Clone, Debug)]
 pub(super) struct Traffic {
-    clock: Clock,
+    slots: SlotAdvance,
     ego: Motion,
     /// In the order of their numbers, which start at 1.
     pub(super) actors: Vec<Actor>,
@@ -152,7 +121,7 @@ impl Traffic {
     /// Random traffic, `num_nearby` actors within 60 m of the ego vehicle on
     /// average.
     pub(super) fn new(random: &mut Random, route: &Route, num_nearby: u32) -> Self {
-        let clock = Clock::new(random);
+        let slots = SlotAdvance::new(random);
         let curves: Vec<f64> = route.curves().collect();
         let ego_s = random.pick(&curves) - random.range(50.0, 95.0);
         let stream = |random: &mut Random, s, direction, offset, most_drift_m| {
@@ -162,7 +131,7 @@ impl Traffic {
             Motion::Stream { s, direction, offset, drift_m, drift_per_s, phase }
         };
         let ego = stream(random, ego_s, 1.0, -LANE_OFFSET_M, 1.0);
-        let mut traffic = Self { clock, ego, actors: Vec::new() };
+        let mut traffic = Self { slots, ego, actors: Vec::new() };
         let density = f64::from(num_nearby) / ROAD_NEARBY_M;
 
         let num_slots = (route.length() / SLOT_M).round() as usize;
@@ -174,12 +143,12 @@ impl Traffic {
                 }
                 let s = direction * (ego_s + slot as f64 * SLOT_M);
                 let what = draw(random, &mut deck);
-                // At the usual density all slots are taken.
+                // At the default density all slots are occupied.
                 if !random.chance(density / 0.3) {
                     continue;
                 }
-                // Wide vehicles keep clear of those that park, long ones to the
-                // middle of their slot.
+                // Wide vehicles keep away from parked ones; long ones stay near the middle
+                // of their slots.
                 let (offset, most_drift_m) = match what {
                     Class::Bus => (WIDE_OFFSET_M, 0.3),
                     Class::Truck => (WIDE_OFFSET_M, 1.0),
@@ -211,7 +180,7 @@ impl Traffic {
         self.actors.push(Actor { track_id, body: Body::new(random, class), motion });
     }
 
-    /// Vehicles at the kerbs, away from curves and from the crossing.
+    /// Adds parked vehicles at the kerbs, away from curves and the crossing.
     fn park(&mut self, random: &mut Random, route: &Route, density: f64) {
         for side in [-1.0, 1.0] {
             let mut s = 0.0;
@@ -224,19 +193,19 @@ impl Traffic {
                 let body = Body::new(random, class);
                 let half = 0.5 * body.size_m[0];
                 let s_middle = s + half + 0.5;
-                // A bus that leaves a curve still swings out.
+                // Buses swing out behind a curve.
                 let is_free = [-half - 9.0, 0.0, half + 9.0].iter().all(|along| {
                     let s = s_middle + along;
                     route.is_straight(s) && route.distance_to_crossing(s) > 18.0
                 });
                 if is_free && random.chance((density / 0.32) * 0.65) {
-                    let place = route.at(s_middle);
-                    // Long vehicles stand close to the kerb and straight.
+                    let point = route.at(s_middle);
+                    // Long vehicles park close and parallel to the kerb.
                     let care = (4.5 / body.size_m[0]).min(1.0);
                     let from_kerb = 0.04 + 0.11 * care * care;
                     let offset = side * (KERB_OFFSET_M - from_kerb - 0.5 * body.size_m[1]);
-                    let position = place.beside(offset + care * random.range(-0.08, 0.08));
-                    let heading = place.tangent * if random.chance(0.93) { -side } else { side };
+                    let position = point.at_offset(offset + care * random.range(-0.08, 0.08));
+                    let heading = point.tangent * if random.chance(0.93) { -side } else { side };
                     let skew = care * care * care * random.range(-0.03, 0.03);
                     let heading = (heading + left_of(heading) * skew).normalize();
                     let position = Vector3::new(position.x, position.y, 0.0);
@@ -249,9 +218,9 @@ impl Traffic {
         }
     }
 
-    /// Pedestrians, by themselves or two or three together; a few stand.
+    /// Adds pedestrians in groups of one to three; some of them stand.
     fn stroll(&mut self, random: &mut Random, route: &Route, density: f64) {
-        // Of many actors most are on foot: the road is full.
+        // The road holds a limited number of vehicles: beyond it pedestrians are added.
         let many = (density - 0.32).max(0.0);
         let num_groups = ((density * 0.42 + many * 0.55) * route.length()).round() as usize;
         for _ in 0..num_groups {
@@ -280,10 +249,10 @@ impl Traffic {
                 if stands {
                     let offset = middle + aside - 0.4;
                     let along = s + random.range(-0.4, 0.4) + 0.3 * aside;
-                    let place = route.at(along).beside(offset);
+                    let point = route.at(along).at_offset(offset);
                     let yaw = random.range(0.0, std::f64::consts::TAU);
                     let (sin, cos) = libm::sincos(yaw);
-                    let position = Vector3::new(place.x, place.y, PAVEMENT_HEIGHT_M);
+                    let position = Vector3::new(point.x, point.y, PAVEMENT_HEIGHT_M);
                     let heading = Vector2::new(cos, sin);
                     self.push(random, Class::Pedestrian, Motion::Still { position, heading });
                 } else {
@@ -296,12 +265,12 @@ impl Traffic {
         }
     }
 
-    /// The ego vehicle: the middle of its rear axle on the road.
+    /// The state of the ego vehicle: of the middle of its rear axle, on the road.
     pub(super) fn ego(&self, route: &Route, time_s: f64) -> State {
         self.state(route, &self.ego, time_s)
     }
 
-    /// An actor at a time.
+    /// The state of an actor at a time.
     pub(super) fn actor(&self, route: &Route, actor: &Actor, time_s: f64) -> State {
         self.state(route, &actor.motion, time_s)
     }
@@ -312,38 +281,38 @@ impl Traffic {
                 State { position, heading, velocity: Vector2::zeros(), yaw_rate: 0.0 }
             }
             Motion::Stream { s, direction, offset, drift_m, drift_per_s, phase } => {
-                let [driven, speed] = self.clock.at(time_s);
+                let [driven, speed] = self.slots.at(time_s);
                 let (sin, cos) = libm::sincos(drift_per_s * time_s + phase);
                 let s = s + direction * (driven + drift_m * sin);
                 let rate = direction * (speed + drift_m * drift_per_s * cos);
-                let place = route.at(s);
-                let position = place.beside(offset);
+                let point = route.at(s);
+                let position = point.at_offset(offset);
                 State {
                     position: Vector3::new(position.x, position.y, 0.0),
-                    heading: place.tangent * direction,
-                    velocity: place.tangent * (rate * (1.0 - place.curvature * offset)),
-                    yaw_rate: rate * place.curvature,
+                    heading: point.tangent * direction,
+                    velocity: point.tangent * (rate * (1.0 - point.curvature * offset)),
+                    yaw_rate: rate * point.curvature,
                 }
             }
             Motion::Stroll { s, length, offset, radius, speed_mps, start } => {
                 let [along, aside, along_rate, aside_rate, turn] =
                     loop_at(length, radius, start + speed_mps.abs() * time_s);
                 let way = speed_mps.signum();
-                let place = route.at(s + along);
+                let point = route.at(s + along);
                 let offset = offset + aside * way;
-                let position = place.beside(offset);
-                let velocity = (place.tangent * along_rate * (1.0 - place.curvature * offset)
-                    + place.left() * (aside_rate * way))
+                let position = point.at_offset(offset);
+                let velocity = (point.tangent * along_rate * (1.0 - point.curvature * offset)
+                    + point.left() * (aside_rate * way))
                     * speed_mps.abs();
                 let heading = velocity / velocity.norm();
-                // The turn of (a, b) in the axes of the road, and the road's own.
-                let narrowing = 1.0 - place.curvature * offset;
+                // The rotation of (a, b) in the axes of the road, and that of the axes.
+                let narrowing = 1.0 - point.curvature * offset;
                 let (a, b) = (along_rate * narrowing, aside_rate * way);
                 let a_rate = -aside_rate * turn * narrowing
-                    - along_rate * place.curvature * aside_rate * way;
+                    - along_rate * point.curvature * aside_rate * way;
                 let b_rate = along_rate * turn * way;
                 let own_turn = (a * b_rate - b * a_rate) / (a * a + b * b);
-                let yaw_rate = speed_mps.abs() * (own_turn + along_rate * place.curvature);
+                let yaw_rate = speed_mps.abs() * (own_turn + along_rate * point.curvature);
                 State {
                     position: Vector3::new(position.x, position.y, PAVEMENT_HEIGHT_M),
                     heading,
@@ -355,8 +324,8 @@ impl Traffic {
     }
 }
 
-/// A loop of two straights of `length` and two half circles, walked `distance`
-/// metres: along, aside, their rates per metre, and the turn per metre.
+/// The position after `distance` metres on a loop of two straights of `length` and
+/// two half circles: along, aside, their derivatives, and the curvature.
 fn loop_at(length: f64, radius: f64, distance: f64) -> [f64; 5] {
     let bend = std::f64::consts::PI * radius;
     let round = 2.0 * (length + bend);
@@ -373,7 +342,7 @@ fn loop_at(length: f64, radius: f64, distance: f64) -> [f64; 5] {
     }
 }
 
-/// Deals from a shuffled deck, so that no class stays away for long.
+/// Draws from a shuffled deck, so that every class recurs.
 fn draw(random: &mut Random, deck: &mut Vec<Class>) -> Class {
     use Class::{Bicycle, Bus, Car, Truck};
     if deck.is_empty() {

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::door::{
     Door, DoorEvent, DoorOptions, Handler, InputKind, Publisher, Qos, Receiver, Request, Response,
-    Subscription, Watcher, deliver,
+    Subscription, Watcher, Watchers, deliver,
 };
 use crate::error::{Error, ErrorKind, Result};
 
@@ -29,7 +29,7 @@ struct Shared {
     inputs: Mutex<Vec<Arc<Input>>>,
     outputs: Mutex<BTreeMap<String, Output>>,
     handler: Mutex<Option<Arc<Handler>>>,
-    watchers: Mutex<Vec<Watcher>>,
+    watchers: Watchers,
 }
 
 struct Input {
@@ -114,7 +114,7 @@ impl MemoryGraph {
 
     /// Tells the node of an event.
     pub fn tell(&self, event: &DoorEvent) {
-        held(&self.0.watchers).iter().for_each(|watcher| watcher(event.clone()));
+        self.0.watchers.report(event);
     }
 }
 
@@ -167,7 +167,7 @@ impl Door for MemoryDoor {
     }
 
     fn watch(&mut self, watcher: Watcher) {
-        held(&self.graph.0.watchers).push(watcher);
+        self.graph.0.watchers.add(watcher);
     }
 }
 

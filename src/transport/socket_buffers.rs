@@ -1,47 +1,52 @@
 //! Whether the receive buffers of a middleware's sockets hold large messages.
 //!
-//! A message of megabytes arrives as hundreds of datagrams at once. What the
-//! socket cannot hold until the middleware reads it is lost, and with it, where
-//! the subscription is best effort, the message.
+//! A message of megabytes arrives as hundreds of datagrams at once. Datagrams
+//! that exceed the socket's buffer before the middleware reads it are lost, and
+//! with them the message where the subscription is best effort.
 
-/// What the buffer of a socket should hold: pictures of 6 MB from a few cameras
-/// at a time.
+/// The wanted size of a socket's receive buffer: images of 6 MB from a few
+/// cameras at a time.
 pub const WANTED_BYTES: usize = 32 << 20;
 
-/// What stands against large messages on this machine, with the ROS middleware
-/// that the environment names.
-pub fn warnings() -> Vec<String> {
-    let limit = std::fs::read_to_string("/proc/sys/net/core/rmem_max").ok();
-    let limit = limit.and_then(|text| text.trim().parse().ok());
-    let variable = |name| std::env::var(name).unwrap_or_default();
-    let (middleware, cyclone) = (variable("RMW_IMPLEMENTATION"), variable("CYCLONEDDS_URI"));
-    warnings_for(limit, &middleware, &cyclone_configuration(&cyclone))
+/// Warns when the system's limit is below [`WANTED_BYTES`].
+pub fn limit_warning() -> Option<String> {
+    let limit = std::fs::read_to_string("/proc/sys/net/core/rmem_max").ok()?;
+    warning_for(limit.trim().parse().ok()?)
 }
 
-/// The XML that `CYCLONEDDS_URI` lists: given there, or in files.
+/// Warnings about large messages on this machine, with the ROS middleware that
+/// the environment names.
+pub fn warnings() -> Vec<String> {
+    let variable = |name| std::env::var(name).unwrap_or_default();
+    let (middleware, cyclone) = (variable("RMW_IMPLEMENTATION"), variable("CYCLONEDDS_URI"));
+    let cyclone = cyclone_warning(&middleware, &cyclone_configuration(&cyclone));
+    limit_warning().into_iter().chain(cyclone).collect()
+}
+
+/// The XML of `CYCLONEDDS_URI` and of the files that it names.
 fn cyclone_configuration(uri: &str) -> String {
     let files = uri.split(',').map(|part| part.trim().trim_start_matches("file://"));
     let texts = files.filter_map(|file| std::fs::read_to_string(file).ok());
     texts.fold(uri.to_owned(), |all, text| all + &text)
 }
 
-/// The warnings for a machine whose sockets may hold `limit` bytes.
-fn warnings_for(limit: Option<usize>, middleware: &str, cyclone: &str) -> Vec<String> {
-    let mut warnings = Vec::new();
-    if let Some(limit) = limit.filter(|&limit| limit < WANTED_BYTES) {
-        warnings.push(format!(
+fn warning_for(limit: usize) -> Option<String> {
+    (limit < WANTED_BYTES).then(|| {
+        format!(
             "sockets may hold {limit} bytes: messages of megabytes lose fragments when this \
              machine is busy; sysctl -w net.core.rmem_max={WANTED_BYTES}"
-        ));
-    }
-    if middleware == "rmw_cyclonedds_cpp" && !cyclone.contains("SocketReceiveBufferSize") {
-        warnings.push(
-            "CYCLONEDDS_URI sets no SocketReceiveBufferSize: the stock buffer of Cyclone DDS loses \
-             most messages of megabytes, whatever net.core.rmem_max allows; see docs/ros2.md"
-                .to_owned(),
-        );
-    }
-    warnings
+        )
+    })
+}
+
+fn cyclone_warning(middleware: &str, configuration: &str) -> Option<String> {
+    let is_small =
+        middleware == "rmw_cyclonedds_cpp" && !configuration.contains("SocketReceiveBufferSize");
+    is_small.then(|| {
+        "CYCLONEDDS_URI sets no SocketReceiveBufferSize: the stock buffer of Cyclone DDS loses \
+         most messages of megabytes, whatever net.core.rmem_max allows; see docs/ros2.md"
+            .to_owned()
+    })
 }
 
 #[cfg(test)]
@@ -49,26 +54,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn small_buffers_are_warned_of() {
+    fn a_limit_below_the_wanted_size_is_reported() {
+        let warning = warning_for(212_992).unwrap();
+        assert!(warning.contains("may hold 212992 bytes"), "{warning}");
+        assert!(warning.contains("rmem_max=33554432"), "{warning}");
+        assert_eq!(warning_for(WANTED_BYTES), None);
+    }
+
+    #[test]
+    fn cyclone_without_a_buffer_size_is_reported() {
         let set = "<CycloneDDS><Domain><Internal><SocketReceiveBufferSize min=\"16MB\"/>";
         let cyclone = "rmw_cyclonedds_cpp";
-        // (limit, middleware, configuration, what the warnings name)
-        let cases: [(_, _, _, &[&str]); 7] = [
-            (Some(212_992), "", "", &["may hold 212992 bytes"]),
-            (Some(212_992), cyclone, "", &["may hold 212992 bytes", "SocketReceiveBufferSize"]),
-            (Some(212_992), cyclone, set, &["may hold 212992 bytes"]),
-            (Some(WANTED_BYTES), cyclone, "", &["SocketReceiveBufferSize"]),
-            (Some(WANTED_BYTES), cyclone, set, &[]),
-            (Some(WANTED_BYTES), "rmw_fastrtps_cpp", "", &[]),
-            (None, "", "", &[]),
-        ];
-        for (limit, middleware, configuration, expected) in cases {
-            let found = warnings_for(limit, middleware, configuration);
-            assert_eq!(found.len(), expected.len(), "{found:?}");
-            assert!(
-                found.iter().zip(expected).all(|(text, name)| text.contains(name)),
-                "{found:?}"
-            );
+        let warning = cyclone_warning(cyclone, "").unwrap();
+        assert!(warning.contains("no SocketReceiveBufferSize"), "{warning}");
+        for (middleware, configuration) in [(cyclone, set), ("rmw_fastrtps_cpp", ""), ("", "")] {
+            assert_eq!(cyclone_warning(middleware, configuration), None, "{middleware}");
         }
     }
 

@@ -43,6 +43,19 @@ fn wrong_configuration_is_code_2_and_names_the_key() {
     assert!(run.stderr.contains("1.5"), "{}", run.stderr);
 }
 
+/// An engine that cannot run on the device of `--device` is refused before anything is read.
+#[test]
+fn a_device_that_does_not_fit_the_engine_is_code_2() {
+    let parameters = ["-p", "camera.engine.provider:=cuda", "--device", "cpu"];
+    for command in ["replay", "run"] {
+        let bag: &[&str] = if command == "replay" { &["nowhere.mcap"] } else { &[] };
+        let config = ["--config", "config/camera.param.yaml"];
+        let run = det_post(&[&[command], bag, &config[..], &parameters[..]].concat());
+        run.expect_code(2);
+        assert!(run.stderr.contains("camera.engine.provider"), "{command}: {}", run.stderr);
+    }
+}
+
 /// Without a driver, without such a GPU, without kernels: said, never a panic.
 #[test]
 fn a_gpu_that_is_not_there_is_code_1_and_auto_goes_on() {

@@ -4,18 +4,16 @@ mod networks;
 mod scenes;
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Instant;
 
 use super::eval::{Classes, Evaluation, Sides, Terms};
 use super::interrupt::Interrupt;
 use super::simulate::SimulateArguments;
-use super::{ExitStatus, simulate, stdout};
+use super::{ExitStatus, replay, simulate, stdout};
 use crate::config::{ChannelKind, Config};
 use crate::error::{Error, ErrorKind, Result};
 use crate::output_folder::{OutputFolder, Replaces};
-use crate::replay::{self, Rate, ReplayRequest};
-use crate::runtime::open_detector;
+use crate::replay::{Replay, ReplayFiles, ReplayOptions};
 use scenes::Scenes;
 
 /// The parameters of the demo's channels.
@@ -67,21 +65,15 @@ pub(super) fn demo(arguments: &DemoArguments) -> Result<ExitStatus> {
         return interrupted(folder);
     }
     tracing::info!("2 of 4: camera and lidar through their networks");
-    let request = ReplayRequest {
-        bag: &bag,
-        config: &config,
-        rate: Rate::Max,
-        num_pictures: 0,
-        factory: Arc::new(open_detector),
-    };
+    let options = ReplayOptions { stop: interrupt.flag(), ..ReplayOptions::default() };
+    let replay = Replay::open(&bag, &config, options)?;
+    let mut files = ReplayFiles::in_folder(folder, &replay, 0)?;
+    let report = replay::run(replay, Some(&mut files))?;
+    let mut folder = files.close(&report)?;
+    if report.is_interrupted() {
+        return interrupted(folder);
+    }
     let detections = folder.path_of("detections.jsonl");
-    let (report, folder) = replay::run(&request, || Ok(Some(folder)), &interrupt.flag())?;
-    let mut folder = match folder {
-        Some(folder) if report.is_interrupted() => return interrupted(folder),
-        Some(folder) => folder,
-        // The folder that went in comes back.
-        None => return Ok(ExitStatus::Failed),
-    };
     tracing::info!("3 of 4: detections against truth");
     let mut classes = Classes::default();
     let mut sides = Sides::read(&detections, &bag, &mut classes, &interrupt)?;

@@ -3,10 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use indicatif::ProgressBar;
-
 use crate::cli::eval::{Classes, Filters, Sides, Stream};
 use crate::cli::interrupt::Interrupt;
+use crate::cli::progress::Progress;
 use crate::draw::{Animation, BEV_SIZE, BevPicture, draw_camera_over_truth};
 use crate::error::Result;
 use crate::eval::{Filter2d, Filter3d, GroundTruth2d, GroundTruth3d};
@@ -64,12 +63,12 @@ impl Scenes<'_> {
         let mut reader = BagReader::open(self.bag)?;
         let topics = reader.topics().to_vec();
         reader.select(&[self.image_topic, self.points_topic]);
-        let progress = ProgressBar::new(reader.num_messages().unwrap_or(0));
+        let progress = Progress::new(reader.num_messages(), "messages");
         while let Some(message) = reader.next_message()? {
             if interrupt.is_set() {
                 return Ok(());
             }
-            progress.inc(1);
+            progress.advance();
             if topics[message.topic].name == self.image_topic {
                 let image = Image::decode(message.data)?;
                 if Some(image.header.stamp) == fullest_picture {
@@ -93,7 +92,6 @@ impl Scenes<'_> {
         if let Some(animation) = animation {
             animation.finish()?;
         }
-        progress.finish_and_clear();
         Ok(())
     }
 

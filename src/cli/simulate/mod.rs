@@ -5,9 +5,8 @@ mod messages;
 
 use std::path::{Path, PathBuf};
 
-use indicatif::{ProgressBar, ProgressStyle};
-
 use super::interrupt::Interrupt;
+use super::progress::Progress;
 use super::{ExitStatus, stdout};
 use crate::error::{Error, ErrorKind, Result};
 use crate::output_folder::{OutputFolder, Replaces};
@@ -107,7 +106,8 @@ pub(super) fn record(arguments: &SimulateArguments, interrupt: &Interrupt) -> Re
     let format = if arguments.compressed { PictureFormat::Jpeg } else { PictureFormat::Raw };
     let mut recorder = Recorder::create(&drive, folder.recording(None)?, format)?;
     let events = events(&drive, arguments.seconds);
-    let progress = progress_bar(&events);
+    let num_frames = events.iter().filter(|(_, event)| *event != Event::Transform).count();
+    let progress = Progress::new(Some(num_frames as u64), "frames");
     recorder.mounts(START)?;
     let mut status = ExitStatus::Done;
     for &(log_time, event) in &events {
@@ -121,10 +121,10 @@ pub(super) fn record(arguments: &SimulateArguments, interrupt: &Interrupt) -> Re
             Event::Scan { lidar, index } => recorder.scan(lidar, index, log_time)?,
         }
         if event != Event::Transform {
-            progress.inc(1);
+            progress.advance();
         }
     }
-    progress.finish_and_clear();
+    drop(progress);
     recorder.finish()?;
     match status {
         ExitStatus::Interrupted => folder.keep_partial()?,
@@ -168,16 +168,6 @@ fn events(drive: &Drive, seconds: f64) -> Vec<(Stamp, Event)> {
     }
     events.sort();
     events
-}
-
-/// A bar on the terminal; nothing when stderr is not one.
-fn progress_bar(events: &[(Stamp, Event)]) -> ProgressBar {
-    let num_frames = events.iter().filter(|(_, event)| *event != Event::Transform).count();
-    let bar = ProgressBar::new(num_frames as u64);
-    match ProgressStyle::with_template("{bar:40} {pos}/{len} frames, {per_sec}, {eta} left") {
-        Ok(style) => bar.with_style(style),
-        Err(_) => bar,
-    }
 }
 
 #[cfg(test)]

@@ -1,72 +1,68 @@
-//! What the door tells of the graph.
+//! The state of the ROS graph, as the middleware reports it.
 
 use std::collections::BTreeMap;
 
-use super::Shared;
 use crate::node::status::TopicStatus;
-use crate::node::worker::lock;
 use crate::transport::door::DoorEvent;
 
-/// The most topics of which the last event is kept, and the most lost parts.
+/// The most topics whose events are kept, and the most failed parts.
 const MAX_EVENTS: usize = 64;
 
-/// What the door told of the graph.
+/// The events of the middleware so far.
 #[derive(Clone, Default)]
 pub(super) struct Graph {
-    /// The last event of a topic that stands in the way of messages.
+    /// The last event of each topic whose messages cannot arrive.
     pub(super) events: BTreeMap<String, String>,
-    /// Messages that were lost before the node had them, by topic.
+    /// Messages that were lost before they reached the node, by topic.
     pub(super) lost: BTreeMap<String, u64>,
-    /// Messages that are missing by their stamps, by topic: in all, and since
-    /// the last look.
+    /// Messages that are missing by their stamps, by topic: in total, and since
+    /// the last summary.
     pub(super) missing: BTreeMap<String, [u64; 2]>,
-    /// Why the last change of state failed.
+    /// The reason why the last transition failed.
     pub(super) failure: Option<String>,
-    /// Parts of the door that are lost.
+    /// Parts of the middleware that failed.
     pub(super) lost_parts: Vec<String>,
     pub(super) num_refused_requests: u64,
 }
 
-impl Shared {
-    pub(super) fn note_event(&self, event: DoorEvent) {
-        let mut graph = lock(&self.graph);
+impl Graph {
+    /// Records an event of `middleware` and logs it.
+    pub(super) fn note(&mut self, event: DoorEvent, middleware: &str) {
         match event {
             DoorEvent::IncompatibleQos { topic, policy } => {
-                graph.note(topic, format!("a peer has another {policy}"));
+                self.note_mismatch(topic, format!("a peer has another {policy}"));
             }
             DoorEvent::IncompatibleType { topic, found } => {
-                graph.note(topic, format!("a peer has type {found}"));
+                self.note_mismatch(topic, format!("a peer has type {found}"));
             }
             DoorEvent::Compatible { topic } => {
-                if graph.events.remove(&topic).is_some() {
+                if self.events.remove(&topic).is_some() {
                     tracing::info!("{topic}: no peer stands in the way any more");
                 }
             }
             DoorEvent::PeerFound { topic } => tracing::debug!("{topic}: a peer joined"),
             DoorEvent::PeerGone { topic } => tracing::info!("{topic}: a peer left"),
             DoorEvent::Lost { topic, count } => {
-                if let Some(total) = entry(&mut graph.lost, &topic) {
+                if let Some(total) = entry(&mut self.lost, &topic) {
                     *total = total.saturating_add(count);
                 }
             }
-            DoorEvent::Missing { topic, count } => graph.note_missing(&topic, count),
+            DoorEvent::Missing { topic, count } => self.note_missing(&topic, count),
             DoorEvent::Refused { service, reason } => {
-                graph.num_refused_requests += 1;
+                self.num_refused_requests += 1;
                 tracing::warn!("{service}: a request is refused: {reason}");
             }
             DoorEvent::Failed { reason } => {
-                tracing::error!("{}: {reason}", self.door_name);
-                if graph.lost_parts.len() < MAX_EVENTS {
-                    graph.lost_parts.push(reason);
+                tracing::error!("{middleware}: {reason}");
+                if self.lost_parts.len() < MAX_EVENTS {
+                    self.lost_parts.push(reason);
                 }
             }
         }
     }
-}
 
-impl Graph {
-    /// What was told of a topic, by a door that counts lost messages or not.
-    pub(super) fn told(&self, topic: &str, counts_losses: bool) -> TopicStatus<'_> {
+    /// The status of a topic. `counts_losses` is that of the middleware.
+    pub(super) fn topic_status(&self, topic: &str, counts_losses: bool) -> TopicStatus<'_> {
         let num_lost = || self.lost.get(topic).copied().unwrap_or(0);
         let [num_missing, num_missing_now] = self.missing.get(topic).copied().unwrap_or_default();
         TopicStatus {
@@ -77,11 +73,11 @@ impl Graph {
         }
     }
 
-    /// What there is now; counts since the last look begin anew.
-    pub(super) fn look(&mut self) -> Self {
-        let seen = self.clone();
+    /// The present state. Counts since the last summary start over.
+    pub(super) fn summary(&mut self) -> Self {
+        let summary = self.clone();
         self.missing.values_mut().for_each(|[_, now]| *now = 0);
-        seen
+        summary
     }
 
     fn note_missing(&mut self, topic: &str, count: u64) {
@@ -89,7 +85,7 @@ impl Graph {
         let before = *total;
         *total = before.saturating_add(count);
         *now = now.saturating_add(count);
-        // At every power of two, not with every message.
+        // At powers of two, not with every message.
         if total.leading_zeros() != before.leading_zeros() {
             tracing::warn!(
                 "{topic}: {total} messages missing by their stamps so far: lost on the way, or \
@@ -98,7 +94,7 @@ impl Graph {
         }
     }
 
-    fn note(&mut self, topic: String, event: String) {
+    fn note_mismatch(&mut self, topic: String, event: String) {
         let is_known = self.events.get(&topic) == Some(&event);
         if !is_known {
             tracing::warn!("{topic}: {event}: nothing flows between the two");

@@ -41,9 +41,11 @@ impl Shared {
         let mut statuses = vec![self.look_at_node(node)];
         // Taken while channels start or stop: then the node's status says so.
         if let Ok(mut channels) = self.channels.try_lock() {
-            let graph = lock(&self.graph).look();
+            let graph = lock(&self.graph).summary();
             for channel in channels.iter_mut() {
-                statuses.extend(channel.look(node, |topic| graph.told(topic, self.counts_losses)));
+                statuses.extend(
+                    channel.look(node, |topic| graph.topic_status(topic, self.counts_losses)),
+                );
             }
         }
         statuses

@@ -181,7 +181,7 @@ impl Shared {
         let events = Weak::clone(&node);
         door.watch(Box::new(move |event| {
             if let Some(node) = events.upgrade() {
-                node.note_event(event);
+                lock(&node.graph).note(event, node.door_name);
             }
         }));
         if self.clock.is_simulated() {

@@ -1,27 +1,28 @@
-//! Solids, and where rays meet them.
+//! Solids and their intersection with rays.
 //!
-//! Everything that stands on the ground is made of convex solids in a cube of
-//! half extents 1: tapered boxes, cylinders and ellipsoids. A ray is brought
-//! into the cube, where it meets a solid in an interval; the nearer end is the
-//! hit. LiDAR and camera share this arithmetic and differ only in which rays
-//! they cast. Rays come in chunks of [`LANES`] whose directions are
-//! `a * p[i] + b * q[i]`: a row of pixels, or a column of beams.
+//! All objects are made of convex solids, each defined in a cube of half extents
+//! 1: tapered boxes, cylinders and ellipsoids. A ray is transformed into the
+//! cube, where it intersects the solid in an interval; the nearer end is the
+//! hit. LiDAR and camera share this arithmetic and differ only in their rays.
+//! Rays come in chunks of [`LANES`] with the directions `a * p[i] + b * q[i]`: a
+//! row of pixels, or a column of beams.
 
 use nalgebra::{Matrix3, Vector3};
 
 use super::material::Material;
+use super::surface::{Face, SurfacePoint};
 
-/// Rays of a chunk.
+/// Number of rays in a chunk.
 pub(super) const LANES: usize = 8;
 
-/// One number for every ray of a chunk.
+/// A number per ray of a chunk.
 pub(super) type Lanes = [f32; LANES];
 
 /// The shape of a solid in the cube from -1 to 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Shape {
-    /// A box whose top is smaller: drawn in at the front (+x), at the back and
-    /// at either side (y) by these fractions of the half extents.
+    /// A box with a smaller top: narrowed at the front (+x), at the back and at
+    /// either side (y) by these fractions of the half extents.
     Box { front: f32, back: f32, side: f32 },
     /// A cylinder along z.
     Cylinder,
@@ -39,9 +40,9 @@ impl Shape {
 pub(super) struct Solid {
     /// Its shape.
     pub(super) shape: Shape,
-    /// What it is made of.
+    /// Its material.
     pub(super) material: Material,
-    /// Base colour, linear.
+    /// Base colour, linear RGB.
     pub(super) color: [f32; 3],
     /// Key of its texture.
     pub(super) texture: u32,
@@ -73,13 +74,13 @@ impl Solid {
         }
     }
 
-    /// The same with another key of texture.
+    /// The same solid with another texture key.
     pub(super) fn textured(self, texture: u32) -> Self {
         Self { texture, ..self }
     }
 
-    /// Leaned about the y axis: the top goes forward (towards +x) by the
-    /// fraction `slope` of its height.
+    /// Leaned about the y axis: the top moves forward (towards +x) by the fraction
+    /// `slope` of its height.
     pub(super) fn leaned(self, slope: f64) -> Self {
         let length = (1.0 + slope * slope).sqrt();
         let (sin, cos) = (slope / length, 1.0 / length);
@@ -99,14 +100,15 @@ impl Solid {
         Self { axes: turn * self.axes, ..self }
     }
 
-    /// Turned about the vertical by a unit vector (cosine, sine) and moved.
+    /// Rotated about the vertical axis by a unit vector (cosine, sine), then
+    /// translated.
     pub(super) fn placed(&self, origin: &Vector3<f64>, [cos, sin]: [f64; 2]) -> Self {
         let turn = Matrix3::new(cos, -sin, 0.0, sin, cos, 0.0, 0.0, 0.0, 1.0);
         Self { center: origin + turn * self.center, axes: turn * self.axes, ..*self }
     }
 }
 
-/// A solid as a sensor sees it: in the sensor's frame, ready for rays.
+/// A solid in the frame of a sensor, prepared for intersection.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Target {
     /// From the sensor's frame into the cube: `cube_from_sensor * (p - center)`.
@@ -147,10 +149,10 @@ impl Target {
     }
 }
 
-/// Rays in a cube: all from `origin`, in the directions `a * p[i] + b * q[i]`.
+/// Rays in a cube, from `origin` in the directions `a * p[i] + b * q[i]`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rays {
-    /// Where they start.
+    /// The common origin.
     pub(super) origin: Vector3<f32>,
     /// Factor of `p`.
     pub(super) a: Vector3<f32>,
@@ -158,10 +160,10 @@ pub(super) struct Rays {
     pub(super) b: Vector3<f32>,
 }
 
-/// How far along each ray (in lengths of its direction) a solid is met;
-/// infinity where it is not, or lies behind.
+/// The distance along each ray (in lengths of its direction) at which it enters
+/// the shape; infinity where it misses the shape or starts inside or beyond it.
 #[inline(always)]
-pub(super) fn meet(shape: Shape, rays: &Rays, p: &Lanes, q: &Lanes) -> Lanes {
+pub(super) fn intersect(shape: Shape, rays: &Rays, p: &Lanes, q: &Lanes) -> Lanes {
     let mut directions = [[0.0; LANES]; 3];
     for (axis, direction) in directions.iter_mut().enumerate() {
         for (i, direction) in direction.iter_mut().enumerate() {
@@ -187,20 +189,20 @@ pub(super) fn meet(shape: Shape, rays: &Rays, p: &Lanes, q: &Lanes) -> Lanes {
     }
     let mut at = [f32::INFINITY; LANES];
     for (i, at) in at.iter_mut().enumerate() {
-        let is_met = interval.enter[i] <= interval.exit[i] && interval.enter[i] > 0.0;
-        *at = if is_met { interval.enter[i] } else { f32::INFINITY };
+        let is_hit = interval.enter[i] <= interval.exit[i] && interval.enter[i] > 0.0;
+        *at = if is_hit { interval.enter[i] } else { f32::INFINITY };
     }
     at
 }
 
-/// Per ray, the part of it that is inside.
+/// The interval of each ray inside the shape.
 struct Interval {
     enter: Lanes,
     exit: Lanes,
 }
 
 impl Interval {
-    /// Cuts by the half space `normal . x <= h`.
+    /// Intersects with the half space `normal . x <= h`.
     #[inline(always)]
     fn cut(&mut self, normal: [f32; 3], h: f32, origin: &Vector3<f32>, d: &[Lanes; 3]) {
         let room = h - (normal[0] * origin.x + normal[1] * origin.y + normal[2] * origin.z);
@@ -216,8 +218,7 @@ impl Interval {
         }
     }
 
-    /// Cuts by the round side of a cylinder along z (`round` 0) or by a sphere
-    /// (1).
+    /// Intersects with a cylinder along z (`round` 0) or a sphere (1).
     #[inline(always)]
     fn cut_round(&mut self, round: f32, o: &Vector3<f32>, d: &[Lanes; 3]) {
         let c = o.x * o.x + o.y * o.y + round * o.z * o.z - 1.0;
@@ -237,49 +238,20 @@ impl Interval {
     }
 }
 
-/// Where on its surface a solid was hit.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Spot {
-    /// The place in the cube.
-    pub(super) place: Vector3<f32>,
-    /// Which side it is on.
-    pub(super) face: Face,
-    /// Outward normal in the sensor's frame, of length 1.
-    pub(super) normal: Vector3<f32>,
-}
-
-/// Sides of a solid.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Face {
-    /// +x
-    Front,
-    /// -x
-    Back,
-    /// +y or -y
-    Side,
-    /// +z
-    Top,
-    /// -z
-    Bottom,
-    /// The curved surface of a cylinder or an ellipsoid.
-    Round,
-}
-
-/// The spot of a target at `point`, a place on its surface in the sensor's
-/// frame.
+/// The surface point of a target at `point`, a position in the sensor's frame.
 #[inline]
-pub(super) fn spot(target: &Target, point: &Vector3<f32>) -> Spot {
-    let place = target.cube_from_sensor * (point - target.center);
+pub(super) fn surface_point(target: &Target, point: &Vector3<f32>) -> SurfacePoint {
+    let position = target.cube_from_sensor * (point - target.center);
     let (face, normal) = match target.shape {
         Shape::Box { front, back, side } => {
-            let lift = 0.5 * (place.z + 1.0);
+            let lift = 0.5 * (position.z + 1.0);
             let planes = [
-                (Face::Front, Vector3::new(1.0, 0.0, 0.5 * front), place.x + front * lift),
-                (Face::Back, Vector3::new(-1.0, 0.0, 0.5 * back), back * lift - place.x),
-                (Face::Side, Vector3::new(0.0, 1.0, 0.5 * side), place.y + side * lift),
-                (Face::Side, Vector3::new(0.0, -1.0, 0.5 * side), side * lift - place.y),
-                (Face::Top, Vector3::new(0.0, 0.0, 1.0), place.z),
-                (Face::Bottom, Vector3::new(0.0, 0.0, -1.0), -place.z),
+                (Face::Front, Vector3::new(1.0, 0.0, 0.5 * front), position.x + front * lift),
+                (Face::Back, Vector3::new(-1.0, 0.0, 0.5 * back), back * lift - position.x),
+                (Face::Side, Vector3::new(0.0, 1.0, 0.5 * side), position.y + side * lift),
+                (Face::Side, Vector3::new(0.0, -1.0, 0.5 * side), side * lift - position.y),
+                (Face::Top, Vector3::new(0.0, 0.0, 1.0), position.z),
+                (Face::Bottom, Vector3::new(0.0, 0.0, -1.0), -position.z),
             ];
             let mut outermost = planes[0];
             for plane in &planes[1..] {
@@ -290,21 +262,21 @@ pub(super) fn spot(target: &Target, point: &Vector3<f32>) -> Spot {
             (outermost.0, outermost.1)
         }
         Shape::Cylinder => {
-            let round = place.x * place.x + place.y * place.y;
-            if place.z * place.z > round {
-                let face = if place.z > 0.0 { Face::Top } else { Face::Bottom };
-                (face, Vector3::new(0.0, 0.0, place.z))
+            let round = position.x * position.x + position.y * position.y;
+            if position.z * position.z > round {
+                let face = if position.z > 0.0 { Face::Top } else { Face::Bottom };
+                (face, Vector3::new(0.0, 0.0, position.z))
             } else {
-                (Face::Round, Vector3::new(place.x, place.y, 0.0))
+                (Face::Round, Vector3::new(position.x, position.y, 0.0))
             }
         }
-        Shape::Ellipsoid => (Face::Round, place),
+        Shape::Ellipsoid => (Face::Round, position),
     };
-    // Normals go by the transpose of the map from the sensor into the cube.
+    // Normals transform by the transpose of `cube_from_sensor`.
     let normal = target.cube_from_sensor.tr_mul(&normal);
     let length = normal.norm();
     let normal = if length > 0.0 { normal / length } else { Vector3::z() };
-    Spot { place, face, normal }
+    SurfacePoint { position, face, normal }
 }
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
-//! Rays and solids, against the definitions of the shapes.
+//! Intersection of rays and solids, against the definitions of the shapes.
 
 use nalgebra::{Matrix3, Vector3};
 use proptest::prelude::*;
 
 use super::*;
 
-/// Whether a place of the cube lies in a shape, straight from its definition.
+/// Whether a point of the cube is in a shape, by its definition.
 fn is_inside(shape: Shape, p: &Vector3<f64>) -> bool {
     let lift = 0.5 * (p.z + 1.0);
     let between = |low: f64, x: f64, high: f64| low <= x && x <= high;
@@ -35,7 +35,7 @@ fn shapes() -> impl Strategy<Value = Shape> {
 
 proptest! {
     #[test]
-    fn rays_meet_solids_where_they_enter(
+    fn rays_hit_solids_where_they_enter(
         shape in shapes(),
         start in proptest::array::uniform3(-4.0_f64..4.0),
         aim in proptest::array::uniform3(-1.2_f64..1.2),
@@ -48,7 +48,7 @@ proptest! {
             a: direction.map(|x| x as f32),
             b: Vector3::zeros(),
         };
-        let met = f64::from(meet(shape, &rays, &[1.0; LANES], &[0.0; LANES])[3]);
+        let met = f64::from(intersect(shape, &rays, &[1.0; LANES], &[0.0; LANES])[3]);
         // Walk the ray in steps of 2 mm.
         let walked = (0..8000).map(|i| i as f64 * 0.002).find(|t| is_inside(shape, &(start + direction * *t)));
         match walked {
@@ -63,7 +63,7 @@ proptest! {
     }
 
     #[test]
-    fn a_spot_lies_where_its_solid_was_met(
+    fn a_surface_point_is_where_its_solid_is_hit(
         shape in shapes(),
         half in proptest::array::uniform3(0.1_f64..3.0),
         aim in proptest::array::uniform2(-0.5_f64..0.5),
@@ -78,12 +78,12 @@ proptest! {
             a: target.cube_from_sensor * Vector3::x(),
             b: Vector3::zeros(),
         };
-        let met = meet(shape, &rays, &[1.0; LANES], &[0.0; LANES])[0];
+        let met = intersect(shape, &rays, &[1.0; LANES], &[0.0; LANES])[0];
         prop_assume!(met.is_finite());
-        let spot = spot(&target, &(Vector3::x() * met));
-        prop_assert!((spot.normal.norm() - 1.0).abs() < 1e-5);
+        let point = surface_point(&target, &(Vector3::x() * met));
+        prop_assert!((point.normal.norm() - 1.0).abs() < 1e-5);
         // The ray comes from outside.
-        prop_assert!(spot.normal.x < 1e-3, "{:?}", spot);
-        prop_assert!(spot.place.amax() < 1.001, "{:?}", spot);
+        prop_assert!(point.normal.x < 1e-3, "{:?}", point);
+        prop_assert!(point.position.amax() < 1.001, "{:?}", point);
     }
 }

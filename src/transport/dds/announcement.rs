@@ -1,5 +1,5 @@
-//! `ros_discovery_info`: tells the graph that our readers and writers belong to
-//! one node, so that `ros2 node list` and `ros2 node info` show it.
+//! `ros_discovery_info`: announces which readers and writers belong to the node,
+//! so that `ros2 node list` and `ros2 node info` show it.
 
 use rustdds::bytes::Bytes;
 use rustdds::policy::{Durability, History, Reliability};
@@ -7,8 +7,8 @@ use rustdds::{
     DomainParticipant, Duration, GUID, Publisher, QosPolicyBuilder, RTPSEntity, TopicKind,
 };
 
-use super::payload::RawWriter;
-use super::{error, payload};
+use super::error::error;
+use super::payload::{self, RawWriter};
 use crate::error::Result;
 use crate::ros::NodeName;
 use crate::transport::cdr::Writer;
@@ -16,7 +16,7 @@ use crate::transport::cdr::Writer;
 const TOPIC: &str = "ros_discovery_info";
 const TYPE: &str = "rmw_dds_common::msg::dds_::ParticipantEntitiesInfo_";
 
-/// What the graph is told about the node.
+/// The published announcement of the node.
 pub(super) struct Announcement {
     writer: RawWriter,
     entities: Entities,
@@ -34,9 +34,9 @@ struct Entities {
 /// Which kind of endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Direction {
-    /// It brings messages in.
+    /// It receives messages.
     Reader,
-    /// It takes messages out.
+    /// It sends messages.
     Writer,
 }
 
@@ -73,7 +73,7 @@ impl Announcement {
         Ok(announcement)
     }
 
-    /// Tells of an endpoint more.
+    /// Announces another endpoint.
     pub fn add(&mut self, guid: GUID, direction: Direction) -> Result<()> {
         match direction {
             Direction::Reader => self.entities.readers.push(guid),
@@ -82,7 +82,7 @@ impl Announcement {
         self.publish()
     }
 
-    /// Tells of an endpoint less.
+    /// Withdraws an endpoint.
     pub fn remove(&mut self, guid: GUID) -> Result<()> {
         self.entities.readers.retain(|other| *other != guid);
         self.entities.writers.retain(|other| *other != guid);
@@ -126,7 +126,7 @@ mod tests {
     use crate::transport::cdr::Reader;
 
     #[test]
-    fn the_node_is_told_with_its_endpoints() {
+    fn the_node_is_announced_with_its_endpoints() {
         let guid = |n: u8| GUID::from_bytes(std::array::from_fn(|i| n + i as u8));
         for gid_len in [16, 24] {
             let entities = Entities {

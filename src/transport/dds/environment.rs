@@ -1,23 +1,20 @@
-//! The environment variables by which ROS says which graph to join.
+//! The environment variables of ROS that select the graph to join.
 
 use std::net::{IpAddr, Ipv4Addr};
 
 use rustdds::DomainParticipantBuilder;
 
-use super::error;
+use super::error::error;
 use crate::error::{Error, ErrorKind, Result};
+use crate::transport::socket_buffers;
 
 /// The last domain whose ports exist.
 const MAX_DOMAIN: u16 = 232;
 
-/// What the receive buffer of every socket is asked to hold: pictures of 6 MB
-/// from a few cameras at a time. The system gives what it allows.
-const SOCKET_BUFFER: usize = 32 << 20;
-
-/// The variable by which ROS is told to be secure; `true` alone says so.
+/// The variable that enables the security of ROS; only `true` does.
 const SECURITY: &str = "ROS_SECURITY_ENABLE";
 
-/// Which graph to join, and as whom.
+/// Which graph to join, and the format of its discovery messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DdsSettings {
     /// The DDS domain, 0 to 232: `ROS_DOMAIN_ID`.
@@ -33,11 +30,11 @@ pub struct DdsSettings {
 /// How far discovery reaches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DiscoveryRange {
-    /// All that multicast reaches on any network.
+    /// Every network that multicast reaches.
     Subnet,
     /// Only this machine.
     Localhost,
-    /// Nobody.
+    /// No other participant.
     Off,
 }
 
@@ -45,39 +42,39 @@ impl DdsSettings {
     /// The settings of this process's environment.
     ///
     /// # Errors
-    /// `Config` when a variable says something that ROS does not know, or asks
-    /// for security.
+    /// `Config` when ROS does not define a variable's value, or security is
+    /// enforced.
     pub fn from_environment() -> Result<Self> {
         Self::from_variables(|name| std::env::var(name).ok())
     }
 
-    /// The settings by a lookup of variables. An empty variable is the same as
-    /// none.
+    /// The settings of the variables that `variable` looks up. An empty one
+    /// counts as unset.
     ///
     /// # Errors
-    /// `Config` when a variable says something that ROS does not know, or asks
-    /// for security: what is wanted secure must not run without.
+    /// `Config` when ROS does not define a variable's value, or security is
+    /// enforced, which this middleware cannot provide.
     pub fn from_variables(variable: impl Fn(&str) -> Option<String>) -> Result<Self> {
-        let said = |name: &str| variable(name).filter(|value| !value.is_empty());
-        if said(SECURITY).is_some_and(|value| value == "true")
-            && said("ROS_SECURITY_STRATEGY").is_some_and(|strategy| strategy == "Enforce")
+        let set = |name: &str| variable(name).filter(|value| !value.is_empty());
+        if set(SECURITY).is_some_and(|value| value == "true")
+            && set("ROS_SECURITY_STRATEGY").is_some_and(|strategy| strategy == "Enforce")
         {
             let allowed = "another strategy, or the ros2 door: the dds door has no security";
             return refuse("ROS_SECURITY_STRATEGY", "Enforce", allowed);
         }
-        let domain = match said("ROS_DOMAIN_ID") {
+        let domain = match set("ROS_DOMAIN_ID") {
             None => 0,
             Some(text) => match text.trim().parse() {
                 Ok(domain) if domain <= MAX_DOMAIN => domain,
                 _ => return refuse("ROS_DOMAIN_ID", &text, "a number from 0 to 232"),
             },
         };
-        let localhost_only = match said("ROS_LOCALHOST_ONLY").as_deref() {
+        let localhost_only = match set("ROS_LOCALHOST_ONLY").as_deref() {
             None | Some("0") => false,
             Some("1") => true,
             Some(text) => return refuse("ROS_LOCALHOST_ONLY", text, "0 or 1"),
         };
-        let range = match said("ROS_AUTOMATIC_DISCOVERY_RANGE").as_deref() {
+        let range = match set("ROS_AUTOMATIC_DISCOVERY_RANGE").as_deref() {
             None | Some("SUBNET" | "SYSTEM_DEFAULT") => DiscoveryRange::Subnet,
             Some("LOCALHOST") => DiscoveryRange::Localhost,
             Some("OFF") => DiscoveryRange::Off,
@@ -87,7 +84,7 @@ impl DdsSettings {
             }
         };
         let old = ["foxy", "galactic", "humble"];
-        let is_old = said("ROS_DISTRO").is_some_and(|distro| old.contains(&distro.as_str()));
+        let is_old = set("ROS_DISTRO").is_some_and(|distro| old.contains(&distro.as_str()));
         Ok(Self {
             domain,
             range: if localhost_only { DiscoveryRange::Localhost } else { range },
@@ -95,10 +92,10 @@ impl DdsSettings {
         })
     }
 
-    /// A participant by these settings.
+    /// A participant with these settings.
     pub(super) fn participant(&self) -> Result<rustdds::DomainParticipant> {
-        let builder =
-            DomainParticipantBuilder::new(self.domain).socket_receive_buffer_size(SOCKET_BUFFER);
+        let builder = DomainParticipantBuilder::new(self.domain)
+            .socket_receive_buffer_size(socket_buffers::WANTED_BYTES);
         let builder = match self.range {
             DiscoveryRange::Subnet => builder,
             DiscoveryRange::Localhost => {
@@ -114,16 +111,10 @@ impl DdsSettings {
     }
 }
 
-/// Says what this machine or its environment asks for in vain.
+/// Warns of limits of the machine and of settings that have no effect.
 pub(super) fn warn_of_limits() {
-    let limit = std::fs::read_to_string("/proc/sys/net/core/rmem_max").ok();
-    if let Some(limit) = limit.and_then(|text| text.trim().parse::<usize>().ok())
-        && limit < SOCKET_BUFFER
-    {
-        tracing::warn!(
-            "sockets may hold {limit} bytes: pictures of megabytes will lose fragments when this \
-             machine is busy; sysctl -w net.core.rmem_max={SOCKET_BUFFER}"
-        );
+    if let Some(warning) = socket_buffers::limit_warning() {
+        tracing::warn!("{warning}");
     }
     if std::env::var("ROS_STATIC_PEERS").is_ok_and(|peers| !peers.is_empty()) {
         tracing::warn!("ROS_STATIC_PEERS is set; the dds door finds peers by multicast alone");
@@ -178,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ros_does_not_know_is_refused() {
+    fn values_that_ros_does_not_define_are_refused() {
         for (name, value) in [
             ("ROS_DOMAIN_ID", "233"),
             ("ROS_DOMAIN_ID", "-1"),

@@ -8,12 +8,12 @@ pub(super) fn topic(name: &str) -> String {
     format!("rt{name}")
 }
 
-/// The DDS name of the topic on which a service is asked.
+/// The DDS name of the topic of a service's requests.
 pub(super) fn request_topic(service: &str) -> String {
     format!("rq{service}Request")
 }
 
-/// The DDS name of the topic on which a service answers.
+/// The DDS name of the topic of a service's responses.
 pub(super) fn response_topic(service: &str) -> String {
     format!("rr{service}Reply")
 }
@@ -40,7 +40,7 @@ fn dds_type(name: &str, suffix: &str) -> String {
     }
 }
 
-/// The ROS name of a DDS type; a type that ROS did not name stands as it is.
+/// The ROS name of a DDS type; a name that is not of ROS's form is unchanged.
 pub(super) fn ros_type(dds_type: &str) -> String {
     match dds_type.split_once("::dds_::").and_then(|(s, name)| Some((s, name.strip_suffix('_')?))) {
         Some((space, name)) => format!("{}/{name}", space.replace("::", "/")),
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn types_come_back() {
+    fn type_names_round_trip() {
         for (dds, ros) in [
             ("sensor_msgs::msg::dds_::Image_", "sensor_msgs/msg/Image"),
             ("a::b::dds_::C_D_", "a/b/C_D"),

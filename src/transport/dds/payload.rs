@@ -1,5 +1,5 @@
-//! Payloads as they are on the wire: what the participant calls a type is the
-//! bytes of a CDR message without its encapsulation header.
+//! Payloads in their wire format: to the participant a message is the bytes of
+//! CDR without the encapsulation header.
 
 use std::cell::RefCell;
 use std::convert::Infallible;
@@ -11,15 +11,14 @@ use rustdds::no_key::{
 use rustdds::rpc::SampleIdentity;
 use rustdds::{RepresentationIdentifier, Timestamp, WriteOptionsBuilder};
 
-use super::error;
+use super::error::error;
 use crate::error::{Error, Result};
 use crate::transport::door::{InputKind, Receiver, deliver_body};
 
 /// Writes finished CDR messages.
 pub(super) type RawWriter = DataWriter<Bytes, Raw>;
 
-/// Reads messages, each decoded where it lies; what comes out of the reader is
-/// what the decoder made of it.
+/// Reads messages, each decoded in place; `T` is what the decoder returns.
 pub(super) type RawReader<T> = SimpleDataReader<T, Raw>;
 
 /// Both directions, for every type.
@@ -57,31 +56,30 @@ fn is_big_endian(encoding: RepresentationIdentifier) -> bool {
     encoding == RepresentationIdentifier::CDR_BE
 }
 
-/// A receiver, and the kind of messages that it is given.
+/// A receiver and the kind of its messages.
 pub(super) struct Delivery {
     kind: InputKind,
     receiver: RefCell<Receiver>,
 }
 
 impl Delivery {
-    /// Nothing is delivered yet.
+    /// A receiver of messages of `kind`.
     pub fn new(kind: InputKind, receiver: Receiver) -> Self {
         Self { kind, receiver: RefCell::new(receiver) }
     }
 
-    /// What the messages are.
+    /// The kind of the messages.
     pub fn kind(&self) -> InputKind {
         self.kind
     }
 
-    /// Tells of a message that cannot be delivered.
+    /// Passes on the reason why a message cannot be delivered.
     pub fn refuse(&self, error: Error) {
         self.receiver.borrow_mut()(Err(error));
     }
 }
 
-/// Hands a message to a receiver while it still lies in the participant's
-/// cache.
+/// Passes a message to a receiver, borrowed from the participant's cache.
 #[derive(Clone)]
 pub(super) struct Deliver<'d>(pub &'d Delivery);
 
@@ -99,11 +97,11 @@ impl<'de> Decode<'de, ()> for Deliver<'_> {
     }
 }
 
-/// Passes over a message.
+/// Discards a message.
 #[derive(Clone)]
-pub(super) struct PassOver;
+pub(super) struct Discard;
 
-impl<'de> Decode<'de, ()> for PassOver {
+impl<'de> Decode<'de, ()> for Discard {
     type Error = Infallible;
 
     fn decode_bytes(
@@ -115,14 +113,14 @@ impl<'de> Decode<'de, ()> for PassOver {
     }
 }
 
-/// A small message, copied out.
+/// A copy of a small message.
 #[derive(Debug)]
 pub(super) struct Copied {
     /// The message without its header.
     pub body: Vec<u8>,
     /// Its byte order.
     pub big_endian: bool,
-    /// How long it was: more than `body` when it was longer than allowed.
+    /// Its length, which exceeds that of `body` for a message over the limit.
     pub len: usize,
 }
 
@@ -146,13 +144,13 @@ impl<'de> Decode<'de, Copied> for CopyOut {
     }
 }
 
-/// Writes a whole CDR message in little endian, whose length is a multiple of
-/// four: some readers refuse fragments of any other. `related` is the request
-/// that the message answers.
+/// Writes a whole CDR message in little endian. Its length is a multiple of
+/// four: some readers refuse fragments of other lengths. `related` is the
+/// request that the message answers.
 ///
 /// # Errors
-/// `Door` when it is no such message, or readers that confirm are too far
-/// behind; `topic` is named.
+/// `Door`, naming `topic`, when the message is malformed or the reliable readers
+/// are too far behind.
 pub(super) fn write(
     writer: &RawWriter,
     cdr: &Bytes,
@@ -162,7 +160,7 @@ pub(super) fn write(
     if !cdr.starts_with(&[0, 1]) || cdr.len() < 4 || !cdr.len().is_multiple_of(4) {
         let start = &cdr[..cdr.len().min(4)];
         let found = format!("{} bytes that start {start:02x?}", cdr.len());
-        return Err(error(format!("{topic}: {found} are no padded little-endian CDR message")));
+        return Err(error(format!("{topic}: {found} are not a padded little-endian CDR message")));
     }
     let options = WriteOptionsBuilder::new().source_timestamp(Timestamp::now());
     let options = match related {

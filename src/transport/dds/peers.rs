@@ -1,8 +1,8 @@
-//! Who else is on our topics: matched peers, and peers that cannot match.
+//! The peers on our topics: those that are matched, and those that cannot be.
 //!
-//! The participant tells of every endpoint it discovers or loses; [`Peers`]
-//! keeps those on our topics. DDS matches by the name of a topic; here a peer
-//! of another type is told as such, and not counted.
+//! The participant reports every endpoint that it discovers or loses; [`Peers`]
+//! keeps those on our topics. DDS matches by the name of the topic alone; here a
+//! peer of another type is reported as such and not counted as matched.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,18 +18,18 @@ use crate::transport::door::DoorEvent;
 const MAX_MATCHED: usize = 16_384;
 
 /// The most incompatible peers that are reported.
-const MAX_TROUBLED: usize = 256;
+const MAX_INCOMPATIBLE: usize = 256;
 
 /// A reader or writer of ours.
 #[derive(Debug)]
 pub(super) struct Endpoint {
-    /// Full ROS name of the topic; of the service when it belongs to one.
+    /// Full ROS name of the topic or of the service.
     pub topic: String,
     /// DDS name of the topic.
     pub dds_topic: String,
     /// DDS name of the type.
     pub dds_type: String,
-    /// Whether it belongs to a service, whose callers come and go untold.
+    /// Whether it belongs to a service, whose clients are not reported.
     pub is_service: bool,
     /// Peers that are matched now.
     pub num_matched: AtomicUsize,
@@ -47,7 +47,7 @@ impl Endpoint {
         }
     }
 
-    /// The endpoint on which a service is asked.
+    /// The endpoint of the requests of a service.
     pub fn of_requests(service: &str, type_name: &str) -> Self {
         Self {
             dds_topic: names::request_topic(service),
@@ -58,7 +58,7 @@ impl Endpoint {
         }
     }
 
-    /// The endpoint on which a service answers.
+    /// The endpoint of the responses of a service.
     pub fn of_responses(service: &str, type_name: &str) -> Self {
         Self {
             dds_topic: names::response_topic(service),
@@ -68,15 +68,16 @@ impl Endpoint {
     }
 }
 
-/// Our endpoints, and what they are matched with.
+/// Our endpoints and their peers.
 #[derive(Default)]
 pub(super) struct Peers {
     ours: BTreeMap<GUID, Arc<Endpoint>>,
     /// Ours, theirs.
     matched: BTreeSet<(GUID, GUID)>,
-    /// Ours, theirs: told once.
+    /// Ours, theirs. Each pair is reported once.
     incompatible: BTreeSet<(GUID, GUID)>,
-    /// Theirs, on a topic of ours with another type: told once. With the topic.
+    /// Peers of another type on a topic of ours, with that topic. Each is reported
+    /// once.
     of_other_type: BTreeMap<GUID, String>,
 }
 
@@ -86,9 +87,9 @@ impl Peers {
         self.ours.insert(guid, endpoint);
     }
 
-    /// Removes an endpoint of ours, and gives what there is to tell of that.
+    /// Removes an endpoint of ours and returns the events that follow.
     pub fn remove(&mut self, guid: GUID) -> Vec<DoorEvent> {
-        let before = self.troubled();
+        let before = self.incompatible_topics();
         self.matched.retain(|(ours, _)| *ours != guid);
         self.incompatible.retain(|(ours, _)| *ours != guid);
         let settled = self.settled_since(&before);
@@ -96,7 +97,7 @@ impl Peers {
         settled
     }
 
-    /// What `ours` is matched with.
+    /// The peers that are matched with `ours`.
     pub fn matched_with(&self, ours: GUID) -> impl Iterator<Item = GUID> {
         self.matched.iter().filter(move |(a, _)| *a == ours).map(|(_, theirs)| *theirs)
     }
@@ -106,29 +107,29 @@ impl Peers {
         self.matched.contains(&(ours, theirs))
     }
 
-    /// Takes in what the participant tells, and gives what there is to tell of
-    /// it.
-    pub fn notice(&mut self, status: Status) -> Vec<DoorEvent> {
-        let before = self.troubled();
-        let mut events = self.take_in(status);
+    /// Follows a change that the participant reports and returns the events that
+    /// follow.
+    pub fn update(&mut self, status: Status) -> Vec<DoorEvent> {
+        let before = self.incompatible_topics();
+        let mut events = self.apply(status);
         events.extend(self.settled_since(&before));
         events
     }
 
     fn settled_since(&self, before: &BTreeSet<String>) -> Vec<DoorEvent> {
-        let after = self.troubled();
+        let after = self.incompatible_topics();
         let settled = before.difference(&after).cloned();
         settled.map(|topic| DoorEvent::Compatible { topic }).collect()
     }
 
     /// Topics of ours with a peer that cannot match.
-    fn troubled(&self) -> BTreeSet<String> {
+    fn incompatible_topics(&self) -> BTreeSet<String> {
         let of_other_qos = self.incompatible.iter().filter_map(|(ours, _)| self.ours.get(ours));
         let of_other_type = self.of_other_type.values().cloned();
         of_other_qos.map(|ours| ours.topic.clone()).chain(of_other_type).collect()
     }
 
-    fn take_in(&mut self, status: Status) -> Vec<DoorEvent> {
+    fn apply(&mut self, status: Status) -> Vec<DoorEvent> {
         match status {
             Status::ReaderDetected { reader: theirs }
             | Status::WriterDetected { writer: theirs } => {
@@ -136,7 +137,7 @@ impl Peers {
             }
             Status::RemoteReaderMatched { local_writer: ours, remote_reader: theirs }
             | Status::RemoteWriterMatched { local_reader: ours, remote_writer: theirs } => {
-                self.match_up(ours, theirs).into_iter().collect()
+                self.add_match(ours, theirs).into_iter().collect()
             }
             Status::RemoteReaderQosIncompatible {
                 local_writer: ours,
@@ -163,7 +164,7 @@ impl Peers {
         if ours.dds_type == theirs.type_name {
             return None;
         }
-        if self.of_other_type.len() >= MAX_TROUBLED {
+        if self.of_other_type.len() >= MAX_INCOMPATIBLE {
             return None;
         }
         let topic = ours.topic.clone();
@@ -172,7 +173,7 @@ impl Peers {
         is_new.then_some(DoorEvent::IncompatibleType { topic, found })
     }
 
-    fn match_up(&mut self, ours: GUID, theirs: GUID) -> Option<DoorEvent> {
+    fn add_match(&mut self, ours: GUID, theirs: GUID) -> Option<DoorEvent> {
         let endpoint = self.ours.get(&ours)?;
         self.incompatible.remove(&(ours, theirs));
         if self.matched.len() >= MAX_MATCHED {
@@ -194,7 +195,7 @@ impl Peers {
     ) -> Option<DoorEvent> {
         let topic = self.ours.get(&ours)?.topic.clone();
         let policy = qos::mismatch(offered, requested)?;
-        if self.incompatible.len() >= MAX_TROUBLED {
+        if self.incompatible.len() >= MAX_INCOMPATIBLE {
             return None;
         }
         let is_new = self.incompatible.insert((ours, theirs));

@@ -1,4 +1,4 @@
-//! A topic that is being published.
+//! Publishers.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -7,9 +7,11 @@ use std::time::{Duration, Instant};
 use rustdds::bytes::Bytes;
 
 use super::announcement::Direction;
+use super::error::error;
+use super::graph::Graph;
 use super::payload::{self, RawWriter};
 use super::peers::Endpoint;
-use super::{Graph, error, qos};
+use super::qos;
 use crate::error::Result;
 use crate::transport::door::{Publisher, Qos, Reliability};
 
@@ -17,12 +19,12 @@ use crate::transport::door::{Publisher, Qos, Reliability};
 /// participant may keep them.
 pub const MAX_KEPT_BYTES: usize = 64 << 20;
 
-/// How often the participant lets go of what was sent and confirmed.
+/// The interval at which the participant frees messages that are confirmed.
 const KEPT_FOR: Duration = Duration::from_secs(6);
 
-/// A publisher; the topic is left with it.
+/// A publisher. Dropping it withdraws the topic.
 pub(super) struct DdsPublisher {
-    /// There until it is dropped.
+    /// `Some` until dropped.
     writer: Option<RawWriter>,
     endpoint: Arc<Endpoint>,
     graph: Weak<Graph>,
@@ -34,7 +36,7 @@ impl DdsPublisher {
     pub fn new(graph: &Arc<Graph>, topic: String, type_name: &str, qos: Qos) -> Result<Self> {
         let policies = qos::of_writer(qos);
         let ours = Endpoint::of_topic(topic, type_name);
-        let (writer, endpoint) = graph.join(ours, &policies, Direction::Writer, |topic| {
+        let (writer, endpoint) = graph.add(ours, &policies, Direction::Writer, |topic| {
             graph.publisher.create_datawriter_no_key(topic, Some(policies.clone()))
         })?;
         let kept = (qos.reliability == Reliability::Reliable).then(|| Kept::new(Instant::now()));
@@ -49,14 +51,14 @@ impl Publisher for DdsPublisher {
             && !kept.has_room(cdr.len(), Instant::now())
         {
             return Err(error(format!(
-                "{topic}: {} bytes more than the {MAX_KEPT_BYTES} that may be sent reliably \
-                 within {KEPT_FOR:?}; offer best effort, or publish less",
+                "{topic}: a message of {} bytes exceeds the {MAX_KEPT_BYTES} bytes that may be \
+                 sent reliably within {KEPT_FOR:?}; offer best effort, or publish less",
                 cdr.len()
             )));
         }
         match &self.writer {
             Some(writer) => payload::write(writer, &Bytes::copy_from_slice(cdr), None, topic),
-            None => Err(error(format!("{topic} is left"))),
+            None => Err(error(format!("{topic}: the publisher is closed"))),
         }
     }
 
@@ -68,12 +70,12 @@ impl Publisher for DdsPublisher {
 impl Drop for DdsPublisher {
     fn drop(&mut self) {
         if let (Some(writer), Some(graph)) = (self.writer.take(), self.graph.upgrade()) {
-            graph.see_off(writer);
+            graph.retire(writer);
         }
     }
 }
 
-/// Counts what was sent in the last one to two times [`KEPT_FOR`].
+/// Counts the bytes sent in the last one to two intervals of [`KEPT_FOR`].
 struct Kept {
     since: Instant,
     num_bytes: usize,
@@ -85,7 +87,7 @@ impl Kept {
         Self { since: now, num_bytes: 0, num_bytes_before: 0 }
     }
 
-    /// Counts `num_bytes` more, unless they are too many.
+    /// Counts `num_bytes` more, unless the total would exceed the limit.
     fn has_room(&mut self, num_bytes: usize, now: Instant) -> bool {
         let age = now.duration_since(self.since);
         if age >= KEPT_FOR {

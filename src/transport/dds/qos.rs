@@ -8,11 +8,11 @@ use rustdds::{Duration, QosPolicies, QosPolicyBuilder};
 use crate::transport::door::{Durability, Qos, Reliability};
 
 /// Messages that a reliable writer keeps for readers that have not confirmed
-/// them; with more outstanding it refuses the next. Half a minute of
-/// detections at 30 Hz, which outlasts the discovery of a dead reader.
+/// them; with more outstanding it refuses the next. Half a minute of detections
+/// at 30 Hz: longer than it takes to detect that a reader is gone.
 const MAX_UNCONFIRMED: i32 = 1024;
 
-/// Policies of a reader. It keeps `depth` messages, and never more.
+/// Policies of a reader. It keeps at most `depth` messages.
 pub(super) fn of_reader(qos: Qos) -> QosPolicies {
     let depth = depth(qos);
     policies(qos).resource_limits(at_most(depth)).build()
@@ -45,8 +45,8 @@ fn at_most(max_samples: i32) -> ResourceLimits {
     ResourceLimits { max_samples, max_instances: 1, max_samples_per_instance: max_samples }
 }
 
-/// The name of the first policy that keeps `offered` and `requested` apart, as
-/// ROS names it; `None` when they fit.
+/// ROS's name of the first policy in which `offered` does not satisfy
+/// `requested`; `None` when all do.
 pub(super) fn mismatch(offered: &QosPolicies, requested: &QosPolicies) -> Option<String> {
     let policy = offered.compliance_failure_wrt(requested)?;
     Some(match policy {

@@ -1,4 +1,4 @@
-//! A topic that is being received, on a thread of its own.
+//! Subscriptions, each on a thread of its own.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,21 +8,22 @@ use rustdds::dds::result::ReadError;
 use rustdds::{GUID, SequenceNumber};
 
 use super::announcement::Direction;
-use super::payload::{Deliver, Delivery, PassOver, RawReader};
+use super::graph::Graph;
+use super::payload::{Deliver, Delivery, Discard, RawReader};
 use super::peers::Endpoint;
+use super::qos;
 use super::threads::{Stop, StopHandle, Threads, waker_of_this_thread};
-use super::{Graph, held, qos};
 use crate::error::{Error, ErrorKind, Result};
 use crate::transport::door::{DoorEvent, Durability, InputKind, Qos, Receiver, Subscription};
 
-/// Writers whose numbering is followed before the ones that left are forgotten.
+/// Number of followed writers from which on those that have left are dropped.
 const MAX_FOLLOWED: usize = 16;
 
 /// The longest gap in a writer's sequence numbers that counts as lost messages.
-/// A longer one is a numbering that starts anew.
+/// A longer one means that the writer started a new numbering.
 const MAX_GAP: i64 = 1 << 20;
 
-/// A subscription; ends with it.
+/// A subscription. Dropping it ends its thread.
 pub(super) struct DdsSubscription {
     endpoint: Arc<Endpoint>,
     stop: StopHandle,
@@ -40,7 +41,7 @@ pub(super) fn start(
     let thread_name = format!("dds {topic}");
     let ours = Endpoint::of_topic(topic, kind.type_name());
     let policies = qos::of_reader(qos);
-    let (reader, endpoint) = graph.join(ours, &policies, Direction::Reader, |topic| {
+    let (reader, endpoint) = graph.add(ours, &policies, Direction::Reader, |topic| {
         graph.subscriber.create_simple_datareader_no_key(topic, Some(policies.clone()))
     })?;
     let input = Input {
@@ -52,8 +53,8 @@ pub(super) fn start(
         numbering: Numbering::default(),
         num_unnumbered: 0,
     };
-    input.pass_over_old();
-    let stop = threads.spawn(&thread_name, graph, move |stop| input.run(stop))?;
+    input.discard_old();
+    let stop = threads.spawn(&thread_name, &graph.watchers, move |stop| input.run(stop))?;
     Ok(DdsSubscription { endpoint, stop })
 }
 
@@ -76,7 +77,7 @@ struct Input {
     qos: Qos,
     delivery: Delivery,
     numbering: Numbering,
-    /// Refused messages whose numbers are not known.
+    /// Refused messages whose sequence numbers are unknown.
     num_unnumbered: u64,
 }
 
@@ -84,22 +85,22 @@ impl Input {
     fn run(mut self, stop: &Stop) {
         let waker = waker_of_this_thread();
         while !stop.is_due() {
-            // Set before the cache is looked at: what arrives after that wakes.
+            // Set before the cache is read, so that later messages wake the thread.
             self.reader.set_waker(Some(waker.clone()));
             self.drain(stop);
             stop.wait();
         }
-        self.graph.leave(self.reader.guid());
+        self.graph.remove(self.reader.guid());
     }
 
-    /// Delivers what the cache holds. A withdrawn message ends one look, hence
-    /// the second.
+    /// Delivers the messages in the cache. A disposed one reads as an empty cache,
+    /// hence two reads.
     fn drain(&mut self, stop: &Stop) {
-        let mut num_empty_looks = 0;
-        while num_empty_looks < 2 && !stop.is_due() {
+        let mut num_empty_reads = 0;
+        while num_empty_reads < 2 && !stop.is_due() {
             match self.reader.try_take_one_with(Deliver(&self.delivery)) {
                 Ok(Some(message)) => self.follow(message.writer_guid(), message.sequence_number),
-                Ok(None) => num_empty_looks += 1,
+                Ok(None) => num_empty_reads += 1,
                 Err(cause) => self.refuse(cause),
             }
         }
@@ -107,21 +108,21 @@ impl Input {
 
     fn follow(&mut self, writer: GUID, number: SequenceNumber) {
         let missing = self.numbering.follow(writer, number.into());
-        // What was refused undecoded is missing here, and was not lost.
+        // Messages that were refused undecoded are missing here but not lost.
         let count = missing.saturating_sub(self.num_unnumbered);
         self.num_unnumbered = 0;
         if count > 0 {
-            self.graph.tell(&DoorEvent::Lost { topic: self.endpoint.topic.clone(), count });
+            let topic = self.endpoint.topic.clone();
+            self.graph.watchers.report(&DoorEvent::Lost { topic, count });
         }
         if self.numbering.len() > MAX_FOLLOWED {
-            let peers = held(&self.graph.peers);
+            let peers = self.graph.peers();
             let ours = self.reader.guid();
             self.numbering.retain(|writer| peers.is_matched(ours, writer));
         }
     }
 
-    /// Tells the receiver of a message that could not even be decoded: one in
-    /// another encoding than CDR.
+    /// Passes the receiver the error of a message whose encoding is not CDR.
     fn refuse(&mut self, cause: ReadError) {
         let stage = self.delivery.kind().type_name();
         let error = Error::new(ErrorKind::Message, stage, "message is not CDR").with_source(cause);
@@ -133,20 +134,19 @@ impl Input {
         self.qos.durability == Durability::Volatile
     }
 
-    /// Passes over what the participant's cache holds: it outlives the readers
-    /// of a topic, and would give a new one what the last one had.
-    fn pass_over_old(&self) {
-        while self.is_volatile() && !matches!(self.reader.try_take_one_with(PassOver), Ok(None)) {}
+    /// Discards the messages in the participant's cache: it outlives the readers
+    /// of a topic and would deliver old messages to a new reader.
+    fn discard_old(&self) {
+        while self.is_volatile() && !matches!(self.reader.try_take_one_with(Discard), Ok(None)) {}
     }
 }
 
-/// Finds gaps in the numbers that writers give their messages.
+/// Detects gaps in the sequence numbers of writers.
 #[derive(Default)]
 struct Numbering(BTreeMap<GUID, i64>);
 
 impl Numbering {
-    /// How many messages are missing between the last one of `writer` and this
-    /// one.
+    /// Number of messages missing between the last one of `writer` and this one.
     fn follow(&mut self, writer: GUID, number: i64) -> u64 {
         let last = self.0.entry(writer).or_insert(number);
         let missing = number.saturating_sub(*last).saturating_sub(1);

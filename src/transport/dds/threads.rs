@@ -1,5 +1,5 @@
-//! The door's threads: each sleeps until it is woken, and all end with the
-//! door.
+//! The threads of the middleware. Each sleeps until it is woken, and all end
+//! with the middleware.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,18 +7,18 @@ use std::task::{Wake, Waker};
 use std::thread::{self, JoinHandle, Thread};
 use std::time::Duration;
 
-use super::{Graph, error};
+use super::error::error;
 use crate::error::Result;
-use crate::transport::door::DoorEvent;
+use crate::transport::door::{DoorEvent, Watchers};
 
-/// How long a thread sleeps at most: what it was not woken for is seen by then.
+/// The longest sleep of a thread, after which it checks for work without a wake-up.
 const MAX_SLEEP: Duration = Duration::from_millis(50);
 
-/// The threads that run.
+/// Running threads.
 #[derive(Default)]
 pub(super) struct Threads(Vec<(StopHandle, JoinHandle<()>)>);
 
-/// Ends a thread from outside.
+/// Stops a thread.
 #[derive(Clone)]
 pub(super) struct StopHandle {
     is_due: Arc<AtomicBool>,
@@ -33,7 +33,7 @@ impl StopHandle {
     }
 }
 
-/// What a thread sees of its end.
+/// Tells a thread that it is to end.
 pub(super) struct Stop {
     is_due: Arc<AtomicBool>,
 }
@@ -44,12 +44,12 @@ impl Stop {
         self.is_due.load(Ordering::Relaxed)
     }
 
-    /// Sleeps until woken, and not long.
+    /// Sleeps until woken, at most [`MAX_SLEEP`].
     pub fn wait(&self) {
         self.wait_at_most(MAX_SLEEP);
     }
 
-    /// Sleeps until woken, and at most so long.
+    /// Sleeps until woken, at most `longest`.
     pub fn wait_at_most(&self, longest: Duration) {
         if !self.is_due() {
             thread::park_timeout(longest);
@@ -58,22 +58,22 @@ impl Stop {
 }
 
 impl Threads {
-    /// Starts a thread that does `work` until it is stopped. When it panics,
-    /// the watchers of `graph` are told.
+    /// Starts a thread that does `work` until it is stopped. A panic is reported
+    /// to `watchers`.
     pub fn spawn(
         &mut self,
         name: &str,
-        graph: &Arc<Graph>,
+        watchers: &Watchers,
         work: impl FnOnce(&Stop) + Send + 'static,
     ) -> Result<StopHandle> {
         self.0.retain(|(_, thread)| !thread.is_finished());
         let is_due = Arc::new(AtomicBool::new(false));
         let stop = Stop { is_due: Arc::clone(&is_due) };
-        let alarm = Alarm { graph: Arc::clone(graph), name: name.to_owned() };
+        let reporter = PanicReporter { watchers: watchers.clone(), name: name.to_owned() };
         let thread = thread::Builder::new()
             .name(name.to_owned())
             .spawn(move || {
-                let _alarm = alarm;
+                let _reporter = reporter;
                 work(&stop);
             })
             .map_err(|cause| error(format!("cannot start thread {name}")).with_source(cause))?;
@@ -87,7 +87,7 @@ impl Threads {
         self.0.iter().for_each(|(handle, _)| handle.stop());
         for (_, thread) in self.0.drain(..) {
             if thread.thread().id() != thread::current().id() {
-                // A panic was told by the alarm.
+                // A panic is reported by the thread itself.
                 let _ = thread.join();
             }
         }
@@ -100,22 +100,23 @@ impl Drop for Threads {
     }
 }
 
-/// Tells of a thread that panicked: a lock of the participant is poisoned.
-struct Alarm {
-    graph: Arc<Graph>,
+/// Reports a panic of the thread that owns it: the participant's locks may be
+/// poisoned.
+struct PanicReporter {
+    watchers: Watchers,
     name: String,
 }
 
-impl Drop for Alarm {
+impl Drop for PanicReporter {
     fn drop(&mut self) {
         if thread::panicking() {
-            let reason = format!("thread {:?} panicked; what it did is not done", self.name);
-            self.graph.tell(&DoorEvent::Failed { reason });
+            let reason = format!("thread {:?} panicked; its work is not done", self.name);
+            self.watchers.report(&DoorEvent::Failed { reason });
         }
     }
 }
 
-/// A waker that wakes the thread that makes it.
+/// A waker of the calling thread.
 pub(super) fn waker_of_this_thread() -> Waker {
     struct Unpark(Thread);
 

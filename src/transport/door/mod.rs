@@ -14,9 +14,11 @@
 
 mod service;
 mod stamp_gaps;
+mod watchers;
 
 pub use service::{Request, Response, ServiceKind};
 pub use stamp_gaps::StampGaps;
+pub(in crate::transport) use watchers::Watchers;
 
 pub use crate::ros::{Durability, Qos, Reliability};
 

@@ -1,22 +1,22 @@
-//! What lives on the thread of ROS 2.
+//! The node of r2r, owned by the thread of ROS 2.
 
 use std::cmp::Ordering::{Equal, Greater, Less};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::Receiver as Queue;
-use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures::{FutureExt, Stream, StreamExt};
 use r2r::qos::{DurabilityPolicy, ReliabilityPolicy};
 
+use super::error::error;
 use super::services::{Jobs, JobsEnd, serve_all};
-use super::{Command, SharedWatcher, error, profile};
 use crate::error::Result;
 use crate::ros::NodeName;
 use crate::transport::door::{
     DoorEvent, Durability, Handler, InputKind, Qos, Received, Receiver, Reliability, StampGaps,
-    deliver,
+    Watchers, deliver,
 };
 
 /// The longest wait for a message; commands and the end wait as long.
@@ -24,7 +24,10 @@ const MAX_WAIT: Duration = Duration::from_millis(20);
 /// How often the publishers of our inputs are looked up.
 const LOOKUP_PERIOD: Duration = Duration::from_secs(1);
 
-/// The node, and what it takes.
+/// Work for the thread that owns the node.
+pub(super) type Command = Box<dyn FnOnce(&mut Graph) + Send>;
+
+/// The node and its subscriptions and services.
 pub(super) struct Graph {
     node: r2r::Node,
     inputs: Vec<Input>,
@@ -32,7 +35,7 @@ pub(super) struct Graph {
     services: Vec<Box<dyn FnMut()>>,
     /// Tells that all that was asked is answered; there once anything can be.
     jobs_end: Option<JobsEnd>,
-    watcher: SharedWatcher,
+    watchers: Watchers,
     next_id: u64,
     next_lookup: Instant,
 }
@@ -70,7 +73,7 @@ enum Mismatch {
 
 impl Graph {
     /// Creates the node. r2r panics where ROS cannot be initialised.
-    pub(super) fn open(name: &NodeName, watcher: SharedWatcher) -> Result<Self> {
+    pub(super) fn open(name: &NodeName, watchers: Watchers) -> Result<Self> {
         let create = || {
             let context = r2r::Context::create()?;
             r2r::Node::create(context, name.name(), name.namespace())
@@ -90,7 +93,7 @@ impl Graph {
             inputs: Vec::new(),
             services: Vec::new(),
             jobs_end: None,
-            watcher,
+            watchers,
             next_id: 0,
             next_lookup: Instant::now(),
         })
@@ -137,9 +140,9 @@ impl Graph {
     fn open_input(&mut self, wanted: &Wanted, receiver: Receiver) -> r2r::Result<Box<dyn FnMut()>> {
         let Wanted { topic, kind, qos, .. } = wanted;
         let stream = self.node.subscribe_raw(topic, kind.type_name(), profile(*qos))?;
-        let (topic, watcher) = (wanted.full_topic.clone(), Arc::clone(&self.watcher));
+        let (topic, watchers) = (wanted.full_topic.clone(), self.watchers.clone());
         let missing =
-            move |count| tell(&watcher, DoorEvent::Missing { topic: topic.clone(), count });
+            move |count| watchers.report(&DoorEvent::Missing { topic: topic.clone(), count });
         Ok(decode(stream, *kind, receiver, missing))
     }
 
@@ -147,7 +150,7 @@ impl Graph {
         let Some(position) = self.inputs.iter().position(|input| input.id == id) else { return };
         let Input { wanted, mismatch, .. } = self.inputs.remove(position);
         if mismatch.is_some() {
-            self.tell(vec![DoorEvent::Compatible { topic: wanted.full_topic }]);
+            self.watchers.report(&DoorEvent::Compatible { topic: wanted.full_topic });
         }
     }
 
@@ -171,11 +174,11 @@ impl Graph {
         self.node.destroy_publisher_untyped(publisher);
     }
 
-    pub(super) fn serve(&mut self, handler: Handler, watcher: SharedWatcher) -> Result<()> {
+    pub(super) fn serve(&mut self, handler: Handler) -> Result<()> {
         if self.jobs_end.is_some() {
             return Err(error("services are served already"));
         }
-        let (jobs, jobs_end) = Jobs::start(handler, watcher)?;
+        let (jobs, jobs_end) = Jobs::start(handler, self.watchers.clone())?;
         self.services = serve_all(&mut self.node, &jobs)
             .map_err(|cause| error("cannot serve the node's services").with_source(cause))?;
         self.jobs_end = Some(jobs_end);
@@ -215,17 +218,20 @@ impl Graph {
                 Equal => {}
             }
         }
-        self.tell(events);
-    }
-
-    fn tell(&self, events: Vec<DoorEvent>) {
-        events.into_iter().for_each(|event| tell(&self.watcher, event));
+        events.iter().for_each(|event| self.watchers.report(event));
     }
 }
 
-fn tell(watcher: &SharedWatcher, event: DoorEvent) {
-    if let Some(watcher) = &*watcher.lock().unwrap_or_else(PoisonError::into_inner) {
-        watcher(event);
+/// The quality of service as r2r's profile.
+pub(super) fn profile(qos: Qos) -> r2r::QosProfile {
+    let profile = r2r::QosProfile::default().keep_last(qos.depth);
+    let profile = match qos.reliability {
+        Reliability::BestEffort => profile.best_effort(),
+        Reliability::Reliable => profile.reliable(),
+    };
+    match qos.durability {
+        Durability::Volatile => profile.volatile(),
+        Durability::TransientLocal => profile.transient_local(),
     }
 }
 

@@ -21,41 +21,37 @@
 //! looked up once a second, which shows which of them joined or left and which
 //! do not fit in their quality of service.
 
+mod error;
 mod graph;
 mod parameters;
 mod services;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Sender};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use super::door::{
-    Door, DoorOptions, Durability, Handler, InputKind, Publisher, Qos, Receiver, Reliability,
-    Subscription, Watcher,
+    Door, DoorOptions, Handler, InputKind, Publisher, Qos, Receiver, Subscription, Watcher,
+    Watchers,
 };
 use super::socket_buffers;
-use crate::error::{Error, ErrorKind, Result};
-use graph::{Graph, Wanted};
+use crate::error::Result;
+use error::error;
+use graph::{Command, Graph, Wanted, profile};
 
 /// The node in the ROS graph. Dropping it ends its thread and leaves the graph.
 pub struct RosDoor {
     options: DoorOptions,
     commands: Commands,
-    watcher: SharedWatcher,
+    watchers: Watchers,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// Work for the thread that owns the node.
-type Command = Box<dyn FnOnce(&mut Graph) + Send>;
-
-/// The way to that thread.
+/// Sends work to the thread that owns the node.
 #[derive(Clone)]
 struct Commands(Sender<Command>);
-
-/// Who is told of events; nobody until [`Door::watch`].
-type SharedWatcher = Arc<Mutex<Option<Watcher>>>;
 
 impl RosDoor {
     /// Joins the graph as the node that `options` name. ROS arguments of the
@@ -68,12 +64,12 @@ impl RosDoor {
         let (commands, queue) = mpsc::channel();
         let (opened, is_open) = mpsc::channel();
         let stop = Arc::new(AtomicBool::new(false));
-        let watcher = SharedWatcher::default();
+        let watchers = Watchers::default();
         let node = options.node.clone();
-        let (stopped, told) = (Arc::clone(&stop), Arc::clone(&watcher));
+        let (stopped, shared) = (Arc::clone(&stop), watchers.clone());
         let thread = std::thread::Builder::new()
             .name("ros2".into())
-            .spawn(move || match Graph::open(&node, told) {
+            .spawn(move || match Graph::open(&node, shared) {
                 Ok(mut graph) => {
                     let _ = opened.send(Ok(()));
                     graph.spin(&queue, &stopped);
@@ -88,7 +84,7 @@ impl RosDoor {
         for warning in socket_buffers::warnings() {
             tracing::warn!("{warning}");
         }
-        Ok(Self { options, commands, watcher, stop, thread: Some(thread) })
+        Ok(Self { options, commands, watchers, stop, thread: Some(thread) })
     }
 }
 
@@ -157,12 +153,11 @@ impl Door for RosDoor {
     }
 
     fn serve(&mut self, handler: Handler) -> Result<()> {
-        let watcher = Arc::clone(&self.watcher);
-        self.commands.run(move |graph| graph.serve(handler, watcher))
+        self.commands.run(move |graph| graph.serve(handler))
     }
 
     fn watch(&mut self, watcher: Watcher) {
-        *self.watcher.lock().unwrap_or_else(PoisonError::into_inner) = Some(watcher);
+        self.watchers.add(watcher);
     }
 
     fn counts_losses(&self) -> bool {
@@ -231,21 +226,4 @@ impl Drop for RosPublisher {
             self.commands.post(move |graph| graph.withdraw(publisher));
         }
     }
-}
-
-/// The same quality of service in r2r's words.
-fn profile(qos: Qos) -> r2r::QosProfile {
-    let profile = r2r::QosProfile::default().keep_last(qos.depth);
-    let profile = match qos.reliability {
-        Reliability::BestEffort => profile.best_effort(),
-        Reliability::Reliable => profile.reliable(),
-    };
-    match qos.durability {
-        Durability::Volatile => profile.volatile(),
-        Durability::TransientLocal => profile.transient_local(),
-    }
-}
-
-fn error(message: impl Into<String>) -> Error {
-    Error::new(ErrorKind::Door, "ros2", message)
 }

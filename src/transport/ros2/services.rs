@@ -1,7 +1,6 @@
 //! The services of a node and of a managed node, served through r2r.
 
 use std::convert::Infallible;
-use std::sync::PoisonError;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::time::Duration;
 
@@ -10,11 +9,11 @@ use r2r::lifecycle_msgs::{msg as lifecycle, srv as lifecycle_srv};
 use r2r::rcl_interfaces::{msg as rcl, srv};
 use r2r::{ServiceRequest, WrappedServiceTypeSupport};
 
+use super::error::error;
 use super::parameters::{descriptor, parameter, set_result, type_number, value};
-use super::{SharedWatcher, error};
 use crate::error::Result;
 use crate::ros::{LifecycleState, LifecycleTransition};
-use crate::transport::door::{DoorEvent, Handler, Request, Response, ServiceKind};
+use crate::transport::door::{DoorEvent, Handler, Request, Response, ServiceKind, Watchers};
 
 /// A request on its way to the handler.
 type Job = Box<dyn FnOnce(&Handler) + Send>;
@@ -27,7 +26,7 @@ const PATIENCE: Duration = Duration::from_millis(400);
 #[derive(Clone)]
 pub(super) struct Jobs {
     sender: Sender<Job>,
-    watcher: SharedWatcher,
+    watchers: Watchers,
 }
 
 /// The end of the thread that answers.
@@ -45,7 +44,7 @@ impl JobsEnd {
 impl Jobs {
     /// Starts the thread; the end is told by the receiver, whose sender it
     /// drops.
-    pub(super) fn start(handler: Handler, watcher: SharedWatcher) -> Result<(Self, JobsEnd)> {
+    pub(super) fn start(handler: Handler, watchers: Watchers) -> Result<(Self, JobsEnd)> {
         let (sender, jobs) = mpsc::channel::<Job>();
         let (ended, end) = mpsc::channel();
         std::thread::Builder::new()
@@ -55,15 +54,12 @@ impl Jobs {
                 jobs.iter().for_each(|job| job(&handler));
             })
             .map_err(|cause| error("cannot start the thread of services").with_source(cause))?;
-        Ok((Self { sender, watcher }, JobsEnd(end)))
+        Ok((Self { sender, watchers }, JobsEnd(end)))
     }
 
     fn refused(&self, service: ServiceKind, reason: &str) {
-        let event =
-            DoorEvent::Refused { service: service.name().into(), reason: reason.to_owned() };
-        if let Some(watcher) = &*self.watcher.lock().unwrap_or_else(PoisonError::into_inner) {
-            watcher(event);
-        }
+        let (service, reason) = (service.name().into(), reason.to_owned());
+        self.watchers.report(&DoorEvent::Refused { service, reason });
     }
 }
 

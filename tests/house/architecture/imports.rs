@@ -14,22 +14,9 @@ use syn::{Attribute, ItemFn, ItemMod, ItemUse, Path, UseTree, Visibility};
 use super::{root, rust_files};
 
 /// Circles that are known. Each is to be broken up; none may be added.
-const KNOWN_CIRCLES: [&[&str]; 9] = [
+const KNOWN_CIRCLES: [&[&str]; 2] = [
     &["cli::bench::measure", "cli::bench::table"],
-    &["node::calibration", "node::diagnostics", "node::worker"],
-    &["node::live", "node::live::graph"],
     &["runtime::isolated", "runtime::isolated::memory"],
-    &["sim", "sim::cast", "sim::lidar", "sim::rig"],
-    &["sim::body", "sim::traffic"],
-    &["sim::material", "sim::solid"],
-    &[
-        "transport::dds",
-        "transport::dds::announcement",
-        "transport::dds::leaving",
-        "transport::dds::payload",
-        "transport::dds::threads",
-    ],
-    &["transport::ros2", "transport::ros2::graph", "transport::ros2::services"],
 ];
 
 type Name = Vec<String>;

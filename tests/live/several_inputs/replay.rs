@@ -2,11 +2,14 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use det_post::replay::replay_with;
+use det_post::replay::{Rate, Replay, ReplayFiles, ReplayOptions};
 use det_post::runtime::Factory;
 use det_post::runtime::isolated::Proxy;
 use det_post::transport::bag::BagReader;
+use det_post::types::Stage;
+use det_post::{Error, ErrorKind};
 use serde_json::Value;
 
 use super::rig::{self, NUM_INCOMPLETE, NUM_SERVED};
@@ -18,7 +21,11 @@ fn replay(name: &str, second: &'static str, folder: &Path, factory: Factory) -> 
     let _ = std::fs::remove_dir_all(&bag);
     rig::record(second, &bag);
     let _ = std::fs::remove_dir_all(&out);
-    replay_with(&rig::config(name), &bag, &out, factory).unwrap();
+    let options = ReplayOptions { factory, ..ReplayOptions::default() };
+    let replay = Replay::open(&bag, &rig::config(name), options).unwrap();
+    let mut files = ReplayFiles::create(&out, &replay, 0).unwrap();
+    let report = replay.run(|frame| files.write(frame)).unwrap();
+    files.finish(&report).unwrap();
     let report = std::fs::read_to_string(out.join("report.json")).unwrap();
     let lines = std::fs::read_to_string(out.join("detections.jsonl")).unwrap();
     (serde_json::from_str(&report).unwrap(), lines)
@@ -105,5 +112,77 @@ fn a_camera_and_a_lidar_with_its_pose_meet_in_a_replay() {
         assert_eq!(line["detections_3d"][0]["size"][0], rig::FOCAL_LENGTH, "{line}");
         assert_eq!(line["detections_3d"][1]["size"][0], 7.5, "{line}");
         assert_eq!(line["detections_3d"][1]["center"][2], 10_000.0, "{line}");
+    }
+}
+
+fn open(folder: &Path, options: ReplayOptions) -> det_post::Result<Replay> {
+    rig::record(rig::OTHER_CAMERA, &folder.join("rig"));
+    let factory: Factory = Arc::new(stub::open);
+    let options = ReplayOptions { factory, ..options };
+    Replay::open(&folder.join("rig"), &rig::config("cameras"), options)
+}
+
+#[test]
+fn every_frame_is_passed_on_with_its_detections_or_its_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let replay = open(folder.path(), ReplayOptions::default()).unwrap();
+    let names: Vec<_> = replay.channels().map(|channel| channel.name.clone()).collect();
+    assert_eq!(names, ["cameras"]);
+    let num_messages = replay.num_messages().unwrap();
+    let (mut numbers, mut reasons, mut num_detections, mut num_read) = (vec![], vec![], 0, 0);
+    let report = replay.run(|frame| {
+        assert_eq!((frame.channel, &*frame.config.name), (0, "cameras"));
+        numbers.push(frame.number);
+        num_read = frame.num_messages_read;
+        match &frame.result {
+            Ok(found) => {
+                num_detections += found.detections.len() as u64;
+                assert_eq!(found.header.stamp, found.inputs.stamp);
+                assert_eq!(found.inputs.inputs.len(), 2);
+                assert!(found.log_time >= found.header.stamp && found.degraded.is_none());
+                assert!(found.report.duration(Stage::Total).is_some());
+            }
+            Err(error) => reasons.push(error.kind().reason()),
+        }
+        Ok(())
+    });
+    let report = report.unwrap();
+    assert_eq!(numbers, (0..NUM_SERVED + NUM_INCOMPLETE).collect::<Vec<_>>());
+    assert_eq!(reasons, ["incomplete_views"; NUM_INCOMPLETE as usize]);
+    let channel = &report.channels["cameras"];
+    assert_eq!((channel.frames_out, channel.detections), (NUM_SERVED, num_detections));
+    assert_eq!((report.read.num_messages, num_read), (num_messages, num_messages));
+    assert!(!report.is_interrupted() && !report.is_damaged());
+}
+
+#[test]
+fn a_replay_ends_where_its_caller_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let replay = open(folder.path(), ReplayOptions::default()).unwrap();
+    let mut num_frames = 0;
+    let error = replay.run(|_| {
+        num_frames += 1;
+        let full = || Error::new(ErrorKind::Io, "test", "the disk is full");
+        if num_frames < 3 { Ok(()) } else { Err(full()) }
+    });
+    assert_eq!((error.unwrap_err().message(), num_frames), ("the disk is full", 3));
+
+    let folder = tempfile::tempdir().unwrap();
+    let stop = Arc::new(AtomicBool::new(false));
+    let options = ReplayOptions { stop: Arc::clone(&stop), ..ReplayOptions::default() };
+    let replay = open(folder.path(), options).unwrap();
+    let report = replay.run(|frame| {
+        stop.store(frame.number == 2, Ordering::Relaxed);
+        Ok(())
+    });
+    let report = report.unwrap();
+    assert!(report.is_interrupted() && report.read.num_messages > 0);
+    assert!(report.channels["cameras"].frames_in < NUM_SERVED, "{report:?}");
+
+    for factor in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+        let folder = tempfile::tempdir().unwrap();
+        let options = ReplayOptions { rate: Rate::Factor(factor), ..ReplayOptions::default() };
+        let error = open(folder.path(), options).map(drop).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Argument, "{error}");
     }
 }

@@ -13,6 +13,7 @@ use tracing_subscriber::field::MakeExt;
 use tracing_subscriber::fmt::FormatFields;
 use tracing_subscriber::fmt::format::{Writer, debug_fn};
 
+use super::progress::AboveProgress;
 use crate::text::{LineBreaks, Shown};
 
 /// What is shown when `RUST_LOG` says nothing: our own progress, and only the
@@ -22,7 +23,7 @@ const DEFAULT_FILTER: &str = "warn,det_post=info";
 /// Starts logging to stderr: our own logs from `level` on (`debug`, `info`,
 /// `warn`, `error`, `fatal`) where one is given, else as `RUST_LOG` says.
 /// Calling it again changes nothing.
-pub fn init(level: Option<&str>) {
+pub(super) fn init(level: Option<&str>) {
     let filter = match level {
         // `tracing` has no level above error.
         Some("fatal") => EnvFilter::new("error"),
@@ -35,7 +36,7 @@ pub fn init(level: Option<&str>) {
     let _ = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .fmt_fields(fields())
-        .with_writer(std::io::stderr)
+        .with_writer(|| AboveProgress)
         .with_ansi(is_colored(std::io::stderr().is_terminal(), |name| std::env::var(name).ok()))
         .with_target(false)
         // The fallback for a line that cannot be written is a panic.
@@ -128,7 +129,7 @@ mod tests {
         let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 3, "{text}");
-        assert!(lines[0].ends_with("WARN det_post::telemetry::tests: /a"), "{text}");
+        assert!(lines[0].ends_with("WARN det_post::cli::telemetry::tests: /a"), "{text}");
         assert!(lines[1].starts_with("    | 2026-01-01T00:00:00Z  INFO all is well\\r\\u{1b}[2K"));
         assert!(lines[1].ends_with(" more bytes)") && lines[1].len() < 8_000, "{text}");
         assert!(

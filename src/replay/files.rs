@@ -1,0 +1,253 @@
+//! The files of a replay: `detections.jsonl`, the recording `detections/`, `report.json`
+//! and `pictures/`.
+//!
+//! The detections depend on the inputs alone: the same replay writes the same bytes.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use super::report::Report;
+use super::{Replay, ReplayDetections, ReplayFrame};
+use crate::config::ChannelConfig;
+use crate::draw;
+use crate::error::{Error, ErrorKind, Result};
+use crate::output_folder::{OutputFolder, Replaces};
+use crate::transport::bag::{BagWriter, Durability, OfferedQos};
+use crate::transport::messages::{LabelInfo, definition};
+use crate::types::{Detections, Header};
+
+/// The results of a replay; those of an earlier one are replaced.
+const REPLACES: Replaces =
+    Replaces::These(&["detections.jsonl", "detections/", "pictures/", "report.json"]);
+
+/// Writes the frames of a [`Replay`] to a folder:
+///
+/// | file | content |
+/// |---|---|
+/// | `detections.jsonl` | one line per processed frame |
+/// | `detections/` | a recording of the detections and, latched, their class tables |
+/// | `report.json` | the [`Report`] |
+/// | `pictures/` | the first frames of each channel with their detections |
+///
+/// Results take the place of earlier ones when they are complete; until then they are in
+/// `det_post.partial/`. Files that det_post did not write are never replaced.
+pub struct ReplayFiles {
+    folder: OutputFolder,
+    lines: BufWriter<File>,
+    lines_path: PathBuf,
+    bag: BagWriter,
+    channels: Vec<ChannelTopics>,
+    num_pictures: u64,
+    message: Vec<u8>,
+}
+
+/// The topics of a channel in the recording of detections.
+struct ChannelTopics {
+    detections: usize,
+    labels: usize,
+    are_labels_written: bool,
+}
+
+impl ReplayFiles {
+    /// Opens the folder and begins the files. Of each channel the first `num_pictures`
+    /// frames are drawn.
+    ///
+    /// # Errors
+    /// `Usage` when the folder holds a file of the same name that det_post did not write,
+    /// `Io` naming the path when the system refuses or another process writes there.
+    pub fn create(out: &Path, replay: &Replay, num_pictures: u64) -> Result<Self> {
+        Self::in_folder(OutputFolder::open(out, REPLACES)?, replay, num_pictures)
+    }
+
+    /// As [`Self::create`], in a folder that is open.
+    ///
+    /// # Errors
+    /// As [`Self::create`].
+    pub(crate) fn in_folder(
+        mut folder: OutputFolder,
+        replay: &Replay,
+        num_pictures: u64,
+    ) -> Result<Self> {
+        let lines_path = folder.file("detections.jsonl")?;
+        let lines =
+            File::create(&lines_path).map_err(|e| cannot("create", &lines_path).with_source(e))?;
+        let mut bag = folder.recording(Some("detections"))?;
+        let channels = replay.channels().map(|config| add_topics(&mut bag, config));
+        Ok(Self {
+            channels: channels.collect::<Result<_>>()?,
+            bag,
+            folder,
+            lines: BufWriter::new(lines),
+            lines_path,
+            num_pictures,
+            message: Vec::new(),
+        })
+    }
+
+    /// Writes the detections of a frame: a line, and a message with the stamp and
+    /// coordinate frame of the input. A dropped frame writes nothing.
+    ///
+    /// # Errors
+    /// `Io` when a file cannot be written, and those of drawing.
+    pub fn write(&mut self, frame: &ReplayFrame<'_>) -> Result<()> {
+        let Ok(found) = &frame.result else { return Ok(()) };
+        let ReplayDetections { header, detections, log_time, .. } = found;
+        write_line(&mut self.lines, frame.config, header, *detections)
+            .map_err(|e| cannot("write", &self.lines_path).with_source(e))?;
+
+        let topics = &mut self.channels[frame.channel];
+        let ChannelConfig { kind, output_type, class_ids, .. } = frame.config;
+        let class_names = kind.class_names();
+        if !topics.are_labels_written {
+            let threshold = kind.lowest_score_threshold();
+            LabelInfo { header: *header, class_names, threshold }.encode(&mut self.message)?;
+            self.bag.write(topics.labels, *log_time, &self.message)?;
+            topics.are_labels_written = true;
+        }
+        output_type.encode(header, *detections, class_ids, &mut self.message)?;
+        self.bag.write(topics.detections, *log_time, &self.message)?;
+        if frame.number < self.num_pictures {
+            self.draw(frame, found)?;
+        }
+        Ok(())
+    }
+
+    /// Draws a frame.
+    fn draw(&mut self, frame: &ReplayFrame<'_>, found: &ReplayDetections<'_>) -> Result<()> {
+        let ChannelConfig { name, sync, .. } = frame.config;
+        let canvas = draw::draw(&found.inputs, sync.reference, found.detections, frame.config)?;
+        let stamp_ns = found.header.stamp.nanos();
+        let file = format!("pictures/{name}_{:06}_{stamp_ns}.png", frame.number);
+        canvas.save(&self.folder.file(&file)?)
+    }
+
+    /// Writes the report and puts all files in place of earlier ones; those of a replay
+    /// that was interrupted stay in `det_post.partial/`.
+    ///
+    /// # Errors
+    /// `Io` when a file cannot be written, `Usage` as of [`Self::create`].
+    pub fn finish(self, report: &Report) -> Result<()> {
+        let folder = self.close(report)?;
+        if report.is_interrupted() { folder.keep_partial() } else { folder.finish() }
+    }
+
+    /// Closes all files and writes the report. The folder is returned open, to be finished.
+    ///
+    /// # Errors
+    /// `Io` when a file cannot be written.
+    pub(crate) fn close(mut self, report: &Report) -> Result<OutputFolder> {
+        self.lines.flush().map_err(|e| cannot("write", &self.lines_path).with_source(e))?;
+        self.bag.finish()?;
+        let json = serde_json::to_string_pretty(report).map_err(|e| {
+            Error::new(ErrorKind::Io, "outputs", "cannot write report.json").with_source(e)
+        })?;
+        self.folder.write("report.json", &(json + "\n"))?;
+        Ok(self.folder)
+    }
+}
+
+/// Adds the topics of a channel: its detections and, below them, its class table.
+fn add_topics(bag: &mut BagWriter, config: &ChannelConfig) -> Result<ChannelTopics> {
+    let mut add = |topic: &str, type_name: &str, qos| {
+        let text = definition(type_name).ok_or_else(|| {
+            Error::new(ErrorKind::Argument, "outputs", format!("no type {type_name}"))
+        })?;
+        bag.add_topic(topic, type_name, &text, qos)
+    };
+    let latched =
+        OfferedQos { depth: 1, durability: Durability::TransientLocal, ..OfferedQos::default() };
+    Ok(ChannelTopics {
+        detections: add(&config.output, config.output_type.type_name(), OfferedQos::default())?,
+        labels: add(&format!("{}/label_info", config.output), LabelInfo::TYPE, latched)?,
+        are_labels_written: false,
+    })
+}
+
+fn cannot(verb: &str, path: &Path) -> Error {
+    Error::new(ErrorKind::Io, "outputs", format!("cannot {verb} {}", path.display()))
+}
+
+/// One line of `detections.jsonl`. Other tools read these names.
+#[derive(Serialize)]
+struct Line<'a> {
+    channel: &'a str,
+    topic: &'a str,
+    stamp_ns: i64,
+    frame_id: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    detections_2d: Option<Vec<Line2d<'a>>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    detections_3d: Option<Vec<Line3d<'a>>>,
+}
+
+/// A detection in source-image pixels.
+#[derive(Serialize)]
+struct Line2d<'a> {
+    class_id: u32,
+    class_name: &'a str,
+    score: f32,
+    /// Left, top, right, bottom.
+    r#box: [f32; 4],
+}
+
+/// A detection in the cloud's frame, metres and radians.
+#[derive(Serialize)]
+struct Line3d<'a> {
+    class_id: u32,
+    class_name: &'a str,
+    score: f32,
+    center: [f32; 3],
+    /// Length, width, height.
+    size: [f32; 3],
+    yaw: f32,
+    velocity: Option<[f32; 2]>,
+}
+
+fn write_line(
+    lines: &mut BufWriter<File>,
+    config: &ChannelConfig,
+    header: &Header<'_>,
+    detections: Detections<'_>,
+) -> std::io::Result<()> {
+    let class_names = config.kind.class_names();
+    let name_of = |class: u32| class_names.get(class as usize).map_or("", String::as_str);
+    let mut line = Line {
+        channel: &config.name,
+        topic: &config.output,
+        stamp_ns: header.stamp.nanos(),
+        frame_id: header.frame_id,
+        detections_2d: None,
+        detections_3d: None,
+    };
+    match detections {
+        Detections::Boxes2d(detections) => {
+            let detections = detections.iter().map(|d| Line2d {
+                class_id: d.class,
+                class_name: name_of(d.class),
+                score: d.score,
+                r#box: [d.bbox.x1, d.bbox.y1, d.bbox.x2, d.bbox.y2],
+            });
+            line.detections_2d = Some(detections.collect());
+        }
+        Detections::Boxes3d(detections) => {
+            let detections = detections.iter().map(|d| {
+                let b = &d.object.bbox;
+                Line3d {
+                    class_id: d.class,
+                    class_name: name_of(d.class),
+                    score: d.score,
+                    center: b.center,
+                    size: [b.length_m, b.width_m, b.height_m],
+                    yaw: b.yaw_rad,
+                    velocity: d.object.velocity_mps,
+                }
+            });
+            line.detections_3d = Some(detections.collect());
+        }
+    }
+    serde_json::to_writer(&mut *lines, &line)?;
+    lines.write_all(b"\n")
+}

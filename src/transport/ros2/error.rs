@@ -1,0 +1,8 @@
+//! Errors of this middleware.
+
+use crate::error::{Error, ErrorKind};
+
+/// A failure of the middleware.
+pub(super) fn error(message: impl Into<String>) -> Error {
+    Error::new(ErrorKind::Door, "ros2", message)
+}
