@@ -5,10 +5,11 @@ use super::live::{
     CLOCK_QOS, DIAGNOSTICS_TOPIC, PARAMETER_EVENTS_QOS, PARAMETER_EVENTS_TOPIC, TF_QOS,
     TF_STATIC_QOS, TRANSITION_EVENT_TOPIC,
 };
+use super::logs::{ROSOUT_QOS, ROSOUT_TOPIC};
 use super::outputs::{COMPRESSED, DEBUG_IMAGE, DEBUG_IMAGE_QOS, LABELS, MARKERS, MARKERS_QOS};
 use crate::transport::door::{InputKind, Qos, ServiceKind};
 use crate::transport::messages::{
-    CompressedImage, Detection2DArray, Detection3DArray, DiagnosticArray, Image, LabelInfo,
+    CompressedImage, Detection2DArray, Detection3DArray, DiagnosticArray, Image, LabelInfo, Log,
     MarkerArray, ParameterEvent, TransitionEvent,
 };
 
@@ -74,6 +75,14 @@ list, or a value that is not set, unsets an optional parameter. Changes are publ
 `/parameter_events`.
 ";
 
+const LOGGERS: &str = "
+The logger services are those of the middleware `dds`; r2r serves none with `ros2`. The node has one
+logger, named after it with dots (`front.det_post`), and the root (an empty name). A level that is set
+holds for the log on stderr and on `/rosout` alike. An entry waits for its publication in a queue of 1000;
+one that finds it full is counted as `log_entries_lost` in the diagnostics of the node. Entries of libraries
+are not published. `--disable-rosout-logs` turns `/rosout` off.
+";
+
 const LIFE_CYCLE: &str = "
 ## Life cycle
 
@@ -118,6 +127,7 @@ pub fn manual() -> String {
     for service in ServiceKind::ALL {
         page += &format!("| `~/{}` | {} |\n", service.name(), service.type_name());
     }
+    page += LOGGERS;
     page += LIFE_CYCLE;
     page += "\n| from | transition | number | by way of |\n|---|---|---|---|\n";
     for way in &TRANSITIONS[..NUM_PUBLIC] {
@@ -185,6 +195,7 @@ fn topics() -> Vec<[String; 4]> {
             PARAMETER_EVENTS_QOS,
             "out, at every change",
         ),
+        output(ROSOUT_TOPIC.into(), Log::TYPE, ROSOUT_QOS, "out, the log"),
         output(
             TRANSITION_EVENT_TOPIC.into(),
             TransitionEvent::TYPE,

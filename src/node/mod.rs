@@ -5,6 +5,7 @@
 //! | [`worker`], [`outputs`], [`markers`] | the thread of a channel, and its topics |
 //! | [`live`] | the node: services, life cycle, start and end |
 //! | [`parameters`], [`lifecycle`] | what its services answer |
+//! | [`logs`] | its log on `/rosout` |
 //! | [`clock`], [`transforms`] | time |
 //! | [`calibration`], [`diagnostics`], [`status`] | its health, as diagnostic statuses |
 
@@ -15,6 +16,7 @@ pub mod lifecycle;
 pub mod live;
 mod live_channel;
 mod live_input;
+pub mod logs;
 mod manual;
 pub mod markers;
 pub mod outputs;

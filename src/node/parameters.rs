@@ -64,7 +64,9 @@ impl ParameterServer {
             | Request::GetState
             | Request::GetAvailableStates
             | Request::GetAvailableTransitions
-            | Request::GetTransitionGraph => return None,
+            | Request::GetTransitionGraph
+            | Request::GetLoggerLevels(_)
+            | Request::SetLoggerLevels(_) => return None,
         })
     }
 

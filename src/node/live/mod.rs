@@ -2,7 +2,7 @@
 //! diagnostics.
 //!
 //! Threads: those of the door deliver messages and ask services, one per
-//! channel works on frames, one speaks of the node's health. Nothing waits for
+//! channel works on frames, one publishes diagnostics, one the log. Nothing waits for
 //! a channel but a change of state.
 
 mod graph;
@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use super::clock::NodeClock;
 use super::lifecycle::{self, Change, Lifecycle};
 use super::live_channel::LiveChannel;
+use super::logs::{Loggers, ROSOUT_QOS, ROSOUT_TOPIC, Rosout};
 use super::outputs::ChannelOutputs;
 use super::parameters::{ParameterServer, declared};
 use super::transforms::LiveTransforms;
@@ -27,7 +28,7 @@ use crate::runtime::{Factory, open_detector};
 use crate::transport::door::{
     Door, InputKind, Publisher, Qos, Received, Reliability, Subscription,
 };
-use crate::transport::messages::{DiagnosticArray, ParameterEvent, TransitionEvent};
+use crate::transport::messages::{DiagnosticArray, Log, ParameterEvent, TransitionEvent};
 use graph::Graph;
 
 /// Where diagnostics go.
@@ -51,6 +52,7 @@ const FRAME_PATIENCE: Duration = Duration::from_secs(60);
 pub struct LiveNode {
     shared: Arc<Shared>,
     health: Option<JoinHandle<()>>,
+    rosout: Option<Rosout>,
 }
 
 struct Shared {
@@ -58,6 +60,7 @@ struct Shared {
     door_name: &'static str,
     counts_losses: bool,
     parameters: ParameterServer,
+    loggers: Loggers,
     factory: Factory,
     lifecycle: Lifecycle,
     clock: Arc<NodeClock>,
@@ -91,6 +94,8 @@ impl LiveNode {
     /// As [`LiveNode::open`].
     pub fn with_factory(config: Config, mut door: Box<dyn Door>, factory: Factory) -> Result<Self> {
         let period = config.diagnostics_period;
+        let log = door.advertise(ROSOUT_TOPIC, Log::TYPE, ROSOUT_QOS)?;
+        let rosout = Some(Rosout::start(&config.node, log)?);
         let diagnostics = door.advertise(DIAGNOSTICS_TOPIC, DiagnosticArray::TYPE, Qos::DEFAULT)?;
         let transition_events =
             door.advertise(TRANSITION_EVENT_TOPIC, TransitionEvent::TYPE, Qos::DEFAULT)?;
@@ -103,6 +108,7 @@ impl LiveNode {
             counts_losses: door.counts_losses(),
             door: Mutex::new(door),
             clock: Arc::new(NodeClock::new(config.use_sim_time)),
+            loggers: Loggers::new(&config.node),
             parameters: ParameterServer::new(config),
             factory,
             lifecycle: Lifecycle::new(),
@@ -123,7 +129,7 @@ impl LiveNode {
             .name("diagnostics".into())
             .spawn(move || of_thread.speak_of_health(diagnostics, period))
             .map_err(|e| Error::new(ErrorKind::Io, "node", "no thread").with_source(e))?;
-        Ok(Self { shared, health: Some(health) })
+        Ok(Self { shared, health: Some(health), rosout })
     }
 
     /// Makes a change of state and waits for it.
@@ -163,6 +169,8 @@ impl Drop for LiveNode {
             // It ends at once, unless it panicked; then there is nothing to save.
             let _ = health.join();
         }
+        // The last entries are published before the graph is left.
+        self.rosout = None;
         // A request that is being answered holds the node: the door must not
         // be left by its own thread.
         let deadline = Instant::now() + Duration::from_secs(1);
