@@ -2,7 +2,7 @@
 
 use super::camera::CameraConfig;
 use super::declaration::Change::Fixed;
-use super::declaration::{Declaration, parameter_file};
+use super::declaration::{Declaration, parameter_file, values};
 use super::engine::check_engine;
 use super::files::Entries;
 use super::head::{self, Facts, Head};
@@ -51,7 +51,7 @@ impl ChannelConfig {
     /// The effective parameters of this channel as a parameter file, which loads
     /// as the same channel of a node whose `device` is `auto`.
     pub fn to_yaml(&self) -> String {
-        parameter_file(&self.declared)
+        parameter_file(values(&self.declared))
     }
 }
 

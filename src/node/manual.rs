@@ -1,16 +1,17 @@
 //! The manual of the live node, made from what it does.
 
-use super::lifecycle::{NUM_PUBLIC, TRANSITIONS};
-use super::live::{
+use super::bond::{BOND_IN_QOS, BOND_OUT_QOS, BOND_TOPIC};
+use super::endpoints::{
     CLOCK_QOS, DIAGNOSTICS_TOPIC, PARAMETER_EVENTS_QOS, PARAMETER_EVENTS_TOPIC, TF_QOS,
     TF_STATIC_QOS, TRANSITION_EVENT_TOPIC,
 };
+use super::lifecycle::{NUM_PUBLIC, TRANSITIONS};
 use super::logs::{ROSOUT_QOS, ROSOUT_TOPIC};
 use super::outputs::{COMPRESSED, DEBUG_IMAGE, DEBUG_IMAGE_QOS, LABELS, MARKERS, MARKERS_QOS};
 use crate::transport::door::{InputKind, Qos, ServiceKind};
 use crate::transport::messages::{
-    CompressedImage, Detection2DArray, Detection3DArray, DiagnosticArray, Image, LabelInfo, Log,
-    MarkerArray, ParameterEvent, TransitionEvent,
+    BondStatus, CompressedImage, Detection2DArray, Detection3DArray, DiagnosticArray, Image,
+    LabelInfo, Log, MarkerArray, ParameterEvent, TransitionEvent,
 };
 
 const INTRODUCTION: &str = "# The live node
@@ -73,6 +74,12 @@ effective from the next frame. `set_parameters_atomically` sets all or none. A r
 parameter, the value and what is allowed. Integers are accepted for floating-point parameters; an empty
 list, or a value that is not set, unsets an optional parameter. Changes are published on
 `/parameter_events`.
+
+`qos_overrides.TOPIC.publisher.POLICY` and `qos_overrides.TOPIC.subscription.POLICY` override the quality of
+service of a topic by its full, remapped name, as in rclcpp: `depth` (1 to 1000), `durability` (`volatile`,
+`transient_local`), `history` (`keep_last`), `reliability` (`reliable`, `best_effort`). They are declared for
+every topic of a channel, `/diagnostics`, `/parameter_events`, and `/tf`, `/tf_static` and `/clock` where the
+node subscribes to them, and are read-only. Other policies and topics are ignored with a warning.
 ";
 
 const LOGGERS: &str = "
@@ -90,6 +97,11 @@ A managed node, as `ros2 lifecycle` expects it. `configure` loads and warms up t
 the outputs, `activate` subscribes to the inputs, `deactivate` unsubscribes, `cleanup` unloads the
 networks. With `autostart` (the default) the node configures and activates itself. A transition that
 fails leads back to the state where it started. After `shutdown` the process ends.
+
+A lifecycle manager of Nav2 can manage the node (`autostart: false`, and its name among the manager's
+`node_names`), also with `bond_timeout` above 0: while the node is active it answers the manager's
+heartbeats on `bond` with its own, every 0.1 s. Through `ros2` that needs the package `bond` to be
+installed when det_post is built.
 ";
 
 const DIAGNOSTICS: &str = "
@@ -176,6 +188,7 @@ fn topics() -> Vec<[String; 4]> {
             TF_STATIC_QOS.to_string(),
             &format!("in, {lidar}"),
         ),
+        input(BOND_TOPIC, InputKind::Bond, BOND_IN_QOS.to_string(), "in, while active"),
         input("/clock", InputKind::Clock, CLOCK_QOS.to_string(), "in, with `use_sim_time`"),
         output("OUTPUT".into(), Detection2DArray::TYPE, Qos::DEFAULT, "out, pixels of the input"),
         output("OUTPUT".into(), Detection3DArray::TYPE, Qos::DEFAULT, "out, metres in its frame"),
@@ -195,6 +208,7 @@ fn topics() -> Vec<[String; 4]> {
             PARAMETER_EVENTS_QOS,
             "out, at every change",
         ),
+        output(BOND_TOPIC.into(), BondStatus::TYPE, BOND_OUT_QOS, "out, while a manager asks"),
         output(ROSOUT_TOPIC.into(), Log::TYPE, ROSOUT_QOS, "out, the log"),
         output(
             TRANSITION_EVENT_TOPIC.into(),

@@ -13,4 +13,4 @@ pub use names::{NodeName, Remaps};
 pub use parameter::{
     Parameter, ParameterDescriptor, ParameterRange, ParameterType, ParameterValue, SetResult,
 };
-pub use qos::{Durability, Qos, Reliability};
+pub use qos::{Direction, Durability, Qos, Reliability};

@@ -13,37 +13,27 @@ use std::sync::{Arc, Condvar, Mutex, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use super::bond::BondKeeper;
 use super::clock::NodeClock;
+use super::endpoints::{
+    self, CLOCK_QOS, OverridingDoor, PARAMETER_EVENTS_QOS, TF_QOS, TF_STATIC_QOS,
+};
 use super::lifecycle::{self, Change, Lifecycle};
 use super::live_channel::LiveChannel;
 use super::logs::{Loggers, ROSOUT_QOS, ROSOUT_TOPIC, Rosout};
 use super::outputs::ChannelOutputs;
-use super::parameters::{ParameterServer, declared};
+use super::parameters::ParameterServer;
 use super::transforms::LiveTransforms;
 use super::worker::lock;
 use crate::config::Config;
 use crate::error::{Error, ErrorKind, Result};
-use crate::ros::{LifecycleState, LifecycleTransition, Parameter};
+use crate::ros::{LifecycleState, LifecycleTransition, NodeName, Parameter};
 use crate::runtime::{Factory, open_detector};
-use crate::transport::door::{
-    Door, InputKind, Publisher, Qos, Received, Reliability, Subscription,
-};
+use crate::transport::door::{Door, InputKind, Publisher, Qos, Received, Subscription};
 use crate::transport::messages::{DiagnosticArray, Log, ParameterEvent, TransitionEvent};
 use graph::Graph;
 
-/// Where diagnostics go.
-pub const DIAGNOSTICS_TOPIC: &str = "/diagnostics";
-/// Where changes of parameters are told.
-pub const PARAMETER_EVENTS_TOPIC: &str = "/parameter_events";
-/// Where changes of state are told.
-pub const TRANSITION_EVENT_TOPIC: &str = "~/transition_event";
-
-/// Transforms as tf2 listens to them.
-pub(super) const TF_QOS: Qos = Qos { depth: 100, ..Qos::DEFAULT };
-pub(super) const TF_STATIC_QOS: Qos = Qos { depth: 100, ..Qos::LATCHED };
-pub(super) const CLOCK_QOS: Qos =
-    Qos { reliability: Reliability::BestEffort, depth: 1, ..Qos::DEFAULT };
-pub(super) const PARAMETER_EVENTS_QOS: Qos = Qos { depth: 1000, ..Qos::DEFAULT };
+pub use super::endpoints::{DIAGNOSTICS_TOPIC, PARAMETER_EVENTS_TOPIC, TRANSITION_EVENT_TOPIC};
 
 /// How long a deactivation waits for the frame in flight.
 const FRAME_PATIENCE: Duration = Duration::from_secs(60);
@@ -57,6 +47,7 @@ pub struct LiveNode {
 
 struct Shared {
     name: String,
+    node: NodeName,
     door_name: &'static str,
     counts_losses: bool,
     parameters: ParameterServer,
@@ -69,6 +60,8 @@ struct Shared {
     /// Subscriptions of the node: transforms while it is active.
     transform_inputs: Mutex<Vec<Box<dyn Subscription>>>,
     clock_input: Mutex<Option<Box<dyn Subscription>>>,
+    /// While the node is active.
+    bond: Mutex<Option<BondKeeper>>,
     transition_events: Mutex<Box<dyn Publisher>>,
     parameter_events: Mutex<Box<dyn Publisher>>,
     graph: Mutex<Graph>,
@@ -92,7 +85,11 @@ impl LiveNode {
     ///
     /// # Errors
     /// As [`LiveNode::open`].
-    pub fn with_factory(config: Config, mut door: Box<dyn Door>, factory: Factory) -> Result<Self> {
+    pub fn with_factory(config: Config, door: Box<dyn Door>, factory: Factory) -> Result<Self> {
+        let endpoints = endpoints::endpoints(&config, |topic| door.resolve(topic));
+        endpoints::warn_of_unused(&config.qos_overrides, &endpoints);
+        let overrides = config.qos_overrides.clone();
+        let mut door: Box<dyn Door> = Box::new(OverridingDoor { door, overrides });
         let period = config.diagnostics_period;
         let log = door.advertise(ROSOUT_TOPIC, Log::TYPE, ROSOUT_QOS)?;
         let rosout = Some(Rosout::start(&config.node, log)?);
@@ -101,21 +98,23 @@ impl LiveNode {
             door.advertise(TRANSITION_EVENT_TOPIC, TransitionEvent::TYPE, Qos::DEFAULT)?;
         let parameter_events =
             door.advertise(PARAMETER_EVENTS_TOPIC, ParameterEvent::TYPE, PARAMETER_EVENTS_QOS)?;
-        let initial = declared(&config);
+        let parameters = ParameterServer::new(config.clone(), endpoints::parameters(&endpoints));
         let shared = Arc::new(Shared {
             name: config.node.full(),
+            node: config.node.clone(),
             door_name: door.name(),
             counts_losses: door.counts_losses(),
             door: Mutex::new(door),
             clock: Arc::new(NodeClock::new(config.use_sim_time)),
             loggers: Loggers::new(&config.node),
-            parameters: ParameterServer::new(config),
+            parameters,
             factory,
             lifecycle: Lifecycle::new(),
             transforms: Arc::new(LiveTransforms::default()),
             channels: Mutex::new(Vec::new()),
             transform_inputs: Mutex::new(Vec::new()),
             clock_input: Mutex::new(None),
+            bond: Mutex::new(None),
             transition_events: Mutex::new(transition_events),
             parameter_events: Mutex::new(parameter_events),
             graph: Mutex::new(Graph::default()),
@@ -123,7 +122,7 @@ impl LiveNode {
             ended: Condvar::new(),
         });
         shared.attach()?;
-        shared.tell_parameters(&initial, &[]);
+        shared.tell_parameters(&shared.parameters.declared(), &[]);
         let of_thread = Arc::clone(&shared);
         let health = std::thread::Builder::new()
             .name("diagnostics".into())
@@ -255,11 +254,15 @@ impl Shared {
     fn activate(&self) -> Result<()> {
         let mut door = lock(&self.door);
         let mut channels = lock(&self.channels);
-        let started = self.start_all(door.as_mut(), &mut channels);
-        if started.is_err() {
+        if let Err(error) = self.start_all(door.as_mut(), &mut channels) {
             self.stop_all(&mut channels, Instant::now() + FRAME_PATIENCE)?;
+            return Err(error);
         }
-        started
+        match BondKeeper::start(&self.node, door.as_mut()) {
+            Ok(bond) => *lock(&self.bond) = Some(bond),
+            Err(error) => tracing::info!("no bond with a lifecycle manager of Nav2: {error}"),
+        }
+        Ok(())
     }
 
     fn start_all(&self, door: &mut dyn Door, channels: &mut [LiveChannel]) -> Result<()> {
@@ -278,7 +281,9 @@ impl Shared {
     }
 
     fn deactivate(&self, patience: Duration) -> Result<()> {
-        self.stop_all(&mut lock(&self.channels), Instant::now() + patience)
+        let stopped = self.stop_all(&mut lock(&self.channels), Instant::now() + patience);
+        *lock(&self.bond) = None;
+        stopped
     }
 
     /// Stops channels side by side. All are tried; the first error is told.

@@ -13,6 +13,7 @@
 //! Each type has its ROS name as `TYPE`; [`definition`] gives the text that a
 //! recording stores beside it.
 
+mod bond;
 mod camera_info;
 mod clock;
 mod definition;
@@ -31,6 +32,7 @@ mod point_cloud;
 mod service;
 mod transform;
 
+pub use bond::BondStatus;
 pub use camera_info::{CameraInfo, RegionOfInterest};
 pub use clock::Clock;
 pub use definition::definition;
