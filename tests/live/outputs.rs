@@ -95,7 +95,9 @@ fn a_debug_image_is_a_jpeg_for_those_who_ask_for_one() {
     let view = decoded.view().unwrap();
     assert_eq!((view.size().width, view.size().height), (image.width, image.height));
     let difference: u64 = (0..image.height)
-        .flat_map(|row| view.row(row).iter().zip(&image.data[(row * image.step) as usize..]))
+        .flat_map(|row| {
+            view.row(row as usize).iter().zip(&image.data[(row * image.step) as usize..])
+        })
         .map(|(a, b)| u64::from(a.abs_diff(*b)))
         .sum();
     let mean = difference as f64 / image.data.len() as f64;
