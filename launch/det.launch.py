@@ -121,7 +121,7 @@ def start(context):
     names = [*values["config"].split(), *values["params_file"].split()] or [DEFAULT_CONFIG]
     files = [ParameterFile(config_path(share, name), allow_substs=True) for name in names]
     enclave = ["--enclave", values["enclave"]] if values["enclave"] else []
-    middleware = ["--door", values["middleware"]] if values["middleware"] else []
+    middleware = ["--middleware", values["middleware"]] if values["middleware"] else []
     node = Node(
         package="det_post",
         executable="det_post",

@@ -226,7 +226,7 @@ mod tests {
     /// What a node publishes, in the order it comes.
     struct Published(std::sync::mpsc::Sender<String>);
 
-    impl crate::transport::door::Publisher for Published {
+    impl crate::transport::middleware::Publisher for Published {
         fn publish(&mut self, cdr: &[u8]) -> crate::Result<()> {
             let mut reader = crate::transport::cdr::Reader::new("test", cdr)?;
             (reader.i32()?, reader.u32()?);

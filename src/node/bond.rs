@@ -13,8 +13,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::ros::NodeName;
-use crate::transport::door::{Door, InputKind, Publisher, Qos, Received, Subscription};
 use crate::transport::messages::BondStatus;
+use crate::transport::middleware::{InputKind, Middleware, Publisher, Qos, Received, Subscription};
 use crate::types::{Header, Stamp};
 
 /// Topic of the heartbeats, in the namespace of the node.
@@ -111,10 +111,10 @@ impl BondKeeper {
     /// Waits for a manager.
     ///
     /// # Errors
-    /// `Door` when the graph refuses or does not know the type, `Io` when there is
+    /// `Middleware` when the graph refuses or does not know the type, `Io` when there is
     /// no thread.
-    pub(super) fn start(node: &NodeName, door: &mut dyn Door) -> Result<Self> {
-        let publisher = door.advertise(BOND_TOPIC, BondStatus::TYPE, BOND_OUT_QOS)?;
+    pub(super) fn start(node: &NodeName, middleware: &mut dyn Middleware) -> Result<Self> {
+        let publisher = middleware.advertise(BOND_TOPIC, BondStatus::TYPE, BOND_OUT_QOS)?;
         let (events, received) = sync_channel(MAX_WAITING);
         let side = Side { publisher, id: node.name().to_owned(), instance: unique_name() };
         let (name, full_name, own) = (side.id.clone(), node.full(), side.instance.clone());
@@ -126,7 +126,8 @@ impl BondKeeper {
                 let _ = heard.try_send(Event::Heard(heartbeat_of(&status)));
             }
         });
-        let subscription = door.subscribe(BOND_TOPIC, InputKind::Bond, BOND_IN_QOS, receiver)?;
+        let subscription =
+            middleware.subscribe(BOND_TOPIC, InputKind::Bond, BOND_IN_QOS, receiver)?;
         let thread = std::thread::Builder::new()
             .name("bond".into())
             .spawn(move || keep(&received, side))

@@ -5,8 +5,8 @@ use super::outputs::{DEBUG_IMAGE_QOS, MARKERS_QOS, OutputTopics};
 use crate::config::{ChannelConfig, ChannelKind, Config, DeclaredParameter, QosOverrides};
 use crate::error::Result;
 use crate::ros::{Direction, ParameterDescriptor, ParameterValue};
-use crate::transport::door::{
-    Door, Handler, InputKind, Publisher, Qos, Receiver, Reliability, Subscription, Watcher,
+use crate::transport::middleware::{
+    Handler, InputKind, Middleware, Publisher, Qos, Receiver, Reliability, Subscription, Watcher,
 };
 
 /// Topic of diagnostics.
@@ -117,18 +117,18 @@ pub(super) fn parameters(endpoints: &[Endpoint]) -> Vec<DeclaredParameter> {
 }
 
 /// A middleware whose endpoints have the quality of service that is configured.
-pub(super) struct OverridingDoor {
-    pub(super) door: Box<dyn Door>,
+pub(super) struct OverridingMiddleware {
+    pub(super) middleware: Box<dyn Middleware>,
     pub(super) overrides: QosOverrides,
 }
 
-impl Door for OverridingDoor {
+impl Middleware for OverridingMiddleware {
     fn name(&self) -> &'static str {
-        self.door.name()
+        self.middleware.name()
     }
 
     fn resolve(&self, topic: &str) -> String {
-        self.door.resolve(topic)
+        self.middleware.resolve(topic)
     }
 
     fn subscribe(
@@ -138,9 +138,9 @@ impl Door for OverridingDoor {
         qos: Qos,
         receiver: Receiver,
     ) -> Result<Box<dyn Subscription>> {
-        let name = self.door.resolve(topic);
+        let name = self.middleware.resolve(topic);
         let qos = self.overrides.apply(&name, Direction::Subscription, qos);
-        self.door.subscribe(topic, kind, qos, receiver)
+        self.middleware.subscribe(topic, kind, qos, receiver)
     }
 
     fn advertise(
@@ -149,20 +149,20 @@ impl Door for OverridingDoor {
         type_name: &'static str,
         qos: Qos,
     ) -> Result<Box<dyn Publisher>> {
-        let name = self.door.resolve(topic);
+        let name = self.middleware.resolve(topic);
         let qos = self.overrides.apply(&name, Direction::Publisher, qos);
-        self.door.advertise(topic, type_name, qos)
+        self.middleware.advertise(topic, type_name, qos)
     }
 
     fn serve(&mut self, handler: Handler) -> Result<()> {
-        self.door.serve(handler)
+        self.middleware.serve(handler)
     }
 
     fn watch(&mut self, watcher: Watcher) {
-        self.door.watch(watcher);
+        self.middleware.watch(watcher);
     }
 
     fn counts_losses(&self) -> bool {
-        self.door.counts_losses()
+        self.middleware.counts_losses()
     }
 }

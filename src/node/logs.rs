@@ -12,8 +12,8 @@ use std::thread::JoinHandle;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::ros::{LogLevel, LoggerLevel, NodeName, SetResult};
-use crate::transport::door::{Publisher, Qos};
 use crate::transport::messages::Log;
+use crate::transport::middleware::{Publisher, Qos};
 use crate::types::Stamp;
 
 /// Topic of the log.

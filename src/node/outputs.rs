@@ -9,8 +9,8 @@ use crate::detectors::{FrameInput, FrameSet};
 use crate::draw::{self, Canvas};
 use crate::error::{Error, ErrorKind, Result};
 use crate::runtime::channel::{Channel, Served};
-use crate::transport::door::{Door, Durability, Publisher, Qos, Reliability};
 use crate::transport::messages::{CompressedImage, Image, LabelInfo, MarkerArray};
+use crate::transport::middleware::{Durability, Middleware, Publisher, Qos, Reliability};
 use crate::types::{Detections, Header, OutputType, Stamp};
 
 /// RViz asks for reliable markers; each array takes the place of the one before.
@@ -50,13 +50,13 @@ impl ChannelOutputs {
     /// Announces the topics of a channel.
     ///
     /// # Errors
-    /// `Door` when the graph refuses.
-    pub fn open(channel: &Channel, door: &mut dyn Door) -> Result<Self> {
+    /// `Middleware` when the graph refuses.
+    pub fn open(channel: &Channel, middleware: &mut dyn Middleware) -> Result<Self> {
         let config = channel.config();
         let gate = OutputGate::new();
-        let topics = OutputTopics::of(config, |topic| door.resolve(topic));
+        let topics = OutputTopics::of(config, |topic| middleware.resolve(topic));
         let mut advertise = |topic: &str, type_name, qos| {
-            let publisher = door.advertise(topic, type_name, qos)?;
+            let publisher = middleware.advertise(topic, type_name, qos)?;
             Ok::<_, Error>(GatedPublisher { publisher, gate: gate.clone() })
         };
         let detections =
@@ -90,7 +90,7 @@ impl ChannelOutputs {
     /// Publishes the class table; later subscribers receive it as well.
     ///
     /// # Errors
-    /// `Door` when it could not be handed over.
+    /// `Middleware` when it could not be handed over.
     pub fn publish_labels(&mut self, config: &ChannelConfig, now: Stamp) -> Result<()> {
         let class_names = config.kind.class_names();
         let threshold = config.kind.lowest_score_threshold();
@@ -103,7 +103,7 @@ impl ChannelOutputs {
     /// reference input.
     ///
     /// # Errors
-    /// `Door` when it could not be handed over.
+    /// `Middleware` when it could not be handed over.
     pub fn publish(&mut self, served: &Served<'_>) -> Result<()> {
         let Served { config, header, detections, .. } = served;
         config.output_type.encode(header, *detections, &config.class_ids, &mut self.message)?;
@@ -113,7 +113,7 @@ impl ChannelOutputs {
     /// Publishes markers and debug images that have a subscriber.
     ///
     /// # Errors
-    /// `Door` when something could not be handed over; why a picture cannot be
+    /// `Middleware` when something could not be handed over; why a picture cannot be
     /// drawn.
     pub fn show(&mut self, served: &Served<'_>, inputs: &[Option<FrameInput<'_>>]) -> Result<()> {
         let Served { config, header, detections, .. } = served;
@@ -177,7 +177,7 @@ impl ChannelOutputs {
     /// Removes the markers that may still show.
     ///
     /// # Errors
-    /// `Door` when it could not be handed over.
+    /// `Middleware` when it could not be handed over.
     pub fn remove_markers(&mut self, header: &Header<'_>) -> Result<()> {
         if let Some(markers) = self.markers.as_mut().filter(|_| self.shows_markers) {
             self.shows_markers = false;

@@ -210,7 +210,7 @@ fn conventional_arguments_are_accepted() {
     let own = config(node);
     assert!(!own.autostart);
     assert!(own.to_yaml().contains("max_detections: 7"), "{}", own.to_yaml());
-    assert_eq!(texts(&node["arguments"]), ["run", "--door", "dds"]);
+    assert_eq!(texts(&node["arguments"]), ["run", "--middleware", "dds"]);
     let logged = texts(&report["logged"]).join(" ");
     assert!(logged.contains("use_composition") && logged.contains("process"), "{logged}");
     // Alone it takes the place of the demo.

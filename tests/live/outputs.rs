@@ -15,9 +15,11 @@ use det_post::ops::decompress::{Picture, decompress};
 use det_post::ros::{LogLevel, LoggerLevel, NodeName, ParameterValue, Remaps};
 use det_post::runtime::open_detector;
 use det_post::transport::cdr::Reader;
-use det_post::transport::door::{DoorOptions, Durability, Qos, Reliability, Request, Response};
-use det_post::transport::memory::MemoryDoor;
+use det_post::transport::memory::MemoryMiddleware;
 use det_post::transport::messages::{BondStatus, CompressedImage, Detection2DArray, Image};
+use det_post::transport::middleware::{
+    Durability, MiddlewareOptions, Qos, Reliability, Request, Response,
+};
 use det_post::types::{Detections, DeviceChoice, FrameReport, Header, Stamp};
 
 use super::camera_net;
@@ -232,11 +234,12 @@ fn a_shutdown_under_load_publishes_nothing_afterwards() {
         .collect();
     let config = Config::load(&[], &overrides).unwrap();
     let node = NodeName::new("", "det_post").unwrap();
-    let (door, graph) = MemoryDoor::open(DoorOptions { node, remaps: Remaps::default() });
+    let (middleware, graph) =
+        MemoryMiddleware::open(MiddlewareOptions { node, remaps: Remaps::default() });
     let open = |config: &ChannelConfig, device: DeviceChoice| {
         Ok(Box::new(Slow(open_detector(config, device)?, FRAME)) as Box<dyn Detector>)
     };
-    let live = LiveNode::with_factory(config, Box::new(door), Arc::new(open)).unwrap();
+    let live = LiveNode::with_factory(config, Box::new(middleware), Arc::new(open)).unwrap();
     live.change(Change::Configure).unwrap();
     live.change(Change::Activate).unwrap();
     for n in 0..NUM_CHANNELS {

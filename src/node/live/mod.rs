@@ -1,7 +1,7 @@
 //! The live node: channels in a ROS graph, with parameters, a life cycle and
 //! diagnostics.
 //!
-//! Threads: those of the door deliver messages and ask services, one per
+//! Threads: those of the middleware deliver messages and ask services, one per
 //! channel works on frames, one publishes diagnostics, one the log. Nothing waits for
 //! a channel but a change of state.
 
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use super::bond::BondKeeper;
 use super::clock::NodeClock;
 use super::endpoints::{
-    self, CLOCK_QOS, OverridingDoor, PARAMETER_EVENTS_QOS, TF_QOS, TF_STATIC_QOS,
+    self, CLOCK_QOS, OverridingMiddleware, PARAMETER_EVENTS_QOS, TF_QOS, TF_STATIC_QOS,
 };
 use super::lifecycle::{self, Change, Lifecycle};
 use super::live_channel::LiveChannel;
@@ -29,8 +29,8 @@ use crate::config::Config;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ros::{LifecycleState, LifecycleTransition, NodeName, Parameter};
 use crate::runtime::{Factory, open_detector};
-use crate::transport::door::{Door, InputKind, Publisher, Qos, Received, Subscription};
 use crate::transport::messages::{DiagnosticArray, Log, ParameterEvent, TransitionEvent};
+use crate::transport::middleware::{InputKind, Middleware, Publisher, Qos, Received, Subscription};
 use graph::Graph;
 
 pub use super::endpoints::{DIAGNOSTICS_TOPIC, PARAMETER_EVENTS_TOPIC, TRANSITION_EVENT_TOPIC};
@@ -48,7 +48,7 @@ pub struct LiveNode {
 struct Shared {
     name: String,
     node: NodeName,
-    door_name: &'static str,
+    middleware_name: &'static str,
     counts_losses: bool,
     parameters: ParameterServer,
     loggers: Loggers,
@@ -68,16 +68,16 @@ struct Shared {
     ends: Mutex<bool>,
     ended: Condvar,
     /// Last, so that the endpoints are gone when it leaves the graph.
-    door: Mutex<Box<dyn Door>>,
+    middleware: Mutex<Box<dyn Middleware>>,
 }
 
 impl LiveNode {
     /// Joins the graph: parameters and services are there, nothing is loaded.
     ///
     /// # Errors
-    /// `Door` when the graph refuses, `Io` when there is no thread.
-    pub fn open(config: Config, door: Box<dyn Door>) -> Result<Self> {
-        Self::with_factory(config, door, Arc::new(open_detector))
+    /// `Middleware` when the graph refuses, `Io` when there is no thread.
+    pub fn open(config: Config, middleware: Box<dyn Middleware>) -> Result<Self> {
+        Self::with_factory(config, middleware, Arc::new(open_detector))
     }
 
     /// As [`LiveNode::open`], with another way to make the detectors of its
@@ -85,26 +85,35 @@ impl LiveNode {
     ///
     /// # Errors
     /// As [`LiveNode::open`].
-    pub fn with_factory(config: Config, door: Box<dyn Door>, factory: Factory) -> Result<Self> {
-        let endpoints = endpoints::endpoints(&config, |topic| door.resolve(topic));
+    pub fn with_factory(
+        config: Config,
+        middleware: Box<dyn Middleware>,
+        factory: Factory,
+    ) -> Result<Self> {
+        let endpoints = endpoints::endpoints(&config, |topic| middleware.resolve(topic));
         endpoints::warn_of_unused(&config.qos_overrides, &endpoints);
         let overrides = config.qos_overrides.clone();
-        let mut door: Box<dyn Door> = Box::new(OverridingDoor { door, overrides });
+        let mut middleware: Box<dyn Middleware> =
+            Box::new(OverridingMiddleware { middleware, overrides });
         let period = config.diagnostics_period;
-        let log = door.advertise(ROSOUT_TOPIC, Log::TYPE, ROSOUT_QOS)?;
+        let log = middleware.advertise(ROSOUT_TOPIC, Log::TYPE, ROSOUT_QOS)?;
         let rosout = Some(Rosout::start(&config.node, log)?);
-        let diagnostics = door.advertise(DIAGNOSTICS_TOPIC, DiagnosticArray::TYPE, Qos::DEFAULT)?;
+        let diagnostics =
+            middleware.advertise(DIAGNOSTICS_TOPIC, DiagnosticArray::TYPE, Qos::DEFAULT)?;
         let transition_events =
-            door.advertise(TRANSITION_EVENT_TOPIC, TransitionEvent::TYPE, Qos::DEFAULT)?;
-        let parameter_events =
-            door.advertise(PARAMETER_EVENTS_TOPIC, ParameterEvent::TYPE, PARAMETER_EVENTS_QOS)?;
+            middleware.advertise(TRANSITION_EVENT_TOPIC, TransitionEvent::TYPE, Qos::DEFAULT)?;
+        let parameter_events = middleware.advertise(
+            PARAMETER_EVENTS_TOPIC,
+            ParameterEvent::TYPE,
+            PARAMETER_EVENTS_QOS,
+        )?;
         let parameters = ParameterServer::new(config.clone(), endpoints::parameters(&endpoints));
         let shared = Arc::new(Shared {
             name: config.node.full(),
             node: config.node.clone(),
-            door_name: door.name(),
-            counts_losses: door.counts_losses(),
-            door: Mutex::new(door),
+            middleware_name: middleware.name(),
+            counts_losses: middleware.counts_losses(),
+            middleware: Mutex::new(middleware),
             clock: Arc::new(NodeClock::new(config.use_sim_time)),
             loggers: Loggers::new(&config.node),
             parameters,
@@ -170,7 +179,7 @@ impl Drop for LiveNode {
         }
         // The last entries are published before the graph is left.
         self.rosout = None;
-        // A request that is being answered holds the node: the door must not
+        // A request that is being answered holds the node: the middleware must not
         // be left by its own thread.
         let deadline = Instant::now() + Duration::from_secs(1);
         while Arc::strong_count(&self.shared) > 1 && Instant::now() < deadline {
@@ -180,15 +189,15 @@ impl Drop for LiveNode {
 }
 
 impl Shared {
-    /// Hands services, events and time over to this node. The door keeps weak
+    /// Hands services, events and time over to this node. The middleware keeps weak
     /// hands only.
     fn attach(self: &Arc<Self>) -> Result<()> {
-        let mut door = lock(&self.door);
+        let mut middleware = lock(&self.middleware);
         let node: Weak<Self> = Arc::downgrade(self);
         let events = Weak::clone(&node);
-        door.watch(Box::new(move |event| {
+        middleware.watch(Box::new(move |event| {
             if let Some(node) = events.upgrade() {
-                lock(&node.graph).note(event, node.door_name);
+                lock(&node.graph).note(event, node.middleware_name);
             }
         }));
         if self.clock.is_simulated() {
@@ -201,10 +210,10 @@ impl Shared {
                     Some(times) => tracing::debug!("/clock goes back to {now}, time {times}"),
                 }
             });
-            let input = door.subscribe("/clock", InputKind::Clock, CLOCK_QOS, receiver)?;
+            let input = middleware.subscribe("/clock", InputKind::Clock, CLOCK_QOS, receiver)?;
             *lock(&self.clock_input) = Some(input);
         }
-        door.serve(Box::new(move |request| match node.upgrade() {
+        middleware.serve(Box::new(move |request| match node.upgrade() {
             Some(node) => node.answer(&request),
             None => services::refusal(&request),
         }))
@@ -241,7 +250,7 @@ impl Shared {
         let mut channels = Vec::with_capacity(config.channels.len());
         for channel in &config.channels {
             let open_outputs =
-                |channel: &_| ChannelOutputs::open(channel, lock(&self.door).as_mut());
+                |channel: &_| ChannelOutputs::open(channel, lock(&self.middleware).as_mut());
             let factory = Arc::clone(&self.factory);
             channels.push(LiveChannel::open(channel, factory, open_outputs)?);
         }
@@ -252,29 +261,33 @@ impl Shared {
     }
 
     fn activate(&self) -> Result<()> {
-        let mut door = lock(&self.door);
+        let mut middleware = lock(&self.middleware);
         let mut channels = lock(&self.channels);
-        if let Err(error) = self.start_all(door.as_mut(), &mut channels) {
+        if let Err(error) = self.start_all(middleware.as_mut(), &mut channels) {
             self.stop_all(&mut channels, Instant::now() + FRAME_PATIENCE)?;
             return Err(error);
         }
-        match BondKeeper::start(&self.node, door.as_mut()) {
+        match BondKeeper::start(&self.node, middleware.as_mut()) {
             Ok(bond) => *lock(&self.bond) = Some(bond),
             Err(error) => tracing::info!("no bond with a lifecycle manager of Nav2: {error}"),
         }
         Ok(())
     }
 
-    fn start_all(&self, door: &mut dyn Door, channels: &mut [LiveChannel]) -> Result<()> {
+    fn start_all(
+        &self,
+        middleware: &mut dyn Middleware,
+        channels: &mut [LiveChannel],
+    ) -> Result<()> {
         if channels.iter().any(LiveChannel::wants_transforms) {
             let mut inputs = lock(&self.transform_inputs);
-            inputs.push(self.listen(door, "/tf", TF_QOS, false)?);
-            inputs.push(self.listen(door, "/tf_static", TF_STATIC_QOS, true)?);
+            inputs.push(self.listen(middleware, "/tf", TF_QOS, false)?);
+            inputs.push(self.listen(middleware, "/tf_static", TF_STATIC_QOS, true)?);
         }
         for channel in channels {
-            channel.start(door, &self.clock, &self.transforms)?;
+            channel.start(middleware, &self.clock, &self.transforms)?;
             for topic in channel.topics() {
-                tracing::info!("taking {topic} from {}", self.door_name);
+                tracing::info!("taking {topic} from {}", self.middleware_name);
             }
         }
         Ok(())
@@ -297,7 +310,7 @@ impl Shared {
 
     fn listen(
         &self,
-        door: &mut dyn Door,
+        middleware: &mut dyn Middleware,
         topic: &str,
         qos: Qos,
         is_static: bool,
@@ -310,7 +323,7 @@ impl Shared {
             Ok(_) => {}
             Err(error) => transforms.refuse(&error),
         });
-        door.subscribe(topic, InputKind::Transforms { is_static }, qos, receiver)
+        middleware.subscribe(topic, InputKind::Transforms { is_static }, qos, receiver)
     }
 
     fn reconfigure(&self, config: &Config) {

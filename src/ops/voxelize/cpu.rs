@@ -1,10 +1,10 @@
-//! The CPU side of voxelize.
+//! The reference on the CPU.
 
 use super::table::CellTable;
 use super::{VoxelizeCounts, Voxels};
 use crate::types::{Grid, Points};
 
-/// Groups points; the grid's cells fit a u32 and the table all points.
+/// Groups points. The grid has at most `u32::MAX` cells, and the table fits the points.
 pub(super) fn voxelize(
     points: &Points,
     grid: &Grid,

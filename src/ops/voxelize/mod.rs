@@ -1,27 +1,23 @@
-//! Voxelize: points are grouped into the voxels of a grid.
+//! Groups points into the voxels of a grid.
 //!
-//! Order: voxels stand in the order of their first point, and the points of a
-//! voxel in the order of their arrival. Both limits cut by arrival: a voxel
-//! keeps its first `max_points_per_voxel` points, and of all voxels the first
-//! `voxel_capacity` stay. Everything lost is counted. There is no shuffle and
-//! nothing random, so a cut favours whatever the sensor sends first; raise the
-//! limits when the counters rise.
+//! Order: voxels are sorted by their first point, the points of a voxel by their index.
+//! Both limits keep the first: a voxel keeps its first `max_points_per_voxel` points, and
+//! the first `voxel_capacity` voxels are kept. Dropped points and voxels are counted.
+//! Points are not shuffled, so that the limits favour points that the sensor sends
+//! first; raise the limits if the counters rise.
 //!
-//! A voxel index is `floor((p - min) / voxel_size)` in f32 ([`Grid::voxel_of`]);
-//! points outside the grid, NaN among them, are counted and left out. A pillar
-//! is a voxel of a grid that is one cell high.
+//! The cell of a point is `floor((p - min) / voxel_size)` in f32 ([`Grid::voxel_of`]);
+//! points outside the grid, including NaN, are dropped and counted. A pillar is a voxel
+//! of a grid that is one cell high.
 //!
-//! All results are integers: CPU and CUDA give equal ones. The same voxels in
-//! another order come from spconv's and mmcv's point-to-voxel operators.
+//! All results are integers, equal on CPU and CUDA. spconv's and mmcv's point-to-voxel
+//! operators give the same voxels in another order.
 
 mod cpu;
 #[cfg(feature = "cuda")]
 pub mod cuda;
 #[cfg(feature = "cuda")]
-#[expect(
-    unsafe_code,
-    reason = "kernels are promised to fit their parameters; each block states why"
-)]
+#[expect(unsafe_code, reason = "each block argues that the kernel fits its parameters")]
 pub(in crate::ops) mod kernels;
 mod table;
 
@@ -34,13 +30,13 @@ use table::CellTable;
 pub struct VoxelizeParams {
     /// The grid.
     pub grid: Grid,
-    /// The most points of a voxel that are kept, at least 1.
+    /// The maximum number of points per voxel, at least 1.
     pub max_points_per_voxel: usize,
-    /// The most voxels that are kept, at least 1.
+    /// The maximum number of voxels, at least 1.
     pub voxel_capacity: usize,
 }
 
-/// Points grouped by voxel, as indices into the [`Points`] that were given.
+/// Points grouped by voxel, as indices into the input [`Points`].
 #[derive(Clone, Debug)]
 pub struct Voxels {
     coordinates: Vec<[u32; 3]>,
@@ -51,7 +47,7 @@ pub struct Voxels {
 }
 
 impl Voxels {
-    /// No voxels, with memory for as many as the parameters allow.
+    /// No voxels, with memory for the limits of the parameters.
     pub fn new(params: &VoxelizeParams) -> Self {
         let VoxelizeParams { max_points_per_voxel, voxel_capacity, .. } = *params;
         Self {
@@ -73,12 +69,12 @@ impl Voxels {
         self.coordinates.is_empty()
     }
 
-    /// The most voxels that can be held.
+    /// The maximum number of voxels.
     pub fn capacity(&self) -> usize {
         self.voxel_capacity
     }
 
-    /// The most points a voxel can hold.
+    /// The maximum number of points per voxel.
     pub fn max_points_per_voxel(&self) -> usize {
         self.max_points_per_voxel
     }
@@ -88,12 +84,12 @@ impl Voxels {
         &self.coordinates
     }
 
-    /// Per voxel, how many points it keeps; at least 1.
+    /// Per voxel, the number of its points, at least 1.
     pub fn num_points_per_voxel(&self) -> &[u32] {
         &self.num_points_per_voxel
     }
 
-    /// The kept points of a voxel, in order of arrival.
+    /// The indices of a voxel's points, ascending.
     ///
     /// # Panics
     /// When there is no such voxel.
@@ -107,7 +103,7 @@ impl Voxels {
         self.num_points_per_voxel.clear();
     }
 
-    /// Appends a voxel of no points; false when full.
+    /// Appends a voxel without points; false if the capacity is reached.
     fn push(&mut self, coordinates: [u32; 3]) -> bool {
         if self.len() == self.voxel_capacity {
             return false;
@@ -117,7 +113,7 @@ impl Voxels {
         true
     }
 
-    /// Appends a point to a voxel; false when the voxel is full.
+    /// Appends a point to a voxel; false if the voxel is full.
     #[inline]
     fn push_point(&mut self, voxel: usize, point: u32) -> bool {
         let num_points = &mut self.num_points_per_voxel[voxel];
@@ -131,8 +127,8 @@ impl Voxels {
     }
 }
 
-/// Where the points went. `num_in_range` and `num_out_of_range` add up to all
-/// points; of those in range, what the two limits cost is told apart.
+/// Points and voxels that were kept and dropped. `num_in_range` and `num_out_of_range`
+/// add up to all points.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VoxelizeCounts {
     /// Points inside the grid.
@@ -143,14 +139,13 @@ pub struct VoxelizeCounts {
     pub num_voxels: usize,
     /// Voxels beyond `voxel_capacity`.
     pub num_voxels_over_capacity: usize,
-    /// Points whose voxel was full.
+    /// Points in range that their voxel drops, which is full.
     pub num_points_over_voxel: usize,
-    /// Points whose voxel was beyond `voxel_capacity`.
+    /// Points in range whose voxel is beyond `voxel_capacity`.
     pub num_points_over_voxel_capacity: usize,
 }
 
-/// Which cell is which voxel: memory taken once, empty at the start of each
-/// call.
+/// The table from cells to voxels, which is cleared by each call.
 #[derive(Clone, Debug)]
 pub struct Workspace {
     cells: CellTable,
@@ -159,21 +154,20 @@ pub struct Workspace {
 }
 
 impl Workspace {
-    /// Memory to group up to `point_capacity` points on a grid: 8 bytes a cell
-    /// of the grid or, where that is less, 16 bytes a point, up to the next
-    /// power of two.
+    /// Memory to group up to `point_capacity` points on a grid: 8 bytes per cell of the
+    /// grid or, if that is less, 16 bytes per point, rounded up to a power of two.
     pub fn new(grid: &Grid, point_capacity: usize) -> Self {
         let cells = CellTable::new(grid.num_cells(), point_capacity);
         Self { cells, grid: *grid, point_capacity }
     }
 }
 
-/// Groups points into voxels, in place of what `voxels` held.
+/// Replaces the contents of `voxels` by the voxels of `points`.
 ///
 /// # Errors
-/// `Argument` when there are more points than the workspace was made for, the
-/// workspace or `voxels` were made for another grid or other limits, a limit
-/// is zero, or the grid has more cells than a u32 can number.
+/// `Argument` when there are more points than the workspace was made for, the workspace
+/// or `voxels` were made for another grid or other limits, a limit is zero, or the grid
+/// has more than `u32::MAX` cells.
 pub fn voxelize(
     points: &Points,
     params: &VoxelizeParams,
