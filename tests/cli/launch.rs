@@ -279,6 +279,7 @@ fn a_recording_of_a_clock_sets_it_itself() {
         let metadata = json!({"rosbag2_bagfile_information": {
             "topics_with_message_count": [{"topic_metadata": {"name": topic}}]}});
         std::fs::write(folder.path().join("metadata.yaml"), metadata.to_string()).unwrap();
+        std::fs::write(folder.path().join("drive_0.mcap"), "").unwrap();
         for bag in [folder.path().to_owned(), folder.path().join("drive_0.mcap")] {
             let report = launch(&python, FILES[1], &[&format!("bag:={}", bag.display())]);
             let bag = bag.display();
