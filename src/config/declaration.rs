@@ -60,14 +60,20 @@ pub(super) fn entries<'d>(
     declared.into_iter().filter_map(|d| Some((d.name.clone(), entry(d.value.as_ref()?)))).collect()
 }
 
-/// The values of parameters as a parameter file.
-pub(super) fn parameter_file<'d>(declared: impl IntoIterator<Item = &'d Declaration>) -> String {
-    let mut values: Vec<_> =
-        declared.into_iter().filter_map(|d| Some((&d.name, d.value.as_ref()?))).collect();
-    values.sort_by_key(|(name, _)| *name);
+/// Every value by its name.
+pub(super) fn values<'d>(
+    declared: impl IntoIterator<Item = &'d Declaration>,
+) -> impl Iterator<Item = (String, &'d Node)> {
+    declared.into_iter().filter_map(|d| Some((d.name.clone(), d.value.as_ref()?)))
+}
+
+/// Values of parameters as a parameter file.
+pub(super) fn parameter_file<'d>(values: impl IntoIterator<Item = (String, &'d Node)>) -> String {
+    let mut values: Vec<_> = values.into_iter().collect();
+    values.sort_by(|(a, _), (b, _)| a.cmp(b));
     let mut root = Node::Map(IndexMap::new());
     for (key, value) in values {
-        insert(&mut root, key, value.clone());
+        insert(&mut root, &key, value.clone());
     }
     let section = Node::Map(IndexMap::from([("ros__parameters".to_owned(), root)]));
     let file = Node::Map(IndexMap::from([("/**".to_owned(), section)]));

@@ -106,8 +106,8 @@ impl LiveConfig {
                 Live,
                 flag(),
                 true,
-                "Whether an image with the boxes drawn (`OUTPUT/debug_image`) is published live while there is \
-                 a subscriber.",
+                "Whether an image with the boxes drawn (`OUTPUT/debug_image`, and as JPEG below it on `compressed`) \
+                 is published live while there is a subscriber.",
             ),
         }
     }

@@ -9,6 +9,7 @@ use super::clock::NodeClock;
 use super::diagnostics::ChannelHealth;
 use super::live_input::LiveInput;
 use super::outputs::ChannelOutputs;
+use super::publisher::OutputGate;
 use super::status::TopicStatus;
 use super::transforms::LiveTransforms;
 use super::worker::{ChannelState, FrameWindow, InputState, Worker, lock};
@@ -31,6 +32,7 @@ pub(super) struct LiveChannel {
     wants_transforms: bool,
     state: Arc<ChannelState>,
     stage: Stage,
+    gate: OutputGate,
     /// Memory for looking at the frames.
     window: FrameWindow,
     num_failures_seen: u64,
@@ -82,6 +84,7 @@ impl LiveChannel {
             wants_transforms: channel.wants_transforms(),
             state: Arc::new(ChannelState::new(states.collect(), Serving::of(&channel))),
             num_failures_seen: 0,
+            gate: outputs.gate(),
             stage: Stage::Idle(Box::new(Worker { channel, outputs })),
             window: FrameWindow::new(),
         })
@@ -181,7 +184,8 @@ impl LiveChannel {
     /// Waits for the frame in flight, at most until `deadline`.
     ///
     /// # Errors
-    /// `Argument` when it did not finish: the channel is lost.
+    /// `Argument` when it did not finish: the channel is lost, and publishes
+    /// nothing any more.
     pub(super) fn finish_stop(&mut self, deadline: Instant) -> Result<()> {
         let Running { thread, .. } = match std::mem::replace(&mut self.stage, Stage::Lost) {
             Stage::Running(running) => running,
@@ -195,6 +199,7 @@ impl LiveChannel {
             std::thread::sleep(Duration::from_millis(1));
         }
         let lost = |why| {
+            self.gate.close();
             let message = format!("{}: {why}", self.config.name);
             Err(Error::new(ErrorKind::Argument, "channel", message))
         };

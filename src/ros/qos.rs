@@ -30,6 +30,25 @@ impl Qos {
     };
 }
 
+/// The side of a topic that a node has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Direction {
+    /// The node publishes.
+    Publisher,
+    /// The node subscribes.
+    Subscription,
+}
+
+impl Direction {
+    /// The name in ROS's parameters.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Publisher => "publisher",
+            Self::Subscription => "subscription",
+        }
+    }
+}
+
 /// Whether lost messages are sent again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Reliability {
@@ -46,6 +65,26 @@ pub enum Durability {
     Volatile,
     /// They do, from the publisher.
     TransientLocal,
+}
+
+impl Reliability {
+    /// The name in ROS's parameters.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::BestEffort => "best_effort",
+            Self::Reliable => "reliable",
+        }
+    }
+}
+
+impl Durability {
+    /// The name in ROS's parameters.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Volatile => "volatile",
+            Self::TransientLocal => "transient_local",
+        }
+    }
 }
 
 impl fmt::Display for Qos {

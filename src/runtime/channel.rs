@@ -274,6 +274,9 @@ pub fn frame_input<'a>(message: &Received<'a>) -> Option<FrameInput<'a>> {
     match *message {
         Received::Picture { header, payload } => Some(FrameInput::image(header, payload)),
         Received::Cloud { header, view } => Some(FrameInput::cloud(header, view)),
-        Received::CameraInfo(_) | Received::Transform { .. } | Received::Clock(_) => None,
+        Received::CameraInfo(_)
+        | Received::Transform { .. }
+        | Received::Clock(_)
+        | Received::Bond(_) => None,
     }
 }

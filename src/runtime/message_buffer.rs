@@ -76,7 +76,10 @@ impl MessageBuffer {
                 (header, Layout::File(file.format), file.data)
             }
             Received::Cloud { header, view } => (header, self.fill_cloud(view), view.data()),
-            Received::CameraInfo(_) | Received::Transform { .. } | Received::Clock(_) => {
+            Received::CameraInfo(_)
+            | Received::Transform { .. }
+            | Received::Clock(_)
+            | Received::Bond(_) => {
                 return Err(Error::new(ErrorKind::Argument, "slot", "not a message of a sensor"));
             }
         };

@@ -4,6 +4,7 @@ use std::sync::PoisonError;
 use std::time::Duration;
 
 use super::Shared;
+use crate::node::logs::Logs;
 use crate::node::status::StatusBuilder;
 use crate::node::worker::lock;
 use crate::ros::LifecycleState;
@@ -92,6 +93,7 @@ impl Shared {
         status.value("transform_samples_dropped", lost.num_samples_dropped.to_string());
         status.value("transform_frames_dropped", lost.num_frames_dropped.to_string());
         status.value("transforms_refused_for_room", lost.num_transforms_refused.to_string());
+        status.value("log_entries_lost", Logs::process().num_lost().to_string());
         status.value("clock_jumps", self.clock.num_jumps().to_string());
         status.into_inner()
     }

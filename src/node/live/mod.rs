@@ -2,7 +2,7 @@
 //! diagnostics.
 //!
 //! Threads: those of the middleware deliver messages and ask services, one per
-//! channel works on frames, one speaks of the node's health. Nothing waits for
+//! channel works on frames, one publishes diagnostics, one the log. Nothing waits for
 //! a channel but a change of state.
 
 mod graph;
@@ -13,36 +13,27 @@ use std::sync::{Arc, Condvar, Mutex, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use super::bond::BondKeeper;
 use super::clock::NodeClock;
+use super::endpoints::{
+    self, CLOCK_QOS, OverridingMiddleware, PARAMETER_EVENTS_QOS, TF_QOS, TF_STATIC_QOS,
+};
 use super::lifecycle::{self, Change, Lifecycle};
 use super::live_channel::LiveChannel;
+use super::logs::{Loggers, ROSOUT_QOS, ROSOUT_TOPIC, Rosout};
 use super::outputs::ChannelOutputs;
-use super::parameters::{ParameterServer, declared};
+use super::parameters::ParameterServer;
 use super::transforms::LiveTransforms;
 use super::worker::lock;
 use crate::config::Config;
 use crate::error::{Error, ErrorKind, Result};
-use crate::ros::{LifecycleState, LifecycleTransition, Parameter};
+use crate::ros::{LifecycleState, LifecycleTransition, NodeName, Parameter};
 use crate::runtime::{Factory, open_detector};
-use crate::transport::messages::{DiagnosticArray, ParameterEvent, TransitionEvent};
-use crate::transport::middleware::{
-    InputKind, Middleware, Publisher, Qos, Received, Reliability, Subscription,
-};
+use crate::transport::messages::{DiagnosticArray, Log, ParameterEvent, TransitionEvent};
+use crate::transport::middleware::{InputKind, Middleware, Publisher, Qos, Received, Subscription};
 use graph::Graph;
 
-/// Where diagnostics go.
-pub const DIAGNOSTICS_TOPIC: &str = "/diagnostics";
-/// Where changes of parameters are told.
-pub const PARAMETER_EVENTS_TOPIC: &str = "/parameter_events";
-/// Where changes of state are told.
-pub const TRANSITION_EVENT_TOPIC: &str = "~/transition_event";
-
-/// Transforms as tf2 listens to them.
-pub(super) const TF_QOS: Qos = Qos { depth: 100, ..Qos::DEFAULT };
-pub(super) const TF_STATIC_QOS: Qos = Qos { depth: 100, ..Qos::LATCHED };
-pub(super) const CLOCK_QOS: Qos =
-    Qos { reliability: Reliability::BestEffort, depth: 1, ..Qos::DEFAULT };
-pub(super) const PARAMETER_EVENTS_QOS: Qos = Qos { depth: 1000, ..Qos::DEFAULT };
+pub use super::endpoints::{DIAGNOSTICS_TOPIC, PARAMETER_EVENTS_TOPIC, TRANSITION_EVENT_TOPIC};
 
 /// How long a deactivation waits for the frame in flight.
 const FRAME_PATIENCE: Duration = Duration::from_secs(60);
@@ -51,13 +42,16 @@ const FRAME_PATIENCE: Duration = Duration::from_secs(60);
 pub struct LiveNode {
     shared: Arc<Shared>,
     health: Option<JoinHandle<()>>,
+    rosout: Option<Rosout>,
 }
 
 struct Shared {
     name: String,
+    node: NodeName,
     middleware_name: &'static str,
     counts_losses: bool,
     parameters: ParameterServer,
+    loggers: Loggers,
     factory: Factory,
     lifecycle: Lifecycle,
     clock: Arc<NodeClock>,
@@ -66,6 +60,8 @@ struct Shared {
     /// Subscriptions of the node: transforms while it is active.
     transform_inputs: Mutex<Vec<Box<dyn Subscription>>>,
     clock_input: Mutex<Option<Box<dyn Subscription>>>,
+    /// While the node is active.
+    bond: Mutex<Option<BondKeeper>>,
     transition_events: Mutex<Box<dyn Publisher>>,
     parameter_events: Mutex<Box<dyn Publisher>>,
     graph: Mutex<Graph>,
@@ -91,10 +87,17 @@ impl LiveNode {
     /// As [`LiveNode::open`].
     pub fn with_factory(
         config: Config,
-        mut middleware: Box<dyn Middleware>,
+        middleware: Box<dyn Middleware>,
         factory: Factory,
     ) -> Result<Self> {
+        let endpoints = endpoints::endpoints(&config, |topic| middleware.resolve(topic));
+        endpoints::warn_of_unused(&config.qos_overrides, &endpoints);
+        let overrides = config.qos_overrides.clone();
+        let mut middleware: Box<dyn Middleware> =
+            Box::new(OverridingMiddleware { middleware, overrides });
         let period = config.diagnostics_period;
+        let log = middleware.advertise(ROSOUT_TOPIC, Log::TYPE, ROSOUT_QOS)?;
+        let rosout = Some(Rosout::start(&config.node, log)?);
         let diagnostics =
             middleware.advertise(DIAGNOSTICS_TOPIC, DiagnosticArray::TYPE, Qos::DEFAULT)?;
         let transition_events =
@@ -104,20 +107,23 @@ impl LiveNode {
             ParameterEvent::TYPE,
             PARAMETER_EVENTS_QOS,
         )?;
-        let initial = declared(&config);
+        let parameters = ParameterServer::new(config.clone(), endpoints::parameters(&endpoints));
         let shared = Arc::new(Shared {
             name: config.node.full(),
+            node: config.node.clone(),
             middleware_name: middleware.name(),
             counts_losses: middleware.counts_losses(),
             middleware: Mutex::new(middleware),
             clock: Arc::new(NodeClock::new(config.use_sim_time)),
-            parameters: ParameterServer::new(config),
+            loggers: Loggers::new(&config.node),
+            parameters,
             factory,
             lifecycle: Lifecycle::new(),
             transforms: Arc::new(LiveTransforms::default()),
             channels: Mutex::new(Vec::new()),
             transform_inputs: Mutex::new(Vec::new()),
             clock_input: Mutex::new(None),
+            bond: Mutex::new(None),
             transition_events: Mutex::new(transition_events),
             parameter_events: Mutex::new(parameter_events),
             graph: Mutex::new(Graph::default()),
@@ -125,13 +131,13 @@ impl LiveNode {
             ended: Condvar::new(),
         });
         shared.attach()?;
-        shared.tell_parameters(&initial, &[]);
+        shared.tell_parameters(&shared.parameters.declared(), &[]);
         let of_thread = Arc::clone(&shared);
         let health = std::thread::Builder::new()
             .name("diagnostics".into())
             .spawn(move || of_thread.speak_of_health(diagnostics, period))
             .map_err(|e| Error::new(ErrorKind::Io, "node", "no thread").with_source(e))?;
-        Ok(Self { shared, health: Some(health) })
+        Ok(Self { shared, health: Some(health), rosout })
     }
 
     /// Makes a change of state and waits for it.
@@ -171,6 +177,8 @@ impl Drop for LiveNode {
             // It ends at once, unless it panicked; then there is nothing to save.
             let _ = health.join();
         }
+        // The last entries are published before the graph is left.
+        self.rosout = None;
         // A request that is being answered holds the node: the middleware must not
         // be left by its own thread.
         let deadline = Instant::now() + Duration::from_secs(1);
@@ -255,11 +263,15 @@ impl Shared {
     fn activate(&self) -> Result<()> {
         let mut middleware = lock(&self.middleware);
         let mut channels = lock(&self.channels);
-        let started = self.start_all(middleware.as_mut(), &mut channels);
-        if started.is_err() {
+        if let Err(error) = self.start_all(middleware.as_mut(), &mut channels) {
             self.stop_all(&mut channels, Instant::now() + FRAME_PATIENCE)?;
+            return Err(error);
         }
-        started
+        match BondKeeper::start(&self.node, middleware.as_mut()) {
+            Ok(bond) => *lock(&self.bond) = Some(bond),
+            Err(error) => tracing::info!("no bond with a lifecycle manager of Nav2: {error}"),
+        }
+        Ok(())
     }
 
     fn start_all(
@@ -282,7 +294,9 @@ impl Shared {
     }
 
     fn deactivate(&self, patience: Duration) -> Result<()> {
-        self.stop_all(&mut lock(&self.channels), Instant::now() + patience)
+        let stopped = self.stop_all(&mut lock(&self.channels), Instant::now() + patience);
+        *lock(&self.bond) = None;
+        stopped
     }
 
     /// Stops channels side by side. All are tried; the first error is told.

@@ -34,6 +34,8 @@ impl Shared {
             Request::GetState => Response::State(self.lifecycle.state()),
             Request::GetAvailableStates => Response::States(LifecycleState::ALL.to_vec()),
             Request::GetAvailableTransitions => Response::Transitions(self.lifecycle.available()),
+            Request::GetLoggerLevels(names) => Response::LoggerLevels(self.loggers.levels(names)),
+            Request::SetLoggerLevels(levels) => Response::SetResults(self.loggers.set(levels)),
             _ => Response::Transitions(TRANSITIONS.to_vec()),
         }
     }
@@ -54,5 +56,7 @@ pub(super) fn refusal(request: &Request) -> Response {
         Request::GetAvailableStates => Response::States(LifecycleState::ALL.to_vec()),
         Request::GetAvailableTransitions => Response::Transitions(Vec::new()),
         Request::GetTransitionGraph => Response::Transitions(TRANSITIONS.to_vec()),
+        Request::GetLoggerLevels(_) => Response::LoggerLevels(Vec::new()),
+        Request::SetLoggerLevels(all) => Response::SetResults(all.iter().map(|_| gone()).collect()),
     }
 }

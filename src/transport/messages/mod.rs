@@ -13,6 +13,7 @@
 //! Each type has its ROS name as `TYPE`; [`definition`] gives the text that a
 //! recording stores beside it.
 
+mod bond;
 mod camera_info;
 mod clock;
 mod definition;
@@ -23,6 +24,7 @@ mod diagnostic;
 mod header;
 mod image;
 mod label_info;
+mod log;
 mod marker;
 mod node_event;
 mod output;
@@ -30,6 +32,7 @@ mod point_cloud;
 mod service;
 mod transform;
 
+pub use bond::BondStatus;
 pub use camera_info::{CameraInfo, RegionOfInterest};
 pub use clock::Clock;
 pub use definition::definition;
@@ -40,6 +43,7 @@ pub use diagnostic::{DiagnosticArray, DiagnosticLevel, DiagnosticStatus};
 pub use header::{read_header, write_header};
 pub use image::{CompressedImage, Image};
 pub use label_info::LabelInfo;
+pub use log::Log;
 pub use marker::{Marker, MarkerAction, MarkerArray, MarkerShape};
 pub use node_event::{ParameterEvent, TransitionEvent, write_parameter_value};
 pub use point_cloud::PointCloud2;

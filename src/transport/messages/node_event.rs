@@ -67,7 +67,7 @@ impl TransitionEvent {
 }
 
 /// Writes a `builtin_interfaces/Time`.
-fn write_stamp(writer: &mut Writer<'_>, stamp: Stamp) {
+pub(super) fn write_stamp(writer: &mut Writer<'_>, stamp: Stamp) {
     let (sec, nanosec) = stamp.to_ros();
     writer.i32(sec);
     writer.u32(nanosec);

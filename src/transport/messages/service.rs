@@ -7,7 +7,8 @@
 use super::node_event::{write_parameter_value, write_state};
 use crate::error::Result;
 use crate::ros::{
-    LifecycleTransition, Parameter, ParameterDescriptor, ParameterRange, ParameterValue, SetResult,
+    LifecycleTransition, LoggerLevel, Parameter, ParameterDescriptor, ParameterRange,
+    ParameterValue, SetResult,
 };
 use crate::transport::cdr::{Reader, Writer};
 use crate::transport::middleware::{Request, Response, ServiceKind};
@@ -15,6 +16,9 @@ use crate::transport::middleware::{Request, Response, ServiceKind};
 /// Bytes of the shortest `Parameter`: an empty name, and a value whose ten
 /// fields are all there.
 const MIN_PARAMETER_SIZE: usize = 4 + 1 + 1 + 8 + 8 + 6 * 4;
+
+/// Bytes of the shortest `LoggerLevel`.
+const MIN_LOGGER_LEVEL_SIZE: usize = 4 + 4;
 
 /// Reads the request of a service. `reader` is at its first field.
 ///
@@ -43,6 +47,10 @@ pub fn read_request(kind: ServiceKind, reader: &mut Reader<'_>) -> Result<Reques
             read_nothing(reader, Request::GetAvailableTransitions)?
         }
         ServiceKind::GetTransitionGraph => read_nothing(reader, Request::GetTransitionGraph)?,
+        ServiceKind::GetLoggerLevels => Request::GetLoggerLevels(read_texts(reader)?),
+        ServiceKind::SetLoggerLevels => {
+            Request::SetLoggerLevels(read_list(reader, MIN_LOGGER_LEVEL_SIZE, read_logger_level)?)
+        }
     })
 }
 
@@ -54,6 +62,10 @@ fn read_nothing(reader: &mut Reader<'_>, request: Request) -> Result<Request> {
 
 fn read_parameter(reader: &mut Reader<'_>) -> Result<Parameter> {
     Ok(Parameter { name: reader.str()?.to_owned(), value: read_value(reader)? })
+}
+
+fn read_logger_level(reader: &mut Reader<'_>) -> Result<LoggerLevel> {
+    Ok(LoggerLevel { name: reader.str()?.to_owned(), level: reader.u32()? })
 }
 
 fn read_value(reader: &mut Reader<'_>) -> Result<ParameterValue> {
@@ -128,6 +140,13 @@ pub fn write_response(response: &Response, writer: &mut Writer<'_>) {
         Response::Transitions(transitions) => {
             writer.sequence_len(transitions.len());
             transitions.iter().for_each(|transition| write_transition(writer, transition));
+        }
+        Response::LoggerLevels(levels) => {
+            writer.sequence_len(levels.len());
+            for LoggerLevel { name, level } in levels {
+                writer.str(name);
+                writer.u32(*level);
+            }
         }
     }
 }
@@ -215,6 +234,8 @@ mod tests {
             Request::GetAvailableStates,
             Request::GetAvailableTransitions,
             Request::GetTransitionGraph,
+            Request::GetLoggerLevels(texts()),
+            Request::SetLoggerLevels(vec![LoggerLevel { name: "front.eyes".into(), level: 10 }]),
         ];
         all.map(|said| (request(said.kind(), |writer| write(&said, writer)), said)).into()
     }
@@ -227,7 +248,15 @@ mod tests {
             }
             Request::GetParameters(names)
             | Request::GetParameterTypes(names)
-            | Request::DescribeParameters(names) => write_texts(writer, names),
+            | Request::DescribeParameters(names)
+            | Request::GetLoggerLevels(names) => write_texts(writer, names),
+            Request::SetLoggerLevels(levels) => {
+                writer.sequence_len(levels.len());
+                for LoggerLevel { name, level } in levels {
+                    writer.str(name);
+                    writer.u32(*level);
+                }
+            }
             Request::SetParameters(parameters) | Request::SetParametersAtomically(parameters) => {
                 writer.sequence_len(parameters.len());
                 for parameter in parameters {

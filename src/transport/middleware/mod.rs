@@ -26,7 +26,7 @@ use crate::error::Result;
 use crate::ros::{NodeName, Remaps};
 use crate::transport::cdr::Reader;
 use crate::transport::messages::{
-    CameraInfo, CompressedImage, Image, PointCloud2, TfMessage, TransformStamped,
+    BondStatus, CameraInfo, CompressedImage, Image, PointCloud2, TfMessage, TransformStamped,
 };
 use crate::types::{CloudView, Header, ImagePayload, Stamp};
 
@@ -142,6 +142,8 @@ pub enum InputKind {
     },
     /// `rosgraph_msgs/Clock`.
     Clock,
+    /// `bond/Status`.
+    Bond,
 }
 
 impl InputKind {
@@ -154,6 +156,7 @@ impl InputKind {
             Self::CameraInfo => CameraInfo::TYPE,
             Self::Transforms { .. } => TfMessage::TYPE,
             Self::Clock => "rosgraph_msgs/msg/Clock",
+            Self::Bond => BondStatus::TYPE,
         }
     }
 }
@@ -187,6 +190,8 @@ pub enum Received<'a> {
     },
     /// Of `Clock`.
     Clock(Stamp),
+    /// Of `Bond`.
+    Bond(BondStatus<'a>),
 }
 
 impl Received<'_> {
@@ -195,7 +200,7 @@ impl Received<'_> {
         match self {
             Self::Picture { header, .. } | Self::Cloud { header, .. } => Some(header.stamp),
             Self::CameraInfo(info) => Some(info.header.stamp),
-            Self::Transform { .. } | Self::Clock(_) => None,
+            Self::Transform { .. } | Self::Clock(_) | Self::Bond(_) => None,
         }
     }
 }
@@ -252,6 +257,7 @@ fn read(
             let stamp = Stamp::from_ros(message.i32()?, message.u32()?);
             receiver(Ok(Received::Clock(stamp)));
         }
+        InputKind::Bond => receiver(Ok(Received::Bond(BondStatus::read(message)?))),
     }
     Ok(())
 }

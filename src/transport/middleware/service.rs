@@ -1,8 +1,8 @@
 //! The services that every ROS node or managed node has.
 
 use crate::ros::{
-    LifecycleState, LifecycleTransition, Parameter, ParameterDescriptor, ParameterType,
-    ParameterValue, SetResult,
+    LifecycleState, LifecycleTransition, LoggerLevel, Parameter, ParameterDescriptor,
+    ParameterType, ParameterValue, SetResult,
 };
 
 /// The services of a node.
@@ -30,11 +30,15 @@ pub enum ServiceKind {
     GetAvailableTransitions,
     /// `get_transition_graph`.
     GetTransitionGraph,
+    /// `get_logger_levels`.
+    GetLoggerLevels,
+    /// `set_logger_levels`.
+    SetLoggerLevels,
 }
 
 impl ServiceKind {
     /// All of them.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 13] = [
         Self::ListParameters,
         Self::GetParameters,
         Self::GetParameterTypes,
@@ -46,6 +50,8 @@ impl ServiceKind {
         Self::GetAvailableStates,
         Self::GetAvailableTransitions,
         Self::GetTransitionGraph,
+        Self::GetLoggerLevels,
+        Self::SetLoggerLevels,
     ];
 
     /// Name below the node's: the service is `~/NAME`.
@@ -62,6 +68,8 @@ impl ServiceKind {
             Self::GetAvailableStates => "get_available_states",
             Self::GetAvailableTransitions => "get_available_transitions",
             Self::GetTransitionGraph => "get_transition_graph",
+            Self::GetLoggerLevels => "get_logger_levels",
+            Self::SetLoggerLevels => "set_logger_levels",
         }
     }
 
@@ -80,6 +88,8 @@ impl ServiceKind {
             Self::GetAvailableTransitions | Self::GetTransitionGraph => {
                 "lifecycle_msgs/srv/GetAvailableTransitions"
             }
+            Self::GetLoggerLevels => "rcl_interfaces/srv/GetLoggerLevels",
+            Self::SetLoggerLevels => "rcl_interfaces/srv/SetLoggerLevels",
         }
     }
 }
@@ -120,6 +130,10 @@ pub enum Request {
     GetAvailableTransitions,
     /// Every transition.
     GetTransitionGraph,
+    /// Levels of loggers by name.
+    GetLoggerLevels(Vec<String>),
+    /// Sets levels of loggers, each with a result of its own.
+    SetLoggerLevels(Vec<LoggerLevel>),
 }
 
 impl Request {
@@ -137,6 +151,8 @@ impl Request {
             Self::GetAvailableStates => ServiceKind::GetAvailableStates,
             Self::GetAvailableTransitions => ServiceKind::GetAvailableTransitions,
             Self::GetTransitionGraph => ServiceKind::GetTransitionGraph,
+            Self::GetLoggerLevels(_) => ServiceKind::GetLoggerLevels,
+            Self::SetLoggerLevels(_) => ServiceKind::SetLoggerLevels,
         }
     }
 }
@@ -160,7 +176,7 @@ pub enum Response {
     /// To `DescribeParameters`: one descriptor per name; empty when a name is
     /// not known.
     Descriptors(Vec<ParameterDescriptor>),
-    /// To `SetParameters`: one result per parameter.
+    /// To `SetParameters` and `SetLoggerLevels`: one result per parameter or level.
     SetResults(Vec<SetResult>),
     /// To `SetParametersAtomically`.
     SetResult(SetResult),
@@ -172,4 +188,6 @@ pub enum Response {
     States(Vec<LifecycleState>),
     /// To `GetAvailableTransitions` and `GetTransitionGraph`.
     Transitions(Vec<LifecycleTransition>),
+    /// To `GetLoggerLevels`: one level per name.
+    LoggerLevels(Vec<LoggerLevel>),
 }
