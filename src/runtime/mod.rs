@@ -36,6 +36,10 @@ pub type Factory =
 /// Makes the detector that a channel is configured for: in a process of its own
 /// where the configuration says so, else in this one.
 ///
+/// That process is the program of this one, started again with the argument `isolated`. A
+/// program other than `det_post` gives a [`Factory`] that calls [`isolated::Proxy::start`] with
+/// the path of `det_post`.
+///
 /// # Errors
 /// Those of [`detectors::open`] and [`isolated::Proxy::start`].
 pub fn open_detector(config: &ChannelConfig, device: DeviceChoice) -> Result<Box<dyn Detector>> {

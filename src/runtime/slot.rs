@@ -146,7 +146,7 @@ impl SlotWriter {
     /// of one that waits already.
     ///
     /// # Errors
-    /// Those of [`fill`]; `StampNotNewer` with several inputs. What waits stays.
+    /// Those of copying the message; `StampNotNewer` with several inputs. What waits stays.
     pub fn offer(&mut self, message: &Received<'_>, max_payload_bytes: usize) -> Result<Offered> {
         fill(&mut self.buffer, message, max_payload_bytes)?;
         let mut state = self.shared.lock();

@@ -27,7 +27,7 @@
 //! and `center + size * 0.5`. Grid: Yolox `(value + cell) * stride` and
 //! `exp(value) * stride`; V5Raw `(sigmoid * 2 - 0.5 + cell) * stride` and
 //! `(sigmoid * 2)^2 * anchor`, in that order, nothing contracted. Sigmoid and
-//! exponential are those of [`super::logit`]; logits meet the threshold as
+//! exponential are those of `ops::logit`; logits meet the threshold as
 //! logits, with the decision their scores would give, and no exponential is
 //! spent on a row that fails.
 //!
