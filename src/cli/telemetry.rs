@@ -177,22 +177,23 @@ mod tests {
 
     #[test]
     fn colours_are_for_terminals_unless_a_variable_says_otherwise() {
-        let cases: [(bool, &[(&str, &str)], bool); 8] = [
-            (true, &[], true),
-            (false, &[], false),
-            (true, &[("NO_COLOR", "1")], false),
-            (true, &[("NO_COLOR", "")], true),
-            (true, &[("RCUTILS_COLORIZED_OUTPUT", "0")], false),
-            (false, &[("RCUTILS_COLORIZED_OUTPUT", "1")], true),
-            (false, &[("NO_COLOR", "1"), ("RCUTILS_COLORIZED_OUTPUT", "1")], false),
-            (false, &[("RCUTILS_COLORIZED_OUTPUT", "maybe")], false),
-        ];
-        for (is_terminal, variables, expected) in cases {
-            let variable = |name: &str| {
-                let found = variables.iter().find(|(of, _)| *of == name);
-                found.map(|(_, value)| (*value).to_owned())
+        for (is_terminal, no_color, colorized, expected) in [
+            (true, None, None, true),
+            (false, None, None, false),
+            (true, Some("1"), None, false),
+            (true, Some(""), None, true),
+            (true, None, Some("0"), false),
+            (false, None, Some("1"), true),
+            (false, Some("1"), Some("1"), false),
+            (false, None, Some("maybe"), false),
+        ] {
+            let variable = |name: &str| match name {
+                "NO_COLOR" => no_color.map(str::to_owned),
+                "RCUTILS_COLORIZED_OUTPUT" => colorized.map(str::to_owned),
+                other => panic!("{other} is read"),
             };
-            assert_eq!(is_colored(is_terminal, variable), expected, "{is_terminal} {variables:?}");
+            let found = is_colored(is_terminal, variable);
+            assert_eq!(found, expected, "{is_terminal} {no_color:?} {colorized:?}");
         }
     }
 
@@ -229,7 +230,8 @@ mod tests {
     impl crate::transport::middleware::Publisher for Published {
         fn publish(&mut self, cdr: &[u8]) -> crate::Result<()> {
             let mut reader = crate::transport::cdr::Reader::new("test", cdr)?;
-            (reader.i32()?, reader.u32()?);
+            reader.i32()?;
+            reader.u32()?;
             let level = reader.u8()?;
             let [name, text, file, module] =
                 [reader.str()?, reader.str()?, reader.str()?, reader.str()?];

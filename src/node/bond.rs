@@ -195,9 +195,10 @@ fn keep(events: &Receiver<Event>, mut side: Side) {
         let now = Instant::now();
         let change = match event {
             Ok(Event::Heard(heartbeat)) => bond.note(heartbeat, now),
-            Err(RecvTimeoutError::Timeout) => bond.check(now),
+            Err(RecvTimeoutError::Timeout) => None,
             Ok(Event::End) | Err(RecvTimeoutError::Disconnected) => break,
         };
+        let change = change.or_else(|| bond.check(now));
         match change {
             None => {}
             Some(Change::Formed) => {

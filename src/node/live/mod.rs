@@ -107,15 +107,16 @@ impl LiveNode {
             ParameterEvent::TYPE,
             PARAMETER_EVENTS_QOS,
         )?;
-        let parameters = ParameterServer::new(config.clone(), endpoints::parameters(&endpoints));
+        let (node, is_simulated) = (config.node.clone(), config.use_sim_time);
+        let parameters = ParameterServer::new(config, endpoints::parameters(&endpoints));
         let shared = Arc::new(Shared {
-            name: config.node.full(),
-            node: config.node.clone(),
+            name: node.full(),
+            loggers: Loggers::new(&node),
+            node,
             middleware_name: middleware.name(),
             counts_losses: middleware.counts_losses(),
             middleware: Mutex::new(middleware),
-            clock: Arc::new(NodeClock::new(config.use_sim_time)),
-            loggers: Loggers::new(&config.node),
+            clock: Arc::new(NodeClock::new(is_simulated)),
             parameters,
             factory,
             lifecycle: Lifecycle::new(),
