@@ -5,7 +5,7 @@ use std::mem::{Discriminant, discriminant};
 
 use super::{IMAGE, NEEDS, YoloHead, family, with_empty_frame};
 use crate::config::{CameraConfig, ChannelConfig, YoloFacts};
-use crate::detectors::frame_stream::{FrameStream, Running, room_for};
+use crate::detectors::frame_stream::{FrameStream, Running, capacity_for};
 use crate::detectors::{Detector, DetectorInfo, FrameSet, InputNeeds};
 use crate::device::cuda::{
     DeviceCandidates, DeviceCounters, DeviceImage, DeviceTensor, Graph, ImageLayout,
@@ -219,7 +219,7 @@ impl Pictures {
     /// recorded letterbox does not know.
     fn reserve(&mut self, num_bytes: usize) -> Result<()> {
         if num_bytes > self.picture.capacity() {
-            self.picture = DeviceImage::with_capacity(&self.stream, room_for(num_bytes))?;
+            self.picture = DeviceImage::with_capacity(&self.stream, capacity_for(num_bytes))?;
             self.forget();
         }
         Ok(())
