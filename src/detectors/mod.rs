@@ -59,11 +59,14 @@ pub trait Detector: Send {
     /// configuration remains in force.
     fn reconfigure(&mut self, config: &ChannelConfig) -> Result<()>;
 
-    /// Discards past frames, when the clock of the inputs starts over.
+    /// Discards past frames, when the clock of the inputs starts over. Without state between
+    /// frames there is nothing to do.
     ///
     /// # Errors
     /// `Device` when the device fails.
-    fn reset(&mut self) -> Result<()>;
+    fn reset(&mut self) -> Result<()> {
+        Ok(())
+    }
 
     /// Runs the networks once on an empty frame, so that the first frame is not slower than
     /// others. Keeps no state.
@@ -72,8 +75,11 @@ pub trait Detector: Send {
     /// As [`Detector::detect`].
     fn warm_up(&mut self) -> Result<()>;
 
-    /// Memory for payloads from which the device uploads with the fewest copies.
-    fn payload_memory(&self) -> PayloadMemory;
+    /// Memory for payloads from which the device uploads with the fewest copies: pageable,
+    /// unless the detector runs on a GPU.
+    fn payload_memory(&self) -> PayloadMemory {
+        PayloadMemory::default()
+    }
 }
 
 /// The device and the engine of a detector's frames.

@@ -274,7 +274,7 @@ mod tests {
     use super::*;
     use crate::config::ChannelConfig;
     use crate::detectors::{DetectorInfo, FrameSet, InputNeeds};
-    use crate::device::{Device, PayloadMemory};
+    use crate::device::Device;
     use crate::types::{Count, Detections, FrameReport, Stamp};
 
     /// A detector that reports its number among those of its channel.
@@ -309,16 +309,8 @@ mod tests {
             Ok(())
         }
 
-        fn reset(&mut self) -> Result<()> {
-            Ok(())
-        }
-
         fn warm_up(&mut self) -> Result<()> {
             Ok(())
-        }
-
-        fn payload_memory(&self) -> PayloadMemory {
-            PayloadMemory::default()
         }
     }
 

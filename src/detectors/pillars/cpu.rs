@@ -5,7 +5,7 @@ use nalgebra::Isometry3;
 use super::{CLOUD, LidarHead, PillarEncoder, family, needs, with_empty_frame};
 use crate::config::{ChannelConfig, LidarConfig, LidarFacts};
 use crate::detectors::{Detector, DetectorInfo, FrameSet, InputNeeds};
-use crate::device::{Device, PayloadMemory};
+use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::infer::Engine;
 use crate::ops::densify::{Sweeps, densify};
@@ -201,10 +201,6 @@ impl Detector for CpuDetector {
         let facts = self.facts.clone();
         with_empty_frame(&facts, |frame| self.detect(frame, &mut FrameReport::new()).map(drop))?;
         self.reset()
-    }
-
-    fn payload_memory(&self) -> PayloadMemory {
-        PayloadMemory::of(&Device::Cpu)
     }
 }
 

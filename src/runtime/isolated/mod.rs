@@ -34,7 +34,7 @@ use wire::Found;
 use crate::config::ChannelConfig;
 use crate::detectors::image2d::MAX_DECODE_TIME;
 use crate::detectors::{Detector, DetectorInfo, FrameSet, InputNeeds};
-use crate::device::{Device, PayloadMemory};
+use crate::device::Device;
 use crate::error::{Error, ErrorKind, Result};
 use crate::types::{Detections, DeviceChoice, FrameReport, Stage, Transfer};
 
@@ -238,11 +238,6 @@ impl Detector for Proxy {
     fn warm_up(&mut self) -> Result<()> {
         self.message.start(request::WARM_UP);
         self.ask(START_TIMEOUT, response::DONE)
-    }
-
-    /// Pageable memory: payloads are copied to the shared memory.
-    fn payload_memory(&self) -> PayloadMemory {
-        PayloadMemory::default()
     }
 }
 
