@@ -48,7 +48,7 @@ impl PayloadBuffer {
         // SAFETY: the file is new and its size is sealed, with all pages in
         // place, so every access within the mapping succeeds. The one other
         // process that receives it maps it to read, and does so only between a
-        // request and its answer, while this side waits and does not write.
+        // request and its response, while this side waits and does not write.
         let map = unsafe { MmapMut::map_mut(&file) }.map_err(refused)?;
         Ok(Self { file, map })
     }

@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_and_a_broken_message_are_told_apart() {
+    fn an_end_and_a_broken_message_differ() {
         let mut message = Message::default();
         assert!(!message.receive(&mut &[][..]).unwrap());
         assert!(message.receive(&mut &[5, 0, 0, 0, 1][..]).is_err());

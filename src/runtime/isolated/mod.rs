@@ -29,7 +29,7 @@ use std::time::{Duration, Instant};
 use memory::PayloadBuffer;
 use message::{Message, STAGE, malformed, request, response};
 pub use serve::serve;
-use wire::Found;
+use wire::DetectionBuffers;
 
 use crate::config::ChannelConfig;
 use crate::detectors::image2d::MAX_DECODE_TIME;
@@ -65,7 +65,7 @@ pub struct Proxy {
     needs: Vec<InputNeeds>,
     /// The stages of the other process, which follow the copy to it.
     stages: Vec<Stage>,
-    found: Found,
+    found: DetectionBuffers,
 }
 
 impl Proxy {
@@ -95,7 +95,7 @@ impl Proxy {
             info: DetectorInfo::new(&Device::Cpu, "", &[]),
             needs: Vec::new(),
             stages: Vec::new(),
-            found: Found::default(),
+            found: DetectionBuffers::default(),
         };
         let message = proxy.message.start(request::START);
         message.put_text(&config.name).put_text(&device.to_string()).put_text(&config.to_yaml());

@@ -21,7 +21,7 @@ use crate::device::cuda::{
 use crate::device::{Device, PayloadMemory};
 use crate::error::{Error, ErrorKind, Result};
 use crate::infer::device::DeviceEngine;
-use crate::ops::gather::cuda::{Gathered, LidarInputs, LidarWorkspace as Gatherer};
+use crate::ops::gather::cuda::{Gathered, Inputs3d, Workspace3d as Gatherer};
 use crate::ops::nms::cuda::{Capacity, Suppression3d};
 use crate::ops::pillar_features::cuda::Workspace as Features;
 use crate::ops::scatter::cuda::Workspace as Scatter;
@@ -297,7 +297,7 @@ impl Postprocess {
             head.enqueue_decode(engine, &mut decoder, num_voxels, &mut candidates, counters)?;
             suppression.enqueue(&candidates)?;
             let (motions, kept) = (decoder.motions(), suppression.kept());
-            gather.enqueue(&LidarInputs { candidates: &candidates, motions, kept }, counters)
+            gather.enqueue(&Inputs3d { candidates: &candidates, motions, kept }, counters)
         })?;
         let mut recorded = Self { decoder, suppression, gather, graph, limits };
         recorded.set(config, head)?;
