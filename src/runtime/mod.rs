@@ -4,21 +4,21 @@
 //! | module | content |
 //! |---|---|
 //! | [`channel`] | from frames to detections, in a replay and in the live node |
-//! | [`message_buffer`], [`synchronizer`], [`assembler`] | from messages to frames |
-//! | [`slot`], [`input`] | the newest frame of live inputs, and the counters of their messages |
+//! | [`message_buffer`], [`synchronizer`], `assembler` | from messages to frames |
+//! | [`slot`], `input` | the newest frame of live inputs, and the counters of their messages |
 //! | [`supervisor`] | the detector, which is built again after a failure of its device |
 //! | [`isolated`] | a detector in a process of its own |
-//! | [`account`], [`stamps`], [`serving`] | counters, order of stamps, health |
+//! | `account`, `stamps`, `serving` | counters, order of stamps, health |
 
-pub mod account;
-pub mod assembler;
+pub(crate) mod account;
+pub(crate) mod assembler;
 pub mod channel;
-pub mod input;
+pub(crate) mod input;
 pub mod isolated;
 pub mod message_buffer;
-pub mod serving;
+pub(crate) mod serving;
 pub mod slot;
-pub mod stamps;
+pub(crate) mod stamps;
 pub mod supervisor;
 pub mod synchronizer;
 

@@ -25,7 +25,7 @@
 //! and `center + size * 0.5`. Grid: Yolox `(value + cell) * stride` and
 //! `exp(value) * stride`; V5Raw `(sigmoid * 2 - 0.5 + cell) * stride` and
 //! `(sigmoid * 2)^2 * anchor`, in that order, nothing contracted. Sigmoid and
-//! exponential are those of [`super::logit`]; logits are compared with the logit of the
+//! exponential are those of `ops::logit`; logits are compared with the logit of the
 //! threshold, with the same decision as their scores, and no exponential is computed
 //! for a row that fails.
 //!
