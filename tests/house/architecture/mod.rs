@@ -10,6 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 mod adding_lists;
+mod frame_path;
 mod imports;
 mod skips;
 mod troubleshooting;
