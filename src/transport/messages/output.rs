@@ -13,12 +13,12 @@ impl OutputType {
         }
     }
 
-    /// Writes `detections` to `bytes` as one message, replacing what is there.
+    /// Encodes `detections` into `bytes` as one message, replacing the content.
     /// The index of a class name is the class.
     ///
     /// # Errors
     /// `Argument` when a class has no name or the message cannot hold such
-    /// detections, `Message` when it would have 4 GiB or more.
+    /// detections, `Message` when it exceeds 4 GiB.
     pub fn encode(
         self,
         header: &Header<'_>,

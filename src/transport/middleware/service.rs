@@ -1,4 +1,4 @@
-//! The services that every ROS node or managed node has.
+//! The services of ROS nodes and managed nodes.
 
 use crate::ros::{
     LifecycleState, LifecycleTransition, Parameter, ParameterDescriptor, ParameterType,
@@ -48,7 +48,7 @@ impl ServiceKind {
         Self::GetTransitionGraph,
     ];
 
-    /// Name below the node's: the service is `~/NAME`.
+    /// Its name relative to the node: the service is `~/NAME`.
     pub fn name(self) -> &'static str {
         match self {
             Self::ListParameters => "list_parameters",
@@ -84,7 +84,7 @@ impl ServiceKind {
     }
 }
 
-/// What others ask of the node.
+/// A request to a service of the node.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Request {
     /// Names of parameters below any of `prefixes` (all when there are none),
@@ -101,11 +101,11 @@ pub enum Request {
     GetParameterTypes(Vec<String>),
     /// Descriptors by name.
     DescribeParameters(Vec<String>),
-    /// Sets one after the other, each with a result of its own.
+    /// Sets parameters one after another, each with its own result.
     SetParameters(Vec<Parameter>),
     /// Sets all or nothing.
     SetParametersAtomically(Vec<Parameter>),
-    /// Takes a transition: by label where there is one, else by number.
+    /// Starts a transition, by its label if there is one, else by its number.
     ChangeState {
         /// Number in `lifecycle_msgs/Transition`.
         id: u8,
@@ -141,24 +141,24 @@ impl Request {
     }
 }
 
-/// What the node answers, by the kind of the request.
+/// The response to a request, by its kind.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Response {
-    /// To `ListParameters`: names, and the prefixes they stand below.
+    /// To `ListParameters`: names and their prefixes.
     Names {
         /// Full names.
         names: Vec<String>,
         /// Prefixes without their dot.
         prefixes: Vec<String>,
     },
-    /// To `GetParameters`: one value per name; empty when a name is not known,
-    /// as rclcpp has it.
+    /// To `GetParameters`: one value per name; empty when a name is unknown, as in
+    /// rclcpp.
     Values(Vec<ParameterValue>),
-    /// To `GetParameterTypes`: one type per name; empty when a name is not
-    /// known.
+    /// To `GetParameterTypes`: one type per name; empty when a name is
+    /// unknown.
     Types(Vec<ParameterType>),
     /// To `DescribeParameters`: one descriptor per name; empty when a name is
-    /// not known.
+    /// unknown.
     Descriptors(Vec<ParameterDescriptor>),
     /// To `SetParameters`: one result per parameter.
     SetResults(Vec<SetResult>),
