@@ -1,4 +1,4 @@
-//! One file of a recording, whatever its storage.
+//! One file of a recording in any format.
 
 use std::io::Read;
 use std::path::Path;
@@ -20,7 +20,7 @@ use crate::types::Stamp;
 pub(super) struct Source {
     name: String,
     storage: Storage,
-    /// From the topics of the file to those of the recording.
+    /// The index in the recording of each topic of the file.
     pub(super) topic_of: Vec<usize>,
     pub(super) num_delivered: u64,
 }
@@ -31,7 +31,7 @@ enum Storage {
 }
 
 impl Source {
-    /// Opens one file by its first bytes.
+    /// Opens a file in the format of its first bytes.
     pub(super) fn open(path: &Path, options: &ReadOptions) -> Result<Self> {
         let mut start = Vec::new();
         match input_file::open(path) {
@@ -58,7 +58,7 @@ impl Source {
             return Err(damaged(format!("{} is empty (0 bytes)", path.display())));
         } else {
             return Err(damaged(format!(
-                "{} is no recording: it starts with '{}', neither as MCAP nor as sqlite3",
+                "{} is not a recording: it starts with '{}', which is neither MCAP nor sqlite3",
                 path.display(),
                 start.escape_ascii()
             )));
@@ -103,8 +103,8 @@ impl Source {
         }
     }
 
-    /// No message of this file is earlier than this; a file that has ended
-    /// comes first.
+    /// A lower bound of the time of the next message. Files that have ended are
+    /// first.
     pub(super) fn not_before(&self) -> Stamp {
         match self.head() {
             Head::Ready(time) | Head::NotBefore(time) | Head::Blocked(time) => time,
@@ -112,7 +112,7 @@ impl Source {
         }
     }
 
-    /// Gives back memory that is held for later.
+    /// Releases spare memory.
     pub(super) fn release_spare(&mut self) {
         match &mut self.storage {
             Storage::Mcap(file) => file.release_spare(),
@@ -120,8 +120,7 @@ impl Source {
         }
     }
 
-    /// Ends a blocked file for which there is no memory, whatever else is
-    /// delivered.
+    /// Ends a blocked file whose memory exceeds the budget.
     pub(super) fn refuse_blocked(&mut self) {
         match &mut self.storage {
             Storage::Mcap(file) => file.refuse_blocked(),
@@ -152,7 +151,7 @@ impl Source {
         Some((*self.topic_of.get(topic)?, data))
     }
 
-    /// What is to be reported once everything readable was delivered.
+    /// The error to report after all readable messages.
     pub(super) fn into_damage(self) -> Option<Error> {
         let Damage { position, what } = match self.storage {
             Storage::Mcap(file) => file.damage,

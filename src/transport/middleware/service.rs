@@ -123,7 +123,7 @@ pub enum Request {
 }
 
 impl Request {
-    /// The service it goes to.
+    /// Its service.
     pub fn kind(&self) -> ServiceKind {
         match self {
             Self::ListParameters { .. } => ServiceKind::ListParameters,

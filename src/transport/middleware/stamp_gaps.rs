@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn most_messages_may_be_missing() {
-        // 42 of 240 came, as measured with stock buffers: every sixth or so.
+        // 42 of 240 arrived, as measured with default buffers: about every sixth.
         let mut random = 12_345_u64;
         let came: Vec<i64> = (0..2_400)
             .filter(|_| {
