@@ -306,7 +306,7 @@ mod tests {
             ("camera.score_threshold", Text("0.5".into()), "a number"),
             ("camera.score_threshold", NotSet, "a number"),
             ("camera.nms.kind", Text("magic".into()), "soft_linear"),
-            ("camera.nms.kind", Text("rotated".into()), "soft_gaussian, none"),
+            ("camera.nms.kind", Text("rotated".into()), "axis-aligned boxes"),
             ("camera.nms.class_aware", Flag(false), "did you mean `camera.nms.class_mode`"),
             ("camera.class_filter", Texts(vec!["unicorn".into()]), "unicorn"),
             ("camera.max_detections", Number(3.0), "an integer"),

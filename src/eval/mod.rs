@@ -36,7 +36,7 @@ mod overlap;
 
 pub use curve::{NUM_RECALL_POINTS, recall_points};
 
-use crate::types::{Box2d, Box3d, Detection2d, Detection3d};
+use crate::types::{Box2d, Box3d, Detection2d, Detection3d, ImageBox};
 
 /// An object in space, of the ground truth.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -57,7 +57,7 @@ pub struct GroundTruth2d {
     /// Class index, in the same table as the detections'.
     pub class: u32,
     /// Its box.
-    pub bbox: Box2d,
+    pub bbox: ImageBox,
     /// The fraction of it that is not occluded.
     pub visibility: f32,
 }
@@ -81,7 +81,7 @@ impl<T, D> Default for Frame<T, D> {
 pub type Frame3d = Frame<GroundTruth3d, Detection3d>;
 
 /// A frame of a camera.
-pub type Frame2d = Frame<GroundTruth2d, Detection2d>;
+pub type Frame2d = Frame<GroundTruth2d, Detection2d<ImageBox>>;
 
 /// Selects the objects in space that are evaluated.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -110,7 +110,7 @@ impl Filter3d {
 /// Selects the objects in an image that are evaluated.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Filter2d {
-    /// Minimum height of the box.
+    /// Minimum height of the box; of a rotated box, of its bounds.
     pub min_height: f64,
     /// Exclusive upper limit of the height.
     pub max_height: f64,
@@ -119,8 +119,9 @@ pub struct Filter2d {
 }
 
 impl Filter2d {
-    fn has_height(&self, bbox: &Box2d) -> bool {
-        let height = f64::from(bbox.y2) - f64::from(bbox.y1);
+    fn has_height(&self, bbox: &ImageBox) -> bool {
+        let Box2d { y1, y2, .. } = bbox.bounds();
+        let height = f64::from(y2) - f64::from(y1);
         (self.min_height..self.max_height).contains(&height)
     }
 
@@ -154,7 +155,7 @@ impl Usable for Detection3d {
     }
 }
 
-impl Usable for Detection2d {
+impl Usable for Detection2d<ImageBox> {
     fn is_usable(&self) -> bool {
         self.score.is_finite() && self.bbox.is_finite()
     }
