@@ -346,7 +346,7 @@ mod tests {
         Truth2d {
             class_name: ["bus", "bicycle"][usize::from(i) % 2],
             track_id: u32::from(i),
-            bbox: if i % 2 == 0 { aligned.into() } else { rotated.into() },
+            bbox: if i.is_multiple_of(2) { aligned.into() } else { rotated.into() },
             visibility: 0.25 * f,
             truncation: 0.5,
             num_pixels: 99 + u32::from(i),
