@@ -96,7 +96,7 @@ def start(context):
         executable="det_post",
         name=values["node_name"],
         namespace=values["namespace"],
-        arguments=["run", "--door", "ros2"],
+        arguments=["run", "--middleware", "ros2"],
         ros_arguments=["--log-level", values["log_level"], *enclave],
         parameters=[*files, overrides(values)],
         cwd=str(share),

@@ -75,7 +75,7 @@ pub enum ErrorKind {
     /// A request to stop ended it.
     Interrupted,
     /// The ROS graph cannot be joined, or refuses a topic or a service.
-    Door,
+    Middleware,
     /// The system does not provide the memory that a frame needs.
     Memory,
     /// A picture takes more work or time to decode than is allowed.
@@ -108,7 +108,7 @@ impl ErrorKind {
         Self::ViewsTooFarApart,
         Self::StampNotNewer,
         Self::Interrupted,
-        Self::Door,
+        Self::Middleware,
         Self::Memory,
         Self::DecodeLimit,
         Self::TooLarge,
@@ -139,7 +139,7 @@ impl ErrorKind {
             Self::ViewsTooFarApart => "views_too_far_apart",
             Self::StampNotNewer => "stamp_not_newer",
             Self::Interrupted => "interrupted",
-            Self::Door => "door",
+            Self::Middleware => "door",
             Self::Memory => "out_of_memory",
             Self::DecodeLimit => "decode_limit",
             Self::TooLarge => "message_too_large",

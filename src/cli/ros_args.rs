@@ -122,10 +122,10 @@ mod tests {
         let (ours, ros) = split(
             "det_post run --config a.yaml --ros-args -r __node:=eyes -r __ns:=/front \
              --params-file /tmp/p.yaml -p camera.score_threshold:=0.5 -r image:=/cam/image_raw \
-             --log-level DEBUG -- --door dds",
+             --log-level DEBUG -- --middleware dds",
         )
         .unwrap();
-        assert_eq!(ours.join(" "), "det_post run --config a.yaml --door dds");
+        assert_eq!(ours.join(" "), "det_post run --config a.yaml --middleware dds");
         let node = ros.node().unwrap();
         assert_eq!(node.full(), "/front/eyes");
         assert_eq!(ros.remaps.resolve(&node, "image"), "/cam/image_raw");
@@ -139,7 +139,7 @@ mod tests {
         for (text, expected) in [
             ("det_post --ros-args", "det_post run"),
             ("det_post --ros-args -r __node:=eyes", "det_post run"),
-            ("det_post --ros-args -- --door dds", "det_post --door dds"),
+            ("det_post --ros-args -- --middleware dds", "det_post --middleware dds"),
             ("det_post check --ros-args", "det_post check"),
             ("det_post", "det_post"),
         ] {

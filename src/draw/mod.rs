@@ -21,8 +21,8 @@ use crate::ops::decompress::{Picture, decompress};
 use crate::ops::letterbox::{self, LetterboxParams, letterbox};
 use crate::ops::unpack::{UnpackParams, unpack};
 use crate::types::{
-    Affine2, Box2d, Box3d, ChannelOrder, CloudView, Detection2d, Detection3d, Detections,
-    ElementType, ImagePayload, Normalization, Placement, PointRange, Points, Size, Tensor,
+    Affine2, Box3d, ChannelOrder, CloudView, Detection2d, Detection3d, Detections, ElementType,
+    ImageBox, ImagePayload, Normalization, Placement, PointRange, Points, Size, Tensor,
     TensorValues,
 };
 
@@ -59,6 +59,9 @@ pub fn draw(
     let class_names = config.kind.class_names();
     match detections {
         Detections::Boxes2d(found) => draw_camera(&frame.image(reference)?, found, class_names),
+        Detections::RotatedBoxes2d(found) => {
+            draw_camera(&frame.image(reference)?, found, class_names)
+        }
         Detections::Boxes3d(found) => {
             let mut clouds =
                 frame.inputs.iter().flatten().filter_map(|input| match input.payload {
@@ -77,9 +80,9 @@ pub fn draw(
 ///
 /// # Errors
 /// Those of decompressing and converting the picture.
-pub fn draw_camera(
+pub fn draw_camera<B: Copy + Into<ImageBox>>(
     payload: &ImagePayload<'_>,
-    detections: &[Detection2d],
+    detections: &[Detection2d<B>],
     class_names: &[String],
 ) -> Result<Canvas> {
     draw_camera_over_truth(payload, &[], detections, class_names)
@@ -89,22 +92,23 @@ pub fn draw_camera(
 ///
 /// # Errors
 /// Those of [`draw_camera`].
-pub fn draw_camera_over_truth(
+pub fn draw_camera_over_truth<B: Copy + Into<ImageBox>>(
     payload: &ImagePayload<'_>,
-    truth: &[Box2d],
-    detections: &[Detection2d],
+    truth: &[ImageBox],
+    detections: &[Detection2d<B>],
     class_names: &[String],
 ) -> Result<Canvas> {
     let mut canvas = image_canvas(payload)?;
-    let corners = |b: &Box2d| [[b.x1, b.y1], [b.x2, b.y1], [b.x2, b.y2], [b.x1, b.y2]];
     for bbox in truth {
-        canvas.polygon(&corners(bbox), TRUTH_COLOR, 1);
+        canvas.polygon(&bbox.corners(), TRUTH_COLOR, 1);
     }
     for detection in detections {
         let color = class_color(detection.class);
-        let b = detection.bbox;
-        canvas.polygon(&corners(&b), color, 2);
-        canvas.label([b.x1, b.y1], &label(class_names, detection.class, detection.score), color);
+        let corners = detection.bbox.into().corners();
+        let top =
+            corners.into_iter().fold(corners[0], |top, c| if c[1] < top[1] { c } else { top });
+        canvas.polygon(&corners, color, 2);
+        canvas.label(top, &label(class_names, detection.class, detection.score), color);
     }
     Ok(canvas)
 }

@@ -35,7 +35,7 @@ mod overlap;
 
 pub use curve::{NUM_RECALL_POINTS, recall_points};
 
-use crate::types::{Box2d, Box3d, Detection2d, Detection3d};
+use crate::types::{Box2d, Box3d, Detection2d, Detection3d, ImageBox};
 
 /// An object in space that is there.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -56,7 +56,7 @@ pub struct GroundTruth2d {
     /// Class index, in the same table as the detections'.
     pub class: u32,
     /// Its box.
-    pub bbox: Box2d,
+    pub bbox: ImageBox,
     /// The fraction of it that nothing hides.
     pub visibility: f32,
 }
@@ -80,7 +80,7 @@ impl<T, D> Default for Frame<T, D> {
 pub type Frame3d = Frame<GroundTruth3d, Detection3d>;
 
 /// A frame of a camera.
-pub type Frame2d = Frame<GroundTruth2d, Detection2d>;
+pub type Frame2d = Frame<GroundTruth2d, Detection2d<ImageBox>>;
 
 /// Which objects in space count.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -109,7 +109,7 @@ impl Filter3d {
 /// Which objects in a picture count.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Filter2d {
-    /// The lowest box.
+    /// The lowest box; of a rotated one, the height of its bounds.
     pub min_height: f64,
     /// The first height that is too high.
     pub max_height: f64,
@@ -118,8 +118,9 @@ pub struct Filter2d {
 }
 
 impl Filter2d {
-    fn has_height(&self, bbox: &Box2d) -> bool {
-        let height = f64::from(bbox.y2) - f64::from(bbox.y1);
+    fn has_height(&self, bbox: &ImageBox) -> bool {
+        let Box2d { y1, y2, .. } = bbox.bounds();
+        let height = f64::from(y2) - f64::from(y1);
         (self.min_height..self.max_height).contains(&height)
     }
 
@@ -153,7 +154,7 @@ impl Usable for Detection3d {
     }
 }
 
-impl Usable for Detection2d {
+impl Usable for Detection2d<ImageBox> {
     fn is_usable(&self) -> bool {
         self.score.is_finite() && self.bbox.is_finite()
     }

@@ -19,8 +19,8 @@ use crate::error::Result;
 use crate::ops::decompress;
 use crate::runtime::input::{InputAccount, InputSummary};
 use crate::runtime::slot::Offered;
-use crate::transport::door::Received;
 use crate::transport::messages::{CameraInfo, DiagnosticLevel, DiagnosticStatus};
+use crate::transport::middleware::Received;
 use crate::types::{CameraCalibration, ImagePayload, Size};
 
 /// The newest CameraInfo of a camera, the newest picture, and what became of

@@ -3,7 +3,7 @@
 //!
 //! | status | WARN | ERROR |
 //! |---|---|---|
-//! | `NODE: node` | not active; something happened in the graph | a start failed; a part of the door is lost |
+//! | `NODE: node` | not active; something happened in the graph | a start failed; a part of the middleware is lost |
 //! | `NODE: CHANNEL: input` (`input N` of several) | silent for `gap_warn_s`; below `min_rate_hz`; messages refused, or missing by their stamps | silent for `gap_error_s` |
 //! | `NODE: CHANNEL: camera_info` (`camera_info N`) | none for `gap_warn_s`; another size or frame than the pictures; not calibrated; messages refused | |
 //! | `NODE: CHANNEL: frames` | frames dropped or served alone; a capacity met; scores above 1; stamps that do not rise | all frames dropped; input, but no output for `gap_error_s`; the thread is gone |

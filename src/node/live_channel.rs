@@ -20,8 +20,8 @@ use crate::runtime::channel::Channel;
 use crate::runtime::input::InputSummary;
 use crate::runtime::serving::Serving;
 use crate::runtime::slot::{LossCounter, SlotCloser, SlotOptions, SlotWriter, slot};
-use crate::transport::door::Door;
 use crate::transport::messages::DiagnosticStatus;
+use crate::transport::middleware::Middleware;
 use crate::types::Header;
 
 /// A channel whose networks are loaded and whose outputs are announced.
@@ -52,7 +52,7 @@ impl LiveChannel {
     /// Loads and warms the networks, announces the outputs.
     ///
     /// # Errors
-    /// `Model` when a network cannot be loaded or does not fit, `Door` when the
+    /// `Model` when a network cannot be loaded or does not fit, `Middleware` when the
     /// graph refuses.
     pub(super) fn open(
         config: &ChannelConfig,
@@ -108,10 +108,10 @@ impl LiveChannel {
     /// Publishes the labels, starts the thread, then takes inputs.
     ///
     /// # Errors
-    /// `Door` when the graph refuses, `Io` when there is no thread.
+    /// `Middleware` when the graph refuses, `Io` when there is no thread.
     pub(super) fn start(
         &mut self,
-        door: &mut dyn Door,
+        middleware: &mut dyn Middleware,
         clock: &Arc<NodeClock>,
         transforms: &Arc<LiveTransforms>,
     ) -> Result<()> {
@@ -140,7 +140,7 @@ impl LiveChannel {
             .name(self.config.name.clone())
             .spawn(move || worker.run(reader, &state, &clock, &transforms))
             .map_err(|e| Error::new(ErrorKind::Io, "channel", "no thread").with_source(e))?;
-        match self.subscribe(door, writers) {
+        match self.subscribe(middleware, writers) {
             Ok(()) => {
                 self.stage = Stage::Running(Running { closer, thread });
                 Ok(())
@@ -160,9 +160,13 @@ impl LiveChannel {
         Arc::new(move |input, loss, num| lock(&state.inputs[input].account).note_loss(loss, num))
     }
 
-    fn subscribe(&mut self, door: &mut dyn Door, writers: Vec<SlotWriter>) -> Result<()> {
+    fn subscribe(
+        &mut self,
+        middleware: &mut dyn Middleware,
+        writers: Vec<SlotWriter>,
+    ) -> Result<()> {
         for (input, writer) in self.inputs.iter_mut().zip(writers) {
-            input.subscribe(door, &self.config, writer, &self.state)?;
+            input.subscribe(middleware, &self.config, writer, &self.state)?;
         }
         Ok(())
     }
@@ -204,7 +208,7 @@ impl LiveChannel {
     }
 
     /// What there is to say of its health since the last look; `told` is what the
-    /// door told of a topic.
+    /// middleware told of a topic.
     pub(super) fn look<'t>(
         &mut self,
         node: &str,

@@ -11,7 +11,7 @@ use crate::config::{ChannelConfig, InputConfig, LiveConfig};
 use crate::error::Result;
 use crate::runtime::input::InputSummary;
 use crate::runtime::slot::{Offered, SlotWriter};
-use crate::transport::door::{Door, InputKind, Receiver, Subscription};
+use crate::transport::middleware::{InputKind, Middleware, Receiver, Subscription};
 
 /// The topics of an input.
 pub(super) struct LiveInput {
@@ -52,25 +52,25 @@ impl LiveInput {
     /// Subscribes to the topic, and to CameraInfo where that is asked for.
     ///
     /// # Errors
-    /// `Door` when the graph refuses.
+    /// `Middleware` when the graph refuses.
     pub(super) fn subscribe(
         &mut self,
-        door: &mut dyn Door,
+        middleware: &mut dyn Middleware,
         channel: &ChannelConfig,
         writer: SlotWriter,
         state: &Arc<ChannelState>,
     ) -> Result<()> {
         let InputConfig { topic, camera_info, .. } = &self.config;
-        self.topic = door.resolve(topic);
+        self.topic = middleware.resolve(topic);
         let receiver = receiver(channel, self.index, writer, Arc::clone(state));
-        let sensor = door.subscribe(topic, self.kind, channel.live.qos, receiver)?;
+        let sensor = middleware.subscribe(topic, self.kind, channel.live.qos, receiver)?;
         let camera_info = match camera_info {
             None => None,
             Some(topic) => {
-                self.camera_info = Some(door.resolve(topic));
+                self.camera_info = Some(middleware.resolve(topic));
                 let receiver = camera_info_receiver(&channel.name, self.index, Arc::clone(state));
                 let qos = channel.live.qos;
-                Some(door.subscribe(topic, InputKind::CameraInfo, qos, receiver)?)
+                Some(middleware.subscribe(topic, InputKind::CameraInfo, qos, receiver)?)
             }
         };
         self.subscriptions = Some(Subscriptions { sensor, camera_info });
@@ -82,7 +82,7 @@ impl LiveInput {
         self.subscriptions = None;
     }
 
-    /// The input for diagnostics; `told` is what the door told of a topic.
+    /// The input for diagnostics; `told` is what the middleware told of a topic.
     pub(super) fn health<'a, 't: 'a>(
         &'a self,
         summary: &'a InputSummary,

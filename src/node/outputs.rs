@@ -7,8 +7,8 @@ use crate::detectors::{FrameInput, FrameSet};
 use crate::draw;
 use crate::error::Result;
 use crate::runtime::channel::{Channel, Served};
-use crate::transport::door::{Door, Durability, Publisher, Qos, Reliability};
 use crate::transport::messages::{Image, LabelInfo, MarkerArray};
+use crate::transport::middleware::{Durability, Middleware, Publisher, Qos, Reliability};
 use crate::types::{Detections, Header, OutputType, Stamp};
 
 /// RViz asks for reliable markers; each array takes the place of the one before.
@@ -40,18 +40,19 @@ impl ChannelOutputs {
     /// Announces the topics of a channel.
     ///
     /// # Errors
-    /// `Door` when the graph refuses.
-    pub fn open(channel: &Channel, door: &mut dyn Door) -> Result<Self> {
+    /// `Middleware` when the graph refuses.
+    pub fn open(channel: &Channel, middleware: &mut dyn Middleware) -> Result<Self> {
         let config = channel.config();
         let detections =
-            door.advertise(&config.output, config.output_type.type_name(), Qos::DEFAULT)?;
+            middleware.advertise(&config.output, config.output_type.type_name(), Qos::DEFAULT)?;
         let below = |name: &str| format!("{}/{name}", config.output);
-        let labels = door.advertise(&below(LABELS), LabelInfo::TYPE, Qos::LATCHED)?;
+        let labels = middleware.advertise(&below(LABELS), LabelInfo::TYPE, Qos::LATCHED)?;
         let markers = match config.output_type == OutputType::Detection3dArray {
-            true => Some(door.advertise(&below(MARKERS), MarkerArray::TYPE, MARKERS_QOS)?),
+            true => Some(middleware.advertise(&below(MARKERS), MarkerArray::TYPE, MARKERS_QOS)?),
             false => None,
         };
-        let debug_image = door.advertise(&below(DEBUG_IMAGE), Image::TYPE, DEBUG_IMAGE_QOS)?;
+        let debug_image =
+            middleware.advertise(&below(DEBUG_IMAGE), Image::TYPE, DEBUG_IMAGE_QOS)?;
         let message = Vec::new();
         Ok(Self { detections, labels, markers, shows_markers: false, debug_image, message })
     }
@@ -59,7 +60,7 @@ impl ChannelOutputs {
     /// Publishes the class table; those who come later get it too.
     ///
     /// # Errors
-    /// `Door` when it could not be handed over.
+    /// `Middleware` when it could not be handed over.
     pub fn publish_labels(&mut self, config: &ChannelConfig, now: Stamp) -> Result<()> {
         let class_names = config.kind.class_names();
         let threshold = config.kind.lowest_score_threshold();
@@ -72,7 +73,7 @@ impl ChannelOutputs {
     /// frame.
     ///
     /// # Errors
-    /// `Door` when it could not be handed over.
+    /// `Middleware` when it could not be handed over.
     pub fn publish(&mut self, served: &Served<'_>) -> Result<()> {
         let class_names = served.config.kind.class_names();
         let Served { config, header, detections, .. } = served;
@@ -83,7 +84,7 @@ impl ChannelOutputs {
     /// Publishes what people look at, while they do.
     ///
     /// # Errors
-    /// `Door` when something could not be handed over; why a picture cannot be
+    /// `Middleware` when something could not be handed over; why a picture cannot be
     /// drawn.
     pub fn show(&mut self, served: &Served<'_>, inputs: &[Option<FrameInput<'_>>]) -> Result<()> {
         let Served { config, header, detections, .. } = served;
@@ -118,7 +119,7 @@ impl ChannelOutputs {
     /// Removes the markers that may still show.
     ///
     /// # Errors
-    /// `Door` when it could not be handed over.
+    /// `Middleware` when it could not be handed over.
     pub fn remove_markers(&mut self, header: &Header<'_>) -> Result<()> {
         if let Some(markers) = self.markers.as_mut().filter(|_| self.shows_markers) {
             self.shows_markers = false;

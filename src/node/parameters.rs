@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use super::worker::lock;
 use crate::config::{Config, DeclaredParameter};
 use crate::ros::{Parameter, ParameterType, SetResult};
-use crate::transport::door::{Request, Response};
+use crate::transport::middleware::{Request, Response};
 
 /// The parameters as they hold now.
 pub struct ParameterServer {

@@ -14,7 +14,7 @@ pub struct TopicStatus<'a> {
     /// What stands in the way of its messages.
     pub event: Option<&'a str>,
     /// Messages of it that were lost before the node had them, in all; `None`
-    /// when the door cannot count them.
+    /// when the middleware cannot count them.
     pub num_lost: Option<u64>,
     /// Messages of it that are missing by the stamps of the others, in all.
     pub num_missing: u64,

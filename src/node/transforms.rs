@@ -1,4 +1,4 @@
-//! The transforms of a live node: filled by the door, asked by the channels.
+//! The transforms of a live node: filled by the middleware, asked by the channels.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};

@@ -16,7 +16,7 @@ use crate::runtime::channel::{Channel, frame_input};
 use crate::runtime::message_buffer::MessageBuffer;
 use crate::runtime::slot::Loss;
 use crate::transport::bag::{BagMessage, TopicInfo, check_log_time};
-use crate::transport::door::{Received, deliver};
+use crate::transport::middleware::{Received, deliver};
 use crate::types::{CameraCalibration, Stamp};
 
 /// A channel and where its messages come from and go to.

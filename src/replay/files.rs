@@ -17,7 +17,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::output_folder::{OutputFolder, Replaces};
 use crate::transport::bag::{BagWriter, Durability, OfferedQos};
 use crate::transport::messages::{LabelInfo, definition};
-use crate::types::{Detections, Header};
+use crate::types::{Box2d, Detection2d, Detections, Header, ImageBox, RotatedBox2d};
 
 /// The results of a replay; those of an earlier one are replaced.
 const REPLACES: Replaces =
@@ -189,8 +189,39 @@ struct Line2d<'a> {
     class_id: u32,
     class_name: &'a str,
     score: f32,
-    /// Left, top, right, bottom.
-    r#box: [f32; 4],
+    #[serde(flatten)]
+    bbox: LineBox,
+}
+
+/// A box in source-image pixels.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum LineBox {
+    Aligned {
+        /// Left, top, right, bottom.
+        r#box: [f32; 4],
+    },
+    Rotated {
+        center: [f32; 2],
+        /// Width, height.
+        size: [f32; 2],
+        /// Turn of the width from +x towards +y, in radians.
+        theta: f32,
+    },
+}
+
+impl<'a> Line2d<'a> {
+    fn new<B: Copy + Into<ImageBox>>(detection: &Detection2d<B>, class_name: &'a str) -> Self {
+        let bbox = match detection.bbox.into() {
+            ImageBox::Aligned(Box2d { x1, y1, x2, y2 }) => {
+                LineBox::Aligned { r#box: [x1, y1, x2, y2] }
+            }
+            ImageBox::Rotated(RotatedBox2d { cx, cy, width, height, angle_rad }) => {
+                LineBox::Rotated { center: [cx, cy], size: [width, height], theta: angle_rad }
+            }
+        };
+        Self { class_id: detection.class, class_name, score: detection.score, bbox }
+    }
 }
 
 /// A detection in the cloud's frame, metres and radians.
@@ -224,12 +255,11 @@ fn write_line(
     };
     match detections {
         Detections::Boxes2d(detections) => {
-            let detections = detections.iter().map(|d| Line2d {
-                class_id: d.class,
-                class_name: name_of(d.class),
-                score: d.score,
-                r#box: [d.bbox.x1, d.bbox.y1, d.bbox.x2, d.bbox.y2],
-            });
+            let detections = detections.iter().map(|d| Line2d::new(d, name_of(d.class)));
+            line.detections_2d = Some(detections.collect());
+        }
+        Detections::RotatedBoxes2d(detections) => {
+            let detections = detections.iter().map(|d| Line2d::new(d, name_of(d.class)));
             line.detections_2d = Some(detections.collect());
         }
         Detections::Boxes3d(detections) => {

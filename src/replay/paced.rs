@@ -20,7 +20,7 @@ use crate::runtime::slot::{
     Loss, LossCounter, Offered, SlotCloser, SlotOptions, SlotReader, SlotWriter, Taken, slot,
 };
 use crate::transport::bag::{BagMessage, check_log_time};
-use crate::transport::door::{InputKind, deliver};
+use crate::transport::middleware::{InputKind, deliver};
 use crate::types::Stamp;
 
 /// The longest sleep between two looks at the interrupt.

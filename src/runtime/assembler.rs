@@ -8,7 +8,7 @@ use super::synchronizer::{Arrival, Closed, Outcome, Synchronizer};
 use crate::config::{InputConfig, SyncConfig};
 use crate::device::PayloadMemory;
 use crate::error::{Error, ErrorKind, Result};
-use crate::transport::door::Received;
+use crate::transport::middleware::Received;
 use crate::types::Stamp;
 
 /// A buffer that several frames may read.

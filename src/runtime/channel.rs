@@ -13,7 +13,7 @@ use crate::config::ChannelConfig;
 use crate::detectors::{Detector, DetectorInfo, FrameInput, FrameSet, InputNeeds, PayloadKind};
 use crate::device::PayloadMemory;
 use crate::error::{Error, ErrorKind, Result};
-use crate::transport::door::{InputKind, Received};
+use crate::transport::middleware::{InputKind, Received};
 use crate::types::{
     Count, Detections, DeviceChoice, FrameReport, Header, OutputType, Stage, Stamp,
 };

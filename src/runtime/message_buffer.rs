@@ -5,7 +5,7 @@ use std::time::Instant;
 use crate::detectors::{FrameInput, Payload};
 use crate::device::PayloadMemory;
 use crate::error::{Error, ErrorKind, Result};
-use crate::transport::door::Received;
+use crate::transport::middleware::Received;
 use crate::types::{
     CameraCalibration, CloudView, CompressedFormat, CompressedView, Encoding, Header, ImagePayload,
     ImageView, PointField, PointFields, Size, Stamp,

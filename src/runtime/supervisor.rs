@@ -347,6 +347,13 @@ mod tests {
         Error::new(ErrorKind::Device, "test", "a fault")
     }
 
+    /// Advances the time of the supervisor: moves its past back.
+    fn advance(channel: &mut Supervisor, time: Duration) {
+        let failures = &mut channel.failures;
+        failures.recent.iter_mut().for_each(|at| *at -= time);
+        failures.next_attempt = failures.next_attempt.map(|at| at - time);
+    }
+
     /// Processes a frame; gives the number of the detector that did.
     fn serve(channel: &mut Supervisor) -> Result<usize> {
         let mut report = FrameReport::new();
@@ -384,7 +391,7 @@ mod tests {
         let (mut channel, num_builds) = channel(policy(9, 1, Fallback::None), &[]);
         fail_with(&mut channel, lost);
         assert_eq!(channel.health(), Health::Lost);
-        std::thread::sleep(Duration::from_millis(5));
+        advance(&mut channel, Duration::from_secs(1));
         let refused = serve(&mut channel).unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::DeviceLost);
         assert!(refused.message().contains("cuda:7 is lost to this process"), "{refused}");
@@ -408,30 +415,34 @@ mod tests {
         let waiting = serve(&mut channel).unwrap_err();
         assert!(waiting.message().contains("front waits"), "{waiting}");
         assert_eq!((num_builds.load(Ordering::Relaxed), channel.num_failures()), (2, 2));
-        std::thread::sleep(RETRY_AFTER);
+        advance(&mut channel, RETRY_AFTER / 2);
+        assert!(serve(&mut channel).unwrap_err().message().contains("front waits"));
+        advance(&mut channel, RETRY_AFTER / 2);
         assert_eq!(serve(&mut channel).unwrap(), 2);
     }
 
     #[test]
     fn too_many_failures_are_followed_by_a_rest() {
-        let (mut channel, num_builds) = channel(policy(2, 400, Fallback::None), &[]);
+        let (mut channel, num_builds) = channel(policy(2, 60_000, Fallback::None), &[]);
         fail(&mut channel);
         fail(&mut channel);
         assert_eq!(channel.health(), Health::Resting);
         let resting = serve(&mut channel).unwrap_err();
         assert_eq!(resting.kind(), ErrorKind::Device);
-        assert!(resting.message().contains("cuda:7 failed 2 times in 0.4 s"), "{resting}");
+        assert!(resting.message().contains("cuda:7 failed 2 times in 60 s"), "{resting}");
         assert_eq!(num_builds.load(Ordering::Relaxed), 2);
-        std::thread::sleep(Duration::from_millis(450));
+        advance(&mut channel, Duration::from_secs(50));
+        assert_eq!((serve(&mut channel).is_err(), channel.health()), (true, Health::Resting));
+        advance(&mut channel, Duration::from_secs(11));
         assert_eq!((serve(&mut channel).unwrap(), channel.health()), (2, Health::Good));
     }
 
     #[test]
     fn failures_that_lie_apart_are_not_too_many() {
-        let (mut channel, _) = channel(policy(2, 50, Fallback::Cpu), &[]);
+        let (mut channel, _) = channel(policy(2, 60_000, Fallback::Cpu), &[]);
         for round in 0..4 {
             fail(&mut channel);
-            std::thread::sleep(Duration::from_millis(60));
+            advance(&mut channel, Duration::from_secs(61));
             assert_eq!((serve(&mut channel).unwrap(), channel.health()), (round + 1, Health::Good));
         }
     }

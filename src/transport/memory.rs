@@ -1,22 +1,22 @@
-//! A door to nowhere but this process: for tests, and to serve a node from
+//! A middleware to nowhere but this process: for tests, and to serve a node from
 //! memory.
 //!
-//! [`MemoryDoor`] is what a node is given; [`MemoryGraph`] is the rest of the
+//! [`MemoryMiddleware`] is what a node is given; [`MemoryGraph`] is the rest of the
 //! graph, in the hands of who drives it. Messages are delivered on the caller's
 //! thread, so that a test knows when they have arrived.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::door::{
-    Door, DoorEvent, DoorOptions, Handler, InputKind, Publisher, Qos, Receiver, Request, Response,
-    Subscription, Watcher, Watchers, deliver,
+use super::middleware::{
+    Handler, InputKind, Middleware, MiddlewareEvent, MiddlewareOptions, Publisher, Qos, Receiver,
+    Request, Response, Subscription, Watcher, Watchers, deliver,
 };
 use crate::error::{Error, ErrorKind, Result};
 
 /// A node's end of a graph in memory.
-pub struct MemoryDoor {
-    options: DoorOptions,
+pub struct MemoryMiddleware {
+    options: MiddlewareOptions,
     graph: MemoryGraph,
 }
 
@@ -48,9 +48,9 @@ struct Output {
     messages: Vec<Vec<u8>>,
 }
 
-impl MemoryDoor {
-    /// A node's door, and the graph it leads to.
-    pub fn open(options: DoorOptions) -> (Self, MemoryGraph) {
+impl MemoryMiddleware {
+    /// A node's middleware, and the graph it leads to.
+    pub fn open(options: MiddlewareOptions) -> (Self, MemoryGraph) {
         let graph = MemoryGraph::default();
         (Self { options, graph: graph.clone() }, graph)
     }
@@ -113,12 +113,12 @@ impl MemoryGraph {
     }
 
     /// Tells the node of an event.
-    pub fn tell(&self, event: &DoorEvent) {
+    pub fn tell(&self, event: &MiddlewareEvent) {
         self.0.watchers.report(event);
     }
 }
 
-impl Door for MemoryDoor {
+impl Middleware for MemoryMiddleware {
     fn name(&self) -> &'static str {
         "memory"
     }
@@ -162,7 +162,9 @@ impl Door for MemoryDoor {
     fn serve(&mut self, handler: Handler) -> Result<()> {
         match held(&self.graph.0.handler).replace(Arc::new(handler)) {
             None => Ok(()),
-            Some(_) => Err(Error::new(ErrorKind::Door, "memory", "services are served already")),
+            Some(_) => {
+                Err(Error::new(ErrorKind::Middleware, "memory", "services are served already"))
+            }
         }
     }
 

@@ -1,4 +1,4 @@
-//! Doors: bytes in and out. Recordings, the live ROS graph, ROS 2 messages as
+//! Middlewares: bytes in and out. Recordings, the live ROS graph, ROS 2 messages as
 //! CDR, truth as messages, and the buffer of transforms. Nothing here knows an
 //! op, a head or a network.
 
@@ -6,9 +6,9 @@ pub mod bag;
 pub mod cdr;
 #[cfg(feature = "dds")]
 pub mod dds;
-pub mod door;
 pub mod memory;
 pub mod messages;
+pub mod middleware;
 #[cfg(feature = "ros2")]
 pub mod ros2;
 pub mod socket_buffers;

@@ -13,14 +13,15 @@
 //!
 //! Numbers of things are `uint32`, all others `float32` when written; read are
 //! all datatypes, in any order and either byte order. A detection's `id` is its
-//! `track_id` in decimal, its score is 1.
+//! `track_id` in decimal, its score is 1. The box of a `Detection2DArray` is
+//! rotated where `theta` is not 0.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::transport::messages::{
     Detection2D, Detection2DArray, Detection3D, Detection3DArray, Hypothesis, PointCloud2, Pose,
 };
 use crate::types::{
-    Box2d, Box3d, CloudView, Datatype, Header, PointField, PointFields, Truth2d, Truth3d,
+    Box3d, CloudView, Datatype, Header, ImageBox, PointField, PointFields, Truth2d, Truth3d,
 };
 
 /// What the name of a companion topic adds to that of its truth topic.
@@ -134,9 +135,9 @@ pub fn decode_3d<'a>(
 ///
 /// # Errors
 /// `Message` when a message would have 4 GiB or more.
-pub fn encode_2d(
+pub fn encode_2d<B: Copy + Into<ImageBox>>(
     header: &Header<'_>,
-    objects: &[Truth2d<'_>],
+    objects: &[Truth2d<'_, B>],
     detections: &mut Vec<u8>,
     attributes: &mut Vec<u8>,
 ) -> Result<()> {
@@ -145,21 +146,13 @@ pub fn encode_2d(
         .iter()
         .zip(&ids)
         .map(|(object, id)| {
-            let [x1, y1, x2, y2] = corners(&object.bbox);
-            Detection2D {
-                header: *header,
-                best: Some(certain(object.class_name, Pose::from_yaw([0.0; 3], 0.0))),
-                center: [0.5 * (x1 + x2), 0.5 * (y1 + y2)],
-                theta_rad: 0.0,
-                size: [x2 - x1, y2 - y1],
-                id,
-            }
+            let best = certain(object.class_name, Pose::from_yaw([0.0; 3], 0.0));
+            Detection2D::new(*header, Some(best), object.bbox.into(), id)
         })
         .collect();
     Detection2DArray::encode_as_is(header, &messages, detections)?;
-    let rows = objects.iter().map(|object| {
-        let [x1, y1, x2, y2] = corners(&object.bbox);
-        let center = [0.5 * (x1 + x2), 0.5 * (y1 + y2)].map(|value| (value as f32).to_le_bytes());
+    let rows = objects.iter().zip(&messages).map(|(object, message)| {
+        let center = message.center.map(|value| (value as f32).to_le_bytes());
         let [visibility, truncation] = [object.visibility, object.truncation].map(f32::to_le_bytes);
         let [track_id, num_pixels] = [object.track_id, object.num_pixels].map(u32::to_le_bytes);
         [center[0], center[1], track_id, visibility, truncation, num_pixels]
@@ -174,31 +167,23 @@ pub fn encode_2d(
 pub fn decode_2d<'a>(
     detections: &'a [u8],
     attributes: &[u8],
-) -> Result<(Header<'a>, Vec<Truth2d<'a>>)> {
+) -> Result<(Header<'a>, Vec<Truth2d<'a, ImageBox>>)> {
     let array = Detection2DArray::decode(detections)?;
     let table = Table::open(attributes, &array.header, array.detections.len(), COLUMNS_2D)?;
     let mut objects = Vec::new();
     for (row, detection) in array.detections.enumerate() {
         let detection = detection?;
         let [_, _, track_id, visibility, truncation, num_pixels] = table.row(row);
-        let ([x, y], [width, height]) = (detection.center, detection.size);
-        let [x1, y1, x2, y2] =
-            [x - 0.5 * width, y - 0.5 * height, x + 0.5 * width, y + 0.5 * height]
-                .map(|value| value as f32);
         objects.push(Truth2d {
             class_name: class_name(detection.best.as_ref())?,
             track_id: checked_track_id(detection.id, track_id)?,
-            bbox: Box2d::new(x1, y1, x2, y2),
+            bbox: detection.bbox(),
             visibility: visibility as f32,
             truncation: truncation as f32,
             num_pixels: whole("num_pixels", num_pixels)?,
         });
     }
     Ok((array.header, objects))
-}
-
-fn corners(bbox: &Box2d) -> [f64; 4] {
-    [bbox.x1, bbox.y1, bbox.x2, bbox.y2].map(f64::from)
 }
 
 fn certain(class_id: &str, pose: Pose) -> Hypothesis<'_> {
@@ -332,7 +317,7 @@ fn number(bytes: &[u8], datatype: Datatype, big_endian: bool) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::types::Stamp;
+    use crate::types::{Box2d, RotatedBox2d, Stamp};
 
     const HEADER: Header<'_> = Header { stamp: Stamp::from_ros(12, 34), frame_id: "lidar_0" };
 
@@ -354,12 +339,15 @@ mod tests {
         }
     }
 
-    fn object_2d(i: u16) -> Truth2d<'static> {
+    fn object_2d(i: u16) -> Truth2d<'static, ImageBox> {
         let f = f32::from(i);
+        let aligned = Box2d::new(10.0 * f, 20.0, 10.0 * f + 7.5, 31.0);
+        let rotated =
+            RotatedBox2d { cx: 10.0 * f, cy: 20.0, width: 7.5, height: 3.0, angle_rad: 0.3 * f };
         Truth2d {
             class_name: ["bus", "bicycle"][usize::from(i) % 2],
             track_id: u32::from(i),
-            bbox: Box2d::new(10.0 * f, 20.0, 10.0 * f + 7.5, 31.0),
+            bbox: if i % 2 == 0 { aligned.into() } else { rotated.into() },
             visibility: 0.25 * f,
             truncation: 0.5,
             num_pixels: 99 + u32::from(i),

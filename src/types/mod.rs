@@ -22,7 +22,7 @@ mod truth;
 mod yolo;
 
 pub use anchor::{Anchor, AnchorDecode};
-pub use boxes::{Box2d, Box3d, RotatedBox2d};
+pub use boxes::{Box2d, Box3d, ImageBox, RotatedBox2d};
 pub use calibration::CameraCalibration;
 pub use candidate::{Candidate, Candidates, Kept, total_order};
 pub use center::{CenterDecode, ScoreThresholds, SizeOrder, YawConvention};

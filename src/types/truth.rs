@@ -23,14 +23,14 @@ pub struct Truth3d<'a> {
 
 /// An object in a picture, in source-image pixels.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Truth2d<'a> {
+pub struct Truth2d<'a, B = Box2d> {
     /// Name of its class.
     pub class_name: &'a str,
     /// The object's number, the same in every frame and for every sensor.
     pub track_id: u32,
     /// The tight box of what would be seen of it if nothing stood before it,
-    /// clipped to the image.
-    pub bbox: Box2d,
+    /// clipped to the image where it is axis-aligned.
+    pub bbox: B,
     /// Of the pixels that would show it if nothing stood before it, the
     /// fraction that do.
     pub visibility: f32,

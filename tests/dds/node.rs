@@ -6,10 +6,10 @@ use super::recording::{CLOUD_TOPIC, IMAGE_TOPIC};
 use super::replay;
 use super::session::{CAMERA_OUT, LIDAR_OUT, messages, sample};
 use det_post::node::live::DIAGNOSTICS_TOPIC;
-use det_post::transport::door::InputKind;
 use det_post::transport::messages::{
     Detection2DArray, Detection3DArray, DiagnosticArray, TransitionEvent,
 };
+use det_post::transport::middleware::InputKind;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -31,7 +31,7 @@ impl Program {
             command.args(["-p", parameter]);
         }
         command
-            .args(["--door", "dds"])
+            .args(["--middleware", "dds"])
             .env("ROS_DOMAIN_ID", domain.to_string())
             .env("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")
             .stdin(Stdio::null());

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use det_post::transport::door::InputKind;
 use det_post::transport::messages::{CameraInfo, Image};
+use det_post::transport::middleware::InputKind;
 use det_post::types::{Header, Stamp};
 
 use super::diagnostics::{await_status, decode};

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use det_post::node::lifecycle::Change;
 use det_post::ros::{NodeName, Remaps};
-use det_post::transport::door::{Durability, Qos, Reliability};
+use det_post::transport::middleware::{Durability, Qos, Reliability};
 use serde_json::Value;
 
 use super::session::Session;

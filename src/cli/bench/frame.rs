@@ -46,12 +46,12 @@ fn camera(bench: &mut Bench, device: &Device) -> Result<()> {
             answers: vec![("output", answered.tensor)],
         };
         let mut detector: Box<dyn Detector> = match device {
-            Device::Cpu => Box::new(image2d::CpuDetector::new(&config, network.on_cpu())?),
+            Device::Cpu => Box::new(<image2d::CpuDetector>::new(&config, network.on_cpu())?),
             #[cfg(feature = "cuda")]
             Device::Cuda(device) => {
                 let stream = &device.stream()?;
                 let engine = network.on_device(stream)?;
-                Box::new(image2d::CudaDetector::new(&config, stream, engine)?)
+                Box::new(<image2d::CudaDetector>::new(&config, stream, engine)?)
             }
         };
         let payload = ImagePayload::Raw(picture.view()?);

@@ -12,10 +12,12 @@ use crate::input_file;
 use crate::transport::bag::BagReader;
 use crate::transport::messages::{Detection2DArray, Detection3DArray};
 use crate::transport::truth::ATTRIBUTES_SUFFIX;
-use crate::types::{Box2d, Box3d, Detection2d, Detection3d, Object3d, Stamp};
+use crate::types::{
+    Box2d, Box3d, Detection2d, Detection3d, ImageBox, Object3d, RotatedBox2d, Stamp,
+};
 
 /// Detections by topic.
-pub(in crate::cli) type Detections = Streams<Detection2d, Detection3d>;
+pub(in crate::cli) type Detections = Streams<Detection2d<ImageBox>, Detection3d>;
 
 /// Reads `detections.jsonl`, a replay's folder that holds it, or a recording
 /// with detection arrays, whole unless the user stops it.
@@ -62,7 +64,15 @@ type Number = Option<f32>;
 struct Line2d {
     class_name: String,
     score: Number,
-    r#box: [Number; 4],
+    #[serde(flatten)]
+    bbox: LineBox,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum LineBox {
+    Aligned { r#box: [Number; 4] },
+    Rotated { center: [Number; 2], size: [Number; 2], theta: Number },
 }
 
 #[derive(Deserialize)]
@@ -107,13 +117,18 @@ fn read_lines(path: &Path, classes: &mut Classes, interrupt: &Interrupt) -> Resu
     Ok(streams)
 }
 
-fn detection_2d(line: &Line2d, classes: &mut Classes) -> Detection2d {
-    let [x1, y1, x2, y2] = line.r#box.map(number);
-    Detection2d {
-        class: classes.index(&line.class_name),
-        score: number(line.score),
-        bbox: Box2d::new(x1, y1, x2, y2),
-    }
+fn detection_2d(line: &Line2d, classes: &mut Classes) -> Detection2d<ImageBox> {
+    let bbox = match line.bbox {
+        LineBox::Aligned { r#box } => {
+            let [x1, y1, x2, y2] = r#box.map(number);
+            Box2d::new(x1, y1, x2, y2).into()
+        }
+        LineBox::Rotated { center, size, theta } => {
+            let ([cx, cy], [width, height]) = (center.map(number), size.map(number));
+            RotatedBox2d { cx, cy, width, height, angle_rad: number(theta) }.into()
+        }
+    };
+    Detection2d { class: classes.index(&line.class_name), score: number(line.score), bbox }
 }
 
 fn detection_3d(line: &Line3d, classes: &mut Classes) -> Detection3d {
@@ -161,14 +176,10 @@ fn read_recording(path: &Path, classes: &mut Classes, interrupt: &Interrupt) -> 
             for detection in array.detections {
                 let detection = detection?;
                 let Some(best) = detection.best else { continue };
-                let [x, y] = detection.center;
-                let [half_width, half_height] = detection.size.map(|size| 0.5 * size);
-                let corners = [x - half_width, y - half_height, x + half_width, y + half_height];
-                let [x1, y1, x2, y2] = corners.map(|value| value as f32);
                 found.push(Detection2d {
                     class: classes.index(best.class_id),
                     score: best.score as f32,
-                    bbox: Box2d::new(x1, y1, x2, y2),
+                    bbox: detection.bbox(),
                 });
             }
             insert(&mut streams.cameras, names, array.header.stamp, found)

@@ -12,7 +12,7 @@ use crate::eval::{
     Filter2d, Filter3d, GroundTruth2d, GroundTruth3d, Scored, image, mean, num_unusable_2d,
     num_unusable_3d,
 };
-use crate::types::{Detection2d, Detection3d};
+use crate::types::{Detection2d, Detection3d, ImageBox};
 
 /// Width of a bin of ranges.
 const RANGE_BIN_M: f64 = 10.0;
@@ -185,7 +185,7 @@ impl SensorFigures {
 
     /// The figures of a camera.
     pub(super) fn of_camera(
-        paired: &Paired<GroundTruth2d, Detection2d>,
+        paired: &Paired<GroundTruth2d, Detection2d<ImageBox>>,
         classes: &[(&str, u32)],
         filters: &Filters,
     ) -> Self {
@@ -281,7 +281,7 @@ fn range_bins(max_range_m: f64) -> impl Iterator<Item = Bin> {
 }
 
 fn camera_class(
-    paired: &Paired<GroundTruth2d, Detection2d>,
+    paired: &Paired<GroundTruth2d, Detection2d<ImageBox>>,
     class: u32,
     filters: &Filters,
     scored: &mut Vec<Scored>,

@@ -36,6 +36,7 @@ pub(super) const SHIPPED: &[(&str, &str)] = &[
     ("demo_lidar", include_str!("../../../config/heads/demo_lidar.yaml")),
     ("pointpillars_kitti", include_str!("../../../config/heads/pointpillars_kitti.yaml")),
     ("rtdetr", include_str!("../../../config/heads/rtdetr.yaml")),
+    ("yolo_obb", include_str!("../../../config/heads/yolo_obb.yaml")),
     ("yolov10", include_str!("../../../config/heads/yolov10.yaml")),
     ("yolov5", include_str!("../../../config/heads/yolov5.yaml")),
     ("yolov5_raw", include_str!("../../../config/heads/yolov5_raw.yaml")),

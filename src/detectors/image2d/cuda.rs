@@ -3,6 +3,7 @@
 
 use std::mem::{Discriminant, discriminant};
 
+use super::boxes::{self, ImageBoxes};
 use super::{IMAGE, NEEDS, YoloHead, family, with_empty_frame};
 use crate::config::{CameraConfig, ChannelConfig, YoloFacts};
 use crate::detectors::frame_stream::{FrameStream, Running, room_for};
@@ -14,12 +15,12 @@ use crate::device::cuda::{
 use crate::device::{Device, PayloadMemory};
 use crate::error::{Error, Result};
 use crate::infer::device::DeviceEngine;
-use crate::ops::decode_yolo::cuda::{Selection, Workspace as Decoder};
+use crate::ops::decode_yolo::cuda::{Decoded, Selection, Workspace as Decoder};
 use crate::ops::decompress::decompress_into;
-use crate::ops::gather::cuda::{Gathered, Workspace as Gatherer};
+use crate::ops::gather::cuda::{Gather, Gathered, Workspace as Gatherer};
 use crate::ops::letterbox::LetterboxParams;
 use crate::ops::letterbox::cuda::{Kernels as LetterboxKernels, enqueue_letterbox};
-use crate::ops::nms::cuda::{Capacity, NmsCounts, Suppression2d};
+use crate::ops::nms::cuda::{Capacity, NmsCounts, Suppressible, Suppression};
 use crate::types::{
     Box2d, CompressedFormat, Detection2d, Detections, FrameReport, ImagePayload, Kept, Letterbox,
     Nms2d, Stage, TensorSpec, Transfer,
@@ -36,19 +37,24 @@ const STREAM_STAGES: [Stage; 4] =
 const STAGES: [Stage; 5] =
     [Stage::Decompress, Stage::Upload, Stage::Letterbox, Stage::Infer, Stage::Postprocess];
 
-/// Finds boxes in images on a GPU.
-pub struct CudaDetector {
+/// Boxes in an image, from the network's outputs to detections, on a GPU.
+pub trait DeviceBoxes: ImageBoxes + Decoded + Suppressible<Nms = Nms2d> + Gather {}
+
+impl<B: ImageBoxes + Decoded + Suppressible<Nms = Nms2d> + Gather> DeviceBoxes for B {}
+
+/// Finds boxes `B` in images on a GPU.
+pub struct CudaDetector<B: DeviceBoxes = Box2d> {
     info: DetectorInfo,
     uploads: InPlaceUploads,
     frames: FrameStream,
     pictures: Pictures,
     engine: DeviceEngine,
     head: YoloHead,
-    postprocess: Postprocess,
-    detections: Vec<Detection2d>,
+    postprocess: Postprocess<B>,
+    detections: Vec<Detection2d<B>>,
 }
 
-impl CudaDetector {
+impl<B: DeviceBoxes> CudaDetector<B> {
     /// Loads the network; the frames run on `stream`.
     ///
     /// # Errors
@@ -64,6 +70,7 @@ impl CudaDetector {
     /// # Errors
     /// As [`super::open`].
     pub fn new(config: &CameraConfig, stream: &Stream, engine: DeviceEngine) -> Result<Self> {
+        boxes::check::<B>(&config.facts.layout)?;
         let head = YoloHead::new(&config.facts, engine.inputs(), engine.outputs())?;
         let device = Device::Cuda(stream.device().clone());
         let mut frames = FrameStream::new(stream, &STREAM_STAGES)?;
@@ -81,7 +88,7 @@ impl CudaDetector {
     }
 }
 
-impl Detector for CudaDetector {
+impl<B: DeviceBoxes> Detector for CudaDetector<B> {
     fn inputs(&self) -> &[InputNeeds] {
         &NEEDS
     }
@@ -119,7 +126,7 @@ impl Detector for CudaDetector {
             running.finish()
         });
         frames.settle(ran)?;
-        Ok(Detections::Boxes2d(detections))
+        Ok(B::detections(detections))
     }
 
     /// Thresholds and classes are written to the device; other kinds and limits
@@ -230,7 +237,7 @@ impl Pictures {
     fn enqueue_letterbox(
         &mut self,
         input: &mut DeviceTensor,
-        postprocess: &mut Postprocess,
+        postprocess: &mut Postprocess<impl DeviceBoxes>,
     ) -> Result<()> {
         let Self { stream, picture, kernels, params, recorded } = self;
         let layout = picture.layout()?;
@@ -254,10 +261,10 @@ impl Pictures {
 }
 
 /// From the network's answers to detections, recorded once.
-struct Postprocess {
-    decoder: Decoder,
-    suppression: Suppression2d,
-    gather: Gatherer,
+struct Postprocess<B: DeviceBoxes> {
+    decoder: Decoder<B>,
+    suppression: Suppression<B>,
+    gather: Gatherer<B>,
     graph: Graph,
     limits: Limits,
 }
@@ -280,7 +287,7 @@ impl Limits {
     }
 }
 
-impl Postprocess {
+impl<B: DeviceBoxes> Postprocess<B> {
     fn new(
         config: &CameraConfig,
         head: &YoloHead,
@@ -288,12 +295,11 @@ impl Postprocess {
         (stream, counters): (&Stream, &mut DeviceCounters),
     ) -> Result<Self> {
         let limits = Limits::of(config);
-        let mut candidates =
-            DeviceCandidates::<Box2d>::with_capacity(stream, limits.num_candidates)?;
+        let mut candidates = DeviceCandidates::<B>::with_capacity(stream, limits.num_candidates)?;
         let mut decoder = head.decoder(stream, engine)?;
         let classes = config.facts.class_names.len();
         let capacity = Capacity { candidates: limits.num_candidates, classes };
-        let mut suppression = Suppression2d::new(stream, &config.nms, capacity)?;
+        let mut suppression = Suppression::new(stream, &config.nms, capacity)?;
         let mut gather = Gatherer::new(stream, limits.max_detections)?;
         let graph = Graph::record(stream, || {
             head.enqueue_decode(engine, &mut decoder, &mut candidates, counters)?;

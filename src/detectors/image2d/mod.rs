@@ -1,18 +1,21 @@
 //! An image in, 2D boxes out: the YOLO families and end-to-end detectors.
 //!
-//! Boxes are in pixels of the source image, clipped to it. Both devices give
+//! Boxes are in pixels of the source image, axis-aligned and clipped to it, or
+//! rotated, as the head has them. Both devices give
 //! the same detections and the same counts, bit for bit when the network's
 //! outputs are. The whole frame is one function in `cpu.rs` and in `cuda.rs`,
 //! with the same stages in the same order.
 
+mod boxes;
 mod cpu;
 #[cfg(feature = "cuda")]
 mod cuda;
 mod head;
 
+pub use boxes::ImageBoxes;
 pub use cpu::CpuDetector;
 #[cfg(feature = "cuda")]
-pub use cuda::CudaDetector;
+pub use cuda::{CudaDetector, DeviceBoxes};
 pub use head::YoloHead;
 
 pub use crate::ops::decompress::MAX_DECODE_TIME;
@@ -21,8 +24,7 @@ use super::{Detector, FrameInput, FrameSet, InputNeeds, PayloadKind, another_fam
 use crate::config::{CameraConfig, ChannelConfig, ChannelKind};
 use crate::device::Device;
 use crate::error::Result;
-use crate::infer;
-use crate::types::{Encoding, Header, ImagePayload, ImageView, Size};
+use crate::types::{Box2d, Encoding, Header, ImagePayload, ImageView, RotatedBox2d, Size};
 
 /// The one input.
 const IMAGE: usize = 0;
@@ -38,13 +40,18 @@ const WARM_UP_SIZE: u32 = 64;
 /// `Argument` when the device has no implementation of the head or the
 /// suppression; `Device` when it has not enough memory.
 pub fn open(config: &CameraConfig, device: &Device) -> Result<Box<dyn Detector>> {
-    Ok(match device {
-        Device::Cpu => {
-            let engine = infer::load(&config.model_path, &config.engine)?;
-            Box::new(CpuDetector::new(config, engine)?)
+    let has_rotated_boxes = config.facts.layout.has_rotated_boxes();
+    Ok(match (device, has_rotated_boxes) {
+        (Device::Cpu, false) => Box::new(CpuDetector::<Box2d>::load(config)?),
+        (Device::Cpu, true) => Box::new(CpuDetector::<RotatedBox2d>::load(config)?),
+        #[cfg(feature = "cuda")]
+        (Device::Cuda(device), false) => {
+            Box::new(CudaDetector::<Box2d>::load(config, &device.stream()?)?)
         }
         #[cfg(feature = "cuda")]
-        Device::Cuda(device) => Box::new(CudaDetector::load(config, &device.stream()?)?),
+        (Device::Cuda(device), true) => {
+            Box::new(CudaDetector::<RotatedBox2d>::load(config, &device.stream()?)?)
+        }
     })
 }
 

@@ -7,8 +7,8 @@ use super::Shared;
 use crate::node::status::StatusBuilder;
 use crate::node::worker::lock;
 use crate::ros::LifecycleState;
-use crate::transport::door::Publisher;
 use crate::transport::messages::{DiagnosticArray, DiagnosticLevel, DiagnosticStatus};
+use crate::transport::middleware::Publisher;
 use crate::types::Header;
 
 impl Shared {
@@ -53,11 +53,12 @@ impl Shared {
 
     fn look_at_node(&self, node: &str) -> DiagnosticStatus {
         let config = self.parameters.config();
-        let mut status = StatusBuilder::new(format!("{node}: node"), self.door_name);
+        let mut status = StatusBuilder::new(format!("{node}: node"), self.middleware_name);
         let state = self.lifecycle.state();
         let graph = lock(&self.graph);
         for part in &graph.lost_parts {
-            status.note(DiagnosticLevel::Error, &format!("a part of the door is lost: {part}"));
+            status
+                .note(DiagnosticLevel::Error, &format!("a part of the middleware is lost: {part}"));
         }
         if let Some(failure) = &graph.failure {
             status.note(DiagnosticLevel::Error, failure);
@@ -82,7 +83,7 @@ impl Shared {
         }
         status.otherwise(state.label().into());
         status.value("state", state.label());
-        status.value("door", self.door_name);
+        status.value("door", self.middleware_name);
         status.value("device", config.device.to_string());
         status.value("channels", config.channels.len().to_string());
         status.value("refused_requests", graph.num_refused_requests.to_string());

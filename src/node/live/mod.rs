@@ -1,7 +1,7 @@
 //! The live node: channels in a ROS graph, with parameters, a life cycle and
 //! diagnostics.
 //!
-//! Threads: those of the door deliver messages and ask services, one per
+//! Threads: those of the middleware deliver messages and ask services, one per
 //! channel works on frames, one speaks of the node's health. Nothing waits for
 //! a channel but a change of state.
 
@@ -24,10 +24,10 @@ use crate::config::Config;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ros::{LifecycleState, LifecycleTransition, Parameter};
 use crate::runtime::{Factory, open_detector};
-use crate::transport::door::{
-    Door, InputKind, Publisher, Qos, Received, Reliability, Subscription,
-};
 use crate::transport::messages::{DiagnosticArray, ParameterEvent, TransitionEvent};
+use crate::transport::middleware::{
+    InputKind, Middleware, Publisher, Qos, Received, Reliability, Subscription,
+};
 use graph::Graph;
 
 /// Where diagnostics go.
@@ -55,7 +55,7 @@ pub struct LiveNode {
 
 struct Shared {
     name: String,
-    door_name: &'static str,
+    middleware_name: &'static str,
     counts_losses: bool,
     parameters: ParameterServer,
     factory: Factory,
@@ -72,16 +72,16 @@ struct Shared {
     ends: Mutex<bool>,
     ended: Condvar,
     /// Last, so that the endpoints are gone when it leaves the graph.
-    door: Mutex<Box<dyn Door>>,
+    middleware: Mutex<Box<dyn Middleware>>,
 }
 
 impl LiveNode {
     /// Joins the graph: parameters and services are there, nothing is loaded.
     ///
     /// # Errors
-    /// `Door` when the graph refuses, `Io` when there is no thread.
-    pub fn open(config: Config, door: Box<dyn Door>) -> Result<Self> {
-        Self::with_factory(config, door, Arc::new(open_detector))
+    /// `Middleware` when the graph refuses, `Io` when there is no thread.
+    pub fn open(config: Config, middleware: Box<dyn Middleware>) -> Result<Self> {
+        Self::with_factory(config, middleware, Arc::new(open_detector))
     }
 
     /// As [`LiveNode::open`], with another way to make the detectors of its
@@ -89,19 +89,27 @@ impl LiveNode {
     ///
     /// # Errors
     /// As [`LiveNode::open`].
-    pub fn with_factory(config: Config, mut door: Box<dyn Door>, factory: Factory) -> Result<Self> {
+    pub fn with_factory(
+        config: Config,
+        mut middleware: Box<dyn Middleware>,
+        factory: Factory,
+    ) -> Result<Self> {
         let period = config.diagnostics_period;
-        let diagnostics = door.advertise(DIAGNOSTICS_TOPIC, DiagnosticArray::TYPE, Qos::DEFAULT)?;
+        let diagnostics =
+            middleware.advertise(DIAGNOSTICS_TOPIC, DiagnosticArray::TYPE, Qos::DEFAULT)?;
         let transition_events =
-            door.advertise(TRANSITION_EVENT_TOPIC, TransitionEvent::TYPE, Qos::DEFAULT)?;
-        let parameter_events =
-            door.advertise(PARAMETER_EVENTS_TOPIC, ParameterEvent::TYPE, PARAMETER_EVENTS_QOS)?;
+            middleware.advertise(TRANSITION_EVENT_TOPIC, TransitionEvent::TYPE, Qos::DEFAULT)?;
+        let parameter_events = middleware.advertise(
+            PARAMETER_EVENTS_TOPIC,
+            ParameterEvent::TYPE,
+            PARAMETER_EVENTS_QOS,
+        )?;
         let initial = declared(&config);
         let shared = Arc::new(Shared {
             name: config.node.full(),
-            door_name: door.name(),
-            counts_losses: door.counts_losses(),
-            door: Mutex::new(door),
+            middleware_name: middleware.name(),
+            counts_losses: middleware.counts_losses(),
+            middleware: Mutex::new(middleware),
             clock: Arc::new(NodeClock::new(config.use_sim_time)),
             parameters: ParameterServer::new(config),
             factory,
@@ -163,7 +171,7 @@ impl Drop for LiveNode {
             // It ends at once, unless it panicked; then there is nothing to save.
             let _ = health.join();
         }
-        // A request that is being answered holds the node: the door must not
+        // A request that is being answered holds the node: the middleware must not
         // be left by its own thread.
         let deadline = Instant::now() + Duration::from_secs(1);
         while Arc::strong_count(&self.shared) > 1 && Instant::now() < deadline {
@@ -173,15 +181,15 @@ impl Drop for LiveNode {
 }
 
 impl Shared {
-    /// Hands services, events and time over to this node. The door keeps weak
+    /// Hands services, events and time over to this node. The middleware keeps weak
     /// hands only.
     fn attach(self: &Arc<Self>) -> Result<()> {
-        let mut door = lock(&self.door);
+        let mut middleware = lock(&self.middleware);
         let node: Weak<Self> = Arc::downgrade(self);
         let events = Weak::clone(&node);
-        door.watch(Box::new(move |event| {
+        middleware.watch(Box::new(move |event| {
             if let Some(node) = events.upgrade() {
-                lock(&node.graph).note(event, node.door_name);
+                lock(&node.graph).note(event, node.middleware_name);
             }
         }));
         if self.clock.is_simulated() {
@@ -194,10 +202,10 @@ impl Shared {
                     Some(times) => tracing::debug!("/clock goes back to {now}, time {times}"),
                 }
             });
-            let input = door.subscribe("/clock", InputKind::Clock, CLOCK_QOS, receiver)?;
+            let input = middleware.subscribe("/clock", InputKind::Clock, CLOCK_QOS, receiver)?;
             *lock(&self.clock_input) = Some(input);
         }
-        door.serve(Box::new(move |request| match node.upgrade() {
+        middleware.serve(Box::new(move |request| match node.upgrade() {
             Some(node) => node.answer(&request),
             None => services::refusal(&request),
         }))
@@ -234,7 +242,7 @@ impl Shared {
         let mut channels = Vec::with_capacity(config.channels.len());
         for channel in &config.channels {
             let open_outputs =
-                |channel: &_| ChannelOutputs::open(channel, lock(&self.door).as_mut());
+                |channel: &_| ChannelOutputs::open(channel, lock(&self.middleware).as_mut());
             let factory = Arc::clone(&self.factory);
             channels.push(LiveChannel::open(channel, factory, open_outputs)?);
         }
@@ -245,25 +253,29 @@ impl Shared {
     }
 
     fn activate(&self) -> Result<()> {
-        let mut door = lock(&self.door);
+        let mut middleware = lock(&self.middleware);
         let mut channels = lock(&self.channels);
-        let started = self.start_all(door.as_mut(), &mut channels);
+        let started = self.start_all(middleware.as_mut(), &mut channels);
         if started.is_err() {
             self.stop_all(&mut channels, Instant::now() + FRAME_PATIENCE)?;
         }
         started
     }
 
-    fn start_all(&self, door: &mut dyn Door, channels: &mut [LiveChannel]) -> Result<()> {
+    fn start_all(
+        &self,
+        middleware: &mut dyn Middleware,
+        channels: &mut [LiveChannel],
+    ) -> Result<()> {
         if channels.iter().any(LiveChannel::wants_transforms) {
             let mut inputs = lock(&self.transform_inputs);
-            inputs.push(self.listen(door, "/tf", TF_QOS, false)?);
-            inputs.push(self.listen(door, "/tf_static", TF_STATIC_QOS, true)?);
+            inputs.push(self.listen(middleware, "/tf", TF_QOS, false)?);
+            inputs.push(self.listen(middleware, "/tf_static", TF_STATIC_QOS, true)?);
         }
         for channel in channels {
-            channel.start(door, &self.clock, &self.transforms)?;
+            channel.start(middleware, &self.clock, &self.transforms)?;
             for topic in channel.topics() {
-                tracing::info!("taking {topic} from {}", self.door_name);
+                tracing::info!("taking {topic} from {}", self.middleware_name);
             }
         }
         Ok(())
@@ -284,7 +296,7 @@ impl Shared {
 
     fn listen(
         &self,
-        door: &mut dyn Door,
+        middleware: &mut dyn Middleware,
         topic: &str,
         qos: Qos,
         is_static: bool,
@@ -297,7 +309,7 @@ impl Shared {
             Ok(_) => {}
             Err(error) => transforms.refuse(&error),
         });
-        door.subscribe(topic, InputKind::Transforms { is_static }, qos, receiver)
+        middleware.subscribe(topic, InputKind::Transforms { is_static }, qos, receiver)
     }
 
     fn reconfigure(&self, config: &Config) {

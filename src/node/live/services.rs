@@ -5,7 +5,7 @@ use crate::config::Config;
 use crate::error::{Error, ErrorKind};
 use crate::node::lifecycle::{Change, STAGE, TRANSITIONS};
 use crate::ros::{LifecycleState, Parameter};
-use crate::transport::door::{Request, Response};
+use crate::transport::middleware::{Request, Response};
 
 impl Shared {
     pub(super) fn answer(&self, request: &Request) -> Response {

@@ -1,7 +1,8 @@
 //! Decodes the output of a YOLO-family network into candidates.
 //!
 //! Input: the tensors of one frame, f32 or f16, laid out as [`YoloLayout`]
-//! says. Output: boxes in pixels of the network's input, one candidate a row
+//! says. Output: boxes in pixels of the network's input, axis-aligned
+//! ([`decode_yolo`]) or rotated ([`decode_yolo_rotated`]), one candidate a row
 //! at most, its best class. What the capacity of `candidates` cannot hold is
 //! lost worst first and counted there.
 //!
@@ -17,7 +18,7 @@
 //! taken to be at most 1.
 //!
 //! # Order
-//! `source` is the row of the tensor (V8: the column). For `V5Raw` rows are
+//! `source` is the row of the tensor (V8, Obb: the column). For `V5Raw` rows are
 //! counted on over the levels, inside a level by anchor, then y, then x; for
 //! `Yolox` the tensor's rows are levels, then y, then x.
 //!
@@ -30,7 +31,11 @@
 //! logits, with the decision their scores would give, and no exponential is
 //! spent on a row that fails.
 //!
-//! Formulas: the export heads of YOLOv5, YOLOv8, YOLOX and RT-DETR.
+//! The angle of Obb is brought to [0, pi/2] with sides exchanged where needed
+//! ([`RotatedBox2d::regularized`]), as ultralytics publishes its boxes.
+//!
+//! Formulas: the export heads of YOLOv5, YOLOv8, YOLOv8-OBB, YOLOX and
+//! RT-DETR.
 
 mod cpu;
 #[cfg(feature = "cuda")]
@@ -38,16 +43,26 @@ pub mod cuda;
 #[cfg(feature = "cuda")]
 #[expect(unsafe_code, reason = "each block argues that the kernel fits its parameters")]
 pub(in crate::ops) mod kernels;
+mod planes;
 mod values;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::types::{Box2d, Candidates, Size, TensorView, YoloLayout};
+use crate::types::{Box2d, Candidates, RotatedBox2d, Size, TensorView, YoloLayout};
 
 /// What all layouts share.
 struct Head {
     network: Size,
     num_classes: usize,
     score_threshold: f32,
+}
+
+impl Head {
+    fn new(network: Size, num_classes: usize, score_threshold: f32) -> Result<Self> {
+        if num_classes == 0 {
+            return Err(argument("0 classes; at least 1".into()));
+        }
+        Ok(Self { network, num_classes, score_threshold })
+    }
 }
 
 /// Replaces the contents of `candidates` by the rows of `outputs` that reach
@@ -61,7 +76,7 @@ struct Head {
 /// # Errors
 /// `Argument`, with no candidate left, when the number, the shape or the
 /// element type of the tensors does not fit the layout, naming expected and
-/// found.
+/// found, or when the layout has rotated boxes.
 pub fn decode_yolo(
     outputs: &[TensorView<'_>],
     layout: &YoloLayout,
@@ -71,20 +86,48 @@ pub fn decode_yolo(
     candidates: &mut Candidates<Box2d>,
 ) -> Result<()> {
     candidates.clear();
-    if num_classes == 0 {
-        return Err(argument("0 classes; at least 1".into()));
-    }
-    let head = Head { network, num_classes, score_threshold };
+    let head = Head::new(network, num_classes, score_threshold)?;
     match layout {
         YoloLayout::V5 => cpu::v5(outputs, &head, candidates),
         YoloLayout::V5Raw { levels } => cpu::v5_raw(outputs, levels, &head, candidates),
-        YoloLayout::V8 => cpu::v8(outputs, &head, candidates),
+        YoloLayout::V8 => planes::v8(outputs, &head, candidates),
         YoloLayout::Yolox { strides } => cpu::yolox(outputs, strides, &head, candidates),
         YoloLayout::EndToEnd => cpu::end_to_end(outputs, &head, candidates),
         YoloLayout::Detr { boxes, logits } => {
             cpu::detr(outputs, *boxes, *logits, &head, candidates)
         }
+        YoloLayout::Obb => Err(unsupported(layout, "axis-aligned")),
     }
+}
+
+/// As [`decode_yolo`], for layouts of rotated boxes.
+///
+/// # Errors
+/// As [`decode_yolo`], and when the layout has axis-aligned boxes.
+pub fn decode_yolo_rotated(
+    outputs: &[TensorView<'_>],
+    layout: &YoloLayout,
+    network: Size,
+    num_classes: usize,
+    score_threshold: f32,
+    candidates: &mut Candidates<RotatedBox2d>,
+) -> Result<()> {
+    candidates.clear();
+    let head = Head::new(network, num_classes, score_threshold)?;
+    match layout {
+        YoloLayout::Obb => planes::obb(outputs, &head, candidates),
+        YoloLayout::V5
+        | YoloLayout::V5Raw { .. }
+        | YoloLayout::V8
+        | YoloLayout::Yolox { .. }
+        | YoloLayout::EndToEnd
+        | YoloLayout::Detr { .. } => Err(unsupported(layout, "rotated")),
+    }
+}
+
+/// The error of a layout without boxes of a kind.
+fn unsupported(layout: &YoloLayout, boxes: &str) -> Error {
+    argument(format!("{layout:?} has no {boxes} boxes"))
 }
 
 fn argument(message: String) -> Error {

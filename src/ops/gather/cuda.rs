@@ -1,34 +1,49 @@
-//! The CUDA implementation of [`gather_2d`](super::gather_2d) and
-//! [`gather_3d`](super::gather_3d): the last kernel of a frame, which writes
-//! detections and counters to mapped host memory. Equal to the CPU, bit for bit.
+//! The CUDA implementation of [`gather_2d`](super::gather_2d),
+//! [`gather_rotated`](super::gather_rotated) and [`gather_3d`](super::gather_3d):
+//! the last kernel of a frame, which writes detections and counters to mapped host
+//! memory. Equal to the CPU, bit for bit.
 
 pub use super::kernels::Gathered;
 use super::kernels::{
-    BOX_WORDS, Gather2d, Gather3d, Gather3dArgs, GatherArgs, GatherSettings, THREADS_PER_BLOCK,
+    BOX_WORDS, Gather3d, Gather3dArgs, GatherArgs, GatherBoxes, GatherSettings, THREADS_PER_BLOCK,
     VARIANCE_WORDS, VELOCITY_WORDS,
 };
 use crate::device::cuda::{
-    DeviceBuffer, DeviceCandidates, DeviceCounters, Grid, Kernel, MappedBuffer, PublishedCounters,
-    Stream,
+    DeviceBuffer, DeviceCandidates, DeviceCounters, Floats, Grid, Kernel, KernelSpec, MappedBuffer,
+    PublishedCounters, Stream,
 };
 use crate::error::Result;
 use crate::ops::decode_center::kernels::Motion;
 use crate::ops::nms::cuda::NmsCounts;
 use crate::types::{
-    Affine2, Box2d, Box3d, Detection2d, Detection3d, Kept, Object3d, Size, Variance3d,
+    Affine2, Box2d, Box3d, Detection2d, Detection3d, Kept, Object3d, RotatedBox2d, Size, Variance3d,
 };
 
+/// Boxes in an image that the device gathers.
+pub trait Gather: Floats {
+    /// The kernel.
+    type Kernel: for<'a> KernelSpec<Args<'a> = GatherArgs<'a, Self>>;
+}
+
+impl Gather for Box2d {
+    type Kernel = GatherBoxes<Self>;
+}
+
+impl Gather for RotatedBox2d {
+    type Kernel = GatherBoxes<Self>;
+}
+
 /// Kernel and memory of the op on one stream.
-pub struct Workspace {
+pub struct Workspace<B: Gather = Box2d> {
     stream: Stream,
-    kernel: Kernel<Gather2d>,
+    kernel: Kernel<B::Kernel>,
     settings: DeviceBuffer<GatherSettings>,
-    detections: MappedBuffer<Detection2d>,
+    detections: MappedBuffer<Detection2d<B>>,
     gathered: MappedBuffer<Gathered>,
     max_detections: usize,
 }
 
-impl Workspace {
+impl<B: Gather> Workspace<B> {
     /// Loads the kernel and allocates memory for `max_detections`. There are no
     /// detections before [`Workspace::set_placement`].
     ///
@@ -57,7 +72,7 @@ impl Workspace {
             offset: source_from_network.offset,
             size: [source.width as f32, source.height as f32],
             max_detections: u32::try_from(self.max_detections).unwrap_or(u32::MAX),
-            reserved: 0,
+            mean_scale: source_from_network.mean_scale(),
         }])
     }
 
@@ -69,7 +84,7 @@ impl Workspace {
     /// `Device` when a buffer belongs to another stream or the launch fails.
     pub fn enqueue(
         &mut self,
-        candidates: &DeviceCandidates<Box2d>,
+        candidates: &DeviceCandidates<B>,
         (kept, nms_counts): (&DeviceBuffer<Kept>, &DeviceBuffer<NmsCounts>),
         counters: &mut DeviceCounters,
     ) -> Result<()> {
@@ -94,7 +109,7 @@ impl Workspace {
     ///
     /// # Errors
     /// `Device` when queued work failed; then `out` is empty.
-    pub fn read(&mut self, out: &mut Vec<Detection2d>) -> Result<Gathered> {
+    pub fn read(&mut self, out: &mut Vec<Detection2d<B>>) -> Result<Gathered> {
         out.clear();
         self.stream.synchronize()?;
         let gathered = self.gathered.get(0).unwrap_or_default();

@@ -7,8 +7,8 @@ use super::message::{Message, malformed};
 use crate::detectors::{DetectorInfo, InputNeeds, PayloadKind};
 use crate::error::{Error, ErrorKind, Result};
 use crate::types::{
-    Box2d, Box3d, Count, Detection2d, Detection3d, Detections, FrameReport, Object3d, Stage,
-    Transfer, Variance3d,
+    Box2d, Box3d, Count, Detection2d, Detection3d, Detections, FrameReport, Object3d, RotatedBox2d,
+    Stage, Transfer, Variance3d,
 };
 
 /// Appends what a detector is, and what it needs.
@@ -55,16 +55,21 @@ pub(super) fn take_detector(message: &Message) -> Result<(DetectorInfo, Vec<Inpu
 #[derive(Debug, Default)]
 pub(super) struct Found {
     boxes_2d: Vec<Detection2d>,
+    rotated_boxes_2d: Vec<Detection2d<RotatedBox2d>>,
     boxes_3d: Vec<Detection3d>,
 }
 
+/// The kinds of detections in a message.
+const AXIS_ALIGNED: u32 = 0;
+const ROTATED: u32 = 1;
+const IN_SPACE: u32 = 2;
+
 /// Appends detections.
 pub(super) fn put_detections(message: &mut Message, detections: Detections<'_>) {
-    message.put_u32(u32::from(matches!(detections, Detections::Boxes3d(_))));
-    message.put_u64(detections.len() as u64);
     match detections {
-        Detections::Boxes2d(boxes) => boxes.iter().for_each(|found| put_2d(message, found)),
-        Detections::Boxes3d(boxes) => boxes.iter().for_each(|found| put_3d(message, found)),
+        Detections::Boxes2d(boxes) => put_all(message, AXIS_ALIGNED, boxes, put_2d),
+        Detections::RotatedBoxes2d(boxes) => put_all(message, ROTATED, boxes, put_rotated),
+        Detections::Boxes3d(boxes) => put_all(message, IN_SPACE, boxes, put_3d),
     }
 }
 
@@ -73,20 +78,33 @@ pub(super) fn take_detections<'a>(
     message: &Message,
     found: &'a mut Found,
 ) -> Result<Detections<'a>> {
-    let Found { boxes_2d, boxes_3d } = found;
-    let (is_3d, num) = (message.u32()? != 0, message.usize()?);
-    if is_3d {
-        boxes_3d.clear();
-        for _ in 0..num {
-            boxes_3d.push(take_3d(message)?);
+    let Found { boxes_2d, rotated_boxes_2d, boxes_3d } = found;
+    match message.u32()? {
+        AXIS_ALIGNED => Ok(Detections::Boxes2d(take_all(message, boxes_2d, take_2d)?)),
+        ROTATED => {
+            Ok(Detections::RotatedBoxes2d(take_all(message, rotated_boxes_2d, take_rotated)?))
         }
-        return Ok(Detections::Boxes3d(boxes_3d));
+        IN_SPACE => Ok(Detections::Boxes3d(take_all(message, boxes_3d, take_3d)?)),
+        _ => Err(malformed()),
     }
-    boxes_2d.clear();
-    for _ in 0..num {
-        boxes_2d.push(take_2d(message)?);
+}
+
+fn put_all<D>(message: &mut Message, kind: u32, boxes: &[D], put: impl Fn(&mut Message, &D)) {
+    message.put_u32(kind);
+    message.put_u64(boxes.len() as u64);
+    boxes.iter().for_each(|found| put(message, found));
+}
+
+fn take_all<'a, D>(
+    message: &Message,
+    boxes: &'a mut Vec<D>,
+    take: impl Fn(&Message) -> Result<D>,
+) -> Result<&'a [D]> {
+    boxes.clear();
+    for _ in 0..message.usize()? {
+        boxes.push(take(message)?);
     }
-    Ok(Detections::Boxes2d(boxes_2d))
+    Ok(boxes)
 }
 
 fn put_2d(message: &mut Message, detection: &Detection2d) {
@@ -99,6 +117,19 @@ fn take_2d(message: &Message) -> Result<Detection2d> {
     let class = message.u32()?;
     let [score, x1, y1, x2, y2] = floats(message)?;
     Ok(Detection2d { class, score, bbox: Box2d { x1, y1, x2, y2 } })
+}
+
+fn put_rotated(message: &mut Message, detection: &Detection2d<RotatedBox2d>) {
+    let Detection2d { class, score, bbox } = *detection;
+    let RotatedBox2d { cx, cy, width, height, angle_rad } = bbox;
+    message.put_u32(class);
+    put_floats(message, &[score, cx, cy, width, height, angle_rad]);
+}
+
+fn take_rotated(message: &Message) -> Result<Detection2d<RotatedBox2d>> {
+    let class = message.u32()?;
+    let [score, cx, cy, width, height, angle_rad] = floats(message)?;
+    Ok(Detection2d { class, score, bbox: RotatedBox2d { cx, cy, width, height, angle_rad } })
 }
 
 fn put_3d(message: &mut Message, detection: &Detection3d) {
@@ -245,6 +276,30 @@ mod tests {
             assert_eq!(take_3d(&message).unwrap(), solid);
         }
         assert!(take_2d(&message).is_err());
+    }
+
+    #[test]
+    fn every_kind_of_detections_comes_back() {
+        let bbox = RotatedBox2d { cx: -0.0, cy: 2.0, width: 3.0, height: 1e-30, angle_rad: 0.5 };
+        let rotated = [Detection2d { class: 3, score: 0.1, bbox }; 2];
+        let flat = [Detection2d { class: 1, score: 0.5, bbox: Box2d::new(1.0, 2.0, 3.0, 4.0) }];
+        let solid = [Detection3d { class: 1, score: 0.5, object: Object3d::default() }];
+        let all = [
+            Detections::RotatedBoxes2d(&rotated),
+            Detections::Boxes2d(&flat),
+            Detections::Boxes3d(&solid),
+            Detections::RotatedBoxes2d(&[]),
+        ];
+        let mut message = Message::default();
+        message.start(1);
+        all.iter().for_each(|detections| put_detections(&mut message, *detections));
+        message.put_u32(IN_SPACE + 1);
+        message.tag().unwrap();
+        let mut found = Found::default();
+        for detections in all {
+            assert_eq!(take_detections(&message, &mut found).unwrap(), detections);
+        }
+        assert!(take_detections(&message, &mut found).is_err());
     }
 
     #[test]

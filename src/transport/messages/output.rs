@@ -30,11 +30,16 @@ impl OutputType {
             (Self::Detection2dArray, Detections::Boxes2d(boxes)) => {
                 Detection2DArray::encode(header, boxes, class_names, bytes)
             }
+            (Self::Detection2dArray, Detections::RotatedBoxes2d(boxes)) => {
+                Detection2DArray::encode(header, boxes, class_names, bytes)
+            }
             (Self::Detection3dArray, Detections::Boxes3d(boxes)) => {
                 Detection3DArray::encode(header, boxes, class_names, bytes)
             }
             (Self::Detection2dArray, Detections::Boxes3d(_)) => Err(unfit(self, "3D")),
-            (Self::Detection3dArray, Detections::Boxes2d(_)) => Err(unfit(self, "2D")),
+            (Self::Detection3dArray, Detections::Boxes2d(_) | Detections::RotatedBoxes2d(_)) => {
+                Err(unfit(self, "2D"))
+            }
         }
     }
 }

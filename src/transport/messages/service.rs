@@ -10,7 +10,7 @@ use crate::ros::{
     LifecycleTransition, Parameter, ParameterDescriptor, ParameterRange, ParameterValue, SetResult,
 };
 use crate::transport::cdr::{Reader, Writer};
-use crate::transport::door::{Request, Response, ServiceKind};
+use crate::transport::middleware::{Request, Response, ServiceKind};
 
 /// Bytes of the shortest `Parameter`: an empty name, and a value whose ten
 /// fields are all there.

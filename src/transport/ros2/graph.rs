@@ -14,9 +14,9 @@ use super::error::error;
 use super::services::{Jobs, JobsEnd, serve_all};
 use crate::error::Result;
 use crate::ros::NodeName;
-use crate::transport::door::{
-    DoorEvent, Durability, Handler, InputKind, Qos, Received, Receiver, Reliability, StampGaps,
-    Watchers, deliver,
+use crate::transport::middleware::{
+    Durability, Handler, InputKind, MiddlewareEvent, Qos, Received, Receiver, Reliability,
+    StampGaps, Watchers, deliver,
 };
 
 /// The longest wait for a message; commands and the end wait as long.
@@ -142,7 +142,7 @@ impl Graph {
         let stream = self.node.subscribe_raw(topic, kind.type_name(), profile(*qos))?;
         let (topic, watchers) = (wanted.full_topic.clone(), self.watchers.clone());
         let missing =
-            move |count| watchers.report(&DoorEvent::Missing { topic: topic.clone(), count });
+            move |count| watchers.report(&MiddlewareEvent::Missing { topic: topic.clone(), count });
         Ok(decode(stream, *kind, receiver, missing))
     }
 
@@ -150,7 +150,7 @@ impl Graph {
         let Some(position) = self.inputs.iter().position(|input| input.id == id) else { return };
         let Input { wanted, mismatch, .. } = self.inputs.remove(position);
         if mismatch.is_some() {
-            self.watchers.report(&DoorEvent::Compatible { topic: wanted.full_topic });
+            self.watchers.report(&MiddlewareEvent::Compatible { topic: wanted.full_topic });
         }
     }
 
@@ -202,19 +202,20 @@ impl Graph {
             if found != *mismatch {
                 events.push(match &found {
                     Some(Mismatch::Type(found)) => {
-                        DoorEvent::IncompatibleType { topic: topic(), found: found.clone() }
+                        MiddlewareEvent::IncompatibleType { topic: topic(), found: found.clone() }
                     }
-                    Some(Mismatch::Qos(policy)) => {
-                        DoorEvent::IncompatibleQos { topic: topic(), policy: (*policy).into() }
-                    }
-                    None => DoorEvent::Compatible { topic: topic() },
+                    Some(Mismatch::Qos(policy)) => MiddlewareEvent::IncompatibleQos {
+                        topic: topic(),
+                        policy: (*policy).into(),
+                    },
+                    None => MiddlewareEvent::Compatible { topic: topic() },
                 });
                 *mismatch = found;
             }
             let before = wanted.num_publishers.swap(num_publishers, Ordering::Relaxed);
             match num_publishers.cmp(&before) {
-                Greater => events.push(DoorEvent::PeerFound { topic: topic() }),
-                Less => events.push(DoorEvent::PeerGone { topic: topic() }),
+                Greater => events.push(MiddlewareEvent::PeerFound { topic: topic() }),
+                Less => events.push(MiddlewareEvent::PeerGone { topic: topic() }),
                 Equal => {}
             }
         }

@@ -13,12 +13,14 @@ use super::error::error;
 use super::parameters::{descriptor, parameter, set_result, type_number, value};
 use crate::error::Result;
 use crate::ros::{LifecycleState, LifecycleTransition};
-use crate::transport::door::{DoorEvent, Handler, Request, Response, ServiceKind, Watchers};
+use crate::transport::middleware::{
+    Handler, MiddlewareEvent, Request, Response, ServiceKind, Watchers,
+};
 
 /// A request on its way to the handler.
 type Job = Box<dyn FnOnce(&Handler) + Send>;
 
-/// How long the door waits, as it closes, for an answer that is being made.
+/// How long the middleware waits, as it closes, for an answer that is being made.
 const PATIENCE: Duration = Duration::from_millis(400);
 
 /// The thread that answers: a change of state may take as long as loading
@@ -59,7 +61,7 @@ impl Jobs {
 
     fn refused(&self, service: ServiceKind, reason: &str) {
         let (service, reason) = (service.name().into(), reason.to_owned());
-        self.watchers.report(&DoorEvent::Refused { service, reason });
+        self.watchers.report(&MiddlewareEvent::Refused { service, reason });
     }
 }
 

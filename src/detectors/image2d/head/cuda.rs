@@ -4,8 +4,7 @@ use super::YoloHead;
 use crate::device::cuda::{DeviceCandidates, DeviceCounters, DeviceTensor, Stream};
 use crate::error::Result;
 use crate::infer::device::DeviceEngine;
-use crate::ops::decode_yolo::cuda::Workspace;
-use crate::types::Box2d;
+use crate::ops::decode_yolo::cuda::{Decoded, Workspace};
 
 impl YoloHead {
     /// Kernels and memory to decode the answers of an engine on a stream.
@@ -13,7 +12,11 @@ impl YoloHead {
     /// # Errors
     /// `Argument` when the answers do not fit the layout; `Device` when there is
     /// not enough memory.
-    pub fn decoder(&self, stream: &Stream, engine: &DeviceEngine) -> Result<Workspace> {
+    pub fn decoder<B: Decoded>(
+        &self,
+        stream: &Stream,
+        engine: &DeviceEngine,
+    ) -> Result<Workspace<B>> {
         let answers = self.answers(engine)?;
         let shapes: Vec<&[usize]> = answers.iter().map(|answer| answer.shape()).collect();
         Workspace::new(stream, &self.layout, self.network, self.num_classes, &shapes)
@@ -25,11 +28,11 @@ impl YoloHead {
     /// # Errors
     /// `Inference` or `Argument` when the answers have not the shapes that
     /// were promised; `Device` when the launch fails.
-    pub fn enqueue_decode(
+    pub fn enqueue_decode<B: Decoded>(
         &self,
         engine: &DeviceEngine,
-        decoder: &mut Workspace,
-        candidates: &mut DeviceCandidates<Box2d>,
+        decoder: &mut Workspace<B>,
+        candidates: &mut DeviceCandidates<B>,
         counters: &mut DeviceCounters,
     ) -> Result<()> {
         decoder.enqueue(&self.answers(engine)?, candidates, counters)

@@ -3,14 +3,14 @@
 #[cfg(feature = "cuda")]
 mod cuda;
 
+use super::boxes::ImageBoxes;
 use crate::config::YoloFacts;
 use crate::error::{Error, ErrorKind, Result};
 use crate::infer::ExpectedDim::{self, Any, Exactly};
 use crate::infer::{Engine, Expected, Side, bind};
-use crate::ops::decode_yolo::decode_yolo;
 use crate::ops::letterbox::LetterboxParams;
 use crate::types::{
-    Box2d, Candidates, Dim, ElementType, Size, Tensor, TensorSpec, TensorView, YoloLayout,
+    Candidates, Dim, ElementType, Size, Tensor, TensorSpec, TensorView, YoloLayout,
 };
 
 /// The most output tensors a head may have.
@@ -88,18 +88,18 @@ impl YoloHead {
     /// # Errors
     /// `Inference` or `Argument` when the answers have not the shapes that
     /// were promised.
-    pub fn decode(
+    pub fn decode<B: ImageBoxes>(
         &self,
         engine: &dyn Engine,
         score_threshold: f32,
-        candidates: &mut Candidates<Box2d>,
+        candidates: &mut Candidates<B>,
     ) -> Result<()> {
         let num_outputs = self.outputs.len();
         let mut tensors = [TensorView::default(); MAX_OUTPUTS];
         for (tensor, &output) in tensors.iter_mut().zip(&self.outputs) {
             *tensor = engine.output(output)?;
         }
-        decode_yolo(
+        B::DECODE(
             &tensors[..num_outputs],
             &self.layout,
             self.network,
@@ -134,14 +134,13 @@ fn expected_outputs(facts: &YoloFacts, num_classes: usize) -> Vec<Expected> {
     let floats = || vec![ElementType::F32, ElementType::F16];
     let tensor = |what, elements, shapes: Vec<Vec<ExpectedDim>>| (what, elements, shapes);
     let rows = |columns| vec![vec![Exactly(1), Any, Exactly(columns)]];
+    let planes = |planes| vec![vec![Exactly(1), Exactly(planes), Any]];
     let tensors = match &facts.layout {
         YoloLayout::V5 | YoloLayout::Yolox { .. } => {
             vec![tensor("predictions", floats(), rows(5 + num_classes))]
         }
-        YoloLayout::V8 => {
-            let shape = vec![Exactly(1), Exactly(4 + num_classes), Any];
-            vec![tensor("predictions", floats(), vec![shape])]
-        }
+        YoloLayout::V8 => vec![tensor("predictions", floats(), planes(4 + num_classes))],
+        YoloLayout::Obb => vec![tensor("predictions", floats(), planes(4 + num_classes + 1))],
         YoloLayout::EndToEnd => vec![tensor("detections", floats(), rows(6))],
         YoloLayout::V5Raw { levels } => levels
             .iter()

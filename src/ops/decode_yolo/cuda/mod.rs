@@ -1,4 +1,5 @@
-//! The CUDA implementation of [`decode_yolo`](super::decode_yolo), with the selection
+//! The CUDA implementation of [`decode_yolo`](super::decode_yolo) and
+//! [`decode_yolo_rotated`](super::decode_yolo_rotated), with the selection
 //! of the best ([`crate::ops::select`]) in the same kernel: one pass over the tensor.
 //!
 //! The candidates are those of the CPU: decoded, limited to the capacity, then to
@@ -15,20 +16,20 @@ mod head;
 use half::f16;
 use head::{Head, Kind};
 
-use super::argument;
 use super::kernels::{
-    CellRows, Detr, DetrLabels, EndToEnd, MAX_OUTPUTS, PixelRows, Planes, RawRows, Yolo, YoloArgs,
-    YoloRows,
+    CellRows, Detr, DetrLabels, EndToEnd, MAX_OUTPUTS, PixelRows, Planes, RawRows, RotatedPlanes,
+    Yolo, YoloArgs, YoloRows,
 };
+use super::{argument, unsupported};
 use crate::device::cuda::{
-    DeviceBuffer, DeviceCandidates, DeviceCounters, DeviceTensor, DeviceValues, Grid, In, Kernel,
-    KernelSpec, Stream, blocks,
+    DeviceBuffer, DeviceCandidates, DeviceCounters, DeviceTensor, DeviceValues, Floats, Grid, In,
+    Kernel, KernelSpec, Plain, Stream, blocks,
 };
 use crate::error::Result;
 use crate::ops::logit::logit_bound;
 use crate::ops::select::cuda::Selecting;
 use crate::ops::select::kernels::{SelectSettings, THREADS_PER_BLOCK};
-use crate::types::{Box2d, Size, YoloLayout};
+use crate::types::{Box2d, RotatedBox2d, Size, YoloLayout};
 
 /// The candidates that are selected.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -43,21 +44,21 @@ pub struct Selection<'a> {
     pub pre_nms_top_k: usize,
 }
 
-/// Kernels and memory of the op on one stream, for one kind of head.
-pub struct Workspace {
+/// Kernels and memory of the op on one stream, for one kind of head with boxes `B`.
+pub struct Workspace<B = Box2d> {
     stream: Stream,
-    kernels: Kernels,
+    kernels: Kernels<B>,
     head: Head,
-    memory: Memory,
+    memory: Memory<B>,
 }
 
-struct Memory {
-    selecting: Selecting<Box2d>,
+struct Memory<B> {
+    selecting: Selecting<B>,
     bound: DeviceBuffer<f32>,
     anchors: DeviceBuffer<[f32; 2]>,
 }
 
-impl Memory {
+impl<B: Floats> Memory<B> {
     fn new(stream: &Stream, head: &Head) -> Result<Self> {
         let mut selecting = Selecting::new(stream, head.num_rows, head.num_classes)?;
         selecting
@@ -75,8 +76,8 @@ impl Memory {
         stream: &Stream,
         head: &Head,
         outputs: [In<'a, T>; MAX_OUTPUTS],
-        (candidates, counters): (&'a mut DeviceCandidates<Box2d>, &'a mut DeviceCounters),
-    ) -> Result<YoloArgs<'a, T>> {
+        (candidates, counters): (&'a mut DeviceCandidates<B>, &'a mut DeviceCounters),
+    ) -> Result<YoloArgs<'a, T, B>> {
         let (logits, normalized) = match head.kind {
             Kind::Detr { logits, normalized, .. } => (logits, normalized),
             _ => (false, false),
@@ -109,47 +110,84 @@ where
     f16: Kernel<Yolo<L, f16>>,
 }
 
-enum Kernels {
-    PixelRows(ByElement<PixelRows>),
-    CellRows(ByElement<CellRows>),
-    RawRows(ByElement<RawRows>),
-    Planes(ByElement<Planes>),
-    EndToEnd(ByElement<EndToEnd>),
-    Detr(ByElement<Detr>),
-    DetrLabels(ByElement<DetrLabels>),
+/// The kernels of a head with boxes `B`.
+pub struct Kernels<B>(Box<dyn Decode<B>>);
+
+/// Boxes that heads on the device decode to.
+pub trait Decoded: Floats {
+    /// Loads the kernels of a head of this layout.
+    ///
+    /// # Errors
+    /// `Argument` for a layout without such boxes; `Device` when this build has no
+    /// such kernels.
+    fn kernels(stream: &Stream, kind: Kind, layout: &YoloLayout) -> Result<Kernels<Self>>;
 }
 
-impl Kernels {
-    fn load(stream: &Stream, kind: Kind) -> Result<Self> {
-        Ok(match kind {
-            Kind::PixelRows => Self::PixelRows(ByElement::load(stream)?),
-            Kind::CellRows => Self::CellRows(ByElement::load(stream)?),
-            Kind::RawRows => Self::RawRows(ByElement::load(stream)?),
-            Kind::Planes => Self::Planes(ByElement::load(stream)?),
-            Kind::EndToEnd => Self::EndToEnd(ByElement::load(stream)?),
-            Kind::Detr { labels: false, .. } => Self::Detr(ByElement::load(stream)?),
-            Kind::Detr { labels: true, .. } => Self::DetrLabels(ByElement::load(stream)?),
-        })
+impl Decoded for Box2d {
+    fn kernels(stream: &Stream, kind: Kind, layout: &YoloLayout) -> Result<Kernels<Self>> {
+        match kind {
+            Kind::PixelRows => ByElement::<PixelRows>::load(stream),
+            Kind::CellRows => ByElement::<CellRows>::load(stream),
+            Kind::RawRows => ByElement::<RawRows>::load(stream),
+            Kind::Planes => ByElement::<Planes>::load(stream),
+            Kind::EndToEnd => ByElement::<EndToEnd>::load(stream),
+            Kind::Detr { labels: false, .. } => ByElement::<Detr>::load(stream),
+            Kind::Detr { labels: true, .. } => ByElement::<DetrLabels>::load(stream),
+            Kind::RotatedPlanes => Err(unsupported(layout, "axis-aligned")),
+        }
     }
 }
 
-impl<L: YoloRows> ByElement<L>
-where
-    Yolo<L, f32>: for<'a> KernelSpec<Args<'a> = YoloArgs<'a, f32>>,
-    Yolo<L, f16>: for<'a> KernelSpec<Args<'a> = YoloArgs<'a, f16>>,
-{
-    fn load(stream: &Stream) -> Result<Self> {
-        let device = stream.device();
-        Ok(Self { f32: device.kernel()?, f16: device.kernel()? })
+impl Decoded for RotatedBox2d {
+    fn kernels(stream: &Stream, kind: Kind, layout: &YoloLayout) -> Result<Kernels<Self>> {
+        match kind {
+            Kind::RotatedPlanes => ByElement::<RotatedPlanes>::load(stream),
+            Kind::PixelRows
+            | Kind::CellRows
+            | Kind::RawRows
+            | Kind::Planes
+            | Kind::EndToEnd
+            | Kind::Detr { .. } => Err(unsupported(layout, "rotated")),
+        }
     }
+}
 
+/// Queues the decoding of a network's outputs.
+trait Decode<B>: Send {
     fn enqueue(
         &self,
         stream: &Stream,
         head: &Head,
-        memory: &mut Memory,
+        memory: &mut Memory<B>,
         outputs: &[&DeviceTensor],
-        lists: (&mut DeviceCandidates<Box2d>, &mut DeviceCounters),
+        lists: (&mut DeviceCandidates<B>, &mut DeviceCounters),
+    ) -> Result<()>;
+}
+
+impl<L: YoloRows + 'static> ByElement<L>
+where
+    Self: Decode<L::Bbox>,
+    Yolo<L, f32>: KernelSpec,
+    Yolo<L, f16>: KernelSpec,
+{
+    fn load(stream: &Stream) -> Result<Kernels<L::Bbox>> {
+        let device = stream.device();
+        Ok(Kernels(Box::new(Self { f32: device.kernel()?, f16: device.kernel()? })))
+    }
+}
+
+impl<L: YoloRows> Decode<L::Bbox> for ByElement<L>
+where
+    Yolo<L, f32>: for<'a> KernelSpec<Args<'a> = YoloArgs<'a, f32, L::Bbox>>,
+    Yolo<L, f16>: for<'a> KernelSpec<Args<'a> = YoloArgs<'a, f16, L::Bbox>>,
+{
+    fn enqueue(
+        &self,
+        stream: &Stream,
+        head: &Head,
+        memory: &mut Memory<L::Bbox>,
+        outputs: &[&DeviceTensor],
+        lists: (&mut DeviceCandidates<L::Bbox>, &mut DeviceCounters),
     ) -> Result<()> {
         // At least one block, which writes the counts of an empty tensor.
         let num_blocks = [blocks(head.num_rows, L::ROWS_PER_BLOCK).max(1), 1];
@@ -176,7 +214,7 @@ where
 
 /// The slices of all tensors, which have the same element type; the first again behind
 /// the last.
-fn inputs<'a, T: crate::device::cuda::Plain>(
+fn inputs<'a, T: Plain>(
     outputs: &[&'a DeviceTensor],
     stream: &Stream,
     values: impl Fn(&'a DeviceValues) -> Option<&'a DeviceBuffer<T>>,
@@ -196,13 +234,13 @@ fn inputs<'a, T: crate::device::cuda::Plain>(
     Ok(slices)
 }
 
-impl Workspace {
+impl<B: Decoded> Workspace<B> {
     /// Loads the kernels and allocates memory for a head whose network's outputs have
     /// these shapes. No row passes before [`Workspace::set`].
     ///
     /// # Errors
-    /// `Argument` for no classes, or shapes that are not the layout's, naming
-    /// expected and found; `Device` when this build has no such kernels or
+    /// `Argument` for no classes, a layout with other boxes, or shapes that are not
+    /// the layout's, naming expected and found; `Device` when this build has no such kernels or
     /// there is not enough memory.
     pub fn new(
         stream: &Stream,
@@ -212,7 +250,7 @@ impl Workspace {
         shapes: &[&[usize]],
     ) -> Result<Self> {
         let head = Head::new(layout, network, num_classes, shapes)?;
-        let kernels = Kernels::load(stream, head.kind)?;
+        let kernels = B::kernels(stream, head.kind, layout)?;
         let memory = Memory::new(stream, &head)?;
         Ok(Self { stream: stream.clone(), kernels, head, memory })
     }
@@ -252,20 +290,11 @@ impl Workspace {
     pub fn enqueue(
         &mut self,
         outputs: &[&DeviceTensor],
-        candidates: &mut DeviceCandidates<Box2d>,
+        candidates: &mut DeviceCandidates<B>,
         counters: &mut DeviceCounters,
     ) -> Result<()> {
         self.head.check(outputs)?;
         let Self { stream, kernels, head, memory } = self;
-        let lists = (candidates, counters);
-        match kernels {
-            Kernels::PixelRows(k) => k.enqueue(stream, head, memory, outputs, lists),
-            Kernels::CellRows(k) => k.enqueue(stream, head, memory, outputs, lists),
-            Kernels::RawRows(k) => k.enqueue(stream, head, memory, outputs, lists),
-            Kernels::Planes(k) => k.enqueue(stream, head, memory, outputs, lists),
-            Kernels::EndToEnd(k) => k.enqueue(stream, head, memory, outputs, lists),
-            Kernels::Detr(k) => k.enqueue(stream, head, memory, outputs, lists),
-            Kernels::DetrLabels(k) => k.enqueue(stream, head, memory, outputs, lists),
-        }
+        kernels.0.enqueue(stream, head, memory, outputs, (candidates, counters))
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::{DoorEvent, Watcher};
+use super::{MiddlewareEvent, Watcher};
 
 /// The watchers of a middleware. Clones share them.
 #[derive(Clone, Default)]
@@ -15,7 +15,7 @@ impl Watchers {
     }
 
     /// Reports an event to all watchers.
-    pub fn report(&self, event: &DoorEvent) {
+    pub fn report(&self, event: &MiddlewareEvent) {
         self.lock().iter().for_each(|watcher| watcher(event.clone()));
     }
 

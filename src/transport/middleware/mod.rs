@@ -1,16 +1,16 @@
 //! What a live node asks of its way into the ROS graph.
 //!
-//! A [`Door`] joins the graph as one node. It brings messages in, decoded and
+//! A [`Middleware`] joins the graph as one node. It brings messages in, decoded and
 //! borrowed; it takes finished CDR messages out; it serves the services that
 //! every ROS node or managed node has. It knows nothing of detections.
 //!
-//! Threads: a door has its own. It calls a [`Receiver`] for one message after
+//! Threads: a middleware has its own. It calls a [`Receiver`] for one message after
 //! the other; a receiver copies what it wants and returns, it never waits. It
 //! calls the [`Handler`] of services off the threads that deliver messages,
 //! for a change of state may take as long as loading networks.
 //!
 //! Topic and service names are as the node says them (`/x`, `x`, `~/x`); the
-//! door expands and remaps them. Every method may be called at any time.
+//! middleware expands and remaps them. Every method may be called at any time.
 
 mod service;
 mod stamp_gaps;
@@ -30,9 +30,9 @@ use crate::transport::messages::{
 };
 use crate::types::{CloudView, Header, ImagePayload, Stamp};
 
-/// Who the node is in the graph: what every door is opened with.
+/// Who the node is in the graph: what every middleware is opened with.
 #[derive(Clone, Debug)]
-pub struct DoorOptions {
+pub struct MiddlewareOptions {
     /// Name and namespace.
     pub node: NodeName,
     /// Other names for topics and services.
@@ -40,8 +40,8 @@ pub struct DoorOptions {
 }
 
 /// A way into the ROS graph. Dropping it leaves the graph.
-pub trait Door: Send {
-    /// Name of the kind of door, such as `dds`, for logs and diagnostics.
+pub trait Middleware: Send {
+    /// Name of the kind of middleware, such as `dds`, for logs and diagnostics.
     fn name(&self) -> &'static str;
 
     /// The full name of a topic once it is expanded and remapped.
@@ -50,11 +50,11 @@ pub trait Door: Send {
     /// Brings in the messages of a topic until the subscription is dropped.
     ///
     /// `receiver` gets every message, in the order of arrival: decoded where
-    /// that is possible, else the reason why not. Messages the door itself has
-    /// to drop are told as [`DoorEvent::Lost`].
+    /// that is possible, else the reason why not. Messages the middleware itself has
+    /// to drop are told as [`MiddlewareEvent::Lost`].
     ///
     /// # Errors
-    /// `Door` when the graph refuses.
+    /// `Middleware` when the graph refuses.
     fn subscribe(
         &mut self,
         topic: &str,
@@ -67,7 +67,7 @@ pub trait Door: Send {
     /// the publisher is dropped.
     ///
     /// # Errors
-    /// `Door` when the graph refuses, or the type is not known to the door.
+    /// `Middleware` when the graph refuses, or the type is not known to the middleware.
     fn advertise(
         &mut self,
         topic: &str,
@@ -76,19 +76,19 @@ pub trait Door: Send {
     ) -> Result<Box<dyn Publisher>>;
 
     /// Serves every [`ServiceKind`] under the node's name for as long as the
-    /// door is open. A request that does not decode is answered by the door as
-    /// its middleware does, and told as [`DoorEvent::Refused`].
+    /// middleware is open. A request that does not decode is answered by the middleware as
+    /// its middleware does, and told as [`MiddlewareEvent::Refused`].
     ///
     /// # Errors
-    /// `Door` when the graph refuses, or services are served already.
+    /// `Middleware` when the graph refuses, or services are served already.
     fn serve(&mut self, handler: Handler) -> Result<()>;
 
     /// Tells what happens in the graph from now on, from any thread.
     fn watch(&mut self, watcher: Watcher);
 
     /// Whether every message that is lost before its receiver is reported as
-    /// [`DoorEvent::Lost`]. Otherwise their number is unknown, and
-    /// [`DoorEvent::Missing`] reports an estimate.
+    /// [`MiddlewareEvent::Lost`]. Otherwise their number is unknown, and
+    /// [`MiddlewareEvent::Missing`] reports an estimate.
     fn counts_losses(&self) -> bool {
         true
     }
@@ -107,7 +107,7 @@ pub trait Publisher: Send {
     /// endian. Never waits for a subscriber.
     ///
     /// # Errors
-    /// `Door` when the message could not be handed over; it is lost.
+    /// `Middleware` when the message could not be handed over; it is lost.
     fn publish(&mut self, cdr: &[u8]) -> Result<()>;
 
     /// Subscribers that are matched now. Cheap: asked once a frame.
@@ -122,7 +122,7 @@ pub type Receiver = Box<dyn FnMut(Result<Received<'_>>) + Send>;
 pub type Handler = Box<dyn Fn(Request) -> Response + Send + Sync>;
 
 /// Is told of events, from any thread.
-pub type Watcher = Box<dyn Fn(DoorEvent) + Send + Sync>;
+pub type Watcher = Box<dyn Fn(MiddlewareEvent) + Send + Sync>;
 
 /// What may be subscribed to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -158,7 +158,7 @@ impl InputKind {
     }
 }
 
-/// A message that arrived, borrowed from the door for the length of the call.
+/// A message that arrived, borrowed from the middleware for the length of the call.
 #[derive(Clone, Copy, Debug)]
 pub enum Received<'a> {
     /// Of `Image` and `CompressedImage`.
@@ -201,7 +201,7 @@ impl Received<'_> {
 }
 
 /// Decodes a whole CDR message of a kind and hands it to the receiver: the
-/// messages of doors that get bytes.
+/// messages of middlewares that get bytes.
 pub fn deliver(kind: InputKind, cdr: &[u8], receiver: &mut dyn FnMut(Result<Received<'_>>)) {
     let message = Reader::new(kind.type_name(), cdr);
     if let Err(error) = message.and_then(|message| read(kind, message, receiver)) {
@@ -258,7 +258,7 @@ fn read(
 
 /// What happens in the graph. Topics are full names.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum DoorEvent {
+pub enum MiddlewareEvent {
     /// A peer on a topic of ours asks for or offers another quality of service,
     /// so that nothing flows between the two.
     IncompatibleQos {
@@ -312,7 +312,7 @@ pub enum DoorEvent {
         /// Why.
         reason: String,
     },
-    /// A part of the door failed and is lost until a restart.
+    /// A part of the middleware failed and is lost until a restart.
     Failed {
         /// What, and why.
         reason: String,
