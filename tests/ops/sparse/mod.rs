@@ -3,6 +3,7 @@
 
 mod dialects;
 mod encoders;
+mod export;
 mod files;
 mod frames;
 mod operations;
