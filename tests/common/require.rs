@@ -32,7 +32,7 @@ pub enum Need {
     Ros2,
     /// Cargo's copy of a published crate.
     Crates,
-    /// The Python of `DET_POST_TORCH_PYTHON` with torch.
+    /// The Python of `DET_POST_TORCH_PYTHON` with torch and onnx.
     Torch,
 }
 

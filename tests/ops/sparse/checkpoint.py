@@ -1,19 +1,21 @@
-"""Makes a small random checkpoint of one family of voxel encoders, and what torch
+"""Makes a small random checkpoint of one family of voxel detectors, and what torch
 computes with it densely in f64: the reference of tools/export_sparse.py.
 
     checkpoint.py FAMILY checkpoint.pth reference.json
 
-The reference holds voxels (coordinates z y x and features) and the map.
+The reference holds voxels (coordinates z y x and features), the map, and the
+outputs of the 2D network behind it.
 """
 
 import json
 import sys
 
 import torch
+from torch import nn
 from torch.nn.functional import conv3d, max_pool3d
 
 EPS = 1e-3
-GRID = (41, 16, 24)
+GRID = (41, 16, 32)
 CHANNELS = (6, 8, 10, 12)
 NUM_FEATURES, NUM_OUT = 5, 9
 NUM_VOXELS = 300
@@ -132,6 +134,116 @@ def in_registration_order(state, names):
     return dict(sorted(state.items(), key=lambda item: (place(item[0]), digits(item[0])[:2])))
 
 
+def block(kernel, num_in, num_out, stride=1, eps=1e-5, bias=False, pad=True):
+    padding = kernel // 2 if pad else 0
+    conv = nn.Conv2d(num_in, num_out, kernel, stride, padding, bias=bias)
+    return [conv, nn.BatchNorm2d(num_out, eps=eps), nn.ReLU()]
+
+
+class ConvModule(nn.Module):
+    """As mmcv's: a convolution `conv` and its normalization `bn`."""
+
+    def __init__(self, num_in, num_out):
+        super().__init__()
+        self.conv, self.bn, self.activate = block(3, num_in, num_out, bias=False)
+
+    def forward(self, x):
+        return self.activate(self.bn(self.conv(x)))
+
+
+class DenseNetwork(nn.Module):
+    """The 2D network with the modules and names of a family."""
+
+    def __init__(self, names, num_in, has_anchors):
+        super().__init__()
+        self.names = names
+        widths, up, shared = (7, 11), 6, 8
+        blocks, neck = nn.ModuleList(), nn.ModuleList()
+        for at, width in enumerate(widths):
+            stride = at + 1
+            pads = names != "mmdet3d"
+            layers = [nn.ZeroPad2d(1)] if pads else []
+            layers += block(3, num_in, width, stride, eps=EPS, pad=not pads)
+            layers += block(3, width, width, eps=EPS)
+            blocks.append(nn.Sequential(*layers))
+            plain = stride == 1 and names != "openpcdet"
+            conv = nn.Conv2d if plain else nn.ConvTranspose2d
+            conv = conv(width, up, stride, stride, bias=False)
+            neck.append(nn.Sequential(conv, nn.BatchNorm2d(up, eps=EPS), nn.ReLU()))
+            num_in = width
+        self.blocks, self.neck = blocks, neck
+        width = len(widths) * up
+        self.anchors = nn.ModuleDict()
+        if has_anchors:
+            sizes = {"conv_cls": 6, "conv_box": 14, "conv_dir_cls": 4}
+            self.anchors.update({name: nn.Conv2d(width, num, 1) for name, num in sizes.items()})
+            return
+        if names == "mmdet3d":
+            self.shared = ConvModule(width, shared)
+        else:
+            self.shared = nn.Sequential(*block(3, width, shared, bias=True))
+        regression = ("center", "center_z") if names == "openpcdet" else ("reg", "height")
+        heat = "heatmap" if names == "mmdet3d" else "hm"
+        self.tasks = nn.ModuleList()
+        for num_classes in (1, 2):
+            sizes = {regression[0]: 2, regression[1]: 1, "dim": 3, "rot": 2, "vel": 2}
+            sizes[heat] = num_classes
+            branches = {name: self.branch(shared, num) for name, num in sizes.items()}
+            self.tasks.append(nn.ModuleDict(branches))
+
+    def branch(self, width, num_out):
+        last = nn.Conv2d(width, num_out, 3, padding=1)
+        if self.names == "det3d":
+            return nn.Sequential(*block(3, width, width, bias=True), last)
+        if self.names == "mmdet3d":
+            return nn.Sequential(ConvModule(width, width), last)
+        return nn.Sequential(nn.Sequential(*block(3, width, width)), last)
+
+    def forward(self, x):
+        levels = []
+        for layers, up in zip(self.blocks, self.neck):
+            x = layers(x)
+            levels.append(up(x))
+        x = torch.cat(levels, 1)
+        if self.anchors:
+            names = ("cls_score", "bbox_pred", "dir_cls_pred")
+            return {name: conv(x) for name, conv in zip(names, self.anchors.values())}
+        x = self.shared(x)
+        names = ("reg", "height", "dim", "rot", "vel", "hm")
+        return {
+            f"{name}_{at}": branch(x)
+            for at, task in enumerate(self.tasks)
+            for name, branch in zip(names, task.values())
+        }
+
+    def state(self):
+        """The state dict under the family's names."""
+        prefixes = {
+            "openpcdet": ("backbone_2d.blocks", "backbone_2d.deblocks", "dense_head.shared_conv",
+                          "dense_head.heads_list", "dense_head"),
+            "det3d": ("neck.blocks", "neck.deblocks", "bbox_head.shared_conv", "bbox_head.tasks"),
+            "mmdet3d": ("pts_backbone.blocks", "pts_neck.deblocks", "pts_bbox_head.shared_conv",
+                        "pts_bbox_head.task_heads"),
+        }[self.names]  # fmt: skip
+        own = ("blocks", "neck", "shared", "tasks", "anchors")
+        renamed = {}
+        for key, tensor in self.state_dict().items():
+            part, rest = key.split(".", 1)
+            renamed[f"{prefixes[own.index(part)]}.{rest}"] = tensor
+        return renamed
+
+
+def random_dense(names, num_in, has_anchors, random):
+    """A 2D network with random parameters and statistics."""
+    network = DenseNetwork(names, num_in, has_anchors).eval()
+    with torch.no_grad():
+        for key, tensor in network.state_dict().items():
+            if tensor.is_floating_point():
+                low, high = (0.5, 1.5) if key.endswith("running_var") else (-0.4, 0.4)
+                tensor.copy_(low + (high - low) * torch.rand(tensor.shape, generator=random))
+    return network
+
+
 def main(family, checkpoint, reference):
     encoder = Encoder(family)
     cells = torch.randperm(GRID[0] * GRID[1] * GRID[2], generator=encoder.random)[:NUM_VOXELS]
@@ -148,6 +260,11 @@ def main(family, checkpoint, reference):
     prefix = prefix.get(encoder.names, "pts_middle_encoder.")
     state = in_registration_order(encoder.state, encoder.names)
     state = {f"{prefix}{name}": tensor for name, tensor in state.items()}
+    has_anchors = family == "openpcdet_plain"
+    dense_network = random_dense(encoder.names, result.shape[1], has_anchors, encoder.random)
+    state |= {key: tensor.clone() for key, tensor in dense_network.state().items()}
+    with torch.no_grad():
+        outputs = dense_network.double()(result)
     key = "model_state" if encoder.names == "openpcdet" else "state_dict"
     torch.save({key: state, "epoch": 3}, checkpoint)
     with open(reference, "w", encoding="utf-8") as file:
@@ -157,6 +274,7 @@ def main(family, checkpoint, reference):
                 "features": features.flatten().tolist(),
                 "map_shape": list(result.shape),
                 "map": result.flatten().tolist(),
+                "outputs": {name: output.flatten().tolist() for name, output in outputs.items()},
             },
             file,
         )

@@ -1,12 +1,14 @@
 //! `tools/export_sparse.py`: random checkpoints of every family, exported and
 //! run, against what torch computes densely in f64.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
 use det_post::infer::sparse::{CpuEncoder, Dialect, GridAxes, Plan, load};
+use det_post::infer::{Engine, RtenEngine};
 use det_post::ops::sparse_conv::Precision;
-use det_post::types::{ElementType, Tensor};
+use det_post::types::{ElementType, Tensor, TensorValues, TensorView};
 use serde::Deserialize;
 
 use super::assert_close;
@@ -20,6 +22,8 @@ struct Reference {
     features: Vec<f32>,
     map_shape: Vec<usize>,
     map: Vec<f32>,
+    /// Of the 2D network, by name.
+    outputs: BTreeMap<String, Vec<f32>>,
 }
 
 /// The Python with torch, or a skipped test.
@@ -45,12 +49,13 @@ fn check(python: &str, family: &str, axes: GridAxes) {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let (checkpoint, encoder) = (path("model.pth"), path("encoder.scn.onnx"));
-    let reference = path("reference.json");
+    let (reference, dense) = (path("reference.json"), path("dense.onnx"));
     let made = [family, &checkpoint, &reference];
     run(python, "tests/ops/sparse/checkpoint.py", &made).unwrap();
-    let grid = ["--grid", "41", "16", "24"];
+    let grid = ["--grid", "41", "16", "32"];
     let names = ["--point-channels", "x y z intensity time_lag"];
-    let arguments = [&[checkpoint.as_str(), &encoder][..], &grid, &names].concat();
+    let arguments =
+        [&[checkpoint.as_str(), &encoder][..], &grid, &names, &["--dense", &dense]].concat();
     run(python, "tools/export_sparse.py", &arguments).unwrap();
 
     let file = load(Path::new(&encoder)).unwrap();
@@ -59,8 +64,11 @@ fn check(python: &str, family: &str, axes: GridAxes) {
     let expected: Reference =
         serde_json::from_str(&std::fs::read_to_string(&reference).unwrap()).unwrap();
     let order = axes.of_zyx();
-    let coordinates: Vec<[i32; 4]> =
-        expected.coordinates.iter().map(|zyx| [0, zyx[order[0]], zyx[order[1]], zyx[order[2]]]).collect();
+    let coordinates: Vec<[i32; 4]> = expected
+        .coordinates
+        .iter()
+        .map(|zyx| [0, zyx[order[0]], zyx[order[1]], zyx[order[2]]])
+        .collect();
     let shape = file.network.map_shape();
     assert_eq!(shape[..], expected.map_shape, "{family}");
     let capacities = file.network.default_capacities(usize::MAX);
@@ -70,6 +78,16 @@ fn check(python: &str, family: &str, axes: GridAxes) {
     encoder.run(&coordinates, &expected.features, &mut map).unwrap();
     let Tensor::F32 { values, .. } = &map else { panic!("{map:?}") };
     assert_close(values, &expected.map, family);
+
+    let mut network = RtenEngine::load(Path::new(&dense), Some(1)).unwrap();
+    network.run(&[TensorView::new(&shape, TensorValues::F32(&expected.map)).unwrap()]).unwrap();
+    let names: Vec<String> = network.outputs().iter().map(|output| output.name.clone()).collect();
+    assert_eq!(names.len(), expected.outputs.len(), "{family}: {names:?}");
+    for (at, name) in names.iter().enumerate() {
+        let output = network.output(at).unwrap();
+        let TensorValues::F32(values) = output.values() else { panic!("{name}") };
+        assert_close(values, &expected.outputs[name], &format!("{family} {name}"));
+    }
 }
 
 #[test]
@@ -96,14 +114,14 @@ fn what_the_exporter_cannot_know_is_asked_for() {
     run(&python, "tests/ops/sparse/checkpoint.py", &["det3d", &checkpoint, &path("r.json")])
         .unwrap();
     let export = |more: &[&str]| {
-        let grid = ["--grid", "41", "16", "24"];
+        let grid = ["--grid", "41", "16", "32"];
         let arguments = [&[checkpoint.as_str(), &encoder][..], &grid, more].concat();
         run(&python, "tools/export_sparse.py", &arguments)
     };
     for (more, expected) in [
         (&["--point-channels", "x y z"][..], "3 point channels are named, the encoder takes 5"),
         (&["--down-padding", "1,1,1"], "--down-padding: 3 times Z,Y,X are expected"),
-        (&["--grid", "3", "16", "24"], "nothing is left of a grid"),
+        (&["--grid", "3", "16", "32"], "nothing is left of a grid"),
         (&["--layout", "spconv2"], "--layout spconv2 does not fit"),
     ] {
         let error = export(more).expect_err(expected);
