@@ -28,7 +28,7 @@ static_assert(sizeof(Anchor) == 16);
 
 template <typename T>
 struct Args {
-    selection::Slices<Candidate3d> selection;  // as many as anchors
+    selection::Slices<Candidate3d> selection;  // at most one per anchor
     Slice<const T> classes;
     Slice<const T> boxes;
     Slice<const T> directions;         // none: no direction classifier

@@ -48,7 +48,7 @@ static_assert(sizeof(Task<float>) == 120);
 
 template <typename T>
 struct Args {
-    selection::Slices<Candidate3d> selection;  // as many as cells
+    selection::Slices<Candidate3d> selection;  // at most one per cell
     Slice<Motion> motions;                     // by found candidate
     Slice<uint32_t> places;                    // by candidate: its index among the found
     Slice<const uint32_t> num_voxels;          // 0: no cell passes

@@ -28,7 +28,7 @@ static_assert(sizeof(Level) == 24);
 template <typename T>
 struct Args {
     Slice<const T> outputs[kMaxOutputs];
-    selection::Slices<Candidate2d> selection;  // as many as rows
+    selection::Slices<Candidate2d> selection;  // at most one per row
     Slice<const float> bound;                  // the score threshold as a logit
     Slice<const float2> anchors;
     uint32_t num_rows;

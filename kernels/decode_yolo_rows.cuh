@@ -55,7 +55,7 @@ struct Cells : Rows<T> {
     }
 };
 
-// One tensor per level, logits, channels before or behind the cells.
+// One tensor per level, logits, channels outermost or innermost.
 template <typename T>
 struct Raw {
     static constexpr bool kLogits = true;

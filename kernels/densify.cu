@@ -51,7 +51,7 @@ struct Dropped {
         : not_finite(counters, kPointsNotFinite), over_capacity(counters, kPointsOverCapacity) {}
 };
 
-// The first tile of every sweep, and behind the last their number.
+// The first tile of every sweep, followed by the number of tiles.
 struct Tiles {
     uint32_t begin[kMaxSweeps + 1];
 };

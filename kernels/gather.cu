@@ -1,6 +1,6 @@
 // Gathers the survivors of suppression into detections in mapped host memory:
 // src/ops/gather/mod.rs. One block processes the survivors in their order. As the
-// last kernel of a frame it publishes the frame's counters, too.
+// last kernel of a frame it also publishes the frame's counters.
 
 #include "candidate.cuh"
 #include "counters.cuh"

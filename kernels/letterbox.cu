@@ -36,7 +36,7 @@ constexpr uint32_t kThreads = 128;
 constexpr uint32_t kColumns = 2;
 constexpr uint32_t kThreadsOfRow = 32;
 constexpr uint32_t kRowsOfBlock = kThreads / kThreadsOfRow;
-// Bytes behind the image that may be read; their values are not used.
+// Bytes after the image that may be read; their values are not used.
 constexpr uint32_t kTailBytes = 16;
 constexpr float kIntoMantissa = 8388608.0f;  // 2^23
 
@@ -226,9 +226,8 @@ struct Corners {
 
     static_assert(kTailBytes >= 3 * sizeof(uint32_t), "pair() reads three words");
 
-    // Loads six bytes by words. The right neighbour of the last pixel of a row is
-    // whatever follows in memory: its weight is 0. The launcher checks that kTailBytes
-    // follow the image.
+    // Loads six bytes by words. The right neighbour of the last pixel of a row has a
+    // weight of 0: any bytes may follow. The launcher checks that kTailBytes do.
     __device__ static void pair(const uint8_t* bytes, Pixel& left, Pixel& right) {
         const uint64_t address = reinterpret_cast<uint64_t>(bytes);
         const uint32_t* words = reinterpret_cast<const uint32_t*>(address & ~3ull);

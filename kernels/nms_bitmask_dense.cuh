@@ -5,13 +5,13 @@
 // so that the last block reads each word until it is nonzero: no fence, no ticket.
 //
 // The last block waits for the others, which wait for nothing: they have started
-// before it if blocks start in the order of their indices, and otherwise have room
+// before it if blocks start in the order of their indices, and otherwise are resident
 // beside it on every GPU that holds two blocks.
 #pragma once
 
 #include "nms_bits.cuh"
 
-// `check_bitmask` in src/ops/nms/cuda/kernels.rs refuses a grid with more rows a block.
+// `check_bitmask` in src/ops/nms/cuda/kernels.rs refuses a grid with more rows per block.
 constexpr uint32_t kDenseCapacity = 512;
 constexpr uint32_t kDenseRows = 4;
 constexpr uint32_t kDenseWords = kDenseCapacity / 32;
@@ -147,7 +147,7 @@ struct DenseReduction {
     Kept in_order[kDenseCapacity];
 };
 
-// Iterates until every candidate, one a thread, is decided: suppressed if one of
+// Iterates until every candidate, one per thread, is decided: suppressed if one of
 // its suppressors is kept, kept if all are suppressed. Returns the final states,
 // two words each.
 template <typename Policy, uint32_t kWords>

@@ -7,7 +7,7 @@
 constexpr uint32_t kBitmaskCapacity = 2048;
 constexpr uint32_t kBitmaskThreads = 1024;
 constexpr uint32_t kBitmaskWarps = kBitmaskThreads / kLanes;
-// The most rows of a block.
+// The maximum number of rows of a block.
 constexpr uint32_t kMaxRows = 16;
 
 // Row r of a block is one of every gridDim.x candidates.

@@ -1,4 +1,4 @@
-// One-pass suppression by IoU of upright boxes: src/ops/nms_fast/mod.rs.
+// One-pass suppression by IoU of axis-aligned boxes: src/ops/nms_fast/mod.rs.
 
 #include "aligned_box.cuh"
 #include "nms.cuh"

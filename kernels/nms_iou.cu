@@ -1,4 +1,4 @@
-// Greedy suppression by IoU of upright boxes: src/ops/nms_iou/mod.rs.
+// Greedy suppression by IoU of axis-aligned boxes: src/ops/nms_iou/mod.rs.
 
 #include "aligned_box.cuh"
 #include "nms.cuh"

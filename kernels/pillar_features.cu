@@ -17,7 +17,7 @@ constexpr uint32_t kLanes = 32;
 constexpr uint32_t kAllLanes = 0xffffffffu;
 constexpr uint32_t kThreads = 128;
 constexpr uint32_t kWarps = kThreads / kLanes;
-// The most values of a row, and the lanes of a group, of the two kernels.
+// The maximum number of values of a row, and the lanes of a group, of the two kernels.
 constexpr uint32_t kFew = 384;
 constexpr uint32_t kFewLanes = 8;
 constexpr uint32_t kMany = 2816;

@@ -1,8 +1,8 @@
 // Unpacks the bytes of a point cloud into rows of floats: src/ops/unpack/mod.rs.
 //
 // Thread mapping: a thread per point, a tile of kThreads consecutive points per
-// block (scan.cuh). A point's row is the number of usable points before it.
-// Reads: the values of every point. Writes: the usable points up to the capacity,
+// block (scan.cuh). A point's row is the number of valid points before it.
+// Reads: the values of every point. Writes: the valid points up to the capacity,
 // their number, and the counters of the others.
 
 #include "counters.cuh"

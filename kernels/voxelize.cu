@@ -26,7 +26,7 @@ constexpr uint32_t kThreads = 256;
 constexpr uint32_t kWarps = kThreads / kLanes;
 constexpr uint32_t kNumberThreads = 512;
 constexpr uint32_t kNone = 0xffffffffu;
-// The most points of a bucket that is ordered by a thread per point.
+// The maximum number of points of a bucket that is ordered by a thread per point.
 constexpr uint32_t kMaxSmallBucket = 64;
 // Blocks for large buckets, and the points of one that a warp holds.
 constexpr uint32_t kLargeBucketBlocks = 132;
@@ -327,7 +327,7 @@ __device__ inline void order_point(const Args& args, uint32_t own) {
     if (own_entry == kNone) return;
     Entry& entry = args.entries[own_entry];
     const uint32_t voxel = entry.voxel;
-    // Other threads of the cell read `first`, too: it is another point or 0.
+    // Other threads of the cell also read `first`: it is another point or 0.
     volatile uint32_t* first = &entry.first;
     if (*first == ~own) {
         *first = 0;

@@ -6,8 +6,8 @@
 //! build without kernels.
 //!
 //! This module alone calls the driver: contexts, streams, memory, graphs, loading
-//! and launching of kernels. It names no operation. What an operation's kernels
-//! take is declared beside their launcher, in `src/ops/<op>/kernels.rs`.
+//! and launching of kernels. It depends on no operation: the parameters of an
+//! operation's kernels are declared in `src/ops/<op>/kernels.rs`.
 
 #[cfg(feature = "cuda")]
 #[expect(unsafe_code, reason = "the driver is a C library; each block states why it is sound")]
@@ -23,7 +23,7 @@ use crate::types::DeviceChoice;
 /// The device of a channel.
 #[derive(Clone, Debug)]
 pub enum Device {
-    /// The processor this program runs on.
+    /// The CPU.
     Cpu,
     /// A CUDA GPU, opened and with its kernels loaded.
     #[cfg(feature = "cuda")]

@@ -1,33 +1,31 @@
-//! The one interface of every engine.
+//! The interface of all engines.
 
 use crate::error::Result;
 use crate::types::{TensorSpec, TensorView};
 
 /// A loaded network.
 ///
-/// Inputs and outputs are bound by position, in the order of
-/// [`Engine::inputs`] and [`Engine::outputs`]; heads match names to positions
-/// once, at start.
+/// Inputs and outputs are bound by position, in the order of [`Engine::inputs`] and
+/// [`Engine::outputs`]; heads match names to positions once, when they are created.
 pub trait Engine: Send {
-    /// What the network takes.
+    /// The inputs of the network.
     fn inputs(&self) -> &[TensorSpec];
 
-    /// What the network gives.
+    /// The outputs of the network.
     fn outputs(&self) -> &[TensorSpec];
 
-    /// Runs the network on one tensor per input and keeps its answers.
+    /// Runs the network on one tensor per input and stores its outputs.
     ///
     /// # Errors
-    /// `Inference` when a tensor does not fit its input or the engine fails.
-    /// The answers of the run before are gone either way.
+    /// `Inference` when a tensor does not fit its input or the engine fails. The outputs
+    /// of the previous run are discarded in any case.
     fn run(&mut self, inputs: &[TensorView<'_>]) -> Result<()>;
 
-    /// The answer at a position of [`Engine::outputs`], from the last
-    /// successful run.
+    /// The output at a position of [`Engine::outputs`], from the last run.
     ///
     /// # Errors
-    /// `Inference` when there was no such run, no such output, or its element
-    /// type is not one of [`ElementType`](crate::types::ElementType).
+    /// `Inference` when the last run failed or there was none, there is no such output, or
+    /// its element type is not one of [`ElementType`](crate::types::ElementType).
     fn output(&self, index: usize) -> Result<TensorView<'_>>;
 
     /// Name and version for logs and reports, such as `rten 0.27`.

@@ -5,10 +5,9 @@
 //! | [`RtenEngine`] | CPU, embedded | f32, i32; f16 widened to f32, i64 and bool narrowed to i32 | yes, with the same number of threads |
 //! | [`OrtEngine`] | CPU, a library loaded at run time | f32, f16, i32, i64 | yes, with the same library and number of threads |
 //!
-//! The two are not bit-equal to each other, nor is one of them to itself with
-//! another number of threads: they sum in different orders. Whoever compares
-//! bytes across machines sets the threads.
-//! Engines allocate inside their own run; nothing of this crate does.
+//! Outputs of the two engines, or of one with different numbers of threads, may differ
+//! in the last bits, since the order of sums differs: to compare bytes across machines,
+//! set the number of threads. A run allocates inside the engine only.
 
 #[cfg(feature = "cuda")]
 pub mod device;
@@ -29,21 +28,20 @@ pub use signature::{Expected, ExpectedDim, Side, bind};
 use crate::error::{Error, ErrorKind, Result};
 use crate::types::{EngineKind, EngineOptions, TensorSpec, TensorView};
 
-/// The environment variable that names the library of ONNX Runtime.
+/// The environment variable with the path of ONNX Runtime's library.
 pub const LIBRARY_VARIABLE: &str = "ORT_DYLIB_PATH";
 
 const STAGE: &str = "infer";
 
-/// Loads a network into the engine that the options choose, and logs which
-/// one and why.
+/// Loads a network into the engine that the options select, and logs the engine and the
+/// reason.
 ///
-/// [`EngineKind::Auto`] never falls back: when a library of ONNX Runtime is
-/// named and cannot be loaded, that is an error.
+/// [`EngineKind::Auto`] never falls back: a configured library of ONNX Runtime that
+/// cannot be loaded is an error.
 ///
 /// # Errors
-/// `Model` when there is no file at `model`, the engine cannot read it, or the
-/// library of ONNX Runtime is missing, too old, or not the one this process
-/// has loaded before.
+/// `Model` when there is no file at `model`, the engine cannot read it, or the library of
+/// ONNX Runtime is missing, too old, or another than this process has loaded before.
 pub fn load(model: &Path, options: &EngineOptions) -> Result<Box<dyn Engine>> {
     let choice = choose(options, std::env::var_os(LIBRARY_VARIABLE).as_deref());
     let engine: Box<dyn Engine> = match &choice.library {
@@ -54,7 +52,7 @@ pub fn load(model: &Path, options: &EngineOptions) -> Result<Box<dyn Engine>> {
     Ok(engine)
 }
 
-/// What [`choose`] decided: ONNX Runtime from a library, or rten.
+/// The result of [`choose`]: the library of ONNX Runtime, or `None` for rten.
 #[derive(Debug, PartialEq)]
 struct Choice {
     library: Option<PathBuf>,
@@ -77,14 +75,13 @@ fn choose(options: &EngineOptions, variable: Option<&OsStr>) -> Choice {
     }
 }
 
-/// The name under which the system's loader looks for ONNX Runtime.
+/// The name of ONNX Runtime's library for the system's loader.
 fn system_library() -> PathBuf {
     use std::env::consts::{DLL_PREFIX, DLL_SUFFIX};
     format!("{DLL_PREFIX}onnxruntime{DLL_SUFFIX}").into()
 }
 
-/// Refuses a model path that is not a file, before an engine says it in its
-/// own words.
+/// Refuses a model path that is not a file.
 fn check_file(model: &Path) -> Result<()> {
     let error = |message| Error::new(ErrorKind::Model, STAGE, message);
     match std::fs::metadata(model) {
@@ -107,7 +104,7 @@ fn check_inputs(specs: &[TensorSpec], inputs: &[TensorView<'_>]) -> Result<()> {
         if spec.element.is_some_and(|element| element != found)
             || !signature::shape_fits(spec, input.shape())
         {
-            return error(format!("input {spec} was given {found} {:?}", input.shape()));
+            return error(format!("input {spec} does not fit {found} {:?}", input.shape()));
         }
     }
     Ok(())
@@ -163,7 +160,7 @@ mod tests {
         assert!(check_inputs(&specs, &[view(&[6])]).is_err());
         let error = check_inputs(&specs, &[view(&[2, 3])]).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Inference);
-        assert_eq!(error.message(), "input images f32 [1, ?] was given f32 [2, 3]");
+        assert_eq!(error.message(), "input images f32 [1, ?] does not fit f32 [2, 3]");
         let integers = TensorView::new(&[1, 2], TensorValues::I32(&[1, 2])).unwrap();
         assert!(check_inputs(&specs, &[integers]).is_err());
     }

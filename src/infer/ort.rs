@@ -1,11 +1,10 @@
-//! ONNX Runtime on the CPU, from a library that is loaded when the program
-//! runs. Version 1.20 or newer.
+//! ONNX Runtime on the CPU, version 1.20 or newer, from a library that is loaded at run
+//! time.
 //!
-//! One process loads one library, once. The environment made from it lives as
-//! long as the process. Inputs are read where they lie (plain runs do so;
-//! bound inputs would be copied); answers stay where ONNX Runtime put them.
-//! With the same library and number of threads the same input gives the same
-//! bytes.
+//! A process loads one library, once; its environment exists until the process ends.
+//! Inputs are borrowed (bound inputs would be copied); outputs are returned in the memory
+//! that ONNX Runtime allocated. The same input gives the same bytes with the same library
+//! and number of threads.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -24,27 +23,28 @@ const STAGE: &str = "onnxruntime";
 
 /// A network in ONNX Runtime.
 pub struct OrtEngine {
-    // Answers lie in the session's memory; fields are dropped in this order.
-    answers: Vec<Answer>,
+    // Dropped before the session, which owns the memory.
+    values: Vec<Output>,
     session: Session,
     inputs: Vec<TensorSpec>,
     outputs: Vec<TensorSpec>,
     name: String,
 }
 
-struct Answer {
+/// An output of the last run.
+struct Output {
     shape: Vec<usize>,
     value: DynValue,
 }
 
 impl OrtEngine {
-    /// Loads an ONNX file with the ONNX Runtime of `library`. `threads` of
-    /// `None` takes one thread a physical core.
+    /// Loads an ONNX file with the ONNX Runtime of `library`. `threads`: `None` for one
+    /// thread per physical core.
     ///
     /// # Errors
-    /// `Model` when the library is missing, older than 1.20, or another than
-    /// the one this process has loaded; when ONNX Runtime refuses the file; or
-    /// when an input is not a tensor of a known type.
+    /// `Model` when the library is missing, older than 1.20 or another than this process
+    /// has loaded, ONNX Runtime refuses the file, or the type of an input is not
+    /// supported.
     pub fn load(path: &Path, library: &Path, threads: Option<usize>) -> Result<Self> {
         check_file(path)?;
         let environment = environment(library)?;
@@ -58,12 +58,12 @@ impl OrtEngine {
             return Err(Error::new(
                 ErrorKind::Model,
                 STAGE,
-                format!("{}: input {input} is of a type no head makes", path.display()),
+                format!("{}: the type of input {input} is not supported", path.display()),
             ));
         }
         let file = library.file_name().unwrap_or(library.as_os_str()).to_string_lossy();
         let name = format!("onnxruntime ({file})");
-        Ok(Self { answers: Vec::new(), session, inputs, outputs, name })
+        Ok(Self { values: Vec::new(), session, inputs, outputs, name })
     }
 }
 
@@ -83,15 +83,15 @@ struct Runtime {
 
 static RUNTIME: Mutex<Runtime> = Mutex::new(Runtime { library: None, environment: None });
 
-/// The environment of this process. Nothing of `ort` may be called before this
-/// has succeeded once: it would panic.
+/// The environment of this process. `ort` panics if it is used before this function has
+/// succeeded.
 pub(super) fn environment(library: &Path) -> Result<Environment> {
     let error = |message| Error::new(ErrorKind::Model, STAGE, message);
     let library = library.canonicalize().unwrap_or_else(|_| library.into());
     let mut runtime = RUNTIME.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(loaded) = runtime.library.as_ref().filter(|loaded| **loaded != library) {
         return Err(error(format!(
-            "this process runs {} and cannot load {} too",
+            "this process has loaded {} and cannot load {} as well",
             loaded.display(),
             library.display()
         )));
@@ -99,7 +99,7 @@ pub(super) fn environment(library: &Path) -> Result<Environment> {
     if let Some(environment) = &runtime.environment {
         return Ok(environment.clone());
     }
-    // A bare name is for the system's loader to find.
+    // The system's loader finds a name without a folder.
     if library.components().count() > 1 {
         input_file::check(&library).map_err(|cause| {
             error(format!("cannot load {}", library.display())).with_source(cause)
@@ -133,27 +133,27 @@ impl Engine for OrtEngine {
     }
 
     fn run(&mut self, inputs: &[TensorView<'_>]) -> Result<()> {
-        self.answers.clear();
+        self.values.clear();
         check_inputs(&self.inputs, inputs)?;
         let run_failed = |cause: ort::Error| failed("the run failed").with_source(cause);
         let values = inputs.iter().map(borrow).collect::<ort::Result<Vec<_>>>();
         let values = values.map_err(run_failed)?;
         let inputs = SessionInputs::<0>::from(values.as_slice());
-        let mut answers = self.session.run(inputs).map_err(run_failed)?;
+        let mut outputs = self.session.run(inputs).map_err(run_failed)?;
         for spec in &self.outputs {
-            let value = answers
+            let value = outputs
                 .remove(&spec.name)
-                .ok_or_else(|| failed(format!("there is no answer for output {spec}")))?;
+                .ok_or_else(|| failed(format!("the run gave no output {spec}")))?;
             let dims = value.dtype().tensor_shape().map_or(&[][..], |shape| shape);
             let shape = dims.iter().map(|&n| usize::try_from(n).unwrap_or(0)).collect();
-            self.answers.push(Answer { shape, value });
+            self.values.push(Output { shape, value });
         }
         Ok(())
     }
 
     fn output(&self, index: usize) -> Result<TensorView<'_>> {
-        let Answer { shape, value } = self.answers.get(index).ok_or_else(|| {
-            failed(format!("no output {index}: the last run gave {}", self.answers.len()))
+        let Output { shape, value } = self.values.get(index).ok_or_else(|| {
+            failed(format!("no output {index}: the last run gave {}", self.values.len()))
         })?;
         let kind = value.dtype().tensor_type();
         let values = match kind.and_then(element) {

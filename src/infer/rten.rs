@@ -1,12 +1,11 @@
-//! rten: the engine in pure Rust that is always there. CPU only.
+//! rten: the built-in engine, in Rust, for the CPU.
 //!
-//! rten knows f32 and i32 (and 8-bit integers, which no head uses). It widens
-//! f16 models to f32 when it loads them and narrows i64 and bool tensors to
-//! i32; the specs say what rten wants and gives, not what the file says. f16
-//! tensors are refused: a model that must run in f16 needs ONNX Runtime.
-//! With the same number of threads the same input gives the same bytes every
-//! run; with another number the last bits may differ, because some operators
-//! split their sums by it.
+//! rten supports f32 and i32 (and 8-bit integers, which no head uses). It widens f16
+//! models to f32 when it loads them and narrows i64 and bool tensors to i32; the specs
+//! are those of rten, not of the file. f16 tensors are refused: a model that must run in
+//! f16 needs ONNX Runtime. The same input gives the same bytes in every run with the same
+//! number of threads; with another number the last bits may differ, since some operators
+//! split their sums over the threads.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -25,22 +24,23 @@ const STAGE: &str = "rten";
 
 /// A network in rten.
 ///
-/// Inputs are read where they lie; answers stay where rten put them.
+/// Inputs are borrowed; outputs are returned in the memory that rten allocated.
 pub struct RtenEngine {
     model: Model,
     options: RunOptions,
     inputs: Vec<TensorSpec>,
     outputs: Vec<TensorSpec>,
-    answers: Vec<Value>,
+    /// The outputs of the last run.
+    values: Vec<Value>,
 }
 
 impl RtenEngine {
-    /// Loads an ONNX file. `threads` of `None` takes one thread a physical
-    /// core, shared with every other such engine of the process.
+    /// Loads an ONNX file. `threads`: `None` for one thread per physical core, shared with
+    /// all such engines of the process.
     ///
     /// # Errors
-    /// `Model` when the file cannot be read, uses an operator rten has not, or
-    /// has an input of a type rten has not.
+    /// `Model` when the file cannot be read, or uses an operator or an input type that
+    /// rten does not support.
     pub fn load(path: &Path, threads: Option<usize>) -> Result<Self> {
         check_file(path)?;
         let model = Model::load_file(path).map_err(|cause| {
@@ -52,13 +52,16 @@ impl RtenEngine {
             return Err(Error::new(
                 ErrorKind::Model,
                 STAGE,
-                format!("{}: rten has no type for input {input}; onnxruntime may", path.display()),
+                format!(
+                    "{}: rten does not support the type of input {input}; onnxruntime may",
+                    path.display()
+                ),
             ));
         }
         let outputs = specs(&model, model.output_ids());
         let pool = threads.map(|num| Arc::new(ThreadPool::with_num_threads(num.max(1))));
         let options = RunOptions::default().with_thread_pool(pool);
-        Ok(Self { model, options, inputs, outputs, answers: Vec::new() })
+        Ok(Self { model, options, inputs, outputs, values: Vec::new() })
     }
 }
 
@@ -72,26 +75,25 @@ impl Engine for RtenEngine {
     }
 
     fn run(&mut self, inputs: &[TensorView<'_>]) -> Result<()> {
-        self.answers.clear();
+        self.values.clear();
         check_inputs(&self.inputs, inputs)?;
         let ids = self.model.input_ids().iter();
-        let values = ids.zip(inputs).map(|(&id, input)| Ok((id, borrow(input)?)));
-        let values = values.collect::<Result<Vec<_>>>()?;
+        let inputs = ids.zip(inputs).map(|(&id, input)| Ok((id, borrow(input)?)));
+        let inputs = inputs.collect::<Result<Vec<_>>>()?;
         let options = Some(self.options.clone());
-        let mut answers = self
+        self.values = self
             .model
-            .run(values, self.model.output_ids(), options)
+            .run(inputs, self.model.output_ids(), options)
             .map_err(|cause| failed("the run failed").with_source(cause))?;
-        answers.iter_mut().for_each(make_dense);
-        self.answers = answers;
+        self.values.iter_mut().for_each(make_dense);
         Ok(())
     }
 
     fn output(&self, index: usize) -> Result<TensorView<'_>> {
-        let answer = self.answers.get(index).ok_or_else(|| {
-            failed(format!("no output {index}: the last run gave {}", self.answers.len()))
+        let value = self.values.get(index).ok_or_else(|| {
+            failed(format!("no output {index}: the last run gave {}", self.values.len()))
         })?;
-        let (shape, values) = match answer {
+        let (shape, values) = match value {
             Value::FloatTensor(tensor) => (tensor.shape(), tensor.data().map(TensorValues::F32)),
             Value::Int32Tensor(tensor) => (tensor.shape(), tensor.data().map(TensorValues::I32)),
             other => {
@@ -144,13 +146,13 @@ fn borrow<'a>(input: &TensorView<'a>) -> Result<ValueOrView<'a>> {
     };
     let element = input.values().element();
     view.map(ValueOrView::from)
-        .ok_or_else(|| failed(format!("rten takes f32 and i32, not {element} {shape:?}")))
+        .ok_or_else(|| failed(format!("rten supports f32 and i32, not {element} {shape:?}")))
 }
 
-/// Brings the answer of a network that ends in a transposition into row-major
-/// order; does nothing to any other.
-fn make_dense(answer: &mut Value) {
-    match answer {
+/// Converts an output to row-major order, which the output of a transposition does not
+/// have.
+fn make_dense(output: &mut Value) {
+    match output {
         Value::FloatTensor(tensor) => tensor.make_contiguous(),
         Value::Int32Tensor(tensor) => tensor.make_contiguous(),
         _ => (),

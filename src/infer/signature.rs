@@ -1,16 +1,16 @@
-//! Matching what a head expects with what a model has.
+//! Matching the tensors that a head expects with those of a model.
 
 use std::fmt;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::types::{Dim, ElementType, TensorSpec};
 
-/// Which tensors of a model are meant.
+/// The inputs or the outputs of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// What the model takes. Every input must be expected.
+    /// Inputs. Every input must be expected.
     Input,
-    /// What the model gives. Outputs nobody expects are left alone.
+    /// Outputs. Unexpected outputs are ignored.
     Output,
 }
 
@@ -26,22 +26,22 @@ impl fmt::Display for Side {
 /// One dimension of a tensor that a head expects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExpectedDim {
-    /// This many. A dimension the model leaves open fits too.
+    /// This length. A dynamic dimension fits as well.
     Exactly(usize),
-    /// Any number.
+    /// Any length.
     Any,
 }
 
 /// A tensor that a head expects.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Expected {
-    /// What it is to the head, for messages: `heat map`.
+    /// Its meaning, for messages: `heat map`.
     pub what: &'static str,
     /// Its name in the model; `None` binds by position.
     pub name: Option<String>,
-    /// The element types the head can use; empty for any.
+    /// The supported element types; empty for any.
     pub elements: Vec<ElementType>,
-    /// The shapes the head can use; empty for any.
+    /// The supported shapes; empty for any.
     pub shapes: Vec<Vec<ExpectedDim>>,
 }
 
@@ -91,15 +91,15 @@ fn shape_text(shape: &[ExpectedDim]) -> String {
     format!("[{}]", dims.join(", "))
 }
 
-/// The position in `found` of each tensor of `expected`, in the order of
-/// `expected`: by name where a name is given, else its own position.
+/// The position in `found` of each tensor of `expected`, in the order of `expected`: by
+/// name if it has one, else by its own position.
 ///
-/// What a model leaves open (an element type, a dimension, a whole shape) fits
-/// everything; it shows when the model runs.
+/// An element type, dimension or shape that the model does not specify fits everything;
+/// it is checked when the model runs.
 ///
 /// # Errors
-/// `Model`, naming what is expected and everything found, when a tensor is
-/// missing, does not fit or is expected twice, and when an input is left over.
+/// `Model`, with the expected tensor and all found ones, when a tensor is missing, does
+/// not fit or is expected twice, or an input is not expected.
 pub fn bind(side: Side, expected: &[Expected], found: &[TensorSpec]) -> Result<Vec<usize>> {
     let refuse = |problem: String| {
         let found: Vec<String> = found.iter().map(TensorSpec::to_string).collect();
@@ -125,12 +125,12 @@ pub fn bind(side: Side, expected: &[Expected], found: &[TensorSpec]) -> Result<V
     }
     if side == Side::Input && found.len() > expected.len() {
         let expected: Vec<String> = expected.iter().map(Expected::to_string).collect();
-        return refuse(format!("the model wants more inputs than {}", expected.join("; ")));
+        return refuse(format!("the model has more inputs than {}", expected.join("; ")));
     }
     Ok(positions)
 }
 
-/// Whether a shape fits what a model says of a tensor.
+/// Whether a shape fits the specification of a tensor.
 pub(super) fn shape_fits(spec: &TensorSpec, shape: &[usize]) -> bool {
     spec.shape.as_ref().is_none_or(|dims| {
         dims.len() == shape.len()

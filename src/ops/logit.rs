@@ -1,11 +1,11 @@
-//! Sigmoid and exponential with one answer everywhere, and score thresholds in
-//! logit space.
+//! Sigmoid and exponential with the same result on every platform, and score
+//! thresholds in logit space.
 //!
-//! Both functions are computed in f64 and rounded once to f32. An f64
-//! exponential of any decent library is so close to the true value that the
-//! rounded f32 is the same on every platform, but for arguments whose exact
-//! result lies within an f64 error of the midpoint between two f32, about one
-//! in 2^28. They are meant for the few rows that pass a threshold.
+//! Both functions are computed in f64 and rounded once to f32. The f64 exponentials
+//! of common libraries are accurate enough that the rounded f32 is the same
+//! everywhere, except for about one argument in 2^28, whose exact result is within
+//! the f64 error of the midpoint between two f32. They are meant for the few rows
+//! that pass a threshold.
 
 /// `1 / (1 + exp(-logit))`. NaN stays NaN.
 #[inline]
@@ -19,12 +19,11 @@ pub fn exp(value: f32) -> f32 {
     f64::from(value).exp() as f32
 }
 
-/// The smallest logit whose [`sigmoid`] is at least `threshold`, so that
-/// `logit >= logit_bound(threshold)` decides as
-/// `sigmoid(logit) >= threshold` does, for every logit.
+/// The smallest logit whose [`sigmoid`] is at least `threshold`: for every logit,
+/// `logit >= logit_bound(threshold)` equals `sigmoid(logit) >= threshold`.
 ///
-/// Minus infinity when every logit passes; NaN, which nothing is at least,
-/// when none does (a threshold above 1, or NaN). A NaN logit never passes.
+/// Minus infinity if every logit passes; NaN, with which every comparison is false,
+/// if none does (a threshold above 1, or NaN). A NaN logit never passes.
 pub fn logit_bound(threshold: f32) -> f32 {
     let passes = |key: i32| sigmoid(from_key(key)) >= threshold;
     let (mut fails, mut holds) = (key(f32::NEG_INFINITY), key(f32::INFINITY));
@@ -41,7 +40,7 @@ pub fn logit_bound(threshold: f32) -> f32 {
     from_key(holds)
 }
 
-/// Floats as integers of the same order; neighbours differ by one.
+/// Maps floats to integers in the same order; adjacent floats differ by one.
 fn key(value: f32) -> i32 {
     let bits = value.to_bits().cast_signed();
     if bits < 0 { i32::MIN - bits } else { bits }

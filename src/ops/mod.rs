@@ -1,17 +1,18 @@
 //! Operations. One folder each: `mod.rs` states the contract and checks the
 //! arguments, `cpu.rs` is the reference. Operations that run on CUDA have `cuda.rs`,
-//! which launches, and `kernels.rs`, which declares what the kernels in
-//! `kernels/<op>.cu` take.
+//! which launches, and `kernels.rs`, which declares the parameters of the kernels in
+//! `kernels/<op>.cu`.
 //!
-//! | on the way | ops |
+//! | stage | operations |
 //! |---|---|
-//! | in, camera | [`decompress`], [`letterbox`] |
-//! | in, LiDAR | [`unpack`], [`densify`], [`voxelize`], [`pillar_features`], [`scatter`] |
-//! | out | [`decode_yolo`], [`decode_center`], [`decode_anchor`], [`select`], [`gather`] |
-//! | suppression | [`nms`] chooses among [`nms_none`], [`nms_iou`], [`nms_fast`], [`nms_soft`], [`nms_rotated`], [`nms_circle`], [`nms_bev`], [`nms_iou_3d`] |
+//! | input, camera | [`decompress`], [`letterbox`] |
+//! | input, LiDAR | [`unpack`], [`densify`], [`voxelize`], [`pillar_features`], [`scatter`] |
+//! | sparse networks | [`voxel_mean`], [`rulebook`], [`sparse_conv`], [`sparse_max_pool`], [`to_map`] |
+//! | output | [`decode_yolo`], [`decode_center`], [`decode_anchor`], [`select`], [`gather`] |
+//! | suppression | [`nms`], which selects one of [`nms_none`], [`nms_iou`], [`nms_fast`], [`nms_soft`], [`nms_rotated`], [`nms_circle`], [`nms_bev`], [`nms_iou_3d`] |
 //!
-//! Ops never move data between host and device, and allocate nothing once their
-//! workspaces have seen the sizes.
+//! Operations copy nothing between host and device, and allocate nothing once their
+//! workspaces have grown to the sizes of the data.
 
 pub mod decode_anchor;
 pub mod decode_center;

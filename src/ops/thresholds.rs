@@ -4,7 +4,7 @@ use crate::device::cuda::{DeviceBuffer, Stream};
 use crate::error::{Error, ErrorKind, Result};
 use crate::types::ScoreThresholds;
 
-/// Thresholds in device memory: the numbers of classes and bins are fixed; recorded
+/// Thresholds in device memory, for a fixed number of classes and bins. Recorded
 /// graphs use the values last set.
 pub(in crate::ops) struct DeviceThresholds {
     /// Upper limits of the bins.
@@ -25,7 +25,7 @@ impl DeviceThresholds {
         Ok(tables)
     }
 
-    /// Writes other values and waits.
+    /// Writes thresholds of as many classes and bins, and waits.
     pub(in crate::ops) fn set(
         &mut self,
         op: &'static str,

@@ -154,7 +154,7 @@ fn given(
     let answers: Vec<_> = engine.answers.iter().map(answer).collect();
     let names = engine.outputs.iter().map(|output| output.name.as_str());
     let named: Vec<_> = names.zip(&answers).collect();
-    det_post::infer::device::DeviceEngine::given(stream, engine.inputs.clone(), &named).unwrap()
+    det_post::infer::device::DeviceEngine::fixed(stream, engine.inputs.clone(), &named).unwrap()
 }
 
 /// The GPU's memory of one test does not mix with another's.

@@ -193,7 +193,7 @@ fn centerpoint_head_gives_the_reference_boxes() {
             map.collect()
         })
         .collect();
-    let views: Vec<CenterTask<'_>> = maps
+    let views: Vec<CenterTask<TensorView<'_>>> = maps
         .iter()
         .map(|map| {
             let view = |head: &str| {

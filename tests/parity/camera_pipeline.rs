@@ -339,7 +339,7 @@ fn a_frame_moves_its_bytes_once_and_waits_once() {
     let mut mirror = Mirror::new("yolov8", 500);
     let stream = &pair.stream;
     let answer = answer_to(&mut mirror, &image);
-    let engine = DeviceEngine::given(stream, mirror.inputs, &[("output", &answer)]).unwrap();
+    let engine = DeviceEngine::fixed(stream, mirror.inputs, &[("output", &answer)]).unwrap();
     let mut pipeline = CudaDetector::new(&config("yolov8", &[]), stream, engine).unwrap();
     in_image(&mut pipeline, &picture.payload()).unwrap();
     let before = stream.num_waits();

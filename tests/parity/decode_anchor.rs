@@ -2,7 +2,7 @@
 //! counts of what was lost.
 
 use det_post::device::cuda::{CudaDevice, DeviceBuffer, DeviceCandidates, DeviceCounters, Graph};
-use det_post::ops::decode_anchor::cuda::{DeviceAnchorOutputs, Workspace};
+use det_post::ops::decode_anchor::cuda::Workspace;
 use det_post::ops::decode_anchor::{AnchorOutputs, decode_anchor};
 use det_post::ops::select::{Limits, select};
 use det_post::types::{
@@ -111,11 +111,8 @@ impl Head {
         let classes = upload(&stream, &self.classes);
         let boxes = upload(&stream, &self.boxes);
         let directions = self.directions.as_ref().map(|map| upload(&stream, map));
-        let outputs = DeviceAnchorOutputs {
-            classes: &classes,
-            boxes: &boxes,
-            directions: directions.as_ref(),
-        };
+        let outputs =
+            AnchorOutputs { classes: &classes, boxes: &boxes, directions: directions.as_ref() };
         let mut num_voxels = DeviceBuffer::zeros(&stream, 1).unwrap();
         num_voxels.write(&[7]).unwrap();
         let capacity = limits.candidate_capacity.min(limits.pre_nms_top_k).max(1);
@@ -229,17 +226,17 @@ fn tensors_that_do_not_fit_are_refused() {
     num_voxels.write(&[1]).unwrap();
     let mut candidates = DeviceCandidates::with_capacity(&stream, 10).unwrap();
     let (classes, boxes) = (upload(&stream, &head.classes), upload(&stream, &head.boxes));
-    let outputs = DeviceAnchorOutputs { classes: &classes, boxes: &boxes, directions: None };
+    let outputs = AnchorOutputs { classes: &classes, boxes: &boxes, directions: None };
     workspace.enqueue(&outputs, &num_voxels, &mut candidates, &mut counters).unwrap();
     assert_eq!(candidates.num.read().unwrap(), [0], "nothing passes before it is set");
-    let swapped = DeviceAnchorOutputs { classes: &boxes, boxes: &classes, directions: None };
+    let swapped = AnchorOutputs { classes: &boxes, boxes: &classes, directions: None };
     assert!(workspace.enqueue(&swapped, &num_voxels, &mut candidates, &mut counters).is_err());
     let half = Filling { element: ElementType::F16, ..PLAIN };
     let half = upload(&stream, &Head::new(&mut random, params.clone(), [8, 8], half).boxes);
-    let mixed = DeviceAnchorOutputs { boxes: &half, ..outputs };
+    let mixed = AnchorOutputs { boxes: &half, ..outputs };
     assert!(workspace.enqueue(&mixed, &num_voxels, &mut candidates, &mut counters).is_err());
     let big = upload(&stream, &Head::new(&mut random, params.clone(), [8, 9], PLAIN).classes);
-    let big = DeviceAnchorOutputs { classes: &big, ..outputs };
+    let big = AnchorOutputs { classes: &big, ..outputs };
     assert!(workspace.enqueue(&big, &num_voxels, &mut candidates, &mut counters).is_err());
     let others = AnchorDecode { align_center: true, ..params.clone() };
     assert!(workspace.set(&others, limits(10, 10)).is_err());

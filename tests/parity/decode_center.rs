@@ -4,8 +4,7 @@
 use det_post::device::cuda::{
     CudaDevice, DeviceBuffer, DeviceCandidates, DeviceCounters, DeviceTensor, Graph, Stream,
 };
-use det_post::ops::decode_center::cuda::Motion;
-use det_post::ops::decode_center::cuda::{DeviceCenterTask, Workspace};
+use det_post::ops::decode_center::cuda::{Motion, Workspace};
 use det_post::ops::decode_center::{CenterTask, decode_center};
 use det_post::ops::gather::cuda::{LidarInputs, LidarWorkspace, OutputAttributes};
 use det_post::ops::gather::gather_3d;
@@ -16,7 +15,7 @@ use det_post::ops::select::{Limits, select};
 use det_post::types::{
     Box3d, Candidate, Candidates, CenterDecode, CircleThreshold, ClassMode, Count, ElementType,
     FrameReport, Nms3d, NmsCircle, Object3d, PointRange, ScoreThresholds, SizeOrder, Tensor,
-    Variance3d, YawConvention, total_order,
+    TensorView, Variance3d, YawConvention, total_order,
 };
 
 use super::bound;
@@ -116,7 +115,7 @@ impl Head {
 
     /// As the lidar's frame does it: decoded, selected.
     pub fn reference(&self, capacity: usize, top_k: usize) -> (Candidates<Object3d>, FrameReport) {
-        let tasks: Vec<CenterTask<'_>> = self
+        let tasks: Vec<CenterTask<TensorView<'_>>> = self
             .tasks
             .iter()
             .map(|[heatmap, offset, height, size, rotation, velocity]| CenterTask {
@@ -147,10 +146,10 @@ impl Uploaded {
         Self(head.tasks.iter().map(|maps| maps.each_ref().map(|map| upload(stream, map))).collect())
     }
 
-    fn tasks(&self) -> Vec<DeviceCenterTask<'_>> {
+    fn tasks(&self) -> Vec<CenterTask<&DeviceTensor>> {
         self.0
             .iter()
-            .map(|maps| DeviceCenterTask {
+            .map(|maps| CenterTask {
                 heatmap: &maps[0],
                 offset: &maps[1],
                 height: &maps[2],

@@ -30,7 +30,7 @@ impl Network {
     #[cfg(feature = "cuda")]
     pub(super) fn on_device(&self, stream: &Stream) -> Result<DeviceEngine> {
         let answers: Vec<_> = self.answers.iter().map(|(name, answer)| (*name, answer)).collect();
-        DeviceEngine::given(stream, vec![self.input()], &answers)
+        DeviceEngine::fixed(stream, vec![self.input()], &answers)
     }
 
     fn input(&self) -> TensorSpec {

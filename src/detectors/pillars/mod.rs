@@ -23,7 +23,7 @@ pub use cuda::CudaDetector;
 pub use encoder::PillarEncoder;
 #[cfg(feature = "cuda")]
 pub use head::LidarDecoder;
-pub use head::{CenterOutputs, LidarHead};
+pub use head::LidarHead;
 
 use super::{Detector, FrameInput, FrameSet, InputNeeds, PayloadKind, another_family};
 use crate::config::{ChannelConfig, ChannelKind, LidarConfig, LidarFacts};

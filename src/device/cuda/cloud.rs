@@ -7,7 +7,7 @@ use crate::types::CloudView;
 /// The memory layout of a point cloud, checked by [`CloudView`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CloudLayout {
-    /// Points a row.
+    /// Points per row.
     pub width: usize,
     /// Rows.
     pub height: usize,
@@ -15,7 +15,7 @@ pub struct CloudLayout {
     pub point_step: usize,
     /// Bytes from row to row.
     pub row_step: usize,
-    /// Whether values have their high byte first.
+    /// Whether values are big-endian.
     pub big_endian: bool,
 }
 

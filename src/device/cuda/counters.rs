@@ -7,12 +7,11 @@ use crate::types::{Count, FrameReport};
 /// What a frame drops on the device: a `u32` for each [`Count`], at its position
 /// in [`Count::ALL`].
 ///
-/// Every op is given the counters when it is queued, and its kernels add to the
-/// entries of what they drop. The last kernel of the frame copies all entries to
-/// memory that the host reads, whatever they mean, and clears them: a frame needs
-/// no launch, no copy and no wait for them. A frame that ends before its last
-/// kernel leaves its entries behind: [`DeviceCounters::enqueue_clear`]. The entry
-/// of what only the host counts stays 0.
+/// The kernels of an op add to the entries of what they drop. The last kernel of the
+/// frame copies all entries, without knowing their meaning, to memory that the host
+/// reads, and clears them: they need no launch, no copy and no wait of their own. After
+/// a frame that ended before its last kernel they are cleared by
+/// [`DeviceCounters::enqueue_clear`]. Entries that only the host counts stay 0.
 #[derive(Debug)]
 pub struct DeviceCounters {
     entries: DeviceBuffer<u32>,
@@ -24,7 +23,7 @@ pub struct DeviceCounters {
 pub struct PublishedCounters<'a> {
     /// The entries, read and cleared.
     pub entries: Out<'a, u32>,
-    /// Where they go, in memory that the host reads.
+    /// Their copies, in memory that the host reads.
     pub published: Out<'a, u32>,
 }
 
@@ -73,7 +72,7 @@ impl DeviceCounters {
         size_of::<u32>() * self.entries.len()
     }
 
-    /// Queues the clearing of what a frame left behind that ended before its last
+    /// Queues the clearing of all entries, after a frame that ended before its last
     /// kernel.
     ///
     /// # Errors
@@ -82,8 +81,7 @@ impl DeviceCounters {
         self.entries.enqueue_clear()
     }
 
-    /// Waits and takes what was counted since the counters were last cleared: for
-    /// tests of single ops, not for frames.
+    /// Waits, reads the entries and clears them: for tests of single ops, not for frames.
     ///
     /// # Errors
     /// `Device` when earlier work or a copy fails.

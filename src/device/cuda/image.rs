@@ -11,9 +11,9 @@ pub struct ImageLayout {
     pub size: Size,
     /// Bytes from row to row.
     pub step: usize,
-    /// What the bytes mean.
+    /// Encoding of the bytes.
     pub encoding: Encoding,
-    /// Whether 16-bit samples have their high byte first.
+    /// Whether 16-bit samples are big-endian.
     pub big_endian: bool,
 }
 
@@ -29,7 +29,7 @@ impl ImageLayout {
     }
 }
 
-/// Bytes behind an image that kernels may read; their values are undefined.
+/// Bytes after an image that kernels may read; their values are undefined.
 pub const TAIL_BYTES: usize = 16;
 
 /// Pinned host memory and device memory for one image of a bounded size, with the

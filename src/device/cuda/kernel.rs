@@ -42,8 +42,7 @@ pub struct Grid {
     pub threads_per_block: u32,
 }
 
-/// A loaded kernel whose parameter has the size of `K::Args`, which was checked
-/// when it was loaded.
+/// A loaded kernel. Loading has checked that its parameter has the size of `K::Args`.
 pub struct Kernel<K> {
     function: CudaFunction,
     max_threads_per_block: u32,
@@ -89,7 +88,7 @@ impl<K: KernelSpec> Kernel<K> {
         }
         if threads_per_block > self.max_threads_per_block {
             return Err(error(format!(
-                "kernel {}: {threads_per_block} threads a block, at most {} are possible",
+                "kernel {}: {threads_per_block} threads per block, at most {} are possible",
                 K::NAME,
                 self.max_threads_per_block
             )));
@@ -136,8 +135,8 @@ fn param_size(function: &CudaFunction) -> Result<usize> {
     Ok(size)
 }
 
-/// Threads that are resident on a large GPU: grids of blocks that loop over their items
-/// have at most as many.
+/// Threads that are resident on a large GPU: the maximum of a grid whose blocks loop over
+/// their items.
 pub(crate) const RESIDENT_THREADS: u32 = 132 * 2048;
 
 /// The number of blocks that cover `num_items`.
@@ -150,15 +149,49 @@ pub(crate) fn check_len(kernel: &str, slice: &str, found: usize, needed: usize) 
     if found >= needed {
         return Ok(());
     }
-    Err(refused(kernel, &format!("{slice} has {found} places, needed are {needed}")))
+    Err(refused(kernel, &format!("{slice} has {found} values, needed are {needed}")))
 }
+
+/// [`check_len`] of several slices: name, length, length needed.
+pub(crate) fn check_lens(
+    kernel: &str,
+    slices: impl IntoIterator<Item = (&'static str, usize, usize)>,
+) -> Result<()> {
+    let mut slices = slices.into_iter();
+    slices.try_for_each(|(slice, found, needed)| check_len(kernel, slice, found, needed))
+}
+
+/// Implements [`KernelSpec`] for the kernels of an op that have the same parameter
+/// struct, for several element types, and the same check. The comment above the table
+/// argues the promises of [`KernelSpec`]:
+///
+/// ```text
+/// kernel_specs! {
+///     check;
+///     unsafe DecodeAnchor<f32>: "decode_anchor_f32", AnchorArgs<f32>;
+/// }
+/// ```
+macro_rules! kernel_specs {
+    ($check:ident; $(unsafe $spec:ty: $name:literal, $args:ident<$($element:ty),+> $(, $limits:expr)?;)+) => {$(
+        // SAFETY: argued above the table.
+        unsafe impl KernelSpec for $spec {
+            const NAME: &'static str = $name;
+            type Args<'a> = $args<'a, $($element),+>;
+            fn check(args: &Self::Args<'_>, grid: &Grid) -> Result<()> {
+                $check(Self::NAME, args, grid $(, $limits)?)
+            }
+        }
+    )+};
+}
+
+pub(crate) use kernel_specs;
 
 /// Refuses a number of threads per block that the kernel is not compiled for.
 pub(crate) fn check_threads(kernel: &str, found: u32, needed: u32) -> Result<()> {
     if found == needed {
         return Ok(());
     }
-    Err(refused(kernel, &format!("{found} threads a block, needed are {needed}")))
+    Err(refused(kernel, &format!("{found} threads per block, needed are {needed}")))
 }
 
 /// The error of a launch that is refused.

@@ -34,7 +34,9 @@ pub use graph::Graph;
 pub(crate) use graph::recording;
 pub use image::{DeviceImage, ImageLayout, TAIL_BYTES};
 pub use kernel::{Grid, Kernel, KernelSpec};
-pub(crate) use kernel::{RESIDENT_THREADS, blocks, check_len, check_threads, refused};
+pub(crate) use kernel::{
+    RESIDENT_THREADS, blocks, check_len, check_lens, check_threads, kernel_specs, refused,
+};
 pub use memory::{
     DeviceBuffer, In, InPlaceUploads, MappedBuffer, Out, PageLocked, PinnedBuffer, Plain,
     UploadScope,
@@ -42,7 +44,7 @@ pub use memory::{
 pub use points::DevicePoints;
 pub(crate) use shared::{assert_mirrors, kernel_constant, kernel_struct_size};
 pub use stream::{Event, Stream};
-pub use tensor::{DeviceTensor, DeviceValues, PinnedTensor};
+pub use tensor::{DeviceFloat, DeviceTensor, DeviceValues, PinnedTensor};
 
 use super::error;
 use crate::error::{Error, ErrorKind, Result};
@@ -140,7 +142,7 @@ fn failed(what: &str, driver: DriverError) -> Error {
 }
 
 /// Whether a result of the driver means that a kernel, or the GPU itself, has
-/// failed: every later call returns it, too.
+/// failed: every later call returns it as well.
 fn is_fault(result: CUresult) -> bool {
     matches!(
         result,

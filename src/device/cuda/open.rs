@@ -24,7 +24,7 @@ const FATBIN: Option<&[u8]> = Some(include_bytes!(env!("DET_POST_FATBIN")));
 const FATBIN: Option<&[u8]> = None;
 
 /// The GPUs that are open.
-static HELD: Mutex<Vec<(u32, Weak<Inner>)>> = Mutex::new(Vec::new());
+static OPEN: Mutex<Vec<(u32, Weak<Inner>)>> = Mutex::new(Vec::new());
 
 /// The GPU of this number: shared if it is open already.
 pub(super) fn open(ordinal: u32) -> Result<CudaDevice> {
@@ -32,10 +32,10 @@ pub(super) fn open(ordinal: u32) -> Result<CudaDevice> {
         error("this program was built without kernels: no nvcc was found when it was built")
     })?;
     check_driver(ordinal)?;
-    let mut held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
-    held.retain(|(_, inner)| inner.strong_count() > 0);
-    let others = held.iter().find(|(number, _)| *number == ordinal);
-    if let Some(inner) = others.and_then(|(_, inner)| inner.upgrade()) {
+    let mut gpus = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+    gpus.retain(|(_, inner)| inner.strong_count() > 0);
+    let open = gpus.iter().find(|(number, _)| *number == ordinal);
+    if let Some(inner) = open.and_then(|(_, inner)| inner.upgrade()) {
         let device = CudaDevice { inner };
         return device.check().map(|()| device);
     }
@@ -50,11 +50,11 @@ pub(super) fn open(ordinal: u32) -> Result<CudaDevice> {
         .map_err(|e| failed("load the kernels", e))?;
     let name = context.name().map_err(|e| failed("query the GPU's name", e))?;
     let inner = Arc::new(Inner { module, context, name });
-    held.push((ordinal, Arc::downgrade(&inner)));
+    gpus.push((ordinal, Arc::downgrade(&inner)));
     Ok(CudaDevice { inner })
 }
 
-/// Whether there are a driver and a GPU of this number.
+/// Checks that there are a supported driver and a GPU of this number.
 fn check_driver(ordinal: u32) -> Result<()> {
     // SAFETY: loads the driver's library, whose initialisers are trusted as
     // far as any system library's; the call has no other precondition.
@@ -78,13 +78,13 @@ fn check_driver(ordinal: u32) -> Result<()> {
     Ok(())
 }
 
-/// Whether the context is usable.
+/// Checks that the context is usable.
 pub(super) fn check(context: &CudaContext) -> Result<()> {
     context.bind_to_thread().map_err(|e| failed("use the GPU", e))?;
     // SAFETY: queries the default stream, which every context has.
     match unsafe { sys::cuStreamQuery(std::ptr::null_mut()) } {
         CUresult::CUDA_ERROR_NOT_READY => Ok(()),
-        answer => answer.result().map_err(|e| failed("use the GPU", e)),
+        status => status.result().map_err(|e| failed("use the GPU", e)),
     }
 }
 

@@ -78,12 +78,12 @@ impl Stream {
         self.inner.stream.synchronize().map_err(|e| failed("finish the queued work", e))
     }
 
-    /// How often the host has waited for this stream so far: once per frame.
+    /// The number of times that the host has waited for this stream: once per frame.
     pub fn num_waits(&self) -> u64 {
         self.inner.num_waits.load(Ordering::Relaxed)
     }
 
-    /// The number of allocations on this stream so far: a frame adds none.
+    /// The number of allocations on this stream: frames add none.
     pub fn num_allocations(&self) -> usize {
         let owned = self.inner.owned.lock().unwrap_or_else(PoisonError::into_inner);
         owned.device.len() + owned.host.len()
@@ -121,8 +121,7 @@ impl Stream {
         self.inner.owned.lock().unwrap_or_else(PoisonError::into_inner).host.push(address);
     }
 
-    /// Refuses memory of another stream: it may be of another GPU, in use or
-    /// freed.
+    /// Refuses memory of another stream, which may be of another GPU, in use or freed.
     pub(super) fn check_owns(&self, owner: &Self) -> Result<()> {
         if Arc::ptr_eq(&self.inner, &owner.inner) {
             return Ok(());
@@ -146,7 +145,7 @@ pub(super) fn ignore_other_recordings() -> Result<()> {
     let mut mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
     // SAFETY: swaps a setting of this thread with a live local.
     unsafe { sys::cuThreadExchangeStreamCaptureMode(&raw mut mode).result() }
-        .map_err(|e| failed("set how this thread meets recordings", e))?;
+        .map_err(|e| failed("set the capture mode of this thread", e))?;
     IS_SET.set(true);
     Ok(())
 }
@@ -157,7 +156,7 @@ impl std::fmt::Debug for Stream {
     }
 }
 
-/// A point in a stream's work: to wait for, and to measure times between.
+/// A point in a stream's work, to wait for and to measure times.
 #[derive(Debug)]
 pub struct Event {
     event: CudaEvent,

@@ -2,7 +2,7 @@
 
 use half::f16;
 
-use super::{DeviceBuffer, PinnedBuffer, Stream};
+use super::{DeviceBuffer, In, PinnedBuffer, Plain, Stream};
 use crate::error::{Error, ErrorKind, Result};
 use crate::types::{ElementType, Tensor, TensorValues, TensorView};
 
@@ -20,6 +20,31 @@ pub enum DeviceValues {
     F32(DeviceBuffer<f32>),
     /// 16-bit floats.
     F16(DeviceBuffer<f16>),
+}
+
+/// The element types of a [`DeviceTensor`].
+pub trait DeviceFloat: Plain {
+    /// The element type.
+    const ELEMENT: ElementType;
+
+    /// The values, if they are of this type.
+    fn values(values: &DeviceValues) -> Option<&DeviceBuffer<Self>>;
+}
+
+impl DeviceFloat for f32 {
+    const ELEMENT: ElementType = ElementType::F32;
+
+    fn values(values: &DeviceValues) -> Option<&DeviceBuffer<Self>> {
+        if let DeviceValues::F32(values) = values { Some(values) } else { None }
+    }
+}
+
+impl DeviceFloat for f16 {
+    const ELEMENT: ElementType = ElementType::F16;
+
+    fn values(values: &DeviceValues) -> Option<&DeviceBuffer<Self>> {
+        if let DeviceValues::F16(values) = values { Some(values) } else { None }
+    }
 }
 
 impl DeviceTensor {
@@ -69,6 +94,20 @@ impl DeviceTensor {
             DeviceValues::F32(values) => size_of::<f32>() * values.len(),
             DeviceValues::F16(values) => size_of::<f16>() * values.len(),
         }
+    }
+
+    /// The values of element type `T`, for a kernel on `stream` to read.
+    ///
+    /// # Errors
+    /// `Argument` for a tensor of another element type; `Device` when it belongs to
+    /// another stream.
+    pub fn input<T: DeviceFloat>(&self, stream: &Stream) -> Result<In<'_, T>> {
+        let values = T::values(&self.values).ok_or_else(|| {
+            let (found, shape, expected) = (self.element(), &self.shape, T::ELEMENT);
+            let message = format!("a tensor of {found} {shape:?}; {expected} expected");
+            Error::new(ErrorKind::Argument, "device", message)
+        })?;
+        values.input(stream)
     }
 
     /// The values.

@@ -1,7 +1,7 @@
-//! A session of ONNX Runtime that works in a stream and in its memory.
+//! A session of ONNX Runtime that runs on a stream and in its memory.
 //!
-//! What `ort` offers for inputs copies them; here they are bound as they lie,
-//! by the same calls of ONNX Runtime's own interface.
+//! The interface of `ort` copies inputs; here they are bound in place, by the C interface
+//! of ONNX Runtime.
 
 use std::ffi::CString;
 
@@ -14,16 +14,16 @@ use ort::{AsPointer, ep};
 use crate::device::cuda::{DeviceTensor, Stream};
 use crate::types::ElementType;
 
-/// The key of a run that names a recording.
+/// The key of the run option that selects a recording.
 const GRAPH_KEY: &str = "gpu_graph_id";
 
-/// The name for a run that is no recording.
+/// The value for a run that is not recorded.
 const NOT_RECORDED: &str = "-1";
 
 /// The CUDA provider, queueing on a stream.
 pub(super) fn cuda_provider(stream: &Stream) -> ep::CUDA {
-    // SAFETY: whoever makes a session from this keeps the stream longer: `Bound`
-    // is the only way to run one and owns both in that order.
+    // SAFETY: the stream outlives every session with this provider: only `Bound` runs
+    // sessions, and it drops the session before the stream.
     unsafe { ep::CUDA::default().with_compute_stream(stream.handle()) }
 }
 
@@ -49,10 +49,9 @@ struct Work {
 }
 
 impl Drop for Bound {
-    /// Waits, so that nothing runs on what goes. After a fault of the GPU the
-    /// session is abandoned instead, with the host memory it took: its end
-    /// would ask the driver for things that fail, and ONNX Runtime ends the
-    /// process over that.
+    /// Waits for queued work that uses the session. After a fault of the GPU the session
+    /// is leaked instead, with its host memory: ONNX Runtime aborts the process if the
+    /// driver fails while a session is destroyed.
     fn drop(&mut self) {
         if let Err(fault) = self.stream.synchronize() {
             tracing::warn!("a network's session is abandoned with the GPU's context: {fault}");
@@ -92,8 +91,8 @@ impl Bound {
         }
     }
 
-    /// Runs once with outputs in memory of ONNX Runtime and gives the element
-    /// type and shape of each of `names`, in order.
+    /// Runs once with outputs in memory of ONNX Runtime and returns the element type and
+    /// shape of each of `names`, in order.
     pub(super) fn probe(
         &mut self,
         names: &[&str],
@@ -104,25 +103,24 @@ impl Bound {
             binding.bind_output_to_device(name, &memory)?;
         }
         options.set(GRAPH_KEY, NOT_RECORDED)?;
-        let answers = session.run_binding_with_options(binding, options)?;
+        let outputs = session.run_binding_with_options(binding, options)?;
         let found = names.iter().map(|&name| {
-            let kind = answers.get(name).map(|answer| answer.dtype());
+            let kind = outputs.get(name).map(|output| output.dtype());
             let dims = kind.and_then(|kind| kind.tensor_shape()).map_or(&[][..], |shape| shape);
             let shape = dims.iter().map(|&n| usize::try_from(n).unwrap_or(0)).collect();
             let element = kind.and_then(|kind| kind.tensor_type());
             (element.and_then(super::super::ort::element), shape)
         });
         let found = found.collect();
-        drop(answers);
+        drop(outputs);
         binding.clear_outputs();
         *options = run_options()?;
         Ok(found)
     }
 
-    /// Runs until nothing more is to be taken, waiting each time, and then once
-    /// as frames do, by which a session that is to be one graph records. The
-    /// first run takes memory, the second again, for the plan that ONNX Runtime
-    /// made of the first; a recording that has to take any fails.
+    /// Runs twice, waiting each time, and then once as frames do, which records the graph
+    /// of a session that has one. The first run allocates memory, the second again for
+    /// the plan that ONNX Runtime made in the first; a recording that allocates fails.
     pub(super) fn warm_up(&mut self) -> ort::Result<()> {
         const NUM_UNRECORDED: usize = 2;
         let Work { binding, session, .. } = self.work()?;
@@ -141,7 +139,7 @@ impl Bound {
     }
 
     fn work(&mut self) -> ort::Result<&mut Work> {
-        self.work.as_mut().ok_or_else(|| ort::Error::new("the session is gone"))
+        self.work.as_mut().ok_or_else(|| ort::Error::new("the session was abandoned"))
     }
 
     fn memory(&self) -> ort::Result<MemoryInfo<'static>> {

@@ -1,57 +1,64 @@
-//! Networks whose inputs and outputs lie in device memory.
+//! Networks with inputs and outputs in device memory.
 //!
-//! A [`DeviceEngine`] belongs to one stream. What goes before the network
-//! writes into [`DeviceEngine::input`], [`DeviceEngine::enqueue`] queues the
-//! run, what comes after reads [`DeviceEngine::output`]: the same memory in
-//! every frame, so that both sides may be recorded as graphs. The run itself
-//! must not be recorded.
+//! A [`DeviceEngine`] belongs to one stream. The kernels before the network write
+//! [`DeviceEngine::input`], [`DeviceEngine::enqueue`] queues the run, the kernels after it
+//! read [`DeviceEngine::output`]: the same memory in every frame, so that the kernels
+//! before and after may be recorded as graphs. The run itself must not be recorded.
 //!
-//! | engine | where the network runs | copies a run |
+//! | made by | where the network runs | copies per run |
 //! | --- | --- | --- |
-//! | [`DeviceEngine::OnnxRuntime`] | on the stream's GPU | none |
-//! | [`DeviceEngine::Host`] | an [`Engine`] on the CPU | every input down, every output up, and one wait |
-//! | [`DeviceEngine::Given`] | nowhere: its answers were written before | none |
+//! | [`DeviceEngine::load`] with ONNX Runtime and its CUDA provider | on the stream's GPU | none |
+//! | [`DeviceEngine::load`] otherwise, [`DeviceEngine::on_host`] | an [`Engine`] on the CPU | every input down, every output up, and one wait |
+//! | [`DeviceEngine::fixed`] | nowhere: the outputs are constant | none |
 
-#[expect(unsafe_code, reason = "ONNX Runtime is a C library; each block says why it holds")]
+#[expect(unsafe_code, reason = "ONNX Runtime is a C library; each block argues why it is sound")]
 mod binding;
-mod given;
 mod host;
+mod network;
 mod onnx_runtime;
 
 use std::path::Path;
 
-pub use given::GivenAnswers;
-pub use host::{HostEngine, NumBytes};
-pub use onnx_runtime::OrtCudaEngine;
+use host::HostRunner;
+pub use host::NumBytes;
+use network::Network;
+pub use network::fixed_shape;
+use network::{allocate_inputs, failed};
+use onnx_runtime::OrtRunner;
 
 use super::{Choice, Engine, LIBRARY_VARIABLE, OrtEngine, RtenEngine};
 use crate::device::cuda::{DeviceTensor, Stream};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::Result;
 use crate::types::{Dim, EngineOptions, Provider, Tensor, TensorSpec};
 
 /// A loaded network with its inputs and outputs in the memory of a stream.
-pub enum DeviceEngine {
+pub struct DeviceEngine {
+    // Dropped first: works in the memory of the tensors.
+    runner: Runner,
+    network: Network,
+}
+
+/// The runtime of a network.
+enum Runner {
     /// ONNX Runtime on the GPU of the stream.
-    OnnxRuntime(OrtCudaEngine),
+    OnnxRuntime(OrtRunner),
     /// An engine on the CPU, with copies through page-locked memory.
-    Host(HostEngine),
-    /// No engine: answers that stand already. For measuring what is around it.
-    Given(GivenAnswers),
+    Host(HostRunner),
+    /// None: the outputs are constant.
+    Fixed,
 }
 
 impl DeviceEngine {
     /// Loads a network for a stream and logs which engine runs it, and why.
     ///
-    /// `shape_of` is asked once per input for the shape that it is to have in
-    /// every frame; [`fixed_shape`] is the answer for a network that leaves
-    /// nothing open. The shapes of the outputs follow: the network is run
-    /// on zeros, which also brings it to speed.
+    /// `shape_of` gives the shape that an input has in every frame; [`fixed_shape`] for a
+    /// network without dynamic dimensions. The shapes of the outputs follow from a run
+    /// on zeros, which also warms the network up.
     ///
     /// # Errors
-    /// `Model` when the network cannot be loaded, the library of ONNX Runtime
-    /// has not the provider that is asked for, or a shape does not fit an input;
-    /// `Inference` when those first runs fail; `Device` when there is not enough
-    /// memory.
+    /// `Model` when the network cannot be loaded, the library of ONNX Runtime lacks the
+    /// configured provider, or a shape does not fit an input; `Inference` when the first
+    /// runs fail; `Device` when there is not enough memory.
     pub fn load(
         model: &Path,
         options: &EngineOptions,
@@ -60,46 +67,41 @@ impl DeviceEngine {
     ) -> Result<Self> {
         let choice = super::choose(options, std::env::var_os(LIBRARY_VARIABLE).as_deref());
         let provider = options.gpu.provider;
-        let log = |engine: &Self, reason| {
-            let (model, device) = (model.display(), stream.device());
-            tracing::info!("model {model} for {device} on {}: {reason}", engine.name());
-        };
         let Choice { library, reason } = choice;
-        if let Some(library) = &library
-            && match provider {
-                Provider::Cpu => false,
-                Provider::Auto => onnx_runtime::has_cuda(library)?,
-                Provider::Cuda | Provider::TensorRt => true,
-            }
-        {
-            let engine = OrtCudaEngine::load(model, library, options, stream, shape_of)?;
-            let engine = Self::OnnxRuntime(engine);
-            log(&engine, reason);
-            return Ok(engine);
-        }
-        let engine: Box<dyn Engine> = match &library {
-            _ if matches!(provider, Provider::Cuda | Provider::TensorRt) => {
-                return Err(Error::new(
-                    ErrorKind::Model,
-                    super::STAGE,
-                    format!(
-                        "a network on the GPU needs a library of ONNX Runtime, but {reason}: name \
-                         one in engine.library or in {LIBRARY_VARIABLE}"
-                    ),
-                ));
-            }
-            Some(library) => Box::new(OrtEngine::load(model, library, options.threads)?),
-            None => Box::new(RtenEngine::load(model, options.threads)?),
+        let on_gpu = match (&library, provider) {
+            (Some(library), Provider::Auto) => onnx_runtime::has_cuda(library)?,
+            (_, provider) => matches!(provider, Provider::Cuda | Provider::TensorRt),
         };
-        let engine = Self::on_host(engine, stream, shape_of)?;
-        log(
-            &engine,
-            if provider == Provider::Cpu { "the options ask for the CPU" } else { reason },
-        );
+        let engine = match &library {
+            Some(library) if on_gpu => {
+                let (runner, network) = OrtRunner::load(model, library, options, stream, shape_of)?;
+                Self { runner: Runner::OnnxRuntime(runner), network }
+            }
+            None if on_gpu => {
+                return Err(network::model_error(format!(
+                    "a network on the GPU needs a library of ONNX Runtime, but {reason}: name one \
+                     in engine.library or in {LIBRARY_VARIABLE}"
+                )));
+            }
+            Some(library) => {
+                let engine = OrtEngine::load(model, library, options.threads)?;
+                Self::on_host(Box::new(engine), stream, shape_of)?
+            }
+            None => {
+                let engine = RtenEngine::load(model, options.threads)?;
+                Self::on_host(Box::new(engine), stream, shape_of)?
+            }
+        };
+        let reason = match provider {
+            Provider::Cpu => "the options ask for the CPU",
+            _ => reason,
+        };
+        let (model, device) = (model.display(), stream.device());
+        tracing::info!("model {model} for {device} on {}: {reason}", engine.name());
         Ok(engine)
     }
 
-    /// Takes an engine that runs on the CPU.
+    /// A network in an engine that runs on the CPU.
     ///
     /// # Errors
     /// As [`DeviceEngine::load`].
@@ -108,146 +110,101 @@ impl DeviceEngine {
         stream: &Stream,
         shape_of: impl Fn(&TensorSpec) -> Result<Vec<usize>>,
     ) -> Result<Self> {
-        let shapes = shapes(engine.inputs(), shape_of)?;
-        HostEngine::new(engine, stream, &shapes).map(Self::Host)
+        let (runner, network) = HostRunner::new(engine, stream, shape_of)?;
+        Ok(Self { runner: Runner::Host(runner), network })
     }
 
-    /// Takes answers, by name, in place of a network with these inputs.
+    /// Inputs that are not read and outputs, by name, that are constant: for measuring a
+    /// channel without its network.
     ///
     /// # Errors
-    /// `Model` when an input leaves a dimension open; `Device` when there is not
-    /// enough memory.
-    pub fn given(
+    /// `Model` when an input has a dynamic dimension; `Device` when there is not enough
+    /// memory.
+    pub fn fixed(
         stream: &Stream,
-        inputs: Vec<TensorSpec>,
-        answers: &[(&str, &Tensor)],
+        input_specs: Vec<TensorSpec>,
+        outputs: &[(&str, &Tensor)],
     ) -> Result<Self> {
-        GivenAnswers::new(stream, inputs, answers).map(Self::Given)
+        let spec = |(name, tensor): &(&str, &Tensor)| TensorSpec {
+            name: (*name).to_owned(),
+            element: Some(tensor.element()),
+            shape: Some(tensor.shape().iter().map(|&n| Dim::Fixed(n)).collect()),
+        };
+        let upload = |(_, tensor): &(&str, &Tensor)| {
+            let mut on_device = DeviceTensor::zeros(stream, tensor.element(), tensor.shape())?;
+            on_device.write(&tensor.view())?;
+            Ok(Some(on_device))
+        };
+        let network = Network {
+            name: "fixed outputs".to_owned(),
+            inputs: allocate_inputs(stream, &input_specs, fixed_shape)?,
+            input_specs,
+            output_specs: outputs.iter().map(spec).collect(),
+            outputs: outputs.iter().map(upload).collect::<Result<_>>()?,
+        };
+        Ok(Self { runner: Runner::Fixed, network })
     }
 
-    /// What the network takes.
+    /// The inputs of the network.
     pub fn inputs(&self) -> &[TensorSpec] {
-        match self {
-            Self::OnnxRuntime(engine) => engine.inputs(),
-            Self::Host(engine) => engine.inputs(),
-            Self::Given(answers) => answers.inputs(),
-        }
+        &self.network.input_specs
     }
 
-    /// What the network gives.
+    /// The outputs of the network.
     pub fn outputs(&self) -> &[TensorSpec] {
-        match self {
-            Self::OnnxRuntime(engine) => engine.outputs(),
-            Self::Host(engine) => engine.outputs(),
-            Self::Given(answers) => answers.outputs(),
-        }
+        &self.network.output_specs
     }
 
-    /// The input at a position of [`DeviceEngine::inputs`], to be written by
-    /// kernels of the engine's stream. Shape and address never change.
+    /// The input at a position of [`DeviceEngine::inputs`], to be written by kernels of
+    /// the engine's stream. Shape and address never change.
     ///
     /// # Errors
     /// `Inference` when there is no such input.
     pub fn input(&mut self, index: usize) -> Result<&mut DeviceTensor> {
-        let num = self.inputs().len();
-        let tensor = match self {
-            Self::OnnxRuntime(engine) => engine.input(index),
-            Self::Host(engine) => engine.input(index),
-            Self::Given(answers) => answers.input(index),
-        };
+        let num = self.network.inputs.len();
+        let tensor = self.network.inputs.get_mut(index);
         tensor.ok_or_else(|| failed(format!("no input {index}: the network has {num}")))
     }
 
-    /// Queues the network: it reads what the kernels before it wrote into the
-    /// inputs, and the kernels after it read its outputs.
+    /// Queues the network, which reads the inputs after the kernels queued before it have
+    /// written them; kernels queued after it read the outputs.
     ///
     /// # Errors
     /// `Inference` when the engine fails; `Device` when the GPU does.
     pub fn enqueue(&mut self) -> Result<()> {
-        match self {
-            Self::OnnxRuntime(engine) => engine.enqueue(),
-            Self::Host(engine) => engine.enqueue(),
-            Self::Given(_) => Ok(()),
+        match &mut self.runner {
+            Runner::OnnxRuntime(runner) => runner.enqueue(),
+            Runner::Host(runner) => runner.enqueue(&mut self.network),
+            Runner::Fixed => Ok(()),
         }
     }
 
-    /// The output at a position of [`DeviceEngine::outputs`]. Shape and address
-    /// never change.
+    /// The output at a position of [`DeviceEngine::outputs`]. Shape and address never
+    /// change.
     ///
     /// # Errors
     /// `Inference` when there is no such output or it does not hold floats.
     pub fn output(&self, index: usize) -> Result<&DeviceTensor> {
-        let tensor = match self {
-            Self::OnnxRuntime(engine) => engine.output(index),
-            Self::Host(engine) => engine.output(index),
-            Self::Given(answers) => answers.output(index),
-        };
-        tensor.ok_or_else(|| match self.outputs().get(index) {
-            Some(spec) => failed(format!("output {spec} does not hold floats")),
-            None => failed(format!("no output {index}: the network has {}", self.outputs().len())),
-        })
+        let Network { outputs, output_specs, .. } = &self.network;
+        match outputs.get(index) {
+            Some(Some(tensor)) => Ok(tensor),
+            Some(None) => {
+                Err(failed(format!("output {} does not hold floats", output_specs[index])))
+            }
+            None => Err(failed(format!("no output {index}: the network has {}", outputs.len()))),
+        }
     }
 
     /// Bytes that one run copies between device and host.
     pub fn copies(&self) -> NumBytes {
-        match self {
-            Self::OnnxRuntime(_) | Self::Given(_) => NumBytes::default(),
-            Self::Host(engine) => engine.copies(),
+        match &self.runner {
+            Runner::OnnxRuntime(_) | Runner::Fixed => NumBytes::default(),
+            Runner::Host(runner) => runner.copies(),
         }
     }
 
     /// Name and version for logs and reports.
     pub fn name(&self) -> &str {
-        match self {
-            Self::OnnxRuntime(engine) => engine.name(),
-            Self::Host(engine) => engine.name(),
-            Self::Given(_) => "given answers",
-        }
+        &self.network.name
     }
-}
-
-/// The shape of an input that leaves nothing open.
-///
-/// # Errors
-/// `Model` when it does.
-pub fn fixed_shape(spec: &TensorSpec) -> Result<Vec<usize>> {
-    let open = || {
-        let message = format!("input {spec} leaves a dimension open: its shape must be given");
-        Error::new(ErrorKind::Model, super::STAGE, message)
-    };
-    let fixed = |dim: &Dim| match dim {
-        Dim::Fixed(n) => Some(*n),
-        Dim::Dynamic => None,
-    };
-    let shape = spec.shape.as_ref().and_then(|dims| dims.iter().map(fixed).collect());
-    shape.ok_or_else(open)
-}
-
-/// What a tensor of this name is.
-fn named(name: &str, tensor: &Tensor) -> TensorSpec {
-    TensorSpec {
-        name: name.to_owned(),
-        element: Some(tensor.element()),
-        shape: Some(tensor.shape().iter().map(|&n| Dim::Fixed(n)).collect()),
-    }
-}
-
-/// The shape of every input, each checked against what the network says.
-fn shapes(
-    inputs: &[TensorSpec],
-    shape_of: impl Fn(&TensorSpec) -> Result<Vec<usize>>,
-) -> Result<Vec<Vec<usize>>> {
-    let checked = |spec: &TensorSpec| {
-        let shape = shape_of(spec)?;
-        if super::signature::shape_fits(spec, &shape) {
-            return Ok(shape);
-        }
-        let message = format!("input {spec} cannot have the shape {shape:?}");
-        Err(Error::new(ErrorKind::Model, super::STAGE, message))
-    };
-    inputs.iter().map(checked).collect()
-}
-
-fn failed(message: impl Into<String>) -> Error {
-    Error::new(ErrorKind::Inference, super::STAGE, message)
 }

@@ -1,11 +1,11 @@
-//! ONNX Runtime on a GPU: on our stream, in our memory.
+//! ONNX Runtime on the stream and in the memory of a [`DeviceEngine`](super::DeviceEngine).
 //!
-//! The CUDA provider runs the network, or the TensorRT provider with the CUDA
-//! provider behind it. Kernels queue on the engine's stream, between ours;
-//! inputs and outputs lie where ours read and write them, and nothing is
-//! copied. Algorithms are chosen by rule and not by measurement, so that the
-//! same input gives the same bytes in every process. ONNX Runtime keeps its
-//! recording per thread: the first run on another thread records again.
+//! The CUDA provider runs the network, or the TensorRT provider with the CUDA provider
+//! for the operators that it does not support. Its kernels are queued on the stream;
+//! inputs and outputs are bound in place, and nothing is copied. Algorithms are selected
+//! by heuristics, not by measurement, so that the same input gives the same bytes in
+//! every process. ONNX Runtime records per thread: the first run on another thread
+//! records again.
 
 use std::path::Path;
 use std::thread::{self, ThreadId};
@@ -16,7 +16,7 @@ use ort::ep::{self, ExecutionProvider, ExecutionProviderDispatch};
 use ort::session::Session;
 
 use super::binding::{Bound, cuda_provider, tensorrt_provider};
-use super::failed;
+use super::network::{Network, allocate_inputs, allocate_output, failed};
 use crate::device::cuda::{DeviceTensor, Stream, recording};
 use crate::error::{Error, ErrorKind, Result};
 use crate::infer::check_file;
@@ -25,16 +25,9 @@ use crate::types::{CudaGraph, Dim, ElementType, EngineOptions, Provider, TensorS
 
 const STAGE: &str = "onnxruntime";
 
-/// A network in ONNX Runtime on the GPU of a stream.
-pub struct OrtCudaEngine {
-    // Dropped first: works in the memory of the tensors.
+/// A session of ONNX Runtime on the GPU of a stream.
+pub(super) struct OrtRunner {
     bound: Box<Bound>,
-    inputs: Vec<DeviceTensor>,
-    /// One an output; `None` where it does not hold floats.
-    outputs: Vec<Option<DeviceTensor>>,
-    input_specs: Vec<TensorSpec>,
-    output_specs: Vec<TensorSpec>,
-    name: String,
     /// The thread for which ONNX Runtime has recorded.
     thread: ThreadId,
     stream: Stream,
@@ -46,14 +39,14 @@ pub(super) fn has_cuda(library: &Path) -> Result<bool> {
     Ok(ep::CUDA::is_available().unwrap_or(false))
 }
 
-impl OrtCudaEngine {
+impl OrtRunner {
     pub(super) fn load(
         model: &Path,
         library: &Path,
         options: &EngineOptions,
         stream: &Stream,
         shape_of: impl Fn(&TensorSpec) -> Result<Vec<usize>>,
-    ) -> Result<Self> {
+    ) -> Result<(Self, Network)> {
         check_file(model)?;
         let environment = environment(library)?;
         let provider = options.gpu.provider;
@@ -61,7 +54,7 @@ impl OrtCudaEngine {
         let attempts: &[bool] = match options.gpu.cuda_graph {
             CudaGraph::Always => &[true],
             CudaGraph::Never => &[false],
-            // What TensorRT leaves to CUDA would lie outside the graph.
+            // Operators that TensorRT leaves to CUDA would be outside the graph.
             CudaGraph::Auto if provider == Provider::TensorRt => &[false],
             CudaGraph::Auto => &[true, false],
         };
@@ -86,42 +79,25 @@ impl OrtCudaEngine {
         Err(refused.unwrap_or_else(|| model_error(format!("cannot load {}", model.display()))))
     }
 
-    /// Gives a session its memory and runs it until nothing more is to be taken
-    /// or recorded.
+    /// Binds a session to its memory and runs it until it allocates and records no more.
     fn start(
         session: Session,
         name: String,
         stream: &Stream,
         shape_of: impl Fn(&TensorSpec) -> Result<Vec<usize>>,
-    ) -> Result<Self> {
+    ) -> Result<(Self, Network)> {
         let input_specs: Vec<_> = session.inputs().iter().map(spec).collect();
         let output_specs: Vec<_> = session.outputs().iter().map(spec).collect();
         let mut bound = Box::new(Bound::new(session, stream).map_err(first_run_failed)?);
-        let inputs = inputs(&input_specs, stream, shape_of)?;
+        let inputs = allocate_inputs(stream, &input_specs, shape_of)?;
         for (spec, tensor) in input_specs.iter().zip(&inputs) {
             bound.bind_input(&spec.name, tensor).map_err(first_run_failed)?;
         }
         let outputs = bind_outputs(&mut bound, &output_specs, stream)?;
         bound.warm_up().map_err(first_run_failed)?;
         stream.synchronize()?;
-        let (thread, stream) = (thread::current().id(), stream.clone());
-        Ok(Self { bound, inputs, outputs, input_specs, output_specs, name, thread, stream })
-    }
-
-    pub(super) fn inputs(&self) -> &[TensorSpec] {
-        &self.input_specs
-    }
-
-    pub(super) fn outputs(&self) -> &[TensorSpec] {
-        &self.output_specs
-    }
-
-    pub(super) fn input(&mut self, index: usize) -> Option<&mut DeviceTensor> {
-        self.inputs.get_mut(index)
-    }
-
-    pub(super) fn output(&self, index: usize) -> Option<&DeviceTensor> {
-        self.outputs.get(index)?.as_ref()
+        let runner = Self { bound, thread: thread::current().id(), stream: stream.clone() };
+        Ok((runner, Network { name, input_specs, output_specs, inputs, outputs }))
     }
 
     pub(super) fn enqueue(&mut self) -> Result<()> {
@@ -137,10 +113,6 @@ impl OrtCudaEngine {
             Ok(()) => failed("the run failed").with_source(cause),
             Err(fault) => fault,
         })
-    }
-
-    pub(super) fn name(&self) -> &str {
-        &self.name
     }
 }
 
@@ -160,7 +132,7 @@ fn check_provider(provider: Provider, library: &Path) -> Result<()> {
     )))
 }
 
-/// A session of the network, on our stream.
+/// A session of the network on the stream.
 fn open(
     environment: &Environment,
     model: &Path,
@@ -215,22 +187,7 @@ fn providers(
     providers
 }
 
-fn inputs(
-    specs: &[TensorSpec],
-    stream: &Stream,
-    shape_of: impl Fn(&TensorSpec) -> Result<Vec<usize>>,
-) -> Result<Vec<DeviceTensor>> {
-    let shapes = super::shapes(specs, shape_of)?;
-    let tensors = specs.iter().zip(&shapes).map(|(spec, shape)| match spec.element {
-        Some(element @ (ElementType::F32 | ElementType::F16)) => {
-            DeviceTensor::zeros(stream, element, shape)
-        }
-        _ => Err(model_error(format!("input {spec} does not take floats"))),
-    });
-    tensors.collect()
-}
-
-/// Memory for every output of floats, bound.
+/// Allocates and binds every output that holds floats.
 fn bind_outputs(
     bound: &mut Bound,
     specs: &[TensorSpec],
@@ -251,17 +208,16 @@ fn bind_outputs(
         }
     };
     let bind = |(spec, (element, shape)): (&TensorSpec, (Option<ElementType>, Vec<usize>))| {
-        let Some(element @ (ElementType::F32 | ElementType::F16)) = element else {
-            return Ok(None);
-        };
-        let tensor = DeviceTensor::zeros(stream, element, &shape)?;
-        bound.bind_output(&spec.name, &tensor).map_err(first_run_failed)?;
-        Ok(Some(tensor))
+        let tensor = allocate_output(stream, element, &shape)?;
+        if let Some(tensor) = &tensor {
+            bound.bind_output(&spec.name, tensor).map_err(first_run_failed)?;
+        }
+        Ok(tensor)
     };
     specs.iter().zip(found).map(bind).collect()
 }
 
-/// What to do about a cause that ONNX Runtime gives.
+/// How to fix a failure that ONNX Runtime reports.
 fn advice(cause: &str) -> String {
     if let Some(library) = missing_library(cause) {
         let package = match library {

@@ -1,4 +1,4 @@
-//! The CPU side of decode anchor.
+//! The reference on the CPU.
 
 use std::f32::consts::PI;
 
@@ -10,7 +10,7 @@ use crate::types::{
 
 /// Decodes maps of `height` x `width` cells that fit the parameters.
 pub(super) fn decode_anchor(
-    outputs: &AnchorOutputs<'_>,
+    outputs: &AnchorOutputs<TensorView<'_>>,
     params: &AnchorDecode,
     [height, width]: [usize; 2],
     candidates: &mut Candidates<Object3d>,
@@ -40,8 +40,7 @@ pub(super) fn decode_anchor(
     }
 }
 
-/// What a logit must reach so that its score may pass; `None` when none can,
-/// for want of thresholds.
+/// The smallest logit whose score may pass; `None` when no class has a threshold.
 pub(super) fn logit_bound_of(params: &AnchorDecode) -> Option<f32> {
     let classes = 0..params.anchors.len() as u32;
     let lowest = classes.filter_map(|class| params.score_thresholds.lowest(class));
@@ -82,13 +81,13 @@ fn decode_box(
     }
 }
 
-/// The yaw, up to half a turn, that the direction classifier chose.
+/// The yaw or its opposite, whichever the direction classifier selects.
 fn turn_towards(yaw_rad: f32, offset_rad: f32, second: bool) -> f32 {
     let yaw_rad = remainder(yaw_rad - offset_rad, PI) + offset_rad;
     if second { yaw_rad + PI } else { yaw_rad }
 }
 
-/// An angle brought into [0, period).
+/// An angle reduced to [0, period).
 fn remainder(angle: f32, period: f32) -> f32 {
     angle - (angle / period).floor() * period
 }
@@ -98,7 +97,7 @@ fn is_finite(bbox: &Box3d) -> bool {
     [x, y, z, length_m, width_m, height_m, yaw_rad].iter().all(|value| value.is_finite())
 }
 
-/// The outputs and where their anchors stand.
+/// The outputs and the positions of their anchors.
 struct Head<'a> {
     classes: Map<'a>,
     boxes: Map<'a>,
@@ -111,7 +110,7 @@ struct Head<'a> {
 
 impl<'a> Head<'a> {
     fn new(
-        outputs: &AnchorOutputs<'a>,
+        outputs: &AnchorOutputs<TensorView<'a>>,
         params: &AnchorDecode,
         [height, width]: [usize; 2],
     ) -> Self {
@@ -151,7 +150,7 @@ impl<'a> Head<'a> {
     }
 }
 
-/// Where the anchors of the cells stand along an axis.
+/// The positions of the cells' anchors along an axis.
 pub(super) struct Centers {
     pub(super) first: f32,
     pub(super) step: f32,
@@ -173,11 +172,11 @@ impl Centers {
     }
 }
 
-/// One output: `per_anchor` channels an anchor.
+/// One output, with `per_anchor` channels per anchor.
 struct Map<'a> {
     values: TensorValues<'a>,
     per_anchor: usize,
-    /// From cell to cell and from channel to channel.
+    /// Values from cell to cell and from channel to channel.
     strides: [usize; 2],
 }
 

@@ -1,38 +1,26 @@
 //! The CUDA implementation of [`decode_anchor`](super::decode_anchor), with the
 //! selection of the best ([`crate::ops::select`]) in the same kernel: one pass over
-//! the class logits, and over the other maps only for anchors that pass.
+//! the class logits; the other maps are read only for anchors that pass.
 //!
 //! The candidates are those of the CPU, limited to the capacity, then to the best
 //! `pre_nms_top_k`; each limit drops the worst in the total order. Their order in
 //! memory is undefined: later ops sort. Centres, yaws, classes and sources are
-//! equal; scores and extents within 1 ULP (their exponential is rounded from f64).
+//! equal, scores and extents within 1 ULP (their exponential is rounded from f64).
 
 use half::f16;
 
 use super::kernels::{ANCHORS_PER_BLOCK, AnchorArgs, AnchorShape, DecodeAnchor};
-use super::{argument, check_map, cpu};
+use super::{AnchorOutputs, argument, check, cpu};
 use crate::device::cuda::{
-    DeviceBuffer, DeviceCandidates, DeviceCounters, DeviceTensor, DeviceValues, Grid, In, Kernel,
+    DeviceBuffer, DeviceCandidates, DeviceCounters, DeviceFloat, DeviceTensor, Grid, In, Kernel,
     Stream, blocks,
 };
 use crate::error::Result;
 use crate::ops::select::Limits;
 use crate::ops::select::cuda::Selecting;
-use crate::ops::select::kernels::{MAX_FOUND, SelectSettings, THREADS_PER_BLOCK};
+use crate::ops::select::kernels::{MAX_FOUND, THREADS_PER_BLOCK};
 use crate::ops::thresholds::DeviceThresholds;
-use crate::types::{AnchorDecode, Box3d};
-
-/// The maps of an anchor head in device memory: as [`super::AnchorOutputs`], all of
-/// the same element type.
-#[derive(Clone, Copy, Debug)]
-pub struct DeviceAnchorOutputs<'a> {
-    /// `A * num_classes` channels, anchor by anchor: logits.
-    pub classes: &'a DeviceTensor,
-    /// `A * 7` channels, anchor by anchor: x y z l w h r.
-    pub boxes: &'a DeviceTensor,
-    /// `A * 2` channels, anchor by anchor: logits of the two directions.
-    pub directions: Option<&'a DeviceTensor>,
-}
+use crate::types::{AnchorDecode, Box3d, ElementType};
 
 /// Kernels and memory of the op on one stream, for one head.
 pub struct Workspace {
@@ -100,11 +88,7 @@ impl Workspace {
         let memory = &mut self.memory;
         memory.thresholds.set("decode_anchor", &params.score_thresholds)?;
         memory.bound.write(&[cpu::logit_bound_of(params).unwrap_or(f32::NAN)])?;
-        let Limits { candidate_capacity, pre_nms_top_k } = limits;
-        memory
-            .selecting
-            .settings
-            .write(&[SelectSettings::limits(candidate_capacity, pre_nms_top_k)])
+        memory.selecting.set(limits)
     }
 
     /// Queues the decoding of `outputs` into `candidates`, whose capacity is a limit
@@ -118,78 +102,51 @@ impl Workspace {
     /// buffer belongs to another stream or the launch fails.
     pub fn enqueue(
         &mut self,
-        outputs: &DeviceAnchorOutputs<'_>,
+        outputs: &AnchorOutputs<&DeviceTensor>,
         num_voxels: &DeviceBuffer<u32>,
         candidates: &mut DeviceCandidates<Box3d>,
         counters: &mut DeviceCounters,
     ) -> Result<()> {
         let Self { stream, f32, f16, params, memory } = self;
-        let size = size(outputs, params)?;
-        let per_cell = params.anchors.len() * params.rotations_rad.len();
-        let num_items = size[0] * size[1] * per_cell;
+        let forms = outputs.try_map(|map| Ok((map.element(), map.shape())))?;
+        let size = check(&forms, params)?;
+        let num_items = size[0] * size[1] * params.anchors.len() * params.rotations_rad.len();
         let max_items = memory.selecting.capacity();
         if num_items > max_items || num_items == 0 {
             return argument(format!("{num_items} anchors; 1 to {max_items} are possible"));
         }
         let num_blocks = [blocks(num_items, ANCHORS_PER_BLOCK), 1];
         let grid = Grid { num_blocks, threads_per_block: THREADS_PER_BLOCK };
-        let several = || argument("maps of several element types; one is possible".into());
-        let DeviceAnchorOutputs { classes, boxes, directions } = *outputs;
-        let directions = directions.map(DeviceTensor::values);
-        match (classes.values(), boxes.values(), directions) {
-            (DeviceValues::F32(classes), DeviceValues::F32(boxes), directions) => {
-                let directions = match directions {
-                    Some(DeviceValues::F32(directions)) => directions.input(stream)?,
-                    Some(DeviceValues::F16(_)) => return several(),
-                    None => In::empty(),
-                };
-                let maps = [classes.input(stream)?, boxes.input(stream)?, directions];
-                let args = memory.args(
-                    stream,
-                    params,
-                    (maps, size),
-                    num_voxels,
-                    (candidates, counters),
-                )?;
-                f32.enqueue(stream, grid, args)
-            }
-            (DeviceValues::F16(classes), DeviceValues::F16(boxes), directions) => {
-                let directions = match directions {
-                    Some(DeviceValues::F16(directions)) => directions.input(stream)?,
-                    Some(DeviceValues::F32(_)) => return several(),
-                    None => In::empty(),
-                };
-                let maps = [classes.input(stream)?, boxes.input(stream)?, directions];
-                let args = memory.args(
-                    stream,
-                    params,
-                    (maps, size),
-                    num_voxels,
-                    (candidates, counters),
-                )?;
-                f16.enqueue(stream, grid, args)
-            }
-            _ => several(),
+        let (network, lists) = ((outputs, size, num_voxels), (candidates, counters));
+        if outputs.classes.element() == ElementType::F16 {
+            f16.enqueue(stream, grid, memory.args(stream, params, network, lists)?)
+        } else {
+            f32.enqueue(stream, grid, memory.args(stream, params, network, lists)?)
         }
     }
 }
 
 impl Memory {
-    fn args<'a, T>(
+    fn args<'a, T: DeviceFloat>(
         &'a mut self,
         stream: &Stream,
         params: &AnchorDecode,
-        ([classes, boxes, directions], [height, width]): ([In<'a, T>; 3], [usize; 2]),
-        num_voxels: &'a DeviceBuffer<u32>,
+        (outputs, [height, width], num_voxels): (
+            &AnchorOutputs<&'a DeviceTensor>,
+            [usize; 2],
+            &'a DeviceBuffer<u32>,
+        ),
         (candidates, counters): (&'a mut DeviceCandidates<Box3d>, &'a mut DeviceCounters),
     ) -> Result<AnchorArgs<'a, T>> {
+        let AnchorOutputs { classes, boxes, directions } =
+            outputs.try_map(|map| map.input(stream))?;
         let along =
             [(0, width), (1, height)].map(|(axis, num)| cpu::Centers::new(params, axis, num));
         Ok(AnchorArgs {
             selection: self.selecting.slices(stream, candidates, counters)?,
             classes,
             boxes,
-            directions,
+            directions: directions.unwrap_or(In::empty()),
             num_voxels: num_voxels.input(stream)?,
             bound: self.bound.input(stream)?,
             limits: self.thresholds.limits.input(stream)?,
@@ -206,22 +163,4 @@ impl Memory {
             step: along.each_ref().map(|centers| centers.step),
         })
     }
-}
-
-/// Rows and columns of maps that fit the parameters.
-fn size(outputs: &DeviceAnchorOutputs<'_>, params: &AnchorDecode) -> Result<[usize; 2]> {
-    let size = match (outputs.classes.shape(), params.channels_last) {
-        (&[_, height, width, _], true) | (&[_, _, height, width], false) => [height, width],
-        _ => return argument(format!("classes are {:?}", outputs.classes.shape())),
-    };
-    let maps = [
-        ("classes", Some(outputs.classes), params.anchors.len()),
-        ("boxes", Some(outputs.boxes), 7),
-        ("directions", outputs.directions, 2),
-    ];
-    for (name, map, per_anchor) in maps {
-        let Some(map) = map else { continue };
-        check_map(name, (map.element(), map.shape()), per_anchor, size, params)?;
-    }
-    Ok(size)
 }

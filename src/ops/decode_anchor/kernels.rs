@@ -5,7 +5,8 @@ use std::marker::PhantomData;
 use half::f16;
 
 use crate::device::cuda::{
-    Grid, In, KernelSpec, Plain, assert_mirrors, check_len, check_threads, kernel_constant, refused,
+    Grid, In, KernelSpec, Plain, assert_mirrors, check_lens, check_threads, kernel_constant,
+    kernel_specs, refused,
 };
 use crate::error::Result;
 use crate::ops::select::kernels::{MAX_FOUND, Selection, THREADS_PER_BLOCK};
@@ -32,7 +33,7 @@ unsafe impl Plain for AnchorShape {}
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct AnchorArgs<'a, T> {
-    /// The selection of candidates, of as many as anchors.
+    /// The selection of candidates, at most one per anchor.
     pub selection: Selection<'a, Box3d>,
     /// Class logits.
     pub classes: In<'a, T>,
@@ -42,7 +43,7 @@ pub struct AnchorArgs<'a, T> {
     pub directions: In<'a, T>,
     /// One value; 0: no anchor passes.
     pub num_voxels: In<'a, u32>,
-    /// The threshold of the logits.
+    /// The smallest logit that may pass.
     pub bound: In<'a, f32>,
     /// Ascending upper limits of the thresholds' distance bins.
     pub limits: In<'a, f32>,
@@ -104,33 +105,22 @@ fn check<T>(kernel: &str, args: &AnchorArgs<'_, T>, grid: &Grid) -> Result<()> {
         ("bound", args.bound.len(), 1),
         ("anchors", args.anchors.len(), num_classes),
     ];
-    let mut slices = slices.into_iter().chain(args.selection.needed(num_items));
-    slices.try_for_each(|(name, found, needed)| check_len(kernel, name, found, needed))
+    check_lens(kernel, slices)?;
+    check_lens(kernel, args.selection.needed(num_items))
 }
 
 /// `decode_anchor_*`.
 pub struct DecodeAnchor<T>(PhantomData<T>);
 
-macro_rules! spec {
-    ($element:ty, $name:literal) => {
-        // SAFETY: `AnchorArgs` mirrors `decode_anchor::Args` (size asserted,
-        // `#[repr(C)]` in the same order). Anchors that are read are below the
-        // number of cells times the anchors of a cell, for which the maps have
-        // all channels (checked), their class below the number of classes, and
-        // rotations below theirs; thresholds are compared with the lengths of
-        // their slices, and without a filter no bit is read. What a block
-        // appends is compared with the lengths of `found` and `items`. The
-        // block that counts last waits for the others, which have counted, to
-        // write: they run and do not wait.
-        unsafe impl KernelSpec for DecodeAnchor<$element> {
-            const NAME: &'static str = $name;
-            type Args<'a> = AnchorArgs<'a, $element>;
-            fn check(args: &Self::Args<'_>, grid: &Grid) -> Result<()> {
-                check(Self::NAME, args, grid)
-            }
-        }
-    };
+// SAFETY: `AnchorArgs` mirrors `decode_anchor::Args` (size asserted, `#[repr(C)]` in the
+// same order). Anchors that are read are below the number of cells times the anchors of
+// a cell, for which the maps have all channels (checked), their class below the number
+// of classes, and rotations below theirs; thresholds are compared with the lengths of
+// their slices, and without a filter no bit is read. What a block appends is compared
+// with the lengths of `found` and `items`. The block that counts last waits for the
+// writes of the others, which have counted: they run and do not wait.
+kernel_specs! {
+    check;
+    unsafe DecodeAnchor<f32>: "decode_anchor_f32", AnchorArgs<f32>;
+    unsafe DecodeAnchor<f16>: "decode_anchor_f16", AnchorArgs<f16>;
 }
-
-spec!(f32, "decode_anchor_f32");
-spec!(f16, "decode_anchor_f16");

@@ -1,34 +1,31 @@
-//! Decode anchor: the maps of an anchor head (PointPillars) become candidates.
+//! Decodes the maps of an anchor head (PointPillars) into candidates.
 //!
 //! As OpenPCDet's `AnchorHeadSingle` with its residual coder and direction
-//! classifier. A cell has `A` anchors: class by class, and within a class
-//! rotation by rotation. Per anchor the best class counts, ties to the lower
-//! class; its score is the sigmoid of its logit. With anchor `(xa, ya, za, la,
-//! wa, ha, ra)` and outputs `(x, y, z, l, w, h, r)` the box is
+//! classifier. A cell has `A` anchors, ordered by class, then by rotation. An
+//! anchor's class is the one with the greatest logit, the lowest on ties; its
+//! score is the sigmoid of that logit. With anchor `(xa, ya, za, la, wa, ha, ra)`
+//! and outputs `(x, y, z, l, w, h, r)` the box is
 //! - centre `x * d + xa`, `y * d + ya` with `d = sqrt(la² + wa²)`, `z * ha + za`;
 //! - extents `exp(l) * la`, `exp(w) * wa`, `exp(h) * ha`;
-//! - yaw `r + ra`; with directions, that angle less the direction offset is
-//!   brought into [0, π), and the offset, and π for the second direction, are
-//!   added (ties to the first direction). In the end it is brought within half
-//!   a turn of 0, which OpenPCDet leaves to its users: the same heading.
+//! - yaw `r + ra`. With directions, the yaw minus the direction offset is reduced
+//!   to [0, π); then the offset is added, and π for the second direction (on ties
+//!   the first). Finally the yaw is reduced to [-π, π), the same heading, which
+//!   OpenPCDet leaves to its users.
 //!
-//! A candidate's score reaches the threshold of its class at its distance,
-//! `sqrt(x² + y²)` of the decoded centre, and all its numbers are finite; NaN
-//! never passes. Logits below the lowest threshold are turned away before any
-//! exponential, with the same decision. [`Candidate::source`] is `(row * W +
-//! column) * A + anchor`.
+//! An anchor becomes a candidate if its score is at least the threshold of its
+//! class at its distance, `sqrt(x² + y²)` of the decoded centre, and all its
+//! numbers are finite; NaN never passes. Logits below the lowest threshold are
+//! rejected before any exponential is computed, with the same result.
+//! [`Candidate::source`] is `(row * W + column) * A + anchor`.
 //!
-//! Arithmetic is f32 in the order written here. `exp` differs between CPU and
-//! CUDA in the last places, so scores and extents do; the rest is equal.
+//! Arithmetic is f32 in the order written here. `exp` of CPU and CUDA may differ
+//! in the last place, and with it scores and extents; all else is equal.
 
 mod cpu;
 #[cfg(feature = "cuda")]
 pub mod cuda;
 #[cfg(feature = "cuda")]
-#[expect(
-    unsafe_code,
-    reason = "kernels are promised to fit their parameters; each block states why"
-)]
+#[expect(unsafe_code, reason = "each block argues that the kernel fits its parameters")]
 pub(in crate::ops) mod kernels;
 
 use crate::error::{Error, ErrorKind, Result};
@@ -38,66 +35,82 @@ use crate::types::{AnchorDecode, Candidates, ElementType, Object3d, TensorView};
 
 /// The maps of an anchor head, f32 or f16: `[1, channels, H, W]`, or
 /// `[1, H, W, channels]` with [`AnchorDecode::channels_last`]. `A` is the number
-/// of classes times the number of rotations.
+/// of classes times the number of rotations. `T` is a tensor in host memory
+/// ([`TensorView`]) or in device memory, or where to find one.
 #[derive(Clone, Copy, Debug)]
-pub struct AnchorOutputs<'a> {
+pub struct AnchorOutputs<T> {
     /// `A * num_classes` channels, anchor by anchor: logits.
-    pub classes: TensorView<'a>,
+    pub classes: T,
     /// `A * 7` channels, anchor by anchor: x y z l w h r.
-    pub boxes: TensorView<'a>,
+    pub boxes: T,
     /// `A * 2` channels, anchor by anchor: logits of the two directions.
-    pub directions: Option<TensorView<'a>>,
+    pub directions: Option<T>,
 }
 
-/// Replaces the contents of `candidates` by those of all anchors. They are not
-/// sorted yet ([`Candidates::finish`]); what is over their capacity is lost,
-/// lowest score first, and counted there.
+impl<T: Copy> AnchorOutputs<T> {
+    /// The outputs with each map replaced by `map` of it.
+    ///
+    /// # Errors
+    /// The first error of `map`.
+    pub fn try_map<U>(&self, mut map: impl FnMut(T) -> Result<U>) -> Result<AnchorOutputs<U>> {
+        Ok(AnchorOutputs {
+            classes: map(self.classes)?,
+            boxes: map(self.boxes)?,
+            directions: self.directions.map(map).transpose()?,
+        })
+    }
+}
+
+/// Replaces the contents of `candidates` by those of all anchors, unsorted: see
+/// [`Candidates::finish`]. If there are more than their capacity, those with the
+/// lowest scores are dropped and counted there.
 ///
 /// # Errors
-/// `Argument` when a tensor has other dimensions or is not of floats.
+/// `Argument` when a tensor has other dimensions or does not hold floats.
 pub fn decode_anchor(
-    outputs: &AnchorOutputs<'_>,
+    outputs: &AnchorOutputs<TensorView<'_>>,
     params: &AnchorDecode,
     candidates: &mut Candidates<Object3d>,
 ) -> Result<()> {
     candidates.clear();
-    let [_, a, b, c] = outputs.classes.dims()?;
-    let size = if params.channels_last { [a, b] } else { [b, c] };
-    let maps = [
-        ("classes", Some(outputs.classes), params.anchors.len()),
-        ("boxes", Some(outputs.boxes), 7),
-        ("directions", outputs.directions, 2),
-    ];
-    for (name, map, per_anchor) in maps {
-        let Some(map) = map else { continue };
-        check_map(name, (map.values().element(), map.shape()), per_anchor, size, params)?;
-    }
+    let forms = outputs.try_map(|map| Ok((map.values().element(), map.shape())))?;
+    let size = check(&forms, params)?;
     cpu::decode_anchor(outputs, params, size, candidates);
     Ok(())
 }
 
-/// Whether a map has `per_anchor` channels of floats for each anchor.
-fn check_map(
-    name: &str,
-    (element, shape): (ElementType, &[usize]),
-    per_anchor: usize,
-    [height, width]: [usize; 2],
+/// Checks element types and shapes of all maps. Returns rows and columns.
+fn check(
+    outputs: &AnchorOutputs<(ElementType, &[usize])>,
     params: &AnchorDecode,
-) -> Result<()> {
-    let num_anchors = params.anchors.len() * params.rotations_rad.len();
-    let channels = num_anchors * per_anchor;
-    let expected = if params.channels_last {
-        [1, height, width, channels]
-    } else {
-        [1, channels, height, width]
+) -> Result<[usize; 2]> {
+    let AnchorOutputs { classes, boxes, directions } = *outputs;
+    let (element, shape) = classes;
+    let &[_, a, b, c] = shape else {
+        return argument(format!("classes are {element} {shape:?}; 4 dimensions expected"));
     };
-    if shape == expected && matches!(element, ElementType::F32 | ElementType::F16) {
-        return Ok(());
+    let [height, width] = if params.channels_last { [a, b] } else { [b, c] };
+    let num_anchors = params.anchors.len() * params.rotations_rad.len();
+    let maps = [
+        ("classes", Some(classes), params.anchors.len()),
+        ("boxes", Some(boxes), 7),
+        ("directions", directions, 2),
+    ];
+    for (name, map, per_anchor) in maps {
+        let Some((element, shape)) = map else { continue };
+        let channels = num_anchors * per_anchor;
+        let expected = match params.channels_last {
+            true => [1, height, width, channels],
+            false => [1, channels, height, width],
+        };
+        if shape != expected || !matches!(element, ElementType::F32 | ElementType::F16) {
+            return argument(format!(
+                "{name} are {element} {shape:?}; floats {expected:?} expected for {num_anchors} \
+                 anchors per cell"
+            ));
+        }
     }
-    argument(format!(
-        "{name} are {element} {shape:?}, expected are floats {expected:?} for {num_anchors} anchors \
-         a cell"
-    ))
+    Ok([height, width])
 }
 
 fn argument<T>(message: String) -> Result<T> {

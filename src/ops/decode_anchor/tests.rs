@@ -273,7 +273,7 @@ proptest! {
             ] {
                 prop_assert!(close(found, expected as f32), "{} {}", found, expected);
             }
-            // The heading that lies in the half plane the classifier chose.
+            // The heading in the half plane that the classifier selects.
             let raw = at(1, 6) + if turned { 1.57 } else { 0.0 };
             let from_offset = f64::from(bbox.bbox.yaw_rad) - std::f64::consts::FRAC_PI_4;
             prop_assert!((f64::from(bbox.bbox.yaw_rad) - raw).sin().abs() < 1e-5);

@@ -1,4 +1,4 @@
-//! The CPU side of decode centre.
+//! The reference on the CPU.
 
 use std::f32::consts::{FRAC_PI_2, PI};
 
@@ -11,7 +11,7 @@ use crate::types::{
 
 /// Decodes tasks whose tensors fit the parameters.
 pub(super) fn decode_center(
-    tasks: &[CenterTask<'_>],
+    tasks: &[CenterTask<TensorView<'_>>],
     params: &CenterDecode,
     candidates: &mut Candidates<Object3d>,
 ) {
@@ -53,15 +53,15 @@ fn decode_task<T: Copy + Into<f32>>(
     }
 }
 
-/// What the heat of a cell must reach so that its score may pass; `None` when
-/// none can, for want of thresholds.
+/// The smallest heat whose score may pass; `None` when no class of the task has a
+/// threshold.
 pub(super) fn heat_bound(classes: &[u32], params: &CenterDecode) -> Option<f32> {
     let lowest = |&class: &u32| params.score_thresholds.lowest(class);
     let lowest = classes.iter().filter_map(lowest).reduce(f32::min)?;
     Some(if params.heatmap_logits { logit_bound(lowest) } else { lowest })
 }
 
-/// A cell whose score may pass, or `None` when it does not.
+/// The candidate of a cell; `None` when the cell does not pass.
 fn decode_cell(
     maps: &Maps<'_>,
     cell: usize,
@@ -168,7 +168,7 @@ struct Maps<'a> {
 }
 
 impl<'a> Maps<'a> {
-    fn new(task: &CenterTask<'a>, params: &CenterDecode, first_source: usize) -> Self {
+    fn new(task: &CenterTask<TensorView<'a>>, params: &CenterDecode, first_source: usize) -> Self {
         let [num_rows, num_columns] = match *task.heatmap.shape() {
             [.., rows, columns] => [rows, columns],
             _ => [0, 0],
@@ -196,7 +196,7 @@ impl<'a> Maps<'a> {
     }
 }
 
-/// One regression map: values channel by channel, then their variances.
+/// One regression map: the channels of the values, then of their variances.
 struct Map<'a> {
     values: TensorValues<'a>,
     num_cells: usize,

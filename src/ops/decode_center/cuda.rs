@@ -1,11 +1,11 @@
 //! The CUDA implementation of [`decode_center`](super::decode_center), with the
 //! selection of the best ([`crate::ops::select`]) in the same kernel: one pass over
-//! the heat maps, and over the other maps only for cells that pass.
+//! the heat maps; the other maps are read only for cells that pass.
 //!
 //! The candidates are those of the CPU, limited to the capacity, then to the best
 //! `pre_nms_top_k`; each limit drops the worst in the total order. Their order in
 //! memory is undefined: later ops sort. Centres, velocities, classes and sources
-//! are equal; scores, sizes, yaws and variances within 1 ULP (their exponential and
+//! are equal, scores, sizes, yaws and variances within 1 ULP (their exponential and
 //! arc tangent are rounded from f64).
 //!
 //! Candidates hold the box alone. Velocity and variances are stored for each found
@@ -17,35 +17,17 @@ pub use super::kernels::Motion;
 use super::kernels::{
     CELLS_PER_BLOCK, CenterArgs, CenterMaps, CenterSettings, DecodeCenter, MAX_TASKS,
 };
-use super::{argument, cpu};
+use super::{CenterTask, argument, cpu};
 use crate::device::cuda::{
-    DeviceBuffer, DeviceCandidates, DeviceCounters, DeviceTensor, DeviceValues, Grid, Kernel,
-    Plain, Stream, blocks,
+    DeviceBuffer, DeviceCandidates, DeviceCounters, DeviceFloat, DeviceTensor, Grid, In, Kernel,
+    Stream, blocks,
 };
 use crate::error::Result;
 use crate::ops::select::Limits;
 use crate::ops::select::cuda::Selecting;
-use crate::ops::select::kernels::{MAX_FOUND, SelectSettings, THREADS_PER_BLOCK};
+use crate::ops::select::kernels::{MAX_FOUND, THREADS_PER_BLOCK};
 use crate::ops::thresholds::DeviceThresholds;
-use crate::types::{Box3d, CenterDecode, SizeOrder, YawConvention};
-
-/// The maps of one task in device memory: as [`super::CenterTask`], all of the same
-/// element type.
-#[derive(Clone, Copy, Debug)]
-pub struct DeviceCenterTask<'a> {
-    /// One channel per class.
-    pub heatmap: &'a DeviceTensor,
-    /// Offset of the centre in its cell, x and y, in cells.
-    pub offset: &'a DeviceTensor,
-    /// Height of the centre in metres.
-    pub height: &'a DeviceTensor,
-    /// Three extents.
-    pub size: &'a DeviceTensor,
-    /// Sine and cosine.
-    pub rotation: &'a DeviceTensor,
-    /// Velocity along x and y; not read unless [`CenterDecode::has_velocity`].
-    pub velocity: Option<&'a DeviceTensor>,
-}
+use crate::types::{Box3d, CenterDecode, ElementType, SizeOrder, YawConvention};
 
 /// Kernels and memory of the op on one stream, for one head.
 pub struct Workspace {
@@ -138,10 +120,7 @@ impl Workspace {
         }])?;
         let bound = |classes: &Vec<u32>| cpu::heat_bound(classes, params).unwrap_or(f32::NAN);
         memory.bounds.write(&params.tasks.iter().map(bound).collect::<Vec<_>>())?;
-        memory
-            .selecting
-            .settings
-            .write(&[SelectSettings::limits(limits.candidate_capacity, limits.pre_nms_top_k)])
+        memory.selecting.set(limits)
     }
 
     /// Queues the decoding of `tasks` into `candidates`, whose capacity is a limit like
@@ -155,35 +134,20 @@ impl Workspace {
     /// buffer belongs to another stream or the launch fails.
     pub fn enqueue(
         &mut self,
-        tasks: &[DeviceCenterTask<'_>],
+        tasks: &[CenterTask<&DeviceTensor>],
         num_voxels: &DeviceBuffer<u32>,
         candidates: &mut DeviceCandidates<Box3d>,
         counters: &mut DeviceCounters,
     ) -> Result<()> {
         let Self { stream, f32, f16, params, memory } = self;
-        if tasks.len() != params.tasks.len() {
-            return argument(format!("{} tasks, {} are expected", tasks.len(), params.tasks.len()));
-        }
+        super::check_num_tasks(tasks.len(), params)?;
         let num_blocks = check(tasks, params, memory.selecting.capacity())?;
         let grid = Grid { num_blocks, threads_per_block: THREADS_PER_BLOCK };
-        match tasks.first().map(|task| task.heatmap.values()) {
-            Some(DeviceValues::F32(_)) => {
-                let maps = maps(stream, tasks, params, f32_values)?;
-                f32.enqueue(
-                    stream,
-                    grid,
-                    memory.args(stream, params, num_voxels, (candidates, counters), maps)?,
-                )
-            }
-            Some(DeviceValues::F16(_)) => {
-                let maps = maps(stream, tasks, params, f16_values)?;
-                f16.enqueue(
-                    stream,
-                    grid,
-                    memory.args(stream, params, num_voxels, (candidates, counters), maps)?,
-                )
-            }
-            None => Ok(()),
+        let (network, lists) = ((tasks, num_voxels), (candidates, counters));
+        if tasks.iter().any(|task| task.heatmap.element() == ElementType::F16) {
+            f16.enqueue(stream, grid, memory.args(stream, params, network, lists)?)
+        } else {
+            f32.enqueue(stream, grid, memory.args(stream, params, network, lists)?)
         }
     }
 
@@ -194,16 +158,13 @@ impl Workspace {
     }
 }
 
-type Maps<'a, T> = [CenterMaps<'a, T>; MAX_TASKS];
-
 impl Memory {
-    fn args<'a, T>(
+    fn args<'a, T: DeviceFloat>(
         &'a mut self,
         stream: &Stream,
         params: &CenterDecode,
-        num_voxels: &'a DeviceBuffer<u32>,
+        (tasks, num_voxels): (&[CenterTask<&'a DeviceTensor>], &'a DeviceBuffer<u32>),
         (candidates, counters): (&'a mut DeviceCandidates<Box3d>, &'a mut DeviceCounters),
-        tasks: Maps<'a, T>,
     ) -> Result<CenterArgs<'a, T>> {
         Ok(CenterArgs {
             selection: self.selecting.slices(stream, candidates, counters)?,
@@ -224,31 +185,21 @@ impl Memory {
             yaw_turns_clockwise: u32::from(params.yaw == YawConvention::ClockwiseFromMinusY),
             has_velocity: u32::from(params.has_velocity),
             has_variance: u32::from(params.has_variance),
-            tasks,
+            tasks: maps(stream, tasks, params)?,
         })
     }
 }
 
 /// Checks the maps of all tasks and returns the number of blocks.
 fn check(
-    tasks: &[DeviceCenterTask<'_>],
+    tasks: &[CenterTask<&DeviceTensor>],
     params: &CenterDecode,
     cell_capacity: usize,
 ) -> Result<[u32; 2]> {
     let (mut most, mut total) = (0, 0);
     for (index, task) in tasks.iter().enumerate() {
-        let &[_, _, height, width] = task.heatmap.shape() else {
-            let shape = task.heatmap.shape();
-            return argument(format!("heatmap of task {index} has the shape {shape:?}"));
-        };
-        for ((name, channels), map) in super::channels(index, params).into_iter().zip(task.maps()) {
-            if channels == 0 {
-                continue;
-            }
-            let Some(map) = map else { return argument(format!("task {index} has no {name}")) };
-            let found = (map.element(), map.shape());
-            super::check_map(index, name, found, [1, channels, height, width])?;
-        }
+        let forms = task.try_map(|map| Ok((map.element(), map.shape())))?;
+        let [height, width] = super::check(index, &forms, params)?;
         most = most.max(height * width);
         total += height * width;
     }
@@ -258,43 +209,24 @@ fn check(
     Ok([blocks(most, CELLS_PER_BLOCK).max(1), tasks.len() as u32])
 }
 
-impl<'a> DeviceCenterTask<'a> {
-    /// The maps in the order of [`super::channels`].
-    fn maps(&self) -> [Option<&'a DeviceTensor>; 6] {
-        [
-            Some(self.heatmap),
-            Some(self.offset),
-            Some(self.height),
-            Some(self.size),
-            Some(self.rotation),
-            self.velocity,
-        ]
-    }
-}
-
-/// The slices of all tasks; the first again behind the last.
-fn maps<'a, T: Plain>(
+/// The slices of all tasks. Elements past the last task repeat the first.
+fn maps<'a, T: DeviceFloat>(
     stream: &Stream,
-    tasks: &[DeviceCenterTask<'a>],
+    tasks: &[CenterTask<&'a DeviceTensor>],
     params: &CenterDecode,
-    values_of: impl Fn(&'a DeviceTensor) -> Option<&'a DeviceBuffer<T>>,
-) -> Result<Maps<'a, T>> {
-    let input = |map: Option<&'a DeviceTensor>| match map.and_then(&values_of) {
-        Some(values) => values.input(stream),
-        None => argument("maps of several element types; one is possible".into()),
-    };
+) -> Result<[CenterMaps<'a, T>; MAX_TASKS]> {
     let (mut all, mut first_source, mut first_class) = (Vec::new(), 0, 0);
     for (task, classes) in tasks.iter().zip(&params.tasks) {
         let &[.., height, width] = task.heatmap.shape() else { continue };
-        let [heatmap, offset, height_map, size, rotation, velocity] = task.maps();
-        let has_velocity = params.has_velocity;
+        let velocity = task.velocity.filter(|_| params.has_velocity);
+        let maps = CenterTask { velocity, ..*task }.try_map(|map| map.input(stream))?;
         all.push(CenterMaps {
-            heatmap: input(heatmap)?,
-            offset: input(offset)?,
-            height: input(height_map)?,
-            size: input(size)?,
-            rotation: input(rotation)?,
-            velocity: input(if has_velocity { velocity } else { heatmap })?,
+            heatmap: maps.heatmap,
+            offset: maps.offset,
+            height: maps.height,
+            size: maps.size,
+            rotation: maps.rotation,
+            velocity: maps.velocity.unwrap_or(In::empty()),
             num_rows: height as u32,
             num_columns: width as u32,
             first_source,
@@ -307,18 +239,4 @@ fn maps<'a, T: Plain>(
     }
     let Some(&first) = all.first() else { return argument("no task".into()) };
     Ok(std::array::from_fn(|index| all.get(index).copied().unwrap_or(first)))
-}
-
-fn f32_values(tensor: &DeviceTensor) -> Option<&DeviceBuffer<f32>> {
-    match tensor.values() {
-        DeviceValues::F32(values) => Some(values),
-        DeviceValues::F16(_) => None,
-    }
-}
-
-fn f16_values(tensor: &DeviceTensor) -> Option<&DeviceBuffer<f16>> {
-    match tensor.values() {
-        DeviceValues::F16(values) => Some(values),
-        DeviceValues::F32(_) => None,
-    }
 }

@@ -3,8 +3,8 @@
 use half::f16;
 
 use crate::device::cuda::{
-    Grid, In, KernelSpec, Out, Plain, assert_mirrors, check_len, check_threads, kernel_constant,
-    refused,
+    Grid, In, KernelSpec, Out, Plain, assert_mirrors, check_lens, check_threads, kernel_constant,
+    kernel_specs, refused,
 };
 use crate::error::Result;
 use crate::ops::select::kernels::{MAX_FOUND, Selection, THREADS_PER_BLOCK};
@@ -29,8 +29,8 @@ pub struct CenterSettings {
     pub reserved: u32,
 }
 
-/// What a head regresses beside the box, zero without such an output: `Motion` in the
-/// kernels.
+/// Velocity and variances of a candidate, zero where the head has no such output:
+/// `Motion` in the kernels.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[repr(C)]
 pub struct Motion {
@@ -85,7 +85,7 @@ pub struct CenterMaps<'a, T> {
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct CenterArgs<'a, T> {
-    /// The selection of candidates, of as many as cells.
+    /// The selection of candidates, at most one per cell.
     pub selection: Selection<'a, Box3d>,
     /// By found candidate.
     pub motions: Out<'a, Motion>,
@@ -95,7 +95,7 @@ pub struct CenterArgs<'a, T> {
     pub num_voxels: In<'a, u32>,
     /// The settings.
     pub settings: In<'a, CenterSettings>,
-    /// By task, the threshold of the heat.
+    /// By task, the smallest heat that may pass.
     pub bounds: In<'a, f32>,
     /// Task by task, the class of each channel.
     pub classes: In<'a, u32>,
@@ -151,11 +151,12 @@ fn check<T>(kernel: &str, args: &CenterArgs<'_, T>, grid: &Grid) -> Result<()> {
             ("rotation", task.rotation.len(), 2 * copies),
             ("velocity", task.velocity.len(), num_velocities),
         ];
-        for (name, found, num_channels) in channels {
-            check_len(kernel, name, found, num_channels.saturating_mul(cells))?;
-        }
+        check_lens(
+            kernel,
+            channels.map(|(name, len, num)| (name, len, num.saturating_mul(cells))),
+        )?;
         let last_class = task.first_class as usize + task.num_classes as usize;
-        check_len(kernel, "classes", args.classes.len(), last_class)?;
+        check_lens(kernel, [("classes", args.classes.len(), last_class)])?;
     }
     if num_tasks == 0 || num_tasks > MAX_TASKS || x == 0 || num_cells > MAX_FOUND {
         let message = format!("{num_tasks} tasks of {num_cells} cells in all, {x} blocks");
@@ -166,33 +167,22 @@ fn check<T>(kernel: &str, args: &CenterArgs<'_, T>, grid: &Grid) -> Result<()> {
         ("settings", args.settings.len(), 1),
         ("bounds", args.bounds.len(), num_tasks),
     ];
-    let mut slices = slices.into_iter().chain(args.selection.needed(num_cells));
-    slices.try_for_each(|(name, found, needed)| check_len(kernel, name, found, needed))
+    check_lens(kernel, slices)?;
+    check_lens(kernel, args.selection.needed(num_cells))
 }
 
 /// `decode_center_*`.
 pub struct DecodeCenter<T>(std::marker::PhantomData<T>);
 
-macro_rules! spec {
-    ($element:ty, $name:literal) => {
-        // SAFETY: `CenterArgs` mirrors `decode_center::Args` (sizes asserted,
-        // `#[repr(C)]` in the same order). Cells that are read are below the
-        // number of cells of their task, whose maps hold all channels that are
-        // read (checked); thresholds, norms, classes' bits, motions and places
-        // are compared with the lengths of their slices, and without a filter
-        // no bit is read. What a block appends is compared with the lengths of
-        // `found` and `items`; the block that counts last reads `found` below
-        // its length. It waits for the others, which have counted, to write:
-        // they run and do not wait.
-        unsafe impl KernelSpec for DecodeCenter<$element> {
-            const NAME: &'static str = $name;
-            type Args<'a> = CenterArgs<'a, $element>;
-            fn check(args: &Self::Args<'_>, grid: &Grid) -> Result<()> {
-                check(Self::NAME, args, grid)
-            }
-        }
-    };
+// SAFETY: `CenterArgs` mirrors `decode_center::Args` (sizes asserted, `#[repr(C)]` in
+// the same order). Cells that are read are below the number of cells of their task,
+// whose maps hold all channels that are read (checked); thresholds, norms, classes'
+// bits, motions and places are compared with the lengths of their slices, and without a
+// filter no bit is read. What a block appends is compared with the lengths of `found`
+// and `items`; the block that counts last reads `found` below its length. It waits for
+// the writes of the others, which have counted: they run and do not wait.
+kernel_specs! {
+    check;
+    unsafe DecodeCenter<f32>: "decode_center_f32", CenterArgs<f32>;
+    unsafe DecodeCenter<f16>: "decode_center_f16", CenterArgs<f16>;
 }
-
-spec!(f32, "decode_center_f32");
-spec!(f16, "decode_center_f16");

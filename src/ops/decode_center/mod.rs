@@ -1,25 +1,25 @@
-//! Decode centre: the maps of a CenterPoint head become candidates.
+//! Decodes the maps of a CenterPoint head into candidates.
 //!
-//! Per task and cell the best class counts, ties to the lower class; its score
-//! is the sigmoid of its logit (or the value itself, see
-//! [`CenterDecode::heatmap_logits`]). A cell becomes a candidate when
-//! - its score reaches the threshold of the class at its distance, the
-//!   distance being `sqrt(x² + y²)` of the decoded centre;
-//! - the norm of (sine, cosine) reaches the class's yaw-norm threshold;
-//! - its centre lies in the centre range;
+//! The class of a cell of a task is the one with the greatest value, the lowest on
+//! ties; its score is the sigmoid of that value (or the value itself, see
+//! [`CenterDecode::heatmap_logits`]). A cell becomes a candidate if
+//! - its score is at least the threshold of the class at its distance, which is
+//!   `sqrt(x² + y²)` of the decoded centre;
+//! - the norm of (sine, cosine) is at least the yaw-norm threshold of the class;
+//! - its centre is in the centre range;
 //! - all its numbers are finite. NaN never passes.
 //!
-//! Cells are visited task by task and row by row; [`Candidate::source`] is that
-//! running number. Logits below the lowest threshold of a task are turned away
-//! before any exponential, with the same decision.
+//! Cells are numbered task by task and row by row; [`Candidate::source`] is that
+//! number. Logits below the lowest threshold of a task are rejected before any
+//! exponential is computed, with the same result.
 //!
 //! Arithmetic is f32 in the order written here: x = `(column + offset_x) *
-//! cell_size + origin`, y likewise by the row, z as it is; sizes as they are or
-//! their `exp`; yaw by `atan2`. `exp` and `atan2` differ between CPU and CUDA in
-//! the last places, so scores, sizes and yaws do; centres and sources are equal.
+//! cell_size + origin`, y likewise by the row, z unchanged; sizes unchanged or
+//! their `exp`; yaw by `atan2`. `exp` and `atan2` of CPU and CUDA may differ in the
+//! last place, and with them scores, sizes and yaws; centres and sources are equal.
 //!
-//! Variances are stored as logarithms. First-order propagation turns them into
-//! those of [`Variance3d`], with `v = exp(channel)`: centre `v * cell_size²`, z
+//! Variances are stored as logarithms. First-order propagation gives those of
+//! [`Variance3d`], with `v = exp(channel)`: centre `v * cell_size²`, z
 //! and velocity `v`, sizes `v` or, where sizes are logarithms, `v * size²`, yaw
 //! `(cos² * v_sin + sin² * v_cos) / (sin² + cos²)²`. Autoware's node agrees in
 //! z, yaw and velocity; it multiplies the centre by the cell size once and
@@ -29,10 +29,7 @@ mod cpu;
 #[cfg(feature = "cuda")]
 pub mod cuda;
 #[cfg(feature = "cuda")]
-#[expect(
-    unsafe_code,
-    reason = "kernels are promised to fit their parameters; each block states why"
-)]
+#[expect(unsafe_code, reason = "each block argues that the kernel fits its parameters")]
 pub(in crate::ops) mod kernels;
 
 use crate::error::{Error, ErrorKind, Result};
@@ -42,95 +39,109 @@ use crate::types::{Candidates, CenterDecode, ElementType, Object3d, TensorView};
 
 /// The maps of one task: `[1, channels, H, W]` of f32 or f16, all of one H and
 /// W. With variances, regression maps have twice the channels: the values, then
-/// the logarithms of their variances.
+/// the logarithms of their variances. `T` is a tensor in host memory
+/// ([`TensorView`]) or in device memory, or where to find one.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct CenterTask<'a> {
-    /// One channel a class.
-    pub heatmap: TensorView<'a>,
+pub struct CenterTask<T> {
+    /// One channel per class.
+    pub heatmap: T,
     /// Offset of the centre in its cell, x and y, in cells.
-    pub offset: TensorView<'a>,
+    pub offset: T,
     /// Height of the centre in metres.
-    pub height: TensorView<'a>,
+    pub height: T,
     /// Three extents.
-    pub size: TensorView<'a>,
+    pub size: T,
     /// Sine and cosine.
-    pub rotation: TensorView<'a>,
+    pub rotation: T,
     /// Velocity along x and y in metres per second; not read unless
     /// [`CenterDecode::has_velocity`].
-    pub velocity: Option<TensorView<'a>>,
+    pub velocity: Option<T>,
 }
 
-/// Replaces the contents of `candidates` by those of all tasks. They are not
-/// sorted yet ([`Candidates::finish`]); what is over their capacity is lost,
-/// lowest score first, and counted there.
+impl<T: Copy> CenterTask<T> {
+    /// The task with each map replaced by `map` of it.
+    ///
+    /// # Errors
+    /// The first error of `map`.
+    pub fn try_map<U>(&self, mut map: impl FnMut(T) -> Result<U>) -> Result<CenterTask<U>> {
+        Ok(CenterTask {
+            heatmap: map(self.heatmap)?,
+            offset: map(self.offset)?,
+            height: map(self.height)?,
+            size: map(self.size)?,
+            rotation: map(self.rotation)?,
+            velocity: self.velocity.map(map).transpose()?,
+        })
+    }
+}
+
+/// Replaces the contents of `candidates` by those of all tasks, unsorted: see
+/// [`Candidates::finish`]. If there are more than their capacity, those with the
+/// lowest scores are dropped and counted there.
 ///
 /// # Errors
 /// `Argument` when the tasks are not those of the parameters, a tensor is
-/// missing, has other dimensions or is not of floats, or a class has no
+/// missing, has other dimensions or does not hold floats, or a class has no
 /// yaw-norm threshold while others have.
 pub fn decode_center(
-    tasks: &[CenterTask<'_>],
+    tasks: &[CenterTask<TensorView<'_>>],
     params: &CenterDecode,
     candidates: &mut Candidates<Object3d>,
 ) -> Result<()> {
     candidates.clear();
-    if tasks.len() != params.tasks.len() {
-        return argument(format!("{} tasks, {} are expected", tasks.len(), params.tasks.len()));
-    }
+    check_num_tasks(tasks.len(), params)?;
     for (index, task) in tasks.iter().enumerate() {
-        check(index, task, params)?;
+        let forms = task.try_map(|map| Ok((map.values().element(), map.shape())))?;
+        check(index, &forms, params)?;
+        check_yaw_norms(index, &params.tasks[index], params)?;
     }
     cpu::decode_center(tasks, params, candidates);
     Ok(())
 }
 
-fn check(index: usize, task: &CenterTask<'_>, params: &CenterDecode) -> Result<()> {
-    let [_, _, height, width] = task.heatmap.dims()?;
+fn check_num_tasks(found: usize, params: &CenterDecode) -> Result<()> {
+    match params.tasks.len() {
+        expected if expected == found => Ok(()),
+        expected => argument(format!("{found} tasks; {expected} expected")),
+    }
+}
+
+/// Checks element types and shapes of the maps of a task. Returns rows and columns.
+fn check(
+    index: usize,
+    task: &CenterTask<(ElementType, &[usize])>,
+    params: &CenterDecode,
+) -> Result<[usize; 2]> {
+    let (element, shape) = task.heatmap;
+    let &[_, _, height, width] = shape else {
+        return argument(format!(
+            "heatmap of task {index} is {element} {shape:?}; 4 dimensions expected"
+        ));
+    };
+    let copies = if params.has_variance { 2 } else { 1 };
     let maps = [
-        Some(task.heatmap),
-        Some(task.offset),
-        Some(task.height),
-        Some(task.size),
-        Some(task.rotation),
-        task.velocity,
+        ("heatmap", Some(task.heatmap), params.tasks[index].len()),
+        ("offset", Some(task.offset), 2 * copies),
+        ("height", Some(task.height), copies),
+        ("size", Some(task.size), 3 * copies),
+        ("rotation", Some(task.rotation), 2 * copies),
+        ("velocity", task.velocity, if params.has_velocity { 2 * copies } else { 0 }),
     ];
-    for ((name, channels), map) in channels(index, params).into_iter().zip(maps) {
+    for (name, map, channels) in maps {
         if channels == 0 {
             continue;
         }
-        let Some(map) = map else { return argument(format!("task {index} has no {name}")) };
-        let element = map.values().element();
-        check_map(index, name, (element, map.shape()), [1, channels, height, width])?;
+        let Some((element, shape)) = map else {
+            return argument(format!("task {index} has no {name}"));
+        };
+        let expected = [1, channels, height, width];
+        if shape != expected || !matches!(element, ElementType::F32 | ElementType::F16) {
+            return argument(format!(
+                "{name} of task {index} is {element} {shape:?}; floats {expected:?} expected"
+            ));
+        }
     }
-    check_yaw_norms(index, &params.tasks[index], params)
-}
-
-/// The maps of a task in order, and their channels; none for velocities that
-/// are not read.
-fn channels(index: usize, params: &CenterDecode) -> [(&'static str, usize); 6] {
-    let copies = if params.has_variance { 2 } else { 1 };
-    [
-        ("heatmap", params.tasks[index].len()),
-        ("offset", 2 * copies),
-        ("height", copies),
-        ("size", 3 * copies),
-        ("rotation", 2 * copies),
-        ("velocity", if params.has_velocity { 2 * copies } else { 0 }),
-    ]
-}
-
-fn check_map(
-    index: usize,
-    name: &str,
-    (element, shape): (ElementType, &[usize]),
-    expected: [usize; 4],
-) -> Result<()> {
-    if shape == expected && matches!(element, ElementType::F32 | ElementType::F16) {
-        return Ok(());
-    }
-    argument(format!(
-        "{name} of task {index} is {element} {shape:?}, expected are floats {expected:?}"
-    ))
+    Ok([height, width])
 }
 
 fn check_yaw_norms(index: usize, classes: &[u32], params: &CenterDecode) -> Result<()> {

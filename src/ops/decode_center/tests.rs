@@ -66,7 +66,7 @@ fn run(tasks: &[Task], params: &CenterDecode, half: bool) -> Vec<Candidate<Objec
             std::array::from_fn(|i| task.maps[i].iter().map(|&v| f16::from_f32(v)).collect())
         })
         .collect();
-    let views: Vec<CenterTask<'_>> = (0..tasks.len())
+    let views: Vec<CenterTask<TensorView<'_>>> = (0..tasks.len())
         .map(|t| {
             let view = |i: usize| {
                 let values = if half {
@@ -288,7 +288,7 @@ fn what_does_not_fit_is_refused() {
     let base = params(&[&[0]]);
     let variance = CenterDecode { has_variance: true, ..base.clone() };
     let norms = CenterDecode { yaw_norm_thresholds: vec![0.3], ..params(&[&[1]]) };
-    let cases: [(&CenterDecode, CenterTask<'_>, &str); 8] = [
+    let cases: [(&CenterDecode, CenterTask<TensorView<'_>>, &str); 8] = [
         (&base, CenterTask { heatmap: view(1), ..good }, "heatmap of task 0"),
         (&base, CenterTask { heatmap: flat, ..good }, "4 dimensions"),
         (&base, CenterTask { offset: other_map.unwrap(), ..good }, "offset of task 0"),

@@ -1,4 +1,4 @@
-//! Numbers in a tensor of floats, and which class is the best of a row.
+//! Values of a tensor of floats, and the best class of a row.
 
 use half::f16;
 use half::slice::HalfFloatSliceExt as _;
@@ -37,18 +37,18 @@ impl<'a> Floats<'a> {
         }
     }
 
-    /// Four values in a row: the numbers of a box.
+    /// Four consecutive values: the numbers of a box.
     pub(super) fn four(self, start: usize) -> [f32; 4] {
         std::array::from_fn(|i| self.at(start + i))
     }
 }
 
-/// Values that lie evenly spaced: the class values of one row.
+/// Evenly spaced values, such as the class values of a row.
 #[derive(Clone, Copy)]
 pub(super) struct Spaced {
     /// Index of the first.
     pub(super) start: usize,
-    /// From one to the next.
+    /// Distance of neighbours.
     pub(super) distance: usize,
 }
 
@@ -69,7 +69,7 @@ pub(super) fn best_class(
     (best.1 > f32::NEG_INFINITY).then_some(best)
 }
 
-/// A class given as a float, cut to a whole number.
+/// A class given as a float, truncated to an integer.
 pub(super) fn class_of_float(class: f32, num_classes: usize) -> Option<usize> {
     (class >= 0.0 && class < num_classes as f32).then_some(class as usize)
 }
@@ -79,11 +79,11 @@ pub(super) fn class_of_integer(class: i64, num_classes: usize) -> Option<usize> 
     usize::try_from(class).ok().filter(|&class| class < num_classes)
 }
 
-/// Columns whose class maxima are found together.
+/// Columns whose class maxima are computed together.
 pub(super) const BLOCK: usize = 1024;
 
-/// Raises each of at most [`BLOCK`] values to that of the tensor from `start`
-/// on, if that is larger.
+/// Replaces each of at most [`BLOCK`] values by the tensor's value at the same
+/// position from `start` on, if that is larger.
 pub(super) fn raise(best: &mut [f32], values: Floats<'_>, start: usize) {
     let end = start + best.len();
     let mut widened = [0.0; BLOCK];

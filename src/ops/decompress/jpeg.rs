@@ -14,12 +14,12 @@ use crate::types::{Encoding, Size};
 /// A block of 8x8 pixels takes at least one bit.
 const MAX_PIXELS_PER_BYTE: u64 = 8 * 64;
 
-/// The most bytes of Huffman tables, each of which takes microseconds to build.
-/// A scan needs at most eight tables, none of them more than 273 bytes.
+/// The maximum number of bytes of Huffman tables, each of which takes microseconds to
+/// build. A scan uses at most eight tables of at most 273 bytes.
 const MAX_TABLE_BYTES: u64 = MAX_SCANS * 8 * 273;
 
-/// Bytes between two looks at the clock: no more than some twenty scans, and in
-/// entropy-coded data a hundred times the time of a look.
+/// Bytes between two queries of the clock: at most about twenty scans, and in
+/// entropy-coded data a hundred times the cost of a query.
 const CLOCK_INTERVAL: usize = 256;
 
 /// The size of the picture.
@@ -52,7 +52,7 @@ fn failed(cause: jpeg_decoder::Error) -> Error {
     }
 }
 
-/// The picture and its pixels, in the memory the decoder took for them.
+/// The picture and its pixels, in memory that the decoder has allocated.
 pub(super) fn decode(data: &[u8], deadline: Instant) -> Result<(Pixels, Vec<u8>)> {
     let mut decoder = decoder(data, deadline);
     let (size, pixel_format) = read_header(&mut decoder, data)?;
@@ -61,7 +61,7 @@ pub(super) fn decode(data: &[u8], deadline: Instant) -> Result<(Pixels, Vec<u8>)
         PixelFormat::RGB24 => Encoding::Rgb8,
         PixelFormat::L16 | PixelFormat::CMYK32 => {
             return Err(codec(format!(
-                "JPEG of {pixel_format:?} pixels; grey and colour are read"
+                "JPEG of {pixel_format:?} pixels; grey and colour are supported"
             )));
         }
     };
@@ -74,8 +74,8 @@ pub(super) fn decode(data: &[u8], deadline: Instant) -> Result<(Pixels, Vec<u8>)
     Ok((Pixels { size, encoding }, bytes))
 }
 
-/// Checks that the file is whole and how often decoding goes over the pixels: a
-/// scan of a few bytes costs as much time as all pixels of the picture.
+/// Checks that the file is complete and limits the passes over the pixels: a scan of
+/// a few bytes takes as long as decoding all pixels of the picture.
 fn check_work(size: Size, data: &[u8]) -> Result<()> {
     let Markers { num_scans, num_table_bytes, has_end } = jpeg_markers::walk(data);
     let Size { width, height } = size;

@@ -1,22 +1,22 @@
-//! The markers of a JPEG file (ITU-T T.81, annex B), found without decoding
-//! what stands between them.
+//! The markers of a JPEG file (ITU-T T.81, annex B), found without decoding the data
+//! between them.
 
 use std::io::BufRead;
 
-/// What the markers of a file say about the work of decoding it.
+/// The work of decoding a file, by its markers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Markers {
     /// Scans before the end of the image.
     pub(super) num_scans: u64,
     /// Bytes of segments that define Huffman tables.
     pub(super) num_table_bytes: u64,
-    /// Whether an end of image follows. Without it the file is truncated.
+    /// Whether there is an end-of-image marker. Without it the file is truncated.
     pub(super) has_end: bool,
 }
 
-/// Walks over the markers from the start of the image to its end. Segments are
-/// skipped by their length, as decoders do, so an embedded thumbnail or bytes
-/// after the end of the image do not count.
+/// Iterates over the markers from the start of the image to its end. Segments are
+/// skipped by their length, as decoders do: embedded thumbnails and bytes after the
+/// end of the image are not counted.
 pub(super) fn walk(file: &[u8]) -> Markers {
     const HUFFMAN_TABLES: u8 = 0xC4;
     const FIRST_RESTART: u8 = 0xD0;
@@ -45,11 +45,11 @@ pub(super) fn walk(file: &[u8]) -> Markers {
     markers
 }
 
-/// The next marker of `rest`, which is advanced past it. Entropy-coded data
-/// holds no marker: its bytes of 0xFF are followed by a zero.
+/// The next marker of `rest`, which is advanced past it. Entropy-coded data contains
+/// no marker: there, a zero follows every byte 0xFF.
 fn next_marker(rest: &mut &[u8]) -> Option<u8> {
     loop {
-        // Fails for no slice; its end is found below.
+        // Does not fail for a slice; the end is detected below.
         rest.skip_until(0xFF).ok()?;
         let num_fill = rest.iter().position(|&byte| byte != 0xFF)?;
         let marker = rest[num_fill];

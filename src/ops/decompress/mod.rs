@@ -1,6 +1,6 @@
 //! Decompresses JPEG and PNG pictures.
 //!
-//! | picture | becomes |
+//! | picture | encoding |
 //! |---|---|
 //! | JPEG, colour (baseline or progressive) | `rgb8` |
 //! | JPEG, grey | `mono8` |
@@ -9,31 +9,29 @@
 //! | PNG, colour or palette | `rgb8`, of 16 bits the high byte |
 //! | PNG, colour or palette with transparency | `rgba8`, likewise |
 //!
-//! Alpha is kept only where that costs nothing; nothing reads it. EXIF
-//! orientation is ignored: calibrations are made for the pixels as they lie.
-//! Of an animated PNG the first frame counts.
+//! Alpha is kept where removing it would take a copy, and not used. EXIF orientation
+//! is ignored: calibrations refer to the pixels as stored. Of an animated PNG the
+//! first frame is decoded.
 //!
-//! A truncated file is an error, never a picture that is partly grey. Not seen
-//! are an end marker that was set after a cut, and damage that still decodes:
+//! A truncated file is an error, never a picture that is partly grey. An end marker
+//! that was written after a cut is not detected, nor is damage that still decodes:
 //! JPEG has no checksum.
 //!
-//! PNG is exact. Two JPEG decoders may differ by a few levels of 255 (inverse
-//! cosine transform, chroma upsampling). The one used is near libjpeg-turbo,
-//! with which the pictures of training sets are decoded: a bias of a fifth of a
-//! level moves the score of a small, dark object by hundredths.
+//! PNG is exact. JPEG decoders differ by a few levels of 255 (inverse cosine
+//! transform, chroma upsampling). This one is close to libjpeg-turbo, which decodes
+//! the pictures of training sets: a bias of a fifth of a level changes the score of a
+//! small, dark object by hundredths.
 //!
-//! Sides go to [`ImageView::MAX_SIDE`] and a picture to [`MAX_PIXELS`]. Both
-//! are checked on the header before memory is taken, and so is that the file
-//! has enough bytes for as many pixels at the best compression its format
-//! allows. The memory of a PNG's pixels is kept from picture to picture; that of
-//! a JPEG's, and the decoders' own tables, are not.
+//! The maximum side is [`ImageView::MAX_SIDE`], the maximum picture [`MAX_PIXELS`].
+//! The header is checked before memory is allocated, and so is the size of the file
+//! against the best compression of its format. The memory of a PNG's pixels is reused
+//! for the next picture; that of a JPEG's, and the decoders' tables, are not.
 //!
-//! The time of a picture is bounded. A JPEG is decoded scan by scan, each over
-//! all pixels even where the file has no data for it, so the number of scans
-//! ([`MAX_SCANS`]) and the pixels of all scans together ([`MAX_SCANNED_PIXELS`])
-//! are checked before decoding starts; either depends on the file alone. What
-//! takes longer than [`MAX_DECODE_TIME`] all the same is given up. Text and
-//! colour profiles of a PNG, which inflate, are not read.
+//! The time per picture is bounded. A JPEG is decoded scan by scan, each over all
+//! pixels even if the file has no data for it: the number of scans ([`MAX_SCANS`])
+//! and the pixels of all scans together ([`MAX_SCANNED_PIXELS`]) are checked before
+//! decoding starts. Decoding that takes longer than [`MAX_DECODE_TIME`] is aborted.
+//! Text and colour profiles of a PNG, which inflate, are skipped.
 
 mod jpeg;
 mod jpeg_markers;
@@ -45,29 +43,29 @@ use std::time::{Duration, Instant};
 use crate::error::{Error, ErrorKind, Result};
 use crate::types::{CompressedFormat, CompressedView, Encoding, ImageView, Size};
 
-/// The most pixels that a picture may have.
+/// The maximum number of pixels of a picture.
 pub const MAX_PIXELS: u64 = 1 << 26;
 
-/// The most scans that a JPEG may have: each of the 64 coefficients of four
-/// components in a scan of its own. Encoders usually write 10.
+/// The maximum number of scans of a JPEG: one for each of the 64 coefficients of four
+/// components. Encoders usually write 10.
 pub const MAX_SCANS: u64 = 256;
 
-/// The most pixels that all scans of a JPEG may have together: 16 scans of the
+/// The maximum number of pixels of all scans of a JPEG together: 16 scans of the
 /// largest picture.
 pub const MAX_SCANNED_PIXELS: u64 = 16 * MAX_PIXELS;
 
-/// The longest time that a picture may take to decompress. The largest picture
-/// at a high quality takes a quarter of it on a free core.
+/// The maximum time of decompressing a picture. The largest picture at a high quality
+/// takes a quarter of it on an idle core.
 pub const MAX_DECODE_TIME: Duration = Duration::from_secs(10);
 
-/// A decompressed picture; its memory is used again for the next.
+/// A decompressed picture, whose memory is reused for the next.
 #[derive(Debug, Default)]
 pub struct Picture {
     bytes: Vec<u8>,
     pixels: Option<Pixels>,
 }
 
-/// What lies in a picture's bytes, rows without padding.
+/// The layout of a picture's bytes, whose rows have no padding.
 #[derive(Clone, Copy, Debug)]
 struct Pixels {
     size: Size,
@@ -102,12 +100,12 @@ impl Pixels {
     }
 }
 
-/// Decompresses `input` into `picture`. Formats and limits: module head.
+/// Decompresses `input` into `picture`. Formats and limits: see the module.
 ///
 /// # Errors
-/// `Codec` when the file is damaged, truncated, too large or of a kind that
-/// is not read, `DecodeLimit` when it takes too much work or time; `picture`
-/// then has no pixels.
+/// `Codec` when the file is damaged, truncated, too large or of a kind that is not
+/// supported, `DecodeLimit` when it takes too much work or time. Then `picture` has
+/// no pixels.
 pub fn decompress(input: &CompressedView<'_>, picture: &mut Picture) -> Result<()> {
     let deadline = Instant::now() + MAX_DECODE_TIME;
     let Picture { bytes, pixels } = picture;
@@ -129,29 +127,29 @@ pub fn decompress(input: &CompressedView<'_>, picture: &mut Picture) -> Result<(
     Ok(())
 }
 
-/// As [`decompress`], into memory that `room` lends, given the number of bytes
-/// it takes. The pixels of a PNG are decoded there, those of a JPEG are copied
-/// there. The picture is the first of these bytes.
+/// As [`decompress`], into the memory that `memory` returns for a number of bytes.
+/// The pixels of a PNG are decoded there, those of a JPEG are copied there. The
+/// picture is at the start of that memory.
 ///
 /// # Errors
-/// Those of [`decompress`] and of `room`; `Codec` when it lends less.
+/// Those of [`decompress`] and of `memory`; `Codec` when it returns too few bytes.
 pub fn decompress_into<'m>(
     input: &CompressedView<'_>,
-    room: impl FnOnce(usize) -> Result<&'m mut [u8]>,
+    memory: impl FnOnce(usize) -> Result<&'m mut [u8]>,
 ) -> Result<ImageView<'m>> {
     let deadline = Instant::now() + MAX_DECODE_TIME;
     let (pixels, bytes) = match input.format {
         CompressedFormat::Jpeg => {
             let (pixels, decoded) = jpeg::decode(input.data, deadline)?;
-            let bytes = room(decoded.len())?;
+            let bytes = memory(decoded.len())?;
             let Some(to) = bytes.get_mut(..decoded.len()) else {
-                let (lent, needed) = (bytes.len(), decoded.len());
-                return Err(codec(format!("room for {lent} bytes, the picture takes {needed}")));
+                let (found, needed) = (bytes.len(), decoded.len());
+                return Err(codec(format!("memory of {found} bytes; the picture needs {needed}")));
             };
             to.copy_from_slice(&decoded);
             (pixels, &*bytes)
         }
-        CompressedFormat::Png => png::decode(input.data, deadline, room)?,
+        CompressedFormat::Png => png::decode(input.data, deadline, memory)?,
     };
     pixels.view(bytes)
 }
@@ -159,8 +157,8 @@ pub fn decompress_into<'m>(
 /// The size of the picture in `input`, by its header; nothing is decompressed.
 ///
 /// # Errors
-/// `Codec` when there is no such header, or its size is not read; `DecodeLimit`
-/// when so much precedes it that it takes too long.
+/// `Codec` when there is no such header or the size is not supported; `DecodeLimit`
+/// when the data before the header takes too long to read.
 pub fn size(input: &CompressedView<'_>) -> Result<Size> {
     let deadline = Instant::now() + MAX_DECODE_TIME;
     match input.format {
@@ -169,7 +167,7 @@ pub fn size(input: &CompressedView<'_>) -> Result<Size> {
     }
 }
 
-/// Checks what a header claims before memory is taken for it.
+/// Checks the size in a header before memory is allocated for it.
 fn check_size(size: Size, num_bytes: usize, max_pixels_per_byte: u64) -> Result<()> {
     let Size { width, height } = size;
     let num_pixels = u64::from(width) * u64::from(height);

@@ -10,10 +10,10 @@ use super::{Pixels, check_size, codec};
 use crate::error::{Error, Result};
 use crate::types::{Encoding, Size};
 
-/// Eight pixels a byte, deflated 1032 to 1.
+/// Eight pixels per byte, deflated 1032 to 1.
 const MAX_PIXELS_PER_BYTE: u64 = 8 * 1032;
 
-/// Bytes between two looks at the clock. They inflate to 16 MiB at most.
+/// Bytes between two queries of the clock. They inflate to 16 MiB at most.
 const CLOCK_INTERVAL: usize = 1 << 14;
 
 /// The size of the picture.
@@ -21,8 +21,8 @@ pub(super) fn size(data: &[u8], deadline: Instant) -> Result<Size> {
     read_header(&mut decoder(data, deadline), data.len()).map(|(size, ..)| size)
 }
 
-/// Neither text nor colour profiles are read: a few of their bytes inflate to
-/// megabytes. Other chunks and rows stay within the decoder's own limit, 64 MiB.
+/// A decoder that skips text and colour profiles, a few bytes of which inflate to
+/// megabytes. The decoder itself limits other chunks and rows to 64 MiB.
 fn decoder(data: &[u8], deadline: Instant) -> Decoder<TimedBytes<'_>> {
     let mut decoder = Decoder::new(TimedBytes::new(data, deadline, CLOCK_INTERVAL));
     decoder.set_ignore_text_chunk(true);
@@ -30,7 +30,7 @@ fn decoder(data: &[u8], deadline: Instant) -> Decoder<TimedBytes<'_>> {
     decoder
 }
 
-/// Size and kind of the pixels in a file of `num_bytes`.
+/// Size, colour type and bit depth of the picture in a file of `num_bytes`.
 fn read_header(
     decoder: &mut Decoder<TimedBytes<'_>>,
     num_bytes: usize,
@@ -50,12 +50,12 @@ fn failed(cause: DecodingError) -> Error {
     }
 }
 
-/// Decodes into memory that `room` lends, given the number of bytes it takes;
-/// the pixels are the first of them.
+/// Decodes into the memory that `memory` returns for a number of bytes; the pixels
+/// are at its start.
 pub(super) fn decode<'m>(
     data: &[u8],
     deadline: Instant,
-    room: impl FnOnce(usize) -> Result<&'m mut [u8]>,
+    memory: impl FnOnce(usize) -> Result<&'m mut [u8]>,
 ) -> Result<(Pixels, &'m [u8])> {
     let mut decoder = decoder(data, deadline);
     let (size, color, depth) = read_header(&mut decoder, data.len())?;
@@ -75,7 +75,7 @@ pub(super) fn decode<'m>(
         (ColorType::GrayscaleAlpha, BitDepth::Sixteen) => (Encoding::Mono16, 2),
         (ColorType::Rgb, BitDepth::Eight) => (Encoding::Rgb8, 0),
         (ColorType::Rgba, BitDepth::Eight) => (Encoding::Rgba8, 0),
-        other => return Err(codec(format!("PNG decodes to {other:?}, which is not read"))),
+        other => return Err(codec(format!("PNG decodes to {other:?}, which is not supported"))),
     };
     let num_bytes = encoding.row_bytes(size.width) * size.height as usize;
     let with_alpha = num_bytes + alpha_bytes * (size.width * size.height) as usize;
@@ -83,7 +83,7 @@ pub(super) fn decode<'m>(
         let found = reader.output_buffer_size();
         return Err(codec(format!("PNG decodes to {found:?} bytes, not {with_alpha}")));
     }
-    let bytes = room(with_alpha)?;
+    let bytes = memory(with_alpha)?;
     reader.next_frame(bytes).map_err(failed)?;
     reader.finish().map_err(failed)?;
     if alpha_bytes > 0 {
@@ -92,8 +92,7 @@ pub(super) fn decode<'m>(
     Ok((Pixels { size, encoding }, bytes))
 }
 
-/// Moves the grey samples of pixels of grey and alpha, `len` bytes each, to
-/// the front.
+/// Compacts pixels of grey and alpha, `len` bytes each, to their grey samples.
 fn drop_alpha(bytes: &mut [u8], len: usize) {
     for pixel in 0..bytes.len() / (2 * len) {
         bytes.copy_within(2 * len * pixel..2 * len * pixel + len, len * pixel);

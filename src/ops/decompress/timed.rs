@@ -1,20 +1,20 @@
-//! The bytes of a file, readable for as long as its picture may take.
+//! The bytes of a file, readable until a deadline.
 
 use std::io::{self, BufRead, Cursor, ErrorKind, Read, Seek, SeekFrom};
 use std::time::Instant;
 
 /// Bytes that can be read until a deadline; after it, reading fails with
-/// [`ErrorKind::TimedOut`]. A decoder that reads them ends within the time of
-/// what it does between two looks at the clock.
+/// [`ErrorKind::TimedOut`]. A decoder that reads them exceeds the deadline by at most
+/// the time that it takes for `interval` bytes.
 #[derive(Debug)]
 pub(super) struct TimedBytes<'a> {
     file: &'a [u8],
-    /// What is read before the next look at the clock.
+    /// The bytes that are read before the clock is queried again.
     chunk: &'a [u8],
-    /// What follows it.
+    /// The bytes after `chunk`.
     rest: &'a [u8],
     deadline: Instant,
-    /// Bytes between two looks.
+    /// Bytes per query of the clock.
     interval: usize,
 }
 
@@ -52,7 +52,7 @@ impl Read for TimedBytes<'_> {
         self.chunk.read(buffer)
     }
 
-    /// In one step where the chunk holds as much: the JPEG decoder reads byte by
+    /// Copies at once from a chunk that is long enough: the JPEG decoder reads byte by
     /// byte.
     #[inline]
     fn read_exact(&mut self, mut buffer: &mut [u8]) -> io::Result<()> {

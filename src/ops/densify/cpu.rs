@@ -1,11 +1,11 @@
-//! The CPU side of densify.
+//! The reference on the CPU.
 
 use nalgebra::Matrix3x4;
 
 use super::{DensifyCounts, Now, Sweep, Sweeps};
 use crate::types::Points;
 
-/// Fills `out`, which is empty and has the channels of all points.
+/// Fills `out`, which is empty and has as many channels as the points.
 pub(super) fn densify(
     current: &Points,
     now: &Now,
@@ -20,7 +20,8 @@ pub(super) fn densify(
         out.values_mut().chunks_exact_mut(num_channels).for_each(|point| point[channel] = 0.0);
     }
     for sweep in sweeps.newest_first() {
-        let Some((matrix, age_s)) = now.place(sweep.stamp, &sweep.world_from_sensor) else {
+        let Some((matrix, age_s)) = now.transform_and_age(sweep.stamp, &sweep.world_from_sensor)
+        else {
             counts.num_sweeps_dropped += 1;
             continue;
         };

@@ -1,8 +1,8 @@
 //! The CUDA implementation of [`densify`](super::densify): the same points in the
 //! same order, bit for bit, and the same counts.
 //!
-//! Past sweeps stay on the device, in a ring buffer with one more element than past
-//! sweeps: the current sweep is unpacked into it, so that keeping it needs no copy.
+//! Past sweeps are kept on the device, in a ring buffer with one more element: the
+//! current sweep is unpacked into it, so that keeping it needs no copy.
 //! Transforms and ages are parameters of the launch.
 
 use nalgebra::{Isometry3, Matrix3x4};
@@ -81,12 +81,12 @@ impl DeviceSweeps {
         self.len = 0;
     }
 
-    /// Number of past sweeps held.
+    /// Number of past sweeps.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether no past sweep is held.
+    /// Whether there are no past sweeps.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -111,14 +111,14 @@ impl Sweep {
     }
 }
 
-/// Time and pose of the current sweep, and which past ones are merged.
+/// Time and pose of the current sweep, and the maximum age of merged ones.
 #[derive(Clone, Copy, Debug)]
 pub struct Joining<'a> {
     /// Acquisition time.
     pub stamp: Stamp,
     /// Pose of the sensor. Without it no past sweep is merged.
     pub world_from_sensor: Option<&'a Isometry3<f64>>,
-    /// Past sweeps are used at an age from 0 to this many seconds.
+    /// The maximum age of a merged sweep in seconds.
     pub max_age_s: f64,
 }
 
@@ -145,7 +145,7 @@ impl Workspace {
     /// the channel, 3 or more, that is set to the age.
     ///
     /// # Errors
-    /// `Argument` when the channel is not one behind x, y, z; `Device` when this
+    /// `Argument` when the channel is not one after x, y, z; `Device` when this
     /// build has no such kernel or there is not enough memory.
     pub fn new(
         stream: &Stream,
@@ -189,9 +189,8 @@ impl Workspace {
         if let Some(world_from_sensor) = joining.world_from_sensor {
             let now = Now::new(joining.stamp, world_from_sensor, joining.max_age_s)?;
             for sweep in sweeps.newest_first() {
-                let Some((matrix, age_s)) = now.place(sweep.stamp, &sweep.world_from_sensor) else {
-                    continue;
-                };
+                let past = now.transform_and_age(sweep.stamp, &sweep.world_from_sensor);
+                let Some((matrix, age_s)) = past else { continue };
                 counts.num_sweeps += 1;
                 counts.num_sweeps_dropped -= 1;
                 joined[counts.num_sweeps] =

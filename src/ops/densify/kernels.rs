@@ -1,7 +1,7 @@
 //! The parameters of `kernels/densify.cu`.
 
 use crate::device::cuda::{
-    Grid, In, KernelSpec, Out, assert_mirrors, check_len, check_threads, kernel_constant, refused,
+    Grid, In, KernelSpec, Out, assert_mirrors, check_lens, check_threads, kernel_constant, refused,
 };
 use crate::error::Result;
 use crate::types::Count;
@@ -37,9 +37,9 @@ pub struct DensifyArgs<'a> {
     pub num: Out<'a, u32>,
     /// The counters of the frame.
     pub counters: Out<'a, u32>,
-    /// The ticket of the next tile.
+    /// One value: the ticket of the next tile, and the epoch of the launch.
     pub ticket: Out<'a, u64>,
-    /// By tile.
+    /// By tile, its aggregate and the epoch of the launch.
     pub aggregates: Out<'a, u64>,
     /// Values per point.
     pub num_channels: u32,
@@ -90,8 +90,8 @@ unsafe impl KernelSpec for Densify {
         let num_values = |num: u32| (num as usize).saturating_mul(num_channels);
         for sweep in &args.sweeps[..num_sweeps] {
             let needed = num_values(args.sweep_capacity);
-            check_len(Self::NAME, "values", sweep.values.len(), needed)?;
-            check_len(Self::NAME, "num", sweep.num.len(), 1)?;
+            let slices = [("values", sweep.values.len(), needed), ("num", sweep.num.len(), 1)];
+            check_lens(Self::NAME, slices)?;
         }
         let slices = [
             ("points", args.points.len(), num_values(args.capacity)),
@@ -100,8 +100,6 @@ unsafe impl KernelSpec for Densify {
             ("ticket", args.ticket.len(), 1),
             ("aggregates", args.aggregates.len(), num_tiles as usize * num_sweeps),
         ];
-        slices
-            .into_iter()
-            .try_for_each(|(name, found, needed)| check_len(Self::NAME, name, found, needed))
+        check_lens(Self::NAME, slices)
     }
 }

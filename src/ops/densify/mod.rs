@@ -1,29 +1,25 @@
-//! Densify: past sweeps join the current one, in the current one's frame.
+//! Merges past sweeps with the current one, in the frame of the current one.
 //!
-//! Order: the points of the current sweep, then past sweeps, the last pushed
-//! first, each in its own order. When the output is full the rest is dropped,
-//! so the oldest points go first; what is lost is counted.
+//! Order: the points of the current sweep, then past sweeps from the newest to the
+//! oldest, each in its own order. Points beyond the capacity of the output, the oldest
+//! ones, are dropped and counted.
 //!
-//! Transforms are values: whoever pushes a sweep says where the sensor stood
-//! in a world frame. A sweep whose place is not known is not pushed; nothing
-//! stands in for it. The transform from a past sensor pose to the current one
-//! is made in f64 and rounded to a 3x4 matrix of f32; a point becomes
-//! `((r0 * x + r1 * y) + r2 * z) + t` in f32, with nothing fused. CPU and CUDA
-//! are equal. Points that become infinite are dropped and counted.
+//! Transforms are values: a sweep is pushed with the pose of its sensor in a world
+//! frame. A sweep whose pose is unknown is not pushed, and no other pose is assumed.
+//! The transform from a past sensor pose to the current one is computed in f64 and
+//! rounded to a 3x4 matrix of f32; a point becomes `((r0 * x + r1 * y) + r2 * z) + t`
+//! in f32, without fused operations. CPU and CUDA are equal. Points that become
+//! infinite are dropped and counted.
 //!
-//! The age of a sweep, `stamp - sweep stamp` in seconds, may be written to a
-//! channel (the time lag of CenterPoint); it is 0 for the current sweep. Sweeps
-//! from the future (the clock jumped back) and those older than a limit are
-//! left out.
+//! The age of a sweep, `stamp - sweep stamp` in seconds, may be written to a channel
+//! (the time lag of CenterPoint); it is 0 for the current sweep. Sweeps with a
+//! negative age (the clock jumped back) and those older than a limit are not merged.
 
 mod cpu;
 #[cfg(feature = "cuda")]
 pub mod cuda;
 #[cfg(feature = "cuda")]
-#[expect(
-    unsafe_code,
-    reason = "kernels are promised to fit their parameters; each block states why"
-)]
+#[expect(unsafe_code, reason = "each block argues that the kernel fits its parameters")]
 pub(in crate::ops) mod kernels;
 
 use nalgebra::{Isometry3, Matrix3x4};
@@ -31,11 +27,11 @@ use nalgebra::{Isometry3, Matrix3x4};
 use crate::error::{Error, ErrorKind, Result};
 use crate::types::{Points, Stamp};
 
-/// The last few sweeps, each with the pose of its sensor. Bounded: a new one
-/// replaces the oldest. All memory is taken at construction.
+/// The newest sweeps, each with the pose of its sensor: a ring buffer, in which a new
+/// sweep replaces the oldest. All memory is allocated at construction.
 #[derive(Clone, Debug)]
 pub struct Sweeps {
-    /// A ring: the newest is at `newest`, older ones before it.
+    /// The newest is at `newest`, older ones precede it.
     ring: Vec<Sweep>,
     newest: usize,
     len: usize,
@@ -50,7 +46,7 @@ struct Sweep {
 
 impl Sweeps {
     /// No sweeps, with memory for `num_past_sweeps` of `point_capacity` points
-    /// of `num_channels` channels. With zero past sweeps nothing is ever held.
+    /// of `num_channels` channels. With zero past sweeps it stays empty.
     ///
     /// # Panics
     /// When there are fewer than three channels.
@@ -63,9 +59,8 @@ impl Sweeps {
         Self { ring: (0..num_past_sweeps).map(|_| empty()).collect(), newest: 0, len: 0 }
     }
 
-    /// Takes a copy of a sweep, in place of the oldest where there is no room
-    /// for one more. Returns how many of its points, the last ones, were over
-    /// `point_capacity`.
+    /// Copies a sweep into the buffer, replacing the oldest if it is full. Returns the
+    /// number of points beyond `point_capacity`, the last ones, which are dropped.
     ///
     /// # Panics
     /// When the points have another number of channels.
@@ -87,57 +82,57 @@ impl Sweeps {
         sweep.points.extend_from(points)
     }
 
-    /// Forgets all sweeps; keeps the memory.
+    /// Removes all sweeps; keeps the memory.
     pub fn clear(&mut self) {
         self.len = 0;
     }
 
-    /// Number of sweeps held.
+    /// Number of sweeps.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether no sweep is held.
+    /// Whether there are no sweeps.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The most sweeps that can be held.
+    /// The maximum number of sweeps.
     pub fn capacity(&self) -> usize {
         self.ring.len()
     }
 
-    /// The sweeps, the last pushed first.
+    /// The sweeps, the newest first.
     fn newest_first(&self) -> impl Iterator<Item = &Sweep> {
         let num = self.ring.len();
         (0..self.len).map(move |back| &self.ring[(self.newest + num - back) % num])
     }
 }
 
-/// What became of the past sweeps and the points.
+/// Sweeps that were merged, sweeps and points that were dropped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DensifyCounts {
-    /// Past sweeps that were used, in part at least.
+    /// Past sweeps merged, at least in part.
     pub num_sweeps: usize,
-    /// Past sweeps left out: from the future, too old, or placed by a
-    /// transform that is not finite.
+    /// Past sweeps dropped: of a negative age, too old, or with a transform that is not
+    /// finite.
     pub num_sweeps_dropped: usize,
-    /// Points of the current and of used sweeps that found the output full.
+    /// Points of the current and of merged sweeps beyond the capacity of the output.
     pub num_points_over_capacity: usize,
-    /// Past points whose place in the current frame is not finite.
+    /// Past points whose position in the current frame is not finite.
     pub num_points_not_finite: usize,
 }
 
 /// Replaces the contents of `out` by the current points and the past sweeps in
 /// the current frame.
 ///
-/// `stamp` and `world_from_sensor` belong to the current points. A sweep is
-/// used when its age is from 0 to `max_age_s` seconds. `time_lag_channel` is
-/// the channel, 3 or more, that gets the age.
+/// `stamp` and `world_from_sensor` are those of the current points. A sweep is merged
+/// if its age is from 0 to `max_age_s` seconds. `time_lag_channel` is the channel, 3 or
+/// higher, that the age is written to.
 ///
 /// # Errors
-/// `Argument` when the numbers of channels differ, `time_lag_channel` is not a
-/// channel behind x, y, z, or `world_from_sensor` is not finite.
+/// `Argument` when the numbers of channels differ, `time_lag_channel` is not a channel
+/// after x, y, z, or `world_from_sensor` is not finite.
 pub fn densify(
     current: &Points,
     stamp: Stamp,
@@ -174,7 +169,7 @@ fn argument<T>(message: String) -> Result<T> {
     Err(Error::new(ErrorKind::Argument, "densify", message))
 }
 
-/// When and where the current sweep was taken.
+/// Time and pose of the current sweep.
 struct Now {
     stamp: Stamp,
     sensor_from_world: Isometry3<f64>,
@@ -189,9 +184,9 @@ impl Now {
         Ok(Self { stamp, sensor_from_world: world_from_sensor.inverse(), max_age_s })
     }
 
-    /// The way from a past sweep's frame to the current one, and its age in
-    /// seconds; `None` when it cannot be used.
-    fn place(
+    /// The transform from a past sweep's frame to the current one and the sweep's age in
+    /// seconds; `None` for a sweep that is not merged.
+    fn transform_and_age(
         &self,
         stamp: Stamp,
         world_from_sensor: &Isometry3<f64>,

@@ -1,7 +1,7 @@
 //! The parameters of `kernels/gather.cu`.
 
 use crate::device::cuda::{
-    Grid, In, KernelSpec, Out, Plain, assert_mirrors, check_len, check_threads, kernel_constant,
+    Grid, In, KernelSpec, Out, Plain, assert_mirrors, check_lens, check_threads, kernel_constant,
     refused,
 };
 use crate::error::Result;
@@ -93,9 +93,7 @@ unsafe impl KernelSpec for Gather2d {
             ("gathered", args.gathered.len(), 1),
             ("published_counters", args.published_counters.len(), args.counters.len()),
         ];
-        slices
-            .into_iter()
-            .try_for_each(|(name, found, needed)| check_len(Self::NAME, name, found, needed))
+        check_lens(Self::NAME, slices)
     }
 }
 
@@ -161,8 +159,6 @@ unsafe impl KernelSpec for Gather3d {
             ("gathered", args.gathered.len(), 1),
             ("published_counters", args.published_counters.len(), args.counters.len()),
         ];
-        slices
-            .into_iter()
-            .try_for_each(|(name, found, needed)| check_len(Self::NAME, name, found, needed))
+        check_lens(Self::NAME, slices)
     }
 }

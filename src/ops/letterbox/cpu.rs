@@ -1,5 +1,5 @@
-//! The reference on the CPU: row by row, so that a source row is read once for
-//! all output rows that need it and the planes are written in order.
+//! The reference on the CPU: row by row, so that a source row is converted once for
+//! all output rows that use it and the planes are written in order.
 
 use half::f16;
 use half::slice::HalfFloatSliceExt as _;
@@ -9,17 +9,17 @@ use super::wire::{self, ByteOrder, Row};
 use super::{LetterboxParams, Workspace};
 use crate::types::{Encoding, ImageView, Letterbox, Normalization, Tensor};
 
-/// One position between two neighbours: `first` and its successor.
+/// A position between two neighbouring pixels: `first` and its successor.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Tap {
     /// The pixel at or before the position.
     pub(super) first: u32,
-    /// Share of the pixel after it, 0 to below 1; 0 where there is none.
+    /// Weight of the pixel after it, in [0, 1); 0 if there is none.
     pub(super) weight: f32,
 }
 
-/// The source position of pixel `i` of the content; the module head has the
-/// formula. Sides of up to 32768 keep every term below 2^31.
+/// The source position of pixel `i` of the content: see the module for the formula.
+/// With sides of up to 32768 every term is below 2^31.
 pub(super) fn tap(i: u32, content: u32, source: u32) -> Tap {
     let Some(numerator) = ((2 * i + 1) * source).checked_sub(content) else {
         return Tap { first: 0, weight: 0.0 };
@@ -31,12 +31,11 @@ pub(super) fn tap(i: u32, content: u32, source: u32) -> Tap {
     Tap { first, weight: rest as f32 / (2 * content) as f32 }
 }
 
-/// How samples become values of the planes, by source channel.
+/// The mapping of samples to values of the planes, by source channel.
 pub(super) struct Mapping {
-    /// Samples a pixel of a blended row.
+    /// Samples per pixel of an interpolated row.
     num_channels: usize,
-    /// Whether the first and the third source channel change places on their
-    /// way to the planes.
+    /// Whether the first and the third source channel are swapped.
     pub(super) swapped: bool,
     /// By source channel.
     pub(super) normalization: Normalization,
@@ -88,7 +87,7 @@ pub(super) fn letterbox(
     }
 }
 
-/// Calls `write` with each row of three planes that lie one after the other.
+/// Calls `write` with each row of three consecutive planes.
 fn for_each_row<T>(values: &mut [T], width: usize, mut write: impl FnMut(u32, [&mut [T]; 3])) {
     let (first, rest) = values.split_at_mut(values.len() / 3);
     let (second, third) = rest.split_at_mut(rest.len() / 2);
@@ -133,7 +132,7 @@ fn write_row(
 }
 
 impl Workspace {
-    /// Sizes every buffer for the placement and forgets the last picture.
+    /// Resizes every buffer for the placement and invalidates the rows of the last image.
     fn prepare(&mut self, placed: &Letterbox, num_channels: usize) {
         let (content, source) = (placed.content.width, placed.source.width);
         self.columns.clear();
@@ -144,7 +143,7 @@ impl Workspace {
         self.blended.clear();
         self.blended.resize((source as usize + 1) * num_channels + PADDING, 0.0);
         for row in &mut self.converted {
-            row.forget();
+            row.clear();
         }
     }
 
@@ -205,7 +204,7 @@ fn blend_read(
     }
 }
 
-/// Samples past the last pixel that a window may reach; their weight is 0.
+/// Samples past the last pixel that a window may contain; their weight is 0.
 const PADDING: usize = 3;
 
 /// Interpolates along a blended row and normalises into three rows, given in

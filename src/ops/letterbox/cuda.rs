@@ -82,7 +82,7 @@ where
 }
 
 /// Queues the letterbox of the uploaded `image` into `out`, a tensor
-/// `[1, 3, height, width]`, and returns where it places it.
+/// `[1, 3, height, width]`, and returns its placement.
 ///
 /// # Errors
 /// `Argument` when `out` has another shape or no image was uploaded; `Device` when a

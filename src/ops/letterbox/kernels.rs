@@ -6,7 +6,7 @@ use half::f16;
 
 use crate::device::cuda::{
     Grid, In, KernelSpec, Out, TAIL_BYTES, assert_mirrors, check_len, check_threads,
-    kernel_constant, refused,
+    kernel_constant, kernel_specs, refused,
 };
 use crate::error::Result;
 use crate::types::{Encoding, ImageView};
@@ -153,7 +153,7 @@ pub struct LetterboxArgs<'a, T> {
     pub swapped: u32,
     /// Factor by source channel.
     pub alpha: [f32; 3],
-    /// Summand by source channel.
+    /// Offset by source channel.
     pub beta: [f32; 3],
     /// Value outside the content, by source channel.
     pub pad: [f32; 3],
@@ -196,31 +196,21 @@ pub struct Yuv<T>(PhantomData<T>);
 /// `letterbox_bayer_*`: layouts with one colour per pixel.
 pub struct Bayer<T>(PhantomData<T>);
 
-macro_rules! spec {
-    ($spec:ty, $element:ty, $name:literal) => {
-        // SAFETY: `LetterboxArgs` mirrors the struct of that name (size
-        // asserted, `#[repr(C)]` in the same order). A thread outside the
-        // network's input stops; the others write values of one row in each
-        // plane, up to the row's end (by 8 or 4 bytes only where the width is a
-        // multiple of that; buffers are aligned), and read pixels whose column and
-        // row `tap` keeps below those of the source, given the reciprocal, which is
-        // checked. The image is long enough for all of them, and its tail for the
-        // loads by words. No thread waits.
-        unsafe impl KernelSpec for $spec {
-            const NAME: &'static str = $name;
-            type Args<'a> = LetterboxArgs<'a, $element>;
-            fn check(args: &Self::Args<'_>, grid: &Grid) -> Result<()> {
-                check(Self::NAME, args, grid)
-            }
-        }
-    };
+// SAFETY: `LetterboxArgs` mirrors the struct of that name (size asserted, `#[repr(C)]`
+// in the same order). A thread outside the network's input stops; the others write
+// values of one row in each plane, up to the row's end (by 8 or 4 bytes only where the
+// width is a multiple of that; buffers are aligned), and read pixels whose column and
+// row `tap` keeps below those of the source, given the reciprocal, which is checked.
+// The image is long enough for all of them, and its tail for the loads by words. No
+// thread waits.
+kernel_specs! {
+    check;
+    unsafe Packed3<f32>: "letterbox_packed3_f32", LetterboxArgs<f32>;
+    unsafe Packed3<f16>: "letterbox_packed3_f16", LetterboxArgs<f16>;
+    unsafe Plain<f32>: "letterbox_plain_f32", LetterboxArgs<f32>;
+    unsafe Plain<f16>: "letterbox_plain_f16", LetterboxArgs<f16>;
+    unsafe Yuv<f32>: "letterbox_yuv_f32", LetterboxArgs<f32>;
+    unsafe Yuv<f16>: "letterbox_yuv_f16", LetterboxArgs<f16>;
+    unsafe Bayer<f32>: "letterbox_bayer_f32", LetterboxArgs<f32>;
+    unsafe Bayer<f16>: "letterbox_bayer_f16", LetterboxArgs<f16>;
 }
-
-spec!(Packed3<f32>, f32, "letterbox_packed3_f32");
-spec!(Packed3<f16>, f16, "letterbox_packed3_f16");
-spec!(Plain<f32>, f32, "letterbox_plain_f32");
-spec!(Plain<f16>, f16, "letterbox_plain_f16");
-spec!(Yuv<f32>, f32, "letterbox_yuv_f32");
-spec!(Yuv<f16>, f16, "letterbox_yuv_f16");
-spec!(Bayer<f32>, f32, "letterbox_bayer_f32");
-spec!(Bayer<f16>, f16, "letterbox_bayer_f16");

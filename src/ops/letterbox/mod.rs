@@ -1,73 +1,67 @@
-//! Letterbox: a picture as it lies in its message becomes a network's input.
+//! Letterbox: resizes and normalises the image of a message to a network's input.
 //!
-//! One pass from the wire encoding through the affine of [`Letterbox`] with
-//! bilinear interpolation, channel order and normalisation to planar f32 or
-//! f16. The source is never converted as a whole: rows of packed colours are
-//! read where they lie, of the others the two rows in use are converted.
+//! One pass from the wire encoding through the affine of [`Letterbox`] with bilinear
+//! interpolation, channel order and normalisation to planar f32 or f16. The source is
+//! never converted as a whole: packed colours are read in place, of other encodings
+//! the two rows in use are converted.
 //!
 //! # Numbers
-//! With content `C`, source `S` (pixels along one axis) and `i` the pixel of
-//! the content, the source position is `(i + 0.5) * S / C - 0.5`. It is
-//! computed exactly, in integers: `n = (2 i + 1) S - C`, first pixel
-//! `n / 2C` (floor), weight of the second pixel `(n mod 2C) / 2C`, one f32
-//! division. Positions before the first or after the last pixel's centre take
-//! that pixel with weight 0.
+//! With `C` pixels of content and `S` pixels of the source along an axis, the source
+//! position of pixel `i` of the content is `(i + 0.5) * S / C - 0.5`. It is computed
+//! exactly, in integers: `n = (2 i + 1) S - C`, first pixel `n / 2C` (floor), weight of
+//! the second pixel `(n mod 2C) / 2C`, one f32 division. Positions before the centre of
+//! the first pixel or after that of the last one are clamped to it.
 //!
-//! All else is plain f32 in this order, nothing contracted, where
+//! All else is f32 in this order, without contraction, where
 //! `mix(a, b, w) = a + (b - a) * w`:
 //! 1. samples as f32, 0 to 255; of `mono16` the 16-bit value divided by 257;
 //! 2. `mix` of the upper and the lower row, then `mix` of left and right;
 //! 3. `value * alpha + beta` of the plane;
 //! 4. for f16 one rounding, to nearest even.
 //!
-//! Pixels outside the content are `pad_value * alpha + beta`. Where both
-//! weights are 0 a pixel is its source pixel, and a picture of one colour
-//! keeps it exactly.
+//! Pixels outside the content are `pad_value * alpha + beta`. A pixel whose weights
+//! are both 0 equals its source pixel; an image of one colour keeps it exactly.
 //!
 //! Conversions, to 8 bits per colour before step 1:
-//! - YUV: BT.601 limited range in 20-bit fixed point with rounding, U and V of
-//!   the pixels that share them not interpolated. Equal to OpenCV's
-//!   `cvtColor`, which states the same constants.
+//! - YUV: BT.601 limited range in 20-bit fixed point with rounding; U and V are not
+//!   interpolated between the pixels that share them. Equal to OpenCV's `cvtColor`,
+//!   which has the same constants.
 //! - Bayer: bilinear. The two or four nearest samples of a missing colour are
-//!   averaged, halves up. Equal to OpenCV's `cvtColor` inside the picture; at
-//!   the border rows and columns are mirrored without repeating the outermost
-//!   one, where OpenCV copies its neighbour's result.
+//!   averaged, halves rounded up. Equal to OpenCV's `cvtColor` inside the image; at the
+//!   border rows and columns are mirrored without repeating the outermost one, where
+//!   OpenCV copies the neighbour's result.
 //! - `mono8` and `mono16` fill all three planes.
 //!
-//! Not equal to `cv2.resize` of 8-bit pictures, which rounds weights to 11
-//! bits and the result to whole numbers; within 1 of it, and within 1e-4 of
-//! `cv2.resize` of the same picture as f32. Shrinking does not average more
-//! than 2x2 pixels, as `INTER_LINEAR` does not.
+//! Within 1 of `cv2.resize` of an 8-bit image, which rounds weights to 11 bits and the
+//! result to integers, and within 1e-4 of `cv2.resize` of the same image as f32. As
+//! with `INTER_LINEAR`, shrinking averages at most 2x2 pixels.
 
 mod cpu;
 #[cfg(feature = "cuda")]
 pub mod cuda;
 #[cfg(feature = "cuda")]
-#[expect(
-    unsafe_code,
-    reason = "kernels are promised to fit their parameters; each block states why"
-)]
+#[expect(unsafe_code, reason = "each block argues that the kernel fits its parameters")]
 pub(in crate::ops) mod kernels;
 mod wire;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::types::{ChannelOrder, ImageView, Letterbox, Normalization, Placement, Size, Tensor};
 
-/// What a network wants of its input, apart from its size.
+/// The format of a network's input, apart from its size.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LetterboxParams {
-    /// Where the picture lies in the input.
+    /// Position of the image in the input.
     pub placement: Placement,
     /// Order of the planes.
     pub channel_order: ChannelOrder,
-    /// Factor and summand per plane.
+    /// Factor and offset per plane.
     pub normalization: Normalization,
     /// Value around the content, 0 to 255 before normalisation, all planes.
     pub pad_value: f32,
 }
 
-/// Row buffers and column tables, grown at the first picture of a size and
-/// kept: later pictures of the same size allocate nothing.
+/// Row buffers and column tables, which grow at the first image of a size: later images
+/// of that size allocate nothing.
 #[derive(Debug, Default)]
 pub struct Workspace {
     columns: Vec<cpu::Tap>,
@@ -83,14 +77,13 @@ impl Workspace {
     }
 }
 
-/// Writes `image` into `out`, a tensor `[1, 3, height, width]`, and returns
-/// where it placed it; the way back is [`Letterbox::source_from_network`].
-///
-/// Every value of `out` is written. Order and rounding: module head.
+/// Writes `image` into `out`, a tensor `[1, 3, height, width]`, and returns its
+/// placement, which [`Letterbox::source_from_network`] inverts. Every value of `out` is
+/// written.
 ///
 /// # Errors
 /// `Argument` when `out` is not `[1, 3, height, width]` with sides of 1 to
-/// [`ImageView::MAX_SIDE`], or has not the values of its shape.
+/// [`ImageView::MAX_SIDE`], or the number of its values differs from its shape.
 pub fn letterbox(
     image: &ImageView<'_>,
     params: &LetterboxParams,

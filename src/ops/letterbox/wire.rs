@@ -1,18 +1,18 @@
-//! Rows of a picture as samples that can be blended.
+//! Source rows as samples that can be interpolated.
 
 use multiversion::multiversion;
 
 use crate::types::{ChannelOrder, Encoding, ImageView};
 
-/// A source row: samples of [`num_channels`] a pixel.
+/// A source row, with [`num_channels`] samples per pixel.
 pub(super) enum Row<'a> {
     /// 8-bit samples.
     Bytes(&'a [u8]),
-    /// 16-bit samples, high byte first or last.
+    /// 16-bit samples.
     Words(&'a [u8], ByteOrder),
 }
 
-/// How the bytes of a 16-bit sample lie.
+/// The byte order of a 16-bit sample.
 #[derive(Clone, Copy)]
 pub(super) enum ByteOrder {
     /// Low byte first.
@@ -21,7 +21,7 @@ pub(super) enum ByteOrder {
     Big,
 }
 
-/// A row converted to RGB, and which row it is.
+/// A row converted to RGB, and its position.
 #[derive(Debug, Default)]
 pub(super) struct RgbRow {
     y: Option<u32>,
@@ -29,18 +29,18 @@ pub(super) struct RgbRow {
 }
 
 impl RgbRow {
-    /// Whether this holds row `y` of the present picture.
+    /// Whether this is row `y` of the current picture.
     pub(super) fn is(&self, y: u32) -> bool {
         self.y == Some(y)
     }
 
-    /// Makes ready for the next picture.
-    pub(super) fn forget(&mut self) {
+    /// Invalidates the row before another picture.
+    pub(super) fn clear(&mut self) {
         self.y = None;
     }
 }
 
-/// Samples a pixel of a [`Row`].
+/// Samples per pixel of a [`Row`].
 pub(super) fn num_channels(encoding: Encoding) -> usize {
     match encoding {
         Encoding::Mono8 | Encoding::Mono16 => 1,
@@ -57,7 +57,8 @@ pub(super) fn channel_order(encoding: Encoding) -> ChannelOrder {
     }
 }
 
-/// Row `y`: where it lies, or converted into `converted` unless it is there.
+/// Row `y`: borrowed from the image, or converted into `converted` unless it is there
+/// already.
 pub(super) fn row<'a>(image: &ImageView<'a>, y: u32, converted: &'a mut RgbRow) -> Row<'a> {
     let index = y as usize;
     match image.encoding() {
@@ -146,9 +147,8 @@ const RED: usize = 0;
 const GREEN: usize = 1;
 const BLUE: usize = 2;
 
-/// A Bayer pattern by its first row: the colour beside green, and the parity
-/// of the columns where it stands. The second row has the other colour in the
-/// other columns.
+/// A Bayer pattern by its first row: the colour beside green, and the parity of its
+/// columns. The second row has the other colour in the other columns.
 struct Mosaic {
     first: usize,
     chroma_x: usize,

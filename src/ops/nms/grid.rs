@@ -24,15 +24,14 @@ impl Extent {
     }
 }
 
-/// The limits of the broad phase: how unequal, and how far apart, two boxes may be
-/// of which one suppresses the other.
+/// The limits of the broad phase: the differences in size and position at which one box
+/// can suppress another.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::ops) struct Reach {
-    /// The ratio of the longer sides of the smaller and the larger box: at least
-    /// this.
+    /// The minimum ratio of the longer sides of the smaller and the larger box.
     pub min_size_ratio: f32,
-    /// Distance of the centres along an axis over either box's side along it: at
-    /// most this. Infinite: all boxes that touch.
+    /// The maximum distance of the centres along an axis, relative to either box's side
+    /// along it. Infinite: all boxes that touch.
     pub max_shift_ratio: f32,
 }
 
@@ -41,10 +40,9 @@ impl Reach {
     pub(in crate::ops) const TOUCHING: Self =
         Self { min_size_ratio: 0.0, max_shift_ratio: f32::INFINITY };
 
-    /// Axis-aligned boxes whose IoU is above a threshold. Along each axis they
-    /// share at least that part of the longer side, which bounds the ratio of
-    /// the sides and the distance of the centres. A tiny threshold bounds
-    /// nothing: it is within the rounding error.
+    /// Axis-aligned boxes whose IoU is above a threshold. Along each axis they overlap by
+    /// at least that part of the longer side, which bounds the ratio of the sides and the
+    /// distance of the centres. A threshold within the rounding error bounds nothing.
     pub(in crate::ops) fn aligned(iou_threshold: f32) -> Self {
         if iou_threshold < 1e-3 {
             return Self::TOUCHING;
@@ -71,9 +69,9 @@ const NONE: u32 = u32::MAX;
 
 /// Lists of items by cell, in one hash table over all levels of cells.
 ///
-/// An item is in the cell of its centre, on the level whose cells are just larger
-/// than the item. Cells that share a bucket only cost time. The order of items is
-/// unspecified: no output may depend on it.
+/// An item is in the cell of its centre, on the level of the smallest cells that are
+/// larger than the item. Cells that share a bucket are searched together. The order of
+/// items is unspecified: no output may depend on it.
 #[derive(Clone, Debug, Default)]
 pub(in crate::ops) struct Grid {
     /// Per bucket, the position of its first entry.
@@ -125,9 +123,8 @@ impl Grid {
         self.levels |= 1 << level;
     }
 
-    /// Whether `test` holds for an item near an extent. Every item of the group
-    /// within `reach` is tested at least once, until one passes; others may be
-    /// tested, too.
+    /// Whether `test` holds for an item near an extent. Every item of the group within
+    /// `reach` is tested at least once until a test passes; others may be tested as well.
     #[inline]
     pub(in crate::ops) fn any(
         &self,

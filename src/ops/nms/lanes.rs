@@ -53,9 +53,9 @@ impl Lanes {
         self.num += 1;
     }
 
-    /// Whether `test` holds for the rank of a kept box. Every box of which more
-    /// than `min_part` is shared is tested, until one passes; others may be
-    /// tested, too.
+    /// Whether `test` holds for the rank of a kept box. Every box whose intersection with
+    /// `bbox` is more than `min_part` of its area is tested until a test passes; others
+    /// may be tested as well.
     pub(in crate::ops) fn any(
         &self,
         bbox: &Box2d,
@@ -75,7 +75,7 @@ impl Lanes {
     }
 }
 
-/// The first block with a box of which more than `min_part` is shared.
+/// The first block with a box whose intersection is more than `min_part` of its area.
 #[multiversion(targets("x86_64+avx2"))]
 fn first_overlapping(blocks: &[Block], bbox: &Box2d, offset: f32, min_part: f32) -> Option<usize> {
     blocks.iter().position(|block| {

@@ -1,4 +1,4 @@
-//! Non-maximum suppression: the contract of every kind, and the choice of one.
+//! Non-maximum suppression: the contract of all kinds, and their dispatch.
 //!
 //! | kind | candidates | suppresses by |
 //! |---|---|---|
@@ -106,7 +106,7 @@ pub fn suppress_3d(
     }
 }
 
-/// The error of a kind that has no side for boxes of a kind.
+/// The error of a kind that does not support the boxes of the candidates.
 fn unsupported(nms: &Nms2d, boxes: &str) -> Error {
     let message = format!("{nms:?} cannot suppress {boxes} boxes");
     Error::new(ErrorKind::Argument, "nms", message)

@@ -131,7 +131,7 @@ fn with_box<A, B>(candidate: &Candidate<A>, bbox: B) -> Candidate<B> {
     Candidate { bbox, score, class, source }
 }
 
-/// One candidate by hand.
+/// One candidate.
 pub(in crate::ops) fn candidate<B>(bbox: B, score: f32, class: u32, source: u32) -> Candidate<B> {
     Candidate { bbox, score, class, source }
 }
@@ -141,7 +141,7 @@ pub(in crate::ops) fn class_modes() -> [ClassMode; 3] {
     [ClassMode::Aware, ClassMode::Agnostic, ClassMode::Groups(vec![4, 9, 4])]
 }
 
-/// Suppression as a textbook has it: every pair, in the total order.
+/// Textbook suppression: every pair, in the total order.
 pub(in crate::ops) fn greedy<B>(
     candidates: &[Candidate<B>],
     class_mode: &ClassMode,
@@ -181,7 +181,7 @@ pub(in crate::ops) fn scenes() -> impl Strategy<Value = (usize, usize, u64)> {
     (0..NUM_KINDS, prop_oneof![0..20_usize, 20..200_usize], any::<u64>())
 }
 
-/// IoU as mmcv writes it, with this crate's word on empty boxes.
+/// IoU as in mmcv, with this crate's convention for empty boxes.
 pub(in crate::ops) fn iou_as_mmcv(a: &Box2d, b: &Box2d, offset: f32) -> f32 {
     let area = |r: &Box2d| {
         let (width, height) = (r.x2 - r.x1 + offset, r.y2 - r.y1 + offset);

@@ -23,7 +23,7 @@ pub struct Workspace {
 }
 
 impl Workspace {
-    /// Scratch memory for `num_candidates`; it grows when more come.
+    /// Scratch memory for `num_candidates`, which grows for more.
     pub fn with_capacity(num_candidates: usize) -> Self {
         Self {
             order: Order {
@@ -43,7 +43,7 @@ impl Workspace {
     }
 }
 
-/// The eligible candidates in the total order, and where they are.
+/// The eligible candidates in the total order, with their bounds and the spatial grid.
 #[derive(Clone, Debug, Default)]
 pub(in crate::ops) struct Order {
     pub keys: Vec<u128>,
@@ -121,8 +121,7 @@ impl Order {
         Ok(())
     }
 
-    /// Replaces the contents of `shapes` by the shapes of the ranked
-    /// candidates, and the extents by theirs.
+    /// Replaces the contents of `shapes` and the extents by those of the ranked candidates.
     pub fn prepare<B, S: Extents>(
         &mut self,
         candidates: &[Candidate<B>],
@@ -135,10 +134,9 @@ impl Order {
         self.extents.extend(shapes.iter().map(|s| Extent::new(s.center(), s.half_extents())));
     }
 
-    /// Keeps, best first, up to `max_num` candidates that no suppressor of
-    /// their group suppresses. `suppresses` receives the suppressor, which
-    /// ranks above, and the candidate; it must be false for pairs beyond
-    /// `reach`.
+    /// Keeps, best first, up to `max_num` candidates that no suppressor of their group
+    /// suppresses. `suppresses` receives the suppressor, which ranks above the candidate,
+    /// and the candidate; it must be false for pairs beyond `reach`.
     pub fn suppress(
         &mut self,
         suppressors: Suppressors,

@@ -12,7 +12,6 @@ pub(in crate::ops) fn parameters(params: &NmsBev) -> Result<Parameters<'_>> {
     check(params)?;
     let settings = NmsSettings {
         squared_search_distance: params.search_distance_m * params.search_distance_m,
-        max_num: u32::MAX,
         ..NmsSettings::default()
     };
     let parameters = Parameters::new(&params.class_mode, settings)

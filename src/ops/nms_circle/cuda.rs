@@ -17,6 +17,6 @@ pub(in crate::ops) fn parameters(params: &NmsCircle) -> Result<Parameters<'_>> {
     // A square that rounds to the threshold can belong to a distance that is a
     // little longer, or, where squares vanish, to one that is not 0.
     let reach = longest_radius(params) * 1.0001 + 1e-18;
-    let settings = NmsSettings { reach, reading, max_num: u32::MAX, ..NmsSettings::default() };
+    let settings = NmsSettings { reach, reading, ..NmsSettings::default() };
     Parameters::new(&params.class_mode, settings).with_thresholds("nms_circle", &params.thresholds)
 }

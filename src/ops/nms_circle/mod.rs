@@ -54,8 +54,8 @@ pub fn nms_circle(
     Ok(())
 }
 
-/// The longest distance at which a candidate suppresses another, but for
-/// rounding; 0 when none does.
+/// The maximum distance at which a candidate suppresses another, up to rounding; 0 if
+/// none does.
 fn longest_radius(params: &NmsCircle) -> f32 {
     let longest = params.thresholds.iter().fold(0.0, |longest: f32, &t| longest.max(t));
     match params.reading {

@@ -15,8 +15,9 @@ pub(in crate::ops) fn parameters(params: &NmsIou) -> Result<Parameters<'_>> {
         score_threshold: params.score_threshold.unwrap_or_default(),
         has_score_threshold: u32::from(params.score_threshold.is_some()),
         offset: f32::from(params.offset),
-        max_num: u32::try_from(params.max_num).unwrap_or(u32::MAX),
         ..NmsSettings::default()
     };
-    Ok(Parameters::new(&params.class_mode, settings))
+    let mut parameters = Parameters::new(&params.class_mode, settings);
+    parameters.settings.max_num = u32::try_from(params.max_num).unwrap_or(u32::MAX);
+    Ok(parameters)
 }

@@ -10,7 +10,6 @@ use crate::types::NmsIou3d;
 /// `Argument` as on the CPU, or for an empty list of thresholds.
 pub(in crate::ops) fn parameters(params: &NmsIou3d) -> Result<Parameters<'_>> {
     check(params)?;
-    let settings = NmsSettings { max_num: u32::MAX, ..NmsSettings::default() };
-    Parameters::new(&params.class_mode, settings)
+    Parameters::new(&params.class_mode, NmsSettings::default())
         .with_thresholds("nms_iou_3d", &params.iou_thresholds)
 }

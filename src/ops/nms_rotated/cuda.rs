@@ -10,10 +10,6 @@ use crate::types::NmsRotated;
 /// `Argument` as on the CPU.
 pub(in crate::ops) fn parameters(params: &NmsRotated) -> Result<Parameters<'_>> {
     check(params)?;
-    let settings = NmsSettings {
-        iou_threshold: params.iou_threshold,
-        max_num: u32::MAX,
-        ..NmsSettings::default()
-    };
+    let settings = NmsSettings { iou_threshold: params.iou_threshold, ..NmsSettings::default() };
     Ok(Parameters::new(&params.class_mode, settings))
 }

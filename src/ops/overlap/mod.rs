@@ -1,20 +1,19 @@
 //! Overlap of boxes: intersection, IoU (over the union), IoF (over the first).
 //!
-//! Everything here is plain IEEE arithmetic in the order it is written,
-//! without fused multiply-add, so that another device can repeat it bit for
-//! bit: f32 throughout, only [`sin_cos`] works in f64 inside. Swapping the two
-//! boxes of a rotated pair may change the last bits, because the first one
-//! gives the frame.
+//! All arithmetic is IEEE f32 in the order of the source, without fused multiply-add
+//! (f64 inside [`sin_cos`]), so that results are equal on every device, bit for bit.
+//! Swapping the boxes of a rotated pair may change the last bits, since the
+//! intersection is computed in the frame of the first.
 //!
-//! A box without extent (right at or before left, a width, height or length of
-//! zero or less) is empty: its intersection with any box is 0, and so are IoU and
-//! IoF. Areas and volumes under [`MIN_MEASURE`], or beyond the range of
-//! f32, give 0 too. No result is NaN when the coordinates are finite.
+//! A box without extent (right at or before left, a width, height or length of zero or
+//! less) is empty: its intersection with any box is 0, and so are IoU and IoF. Areas and
+//! volumes below [`MIN_MEASURE`] or beyond the range of f32 give 0 as well. No result is
+//! NaN if the coordinates are finite.
 
 use crate::types::{Box2d, Box3d, RotatedBox2d};
 
-/// Areas and volumes below this count as empty. Keeps subnormal numbers, which
-/// some processors flush to zero, out of every decision.
+/// Areas and volumes below this are treated as empty: subnormal numbers, which some
+/// processors flush to zero, affect no decision.
 pub const MIN_MEASURE: f32 = 1e-30;
 
 /// `part / whole`, 0 for a whole below [`MIN_MEASURE`] or beyond the range.
@@ -77,7 +76,7 @@ impl AlignedBox {
     #[inline]
     pub fn iou(&self, other: &Self) -> f32 {
         let intersection = self.intersection(other);
-        // Most pairs end here; the division would give the same.
+        // The common case; the division would also give 0.
         if intersection == 0.0 {
             return 0.0;
         }
@@ -169,13 +168,12 @@ impl Rectangle {
 
     /// Area of the intersection, never above the smaller area.
     ///
-    /// The other rectangle is transformed to the frame of this one. There, the
-    /// height between its upper and its lower outline, both clamped to this
-    /// one's height, is integrated over this one's width. Each of the four
-    /// edges contributes on its own, so that there is no polygon to keep in
-    /// order and no tolerance: identical, touching, contained and thin
-    /// rectangles are ordinary cases. The error is a few units in the last
-    /// place of this area, and of the product of both longest sides.
+    /// The other rectangle is transformed to the frame of this one. There, the height
+    /// between its upper and its lower outline, both clamped to this one's height, is
+    /// integrated over this one's width. The four edges contribute independently, so
+    /// that there is no polygon and no tolerance: identical, touching, contained and thin
+    /// rectangles are ordinary cases. The error is a few units in the last place of this
+    /// area, and of the product of both longest sides.
     pub fn intersection(&self, other: &Self) -> f32 {
         if !(self.area > 0.0 && other.area > 0.0) {
             return 0.0;
@@ -218,8 +216,8 @@ impl Rectangle {
                 >= other.half_height + (abs_sin * self.half_width + abs_cos * self.half_height)
     }
 
-    /// Signed area between the x axis and the edge from `a` to `b`, the edge
-    /// cut to this rectangle's width and its y clamped to this one's height.
+    /// Signed area between the x axis and the edge from `a` to `b`, clipped to this
+    /// rectangle's width and with y clamped to its height.
     #[inline]
     fn area_under(&self, a: [f32; 2], b: [f32; 2]) -> f32 {
         let (x_a, x_b) = (

@@ -1,4 +1,4 @@
-//! The CPU side of pillar features.
+//! The reference on the CPU.
 
 use crate::ops::voxelize::Voxels;
 use crate::types::{Grid, Points};
@@ -11,7 +11,7 @@ pub(super) struct Input<'a> {
     pub(super) num_features: usize,
 }
 
-/// Writes every value of `out`, which has room for the voxels.
+/// Writes every value of `out`, which has at least as many rows as there are voxels.
 pub(super) fn pillar_features<T: Copy>(
     input: &Input<'_>,
     out: &mut [T],
@@ -32,7 +32,7 @@ pub(super) fn pillar_features<T: Copy>(
             let point = point_of(input.points, index);
             let from_mean = (0..3).map(|axis| point[axis] - mean[axis]);
             let from_center = (0..3).map(|axis| point[axis] - center[axis]);
-            // What does not fit is the offset from the centre in z.
+            // Truncated by `zip`: a slot may lack the offset from the centre in z.
             let features = point.iter().copied().chain(from_mean).chain(from_center);
             slot.iter_mut().zip(features).for_each(|(out, feature)| *out = from_f32(feature));
         }

@@ -61,11 +61,11 @@ impl Workspace {
     }
 
     /// Queues the computation of `out`, `[V, P, F]` with V at least the capacity of
-    /// the voxels. `points` are those that the voxels were made from.
+    /// the voxels. `points` are those of the voxels.
     ///
     /// # Errors
-    /// `Argument` when `out` is not the workspace's tensor or has another shape,
-    /// or a voxel's row more than `MANY_VALUES` values; `Device` when a buffer
+    /// `Argument` when `out` is not the workspace's tensor or has another shape, or a row
+    /// has more than `MANY_VALUES` values; `Device` when a buffer
     /// belongs to another stream or the launch fails.
     pub fn enqueue(
         &mut self,

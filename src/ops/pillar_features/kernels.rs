@@ -5,7 +5,8 @@ use std::marker::PhantomData;
 use half::f16;
 
 use crate::device::cuda::{
-    Grid, In, KernelSpec, Out, assert_mirrors, check_len, check_threads, kernel_constant, refused,
+    Grid, In, KernelSpec, Out, assert_mirrors, check_lens, check_threads, kernel_constant,
+    kernel_specs, refused,
 };
 use crate::error::Result;
 use crate::ops::voxelize::kernels::GridArgs;
@@ -99,7 +100,7 @@ fn check<T>(
         ("out", args.out.len(), num_rows.saturating_mul(row_len)),
         ("written", args.written.len(), num_rows),
     ];
-    slices.into_iter().try_for_each(|(name, found, needed)| check_len(kernel, name, found, needed))
+    check_lens(kernel, slices)
 }
 
 /// `pillar_features_*`: rows of up to [`FEW_VALUES`].
@@ -107,29 +108,21 @@ pub struct Few<T>(PhantomData<T>);
 /// `pillar_features_many_*`: rows of up to [`MANY_VALUES`].
 pub struct Many<T>(PhantomData<T>);
 
-macro_rules! spec {
-    ($spec:ty, $element:ty, $name:literal, $limits:expr) => {
-        // SAFETY: `FeatureArgs` mirrors `pillar_features::Args` (size asserted,
-        // `#[repr(C)]` in the same order). A warp whose first voxel is not below
-        // the number of rows stops; voxels are read below the length of `cells`,
-        // for which the other slices over voxels are long enough (checked), points
-        // at indices clamped to `point_capacity`. A row is at most as long as the
-        // shared memory of a group of lanes (checked). Rows have
-        // `max_points_per_voxel` times `num_features` values, the maximum of
-        // `written`, and `out` has all rows (checked); they are written by 16 bytes
-        // only where their length is a multiple of that; allocations are aligned.
-        // No thread waits for another warp.
-        unsafe impl KernelSpec for $spec {
-            const NAME: &'static str = $name;
-            type Args<'a> = FeatureArgs<'a, $element>;
-            fn check(args: &Self::Args<'_>, grid: &Grid) -> Result<()> {
-                check(Self::NAME, args, grid, $limits)
-            }
-        }
-    };
+// SAFETY: `FeatureArgs` mirrors `pillar_features::Args` (size asserted, `#[repr(C)]` in
+// the same order). A warp whose first voxel is not below the number of rows stops;
+// voxels are read below the length of `cells`, for which the other slices over voxels
+// are long enough (checked), points at indices clamped to `point_capacity`. A row is at
+// most as long as the shared memory of a group of lanes (checked). Rows have
+// `max_points_per_voxel` times `num_features` values, the maximum of `written`, and
+// `out` has all rows (checked); they are written by 16 bytes only where their length is
+// a multiple of that; allocations are aligned. No thread waits for another warp.
+kernel_specs! {
+    check;
+    unsafe Few<f32>: "pillar_features_f32", FeatureArgs<f32>, FEW;
+    unsafe Few<f16>: "pillar_features_f16", FeatureArgs<f16>, FEW;
+    unsafe Many<f32>: "pillar_features_many_f32", FeatureArgs<f32>, MANY;
+    unsafe Many<f16>: "pillar_features_many_f16", FeatureArgs<f16>, MANY;
 }
 
-spec!(Few<f32>, f32, "pillar_features_f32", (FEW_VALUES, FEW_VOXELS_PER_BLOCK));
-spec!(Few<f16>, f16, "pillar_features_f16", (FEW_VALUES, FEW_VOXELS_PER_BLOCK));
-spec!(Many<f32>, f32, "pillar_features_many_f32", (MANY_VALUES, MANY_VOXELS_PER_BLOCK));
-spec!(Many<f16>, f16, "pillar_features_many_f16", (MANY_VALUES, MANY_VOXELS_PER_BLOCK));
+const FEW: (usize, u32) = (FEW_VALUES, FEW_VOXELS_PER_BLOCK);
+const MANY: (usize, u32) = (MANY_VALUES, MANY_VOXELS_PER_BLOCK);

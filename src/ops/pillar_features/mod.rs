@@ -1,13 +1,13 @@
-//! Pillar features: voxels become the input of a pillar encoder.
+//! Computes the input of a pillar encoder from voxels.
 //!
-//! Output `[V, P, F]`: voxel by voxel in the order of [`Voxels`], its kept
-//! points in order of arrival, and per point
-//! - the channels of the point as they are,
-//! - x, y, z minus the mean of the voxel's kept points,
-//! - x, y, and where asked for z, minus the centre of the voxel,
+//! Output `[V, P, F]`: the voxels and their points in the order of [`Voxels`], and per
+//! point
+//! - the channels of the point,
+//! - x, y, z minus the mean of the voxel's points,
+//! - x, y, and optionally z, minus the centre of the voxel,
 //!
-//! so `F = num_channels + 3 + 2`, or `+ 3` with z. Everything else is zero: the
-//! slots beyond a voxel's points and the rows beyond the voxels.
+//! so that `F = num_channels + 3 + 2`, or `+ 3` with z. All other values are zero: those
+//! of points past the last one of a voxel, and rows past the last voxel.
 //!
 //! | encoder | channels of the points | z of the centre | F |
 //! |---|---|---|---|
@@ -18,18 +18,15 @@
 //! | Waymo (CenterPoint) | x y z intensity elongation | no | 10 |
 //! | KITTI PointPillars (OpenPCDet) | x y z intensity | yes | 10 |
 //!
-//! All in f32, in this order, with nothing fused: the mean is the sum of the
-//! points in order, divided by their number; the centre is [`Grid::center_of`].
-//! An f16 output is rounded once, to nearest even. CPU and CUDA are equal.
+//! Arithmetic is f32 in this order, without fused operations: the mean is the sum of
+//! the points in order, divided by their number; the centre is [`Grid::center_of`]. An
+//! f16 output is rounded once, to nearest even. CPU and CUDA are equal.
 
 mod cpu;
 #[cfg(feature = "cuda")]
 pub mod cuda;
 #[cfg(feature = "cuda")]
-#[expect(
-    unsafe_code,
-    reason = "kernels are promised to fit their parameters; each block states why"
-)]
+#[expect(unsafe_code, reason = "each block argues that the kernel fits its parameters")]
 pub(in crate::ops) mod kernels;
 
 use half::f16;
@@ -38,19 +35,17 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::ops::voxelize::Voxels;
 use crate::types::{Grid, Points, Tensor};
 
-/// Number of features of a point that has `num_channels` channels.
+/// Number of features of a point with `num_channels` channels.
 pub fn num_features(num_channels: usize, center_offset_z: bool) -> usize {
     num_channels + 3 + if center_offset_z { 3 } else { 2 }
 }
 
-/// Writes all of `out`, `[V, P, F]` with room for the voxels.
-///
-/// `points` and `grid` are those that the voxels were made from.
+/// Writes all values of `out`, `[V, P, F]`. `points` and `grid` are those of the voxels.
 ///
 /// # Errors
-/// `Argument` when the shape of `out` is not `[V, P, F]` with V at least the
-/// number of voxels, P the points a voxel can hold and F
-/// [`num_features`], or a voxel names a point that is not there.
+/// `Argument` when the shape of `out` is not `[V, P, F]` with V at least the number of
+/// voxels, P the maximum number of points per voxel and F [`num_features`], or a voxel
+/// has the index of a point that does not exist.
 pub fn pillar_features(
     points: &Points,
     voxels: &Voxels,
@@ -74,7 +69,7 @@ pub fn pillar_features(
     if let Some(&last) = last
         && last as usize >= points.len()
     {
-        return argument(format!("the voxels name point {last}, there are {}", points.len()));
+        return argument(format!("voxels contain point {last}, there are {}", points.len()));
     }
     let input = cpu::Input { points, voxels, grid, num_features };
     match out {

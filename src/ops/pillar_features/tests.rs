@@ -9,7 +9,7 @@ fn grid() -> Grid {
     Grid::new(range, [0.7, 0.6, 4.5]).unwrap()
 }
 
-/// Twelve points in five pillars, channels told apart by their values; one
+/// Twelve points in five pillars, with different values in each channel; one
 /// pillar has more points than slots.
 fn points(num_channels: usize) -> Points {
     let positions = [

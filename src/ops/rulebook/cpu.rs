@@ -1,6 +1,6 @@
 //! The CPU side of rulebooks.
 
-use super::{EntranceCounts, Geometry, Mode, OutputCounts, Sites, Table};
+use super::{EntranceCounts, Geometry, Mode, OutputCounts, SiteGrid, Sites, Table};
 
 const NO_INPUT: u32 = u32::MAX;
 
@@ -33,55 +33,82 @@ pub(super) fn sites_of_coordinates(
     counts
 }
 
-/// The cells along one axis that taps join to a cell, by tap.
-#[derive(Clone, Copy)]
-struct AxisCells {
-    cells: [Option<u32>; Geometry::MAX_KERNEL as usize],
-    num_taps: usize,
+/// The direction in which an operation joins cells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Join {
+    /// `cell * stride - padding + tap * dilation`
+    Multiplied,
+    /// The cells whose product is `cell`: `(cell + padding - tap * dilation) / stride`,
+    /// where that is a whole number.
+    Divided,
 }
 
-impl AxisCells {
-    fn new(num_taps: u32, cell_of: impl Fn(i64) -> Option<i64>, size: u32) -> Self {
-        let mut cells = [None; Geometry::MAX_KERNEL as usize];
-        for (tap, cell) in cells[..num_taps as usize].iter_mut().enumerate() {
-            let found = cell_of(tap as i64).and_then(|cell| u32::try_from(cell).ok());
-            *cell = found.filter(|&cell| cell < size);
+/// The cells of a grid that taps join to the cells of another one, for cells in
+/// ascending order. Those of a line share all but the last axis.
+struct JoinedCells {
+    geometry: Geometry,
+    join: Join,
+    from: SiteGrid,
+    to: SiteGrid,
+    line: Option<u32>,
+    /// By the taps of the first two axes, the index of the first cell of the
+    /// joined line.
+    lines: [Option<u32>; MAX_LINES],
+}
+
+const MAX_LINES: usize = (Geometry::MAX_KERNEL * Geometry::MAX_KERNEL) as usize;
+
+impl JoinedCells {
+    fn new(geometry: &Geometry, join: Join, from: &SiteGrid, to: &SiteGrid) -> Self {
+        let (geometry, from, to) = (*geometry, *from, *to);
+        Self { geometry, join, from, to, line: None, lines: [None; MAX_LINES] }
+    }
+
+    /// Goes to a cell. Returns its place along the last axis.
+    fn go_to(&mut self, index: u32) -> u32 {
+        let [s0, s1, s2] = self.from.shape();
+        let line = index / s2;
+        if self.line != Some(line) {
+            self.line = Some(line);
+            self.find_lines([line / s1 / s0, line / s1 % s0, line % s1]);
         }
-        Self { cells, num_taps: num_taps as usize }
+        index - line * s2
     }
 
-    fn by_tap(&self) -> &[Option<u32>] {
-        &self.cells[..self.num_taps]
+    /// The lines that are joined to the cell's, by tap.
+    fn lines(&self) -> &[Option<u32>] {
+        let [k0, k1, _] = self.geometry.kernel;
+        &self.lines[..(k0 * k1) as usize]
     }
 
-    fn iter(&self) -> impl Iterator<Item = u32> {
-        self.by_tap().iter().copied().flatten()
+    fn find_lines(&mut self, [batch, c0, c1]: [u32; 3]) {
+        let [k0, k1, _] = self.geometry.kernel;
+        let [s0, s1, s2] = self.to.shape();
+        for tap0 in 0..k0 {
+            let c0 = self.joined(0, c0, tap0).map(|c0| (batch * s0 + c0) * s1);
+            for tap1 in 0..k1 {
+                let line = c0.zip(self.joined(1, c1, tap1)).map(|(c0, c1)| (c0 + c1) * s2);
+                self.lines[(tap0 * k1 + tap1) as usize] = line;
+            }
+        }
     }
-}
 
-/// `cell * stride - padding + tap * dilation`
-fn multiplied(geometry: &Geometry, axis: usize, cell: u32, size: u32) -> AxisCells {
-    let (dilation, first) = (
-        i64::from(geometry.dilation[axis]),
-        i64::from(cell) * i64::from(geometry.stride[axis]) - i64::from(geometry.padding[axis]),
-    );
-    AxisCells::new(geometry.kernel[axis], |tap| Some(first + tap * dilation), size)
-}
-
-/// The cells whose [`multiplied`] is `cell`: `(cell + padding - tap * dilation) / stride`.
-fn divided(geometry: &Geometry, axis: usize, cell: u32, size: u32) -> AxisCells {
-    let (dilation, stride) = (i64::from(geometry.dilation[axis]), i64::from(geometry.stride[axis]));
-    let last = i64::from(cell) + i64::from(geometry.padding[axis]);
-    let cell_of = |tap| Some(last - tap * dilation).filter(|cell| cell % stride == 0);
-    AxisCells::new(geometry.kernel[axis], |tap| cell_of(tap).map(|cell| cell / stride), size)
-}
-
-/// Axis by axis, the input cells of an output cell.
-fn inputs_of(geometry: &Geometry, mode: Mode, cell: [u32; 3], input: [u32; 3]) -> [AxisCells; 3] {
-    std::array::from_fn(|axis| match mode {
-        Mode::Submanifold | Mode::Strided => multiplied(geometry, axis, cell[axis], input[axis]),
-        Mode::Transposed | Mode::Inverse => divided(geometry, axis, cell[axis], input[axis]),
-    })
+    /// The place along an axis that a tap joins to a place.
+    fn joined(&self, axis: usize, cell: u32, tap: u32) -> Option<u32> {
+        let Geometry { stride, padding, dilation, .. } = self.geometry;
+        let [stride, padding, dilation] = [stride, padding, dilation].map(|values| values[axis]);
+        let cell = match self.join {
+            Join::Multiplied => {
+                let padded = i64::from(cell) * i64::from(stride) + i64::from(tap * dilation);
+                u32::try_from(padded - i64::from(padding)).ok()
+            }
+            Join::Divided => {
+                let product = (cell + padding).checked_sub(tap * dilation)?;
+                Some(product / stride).filter(|cell| cell * stride == product)
+            }
+        };
+        cell.filter(|&cell| cell < self.to.shape()[axis])
+    }
 }
 
 pub(super) fn output_sites(
@@ -90,23 +117,17 @@ pub(super) fn output_sites(
     mode: Mode,
     output: &mut Sites,
 ) -> OutputCounts {
-    let (input_grid, shape) = (*input.grid(), output.grid().shape());
+    let join = if mode == Mode::Transposed { Join::Multiplied } else { Join::Divided };
+    let mut joined = JoinedCells::new(geometry, join, input.grid(), output.grid());
     let mut counts = OutputCounts::default();
     output.clear();
     for &index in input.indices() {
-        let [batch, cell @ ..] = input_grid.cell_of(index);
-        let [cells0, cells1, cells2] = std::array::from_fn(|axis| match mode {
-            Mode::Transposed => multiplied(geometry, axis, cell[axis], shape[axis]),
-            _ => divided(geometry, axis, cell[axis], shape[axis]),
-        });
         let mut has_output = false;
-        for c0 in cells0.iter() {
-            for c1 in cells1.iter() {
-                let line = ((batch * shape[0] + c0) * shape[1] + c1) * shape[2];
-                for c2 in cells2.iter() {
-                    output.mark(line + c2);
-                    has_output = true;
-                }
+        let c2 = joined.go_to(index);
+        for c2 in (0..geometry.kernel[2]).filter_map(|tap| joined.joined(2, c2, tap)) {
+            for line in joined.lines().iter().flatten() {
+                output.mark(line + c2);
+                has_output = true;
             }
         }
         counts.num_inputs_without_output += usize::from(!has_output);
@@ -120,29 +141,31 @@ pub(super) fn output_sites(
 pub(super) fn fill_table(input: &Sites, output: &Sites, table: &mut Table) {
     let (mode, taps_per_word) = (table.mode(), table.taps_per_word());
     let geometry = centred(table.geometry(), mode);
-    let (output_grid, shape) = (*output.grid(), input.grid().shape());
+    let join = match mode {
+        Mode::Submanifold | Mode::Strided => Join::Multiplied,
+        Mode::Transposed | Mode::Inverse => Join::Divided,
+    };
+    let mut joined = JoinedCells::new(&geometry, join, output.grid(), input.grid());
+    let num_cells = input.grid().shape()[2];
     let len = output.len();
     let words = table.start(input.len(), len);
     for (row, &index) in output.indices().iter().enumerate() {
-        let [batch, cell @ ..] = output_grid.cell_of(index);
-        let [cells0, cells1, cells2] = inputs_of(&geometry, mode, cell, shape);
-        let first2 =
-            i64::from(cell[2]) * i64::from(geometry.stride[2]) - i64::from(geometry.padding[2]);
-        let mut words = words[row..].iter_mut().step_by(len);
-        for &c0 in cells0.by_tap() {
-            for &c1 in cells1.by_tap() {
-                let line =
-                    c0.zip(c1).map(|(c0, c1)| ((batch * shape[0] + c0) * shape[1] + c1) * shape[2]);
-                if taps_per_word == 3 {
-                    let word = line.map_or(0, |line| triple(input, line, first2, shape[2]));
-                    words.next().into_iter().for_each(|to| *to = word);
-                    continue;
-                }
-                for &c2 in cells2.by_tap() {
-                    let row = line.zip(c2).and_then(|(line, c2)| input.row_of(line + c2));
-                    let word = row.map_or(0, |row| row << Table::PRESENT_BITS | 1);
-                    words.next().into_iter().for_each(|to| *to = word);
-                }
+        let c2 = joined.go_to(index);
+        if taps_per_word == 3 {
+            let first = i64::from(c2 * geometry.stride[2]) - i64::from(geometry.padding[2]);
+            for (line, word) in joined.lines().iter().zip(words[row..].iter_mut().step_by(len)) {
+                *word = line.map_or(0, |line| triple(input, line, first, num_cells));
+            }
+            continue;
+        }
+        for tap in 0..geometry.kernel[2] {
+            let cell = joined.joined(2, c2, tap);
+            let words = words[tap as usize * len + row..].iter_mut();
+            let words = words.step_by(geometry.kernel[2] as usize * len);
+            for (line, word) in joined.lines().iter().zip(words) {
+                let index = line.zip(cell).map(|(line, cell)| line + cell);
+                let row = index.and_then(|index| input.row_of(index));
+                *word = row.map_or(0, |row| row << Table::PRESENT_BITS | 1);
             }
         }
     }

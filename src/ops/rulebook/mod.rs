@@ -124,15 +124,13 @@ fn check_grids(input: &SiteGrid, output: &SiteGrid, geometry: &Geometry, mode: M
         Mode::Submanifold => input.shape() == output.shape(),
         Mode::Strided => geometry.strided_shape(input.shape())? == output.shape(),
         Mode::Inverse => geometry.strided_shape(output.shape())? == input.shape(),
-        // The output padding, below the stride, is free.
         Mode::Transposed => {
-            let least = geometry.transposed_shape(input.shape(), [0; 3])?;
-            (0..3).all(|axis| {
-                (least[axis]
-                    ..least[axis]
-                        .saturating_add(geometry.stride[axis].max(geometry.dilation[axis])))
-                    .contains(&output.shape()[axis])
-            })
+            // The output padding is free up to this.
+            let padding: [u32; 3] =
+                std::array::from_fn(|axis| geometry.stride[axis].max(geometry.dilation[axis]) - 1);
+            let most = geometry.transposed_shape(input.shape(), padding)?;
+            let missing = |axis: usize| most[axis].checked_sub(output.shape()[axis]);
+            (0..3).all(|axis| missing(axis).is_some_and(|num| num <= padding[axis]))
         }
     };
     if fits && input.batch_size() == output.batch_size() {

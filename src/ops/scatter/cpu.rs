@@ -1,8 +1,8 @@
-//! The CPU side of scatter.
+//! The reference on the CPU.
 
 use crate::ops::voxelize::Voxels;
 
-/// Where the pillars lie: all of them on the map.
+/// Pillars inside a map.
 pub(super) struct Map<'a> {
     pub(super) voxels: &'a Voxels,
     /// Columns.
@@ -11,8 +11,8 @@ pub(super) struct Map<'a> {
     pub(super) plane: usize,
 }
 
-/// Writes every value of `out`, plane by plane: one plane stays in the cache,
-/// the whole map would not.
+/// Writes every value of `out`, plane by plane: a plane fits into the cache, the whole
+/// map does not.
 pub(super) fn scatter<From: Copy, To: Copy + Default>(
     map: &Map<'_>,
     features: &[From],

@@ -48,12 +48,11 @@ impl Workspace {
         })
     }
 
-    /// Queues the writing of all of `out`, `[1, C, ny, nx]`, from `features`,
-    /// `[V, C]`, `[V, 1, C]` or `[V, C, 1]` with V at least the voxels there
-    /// may be.
+    /// Queues the writing of all values of `out`, `[1, C, ny, nx]`, from `features`,
+    /// `[V, C]`, `[V, 1, C]` or `[V, C, 1]` with V at least the capacity of the voxels.
     ///
     /// # Errors
-    /// `Argument` when the shapes are others or the voxels are of another grid;
+    /// `Argument` for other shapes, or voxels of another grid;
     /// `Device` when a buffer belongs to another stream or a launch fails.
     pub fn enqueue(
         &mut self,

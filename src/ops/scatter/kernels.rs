@@ -5,7 +5,8 @@ use std::marker::PhantomData;
 use half::f16;
 
 use crate::device::cuda::{
-    Grid, In, KernelSpec, Out, assert_mirrors, check_len, check_threads, kernel_constant, refused,
+    Grid, In, KernelSpec, Out, assert_mirrors, check_len, check_lens, check_threads,
+    kernel_constant, kernel_specs, refused,
 };
 use crate::error::Result;
 
@@ -79,31 +80,21 @@ fn check<From, To>(kernel: &str, args: &WriteArgs<'_, From, To>, grid: &Grid) ->
         ("pillars", args.pillars.len(), cells),
         ("map", args.map.len(), cells.saturating_mul(channels)),
     ];
-    slices.into_iter().try_for_each(|(name, found, needed)| check_len(kernel, name, found, needed))
+    check_lens(kernel, slices)
 }
 
 /// `scatter_write_*`.
 pub struct Write<From, To>(PhantomData<(From, To)>);
 
-macro_rules! spec {
-    ($from:ty, $to:ty, $name:literal) => {
-        // SAFETY: `WriteArgs` mirrors the struct of that name (size asserted,
-        // `#[repr(C)]` in the same order). A thread whose cell is not below the
-        // number of cells stops; the others write one value a plane, of a row
-        // whose number is compared with `num_rows`. The check covers the
-        // slices; rows are read 16 bytes at once only where they are a multiple
-        // of that, and allocations are aligned. No thread waits.
-        unsafe impl KernelSpec for Write<$from, $to> {
-            const NAME: &'static str = $name;
-            type Args<'a> = WriteArgs<'a, $from, $to>;
-            fn check(args: &Self::Args<'_>, grid: &Grid) -> Result<()> {
-                check(Self::NAME, args, grid)
-            }
-        }
-    };
+// SAFETY: `WriteArgs` mirrors the struct of that name (size asserted, `#[repr(C)]` in
+// the same order). A thread whose cell is not below the number of cells stops; the
+// others write one value per plane, of a row whose number is compared with `num_rows`.
+// The check covers the slices; rows are read by 16 bytes only where they are a multiple
+// of that, and allocations are aligned. No thread waits.
+kernel_specs! {
+    check;
+    unsafe Write<f32, f32>: "scatter_write_f32", WriteArgs<f32, f32>;
+    unsafe Write<f16, f16>: "scatter_write_f16", WriteArgs<f16, f16>;
+    unsafe Write<f32, f16>: "scatter_write_f32_to_f16", WriteArgs<f32, f16>;
+    unsafe Write<f16, f32>: "scatter_write_f16_to_f32", WriteArgs<f16, f32>;
 }
-
-spec!(f32, f32, "scatter_write_f32");
-spec!(f16, f16, "scatter_write_f16");
-spec!(f32, f16, "scatter_write_f32_to_f16");
-spec!(f16, f32, "scatter_write_f16_to_f32");

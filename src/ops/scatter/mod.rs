@@ -1,19 +1,16 @@
-//! Scatter: the features of pillars are laid out on the map.
+//! Writes the features of pillars to their cells of a dense map.
 //!
-//! Input: one row of C features a pillar, in the order of [`Voxels`], as
-//! `[V, C]`, `[V, 1, C]` or `[V, C, 1]`; rows beyond the voxels are not read.
-//! Output `[1, C, ny, nx]`: row y and column x of the grid, zero where there is
-//! no pillar. Values are copied; between f32 and f16 they are rounded once, to
-//! nearest even. CPU and CUDA are equal.
+//! Input: one row of C features per pillar, in the order of [`Voxels`], as `[V, C]`,
+//! `[V, 1, C]` or `[V, C, 1]`; rows past the last voxel are not read. Output
+//! `[1, C, ny, nx]`: row y and column x of the grid, zero in cells without a pillar.
+//! Values are copied; between f32 and f16 they are rounded once, to nearest even. CPU
+//! and CUDA are equal.
 
 mod cpu;
 #[cfg(feature = "cuda")]
 pub mod cuda;
 #[cfg(feature = "cuda")]
-#[expect(
-    unsafe_code,
-    reason = "kernels are promised to fit their parameters; each block states why"
-)]
+#[expect(unsafe_code, reason = "each block argues that the kernel fits its parameters")]
 pub(in crate::ops) mod kernels;
 
 use half::f16;
@@ -22,12 +19,12 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::ops::voxelize::Voxels;
 use crate::types::{Grid, Tensor, TensorValues, TensorView};
 
-/// Writes all of `out`, `[1, C, ny, nx]`.
+/// Writes all values of `out`, `[1, C, ny, nx]`.
 ///
 /// # Errors
-/// `Argument` when the features have another shape or fewer rows than there
-/// are voxels, are not floats, `out` has another shape, the grid is more than
-/// one cell high, or a voxel lies outside it.
+/// `Argument` when the features have another shape, fewer rows than there are voxels or
+/// another element type, `out` has another shape, the grid is more than one cell high,
+/// or a voxel is outside it.
 pub fn scatter(
     features: &TensorView<'_>,
     voxels: &Voxels,

@@ -1,5 +1,6 @@
 //! The memory of the selection, which all decoders on the device share.
 
+use super::Limits;
 use super::kernels::{SelectSettings, Selection};
 use crate::device::cuda::{DeviceBuffer, DeviceCandidates, DeviceCounters, Plain, Stream};
 use crate::error::Result;
@@ -32,6 +33,12 @@ where
             words: DeviceBuffer::zeros(stream, num_found)?,
             totals: DeviceBuffer::zeros(stream, 3)?,
         })
+    }
+
+    /// Writes the limits of a decoder with thresholds of its own and without a class
+    /// filter, and waits.
+    pub(in crate::ops) fn set(&mut self, limits: Limits) -> Result<()> {
+        self.settings.write(&[SelectSettings::new(limits)])
     }
 
     /// The maximum number of candidates that pass.

@@ -1,5 +1,6 @@
 //! The parameters of `kernels/select.cuh`, which all decoders share.
 
+use super::Limits;
 use crate::device::cuda::{In, Out, Plain, assert_mirrors, kernel_constant};
 use crate::types::{Box2d, Candidate, Count};
 
@@ -24,10 +25,11 @@ pub struct SelectSettings {
 }
 
 impl SelectSettings {
-    /// Settings for all classes, and the decoder's own thresholds.
-    pub fn limits(candidate_capacity: usize, top_k: usize) -> Self {
+    /// Settings for all classes, without a score threshold for all of them.
+    pub fn new(limits: Limits) -> Self {
         let count = |num: usize| u32::try_from(num).unwrap_or(u32::MAX);
-        let (top_k, capacity) = (count(top_k), count(candidate_capacity.max(1)));
+        let Limits { candidate_capacity, pre_nms_top_k } = limits;
+        let (top_k, capacity) = (count(pre_nms_top_k), count(candidate_capacity.max(1)));
         Self { score_threshold: f32::NAN, top_k, has_filter: 0, capacity }
     }
 }
@@ -43,11 +45,11 @@ pub struct Selection<'a, B> {
     pub settings: In<'a, SelectSettings>,
     /// A bit per class.
     pub wanted: In<'a, u32>,
-    /// All candidates that pass, as many as may.
+    /// All candidates that pass the thresholds.
     pub found: Out<'a, Candidate<B>>,
-    /// The first word of each found candidate's key in the total order.
+    /// By found candidate, the first word of its key in the total order.
     pub words: Out<'a, u32>,
-    /// The candidates that are taken.
+    /// The selected candidates.
     pub items: Out<'a, Candidate<B>>,
     /// Their number.
     pub num: Out<'a, u32>,

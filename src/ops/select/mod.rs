@@ -1,45 +1,39 @@
-//! Selects the best candidates and puts them in the total order.
+//! Selects the best candidates and sorts them into the total order.
 //!
-//! Order: score descending, then class, then source. Of more candidates than
-//! `pre_nms_top_k` the worst by that order go, so that the answer does not
-//! depend on the order in which decoding pushed them; the same holds for what
-//! the capacity of [`Candidates`] cost before. Scores are compared, never
-//! changed: results are equal on every device.
+//! Order: score descending, then class, then source. Candidates beyond
+//! `pre_nms_top_k` in that order are dropped, as are those beyond the capacity of
+//! [`Candidates`] while decoding; the result does not depend on the order in which
+//! candidates were decoded. Scores are compared and never changed: results are
+//! equal on every device.
 
 #[cfg(feature = "cuda")]
 pub(in crate::ops) mod cuda;
 #[cfg(feature = "cuda")]
-#[expect(
-    unsafe_code,
-    reason = "kernels are promised to fit their parameters; each block states why"
-)]
+#[expect(unsafe_code, reason = "each block argues that the kernel fits its parameters")]
 pub(in crate::ops) mod kernels;
 
 use crate::types::Candidates;
 
-/// What selection cost, for the frame report.
+/// Candidates that selection dropped, for the frame report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SelectCounts {
-    /// Candidates lost because decoding found more than the capacity, or
-    /// because their score was NaN.
+    /// Candidates beyond the capacity of decoding, and candidates whose score is NaN.
     pub num_over_capacity: usize,
-    /// Candidates lost because more than `pre_nms_top_k` were within it.
+    /// Candidates within the capacity and beyond `pre_nms_top_k`.
     pub num_over_top_k: usize,
 }
 
-/// How many candidates go on to suppression.
+/// Maximum numbers of candidates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The most that may pass, the best; at least one.
+    /// Candidates that decoding keeps, the best; at least one.
     pub candidate_capacity: usize,
-    /// The most of these that go on, the best.
+    /// Candidates of these that suppression receives, the best.
     pub pre_nms_top_k: usize,
 }
 
-/// Cuts `candidates` to the best `pre_nms_top_k` and sorts them.
-///
-/// Afterwards [`Candidates::as_slice`] is in the total order. Nothing is
-/// allocated.
+/// Truncates `candidates` to the best `pre_nms_top_k` and sorts them into the total
+/// order. Nothing is allocated.
 pub fn select<B: Copy>(candidates: &mut Candidates<B>, pre_nms_top_k: usize) -> SelectCounts {
     let num_over_top_k = candidates.finish(pre_nms_top_k);
     SelectCounts { num_over_capacity: candidates.num_dropped(), num_over_top_k }

@@ -1,4 +1,4 @@
-//! The CPU side of unpack.
+//! The reference on the CPU.
 
 use super::{Layout, MAX_CHANNELS, Source, UnpackCounts};
 use crate::types::{CloudView, Datatype, PointRange, Points};

@@ -23,8 +23,8 @@ pub struct Workspace {
 }
 
 impl Workspace {
-    /// Loads the kernel and allocates memory for clouds of up to `max_points`, usable
-    /// or not.
+    /// Loads the kernel and allocates memory for clouds of up to `max_points`, valid or
+    /// not.
     ///
     /// # Errors
     /// `Device` when this build has no such kernel or there is not enough

@@ -1,7 +1,7 @@
 //! The parameters of `kernels/unpack.cu`.
 
 use crate::device::cuda::{
-    Grid, In, KernelSpec, Out, assert_mirrors, check_len, check_threads, kernel_constant, refused,
+    Grid, In, KernelSpec, Out, assert_mirrors, check_lens, check_threads, kernel_constant, refused,
 };
 use crate::error::Result;
 use crate::types::{Count, Datatype};
@@ -62,13 +62,13 @@ pub struct UnpackArgs<'a> {
     pub data: In<'a, u8>,
     /// Rows of floats.
     pub points: Out<'a, f32>,
-    /// How many.
+    /// Their number.
     pub num: Out<'a, u32>,
     /// The counters of the frame.
     pub counters: Out<'a, u32>,
-    /// The ticket of the next tile.
+    /// One value: the ticket of the next tile, and the epoch of the launch.
     pub ticket: Out<'a, u64>,
-    /// By tile.
+    /// By tile, its aggregate and the epoch of the launch.
     pub aggregates: Out<'a, u64>,
     /// Bytes from row to row.
     pub row_step: u64,
@@ -164,8 +164,6 @@ unsafe impl KernelSpec for Unpack {
             ("ticket", args.ticket.len(), 1),
             ("aggregates", args.aggregates.len(), num_blocks as usize),
         ];
-        slices
-            .into_iter()
-            .try_for_each(|(name, found, needed)| check_len(Self::NAME, name, found, needed))
+        check_lens(Self::NAME, slices)
     }
 }

@@ -1,28 +1,25 @@
-//! Unpack: the bytes of a `PointCloud2` become rows of floats.
+//! Converts the bytes of a `PointCloud2` to rows of floats.
 //!
-//! Output: one row per usable point, in the order of the message (row by row
-//! of an organised cloud): x, y, z in metres in the cloud's frame, then the
-//! wanted channels. Fields are found by name; their order, offset (aligned or
-//! not), datatype and byte order are the message's. Integers and doubles are
-//! rounded to the nearest f32.
+//! Output: one row per valid point, in the order of the message (an organised cloud
+//! row by row): x, y, z in metres in the cloud's frame, then the requested channels.
+//! Fields are found by name; their order, offset (aligned or not), datatype and byte
+//! order are those of the message. Integers and doubles are rounded to the nearest
+//! f32.
 //!
 //! A point is dropped and counted
-//! - as not finite, when x, y, z or a wanted channel is NaN or infinite, also
-//!   where only the rounding to f32 makes it so (all outputs are finite);
-//! - as out of range, when a range is given and the finite point lies outside;
-//! - as over capacity, when the output is full: the first usable points stay.
+//! - as not finite, if x, y, z or a requested channel is NaN or infinite, before or
+//!   after the rounding to f32 (all outputs are finite);
+//! - as out of range, if there is a range and the finite point is outside;
+//! - as over capacity, if the output is full: the first valid points are kept.
 //!
-//! Only fields that are read are checked. Of a field of several values the
-//! first is read. The result is exact: CPU and CUDA give equal bytes.
+//! Only fields that are read are checked. Of a field with several values the first is
+//! read. The result is exact: CPU and CUDA give equal bytes.
 
 mod cpu;
 #[cfg(feature = "cuda")]
 pub mod cuda;
 #[cfg(feature = "cuda")]
-#[expect(
-    unsafe_code,
-    reason = "kernels are promised to fit their parameters; each block states why"
-)]
+#[expect(unsafe_code, reason = "each block argues that the kernel fits its parameters")]
 pub(in crate::ops) mod kernels;
 
 use crate::error::{Error, ErrorKind, Result};
@@ -30,22 +27,21 @@ use crate::types::{
     CloudView, Datatype, PointChannel, PointField, PointFields, PointRange, Points,
 };
 
-/// The most channels a point may have, x, y, z included.
+/// The maximum number of channels of a point, including x, y, z.
 pub const MAX_CHANNELS: usize = 16;
 
-/// What to read from a cloud.
+/// The values to read from a cloud.
 #[derive(Clone, Debug, PartialEq)]
 pub struct UnpackParams {
-    /// The channels behind x, y, z, in the order of the output.
+    /// The channels after x, y, z, in the order of the output.
     pub channels: Vec<PointChannel>,
-    /// Factor on [`PointChannel::Intensity`]: 1 leaves it as it is, 1/255
-    /// brings bytes into [0, 1].
+    /// Factor of [`PointChannel::Intensity`]: 1, or 1/255 to map bytes to [0, 1].
     pub intensity_scale: f32,
     /// Points outside are dropped; `None` keeps all.
     pub range: Option<PointRange>,
 }
 
-/// Where the points of a cloud went. The four add up to the points of the
+/// Points that were written and dropped. The four numbers add up to the points of the
 /// message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UnpackCounts {
@@ -55,18 +51,18 @@ pub struct UnpackCounts {
     pub num_not_finite: usize,
     /// Finite points outside the range.
     pub num_out_of_range: usize,
-    /// Usable points that found the output full.
+    /// Valid points beyond the capacity of the output.
     pub num_over_capacity: usize,
 }
 
 /// Replaces the contents of `out`, which has `3 + channels.len()` channels, by
 /// the points of a cloud.
 ///
-/// A cloud of no points gives no points, whatever its fields.
+/// The fields of a cloud without points are not checked.
 ///
 /// # Errors
-/// - `PointField` when x, y, z or a wanted channel is missing, has no value,
-///   an unknown datatype, or does not end within `point_step`;
+/// - `PointField` when x, y, z or a requested channel is missing, has a count of 0 or an
+///   unknown datatype, or does not end within `point_step`;
 /// - `Argument` when the channels do not fit `out` or exceed [`MAX_CHANNELS`].
 ///
 /// After an error `out` is empty.
@@ -119,19 +115,19 @@ fn check_channels(params: &UnpackParams, num_out: usize) -> Result<()> {
     ))
 }
 
-/// Where the values of a point lie: every value read ends within `point_step`.
+/// The sources of a point's values, each of which ends within `point_step`.
 #[derive(Clone, Copy)]
 struct Layout {
     sources: [Source; MAX_CHANNELS],
     num_channels: usize,
 }
 
-/// Where one value of a point comes from.
+/// The source of one value of a point.
 #[derive(Clone, Copy)]
 enum Source {
-    /// Nowhere: the value is zero.
+    /// No field: the value is zero.
     Zero,
-    /// A field, times `scale`.
+    /// A field, multiplied by `scale`.
     Field { offset: usize, datatype: Datatype, scale: f32 },
 }
 

@@ -16,7 +16,7 @@ struct Case<'a> {
 
 const XYZ: [Field<'_>; 3] = [("x", 0, 7, 1), ("y", 4, 7, 1), ("z", 8, 7, 1)];
 
-/// Writes `values`, point by point and field by field, as the case says.
+/// Writes `values`, point by point and field by field, as the case describes.
 fn bytes_of(case: &Case<'_>, values: &[f64]) -> Vec<u8> {
     let [width, height] = case.size.map(|n| n as usize);
     let row_step = width * case.point_step + case.row_padding;
@@ -176,7 +176,7 @@ fn unusable_fields_are_named() {
         assert_eq!(error.kind(), ErrorKind::PointField);
         assert!(error.message().contains(message), "{error}");
     }
-    // A bad field that is not read is nobody's business.
+    // Fields that are not read are not checked.
     let case =
         Case { fields: &beyond, point_step: 16, size: [1, 1], row_padding: 0, big_endian: false };
     assert!(unpack(&view(&case, &data), &params(&[]), &mut Points::with_capacity(3, 1)).is_ok());

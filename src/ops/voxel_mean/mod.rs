@@ -4,7 +4,9 @@
 //! [`Voxels`], each channel the sum of the voxel's kept points in order of
 //! arrival, from +0, divided by their number. Rows beyond the voxels are zero.
 //! Positions are absolute, not offsets from the voxel. OpenPCDet calls this
-//! MeanVFE, mmdet3d HardSimpleVFE.
+//! MeanVFE, mmdet3d HardSimpleVFE; with voxels of
+//! [`VoxelizeParams::ALL_POINTS`](crate::ops::voxelize::VoxelizeParams::ALL_POINTS)
+//! DynamicMeanVFE and DynamicSimpleVFE.
 //!
 //! A channel may be transformed before it is summed ([`ChannelTransform`]): the
 //! Waymo networks take the hyperbolic tangent of the intensity.

@@ -17,9 +17,9 @@ fn tanh_is_within_one_unit_of_the_last_place() {
 }
 
 /// Three voxels: of three points, of one, and of four of which three are kept.
-fn cloud() -> (Points, Voxels) {
+fn cloud(max_points_per_voxel: usize) -> (Points, Voxels) {
     let grid = Grid::new(PointRange { min: [0.0; 3], max: [4.0; 3] }, [1.0; 3]).unwrap();
-    let params = VoxelizeParams { grid, max_points_per_voxel: 3, voxel_capacity: 4 };
+    let params = VoxelizeParams { grid, max_points_per_voxel, voxel_capacity: 4 };
     let mut points = Points::with_capacity(4, 8);
     for (x, intensity) in [
         (0.1, 0.0),
@@ -40,7 +40,7 @@ fn cloud() -> (Points, Voxels) {
 
 #[test]
 fn means_are_those_of_the_kept_points_in_order() {
-    let (points, voxels) = cloud();
+    let (points, voxels) = cloud(3);
     let third = |values: [f32; 3]| (values[0] + values[1] + values[2]) / 3.0;
     let means = [
         [third([0.1, 0.2, 0.6]), 0.5, 1.5, third([0.0, 1.0, -2.0])],
@@ -60,10 +60,19 @@ fn means_are_those_of_the_kept_points_in_order() {
 }
 
 #[test]
+fn without_a_limit_all_points_count() {
+    let (points, voxels) = cloud(VoxelizeParams::ALL_POINTS);
+    let mut out = Tensor::zeros(ElementType::F32, &[3, 4]).unwrap();
+    voxel_mean(&points, &voxels, &[], &mut out).unwrap();
+    let Tensor::F32 { values, .. } = out else { panic!() };
+    assert_eq!(values[4..8], [10.0 / 4.0, 0.5, 1.5, (203.0 + 1e-3 + 9.0) / 4.0]);
+}
+
+#[test]
 fn points_are_transformed_before_their_mean() {
     use ChannelTransform::{Identity, Tanh};
 
-    let (points, voxels) = cloud();
+    let (points, voxels) = cloud(3);
     let transforms = [Identity, Identity, Identity, Tanh];
     let mut out = Tensor::zeros(ElementType::F32, &[3, 4]).unwrap();
     voxel_mean(&points, &voxels, &transforms, &mut out).unwrap();
@@ -76,7 +85,7 @@ fn points_are_transformed_before_their_mean() {
 
 #[test]
 fn what_does_not_fit_is_refused() {
-    let (points, voxels) = cloud();
+    let (points, voxels) = cloud(3);
     let other = Points::with_capacity(4, 1);
     let five = [ChannelTransform::Tanh; 5];
     for (points, shape, transforms, message) in [

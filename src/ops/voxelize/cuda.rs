@@ -16,8 +16,8 @@ use crate::device::cuda::{
 };
 use crate::error::{Error, ErrorKind, Result};
 
-/// Points grouped by voxel, as indices into the [`DevicePoints`] that they were made
-/// from, all in device memory.
+/// Points grouped by voxel, as indices into the input [`DevicePoints`], all in device
+/// memory.
 #[derive(Debug)]
 pub struct DeviceVoxels {
     /// Per voxel, the linear index of its cell ([`crate::types::Grid::index_of`]).
@@ -90,9 +90,9 @@ impl Workspace {
     /// up to a power of two.
     ///
     /// # Errors
-    /// `Argument` when the grid has more cells than a u32 can number or there
-    /// are more points than that; `Device` when this build has no such kernels
-    /// or there is not enough memory.
+    /// `Argument` when the grid has more than `u32::MAX` cells or `point_capacity` is
+    /// above `MAX_POINTS`; `Device` when this build has no such kernels or there is not
+    /// enough memory.
     pub fn new(stream: &Stream, params: &VoxelizeParams, point_capacity: usize) -> Result<Self> {
         let num_cells = params.grid.num_cells();
         if num_cells > u64::from(u32::MAX) || point_capacity > MAX_POINTS {
@@ -135,9 +135,9 @@ impl Workspace {
     /// added to `counters`.
     ///
     /// # Errors
-    /// `Argument` when there may be more points than the workspace was made
-    /// for, or `voxels` were made for another grid or other limits; `Device`
-    /// when a buffer belongs to another stream or a launch fails.
+    /// `Argument` when the capacity of `points` is above that of the workspace, or
+    /// `voxels` were made for another grid or other limits; `Device` when a buffer
+    /// belongs to another stream or a launch fails.
     pub fn enqueue(
         &mut self,
         points: &DevicePoints,

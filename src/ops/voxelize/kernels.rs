@@ -1,7 +1,7 @@
 //! The parameters of `kernels/voxelize.cu`, and the grid of `kernels/grid.cuh`.
 
 use crate::device::cuda::{
-    Grid, In, KernelSpec, Out, Plain, assert_mirrors, check_len, check_threads, kernel_constant,
+    Grid, In, KernelSpec, Out, Plain, assert_mirrors, check_lens, check_threads, kernel_constant,
     refused,
 };
 use crate::error::Result;
@@ -13,12 +13,12 @@ pub const THREADS_PER_BLOCK: u32 = kernel_constant!("voxelize.cu", "kThreads");
 pub const NUMBER_THREADS_PER_BLOCK: u32 = kernel_constant!("voxelize.cu", "kNumberThreads");
 /// Blocks of the step `order` for large buckets, before those for points.
 pub const LARGE_BUCKET_BLOCKS: u32 = kernel_constant!("voxelize.cu", "kLargeBucketBlocks");
-/// The most points of a bucket that is not large.
+/// The maximum number of points of a bucket that is not large.
 pub const MAX_SMALL_BUCKET: usize = kernel_constant!("voxelize.cu", "kMaxSmallBucket") as usize;
-/// The maximum number of points: the aggregate of a tile holds those of its voxels
-/// beside the voxels.
+/// The maximum number of points: the aggregate of a tile holds the numbers of its
+/// voxels and of their points.
 pub const MAX_POINTS: usize = (1 << (32 - kernel_constant!("voxelize.cu", "kVoxelBits"))) - 1;
-/// The maximum number of points per voxel: a warp holds as many again.
+/// The maximum number of points per voxel: a warp holds twice as many.
 pub const MAX_POINTS_PER_VOXEL: usize = kernel_constant!("voxelize.cu", "kMaxHeld") as usize / 2;
 
 /// A grid: `VoxelGrid` in the kernels.
@@ -107,17 +107,17 @@ pub struct VoxelizeArgs<'a> {
     pub point_positions: Out<'a, u32>,
     /// Points, bucket by bucket.
     pub bucket_points: Out<'a, u32>,
-    /// By voxel.
+    /// By voxel, its bucket.
     pub buckets: Out<'a, VoxelBucket>,
     /// Voxels with large buckets.
     pub large_buckets: Out<'a, u32>,
     /// Their number.
     pub num_large_buckets: Out<'a, u32>,
-    /// The ticket of the next tile.
+    /// One value: the ticket of the next tile, and the epoch of the launch.
     pub ticket: Out<'a, u64>,
-    /// By tile.
+    /// By tile, its aggregate and the epoch of the launch.
     pub aggregates: Out<'a, u64>,
-    /// By tile.
+    /// By tile, the points that its voxels drop.
     pub dropped: Out<'a, DroppedPoints>,
     /// The grid.
     pub grid: GridArgs,
@@ -182,13 +182,13 @@ fn check(kernel: &str, args: &VoxelizeArgs<'_>, grid: &Grid, step: &Step) -> Res
         ("aggregates", args.aggregates.len(), num_tiles),
         ("dropped", args.dropped.len(), num_tiles),
     ];
-    slices.into_iter().try_for_each(|(name, found, needed)| check_len(kernel, name, found, needed))
+    check_lens(kernel, slices)
 }
 
 /// The launch shape of a step.
 struct Step {
     threads_per_block: u32,
-    /// Beside the blocks for points.
+    /// Blocks in addition to those for points.
     further_blocks: u32,
 }
 

@@ -1,22 +1,22 @@
-//! Which number each cell was given, for the cells seen in a frame.
+//! A table from the cells of a frame to the indices of their voxels.
 
-/// An open-addressing table from cell to number that empties in no time.
+/// An open-addressing table from cells to numbers that is cleared in constant time.
 ///
-/// Numbers count up from 0 in the order in which cells are first seen. Each
-/// frame stores them above those of all earlier frames, so that what earlier
-/// frames left is known by being too small.
+/// Cells are numbered from 0 in the order of insertion. The table stores the number
+/// plus a base that is larger than all values of earlier frames: an entry below the base
+/// is empty.
 ///
-/// With room for all cells of the grid a cell is its own slot, which keeps
-/// neighbouring points in neighbouring memory. Larger grids are hashed, by
-/// runs of cells for the same reason; the table is then at most half full.
+/// If the table has an entry for every cell of the grid, the cell is the index of its
+/// entry, which keeps neighbouring points in neighbouring memory. Larger grids are
+/// hashed, by runs of cells for the same reason; the table is then at most half full.
 #[derive(Clone, Debug)]
 pub(super) struct CellTable {
     entries: Vec<Entry>,
-    /// What the number 0 of this frame is stored as.
+    /// The stored value of number 0 in this frame.
     base: u32,
-    /// Numbers given in this frame.
+    /// Cells inserted in this frame.
     num_cells: u32,
-    /// Bits to shift a hash by to get a slot; `None` when cells are slots.
+    /// The shift from a hash to a slot; `None` if the cell is the slot.
     hash_shift: Option<u32>,
 }
 
@@ -26,12 +26,11 @@ struct Entry {
     number: u32,
 }
 
-/// Cells that share their place in the table: entries of a cache line.
+/// Bits of the cells in a run, which share a cache line of the table.
 const RUN_BITS: u32 = 3;
 
 impl CellTable {
-    /// A table for `num_cells` cells, of which a frame touches at most
-    /// `max_touched`.
+    /// A table for `num_cells` cells, of which a frame inserts at most `max_touched`.
     pub(super) fn new(num_cells: u64, max_touched: usize) -> Self {
         let num_cells = usize::try_from(num_cells).unwrap_or(usize::MAX);
         let needed = max_touched.max(1 << RUN_BITS).saturating_mul(2);
@@ -44,18 +43,18 @@ impl CellTable {
         Self { entries: vec![Entry::default(); len], base: 1, num_cells: 0, hash_shift }
     }
 
-    /// Forgets all cells.
+    /// Removes all cells.
     pub(super) fn clear(&mut self) {
         self.base += self.num_cells;
         self.num_cells = 0;
-        // A frame gives at most one number an entry.
+        // A frame inserts at most as many numbers as there are entries.
         if u32::MAX - self.base <= self.entries.len() as u32 {
             self.entries.fill(Entry::default());
             self.base = 1;
         }
     }
 
-    /// The number of a cell, and whether the cell is seen for the first time.
+    /// The number of a cell, and whether the cell was inserted by this call.
     #[inline]
     pub(super) fn number_of(&mut self, cell: u32) -> (u32, bool) {
         let mut slot = self.first_slot(cell);

@@ -23,7 +23,7 @@ const LAYERS: [(&str, &[&str]); 18] = [
     ("config", &["types", "ros", "input_file", "yaml"]),
     ("device", &["types"]),
     ("ops", &["types", "device"]),
-    ("infer", &["types", "input_file", "device"]),
+    ("infer", &["types", "input_file", "device", "ops"]),
     ("transport", &["types", "ros", "input_file", "yaml"]),
     ("eval", &["types"]),
     ("sim", &["types"]),

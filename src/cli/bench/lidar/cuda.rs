@@ -11,7 +11,8 @@ use crate::device::cuda::{
     DeviceTensor, Graph, Stream,
 };
 use crate::error::{Error, ErrorKind, Result};
-use crate::ops::decode_center::cuda::{DeviceCenterTask, Workspace as Decoder};
+use crate::ops::decode_center::CenterTask;
+use crate::ops::decode_center::cuda::Workspace as Decoder;
 use crate::ops::gather::cuda::{LidarInputs, LidarWorkspace, OutputAttributes};
 use crate::ops::nms::cuda::{Capacity, Suppression3d};
 use crate::ops::pillar_features::cuda::Workspace as Features;
@@ -177,7 +178,7 @@ impl Objects {
 
     fn decode(&mut self, counters: &mut DeviceCounters) -> Result<()> {
         let [heatmap, offset, height, size, rotation] = &self.maps;
-        let task = DeviceCenterTask { heatmap, offset, height, size, rotation, velocity: None };
+        let task = CenterTask { heatmap, offset, height, size, rotation, velocity: None };
         self.decoder.enqueue(&[task], &self.num_voxels, &mut self.candidates, counters)
     }
 

@@ -1,12 +1,11 @@
 //! The side of a lidar head that runs on a GPU.
 
-use super::{CenterOutputs, LidarHead, refuse};
+use super::{LidarHead, refuse};
 use crate::device::cuda::{DeviceBuffer, DeviceCandidates, DeviceCounters, DeviceTensor, Stream};
 use crate::error::{Error, ErrorKind, Result};
 use crate::infer::device::DeviceEngine;
-use crate::ops::decode_anchor::cuda::{DeviceAnchorOutputs, Workspace as AnchorWorkspace};
-use crate::ops::decode_center::cuda::Motion;
-use crate::ops::decode_center::cuda::{DeviceCenterTask, Workspace as CenterWorkspace};
+use crate::ops::decode_anchor::cuda::Workspace as AnchorWorkspace;
+use crate::ops::decode_center::cuda::{Motion, Workspace as CenterWorkspace};
 use crate::ops::gather::cuda::OutputAttributes;
 use crate::ops::select::Limits;
 use crate::types::Box3d;
@@ -41,9 +40,9 @@ impl LidarHead {
                 let workspace = CenterWorkspace::new(stream, decode, num_cells, num_candidates)?;
                 Ok(LidarDecoder::Center(workspace))
             }
-            Self::Anchor { decode, .. } => {
-                let outputs = self.anchor_outputs(engine)?;
-                let num_cells = num_cells_of(outputs.classes, decode.channels_last)?;
+            Self::Anchor { decode, outputs } => {
+                let classes = engine.output(outputs.classes)?;
+                let num_cells = num_cells_of(classes, decode.channels_last)?;
                 Ok(LidarDecoder::Anchor(AnchorWorkspace::new(stream, decode, num_cells)?))
             }
         }
@@ -66,12 +65,13 @@ impl LidarHead {
     ) -> Result<()> {
         match (self, decoder) {
             (Self::Center { outputs, .. }, LidarDecoder::Center(workspace)) => {
-                let task = |outputs: &CenterOutputs| task(engine, outputs);
-                let tasks = outputs.iter().map(task).collect::<Result<Vec<_>>>()?;
+                let tasks = outputs.iter().map(|task| task.try_map(|at| engine.output(at)));
+                let tasks = tasks.collect::<Result<Vec<_>>>()?;
                 workspace.enqueue(&tasks, num_voxels, candidates, counters)
             }
-            (Self::Anchor { .. }, LidarDecoder::Anchor(workspace)) => {
-                workspace.enqueue(&self.anchor_outputs(engine)?, num_voxels, candidates, counters)
+            (Self::Anchor { outputs, .. }, LidarDecoder::Anchor(workspace)) => {
+                let outputs = outputs.try_map(|position| engine.output(position))?;
+                workspace.enqueue(&outputs, num_voxels, candidates, counters)
             }
             _ => Err(of_another_head()),
         }
@@ -85,17 +85,6 @@ impl LidarHead {
             }
             Self::Anchor { .. } => OutputAttributes { velocity: false, variance: false },
         }
-    }
-
-    fn anchor_outputs<'a>(&self, engine: &'a DeviceEngine) -> Result<DeviceAnchorOutputs<'a>> {
-        let Self::Anchor { outputs: [Some(classes), Some(boxes), directions], .. } = *self else {
-            return refuse("an anchor head has class scores and boxes".into());
-        };
-        Ok(DeviceAnchorOutputs {
-            classes: engine.output(classes)?,
-            boxes: engine.output(boxes)?,
-            directions: directions.map(|directions| engine.output(directions)).transpose()?,
-        })
     }
 }
 
@@ -126,17 +115,6 @@ impl LidarDecoder {
             Self::Anchor(_) => None,
         }
     }
-}
-
-fn task<'a>(engine: &'a DeviceEngine, outputs: &CenterOutputs) -> Result<DeviceCenterTask<'a>> {
-    Ok(DeviceCenterTask {
-        heatmap: engine.output(outputs.heatmap)?,
-        offset: engine.output(outputs.offset)?,
-        height: engine.output(outputs.height)?,
-        size: engine.output(outputs.size)?,
-        rotation: engine.output(outputs.rotation)?,
-        velocity: outputs.velocity.map(|velocity| engine.output(velocity)).transpose()?,
-    })
 }
 
 /// Rows times columns of a map.

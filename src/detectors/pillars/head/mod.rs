@@ -40,28 +40,16 @@ pub enum LidarHead {
     Center {
         /// What the outputs mean.
         decode: CenterDecode,
-        /// Per task, the positions of its outputs.
-        outputs: Vec<CenterOutputs>,
+        /// Per task, the positions of its maps among the network's outputs.
+        outputs: Vec<CenterTask<usize>>,
     },
     /// PointPillars: anchors.
     Anchor {
         /// What the outputs mean.
         decode: AnchorDecode,
-        /// Positions of class scores, boxes and, where there are any,
-        /// directions.
-        outputs: [Option<usize>; 3],
+        /// The positions of its maps among the network's outputs.
+        outputs: AnchorOutputs<usize>,
     },
-}
-
-/// Positions of one task's outputs.
-#[derive(Clone, Copy, Debug)]
-pub struct CenterOutputs {
-    offset: usize,
-    height: usize,
-    size: usize,
-    rotation: usize,
-    velocity: Option<usize>,
-    heatmap: usize,
 }
 
 impl LidarHead {
@@ -137,25 +125,12 @@ impl LidarHead {
             Self::Center { decode, outputs } => {
                 let mut tasks = [CenterTask::default(); MAX_TASKS];
                 for (task, outputs) in tasks.iter_mut().zip(outputs) {
-                    *task = CenterTask {
-                        heatmap: engine.output(outputs.heatmap)?,
-                        offset: engine.output(outputs.offset)?,
-                        height: engine.output(outputs.height)?,
-                        size: engine.output(outputs.size)?,
-                        rotation: engine.output(outputs.rotation)?,
-                        velocity: outputs.velocity.map(|o| engine.output(o)).transpose()?,
-                    };
+                    *task = outputs.try_map(|position| engine.output(position))?;
                 }
                 decode_center(&tasks[..outputs.len()], decode, candidates)
             }
-            Self::Anchor { decode, outputs: [classes, boxes, directions] } => {
-                let output = |position: &Option<usize>| {
-                    position.map(|position| engine.output(position)).transpose()
-                };
-                let (Some(classes), Some(boxes)) = (output(classes)?, output(boxes)?) else {
-                    return refuse("an anchor head has class scores and boxes".into());
-                };
-                let outputs = AnchorOutputs { classes, boxes, directions: output(directions)? };
+            Self::Anchor { decode, outputs } => {
+                let outputs = outputs.try_map(|position| engine.output(position))?;
                 decode_anchor(&outputs, decode, candidates)
             }
         }
@@ -164,7 +139,7 @@ impl LidarHead {
 
 /// The outputs of every task: by name, or by position in the order offset,
 /// height, size, rotation, velocity, heat map.
-fn bind_center(facts: &CenterFacts, found: &[TensorSpec]) -> Result<Vec<CenterOutputs>> {
+fn bind_center(facts: &CenterFacts, found: &[TensorSpec]) -> Result<Vec<CenterTask<usize>>> {
     if facts.tasks.len() > MAX_TASKS {
         return refuse(format!("{} tasks, at most {MAX_TASKS}", facts.tasks.len()));
     }
@@ -187,7 +162,7 @@ fn bind_center(facts: &CenterFacts, found: &[TensorSpec]) -> Result<Vec<CenterOu
     }
     let positions = bind(Side::Output, &expected, found)?;
     let per_task = if facts.has_velocity { 6 } else { 5 };
-    let outputs = positions.chunks_exact(per_task).map(|of_task| CenterOutputs {
+    let outputs = positions.chunks_exact(per_task).map(|of_task| CenterTask {
         offset: of_task[0],
         height: of_task[1],
         size: of_task[2],
@@ -199,7 +174,7 @@ fn bind_center(facts: &CenterFacts, found: &[TensorSpec]) -> Result<Vec<CenterOu
 }
 
 /// Class scores, boxes and, where the model has a third output, directions.
-fn bind_anchor(facts: &AnchorFacts, found: &[TensorSpec]) -> Result<[Option<usize>; 3]> {
+fn bind_anchor(facts: &AnchorFacts, found: &[TensorSpec]) -> Result<AnchorOutputs<usize>> {
     let num_anchors = facts.anchors.len() * facts.rotations_rad.len();
     let has_directions = match facts.output_names.len() {
         0 => found.len() > 2,
@@ -220,5 +195,9 @@ fn bind_anchor(facts: &AnchorFacts, found: &[TensorSpec]) -> Result<[Option<usiz
         }
     }
     let positions = bind(Side::Output, &expected, found)?;
-    Ok(std::array::from_fn(|i| positions.get(i).copied()))
+    Ok(AnchorOutputs {
+        classes: positions[0],
+        boxes: positions[1],
+        directions: positions.get(2).copied(),
+    })
 }

@@ -66,7 +66,7 @@ impl Drop for UploadScope<'_, '_> {
     fn drop(&mut self) {
         let InPlaceUploads { read, stream } = self.uploads;
         if self.is_reading.get() && read.wait().is_err() {
-            // As in `mark_read`.
+            // See `mark_read`.
             let _ = stream.synchronize();
         }
     }

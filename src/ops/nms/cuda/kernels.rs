@@ -326,7 +326,7 @@ impl<P, const STEP: usize> StepOf<P, STEP> {
 // other slices. Candidates are read 16 bytes at a time within the slice, whose start
 // is so aligned. Every kernel ends: `reduce` waits only for candidates that blocks
 // with earlier tickets, hence running ones, have taken, and the last block of
-// `bitmask` only for blocks that wait for nothing and have room beside it (see
+// `bitmask` only for blocks that wait for nothing and are resident beside it (see
 // `kernels/nms_bitmask_dense.cuh`); an iteration decides at least the best undecided
 // candidate.
 unsafe impl<P: Family, const STEP: usize> KernelSpec for StepOf<P, STEP> {

@@ -8,7 +8,7 @@
 //! kind. Candidates in space carry the box alone; velocity and variance are gathered
 //! by position.
 
-#[expect(unsafe_code, reason = "kernels are promised to fit their parameters; each block says why")]
+#[expect(unsafe_code, reason = "each block argues that the kernel fits its parameters")]
 pub(in crate::ops) mod kernels;
 pub(in crate::ops) mod parameters;
 mod workspace;

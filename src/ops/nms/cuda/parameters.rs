@@ -20,6 +20,7 @@ pub struct Parameters<'a> {
 impl<'a> Parameters<'a> {
     /// Parameters without lists and without a limit of survivors.
     pub(in crate::ops) fn new(class_mode: &'a ClassMode, settings: NmsSettings) -> Self {
+        let settings = NmsSettings { max_num: u32::MAX, ..settings };
         Self { settings, class_mode, thresholds: &[], forbidden: &[] }
     }
 

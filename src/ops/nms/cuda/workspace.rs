@@ -133,7 +133,7 @@ struct Memory {
 impl Memory {
     fn new(stream: &Stream, capacity: Capacity, sizes: Sizes) -> Result<Self> {
         let Capacity { candidates, classes } = capacity;
-        // One threshold is for all classes, whatever their number.
+        // A single threshold applies to all classes.
         let classes = classes.max(1);
         Ok(Self {
             capacity: Capacity { candidates, classes },
