@@ -16,6 +16,7 @@ mod autoware;
 mod builder;
 mod constants;
 mod cpu;
+mod listing;
 mod node;
 mod onnx;
 mod operation;
