@@ -14,6 +14,9 @@ const STAGE: &str = "sparse_network";
 /// The most operations of a network.
 const MAX_OPERATIONS: usize = 1024;
 
+/// The most levels of a network.
+const MAX_LEVELS: usize = 64;
+
 /// The most weights that batch normalization is folded into.
 const MAX_FOLDED: usize = 1 << 26;
 
@@ -266,6 +269,9 @@ impl NetworkBuilder {
             return Ok(known);
         }
         check_grid(name, level.shape)?;
+        if self.levels.len() == MAX_LEVELS {
+            return refuse(name, format!("more than {MAX_LEVELS} levels"));
+        }
         self.levels.push(level);
         Ok(self.levels.len() - 1)
     }

@@ -16,6 +16,7 @@ mod autoware;
 mod builder;
 mod constants;
 mod cpu;
+mod listing;
 mod node;
 mod onnx;
 mod operation;
@@ -149,6 +150,3 @@ fn point_channels(model: &Model<'_>, num_expected: usize) -> Result<Option<Vec<S
 fn refuse<T>(message: String) -> Result<T> {
     Err(Error::new(ErrorKind::Model, STAGE, message))
 }
-
-#[cfg(test)]
-mod tests;

@@ -89,12 +89,16 @@ enum Value {
     Indices { of: Sites, columns: Vec<Column> },
     /// A column of coordinates [sites].
     Column { of: Sites, column: Column },
+    /// Linear indices [sites]: the sum of the columns (batch, axes) times these.
+    LinearIndex { of: Sites, strides: [i64; 4] },
     /// Zeros of a shape that is known only where it is constant.
     Zeros { dims: Option<Vec<i64>> },
     /// An output of a node that makes a rulebook: which rulebook and output.
     Rulebook { rulebook: usize, output: usize },
     /// Features of sites.
     Sparse(usize),
+    /// A dense tensor [cells, channels], cells in row-major order of the grid.
+    Rows(usize),
     /// A dense tensor; `order` are the dimensions of [batch, channels, grid]
     /// that stand at each place.
     Dense { tensor: usize, order: [usize; 5] },
@@ -237,7 +241,10 @@ impl<'a> Reader<'_, 'a> {
     /// When it reads features of sites, which would be lost.
     fn unknown(&self, node: &Node<'_>) -> Result<()> {
         let reads_features = |name: &&&str| {
-            matches!(self.values.get(**name), Some(Value::Sparse(_) | Value::Dense { .. }))
+            matches!(
+                self.values.get(**name),
+                Some(Value::Sparse(_) | Value::Rows(_) | Value::Dense { .. })
+            )
         };
         match node.inputs.iter().find(reads_features) {
             Some(name) if !["Shape", "Size"].contains(&node.operator) => refuse(format!(

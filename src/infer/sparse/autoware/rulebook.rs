@@ -100,13 +100,11 @@ impl<'a> Reader<'_, 'a> {
     /// `GetIndicePairsImplicitGemm`, `GetIndicePairs`.
     pub(super) fn rulebook(&mut self, node: &Node<'a>) -> Result<()> {
         let ([indices], _) = node::inputs(node, 0)?;
-        let from = match self.values.get(indices) {
-            Some(Value::Indices { of, columns }) => {
-                let (of, columns) = (*of, columns.clone());
-                self.level_of_indices(node, of, &columns)?
-            }
-            _ => return self.not_understood(node, indices, "coordinates"),
+        let Some(Value::Indices { of, columns }) = self.values.get(indices) else {
+            return self.not_understood(node, indices, "coordinates");
         };
+        let (of, columns) = (*of, columns.clone());
+        let from = self.level_of_indices(node, of, &columns)?;
         let mut attributes = Attributes::of(node);
         attributes.expect_int("batch_size", 1)?;
         let algorithm = attributes.int("algo")?;
@@ -166,7 +164,7 @@ impl<'a> Reader<'_, 'a> {
         let index = self.rulebooks.len();
         let level = rulebook.levels[1];
         self.rulebooks.push(rulebook);
-        for (output, tensor) in outputs {
+        for (output, tensor) in outputs.filter(|(_, tensor)| !tensor.is_empty()) {
             let value = match output {
                 0 => Value::Indices { of: Sites::Level(level), columns: Column::IN_ORDER.to_vec() },
                 _ => Value::Rulebook { rulebook: index, output },
