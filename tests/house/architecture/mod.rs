@@ -24,7 +24,7 @@ const LAYERS: [(&str, &[&str]); 19] = [
     ("config", &["types", "ros", "input_file", "yaml"]),
     ("device", &["types"]),
     ("ops", &["types", "device"]),
-    ("infer", &["types", "input_file", "device"]),
+    ("infer", &["types", "input_file", "device", "ops"]),
     ("transport", &["types", "ros", "input_file", "yaml"]),
     ("eval", &["types", "input_file", "transport", "draw", "output_folder"]),
     ("sim", &["types", "transport", "output_folder"]),
