@@ -70,8 +70,9 @@ enum Command {
     /// Serves the frames of one channel for the process that started this one.
     #[command(hide = true)]
     Isolated,
-    /// Checks parameter files and prints the effective configuration.
-    Check(ConfigArguments),
+    /// Checks parameter files and prints the effective configuration, or lists a sparse encoder
+    /// layer by layer.
+    Check(check::CheckArguments),
 }
 
 /// Where the configuration comes from.

@@ -1,4 +1,4 @@
-//! What channels of all families have: head, topics, device, capacities.
+//! Channels of all families: head, topics, device, capacities.
 
 use super::camera::CameraConfig;
 use super::declaration::Change::Fixed;
@@ -17,7 +17,7 @@ use super::value::{above, device, flag, integer, one_of, seconds, text, topic};
 use crate::ros::NodeName;
 use crate::types::{DeviceChoice, FailurePolicy, Fallback, OutputType, PointRange};
 
-/// One channel: topics in, a topic out, a detector between.
+/// A channel: input topics, a detector, an output topic.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChannelConfig {
     /// Its name, unique.
@@ -39,7 +39,7 @@ pub struct ChannelConfig {
     pub failures: FailurePolicy,
     /// Whether its frames run in a process of their own.
     pub is_isolated: bool,
-    /// How it takes part in the live graph.
+    /// Its parameters in the live node.
     pub live: LiveConfig,
     /// The rest, by sensor.
     pub kind: ChannelKind,

@@ -1,4 +1,4 @@
-//! Declared parameters: what they are and what they hold.
+//! Declared parameters and their values.
 
 use indexmap::IndexMap;
 
@@ -16,7 +16,7 @@ pub(super) enum Change {
     Live,
 }
 
-/// A declared parameter and what it holds.
+/// A declared parameter and its value.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Declaration {
     /// Dotted name, with the channel's.
@@ -32,14 +32,14 @@ pub(super) struct Declaration {
     pub(super) value: Option<Node>,
 }
 
-/// What holds when a parameter is not given.
+/// The default of a parameter.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum DefaultValue {
     /// It must be given.
     Required,
     /// This value.
     Value(Node),
-    /// It stays unset or follows from other parameters, as the text says.
+    /// Unset, or derived from other parameters, as the text states.
     Unset(&'static str),
 }
 

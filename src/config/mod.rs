@@ -68,8 +68,8 @@ const START_TYPE_DESCRIPTION_SERVICE: &str = "start_type_description_service";
 /// A checked configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// The node: its sections of parameter files hold, its namespace is that of
-    /// relative topics, and `~` stands for its full name.
+    /// The node: selects the sections of parameter files, is the namespace of relative
+    /// topics and the meaning of `~`.
     pub node: NodeName,
     /// Where the frames of channels without a `device` of their own run.
     pub device: DeviceChoice,

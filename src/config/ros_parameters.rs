@@ -1,5 +1,5 @@
-//! The configuration as ROS parameters: what each is, what it holds, and what
-//! may be set while the node runs.
+//! The configuration as ROS parameters: descriptors, values, and changes while the
+//! node runs.
 
 use super::declaration::{Declaration, DefaultValue, entries};
 use super::files::Entry;

@@ -20,7 +20,8 @@ impl Qos {
     /// As ROS has it by default: reliable, volatile, the last 10.
     pub const DEFAULT: Self =
         Self { reliability: Reliability::Reliable, durability: Durability::Volatile, depth: 10 };
-    /// For what is said once (`/tf_static`, labels): reliable, transient local.
+    /// For messages that are published once (`/tf_static`, labels): reliable,
+    /// transient local.
     /// The depth of a subscription should be raised where there are several
     /// publishers.
     pub const LATCHED: Self = Self {

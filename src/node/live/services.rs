@@ -1,6 +1,6 @@
 //! The services of the live node.
 
-use super::{FRAME_PATIENCE, Shared};
+use super::{FRAME_TIMEOUT, Shared};
 use crate::config::Config;
 use crate::error::{Error, ErrorKind};
 use crate::node::lifecycle::{Change, STAGE, TRANSITIONS};
@@ -11,7 +11,7 @@ impl Shared {
     pub(super) fn answer(&self, request: &Request) -> Response {
         let apply = |config: &Config, changes: &[Parameter]| {
             self.reconfigure(config);
-            self.tell_parameters(&[], changes);
+            self.publish_parameter_event(&[], changes);
         };
         if let Some(response) = self.parameters.answer(request, apply) {
             return response;
@@ -19,7 +19,7 @@ impl Shared {
         match request {
             Request::ChangeState { id, label } => {
                 let result = match Change::of_request(*id, label) {
-                    Some(change) => self.change(change, FRAME_PATIENCE),
+                    Some(change) => self.change(change, FRAME_TIMEOUT),
                     None => Err(Error::new(
                         ErrorKind::Argument,
                         STAGE,
@@ -41,7 +41,7 @@ impl Shared {
     }
 }
 
-/// The answer of a node that is gone.
+/// The response of a node that no longer exists.
 pub(super) fn refusal(request: &Request) -> Response {
     let gone = || Err("the node is gone".to_owned());
     match request {

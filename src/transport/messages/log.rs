@@ -1,6 +1,6 @@
 //! `rcl_interfaces/Log`.
 
-use super::node_event::write_stamp;
+use super::header::write_stamp;
 use crate::error::Result;
 use crate::ros::LogLevel;
 use crate::transport::cdr::Writer;

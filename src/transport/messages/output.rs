@@ -13,12 +13,12 @@ impl OutputType {
         }
     }
 
-    /// Writes `detections` to `bytes` as one message, replacing what is there.
-    /// `class_ids` holds the `class_id` of each class: its name, or its index.
+    /// Encodes `detections` into `bytes` as one message, replacing the content.
+    /// `class_ids` holds the `class_id` of each class: its name or its index.
     ///
     /// # Errors
     /// `Argument` when a class has no `class_id` or the message cannot hold such
-    /// detections, `Message` when it would have 4 GiB or more.
+    /// detections, `Message` when it exceeds 4 GiB.
     pub fn encode(
         self,
         header: &Header<'_>,

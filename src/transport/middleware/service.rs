@@ -1,4 +1,4 @@
-//! The services that every ROS node or managed node has.
+//! The services of ROS nodes and managed nodes.
 
 use crate::ros::{
     LifecycleState, LifecycleTransition, LoggerLevel, Parameter, ParameterDescriptor,
@@ -54,7 +54,7 @@ impl ServiceKind {
         Self::SetLoggerLevels,
     ];
 
-    /// Name below the node's: the service is `~/NAME`.
+    /// Its name relative to the node: the service is `~/NAME`.
     pub fn name(self) -> &'static str {
         match self {
             Self::ListParameters => "list_parameters",
@@ -94,7 +94,7 @@ impl ServiceKind {
     }
 }
 
-/// What others ask of the node.
+/// A request to a service of the node.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Request {
     /// Names of parameters below any of `prefixes` (all when there are none),
@@ -111,11 +111,11 @@ pub enum Request {
     GetParameterTypes(Vec<String>),
     /// Descriptors by name.
     DescribeParameters(Vec<String>),
-    /// Sets one after the other, each with a result of its own.
+    /// Sets parameters one after another, each with its own result.
     SetParameters(Vec<Parameter>),
     /// Sets all or nothing.
     SetParametersAtomically(Vec<Parameter>),
-    /// Takes a transition: by label where there is one, else by number.
+    /// Starts a transition, by its label if there is one, else by its number.
     ChangeState {
         /// Number in `lifecycle_msgs/Transition`.
         id: u8,
@@ -137,7 +137,7 @@ pub enum Request {
 }
 
 impl Request {
-    /// The service it goes to.
+    /// Its service.
     pub fn kind(&self) -> ServiceKind {
         match self {
             Self::ListParameters { .. } => ServiceKind::ListParameters,
@@ -157,24 +157,24 @@ impl Request {
     }
 }
 
-/// What the node answers, by the kind of the request.
+/// The response to a request, by its kind.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Response {
-    /// To `ListParameters`: names, and the prefixes they stand below.
+    /// To `ListParameters`: names and their prefixes.
     Names {
         /// Full names.
         names: Vec<String>,
         /// Prefixes without their dot.
         prefixes: Vec<String>,
     },
-    /// To `GetParameters`: one value per name; empty when a name is not known,
-    /// as rclcpp has it.
+    /// To `GetParameters`: one value per name; empty when a name is unknown, as in
+    /// rclcpp.
     Values(Vec<ParameterValue>),
-    /// To `GetParameterTypes`: one type per name; empty when a name is not
-    /// known.
+    /// To `GetParameterTypes`: one type per name; empty when a name is
+    /// unknown.
     Types(Vec<ParameterType>),
     /// To `DescribeParameters`: one descriptor per name; empty when a name is
-    /// not known.
+    /// unknown.
     Descriptors(Vec<ParameterDescriptor>),
     /// To `SetParameters` and `SetLoggerLevels`: one result per parameter or level.
     SetResults(Vec<SetResult>),
