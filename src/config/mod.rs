@@ -96,6 +96,11 @@ impl Config {
         Self::load_for(&NodeName::new("", NODE_NAME)?, files, overrides)
     }
 
+    /// The channel of a name.
+    pub fn channel(&self, name: &str) -> Option<&ChannelConfig> {
+        self.channels.iter().find(|channel| channel.name == name)
+    }
+
     /// As [`Config::load`], for a node of another name.
     ///
     /// # Errors

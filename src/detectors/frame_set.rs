@@ -96,6 +96,22 @@ impl<'a> FrameInput<'a> {
 /// Everything is borrowed from the messages. An input is `None` when no message
 /// of it belongs to the frame, which only detectors that can do without it are
 /// given.
+///
+/// ```
+/// use det_post::types::{Encoding, Header, ImagePayload, ImageView, Size, Stamp};
+/// use det_post::{FrameInput, FrameSet};
+///
+/// let pixels = [0; 4 * 2];
+/// let gray = ImageView::new(Size::new(4, 2), 4, Encoding::Mono8, false, &pixels)?;
+/// let header = Header { stamp: Stamp::from_ros(7, 0), frame_id: "camera_front" };
+/// let front = Some(FrameInput::image(header, ImagePayload::Raw(gray)));
+/// // The rear camera has sent nothing that belongs to this frame.
+/// let inputs = [front, None];
+/// let frame = FrameSet { stamp: header.stamp, inputs: &inputs };
+/// assert!(frame.image(0).is_ok());
+/// assert_eq!(frame.image(1).unwrap_err().message(), "input 1 of 2 is missing from the frame");
+/// # Ok::<(), det_post::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct FrameSet<'a> {
     /// Acquisition time of the frame: that of its reference input.

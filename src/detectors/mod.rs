@@ -31,6 +31,22 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::types::{Detections, DeviceChoice, FrameReport, Stage};
 
 /// Finds objects in the inputs of a frame.
+///
+/// ```
+/// use std::path::PathBuf;
+///
+/// use det_post::detectors::PayloadKind;
+/// use det_post::{Config, Detector, open_detector};
+///
+/// let config = Config::load(&[PathBuf::from("config/demo.param.yaml")], &[])?;
+/// let lidar = config.channel("lidar").expect("the demo has a LiDAR");
+/// let mut detector: Box<dyn Detector> = open_detector(lidar, "cpu".parse()?)?;
+/// let [input] = detector.inputs() else { unreachable!("one cloud per frame") };
+/// assert_eq!(input.kind, PayloadKind::Cloud);
+/// assert_eq!(input.pose_in.as_deref(), Some("map"), "past sweeps are moved in this frame");
+/// detector.warm_up()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait Detector: Send {
     /// What it needs of each input; the order is that of [`FrameSet::inputs`].
     /// Fixed from construction on.

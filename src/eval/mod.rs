@@ -6,6 +6,7 @@
 //! | `box_overlap.rs` | AP by overlap from above and in space, 40 recall positions | KITTI |
 //! | `image.rs` | AP50, AP75, AP over 0.50:0.95, 101 recall positions | COCO |
 //! | `calibration.rs` | how often a score is right | reliability diagram, ten bins |
+//! | `recordings/` | all of these for recordings of detections and truth | |
 //!
 //! `docs/evaluation.md` tells each definition and where ours departs from it.
 //!
@@ -32,6 +33,8 @@ pub mod center_distance;
 mod curve;
 pub mod image;
 mod overlap;
+#[cfg(feature = "cli")]
+pub(crate) mod recordings;
 
 pub use curve::{NUM_RECALL_POINTS, recall_points};
 

@@ -1,11 +1,12 @@
 //! The manual of the live node, made from what it does.
 
+use super::debug_image::{DEBUG_IMAGE, DEBUG_IMAGE_QOS};
 use super::lifecycle::{NUM_PUBLIC, TRANSITIONS};
 use super::live::{
     CLOCK_QOS, DIAGNOSTICS_TOPIC, PARAMETER_EVENTS_QOS, PARAMETER_EVENTS_TOPIC, TF_QOS,
     TF_STATIC_QOS, TRANSITION_EVENT_TOPIC,
 };
-use super::outputs::{DEBUG_IMAGE, DEBUG_IMAGE_QOS, LABELS, MARKERS, MARKERS_QOS};
+use super::outputs::{LABELS, MARKERS, MARKERS_QOS};
 use crate::transport::messages::{
     Detection2DArray, Detection3DArray, DiagnosticArray, Image, LabelInfo, MarkerArray,
     ParameterEvent, TransitionEvent,

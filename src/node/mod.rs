@@ -2,25 +2,28 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | [`worker`], [`outputs`], [`markers`] | the thread of a channel, and its topics |
-//! | [`live`] | the node: services, life cycle, start and end |
-//! | [`parameters`], [`lifecycle`] | what its services answer |
-//! | [`clock`], [`transforms`] | time |
-//! | [`calibration`], [`diagnostics`], [`status`] | its health, as diagnostic statuses |
+//! | `worker`, `outputs`, `markers`, `debug_image` | the thread of a channel, and its topics |
+//! | `live` | the node: services, life cycle, start and end |
+//! | `parameters`, `lifecycle` | what its services answer |
+//! | `clock`, `transforms` | time |
+//! | `calibration`, `diagnostics`, `status` | its health, as diagnostic statuses |
 
-pub mod calibration;
-pub mod clock;
-pub mod diagnostics;
-pub mod lifecycle;
-pub mod live;
+mod calibration;
+mod clock;
+mod debug_image;
+mod diagnostics;
+mod lifecycle;
+mod live;
 mod live_channel;
 mod live_input;
 mod manual;
-pub mod markers;
-pub mod outputs;
-pub mod parameters;
-pub mod status;
-pub mod transforms;
-pub mod worker;
+mod markers;
+mod outputs;
+mod parameters;
+mod status;
+mod transforms;
+mod worker;
 
+pub use lifecycle::Change;
+pub use live::{DIAGNOSTICS_TOPIC, LiveNode};
 pub use manual::manual;

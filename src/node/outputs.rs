@@ -1,21 +1,18 @@
 //! The topics of a live channel: detections and labels always, markers and a
 //! debug image while someone listens.
 
+use super::debug_image::{DEBUG_IMAGE, DebugImage};
 use super::markers::encode_markers;
 use crate::config::ChannelConfig;
-use crate::detectors::{FrameInput, FrameSet};
-use crate::draw;
+use crate::detectors::FrameInput;
 use crate::error::Result;
 use crate::runtime::channel::{Channel, Served};
-use crate::transport::messages::{Image, LabelInfo, MarkerArray};
-use crate::transport::middleware::{Durability, Middleware, Publisher, Qos, Reliability};
+use crate::transport::messages::{LabelInfo, MarkerArray};
+use crate::transport::middleware::{Middleware, Publisher, Qos};
 use crate::types::{Detections, Header, OutputType, Stamp};
 
 /// RViz asks for reliable markers; each array takes the place of the one before.
 pub const MARKERS_QOS: Qos = Qos { depth: 1, ..Qos::DEFAULT };
-/// Pictures are large: one that is lost is not sent again.
-pub const DEBUG_IMAGE_QOS: Qos =
-    Qos { reliability: Reliability::BestEffort, durability: Durability::Volatile, depth: 1 };
 
 /// The publishers of a channel.
 pub struct ChannelOutputs {
@@ -25,7 +22,7 @@ pub struct ChannelOutputs {
     markers: Option<Box<dyn Publisher>>,
     /// Whether markers were published that still may show.
     shows_markers: bool,
-    debug_image: Box<dyn Publisher>,
+    debug_image: DebugImage,
     message: Vec<u8>,
 }
 
@@ -33,8 +30,6 @@ pub struct ChannelOutputs {
 pub const LABELS: &str = "label_info";
 /// Where the markers of a lidar channel stand, below its detections.
 pub const MARKERS: &str = "markers";
-/// Where the debug image of a channel stands, below its detections.
-pub const DEBUG_IMAGE: &str = "debug_image";
 
 impl ChannelOutputs {
     /// Announces the topics of a channel.
@@ -51,10 +46,14 @@ impl ChannelOutputs {
             true => Some(middleware.advertise(&below(MARKERS), MarkerArray::TYPE, MARKERS_QOS)?),
             false => None,
         };
-        let debug_image =
-            middleware.advertise(&below(DEBUG_IMAGE), Image::TYPE, DEBUG_IMAGE_QOS)?;
-        let message = Vec::new();
-        Ok(Self { detections, labels, markers, shows_markers: false, debug_image, message })
+        Ok(Self {
+            detections,
+            labels,
+            markers,
+            shows_markers: false,
+            debug_image: DebugImage::open(&below(DEBUG_IMAGE), middleware)?,
+            message: Vec::new(),
+        })
     }
 
     /// Publishes the class table; those who come later get it too.
@@ -98,22 +97,7 @@ impl ChannelOutputs {
                 self.remove_markers(header)?;
             }
         }
-        if config.live.publishes_debug_image && self.debug_image.num_subscribers() > 0 {
-            let frame = FrameSet { stamp: header.stamp, inputs };
-            let canvas = draw::draw(&frame, config.sync.reference, *detections, config)?;
-            let image = Image {
-                header: *header,
-                height: canvas.size().height,
-                width: canvas.size().width,
-                encoding: "rgb8",
-                is_bigendian: false,
-                step: 3 * canvas.size().width,
-                data: canvas.pixels(),
-            };
-            image.encode(&mut self.message)?;
-            self.debug_image.publish(&self.message)?;
-        }
-        Ok(())
+        self.debug_image.publish(served, inputs, &mut self.message)
     }
 
     /// Removes the markers that may still show.

@@ -12,6 +12,7 @@ use serde::Serialize;
 use super::report::Report;
 use super::{Replay, ReplayDetections, ReplayFrame};
 use crate::config::ChannelConfig;
+#[cfg(feature = "pictures")]
 use crate::draw;
 use crate::error::{Error, ErrorKind, Result};
 use crate::output_folder::{OutputFolder, Replaces};
@@ -30,7 +31,7 @@ const REPLACES: Replaces =
 /// | `detections.jsonl` | one line per processed frame |
 /// | `detections/` | a recording of the detections and, latched, their class tables |
 /// | `report.json` | the [`Report`] |
-/// | `pictures/` | the first frames of each channel with their detections |
+/// | `pictures/` | the first frames of each channel with their detections (feature `pictures`) |
 ///
 /// Results take the place of earlier ones when they are complete; until then they are in
 /// `det_post.partial/`. Files that det_post did not write are never replaced.
@@ -115,7 +116,13 @@ impl ReplayFiles {
         Ok(())
     }
 
+    #[cfg(not(feature = "pictures"))]
+    fn draw(&mut self, _: &ReplayFrame<'_>, _: &ReplayDetections<'_>) -> Result<()> {
+        Err(Error::new(ErrorKind::Usage, "outputs", "this build draws nothing (feature pictures)"))
+    }
+
     /// Draws a frame.
+    #[cfg(feature = "pictures")]
     fn draw(&mut self, frame: &ReplayFrame<'_>, found: &ReplayDetections<'_>) -> Result<()> {
         let ChannelConfig { name, sync, .. } = frame.config;
         let canvas = draw::draw(&found.inputs, sync.reference, found.detections, frame.config)?;

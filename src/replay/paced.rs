@@ -10,8 +10,8 @@ use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
 use super::channel::ReplayChannel;
+use super::context::{Reading, ReplayContext};
 use super::input::{CalibrationTopic, ReplayInput};
-use super::{Reading, ReplayContext};
 use crate::config::ChannelConfig;
 use crate::error::{Error, ErrorKind, Result};
 use crate::runtime::account::Account;

@@ -4,21 +4,21 @@
 //! | file | what it holds |
 //! |---|---|
 //! | [`channel`] | a channel: frames in, detections out; replay and the live node run the same |
-//! | [`message_buffer`], [`synchronizer`], [`assembler`] | messages to frames |
-//! | [`slot`], [`input`] | the newest frame of live inputs, and what became of their messages |
+//! | [`message_buffer`], [`synchronizer`], `assembler` | messages to frames |
+//! | [`slot`], `input` | the newest frame of live inputs, and what became of their messages |
 //! | [`supervisor`] | the detector, made again when its device fails |
 //! | [`isolated`] | a detector in a process of its own |
-//! | [`account`], [`stamps`], [`serving`] | counters, time, health |
+//! | `account`, `stamps`, `serving` | counters, time, health |
 
-pub mod account;
-pub mod assembler;
+pub(crate) mod account;
+pub(crate) mod assembler;
 pub mod channel;
-pub mod input;
+pub(crate) mod input;
 pub mod isolated;
 pub mod message_buffer;
-pub mod serving;
+pub(crate) mod serving;
 pub mod slot;
-pub mod stamps;
+pub(crate) mod stamps;
 pub mod supervisor;
 pub mod synchronizer;
 

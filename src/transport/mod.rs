@@ -11,6 +11,7 @@ pub mod messages;
 pub mod middleware;
 #[cfg(feature = "ros2")]
 pub mod ros2;
-pub mod socket_buffers;
+#[cfg(any(feature = "dds", feature = "ros2"))]
+mod socket_buffers;
 pub mod tf;
 pub mod truth;

@@ -5,8 +5,8 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use det_post::config::Config;
-use det_post::node::lifecycle::Change;
-use det_post::node::live::LiveNode;
+use det_post::node::Change;
+use det_post::node::LiveNode;
 use det_post::ros::{NodeName, Parameter, ParameterValue, Remaps, SetResult};
 use det_post::transport::bag::BagReader;
 use det_post::transport::cdr::Reader;

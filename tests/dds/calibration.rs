@@ -4,7 +4,7 @@ use super::node::{Program, await_status};
 use super::peer::turn;
 use super::recording::IMAGE_TOPIC;
 use super::session::{messages, sample};
-use det_post::node::live::DIAGNOSTICS_TOPIC;
+use det_post::node::DIAGNOSTICS_TOPIC;
 use det_post::transport::messages::{DiagnosticArray, Image};
 use det_post::transport::middleware::InputKind;
 use serde_json::{Value, json};

@@ -5,7 +5,7 @@ use super::peer::{PATIENCE, Peer, turn};
 use super::recording::{CLOUD_TOPIC, IMAGE_TOPIC};
 use super::replay;
 use super::session::{CAMERA_OUT, LIDAR_OUT, messages, sample};
-use det_post::node::live::DIAGNOSTICS_TOPIC;
+use det_post::node::DIAGNOSTICS_TOPIC;
 use det_post::transport::messages::{
     Detection2DArray, Detection3DArray, DiagnosticArray, TransitionEvent,
 };

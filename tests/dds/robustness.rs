@@ -4,7 +4,7 @@ use super::node::{Program, Status, await_status, call};
 use super::peer::{Heard, events, turn};
 use super::recording::{CLOUD_TOPIC, IMAGE_TOPIC};
 use super::session::{CAMERA_OUT, LIDAR_OUT, messages, sample};
-use det_post::node::live::DIAGNOSTICS_TOPIC;
+use det_post::node::DIAGNOSTICS_TOPIC;
 use det_post::ros::{NodeName, Remaps};
 use det_post::transport::dds::{DdsMiddleware, DdsSettings, DiscoveryRange};
 use det_post::transport::messages::{Detection2DArray, Detection3DArray, DiagnosticArray};

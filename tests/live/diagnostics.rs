@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use det_post::node::lifecycle::Change;
+use det_post::node::Change;
 use det_post::ros::ParameterValue;
 use det_post::transport::cdr::Reader;
 use det_post::transport::messages::{Detection2DArray, read_header};

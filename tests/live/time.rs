@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use det_post::node::lifecycle::Change;
+use det_post::node::Change;
 use det_post::ros::{NodeName, ParameterValue, Remaps};
 use det_post::transport::cdr::Writer;
 use det_post::transport::messages::{Detection3D, Detection3DArray, TfMessage, TransformStamped};

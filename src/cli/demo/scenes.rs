@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use crate::cli::eval::{Classes, Filters, Sides, Stream};
 use crate::cli::interrupt::Interrupt;
 use crate::cli::progress::Progress;
 use crate::draw::{Animation, BEV_SIZE, BevPicture, draw_camera_over_truth};
 use crate::error::Result;
+use crate::eval::recordings::{Classes, Filters, Sides, Stream};
 use crate::eval::{Filter2d, Filter3d, GroundTruth2d, GroundTruth3d};
 use crate::output_folder::OutputFolder;
 use crate::transport::bag::BagReader;

@@ -49,6 +49,7 @@
 mod budget;
 mod chunk;
 mod damage;
+#[cfg(feature = "db3")]
 mod db3;
 mod files;
 mod mapped;

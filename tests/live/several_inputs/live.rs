@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use det_post::Result;
-use det_post::node::lifecycle::Change;
-use det_post::node::live::LiveNode;
+use det_post::node::Change;
+use det_post::node::LiveNode;
 use det_post::ros::{NodeName, Remaps};
 use det_post::transport::cdr::Reader;
 use det_post::transport::dds::{DdsMiddleware, DdsSettings, DiscoveryRange};

@@ -32,9 +32,6 @@ use super::topic::TopicInfo;
 use crate::error::{Error, ErrorKind, Result};
 use crate::types::Stamp;
 
-/// The sixteen bytes at the start of a database.
-pub(super) const MAGIC: &[u8; 16] = b"SQLite format 3\0";
-
 /// Fewest bytes of the file one row can take: a cell pointer and a cell with
 /// its two lengths, a record head of five and a one-byte payload.
 const MIN_ROW_BYTES: u64 = 8;

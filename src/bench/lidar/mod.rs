@@ -5,8 +5,9 @@ mod cuda;
 
 use nalgebra::{Isometry3, Translation3, UnitQuaternion};
 
+use super::case::Case;
 use super::inputs::Random;
-use super::measure::{Bench, Case};
+use super::measure::Bench;
 use crate::device::Device;
 use crate::error::Result;
 use crate::ops::decode_center::{CenterTask, decode_center};
@@ -38,7 +39,7 @@ const FEATURES: &str = "pillar_features 40000x32x9";
 const SCATTER: &str = "scatter 32x480x480";
 const DECODE: &str = "decode_center 5x480x480";
 
-pub(super) fn cases(bench: &mut Bench, device: &Device) -> Result<()> {
+pub(super) fn cases(bench: &mut Bench<'_>, device: &Device) -> Result<()> {
     match device {
         Device::Cpu => {
             clouds(bench)?;
@@ -101,7 +102,7 @@ fn unpack_params() -> Result<UnpackParams> {
     })
 }
 
-fn clouds(bench: &mut Bench) -> Result<()> {
+fn clouds(bench: &mut Bench<'_>) -> Result<()> {
     if !bench.wants(UNPACK) && !bench.wants(DENSIFY) {
         return Ok(());
     }
@@ -128,7 +129,7 @@ fn clouds(bench: &mut Bench) -> Result<()> {
     Ok(())
 }
 
-fn pillars(bench: &mut Bench) -> Result<()> {
+fn pillars(bench: &mut Bench<'_>) -> Result<()> {
     if ![VOXELIZE, FEATURES, SCATTER].iter().any(|name| bench.wants(name)) {
         return Ok(());
     }
@@ -192,7 +193,7 @@ fn decode_params() -> CenterDecode {
     }
 }
 
-fn heads(bench: &mut Bench) -> Result<()> {
+fn heads(bench: &mut Bench<'_>) -> Result<()> {
     if !bench.wants(DECODE) {
         return Ok(());
     }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use super::measure::{Bar, Clock, Row, Times};
+use super::case::{Bar, Clock, Row, Times};
 use crate::device::Device;
 
 const WIDTH: usize = 66;
@@ -72,7 +72,7 @@ pub(super) fn json(device: &Device, rows: &[Row]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::measure::wall;
+    use super::super::case::wall;
     use super::*;
 
     fn row(case: &str, bar: Option<Bar>) -> Row {

@@ -22,11 +22,11 @@ const HEIGHT_BORDERS: [f64; 3] = [25.0, 50.0, 100.0];
 
 /// What counts.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub(in crate::cli) struct Filters {
-    pub(in crate::cli) max_range_m: f64,
-    pub(in crate::cli) min_points: u32,
-    pub(in crate::cli) min_height: f64,
-    pub(in crate::cli) min_visibility: f64,
+pub(crate) struct Filters {
+    pub(crate) max_range_m: f64,
+    pub(crate) min_points: u32,
+    pub(crate) min_height: f64,
+    pub(crate) min_visibility: f64,
 }
 
 impl Default for Filters {
@@ -37,7 +37,7 @@ impl Default for Filters {
 
 /// The figures of one pair of topics.
 #[derive(Serialize)]
-pub(in crate::cli) struct SensorFigures {
+pub(crate) struct SensorFigures {
     /// The channel, or the topic of the detections.
     pub(super) name: String,
     pub(super) detections: String,

@@ -20,7 +20,7 @@ const POINT_STEP: usize = 24;
 
 /// How pictures are recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum PictureFormat {
+pub enum PictureFormat {
     /// `sensor_msgs/Image`, rgb8.
     Raw,
     /// `sensor_msgs/CompressedImage`, JPEG.

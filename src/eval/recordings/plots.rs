@@ -15,7 +15,7 @@ impl Evaluation {
     ///
     /// # Errors
     /// `Usage` and `Io` of the folder.
-    pub(in crate::cli) fn draw(&self, folder: &mut OutputFolder, prefix: &str) -> Result<()> {
+    pub(crate) fn draw(&self, folder: &mut OutputFolder, prefix: &str) -> Result<()> {
         for sensor in &self.sensors {
             let name = sensor.name.trim_matches('/').replace('/', "_");
             draw_precision(sensor, &folder.file(&format!("{prefix}{name}_precision_recall.png"))?)?;

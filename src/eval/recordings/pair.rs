@@ -7,13 +7,13 @@ use crate::types::Stamp;
 
 /// `DETECTIONS=TRUTH`, two topics.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::cli) struct TopicPair {
+pub(crate) struct TopicPair {
     pub(super) detections: String,
     pub(super) truth: String,
 }
 
 /// Reads `DETECTIONS=TRUTH`.
-pub(in crate::cli) fn parse_pair(text: &str) -> std::result::Result<TopicPair, String> {
+pub(crate) fn parse_pair(text: &str) -> std::result::Result<TopicPair, String> {
     match text.split_once('=') {
         Some((detections, truth)) if !detections.is_empty() && !truth.is_empty() => {
             Ok(TopicPair { detections: detections.into(), truth: truth.into() })

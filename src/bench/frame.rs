@@ -1,12 +1,13 @@
 //! Whole frames: what is around a camera's network, and the pipelines from the
 //! message to the detections with networks that take no time.
 
+use super::case::Case;
 use super::decode::{Answered, Kind, OnCpu, SOURCE};
 use super::given::Network;
 use super::inputs::Picture;
 use super::letterbox::{input_shape, params};
 use super::lidar::{Cloud, maps_of_a_head, scan};
-use super::measure::{Bench, Case};
+use super::measure::Bench;
 use crate::config::{CameraConfig, ChannelConfig, ChannelKind, Config, LidarConfig};
 use crate::detectors::{Detector, FrameInput, FrameSet, image2d, pillars};
 use crate::device::Device;
@@ -19,7 +20,7 @@ const AROUND: &str = "camera frame but network and upload, 1920x1080 bgr8, yolov
 const CAMERA: &str = "camera frame but network, 1920x1080 bgr8, yolov5, 200 candidates";
 const LIDAR: &str = "lidar frame but networks, 200k points, 5x480x480";
 
-pub(super) fn cases(bench: &mut Bench, device: &Device) -> Result<()> {
+pub(super) fn cases(bench: &mut Bench<'_>, device: &Device) -> Result<()> {
     if bench.wants(AROUND) || bench.wants(CAMERA) {
         camera(bench, device)?;
     }
@@ -29,7 +30,7 @@ pub(super) fn cases(bench: &mut Bench, device: &Device) -> Result<()> {
     Ok(())
 }
 
-fn camera(bench: &mut Bench, device: &Device) -> Result<()> {
+fn camera(bench: &mut Bench<'_>, device: &Device) -> Result<()> {
     let picture = Picture::new(SOURCE, Encoding::Bgr8);
     let answered = Answered::new(Kind::V5, ElementType::F32, 200);
     if bench.wants(AROUND) {
@@ -63,7 +64,7 @@ fn camera(bench: &mut Bench, device: &Device) -> Result<()> {
     Ok(())
 }
 
-fn around_on_cpu(bench: &mut Bench, picture: &Picture, answered: &Answered) -> Result<()> {
+fn around_on_cpu(bench: &mut Bench<'_>, picture: &Picture, answered: &Answered) -> Result<()> {
     let image = picture.view()?;
     let mut workspace = Workspace::new();
     let mut input = Tensor::zeros(ElementType::F32, &input_shape())?;
@@ -74,7 +75,7 @@ fn around_on_cpu(bench: &mut Bench, picture: &Picture, answered: &Answered) -> R
     })
 }
 
-fn lidar(bench: &mut Bench, device: &Device) -> Result<()> {
+fn lidar(bench: &mut Bench<'_>, device: &Device) -> Result<()> {
     let config = lidar_config()?;
     let [encoder, head] = lidar_networks(&config);
     let mut detector: Box<dyn Detector> = match device {
@@ -156,15 +157,15 @@ fn of_another_sensor() -> Error {
 
 #[cfg(feature = "cuda")]
 mod cuda {
+    use super::super::case::wall;
     use super::super::decode::cuda::Steps;
-    use super::super::measure::wall;
     use super::{AROUND, Answered, Bench, Case, ElementType, Picture, Result, input_shape, params};
     use crate::device::cuda::{CudaDevice, DeviceImage, DeviceTensor, Graph};
     use crate::ops::letterbox::cuda::{Kernels, enqueue_letterbox};
 
     /// Two launches and one wait, as a frame has them.
     pub(super) fn around(
-        bench: &mut Bench,
+        bench: &mut Bench<'_>,
         device: &CudaDevice,
         picture: &Picture,
         answered: &Answered,

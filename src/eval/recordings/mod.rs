@@ -1,4 +1,4 @@
-//! `det_post eval`: detections against truth.
+//! Recordings of detections against recordings of truth: the figures of `det_post eval`.
 
 mod detections;
 mod figures;
@@ -8,71 +8,33 @@ mod streams;
 mod table;
 mod truth;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
 
 use serde::Serialize;
 
 use self::detections::Detections;
-pub(super) use self::figures::Filters;
+pub(crate) use self::figures::Filters;
 use self::figures::SensorFigures;
-use self::pair::{TopicPair, describe, pair, parse_pair, pool};
-pub(super) use self::streams::{Classes, Stream};
+pub(crate) use self::pair::{TopicPair, parse_pair};
+use self::pair::{describe, pair, pool};
+pub(crate) use self::streams::{Classes, Stream};
 use self::truth::Truth;
-use super::interrupt::Interrupt;
-use super::{ExitStatus, stdout};
 use crate::error::{Error, ErrorKind, Result};
-use crate::output_folder::{OutputFolder, Replaces, write_file};
-
-/// Arguments of `det_post eval`.
-#[derive(Debug, clap::Args)]
-pub(super) struct EvalArguments {
-    /// detections.jsonl of a replay, a folder that holds it, or a recording of detections; of
-    /// several drives, which are measured as one, one each.
-    #[arg(long, value_name = "BAG_OR_JSONL", num_args = 1.., required = true)]
-    detections: Vec<PathBuf>,
-    /// A recording with topics of truth, as det_post simulate writes it; one for each of the
-    /// detections, in their order.
-    #[arg(long, value_name = "BAG", num_args = 1.., required = true)]
-    truth: Vec<PathBuf>,
-    /// Writes every figure to a file.
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-    /// Folder for precision-recall curves and calibration plots.
-    #[arg(long, value_name = "DIR")]
-    out: Option<PathBuf>,
-    /// Says which topic of truth a topic of detections belongs to; else the frame of reference does.
-    #[arg(long = "pair", value_name = "DETECTIONS=TRUTH", value_parser = parse_pair)]
-    pairs: Vec<TopicPair>,
-    /// Range from the sensor below which objects count, in metres.
-    #[arg(long, value_name = "M", default_value_t = Filters::default().max_range_m, value_parser = parse_range)]
-    max_range: f64,
-    /// Points that an object in space must have to count.
-    #[arg(long, value_name = "N", default_value_t = Filters::default().min_points)]
-    min_points: u32,
-    /// Height that an object in a picture must have to count, in pixels.
-    #[arg(long, value_name = "PIXELS", default_value_t = Filters::default().min_height)]
-    min_height: f64,
-    /// Part of an object in a picture that must be seen for it to count.
-    #[arg(long, value_name = "PART", default_value_t = Filters::default().min_visibility)]
-    min_visibility: f64,
-    /// Counts the objects of frames without detections as missed.
-    #[arg(long)]
-    count_missing: bool,
-}
 
 /// Detections and truth of one drive, read into memory.
-pub(super) struct Sides {
+pub(crate) struct Sides {
     names: DriveNames,
-    pub(super) detections: Detections,
-    pub(super) truth: Truth,
+    pub(crate) detections: Detections,
+    pub(crate) truth: Truth,
 }
 
 /// How detections and truth are compared.
 #[derive(Default)]
-pub(super) struct Terms<'a> {
-    pub(super) pairs: &'a [TopicPair],
-    pub(super) filters: Filters,
-    pub(super) count_missing: bool,
+pub(crate) struct Terms<'a> {
+    pub(crate) pairs: &'a [TopicPair],
+    pub(crate) filters: Filters,
+    pub(crate) count_missing: bool,
 }
 
 /// Where the two sides of a drive were read from.
@@ -84,7 +46,7 @@ struct DriveNames {
 
 /// The figures of all sensors; also the file that `--json` names.
 #[derive(Serialize)]
-pub(super) struct Evaluation {
+pub(crate) struct Evaluation {
     drives: Vec<DriveNames>,
     filters: Filters,
     sensors: Vec<SensorFigures>,
@@ -94,82 +56,26 @@ pub(super) struct Evaluation {
     damage: Vec<String>,
 }
 
-fn parse_range(text: &str) -> std::result::Result<f64, String> {
-    match text.parse() {
-        Ok(range) if range > 0.0 && range <= 1000.0 => Ok(range),
-        _ => Err("a range is a number above 0 and up to 1000".into()),
-    }
-}
-
-/// Evaluates and writes what was asked for.
-pub(super) fn eval(arguments: &EvalArguments) -> Result<ExitStatus> {
-    let interrupt = Interrupt::listen()?;
-    let EvalArguments { detections, truth, .. } = arguments;
-    if detections.len() != truth.len() {
-        let message =
-            format!("{} --detections for {} --truth: one each", detections.len(), truth.len());
-        return Err(Error::new(ErrorKind::Argument, "eval", message));
-    }
-    let mut classes = Classes::default();
-    let both = detections.iter().zip(truth);
-    let drives: Vec<Sides> = both
-        .map(|(found, truth)| Sides::read(found, truth, &mut classes, &interrupt))
-        .collect::<Result<_>>()?;
-    if interrupt.is_set() {
-        return Ok(ExitStatus::Interrupted);
-    }
-    let evaluation = Evaluation::of(
-        &drives,
-        &classes,
-        &Terms {
-            pairs: &arguments.pairs,
-            filters: Filters {
-                max_range_m: arguments.max_range,
-                min_points: arguments.min_points,
-                min_height: arguments.min_height,
-                min_visibility: arguments.min_visibility,
-            },
-            count_missing: arguments.count_missing,
-        },
-    )?;
-    if interrupt.is_set() {
-        return Ok(ExitStatus::Interrupted);
-    }
-    if let Some(path) = &arguments.json {
-        write_file(path, &evaluation.to_json()?)?;
-    }
-    if let Some(folder) = &arguments.out {
-        let mut folder = OutputFolder::open(folder, Replaces::These(&[]))?;
-        evaluation.draw(&mut folder, "")?;
-        folder.finish()?;
-    }
-    stdout::print(&evaluation.to_table())?;
-    Ok(match evaluation.damage.is_empty() {
-        true => ExitStatus::Done,
-        false => ExitStatus::Damaged,
-    })
-}
-
 impl Sides {
     /// Reads both sides, up to where the user stops it.
     ///
     /// # Errors
     /// `Io`, `Message` or `DamagedBag` when one cannot be read, `Argument` when
     /// there is no truth.
-    pub(super) fn read(
+    pub(crate) fn read(
         detections: &Path,
         truth: &Path,
         classes: &mut Classes,
-        interrupt: &Interrupt,
+        stop: &AtomicBool,
     ) -> Result<Self> {
         let [found_in, truth_in] = [detections, truth].map(|path| path.display().to_string());
-        let truth = truth::read(truth, classes, interrupt)?;
-        let detections = detections::read(detections, classes, interrupt)?;
+        let truth = truth::read(truth, classes, stop)?;
+        let detections = detections::read(detections, classes, stop)?;
         Ok(Self { names: DriveNames { detections: found_in, truth: truth_in }, detections, truth })
     }
 
     /// Says where the detections will be once they are complete.
-    pub(super) fn name_detections(&mut self, path: &Path) {
+    pub(crate) fn name_detections(&mut self, path: &Path) {
         self.names.detections = path.display().to_string();
     }
 
@@ -219,7 +125,7 @@ impl Evaluation {
     ///
     /// # Errors
     /// `Argument` when the sides of a drive have nothing in common.
-    pub(super) fn of(drives: &[Sides], classes: &Classes, terms: &Terms<'_>) -> Result<Self> {
+    pub(crate) fn of(drives: &[Sides], classes: &Classes, terms: &Terms<'_>) -> Result<Self> {
         let Terms { pairs, filters, count_missing } = terms;
         let (mut lidars, mut cameras) = (Vec::new(), Vec::new());
         for drive in drives {
@@ -249,11 +155,16 @@ impl Evaluation {
         })
     }
 
+    /// Whether a recording is damaged.
+    pub(crate) fn is_damaged(&self) -> bool {
+        !self.damage.is_empty()
+    }
+
     /// Every figure as JSON.
     ///
     /// # Errors
     /// `Io` when a figure has no form in JSON.
-    pub(super) fn to_json(&self) -> Result<String> {
+    pub(crate) fn to_json(&self) -> Result<String> {
         serde_json::to_string_pretty(self).map(|json| json + "\n").map_err(|e| {
             Error::new(ErrorKind::Io, "eval", "the figures have no form in JSON").with_source(e)
         })

@@ -1,7 +1,8 @@
 //! What a launch, a copy and a wait cost by themselves, in the same run as
 //! everything that is compared with it.
 
-use super::measure::{Bench, Case};
+use super::case::Case;
+use super::measure::Bench;
 use crate::device::Device;
 use crate::error::Result;
 
@@ -9,7 +10,7 @@ use crate::error::Result;
 #[cfg(feature = "cuda")]
 const COPIES: [usize; 4] = [4 << 10, 2 << 20, 1920 * 1080 * 3, 64 << 20];
 
-pub(super) fn cases(bench: &mut Bench, device: &Device) -> Result<()> {
+pub(super) fn cases(bench: &mut Bench<'_>, device: &Device) -> Result<()> {
     match device {
         Device::Cpu => on_cpu(bench),
         #[cfg(feature = "cuda")]
@@ -17,7 +18,7 @@ pub(super) fn cases(bench: &mut Bench, device: &Device) -> Result<()> {
     }
 }
 
-fn on_cpu(bench: &mut Bench) -> Result<()> {
+fn on_cpu(bench: &mut Bench<'_>) -> Result<()> {
     let name = "floor: copy 64 MiB in memory";
     if !bench.wants(name) {
         return Ok(());
@@ -41,7 +42,7 @@ mod cuda {
 
     const GRID: Grid = Grid { num_blocks: [132, 1], threads_per_block: 256 };
 
-    pub(super) fn cases(bench: &mut Bench, device: &CudaDevice) -> Result<()> {
+    pub(super) fn cases(bench: &mut Bench<'_>, device: &CudaDevice) -> Result<()> {
         let stream = &device.stream()?;
         launches(bench, stream)?;
         for num_bytes in COPIES {
@@ -51,7 +52,7 @@ mod cuda {
     }
 
     /// Kernels that do nothing, one by one and recorded.
-    fn launches(bench: &mut Bench, stream: &Stream) -> Result<()> {
+    fn launches(bench: &mut Bench<'_>, stream: &Stream) -> Result<()> {
         let kernel: Kernel<Empty> = stream.device().kernel()?;
         let mut memory = DeviceBuffer::zeros(stream, 1)?;
         let args = EmptyArgs { nothing: memory.output(stream)? };
@@ -73,7 +74,7 @@ mod cuda {
         Ok(())
     }
 
-    fn copies(bench: &mut Bench, stream: &Stream, num_bytes: usize) -> Result<()> {
+    fn copies(bench: &mut Bench<'_>, stream: &Stream, num_bytes: usize) -> Result<()> {
         let size = match num_bytes {
             _ if num_bytes.is_multiple_of(1 << 20) => format!("{} MiB", num_bytes >> 20),
             _ if num_bytes.is_multiple_of(1 << 10) => format!("{} KiB", num_bytes >> 10),
@@ -110,7 +111,7 @@ mod cuda {
     }
 
     /// What the host does with an answer that a kernel wrote.
-    fn mapped_read(bench: &mut Bench, stream: &Stream) -> Result<()> {
+    fn mapped_read(bench: &mut Bench<'_>, stream: &Stream) -> Result<()> {
         const NUM: usize = 300;
         let name = "floor: read 300 detections from mapped memory";
         if !bench.wants(name) {

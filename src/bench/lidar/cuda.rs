@@ -5,7 +5,8 @@ use super::{
     SCATTER, SIDE, TOP_K, UNPACK, VOXELIZE, decode_params, maps_of_a_head, pillar_grid, scan,
     unpack_params,
 };
-use crate::cli::bench::measure::{Bar, Bench, Case, gpu, wall};
+use crate::bench::case::{Bar, Case, gpu, wall};
+use crate::bench::measure::Bench;
 use crate::device::cuda::{
     CudaDevice, DeviceBuffer, DeviceCandidates, DeviceCloud, DeviceCounters, DevicePoints,
     DeviceTensor, Graph, Stream,
@@ -28,7 +29,7 @@ const AFTER: &str = "decode_center + select + nms_circle 5x480x480";
 const AROUND: &str = "lidar frame but networks and upload, 200k points, 5x480x480";
 const MAX_DETECTIONS: usize = 300;
 
-pub(super) fn cases(bench: &mut Bench, device: &CudaDevice) -> Result<()> {
+pub(super) fn cases(bench: &mut Bench<'_>, device: &CudaDevice) -> Result<()> {
     let stream = &device.stream()?;
     if [UNPACK, VOXELIZE, FEATURES, SCATTER, BEFORE, AROUND].iter().any(|name| bench.wants(name)) {
         before(bench, stream)?;
@@ -111,7 +112,7 @@ impl Pillars {
     }
 }
 
-fn before(bench: &mut Bench, stream: &Stream) -> Result<()> {
+fn before(bench: &mut Bench<'_>, stream: &Stream) -> Result<()> {
     let mut pillars = Pillars::new(stream)?;
     // Every step reads what the steps before it wrote.
     pillars.all()?;
@@ -198,7 +199,7 @@ impl Objects {
     }
 }
 
-fn after(bench: &mut Bench, stream: &Stream) -> Result<()> {
+fn after(bench: &mut Bench<'_>, stream: &Stream) -> Result<()> {
     let (mut objects, mut counters) = (Objects::new(stream)?, DeviceCounters::new(stream)?);
     if bench.wants(DECODE) {
         let graph = Graph::record(stream, || objects.decode(&mut counters))?;
@@ -213,7 +214,7 @@ fn after(bench: &mut Bench, stream: &Stream) -> Result<()> {
 }
 
 /// Three launches and one wait, as a frame has them.
-fn around(bench: &mut Bench, stream: &Stream) -> Result<()> {
+fn around(bench: &mut Bench<'_>, stream: &Stream) -> Result<()> {
     let (mut pillars, mut objects) = (Pillars::new(stream)?, Objects::new(stream)?);
     let before = Graph::record(stream, || pillars.all())?;
     let between = Graph::record(stream, || pillars.scatter())?;

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::streams::{Classes, Streams, insert};
-use crate::cli::interrupt::Interrupt;
 use crate::error::{Error, ErrorKind, Result};
 use crate::eval::{GroundTruth2d, GroundTruth3d};
 use crate::transport::bag::{BagReader, TopicInfo};
@@ -14,7 +14,7 @@ use crate::transport::truth::{ATTRIBUTES_SUFFIX, decode_2d, decode_3d};
 use crate::types::Stamp;
 
 /// Truth by topic.
-pub(in crate::cli) type Truth = Streams<GroundTruth2d, GroundTruth3d>;
+pub(crate) type Truth = Streams<GroundTruth2d, GroundTruth3d>;
 
 /// A topic of truth and its companion, as numbers of the recording's topics.
 struct Pair {
@@ -29,7 +29,7 @@ struct Pair {
 /// # Errors
 /// `DamagedBag` when nothing can be read, `Argument` when no topic is truth,
 /// what decoding refuses.
-pub(super) fn read(path: &Path, classes: &mut Classes, interrupt: &Interrupt) -> Result<Truth> {
+pub(super) fn read(path: &Path, classes: &mut Classes, stop: &AtomicBool) -> Result<Truth> {
     let mut reader = BagReader::open(path)?;
     let topics = reader.topics().to_vec();
     let mut pairs = pairs(&topics);
@@ -53,7 +53,7 @@ pub(super) fn read(path: &Path, classes: &mut Classes, interrupt: &Interrupt) ->
         .collect();
     reader.select(&wanted);
     let mut truth = Truth::new();
-    while !interrupt.is_set() {
+    while !stop.load(Ordering::Relaxed) {
         let message = match reader.next_message() {
             Ok(Some(message)) => message,
             Ok(None) => break,

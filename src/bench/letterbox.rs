@@ -1,7 +1,8 @@
 //! `letterbox`: encodings, sizes, element types.
 
+use super::case::{Bar, Case, gpu};
 use super::inputs::Picture;
-use super::measure::{Bar, Bench, Case, gpu};
+use super::measure::Bench;
 use crate::device::Device;
 use crate::error::Result;
 use crate::ops::letterbox::{LetterboxParams, Workspace, letterbox};
@@ -49,7 +50,7 @@ pub(super) fn input_shape() -> [usize; 4] {
     [1, 3, NETWORK.height as usize, NETWORK.width as usize]
 }
 
-pub(super) fn cases(bench: &mut Bench, device: &Device) -> Result<()> {
+pub(super) fn cases(bench: &mut Bench<'_>, device: &Device) -> Result<()> {
     for ((width, height), encoding, element, bar) in ROWS {
         let wire = format!("{encoding:?}").to_lowercase();
         let name = format!("letterbox {width}x{height} {wire} to 640x640 {element}");
@@ -70,7 +71,12 @@ pub(super) fn cases(bench: &mut Bench, device: &Device) -> Result<()> {
     Ok(())
 }
 
-fn on_cpu(bench: &mut Bench, case: Case, picture: &Picture, element: ElementType) -> Result<()> {
+fn on_cpu(
+    bench: &mut Bench<'_>,
+    case: Case,
+    picture: &Picture,
+    element: ElementType,
+) -> Result<()> {
     let image = picture.view()?;
     let mut workspace = Workspace::new();
     let mut out = Tensor::zeros(element, &input_shape())?;
@@ -79,7 +85,7 @@ fn on_cpu(bench: &mut Bench, case: Case, picture: &Picture, element: ElementType
 
 #[cfg(feature = "cuda")]
 fn on_cuda(
-    bench: &mut Bench,
+    bench: &mut Bench<'_>,
     case: Case,
     device: &crate::device::cuda::CudaDevice,
     picture: &Picture,

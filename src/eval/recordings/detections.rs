@@ -2,11 +2,11 @@
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::Deserialize;
 
 use super::streams::{Classes, Streams, insert};
-use crate::cli::interrupt::Interrupt;
 use crate::error::{Error, ErrorKind, Result};
 use crate::input_file;
 use crate::transport::bag::BagReader;
@@ -17,7 +17,7 @@ use crate::types::{
 };
 
 /// Detections by topic.
-pub(in crate::cli) type Detections = Streams<Detection2d<ImageBox>, Detection3d>;
+pub(crate) type Detections = Streams<Detection2d<ImageBox>, Detection3d>;
 
 /// Reads `detections.jsonl`, a replay's folder that holds it, or a recording
 /// with detection arrays, whole unless the user stops it.
@@ -25,14 +25,10 @@ pub(in crate::cli) type Detections = Streams<Detection2d<ImageBox>, Detection3d>
 /// # Errors
 /// `Io` when the file cannot be read, `Message` naming the line that is none,
 /// `DamagedBag` when nothing of a recording can be read.
-pub(super) fn read(
-    path: &Path,
-    classes: &mut Classes,
-    interrupt: &Interrupt,
-) -> Result<Detections> {
+pub(super) fn read(path: &Path, classes: &mut Classes, stop: &AtomicBool) -> Result<Detections> {
     match lines_of(path) {
-        Some(lines) => read_lines(&lines, classes, interrupt),
-        None => read_recording(path, classes, interrupt),
+        Some(lines) => read_lines(&lines, classes, stop),
+        None => read_recording(path, classes, stop),
     }
 }
 
@@ -46,7 +42,7 @@ fn lines_of(path: &Path) -> Option<PathBuf> {
     (path.is_file() && is_lines).then(|| path.to_owned())
 }
 
-/// A line of `detections.jsonl`, as `cli/outputs.rs` writes it.
+/// A line of `detections.jsonl`, as `replay/files.rs` writes it.
 #[derive(Deserialize)]
 struct Line {
     channel: String,
@@ -89,13 +85,13 @@ fn number(value: Number) -> f32 {
     value.unwrap_or(f32::NAN)
 }
 
-fn read_lines(path: &Path, classes: &mut Classes, interrupt: &Interrupt) -> Result<Detections> {
+fn read_lines(path: &Path, classes: &mut Classes, stop: &AtomicBool) -> Result<Detections> {
     let cannot_read = |e| {
         Error::new(ErrorKind::Io, "eval", format!("cannot read {}", path.display())).with_source(e)
     };
     let file = BufReader::new(input_file::open(path).map_err(cannot_read)?);
     let mut streams = Detections::new();
-    for (at, text) in file.lines().enumerate().take_while(|_| !interrupt.is_set()) {
+    for (at, text) in file.lines().enumerate().take_while(|_| !stop.load(Ordering::Relaxed)) {
         let text = text.map_err(cannot_read)?;
         let line: Line = serde_json::from_str(&text).map_err(|e| {
             let message = format!("line {} of {} is no frame", at + 1, path.display());
@@ -145,7 +141,7 @@ fn detection_3d(line: &Line3d, classes: &mut Classes) -> Detection3d {
 
 /// Reads the detection arrays of a recording that are not truth. They carry no
 /// velocities.
-fn read_recording(path: &Path, classes: &mut Classes, interrupt: &Interrupt) -> Result<Detections> {
+fn read_recording(path: &Path, classes: &mut Classes, stop: &AtomicBool) -> Result<Detections> {
     let mut reader = BagReader::open(path)?;
     let topics = reader.topics().to_vec();
     let is_truth = |name: &str| {
@@ -159,7 +155,7 @@ fn read_recording(path: &Path, classes: &mut Classes, interrupt: &Interrupt) -> 
         .collect();
     reader.select(&wanted);
     let mut streams = Detections::new();
-    while !interrupt.is_set() {
+    while !stop.load(Ordering::Relaxed) {
         let message = match reader.next_message() {
             Ok(Some(message)) => message,
             Ok(None) => break,

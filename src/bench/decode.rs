@@ -1,8 +1,9 @@
 //! From a network's answers to detections: decoding, suppression, gathering.
 
+use super::case::{Bar, Case, wall};
 use super::inputs::yolo;
 use super::letterbox::NETWORK;
-use super::measure::{Bar, Bench, Case, wall};
+use super::measure::Bench;
 use crate::detectors::image2d::ImageBoxes;
 use crate::device::Device;
 use crate::error::Result;
@@ -111,7 +112,7 @@ pub(super) fn placed() -> Letterbox {
 }
 
 #[cfg_attr(not(feature = "cuda"), expect(unused_variables, reason = "bars are of GPUs"))]
-pub(super) fn cases(bench: &mut Bench, device: &Device) -> Result<()> {
+pub(super) fn cases(bench: &mut Bench<'_>, device: &Device) -> Result<()> {
     for (kind, element, num_passing, bar) in ROWS {
         let name = name(kind, element, num_passing);
         let steps = ["decode", "decode + nms", "decode + nms + gather"];
@@ -176,7 +177,7 @@ impl<B: ImageBoxes> OnCpu<B> {
     }
 }
 
-fn on_cpu<B: ImageBoxes>(bench: &mut Bench, answered: &Answered) -> Result<()> {
+fn on_cpu<B: ImageBoxes>(bench: &mut Bench<'_>, answered: &Answered) -> Result<()> {
     let name = &answered.name;
     let mut steps = OnCpu::<B>::new();
     bench.host(Case::new(format!("decode {name}")), || steps.decode(answered))?;
@@ -200,18 +201,18 @@ pub(super) mod cuda {
     use crate::types::Box2d;
 
     /// What follows the network on a GPU.
-    pub(in crate::cli::bench) struct Steps<B: DeviceBoxes = Box2d> {
+    pub(in crate::bench) struct Steps<B: DeviceBoxes = Box2d> {
         answer: DeviceTensor,
         decoder: Decoder<B>,
         candidates: DeviceCandidates<B>,
         counters: DeviceCounters,
         suppression: Suppression<B>,
         gather: Gatherer<B>,
-        pub(in crate::cli::bench) detections: Vec<Detection2d<B>>,
+        pub(in crate::bench) detections: Vec<Detection2d<B>>,
     }
 
     impl<B: DeviceBoxes> Steps<B> {
-        pub(in crate::cli::bench) fn new(stream: &Stream, answered: &Answered) -> Result<Self> {
+        pub(in crate::bench) fn new(stream: &Stream, answered: &Answered) -> Result<Self> {
             let Answered { layout, tensor, .. } = answered;
             let mut answer = DeviceTensor::zeros(stream, tensor.element(), tensor.shape())?;
             answer.write(&tensor.view())?;
@@ -247,19 +248,19 @@ pub(super) mod cuda {
         }
 
         /// Queues all of it.
-        pub(in crate::cli::bench) fn gather(&mut self) -> Result<()> {
+        pub(in crate::bench) fn gather(&mut self) -> Result<()> {
             self.suppress()?;
             self.gather.enqueue(&self.candidates, self.suppression.kept(), &mut self.counters)
         }
 
         /// Waits for the detections.
-        pub(in crate::cli::bench) fn read(&mut self) -> Result<()> {
+        pub(in crate::bench) fn read(&mut self) -> Result<()> {
             self.gather.read(&mut self.detections).map(|_| ())
         }
     }
 
     pub(super) fn measure<B: DeviceBoxes>(
-        bench: &mut Bench,
+        bench: &mut Bench<'_>,
         device: &CudaDevice,
         answered: &Answered,
         bar: Option<Bar>,

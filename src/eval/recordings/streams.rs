@@ -5,31 +5,31 @@ use std::collections::BTreeMap;
 use crate::types::Stamp;
 
 /// What one topic says, frame by frame.
-pub(in crate::cli) struct Stream<T> {
+pub(crate) struct Stream<T> {
     /// Short name for files and tables: the channel, or the topic.
-    pub(in crate::cli) name: String,
+    pub(crate) name: String,
     /// Topic.
-    pub(in crate::cli) topic: String,
+    pub(crate) topic: String,
     /// Frame of reference of its first message.
-    pub(in crate::cli) frame_id: String,
+    pub(crate) frame_id: String,
     /// By stamp.
-    pub(in crate::cli) frames: BTreeMap<Stamp, Vec<T>>,
+    pub(crate) frames: BTreeMap<Stamp, Vec<T>>,
 }
 
 /// All topics of one source, by sensor.
-pub(in crate::cli) struct Streams<C, L> {
-    pub(in crate::cli) cameras: Vec<Stream<C>>,
-    pub(in crate::cli) lidars: Vec<Stream<L>>,
+pub(crate) struct Streams<C, L> {
+    pub(crate) cameras: Vec<Stream<C>>,
+    pub(crate) lidars: Vec<Stream<L>>,
     /// What is wrong with the source; empty for a sound one.
-    pub(in crate::cli) damage: Vec<String>,
+    pub(crate) damage: Vec<String>,
     /// Frames left out because their topic has one of that stamp already.
-    pub(in crate::cli) num_repeated: usize,
+    pub(crate) num_repeated: usize,
     /// Frames of truth left out because half of them is missing.
-    pub(in crate::cli) num_incomplete: usize,
+    pub(crate) num_incomplete: usize,
 }
 
 impl<C, L> Streams<C, L> {
-    pub(in crate::cli) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             cameras: Vec::new(),
             lidars: Vec::new(),
@@ -41,7 +41,7 @@ impl<C, L> Streams<C, L> {
 }
 
 /// Adds a frame to its topic; returns whether the stamp was new there.
-pub(in crate::cli) fn insert<T>(
+pub(crate) fn insert<T>(
     streams: &mut Vec<Stream<T>>,
     [name, topic, frame_id]: [&str; 3],
     stamp: Stamp,
@@ -62,11 +62,11 @@ pub(in crate::cli) fn insert<T>(
 
 /// Class names to indices, in the order of their first use.
 #[derive(Default)]
-pub(in crate::cli) struct Classes(Vec<String>);
+pub(crate) struct Classes(Vec<String>);
 
 impl Classes {
     /// The index of a name.
-    pub(in crate::cli) fn index(&mut self, name: &str) -> u32 {
+    pub(crate) fn index(&mut self, name: &str) -> u32 {
         let at = self.0.iter().position(|known| known == name).unwrap_or_else(|| {
             self.0.push(name.to_owned());
             self.0.len() - 1
@@ -75,12 +75,12 @@ impl Classes {
     }
 
     /// Names by their indices.
-    pub(in crate::cli) fn names(&self) -> &[String] {
+    pub(crate) fn names(&self) -> &[String] {
         &self.0
     }
 
     /// Names with their indices, by name.
-    pub(in crate::cli) fn by_name(&self) -> Vec<(&str, u32)> {
+    pub(crate) fn by_name(&self) -> Vec<(&str, u32)> {
         let mut names: Vec<_> =
             self.0.iter().enumerate().map(|(at, name)| (name.as_str(), at as u32)).collect();
         names.sort_unstable();

@@ -11,7 +11,7 @@ use crate::text::{LineBreaks, shown};
 
 impl Evaluation {
     /// Every sensor's tables, and what was left out.
-    pub(in crate::cli) fn to_table(&self) -> String {
+    pub(crate) fn to_table(&self) -> String {
         let mut table = String::new();
         for sensor in &self.sensors {
             head(&mut table, sensor);

@@ -1,8 +1,9 @@
 //! Suppression of boxes in images and in space, unsorted in. On a GPU the
 //! survivors lie in memory of the host after the wait.
 
+use super::case::{Bar, Case, wall};
 use super::inputs::{Spread, boxes, objects};
-use super::measure::{Bar, Bench, Case, wall};
+use super::measure::Bench;
 use crate::device::Device;
 use crate::error::Result;
 use crate::ops::nms::{Workspace, suppress_2d, suppress_3d};
@@ -109,7 +110,7 @@ impl Kind3d {
     }
 }
 
-pub(super) fn cases(bench: &mut Bench, device: &Device) -> Result<()> {
+pub(super) fn cases(bench: &mut Bench<'_>, device: &Device) -> Result<()> {
     for (kind, num, bar) in IN_IMAGES {
         for spread in [Spread::Uniform, Spread::Clusters] {
             let name = format!("{} {num} {}", kind.name(), spread.name());
@@ -130,7 +131,7 @@ pub(super) fn cases(bench: &mut Bench, device: &Device) -> Result<()> {
 }
 
 fn in_images(
-    bench: &mut Bench,
+    bench: &mut Bench<'_>,
     case: Case,
     device: &Device,
     nms: &Nms2d,
@@ -159,7 +160,7 @@ fn in_images(
 }
 
 fn in_space(
-    bench: &mut Bench,
+    bench: &mut Bench<'_>,
     case: Case,
     device: &Device,
     nms: &Nms3d,
