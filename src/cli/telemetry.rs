@@ -1,4 +1,4 @@
-//! Logs: `tracing` to stderr, so that stdout carries results alone.
+//! Log output: `tracing` to stderr; stdout is for results.
 //!
 //! Events may quote names from messages and files. Their text is escaped and
 //! cut by [`crate::text`] before it is written, and the lines of one event after
@@ -16,12 +16,11 @@ use tracing_subscriber::fmt::format::{Writer, debug_fn};
 use super::progress::AboveProgress;
 use crate::text::{LineBreaks, Shown};
 
-/// What is shown when `RUST_LOG` says nothing: our own progress, and only the
-/// warnings of the libraries beneath.
+/// The filter without `RUST_LOG`: our own information, and warnings of libraries.
 const DEFAULT_FILTER: &str = "warn,det_post=info";
 
 /// Starts logging to stderr: our own logs from `level` on (`debug`, `info`,
-/// `warn`, `error`, `fatal`) where one is given, else as `RUST_LOG` says.
+/// `warn`, `error`, `fatal`) where one is given, else by `RUST_LOG`.
 /// Calling it again changes nothing.
 pub(super) fn init(level: Option<&str>) {
     let filter = match level {
@@ -32,7 +31,7 @@ pub(super) fn init(level: Option<&str>) {
             EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(DEFAULT_FILTER))
         }
     };
-    // Fails only when a subscriber is there already: then that one stays.
+    // Fails only when a subscriber exists already, which then stays.
     let _ = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .fmt_fields(fields())
@@ -44,7 +43,7 @@ pub(super) fn init(level: Option<&str>) {
         .try_init();
 }
 
-/// Writes the fields of an event, safe to show.
+/// Writes the fields of an event, escaped.
 fn fields() -> impl for<'w> FormatFields<'w> + 'static {
     debug_fn(|writer: &mut Writer<'_>, field: &Field, value: &dyn Debug| -> fmt::Result {
         let mut shown = Shown::new(writer, LineBreaks::Marked);
