@@ -21,6 +21,8 @@ pub(super) struct RosArguments {
     pub(super) overrides: Vec<String>,
     /// `--log-level LEVEL`.
     pub(super) log_level: Option<String>,
+    /// `--disable-rosout-logs`.
+    pub(super) disables_rosout: bool,
 }
 
 impl RosArguments {
@@ -81,9 +83,9 @@ impl RosArguments {
             "--log-config-file" | "-e" | "--enclave" => {
                 value()?;
             }
-            "--enable-rosout-logs"
-            | "--disable-rosout-logs"
-            | "--enable-stdout-logs"
+            "--enable-rosout-logs" => self.disables_rosout = false,
+            "--disable-rosout-logs" => self.disables_rosout = true,
+            "--enable-stdout-logs"
             | "--disable-stdout-logs"
             | "--enable-external-lib-logs"
             | "--disable-external-lib-logs" => {}
@@ -122,7 +124,7 @@ mod tests {
         let (ours, ros) = split(
             "det_post run --config a.yaml --ros-args -r __node:=eyes -r __ns:=/front \
              --params-file /tmp/p.yaml -p camera.score_threshold:=0.5 -r image:=/cam/image_raw \
-             --log-level DEBUG -- --middleware dds",
+             --log-level DEBUG --disable-rosout-logs -- --middleware dds",
         )
         .unwrap();
         assert_eq!(ours.join(" "), "det_post run --config a.yaml --middleware dds");
@@ -132,6 +134,7 @@ mod tests {
         assert_eq!(ros.params_files, [PathBuf::from("/tmp/p.yaml")]);
         assert_eq!(ros.overrides, ["camera.score_threshold:=0.5"]);
         assert_eq!(ros.log_level.as_deref(), Some("debug"));
+        assert!(ros.disables_rosout);
     }
 
     #[test]

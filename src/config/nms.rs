@@ -1,4 +1,4 @@
-//! Which boxes of a channel are suppressed.
+//! The parameters of suppression.
 
 use super::classes::index_of;
 use super::declaration::Change::Live;

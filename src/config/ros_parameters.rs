@@ -1,5 +1,5 @@
-//! The configuration as ROS parameters: what each is, what it holds, and what
-//! may be set while the node runs.
+//! The configuration as ROS parameters: descriptors, values, and changes while the
+//! node runs.
 
 use super::declaration::{Declaration, DefaultValue, entries};
 use super::files::Entry;
@@ -36,12 +36,13 @@ impl Config {
     /// node starts, or does not take its value, with what is allowed.
     pub fn with_parameters(&self, changes: &[Parameter]) -> Result<Self> {
         let mut problems = Problems::default();
-        let mut entries = entries(self.declared(), &Origin::own("set_parameters"));
+        let origin = Origin::own("set_parameters");
+        let mut entries = entries(self.declared(), &origin);
+        entries.extend(self.qos_overrides.entries(&origin));
         for Parameter { name, value } in changes {
             match self.settable(name, value) {
                 Ok(Some(node)) => {
-                    let origin = Origin::own("set_parameters");
-                    entries.insert(name.clone(), Entry { node, origin });
+                    entries.insert(name.clone(), Entry { node, origin: origin.clone() });
                 }
                 Ok(None) => {
                     entries.remove(name);
@@ -61,6 +62,7 @@ impl Config {
     pub fn with_device(&self, device: DeviceChoice) -> Result<Self> {
         let origin = Origin::own("--device");
         let mut entries = entries(self.declared(), &origin);
+        entries.extend(self.qos_overrides.entries(&origin));
         let of_channels = self.channels.iter().map(|c| format!("{}.device", c.name));
         for key in of_channels.chain(["device".to_owned()]) {
             let node = Node::Text(device.to_string());

@@ -15,6 +15,7 @@ mod engine;
 mod ort;
 mod rten;
 mod signature;
+pub mod sparse;
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};

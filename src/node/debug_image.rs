@@ -1,34 +1,47 @@
-//! The debug image of a channel: its detections on its inputs, drawn while it has
+//! The debug images of a channel: its detections on its inputs, drawn while they have
 //! subscribers.
 
+use super::endpoints::{DEBUG_IMAGE_QOS, OutputTopics};
+use super::publisher::GatedPublisher;
 use crate::detectors::FrameInput;
 use crate::error::Result;
 use crate::runtime::channel::Served;
-use crate::transport::messages::Image;
-use crate::transport::middleware::{Durability, Middleware, Publisher, Qos, Reliability};
+use crate::transport::messages::{CompressedImage, Image};
+use crate::transport::middleware::Qos;
 
-/// Name of the topic below the detections.
-pub const DEBUG_IMAGE: &str = "debug_image";
+/// The publishers of debug images; none in a build that draws nothing.
+pub struct DebugImage(Option<Publishers>);
 
-/// Images are large: one that is lost is not sent again.
-pub const DEBUG_IMAGE_QOS: Qos =
-    Qos { reliability: Reliability::BestEffort, durability: Durability::Volatile, depth: 1 };
-
-/// The publisher of a debug image; none in a build that draws nothing.
-pub struct DebugImage(Option<Box<dyn Publisher>>);
+#[cfg_attr(not(feature = "pictures"), expect(dead_code, reason = "nothing is drawn"))]
+struct Publishers {
+    raw: GatedPublisher,
+    compressed: GatedPublisher,
+    /// Scratch memory of the compression.
+    jpeg: Vec<u8>,
+}
 
 impl DebugImage {
-    /// Announces the topic.
+    /// Announces the topics through `advertise`, which takes topic, type and quality of
+    /// service.
     ///
     /// # Errors
-    /// `Middleware` when the graph refuses.
-    pub fn open(topic: &str, middleware: &mut dyn Middleware) -> Result<Self> {
-        let draws = cfg!(feature = "pictures");
-        let publisher = draws.then(|| middleware.advertise(topic, Image::TYPE, DEBUG_IMAGE_QOS));
-        Ok(Self(publisher.transpose()?))
+    /// Those of `advertise`.
+    pub fn open(
+        topics: &OutputTopics,
+        mut advertise: impl FnMut(&str, &'static str, Qos) -> Result<GatedPublisher>,
+    ) -> Result<Self> {
+        if !cfg!(feature = "pictures") {
+            return Ok(Self(None));
+        }
+        let compressed = &topics.compressed_debug_image;
+        Ok(Self(Some(Publishers {
+            raw: advertise(&topics.debug_image, Image::TYPE, DEBUG_IMAGE_QOS)?,
+            compressed: advertise(compressed, CompressedImage::TYPE, DEBUG_IMAGE_QOS)?,
+            jpeg: Vec::new(),
+        })))
     }
 
-    /// Draws and publishes a frame, where the configuration asks for it and the topic has
+    /// Draws and publishes a frame, where the configuration asks for it and a topic has
     /// subscribers. `message` is scratch memory.
     ///
     /// # Errors
@@ -40,41 +53,96 @@ impl DebugImage {
         message: &mut Vec<u8>,
     ) -> Result<()> {
         match &mut self.0 {
-            Some(publisher)
-                if served.config.live.publishes_debug_image && publisher.num_subscribers() > 0 =>
-            {
-                encode(served, inputs, message)?;
-                publisher.publish(message)
+            Some(publishers) if served.config.live.publishes_debug_image => {
+                publishers.publish(served, inputs, message)
             }
             _ => Ok(()),
         }
     }
 }
 
-/// Draws a frame as a message.
-#[cfg(feature = "pictures")]
-fn encode(
-    served: &Served<'_>,
-    inputs: &[Option<FrameInput<'_>>],
-    message: &mut Vec<u8>,
-) -> Result<()> {
-    let Served { config, header, detections, .. } = served;
-    let frame = crate::detectors::FrameSet { stamp: header.stamp, inputs };
-    let canvas = crate::draw::draw(&frame, config.sync.reference, *detections, config)?;
-    let image = Image {
-        header: *header,
-        height: canvas.size().height,
-        width: canvas.size().width,
-        encoding: "rgb8",
-        is_bigendian: false,
-        step: 3 * canvas.size().width,
-        data: canvas.pixels(),
-    };
-    image.encode(message)
+#[cfg(not(feature = "pictures"))]
+impl Publishers {
+    /// Never called: there are no publishers.
+    #[expect(clippy::unused_self, reason = "the build draws nothing")]
+    fn publish(
+        &mut self,
+        _: &Served<'_>,
+        _: &[Option<FrameInput<'_>>],
+        _: &mut Vec<u8>,
+    ) -> Result<()> {
+        Ok(())
+    }
 }
 
-/// Never called: there is no publisher.
-#[cfg(not(feature = "pictures"))]
-fn encode(_: &Served<'_>, _: &[Option<FrameInput<'_>>], _: &mut Vec<u8>) -> Result<()> {
-    Ok(())
+#[cfg(feature = "pictures")]
+mod drawn {
+    use super::Publishers;
+    use crate::detectors::{FrameInput, FrameSet};
+    use crate::draw::{self, Canvas};
+    use crate::error::{Error, ErrorKind, Result};
+    use crate::runtime::channel::Served;
+    use crate::transport::messages::{CompressedImage, Image};
+    use crate::types::Header;
+
+    /// Quality of compressed debug images, 1 to 100.
+    const JPEG_QUALITY: u8 = 85;
+
+    impl Publishers {
+        /// Draws a frame once and publishes it on the topics that have subscribers.
+        pub(super) fn publish(
+            &mut self,
+            served: &Served<'_>,
+            inputs: &[Option<FrameInput<'_>>],
+            message: &mut Vec<u8>,
+        ) -> Result<()> {
+            let wants_raw = self.raw.num_subscribers() > 0;
+            let wants_compressed = self.compressed.num_subscribers() > 0;
+            if !wants_raw && !wants_compressed {
+                return Ok(());
+            }
+            let Served { config, header, detections, .. } = served;
+            let frame = FrameSet { stamp: header.stamp, inputs };
+            let canvas = draw::draw(&frame, config.sync.reference, *detections, config)?;
+            if wants_raw {
+                encode_raw(header, &canvas, message)?;
+                self.raw.publish(message)?;
+            }
+            if wants_compressed {
+                compress(&canvas, &mut self.jpeg)?;
+                // The format as image_transport writes it.
+                let format = "rgb8; jpeg compressed bgr8";
+                CompressedImage { header: *header, format, data: &self.jpeg }.encode(message)?;
+                self.compressed.publish(message)?;
+            }
+            Ok(())
+        }
+    }
+
+    fn encode_raw(header: &Header<'_>, canvas: &Canvas, message: &mut Vec<u8>) -> Result<()> {
+        let image = Image {
+            header: *header,
+            height: canvas.size().height,
+            width: canvas.size().width,
+            encoding: "rgb8",
+            is_bigendian: false,
+            step: 3 * canvas.size().width,
+            data: canvas.pixels(),
+        };
+        image.encode(message)
+    }
+
+    fn compress(canvas: &Canvas, jpeg: &mut Vec<u8>) -> Result<()> {
+        let size = canvas.size();
+        let refused = || {
+            let message = format!("a debug image of {}x{} is no JPEG", size.width, size.height);
+            Error::new(ErrorKind::Codec, "debug_image", message)
+        };
+        let sides = [size.width, size.height].map(u16::try_from);
+        let [Ok(width), Ok(height)] = sides else { return Err(refused()) };
+        jpeg.clear();
+        jpeg_encoder::Encoder::new(jpeg, JPEG_QUALITY)
+            .encode(canvas.pixels(), width, height, jpeg_encoder::ColorType::Rgb)
+            .map_err(|cause| refused().with_source(cause))
+    }
 }

@@ -1,15 +1,16 @@
 //! The manual of the live node, made from what it does.
 
-use super::debug_image::{DEBUG_IMAGE, DEBUG_IMAGE_QOS};
-use super::lifecycle::{NUM_PUBLIC, TRANSITIONS};
-use super::live::{
-    CLOCK_QOS, DIAGNOSTICS_TOPIC, PARAMETER_EVENTS_QOS, PARAMETER_EVENTS_TOPIC, TF_QOS,
-    TF_STATIC_QOS, TRANSITION_EVENT_TOPIC,
+use super::bond::{BOND_IN_QOS, BOND_OUT_QOS, BOND_TOPIC};
+use super::endpoints::{
+    CLOCK_QOS, COMPRESSED, DEBUG_IMAGE, DEBUG_IMAGE_QOS, DIAGNOSTICS_TOPIC, LABELS, MARKERS,
+    MARKERS_QOS, PARAMETER_EVENTS_QOS, PARAMETER_EVENTS_TOPIC, TF_QOS, TF_STATIC_QOS,
+    TRANSITION_EVENT_TOPIC,
 };
-use super::outputs::{LABELS, MARKERS, MARKERS_QOS};
+use super::lifecycle::{NUM_PUBLIC, TRANSITIONS};
+use super::logs::{ROSOUT_QOS, ROSOUT_TOPIC};
 use crate::transport::messages::{
-    Detection2DArray, Detection3DArray, DiagnosticArray, Image, LabelInfo, MarkerArray,
-    ParameterEvent, TransitionEvent,
+    BondStatus, CompressedImage, Detection2DArray, Detection3DArray, DiagnosticArray, Image,
+    LabelInfo, Log, MarkerArray, ParameterEvent, TransitionEvent,
 };
 use crate::transport::middleware::{InputKind, Qos, ServiceKind};
 
@@ -32,7 +33,8 @@ const TOPICS: &str = "
 
 INPUT, CAMERA_INFO and OUTPUT are the parameters `input`, `camera_info` and `output` of a channel; NAME is
 its name. Detections, markers and debug images carry the stamp and the frame of their input. Markers and
-debug images are made while they have a subscriber and `publish.*` is true.
+debug images are made while they have a subscriber and `publish.*` is true. A remap of OUTPUT also moves
+the topics below it, unless a remap names them.
 ";
 
 const SLOT: &str = "
@@ -72,6 +74,20 @@ effective from the next frame. `set_parameters_atomically` sets all or none. A r
 parameter, the value and what is allowed. Integers are accepted for floating-point parameters; an empty
 list, or a value that is not set, unsets an optional parameter. Changes are published on
 `/parameter_events`.
+
+`qos_overrides.TOPIC.publisher.POLICY` and `qos_overrides.TOPIC.subscription.POLICY` override the quality of
+service of a topic by its full, remapped name, as in rclcpp: `depth` (1 to 1000), `durability` (`volatile`,
+`transient_local`), `history` (`keep_last`), `reliability` (`reliable`, `best_effort`). They are declared for
+every topic of a channel, `/diagnostics`, `/parameter_events`, and `/tf`, `/tf_static` and `/clock` where the
+node subscribes to them, and are read-only. Other policies and topics are ignored with a warning.
+";
+
+const LOGGERS: &str = "
+The logger services are those of the middleware `dds`; r2r serves none with `ros2`. The node has one
+logger, named after it with dots (`front.det_post`), and the root (an empty name). A level that is set
+holds for the log on stderr and on `/rosout` alike. An entry waits for its publication in a queue of 1000;
+one that finds it full is counted as `log_entries_lost` in the diagnostics of the node. Entries of libraries
+are not published. `--disable-rosout-logs` turns `/rosout` off.
 ";
 
 const LIFE_CYCLE: &str = "
@@ -81,6 +97,11 @@ A managed node, as `ros2 lifecycle` expects it. `configure` loads and warms up t
 the outputs, `activate` subscribes to the inputs, `deactivate` unsubscribes, `cleanup` unloads the
 networks. With `autostart` (the default) the node configures and activates itself. A transition that
 fails leads back to the state where it started. After `shutdown` the process ends.
+
+A lifecycle manager of Nav2 can manage the node (`autostart: false`, and its name among the manager's
+`node_names`), also with `bond_timeout` above 0: while the node is active it answers the manager's
+heartbeats on `bond` with its own, every 0.1 s. Through `ros2` that needs the package `bond` to be
+installed when det_post is built.
 ";
 
 const DIAGNOSTICS: &str = "
@@ -118,6 +139,7 @@ pub fn manual() -> String {
     for service in ServiceKind::ALL {
         page += &format!("| `~/{}` | {} |\n", service.name(), service.type_name());
     }
+    page += LOGGERS;
     page += LIFE_CYCLE;
     page += "\n| from | transition | number | by way of |\n|---|---|---|---|\n";
     for way in &TRANSITIONS[..NUM_PUBLIC] {
@@ -166,12 +188,19 @@ fn topics() -> Vec<[String; 4]> {
             TF_STATIC_QOS.to_string(),
             &format!("in, {lidar}"),
         ),
+        input(BOND_TOPIC, InputKind::Bond, BOND_IN_QOS.to_string(), "in, while active"),
         input("/clock", InputKind::Clock, CLOCK_QOS.to_string(), "in, with `use_sim_time`"),
         output("OUTPUT".into(), Detection2DArray::TYPE, Qos::DEFAULT, "out, pixels of the input"),
         output("OUTPUT".into(), Detection3DArray::TYPE, Qos::DEFAULT, "out, metres in its frame"),
         output(below(LABELS), LabelInfo::TYPE, Qos::LATCHED, "out, at the start"),
         output(below(MARKERS), MarkerArray::TYPE, MARKERS_QOS, "out, of lidar channels"),
         output(below(DEBUG_IMAGE), Image::TYPE, DEBUG_IMAGE_QOS, "out, boxes drawn"),
+        output(
+            format!("{}/{COMPRESSED}", below(DEBUG_IMAGE)),
+            CompressedImage::TYPE,
+            DEBUG_IMAGE_QOS,
+            "out, the same as JPEG",
+        ),
         output(DIAGNOSTICS_TOPIC.into(), DiagnosticArray::TYPE, Qos::DEFAULT, "out"),
         output(
             PARAMETER_EVENTS_TOPIC.into(),
@@ -179,6 +208,8 @@ fn topics() -> Vec<[String; 4]> {
             PARAMETER_EVENTS_QOS,
             "out, at every change",
         ),
+        output(BOND_TOPIC.into(), BondStatus::TYPE, BOND_OUT_QOS, "out, while a manager asks"),
+        output(ROSOUT_TOPIC.into(), Log::TYPE, ROSOUT_QOS, "out, the log"),
         output(
             TRANSITION_EVENT_TOPIC.into(),
             TransitionEvent::TYPE,

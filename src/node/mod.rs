@@ -2,28 +2,37 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `worker`, `outputs`, `markers`, `debug_image` | the thread of a channel, and its topics |
+//! | `worker`, `outputs`, `publisher`, `markers`, `debug_image` | the thread of a channel, and its topics |
 //! | `live` | the node: services, life cycle, start and end |
 //! | `parameters`, `lifecycle` | what its services answer |
+//! | `bond` | the bond with a lifecycle manager of Nav2 |
+//! | `endpoints` | its topics and their quality of service |
+//! | `logs` | its log on `/rosout` |
 //! | `clock`, `transforms` | time |
 //! | `calibration`, `diagnostics`, `status` | its health, as diagnostic statuses |
 
+mod bond;
 mod calibration;
 mod clock;
 mod debug_image;
 mod diagnostics;
+mod endpoints;
 mod lifecycle;
 mod live;
 mod live_channel;
 mod live_input;
+mod logs;
 mod manual;
 mod markers;
 mod outputs;
 mod parameters;
+mod publisher;
 mod status;
 mod transforms;
 mod worker;
 
+pub use endpoints::DIAGNOSTICS_TOPIC;
 pub use lifecycle::Change;
-pub use live::{DIAGNOSTICS_TOPIC, LiveNode};
+pub use live::LiveNode;
+pub use logs::{LogRecord, Logs, ROSOUT_TOPIC, Rosout};
 pub use manual::manual;

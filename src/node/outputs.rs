@@ -1,35 +1,30 @@
-//! The topics of a live channel: detections and labels always, markers and a
-//! debug image while someone listens.
+//! The topics of a live channel: detections and labels always, markers and
+//! debug images while they have a subscriber.
 
-use super::debug_image::{DEBUG_IMAGE, DebugImage};
+use super::debug_image::DebugImage;
+use super::endpoints::{MARKERS_QOS, OutputTopics};
 use super::markers::encode_markers;
+use super::publisher::{GatedPublisher, OutputGate};
 use crate::config::ChannelConfig;
 use crate::detectors::FrameInput;
 use crate::error::Result;
 use crate::runtime::channel::{Channel, Served};
 use crate::transport::messages::{LabelInfo, MarkerArray};
-use crate::transport::middleware::{Middleware, Publisher, Qos};
-use crate::types::{Detections, Header, OutputType, Stamp};
-
-/// RViz asks for reliable markers; each array takes the place of the one before.
-pub const MARKERS_QOS: Qos = Qos { depth: 1, ..Qos::DEFAULT };
+use crate::transport::middleware::{Middleware, Qos};
+use crate::types::{Detections, Header, Stamp};
 
 /// The publishers of a channel.
 pub struct ChannelOutputs {
-    detections: Box<dyn Publisher>,
-    labels: Box<dyn Publisher>,
+    detections: GatedPublisher,
+    labels: GatedPublisher,
     /// Of channels whose detections are boxes in space.
-    markers: Option<Box<dyn Publisher>>,
+    markers: Option<GatedPublisher>,
     /// Whether markers were published that still may show.
     shows_markers: bool,
     debug_image: DebugImage,
+    gate: OutputGate,
     message: Vec<u8>,
 }
-
-/// Where the class table of a channel stands, below its detections.
-pub const LABELS: &str = "label_info";
-/// Where the markers of a lidar channel stand, below its detections.
-pub const MARKERS: &str = "markers";
 
 impl ChannelOutputs {
     /// Announces the topics of a channel.
@@ -38,25 +33,36 @@ impl ChannelOutputs {
     /// `Middleware` when the graph refuses.
     pub fn open(channel: &Channel, middleware: &mut dyn Middleware) -> Result<Self> {
         let config = channel.config();
-        let detections =
-            middleware.advertise(&config.output, config.output_type.type_name(), Qos::DEFAULT)?;
-        let below = |name: &str| format!("{}/{name}", config.output);
-        let labels = middleware.advertise(&below(LABELS), LabelInfo::TYPE, Qos::LATCHED)?;
-        let markers = match config.output_type == OutputType::Detection3dArray {
-            true => Some(middleware.advertise(&below(MARKERS), MarkerArray::TYPE, MARKERS_QOS)?),
-            false => None,
+        let gate = OutputGate::new();
+        let topics = OutputTopics::of(config, |topic| middleware.resolve(topic));
+        let mut advertise = |topic: &str, type_name, qos| {
+            Ok(GatedPublisher::new(middleware.advertise(topic, type_name, qos)?, &gate))
         };
+        let detections =
+            advertise(&topics.detections, config.output_type.type_name(), Qos::DEFAULT)?;
+        let labels = advertise(&topics.labels, LabelInfo::TYPE, Qos::LATCHED)?;
+        let markers = match &topics.markers {
+            Some(topic) => Some(advertise(topic, MarkerArray::TYPE, MARKERS_QOS)?),
+            None => None,
+        };
+        let debug_image = DebugImage::open(&topics, advertise)?;
         Ok(Self {
             detections,
             labels,
             markers,
             shows_markers: false,
-            debug_image: DebugImage::open(&below(DEBUG_IMAGE), middleware)?,
+            debug_image,
+            gate,
             message: Vec::new(),
         })
     }
 
-    /// Publishes the class table; those who come later get it too.
+    /// Closes all publishers of the channel, from any thread.
+    pub fn gate(&self) -> OutputGate {
+        self.gate.clone()
+    }
+
+    /// Publishes the class table; later subscribers receive it as well.
     ///
     /// # Errors
     /// `Middleware` when it could not be handed over.
@@ -68,19 +74,18 @@ impl ChannelOutputs {
         self.labels.publish(&self.message)
     }
 
-    /// Publishes what was found in a message, with the message's stamp and
-    /// frame.
+    /// Publishes the detections of a frame, with the stamp and the frame of its
+    /// reference input.
     ///
     /// # Errors
     /// `Middleware` when it could not be handed over.
     pub fn publish(&mut self, served: &Served<'_>) -> Result<()> {
-        let class_names = served.config.kind.class_names();
         let Served { config, header, detections, .. } = served;
-        config.output_type.encode(header, *detections, class_names, &mut self.message)?;
+        config.output_type.encode(header, *detections, &config.class_ids, &mut self.message)?;
         self.detections.publish(&self.message)
     }
 
-    /// Publishes what people look at, while they do.
+    /// Publishes markers and debug images that have a subscriber.
     ///
     /// # Errors
     /// `Middleware` when something could not be handed over; why a picture cannot be

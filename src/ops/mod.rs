@@ -7,6 +7,7 @@
 //! |---|---|
 //! | input, camera | [`decompress`], [`letterbox`] |
 //! | input, LiDAR | [`unpack`], [`densify`], [`voxelize`], [`pillar_features`], [`scatter`] |
+//! | sparse networks | [`voxel_mean`], [`rulebook`], [`sparse_conv`], [`sparse_max_pool`], [`to_map`] |
 //! | output | [`decode_yolo`], [`decode_center`], [`decode_anchor`], [`select`], [`gather`] |
 //! | suppression | [`nms`], which selects one of [`nms_none`], [`nms_iou`], [`nms_fast`], [`nms_soft`], [`nms_rotated`], [`nms_circle`], [`nms_bev`], [`nms_iou_3d`] |
 //!
@@ -55,9 +56,14 @@ pub mod nms_rotated;
 pub mod nms_soft;
 pub mod overlap;
 pub mod pillar_features;
+pub mod rulebook;
 pub mod scatter;
 pub mod select;
+pub mod sparse_conv;
+pub mod sparse_max_pool;
 #[cfg(feature = "cuda")]
 mod thresholds;
+pub mod to_map;
 pub mod unpack;
+pub mod voxel_mean;
 pub mod voxelize;

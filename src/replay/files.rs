@@ -100,7 +100,7 @@ impl ReplayFiles {
             .map_err(|e| cannot("write", &self.lines_path).with_source(e))?;
 
         let topics = &mut self.channels[frame.channel];
-        let ChannelConfig { kind, output_type, .. } = frame.config;
+        let ChannelConfig { kind, output_type, class_ids, .. } = frame.config;
         let class_names = kind.class_names();
         if !topics.are_labels_written {
             let threshold = kind.lowest_score_threshold();
@@ -108,7 +108,7 @@ impl ReplayFiles {
             self.bag.write(topics.labels, *log_time, &self.message)?;
             topics.are_labels_written = true;
         }
-        output_type.encode(header, *detections, class_names, &mut self.message)?;
+        output_type.encode(header, *detections, class_ids, &mut self.message)?;
         self.bag.write(topics.detections, *log_time, &self.message)?;
         if frame.number < self.num_pictures {
             self.draw(frame, found)?;

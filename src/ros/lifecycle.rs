@@ -15,22 +15,22 @@ pub enum LifecycleState {
     Active = 3,
     /// The node has ended.
     Finalized = 4,
-    /// In transition from `Unconfigured` to `Inactive`.
+    /// Transition from `Unconfigured` to `Inactive`.
     Configuring = 10,
-    /// In transition from `Inactive` to `Unconfigured`.
+    /// Transition from `Inactive` to `Unconfigured`.
     CleaningUp = 11,
-    /// In transition to `Finalized`.
+    /// Transition to `Finalized`.
     ShuttingDown = 12,
-    /// In transition from `Inactive` to `Active`.
+    /// Transition from `Inactive` to `Active`.
     Activating = 13,
-    /// In transition from `Active` to `Inactive`.
+    /// Transition from `Active` to `Inactive`.
     Deactivating = 14,
-    /// A transition failed; in transition to `Unconfigured` or `Finalized`.
+    /// After a failed transition, before `Unconfigured` or `Finalized`.
     ErrorProcessing = 15,
 }
 
 impl LifecycleState {
-    /// The states in the answer of `get_available_states`.
+    /// Every state of `get_available_states`.
     pub const ALL: [Self; 11] = [
         Self::Unknown,
         Self::Unconfigured,

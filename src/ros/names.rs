@@ -43,8 +43,8 @@ impl NodeName {
         self.expand(&self.name)
     }
 
-    /// The full name of a topic: `/x` is absolute, `x` relative to the namespace, `~/x` private
-    /// to the node.
+    /// The full name of a topic: `/x` is unchanged, `x` is in the namespace, `~/x` is
+    /// in the node's own.
     pub fn expand(&self, topic: &str) -> String {
         if topic.starts_with('/') {
             return topic.to_owned();

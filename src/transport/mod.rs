@@ -1,6 +1,6 @@
-//! Middlewares: bytes in and out. Recordings, the live ROS graph, ROS 2 messages as
-//! CDR, truth as messages, and the buffer of transforms. Nothing here knows an
-//! op, a head or a network.
+//! Transport: recordings, middlewares, ROS 2 messages as CDR, ground truth as
+//! messages, and the buffer of transforms. Independent of operations, heads and
+//! networks.
 
 pub mod bag;
 pub mod cdr;

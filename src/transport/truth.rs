@@ -1,20 +1,19 @@
-//! Truth as messages: a detection array, and a table beside it.
+//! Ground truth as messages: a detection array and a table of attributes.
 //!
-//! `vision_msgs` has no place for velocities or for how much of an object is
-//! seen. So each truth topic has a companion, `<topic>/attributes`: a
-//! `PointCloud2` of the same stamp with one row per detection in the same
-//! order, whose fields name what they hold. A point cloud is a table that
-//! every tool reads.
+//! `vision_msgs` has no fields for velocity and visibility. Each truth topic
+//! therefore has a companion, `<topic>/attributes`: a `PointCloud2` with the same
+//! stamp and one row per detection in the same order. Its fields are the
+//! attributes. Every tool reads a table in this form.
 //!
 //! | array | fields of its companion |
 //! |---|---|
 //! | `Detection3DArray` | `x y z` centre (m) · `vx vy` (m/s) · `track_id` · `num_points` · `visibility` |
 //! | `Detection2DArray` | `x y` centre (pixels) · `track_id` · `visibility` · `truncation` · `num_pixels` |
 //!
-//! Numbers of things are `uint32`, all others `float32` when written; read are
-//! all datatypes, in any order and either byte order. A detection's `id` is its
-//! `track_id` in decimal, its score is 1. The box of a `Detection2DArray` is
-//! rotated where `theta` is not 0.
+//! Counts and ids are written as `uint32`, all others as `float32`. All datatypes
+//! are read, in any order and either byte order. The `id` of a detection is its
+//! `track_id` in decimal; its score is 1. The box of a `Detection2DArray` is rotated
+//! if `theta` is not 0.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::transport::messages::{
@@ -24,7 +23,7 @@ use crate::types::{
     Box3d, CloudView, Datatype, Header, ImageBox, PointField, PointFields, Truth2d, Truth3d,
 };
 
-/// What the name of a companion topic adds to that of its truth topic.
+/// The suffix that makes the companion topic of a truth topic.
 pub const ATTRIBUTES_SUFFIX: &str = "/attributes";
 
 const STAGE: &str = "truth";
@@ -54,11 +53,11 @@ const COLUMNS_2D: Columns<6> = [
     ("num_pixels", U32),
 ];
 
-/// Writes objects in space as a `Detection3DArray` and its companion, each
-/// replacing what is there.
+/// Encodes objects in space as a `Detection3DArray` and its companion, replacing
+/// the content of both buffers.
 ///
 /// # Errors
-/// `Message` when a message would have 4 GiB or more.
+/// `Message` when a message exceeds 4 GiB.
 pub fn encode_3d(
     header: &Header<'_>,
     objects: &[Truth3d<'_>],
@@ -93,13 +92,13 @@ pub fn encode_3d(
     encode_table(header, COLUMNS_3D, rows, attributes)
 }
 
-/// Reads what [`encode_3d`] wrote. Class names are borrowed.
+/// Decodes the messages of [`encode_3d`]. Class names are borrowed.
 ///
 /// # Errors
-/// `Message` when the two contradict each other: stamps, numbers of rows, or
-/// ids that are not the track ids; when a detection has no class, or a number
-/// in the table is negative or no number. `PointField` when a field of the
-/// table is missing or unusable. What decoding refuses is refused.
+/// `Message` when the two differ in stamp, number of rows or ids; when a
+/// detection has no class, or an integer of the table is negative or not a
+/// number. `PointField` when a field of the table is missing or unusable. Those
+/// of decoding.
 pub fn decode_3d<'a>(
     detections: &'a [u8],
     attributes: &[u8],
@@ -130,11 +129,11 @@ pub fn decode_3d<'a>(
     Ok((array.header, objects))
 }
 
-/// Writes objects in a picture as a `Detection2DArray` and its companion, each
-/// replacing what is there.
+/// Encodes objects in an image as a `Detection2DArray` and its companion,
+/// replacing the content of both buffers.
 ///
 /// # Errors
-/// `Message` when a message would have 4 GiB or more.
+/// `Message` when a message exceeds 4 GiB.
 pub fn encode_2d<B: Copy + Into<ImageBox>>(
     header: &Header<'_>,
     objects: &[Truth2d<'_, B>],
@@ -160,7 +159,7 @@ pub fn encode_2d<B: Copy + Into<ImageBox>>(
     encode_table(header, COLUMNS_2D, rows, attributes)
 }
 
-/// Reads what [`encode_2d`] wrote. Class names are borrowed.
+/// Decodes the messages of [`encode_2d`]. Class names are borrowed.
 ///
 /// # Errors
 /// As [`decode_3d`].
@@ -198,12 +197,12 @@ fn class_name<'a>(best: Option<&Hypothesis<'a>>) -> Result<&'a str> {
     best.map(|best| best.class_id).ok_or_else(|| refuse("a detection has no class".into()))
 }
 
-/// A number of things.
+/// An unsigned integer of the table.
 fn whole(name: &str, value: f64) -> Result<u32> {
     if value >= 0.0 && value <= f64::from(u32::MAX) && value.fract() == 0.0 {
         Ok(value as u32)
     } else {
-        Err(refuse(format!("{name} is {value}; 0 to {} are possible", u32::MAX)))
+        Err(refuse(format!("{name} is {value}; 0 to {} are allowed", u32::MAX)))
     }
 }
 
@@ -245,7 +244,7 @@ fn encode_table<const N: usize>(
     table.encode(bytes)
 }
 
-/// The wanted columns of a companion, checked.
+/// The columns of a companion, checked.
 struct Table<'a, const N: usize> {
     view: CloudView<'a>,
     columns: [(usize, Datatype); N],
@@ -294,7 +293,7 @@ impl<'a, const N: usize> Table<'a, N> {
     }
 }
 
-/// The value of a field; every datatype fits an `f64` exactly.
+/// The value of a field. `f64` represents every datatype exactly.
 fn number(bytes: &[u8], datatype: Datatype, big_endian: bool) -> f64 {
     let mut little = [0; 8];
     little[..bytes.len()].copy_from_slice(bytes);
@@ -354,7 +353,7 @@ mod tests {
         }
     }
 
-    /// A companion with its columns in another order, as doubles.
+    /// A companion with reversed columns, as big-endian doubles.
     fn as_big_endian_doubles(table: &[u8], bytes: &mut Vec<u8>) {
         let table = PointCloud2::decode(table).unwrap();
         let view = table.view().unwrap();
@@ -397,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_in_a_picture_round_trip() {
+    fn objects_in_an_image_round_trip() {
         let objects: Vec<_> = (0..5).map(object_2d).collect();
         let (mut detections, mut table, mut other) = (Vec::new(), Vec::new(), Vec::new());
         for n in 0..=objects.len() {
@@ -411,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_belong_together_is_refused() {
+    fn mismatched_messages_are_refused() {
         let (mut detections, mut table) = (Vec::new(), Vec::new());
         let (mut other, mut unused) = (Vec::new(), Vec::new());
         encode_3d(&HEADER, &[object_3d(1), object_3d(2)], &mut detections, &mut table).unwrap();
@@ -432,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_of_things_are_whole() {
+    fn counts_are_unsigned_integers() {
         assert_eq!(whole("n", 0.0).unwrap(), 0);
         assert_eq!(whole("n", 4_294_967_295.0).unwrap(), u32::MAX);
         for wrong in [-1.0, 0.5, 4_294_967_296.0, f64::NAN, f64::INFINITY] {

@@ -5,7 +5,8 @@ use std::f32::consts::{FRAC_PI_2, PI};
 /// Axis-aligned box in pixels, by its corners.
 ///
 /// Coordinates are continuous: pixel `i` covers `[i, i + 1)`, x to the right,
-/// y down. A box whose right or bottom lies before its left or top is empty.
+/// y down. A box is empty when its right edge is before the left one or its bottom edge
+/// above the top one.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[repr(C)]
 pub struct Box2d {
@@ -40,7 +41,7 @@ impl Box2d {
 /// Rotated rectangle in a plane: pixels of an image, or metres of the
 /// bird's-eye view.
 ///
-/// `width` lies along the local x axis, which `angle_rad` turns
+/// `width` is the extent along the local x axis, which `angle_rad` rotates
 /// counter-clockwise from +x towards +y (clockwise on a screen, where y points
 /// down).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -148,7 +149,7 @@ impl From<RotatedBox2d> for ImageBox {
 
 /// Oriented box in metres, upright in its frame (z up).
 ///
-/// `length_m` lies along the heading; `yaw_rad` turns the heading
+/// `length_m` is the extent along the heading; `yaw_rad` rotates the heading
 /// counter-clockwise (seen from above) from +x. `center` is the geometric
 /// centre, half the height above the ground contact.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -1,4 +1,4 @@
-//! Survivors, in the frame of the input message.
+//! Detections, in the frame of the input message.
 
 use super::boxes::{Box2d, Box3d, RotatedBox2d};
 
@@ -26,10 +26,10 @@ pub struct Detection3d {
     pub object: Object3d,
 }
 
-/// What a 3D head says of one object.
+/// An object in space.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Object3d {
-    /// Where it is and how large.
+    /// Its box.
     pub bbox: Box3d,
     /// Velocity over ground along x and y of the cloud's frame, in metres per
     /// second; `None` when the head does not estimate it.
@@ -51,7 +51,7 @@ pub struct Variance3d {
     pub velocity: [f32; 2],
 }
 
-/// The detections of one frame, best first, named by what they are.
+/// The detections of one frame, in the total order.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Detections<'a> {
     /// Axis-aligned boxes in an image, in pixels of the source image.

@@ -1,9 +1,9 @@
-//! How a picture becomes a network's input, as numbers.
+//! Parameters of the letterbox: placement, channel order, normalisation.
 
 use super::boxes::{Box2d, RotatedBox2d};
 use super::image::Size;
 
-/// Where the resized picture lies inside the network's input.
+/// The placement of the resized image in the network's input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placement {
     /// Aspect kept, centred, padded on both sides (YOLOv5, v8 and later).

@@ -14,7 +14,7 @@ pub struct Truth3d<'a> {
     /// Velocity over ground along x and y of the cloud's frame, in metres per
     /// second.
     pub velocity_mps: [f32; 2],
-    /// Points of this cloud that lie on it.
+    /// Number of points of the cloud on it.
     pub num_points: u32,
     /// Of the rays that would hit it if nothing stood before it, the fraction
     /// that do; 0 when there are none.
@@ -34,7 +34,7 @@ pub struct Truth2d<'a, B = Box2d> {
     /// Of the pixels that would show it if nothing stood before it, the
     /// fraction that do.
     pub visibility: f32,
-    /// Fraction of its box, taken before clipping, that lies outside the image.
+    /// Fraction of its unclipped box that is outside the image.
     pub truncation: f32,
     /// Pixels that show it.
     pub num_pixels: u32,

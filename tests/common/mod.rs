@@ -10,12 +10,14 @@ pub mod cpu_time;
 pub mod detect;
 #[path = "../../examples/make_sample/drive.rs"]
 pub mod drive;
+pub mod encoders;
 pub mod jpeg;
 #[path = "../../examples/make_sample/lidar_nets.rs"]
 pub mod lidar_nets;
 pub mod memory;
 pub mod messages;
 pub mod network;
+pub mod npz;
 pub mod one_input_slot;
 pub mod onnx;
 #[path = "../../examples/make_sample/parameters.rs"]
@@ -28,4 +30,5 @@ pub mod replay;
 pub mod require;
 pub mod session;
 pub mod shared_data;
+pub mod sparse_onnx;
 pub mod stand_in;

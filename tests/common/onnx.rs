@@ -19,6 +19,8 @@ pub enum Attr {
     Ints(Vec<i64>),
     /// A float.
     Float(f32),
+    /// Floats.
+    Floats(Vec<f32>),
     /// A string.
     Text(&'static str),
 }
@@ -26,12 +28,14 @@ pub enum Attr {
 /// A network under construction. Tensors are known by their names; nodes stand
 /// in the order in which they are added.
 #[derive(Clone, Debug, Default)]
-pub struct Graph(GraphProto);
+pub struct Graph(GraphProto, Vec<(String, String)>);
 
 impl Graph {
     /// An empty network. `doc` says what it is.
     pub fn new(name: &str, doc: &str) -> Self {
-        Self(GraphProto { name: name.into(), doc_string: doc.into(), ..GraphProto::default() })
+        let graph =
+            GraphProto { name: name.into(), doc_string: doc.into(), ..GraphProto::default() };
+        Self(graph, Vec::new())
     }
 
     /// An input; a dimension of -1 is open.
@@ -76,9 +80,27 @@ impl Graph {
         self.node(op, inputs, &[output], &[])
     }
 
-    /// A node.
+    /// An entry of the metadata.
+    pub fn metadata(mut self, key: &str, value: &str) -> Self {
+        self.1.push((key.into(), value.into()));
+        self
+    }
+
+    /// A node of ONNX's own operator set.
     pub fn node(
+        self,
+        op: &str,
+        inputs: &[&str],
+        outputs: &[&str],
+        attributes: &[(&str, Attr)],
+    ) -> Self {
+        self.node_of("", op, inputs, outputs, attributes)
+    }
+
+    /// A node of the operator set `domain`.
+    pub fn node_of(
         mut self,
+        domain: &str,
         op: &str,
         inputs: &[&str],
         outputs: &[&str],
@@ -90,6 +112,7 @@ impl Graph {
             output: strings(outputs),
             name: format!("{op}_{}", self.0.node.len()),
             op_type: op.into(),
+            domain: domain.into(),
             attribute: attributes.iter().map(|(name, attr)| attribute(name, attr)).collect(),
         });
         self
@@ -103,6 +126,11 @@ impl Graph {
             doc_string: self.0.doc_string.clone(),
             graph: Some(self.0.clone()),
             opset_import: vec![OperatorSet { domain: String::new(), version: 17 }],
+            metadata_props: self
+                .1
+                .iter()
+                .map(|(key, value)| StringEntry { key: key.clone(), value: value.clone() })
+                .collect(),
         };
         model.encode_to_vec()
     }
@@ -138,6 +166,7 @@ fn attribute(name: &str, attr: &Attr) -> AttributeProto {
         Attr::Float(value) => (proto.f, proto.kind) = (Some(*value), 1),
         Attr::Int(value) => (proto.i, proto.kind) = (Some(*value), 2),
         Attr::Text(value) => (proto.s, proto.kind) = (Some(value.as_bytes().to_vec()), 3),
+        Attr::Floats(values) => (proto.floats, proto.kind) = (values.clone(), 6),
         Attr::Ints(values) => (proto.ints, proto.kind) = (values.clone(), 7),
     }
     proto
@@ -155,6 +184,16 @@ struct ModelProto {
     graph: Option<GraphProto>,
     #[prost(message, repeated, tag = "8")]
     opset_import: Vec<OperatorSet>,
+    #[prost(message, repeated, tag = "14")]
+    metadata_props: Vec<StringEntry>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct StringEntry {
+    #[prost(string, tag = "1")]
+    key: String,
+    #[prost(string, tag = "2")]
+    value: String,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -193,6 +232,8 @@ struct NodeProto {
     op_type: String,
     #[prost(message, repeated, tag = "5")]
     attribute: Vec<AttributeProto>,
+    #[prost(string, tag = "7")]
+    domain: String,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -205,6 +246,8 @@ struct AttributeProto {
     i: Option<i64>,
     #[prost(bytes = "vec", optional, tag = "4")]
     s: Option<Vec<u8>>,
+    #[prost(float, repeated, packed = "false", tag = "7")]
+    floats: Vec<f32>,
     #[prost(int64, repeated, packed = "false", tag = "8")]
     ints: Vec<i64>,
     #[prost(int32, tag = "20")]

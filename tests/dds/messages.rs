@@ -40,6 +40,7 @@ fn in_words(received: det_post::Result<Received<'_>>) -> String {
             t.header.stamp, t.header.frame_id, t.child_frame_id, t.translation, t.rotation
         ),
         Ok(Received::Clock(stamp)) => format!("clock {stamp}"),
+        Ok(Received::Bond(status)) => format!("bond {}", status.id),
     }
 }
 

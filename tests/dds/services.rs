@@ -2,8 +2,8 @@
 
 use super::peer::{PATIENCE, Peer, events, turn};
 use det_post::ros::{
-    LifecycleState, LifecycleTransition, Parameter, ParameterDescriptor, ParameterRange,
-    ParameterType, ParameterValue,
+    LifecycleState, LifecycleTransition, LoggerLevel, Parameter, ParameterDescriptor,
+    ParameterRange, ParameterType, ParameterValue,
 };
 use det_post::transport::middleware::{Middleware, MiddlewareEvent, Request, Response};
 use rustdds::bytes::Bytes;
@@ -49,6 +49,15 @@ fn answer(request: Request) -> Response {
         }
         Request::GetState => Response::State(LifecycleState::Activating),
         Request::GetAvailableStates => Response::States(LifecycleState::ALL.to_vec()),
+        Request::GetLoggerLevels(names) => Response::LoggerLevels(
+            names.into_iter().map(|name| LoggerLevel { name, level: 20 }).collect(),
+        ),
+        Request::SetLoggerLevels(levels) => Response::SetResults(
+            levels
+                .iter()
+                .map(|of| if of.level == 10 { Ok(()) } else { Err("no".into()) })
+                .collect(),
+        ),
         Request::GetAvailableTransitions | Request::GetTransitionGraph => {
             Response::Transitions(vec![LifecycleTransition {
                 id: 3,
@@ -118,6 +127,17 @@ fn every_service_answers() {
     );
     assert_eq!((&other["integer_range"], &other["floating_point_range"]), (&json!([]), &json!([])));
     assert_eq!((&other["description"], &other["read_only"]), (&json!("a threshold"), &json!(true)));
+
+    let of = "rcl_interfaces/srv/GetLoggerLevels";
+    let told = call(peer, "get_logger_levels", of, &json!({"names": ["det_post"]}));
+    assert_eq!(told["levels"], json!([{"name": "det_post", "level": 20}]));
+
+    let of = "rcl_interfaces/srv/SetLoggerLevels";
+    let levels = json!([{"name": "a", "level": 10}, {"name": "b", "level": 40}]);
+    let told = call(peer, "set_logger_levels", of, &json!({"levels": levels}));
+    let results =
+        json!([{"successful": true, "reason": ""}, {"successful": false, "reason": "no"}]);
+    assert_eq!(told["results"], results);
 
     let of = "lifecycle_msgs/srv/GetState";
     let told = call(peer, "get_state", of, &json!({}));

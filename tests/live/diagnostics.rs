@@ -81,16 +81,16 @@ fn a_silent_input_is_a_warning_then_an_error_and_says_why() {
     let failed = await_status(&session, INPUT, |status| status.level == 2);
     assert!(failed.number("silence_s") >= 0.6, "{failed:?}");
 
-    session.graph.tell(&MiddlewareEvent::IncompatibleQos {
+    session.graph.report(&MiddlewareEvent::IncompatibleQos {
         topic: IMAGE_TOPIC.into(),
         policy: "reliability".into(),
     });
     await_status(&session, INPUT, |status| status.message.contains("another reliability"));
     await_status(&session, "det_post: node", |status| status.message.contains("reliability"));
     // Another peer that does match does not make that one go.
-    session.graph.tell(&MiddlewareEvent::PeerFound { topic: IMAGE_TOPIC.into() });
+    session.graph.report(&MiddlewareEvent::PeerFound { topic: IMAGE_TOPIC.into() });
     await_status(&session, "det_post: node", |status| status.message.contains("reliability"));
-    session.graph.tell(&MiddlewareEvent::Compatible { topic: IMAGE_TOPIC.into() });
+    session.graph.report(&MiddlewareEvent::Compatible { topic: IMAGE_TOPIC.into() });
     await_status(&session, "det_post: node", |status| status.message == "active");
 
     session.graph.set_publishers(IMAGE_TOPIC, 1);
@@ -193,15 +193,15 @@ fn the_node_says_what_it_is_and_what_failed() {
         let still = await_status(&session, node, |_| true);
         assert!(still.message.contains("/none/such.onnx"), "{still:?}");
     }
-    session.graph.tell(&MiddlewareEvent::Failed { reason: "the service thread ended".into() });
+    session.graph.report(&MiddlewareEvent::Failed { reason: "the service thread ended".into() });
     await_status(&session, node, |status| status.message.contains("service thread"));
 }
 
 #[test]
 fn what_the_middleware_lost_is_counted_with_its_channel() {
     let session = Session::active(&[]);
-    session.graph.tell(&MiddlewareEvent::Lost { topic: CLOUD_TOPIC.into(), count: 3 });
-    session.graph.tell(&MiddlewareEvent::Lost { topic: CLOUD_TOPIC.into(), count: 4 });
+    session.graph.report(&MiddlewareEvent::Lost { topic: CLOUD_TOPIC.into(), count: 3 });
+    session.graph.report(&MiddlewareEvent::Lost { topic: CLOUD_TOPIC.into(), count: 4 });
     let lidar = await_status(&session, "det_post: lidar: input", |status| {
         status.values["lost_by_door"] != "0"
     });
@@ -212,7 +212,7 @@ fn what_the_middleware_lost_is_counted_with_its_channel() {
 fn messages_missing_by_their_stamps_are_a_warning() {
     let session = Session::active(&[]);
     for count in [1, 2] {
-        session.graph.tell(&MiddlewareEvent::Missing { topic: CLOUD_TOPIC.into(), count });
+        session.graph.report(&MiddlewareEvent::Missing { topic: CLOUD_TOPIC.into(), count });
     }
     let lidar = await_status(&session, "det_post: lidar: input", |status| {
         status.message.contains("missing by their stamps")

@@ -42,9 +42,14 @@ fn num_iterations() -> usize {
 }
 
 /// xorshift64*: small, seeded, the same everywhere.
-struct Random(u64);
+pub(super) struct Random(u64);
 
 impl Random {
+    /// A generator whose seed is not 0.
+    pub(super) fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
     fn next(&mut self) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
@@ -52,13 +57,13 @@ impl Random {
         self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
     }
 
-    fn below(&mut self, limit: usize) -> usize {
+    pub(super) fn below(&mut self, limit: usize) -> usize {
         (self.next() % limit.max(1) as u64) as usize
     }
 }
 
 /// Flips, cuts, overwrites lengths, or splices, one to four times.
-fn mutate(bytes: &mut Vec<u8>, random: &mut Random) {
+pub(super) fn mutate(bytes: &mut Vec<u8>, random: &mut Random) {
     const LENGTHS: [u64; 8] = [0, 1, 0x7f, 0xffff, 0xffff_ffff, 1 << 29, u64::MAX, i64::MAX as u64];
     for _ in 0..=random.below(4) {
         let at = random.below(bytes.len());

@@ -16,4 +16,5 @@ mod allocations;
 mod allocator;
 mod fuzz_bags;
 mod fuzz_messages;
+mod fuzz_networks;
 mod live_memory;

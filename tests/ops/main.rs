@@ -14,3 +14,4 @@ mod engines;
 mod fuzz_pictures;
 mod lidar_reference;
 mod nms_tables;
+mod sparse;

@@ -14,7 +14,7 @@ use crate::device::cuda::{
 use crate::error::{Error, ErrorKind, Result};
 use crate::ops::decode_center::CenterTask;
 use crate::ops::decode_center::cuda::Workspace as Decoder;
-use crate::ops::gather::cuda::{LidarInputs, LidarWorkspace, OutputAttributes};
+use crate::ops::gather::cuda::{Inputs3d, OutputAttributes, Workspace3d};
 use crate::ops::nms::cuda::{Capacity, Suppression3d};
 use crate::ops::pillar_features::cuda::Workspace as Features;
 use crate::ops::scatter::cuda::Workspace as Scatterer;
@@ -141,7 +141,7 @@ struct Objects {
     decoder: Decoder,
     candidates: DeviceCandidates<Box3d>,
     suppression: Suppression3d,
-    gather: LidarWorkspace,
+    gather: Workspace3d,
 }
 
 impl Objects {
@@ -173,7 +173,7 @@ impl Objects {
             decoder,
             candidates: DeviceCandidates::with_capacity(stream, TOP_K)?,
             suppression: Suppression3d::new(stream, &Nms3d::Circle(circle), capacity)?,
-            gather: LidarWorkspace::new(stream, attributes, MAX_DETECTIONS)?,
+            gather: Workspace3d::new(stream, attributes, MAX_DETECTIONS)?,
         })
     }
 
@@ -190,7 +190,7 @@ impl Objects {
 
     fn gather(&mut self, counters: &mut DeviceCounters) -> Result<()> {
         self.suppress(counters)?;
-        let inputs = LidarInputs {
+        let inputs = Inputs3d {
             candidates: &self.candidates,
             motions: Some(self.decoder.motions()),
             kept: self.suppression.kept(),

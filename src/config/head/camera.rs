@@ -1,4 +1,4 @@
-//! What camera networks take and give: the facts of their head files.
+//! Inputs and outputs of camera networks: the facts of their head files.
 
 use crate::config::declaration::Change::Fixed;
 use crate::config::reader::Reader;
@@ -8,14 +8,14 @@ use crate::types::{
     AnchorLevel, ChannelOrder, DetrBoxes, Normalization, Placement, Size, YoloLayout,
 };
 
-/// What a camera network takes and gives.
+/// Inputs and outputs of a camera network.
 #[derive(Clone, Debug, PartialEq)]
 pub struct YoloFacts {
-    /// What the outputs hold.
+    /// Layout of the outputs.
     pub layout: YoloLayout,
     /// Names of the classes; the index is the class.
     pub class_names: Vec<String>,
-    /// Size of the network's input; `None`: as the model says.
+    /// Size of the network's input; `None`: that of the model.
     pub input_size: Option<Size>,
     /// Where the image is placed in the input.
     pub placement: Placement,

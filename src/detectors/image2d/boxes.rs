@@ -1,4 +1,4 @@
-//! The kinds of boxes that heads decode to, and the operations on them.
+//! The kinds of boxes that heads decode, and the operations on them.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::ops::decode_yolo::{decode_yolo, decode_yolo_rotated};
@@ -64,6 +64,6 @@ pub(super) fn check<B: ImageBoxes>(layout: &YoloLayout) -> Result<()> {
         return Ok(());
     }
     let boxes = if B::ARE_ROTATED { "rotated" } else { "axis-aligned" };
-    let message = format!("{layout:?} has no {boxes} boxes, which the detector is for");
+    let message = format!("{layout:?} has no {boxes} boxes, but the detector has");
     Err(Error::new(ErrorKind::Model, "head", message))
 }

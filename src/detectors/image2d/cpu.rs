@@ -4,7 +4,7 @@ use super::boxes::{self, ImageBoxes};
 use super::{IMAGE, NEEDS, YoloHead, family, with_empty_frame};
 use crate::config::{CameraConfig, ChannelConfig};
 use crate::detectors::{Detector, DetectorInfo, FrameSet, InputNeeds};
-use crate::device::{Device, PayloadMemory};
+use crate::device::Device;
 use crate::error::Result;
 use crate::infer::{self, Engine};
 use crate::ops::decompress::{Picture, decompress};
@@ -16,7 +16,7 @@ use crate::types::{
     Stage, Tensor,
 };
 
-/// What is timed, in order.
+/// The timed stages, in order.
 const STAGES: [Stage; 7] = [
     Stage::Decompress,
     Stage::Letterbox,
@@ -33,7 +33,7 @@ pub struct CpuDetector<B = Box2d> {
     engine: Box<dyn Engine>,
     head: YoloHead,
     score_threshold: f32,
-    /// Classes that are wanted, rising; empty for all.
+    /// The wanted classes, ascending; empty for all.
     class_filter: Vec<u32>,
     pre_nms_top_k: usize,
     nms: Nms2d,
@@ -56,7 +56,7 @@ impl<B: ImageBoxes> CpuDetector<B> {
         Self::new(config, infer::load(&config.model_path, &config.engine)?)
     }
 
-    /// With a network that is loaded already.
+    /// Creates a detector with a loaded network.
     ///
     /// # Errors
     /// `Model` when the network does not fit the head, or the head has boxes of the
@@ -153,15 +153,7 @@ impl<B: ImageBoxes> Detector for CpuDetector<B> {
         Ok(())
     }
 
-    fn reset(&mut self) -> Result<()> {
-        Ok(())
-    }
-
     fn warm_up(&mut self) -> Result<()> {
         with_empty_frame(|frame| self.detect(frame, &mut FrameReport::new()).map(drop))
-    }
-
-    fn payload_memory(&self) -> PayloadMemory {
-        PayloadMemory::of(&Device::Cpu)
     }
 }

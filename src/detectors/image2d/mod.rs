@@ -1,10 +1,9 @@
-//! An image in, 2D boxes out: the YOLO families and end-to-end detectors.
+//! 2D detection in images: the YOLO families and end-to-end detectors.
 //!
 //! Boxes are in pixels of the source image, axis-aligned and clipped to it, or
-//! rotated, as the head has them. Both devices give
-//! the same detections and the same counts, bit for bit when the network's
-//! outputs are. The whole frame is one function in `cpu.rs` and in `cuda.rs`,
-//! with the same stages in the same order.
+//! rotated, depending on the head. Detections and counts are equal on both devices,
+//! bit for bit if the network's outputs are. The whole frame is one function in
+//! `cpu.rs` and in `cuda.rs`, with the same stages in the same order.
 
 mod boxes;
 mod cpu;
@@ -38,7 +37,7 @@ const WARM_UP_SIZE: u32 = 64;
 /// # Errors
 /// `Model` when the network cannot be loaded or does not fit its head;
 /// `Argument` when the device has no implementation of the head or the
-/// suppression; `Device` when it has not enough memory.
+/// suppression; `Device` when there is not enough memory.
 pub fn open(config: &CameraConfig, device: &Device) -> Result<Box<dyn Detector>> {
     let has_rotated_boxes = config.facts.layout.has_rotated_boxes();
     Ok(match (device, has_rotated_boxes) {
@@ -65,7 +64,7 @@ fn family(config: &ChannelConfig) -> Result<&CameraConfig> {
     }
 }
 
-/// Hands a black image to `work`.
+/// Calls `work` with a black image.
 fn with_empty_frame<T>(work: impl FnOnce(&FrameSet<'_>) -> Result<T>) -> Result<T> {
     let pixels = vec![0; 3 * (WARM_UP_SIZE * WARM_UP_SIZE) as usize];
     let size = Size::new(WARM_UP_SIZE, WARM_UP_SIZE);

@@ -1,6 +1,6 @@
 //! Detections as a replay writes them: lines or a recording.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -15,6 +15,9 @@ use crate::transport::truth::ATTRIBUTES_SUFFIX;
 use crate::types::{
     Box2d, Box3d, Detection2d, Detection3d, ImageBox, Object3d, RotatedBox2d, Stamp,
 };
+
+/// The longest line that is read: a frame of 65536 detections has half of that.
+const MAX_LINE_BYTES: usize = 32 << 20;
 
 /// Detections by topic.
 pub(crate) type Detections = Streams<Detection2d<ImageBox>, Detection3d>;
@@ -89,12 +92,23 @@ fn read_lines(path: &Path, classes: &mut Classes, stop: &AtomicBool) -> Result<D
     let cannot_read = |e| {
         Error::new(ErrorKind::Io, "eval", format!("cannot read {}", path.display())).with_source(e)
     };
-    let file = BufReader::new(input_file::open(path).map_err(cannot_read)?);
+    let mut file = BufReader::new(input_file::open(path).map_err(cannot_read)?);
     let mut streams = Detections::new();
-    for (at, text) in file.lines().enumerate().take_while(|_| !stop.load(Ordering::Relaxed)) {
-        let text = text.map_err(cannot_read)?;
-        let line: Line = serde_json::from_str(&text).map_err(|e| {
-            let message = format!("line {} of {} is no frame", at + 1, path.display());
+    let (mut text, mut number) = (Vec::new(), 0);
+    while !stop.load(Ordering::Relaxed) {
+        text.clear();
+        number += 1;
+        let mut bounded = file.by_ref().take(MAX_LINE_BYTES as u64 + 1);
+        if bounded.read_until(b'\n', &mut text).map_err(cannot_read)? == 0 {
+            break;
+        }
+        let place = || format!("line {number} of {}", path.display());
+        if text.len() > MAX_LINE_BYTES {
+            let message = format!("{} has more than {MAX_LINE_BYTES} bytes", place());
+            return Err(Error::new(ErrorKind::Message, "eval", message));
+        }
+        let line: Line = serde_json::from_slice(&text).map_err(|e| {
+            let message = format!("{} is no frame", place());
             Error::new(ErrorKind::Message, "eval", message).with_source(e)
         })?;
         let names = [&*line.channel, &*line.topic, &*line.frame_id];

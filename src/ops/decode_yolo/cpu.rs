@@ -1,4 +1,4 @@
-//! The reference on the CPU: one function a layout; those of planes are in
+//! The CPU implementation: one function per layout; those of planes are in
 //! `planes.rs`.
 
 use std::fmt::Arguments;
@@ -184,7 +184,7 @@ impl RawLevel {
         Ok(Self { num_columns, num_lines, channels_last })
     }
 
-    /// Where the numbers of one cell and anchor lie.
+    /// The position of the values of one cell and anchor.
     fn place(&self, anchor: usize, cell: usize, head: &Head) -> Spaced {
         let (num_cells, row_len) = (self.num_columns * self.num_lines, 5 + head.num_classes);
         if self.channels_last {
@@ -305,7 +305,7 @@ impl<'a> Detr<'a> {
         })
     }
 
-    /// Class and score or logit of a row that reaches `bound`.
+    /// Class and score or logit of a row, if at least `bound`.
     fn class_and_value(&self, row: usize, head: &Head, bound: f32) -> Option<(usize, f32)> {
         let Some(labels) = self.labels else {
             let place = Spaced { start: row * head.num_classes, distance: 1 };

@@ -43,7 +43,7 @@ pub struct YoloLevel {
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct YoloArgs<'a, T, B> {
-    /// The tensors; the first again behind the last.
+    /// The tensors; then the first again.
     pub outputs: [In<'a, T>; MAX_OUTPUTS],
     /// The selection of candidates.
     pub selection: Selection<'a, B>,
@@ -82,7 +82,7 @@ assert_mirrors!(
 /// The memory layout of a head's rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rows {
-    /// One tensor of rows of so many numbers, and of the classes.
+    /// One tensor with so many numbers per row, besides the scores of its classes.
     One { numbers: usize, classes: bool },
     /// One tensor per level, rows by anchor and cell.
     ByLevel,
@@ -180,10 +180,10 @@ macro_rules! layout {
         // number of rows reads nothing; the others read inside their row (of a
         // class below the number of classes, whose bit is inside `wanted`),
         // which the tensors' lengths cover. A row adds at most one candidate,
-        // to a list of the block with a place a row; what it writes to `found`
-        // and `items` is compared with their lengths. The last block reads
-        // `found` below its length. It waits for what other blocks have counted
-        // already and write without waiting.
+        // to a list of the block with one entry per row; what it writes to
+        // `found` and `items` is compared with their lengths. The last block
+        // reads `found` below its length. It waits for the writes of blocks that
+        // have counted: they run and do not wait.
         unsafe impl KernelSpec for Yolo<$layout, $element> {
             const NAME: &'static str = concat!("decode_yolo_", $name, "_", $suffix);
             type Args<'a> = YoloArgs<'a, $element, <$layout as YoloRows>::Bbox>;

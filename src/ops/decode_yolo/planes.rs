@@ -1,4 +1,4 @@
-//! The reference on the CPU for layouts of planes, a column per candidate: four
+//! The CPU implementation for layouts of planes, one column per candidate: four
 //! numbers of the box, the class scores and, of rotated boxes, the angle.
 
 use std::fmt::Arguments;
@@ -132,7 +132,7 @@ mod tests {
         found
     }
 
-    /// The definition of the layout, a column at a time.
+    /// The definition of the layout, one column at a time.
     fn reference(columns: &[Column], threshold: f32) -> Vec<Candidate<RotatedBox2d>> {
         let candidate = |(source, column): (u32, &Column)| {
             let [cx, cy, width, height, scores @ .., angle_rad] = *column;

@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 
 use crate::device::cuda::{
     Grid, In, KernelSpec, Out, Plain, assert_mirrors, check_lens, check_threads, kernel_constant,
-    refused,
+    kernel_specs, refused,
 };
 use crate::error::Result;
 use crate::ops::decode_center::kernels::Motion;
@@ -79,14 +79,19 @@ assert_mirrors!(
     "Args<CandidateRotated, RotatedDetection>"
 );
 
-/// `gather_2d` and `gather_rotated`, by their boxes.
-pub struct GatherBoxes<B>(PhantomData<B>);
+/// The launch of one block.
+pub const GRID: Grid = Grid { num_blocks: [1, 1], threads_per_block: THREADS_PER_BLOCK };
 
-fn check<B>(kernel: &str, args: &GatherArgs<'_, B>, grid: &Grid) -> Result<()> {
+fn check_grid(kernel: &str, grid: &Grid) -> Result<()> {
     check_threads(kernel, grid.threads_per_block, THREADS_PER_BLOCK)?;
-    if grid.num_blocks != [1, 1] {
+    if grid.num_blocks != GRID.num_blocks {
         return Err(refused(kernel, &format!("{:?} blocks, not one", grid.num_blocks)));
     }
+    Ok(())
+}
+
+fn check<B>(kernel: &str, args: &GatherArgs<'_, B>, grid: &Grid) -> Result<()> {
+    check_grid(kernel, grid)?;
     let slices = [
         ("nms_counts", args.nms_counts.len(), 1),
         ("settings", args.settings.len(), 1),
@@ -96,25 +101,19 @@ fn check<B>(kernel: &str, args: &GatherArgs<'_, B>, grid: &Grid) -> Result<()> {
     check_lens(kernel, slices)
 }
 
-macro_rules! gather_boxes {
-    ($bbox:ty, $name:literal) => {
-        // SAFETY: `GatherArgs` mirrors `gather::Args` (8 slices, size asserted).
-        // Survivors are read below the length of `kept`, candidates at indices
-        // compared with their length, detections written below the length of
-        // `published`, counters below the length of theirs; the check covers the
-        // other slices. No thread waits for another block: there is one.
-        unsafe impl KernelSpec for GatherBoxes<$bbox> {
-            const NAME: &'static str = $name;
-            type Args<'a> = GatherArgs<'a, $bbox>;
-            fn check(args: &Self::Args<'_>, grid: &Grid) -> Result<()> {
-                check(Self::NAME, args, grid)
-            }
-        }
-    };
-}
+/// `gather_2d` and `gather_rotated`, by their boxes.
+pub struct GatherBoxes<B>(PhantomData<B>);
 
-gather_boxes!(Box2d, "gather_2d");
-gather_boxes!(RotatedBox2d, "gather_rotated");
+// SAFETY: `GatherArgs` mirrors `gather::Args` (8 slices, size asserted). Survivors are
+// read below the length of `kept`, candidates at indices compared with their length,
+// detections written below the length of `published`, counters below the length of
+// theirs; the check covers the other slices. No thread waits for another block: there
+// is one.
+kernel_specs! {
+    check;
+    unsafe GatherBoxes<Box2d>: "gather_2d", GatherArgs<Box2d>;
+    unsafe GatherBoxes<RotatedBox2d>: "gather_rotated", GatherArgs<RotatedBox2d>;
+}
 
 /// Words of a 3D detection: class, score and the seven numbers of the box.
 pub const BOX_WORDS: usize = kernel_constant!("gather.cu", "kBoxWords") as usize;
@@ -129,9 +128,9 @@ pub const VARIANCE_WORDS: usize = kernel_constant!("gather.cu", "kVarianceWords"
 pub struct Gather3dArgs<'a> {
     /// The candidates.
     pub candidates: In<'a, Candidate<Box3d>>,
-    /// Velocities and variances of the found candidates; empty without them.
+    /// Velocities and variances; empty for heads without them.
     pub motions: In<'a, Motion>,
-    /// By candidate, its index among the found ones.
+    /// The index of each candidate in `motions`.
     pub places: In<'a, u32>,
     /// The survivors, best first.
     pub kept: In<'a, Kept>,
@@ -169,10 +168,7 @@ unsafe impl KernelSpec for Gather3d {
     const NAME: &'static str = "gather_3d";
     type Args<'a> = Gather3dArgs<'a>;
     fn check(args: &Self::Args<'_>, grid: &Grid) -> Result<()> {
-        check_threads(Self::NAME, grid.threads_per_block, THREADS_PER_BLOCK)?;
-        if grid.num_blocks != [1, 1] {
-            return Err(refused(Self::NAME, &format!("{:?} blocks, not one", grid.num_blocks)));
-        }
+        check_grid(Self::NAME, grid)?;
         let slices = [
             ("nms_counts", args.nms_counts.len(), 1),
             ("gathered", args.gathered.len(), 1),

@@ -1,17 +1,17 @@
 //! Gathers the survivors of suppression into detections.
 //!
-//! Order: that of `keep`, which suppression gives best first. At most
-//! `max_detections` leave, the first of them; the rest is counted.
+//! Detections have the order of `keep`, which is best first after suppression. The
+//! first `max_detections` are returned; the others are counted.
 //!
-//! Boxes of images are brought to source pixels by one multiplication and one
-//! addition a coordinate and clipped to `[0, width] x [0, height]`. A box that
-//! has no area inside the image, or is not finite, is no detection: it is left
-//! out and neither counted nor charged to the limit. Equal on every device.
+//! Boxes in images are transformed to source pixels by one multiplication and one
+//! addition per coordinate and clipped to `[0, width] x [0, height]`. A box that
+//! has no area inside the image, or is not finite, is dropped: it is not counted and
+//! does not use up the limit. Equal on every device.
 //!
 //! Rotated boxes keep their angle and are not clipped
-//! ([`Affine2::apply_rotated`]). Letterboxes scale both axes alike up to the
-//! rounding of their content to whole pixels: the sides of a box are off by at most
-//! half a pixel in the length of the content's shorter side.
+//! ([`Affine2::apply_rotated`]). The two scales of a letterbox differ by the
+//! rounding of its content to whole pixels: the relative error of a box's sides is at
+//! most half a pixel over the content's shorter side.
 
 #[cfg(feature = "cuda")]
 pub mod cuda;
@@ -24,10 +24,11 @@ use crate::types::{
     Affine2, Box2d, Candidate, Detection2d, Detection3d, Kept, Object3d, RotatedBox2d, Size,
 };
 
-/// Detections in source-image pixels. Returns how many were over the limit.
+/// Replaces the contents of `out` by the detections, in source pixels, and returns
+/// how many were over the limit.
 ///
-/// `out` is emptied first; with room for `max_detections` nothing is
-/// allocated. An index in `keep` that is no candidate is left out.
+/// Nothing is allocated if `out` has the capacity for `max_detections`. Indices in
+/// `keep` that are out of range are ignored.
 pub fn gather_2d(
     candidates: &[Candidate<Box2d>],
     keep: &[Kept],
@@ -73,10 +74,11 @@ fn rectangle_of(image: Size) -> Rectangle {
     })
 }
 
-/// Detections in the frame of the cloud. Returns how many were over the limit.
+/// Replaces the contents of `out` by the detections, in the frame of the point cloud,
+/// and returns how many were over the limit.
 ///
-/// `out` is emptied first; with room for `max_detections` nothing is
-/// allocated. An index in `keep` that is no candidate is left out.
+/// Nothing is allocated if `out` has the capacity for `max_detections`. Indices in
+/// `keep` that are out of range are ignored.
 pub fn gather_3d(
     candidates: &[Candidate<Object3d>],
     keep: &[Kept],

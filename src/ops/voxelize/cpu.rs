@@ -4,7 +4,8 @@ use super::table::CellTable;
 use super::{VoxelizeCounts, Voxels};
 use crate::types::{Grid, Points};
 
-/// Groups points. The grid has at most `u32::MAX` cells, and the table fits the points.
+/// Groups points. The grid has at most `u32::MAX` cells, the table fits the points, and
+/// `voxels` is cleared.
 pub(super) fn voxelize(
     points: &Points,
     grid: &Grid,
@@ -13,10 +14,10 @@ pub(super) fn voxelize(
 ) -> VoxelizeCounts {
     let mut counts = VoxelizeCounts::default();
     cells.clear();
-    voxels.clear();
-    for (index, point) in points.iter().enumerate() {
+    for point in points.iter() {
         let Some(cell) = grid.voxel_of([point[0], point[1], point[2]]) else {
             counts.num_out_of_range += 1;
+            voxels.skip_point();
             continue;
         };
         counts.num_in_range += 1;
@@ -26,10 +27,12 @@ pub(super) fn voxelize(
         }
         if voxel as usize >= voxels.len() {
             counts.num_points_over_voxel_capacity += 1;
-        } else if !voxels.push_point(voxel as usize, index as u32) {
+            voxels.skip_point();
+        } else if !voxels.push_point(voxel) {
             counts.num_points_over_voxel += 1;
         }
     }
+    voxels.group();
     counts.num_voxels = voxels.len();
     counts
 }

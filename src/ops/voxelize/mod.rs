@@ -30,30 +30,48 @@ use table::CellTable;
 pub struct VoxelizeParams {
     /// The grid.
     pub grid: Grid,
-    /// The maximum number of points per voxel, at least 1.
+    /// The maximum number of points per voxel, at least 1;
+    /// [`Self::ALL_POINTS`] is no limit.
     pub max_points_per_voxel: usize,
     /// The maximum number of voxels, at least 1.
     pub voxel_capacity: usize,
 }
+
+impl VoxelizeParams {
+    /// As `max_points_per_voxel`: voxels keep all of their points. On the CPU
+    /// alone; mmdet3d's dynamic voxelization.
+    pub const ALL_POINTS: usize = usize::MAX;
+}
+
+/// The voxel of a point that no voxel keeps.
+const NO_VOXEL: u32 = u32::MAX;
 
 /// Points grouped by voxel, as indices into the input [`Points`].
 #[derive(Clone, Debug)]
 pub struct Voxels {
     coordinates: Vec<[u32; 3]>,
     num_points_per_voxel: Vec<u32>,
+    /// Per point its voxel, or [`NO_VOXEL`].
+    voxel_of_point: Vec<u32>,
+    /// Per voxel the end of its points in `point_indices`.
+    ends: Vec<u32>,
     point_indices: Vec<u32>,
     max_points_per_voxel: usize,
     voxel_capacity: usize,
 }
 
 impl Voxels {
-    /// No voxels, with memory for the limits of the parameters.
+    /// No voxels, with memory for as many as the parameters allow. The memory of
+    /// their points, 8 bytes each, is taken with the first frame, for the point
+    /// capacity of its workspace.
     pub fn new(params: &VoxelizeParams) -> Self {
         let VoxelizeParams { max_points_per_voxel, voxel_capacity, .. } = *params;
         Self {
             coordinates: Vec::with_capacity(voxel_capacity),
             num_points_per_voxel: Vec::with_capacity(voxel_capacity),
-            point_indices: vec![0; voxel_capacity * max_points_per_voxel],
+            voxel_of_point: Vec::new(),
+            ends: Vec::with_capacity(voxel_capacity),
+            point_indices: Vec::new(),
             max_points_per_voxel,
             voxel_capacity,
         }
@@ -94,13 +112,17 @@ impl Voxels {
     /// # Panics
     /// When there is no such voxel.
     pub fn points_of(&self, voxel: usize) -> &[u32] {
-        let start = voxel * self.max_points_per_voxel;
-        &self.point_indices[start..start + self.num_points_per_voxel[voxel] as usize]
+        let end = self.ends[voxel] as usize;
+        &self.point_indices[end - self.num_points_per_voxel[voxel] as usize..end]
     }
 
-    fn clear(&mut self) {
+    fn clear(&mut self, point_capacity: usize) {
         self.coordinates.clear();
         self.num_points_per_voxel.clear();
+        self.voxel_of_point.clear();
+        self.voxel_of_point.reserve_exact(point_capacity);
+        self.point_indices.clear();
+        self.point_indices.reserve_exact(point_capacity);
     }
 
     /// Appends a voxel without points; false if the capacity is reached.
@@ -113,17 +135,39 @@ impl Voxels {
         true
     }
 
-    /// Appends a point to a voxel; false if the voxel is full.
+    /// Adds the next point to a voxel; false if the voxel is full.
     #[inline]
-    fn push_point(&mut self, voxel: usize, point: u32) -> bool {
-        let num_points = &mut self.num_points_per_voxel[voxel];
-        let slot = *num_points as usize;
-        if slot == self.max_points_per_voxel {
-            return false;
+    fn push_point(&mut self, voxel: u32) -> bool {
+        let num_points = &mut self.num_points_per_voxel[voxel as usize];
+        let has_place = (*num_points as usize) < self.max_points_per_voxel;
+        *num_points += u32::from(has_place);
+        self.voxel_of_point.push(if has_place { voxel } else { NO_VOXEL });
+        has_place
+    }
+
+    /// Leaves the next point out.
+    #[inline]
+    fn skip_point(&mut self) {
+        self.voxel_of_point.push(NO_VOXEL);
+    }
+
+    /// Groups the points that were added.
+    fn group(&mut self) {
+        // Starts first; each ends where its voxel's points end.
+        let mut num_points = 0;
+        self.ends.clear();
+        for &num_of_voxel in &self.num_points_per_voxel {
+            self.ends.push(num_points);
+            num_points += num_of_voxel;
         }
-        self.point_indices[voxel * self.max_points_per_voxel + slot] = point;
-        *num_points += 1;
-        true
+        self.point_indices.resize(num_points as usize, 0);
+        for (point, &voxel) in (0..).zip(&self.voxel_of_point) {
+            if voxel != NO_VOXEL {
+                let place = &mut self.ends[voxel as usize];
+                self.point_indices[*place as usize] = point;
+                *place += 1;
+            }
+        }
     }
 }
 
@@ -206,6 +250,7 @@ pub fn voxelize(
             u32::MAX
         ));
     }
+    voxels.clear(workspace.point_capacity);
     Ok(cpu::voxelize(points, &params.grid, &mut workspace.cells, voxels))
 }
 

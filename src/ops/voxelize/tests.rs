@@ -146,7 +146,7 @@ proptest! {
     fn equals_the_reference(
         rows in prop::collection::vec([-2.5_f32..2.5, -0.5_f32..2.0, -1.2_f32..1.2], 0..300),
         voxel_capacity in 1_usize..60,
-        max_points_per_voxel in 1_usize..12,
+        max_points_per_voxel in prop_oneof![4 => 1_usize..12, 1 => Just(VoxelizeParams::ALL_POINTS)],
         fine: bool,
     ) {
         let size = if fine { [0.001, 0.001, 0.5] } else { [0.5, 0.25, 2.0] };

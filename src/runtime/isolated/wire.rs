@@ -1,5 +1,4 @@
-//! What a detector is, its detections and reports as numbers of a message, bit
-//! for bit.
+//! Serializes the description, detections and reports of a detector, bit for bit.
 
 use std::time::Duration;
 
@@ -11,7 +10,7 @@ use crate::types::{
     Stage, Transfer, Variance3d,
 };
 
-/// Appends what a detector is, and what it needs.
+/// Appends the description and the inputs of a detector.
 pub(super) fn put_detector(message: &mut Message, info: &DetectorInfo, needs: &[InputNeeds]) {
     message.put_text(&info.device.to_string());
     message.put_text(&info.device_name).put_text(&info.engine_name);
@@ -53,7 +52,7 @@ pub(super) fn take_detector(message: &Message) -> Result<(DetectorInfo, Vec<Inpu
 
 /// Memory for the detections of a frame.
 #[derive(Debug, Default)]
-pub(super) struct Found {
+pub(super) struct DetectionBuffers {
     boxes_2d: Vec<Detection2d>,
     rotated_boxes_2d: Vec<Detection2d<RotatedBox2d>>,
     boxes_3d: Vec<Detection3d>,
@@ -76,9 +75,9 @@ pub(super) fn put_detections(message: &mut Message, detections: Detections<'_>) 
 /// Reads what [`put_detections`] wrote.
 pub(super) fn take_detections<'a>(
     message: &Message,
-    found: &'a mut Found,
+    found: &'a mut DetectionBuffers,
 ) -> Result<Detections<'a>> {
-    let Found { boxes_2d, rotated_boxes_2d, boxes_3d } = found;
+    let DetectionBuffers { boxes_2d, rotated_boxes_2d, boxes_3d } = found;
     match message.u32()? {
         AXIS_ALIGNED => Ok(Detections::Boxes2d(take_all(message, boxes_2d, take_2d)?)),
         ROTATED => {
@@ -187,7 +186,7 @@ fn floats<const N: usize>(message: &Message) -> Result<[f32; N]> {
     Ok(values)
 }
 
-/// Appends what a report says of `stages`, and its counts.
+/// Appends durations and bytes of `stages`, and the counts of a report.
 pub(super) fn put_report(message: &mut Message, stages: &[Stage], report: &FrameReport) {
     for &stage in stages {
         let duration = report.duration(stage);
@@ -222,11 +221,12 @@ pub(super) fn take_report(
     Ok(())
 }
 
+/// Appends an error.
 pub(super) fn put_error(message: &mut Message, error: &Error) {
     message.put_text(error.kind().reason()).put_text(&error.to_string());
 }
 
-/// The error that the other process met.
+/// Reads what [`put_error`] wrote.
 pub(super) fn take_error(message: &Message) -> Result<Error> {
     let reason = message.text()?;
     let kind = ErrorKind::ALL.into_iter().find(|kind| kind.reason() == reason);
@@ -295,7 +295,7 @@ mod tests {
         all.iter().for_each(|detections| put_detections(&mut message, *detections));
         message.put_u32(IN_SPACE + 1);
         message.tag().unwrap();
-        let mut found = Found::default();
+        let mut found = DetectionBuffers::default();
         for detections in all {
             assert_eq!(take_detections(&message, &mut found).unwrap(), detections);
         }
@@ -308,13 +308,13 @@ mod tests {
         report.add_duration(Stage::Infer, Duration::from_micros(1250));
         report.add_count(Count::CandidatesOverTopK, 4);
         report.add_bytes(Stage::Upload, Transfer::Upload, 123);
-        let mut told = report.clone();
-        told.add_duration(Stage::Total, Duration::from_micros(9));
+        let mut sent = report.clone();
+        sent.add_duration(Stage::Total, Duration::from_micros(9));
         let error = Error::new(ErrorKind::Codec, "decompress", "no picture");
         let mut message = Message::default();
         message.start(1);
         let stages = [Stage::Upload, Stage::Infer];
-        put_report(&mut message, &stages, &told);
+        put_report(&mut message, &stages, &sent);
         put_error(&mut message, &error);
         message.tag().unwrap();
         let mut back = FrameReport::new();

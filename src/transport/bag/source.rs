@@ -1,4 +1,4 @@
-//! One file of a recording, whatever its storage.
+//! One file of a recording in any format.
 
 use std::io::Read;
 use std::path::Path;
@@ -21,7 +21,7 @@ use crate::types::Stamp;
 pub(super) struct Source {
     name: String,
     storage: Storage,
-    /// From the topics of the file to those of the recording.
+    /// The index in the recording of each topic of the file.
     pub(super) topic_of: Vec<usize>,
     pub(super) num_delivered: u64,
 }
@@ -47,7 +47,7 @@ macro_rules! with_file {
 }
 
 impl Source {
-    /// Opens one file by its first bytes.
+    /// Opens a file in the format of its first bytes.
     pub(super) fn open(path: &Path, options: &ReadOptions) -> Result<Self> {
         let mut start = Vec::new();
         match input_file::open(path) {
@@ -74,7 +74,7 @@ impl Source {
             return Err(damaged(format!("{} is empty (0 bytes)", path.display())));
         } else {
             return Err(damaged(format!(
-                "{} is no recording: it starts with '{}', neither as MCAP nor as sqlite3",
+                "{} is not a recording: it starts with '{}', which is neither MCAP nor sqlite3",
                 path.display(),
                 start.escape_ascii()
             )));
@@ -107,8 +107,8 @@ impl Source {
         with_file!(&self.storage, file => file.head())
     }
 
-    /// No message of this file is earlier than this; a file that has ended
-    /// comes first.
+    /// A lower bound of the time of the next message. Files that have ended are
+    /// first.
     pub(super) fn not_before(&self) -> Stamp {
         match self.head() {
             Head::Ready(time) | Head::NotBefore(time) | Head::Blocked(time) => time,
@@ -116,13 +116,12 @@ impl Source {
         }
     }
 
-    /// Gives back memory that is held for later.
+    /// Releases spare memory.
     pub(super) fn release_spare(&mut self) {
         with_file!(&mut self.storage, file => file.release_spare())
     }
 
-    /// Ends a blocked file for which there is no memory, whatever else is
-    /// delivered.
+    /// Ends a blocked file whose memory exceeds the budget.
     pub(super) fn refuse_blocked(&mut self) {
         with_file!(&mut self.storage, file => file.refuse_blocked())
     }
@@ -141,7 +140,7 @@ impl Source {
         Some((*self.topic_of.get(topic)?, data))
     }
 
-    /// What is to be reported once everything readable was delivered.
+    /// The error to report after all readable messages.
     pub(super) fn into_damage(self) -> Option<Error> {
         let Damage { position, what } = with_file!(self.storage, file => file.damage)?;
         let place = position.map_or(String::new(), |at| format!(" at byte {at}"));

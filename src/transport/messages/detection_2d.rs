@@ -12,24 +12,24 @@ const MIN_DETECTION_SIZE: usize = detection::MIN_SIZE + 5 * 8;
 /// `vision_msgs/Detection2D`: pixels of the source image.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Detection2D<'a> {
-    /// Time and frame.
+    /// Stamp and frame.
     pub header: Header<'a>,
-    /// The hypothesis of the highest score; `None` when there is none.
+    /// The hypothesis with the highest score, if there is one.
     pub best: Option<Hypothesis<'a>>,
     /// Centre of the box: x, y.
     pub center: [f64; 2],
-    /// Turn of the box about its centre, in radians from +x towards +y.
+    /// Rotation of the box about its centre, in radians from +x towards +y.
     pub theta_rad: f64,
     /// Width and height of the box.
     pub size: [f64; 2],
-    /// Name of the object, when it is tracked.
+    /// Identifier of a tracked object, or empty.
     pub id: &'a str,
 }
 
-/// `vision_msgs/Detection2DArray`, whose detections are decoded one by one.
+/// `vision_msgs/Detection2DArray`, with detections that are decoded one by one.
 #[derive(Clone, Debug)]
 pub struct Detection2DArray<'a> {
-    /// Time and frame.
+    /// Stamp and frame.
     pub header: Header<'a>,
     /// The detections.
     pub detections: Sequence<'a, Detection2D<'a>>,
@@ -42,16 +42,15 @@ impl<'a> Detection2DArray<'a> {
     /// Decodes a message.
     ///
     /// # Errors
-    /// `Message` when the bytes cannot be an array of detections; each
-    /// detection may have an error of its own.
+    /// `Message` when the bytes are not an array of detections. A detection that
+    /// does not decode is an error of its own.
     pub fn decode(cdr: &'a [u8]) -> Result<Self> {
         let mut reader = Reader::new(Self::TYPE, cdr)?;
         let header = read_header(&mut reader)?;
         Ok(Self { header, detections: Sequence::new(reader, MIN_DETECTION_SIZE, read_detection)? })
     }
 
-    /// Writes `detections` to `bytes`, replacing what is there, in their
-    /// order.
+    /// Encodes `detections` into `bytes`, replacing the content.
     ///
     /// The array and every detection carry `header`. Each has one hypothesis,
     /// whose `class_id` is the class's name; its pose is not used in an image
@@ -80,11 +79,11 @@ impl<'a> Detection2DArray<'a> {
         })
     }
 
-    /// Writes detections as they are decoded to `bytes`, replacing what is
-    /// there, in their order.
+    /// Encodes detections in the form of this module into `bytes`, replacing the
+    /// content.
     ///
     /// # Errors
-    /// `Message` when the message would have 4 GiB or more.
+    /// `Message` when the message exceeds 4 GiB.
     pub fn encode_as_is(
         header: &Header<'_>,
         detections: &[Detection2D<'_>],

@@ -1,15 +1,15 @@
-//! What a live node asks of its way into the ROS graph.
+//! The interface of a live node to the ROS graph.
 //!
-//! A [`Middleware`] joins the graph as one node. It brings messages in, decoded and
-//! borrowed; it takes finished CDR messages out; it serves the services that
-//! every ROS node or managed node has. It knows nothing of detections.
+//! A [`Middleware`] joins the graph as one node. It delivers messages, decoded
+//! and borrowed, publishes serialized CDR messages, and serves the services of
+//! ROS nodes and managed nodes. It is independent of detections.
 //!
-//! Threads: a middleware has its own. It calls a [`Receiver`] for one message after
-//! the other; a receiver copies what it wants and returns, it never waits. It
-//! calls the [`Handler`] of services off the threads that deliver messages,
-//! for a change of state may take as long as loading networks.
+//! Threads: a middleware has threads of its own. It calls a [`Receiver`] for one
+//! message after another; a receiver copies what it needs and returns without
+//! waiting. It calls the [`Handler`] of services on other threads than those that
+//! deliver messages: a transition may take as long as loading networks.
 //!
-//! Topic and service names are as the node says them (`/x`, `x`, `~/x`); the
+//! Topic and service names are in the form of the node (`/x`, `x`, `~/x`); the
 //! middleware expands and remaps them. Every method may be called at any time.
 
 mod service;
@@ -26,32 +26,32 @@ use crate::error::Result;
 use crate::ros::{NodeName, Remaps};
 use crate::transport::cdr::Reader;
 use crate::transport::messages::{
-    CameraInfo, CompressedImage, Image, PointCloud2, TfMessage, TransformStamped,
+    BondStatus, CameraInfo, Clock, CompressedImage, Image, PointCloud2, TfMessage, TransformStamped,
 };
 use crate::types::{CloudView, Header, ImagePayload, Stamp};
 
-/// Who the node is in the graph: what every middleware is opened with.
+/// Options that every middleware is opened with.
 #[derive(Clone, Debug)]
 pub struct MiddlewareOptions {
-    /// Name and namespace.
+    /// Name and namespace of the node.
     pub node: NodeName,
-    /// Other names for topics and services.
+    /// Remappings of topics and services.
     pub remaps: Remaps,
 }
 
-/// A way into the ROS graph. Dropping it leaves the graph.
+/// A connection to the ROS graph. Dropping it leaves the graph.
 pub trait Middleware: Send {
-    /// Name of the kind of middleware, such as `dds`, for logs and diagnostics.
+    /// Its name, such as `dds`, for logs and diagnostics.
     fn name(&self) -> &'static str;
 
-    /// The full name of a topic once it is expanded and remapped.
+    /// The full name of a topic, expanded and remapped.
     fn resolve(&self, topic: &str) -> String;
 
-    /// Brings in the messages of a topic until the subscription is dropped.
+    /// Delivers the messages of a topic until the subscription is dropped.
     ///
-    /// `receiver` gets every message, in the order of arrival: decoded where
-    /// that is possible, else the reason why not. Messages the middleware itself has
-    /// to drop are told as [`MiddlewareEvent::Lost`].
+    /// `receiver` is called with every message in the order of arrival: decoded, or
+    /// the reason why it does not decode. Messages that the
+    /// middleware drops are reported as [`MiddlewareEvent::Lost`].
     ///
     /// # Errors
     /// `Middleware` when the graph refuses.
@@ -63,7 +63,7 @@ pub trait Middleware: Send {
         receiver: Receiver,
     ) -> Result<Box<dyn Subscription>>;
 
-    /// Announces a topic of messages of `type_name` (`package/msg/Type`) until
+    /// Advertises a topic of messages of `type_name` (`package/msg/Type`) until
     /// the publisher is dropped.
     ///
     /// # Errors
@@ -75,18 +75,18 @@ pub trait Middleware: Send {
         qos: Qos,
     ) -> Result<Box<dyn Publisher>>;
 
-    /// Serves every [`ServiceKind`] under the node's name for as long as the
-    /// middleware is open. A request that does not decode is answered by the middleware as
-    /// its middleware does, and told as [`MiddlewareEvent::Refused`].
+    /// Serves every [`ServiceKind`] under the name of the node for as long as the
+    /// middleware is open. A request that does not decode is reported as
+    /// [`MiddlewareEvent::Refused`].
     ///
     /// # Errors
     /// `Middleware` when the graph refuses, or services are served already.
     fn serve(&mut self, handler: Handler) -> Result<()>;
 
-    /// Tells what happens in the graph from now on, from any thread.
+    /// Reports later events of the graph to `watcher`, from any thread.
     fn watch(&mut self, watcher: Watcher);
 
-    /// Whether every message that is lost before its receiver is reported as
+    /// Whether every message that is lost before it reaches its receiver is reported as
     /// [`MiddlewareEvent::Lost`]. Otherwise their number is unknown, and
     /// [`MiddlewareEvent::Missing`] reports an estimate.
     fn counts_losses(&self) -> bool {
@@ -94,37 +94,36 @@ pub trait Middleware: Send {
     }
 }
 
-/// A topic that is being received. Dropping it ends the subscription; a call of
-/// the receiver that is under way may still end after that.
+/// A subscription to a topic. Dropping it ends the subscription; a call of the
+/// receiver that is in progress may end later.
 pub trait Subscription: Send {
-    /// Publishers that are matched now.
+    /// Number of publishers that are matched now.
     fn num_publishers(&self) -> usize;
 }
 
-/// A topic that is being published.
+/// A publisher of a topic.
 pub trait Publisher: Send {
-    /// Sends a whole CDR message, encapsulation header included, in little
-    /// endian. Never waits for a subscriber.
+    /// Publishes a whole CDR message with its encapsulation header, in little
+    /// endian. Does not wait for subscribers.
     ///
     /// # Errors
     /// `Middleware` when the message could not be handed over; it is lost.
     fn publish(&mut self, cdr: &[u8]) -> Result<()>;
 
-    /// Subscribers that are matched now. Cheap: asked once a frame.
+    /// Number of subscribers that are matched now. Cheap: called once per frame.
     fn num_subscribers(&self) -> usize;
 }
 
-/// Takes what arrives on a topic. One call at a time.
+/// Receives the messages of a topic, one call at a time.
 pub type Receiver = Box<dyn FnMut(Result<Received<'_>>) + Send>;
 
-/// Answers requests, from any thread. The response is that of the request's
-/// kind.
+/// Responds to requests, on any thread. The response is of the request's kind.
 pub type Handler = Box<dyn Fn(Request) -> Response + Send + Sync>;
 
-/// Is told of events, from any thread.
+/// Receives events, on any thread.
 pub type Watcher = Box<dyn Fn(MiddlewareEvent) + Send + Sync>;
 
-/// What may be subscribed to.
+/// The messages that a node subscribes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum InputKind {
     /// `sensor_msgs/Image`.
@@ -142,6 +141,8 @@ pub enum InputKind {
     },
     /// `rosgraph_msgs/Clock`.
     Clock,
+    /// `bond/Status`.
+    Bond,
 }
 
 impl InputKind {
@@ -153,32 +154,32 @@ impl InputKind {
             Self::PointCloud2 => PointCloud2::TYPE,
             Self::CameraInfo => CameraInfo::TYPE,
             Self::Transforms { .. } => TfMessage::TYPE,
-            Self::Clock => "rosgraph_msgs/msg/Clock",
+            Self::Clock => Clock::TYPE,
+            Self::Bond => BondStatus::TYPE,
         }
     }
 }
 
-/// A message that arrived, borrowed from the middleware for the length of the call.
+/// A message that arrived, borrowed from the middleware for the duration of the call.
 #[derive(Clone, Copy, Debug)]
 pub enum Received<'a> {
     /// Of `Image` and `CompressedImage`.
     Picture {
-        /// Time and frame.
+        /// Stamp and frame.
         header: Header<'a>,
-        /// Pixels, or a file.
+        /// Pixels, or a compressed file.
         payload: ImagePayload<'a>,
     },
     /// Of `PointCloud2`.
     Cloud {
-        /// Time and frame.
+        /// Stamp and frame.
         header: Header<'a>,
         /// The points.
         view: &'a CloudView<'a>,
     },
     /// Of `CameraInfo`.
     CameraInfo(&'a CameraInfo<'a>),
-    /// One of the transforms of a `TFMessage`, which gives as many calls as it
-    /// has transforms.
+    /// A transform of a `TFMessage`; each transform is a call of its own.
     Transform {
         /// The transform, unchecked.
         transform: TransformStamped<'a>,
@@ -187,6 +188,8 @@ pub enum Received<'a> {
     },
     /// Of `Clock`.
     Clock(Stamp),
+    /// Of `Bond`.
+    Bond(BondStatus<'a>),
 }
 
 impl Received<'_> {
@@ -195,13 +198,12 @@ impl Received<'_> {
         match self {
             Self::Picture { header, .. } | Self::Cloud { header, .. } => Some(header.stamp),
             Self::CameraInfo(info) => Some(info.header.stamp),
-            Self::Transform { .. } | Self::Clock(_) => None,
+            Self::Transform { .. } | Self::Clock(_) | Self::Bond(_) => None,
         }
     }
 }
 
-/// Decodes a whole CDR message of a kind and hands it to the receiver: the
-/// messages of middlewares that get bytes.
+/// Decodes a whole CDR message of a kind and passes it to the receiver.
 pub fn deliver(kind: InputKind, cdr: &[u8], receiver: &mut dyn FnMut(Result<Received<'_>>)) {
     let message = Reader::new(kind.type_name(), cdr);
     if let Err(error) = message.and_then(|message| read(kind, message, receiver)) {
@@ -209,7 +211,7 @@ pub fn deliver(kind: InputKind, cdr: &[u8], receiver: &mut dyn FnMut(Result<Rece
     }
 }
 
-/// As [`deliver`], of a message whose encapsulation header was read already.
+/// As [`deliver`], for a message after its encapsulation header.
 pub fn deliver_body(
     kind: InputKind,
     body: &[u8],
@@ -224,7 +226,7 @@ pub fn deliver_body(
 
 fn read(
     kind: InputKind,
-    mut message: Reader<'_>,
+    message: Reader<'_>,
     receiver: &mut dyn FnMut(Result<Received<'_>>),
 ) -> Result<()> {
     match kind {
@@ -249,18 +251,18 @@ fn read(
             }
         }
         InputKind::Clock => {
-            let stamp = Stamp::from_ros(message.i32()?, message.u32()?);
-            receiver(Ok(Received::Clock(stamp)));
+            receiver(Ok(Received::Clock(Clock::read(message)?.clock)));
         }
+        InputKind::Bond => receiver(Ok(Received::Bond(BondStatus::read(message)?))),
     }
     Ok(())
 }
 
-/// What happens in the graph. Topics are full names.
+/// Events of the graph. Topics are full names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MiddlewareEvent {
-    /// A peer on a topic of ours asks for or offers another quality of service,
-    /// so that nothing flows between the two.
+    /// A peer on a topic of ours requests or offers an incompatible quality of
+    /// service: it is not matched.
     IncompatibleQos {
         /// The topic.
         topic: String,
@@ -274,8 +276,8 @@ pub enum MiddlewareEvent {
         /// Its type.
         found: String,
     },
-    /// No peer on a topic of ours has another quality of service or type any
-    /// more, or the topic is ours no more.
+    /// All peers on a topic of ours are compatible again, or the topic is no longer
+    /// ours.
     Compatible {
         /// The topic.
         topic: String,
@@ -290,31 +292,31 @@ pub enum MiddlewareEvent {
         /// The topic.
         topic: String,
     },
-    /// Messages of a topic were lost before a receiver could see them.
+    /// Messages of a topic were lost before they reached a receiver.
     Lost {
         /// The topic.
         topic: String,
-        /// How many.
+        /// Their number.
         count: u64,
     },
-    /// Messages of a topic are missing by the stamps of the others: lost on the
-    /// way, or never published.
+    /// Messages of a topic are missing by the stamps of the others: lost in
+    /// transport, or never published.
     Missing {
         /// The topic.
         topic: String,
-        /// How many, estimated.
+        /// Their estimated number.
         count: u64,
     },
     /// A request to a service did not decode.
     Refused {
         /// The service.
         service: String,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// A part of the middleware failed and is lost until a restart.
+    /// A part of the middleware failed and does not work until a restart.
     Failed {
-        /// What, and why.
+        /// The part and the reason.
         reason: String,
     },
 }

@@ -1,8 +1,8 @@
-//! The services that every ROS node or managed node has.
+//! The services of ROS nodes and managed nodes.
 
 use crate::ros::{
-    LifecycleState, LifecycleTransition, Parameter, ParameterDescriptor, ParameterType,
-    ParameterValue, SetResult,
+    LifecycleState, LifecycleTransition, LoggerLevel, Parameter, ParameterDescriptor,
+    ParameterType, ParameterValue, SetResult,
 };
 
 /// The services of a node.
@@ -30,11 +30,15 @@ pub enum ServiceKind {
     GetAvailableTransitions,
     /// `get_transition_graph`.
     GetTransitionGraph,
+    /// `get_logger_levels`.
+    GetLoggerLevels,
+    /// `set_logger_levels`.
+    SetLoggerLevels,
 }
 
 impl ServiceKind {
     /// All of them.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 13] = [
         Self::ListParameters,
         Self::GetParameters,
         Self::GetParameterTypes,
@@ -46,9 +50,11 @@ impl ServiceKind {
         Self::GetAvailableStates,
         Self::GetAvailableTransitions,
         Self::GetTransitionGraph,
+        Self::GetLoggerLevels,
+        Self::SetLoggerLevels,
     ];
 
-    /// Name below the node's: the service is `~/NAME`.
+    /// Its name relative to the node: the service is `~/NAME`.
     pub fn name(self) -> &'static str {
         match self {
             Self::ListParameters => "list_parameters",
@@ -62,6 +68,8 @@ impl ServiceKind {
             Self::GetAvailableStates => "get_available_states",
             Self::GetAvailableTransitions => "get_available_transitions",
             Self::GetTransitionGraph => "get_transition_graph",
+            Self::GetLoggerLevels => "get_logger_levels",
+            Self::SetLoggerLevels => "set_logger_levels",
         }
     }
 
@@ -80,11 +88,13 @@ impl ServiceKind {
             Self::GetAvailableTransitions | Self::GetTransitionGraph => {
                 "lifecycle_msgs/srv/GetAvailableTransitions"
             }
+            Self::GetLoggerLevels => "rcl_interfaces/srv/GetLoggerLevels",
+            Self::SetLoggerLevels => "rcl_interfaces/srv/SetLoggerLevels",
         }
     }
 }
 
-/// What others ask of the node.
+/// A request to a service of the node.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Request {
     /// Names of parameters below any of `prefixes` (all when there are none),
@@ -101,11 +111,11 @@ pub enum Request {
     GetParameterTypes(Vec<String>),
     /// Descriptors by name.
     DescribeParameters(Vec<String>),
-    /// Sets one after the other, each with a result of its own.
+    /// Sets parameters one after another, each with its own result.
     SetParameters(Vec<Parameter>),
     /// Sets all or nothing.
     SetParametersAtomically(Vec<Parameter>),
-    /// Takes a transition: by label where there is one, else by number.
+    /// Starts a transition, by its label if there is one, else by its number.
     ChangeState {
         /// Number in `lifecycle_msgs/Transition`.
         id: u8,
@@ -120,10 +130,14 @@ pub enum Request {
     GetAvailableTransitions,
     /// Every transition.
     GetTransitionGraph,
+    /// Levels of loggers by name.
+    GetLoggerLevels(Vec<String>),
+    /// Sets levels of loggers, each with a result of its own.
+    SetLoggerLevels(Vec<LoggerLevel>),
 }
 
 impl Request {
-    /// The service it goes to.
+    /// Its service.
     pub fn kind(&self) -> ServiceKind {
         match self {
             Self::ListParameters { .. } => ServiceKind::ListParameters,
@@ -137,30 +151,32 @@ impl Request {
             Self::GetAvailableStates => ServiceKind::GetAvailableStates,
             Self::GetAvailableTransitions => ServiceKind::GetAvailableTransitions,
             Self::GetTransitionGraph => ServiceKind::GetTransitionGraph,
+            Self::GetLoggerLevels(_) => ServiceKind::GetLoggerLevels,
+            Self::SetLoggerLevels(_) => ServiceKind::SetLoggerLevels,
         }
     }
 }
 
-/// What the node answers, by the kind of the request.
+/// The response to a request, by its kind.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Response {
-    /// To `ListParameters`: names, and the prefixes they stand below.
+    /// To `ListParameters`: names and their prefixes.
     Names {
         /// Full names.
         names: Vec<String>,
         /// Prefixes without their dot.
         prefixes: Vec<String>,
     },
-    /// To `GetParameters`: one value per name; empty when a name is not known,
-    /// as rclcpp has it.
+    /// To `GetParameters`: one value per name; empty when a name is unknown, as in
+    /// rclcpp.
     Values(Vec<ParameterValue>),
-    /// To `GetParameterTypes`: one type per name; empty when a name is not
-    /// known.
+    /// To `GetParameterTypes`: one type per name; empty when a name is
+    /// unknown.
     Types(Vec<ParameterType>),
     /// To `DescribeParameters`: one descriptor per name; empty when a name is
-    /// not known.
+    /// unknown.
     Descriptors(Vec<ParameterDescriptor>),
-    /// To `SetParameters`: one result per parameter.
+    /// To `SetParameters` and `SetLoggerLevels`: one result per parameter or level.
     SetResults(Vec<SetResult>),
     /// To `SetParametersAtomically`.
     SetResult(SetResult),
@@ -172,4 +188,6 @@ pub enum Response {
     States(Vec<LifecycleState>),
     /// To `GetAvailableTransitions` and `GetTransitionGraph`.
     Transitions(Vec<LifecycleTransition>),
+    /// To `GetLoggerLevels`: one level per name.
+    LoggerLevels(Vec<LoggerLevel>),
 }

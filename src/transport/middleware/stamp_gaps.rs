@@ -1,13 +1,13 @@
-//! Messages that are missing, judged by the stamps of those that came.
+//! Estimates of missing messages from the gaps between stamps.
 
 use std::collections::VecDeque;
 
 use crate::types::Stamp;
 
-/// Intervals between stamps that the period is taken from.
+/// Number of intervals that the period is estimated from.
 const MAX_INTERVALS: usize = 32;
 
-/// Intervals that must be known before gaps are counted.
+/// Number of intervals from which on gaps are counted.
 const MIN_INTERVALS: usize = 8;
 
 /// An interval is a gap from this multiple of the period on.
@@ -17,15 +17,15 @@ const GAP_PERIODS: f64 = 1.5;
 const PAUSE_NS: i64 = 10_000_000_000;
 
 /// Estimates how many messages of a periodic topic are missing, for
-/// middlewares that do not count what they lose.
+/// middlewares that do not count lost messages.
 ///
-/// The period is the shortest interval but for one in eight among the last 32:
-/// near the publisher's even where most messages are lost, and not that of a
-/// few stamps that lie close together. An interval of one and a half periods or
-/// more counts as the whole periods in it less one. Stamps that stand still or
-/// go back, and pauses of more than 10 s, count nothing; after either the
-/// period is measured anew. A publisher that leaves out messages by itself
-/// cannot be told apart from a loss.
+/// The period is the 12.5th percentile of the last 32 intervals: close to the
+/// publisher's even where most messages are lost, and robust to a few stamps that
+/// are close together. An interval of at least one and a half periods counts as
+/// its number of periods, rounded, less one. Stamps that repeat or decrease and
+/// pauses of more than 10 s count nothing; after a decrease or a pause the
+/// period is estimated again. Messages that the publisher skips cannot be
+/// distinguished from lost ones.
 #[derive(Clone, Debug, Default)]
 pub struct StampGaps {
     last: Option<Stamp>,
@@ -33,8 +33,8 @@ pub struct StampGaps {
 }
 
 impl StampGaps {
-    /// Notes the stamp of a message that came. Returns how many messages are
-    /// missing between the last one and this one.
+    /// Adds the stamp of a message. Returns the number of messages that are missing
+    /// between the last one and this one.
     pub fn note(&mut self, stamp: Stamp) -> u64 {
         let last = self.last.replace(stamp);
         let Some(last) = last else { return 0 };
@@ -69,7 +69,7 @@ impl StampGaps {
 mod tests {
     use super::*;
 
-    /// What is missing in all, of messages stamped at these milliseconds.
+    /// Total of missing messages, for stamps in milliseconds.
     fn missing(stamps_ms: impl IntoIterator<Item = i64>) -> u64 {
         let mut gaps = StampGaps::default();
         stamps_ms.into_iter().map(|ms| gaps.note(Stamp::from_nanos(ms * 1_000_000))).sum()
@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn most_messages_may_be_missing() {
-        // 42 of 240 came, as measured with stock buffers: every sixth or so.
+        // 42 of 240 arrived, as measured with default buffers: about every sixth.
         let mut random = 12_345_u64;
         let came: Vec<i64> = (0..2_400)
             .filter(|_| {

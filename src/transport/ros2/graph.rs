@@ -33,7 +33,7 @@ pub(super) struct Graph {
     inputs: Vec<Input>,
     /// Moves waiting requests on to the thread that answers.
     services: Vec<Box<dyn FnMut()>>,
-    /// Tells that all that was asked is answered; there once anything can be.
+    /// The end of the thread that responds to requests; `None` before it starts.
     jobs_end: Option<JobsEnd>,
     watchers: Watchers,
     next_id: u64,
@@ -42,7 +42,7 @@ pub(super) struct Graph {
 
 /// What is subscribed to.
 pub(super) struct Wanted {
-    /// The topic as the node says it: ROS expands and remaps it.
+    /// The topic in the form of the node. ROS expands and remaps it.
     pub(super) topic: String,
     /// Its full name after that.
     pub(super) full_topic: String,
@@ -58,7 +58,7 @@ struct Input {
     wanted: Wanted,
     /// Hands over what has arrived.
     drain: Box<dyn FnMut()>,
-    /// What did not fit at the last look, which has been told.
+    /// The mismatch at the last lookup, which has been reported.
     mismatch: Option<Mismatch>,
 }
 
@@ -99,7 +99,7 @@ impl Graph {
         })
     }
 
-    /// Waits for messages and requests and passes them on, until told to stop.
+    /// Waits for messages and requests and passes them on until `stop` is set.
     pub(super) fn spin(&mut self, commands: &Queue<Command>, stop: &AtomicBool) {
         while !stop.load(Ordering::Relaxed) {
             while let Ok(command) = commands.try_recv() {
@@ -185,7 +185,7 @@ impl Graph {
         Ok(())
     }
 
-    /// Counts the publishers of each input and tells of changes.
+    /// Counts the publishers of each input and reports changes.
     fn look_up_publishers(&mut self) {
         let mut events = Vec::new();
         for Input { wanted, mismatch, .. } in &mut self.inputs {

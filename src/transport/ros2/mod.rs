@@ -1,9 +1,8 @@
-//! The middleware into ROS 2, through r2r and the middleware of the sourced ROS.
+//! The ROS 2 client library, through r2r and the RMW of the sourced ROS.
 //!
-//! One thread owns the node of r2r: it waits for messages, hands each to its
-//! receiver at once, and does what the middleware is asked for in between. So the
-//! queues of r2r, which keep the oldest message when they are full, never hold
-//! more than one.
+//! One thread owns the node of r2r: it waits for messages, passes each to its
+//! receiver at once, and executes commands in between. The queues of r2r, which
+//! keep the oldest message when they are full, therefore contain at most one.
 //!
 //! Messages are taken as CDR bytes, which costs two copies before the receiver,
 //! and decoded by the readers that every middleware uses. A C struct of the middleware

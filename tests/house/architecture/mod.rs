@@ -10,6 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 mod adding_lists;
+mod frame_path;
 mod imports;
 mod skips;
 mod troubleshooting;
@@ -23,7 +24,7 @@ const LAYERS: [(&str, &[&str]); 19] = [
     ("config", &["types", "ros", "input_file", "yaml"]),
     ("device", &["types"]),
     ("ops", &["types", "device"]),
-    ("infer", &["types", "input_file", "device"]),
+    ("infer", &["types", "input_file", "device", "ops"]),
     ("transport", &["types", "ros", "input_file", "yaml"]),
     ("eval", &["types", "input_file", "transport", "draw", "output_folder"]),
     ("sim", &["types", "transport", "output_folder"]),
@@ -54,6 +55,7 @@ const LAYERS: [(&str, &[&str]); 19] = [
             "types",
             "ros",
             "device",
+            "infer",
             "config",
             "detectors",
             "draw",

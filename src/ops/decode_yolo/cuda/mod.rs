@@ -1,6 +1,6 @@
 //! The CUDA implementation of [`decode_yolo`](super::decode_yolo) and
 //! [`decode_yolo_rotated`](super::decode_yolo_rotated), with the selection
-//! of the best ([`crate::ops::select`]) in the same kernel: one pass over the tensor.
+//! ([`crate::ops::select`]) in the same kernel: one pass over the tensor.
 //!
 //! The candidates are those of the CPU: decoded, limited to the capacity, then to
 //! the wanted classes, then to the best `pre_nms_top_k`; each limit drops the worst in
@@ -8,8 +8,8 @@
 //! an exponential or a sigmoid occurs). Their order in memory is undefined: later ops
 //! sort.
 //!
-//! All layouts, f32 or f16; labels of [`YoloLayout::Detr`] are floats here, as
-//! tensors on the device are.
+//! All layouts, f32 or f16; labels of [`YoloLayout::Detr`] are floats, as all
+//! tensors in device memory.
 
 mod head;
 
@@ -22,29 +22,29 @@ use super::kernels::{
 };
 use super::{argument, unsupported};
 use crate::device::cuda::{
-    DeviceBuffer, DeviceCandidates, DeviceCounters, DeviceTensor, DeviceValues, Floats, Grid, In,
-    Kernel, KernelSpec, Plain, Stream, blocks,
+    DeviceBuffer, DeviceCandidates, DeviceCounters, DeviceFloat, DeviceTensor, Floats, Grid, In,
+    Kernel, KernelSpec, Stream, blocks,
 };
 use crate::error::Result;
 use crate::ops::logit::logit_bound;
 use crate::ops::select::cuda::Selecting;
 use crate::ops::select::kernels::{SelectSettings, THREADS_PER_BLOCK};
-use crate::types::{Box2d, RotatedBox2d, Size, YoloLayout};
+use crate::types::{Box2d, ElementType, RotatedBox2d, Size, YoloLayout};
 
-/// The candidates that are selected.
+/// The limits of the candidates.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Selection<'a> {
-    /// Rows pass when their score is at least this.
+    /// The smallest score.
     pub score_threshold: f32,
     /// Classes that are wanted; empty for all.
     pub class_filter: &'a [u32],
-    /// The maximum number of rows that pass, the best; at least one.
+    /// The maximum number of rows that pass, best first; at least 1 is kept.
     pub candidate_capacity: usize,
-    /// The maximum number of candidates of wanted classes, the best.
+    /// The maximum number of candidates of wanted classes, best first.
     pub pre_nms_top_k: usize,
 }
 
-/// Kernels and memory of the op on one stream, for one kind of head with boxes `B`.
+/// Kernels and memory of the op on one stream, for one head with boxes `B`.
 pub struct Workspace<B = Box2d> {
     stream: Stream,
     kernels: Kernels<B>,
@@ -71,11 +71,11 @@ impl<B: Floats> Memory<B> {
         Ok(Self { selecting, bound, anchors })
     }
 
-    fn args<'a, T>(
+    fn args<'a, T: DeviceFloat>(
         &'a mut self,
         stream: &Stream,
         head: &Head,
-        outputs: [In<'a, T>; MAX_OUTPUTS],
+        outputs: &[&'a DeviceTensor],
         (candidates, counters): (&'a mut DeviceCandidates<B>, &'a mut DeviceCounters),
     ) -> Result<YoloArgs<'a, T, B>> {
         let (logits, normalized) = match head.kind {
@@ -83,7 +83,7 @@ impl<B: Floats> Memory<B> {
             _ => (false, false),
         };
         Ok(YoloArgs {
-            outputs,
+            outputs: inputs(outputs, stream)?,
             selection: self.selecting.slices(stream, candidates, counters)?,
             bound: self.bound.input(stream)?,
             anchors: self.anchors.input(stream)?,
@@ -110,12 +110,12 @@ where
     f16: Kernel<Yolo<L, f16>>,
 }
 
-/// The kernels of a head with boxes `B`.
+/// The kernels of one layout with boxes `B`.
 pub struct Kernels<B>(Box<dyn Decode<B>>);
 
-/// Boxes that heads on the device decode to.
+/// Boxes that kernels decode.
 pub trait Decoded: Floats {
-    /// Loads the kernels of a head of this layout.
+    /// Loads the kernels of a layout.
     ///
     /// # Errors
     /// `Argument` for a layout without such boxes; `Device` when this build has no
@@ -192,46 +192,28 @@ where
         // At least one block, which writes the counts of an empty tensor.
         let num_blocks = [blocks(head.num_rows, L::ROWS_PER_BLOCK).max(1), 1];
         let grid = Grid { num_blocks, threads_per_block: THREADS_PER_BLOCK };
-        match outputs.first().map(|output| output.values()) {
-            Some(DeviceValues::F32(_)) => {
-                let outputs = inputs(outputs, stream, |values| match values {
-                    DeviceValues::F32(values) => Some(values),
-                    DeviceValues::F16(_) => None,
-                })?;
-                self.f32.enqueue(stream, grid, memory.args(stream, head, outputs, lists)?)
-            }
-            Some(DeviceValues::F16(_)) => {
-                let outputs = inputs(outputs, stream, |values| match values {
-                    DeviceValues::F16(values) => Some(values),
-                    DeviceValues::F32(_) => None,
-                })?;
-                self.f16.enqueue(stream, grid, memory.args(stream, head, outputs, lists)?)
-            }
-            None => Err(argument("0 outputs; at least 1 expected".into())),
+        if outputs.first().is_some_and(|output| output.element() == ElementType::F16) {
+            self.f16.enqueue(stream, grid, memory.args(stream, head, outputs, lists)?)
+        } else {
+            self.f32.enqueue(stream, grid, memory.args(stream, head, outputs, lists)?)
         }
     }
 }
 
-/// The slices of all tensors, which have the same element type; the first again behind
-/// the last.
-fn inputs<'a, T: Plain>(
+/// The values of all tensors, which have the same element type; then those of the first
+/// again.
+fn inputs<'a, T: DeviceFloat>(
     outputs: &[&'a DeviceTensor],
     stream: &Stream,
-    values: impl Fn(&'a DeviceValues) -> Option<&'a DeviceBuffer<T>>,
 ) -> Result<[In<'a, T>; MAX_OUTPUTS]> {
-    let input = |output: &'a DeviceTensor| match values(output.values()) {
-        Some(values) => values.input(stream),
-        None => Err(argument("outputs of f32 and of f16; one element type expected".into())),
+    let [first, ..] = outputs else {
+        return Err(argument("0 outputs; at least 1 expected".into()));
     };
-    let first = match outputs.first() {
-        Some(first) => input(first)?,
-        None => return Err(argument("0 outputs; at least 1 expected".into())),
-    };
-    let mut slices = [first; MAX_OUTPUTS];
-    for (slice, &output) in slices.iter_mut().zip(outputs) {
-        *slice = input(output)?;
+    let mut values = [first.input(stream)?; MAX_OUTPUTS];
+    for (values, output) in values.iter_mut().zip(outputs) {
+        *values = output.input(stream)?;
     }
-    Ok(slices)
+    Ok(values)
 }
 
 impl<B: Decoded> Workspace<B> {

@@ -1,0 +1,287 @@
+//! Autoware's dialect: nodes of the domain `autoware`, which its TensorRT
+//! plugins run.
+//!
+//! `GetIndicePairsImplicitGemm` (or `GetIndicePairs`) makes a rulebook from
+//! coordinates, `ImplicitGemm` (or `IndiceConv`) convolves with it. The tensors
+//! between them are wiring: the geometry of a convolution is that of the node
+//! that made its rulebook. Standard nodes stand in front (the mean of a voxel's
+//! points, the batch column, the order of the axes), between (sums, ReLU, bias,
+//! batch normalization, which is folded) and behind (the map).
+//!
+//! A file may hold the whole detector. The encoder then ends at the map, and
+//! the rest becomes a model of its own ([`rest`]).
+//!
+//! Nodes are interpreted in the order of the file. A node that no rule knows
+//! has unknown outputs, which is an error where the encoder needs them.
+
+mod coordinates;
+mod layers;
+mod map;
+mod rest;
+mod rulebook;
+mod standard;
+
+use std::collections::HashMap;
+
+use super::builder::NetworkBuilder;
+use super::constants::{Constants, WeightSizes};
+use super::node::{self, Attributes};
+use super::onnx::{Graph, Model, Node, Source};
+use super::operation::{GridAxes, SparseNetwork};
+use super::refuse;
+use crate::error::Result;
+use crate::ops::rulebook::Mode;
+use coordinates::Column;
+use rulebook::Rulebook;
+
+const DOMAIN: &str = "autoware";
+
+/// Reads the encoder of a file, and what comes after it.
+///
+/// # Errors
+/// `Model` as [`super::parse`].
+pub(super) fn read(model: &Model<'_>) -> Result<(SparseNetwork, Option<Vec<u8>>)> {
+    let graph = &model.graph;
+    let mut reader = Reader {
+        graph,
+        builder: builder(graph)?,
+        constants: Constants::of(graph),
+        values: HashMap::new(),
+        rulebooks: Vec::new(),
+        axes: None,
+        map: None,
+    };
+    for input in &graph.inputs {
+        if let Some(value) = standard::input(input) {
+            reader.values.insert(input.name, value);
+        }
+    }
+    reader.rulebook_inputs(model)?;
+    for node in &graph.nodes {
+        match (node.domain, node.operator) {
+            (DOMAIN, "GetIndicePairsImplicitGemm" | "GetIndicePairs") => reader.rulebook(node)?,
+            (DOMAIN, "ImplicitGemm" | "IndiceConv") => reader.convolution(node)?,
+            ("" | "ai.onnx", _) => reader.standard(node)?,
+            _ => reader.unknown(node)?,
+        }
+    }
+    let Reader { builder, axes, map, .. } = reader;
+    let (Some(map), Some(axes)) = (map, axes) else {
+        return refuse("no ScatterND writes features of sites to a dense map".into());
+    };
+    let network = builder.finish(map.tensor, axes, map.axes)?;
+    let rest = rest::after(model, map.name, network.map_shape())?;
+    Ok((network, rest))
+}
+
+/// What a tensor of the file is.
+#[derive(Clone, Debug)]
+enum Value {
+    /// Points of voxels [voxels, points, channels].
+    Points { channels: usize },
+    /// Points of each voxel [voxels].
+    Counts,
+    /// Sums over the points of each voxel [voxels, channels].
+    PointSums { channels: usize },
+    /// Features of the voxels.
+    Features { channels: usize },
+    /// Coordinates [sites, columns].
+    Indices { of: Sites, columns: Vec<Column> },
+    /// A column of coordinates [sites].
+    Column { of: Sites, column: Column },
+    /// Linear indices [sites]: the sum of the columns (batch, axes) times these.
+    LinearIndex { of: Sites, strides: [i64; 4] },
+    /// Zeros of a shape that is known only where it is constant.
+    Zeros { dims: Option<Vec<i64>> },
+    /// An output of a node that makes a rulebook: which rulebook and output.
+    Rulebook { rulebook: usize, output: usize },
+    /// Features of sites.
+    Sparse(usize),
+    /// A dense tensor [cells, channels], cells in row-major order of the grid.
+    Rows(usize),
+    /// A dense tensor; `order` are the dimensions of [batch, channels, grid]
+    /// that stand at each place.
+    Dense { tensor: usize, order: [usize; 5] },
+}
+
+/// Whose coordinates a tensor holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sites {
+    /// The graph's input: the axes are z y x, whatever the grid's.
+    Input,
+    /// A level: the axes are the grid's.
+    Level(usize),
+}
+
+/// The map of the file.
+#[derive(Clone, Copy, Debug)]
+struct Map<'a> {
+    name: &'a str,
+    tensor: usize,
+    axes: [usize; 3],
+}
+
+struct Reader<'g, 'a> {
+    graph: &'g Graph<'a>,
+    builder: NetworkBuilder,
+    constants: Constants<'g, 'a>,
+    values: HashMap<&'a str, Value>,
+    rulebooks: Vec<Rulebook>,
+    axes: Option<GridAxes>,
+    map: Option<Map<'a>>,
+}
+
+/// A network with the grid of the first rulebook and the channels that the
+/// first convolution reads.
+fn builder(graph: &Graph<'_>) -> Result<NetworkBuilder> {
+    let find =
+        |operators: [&str; 2]| graph.nodes.iter().find(|node| operators.contains(&node.operator));
+    let pairs = find(["GetIndicePairsImplicitGemm", "GetIndicePairs"]);
+    let (Some(pairs), Some(first)) = (pairs, find(["ImplicitGemm", "IndiceConv"])) else {
+        return refuse("no node makes a rulebook (GetIndicePairsImplicitGemm)".into());
+    };
+    let ([_, filters], _) = node::inputs::<2>(first, usize::MAX)?;
+    let channels = graph.initializer(filters).and_then(|filters| filters.dims.last());
+    let Some(channels) = channels.and_then(|&channels| usize::try_from(channels).ok()) else {
+        return refuse(format!("{first}: input {filters} is not a constant of weights"));
+    };
+    NetworkBuilder::new(Attributes::of(pairs).per_axis("spatial_shape")?, channels)
+}
+
+impl<'a> Reader<'_, 'a> {
+    /// `ImplicitGemm`, `IndiceConv`.
+    fn convolution(&mut self, node: &Node<'a>) -> Result<()> {
+        let is_implicit = node.operator == "ImplicitGemm";
+        let ([features, filters, pairs, second, third], bias) =
+            node::inputs(node, usize::from(is_implicit))?;
+        let outputs = [pairs, second, third];
+        let rulebook = self.rulebook_of(node, outputs)?;
+        let input = match self.values.get(features) {
+            Some(Value::Sparse(tensor)) => *tensor,
+            Some(Value::Features { channels }) if *channels == self.builder.channels_of(0) => 0,
+            Some(Value::Features { channels }) => {
+                let expected = self.builder.channels_of(0);
+                return refuse(format!(
+                    "{node}: features of {channels} channels; {expected} are expected"
+                ));
+            }
+            _ => return self.not_understood(node, features, "features"),
+        };
+        let Rulebook { levels: [from, _], mode, geometry, output_padding, .. } = rulebook;
+        if self.builder.level_index_of(input) != from {
+            return refuse(format!("{node}: features and rulebook are of different levels"));
+        }
+        let num_outputs = self.num_filters(node, filters)?;
+        let num_inputs = self.builder.channels_of(input);
+        let sizes = WeightSizes { num_outputs, kernel: geometry.kernel, num_inputs };
+        let bias = bias.first().copied().filter(|bias| !bias.is_empty());
+        let weights = self.constants.weights(node, filters, bias, sizes).or_else(|error| {
+            refuse(format!("{}; the kernel is that of {}", error.message(), rulebook.name))
+        })?;
+        let has_relu = check_convolution(node, &rulebook)?;
+        let (builder, name) = (&mut self.builder, node.name());
+        let mut output = match mode {
+            Mode::Submanifold => {
+                builder.submanifold(name, input, geometry.kernel, geometry.dilation, weights)?
+            }
+            Mode::Strided => builder.strided(name, input, geometry, weights)?,
+            _ => builder.transposed(name, input, geometry, output_padding, weights)?,
+        };
+        if has_relu {
+            output = builder.relu(name, output)?;
+        }
+        self.values.insert(node::output(node)?, Value::Sparse(output));
+        Ok(())
+    }
+
+    fn num_filters(&self, node: &Node<'_>, filters: &str) -> Result<usize> {
+        let dims = self.graph.initializer(filters).map(|filters| &filters.dims[..]);
+        match dims {
+            Some(&[num_outputs, ..]) if num_outputs > 0 => Ok(num_outputs as usize),
+            _ => refuse(format!("{node}: input {filters} is not a constant of weights")),
+        }
+    }
+
+    /// An error about an input that has to be `expected`. It names the node from
+    /// which on the file is not understood.
+    fn not_understood<T>(&self, node: &Node<'_>, name: &str, expected: &str) -> Result<T> {
+        let found = match self.graph.source(name) {
+            Some(Source::Node(at)) => {
+                let first = self.first_unknown(at);
+                format!("is not understood as {expected}, from {} on", self.graph.nodes[first])
+            }
+            Some(Source::Input(_)) => format!("is an input of the graph, not {expected}"),
+            Some(Source::Initializer(_)) => format!("is a constant, not {expected}"),
+            None => "is not in the file".into(),
+        };
+        refuse(format!("{node}: input {name} {found}"))
+    }
+
+    /// The node that a node with unknown outputs goes back to: all of its inputs
+    /// are known.
+    fn first_unknown(&self, mut node: usize) -> usize {
+        let unknown_input = |node: usize| {
+            self.graph.nodes[node].inputs.iter().find_map(|&input| {
+                match self.graph.source(input)? {
+                    // A node stands before those that read its outputs.
+                    Source::Node(at) if at < node && !self.values.contains_key(input) => Some(at),
+                    _ => None,
+                }
+            })
+        };
+        while let Some(earlier) = unknown_input(node) {
+            node = earlier;
+        }
+        node
+    }
+
+    /// A node that no rule knows: its outputs are unknown.
+    ///
+    /// # Errors
+    /// When it reads features of sites, which would be lost.
+    fn unknown(&self, node: &Node<'_>) -> Result<()> {
+        let reads_features = |name: &&&str| {
+            matches!(
+                self.values.get(**name),
+                Some(Value::Sparse(_) | Value::Rows(_) | Value::Dense { .. })
+            )
+        };
+        match node.inputs.iter().find(reads_features) {
+            Some(name) if !["Shape", "Size"].contains(&node.operator) => refuse(format!(
+                "{node}: it reads {name}, which holds features of sites, in a way that is not \
+                 understood"
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Checks the attributes of a convolution, and whether a ReLU ends it.
+fn check_convolution(node: &Node<'_>, rulebook: &Rulebook) -> Result<bool> {
+    let mut attributes = Attributes::of(node);
+    if attributes.flag("is_subm")? != (rulebook.mode == Mode::Submanifold) {
+        let Rulebook { name, mode, .. } = rulebook;
+        return attributes.refuse("is_subm", &format!("contradicts {name}: subm is of {mode:?}"));
+    }
+    let mut has_relu = false;
+    if node.operator == "ImplicitGemm" {
+        attributes.expect_int("is_train", 0)?;
+        attributes.expect_float("act_alpha", &[0.0])?;
+        attributes.expect_float("act_beta", &[0.0])?;
+        attributes.expect_float("output_scale", &[1.0])?;
+        // Of an input that is not there.
+        attributes.expect_float("output_add_scale", &[0.0, 1.0])?;
+        has_relu = match attributes.optional_int("act_type")? {
+            None | Some(0) => false,
+            Some(1) => true,
+            Some(other) => {
+                return attributes.refuse(
+                    "act_type",
+                    &format!("is {other}; 0 (none) and 1 (ReLU) are possible"),
+                );
+            }
+        };
+    }
+    attributes.finish()?;
+    Ok(has_relu)
+}

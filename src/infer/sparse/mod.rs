@@ -1,0 +1,152 @@
+//! Networks of sparse convolutions: from the features of voxels to a dense map.
+//!
+//! The networks are layers of our own with weights from ONNX files, whose nodes
+//! no general engine knows. Two dialects are read into the same list of
+//! operations ([`SparseNetwork`]):
+//!
+//! - NVIDIA's `scn` files ([`Dialect::Scn`]), as CUDA-CenterPoint and
+//!   CUDA-BEVFusion use them and `tools/export_sparse.py` writes them;
+//! - Autoware's files with nodes of its TensorRT plugins
+//!   ([`Dialect::Autoware`]), of the encoder alone or of the whole detector.
+//!
+//! A [`Plan`] lays a network out for a capacity: rulebooks, fused steps and
+//! buffers. Batch size is 1.
+
+mod autoware;
+mod builder;
+mod constants;
+mod cpu;
+mod listing;
+mod node;
+mod onnx;
+mod operation;
+mod plan;
+mod scn;
+
+use std::io::Read;
+use std::path::Path;
+
+pub use builder::{NetworkBuilder, Weights};
+pub use cpu::{CpuEncoder, EncoderCounts};
+pub use operation::{
+    Convolution, GridAxes, Level, Operation, Operator, Origin, SparseNetwork, SparseTensor, ToMap,
+};
+pub use plan::{Memory, Plan, PlannedRulebook, Step, StepKind};
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::input_file;
+use onnx::Model;
+
+const STAGE: &str = "sparse_network";
+
+/// The largest file that is read. Encoders have about 5 MB, whole detectors
+/// about 60 MB.
+const MAX_FILE_BYTES: u64 = 512 << 20;
+
+/// The metadata entry that names the channels of a point, separated by spaces
+/// or commas.
+const POINT_CHANNELS: &str = "point_channels";
+
+/// What a file holds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SparseFile {
+    /// The network of sparse convolutions.
+    pub network: SparseNetwork,
+    /// How it is written.
+    pub dialect: Dialect,
+    /// Names of the channels of a point in the order of the features, where the
+    /// file gives them.
+    pub point_channels: Option<Vec<String>>,
+    /// What comes after the map, as an ONNX model of its own, where the file
+    /// holds more than the encoder. Its only input is the map.
+    pub rest: Option<Vec<u8>>,
+}
+
+/// How a network of sparse convolutions is written as nodes of ONNX.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dialect {
+    /// NVIDIA's nodes `SparseConvolution`, `ScatterDense` …
+    Scn,
+    /// Autoware's nodes `GetIndicePairsImplicitGemm`, `ImplicitGemm` …
+    Autoware,
+}
+
+impl std::fmt::Display for Dialect {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Scn => "scn",
+            Self::Autoware => "autoware",
+        })
+    }
+}
+
+/// Reads a network from a file.
+///
+/// The file is read into memory rather than mapped: another process that
+/// shortens it cannot end this one.
+///
+/// # Errors
+/// `Io` when the file cannot be read, `Model` as [`parse`]; the message names
+/// the file.
+pub fn load(path: &Path) -> Result<SparseFile> {
+    let failed = |error| {
+        Error::new(ErrorKind::Io, STAGE, format!("cannot read {}", path.display()))
+            .with_source(error)
+    };
+    let mut bytes = Vec::new();
+    let file = input_file::open(path).map_err(failed)?;
+    file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;
+    let file = if bytes.len() as u64 > MAX_FILE_BYTES {
+        refuse(format!("more than {MAX_FILE_BYTES} bytes"))
+    } else {
+        parse(&bytes)
+    };
+    file.map_err(|error| {
+        let message = format!("{}: {}: {}", path.display(), error.stage(), error.message());
+        Error::new(error.kind(), STAGE, message)
+    })
+}
+
+/// Reads a network from the bytes of a file.
+///
+/// # Errors
+/// `Model` when the file is not an ONNX model, holds no sparse convolution, or
+/// a node, an attribute or a shape is unknown or contradicts the others. The
+/// message names the node.
+pub fn parse(bytes: &[u8]) -> Result<SparseFile> {
+    let model = Model::parse(bytes)?;
+    let has = |operators: &[&str]| {
+        model.graph.nodes.iter().any(|node| operators.contains(&node.operator))
+    };
+    let (dialect, network, rest) = if has(&["SparseConvolution"]) {
+        (Dialect::Scn, scn::read(&model)?, None)
+    } else if has(&["ImplicitGemm", "IndiceConv"]) {
+        let (network, rest) = autoware::read(&model)?;
+        (Dialect::Autoware, network, rest)
+    } else {
+        return refuse(
+            "no sparse convolution: neither SparseConvolution (scn) nor ImplicitGemm or \
+             IndiceConv (autoware) is among its nodes"
+                .into(),
+        );
+    };
+    let point_channels = point_channels(&model, network.input_channels())?;
+    Ok(SparseFile { network, dialect, point_channels, rest })
+}
+
+fn point_channels(model: &Model<'_>, num_expected: usize) -> Result<Option<Vec<String>>> {
+    let Some(text) = model.metadata(POINT_CHANNELS) else { return Ok(None) };
+    let names = text.split([' ', ',']).filter(|name| !name.is_empty()).map(str::to_owned);
+    let names: Vec<String> = names.collect();
+    if names.len() != num_expected {
+        return refuse(format!(
+            "metadata {POINT_CHANNELS} names {} channels, the network takes {num_expected}",
+            names.len()
+        ));
+    }
+    Ok(Some(names))
+}
+
+fn refuse<T>(message: String) -> Result<T> {
+    Err(Error::new(ErrorKind::Model, STAGE, message))
+}
