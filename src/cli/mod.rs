@@ -92,7 +92,7 @@ pub fn main() -> ExitCode {
     let (arguments, ros) = match split {
         Ok(split) => split,
         Err(error) => {
-            telemetry::init(None);
+            telemetry::init(None, true);
             tracing::error!("{error}");
             return ExitCode::from(ExitStatus::from(&error).code());
         }
@@ -105,7 +105,7 @@ pub fn main() -> ExitCode {
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
         }
     };
-    telemetry::init(ros.log_level.as_deref());
+    telemetry::init(ros.log_level.as_deref(), !ros.disables_rosout);
     MemoryBudget::process().set_limit(arguments.recording_memory_mib.saturating_mul(1 << 20));
     let status = run(&arguments.command, &ros).unwrap_or_else(|error| {
         tracing::error!("{error}");

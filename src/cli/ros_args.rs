@@ -21,6 +21,8 @@ pub(super) struct RosArguments {
     pub(super) overrides: Vec<String>,
     /// `--log-level LEVEL`.
     pub(super) log_level: Option<String>,
+    /// `--disable-rosout-logs`.
+    pub(super) disables_rosout: bool,
 }
 
 impl RosArguments {
@@ -81,9 +83,9 @@ impl RosArguments {
             "--log-config-file" | "-e" | "--enclave" => {
                 value()?;
             }
-            "--enable-rosout-logs"
-            | "--disable-rosout-logs"
-            | "--enable-stdout-logs"
+            "--enable-rosout-logs" => self.disables_rosout = false,
+            "--disable-rosout-logs" => self.disables_rosout = true,
+            "--enable-stdout-logs"
             | "--disable-stdout-logs"
             | "--enable-external-lib-logs"
             | "--disable-external-lib-logs" => {}
@@ -122,16 +124,17 @@ mod tests {
         let (ours, ros) = split(
             "det_post run --config a.yaml --ros-args -r __node:=eyes -r __ns:=/front \
              --params-file /tmp/p.yaml -p camera.score_threshold:=0.5 -r image:=/cam/image_raw \
-             --log-level DEBUG -- --door dds",
+             --log-level DEBUG --disable-rosout-logs -- --middleware dds",
         )
         .unwrap();
-        assert_eq!(ours.join(" "), "det_post run --config a.yaml --door dds");
+        assert_eq!(ours.join(" "), "det_post run --config a.yaml --middleware dds");
         let node = ros.node().unwrap();
         assert_eq!(node.full(), "/front/eyes");
         assert_eq!(ros.remaps.resolve(&node, "image"), "/cam/image_raw");
         assert_eq!(ros.params_files, [PathBuf::from("/tmp/p.yaml")]);
         assert_eq!(ros.overrides, ["camera.score_threshold:=0.5"]);
         assert_eq!(ros.log_level.as_deref(), Some("debug"));
+        assert!(ros.disables_rosout);
     }
 
     #[test]
@@ -139,7 +142,7 @@ mod tests {
         for (text, expected) in [
             ("det_post --ros-args", "det_post run"),
             ("det_post --ros-args -r __node:=eyes", "det_post run"),
-            ("det_post --ros-args -- --door dds", "det_post --door dds"),
+            ("det_post --ros-args -- --middleware dds", "det_post --middleware dds"),
             ("det_post check --ros-args", "det_post check"),
             ("det_post", "det_post"),
         ] {

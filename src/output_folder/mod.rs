@@ -32,12 +32,11 @@ use marker::{Listed, Marker, cannot};
 /// Folder of the files that are not complete.
 const PARTIAL: &str = "det_post.partial";
 
-/// Held while results move to their names: an exit in between would leave some
-/// of them behind.
+/// Held while results move to their names: an exit in between would leave some behind.
 static MOVING: Mutex<()> = Mutex::new(());
 
-/// While the guard lives, no folder of this process moves its results to their
-/// names; `None` where one does so now.
+/// Holds off the moves of results in this process; `None` while one is under way.
+#[cfg(feature = "cli")]
 pub(crate) fn hold_off_moves() -> Option<MutexGuard<'static, ()>> {
     match MOVING.try_lock() {
         Ok(guard) => Some(guard),
@@ -236,6 +235,7 @@ impl Drop for OutputFolder {
 ///
 /// # Errors
 /// As of [`OutputFolder`].
+#[cfg(feature = "cli")]
 pub(crate) fn write_file(path: &Path, contents: &str) -> Result<()> {
     let is_stream = |kind: fs::FileType| kind.is_char_device() || kind.is_fifo();
     if fs::metadata(path).is_ok_and(|about| is_stream(about.file_type())) {

@@ -7,8 +7,8 @@ use crate::error::Result;
 use crate::runtime::channel::Channel;
 use crate::runtime::input::InputTotals;
 use crate::transport::bag::{BagMessage, TopicInfo};
-use crate::transport::door::InputKind;
 use crate::transport::messages::CameraInfo;
+use crate::transport::middleware::InputKind;
 use crate::types::CameraCalibration;
 
 /// An input of a channel: a topic of the recording.

@@ -10,8 +10,8 @@ use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
 use super::channel::ReplayChannel;
+use super::context::{Reading, ReplayContext};
 use super::input::{CalibrationTopic, ReplayInput};
-use super::{Reading, ReplayContext};
 use crate::config::ChannelConfig;
 use crate::error::{Error, ErrorKind, Result};
 use crate::runtime::account::Account;
@@ -20,7 +20,7 @@ use crate::runtime::slot::{
     Loss, LossCounter, Offered, SlotCloser, SlotOptions, SlotReader, SlotWriter, Taken, slot,
 };
 use crate::transport::bag::{BagMessage, check_log_time};
-use crate::transport::door::{InputKind, deliver};
+use crate::transport::middleware::{InputKind, deliver};
 use crate::types::Stamp;
 
 /// The longest sleep between two looks at the interrupt.

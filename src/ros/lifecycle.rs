@@ -15,22 +15,22 @@ pub enum LifecycleState {
     Active = 3,
     /// At its end.
     Finalized = 4,
-    /// On the way from `Unconfigured` to `Inactive`.
+    /// Transition from `Unconfigured` to `Inactive`.
     Configuring = 10,
-    /// On the way from `Inactive` to `Unconfigured`.
+    /// Transition from `Inactive` to `Unconfigured`.
     CleaningUp = 11,
-    /// On the way to `Finalized`.
+    /// Transition to `Finalized`.
     ShuttingDown = 12,
-    /// On the way from `Inactive` to `Active`.
+    /// Transition from `Inactive` to `Active`.
     Activating = 13,
-    /// On the way from `Active` to `Inactive`.
+    /// Transition from `Active` to `Inactive`.
     Deactivating = 14,
-    /// A transition failed; on the way to `Unconfigured` or `Finalized`.
+    /// After a failed transition, before `Unconfigured` or `Finalized`.
     ErrorProcessing = 15,
 }
 
 impl LifecycleState {
-    /// Every state that `get_available_states` tells of.
+    /// Every state of `get_available_states`.
     pub const ALL: [Self; 11] = [
         Self::Unknown,
         Self::Unconfigured,

@@ -43,7 +43,7 @@ impl NodeName {
         self.expand(&self.name)
     }
 
-    /// The full name of a topic: `/x` stands, `x` is in the namespace, `~/x` is
+    /// The full name of a topic: `/x` is unchanged, `x` is in the namespace, `~/x` is
     /// in the node's own.
     pub fn expand(&self, topic: &str) -> String {
         if topic.starts_with('/') {

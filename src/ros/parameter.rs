@@ -124,6 +124,6 @@ pub struct ParameterDescriptor {
     pub range: Option<ParameterRange>,
 }
 
-/// Whether a parameter was set; the text says why not:
+/// The result of setting a parameter; the text is the reason of a refusal:
 /// `rcl_interfaces/SetParametersResult`.
 pub type SetResult = Result<(), String>;

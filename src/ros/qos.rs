@@ -20,7 +20,8 @@ impl Qos {
     /// As ROS has it by default: reliable, volatile, the last 10.
     pub const DEFAULT: Self =
         Self { reliability: Reliability::Reliable, durability: Durability::Volatile, depth: 10 };
-    /// For what is said once (`/tf_static`, labels): reliable, transient local.
+    /// For messages that are published once (`/tf_static`, labels): reliable,
+    /// transient local.
     /// The depth of a subscription should be raised where there are several
     /// publishers.
     pub const LATCHED: Self = Self {
@@ -28,6 +29,25 @@ impl Qos {
         durability: Durability::TransientLocal,
         depth: 1,
     };
+}
+
+/// The side of a topic that a node has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Direction {
+    /// The node publishes.
+    Publisher,
+    /// The node subscribes.
+    Subscription,
+}
+
+impl Direction {
+    /// The name in ROS's parameters.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Publisher => "publisher",
+            Self::Subscription => "subscription",
+        }
+    }
 }
 
 /// Whether lost messages are sent again.
@@ -46,6 +66,26 @@ pub enum Durability {
     Volatile,
     /// They do, from the publisher.
     TransientLocal,
+}
+
+impl Reliability {
+    /// The name in ROS's parameters.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::BestEffort => "best_effort",
+            Self::Reliable => "reliable",
+        }
+    }
+}
+
+impl Durability {
+    /// The name in ROS's parameters.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Volatile => "volatile",
+            Self::TransientLocal => "transient_local",
+        }
+    }
 }
 
 impl fmt::Display for Qos {

@@ -6,12 +6,12 @@ mod scenes;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use super::eval::{Classes, Evaluation, Sides, Terms};
 use super::interrupt::Interrupt;
 use super::simulate::SimulateArguments;
 use super::{ExitStatus, replay, simulate, stdout};
 use crate::config::{ChannelKind, Config};
 use crate::error::{Error, ErrorKind, Result};
+use crate::eval::recordings::{Classes, Evaluation, Sides, Terms};
 use crate::output_folder::{OutputFolder, Replaces};
 use crate::replay::{Replay, ReplayFiles, ReplayOptions};
 use scenes::Scenes;
@@ -76,7 +76,7 @@ pub(super) fn demo(arguments: &DemoArguments) -> Result<ExitStatus> {
     let detections = folder.path_of("detections.jsonl");
     tracing::info!("3 of 4: detections against truth");
     let mut classes = Classes::default();
-    let mut sides = Sides::read(&detections, &bag, &mut classes, &interrupt)?;
+    let mut sides = Sides::read(&detections, &bag, &mut classes, &interrupt.flag())?;
     sides.name_detections(&out.join("detections.jsonl"));
     if interrupt.is_set() {
         return interrupted(folder);

@@ -3,16 +3,18 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use crate::cli::eval::{Classes, Filters, Sides, Stream};
 use crate::cli::interrupt::Interrupt;
 use crate::cli::progress::Progress;
 use crate::draw::{Animation, BEV_SIZE, BevPicture, draw_camera_over_truth};
 use crate::error::Result;
+use crate::eval::recordings::{Classes, Filters, Sides, Stream};
 use crate::eval::{Filter2d, Filter3d, GroundTruth2d, GroundTruth3d};
 use crate::output_folder::OutputFolder;
 use crate::transport::bag::BagReader;
 use crate::transport::messages::{Image, PointCloud2};
-use crate::types::{Box2d, Box3d, Detection2d, Detection3d, ImagePayload, PointRange, Size, Stamp};
+use crate::types::{
+    Box3d, Detection2d, Detection3d, ImageBox, ImagePayload, PointRange, Size, Stamp,
+};
 
 /// Edge length of the moving picture.
 const ANIMATION_SIZE: u32 = 640;
@@ -95,7 +97,7 @@ impl Scenes<'_> {
         Ok(())
     }
 
-    fn camera_moments(&self) -> BTreeMap<Stamp, Moment<Box2d, Detection2d>> {
+    fn camera_moments(&self) -> BTreeMap<Stamp, Moment<ImageBox, Detection2d<ImageBox>>> {
         let Filters { min_height, min_visibility, .. } = Filters::default();
         let filter = Filter2d { min_height, max_height: f64::INFINITY, min_visibility };
         let counted = |truth: &GroundTruth2d| filter.counts(truth).then_some(truth.bbox);
@@ -112,7 +114,7 @@ impl Scenes<'_> {
     fn picture(
         &self,
         payload: &ImagePayload<'_>,
-        moment: &Moment<Box2d, Detection2d>,
+        moment: &Moment<ImageBox, Detection2d<ImageBox>>,
         path: &Path,
     ) -> Result<()> {
         let Moment { truth, detections } = moment;
