@@ -1,40 +1,56 @@
 //! A detector on one message: the bytes of a `sensor_msgs/Image`, as any ROS 2
 //! transport delivers them, to detections in its pixels.
 //!
-//!     cargo run --release --example make_sample -- sample
 //!     cargo run --release --example one_message
 
 #![allow(clippy::print_stdout, reason = "the result of the example")]
 
-use std::path::{Path, PathBuf};
+use std::error::Error;
+use std::path::PathBuf;
 
-use det_post::config::{ChannelKind, Config};
-use det_post::detectors::{self, FrameInput, FrameSet};
-use det_post::transport::bag::BagReader;
+use det_post::sim::{Drive, Options, Picture};
 use det_post::transport::messages::Image;
-use det_post::types::{Detections, DeviceChoice, FrameReport, ImagePayload};
-use det_post::{Error, ErrorKind, Result};
+use det_post::types::{Detections, DeviceChoice, FrameReport, Header, ImagePayload};
+use det_post::{Config, FrameInput, FrameSet, open_detector};
 
-fn main() -> Result<()> {
-    let config = Config::load(&[PathBuf::from("sample/sample.param.yaml")], &[])?;
-    let is_camera = |kind: &ChannelKind| matches!(kind, ChannelKind::Camera(_));
-    let camera = config.channels.iter().find(|channel| is_camera(&channel.kind));
-    let nothing = || Error::new(ErrorKind::Usage, "one_message", "no camera in the sample");
-    let camera = camera.ok_or_else(nothing)?;
+/// Detects objects in a simulated picture with the camera network of the demo.
+///
+/// # Errors
+/// Those of the library.
+pub fn main() -> Result<(), Box<dyn Error>> {
+    let config = Config::load(&[PathBuf::from("config/demo.param.yaml")], &[])?;
+    let camera = config.channel("camera").ok_or("the demo has no camera")?;
+    let mut detector = open_detector(camera, DeviceChoice::Cpu)?;
 
-    let mut bag = BagReader::open(Path::new("sample/drive"))?;
-    bag.select(&[&camera.inputs[0].topic]);
-    let message = bag.next_message()?.ok_or_else(nothing)?;
-
-    let image = Image::decode(message.data)?;
-    let mut detector = detectors::open(camera, DeviceChoice::Cpu)?;
-    let input = [Some(FrameInput::image(image.header, ImagePayload::Raw(image.view()?)))];
-    let frame = FrameSet::single(&input);
-    if let Detections::Boxes2d(boxes) = detector.detect(&frame, &mut FrameReport::new())? {
+    let message = message()?;
+    let image = Image::decode(&message)?;
+    let inputs = [Some(FrameInput::image(image.header, ImagePayload::Raw(image.view()?)))];
+    let mut report = FrameReport::new();
+    let detections = detector.detect(&FrameSet::single(&inputs), &mut report)?;
+    if let Detections::Boxes2d(boxes) = detections {
         for detection in boxes {
             let name = &camera.kind.class_names()[detection.class as usize];
             println!("{name} {detection:?}");
         }
     }
-    Ok(())
+    if detections.is_empty() { Err("nothing found".into()) } else { Ok(()) }
+}
+
+/// A picture of a simulated drive as a message.
+fn message() -> det_post::Result<Vec<u8>> {
+    let drive = Drive::new(9000, &Options::default())?;
+    let mut picture = Picture::default();
+    drive.picture(0, 20, &mut picture);
+    let image = Image {
+        header: Header { stamp: drive.rig().picture_stamp(20), frame_id: "camera_0" },
+        height: picture.size.height,
+        width: picture.size.width,
+        encoding: "rgb8",
+        is_bigendian: false,
+        step: 3 * picture.size.width,
+        data: &picture.rgb,
+    };
+    let mut bytes = Vec::new();
+    image.encode(&mut bytes)?;
+    Ok(bytes)
 }

@@ -9,7 +9,11 @@ use det_post::ops::nms::Workspace;
 use det_post::ops::nms_iou::nms_iou;
 use det_post::types::{Box2d, Candidate, ClassMode, NmsIou};
 
-fn main() -> Result<()> {
+/// Prints the boxes that remain.
+///
+/// # Errors
+/// Those of the operation.
+pub fn main() -> Result<()> {
     let candidates: Vec<_> = [
         (Box2d::new(10.0, 10.0, 60.0, 40.0), 0.90, 0),
         (Box2d::new(12.0, 11.0, 61.0, 42.0), 0.80, 0),

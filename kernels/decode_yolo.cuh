@@ -25,10 +25,10 @@ struct Level {
 };
 static_assert(sizeof(Level) == 24);
 
-template <typename T>
+template <typename T, typename Candidate = Candidate2d>
 struct Args {
     Slice<const T> outputs[kMaxOutputs];
-    selection::Slices<Candidate2d> selection;  // at most one per row
+    selection::Slices<Candidate> selection;    // at most one per row
     Slice<const float> bound;                  // the score threshold as a logit
     Slice<const float2> anchors;
     uint32_t num_rows;
@@ -42,32 +42,38 @@ struct Args {
     Level levels[kMaxOutputs];
 };
 static_assert(sizeof(Args<float>) == 512);
+static_assert(sizeof(Args<float, CandidateRotated>) == 512);
 
-template <typename T>
-__device__ float score_threshold(const Args<T>& args) {
+template <typename T, typename Candidate>
+__device__ float score_threshold(const Args<T, Candidate>& args) {
     return args.selection.settings[0].score_threshold;
 }
 
 // The candidates of a block.
-struct Found {
-    Candidate2d items[kThreads];
+template <typename Candidate>
+struct FoundCandidates {
+    Candidate items[kThreads];
     uint32_t num;
 };
+using Found = FoundCandidates<Candidate2d>;
 
-__device__ inline bool is_finite(const Candidate2d& candidate) {
+template <typename Candidate>
+__device__ bool is_finite(const Candidate& candidate) {
     return isfinite(candidate.rank.score) && has_finite_box(candidate);
 }
 
 // For one thread: adds a candidate if its values are finite.
-__device__ inline void add(Found& found, const Candidate2d& candidate) {
+template <typename Candidate>
+__device__ void add(FoundCandidates<Candidate>& found, const Candidate& candidate) {
     if (is_finite(candidate)) found.items[atomicAdd(&found.num, 1)] = candidate;
 }
 
 // For all threads of a block, once: appends the block's candidates.
-template <typename T>
-__device__ void append(const Args<T>& args, const Found& found, Shared& shared) {
+template <typename T, typename Candidate>
+__device__ void append(const Args<T, Candidate>& args, const FoundCandidates<Candidate>& found,
+                       Shared& shared) {
     __syncthreads();
-    const auto take = [&](uint32_t i, Candidate2d& candidate) {
+    const auto take = [&](uint32_t i, Candidate& candidate) {
         candidate = found.items[i];
         return true;
     };

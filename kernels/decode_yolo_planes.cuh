@@ -5,15 +5,40 @@
 
 namespace yolo {
 
-// Planes of columns: cx cy w h, then a plane per class. A block decodes kLanes
-// columns, each warp a range of the classes, in ascending order.
-template <typename T>
-__device__ void decode_planes(const Args<T>& args) {
-    __shared__ Found found;
+// The columns of axis-aligned boxes: cx cy w h, then a plane per class.
+struct AlignedColumns {
+    using Candidate = Candidate2d;
+    static constexpr uint32_t kNumbers = 4;
+
+    __device__ static Candidate make(const float* box, const Rank& rank) {
+        return from_center({box[0], box[1], box[2], box[3]}, rank);
+    }
+};
+
+// The columns of rotated boxes: the same, then a plane of angles.
+struct RotatedColumns {
+    using Candidate = CandidateRotated;
+    static constexpr uint32_t kNumbers = 5;
+
+    // As `RotatedBox2d::regularized`. The remainder is exact.
+    __device__ static Candidate make(const float* box, const Rank& rank) {
+        constexpr float kPi = 3.14159274f;
+        constexpr float kHalfPi = 1.57079637f;
+        float angle = fmodf(box[4], kPi);
+        if (angle < 0.0f) angle += kPi;
+        if (angle >= kHalfPi) return {box[0], box[1], box[3], box[2], angle - kHalfPi, rank};
+        return {box[0], box[1], box[2], box[3], angle, rank};
+    }
+};
+
+// A block decodes kLanes columns, each warp a range of the classes, in ascending order.
+template <typename Columns, typename T>
+__device__ void decode_planes(const Args<T, typename Columns::Candidate>& args) {
+    __shared__ FoundCandidates<typename Columns::Candidate> found;
     __shared__ Shared shared;
     __shared__ float bests[kWarps][kLanes];
     __shared__ uint32_t classes[kWarps][kLanes];
-    __shared__ float boxes[4][kLanes];
+    __shared__ float boxes[Columns::kNumbers][kLanes];
     if (threadIdx.x == 0) found.num = 0;
     const uint32_t lane = lane_of();
     const uint32_t warp = warp_of();
@@ -26,7 +51,10 @@ __device__ void decode_planes(const Args<T>& args) {
     uint32_t best_class = 0;
     if (is_column) {
         const T* values = args.outputs[0].data + column;
-        if (warp < 4) boxes[warp][lane] = widened(values[warp * distance]);
+        if (warp < Columns::kNumbers) {
+            const uint32_t plane = warp < 4 ? warp : 4 + args.num_classes;
+            boxes[warp][lane] = widened(values[plane * distance]);
+        }
 #pragma unroll 10
         for (uint32_t c = warp * share; c < end; ++c) {
             const float value = widened(values[(4 + c) * distance]);
@@ -47,8 +75,10 @@ __device__ void decode_planes(const Args<T>& args) {
             }
         }
         if (best >= score_threshold(args)) {
-            const float4 box = {boxes[0][lane], boxes[1][lane], boxes[2][lane], boxes[3][lane]};
-            add(found, from_center(box, {best, best_class, static_cast<uint32_t>(column)}));
+            float box[Columns::kNumbers];
+#pragma unroll
+            for (uint32_t i = 0; i < Columns::kNumbers; ++i) box[i] = boxes[i][lane];
+            add(found, Columns::make(box, {best, best_class, static_cast<uint32_t>(column)}));
         }
     }
     append(args, found, shared);

@@ -5,6 +5,7 @@
 #include "candidate.cuh"
 #include "counters.cuh"
 #include "nms_args.cuh"
+#include "rectangle.cuh"
 
 namespace gather {
 
@@ -17,16 +18,26 @@ struct Settings {
     float offset[2];
     float size[2];
     uint32_t max_detections;
-    uint32_t reserved;
+    float mean_scale;
 };
 static_assert(sizeof(Settings) == 32);
 
+// A detection in an image, of the box's numbers; the host reads it in words.
 struct Detection {
+    using Word = uint2;
     uint32_t class_index;
     float score;
     float box[4];
 };
 static_assert(sizeof(Detection) == 24);
+
+struct RotatedDetection {
+    using Word = uint32_t;
+    uint32_t class_index;
+    float score;
+    float box[5];
+};
+static_assert(sizeof(RotatedDetection) == 28);
 
 // The result for the host, beside the detections.
 struct Gathered {
@@ -37,8 +48,9 @@ static_assert(sizeof(Gathered) == 12);
 
 static_assert(kNumCounters <= kThreads, "a thread per counter");
 
+template <typename Candidate, typename Detection>
 struct Args {
-    Slice<const Candidate2d> candidates;
+    Slice<const Candidate> candidates;
     Slice<const Kept> kept;
     Slice<const NmsCounts> nms_counts;
     Slice<const Settings> settings;
@@ -48,7 +60,8 @@ struct Args {
     Slice<Gathered> gathered;
     Slice<uint32_t> published_counters;
 };
-static_assert(sizeof(Args) == 128);
+static_assert(sizeof(Args<Candidate2d, Detection>) == 128);
+static_assert(sizeof(Args<CandidateRotated, RotatedDetection>) == 128);
 
 // The thread's counter, loaded before it is needed.
 __device__ inline uint32_t read_counter(const Counters& counters) {
@@ -73,7 +86,7 @@ __device__ inline float clamped(float value, float high) {
 
 // Transforms a box to source pixels and clips it. False if it has no area inside the
 // image or is not finite.
-__device__ bool to_source_image_clipped(const Settings& settings, const Candidate2d& c, float* box) {
+__device__ inline bool to_source_image(const Settings& settings, const Candidate2d& c, float* box) {
     const float corners[4] = {c.x1, c.y1, c.x2, c.y2};
     bool is_finite = true;
 #pragma unroll
@@ -85,11 +98,23 @@ __device__ bool to_source_image_clipped(const Settings& settings, const Candidat
     return is_finite && box[0] < box[2] && box[1] < box[3];
 }
 
-}  // namespace gather
+// The same for a rotated box, which is not clipped.
+__device__ inline bool to_source_image(const Settings& settings, const CandidateRotated& c,
+                                       float* box) {
+    box[0] = settings.scale[0] * c.x + settings.offset[0];
+    box[1] = settings.scale[1] * c.y + settings.offset[1];
+    box[2] = settings.mean_scale * c.width;
+    box[3] = settings.mean_scale * c.height;
+    box[4] = c.angle;
+    if (!(are_finite(box[0], box[1], box[2], box[3]) && isfinite(box[4]))) return false;
+    const float width = settings.size[0];
+    const float height = settings.size[1];
+    const Rectangle image = make_rectangle(width * 0.5f, height * 0.5f, width, height, 0.0f);
+    return intersection(image, make_rectangle(box[0], box[1], box[2], box[3], box[4])) > 0.0f;
+}
 
-extern "C" __global__ void __launch_bounds__(gather::kThreads)
-    gather_2d(const __grid_constant__ gather::Args args) {
-    using namespace gather;
+template <typename Candidate, typename Detection>
+__device__ void gather_boxes(const Args<Candidate, Detection>& args) {
     __shared__ __align__(8) Detection staged[kThreads];
     __shared__ uint32_t sums[kWarps];
     const uint32_t lane = threadIdx.x % kLanes;
@@ -109,10 +134,10 @@ extern "C" __global__ void __launch_bounds__(gather::kThreads)
         Detection detection;
         bool is_valid = own < num_kept && survivor.index < args.candidates.len;
         if (is_valid) {
-            const Candidate2d candidate = args.candidates[survivor.index];
+            const Candidate candidate = args.candidates[survivor.index];
             detection.class_index = candidate.rank.class_index;
             detection.score = survivor.score;
-            is_valid = to_source_image_clipped(settings, candidate, detection.box);
+            is_valid = to_source_image(settings, candidate, detection.box);
         }
         const uint32_t votes = __ballot_sync(kAllLanes, is_valid);
         if (lane == 0) sums[warp] = __popc(votes);
@@ -127,9 +152,10 @@ extern "C" __global__ void __launch_bounds__(gather::kThreads)
         __syncthreads();
         // Coalesced wide stores: the bandwidth to the host is low.
         const uint32_t num_out = min(total, limit - min(base, limit));
-        const uint2* from = reinterpret_cast<const uint2*>(staged);
-        uint2* to = reinterpret_cast<uint2*>(args.published.data + base);
-        constexpr uint32_t kWords = sizeof(Detection) / sizeof(uint2);
+        using Word = typename Detection::Word;
+        const Word* from = reinterpret_cast<const Word*>(staged);
+        Word* to = reinterpret_cast<Word*>(args.published.data + base);
+        constexpr uint32_t kWords = sizeof(Detection) / sizeof(Word);
         for (uint32_t i = threadIdx.x; i < num_out * kWords; i += kThreads) to[i] = from[i];
         base += total;
         __syncthreads();
@@ -137,6 +163,18 @@ extern "C" __global__ void __launch_bounds__(gather::kThreads)
     const uint32_t num = min(base, limit);
     if (threadIdx.x == 0) args.gathered[0] = {args.nms_counts[0], num};
     publish_counter(args.counters, args.published_counters, counted, base - num);
+}
+
+}  // namespace gather
+
+extern "C" __global__ void __launch_bounds__(gather::kThreads)
+    gather_2d(const __grid_constant__ gather::Args<Candidate2d, gather::Detection> args) {
+    gather::gather_boxes(args);
+}
+
+extern "C" __global__ void __launch_bounds__(gather::kThreads) gather_rotated(
+    const __grid_constant__ gather::Args<CandidateRotated, gather::RotatedDetection> args) {
+    gather::gather_boxes(args);
 }
 
 namespace gather {

@@ -1,14 +1,17 @@
 """Starts the node.
 
-    ros2 launch det_post det.launch.py config:=my.param.yaml
+    ros2 launch det_post det.launch.py params_file:=my.param.yaml
     ros2 launch det_post det.launch.py config:=surround.param.yaml device:=cuda:0 \
         input_topics:="front:=/cam0/image_raw back:=/cam1/image_raw" \
         model_paths:="front:=/models/yolox.onnx back:=/models/yolox.onnx"
 
-A config is the path of a ROS 2 parameter file, or the name of one in the
-package's config folder; several are separated by spaces, and the later wins. It
-may hold substitutions such as $(find-pkg-share det_post). Relative paths in it
-are below the package's share folder.
+A parameter file is given as a path, or as the name of one in the package's config
+folder; several are separated by spaces, and the later wins. It may hold
+substitutions such as $(find-pkg-share det_post). Relative paths in it are below
+the package's share folder.
+
+A node that ends by itself starts again, unless its exit code is 2: a wrong
+command line or configuration stays wrong.
 """
 
 from pathlib import Path
@@ -16,13 +19,25 @@ from pathlib import Path
 import yaml
 from ament_index_python.packages import get_package_share_directory
 from launch import LaunchDescription
-from launch.actions import DeclareLaunchArgument, OpaqueFunction
+from launch.actions import DeclareLaunchArgument, EmitEvent, LogInfo, OpaqueFunction, RegisterEventHandler
+from launch.event_handlers import OnProcessExit
+from launch.events.process import ShutdownProcess
 from launch.substitutions import LaunchConfiguration
 from launch_ros.actions import Node
 from launch_ros.descriptions import ParameterFile
 
+# Exit code of a wrong command line or configuration.
+USAGE = 2
+
+# Started where no parameter file is given.
+DEFAULT_CONFIG = "demo.param.yaml"
+
+# Time for launch to see the exit code before it starts a node again.
+MIN_RESPAWN_DELAY_S = 0.1
+
 ARGUMENTS = {
-    "config": ("demo.param.yaml", "Parameter files: paths, or names in the package's config folder."),
+    "config": ("", f"Parameter files: paths, or names in the package's config folder; none: {DEFAULT_CONFIG}."),
+    "params_file": ("", "The same by its usual name; read after those of config."),
     "namespace": ("", "Namespace of the node."),
     "node_name": ("det_post", "Name of the node."),
     "device": ("", "auto, cpu or cuda:N; empty: as the config says."),
@@ -32,9 +47,12 @@ ARGUMENTS = {
     "encoder_paths": ("", "Pillar encoders by channel: 'lidar:=/models/encoder.onnx'."),
     "parameters": ("", "Further parameters: 'camera.score_threshold:=0.4 lidar.max_detections:=200'."),
     "use_sim_time": ("false", "Whether time comes from /clock."),
+    "autostart": ("", "Whether the node configures and activates itself; empty: as the config says."),
+    "use_composition": ("false", "Accepted for other launch files; the node is always a process of its own."),
+    "middleware": ("", "ros2 or dds; empty: ros2 where the program was built with it, else dds."),
     "enclave": ("", "Enclave of the node, where SROS 2 is enabled; empty: the root, /."),
     "log_level": ("info", "debug, info, warn, error or fatal."),
-    "respawn": ("true", "Whether the node starts again when it ends by itself."),
+    "respawn": ("true", "Whether the node starts again when it ends by itself, except with exit code 2."),
     "respawn_delay": ("1.0", "Seconds until it does."),
     "rviz": ("false", "Whether RViz opens beside it, with config/det_post.rviz; needs rviz2."),
 }
@@ -79,34 +97,50 @@ def overrides(values: dict[str, str]) -> dict:
     for key, value in pairs("parameters", values["parameters"]):
         found[key] = yaml.safe_load(value)
     found["use_sim_time"] = switch(values, "use_sim_time")
+    if values["autostart"]:
+        found["autostart"] = switch(values, "autostart")
     return found
+
+
+def stays_down(node):
+    """Ends the respawning of a node whose configuration is wrong."""
+
+    def exited(event, _):
+        if event.returncode != USAGE:
+            return None
+        reason = f"exit code {USAGE}: wrong command line or configuration; det_post is not started again"
+        return [LogInfo(msg=reason), EmitEvent(event=ShutdownProcess(process_matcher=lambda action: action is node))]
+
+    return RegisterEventHandler(OnProcessExit(target_action=node, on_exit=exited))
 
 
 def start(context):
     """The node, once the arguments are known."""
     values = {name: LaunchConfiguration(name).perform(context) for name in ARGUMENTS}
     share = Path(get_package_share_directory("det_post"))
-    files = [
-        ParameterFile(config_path(share, name), allow_substs=True)
-        for name in values["config"].split()
-    ]
+    names = [*values["config"].split(), *values["params_file"].split()] or [DEFAULT_CONFIG]
+    files = [ParameterFile(config_path(share, name), allow_substs=True) for name in names]
     enclave = ["--enclave", values["enclave"]] if values["enclave"] else []
+    middleware = ["--middleware", values["middleware"]] if values["middleware"] else []
     node = Node(
         package="det_post",
         executable="det_post",
         name=values["node_name"],
         namespace=values["namespace"],
-        arguments=["run", "--door", "ros2"],
+        arguments=["run", *middleware],
         ros_arguments=["--log-level", values["log_level"], *enclave],
         parameters=[*files, overrides(values)],
         cwd=str(share),
         respawn=switch(values, "respawn"),
-        respawn_delay=float(values["respawn_delay"]),
+        respawn_delay=max(float(values["respawn_delay"]), MIN_RESPAWN_DELAY_S),
         output="screen",
-        emulate_tty=True,
     )
+    started = [node, stays_down(node)]
+    if switch(values, "use_composition"):
+        message = "use_composition: det_post is no component; it starts as a process of its own"
+        started.insert(0, LogInfo(msg=message))
     if not switch(values, "rviz"):
-        return [node]
+        return started
     rviz = Node(
         package="rviz2",
         executable="rviz2",
@@ -114,7 +148,7 @@ def start(context):
         parameters=[{"use_sim_time": switch(values, "use_sim_time")}],
         output="screen",
     )
-    return [node, rviz]
+    return [*started, rviz]
 
 
 def generate_launch_description():

@@ -53,6 +53,9 @@ def play(context):
     names = [*ARGUMENTS, "namespace", "node_name"]
     values = {name: LaunchConfiguration(name).perform(context) for name in names}
     bag = Path(values["bag"]).expanduser()
+    if not bag.exists():
+        # An exception ends the launch with exit code 1.
+        raise FileNotFoundError(f"bag: there is no recording {bag}")
     command = ["ros2", "bag", "play", str(bag), "--rate", values["rate"]]
     command += ["--delay", values["delay"]]
     if not sets_clock(bag):

@@ -1,15 +1,14 @@
 //! The one public error type.
 //!
-//! An [`Error`] is opaque. Programs ask [`Error::kind`]; people read the
-//! message, which always names the stage and carries the numbers that decide:
+//! An [`Error`] is opaque: programs use [`Error::kind`], people the message, which contains
+//! the stage and the numbers:
 //! `letterbox: image data has 15371 bytes, 96 rows of step 480 need 46080`.
 //!
-//! Messages and causes may quote what a message or a file says: they are escaped
-//! and cut as [`crate::text`] has it, so an error is safe to log and to publish.
+//! Text from messages and files is escaped and truncated by [`crate::text`], so that errors
+//! are safe to log and to publish.
 //!
-//! Each error is handled exactly once: logged, counted or returned, never two
-//! of them. An error about one frame drops that frame and is counted under
-//! [`ErrorKind::reason`]; it never ends the process.
+//! Each error is handled exactly once: logged, counted or returned. An error of a frame
+//! drops that frame, is counted under [`ErrorKind::reason`] and never ends the process.
 
 use std::fmt::{self, Write};
 
@@ -18,7 +17,7 @@ use crate::text::{LineBreaks, Shown, shown};
 /// Shorthand for results of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// What failed, with the stage, the numbers and, where there is one, the cause.
+/// A failure with its stage, its message and, if there is one, its cause.
 pub struct Error(Box<Inner>);
 
 struct Inner {
@@ -38,7 +37,7 @@ pub enum ErrorKind {
     Config,
     /// The operating system refused a file.
     Io,
-    /// The recording itself is damaged: truncated, malformed or incomplete.
+    /// The recording is damaged: truncated, malformed or incomplete.
     DamagedBag,
     /// A message does not decode: too short, or lengths that contradict it.
     Message,
@@ -50,9 +49,9 @@ pub enum ErrorKind {
     PointField,
     /// A compressed picture does not decode.
     Codec,
-    /// A transform is not known at the time that is asked for.
+    /// A transform is unknown at the requested time.
     Transform,
-    /// A time that a recording cannot hold: before 1970.
+    /// A time that a recording cannot represent: before 1970.
     Time,
     /// A model cannot be loaded or does not fit its head.
     Model,
@@ -62,9 +61,9 @@ pub enum ErrorKind {
     Argument,
     /// The requested device is not usable.
     Device,
-    /// A fault has ended a GPU for this process: nothing on it answers any more.
+    /// A fault has made a GPU unusable for this process.
     DeviceLost,
-    /// A frame is older than the channel takes.
+    /// A frame is older than the channel allows.
     Stale,
     /// Inputs of a frame are missing.
     IncompleteViews,
@@ -72,15 +71,15 @@ pub enum ErrorKind {
     ViewsTooFarApart,
     /// The stamp of a message is not newer than the last of its input.
     StampNotNewer,
-    /// A request to stop ended it.
+    /// Interrupted by a request to stop.
     Interrupted,
     /// The ROS graph cannot be joined, or refuses a topic or a service.
-    Door,
+    Middleware,
     /// The system does not provide the memory that a frame needs.
     Memory,
     /// A picture takes more work or time to decode than is allowed.
     DecodeLimit,
-    /// A message holds more bytes than a channel takes.
+    /// A message is larger than a channel allows.
     TooLarge,
 }
 
@@ -108,7 +107,7 @@ impl ErrorKind {
         Self::ViewsTooFarApart,
         Self::StampNotNewer,
         Self::Interrupted,
-        Self::Door,
+        Self::Middleware,
         Self::Memory,
         Self::DecodeLimit,
         Self::TooLarge,
@@ -139,7 +138,7 @@ impl ErrorKind {
             Self::ViewsTooFarApart => "views_too_far_apart",
             Self::StampNotNewer => "stamp_not_newer",
             Self::Interrupted => "interrupted",
-            Self::Door => "door",
+            Self::Middleware => "door",
             Self::Memory => "out_of_memory",
             Self::DecodeLimit => "decode_limit",
             Self::TooLarge => "message_too_large",
@@ -148,7 +147,7 @@ impl ErrorKind {
 }
 
 impl Error {
-    /// An error of `kind` in `stage`, with a message that names the numbers.
+    /// An error of `kind` in `stage`. The message contains the numbers.
     pub fn new(kind: ErrorKind, stage: &'static str, message: impl Into<String>) -> Self {
         let message = shown(message.into(), line_breaks(kind));
         Self(Box::new(Inner { kind, stage, message, source: None }))
@@ -169,7 +168,7 @@ impl Error {
         self.0.kind
     }
 
-    /// The stage that failed: the name of an op, a room or a command.
+    /// The stage that failed: an operation, a module or a command.
     pub fn stage(&self) -> &'static str {
         self.0.stage
     }
@@ -195,7 +194,7 @@ impl fmt::Display for Error {
     }
 }
 
-/// Problems of a configuration come as a list, line by line.
+/// The problems of a configuration are a list, one per line.
 fn line_breaks(kind: ErrorKind) -> LineBreaks {
     match kind {
         ErrorKind::Config => LineBreaks::Kept,

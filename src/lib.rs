@@ -1,63 +1,83 @@
 //! det_post: images and point clouds in, detection arrays out.
 //!
-//! The program is a perception node for ROS 2; this library holds everything
-//! it does, so that another program can call one op on its own slices, or a
-//! whole pipeline on one message.
+//! The program `det_post` is a perception node for ROS 2. This library is what it is made of,
+//! for programs that embed a part of it.
 //!
-//! | room | what it holds |
+//! | to … | use |
 //! |---|---|
-//! | [`types`] | nouns: views of messages, boxes, candidates, detections, tensors, reports |
-//! | [`ros`] | nouns of ROS: names, QoS, parameter values, life cycle |
-//! | [`config`] | parameter files to a checked configuration, facts of networks |
+//! | run a network on the inputs of a frame | [`Detector`] on a [`FrameSet`] |
+//! | run all configured channels on a recording | [`Replay`] |
+//! | run the live node | [`node::LiveNode`] |
+//! | call one operation on slices | [`ops`], such as [`ops::nms_iou`] |
+//! | read and write recordings and messages | [`transport::bag`], [`transport::messages`] |
+//! | simulate a drive with ground truth | [`sim`] |
+//! | evaluate detections | [`eval`] |
+//!
+//! | module | content |
+//! |---|---|
+//! | [`types`] | data: views of messages, boxes, candidates, detections, tensors, reports |
+//! | [`ros`] | data of ROS: names, QoS, parameter values, life cycle |
+//! | [`config`] | parameter files to a checked [`Config`], facts of networks |
 //! | [`device`] | CPU or CUDA |
-//! | [`ops`] | verbs, one folder each: contract, reference on the CPU, twin on CUDA |
+//! | [`ops`] | operations: contract, reference on the CPU, CUDA |
 //! | [`infer`] | engines that run a network |
-//! | [`detectors`] | inputs to detections: one folder a family |
-//! | [`runtime`] | what runs a channel |
-//! | [`transport`] | recordings, the live graph, messages, transforms |
-//! | [`draw`] | frames drawn: boxes on images, clouds from above, curves |
+//! | [`detectors`] | inputs of a frame to detections |
+//! | [`draw`] | pictures of frames with their detections |
+//! | [`runtime`] | channels: slots, synchronizer, supervisor, isolated process |
+//! | [`transport`] | recordings, middlewares, messages, transforms |
 //! | [`replay`] | a recording to detections |
-//! | [`node`] | the live node around channels |
-//! | [`sim`] | a simulated drive with ground truth |
-//! | [`eval`] | detections against truth |
-//! | [`cli`] | the program's commands |
+//! | [`node`] | the live node |
+//! | [`sim`], [`eval`] | the simulated drive; figures of accuracy |
 //!
-//! Start with [`detectors::Detector`], then
-//! [`detectors::image2d::CpuDetector`] or [`detectors::pillars::CpuDetector`]:
-//! a frame is one function, its stages in order.
+//! An image to detections:
 //!
 //! ```
-//! use det_post::ops::nms::Workspace;
-//! use det_post::ops::nms_iou::nms_iou;
-//! use det_post::types::{Box2d, Candidate, ClassMode, NmsIou};
+//! use std::path::PathBuf;
 //!
-//! let candidate = |x, score, source| {
-//!     let bbox = Box2d::new(x, 0.0, x + 10.0, 10.0);
-//!     Candidate { bbox, score, class: 0, source }
+//! use det_post::sim::{Drive, Options, Picture};
+//! use det_post::types::{Detections, Encoding, FrameReport, Header, ImagePayload, ImageView};
+//! use det_post::{Config, FrameInput, FrameSet, open_detector};
+//!
+//! let config = Config::load(&[PathBuf::from("config/demo.param.yaml")], &[])?;
+//! let camera = config.channel("camera").expect("the demo has a camera");
+//! let mut detector = open_detector(camera, "cpu".parse()?)?;
+//!
+//! let mut picture = Picture::default();
+//! Drive::new(9000, &Options::default())?.picture(0, 20, &mut picture);
+//! let row_step = 3 * picture.size.width as usize;
+//! let image = ImageView::new(picture.size, row_step, Encoding::Rgb8, false, &picture.rgb)?;
+//! let inputs = [Some(FrameInput::image(Header::default(), ImagePayload::Raw(image)))];
+//! let mut report = FrameReport::new();
+//! let Detections::Boxes2d(boxes) = detector.detect(&FrameSet::single(&inputs), &mut report)?
+//! else {
+//!     unreachable!("a camera gives boxes in the image")
 //! };
-//! let candidates = [candidate(0.0, 0.6, 0), candidate(1.0, 0.9, 1), candidate(50.0, 0.7, 2)];
-//! let nms = NmsIou {
-//!     iou_threshold: 0.5,
-//!     offset: 0,
-//!     class_mode: ClassMode::Aware,
-//!     score_threshold: None,
-//!     max_num: usize::MAX,
-//! };
-//! let mut keep = Vec::new();
-//! nms_iou(&candidates, &nms, &mut Workspace::with_capacity(3), &mut keep)?;
-//! assert_eq!(keep.iter().map(|kept| kept.index).collect::<Vec<_>>(), [1, 2]);
-//! # Ok::<(), det_post::Error>(())
+//! assert!(boxes.iter().all(|found| found.score >= 0.1) && !boxes.is_empty());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Feature `cuda` (default): the CUDA driver, loaded at run time; kernels when
-//! the build finds nvcc. Without either, everything runs on the CPU.
+//! # Features
+//!
+//! | feature | adds | default |
+//! |---|---|---|
+//! | `cli` | the program: arguments, log output, signals (with `pictures`) | yes |
+//! | `cuda` | the CUDA driver, loaded at run time, and the kernels when the build finds nvcc | yes |
+//! | `db3` | recordings in SQLite files | yes |
+//! | `dds` | a DDS participant that joins a ROS 2 graph without ROS | yes |
+//! | `pictures` | [`draw`]: pictures of frames, the debug image of the live node | yes |
+//! | `ros2` | the ROS 2 client library, which the build needs sourced | no |
+//!
+//! Without any of them everything runs on the CPU, from MCAP recordings.
 
+#[cfg(feature = "cli")]
+mod bench;
+#[cfg(feature = "cli")]
 pub mod cli;
 pub mod config;
 pub mod detectors;
 pub mod device;
 pub mod draw;
-pub mod error;
+mod error;
 pub mod eval;
 pub mod infer;
 mod input_file;
@@ -68,9 +88,13 @@ pub mod replay;
 pub mod ros;
 pub mod runtime;
 pub mod sim;
-pub mod text;
+mod text;
 pub mod transport;
 pub mod types;
 mod yaml;
 
+pub use config::Config;
+pub use detectors::{Detector, FrameInput, FrameSet};
 pub use error::{Error, ErrorKind, Result};
+pub use replay::{Replay, ReplayOptions};
+pub use runtime::open_detector;

@@ -1,28 +1,29 @@
 //! Text from messages and files, made safe to show.
 //!
-//! Names of topics, fields, frames, types and encodings are whatever their
-//! sender wrote: control characters, terminal escapes, line breaks, megabytes.
-//! Errors ([`crate::Error`]), logs and diagnostics pass
-//! all their text through here, so what names them need not care.
+//! Names of topics, fields, frames, types and encodings are chosen by the sender
+//! and may contain control characters, terminal escapes, line breaks or megabytes.
+//! All text of errors ([`crate::Error`]), logs and diagnostics passes through this
+//! module.
 
 use std::fmt::{self, Write};
 
-/// The most bytes of one text that are shown, the note of what is left out
-/// included. More than the longest path.
+/// The maximum size of a shown text in bytes, including the note about omitted
+/// bytes. More than the longest path.
 pub const MAX_SHOWN_BYTES: usize = 6 << 10;
 
-/// Bytes kept for the note of what is left out.
+/// Size of the note about omitted bytes.
 const NOTE_BYTES: usize = 48;
 
-/// What stands for a line break.
+/// The representation of a line break.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LineBreaks {
-    /// `\n`: the text stays on one line.
+    /// `\n`: the text is one line.
     Escaped,
     /// The line break itself, in lists of our own.
     Kept,
     /// A line that begins with a mark, so that it cannot pass for a line of
     /// another origin.
+    #[cfg_attr(not(feature = "cli"), allow(dead_code, reason = "for log output"))]
     Marked,
 }
 
@@ -36,9 +37,8 @@ impl LineBreaks {
     }
 }
 
-/// Writes to another writer what is safe to show: without control characters
-/// and characters that reorder text, which are escaped as in Rust, and no more
-/// than [`MAX_SHOWN_BYTES`].
+/// Writes text to another writer with control characters and characters that
+/// reorder text escaped as in Rust, truncated to [`MAX_SHOWN_BYTES`].
 pub struct Shown<'w> {
     to: &'w mut dyn Write,
     line_breaks: LineBreaks,
@@ -52,7 +52,7 @@ impl<'w> Shown<'w> {
         Self { to, line_breaks, num_shown: 0, num_left_out: 0 }
     }
 
-    /// Ends the text: says how much is left out.
+    /// Ends the text with a note about omitted bytes.
     ///
     /// # Errors
     /// Those of the writer beneath.
@@ -91,8 +91,7 @@ impl Write for Shown<'_> {
     }
 }
 
-/// The text as it may be shown: the same, without a copy, where nothing stands
-/// against it.
+/// The text as it is shown: unchanged and without a copy if it is safe.
 pub fn shown(text: String, line_breaks: LineBreaks) -> String {
     let is_kept = |char| char == '\n' && line_breaks == LineBreaks::Kept;
     if text.len() <= MAX_SHOWN_BYTES && text.chars().all(|char| is_plain(char) || is_kept(char)) {
@@ -105,7 +104,7 @@ pub fn shown(text: String, line_breaks: LineBreaks) -> String {
     shown
 }
 
-/// Whether a character shows as itself, where it stands.
+/// Whether a character is shown unchanged.
 fn is_plain(char: char) -> bool {
     // Marks, embeddings, overrides and isolates of direction; separators of
     // lines and paragraphs.

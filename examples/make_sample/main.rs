@@ -1,5 +1,5 @@
-//! Writes a small drive, networks that detect what it shows, and their
-//! parameters: `cargo run --release --example make_sample -- sample`. Nothing
+//! Writes a small drive, networks that detect its objects, and their parameters to the
+//! folder `sample`, or another: `cargo run --release --example make_sample -- FOLDER`. Nothing
 //! is downloaded; the same bytes come out every time.
 
 mod camera_net;
@@ -15,7 +15,7 @@ use std::fs;
 use std::path::Path;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let folder = std::env::args().nth(1).ok_or("usage: make_sample FOLDER")?;
+    let folder = std::env::args().nth(1).unwrap_or_else(|| "sample".into());
     let folder = Path::new(&folder);
     let (models, heads) = (folder.join("models"), folder.join("heads"));
     fs::create_dir_all(&models)?;

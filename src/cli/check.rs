@@ -1,13 +1,58 @@
-//! `det_post check`: the effective configuration.
+//! `det_post check`: the effective configuration, and what is in a file of a
+//! sparse encoder.
+
+use std::path::{Path, PathBuf};
 
 use super::{ConfigArguments, ExitStatus, stdout};
 use crate::config::Config;
 use crate::error::Result;
+use crate::infer::sparse::{self, Plan};
+use crate::text::{LineBreaks, shown};
+
+/// What to check.
+#[derive(Debug, clap::Args)]
+pub(super) struct CheckArguments {
+    #[command(flatten)]
+    config: ConfigArguments,
+    /// A sparse encoder (scn or Autoware's ONNX): lists its levels, steps and memory.
+    #[arg(long, value_name = "ONNX")]
+    encoder: Option<PathBuf>,
+    /// Voxels of a frame that the listed capacities are for.
+    #[arg(long, value_name = "VOXELS", default_value_t = 160_000, requires = "encoder")]
+    voxel_capacity: usize,
+}
 
 /// Prints the configuration that the files and overrides make, as a ROS 2
-/// parameter file that gives the same again.
-pub(super) fn check(arguments: &ConfigArguments) -> Result<ExitStatus> {
-    let config = Config::load(&arguments.files, &arguments.overrides)?;
+/// parameter file that gives the same again; the listing of an encoder where one
+/// is named.
+pub(super) fn check(arguments: &CheckArguments) -> Result<ExitStatus> {
+    if let Some(encoder) = &arguments.encoder {
+        stdout::print(&listing(encoder, arguments.voxel_capacity)?)?;
+        if arguments.config.files.is_empty() {
+            return Ok(ExitStatus::Done);
+        }
+    }
+    let config = Config::load(&arguments.config.files, &arguments.config.overrides)?;
     stdout::print(&config.to_yaml())?;
     Ok(ExitStatus::Done)
+}
+
+/// An encoder's file, layer by layer.
+fn listing(path: &Path, voxel_capacity: usize) -> Result<String> {
+    let file = sparse::load(path)?;
+    let capacities = file.network.default_capacities(voxel_capacity);
+    let channels = match &file.point_channels {
+        Some(names) => {
+            format!("{} ({})", names.len(), shown(names.join(" "), LineBreaks::Escaped))
+        }
+        None => file.network.input_channels().to_string(),
+    };
+    let head = format!(
+        "dialect {}, point channels {channels}, {} parameters{}\n\n",
+        file.dialect,
+        file.network.num_parameters(),
+        if file.rest.is_some() { ", a network behind the map" } else { "" }
+    );
+    let plan = Plan::new(file.network, &capacities)?;
+    Ok(head + &plan.listing())
 }

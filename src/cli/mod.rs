@@ -70,8 +70,9 @@ enum Command {
     /// Serves the frames of one channel for the process that started this one.
     #[command(hide = true)]
     Isolated,
-    /// Checks parameter files and prints the effective configuration.
-    Check(ConfigArguments),
+    /// Checks parameter files and prints the effective configuration, or lists a sparse encoder
+    /// layer by layer.
+    Check(check::CheckArguments),
 }
 
 /// Where the configuration comes from.
@@ -85,13 +86,13 @@ struct ConfigArguments {
     overrides: Vec<String>,
 }
 
-/// Parses the command line, runs the command and says how it went.
+/// Parses the command line and runs the command.
 pub fn main() -> ExitCode {
     let split = RosArguments::split(std::env::args().collect());
     let (arguments, ros) = match split {
         Ok(split) => split,
         Err(error) => {
-            telemetry::init(None);
+            telemetry::init(None, true);
             tracing::error!("{error}");
             return ExitCode::from(ExitStatus::from(&error).code());
         }
@@ -104,7 +105,7 @@ pub fn main() -> ExitCode {
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
         }
     };
-    telemetry::init(ros.log_level.as_deref());
+    telemetry::init(ros.log_level.as_deref(), !ros.disables_rosout);
     MemoryBudget::process().set_limit(arguments.recording_memory_mib.saturating_mul(1 << 20));
     let status = run(&arguments.command, &ros).unwrap_or_else(|error| {
         tracing::error!("{error}");

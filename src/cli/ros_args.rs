@@ -1,4 +1,4 @@
-//! `--ros-args`, as `ros2 run` and `ros2 launch` hand them to every node.
+//! `--ros-args`, as `ros2 run` and `ros2 launch` pass them to every node.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use crate::config::NODE_NAME;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ros::{NodeName, Remaps};
 
-/// What stands between `--ros-args` and `--`, or the end.
+/// The arguments between `--ros-args` and `--`, or the end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct RosArguments {
     /// Rules `from:=to` for topics and services.
@@ -21,14 +21,16 @@ pub(super) struct RosArguments {
     pub(super) overrides: Vec<String>,
     /// `--log-level LEVEL`.
     pub(super) log_level: Option<String>,
+    /// `--disable-rosout-logs`.
+    pub(super) disables_rosout: bool,
 }
 
 impl RosArguments {
-    /// Takes the parts for ROS out of the arguments of the program. ROS starts a
-    /// node with nothing else: that is `run`.
+    /// Separates the arguments for ROS from those of the program. ROS starts a node with no
+    /// others, which stands for the command `run`.
     ///
     /// # Errors
-    /// `Usage` naming what is not known or has no value.
+    /// `Usage` naming an argument that is unknown or lacks its value.
     pub(super) fn split(arguments: Vec<String>) -> Result<(Vec<String>, Self)> {
         let mut ours = Vec::new();
         let mut ros = Self::default();
@@ -48,10 +50,10 @@ impl RosArguments {
         Ok((ours, ros))
     }
 
-    /// Who the node is.
+    /// Name and namespace of the node.
     ///
     /// # Errors
-    /// `Config` when the name or the namespace is none of ROS.
+    /// `Config` when the name or the namespace is invalid in ROS.
     pub(super) fn node(&self) -> Result<NodeName> {
         let namespace = self.namespace.as_deref().unwrap_or("/");
         NodeName::new(namespace, self.name.as_deref().unwrap_or(NODE_NAME))
@@ -73,17 +75,17 @@ impl RosArguments {
             "--params-file" => self.params_files.push(value()?.into()),
             "--log-level" => {
                 let level = value()?;
-                // A level for one logger is not told apart from one for all.
+                // A level for one logger is used for all.
                 let level = level.rsplit_once(":=").map_or(level.as_str(), |(_, level)| level);
                 self.log_level = Some(level.to_ascii_lowercase());
             }
-            // What concerns the logs and the security of rcl alone.
+            // Options of the logs and the security of rcl.
             "--log-config-file" | "-e" | "--enclave" => {
                 value()?;
             }
-            "--enable-rosout-logs"
-            | "--disable-rosout-logs"
-            | "--enable-stdout-logs"
+            "--enable-rosout-logs" => self.disables_rosout = false,
+            "--disable-rosout-logs" => self.disables_rosout = true,
+            "--enable-stdout-logs"
             | "--disable-stdout-logs"
             | "--enable-external-lib-logs"
             | "--disable-external-lib-logs" => {}
@@ -122,16 +124,17 @@ mod tests {
         let (ours, ros) = split(
             "det_post run --config a.yaml --ros-args -r __node:=eyes -r __ns:=/front \
              --params-file /tmp/p.yaml -p camera.score_threshold:=0.5 -r image:=/cam/image_raw \
-             --log-level DEBUG -- --door dds",
+             --log-level DEBUG --disable-rosout-logs -- --middleware dds",
         )
         .unwrap();
-        assert_eq!(ours.join(" "), "det_post run --config a.yaml --door dds");
+        assert_eq!(ours.join(" "), "det_post run --config a.yaml --middleware dds");
         let node = ros.node().unwrap();
         assert_eq!(node.full(), "/front/eyes");
         assert_eq!(ros.remaps.resolve(&node, "image"), "/cam/image_raw");
         assert_eq!(ros.params_files, [PathBuf::from("/tmp/p.yaml")]);
         assert_eq!(ros.overrides, ["camera.score_threshold:=0.5"]);
         assert_eq!(ros.log_level.as_deref(), Some("debug"));
+        assert!(ros.disables_rosout);
     }
 
     #[test]
@@ -139,7 +142,7 @@ mod tests {
         for (text, expected) in [
             ("det_post --ros-args", "det_post run"),
             ("det_post --ros-args -r __node:=eyes", "det_post run"),
-            ("det_post --ros-args -- --door dds", "det_post --door dds"),
+            ("det_post --ros-args -- --middleware dds", "det_post --middleware dds"),
             ("det_post check --ros-args", "det_post check"),
             ("det_post", "det_post"),
         ] {

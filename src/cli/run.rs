@@ -10,16 +10,15 @@ use super::interrupt::Interrupt;
 use super::ros_args::RosArguments;
 use crate::config::Config;
 use crate::error::{Error, ErrorKind, Result};
-use crate::node::lifecycle::Change;
-use crate::node::live::LiveNode;
+use crate::node::{Change, LiveNode};
 use crate::ros::LifecycleState;
-use crate::transport::door::{Door, DoorOptions};
+use crate::transport::middleware::{Middleware, MiddlewareOptions};
 use crate::types::DeviceChoice;
 
-/// How long the frame in flight has to finish once the node is to stop.
+/// Time for the frame in progress to finish once the node is to stop.
 const STOP_PATIENCE: Duration = Duration::from_millis(800);
 
-/// How often it is looked whether the node is to stop.
+/// Interval at which requests to stop are checked.
 const POLL: Duration = Duration::from_millis(20);
 
 /// Arguments of `det_post run`.
@@ -34,22 +33,22 @@ pub(super) struct RunArguments {
     /// Where all channels run: auto, cpu or cuda:N (overrides every parameter `device`).
     #[arg(long)]
     device: Option<DeviceChoice>,
-    /// The way into the ROS graph: ros2 needs ROS 2 installed, dds does not. [default: ros2 where
-    /// the build has it, else dds]
-    #[arg(long, value_name = "DOOR")]
-    door: Option<DoorChoice>,
+    /// The middleware of the ROS graph: ros2 needs ROS 2 installed, dds does not. [default: ros2
+    /// where the build has it, else dds]
+    #[arg(long, visible_alias = "door", value_name = "MIDDLEWARE")]
+    middleware: Option<MiddlewareChoice>,
 }
 
-/// The ways into the ROS graph.
+/// The middlewares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum DoorChoice {
+enum MiddlewareChoice {
     /// Through the ROS 2 client library.
     Ros2,
     /// Straight over DDS.
     Dds,
 }
 
-/// Runs the node until it is told to stop or shut down.
+/// Runs the node until a signal or a shutdown transition.
 pub(super) fn run(arguments: &RunArguments, ros: &RosArguments) -> Result<ExitStatus> {
     let node = ros.node()?;
     let files = [&arguments.config[..], &ros.params_files[..]].concat();
@@ -61,9 +60,12 @@ pub(super) fn run(arguments: &RunArguments, ros: &RosArguments) -> Result<ExitSt
     let starts_itself = config.autostart;
 
     let interrupt = Interrupt::listen()?;
-    let door = open_door(arguments.door, DoorOptions { node, remaps: ros.remaps.clone() })?;
-    tracing::info!("{} joins the graph through {}", config.node.full(), door.name());
-    let live = Arc::new(LiveNode::open(config, door)?);
+    let middleware = open_middleware(
+        arguments.middleware,
+        MiddlewareOptions { node, remaps: ros.remaps.clone() },
+    )?;
+    tracing::info!("{} joins the graph through {}", config.node.full(), middleware.name());
+    let live = Arc::new(LiveNode::open(config, middleware)?);
     let started = start(&live, starts_itself)?;
     loop {
         if interrupt.is_set() {
@@ -72,7 +74,7 @@ pub(super) fn run(arguments: &RunArguments, ros: &RosArguments) -> Result<ExitSt
         match started.recv_timeout(POLL) {
             Ok(result) => result?,
             Err(RecvTimeoutError::Timeout) => {}
-            // The start is over: nothing more will come from it.
+            // The start is complete: no further result follows.
             Err(RecvTimeoutError::Disconnected) => std::thread::sleep(POLL),
         }
         if live.state() == LifecycleState::Finalized {
@@ -85,8 +87,7 @@ pub(super) fn run(arguments: &RunArguments, ros: &RosArguments) -> Result<ExitSt
     Ok(ExitStatus::Done)
 }
 
-/// Configures and activates beside this thread, which goes on listening for
-/// signals.
+/// Configures and activates in a thread of its own, while this one waits for signals.
 fn start(live: &Arc<LiveNode>, starts_itself: bool) -> Result<mpsc::Receiver<Result<()>>> {
     let (told, started) = mpsc::channel();
     if !starts_itself {
@@ -96,7 +97,7 @@ fn start(live: &Arc<LiveNode>, starts_itself: bool) -> Result<mpsc::Receiver<Res
     let live = Arc::clone(live);
     let run = move || {
         let result = live.change(Change::Configure).and_then(|()| live.change(Change::Activate));
-        // Nobody listens only when the node stops already.
+        // There is no receiver when the node stops already.
         let _ = told.send(result);
     };
     std::thread::Builder::new()
@@ -109,39 +110,43 @@ fn start(live: &Arc<LiveNode>, starts_itself: bool) -> Result<mpsc::Receiver<Res
 /// Joins the graph.
 ///
 /// # Errors
-/// `Usage` when that door is not in this build, `Door` when it cannot join.
-fn open_door(choice: Option<DoorChoice>, options: DoorOptions) -> Result<Box<dyn Door>> {
-    let default = if cfg!(feature = "ros2") { DoorChoice::Ros2 } else { DoorChoice::Dds };
+/// `Usage` when that middleware is not in this build, `Middleware` when it cannot join.
+fn open_middleware(
+    choice: Option<MiddlewareChoice>,
+    options: MiddlewareOptions,
+) -> Result<Box<dyn Middleware>> {
+    let default =
+        if cfg!(feature = "ros2") { MiddlewareChoice::Ros2 } else { MiddlewareChoice::Dds };
     match choice.unwrap_or(default) {
-        DoorChoice::Ros2 => ros2_door(options),
-        DoorChoice::Dds => dds_door(options),
+        MiddlewareChoice::Ros2 => ros2_middleware(options),
+        MiddlewareChoice::Dds => dds_middleware(options),
     }
 }
 
 #[cfg(feature = "ros2")]
-fn ros2_door(options: DoorOptions) -> Result<Box<dyn Door>> {
-    Ok(Box::new(crate::transport::ros2::RosDoor::open(options)?))
+fn ros2_middleware(options: MiddlewareOptions) -> Result<Box<dyn Middleware>> {
+    Ok(Box::new(crate::transport::ros2::RosMiddleware::open(options)?))
 }
 
 #[cfg(not(feature = "ros2"))]
-fn ros2_door(_: DoorOptions) -> Result<Box<dyn Door>> {
-    Err(no_door("ros2"))
+fn ros2_middleware(_: MiddlewareOptions) -> Result<Box<dyn Middleware>> {
+    Err(no_middleware("ros2"))
 }
 
 #[cfg(feature = "dds")]
-fn dds_door(options: DoorOptions) -> Result<Box<dyn Door>> {
-    use crate::transport::dds::{DdsDoor, DdsSettings};
-    Ok(Box::new(DdsDoor::open(options, &DdsSettings::from_environment()?)?))
+fn dds_middleware(options: MiddlewareOptions) -> Result<Box<dyn Middleware>> {
+    use crate::transport::dds::{DdsMiddleware, DdsSettings};
+    Ok(Box::new(DdsMiddleware::open(options, &DdsSettings::from_environment()?)?))
 }
 
 #[cfg(not(feature = "dds"))]
-fn dds_door(_: DoorOptions) -> Result<Box<dyn Door>> {
-    Err(no_door("dds"))
+fn dds_middleware(_: MiddlewareOptions) -> Result<Box<dyn Middleware>> {
+    Err(no_middleware("dds"))
 }
 
-/// What to say of a door that was left out; its feature has its name.
+/// The error of a middleware that this build lacks; its feature has its name.
 #[cfg(not(all(feature = "ros2", feature = "dds")))]
-fn no_door(name: &str) -> Error {
-    let message = format!("this build has no door {name}; build it with --features {name}");
+fn no_middleware(name: &str) -> Error {
+    let message = format!("this build has no middleware {name}; build it with --features {name}");
     Error::new(ErrorKind::Usage, "run", message)
 }

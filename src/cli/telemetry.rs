@@ -1,4 +1,5 @@
-//! Logs: `tracing` to stderr, so that stdout carries results alone.
+//! Logs: `tracing` to stderr, so that stdout carries results alone, and to
+//! `/rosout` of live nodes.
 //!
 //! Events may quote names from messages and files. Their text is escaped and
 //! cut by [`crate::text`] before it is written, and the lines of one event after
@@ -6,55 +7,150 @@
 
 use std::fmt::{self, Debug, Write};
 use std::io::IsTerminal;
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use tracing::field::Field;
-use tracing_subscriber::EnvFilter;
+use tracing::field::{Field, Visit};
+use tracing::{Event, Level};
 use tracing_subscriber::field::MakeExt;
 use tracing_subscriber::fmt::FormatFields;
 use tracing_subscriber::fmt::format::{Writer, debug_fn};
+use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
+use tracing_subscriber::{EnvFilter, reload};
 
 use super::progress::AboveProgress;
+use crate::node::{LogRecord, Logs};
+use crate::ros::LogLevel;
 use crate::text::{LineBreaks, Shown};
+use crate::types::Stamp;
 
-/// What is shown when `RUST_LOG` says nothing: our own progress, and only the
-/// warnings of the libraries beneath.
+/// The filter without `RUST_LOG`: our own information, and warnings of libraries.
 const DEFAULT_FILTER: &str = "warn,det_post=info";
 
 /// Starts logging to stderr: our own logs from `level` on (`debug`, `info`,
-/// `warn`, `error`, `fatal`) where one is given, else as `RUST_LOG` says.
+/// `warn`, `error`, `fatal`) where one is given, else as `RUST_LOG` says. Live
+/// nodes publish them as well where `has_rosout`, and may change the level.
 /// Calling it again changes nothing.
-pub(super) fn init(level: Option<&str>) {
-    let filter = match level {
+pub(super) fn init(level: Option<&str>, has_rosout: bool) {
+    let first = level.map(str::to_owned);
+    let (filter, handle) = reload::Layer::new(filter_of(level));
+    let lines = tracing_subscriber::fmt::layer()
+        .fmt_fields(fields())
+        .with_writer(|| AboveProgress)
+        .with_ansi(is_colored(std::io::stderr().is_terminal(), |name| std::env::var(name).ok()))
+        .with_target(false)
+        // The fallback for a line that cannot be written is a panic.
+        .log_internal_errors(false);
+    let subscriber =
+        tracing_subscriber::registry().with(filter).with(lines).with(has_rosout.then_some(ToNodes));
+    // Fails only when a subscriber is there already: then that one stays.
+    if tracing::subscriber::set_global_default(subscriber).is_ok() {
+        Logs::process().set_level_control(Box::new(move |level| {
+            let level = level.map_or(first.as_deref(), |level| Some(name_of(level)));
+            // Fails only without the subscriber, which stays for good.
+            let _ = handle.reload(filter_of(level));
+        }));
+    }
+}
+
+/// The entries that are logged.
+fn filter_of(level: Option<&str>) -> EnvFilter {
+    match level {
         // `tracing` has no level above error.
         Some("fatal") => EnvFilter::new("error"),
         Some(level) => EnvFilter::new(format!("warn,det_post={level}")),
         None => {
             EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(DEFAULT_FILTER))
         }
-    };
-    // Fails only when a subscriber is there already: then that one stays.
-    let _ = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .fmt_fields(fields())
-        .with_writer(|| AboveProgress)
-        .with_ansi(std::io::stderr().is_terminal())
-        .with_target(false)
-        // The fallback for a line that cannot be written is a panic.
-        .log_internal_errors(false)
-        .try_init();
+    }
 }
 
-/// Writes the fields of an event, safe to show.
+/// A level as `--log-level` takes it.
+fn name_of(level: LogLevel) -> &'static str {
+    match level {
+        LogLevel::Debug => "debug",
+        LogLevel::Info => "info",
+        LogLevel::Warn => "warn",
+        LogLevel::Error => "error",
+        LogLevel::Fatal => "fatal",
+    }
+}
+
+/// Hands this program's entries to its live nodes. Entries of the libraries stay
+/// on stderr: one of them may be about publishing an entry.
+struct ToNodes;
+
+impl<S: tracing::Subscriber> Layer<S> for ToNodes {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        let metadata = event.metadata();
+        if !metadata.target().starts_with(env!("CARGO_CRATE_NAME")) {
+            return;
+        }
+        let logs = Logs::process();
+        if !logs.is_published() {
+            return;
+        }
+        let mut text = Text::default();
+        event.record(&mut text);
+        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let nanos = i64::try_from(since_epoch.as_nanos()).unwrap_or(i64::MAX);
+        logs.add(&LogRecord {
+            stamp: Stamp::from_nanos(nanos),
+            level: match *metadata.level() {
+                Level::ERROR => LogLevel::Error,
+                Level::WARN => LogLevel::Warn,
+                Level::INFO => LogLevel::Info,
+                Level::DEBUG | Level::TRACE => LogLevel::Debug,
+            },
+            message: text.0,
+            file: metadata.file().unwrap_or_default(),
+            module: metadata.module_path().unwrap_or_default(),
+            line: metadata.line().unwrap_or_default(),
+        });
+    }
+}
+
+/// The fields of an event as one text, safe to show.
+#[derive(Default)]
+struct Text(String);
+
+impl Visit for Text {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        if !self.0.is_empty() {
+            self.0.push(' ');
+        }
+        // A `String` takes everything.
+        let _ = write_field(&mut self.0, field, value);
+    }
+}
+
+/// Whether log lines have colours: as `NO_COLOR` and ROS's
+/// `RCUTILS_COLORIZED_OUTPUT` say, else where stderr is a terminal.
+fn is_colored(is_terminal: bool, variable: impl Fn(&str) -> Option<String>) -> bool {
+    if variable("NO_COLOR").is_some_and(|value| !value.is_empty()) {
+        return false;
+    }
+    match variable("RCUTILS_COLORIZED_OUTPUT").as_deref() {
+        Some("0") => false,
+        Some("1") => true,
+        _ => is_terminal,
+    }
+}
+
+/// Writes the fields of an event, escaped.
 fn fields() -> impl for<'w> FormatFields<'w> + 'static {
     debug_fn(|writer: &mut Writer<'_>, field: &Field, value: &dyn Debug| -> fmt::Result {
-        let mut shown = Shown::new(writer, LineBreaks::Marked);
-        match field.name() {
-            "message" => write!(shown, "{value:?}")?,
-            name => write!(shown, "{name}={value:?}")?,
-        }
-        shown.finish()
+        write_field(writer, field, value)
     })
     .delimited(" ")
+}
+
+fn write_field(writer: &mut dyn Write, field: &Field, value: &dyn Debug) -> fmt::Result {
+    let mut shown = Shown::new(writer, LineBreaks::Marked);
+    match field.name() {
+        "message" => write!(shown, "{value:?}")?,
+        name => write!(shown, "{name}={value:?}")?,
+    }
+    shown.finish()
 }
 
 #[cfg(test)]
@@ -75,6 +171,28 @@ mod tests {
 
         fn flush(&mut self) -> io::Result<()> {
             Ok(())
+        }
+    }
+
+    #[test]
+    fn colours_are_for_terminals_unless_a_variable_says_otherwise() {
+        for (is_terminal, no_color, colorized, expected) in [
+            (true, None, None, true),
+            (false, None, None, false),
+            (true, Some("1"), None, false),
+            (true, Some(""), None, true),
+            (true, None, Some("0"), false),
+            (false, None, Some("1"), true),
+            (false, Some("1"), Some("1"), false),
+            (false, None, Some("maybe"), false),
+        ] {
+            let variable = |name: &str| match name {
+                "NO_COLOR" => no_color.map(str::to_owned),
+                "RCUTILS_COLORIZED_OUTPUT" => colorized.map(str::to_owned),
+                other => panic!("{other} is read"),
+            };
+            let found = is_colored(is_terminal, variable);
+            assert_eq!(found, expected, "{is_terminal} {no_color:?} {colorized:?}");
         }
     }
 
@@ -103,5 +221,53 @@ mod tests {
             "{text}"
         );
         assert!(text.ends_with("number=3\n"), "{text}");
+    }
+
+    /// What a node publishes, in the order it comes.
+    struct Published(std::sync::mpsc::Sender<String>);
+
+    impl crate::transport::middleware::Publisher for Published {
+        fn publish(&mut self, cdr: &[u8]) -> crate::Result<()> {
+            let mut reader = crate::transport::cdr::Reader::new("test", cdr)?;
+            reader.i32()?;
+            reader.u32()?;
+            let level = reader.u8()?;
+            let [name, text, file, module] =
+                [reader.str()?, reader.str()?, reader.str()?, reader.str()?];
+            let has_line = reader.u32()? > 0;
+            let _ = self.0.send(format!("{level} {name} {text} {file} {module} {has_line}"));
+            Ok(())
+        }
+
+        fn num_subscribers(&self) -> usize {
+            0
+        }
+    }
+
+    #[test]
+    fn entries_of_this_program_reach_a_node() {
+        let (sender, published) = std::sync::mpsc::channel();
+        let node = crate::ros::NodeName::new("front", "eyes").unwrap();
+        let filter = EnvFilter::new("warn,det_post=info");
+        let subscriber = tracing_subscriber::registry().with(filter).with(ToNodes);
+        tracing::subscriber::with_default(subscriber, || {
+            tracing::info!("before the node is there");
+            let rosout = crate::node::Rosout::start(&node, Box::new(Published(sender)));
+            let topic = "/a\n\u{1b}[2K";
+            tracing::warn!(number = 3, "{topic}: lost");
+            tracing::debug!("below the level");
+            tracing::error!(target: "rustdds", "of a library");
+            tracing::info!("last");
+            drop(rosout.unwrap());
+            tracing::info!("after its end");
+        });
+        let place = "src/cli/telemetry.rs det_post::cli::telemetry::tests true";
+        // Tests beside this one may log, too.
+        let found: Vec<String> = published.iter().filter(|text| text.ends_with(place)).collect();
+        let expected = [
+            format!("30 front.eyes /a\n    | \\u{{1b}}[2K: lost number=3 {place}"),
+            format!("20 front.eyes last {place}"),
+        ];
+        assert_eq!(found, expected);
     }
 }

@@ -56,7 +56,7 @@ impl CameraConfig {
             class_filter: class_filter(p, &facts.class_names),
             candidate_capacity: candidate_capacity(p),
             pre_nms_top_k: pre_nms_top_k(p),
-            nms: nms_2d(p, facts.layout.is_end_to_end()),
+            nms: nms_2d(p, &facts.layout),
             max_detections: max_detections(p, 300),
             facts,
         }

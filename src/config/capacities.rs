@@ -1,4 +1,4 @@
-//! How many boxes of a frame pass from stage to stage.
+//! Limits on the number of boxes between stages.
 
 use super::declaration::Change::{Fixed, Live};
 use super::reader::Reader;

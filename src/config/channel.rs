@@ -1,8 +1,8 @@
-//! What channels of all families have: head, topics, device, capacities.
+//! Channels of all families: head, topics, device, capacities.
 
 use super::camera::CameraConfig;
 use super::declaration::Change::Fixed;
-use super::declaration::{Declaration, parameter_file};
+use super::declaration::{Declaration, parameter_file, values};
 use super::engine::check_engine;
 use super::files::Entries;
 use super::head::{self, Facts, Head};
@@ -17,7 +17,7 @@ use super::value::{above, device, flag, integer, one_of, seconds, text, topic};
 use crate::ros::NodeName;
 use crate::types::{DeviceChoice, FailurePolicy, Fallback, OutputType, PointRange};
 
-/// One channel: topics in, a topic out, a detector between.
+/// A channel: input topics, a detector, an output topic.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChannelConfig {
     /// Its name, unique.
@@ -30,13 +30,16 @@ pub struct ChannelConfig {
     pub output: String,
     /// The message that they are published as.
     pub output_type: OutputType,
+    /// The `class_id` of each class in published detections: its name, or its
+    /// index.
+    pub class_ids: Vec<String>,
     /// Where its frames run.
     pub device: DeviceChoice,
     /// What it does when its device fails.
     pub failures: FailurePolicy,
     /// Whether its frames run in a process of their own.
     pub is_isolated: bool,
-    /// How it takes part in the live graph.
+    /// Its parameters in the live node.
     pub live: LiveConfig,
     /// The rest, by sensor.
     pub kind: ChannelKind,
@@ -48,7 +51,7 @@ impl ChannelConfig {
     /// The effective parameters of this channel as a parameter file, which loads
     /// as the same channel of a node whose `device` is `auto`.
     pub fn to_yaml(&self) -> String {
-        parameter_file(&self.declared)
+        parameter_file(values(&self.declared))
     }
 }
 
@@ -152,6 +155,7 @@ fn parameters(
     let input = input(p, node, is_camera);
     let output = output(p, name);
     let output_type = output_type(p, &facts);
+    let class_ids = class_ids(p, facts.class_names());
     let (kind, engine) = match facts {
         Facts::Camera(facts) => {
             let camera = CameraConfig::read(p, head, facts);
@@ -190,6 +194,7 @@ fn parameters(
         sync: SyncConfig::default(),
         output: node.expand(&output),
         output_type,
+        class_ids,
         device,
         failures: failure_policy(p),
         is_isolated,
@@ -227,6 +232,31 @@ fn output_type(p: &mut Reader<'_>, facts: &Facts) -> OutputType {
         default,
         "Message that the detections are published as, of vision_msgs.",
     )
+}
+
+/// What identifies the class of a published detection.
+#[derive(Clone, Copy)]
+enum ClassId {
+    Name,
+    Index,
+}
+
+const CLASS_IDS: &[(&str, ClassId)] = &[("name", ClassId::Name), ("index", ClassId::Index)];
+
+/// The `class_id` of each class.
+fn class_ids(p: &mut Reader<'_>, class_names: &[String]) -> Vec<String> {
+    let class_id = p.value(
+        "publish.class_id",
+        Fixed,
+        one_of(CLASS_IDS),
+        "name",
+        "`class_id` of published detections: the `name` of the class, or its `index` in `OUTPUT/label_info`. \
+         Lines of `detections.jsonl` hold the name either way; `eval` compares names.",
+    );
+    match class_id {
+        ClassId::Name => class_names.to_vec(),
+        ClassId::Index => (0..class_names.len()).map(|index| index.to_string()).collect(),
+    }
 }
 
 const FALLBACKS: &[(&str, Fallback)] = &[("none", Fallback::None), ("cpu", Fallback::Cpu)];

@@ -1,4 +1,4 @@
-//! Declared parameters: what they are and what they hold.
+//! Declared parameters and their values.
 
 use indexmap::IndexMap;
 
@@ -16,7 +16,7 @@ pub(super) enum Change {
     Live,
 }
 
-/// A declared parameter and what it holds.
+/// A declared parameter and its value.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Declaration {
     /// Dotted name, with the channel's.
@@ -32,14 +32,14 @@ pub(super) struct Declaration {
     pub(super) value: Option<Node>,
 }
 
-/// What holds when a parameter is not given.
+/// The default of a parameter.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum DefaultValue {
     /// It must be given.
     Required,
     /// This value.
     Value(Node),
-    /// It stays unset or follows from other parameters, as the text says.
+    /// Unset, or derived from other parameters, as the text states.
     Unset(&'static str),
 }
 
@@ -60,14 +60,20 @@ pub(super) fn entries<'d>(
     declared.into_iter().filter_map(|d| Some((d.name.clone(), entry(d.value.as_ref()?)))).collect()
 }
 
-/// The values of parameters as a parameter file.
-pub(super) fn parameter_file<'d>(declared: impl IntoIterator<Item = &'d Declaration>) -> String {
-    let mut values: Vec<_> =
-        declared.into_iter().filter_map(|d| Some((&d.name, d.value.as_ref()?))).collect();
-    values.sort_by_key(|(name, _)| *name);
+/// Every value by its name.
+pub(super) fn values<'d>(
+    declared: impl IntoIterator<Item = &'d Declaration>,
+) -> impl Iterator<Item = (String, &'d Node)> {
+    declared.into_iter().filter_map(|d| Some((d.name.clone(), d.value.as_ref()?)))
+}
+
+/// Values of parameters as a parameter file.
+pub(super) fn parameter_file<'d>(values: impl IntoIterator<Item = (String, &'d Node)>) -> String {
+    let mut values: Vec<_> = values.into_iter().collect();
+    values.sort_by(|(a, _), (b, _)| a.cmp(b));
     let mut root = Node::Map(IndexMap::new());
     for (key, value) in values {
-        insert(&mut root, key, value.clone());
+        insert(&mut root, &key, value.clone());
     }
     let section = Node::Map(IndexMap::from([("ros__parameters".to_owned(), root)]));
     let file = Node::Map(IndexMap::from([("/**".to_owned(), section)]));

@@ -1,4 +1,4 @@
-//! What runs a channel's networks.
+//! The engine of a channel's networks.
 
 use std::path::PathBuf;
 

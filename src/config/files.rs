@@ -101,13 +101,13 @@ impl<'a> Sections<'a> {
     }
 }
 
-/// Whether a section's name stands for a node, as rclcpp reads it: `*` for any
+/// Whether the name of a section matches a node, as in rclcpp: `*` for any
 /// one part of a name, `**` for any number of parts, also none.
 fn applies(section: &str, node: &NodeName) -> bool {
     let node = node.full();
     let parts: Vec<&str> = name_parts(&node).collect();
-    // reached[n]: the parts of the section read so far stand for the first n
-    // parts of the node's name.
+    // reached[n]: the parts of the section so far match the first n parts of the
+    // node's name.
     let mut reached = vec![false; parts.len() + 1];
     reached[0] = true;
     for pattern in name_parts(section) {

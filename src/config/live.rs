@@ -1,5 +1,5 @@
-//! What only the live node reads of a channel: how its messages come in, and
-//! what diagnostics warn about.
+//! The parameters of a channel in the live node: quality of service and limits of
+//! diagnostics.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use super::reader::Reader;
 use super::value::{Kind, above, flag, integer, number, one_of, seconds};
 use crate::ros::{Durability, Qos, Reliability};
 
-/// How a channel takes part in the live graph.
+/// The parameters of a channel in the live node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LiveConfig {
     /// Quality of service of the inputs.
@@ -106,8 +106,8 @@ impl LiveConfig {
                 Live,
                 flag(),
                 true,
-                "Whether an image with the boxes drawn (`OUTPUT/debug_image`) is published live while there is \
-                 a subscriber.",
+                "Whether an image with the boxes drawn (`OUTPUT/debug_image`, and as JPEG below it on `compressed`) \
+                 is published live while there is a subscriber.",
             ),
         }
     }

@@ -24,8 +24,9 @@ Sections of a file apply as in ROS:
 - Sections of other nodes are skipped, so that one file may configure a whole system.
 - A section that names this node may hold no key but those below. In a section for many nodes (`/**:`,
   `/front/*:`) other keys are ignored, with one warning for each file.
-- `start_type_description_service` and `qos_overrides.*`, which every ROS node has, are accepted and have no
-  effect; the quality of service of a channel is set by `NAME.qos.*`.
+- `start_type_description_service`, which every ROS node has, is accepted and has no effect.
+- `qos_overrides.TOPIC.subscription.POLICY` and `qos_overrides.TOPIC.publisher.POLICY` override the quality of
+  service of single topics, that of inputs before `NAME.qos.*`: [live node](live-node.md#parameters).
 - `yes`, `on`, `y`, `no`, `off`, `n` are booleans. Duplicate keys and tags are refused. A file has at most
   256 KiB.
 

@@ -1,4 +1,4 @@
-//! Whether the capacities of a channel fit into the memory of the machine.
+//! Checks that the capacities of a channel fit into memory.
 
 use super::reader::Reader;
 
@@ -15,7 +15,7 @@ pub(super) fn check(p: &mut Reader<'_>, buffers: &[Buffers]) {
 /// follows from it.
 pub(super) type Buffers = (&'static str, String, u64);
 
-/// The bytes of so many rows.
+/// Size in bytes of a number of rows.
 pub(super) fn bytes(factors: &[usize]) -> u64 {
     factors.iter().fold(1, |product: u64, &factor| product.saturating_mul(factor as u64))
 }

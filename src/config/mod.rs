@@ -33,6 +33,7 @@ mod memory;
 mod nms;
 mod node;
 mod problems;
+mod qos_overrides;
 mod reader;
 mod ros_parameters;
 mod value;
@@ -49,26 +50,26 @@ pub use lidar::{DensificationConfig, LidarConfig};
 pub use live::LiveConfig;
 pub use manual::manual;
 pub use node::NODE_NAME;
+pub use qos_overrides::QosOverrides;
 pub use ros_parameters::DeclaredParameter;
 
 use crate::error::Result;
 use crate::ros::NodeName;
 use crate::types::DeviceChoice;
-use declaration::{Declaration, parameter_file};
+use declaration::{Declaration, parameter_file, values};
 use files::{Entries, Sections};
 use problems::Problems;
 use reader::Reader;
 
-/// Parameters that rcl and rclcpp give every node. They are accepted in files and
-/// have no effect here.
+/// A parameter that rcl gives every node. It is accepted in files and has no
+/// effect here.
 const START_TYPE_DESCRIPTION_SERVICE: &str = "start_type_description_service";
-const QOS_OVERRIDES: &str = "qos_overrides";
 
 /// A checked configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// The node: its sections of parameter files hold, its namespace is that of
-    /// relative topics, and `~` stands for its full name.
+    /// The node: selects the sections of parameter files, is the namespace of relative
+    /// topics and the meaning of `~`.
     pub node: NodeName,
     /// Where the frames of channels without a `device` of their own run.
     pub device: DeviceChoice,
@@ -78,6 +79,8 @@ pub struct Config {
     pub autostart: bool,
     /// Time between diagnostics of the live node.
     pub diagnostics_period: Duration,
+    /// Quality of service of single topics.
+    pub qos_overrides: QosOverrides,
     /// The channels, by name; at least one.
     pub channels: Vec<ChannelConfig>,
     /// The parameters of the node itself.
@@ -94,6 +97,11 @@ impl Config {
     /// channels with one output, or no channel at all.
     pub fn load(files: &[PathBuf], overrides: &[String]) -> Result<Self> {
         Self::load_for(&NodeName::new("", NODE_NAME)?, files, overrides)
+    }
+
+    /// The channel of a name.
+    pub fn channel(&self, name: &str) -> Option<&ChannelConfig> {
+        self.channels.iter().find(|channel| channel.name == name)
     }
 
     /// As [`Config::load`], for a node of another name.
@@ -119,7 +127,8 @@ impl Config {
     }
 
     fn from_entries(node: &NodeName, entries: Entries, mut problems: Problems) -> Result<Self> {
-        let (of_node, of_channels) = split(entries, &mut problems);
+        let (of_node, of_channels, overrides) = split(entries, &mut problems);
+        let qos_overrides = QosOverrides::read(overrides, &mut problems);
         let mut p = Reader::new("", of_node, &mut problems);
         let own = node::read(&mut p);
         let declared = p.finish();
@@ -141,6 +150,7 @@ impl Config {
             use_sim_time,
             autostart,
             diagnostics_period,
+            qos_overrides,
             channels,
             declared,
         })
@@ -150,23 +160,25 @@ impl Config {
     /// configuration.
     pub fn to_yaml(&self) -> String {
         let of_channels = self.channels.iter().flat_map(|channel| &channel.declared);
-        parameter_file(self.declared.iter().chain(of_channels))
+        let declared = values(self.declared.iter().chain(of_channels));
+        parameter_file(declared.chain(self.qos_overrides.values()))
     }
 }
 
-/// Splits values into those of the node and those of each channel, by the key
-/// below it. A mapping without `head` that is found in sections for many nodes
+/// Splits values into those of the node, those of each channel, by the key below
+/// it, and overrides of quality of service. A mapping without `head` that is found in sections for many nodes
 /// alone is no channel.
-fn split(entries: Entries, problems: &mut Problems) -> (Entries, BTreeMap<String, Entries>) {
-    let mut node = Entries::new();
+fn split(
+    entries: Entries,
+    problems: &mut Problems,
+) -> (Entries, BTreeMap<String, Entries>, Entries) {
+    let (mut node, mut overrides) = (Entries::new(), Entries::new());
     let mut of_channels: BTreeMap<String, Entries> = BTreeMap::new();
     for (key, entry) in entries {
         match key.split_once('.') {
             _ if key == START_TYPE_DESCRIPTION_SERVICE => {}
-            Some((QOS_OVERRIDES, _)) => {
-                if !entry.origin.is_shared {
-                    problems.warn(format!("{key} has no effect; set `NAME.qos` of a channel"));
-                }
+            Some((qos_overrides::PREFIX, key)) => {
+                overrides.insert(key.to_owned(), entry);
             }
             None => {
                 node.insert(key, entry);
@@ -186,7 +198,7 @@ fn split(entries: Entries, problems: &mut Problems) -> (Entries, BTreeMap<String
         }
         is_channel
     });
-    (node, of_channels)
+    (node, of_channels, overrides)
 }
 
 /// Refuses an output that is another channel's, or an input: detections on the

@@ -1,4 +1,4 @@
-//! Which boxes of a channel are suppressed.
+//! The parameters of suppression.
 
 use super::classes::index_of;
 use super::declaration::Change::Live;
@@ -7,16 +7,17 @@ use super::value::Length::{OneOrMore, OneOrPerClass};
 use super::value::{above, flag, integer, list, number, one_of, text};
 use crate::types::{
     CircleThreshold, ClassMode, Nms2d, Nms3d, NmsBev, NmsCircle, NmsFast, NmsIou, NmsIou3d,
-    NmsSoft, SoftDecay,
+    NmsRotated, NmsSoft, SoftDecay, YoloLayout,
 };
 use crate::yaml::Node;
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 enum Kind2d {
     Iou,
     Fast,
     SoftLinear,
     SoftGaussian,
+    Rotated,
     None,
 }
 
@@ -25,29 +26,44 @@ const KINDS_2D: &[(&str, Kind2d)] = &[
     ("fast", Kind2d::Fast),
     ("soft_linear", Kind2d::SoftLinear),
     ("soft_gaussian", Kind2d::SoftGaussian),
+    ("rotated", Kind2d::Rotated),
     ("none", Kind2d::None),
 ];
 
 /// The parameters `nms.*` of channels with boxes in an image.
-pub(super) fn nms_2d(p: &mut Reader<'_>, is_end_to_end: bool) -> Nms2d {
+pub(super) fn nms_2d(p: &mut Reader<'_>, layout: &YoloLayout) -> Nms2d {
     let kind = p.derived(
         "nms.kind",
         Live,
         one_of(KINDS_2D),
         (
-            "`none` for end-to-end heads, else `iou`",
-            if is_end_to_end { "none" } else { "iou" },
+            "`none` for end-to-end heads, `rotated` for heads with rotated boxes, else `iou`",
+            match layout {
+                layout if layout.is_end_to_end() => "none",
+                layout if layout.has_rotated_boxes() => "rotated",
+                _ => "iou",
+            },
         ),
         "Suppression. `iou`: greedy. `fast`: in one pass, suppressed boxes suppress others, too. `soft_*`: \
-         scores decay with the overlap.",
+         scores decay with the overlap. `rotated`: greedy, by the exact IoU of rotated boxes. Rotated boxes \
+         take `rotated` or `none`, axis-aligned ones all but `rotated`.",
     );
+    let is_rotated = kind == Kind2d::Rotated;
+    if is_rotated != layout.has_rotated_boxes() && kind != Kind2d::None {
+        let allowed = match layout.has_rotated_boxes() {
+            true => "`rotated` or `none`, as the head has rotated boxes",
+            false => "another kind, as the head has axis-aligned boxes",
+        };
+        let name = KINDS_2D.iter().find(|(_, known)| *known == kind).map_or("", |(name, _)| *name);
+        p.refuse("nms.kind", format!("{name:?}"), allowed);
+    }
     let iou_threshold = p.value(
         "nms.iou_threshold",
         Live,
         number(0.0..=1.0),
         0.45,
-        "A box is suppressed when its IoU with a better one is above this (`iou`, `fast`); scores do not \
-         decay at or below it (`soft_linear`).",
+        "A box is suppressed when its IoU with a better one is above this (`iou`, `fast`, `rotated`); \
+         scores do not decay at or below it (`soft_linear`).",
     );
     // The head of a camera is one task.
     let class_mode = class_mode(p, "aware", || ClassMode::Agnostic);
@@ -85,6 +101,7 @@ pub(super) fn nms_2d(p: &mut Reader<'_>, is_end_to_end: bool) -> Nms2d {
         Kind2d::Fast => Nms2d::Fast(NmsFast { iou_threshold, class_mode }),
         Kind2d::SoftLinear => soft(SoftDecay::Linear { iou_threshold }, class_mode),
         Kind2d::SoftGaussian => soft(SoftDecay::Gaussian { sigma }, class_mode),
+        Kind2d::Rotated => Nms2d::Rotated(NmsRotated { iou_threshold, class_mode }),
         Kind2d::None => Nms2d::None,
     }
 }

@@ -1,4 +1,4 @@
-//! What is wrong with a configuration, and what was probably meant.
+//! The problems of a configuration, with suggestions.
 
 use std::fmt;
 use std::rc::Rc;
@@ -7,31 +7,31 @@ use indexmap::IndexMap;
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// Most ignored keys of a file that are named in its warning.
+/// Maximum number of ignored keys that the warning of a file names.
 const MAX_NAMED: usize = 20;
-/// Most lines of an error.
+/// Maximum number of lines of an error.
 const MAX_LINES: usize = 200;
-/// Longest word that a correction is looked for.
+/// Maximum length of a word with a suggestion.
 const MAX_WORD: usize = 80;
 
-/// Where a value was given.
+/// The origin of a value.
 #[derive(Clone, Debug)]
 pub(super) struct Origin {
     /// The file, or the option of the command line.
     pub(super) name: Rc<str>,
-    /// Whether it is a section for many nodes (`/**:`, `/front/*:`), which may
-    /// hold keys of other nodes.
+    /// Whether it is a section for several nodes (`/**:`, `/front/*:`), which may
+    /// contain keys of other nodes.
     pub(super) is_shared: bool,
 }
 
 impl Origin {
-    /// A source that is for this node alone.
+    /// An origin for this node alone.
     pub(super) fn own(name: &str) -> Self {
         Self { name: name.into(), is_shared: false }
     }
 }
 
-/// All that is wrong with a configuration, and what is ignored in it.
+/// The problems of a configuration, and its ignored keys.
 #[derive(Debug, Default)]
 pub(super) struct Problems {
     problems: Vec<String>,
@@ -41,23 +41,23 @@ pub(super) struct Problems {
 }
 
 impl Problems {
-    /// Notes what is wrong with a key.
+    /// Adds a problem of a key.
     pub(super) fn push(&mut self, key: &str, message: &str) {
         self.problems.push(format!("{}: {message}", shorten(key)));
     }
 
-    /// Notes a value that is not allowed.
+    /// Adds a value that is not allowed.
     pub(super) fn refuse(&mut self, key: &str, found: impl fmt::Display, allowed: &str) {
         self.push(key, &format!("found {}; allowed: {allowed}", shorten(&found.to_string())));
     }
 
-    /// Notes what is accepted, but probably not meant.
+    /// Adds a warning about a value that is accepted.
     pub(super) fn warn(&mut self, message: String) {
         self.warnings.push(message);
     }
 
-    /// Notes a key that this node does not have: a problem, or an ignored key
-    /// where it may belong to another node. `hint` says what was meant.
+    /// Adds a key that this node does not have: a problem, or an ignored key if it
+    /// may belong to another node. `hint` is a suggestion.
     pub(super) fn unknown_key(&mut self, key: &str, origin: &Origin, hint: Option<String>) {
         if !origin.is_shared {
             let hint = hint.map_or(String::new(), |hint| format!("; {hint}"));
@@ -124,7 +124,7 @@ pub(super) fn shorten(text: &str) -> String {
     }
 }
 
-/// The name that takes the fewest edits, if no more than half of it changes.
+/// The name with the smallest edit distance, if at most half of it changes.
 pub(super) fn nearest<'a>(word: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     if word.len() > MAX_WORD {
         return None;

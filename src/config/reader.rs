@@ -17,8 +17,8 @@ const MAX_HINTS: usize = 100;
 
 /// Reads one group of parameters.
 pub(super) struct Reader<'a> {
-    /// Stands before every key in messages and names: the channel or the file,
-    /// with its separator.
+    /// Prefix of every key in messages and names: the channel or the file, with its
+    /// separator.
     prefix: String,
     /// What the user gave, less what is read.
     given: Entries,
@@ -34,7 +34,7 @@ pub(super) struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// A reader of what is given. `prefix` stands before every key in messages
+    /// A reader of what is given. `prefix` precedes every key in messages
     /// and names.
     pub(super) fn new(prefix: &str, given: Entries, problems: &'a mut Problems) -> Self {
         Self {
@@ -247,7 +247,7 @@ impl<'a> Reader<'a> {
         let allowed = kind.allowed((!self.is_manual).then_some(self.class_names.len()));
         let suggested = self.suggested.remove(key);
         let given = self.given.remove(key).or(suggested);
-        // Nothing stands for unset where that is possible.
+        // An empty value is unset where that is possible.
         let is_unset =
             |entry: &Entry| entry.node.is_empty() && matches!(default, DefaultValue::Unset(_));
         let node = match (given.filter(|entry| !is_unset(entry)), &default) {

@@ -15,8 +15,8 @@ pub(super) struct Kind<T> {
     /// The range of a single number.
     pub(super) range: Option<ParameterRange>,
     pub(super) unit: &'static str,
-    /// Stands for a value that is missing or refused, so that reading goes on
-    /// and finds all problems. A configuration with problems is never used.
+    /// Replaces a value that is missing or refused, so that reading continues and
+    /// finds all problems. A configuration with problems is never used.
     pub(super) placeholder: T,
     /// What is allowed in a list of this kind.
     plural: String,
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn kinds_take_what_they_allow() {
+    fn kinds_accept_what_they_allow() {
         check(&flag(), &["true", "True", "yes", "ON", "n"], &["1", "''", "nope", "yess"]);
         check(&text(), &["a", "'1'"], &["''", "1", "[a]"]);
         check(&topic(), &["/a/b_1", "~/a", "a"], &["a//b", "/1a", "a b", "/", "''", "~", "a/"]);

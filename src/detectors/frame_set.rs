@@ -5,10 +5,10 @@ use nalgebra::Isometry3;
 use crate::error::{Error, ErrorKind, Result};
 use crate::types::{CameraCalibration, CloudView, Header, ImagePayload, Stamp};
 
-/// The most inputs that a frame may have.
+/// The maximum number of inputs of a frame.
 pub const MAX_INPUTS: usize = 16;
 
-/// What one input carries.
+/// The type of the messages of an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PayloadKind {
     /// Images, raw or compressed.
@@ -17,29 +17,29 @@ pub enum PayloadKind {
     Cloud,
 }
 
-/// What a detector needs of one of its inputs.
+/// The requirements of a detector for one of its inputs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InputNeeds {
-    /// What the input carries.
+    /// The type of the messages.
     pub kind: PayloadKind,
-    /// The fixed frame in which the detector wants the sensor's pose; `None`:
-    /// it does not use the pose.
+    /// The fixed frame of reference of the sensor's pose; `None` if the detector does not
+    /// use the pose.
     pub pose_in: Option<String>,
-    /// Whether the detector wants the calibration of the camera.
+    /// Whether the detector uses the calibration of the camera.
     pub calibration: bool,
 }
 
 /// The data of one message, borrowed.
 #[derive(Clone, Copy, Debug)]
 pub enum Payload<'a> {
-    /// Pixels, or a compressed file.
+    /// Pixels or a compressed image.
     Image(ImagePayload<'a>),
     /// Points.
     Cloud(&'a CloudView<'a>),
 }
 
 impl Payload<'_> {
-    /// What it is.
+    /// Its type.
     pub fn kind(&self) -> PayloadKind {
         match self {
             Self::Image(_) => PayloadKind::Image,
@@ -55,11 +55,11 @@ pub struct FrameInput<'a> {
     pub header: Header<'a>,
     /// The data.
     pub payload: Payload<'a>,
-    /// `world_from_sensor` at the header's stamp, or why it is not known;
-    /// `None` where the detector does not ask for it ([`InputNeeds::pose_in`]).
+    /// `world_from_sensor` at the header's stamp, or the reason why it is unknown; `None`
+    /// if the detector does not use it ([`InputNeeds::pose_in`]).
     pub pose: Option<Result<Isometry3<f64>>>,
-    /// The newest calibration of the camera; `None` when there is none yet, or
-    /// the detector does not ask for it ([`InputNeeds::calibration`]).
+    /// The newest calibration of the camera; `None` if there is none yet or the detector
+    /// does not use it ([`InputNeeds::calibration`]).
     pub calibration: Option<&'a CameraCalibration>,
 }
 
@@ -85,17 +85,33 @@ impl<'a> FrameInput<'a> {
         Self { pose: Some(Ok(world_from_sensor)), ..self }
     }
 
-    /// `world_from_sensor`, where it is known.
+    /// `world_from_sensor`, if it is known.
     pub fn world_from_sensor(&self) -> Option<&Isometry3<f64>> {
         self.pose.as_ref().and_then(|pose| pose.as_ref().ok())
     }
 }
 
-/// The inputs of one frame, in the order that the detector declares them.
+/// The inputs of one frame, in the order of [`Detector::inputs`](super::Detector::inputs),
+/// borrowed from the messages.
 ///
-/// Everything is borrowed from the messages. An input is `None` when no message
-/// of it belongs to the frame, which only detectors that can do without it are
-/// given.
+/// An input is `None` if none of its messages belongs to the frame, which happens only if
+/// `sync.min_inputs` allows it.
+///
+/// ```
+/// use det_post::types::{Encoding, Header, ImagePayload, ImageView, Size, Stamp};
+/// use det_post::{FrameInput, FrameSet};
+///
+/// let pixels = [0; 4 * 2];
+/// let gray = ImageView::new(Size::new(4, 2), 4, Encoding::Mono8, false, &pixels)?;
+/// let header = Header { stamp: Stamp::from_ros(7, 0), frame_id: "camera_front" };
+/// let front = Some(FrameInput::image(header, ImagePayload::Raw(gray)));
+/// // The rear camera has sent nothing that belongs to this frame.
+/// let inputs = [front, None];
+/// let frame = FrameSet { stamp: header.stamp, inputs: &inputs };
+/// assert!(frame.image(0).is_ok());
+/// assert_eq!(frame.image(1).unwrap_err().message(), "input 1 of 2 is missing from the frame");
+/// # Ok::<(), det_post::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct FrameSet<'a> {
     /// Acquisition time of the frame: that of its reference input.
@@ -105,7 +121,7 @@ pub struct FrameSet<'a> {
 }
 
 impl<'a> FrameSet<'a> {
-    /// A frame of one input.
+    /// A frame with one input.
     pub fn single(input: &'a [Option<FrameInput<'a>>; 1]) -> Self {
         let stamp = input[0].as_ref().map(|input| input.header.stamp);
         Self { stamp: stamp.unwrap_or_default(), inputs: input }

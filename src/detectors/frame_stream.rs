@@ -1,6 +1,5 @@
-//! What the frames of every detector have in common on a GPU: they follow each
-//! other on a stream, with one upload and one wait each, until which their
-//! payloads are lent to them.
+//! The frames of a detector on a GPU: one after another on a stream, with one upload and
+//! one wait per frame, until which the frame borrows its payload.
 
 use crate::detectors::stopwatch::Stopwatch;
 use crate::device::cuda::{DeviceCounters, Stream, UploadScope};
@@ -15,17 +14,17 @@ pub(super) struct FrameStream {
     counters: DeviceCounters,
 }
 
-/// A frame in progress; what lives for `'env` may be lent to its upload.
+/// A frame in progress, whose upload may borrow memory for `'env`.
 pub(super) struct Running<'a, 'env> {
     stopwatch: &'a Stopwatch,
     scope: &'a UploadScope<'a, 'env>,
-    /// What the frame drops on the device.
+    /// Counters of what the frame drops on the device.
     pub(super) counters: &'a mut DeviceCounters,
     pub(super) report: &'a mut FrameReport,
 }
 
 impl FrameStream {
-    /// For frames of these stages, in this order.
+    /// A stream for frames with these stages, in this order.
     pub(super) fn new(stream: &Stream, stages: &[Stage]) -> Result<Self> {
         Ok(Self {
             stream: stream.clone(),
@@ -34,18 +33,17 @@ impl FrameStream {
         })
     }
 
-    /// The stream itself.
+    /// The stream.
     pub(super) fn stream(&self) -> &Stream {
         &self.stream
     }
 
-    /// What the frames drop on the device, for work that is recorded.
+    /// Counters of what the frames drop on the device, for work that is recorded.
     pub(super) fn counters(&mut self) -> &mut DeviceCounters {
         &mut self.counters
     }
 
-    /// Begins a frame, whose stages mark their ends and whose last call is
-    /// [`Running::finish`].
+    /// Begins a frame. Each stage marks its end; the last call is [`Running::finish`].
     pub(super) fn begin<'a, 'env>(
         &'a mut self,
         scope: &'a UploadScope<'a, 'env>,
@@ -55,11 +53,11 @@ impl FrameStream {
         Running { stopwatch, scope, counters, report }
     }
 
-    /// Ends a frame: after an error, whatever it queued ends before the next
-    /// frame, which starts with clear counters.
+    /// Ends a frame. After an error, waits for the work that it queued and clears the
+    /// counters.
     pub(super) fn settle(&mut self, ran: Result<()>) -> Result<()> {
         if ran.is_err() {
-            // A second error would be about the same work as the first.
+            // These report the error of `ran` again.
             let _ = self.counters.enqueue_clear();
             let _ = self.stream.synchronize();
         }
@@ -68,8 +66,8 @@ impl FrameStream {
 }
 
 impl<'env> Running<'_, 'env> {
-    /// Uploads a payload by `enqueue`, which gives the number of bytes that it
-    /// copied on the host: the first stage.
+    /// The first stage: uploads a payload by `enqueue`, which returns the number of bytes
+    /// that it copied on the host.
     pub(super) fn upload(
         &mut self,
         num_bytes: usize,
@@ -82,7 +80,7 @@ impl<'env> Running<'_, 'env> {
         self.end_of(Stage::Upload)
     }
 
-    /// Adds the durations of the stages, whose last was waited for.
+    /// Adds the durations of the stages to the report, after the wait for the last one.
     pub(super) fn finish(self) -> Result<()> {
         self.stopwatch.add_to(self.report)
     }
@@ -92,14 +90,14 @@ impl<'env> Running<'_, 'env> {
         self.stopwatch.end_of(stage)
     }
 
-    /// Reports what the frame dropped on the device, after the wait for its last
-    /// kernel, and gives the bytes that were read for it.
+    /// Adds the counters of the frame to the report, after the wait for its last kernel.
+    /// Returns the number of bytes read.
     pub(super) fn add_counters(&mut self) -> usize {
         self.counters.add_to(self.report);
         self.counters.num_bytes()
     }
 
-    /// Reports what a network's run copied, if it ran on the host.
+    /// Adds the copies of a network that runs on the host to the report.
     pub(super) fn add_copies(&mut self, stage: Stage, engine: &DeviceEngine) {
         let NumBytes { to_host, to_device } = engine.copies();
         self.report.add_bytes(stage, Transfer::Download, to_host);
@@ -108,7 +106,7 @@ impl<'env> Running<'_, 'env> {
     }
 }
 
-/// Room for a payload: taken by powers of two.
-pub(super) fn room_for(num: usize) -> usize {
+/// The capacity of memory for a payload: a power of two.
+pub(super) fn capacity_for(num: usize) -> usize {
     num.checked_next_power_of_two().unwrap_or(num)
 }

@@ -1,19 +1,18 @@
-//! From the inputs of a frame to detections: one folder a family of networks.
+//! From the inputs of a frame to detections: one folder per family of networks.
 //!
-//! A [`Detector`] owns everything that its frames need (device, engine,
-//! tensors, workspaces) from its construction on; detecting allocates nothing
-//! once the first frames have shown the sizes. It does no input or output, and
-//! keeps nothing of a frame but what it declares (past sweeps). An error drops
-//! the frame and leaves the detector ready for the next.
+//! A [`Detector`] owns its device, engines, tensors and workspaces; detecting allocates
+//! nothing once these have grown to the sizes of the frames. It performs no input or
+//! output, and keeps no state between frames except past sweeps. An error drops the frame
+//! and leaves the detector ready for the next.
 //!
 //! | family | inputs | stages on the CPU |
 //! |---|---|---|
 //! | [`image2d`] | one image | decompress, letterbox, infer, decode, select, suppress, gather |
 //! | [`pillars`] | one cloud | unpack, densify, voxelize, pillar features, encode, scatter, infer, decode, select, suppress, gather |
 //!
-//! Each family has a `cpu` and a `cuda` file, which implement [`Detector`] with
-//! the same stages in the same order, and a `head`: what the network's tensors
-//! mean, and whether a network fits.
+//! Each family has a `cpu` and a `cuda` file, which implement [`Detector`] with the same
+//! stages in the same order, and a `head`: the meaning of the network's tensors, and the
+//! check that a network fits.
 
 mod frame_set;
 #[cfg(feature = "cuda")]
@@ -31,71 +30,91 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::types::{Detections, DeviceChoice, FrameReport, Stage};
 
 /// Finds objects in the inputs of a frame.
+///
+/// ```
+/// use std::path::PathBuf;
+///
+/// use det_post::detectors::PayloadKind;
+/// use det_post::{Config, Detector, open_detector};
+///
+/// let config = Config::load(&[PathBuf::from("config/demo.param.yaml")], &[])?;
+/// let lidar = config.channel("lidar").expect("the demo has a LiDAR");
+/// let mut detector: Box<dyn Detector> = open_detector(lidar, "cpu".parse()?)?;
+/// let [input] = detector.inputs() else { unreachable!("one cloud per frame") };
+/// assert_eq!(input.kind, PayloadKind::Cloud);
+/// assert_eq!(input.pose_in.as_deref(), Some("map"), "past sweeps are moved in this frame");
+/// detector.warm_up()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait Detector: Send {
-    /// What it needs of each input; the order is that of [`FrameSet::inputs`].
-    /// Fixed from construction on.
+    /// The requirements for each input, in the order of [`FrameSet::inputs`]. Constant.
     fn inputs(&self) -> &[InputNeeds];
 
-    /// Where and by what its frames are processed. Fixed from construction on.
+    /// The device and the engine of its frames. Constant.
     fn info(&self) -> &DetectorInfo;
 
-    /// Finds the objects of a frame: detections in the total order of score,
-    /// class and source, valid until the next call. Adds durations, losses and
-    /// moved bytes to `report`.
+    /// Detects the objects of a frame. Detections are in the total order (score, class,
+    /// source) and valid until the next call. Adds durations, counters and copied bytes to
+    /// `report`.
     ///
     /// # Errors
-    /// Why the frame is dropped; the detector stays usable, except after
-    /// `Device` (it is to be made again) and `DeviceLost` (no detector of this
-    /// process can use the device any more).
+    /// The reason why the frame is dropped. The detector remains usable, except after
+    /// `Device` (it must be built again) and `DeviceLost` (no detector of this process can
+    /// use the device again).
     fn detect<'a>(
         &'a mut self,
         frame: &FrameSet<'_>,
         report: &mut FrameReport,
     ) -> Result<Detections<'a>>;
 
-    /// Takes over what may change between frames: thresholds, limits, classes,
-    /// suppression. The rest of `config` is that of construction.
+    /// Applies the parameters that may change between frames: thresholds, limits, classes,
+    /// suppression. The others are those of construction.
     ///
     /// # Errors
-    /// `Config` for another family, and those of construction; the configuration
-    /// of before stays in force.
+    /// `Config` for another family, and those of construction; then the previous
+    /// configuration remains in force.
     fn reconfigure(&mut self, config: &ChannelConfig) -> Result<()>;
 
-    /// Forgets past frames: the clock of the inputs starts over.
+    /// Discards past frames, when the clock of the inputs starts over. Without state between
+    /// frames there is nothing to do.
     ///
     /// # Errors
-    /// `Device` when that fails.
-    fn reset(&mut self) -> Result<()>;
+    /// `Device` when the device fails.
+    fn reset(&mut self) -> Result<()> {
+        Ok(())
+    }
 
-    /// Runs the networks once on an empty frame, so that the first real one
-    /// finds them warm. Leaves no trace.
+    /// Runs the networks once on an empty frame, so that the first frame is not slower than
+    /// others. Keeps no state.
     ///
     /// # Errors
     /// As [`Detector::detect`].
     fn warm_up(&mut self) -> Result<()>;
 
-    /// Memory from which payloads reach the device in the fewest copies.
-    fn payload_memory(&self) -> PayloadMemory;
+    /// Memory for payloads from which the device uploads with the fewest copies: pageable,
+    /// unless the detector runs on a GPU.
+    fn payload_memory(&self) -> PayloadMemory {
+        PayloadMemory::default()
+    }
 }
 
-/// Where and by what a detector's frames are processed.
+/// The device and the engine of a detector's frames.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DetectorInfo {
-    /// The device by its number; never `Auto`.
+    /// The device, never `Auto`.
     pub device: DeviceChoice,
     /// The device, for reports.
     pub device_name: String,
     /// Name and version of the engine that runs the network.
     pub engine_name: String,
-    /// The process, where it is not this one.
+    /// The process of the detector, if it is not this one.
     pub process_id: Option<u32>,
-    /// The stages that it reports, in the order they run. No other appears in
-    /// a report.
+    /// The stages of its reports, in the order in which they run.
     pub stages: Vec<Stage>,
 }
 
 impl DetectorInfo {
-    /// A detector of this process.
+    /// A detector in this process.
     pub fn new(device: &Device, engine_name: &str, stages: &[Stage]) -> Self {
         Self {
             device: device.choice(),
@@ -121,7 +140,7 @@ pub fn open(config: &ChannelConfig, device: DeviceChoice) -> Result<Box<dyn Dete
     }
 }
 
-/// The error of a detector that is given the configuration of another family.
+/// The error of a configuration of another family.
 fn another_family(config: &ChannelConfig) -> Error {
     let message = format!("{}: the kind of sensor is fixed", config.name);
     Error::new(ErrorKind::Config, "channel", message)

@@ -1,4 +1,4 @@
-//! How long a device takes for the stages of a frame.
+//! Durations of the stages of a frame on a device.
 
 use std::time::Duration;
 
@@ -6,8 +6,8 @@ use crate::device::cuda::{Event, Stream};
 use crate::error::Result;
 use crate::types::{FrameReport, Stage};
 
-/// Marks between the stages of a frame in a stream's work. Setting one costs
-/// neither a wait nor memory; a stage lasts from the mark before it to its own.
+/// Events between the stages of a frame on a stream. Recording one neither waits nor
+/// allocates; the duration of a stage is the time between the event before and after it.
 pub(super) struct Stopwatch {
     stream: Stream,
     start: Event,
@@ -15,7 +15,7 @@ pub(super) struct Stopwatch {
 }
 
 impl Stopwatch {
-    /// Marks behind these stages, in this order.
+    /// Events after these stages, in this order.
     pub(super) fn new(stream: &Stream, stages: &[Stage]) -> Result<Self> {
         let lap = |&stage: &Stage| Ok((stage, Event::new(stream)?));
         let laps = stages.iter().map(lap).collect::<Result<_>>()?;
@@ -27,13 +27,13 @@ impl Stopwatch {
         self.start.record(&self.stream)
     }
 
-    /// Marks the end of a stage; one that was not named at first has no mark.
+    /// Marks the end of a stage; ignores a stage that is not one of [`Stopwatch::new`].
     pub(super) fn end_of(&self, stage: Stage) -> Result<()> {
         let lap = self.laps.iter().find(|(marked, _)| *marked == stage);
         lap.map_or(Ok(()), |(_, event)| event.record(&self.stream))
     }
 
-    /// Adds the times of a frame in which every mark was set and waited for.
+    /// Adds the durations of a frame whose events were all recorded and are complete.
     pub(super) fn add_to(&self, report: &mut FrameReport) -> Result<()> {
         let mut before = &self.start;
         for (stage, event) in &self.laps {

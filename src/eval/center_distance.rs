@@ -1,63 +1,60 @@
-//! Average precision by the distance of centres, as nuScenes defines it.
+//! Average precision by centre distance, as defined by nuScenes.
 //!
-//! All frames are one ranking per class. The detection of the highest score
-//! takes the nearest object of its class and frame that is still free, when its
-//! centre is nearer, seen from above, than the threshold. Precision is
-//! interpolated linearly at 101 recall positions; AP is the mean of what
-//! exceeds a precision of 0.1 beyond a recall of 0.1, scaled to 0..1. Errors
-//! are running means over the matches at 2 m, interpolated by score and
-//! averaged from recall 0.11 to the highest that is reached; one where that
-//! stays below.
+//! The detections of a class in all frames form one ranking. In descending order
+//! of score, each is matched to the nearest unmatched object of its class and
+//! frame whose centre distance in BEV is below the threshold. Precision is
+//! interpolated linearly at 101 recall positions; AP is the mean excess over a
+//! precision of 0.1 beyond a recall of 0.1, scaled to 0..1. Errors are running
+//! means over the matches at 2 m, interpolated by score and averaged from recall
+//! 0.11 to the highest recall reached; if that is lower, they are one.
 //!
-//! Matching sees all truth; only then are verdicts filtered. So it is the same
-//! for every filter, and an object that does not count still takes its
-//! detection. Source: Caesar et al., nuScenes (CVPR 2020), section 3, and the
+//! Matching uses all truth and precedes filtering, so it is the same for every
+//! filter: an object outside the filter is still matched. Source: Caesar et al., nuScenes (CVPR 2020), section 3, and the
 //! published evaluation.
 
 use super::curve::{NUM_RECALL_POINTS, Ranking, interpolate, recall_points};
 use super::{Filter3d, Frame3d, GroundTruth3d, Scored, Usable};
 use crate::types::Detection3d;
 
-/// Distances below which a detection is right.
+/// Distance thresholds of a match.
 pub const THRESHOLDS_M: [f64; 4] = [0.5, 1.0, 2.0, 4.0];
 
-/// Which of [`THRESHOLDS_M`] errors, curves and verdicts are taken at: 2 m.
+/// Index in [`THRESHOLDS_M`] of the threshold for errors, curves and scores: 2 m.
 pub const REFERENCE: usize = 2;
 
-/// Recall and precision up to which a curve earns nothing.
+/// Recall and precision up to which a curve does not contribute.
 const MIN_RECALL_POINT: usize = 10;
 const MIN_PRECISION: f64 = 0.1;
 
-/// How far matched detections are off; means over recall.
+/// Errors of matched detections, averaged over recall.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Errors {
-    /// Distance of the centres from above, metres.
+    /// Centre distance in BEV, metres.
     pub translation_m: f64,
-    /// One less the overlap of the boxes laid on each other.
+    /// One minus the IoU of the boxes after aligning centres and headings.
     pub scale: f64,
-    /// Difference of the headings, 0 to pi.
+    /// Absolute difference of the headings, 0 to pi.
     pub heading_rad: f64,
-    /// Length of the difference of velocities; `None` when detections carry
-    /// none.
+    /// Norm of the difference of velocities; `None` when detections have none.
     pub velocity_mps: Option<f64>,
 }
 
-/// The figures of one class inside one filter.
+/// The metrics of one class with one filter.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Accuracy {
-    /// Objects that count.
+    /// Number of evaluated objects.
     pub num_truth: usize,
     /// AP at each of [`THRESHOLDS_M`]; `None` without truth.
     pub ap: Option<[f64; THRESHOLDS_M.len()]>,
     /// Errors at 2 m; `None` without truth.
     pub errors: Option<Errors>,
-    /// Precision at 2 m over [`recall_points`]; zero beyond the recall reached.
+    /// Precision at 2 m at [`recall_points`]; zero beyond the recall reached.
     pub precision: [f64; NUM_RECALL_POINTS],
-    /// The detections that count at 2 m, highest score first.
+    /// The evaluated detections at 2 m, in descending order of score.
     pub scored: Vec<Scored>,
 }
 
-/// A detection and what it took.
+/// A detection and its matched object.
 #[derive(Clone, Copy)]
 struct Match {
     frame: usize,
@@ -65,7 +62,7 @@ struct Match {
     truth: Option<usize>,
 }
 
-/// Matched pairs of one class at every threshold, for any number of filters.
+/// The matches of one class at every threshold, for any number of filters.
 pub struct Matching<'a> {
     frames: &'a [Frame3d],
     class: u32,
@@ -76,17 +73,17 @@ impl<'a> Matching<'a> {
     /// Matches the detections of a class.
     pub fn new(frames: &'a [Frame3d], class: u32) -> Self {
         let ranked = rank(frames, class);
-        let by_threshold = THRESHOLDS_M.map(|threshold_m| take(frames, &ranked, threshold_m));
+        let by_threshold = THRESHOLDS_M.map(|threshold_m| match_all(frames, &ranked, threshold_m));
         Self { frames, class, by_threshold }
     }
 
-    /// The figures inside a filter.
+    /// The metrics with a filter.
     pub fn accuracy(&self, filter: &Filter3d) -> Accuracy {
         let counts = |truth: &&GroundTruth3d| truth.class == self.class && filter.counts(truth);
         let num_truth = self.frames.iter().flat_map(|frame| &frame.truth).filter(counts).count();
         let mut by_threshold = [const { Vec::new() }; THRESHOLDS_M.len()];
         for (scored, matches) in by_threshold.iter_mut().zip(&self.by_threshold) {
-            scored.extend(matches.iter().filter_map(|found| self.verdict(found, filter)));
+            scored.extend(matches.iter().filter_map(|found| self.scored(found, filter)));
         }
         let ap = by_threshold.each_ref().map(|scored| average(&precision(scored, num_truth)));
         let [.., scored, _] = by_threshold;
@@ -107,8 +104,8 @@ impl<'a> Matching<'a> {
         found.truth.map(|truth| &self.frames[found.frame].truth[truth])
     }
 
-    /// Whether a detection is right; `None` when it does not count.
-    fn verdict(&self, found: &Match, filter: &Filter3d) -> Option<Scored> {
+    /// The detection as evaluated; `None` when it is ignored.
+    fn scored(&self, found: &Match, filter: &Filter3d) -> Option<Scored> {
         let detection = self.detection(found);
         let is_right = match self.truth(found) {
             Some(truth) => filter.counts(truth).then_some(true),
@@ -117,7 +114,7 @@ impl<'a> Matching<'a> {
         Some(Scored { score: detection.score, is_right: is_right? })
     }
 
-    /// Errors over the matches that count, at the points of recall.
+    /// Errors of the evaluated matches at the recall positions.
     fn errors(&self, filter: &Filter3d, scored: &[Scored], num_truth: usize) -> Errors {
         let pairs: Vec<_> = self.by_threshold[REFERENCE]
             .iter()
@@ -129,7 +126,7 @@ impl<'a> Matching<'a> {
         let rising: Vec<f64> =
             pairs.iter().rev().map(|(detection, _)| detection.score.into()).collect();
         let score_at = recall_points().map(|at| interpolate(at, &recall, &scores, 0.0));
-        // A score of zero says, as in the original, that the recall is not reached.
+        // As in the original, a score of zero means that the recall is not reached.
         let last = score_at.iter().rposition(|&score| score != 0.0).unwrap_or(0);
         let over_recall = |error: &dyn Fn(&Detection3d, &GroundTruth3d) -> Option<f64>| {
             let each: Vec<Option<f64>> = pairs.iter().map(|(d, t)| error(d, t)).collect();
@@ -149,36 +146,37 @@ impl<'a> Matching<'a> {
         };
         Errors {
             translation_m: over_recall(&|d, t| Some(distance_m(d, t))).unwrap_or(1.0),
-            scale: over_recall(&|d, t| Some(1.0 - aligned_overlap(d, t))).unwrap_or(1.0),
+            scale: over_recall(&|d, t| Some(1.0 - aligned_iou(d, t))).unwrap_or(1.0),
             heading_rad: over_recall(&|d, t| Some(heading_difference(d, t))).unwrap_or(1.0),
             velocity_mps: over_recall(&velocity_difference),
         }
     }
 }
 
-/// The usable detections of a class, highest score first, as frame and place.
+/// The usable detections of a class in descending order of score, as indices of
+/// frame and detection.
 fn rank(frames: &[Frame3d], class: u32) -> Vec<(usize, usize)> {
     let mut ranked = Vec::new();
     for (at, frame) in frames.iter().enumerate() {
         let of_class = |d: &Detection3d| d.class == class && d.is_usable();
-        let places = (0..frame.detections.len()).filter(|&d| of_class(&frame.detections[d]));
-        ranked.extend(places.map(|detection| (at, detection)));
+        let indices = (0..frame.detections.len()).filter(|&d| of_class(&frame.detections[d]));
+        ranked.extend(indices.map(|detection| (at, detection)));
     }
     let score = |&(frame, detection): &(usize, usize)| frames[frame].detections[detection].score;
-    // Stable: equal scores stay in the order of frames and lists.
+    // The sort is stable: equal scores remain in the order of frames and lists.
     ranked.sort_by(|a, b| score(b).total_cmp(&score(a)));
     ranked
 }
 
-/// Lets each detection take the nearest free object of its class.
-fn take(frames: &[Frame3d], ranked: &[(usize, usize)], threshold_m: f64) -> Vec<Match> {
-    let mut is_taken: Vec<Vec<bool>> =
+/// Matches each detection to the nearest unmatched object of its class.
+fn match_all(frames: &[Frame3d], ranked: &[(usize, usize)], threshold_m: f64) -> Vec<Match> {
+    let mut is_matched: Vec<Vec<bool>> =
         frames.iter().map(|frame| vec![false; frame.truth.len()]).collect();
-    let take = |&(frame, detection): &(usize, usize)| {
+    let match_one = |&(frame, detection): &(usize, usize)| {
         let found = &frames[frame].detections[detection];
         let mut nearest: Option<(usize, f64)> = None;
         for (at, truth) in frames[frame].truth.iter().enumerate() {
-            if truth.class == found.class && !is_taken[frame][at] {
+            if truth.class == found.class && !is_matched[frame][at] {
                 let distance_m = distance_m(found, truth);
                 if nearest.is_none_or(|(_, least)| distance_m < least) {
                     nearest = Some((at, distance_m));
@@ -187,14 +185,14 @@ fn take(frames: &[Frame3d], ranked: &[(usize, usize)], threshold_m: f64) -> Vec<
         }
         let truth = nearest.filter(|&(_, distance)| distance < threshold_m).map(|(at, _)| at);
         if let Some(at) = truth {
-            is_taken[frame][at] = true;
+            is_matched[frame][at] = true;
         }
         Match { frame, detection, truth }
     };
-    ranked.iter().map(take).collect()
+    ranked.iter().map(match_one).collect()
 }
 
-/// Precision at the points of recall, zero beyond the recall that is reached.
+/// Precision at the recall positions, zero beyond the recall reached.
 fn precision(scored: &[Scored], num_truth: usize) -> [f64; NUM_RECALL_POINTS] {
     if !scored.iter().any(|entry| entry.is_right) {
         return [0.0; NUM_RECALL_POINTS];
@@ -211,7 +209,7 @@ fn average(precision: &[f64; NUM_RECALL_POINTS]) -> f64 {
     above / counted.len() as f64 / (1.0 - MIN_PRECISION)
 }
 
-/// The mean up to each entry, of those that are known; zero before the first.
+/// The mean of the present values up to each entry; zero before the first.
 fn running_means(values: &[Option<f64>]) -> Vec<f64> {
     let (mut sum, mut count) = (0.0, 0.0);
     let mean = |value: &Option<f64>| {
@@ -230,8 +228,8 @@ fn distance_m(detection: &Detection3d, truth: &GroundTruth3d) -> f64 {
     apart(0).hypot(apart(1))
 }
 
-/// Overlap in space of the two boxes, laid on each other centre on centre.
-fn aligned_overlap(detection: &Detection3d, truth: &GroundTruth3d) -> f64 {
+/// IoU in space of the two boxes after aligning centres and headings.
+fn aligned_iou(detection: &Detection3d, truth: &GroundTruth3d) -> f64 {
     let [found, actual] = [&detection.object.bbox, &truth.bbox]
         .map(|b| [b.length_m, b.width_m, b.height_m].map(f64::from));
     let common: f64 = (0..3).map(|axis| found[axis].min(actual[axis])).product();
@@ -242,8 +240,8 @@ fn aligned_overlap(detection: &Detection3d, truth: &GroundTruth3d) -> f64 {
 /// Difference of the headings, 0 to pi.
 fn heading_difference(detection: &Detection3d, truth: &GroundTruth3d) -> f64 {
     use std::f64::consts::{PI, TAU};
-    let turn = f64::from(truth.bbox.yaw_rad) - f64::from(detection.object.bbox.yaw_rad);
-    ((turn + PI).rem_euclid(TAU) - PI).abs()
+    let difference = f64::from(truth.bbox.yaw_rad) - f64::from(detection.object.bbox.yaw_rad);
+    ((difference + PI).rem_euclid(TAU) - PI).abs()
 }
 
 fn velocity_difference(detection: &Detection3d, truth: &GroundTruth3d) -> Option<f64> {

@@ -1,49 +1,49 @@
-//! Precision over recall: the grid and the interpolation that definitions share.
+//! Precision-recall curves: recall positions and interpolation.
 
 /// Recall positions of nuScenes and COCO: 0, 0.01, …, 1.
 pub const NUM_RECALL_POINTS: usize = 101;
 
-/// The recall positions, computed as both definitions compute them: at a recall
-/// that is reached exactly, the last digit decides which side is taken.
+/// The recall positions, computed as in both published evaluations: when a recall
+/// is reached exactly, the last digit decides between two entries.
 pub fn recall_points() -> [f64; NUM_RECALL_POINTS] {
     std::array::from_fn(|i| if i + 1 == NUM_RECALL_POINTS { 1.0 } else { i as f64 * 0.01 })
 }
 
-/// Counts of a ranking after each of its entries.
+/// Cumulative counts of ranked detections.
 pub(super) struct Ranking {
-    /// Found by then, of all there are.
+    /// Recall after each entry.
     pub(super) recall: Vec<f64>,
-    /// Right by then.
-    pub(super) num_right: Vec<f64>,
-    /// Wrong by then.
-    pub(super) num_wrong: Vec<f64>,
+    /// True positives so far.
+    pub(super) num_true: Vec<f64>,
+    /// False positives so far.
+    pub(super) num_false: Vec<f64>,
 }
 
 impl Ranking {
-    /// Counts through verdicts in the order of their scores.
-    pub(super) fn new(is_right: impl Iterator<Item = bool>, num_truth: usize) -> Self {
-        let mut ranking = Self { recall: Vec::new(), num_right: Vec::new(), num_wrong: Vec::new() };
-        let (mut num_right, mut num_wrong) = (0.0, 0.0);
-        for is_right in is_right {
-            *(if is_right { &mut num_right } else { &mut num_wrong }) += 1.0;
-            ranking.recall.push(num_right / num_truth as f64);
-            ranking.num_right.push(num_right);
-            ranking.num_wrong.push(num_wrong);
+    /// Counts entries in descending order of score.
+    pub(super) fn new(is_true: impl Iterator<Item = bool>, num_truth: usize) -> Self {
+        let mut ranking = Self { recall: Vec::new(), num_true: Vec::new(), num_false: Vec::new() };
+        let (mut num_true, mut num_false) = (0.0, 0.0);
+        for is_true in is_true {
+            *(if is_true { &mut num_true } else { &mut num_false }) += 1.0;
+            ranking.recall.push(num_true / num_truth as f64);
+            ranking.num_true.push(num_true);
+            ranking.num_false.push(num_false);
         }
         ranking
     }
 
-    /// Right of all, after each entry; `epsilon` keeps the division defined
-    /// where a definition asks for it.
+    /// Precision after each entry. `epsilon` is added to the denominator, as COCO
+    /// does.
     pub(super) fn precision(&self, epsilon: f64) -> Vec<f64> {
-        let pairs = self.num_right.iter().zip(&self.num_wrong);
-        pairs.map(|(right, wrong)| right / (wrong + right + epsilon)).collect()
+        let pairs = self.num_true.iter().zip(&self.num_false);
+        pairs.map(|(tp, fp)| tp / (fp + tp + epsilon)).collect()
     }
 }
 
-/// Piecewise linear interpolation of `ys` over ascending `xs` with plateaus
-/// allowed: at an `x` that stands more than once, the last of them holds. Left
-/// of all the first value, right of all `right`.
+/// Piecewise linear interpolation of `ys` over non-descending `xs`, as
+/// `numpy.interp`: for repeated `xs` the last value holds. Below all `xs` the
+/// result is the first value, above all of them `right`.
 pub(super) fn interpolate(x: f64, xs: &[f64], ys: &[f64], right: f64) -> f64 {
     let above = xs.partition_point(|&known| known <= x);
     let (Some(&first), Some(&last)) = (ys.first(), xs.last()) else { return right };
@@ -59,7 +59,7 @@ pub(super) fn interpolate(x: f64, xs: &[f64], ys: &[f64], right: f64) -> f64 {
     }
 }
 
-/// Makes a series fall: each value becomes the largest from it on.
+/// Makes a series non-ascending: each value becomes the maximum from it on.
 pub(super) fn envelope(precision: &mut [f64]) {
     let mut best = 0.0_f64;
     for value in precision.iter_mut().rev() {
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn interpolation_has_numpys_edges() {
+    fn interpolation_has_the_edges_of_numpy() {
         let (xs, ys) = ([0.1, 0.5, 0.5, 0.9], [1.0, 0.8, 0.4, 0.6]);
         // numpy.interp(x, xs, ys, right=0)
         let cases = [(0.0, 1.0), (0.1, 1.0), (0.3, 0.9), (0.5, 0.4), (0.7, 0.5), (0.9, 0.6)];
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn an_envelope_only_falls() {
+    fn an_envelope_does_not_ascend() {
         let mut values = [0.2, 0.9, 0.5, 0.7, 0.0];
         envelope(&mut values);
         assert_eq!(values, [0.9, 0.9, 0.7, 0.7, 0.0]);

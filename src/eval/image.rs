@@ -4,7 +4,8 @@
 //! the free object it overlaps most, by at least the threshold. All pictures
 //! make one ranking; AP is the mean over 101 recall positions of the best
 //! precision from there on. AP50 and AP75 are at an overlap of 0.5 and 0.75, AP
-//! is the mean over ten from 0.50 to 0.95.
+//! is the mean over ten from 0.50 to 0.95. The overlap of boxes of which one is
+//! rotated is that of the rectangles.
 //!
 //! Truth outside the filter is a region in which nothing is asked, COCO's
 //! crowd: objects that count are tried first, overlap with a region is measured
@@ -14,7 +15,7 @@
 use super::curve::{NUM_RECALL_POINTS, Ranking, envelope, recall_points};
 use super::overlap::overlap_2d;
 use super::{Filter2d, Frame2d, GroundTruth2d, Scored, Usable};
-use crate::types::Detection2d;
+use crate::types::{Detection2d, ImageBox};
 
 /// Most detections of a class that are taken from a picture.
 pub const MAX_DETECTIONS: usize = 100;
@@ -55,7 +56,7 @@ impl Accuracy {
 /// What one class has in one picture, as one filter sees it.
 struct Picture<'a> {
     /// The best detections, highest score first.
-    detections: Vec<&'a Detection2d>,
+    detections: Vec<&'a Detection2d<ImageBox>>,
     /// Whether an object counts; those that do come first.
     truth_counts: Vec<bool>,
     /// By detection, then by object.
@@ -84,8 +85,9 @@ fn thresholds() -> [f64; NUM_THRESHOLDS] {
 }
 
 fn picture<'a>(frame: &'a Frame2d, class: u32, filter: &Filter2d) -> Picture<'a> {
-    let of_class = |d: &&Detection2d| d.class == class && d.is_usable();
-    let mut detections: Vec<&Detection2d> = frame.detections.iter().filter(of_class).collect();
+    let of_class = |d: &&Detection2d<ImageBox>| d.class == class && d.is_usable();
+    let mut detections: Vec<&Detection2d<ImageBox>> =
+        frame.detections.iter().filter(of_class).collect();
     detections.sort_by(|a, b| b.score.total_cmp(&a.score));
     detections.truncate(MAX_DETECTIONS);
     let (mut truth, regions): (Vec<&GroundTruth2d>, Vec<_>) = frame

@@ -1,30 +1,32 @@
-//! How good detections are, measured against truth by the field's definitions.
+//! Accuracy of detections against ground truth, by the definitions of nuScenes,
+//! KITTI and COCO.
 //!
-//! | file | measures | definition |
+//! | file | metric | definition |
 //! |---|---|---|
-//! | `center_distance.rs` | AP at 0.5, 1, 2, 4 m; errors of place, size, heading, velocity | nuScenes |
-//! | `box_overlap.rs` | AP by overlap from above and in space, 40 recall positions | KITTI |
+//! | `center_distance.rs` | AP at 0.5, 1, 2, 4 m; errors of translation, scale, heading, velocity | nuScenes |
+//! | `box_overlap.rs` | AP by IoU in BEV and in space, 40 recall positions | KITTI |
 //! | `image.rs` | AP50, AP75, AP over 0.50:0.95, 101 recall positions | COCO |
-//! | `calibration.rs` | how often a score is right | reliability diagram, ten bins |
+//! | `calibration.rs` | calibration of scores | reliability diagram, ten bins |
+//! | `recordings/` | all of these for recordings of detections and truth | |
 //!
-//! `docs/evaluation.md` tells each definition and where ours departs from it.
+//! `docs/evaluation.md` states the definitions and the deviations from them.
 //!
-//! **Filters.** Truth outside a filter is no miss, and what is matched to it is
-//! no false alarm: both are left out. A detection that matches nothing and
-//! itself lies outside the filter's range or heights is left out too.
+//! **Filters.** Truth outside a filter and detections that are matched to it are
+//! ignored: they are neither false negatives nor false positives. Unmatched
+//! detections outside the filter's range or heights are ignored as well.
 //!
-//! **Order.** Detections are taken by score, the highest first, equal scores in
-//! the order of the frames and then of each frame's list: the same input gives
-//! the same numbers. A detection whose score or box is not finite cannot be
-//! ranked or placed; it takes no part and is counted by [`num_unusable_3d`] and [`num_unusable_2d`].
+//! **Order.** Detections are ranked by descending score, equal scores in the
+//! order of the frames and of the lists in them, so results are reproducible.
+//! Detections with a score or box that is not finite are ignored and counted by
+//! [`num_unusable_3d`] and [`num_unusable_2d`].
 //!
-//! **Nothing to measure.** Without truth of a class inside the filter its
-//! figures are `None`, and means leave it out. With truth and without
-//! detections, AP is zero and nuScenes' errors are one.
+//! **Absent truth.** The metrics of a class without truth inside the filter are
+//! `None`, and means omit it. With truth and without detections, AP is zero and
+//! nuScenes' errors are one.
 //!
-//! All is computed in `f64`. Lengths are metres, angles radians, boxes in a
-//! picture pixels; boxes in space are in the frame of the sensor, whose origin
-//! ranges are measured from.
+//! All computations are in `f64`. Lengths are in metres, angles in radians, boxes
+//! in an image in pixels. Boxes in space are in the frame of the sensor; ranges
+//! are measured from its origin.
 
 pub mod box_overlap;
 pub mod calibration;
@@ -32,41 +34,43 @@ pub mod center_distance;
 mod curve;
 pub mod image;
 mod overlap;
+#[cfg(feature = "cli")]
+pub(crate) mod recordings;
 
 pub use curve::{NUM_RECALL_POINTS, recall_points};
 
-use crate::types::{Box2d, Box3d, Detection2d, Detection3d};
+use crate::types::{Box2d, Box3d, Detection2d, Detection3d, ImageBox};
 
-/// An object in space that is there.
+/// An object in space, of the ground truth.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GroundTruth3d {
     /// Class index, in the same table as the detections'.
     pub class: u32,
-    /// Where it is and how large.
+    /// Its box.
     pub bbox: Box3d,
     /// Velocity over ground along x and y of the sensor's frame.
     pub velocity_mps: [f32; 2],
-    /// Points of the cloud that lie on it.
+    /// Number of points on it.
     pub num_points: u32,
 }
 
-/// An object in a picture that is there.
+/// An object in an image, of the ground truth.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GroundTruth2d {
     /// Class index, in the same table as the detections'.
     pub class: u32,
     /// Its box.
-    pub bbox: Box2d,
-    /// The fraction of it that nothing hides.
+    pub bbox: ImageBox,
+    /// The fraction of it that is not occluded.
     pub visibility: f32,
 }
 
-/// What is there and what was found, at one stamp of one sensor.
+/// Ground truth and detections at one stamp of one sensor.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Frame<T, D> {
-    /// What is there.
+    /// Ground truth.
     pub truth: Vec<T>,
-    /// What was found, of all classes and scores, in any order.
+    /// Detections of all classes and scores, in any order.
     pub detections: Vec<D>,
 }
 
@@ -80,16 +84,16 @@ impl<T, D> Default for Frame<T, D> {
 pub type Frame3d = Frame<GroundTruth3d, Detection3d>;
 
 /// A frame of a camera.
-pub type Frame2d = Frame<GroundTruth2d, Detection2d>;
+pub type Frame2d = Frame<GroundTruth2d, Detection2d<ImageBox>>;
 
-/// Which objects in space count.
+/// Selects the objects in space that are evaluated.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Filter3d {
-    /// Nearest distance of the centre from the sensor, seen from above.
+    /// Minimum distance of the centre from the sensor in BEV.
     pub min_range_m: f64,
-    /// The first distance that is too far.
+    /// Exclusive upper limit of that distance.
     pub max_range_m: f64,
-    /// The fewest points on an object.
+    /// Minimum number of points on an object.
     pub min_points: u32,
 }
 
@@ -100,45 +104,46 @@ impl Filter3d {
         (self.min_range_m..self.max_range_m).contains(&range_m)
     }
 
-    /// Whether an object counts.
+    /// Whether an object is evaluated.
     pub fn counts(&self, truth: &GroundTruth3d) -> bool {
         truth.num_points >= self.min_points && self.is_in_range(&truth.bbox)
     }
 }
 
-/// Which objects in a picture count.
+/// Selects the objects in an image that are evaluated.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Filter2d {
-    /// The lowest box.
+    /// Minimum height of the box; of a rotated box, of its bounds.
     pub min_height: f64,
-    /// The first height that is too high.
+    /// Exclusive upper limit of the height.
     pub max_height: f64,
-    /// The smallest fraction that nothing hides.
+    /// Minimum visibility.
     pub min_visibility: f64,
 }
 
 impl Filter2d {
-    fn has_height(&self, bbox: &Box2d) -> bool {
-        let height = f64::from(bbox.y2) - f64::from(bbox.y1);
+    fn has_height(&self, bbox: &ImageBox) -> bool {
+        let Box2d { y1, y2, .. } = bbox.bounds();
+        let height = f64::from(y2) - f64::from(y1);
         (self.min_height..self.max_height).contains(&height)
     }
 
-    /// Whether an object counts.
+    /// Whether an object is evaluated.
     pub fn counts(&self, truth: &GroundTruth2d) -> bool {
         f64::from(truth.visibility) >= self.min_visibility && self.has_height(&truth.bbox)
     }
 }
 
-/// A detection that counts, and whether it is right.
+/// An evaluated detection.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Scored {
     /// Its score.
     pub score: f32,
-    /// Whether it is matched to truth that counts.
+    /// Whether it is a true positive: matched to evaluated truth.
     pub is_right: bool,
 }
 
-/// A detection that can be ranked and placed.
+/// Detections with finite scores and boxes can be evaluated.
 trait Usable {
     fn is_usable(&self) -> bool;
 }
@@ -153,19 +158,19 @@ impl Usable for Detection3d {
     }
 }
 
-impl Usable for Detection2d {
+impl Usable for Detection2d<ImageBox> {
     fn is_usable(&self) -> bool {
         self.score.is_finite() && self.bbox.is_finite()
     }
 }
 
-/// How many detections in space take no part because their score or box is
+/// Number of detections in space that are ignored because their score or box is
 /// not finite.
 pub fn num_unusable_3d(frames: &[Frame3d]) -> usize {
     num_unusable(frames)
 }
 
-/// How many detections in pictures take no part because their score or box is
+/// Number of detections in images that are ignored because their score or box is
 /// not finite.
 pub fn num_unusable_2d(frames: &[Frame2d]) -> usize {
     num_unusable(frames)
@@ -175,7 +180,7 @@ fn num_unusable<T, D: Usable>(frames: &[Frame<T, D>]) -> usize {
     frames.iter().flat_map(|frame| &frame.detections).filter(|d| !d.is_usable()).count()
 }
 
-/// The mean of the figures there are; `None` when there is none.
+/// The mean of the present values; `None` when all are absent.
 pub fn mean(values: impl IntoIterator<Item = Option<f64>>) -> Option<f64> {
     let values: Vec<f64> = values.into_iter().flatten().collect();
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)

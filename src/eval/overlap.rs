@@ -1,6 +1,6 @@
 //! Overlap of boxes, in `f64`.
 
-use crate::types::{Box2d, Box3d};
+use crate::types::{Box2d, Box3d, ImageBox, RotatedBox2d};
 
 /// Corners of a clipped footprint: four, and one more for each of four cuts.
 const MAX_CORNERS: usize = 8;
@@ -12,16 +12,35 @@ struct Polygon {
 }
 
 impl Polygon {
-    /// The footprint of a box.
-    fn footprint(bbox: &Box3d) -> Self {
-        let (sin, cos) = f64::from(bbox.yaw_rad).sin_cos();
-        let [x, y, _] = bbox.center.map(f64::from);
-        let [dx, dy] = [bbox.length_m, bbox.width_m].map(|size| 0.5 * f64::from(size).max(0.0));
+    /// A rotated box.
+    fn rotated(bbox: &RotatedBox2d) -> Self {
+        let (sin, cos) = f64::from(bbox.angle_rad).sin_cos();
+        let [x, y] = [bbox.cx, bbox.cy].map(f64::from);
+        let [dx, dy] = [bbox.width, bbox.height].map(|size| 0.5 * f64::from(size).max(0.0));
         let mut polygon = Self { corners: [[0.0; 2]; MAX_CORNERS], len: 0 };
-        for [forward, left] in [[dx, dy], [-dx, dy], [-dx, -dy], [dx, -dy]] {
-            polygon.push([x + cos * forward - sin * left, y + sin * forward + cos * left]);
+        for [along, across] in [[dx, dy], [-dx, dy], [-dx, -dy], [dx, -dy]] {
+            polygon.push([x + cos * along - sin * across, y + sin * along + cos * across]);
         }
         polygon
+    }
+
+    /// A box in an image.
+    fn of(bbox: &ImageBox) -> Self {
+        match bbox {
+            ImageBox::Aligned(Box2d { x1, y1, x2, y2 }) => {
+                let mut polygon = Self { corners: [[0.0; 2]; MAX_CORNERS], len: 0 };
+                for [x, y] in [[x2, y2], [x1, y2], [x1, y1], [x2, y1]] {
+                    polygon.push([f64::from(*x), f64::from(*y)]);
+                }
+                polygon
+            }
+            ImageBox::Rotated(bbox) => Self::rotated(bbox),
+        }
+    }
+
+    /// The area that two have in common.
+    fn common_area(self, other: &Self) -> f64 {
+        other.edges().fold(self, |rest, (from, to)| rest.cut(from, to)).area()
     }
 
     /// Adds a corner. A convex polygon that four half planes cut has eight at
@@ -77,9 +96,8 @@ pub(super) fn overlap_3d(a: &Box3d, b: &Box3d) -> Overlap3d {
     if apart(0).hypot(apart(1)) > reach(a) + reach(b) {
         return Overlap3d { bev: 0.0, space: 0.0 };
     }
-    let knife = Polygon::footprint(b);
-    let common = knife.edges().fold(Polygon::footprint(a), |rest, (from, to)| rest.cut(from, to));
-    let inter_area = common.area();
+    let [footprint_a, footprint_b] = [a, b].map(|bbox| Polygon::rotated(&bbox.footprint()));
+    let inter_area = footprint_a.common_area(&footprint_b);
     let area = |bbox: &Box3d| f64::from(bbox.length_m) * f64::from(bbox.width_m);
     let height = |bbox: &Box3d| f64::from(bbox.height_m);
     let (z_a, z_b) = (f64::from(a.center[2]), f64::from(b.center[2]));
@@ -93,19 +111,30 @@ pub(super) fn overlap_3d(a: &Box3d, b: &Box3d) -> Overlap3d {
     }
 }
 
-/// Intersection over union of two upright boxes, or over `a` alone when `b` is
+/// Intersection over union of two boxes in an image, or over `a` alone when `b` is
 /// a region in which nothing is asked.
-pub(super) fn overlap_2d(a: &Box2d, b: &Box2d, b_is_region: bool) -> f64 {
+pub(super) fn overlap_2d(a: &ImageBox, b: &ImageBox, b_is_region: bool) -> f64 {
+    let sizes = [a, b].map(|bbox| match bbox {
+        ImageBox::Aligned(b) => {
+            [f64::from(b.x2) - f64::from(b.x1), f64::from(b.y2) - f64::from(b.y1)]
+        }
+        ImageBox::Rotated(b) => [f64::from(b.width), f64::from(b.height)],
+    });
+    let inter = match (a, b) {
+        (ImageBox::Aligned(a), ImageBox::Aligned(b)) => common_area(a, b),
+        _ if sizes.iter().flatten().any(|&size| size <= 0.0) => 0.0,
+        _ => Polygon::of(a).common_area(&Polygon::of(b)),
+    };
+    let [area_a, area_b] = sizes.map(|[width, height]| width * height);
+    ratio(inter, if b_is_region { area_a } else { area_a + area_b - inter })
+}
+
+/// The area that two axis-aligned boxes have in common.
+fn common_area(a: &Box2d, b: &Box2d) -> f64 {
     let corners = |bbox: &Box2d| [bbox.x1, bbox.y1, bbox.x2, bbox.y2].map(f64::from);
     let ([ax1, ay1, ax2, ay2], [bx1, by1, bx2, by2]) = (corners(a), corners(b));
     let (width, height) = (ax2.min(bx2) - ax1.max(bx1), ay2.min(by2) - ay1.max(by1));
-    if width <= 0.0 || height <= 0.0 {
-        return 0.0;
-    }
-    let inter = width * height;
-    let area_a = (ax2 - ax1) * (ay2 - ay1);
-    let area_b = (bx2 - bx1) * (by2 - by1);
-    ratio(inter, if b_is_region { area_a } else { area_a + area_b - inter })
+    if width <= 0.0 || height <= 0.0 { 0.0 } else { width * height }
 }
 
 fn ratio(part: f64, whole: f64) -> f64 {
@@ -156,9 +185,46 @@ mod tests {
 
     #[test]
     fn a_region_is_measured_by_the_detection() {
-        let (small, large) = (Box2d::new(2.0, 2.0, 6.0, 4.0), Box2d::new(4.0, 0.0, 20.0, 10.0));
+        let aligned = |x1, y1, x2, y2| ImageBox::from(Box2d::new(x1, y1, x2, y2));
+        let (small, large) = (aligned(2.0, 2.0, 6.0, 4.0), aligned(4.0, 0.0, 20.0, 10.0));
         assert_eq!(overlap_2d(&small, &large, true).to_bits(), 0.5_f64.to_bits());
         assert!((overlap_2d(&small, &large, false) - 4.0 / 164.0).abs() < 1e-12);
-        assert_eq!(overlap_2d(&small, &Box2d::new(6.0, 2.0, 8.0, 4.0), false).to_bits(), 0);
+        assert_eq!(overlap_2d(&small, &aligned(6.0, 2.0, 8.0, 4.0), false).to_bits(), 0);
+    }
+
+    #[test]
+    fn rotated_boxes_in_an_image_overlap_by_their_common_part() {
+        let rotated = |cx, cy, width, height, angle_rad| {
+            ImageBox::from(RotatedBox2d { cx, cy, width, height, angle_rad })
+        };
+        let aligned = ImageBox::from(Box2d::new(99.0, 49.0, 101.0, 51.0));
+        let octagon = 8.0 * (2.0_f64.sqrt() - 1.0);
+        let quarter = std::f32::consts::FRAC_PI_2;
+        // (a, b, over the union, over a)
+        let cases = [
+            (aligned, rotated(100.0, 50.0, 2.0, 2.0, 0.0), 1.0, 1.0),
+            (
+                aligned,
+                rotated(100.0, 50.0, 2.0, 2.0, 0.5 * quarter),
+                octagon / (8.0 - octagon),
+                octagon / 4.0,
+            ),
+            // Crosswise: 4 of 12.
+            (
+                rotated(7.0, 3.0, 4.0, 2.0, 0.7),
+                rotated(7.0, 3.0, 4.0, 2.0, 0.7 + quarter),
+                1.0 / 3.0,
+                0.5,
+            ),
+            (aligned, rotated(110.0, 50.0, 2.0, 2.0, 0.4), 0.0, 0.0),
+            (aligned, rotated(100.0, 50.0, -2.0, 2.0, 0.4), 0.0, 0.0),
+            (rotated(100.0, 50.0, 0.0, 2.0, 0.4), aligned, 0.0, 0.0),
+        ];
+        for (a, b, over_union, over_a) in cases {
+            for (is_region, expected) in [(false, over_union), (true, over_a)] {
+                let found = overlap_2d(&a, &b, is_region);
+                assert!((found - expected).abs() < 1e-6, "{a:?} {b:?}: {found} {expected}");
+            }
+        }
     }
 }

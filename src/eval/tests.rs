@@ -4,7 +4,7 @@
 use super::box_overlap::{Overlaps, View};
 use super::center_distance::{Errors, Matching, THRESHOLDS_M};
 use super::*;
-use crate::types::Object3d;
+use crate::types::{ImageBox, Object3d};
 
 const ALL: Filter3d = Filter3d { min_range_m: 0.0, max_range_m: 50.0, min_points: 5 };
 const ALL_2D: Filter2d =
@@ -132,16 +132,16 @@ fn errors_are_those_of_the_matches() {
 fn regions_in_pictures_ask_for_nothing() {
     let there = |x: f32, height: f32, visibility| GroundTruth2d {
         class: 0,
-        bbox: Box2d::new(x, 0.0, x + 40.0, height),
+        bbox: Box2d::new(x, 0.0, x + 40.0, height).into(),
         visibility,
     };
     let found = |x: f32, height: f32, score| Detection2d {
         class: 0,
         score,
-        bbox: Box2d::new(x, 0.0, x + 40.0, height),
+        bbox: Box2d::new(x, 0.0, x + 40.0, height).into(),
     };
     let truth = vec![there(0.0, 40.0, 1.0), there(100.0, 40.0, 0.4), there(200.0, 8.0, 1.0)];
-    let ap = |detections: &[Detection2d]| {
+    let ap = |detections: &[Detection2d<ImageBox>]| {
         let frames = [Frame { truth: truth.clone(), detections: detections.to_vec() }];
         image::accuracy(&frames, 0, &ALL_2D)
     };

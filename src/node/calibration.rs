@@ -1,13 +1,12 @@
-//! Whether the CameraInfo of a camera belongs to its pictures.
+//! Checks whether the CameraInfo of a camera matches its images.
 //!
-//! Detections are pixels of the picture as it came, and whoever lifts them into
-//! space takes the camera's CameraInfo for that. The newest is held beside the
-//! newest picture that was served; sizes and frames must agree.
+//! Detections are in pixels of the received image; consumers that project them
+//! into space use the CameraInfo of the camera. The newest CameraInfo is compared
+//! with the newest processed image: sizes and frames must agree.
 //!
-//! Size, as `sensor_msgs/CameraInfo` has it: `width` and `height` are those of
-//! the full resolution, the picture is the region of interest of it (all of it
-//! where the region is all zero), and shows a pixel for `binning_x` times
-//! `binning_y` of them. What is left over of a division is left out.
+//! Size, as in `sensor_msgs/CameraInfo`: `width` and `height` are the full
+//! resolution. The image is its region of interest (the full resolution if the
+//! region is all zero), divided by `binning_x` and `binning_y` and rounded down.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -19,36 +18,35 @@ use crate::error::Result;
 use crate::ops::decompress;
 use crate::runtime::input::{InputAccount, InputSummary};
 use crate::runtime::slot::Offered;
-use crate::transport::door::Received;
 use crate::transport::messages::{CameraInfo, DiagnosticLevel, DiagnosticStatus};
+use crate::transport::middleware::Received;
 use crate::types::{CameraCalibration, ImagePayload, Size};
 
-/// The newest CameraInfo of a camera, the newest picture, and what became of
-/// the messages.
+/// The newest CameraInfo and image of a camera, and the account of the messages.
 #[derive(Clone, Debug)]
 pub struct CalibrationWatch {
-    /// The messages.
+    /// Account of the CameraInfo messages.
     pub input: InputAccount,
-    /// The newest, for detectors that ask for it.
+    /// The newest calibration, for detectors that need it.
     newest: Option<Arc<CameraCalibration>>,
     calibration: Option<Calibration>,
-    picture: Option<Pixels>,
+    image: Option<Pixels>,
 }
 
-/// What a CameraInfo says.
+/// The checked content of a CameraInfo.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Calibration {
     /// Width and height of the full resolution.
     full: [u32; 2],
-    /// Width and height of the part that is read out, at full resolution.
+    /// Width and height of the region of interest, at full resolution.
     region: [u32; 2],
     binning: [u32; 2],
     frame_id: String,
-    /// Whether there is an intrinsic matrix.
+    /// Whether it has an intrinsic matrix.
     is_calibrated: bool,
 }
 
-/// Size and frame of a picture.
+/// Size and frame of an image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Pixels {
     size: Size,
@@ -68,45 +66,45 @@ impl Calibration {
         }
     }
 
-    /// The size of the pictures that it belongs to.
-    fn picture_size(&self) -> Size {
+    /// The size of matching images.
+    fn image_size(&self) -> Size {
         let [width, height] = [0, 1].map(|axis| self.region[axis] / self.binning[axis]);
         Size::new(width, height)
     }
 
-    /// Why it does not belong to pictures like this one.
-    fn objections(&self, picture: &Pixels) -> Vec<String> {
-        let mut objections = Vec::new();
-        let (expected, found) = (self.picture_size(), picture.size);
+    /// The reasons why it does not match an image.
+    fn mismatches(&self, image: &Pixels) -> Vec<String> {
+        let mut mismatches = Vec::new();
+        let (expected, found) = (self.image_size(), image.size);
         if expected != found {
             let [full, region] = [self.full, self.region].map(|[w, h]| format!("{w}x{h}"));
             let [x, y] = self.binning;
             let of = if self.region == self.full { String::new() } else { format!(" of {full}") };
             let by = if self.binning == [1, 1] { String::new() } else { format!(" by {x}x{y}") };
-            objections.push(format!(
-                "CameraInfo is of {region}{of}{by}, for pictures of {}x{}; they have {}x{}",
+            mismatches.push(format!(
+                "CameraInfo is of {region}{of}{by}, for images of {}x{}; they have {}x{}",
                 expected.width, expected.height, found.width, found.height
             ));
         }
-        if self.frame_id != picture.frame_id {
-            objections.push(format!(
-                "CameraInfo is of frame {:?}, pictures are of {:?}",
-                self.frame_id, picture.frame_id
+        if self.frame_id != image.frame_id {
+            mismatches.push(format!(
+                "CameraInfo is of frame {:?}, images are of {:?}",
+                self.frame_id, image.frame_id
             ));
         }
-        objections
+        mismatches
     }
 }
 
 impl CalibrationWatch {
-    /// A camera that is watched from now on.
+    /// A camera without messages so far.
     pub fn new(now: Instant) -> Self {
-        Self { input: InputAccount::new(now), newest: None, calibration: None, picture: None }
+        Self { input: InputAccount::new(now), newest: None, calibration: None, image: None }
     }
 
-    /// Takes a message of the topic of CameraInfo. Returns how often a refusal
-    /// of its reason came; 0 when it was taken.
-    pub fn take(&mut self, now: Instant, received: Result<Received<'_>>) -> u64 {
+    /// Receives a message of the CameraInfo topic. Returns the number of refusals
+    /// with its reason; 0 when it is accepted.
+    pub fn receive(&mut self, now: Instant, received: Result<Received<'_>>) -> u64 {
         self.input.note(
             now,
             received.map(|message| {
@@ -127,61 +125,60 @@ impl CalibrationWatch {
         self.newest.clone()
     }
 
-    /// Notes a picture that was served; other inputs are ignored.
-    pub fn note_picture(&mut self, input: &FrameInput<'_>) {
+    /// Records a processed image. Other inputs are ignored.
+    pub fn note_image(&mut self, input: &FrameInput<'_>) {
         let FrameInput { header, payload: Payload::Image(payload), .. } = input else { return };
         let size = match payload {
             ImagePayload::Raw(image) => Ok(image.size()),
             ImagePayload::Compressed(file) => decompress::size(file),
         };
-        // One that has no size was not served.
         let Ok(size) = size else { return };
-        match &mut self.picture {
-            Some(picture) if picture.frame_id == header.frame_id => picture.size = size,
-            picture => *picture = Some(Pixels { size, frame_id: header.frame_id.to_owned() }),
+        match &mut self.image {
+            Some(image) if image.frame_id == header.frame_id => image.size = size,
+            image => *image = Some(Pixels { size, frame_id: header.frame_id.to_owned() }),
         }
     }
 
-    /// Sums up, and counts anew from now on.
-    pub fn look(&mut self, now: Instant) -> CalibrationSummary {
-        let Self { input, calibration, picture, .. } = self;
+    /// The summary since the last call.
+    pub fn summary(&mut self, now: Instant) -> CalibrationSummary {
+        let Self { input, calibration, image, .. } = self;
         CalibrationSummary {
             input: input.look(now),
             calibration: calibration.clone(),
-            picture: picture.clone(),
+            image: image.clone(),
         }
     }
 }
 
-/// What is to be said of a camera's CameraInfo now.
+/// The state of a CameraInfo topic since the last summary.
 #[derive(Clone, Debug)]
 pub struct CalibrationSummary {
     input: InputSummary,
     calibration: Option<Calibration>,
-    picture: Option<Pixels>,
+    image: Option<Pixels>,
 }
 
-/// A topic of CameraInfo as it is looked at.
+/// The health of a CameraInfo topic.
 pub struct CalibrationHealth<'a> {
     /// The topic.
     pub topic: &'a str,
-    /// Publishers that are matched; `None` where it is not being received.
+    /// Number of matched publishers; `None` when the topic is not subscribed.
     pub num_publishers: Option<usize>,
-    /// What the graph said of it.
-    pub told: TopicStatus<'a>,
-    /// What came, and what it was beside the pictures.
+    /// Its status in the graph.
+    pub status: TopicStatus<'a>,
+    /// Its summary.
     pub summary: &'a CalibrationSummary,
 }
 
 impl CalibrationHealth<'_> {
-    /// The status that begins as `status`.
-    pub fn judge(&self, mut status: StatusBuilder, live: &LiveConfig) -> DiagnosticStatus {
-        let CalibrationSummary { input, calibration, picture } = self.summary;
+    /// Completes `status`.
+    pub fn complete(&self, mut status: StatusBuilder, live: &LiveConfig) -> DiagnosticStatus {
+        let CalibrationSummary { input, calibration, image } = self.summary;
         match self.num_publishers {
             None => status.otherwise("the node is not active".into()),
             Some(num_publishers) if calibration.is_none() && input.silence >= live.gap_warn => {
                 let silence = input.silence.as_secs_f64();
-                let cause = cause_of_silence(num_publishers, &self.told);
+                let cause = cause_of_silence(num_publishers, &self.status);
                 let message = format!("no CameraInfo for {silence:.1} s: {cause}");
                 status.note(DiagnosticLevel::Warn, &message);
             }
@@ -192,16 +189,16 @@ impl CalibrationHealth<'_> {
             if !calibration.is_calibrated {
                 status.note(DiagnosticLevel::Warn, "CameraInfo says that it is not calibrated");
             }
-            let objections = picture.as_ref().map(|picture| calibration.objections(picture));
-            for objection in objections.into_iter().flatten() {
-                status.note(DiagnosticLevel::Warn, &objection);
+            let mismatches = image.as_ref().map(|image| calibration.mismatches(image));
+            for mismatch in mismatches.into_iter().flatten() {
+                status.note(DiagnosticLevel::Warn, &mismatch);
             }
         }
-        status.otherwise(match (calibration, picture) {
+        status.otherwise(match (calibration, image) {
             (None, _) => "no CameraInfo yet".into(),
-            (Some(_), None) => "no picture yet".into(),
+            (Some(_), None) => "no image yet".into(),
             (Some(_), Some(Pixels { size, frame_id })) => {
-                format!("belongs to pictures of {}x{} in {frame_id:?}", size.width, size.height)
+                format!("belongs to images of {}x{} in {frame_id:?}", size.width, size.height)
             }
         });
         self.add_values(&mut status);
@@ -209,20 +206,20 @@ impl CalibrationHealth<'_> {
     }
 
     fn add_values(&self, status: &mut StatusBuilder) {
-        let CalibrationSummary { input, calibration, picture } = self.summary;
+        let CalibrationSummary { input, calibration, image } = self.summary;
         status.value("topic", self.topic);
         status.value("publishers", self.num_publishers.unwrap_or(0).to_string());
         status.value("received", input.totals.num_received.to_string());
-        self.told.add_losses(status);
+        self.status.add_losses(status);
         status.reasons("refused", &input.totals.refused);
         let size_of = |size: Size| format!("{}x{}", size.width, size.height);
         if let Some(calibration) = calibration {
-            status.value("size", size_of(calibration.picture_size()));
+            status.value("size", size_of(calibration.image_size()));
             status.value("frame_id", calibration.frame_id.as_str());
         }
-        if let Some(picture) = picture {
-            status.value("picture_size", size_of(picture.size));
-            status.value("picture_frame_id", picture.frame_id.as_str());
+        if let Some(image) = image {
+            status.value("picture_size", size_of(image.size));
+            status.value("picture_frame_id", image.frame_id.as_str());
         }
     }
 }
@@ -249,9 +246,9 @@ mod tests {
     }
 
     #[test]
-    fn sizes_agree_as_sensor_msgs_has_it() {
+    fn sizes_match_by_the_rules_of_sensor_msgs() {
         let hd = [1920, 1080];
-        // (full resolution, region, binning, picture, what is said of it)
+        // (full resolution, region, binning, image, mismatch)
         let cases = [
             (hd, [0, 0], [0, 0], hd, None),
             (hd, [0, 0], [1, 1], hd, None),
@@ -265,53 +262,51 @@ mod tests {
                 [0, 0],
                 [0, 0],
                 [1280, 720],
-                Some("is of 1920x1080, for pictures of 1920x1080; they have 1280x720"),
+                Some("is of 1920x1080, for images of 1920x1080; they have 1280x720"),
             ),
             (
                 hd,
                 [0, 0],
                 [0, 0],
                 [1080, 1920],
-                Some("is of 1920x1080, for pictures of 1920x1080; they have 1080x1920"),
+                Some("is of 1920x1080, for images of 1920x1080; they have 1080x1920"),
             ),
             (
                 hd,
                 [0, 0],
                 [2, 2],
                 hd,
-                Some("is of 1920x1080 by 2x2, for pictures of 960x540; they have 1920x1080"),
+                Some("is of 1920x1080 by 2x2, for images of 960x540; they have 1920x1080"),
             ),
             (
                 hd,
                 [640, 480],
                 [2, 1],
                 [640, 480],
-                Some(
-                    "is of 640x480 of 1920x1080 by 2x1, for pictures of 320x480; they have 640x480",
-                ),
+                Some("is of 640x480 of 1920x1080 by 2x1, for images of 320x480; they have 640x480"),
             ),
-            ([0, 0], [0, 0], [0, 0], [1, 1], Some("is of 0x0, for pictures of 0x0; they have 1x1")),
+            ([0, 0], [0, 0], [0, 0], [1, 1], Some("is of 0x0, for images of 0x0; they have 1x1")),
         ];
         for (full, region, binning, [width, height], expected) in cases {
             let calibration = Calibration::of(&info(full, region, binning));
-            let picture = Pixels { size: Size::new(width, height), frame_id: "camera".into() };
-            let told = calibration.objections(&picture);
+            let image = Pixels { size: Size::new(width, height), frame_id: "camera".into() };
+            let found = calibration.mismatches(&image);
             let expected: Vec<String> =
                 expected.iter().map(|text| format!("CameraInfo {text}")).collect();
-            assert_eq!(told, expected, "{full:?} {region:?} {binning:?}");
+            assert_eq!(found, expected, "{full:?} {region:?} {binning:?}");
         }
     }
 
     #[test]
-    fn frames_agree_to_the_letter() {
+    fn frames_match_exactly() {
         let calibration = Calibration::of(&info([4, 2], [0, 0], [0, 0]));
         for (frame_id, agrees) in
             [("camera", true), ("/camera", false), ("Camera", false), ("", false)]
         {
-            let picture = Pixels { size: Size::new(4, 2), frame_id: frame_id.into() };
-            let told = calibration.objections(&picture);
-            assert_eq!(told.is_empty(), agrees, "{frame_id:?} {told:?}");
-            assert!(told.iter().all(|text| text.contains(&format!("{frame_id:?}"))), "{told:?}");
+            let image = Pixels { size: Size::new(4, 2), frame_id: frame_id.into() };
+            let found = calibration.mismatches(&image);
+            assert_eq!(found.is_empty(), agrees, "{frame_id:?} {found:?}");
+            assert!(found.iter().all(|text| text.contains(&format!("{frame_id:?}"))), "{found:?}");
         }
         assert!(!Calibration::of(&CameraInfo::default()).is_calibrated);
     }

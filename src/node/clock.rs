@@ -1,53 +1,53 @@
-//! The time of the node: the system's, or that of `/clock`.
+//! The clock of the node: the system's, or `/clock`.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::types::Stamp;
 
-/// No `/clock` message has come yet.
+/// The value before the first `/clock` message.
 const UNSET: i64 = i64::MIN;
 
-/// What time it is, for ages of frames and stamps of the node's own messages.
-/// How long things take is measured otherwise.
+/// The clock for ages of frames and stamps of the node's own messages. Durations
+/// are measured by a monotonic clock instead.
 #[derive(Debug)]
 pub struct NodeClock {
     is_simulated: bool,
     simulated_ns: AtomicI64,
     num_jumps: AtomicU64,
-    num_jumps_told: AtomicU64,
+    num_jumps_reported: AtomicU64,
 }
 
 impl NodeClock {
-    /// The system's clock, or one that [`NodeClock::set`] moves.
+    /// The system's clock, or a simulated one, set by [`NodeClock::set`].
     pub fn new(is_simulated: bool) -> Self {
         let simulated_ns = AtomicI64::new(UNSET);
-        let [num_jumps, num_jumps_told] = [0, 0].map(AtomicU64::new);
-        Self { is_simulated, simulated_ns, num_jumps, num_jumps_told }
+        let [num_jumps, num_jumps_reported] = [0, 0].map(AtomicU64::new);
+        Self { is_simulated, simulated_ns, num_jumps, num_jumps_reported }
     }
 
-    /// Whether it is moved by `/clock`.
+    /// Whether `/clock` sets the time.
     pub fn is_simulated(&self) -> bool {
         self.is_simulated
     }
 
-    /// Takes the time of a `/clock` message. When it goes back, returns how
-    /// often it did so far.
+    /// Sets the time of a `/clock` message. If it jumps back, returns the number of
+    /// such jumps so far.
     pub fn set(&self, now: Stamp) -> Option<u64> {
         let before = self.simulated_ns.swap(now.nanos(), Ordering::Relaxed);
         let goes_back = before != UNSET && now.nanos() < before;
         goes_back.then(|| self.num_jumps.fetch_add(1, Ordering::Relaxed) + 1)
     }
 
-    /// How often `/clock` went back.
+    /// Number of backward jumps of `/clock`.
     pub fn num_jumps(&self) -> u64 {
         self.num_jumps.load(Ordering::Relaxed)
     }
 
-    /// How often `/clock` went back since this was last asked.
+    /// Number of backward jumps since the last call.
     pub fn num_new_jumps(&self) -> u64 {
         let num_jumps = self.num_jumps();
-        num_jumps - self.num_jumps_told.swap(num_jumps, Ordering::Relaxed)
+        num_jumps - self.num_jumps_reported.swap(num_jumps, Ordering::Relaxed)
     }
 
     /// The time; `None` before the first `/clock` message.
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn simulated_time_is_unknown_until_it_is_told() {
+    fn simulated_time_is_unknown_until_it_is_set() {
         let clock = NodeClock::new(true);
         assert_eq!(clock.now(), None);
         for (seconds, num_jumps, jump) in

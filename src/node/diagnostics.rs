@@ -1,14 +1,13 @@
-//! What a live node says of its health: plain functions from numbers to
-//! statuses.
+//! The health of a live node: pure functions from counts to diagnostic statuses.
 //!
 //! | status | WARN | ERROR |
 //! |---|---|---|
-//! | `NODE: node` | not active; something happened in the graph | a start failed; a part of the door is lost |
+//! | `NODE: node` | not active; incompatible peers | a transition failed; a part of the middleware is lost |
 //! | `NODE: CHANNEL: input` (`input N` of several) | silent for `gap_warn_s`; below `min_rate_hz`; messages refused, or missing by their stamps | silent for `gap_error_s` |
-//! | `NODE: CHANNEL: camera_info` (`camera_info N`) | none for `gap_warn_s`; another size or frame than the pictures; not calibrated; messages refused | |
-//! | `NODE: CHANNEL: frames` | frames dropped or served alone; a capacity met; scores above 1; stamps that do not rise | all frames dropped; input, but no output for `gap_error_s`; the thread is gone |
+//! | `NODE: CHANNEL: camera_info` (`camera_info N`) | none for `gap_warn_s`; another size or frame than the images; not calibrated; messages refused | |
+//! | `NODE: CHANNEL: frames` | frames dropped or served alone; a capacity met; scores above 1; stamps that do not rise | all frames dropped; input, but no output for `gap_error_s`; the thread has ended |
 //! | `NODE: CHANNEL: latency` | 99th percentile over `latency_budget_ms` | |
-//! | `NODE: CHANNEL: device` | it failed and is built again; the CPU serves in its place | it failed too often, or is lost: frames are dropped |
+//! | `NODE: CHANNEL: device` | it failed and is built again; the CPU replaces it | it failed too often, or is lost: frames are dropped |
 
 use std::time::Instant;
 
@@ -20,41 +19,40 @@ use crate::runtime::account::Reason;
 use crate::runtime::input::InputSummary;
 use crate::runtime::serving::Serving;
 use crate::runtime::supervisor::Health;
-
 use crate::transport::messages::{DiagnosticLevel, DiagnosticStatus};
 use crate::types::Count;
 
-/// A channel as it is looked at.
+/// The state of a channel since the last summary.
 pub struct ChannelHealth<'a> {
-    /// Stands before the names of statuses: the node.
+    /// The node: prefix of the names of statuses.
     pub node: &'a str,
-    /// The configuration that holds.
+    /// The present configuration.
     pub config: &'a ChannelConfig,
-    /// Failures of its device since the last look.
+    /// Number of failures of its device since the last summary.
     pub num_failures_now: u64,
-    /// Whether inputs are taken.
+    /// Whether the inputs are subscribed.
     pub is_active: bool,
-    /// Whether the channel's thread ended by itself.
+    /// Whether the thread of the channel has ended unexpectedly.
     pub is_dead: bool,
-    /// The inputs since the last look.
+    /// The inputs since the last summary.
     pub inputs: Vec<InputHealth<'a>>,
-    /// The frames since the last look.
+    /// The frames since the last summary.
     pub window: &'a FrameWindow,
-    /// The frames in all.
+    /// Totals of the frames.
     pub frames: &'a FrameSummary,
 }
 
-/// An input as it is looked at.
+/// The state of an input since the last summary.
 pub struct InputHealth<'a> {
     /// Its topic.
     pub topic: &'a str,
-    /// Publishers that are matched.
+    /// Number of matched publishers.
     pub num_publishers: usize,
-    /// What the graph said of it.
-    pub told: TopicStatus<'a>,
-    /// The camera's CameraInfo, where it is asked for.
+    /// Its status in the graph.
+    pub status: TopicStatus<'a>,
+    /// The CameraInfo of the camera, if it is subscribed.
     pub calibration: Option<CalibrationHealth<'a>>,
-    /// Its messages since the last look.
+    /// Its messages since the last summary.
     pub summary: &'a InputSummary,
 }
 
@@ -67,17 +65,17 @@ impl ChannelHealth<'_> {
         statuses.extend([self.frames(now), self.latency(), self.device()]);
         statuses.extend(inputs.filter_map(|(index, input)| {
             let status = self.status(&self.part("camera_info", index));
-            input.calibration.as_ref().map(|of| of.judge(status, &self.config.live))
+            input.calibration.as_ref().map(|of| of.complete(status, &self.config.live))
         }));
         statuses
     }
 
-    /// The name of a part of an input: numbered where there are several.
+    /// The name of a part of an input, numbered if there are several inputs.
     fn part(&self, part: &str, index: usize) -> String {
         if self.inputs.len() == 1 { part.to_owned() } else { format!("{part} {index}") }
     }
 
-    /// The messages of the input that opens frames.
+    /// The messages of the reference input.
     fn reference(&self) -> Option<&InputSummary> {
         self.inputs.get(self.config.sync.reference).map(|input| input.summary)
     }
@@ -89,12 +87,13 @@ impl ChannelHealth<'_> {
 
     fn input(&self, index: usize, health: &InputHealth<'_>) -> DiagnosticStatus {
         let live = &self.config.live;
-        let InputHealth { topic, num_publishers, told, summary: input, .. } = health;
+        let InputHealth { topic, num_publishers, status: topic_status, summary: input, .. } =
+            health;
         let totals = &input.totals;
         let mut status = self.status(&self.part("input", index));
         if self.is_active {
             let silence = input.silence.as_secs_f64();
-            let cause = cause_of_silence(*num_publishers, told);
+            let cause = cause_of_silence(*num_publishers, topic_status);
             let what = if totals.num_received == 0 { "no message yet" } else { "no message" };
             let message = format!("{what} for {silence:.1} s: {cause}");
             if input.silence >= live.gap_error {
@@ -103,10 +102,10 @@ impl ChannelHealth<'_> {
                 status.note(DiagnosticLevel::Warn, &message);
             }
             status.note_refused(input);
-            if told.num_missing_now > 0 {
+            if topic_status.num_missing_now > 0 {
                 let message = format!(
                     "{} messages missing by their stamps: lost on the way, or never published",
-                    told.num_missing_now
+                    topic_status.num_missing_now
                 );
                 status.note(DiagnosticLevel::Warn, &message);
             }
@@ -134,7 +133,7 @@ impl ChannelHealth<'_> {
             status.value("unused", totals.num_unused.to_string());
         }
         status.value("abandoned", totals.num_abandoned.to_string());
-        told.add_losses(&mut status);
+        topic_status.add_losses(&mut status);
         status.reasons("refused", &totals.refused);
         status.into_inner()
     }
@@ -142,9 +141,9 @@ impl ChannelHealth<'_> {
     fn frames(&self, now: Instant) -> DiagnosticStatus {
         let account = &self.window.account;
         let mut status = self.status("frames");
-        self.judge_output(&mut status);
-        let none_served = account.frames_out() == 0;
-        let dropped = if none_served { DiagnosticLevel::Error } else { DiagnosticLevel::Warn };
+        self.add_output_problems(&mut status);
+        let none_out = account.frames_out() == 0;
+        let dropped = if none_out { DiagnosticLevel::Error } else { DiagnosticLevel::Warn };
         for (level, what, reasons) in [
             (dropped, "dropped", account.dropped()),
             (DiagnosticLevel::Warn, "alone", account.degraded()),
@@ -187,7 +186,7 @@ impl ChannelHealth<'_> {
         status.into_inner()
     }
 
-    fn judge_output(&self, status: &mut StatusBuilder) {
+    fn add_output_problems(&self, status: &mut StatusBuilder) {
         if self.is_dead {
             status.note(DiagnosticLevel::Error, "the thread of the channel is gone");
         }
@@ -208,24 +207,25 @@ impl ChannelHealth<'_> {
         let mut status = self.status("device");
         let wanted = self.config.device;
         let last = last_failure.as_deref().unwrap_or("no failure");
-        let verdict = match health {
+        let problem = match health {
             Health::Good if self.num_failures_now > 0 => {
                 let num = self.num_failures_now;
                 Some((DiagnosticLevel::Warn, format!("built again after {num} failures: {last}")))
             }
             Health::Good => None,
             Health::Rebuilding => {
-                Some((DiagnosticLevel::Warn, format!("failed, is to be built again: {last}")))
+                Some((DiagnosticLevel::Warn, format!("failed, to be built again: {last}")))
             }
-            Health::OnFallback => {
-                Some((DiagnosticLevel::Warn, format!("{wanted} failed, the CPU serves: {last}")))
-            }
+            Health::OnFallback => Some((
+                DiagnosticLevel::Warn,
+                format!("{wanted} failed, running on the CPU: {last}"),
+            )),
             Health::Resting => {
-                Some((DiagnosticLevel::Error, format!("failed too often, rests: {last}")))
+                Some((DiagnosticLevel::Error, format!("failed too often, resting: {last}")))
             }
             Health::Lost => Some((DiagnosticLevel::Error, format!("lost to this process: {last}"))),
         };
-        if let Some((level, message)) = verdict {
+        if let Some((level, message)) = problem {
             status.note(level, &message);
         }
         status.otherwise(format!("{engine} on {device}"));
@@ -317,7 +317,7 @@ mod tests {
     use crate::runtime::input::InputAccount;
 
     /// The input's status a second after it was opened, with one publisher.
-    fn silent_input(told: TopicStatus<'_>) -> DiagnosticStatus {
+    fn silent_input(status: TopicStatus<'_>) -> DiagnosticStatus {
         let overrides = ["c.input:=/i", "c.head:=yolov8", "c.model_path:=m", "c.gap_warn_s:=0.5"];
         let config = Config::load(&[], &overrides.map(String::from)).unwrap();
         let (now, window) = (Instant::now(), FrameWindow::new());
@@ -333,7 +333,7 @@ mod tests {
         let input = InputHealth {
             topic: "/i",
             num_publishers: 1,
-            told,
+            status,
             calibration: None,
             summary: &summary,
         };
@@ -356,21 +356,21 @@ mod tests {
             let found = status.values.iter().find(|(name, _)| name == key);
             found.map(|(_, value)| value.clone()).unwrap()
         };
-        let told = |num_lost, num_missing, num_missing_now| TopicStatus {
+        let topic = |num_lost, num_missing, num_missing_now| TopicStatus {
             event: None,
             num_lost,
             num_missing,
             num_missing_now,
         };
-        // (told, lost_by_door, missing_by_stamps, what the message says)
+        // (status of the topic, lost_by_door, missing_by_stamps, message)
         let cases = [
-            (told(Some(0), 0, 0), "0", "0", "silent, or their messages are lost on the way"),
-            (told(Some(7), 0, 0), "7", "0", "7 messages were lost on the way"),
-            (told(None, 0, 0), "unknown", "0", "silent, or their messages are lost on the way"),
-            (told(None, 198, 30), "unknown", "198", "30 messages missing by their stamps"),
+            (topic(Some(0), 0, 0), "0", "0", "silent, or their messages are lost on the way"),
+            (topic(Some(7), 0, 0), "7", "0", "7 messages were lost on the way"),
+            (topic(None, 0, 0), "unknown", "0", "silent, or their messages are lost on the way"),
+            (topic(None, 198, 30), "unknown", "198", "30 messages missing by their stamps"),
         ];
-        for (told, lost, missing, message) in cases {
-            let status = silent_input(told);
+        for (topic, lost, missing, message) in cases {
+            let status = silent_input(topic);
             assert_eq!(value(&status, "lost_by_door"), lost);
             assert_eq!(value(&status, "missing_by_stamps"), missing);
             assert!(status.message.contains(message), "{status:?}");
@@ -379,20 +379,20 @@ mod tests {
     }
 
     #[test]
-    fn what_a_status_quotes_is_escaped_and_cut() {
+    fn quoted_texts_are_escaped_and_truncated() {
         let event = format!("a peer has type x/msg/Y\n\u{1b}[2J{}", "y".repeat(1_000_000));
-        let told = TopicStatus { event: Some(&event), ..TopicStatus::default() };
-        let status = silent_input(told);
+        let topic = TopicStatus { event: Some(&event), ..TopicStatus::default() };
+        let status = silent_input(topic);
         assert!(status.message.contains("x/msg/Y\\n\\u{1b}[2J"), "{status:?}");
         assert!(status.message.len() < 8_000, "{} bytes", status.message.len());
     }
 
     #[test]
-    fn a_device_that_fails_is_told_as_it_serves() {
+    fn the_health_of_a_device_has_its_level_and_message() {
         let overrides = ["c.input:=/i", "c.head:=yolov8", "c.model_path:=m", "device:=cuda:3"];
         let config = Config::load(&[], &overrides.map(String::from)).unwrap();
         let window = FrameWindow::new();
-        let told = |health, num_failures, num_failures_now| {
+        let found = |health, num_failures, num_failures_now| {
             let serving = Serving {
                 health,
                 num_failures,
@@ -423,19 +423,19 @@ mod tests {
             (status.level, status.message)
         };
         use DiagnosticLevel::{Error, Ok, Warn};
-        // (health, failures, of them new, level, what the message says)
+        // (health, failures, new failures, level, message)
         let cases = [
             (Health::Good, 0, 0, Ok, "an engine on cuda:3 (a GPU)"),
             (Health::Good, 2, 0, Ok, "an engine on cuda:3 (a GPU)"),
             (Health::Good, 2, 1, Warn, "built again after 1 failures: infer: a fault"),
-            (Health::Rebuilding, 1, 0, Warn, "failed, is to be built again: infer: a fault"),
-            (Health::OnFallback, 4, 0, Warn, "cuda:3 failed, the CPU serves: infer: a fault"),
-            (Health::Resting, 3, 0, Error, "failed too often, rests: infer: a fault"),
+            (Health::Rebuilding, 1, 0, Warn, "failed, to be built again: infer: a fault"),
+            (Health::OnFallback, 4, 0, Warn, "cuda:3 failed, running on the CPU: infer: a fault"),
+            (Health::Resting, 3, 0, Error, "failed too often, resting: infer: a fault"),
             (Health::Lost, 1, 0, Error, "lost to this process: infer: a fault"),
         ];
         for (health, num_failures, num_now, level, message) in cases {
-            let told = told(health, num_failures, num_now);
-            assert_eq!(told, (level, message.to_owned()), "{health:?}");
+            let found = found(health, num_failures, num_now);
+            assert_eq!(found, (level, message.to_owned()), "{health:?}");
         }
     }
 }

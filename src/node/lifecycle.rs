@@ -1,11 +1,10 @@
-//! The states of a managed node and the ways between them, as `rclcpp_lifecycle`
-//! has them.
+//! The life cycle of a managed node, as in `rclcpp_lifecycle`.
 //!
-//! A plain state machine: it does no work itself. Whoever asks for a change
-//! hands in the work that the change takes; the machine says whether the change
-//! is allowed, tells of every step, and rests in the state that follows from
-//! how the work went. Work that fails leads back to where it started; nothing
-//! that fails here leaves the node in doubt, so there is no error processing.
+//! A state machine without side effects: the caller passes the work of a change.
+//! The machine checks whether the change is allowed, reports each transition, and
+//! enters the state that follows from the result of the work. After a failure
+//! that is the previous state; failures leave the node in a defined state, so
+//! there is no error processing.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -17,15 +16,14 @@ use crate::ros::LifecycleState::{
 };
 use crate::ros::LifecycleTransition;
 
-/// Stage of the errors of changes that did not begin.
+/// Stage of the errors of changes that are refused.
 pub const STAGE: &str = "lifecycle";
 
 const SUCCESS: &str = "transition_success";
 const FAILURE: &str = "transition_failure";
 const ERROR: &str = "transition_error";
 
-/// Every transition with its number and name, those that may be asked for
-/// first.
+/// All transitions with number and label, those that can be requested first.
 #[rustfmt::skip]
 pub const TRANSITIONS: [LifecycleTransition; 25] = [
     transition(1, "configure", Unconfigured, Configuring),
@@ -55,7 +53,7 @@ pub const TRANSITIONS: [LifecycleTransition; 25] = [
     transition(62, ERROR, ErrorProcessing, Finalized),
 ];
 
-/// How many of [`TRANSITIONS`] may be asked for.
+/// Number of [`TRANSITIONS`] that can be requested.
 pub const NUM_PUBLIC: usize = 7;
 
 const fn transition(
@@ -67,29 +65,28 @@ const fn transition(
     LifecycleTransition { id, label, start, goal }
 }
 
-/// What may be asked of a managed node.
+/// The changes that can be requested of a managed node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     /// Load and warm the networks.
     Configure,
-    /// Let go of the networks.
+    /// Drop the networks.
     Cleanup,
-    /// Take inputs.
+    /// Subscribe to the inputs.
     Activate,
-    /// Take no inputs.
+    /// Unsubscribe from the inputs.
     Deactivate,
-    /// End, from any state of rest.
+    /// End, from any primary state.
     Shutdown,
 }
 
 impl Change {
-    /// The change that a request asks for: by label where there is one, else
-    /// by number.
+    /// The change of a request: by its label if there is one, else by its number.
     pub fn of_request(id: u8, label: &str) -> Option<Self> {
-        let asked = TRANSITIONS[..NUM_PUBLIC].iter().find(|transition| {
+        let requested = TRANSITIONS[..NUM_PUBLIC].iter().find(|transition| {
             if label.is_empty() { transition.id == id } else { transition.label == label }
         })?;
-        Some(match asked.goal {
+        Some(match requested.goal {
             Configuring => Self::Configure,
             CleaningUp => Self::Cleanup,
             Activating => Self::Activate,
@@ -98,7 +95,7 @@ impl Change {
         })
     }
 
-    fn passing(self) -> LifecycleState {
+    fn transition_state(self) -> LifecycleState {
         match self {
             Self::Configure => Configuring,
             Self::Cleanup => CleaningUp,
@@ -109,7 +106,7 @@ impl Change {
     }
 }
 
-/// The state of the node. Shared by whoever asks.
+/// The state of the node, shared between threads.
 #[derive(Debug)]
 pub struct Lifecycle {
     state: AtomicU8,
@@ -123,54 +120,54 @@ impl Lifecycle {
         Self { state: AtomicU8::new(Unconfigured.id()), changing: Mutex::new(()) }
     }
 
-    /// The state now; during a change the one that is passed through.
+    /// The current state; during a change its transition state.
     pub fn state(&self) -> LifecycleState {
         let id = self.state.load(Ordering::Acquire);
         let state = LifecycleState::ALL.iter().find(|state| state.id() == id);
         state.copied().unwrap_or(LifecycleState::Unknown)
     }
 
-    /// The transitions that may be asked for, or happen, in the state now.
+    /// The transitions from the current state.
     pub fn available(&self) -> Vec<LifecycleTransition> {
         let state = self.state();
         TRANSITIONS.iter().filter(|transition| transition.start == state).copied().collect()
     }
 
-    /// Makes a change: does its work and rests where that leads. `tell` hears
-    /// of both steps.
+    /// Performs a change: does its work and enters the state that follows from the
+    /// result. `report` is called with both transitions.
     ///
     /// # Errors
-    /// `Argument`, and nothing happens, when the change cannot start in the
-    /// state now or another is under way; else the error of the work, after
-    /// which the node is back where it was (after `Shutdown`: at its end).
+    /// `Argument`, without an effect, when the change is not allowed in the current
+    /// state or another is in progress; else the error of the work, after which the
+    /// node is in its previous state (after `Shutdown`: finalized).
     pub fn change(
         &self,
         change: Change,
         work: impl FnOnce() -> Result<()>,
-        mut tell: impl FnMut(LifecycleTransition),
+        mut report: impl FnMut(LifecycleTransition),
     ) -> Result<()> {
         let Ok(_changing) = self.changing.try_lock() else {
-            return Err(self.refusal(change, "another change is under way"));
+            return Err(self.refusal(change, "another change is in progress"));
         };
         let state = self.state();
         let mut public = TRANSITIONS[..NUM_PUBLIC].iter();
-        let first = public.find(|t| t.start == state && t.goal == change.passing());
+        let first = public.find(|t| t.start == state && t.goal == change.transition_state());
         let Some(first) = first else {
-            return Err(self.refusal(change, "there is no such way"));
+            return Err(self.refusal(change, "there is no such transition"));
         };
-        self.step(first, &mut tell);
+        self.step(first, &mut report);
         let result = work();
         let label = if result.is_ok() { SUCCESS } else { FAILURE };
         let mut steps = TRANSITIONS.iter();
         if let Some(last) = steps.find(|t| t.start == first.goal && t.label == label) {
-            self.step(last, &mut tell);
+            self.step(last, &mut report);
         }
         result
     }
 
-    fn step(&self, step: &LifecycleTransition, tell: &mut impl FnMut(LifecycleTransition)) {
+    fn step(&self, step: &LifecycleTransition, report: &mut impl FnMut(LifecycleTransition)) {
         self.state.store(step.goal.id(), Ordering::Release);
-        tell(*step);
+        report(*step);
     }
 
     fn refusal(&self, change: Change, why: &str) -> Error {
@@ -199,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn every_way_between_states_of_rest() {
+    fn every_path_between_primary_states() {
         use Change::{Activate, Cleanup, Configure, Deactivate, Shutdown};
         let states = [
             (&[][..], Unconfigured),
@@ -232,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn work_that_fails_leads_back() {
+    fn a_failure_returns_to_the_previous_state() {
         let lifecycle = Lifecycle::new();
         let fail = || Err(Error::new(ErrorKind::Model, "test", "no such file"));
         let mut labels = Vec::new();
@@ -242,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn one_change_at_a_time_and_the_passing_state_is_seen() {
+    fn one_change_at_a_time_and_its_transition_state_is_visible() {
         let lifecycle = Lifecycle::new();
         let work = || {
             assert_eq!(lifecycle.state(), Configuring);

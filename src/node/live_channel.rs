@@ -9,6 +9,7 @@ use super::clock::NodeClock;
 use super::diagnostics::ChannelHealth;
 use super::live_input::LiveInput;
 use super::outputs::ChannelOutputs;
+use super::publisher::OutputGate;
 use super::status::TopicStatus;
 use super::transforms::LiveTransforms;
 use super::worker::{ChannelState, FrameWindow, InputState, Worker, lock};
@@ -20,18 +21,19 @@ use crate::runtime::channel::Channel;
 use crate::runtime::input::InputSummary;
 use crate::runtime::serving::Serving;
 use crate::runtime::slot::{LossCounter, SlotCloser, SlotOptions, SlotWriter, slot};
-use crate::transport::door::Door;
 use crate::transport::messages::DiagnosticStatus;
+use crate::transport::middleware::Middleware;
 use crate::types::Header;
 
-/// A channel whose networks are loaded and whose outputs are announced.
+/// A channel with its networks loaded and its outputs advertised.
 pub(super) struct LiveChannel {
     config: ChannelConfig,
     inputs: Vec<LiveInput>,
     wants_transforms: bool,
     state: Arc<ChannelState>,
     stage: Stage,
-    /// Memory for looking at the frames.
+    gate: OutputGate,
+    /// Reused memory of summaries.
     window: FrameWindow,
     num_failures_seen: u64,
 }
@@ -39,7 +41,7 @@ pub(super) struct LiveChannel {
 enum Stage {
     Idle(Box<Worker>),
     Running(Running),
-    /// Its thread did not come back.
+    /// Its thread did not end.
     Lost,
 }
 
@@ -49,10 +51,10 @@ struct Running {
 }
 
 impl LiveChannel {
-    /// Loads and warms the networks, announces the outputs.
+    /// Loads and warms up the networks, and advertises the outputs.
     ///
     /// # Errors
-    /// `Model` when a network cannot be loaded or does not fit, `Door` when the
+    /// `Model` when a network cannot be loaded or does not fit, `Middleware` when the
     /// graph refuses.
     pub(super) fn open(
         config: &ChannelConfig,
@@ -82,6 +84,7 @@ impl LiveChannel {
             wants_transforms: channel.wants_transforms(),
             state: Arc::new(ChannelState::new(states.collect(), Serving::of(&channel))),
             num_failures_seen: 0,
+            gate: outputs.gate(),
             stage: Stage::Idle(Box::new(Worker { channel, outputs })),
             window: FrameWindow::new(),
         })
@@ -92,12 +95,12 @@ impl LiveChannel {
         self.inputs.iter().map(LiveInput::topic)
     }
 
-    /// Whether its frames want to know where the sensor stood.
+    /// Whether its detector needs transforms.
     pub(super) fn wants_transforms(&self) -> bool {
         self.wants_transforms
     }
 
-    /// Takes over what may change, between frames.
+    /// Applies live parameters between frames.
     pub(super) fn reconfigure(&mut self, config: &ChannelConfig) {
         if self.config != *config {
             self.config = config.clone();
@@ -105,13 +108,13 @@ impl LiveChannel {
         }
     }
 
-    /// Publishes the labels, starts the thread, then takes inputs.
+    /// Publishes the labels, starts the thread, then subscribes to the inputs.
     ///
     /// # Errors
-    /// `Door` when the graph refuses, `Io` when there is no thread.
+    /// `Middleware` when the graph refuses, `Io` when there is no thread.
     pub(super) fn start(
         &mut self,
-        door: &mut dyn Door,
+        middleware: &mut dyn Middleware,
         clock: &Arc<NodeClock>,
         transforms: &Arc<LiveTransforms>,
     ) -> Result<()> {
@@ -123,7 +126,7 @@ impl LiveChannel {
                 return Err(Error::new(ErrorKind::Argument, "channel", message));
             }
         };
-        worker.take_pending(&self.state, clock);
+        worker.apply_pending(&self.state, clock);
         let labelled = worker.outputs.publish_labels(&self.config, clock.now().unwrap_or_default());
         if let Err(error) = labelled {
             self.stage = Stage::Idle(worker);
@@ -140,7 +143,7 @@ impl LiveChannel {
             .name(self.config.name.clone())
             .spawn(move || worker.run(reader, &state, &clock, &transforms))
             .map_err(|e| Error::new(ErrorKind::Io, "channel", "no thread").with_source(e))?;
-        match self.subscribe(door, writers) {
+        match self.subscribe(middleware, writers) {
             Ok(()) => {
                 self.stage = Stage::Running(Running { closer, thread });
                 Ok(())
@@ -154,20 +157,24 @@ impl LiveChannel {
         }
     }
 
-    /// Counts messages that are lost after they were taken.
+    /// Counts messages that are lost after they were received.
     fn loss_counter(&self) -> LossCounter {
         let state = Arc::clone(&self.state);
         Arc::new(move |input, loss, num| lock(&state.inputs[input].account).note_loss(loss, num))
     }
 
-    fn subscribe(&mut self, door: &mut dyn Door, writers: Vec<SlotWriter>) -> Result<()> {
+    fn subscribe(
+        &mut self,
+        middleware: &mut dyn Middleware,
+        writers: Vec<SlotWriter>,
+    ) -> Result<()> {
         for (input, writer) in self.inputs.iter_mut().zip(writers) {
-            input.subscribe(door, &self.config, writer, &self.state)?;
+            input.subscribe(middleware, &self.config, writer, &self.state)?;
         }
         Ok(())
     }
 
-    /// Takes no more inputs and lets the frame in flight finish.
+    /// Stops accepting messages. The frame in flight is finished.
     pub(super) fn begin_stop(&mut self) {
         if let Stage::Running(running) = &self.stage {
             running.closer.close();
@@ -177,7 +184,8 @@ impl LiveChannel {
     /// Waits for the frame in flight, at most until `deadline`.
     ///
     /// # Errors
-    /// `Argument` when it did not finish: the channel is lost.
+    /// `Argument` when it did not finish: the channel is lost, and publishes
+    /// nothing any more.
     pub(super) fn finish_stop(&mut self, deadline: Instant) -> Result<()> {
         let Running { thread, .. } = match std::mem::replace(&mut self.stage, Stage::Lost) {
             Stage::Running(running) => running,
@@ -191,6 +199,7 @@ impl LiveChannel {
             std::thread::sleep(Duration::from_millis(1));
         }
         let lost = |why| {
+            self.gate.close();
             let message = format!("{}: {why}", self.config.name);
             Err(Error::new(ErrorKind::Argument, "channel", message))
         };
@@ -203,17 +212,16 @@ impl LiveChannel {
         Ok(())
     }
 
-    /// What there is to say of its health since the last look; `told` is what the
-    /// door told of a topic.
-    pub(super) fn look<'t>(
+    /// The statuses since the last call. `topic_status` is the status of a topic.
+    pub(super) fn statuses<'t>(
         &mut self,
         node: &str,
-        told: impl Fn(&str) -> TopicStatus<'t>,
+        topic_status: impl Fn(&str) -> TopicStatus<'t>,
     ) -> Vec<DiagnosticStatus> {
         let now = Instant::now();
-        let looks: Vec<(InputSummary, Option<CalibrationSummary>)> =
-            self.state.inputs.iter().map(|input| input.look(now)).collect();
-        let frames = self.state.look(&mut self.window);
+        let summaries: Vec<(InputSummary, Option<CalibrationSummary>)> =
+            self.state.inputs.iter().map(|input| input.summaries(now)).collect();
+        let frames = self.state.summary(&mut self.window);
         let running = match &self.stage {
             Stage::Running(running) => Some(running),
             Stage::Idle(_) | Stage::Lost => None,
@@ -221,7 +229,7 @@ impl LiveChannel {
         let num_failures = frames.serving.num_failures;
         let num_failures_now = num_failures - self.num_failures_seen;
         self.num_failures_seen = num_failures;
-        let inputs = self.inputs.iter().zip(&looks);
+        let inputs = self.inputs.iter().zip(&summaries);
         let ended = running.is_some_and(|running| running.thread.is_finished());
         ChannelHealth {
             node,
@@ -231,7 +239,7 @@ impl LiveChannel {
             is_dead: ended || matches!(self.stage, Stage::Lost),
             inputs: inputs
                 .map(|(input, (summary, calibration))| {
-                    input.health(summary, calibration.as_ref(), &told)
+                    input.health(summary, calibration.as_ref(), &topic_status)
                 })
                 .collect(),
             window: &self.window,

@@ -11,16 +11,16 @@ use crate::config::{ChannelConfig, InputConfig, LiveConfig};
 use crate::error::Result;
 use crate::runtime::input::InputSummary;
 use crate::runtime::slot::{Offered, SlotWriter};
-use crate::transport::door::{Door, InputKind, Receiver, Subscription};
+use crate::transport::middleware::{InputKind, Middleware, Receiver, Subscription};
 
 /// The topics of an input.
 pub(super) struct LiveInput {
     config: InputConfig,
     index: usize,
     kind: InputKind,
-    /// Full name of the topic, once it is subscribed.
+    /// Full name of the topic, after it is subscribed.
     topic: String,
-    /// Likewise of its CameraInfo, where that is asked for.
+    /// The same of its CameraInfo, if it has one.
     camera_info: Option<String>,
     /// While the node is active.
     subscriptions: Option<Subscriptions>,
@@ -49,28 +49,28 @@ impl LiveInput {
         &self.topic
     }
 
-    /// Subscribes to the topic, and to CameraInfo where that is asked for.
+    /// Subscribes to the topic and, if configured, to CameraInfo.
     ///
     /// # Errors
-    /// `Door` when the graph refuses.
+    /// `Middleware` when the graph refuses.
     pub(super) fn subscribe(
         &mut self,
-        door: &mut dyn Door,
+        middleware: &mut dyn Middleware,
         channel: &ChannelConfig,
         writer: SlotWriter,
         state: &Arc<ChannelState>,
     ) -> Result<()> {
         let InputConfig { topic, camera_info, .. } = &self.config;
-        self.topic = door.resolve(topic);
+        self.topic = middleware.resolve(topic);
         let receiver = receiver(channel, self.index, writer, Arc::clone(state));
-        let sensor = door.subscribe(topic, self.kind, channel.live.qos, receiver)?;
+        let sensor = middleware.subscribe(topic, self.kind, channel.live.qos, receiver)?;
         let camera_info = match camera_info {
             None => None,
             Some(topic) => {
-                self.camera_info = Some(door.resolve(topic));
+                self.camera_info = Some(middleware.resolve(topic));
                 let receiver = camera_info_receiver(&channel.name, self.index, Arc::clone(state));
                 let qos = channel.live.qos;
-                Some(door.subscribe(topic, InputKind::CameraInfo, qos, receiver)?)
+                Some(middleware.subscribe(topic, InputKind::CameraInfo, qos, receiver)?)
             }
         };
         self.subscriptions = Some(Subscriptions { sensor, camera_info });
@@ -82,25 +82,25 @@ impl LiveInput {
         self.subscriptions = None;
     }
 
-    /// The input for diagnostics; `told` is what the door told of a topic.
+    /// The health of the input. `topic_status` is the status of a topic.
     pub(super) fn health<'a, 't: 'a>(
         &'a self,
         summary: &'a InputSummary,
         calibration: Option<&'a CalibrationSummary>,
-        told: &impl Fn(&str) -> TopicStatus<'t>,
+        topic_status: &impl Fn(&str) -> TopicStatus<'t>,
     ) -> InputHealth<'a> {
         let subscriptions = self.subscriptions.as_ref();
         let calibration = calibration.zip(self.camera_info.as_deref());
         InputHealth {
             topic: &self.topic,
             num_publishers: subscriptions.map_or(0, |of| of.sensor.num_publishers()),
-            told: told(&self.topic),
+            status: topic_status(&self.topic),
             calibration: calibration.map(|(summary, topic)| CalibrationHealth {
                 topic,
                 num_publishers: subscriptions
                     .and_then(|of| of.camera_info.as_ref())
                     .map(|subscription| subscription.num_publishers()),
-                told: told(topic),
+                status: topic_status(topic),
                 summary,
             }),
             summary,
@@ -108,13 +108,13 @@ impl LiveInput {
     }
 }
 
-/// Holds the newest CameraInfo beside the pictures.
+/// Records CameraInfo messages.
 fn camera_info_receiver(channel: &str, index: usize, state: Arc<ChannelState>) -> Receiver {
     let name = format!("{channel}.camera_info");
     Box::new(move |received| {
         let Some(watch) = &state.inputs[index].calibration else { return };
         let text = received.as_ref().err().map(ToString::to_string);
-        let times = lock(watch).take(Instant::now(), received);
+        let times = lock(watch).receive(Instant::now(), received);
         log_refused(&name, times, text);
     })
 }
@@ -139,7 +139,7 @@ fn receiver(
     })
 }
 
-/// The first message that is refused for a reason is a warning.
+/// Logs a refused message. The first with a reason is a warning.
 fn log_refused(name: &str, times: u64, error: Option<String>) {
     match (times, error) {
         (1, Some(error)) => tracing::warn!("channel {name}: message refused: {error}"),

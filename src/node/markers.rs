@@ -5,25 +5,23 @@ use crate::error::Result;
 use crate::transport::messages::{Marker, MarkerAction, MarkerArray, MarkerShape, Pose};
 use crate::types::{Detection3d, Header};
 
-/// Markers go by themselves after this, should the node no longer be there to
-/// remove them.
+/// Lifetime of markers, in case the node no longer removes them.
 const LIFETIME_NS: i64 = 1_000_000_000;
 
 const BOX_OPACITY: f32 = 0.5;
 const LINE_WIDTH_M: f64 = 0.06;
 const TEXT_HEIGHT_M: f64 = 0.5;
 
-/// Velocities of less than this have no arrow.
+/// Minimum speed that is shown as an arrow.
 const MIN_SPEED_MPS: f32 = 0.1;
 
-/// Writes the markers of a frame to `bytes`, replacing what is there: first
-/// the removal of all that were shown, then for every detection a box, a line
-/// from its centre over its front, its class and score above it, and an arrow
-/// to where it will be in a second, where its velocity is known. No detections
-/// remove the markers of before.
+/// Encodes the markers of a frame into `bytes`, replacing the content: the removal
+/// of all markers, then for every detection a box, a line from its centre across
+/// its front, its class and score above it and, if its velocity is known, an arrow
+/// to its position in a second. Without detections only the removal remains.
 ///
 /// # Errors
-/// `Message` when the message would have 4 GiB or more.
+/// `Message` when the message exceeds 4 GiB.
 pub fn encode_markers(
     header: &Header<'_>,
     detections: &[Detection3d],
@@ -100,7 +98,7 @@ pub fn encode_markers(
     markers.finish()
 }
 
-/// The velocity, where it is known and worth an arrow.
+/// The velocity, if it is known and above the minimum.
 fn speed(detection: &Detection3d) -> Option<[f32; 2]> {
     let velocity = detection.object.velocity_mps?;
     let [vx, vy] = velocity;

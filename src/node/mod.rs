@@ -2,25 +2,37 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | [`worker`], [`outputs`], [`markers`] | the thread of a channel, and its topics |
-//! | [`live`] | the node: services, life cycle, start and end |
-//! | [`parameters`], [`lifecycle`] | what its services answer |
-//! | [`clock`], [`transforms`] | time |
-//! | [`calibration`], [`diagnostics`], [`status`] | its health, as diagnostic statuses |
+//! | `worker`, `outputs`, `publisher`, `markers`, `debug_image` | the thread of a channel, and its topics |
+//! | `live` | the node: services, life cycle, start and end |
+//! | `parameters`, `lifecycle` | what its services answer |
+//! | `bond` | the bond with a lifecycle manager of Nav2 |
+//! | `endpoints` | its topics and their quality of service |
+//! | `logs` | its log on `/rosout` |
+//! | `clock`, `transforms` | time |
+//! | `calibration`, `diagnostics`, `status` | its health, as diagnostic statuses |
 
-pub mod calibration;
-pub mod clock;
-pub mod diagnostics;
-pub mod lifecycle;
-pub mod live;
+mod bond;
+mod calibration;
+mod clock;
+mod debug_image;
+mod diagnostics;
+mod endpoints;
+mod lifecycle;
+mod live;
 mod live_channel;
 mod live_input;
+mod logs;
 mod manual;
-pub mod markers;
-pub mod outputs;
-pub mod parameters;
-pub mod status;
-pub mod transforms;
-pub mod worker;
+mod markers;
+mod outputs;
+mod parameters;
+mod publisher;
+mod status;
+mod transforms;
+mod worker;
 
+pub use endpoints::DIAGNOSTICS_TOPIC;
+pub use lifecycle::Change;
+pub use live::LiveNode;
+pub use logs::{LogRecord, Logs, ROSOUT_TOPIC, Rosout};
 pub use manual::manual;

@@ -1,65 +1,71 @@
-//! The topics of a live channel: detections and labels always, markers and a
-//! debug image while someone listens.
+//! The topics of a live channel: detections and labels always, markers and
+//! debug images while they have a subscriber.
 
+use super::debug_image::DebugImage;
+use super::endpoints::{MARKERS_QOS, OutputTopics};
 use super::markers::encode_markers;
+use super::publisher::{GatedPublisher, OutputGate};
 use crate::config::ChannelConfig;
-use crate::detectors::{FrameInput, FrameSet};
-use crate::draw;
+use crate::detectors::FrameInput;
 use crate::error::Result;
 use crate::runtime::channel::{Channel, Served};
-use crate::transport::door::{Door, Durability, Publisher, Qos, Reliability};
-use crate::transport::messages::{Image, LabelInfo, MarkerArray};
-use crate::types::{Detections, Header, OutputType, Stamp};
-
-/// RViz asks for reliable markers; each array takes the place of the one before.
-pub const MARKERS_QOS: Qos = Qos { depth: 1, ..Qos::DEFAULT };
-/// Pictures are large: one that is lost is not sent again.
-pub const DEBUG_IMAGE_QOS: Qos =
-    Qos { reliability: Reliability::BestEffort, durability: Durability::Volatile, depth: 1 };
+use crate::transport::messages::{LabelInfo, MarkerArray};
+use crate::transport::middleware::{Middleware, Qos};
+use crate::types::{Detections, Header, Stamp};
 
 /// The publishers of a channel.
 pub struct ChannelOutputs {
-    detections: Box<dyn Publisher>,
-    labels: Box<dyn Publisher>,
+    detections: GatedPublisher,
+    labels: GatedPublisher,
     /// Of channels whose detections are boxes in space.
-    markers: Option<Box<dyn Publisher>>,
+    markers: Option<GatedPublisher>,
     /// Whether markers were published that still may show.
     shows_markers: bool,
-    debug_image: Box<dyn Publisher>,
+    debug_image: DebugImage,
+    gate: OutputGate,
     message: Vec<u8>,
 }
-
-/// Where the class table of a channel stands, below its detections.
-pub const LABELS: &str = "label_info";
-/// Where the markers of a lidar channel stand, below its detections.
-pub const MARKERS: &str = "markers";
-/// Where the debug image of a channel stands, below its detections.
-pub const DEBUG_IMAGE: &str = "debug_image";
 
 impl ChannelOutputs {
     /// Announces the topics of a channel.
     ///
     /// # Errors
-    /// `Door` when the graph refuses.
-    pub fn open(channel: &Channel, door: &mut dyn Door) -> Result<Self> {
+    /// `Middleware` when the graph refuses.
+    pub fn open(channel: &Channel, middleware: &mut dyn Middleware) -> Result<Self> {
         let config = channel.config();
-        let detections =
-            door.advertise(&config.output, config.output_type.type_name(), Qos::DEFAULT)?;
-        let below = |name: &str| format!("{}/{name}", config.output);
-        let labels = door.advertise(&below(LABELS), LabelInfo::TYPE, Qos::LATCHED)?;
-        let markers = match config.output_type == OutputType::Detection3dArray {
-            true => Some(door.advertise(&below(MARKERS), MarkerArray::TYPE, MARKERS_QOS)?),
-            false => None,
+        let gate = OutputGate::new();
+        let topics = OutputTopics::of(config, |topic| middleware.resolve(topic));
+        let mut advertise = |topic: &str, type_name, qos| {
+            Ok(GatedPublisher::new(middleware.advertise(topic, type_name, qos)?, &gate))
         };
-        let debug_image = door.advertise(&below(DEBUG_IMAGE), Image::TYPE, DEBUG_IMAGE_QOS)?;
-        let message = Vec::new();
-        Ok(Self { detections, labels, markers, shows_markers: false, debug_image, message })
+        let detections =
+            advertise(&topics.detections, config.output_type.type_name(), Qos::DEFAULT)?;
+        let labels = advertise(&topics.labels, LabelInfo::TYPE, Qos::LATCHED)?;
+        let markers = match &topics.markers {
+            Some(topic) => Some(advertise(topic, MarkerArray::TYPE, MARKERS_QOS)?),
+            None => None,
+        };
+        let debug_image = DebugImage::open(&topics, advertise)?;
+        Ok(Self {
+            detections,
+            labels,
+            markers,
+            shows_markers: false,
+            debug_image,
+            gate,
+            message: Vec::new(),
+        })
     }
 
-    /// Publishes the class table; those who come later get it too.
+    /// Closes all publishers of the channel, from any thread.
+    pub fn gate(&self) -> OutputGate {
+        self.gate.clone()
+    }
+
+    /// Publishes the class table; later subscribers receive it as well.
     ///
     /// # Errors
-    /// `Door` when it could not be handed over.
+    /// `Middleware` when it could not be handed over.
     pub fn publish_labels(&mut self, config: &ChannelConfig, now: Stamp) -> Result<()> {
         let class_names = config.kind.class_names();
         let threshold = config.kind.lowest_score_threshold();
@@ -68,22 +74,21 @@ impl ChannelOutputs {
         self.labels.publish(&self.message)
     }
 
-    /// Publishes what was found in a message, with the message's stamp and
-    /// frame.
+    /// Publishes the detections of a frame, with the stamp and the frame of its
+    /// reference input.
     ///
     /// # Errors
-    /// `Door` when it could not be handed over.
+    /// `Middleware` when it could not be handed over.
     pub fn publish(&mut self, served: &Served<'_>) -> Result<()> {
-        let class_names = served.config.kind.class_names();
         let Served { config, header, detections, .. } = served;
-        config.output_type.encode(header, *detections, class_names, &mut self.message)?;
+        config.output_type.encode(header, *detections, &config.class_ids, &mut self.message)?;
         self.detections.publish(&self.message)
     }
 
-    /// Publishes what people look at, while they do.
+    /// Publishes markers and debug images that have a subscriber.
     ///
     /// # Errors
-    /// `Door` when something could not be handed over; why a picture cannot be
+    /// `Middleware` when something could not be handed over; why a picture cannot be
     /// drawn.
     pub fn show(&mut self, served: &Served<'_>, inputs: &[Option<FrameInput<'_>>]) -> Result<()> {
         let Served { config, header, detections, .. } = served;
@@ -97,28 +102,13 @@ impl ChannelOutputs {
                 self.remove_markers(header)?;
             }
         }
-        if config.live.publishes_debug_image && self.debug_image.num_subscribers() > 0 {
-            let frame = FrameSet { stamp: header.stamp, inputs };
-            let canvas = draw::draw(&frame, config.sync.reference, *detections, config)?;
-            let image = Image {
-                header: *header,
-                height: canvas.size().height,
-                width: canvas.size().width,
-                encoding: "rgb8",
-                is_bigendian: false,
-                step: 3 * canvas.size().width,
-                data: canvas.pixels(),
-            };
-            image.encode(&mut self.message)?;
-            self.debug_image.publish(&self.message)?;
-        }
-        Ok(())
+        self.debug_image.publish(served, inputs, &mut self.message)
     }
 
     /// Removes the markers that may still show.
     ///
     /// # Errors
-    /// `Door` when it could not be handed over.
+    /// `Middleware` when it could not be handed over.
     pub fn remove_markers(&mut self, header: &Header<'_>) -> Result<()> {
         if let Some(markers) = self.markers.as_mut().filter(|_| self.shows_markers) {
             self.shows_markers = false;

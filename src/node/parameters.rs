@@ -5,17 +5,25 @@ use std::sync::Mutex;
 use super::worker::lock;
 use crate::config::{Config, DeclaredParameter};
 use crate::ros::{Parameter, ParameterType, SetResult};
-use crate::transport::door::{Request, Response};
+use crate::transport::middleware::{Request, Response};
 
 /// The parameters as they hold now.
 pub struct ParameterServer {
     config: Mutex<Config>,
+    /// Read-only parameters beside those of the configuration.
+    fixed: Vec<DeclaredParameter>,
 }
 
 impl ParameterServer {
-    /// Serves the parameters of a configuration.
-    pub fn new(config: Config) -> Self {
-        Self { config: Mutex::new(config) }
+    /// Serves the parameters of a configuration, and `fixed` ones that are
+    /// read-only.
+    pub fn new(config: Config, fixed: Vec<DeclaredParameter>) -> Self {
+        Self { config: Mutex::new(config), fixed }
+    }
+
+    /// All parameters with their values, as the first `ParameterEvent` has them.
+    pub fn declared(&self) -> Vec<Parameter> {
+        self.parameters().into_iter().map(into_parameter).collect()
     }
 
     /// The configuration as it holds now.
@@ -64,12 +72,17 @@ impl ParameterServer {
             | Request::GetState
             | Request::GetAvailableStates
             | Request::GetAvailableTransitions
-            | Request::GetTransitionGraph => return None,
+            | Request::GetTransitionGraph
+            | Request::GetLoggerLevels(_)
+            | Request::SetLoggerLevels(_) => return None,
         })
     }
 
     fn parameters(&self) -> Vec<DeclaredParameter> {
-        lock(&self.config).parameters()
+        let mut parameters = lock(&self.config).parameters();
+        parameters.extend(self.fixed.iter().cloned());
+        parameters.sort_by(|a, b| a.descriptor.name.cmp(&b.descriptor.name));
+        parameters
     }
 
     /// What is known of every name; nothing when a name is not known, as
@@ -89,6 +102,12 @@ impl ParameterServer {
         parameters: &[Parameter],
         apply: &mut impl FnMut(&Config, &[Parameter]),
     ) -> SetResult {
+        let is_fixed = |parameter: &&Parameter| {
+            self.fixed.iter().any(|fixed| fixed.descriptor.name == parameter.name)
+        };
+        if let Some(Parameter { name, .. }) = parameters.iter().find(is_fixed) {
+            return Err(format!("{name}: is read-only: fixed when the node starts"));
+        }
         let mut config = lock(&self.config);
         let changed = config.with_parameters(parameters).map_err(|error| {
             tracing::warn!("parameters are not set: {}", error.message());
@@ -107,11 +126,6 @@ impl ParameterServer {
         *config = changed;
         Ok(())
     }
-}
-
-/// All parameters with their values, as the first `ParameterEvent` has them.
-pub fn declared(config: &Config) -> Vec<Parameter> {
-    config.parameters().into_iter().map(into_parameter).collect()
 }
 
 fn into_parameter(declared: DeclaredParameter) -> Parameter {

@@ -1,5 +1,4 @@
-//! A diagnostic status under construction, and what the middleware reports of a
-//! topic.
+//! Construction of a diagnostic status, and the status of a topic in the graph.
 
 use std::collections::BTreeMap;
 
@@ -8,22 +7,22 @@ use crate::runtime::input::InputSummary;
 use crate::text::{LineBreaks, shown};
 use crate::transport::messages::{DiagnosticLevel, DiagnosticStatus};
 
-/// What the middleware reports of a topic.
+/// The status of a topic, as the middleware reports it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TopicStatus<'a> {
-    /// What stands in the way of its messages.
+    /// The reason why its messages cannot arrive.
     pub event: Option<&'a str>,
-    /// Messages of it that were lost before the node had them, in all; `None`
-    /// when the door cannot count them.
+    /// Total of messages that were lost before they reached the node; `None` when
+    /// the middleware does not count them.
     pub num_lost: Option<u64>,
-    /// Messages of it that are missing by the stamps of the others, in all.
+    /// Total of messages that are missing by the stamps of the others.
     pub num_missing: u64,
-    /// Those of them since the last look.
+    /// The part of it since the last summary.
     pub num_missing_now: u64,
 }
 
 impl TopicStatus<'_> {
-    /// Adds what is known of lost messages.
+    /// Adds the values about lost messages.
     pub(super) fn add_losses(&self, status: &mut StatusBuilder) {
         let num_lost = self.num_lost.map_or("unknown".into(), |num| num.to_string());
         status.value("lost_by_door", num_lost);
@@ -31,10 +30,10 @@ impl TopicStatus<'_> {
     }
 }
 
-/// Why no messages come. A message that never arrives whole leaves no trace, so
-/// publishers that seem silent may not be.
-pub(super) fn cause_of_silence(num_publishers: usize, told: &TopicStatus<'_>) -> String {
-    match (num_publishers, told) {
+/// The reason why no messages arrive. A message that does not arrive whole leaves
+/// no trace, so publishers that seem silent may not be.
+pub(super) fn cause_of_silence(num_publishers: usize, topic: &TopicStatus<'_>) -> String {
+    match (num_publishers, topic) {
         (_, TopicStatus { event: Some(event), .. }) => (*event).to_owned(),
         (0, _) => "no publisher is matched".into(),
         (n, TopicStatus { num_lost: Some(lost @ 1..), .. }) => {
@@ -46,17 +45,17 @@ pub(super) fn cause_of_silence(num_publishers: usize, told: &TopicStatus<'_>) ->
     }
 }
 
-/// A status as it comes to be: the worst level, and what was found at it.
+/// A status under construction: the worst level and its messages.
 pub struct StatusBuilder(DiagnosticStatus);
 
 impl StatusBuilder {
-    /// Nothing is wrong yet.
+    /// A status without a problem.
     pub fn new(name: String, hardware_id: &str) -> Self {
         let hardware_id = hardware_id.to_owned();
         Self(DiagnosticStatus { name, hardware_id, ..DiagnosticStatus::default() })
     }
 
-    /// Notes something that is wrong.
+    /// Adds a problem.
     pub fn note(&mut self, level: DiagnosticLevel, message: &str) {
         if level > self.0.level {
             self.0.message.clear();
@@ -70,19 +69,19 @@ impl StatusBuilder {
         self.0.level = self.0.level.max(level);
     }
 
-    /// What is said when nothing is wrong.
+    /// Sets the message for the case without a problem.
     pub fn otherwise(&mut self, message: String) {
         if self.0.message.is_empty() {
             self.0.message = message;
         }
     }
 
-    /// Adds a number.
+    /// Adds a value.
     pub fn value(&mut self, key: &str, value: impl Into<String>) {
         self.0.values.push((key.to_owned(), value.into()));
     }
 
-    /// Notes messages that were refused since the last look.
+    /// Adds the messages that were refused since the last summary.
     pub(super) fn note_refused(&mut self, input: &InputSummary) {
         if input.num_refused_now > 0 {
             let reasons: Vec<&str> = input.totals.refused.keys().copied().collect();
@@ -92,14 +91,14 @@ impl StatusBuilder {
         }
     }
 
-    /// Adds a number for each reason.
+    /// Adds the count of each reason.
     pub(super) fn reasons(&mut self, key: &str, reasons: &BTreeMap<&'static str, Reason>) {
         for (name, reason) in reasons {
             self.value(&format!("{key}.{name}"), reason.count.to_string());
         }
     }
 
-    /// The status. What its texts quote of messages is safe to show.
+    /// The status, with unsafe characters of quoted texts escaped.
     pub fn into_inner(self) -> DiagnosticStatus {
         let DiagnosticStatus { level, name, message, hardware_id, values } = self.0;
         let line = |text| shown(text, LineBreaks::Escaped);

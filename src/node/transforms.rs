@@ -1,4 +1,5 @@
-//! The transforms of a live node: filled by the door, asked by the channels.
+//! The transforms of a live node: inserted by the middleware, looked up by the
+//! channels.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -11,7 +12,7 @@ use crate::transport::messages::TransformStamped;
 use crate::transport::tf::{TfBuffer, TfLosses};
 use crate::types::Stamp;
 
-/// A TF buffer that threads share. Inserting waits for nothing but a lookup or
+/// A TF buffer shared between threads. An insertion waits only for a lookup or
 /// another insertion, each a matter of microseconds.
 #[derive(Debug, Default)]
 pub struct LiveTransforms {
@@ -22,30 +23,30 @@ pub struct LiveTransforms {
 #[derive(Debug, Default)]
 struct State {
     buffer: TfBuffer,
-    num_taken: u64,
-    /// `num_taken` when a channel last waited in vain: nobody waits again
-    /// before something arrives.
-    in_vain_at: Option<u64>,
+    num_inserted: u64,
+    /// `num_inserted` at the last timeout of a lookup: no lookup waits again before
+    /// the next transform arrives.
+    timed_out_at: Option<u64>,
     refused: Option<Reason>,
 }
 
-/// What became of the transforms so far.
+/// Counts of transforms.
 #[derive(Clone, Debug, Default)]
 pub struct TransformAccount {
-    /// Taken in.
-    pub num_taken: u64,
-    /// Not taken in, and why the first was not.
+    /// Inserted.
+    pub num_inserted: u64,
+    /// Refused, with the reason of the first.
     pub refused: Option<Reason>,
-    /// Lost for want of room.
+    /// Lost due to full capacities.
     pub losses: TfLosses,
 }
 
 impl LiveTransforms {
-    /// Takes in a transform that arrived, or counts why not.
+    /// Inserts a transform, or counts its refusal.
     pub fn insert(&self, transform: &TransformStamped<'_>, is_static: bool) {
         let mut state = self.lock();
         match state.buffer.insert_message(transform, is_static) {
-            Ok(()) => state.num_taken += 1,
+            Ok(()) => state.num_inserted += 1,
             Err(error) => note_refusal(&mut state, &error),
         }
         drop(state);
@@ -57,9 +58,8 @@ impl LiveTransforms {
         note_refusal(&mut self.lock(), error);
     }
 
-    /// The transform `target_from_source` at `stamp`, for which a channel waits
-    /// as long as `patience`: a pose is often published after the sweep it
-    /// belongs to.
+    /// The transform `target_from_source` at `stamp`. Waits for it up to `timeout`:
+    /// a pose is often published after the sweep that it belongs to.
     ///
     /// # Errors
     /// Those of [`TfBuffer::lookup`].
@@ -68,18 +68,18 @@ impl LiveTransforms {
         target: &str,
         source: &str,
         stamp: Stamp,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<Isometry3<f64>> {
-        let deadline = Instant::now() + patience;
+        let deadline = Instant::now() + timeout;
         let mut state = self.lock();
         loop {
             let result = state.buffer.lookup(target, source, stamp);
             let left = deadline.saturating_duration_since(Instant::now());
-            if result.is_ok() || state.in_vain_at == Some(state.num_taken) {
+            if result.is_ok() || state.timed_out_at == Some(state.num_inserted) {
                 return result;
             }
             if left.is_zero() {
-                state.in_vain_at = Some(state.num_taken);
+                state.timed_out_at = Some(state.num_inserted);
                 return result;
             }
             let (woken, _) =
@@ -88,22 +88,22 @@ impl LiveTransforms {
         }
     }
 
-    /// Forgets what is later than `stamp`: the clock started over.
+    /// Removes samples later than `stamp`, after the clock started over.
     pub fn forget_after(&self, stamp: Stamp) {
         self.lock().buffer.forget_after(stamp);
     }
 
-    /// What became of the transforms so far.
+    /// Counts of transforms.
     pub fn account(&self) -> TransformAccount {
         let state = self.lock();
         TransformAccount {
-            num_taken: state.num_taken,
+            num_inserted: state.num_inserted,
             refused: state.refused.clone(),
             losses: state.buffer.losses(),
         }
     }
 
-    /// The buffer is whole whenever the lock is free.
+    /// A panic leaves the buffer whole.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -112,7 +112,7 @@ impl LiveTransforms {
 fn note_refusal(state: &mut State, error: &crate::error::Error) {
     let refused = &mut state.refused;
     if refused.is_none() {
-        tracing::warn!("a transform is left out: {error}");
+        tracing::warn!("transform refused: {error}");
     }
     refused.get_or_insert_with(|| Reason { count: 0, first: error.to_string() }).count += 1;
 }
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_twice_for_a_stream_that_is_silent() {
+    fn after_a_timeout_lookups_do_not_wait_until_a_transform_arrives() {
         let transforms = LiveTransforms::default();
         let ask = || transforms.lookup("map", "lidar", Stamp::default(), Duration::from_millis(50));
         assert!(ask().is_err());
@@ -156,12 +156,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_is_counted() {
+    fn refused_transforms_are_counted() {
         let transforms = LiveTransforms::default();
         transforms.insert(&TransformStamped { rotation: [0.0; 4], ..pose(1) }, false);
         transforms.insert(&TransformStamped { child_frame_id: "", ..pose(1) }, true);
         transforms.insert(&pose(1), false);
         let account = transforms.account();
-        assert_eq!((account.num_taken, account.refused.unwrap().count), (1, 2));
+        assert_eq!((account.num_inserted, account.refused.unwrap().count), (1, 2));
     }
 }

@@ -1,5 +1,5 @@
-//! The thread of a live channel: takes the newest message, finds what is in
-//! it, publishes that, and takes the next.
+//! The thread of a live channel: takes the newest frame, processes it, publishes
+//! the detections, and takes the next.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,44 +24,43 @@ use crate::runtime::slot::{SlotReader, Taken};
 use crate::runtime::stamps::StampOrder;
 use crate::types::{CameraCalibration, Stamp};
 
-/// Stamps may be ahead of the node's clock by this, as clocks of two machines
-/// are.
+/// Tolerated lead of stamps over the node's clock, for clocks of two machines.
 const FUTURE_TOLERANCE: Duration = Duration::from_millis(100);
 
-/// Poses of a sweep may be later than the sweep by this.
+/// Maximum lead of poses over the sweep that they belong to.
 const POSE_LEAD_NS: i64 = 1_000_000_000;
 
-/// Response times are kept from 1 µs to an hour, to 1 part in 1000.
+/// Upper limit of recorded response times: an hour.
 const MAX_RESPONSE_US: u64 = 3_600_000_000;
 
-/// A channel with its outputs: what goes into a thread and comes back from it.
+/// A channel and its outputs, which move to the thread and back.
 pub struct Worker {
-    /// The networks.
+    /// The channel.
     pub channel: Channel,
-    /// The topics.
+    /// Its publishers.
     pub outputs: ChannelOutputs,
 }
 
-/// What the threads of the node share of a channel.
+/// The state of a channel that the threads of the node share.
 pub struct ChannelState {
     /// Its inputs.
     pub inputs: Vec<InputState>,
     frames: Mutex<Frames>,
-    /// A configuration to be taken over before the next frame.
+    /// A configuration to apply before the next frame.
     pending: Mutex<Option<ChannelConfig>>,
     has_pending: AtomicBool,
 }
 
-/// What the threads of the node share of an input.
+/// The state of an input that the threads of the node share.
 pub struct InputState {
-    /// What became of its messages.
+    /// Account of its messages.
     pub account: Mutex<InputAccount>,
     /// What its CameraInfo is beside its pictures, where that is asked for.
     pub calibration: Option<Mutex<CalibrationWatch>>,
 }
 
 impl InputState {
-    /// An input that has seen no message yet.
+    /// An input without messages so far.
     pub fn new(now: Instant, calibration: Option<CalibrationWatch>) -> Self {
         Self {
             account: Mutex::new(InputAccount::new(now)),
@@ -69,7 +68,7 @@ impl InputState {
         }
     }
 
-    /// Counts from now: the input is opened again. Totals stay.
+    /// Starts over when the input is subscribed again. Totals remain.
     pub fn reopen(&self, now: Instant) {
         lock(&self.account).reopen(now);
         if let Some(calibration) = &self.calibration {
@@ -77,9 +76,9 @@ impl InputState {
         }
     }
 
-    /// Sums up, and looks anew from now on.
-    pub fn look(&self, now: Instant) -> (InputSummary, Option<CalibrationSummary>) {
-        let calibration = self.calibration.as_ref().map(|watch| lock(watch).look(now));
+    /// The summaries since the last call.
+    pub fn summaries(&self, now: Instant) -> (InputSummary, Option<CalibrationSummary>) {
+        let calibration = self.calibration.as_ref().map(|watch| lock(watch).summary(now));
         (lock(&self.account).look(now), calibration)
     }
 }
@@ -92,40 +91,40 @@ struct Frames {
     unpublished: Option<Reason>,
 }
 
-/// What became of the frames since somebody last looked.
+/// Account of the frames since the last summary.
 pub struct FrameWindow {
-    /// What came in, went out and was lost.
+    /// Frames in, frames out, and losses.
     pub account: Account,
-    /// From arrival to publication, in microseconds.
+    /// Time from arrival to publication, in microseconds.
     pub response_us: Option<Histogram<u64>>,
-    /// Frames whose stamp was ahead of the node's clock.
+    /// Number of frames with a stamp ahead of the node's clock.
     pub num_future: u64,
-    /// Age of the newest frame on arrival, by its stamp, where the time is
-    /// known.
+    /// Age of the newest frame on arrival, by its stamp; `None` when the time is
+    /// unknown.
     pub age_s: Option<f64>,
 }
 
-/// What is to be said of the frames of a channel now, besides a window.
+/// Totals of the frames of a channel.
 #[derive(Clone, Debug)]
 pub struct FrameSummary {
-    /// What serves them.
+    /// The detector and its device.
     pub serving: Serving,
-    /// When detections were last published.
+    /// Time of the last published detections.
     pub last_output: Option<Instant>,
-    /// How often they were, in all.
+    /// Number of published frames.
     pub num_out: u64,
-    /// Frames of which something could not be published, in all.
+    /// Frames with an output that could not be published.
     pub unpublished: Option<Reason>,
 }
 
 impl FrameWindow {
-    /// Nothing happened yet.
+    /// An empty window.
     pub fn new() -> Self {
         let response_us = Histogram::new_with_bounds(1, MAX_RESPONSE_US, 3).ok();
         Self { account: Account::new(), response_us, num_future: 0, age_s: None }
     }
 
-    /// Starts over in the same memory.
+    /// Empties it; keeps the memory.
     pub fn reset(&mut self) {
         self.account.reset();
         self.response_us.iter_mut().for_each(Histogram::reset);
@@ -141,7 +140,7 @@ impl Default for FrameWindow {
 }
 
 impl ChannelState {
-    /// A channel that has seen no frame yet.
+    /// A channel without frames so far.
     pub fn new(inputs: Vec<InputState>, serving: Serving) -> Self {
         let window = FrameWindow::new();
         let (last_output, unpublished) = (None, None);
@@ -154,18 +153,18 @@ impl ChannelState {
         }
     }
 
-    /// Has a configuration taken over before the next frame.
+    /// Applies a configuration before the next frame.
     pub fn reconfigure(&self, config: &ChannelConfig) {
         *lock(&self.pending) = Some(config.clone());
         self.has_pending.store(true, Ordering::Release);
     }
 
-    /// Looks at the frames since the last look: their window goes to `seen`,
-    /// whose memory is used for the next.
-    pub fn look(&self, seen: &mut FrameWindow) -> FrameSummary {
-        seen.reset();
+    /// Swaps the window since the last call into `window`, whose memory is reused,
+    /// and returns the totals.
+    pub fn summary(&self, window: &mut FrameWindow) -> FrameSummary {
+        window.reset();
         let mut frames = lock(&self.frames);
-        std::mem::swap(&mut frames.window, seen);
+        std::mem::swap(&mut frames.window, window);
         FrameSummary {
             serving: frames.serving.clone(),
             last_output: frames.last_output,
@@ -176,8 +175,8 @@ impl ChannelState {
 }
 
 impl Worker {
-    /// Takes over a configuration that waits, if one does.
-    pub fn take_pending(&mut self, state: &ChannelState, clock: &NodeClock) {
+    /// Applies the pending configuration, if there is one.
+    pub fn apply_pending(&mut self, state: &ChannelState, clock: &NodeClock) {
         if !state.has_pending.swap(false, Ordering::Acquire) {
             return;
         }
@@ -185,7 +184,7 @@ impl Worker {
         let name = config.name.clone();
         let before = self.channel.config().kind.lowest_score_threshold();
         if let Err(error) = self.channel.reconfigure(&config) {
-            tracing::error!("channel {name}: the parameters are not taken over: {error}");
+            tracing::error!("channel {name}: the parameters are not applied: {error}");
             return;
         }
         if before.to_bits() != config.kind.lowest_score_threshold().to_bits() {
@@ -195,7 +194,7 @@ impl Worker {
         }
     }
 
-    /// Serves frames until the slot is closed. The frame in flight is finished.
+    /// Processes frames until the slot is closed. The frame in flight is finished.
     #[must_use]
     pub fn run(
         mut self: Box<Self>,
@@ -205,12 +204,12 @@ impl Worker {
         transforms: &LiveTransforms,
     ) -> Box<Self> {
         while let Some(taken) = slot.take() {
-            self.take_pending(state, clock);
+            self.apply_pending(state, clock);
             match taken {
                 Taken::Frame { messages, sequence } => {
                     self.channel.set_sequence(sequence);
                     let now = clock.now();
-                    if let Err(error) = self.serve(messages, now, state, transforms) {
+                    if let Err(error) = self.process(messages, now, state, transforms) {
                         self.note_dropped(state, &error, 1);
                     }
                 }
@@ -221,10 +220,10 @@ impl Worker {
         self
     }
 
-    /// Notes the age of a frame, `None` where the time is not known.
+    /// Records the age of a frame, `None` when the time is unknown.
     ///
     /// # Errors
-    /// `Stale` when the frame is older than the channel takes.
+    /// `Stale` when the frame is older than the channel accepts.
     fn check_age(&self, age_s: Option<f64>, state: &ChannelState) -> Result<()> {
         let is_future = age_s.is_some_and(|age| age < -FUTURE_TOLERANCE.as_secs_f64());
         {
@@ -242,11 +241,11 @@ impl Worker {
         Err(Error::new(ErrorKind::Stale, "channel", message))
     }
 
-    /// Finds and publishes.
+    /// Processes a frame and publishes its detections.
     ///
     /// # Errors
-    /// Why the frame is dropped.
-    fn serve(
+    /// The reason why the frame is dropped.
+    fn process(
         &mut self,
         messages: &[Option<SharedMessage>],
         now: Option<Stamp>,
@@ -267,18 +266,18 @@ impl Worker {
             *input = view.as_ref().map(|view| view.input_with(calibration.as_deref()));
         }
         let inputs = &mut inputs[..messages.len()];
-        let patience = self.channel.config().live.transform_wait;
-        let lookup = |to: &str, from: &str, at| transforms.lookup(to, from, at, patience);
+        let timeout = self.channel.config().live.transform_wait;
+        let lookup = |to: &str, from: &str, at| transforms.lookup(to, from, at, timeout);
         let served = self.channel.process(inputs, Some(&lookup))?;
         for (input, state) in inputs.iter().zip(&state.inputs) {
             if let (Some(input), Some(calibration)) = (input, &state.calibration) {
-                lock(calibration).note_picture(input);
+                lock(calibration).note_image(input);
             }
         }
         if served.order == StampOrder::Restart {
             let name = &served.config.name;
             let stamp = served.header.stamp;
-            tracing::warn!("channel {name}: stamps start over at {stamp}: the past is forgotten");
+            tracing::warn!("channel {name}: stamps start over at {stamp}: the history is cleared");
             let latest = stamp.nanos().saturating_add(POSE_LEAD_NS);
             transforms.forget_after(Stamp::from_nanos(latest));
         }
@@ -291,7 +290,7 @@ impl Worker {
         Ok(())
     }
 
-    /// The newest calibrations of the cameras whose detector asks for them.
+    /// The newest calibrations of the cameras whose detector needs them.
     fn calibrations(&self, state: &ChannelState) -> [Option<Arc<CameraCalibration>>; MAX_INPUTS] {
         std::array::from_fn(|index| {
             let watch = state.inputs.get(index)?.calibration.as_ref()?;
@@ -299,7 +298,7 @@ impl Worker {
         })
     }
 
-    /// Counts frames that are not served; the first of a reason is a warning.
+    /// Counts dropped frames. The first with a reason is logged as a warning.
     fn note_dropped(&self, state: &ChannelState, error: &Error, num: u64) {
         let name = &self.channel.config().name;
         match lock(&state.frames).window.account.add_dropped(error, num) {
@@ -333,7 +332,7 @@ fn note_served(
     if let Some(error) = &served.degraded
         && frames.window.account.add_degraded(error) == 1
     {
-        tracing::debug!("channel {name}: sweep served alone: {error}");
+        tracing::debug!("channel {name}: sweep processed without past sweeps: {error}");
     }
     match published {
         Ok(()) => {
@@ -358,7 +357,7 @@ fn count_unpublished(frames: &mut Frames, name: &str, error: &Error) {
     frames.unpublished.get_or_insert_with(first).count += 1;
 }
 
-/// What is shared is whole whenever its lock is free.
+/// Locks a mutex whose value a panic leaves whole.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -13,6 +13,29 @@
 //!
 //! Operations copy nothing between host and device, and allocate nothing once their
 //! workspaces have grown to the sizes of the data.
+//!
+//! ```
+//! use det_post::ops::nms::Workspace;
+//! use det_post::ops::nms_iou::nms_iou;
+//! use det_post::types::{Box2d, Candidate, ClassMode, NmsIou};
+//!
+//! let candidate = |x, score, source| {
+//!     let bbox = Box2d::new(x, 0.0, x + 10.0, 10.0);
+//!     Candidate { bbox, score, class: 0, source }
+//! };
+//! let candidates = [candidate(0.0, 0.6, 0), candidate(1.0, 0.9, 1), candidate(50.0, 0.7, 2)];
+//! let nms = NmsIou {
+//!     iou_threshold: 0.5,
+//!     offset: 0,
+//!     class_mode: ClassMode::Aware,
+//!     score_threshold: None,
+//!     max_num: usize::MAX,
+//! };
+//! let mut keep = Vec::new();
+//! nms_iou(&candidates, &nms, &mut Workspace::with_capacity(3), &mut keep)?;
+//! assert_eq!(keep.iter().map(|kept| kept.index).collect::<Vec<_>>(), [1, 2]);
+//! # Ok::<(), det_post::Error>(())
+//! ```
 
 pub mod decode_anchor;
 pub mod decode_center;
@@ -21,7 +44,7 @@ pub mod decompress;
 pub mod densify;
 pub mod gather;
 pub mod letterbox;
-pub mod logit;
+mod logit;
 pub mod nms;
 pub mod nms_bev;
 pub mod nms_circle;

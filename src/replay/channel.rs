@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use super::context::{ReplayContext, lock};
+use super::frame::{ReplayDetections, ReplayFrame};
 use super::input::ReplayInput;
 use super::report::{ChannelSummary, InputReport, Report};
-use super::{ReplayContext, ReplayDetections, ReplayFrame, lock};
 use crate::config::{ChannelConfig, InputConfig};
 use crate::detectors::{FrameInput, FrameSet, MAX_INPUTS};
 use crate::device::PayloadMemory;
@@ -16,7 +17,7 @@ use crate::runtime::channel::{Channel, frame_input};
 use crate::runtime::message_buffer::MessageBuffer;
 use crate::runtime::slot::Loss;
 use crate::transport::bag::{BagMessage, TopicInfo, check_log_time};
-use crate::transport::door::{Received, deliver};
+use crate::transport::middleware::{Received, deliver};
 use crate::types::{CameraCalibration, Stamp};
 
 /// A channel and where its messages come from and go to.
@@ -249,15 +250,22 @@ impl ReplayChannel {
         if let Some(error) = degraded.filter(|_| is_first) {
             tracing::warn!("channel {}: sweep served alone: {error}", served.config.name);
         }
-        let frame = ReplayDetections {
-            header: served.header,
-            detections: served.detections,
-            report: served.report,
-            degraded,
-            inputs: FrameSet { stamp: served.header.stamp, inputs },
-            log_time: log_time(),
-        };
-        pass_on((self.index, served.config, number), Ok(frame), context)
+        let mut on_frame = lock(&context.on_frame);
+        on_frame(&ReplayFrame {
+            channel: self.index,
+            config: served.config,
+            number,
+            num_messages_read: context.num_messages_read(),
+            result: Ok(ReplayDetections {
+                header: served.header,
+                detections: served.detections,
+                report: served.report,
+                degraded,
+                inputs: FrameSet { stamp: served.header.stamp, inputs },
+                // Read under the lock: from frame to frame it does not go back.
+                log_time: log_time(),
+            }),
+        })
     }
 
     /// Memory from which messages reach the device in the fewest copies.
@@ -304,7 +312,14 @@ impl ReplayChannel {
             1 => tracing::warn!("channel {name}: frame dropped: {error}"),
             count => tracing::debug!("channel {name}: frame dropped ({count}): {error}"),
         }
-        pass_on((self.index, config, number), Err(error), context)
+        let mut on_frame = lock(&context.on_frame);
+        on_frame(&ReplayFrame {
+            channel: self.index,
+            config,
+            number,
+            num_messages_read: context.num_messages_read(),
+            result: Err(error),
+        })
     }
 
     /// Adds the channel's account to the report of the replay.
@@ -326,15 +341,4 @@ impl ReplayChannel {
         };
         report.channels.insert(name.clone(), summary);
     }
-}
-
-/// Passes a frame of a channel on.
-fn pass_on(
-    (channel, config, number): (usize, &ChannelConfig, u64),
-    result: std::result::Result<ReplayDetections<'_>, &Error>,
-    context: &ReplayContext<'_>,
-) -> Result<()> {
-    let num_messages_read = context.num_messages_read();
-    let mut on_frame = lock(&context.on_frame);
-    on_frame(&ReplayFrame { channel, config, number, num_messages_read, result })
 }

@@ -12,12 +12,13 @@ use serde::Serialize;
 use super::report::Report;
 use super::{Replay, ReplayDetections, ReplayFrame};
 use crate::config::ChannelConfig;
+#[cfg(feature = "pictures")]
 use crate::draw;
 use crate::error::{Error, ErrorKind, Result};
 use crate::output_folder::{OutputFolder, Replaces};
 use crate::transport::bag::{BagWriter, Durability, OfferedQos};
 use crate::transport::messages::{LabelInfo, definition};
-use crate::types::{Detections, Header};
+use crate::types::{Box2d, Detection2d, Detections, Header, ImageBox, RotatedBox2d};
 
 /// The results of a replay; those of an earlier one are replaced.
 const REPLACES: Replaces =
@@ -30,7 +31,7 @@ const REPLACES: Replaces =
 /// | `detections.jsonl` | one line per processed frame |
 /// | `detections/` | a recording of the detections and, latched, their class tables |
 /// | `report.json` | the [`Report`] |
-/// | `pictures/` | the first frames of each channel with their detections |
+/// | `pictures/` | the first frames of each channel with their detections (feature `pictures`) |
 ///
 /// Results take the place of earlier ones when they are complete; until then they are in
 /// `det_post.partial/`. Files that det_post did not write are never replaced.
@@ -99,7 +100,7 @@ impl ReplayFiles {
             .map_err(|e| cannot("write", &self.lines_path).with_source(e))?;
 
         let topics = &mut self.channels[frame.channel];
-        let ChannelConfig { kind, output_type, .. } = frame.config;
+        let ChannelConfig { kind, output_type, class_ids, .. } = frame.config;
         let class_names = kind.class_names();
         if !topics.are_labels_written {
             let threshold = kind.lowest_score_threshold();
@@ -107,7 +108,7 @@ impl ReplayFiles {
             self.bag.write(topics.labels, *log_time, &self.message)?;
             topics.are_labels_written = true;
         }
-        output_type.encode(header, *detections, class_names, &mut self.message)?;
+        output_type.encode(header, *detections, class_ids, &mut self.message)?;
         self.bag.write(topics.detections, *log_time, &self.message)?;
         if frame.number < self.num_pictures {
             self.draw(frame, found)?;
@@ -115,7 +116,13 @@ impl ReplayFiles {
         Ok(())
     }
 
+    #[cfg(not(feature = "pictures"))]
+    fn draw(&mut self, _: &ReplayFrame<'_>, _: &ReplayDetections<'_>) -> Result<()> {
+        Err(Error::new(ErrorKind::Usage, "outputs", "this build draws nothing (feature pictures)"))
+    }
+
     /// Draws a frame.
+    #[cfg(feature = "pictures")]
     fn draw(&mut self, frame: &ReplayFrame<'_>, found: &ReplayDetections<'_>) -> Result<()> {
         let ChannelConfig { name, sync, .. } = frame.config;
         let canvas = draw::draw(&found.inputs, sync.reference, found.detections, frame.config)?;
@@ -189,8 +196,39 @@ struct Line2d<'a> {
     class_id: u32,
     class_name: &'a str,
     score: f32,
-    /// Left, top, right, bottom.
-    r#box: [f32; 4],
+    #[serde(flatten)]
+    bbox: LineBox,
+}
+
+/// A box in source-image pixels.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum LineBox {
+    Aligned {
+        /// Left, top, right, bottom.
+        r#box: [f32; 4],
+    },
+    Rotated {
+        center: [f32; 2],
+        /// Width, height.
+        size: [f32; 2],
+        /// Turn of the width from +x towards +y, in radians.
+        theta: f32,
+    },
+}
+
+impl<'a> Line2d<'a> {
+    fn new<B: Copy + Into<ImageBox>>(detection: &Detection2d<B>, class_name: &'a str) -> Self {
+        let bbox = match detection.bbox.into() {
+            ImageBox::Aligned(Box2d { x1, y1, x2, y2 }) => {
+                LineBox::Aligned { r#box: [x1, y1, x2, y2] }
+            }
+            ImageBox::Rotated(RotatedBox2d { cx, cy, width, height, angle_rad }) => {
+                LineBox::Rotated { center: [cx, cy], size: [width, height], theta: angle_rad }
+            }
+        };
+        Self { class_id: detection.class, class_name, score: detection.score, bbox }
+    }
 }
 
 /// A detection in the cloud's frame, metres and radians.
@@ -224,12 +262,11 @@ fn write_line(
     };
     match detections {
         Detections::Boxes2d(detections) => {
-            let detections = detections.iter().map(|d| Line2d {
-                class_id: d.class,
-                class_name: name_of(d.class),
-                score: d.score,
-                r#box: [d.bbox.x1, d.bbox.y1, d.bbox.x2, d.bbox.y2],
-            });
+            let detections = detections.iter().map(|d| Line2d::new(d, name_of(d.class)));
+            line.detections_2d = Some(detections.collect());
+        }
+        Detections::RotatedBoxes2d(detections) => {
+            let detections = detections.iter().map(|d| Line2d::new(d, name_of(d.class)));
             line.detections_2d = Some(detections.collect());
         }
         Detections::Boxes3d(detections) => {

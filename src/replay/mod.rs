@@ -6,25 +6,28 @@
 //! detections on the same device, byte for byte.
 
 mod channel;
+mod context;
 mod files;
+mod frame;
 mod input;
 mod paced;
 mod report;
 mod transforms;
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use crate::config::{ChannelConfig, Config, InputConfig};
-use crate::detectors::FrameSet;
 use crate::error::{Error, ErrorKind, Result};
+pub use crate::runtime::account::{BytesSummary, Reason, StageSummary};
+pub use crate::runtime::input::InputTotals;
 use crate::runtime::{Factory, open_detector};
-use crate::transport::bag::{BagMessage, BagReader, ReadOptions, TopicInfo};
-use crate::types::{Detections, FrameReport, Header, Stamp};
+use crate::transport::bag::{BagReader, ReadOptions, TopicInfo};
 use channel::ReplayChannel;
+use context::{Reading, ReplayContext};
 pub use files::ReplayFiles;
+pub use frame::{ReplayDetections, ReplayFrame};
 pub use report::{ChannelSummary, InputReport, ReadSummary, Report};
 use transforms::TransformFeed;
 
@@ -58,38 +61,35 @@ impl Default for ReplayOptions {
     }
 }
 
-/// One frame of a replay.
-pub struct ReplayFrame<'a> {
-    /// Index of its channel in [`Replay::channels`].
-    pub channel: usize,
-    /// Configuration of its channel.
-    pub config: &'a ChannelConfig,
-    /// Number of the frame in its channel, from 0; dropped frames count.
-    pub number: u64,
-    /// Messages of all channels read so far.
-    pub num_messages_read: u64,
-    /// The detections, or why the frame is dropped.
-    pub result: std::result::Result<ReplayDetections<'a>, &'a Error>,
-}
-
-/// The detections of a frame and what they were found in.
-pub struct ReplayDetections<'a> {
-    /// Stamp and coordinate frame of the reference input.
-    pub header: Header<'a>,
-    /// Detections in the total order: score descending, then class, then source index.
-    pub detections: Detections<'a>,
-    /// Durations, losses and moved bytes of the frame.
-    pub report: &'a FrameReport,
-    /// Why the pose of a sensor is unknown; the frame was processed without it.
-    pub degraded: Option<&'a Error>,
-    /// The inputs of the frame.
-    pub inputs: FrameSet<'a>,
-    /// Time of the detections on the clock of the recording: the log time of the message
-    /// that completes the frame or, at a [`Rate::Factor`], the time at which they are found.
-    pub log_time: Stamp,
-}
-
 /// A recording and the channels that process it.
+///
+/// ```
+/// use std::path::PathBuf;
+/// use std::sync::atomic::AtomicBool;
+///
+/// use det_post::sim::{self, Drive, Options, PictureFormat};
+/// use det_post::{Config, Replay, ReplayOptions};
+///
+/// let folder = tempfile::tempdir()?;
+/// let bag = folder.path().join("drive");
+/// let drive = Drive::new(1, &Options::default())?;
+/// sim::record(&drive, 0.3, PictureFormat::Raw, &bag, &AtomicBool::new(false), &mut |_, _| {})?;
+///
+/// let config = Config::load(&[PathBuf::from("config/demo.param.yaml")], &[])?;
+/// let replay = Replay::open(&bag, &config, ReplayOptions::default())?;
+/// let mut num_detections = 0;
+/// let report = replay.run(|frame| {
+///     match &frame.result {
+///         Ok(found) => num_detections += found.detections.len() as u64,
+///         Err(error) => eprintln!("{}: frame dropped: {error}", frame.config.name),
+///     }
+///     Ok(())
+/// })?;
+/// let channels = report.channels.values();
+/// assert_eq!(channels.map(|channel| channel.detections).sum::<u64>(), num_detections);
+/// assert!(num_detections > 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Replay {
     bag: PathBuf,
     reader: BagReader,
@@ -174,72 +174,6 @@ impl Replay {
         let mut report = Report::new(&bag, read);
         channels.iter().for_each(|channel| channel.add_to(&mut report));
         Ok(report)
-    }
-}
-
-/// The closure that receives the frames.
-type OnFrame<'a> = dyn FnMut(&ReplayFrame<'_>) -> Result<()> + Send + 'a;
-
-/// What the channels of a replay share. Locks are held to look up a transform and to pass
-/// a frame on, not while a frame is processed.
-struct ReplayContext<'a> {
-    on_frame: Mutex<&'a mut OnFrame<'a>>,
-    transforms: Option<Mutex<TransformFeed>>,
-    num_messages_read: AtomicU64,
-}
-
-impl ReplayContext<'_> {
-    /// Reads the transforms up to `log_time`.
-    fn advance_to(&self, log_time: Stamp) {
-        if let Some(feed) = &self.transforms {
-            lock(feed).advance_to(log_time);
-        }
-    }
-
-    fn num_messages_read(&self) -> u64 {
-        self.num_messages_read.load(Ordering::Relaxed)
-    }
-}
-
-fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// A recording that is being read.
-struct Reading<'a> {
-    reader: BagReader,
-    context: &'a ReplayContext<'a>,
-    stop: &'a AtomicBool,
-    /// What is wrong with the recording.
-    damage: Vec<String>,
-}
-
-impl Reading<'_> {
-    /// Whether the replay is to end.
-    fn is_stopped(&self) -> bool {
-        self.stop.load(Ordering::Relaxed)
-    }
-
-    /// Passes message by message to `work`, until the end or a request to stop. Damage is
-    /// noted and read past.
-    ///
-    /// # Errors
-    /// The first of `work`.
-    fn each(&mut self, work: &mut dyn FnMut(&BagMessage<'_>) -> Result<()>) -> Result<()> {
-        while !self.is_stopped() {
-            match self.reader.next_message() {
-                Ok(Some(message)) => {
-                    self.context.num_messages_read.fetch_add(1, Ordering::Relaxed);
-                    work(&message)?;
-                }
-                Ok(None) => break,
-                Err(error) => {
-                    tracing::error!("{error}");
-                    self.damage.push(error.to_string());
-                }
-            }
-        }
-        Ok(())
     }
 }
 

@@ -5,32 +5,32 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum LifecycleState {
-    /// Not known; never a state of this node.
+    /// Unknown; never a state of this node.
     Unknown = 0,
     /// Nothing is loaded.
     Unconfigured = 1,
-    /// Networks are loaded and warm, no input is taken.
+    /// Networks are loaded and warm; no input is subscribed.
     Inactive = 2,
-    /// Inputs are taken.
+    /// Inputs are subscribed.
     Active = 3,
-    /// At its end.
+    /// The node has ended.
     Finalized = 4,
-    /// On the way from `Unconfigured` to `Inactive`.
+    /// Transition from `Unconfigured` to `Inactive`.
     Configuring = 10,
-    /// On the way from `Inactive` to `Unconfigured`.
+    /// Transition from `Inactive` to `Unconfigured`.
     CleaningUp = 11,
-    /// On the way to `Finalized`.
+    /// Transition to `Finalized`.
     ShuttingDown = 12,
-    /// On the way from `Inactive` to `Active`.
+    /// Transition from `Inactive` to `Active`.
     Activating = 13,
-    /// On the way from `Active` to `Inactive`.
+    /// Transition from `Active` to `Inactive`.
     Deactivating = 14,
-    /// A transition failed; on the way to `Unconfigured` or `Finalized`.
+    /// After a failed transition, before `Unconfigured` or `Finalized`.
     ErrorProcessing = 15,
 }
 
 impl LifecycleState {
-    /// Every state that `get_available_states` tells of.
+    /// Every state of `get_available_states`.
     pub const ALL: [Self; 11] = [
         Self::Unknown,
         Self::Unconfigured,
@@ -68,15 +68,15 @@ impl LifecycleState {
     }
 }
 
-/// A transition with its ends: `lifecycle_msgs/TransitionDescription`.
+/// A transition with its start and goal: `lifecycle_msgs/TransitionDescription`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LifecycleTransition {
     /// Number in `lifecycle_msgs/Transition`.
     pub id: u8,
     /// Name, as `ros2 lifecycle set` takes it.
     pub label: &'static str,
-    /// Where it starts.
+    /// State in which it starts.
     pub start: LifecycleState,
-    /// Where it leads.
+    /// State to which it leads.
     pub goal: LifecycleState,
 }

@@ -2,13 +2,15 @@
 //! service, parameter values, states and transitions of a managed node.
 
 mod lifecycle;
+mod log;
 mod names;
 mod parameter;
 mod qos;
 
 pub use lifecycle::{LifecycleState, LifecycleTransition};
+pub use log::{LogLevel, LoggerLevel};
 pub use names::{NodeName, Remaps};
 pub use parameter::{
     Parameter, ParameterDescriptor, ParameterRange, ParameterType, ParameterValue, SetResult,
 };
-pub use qos::{Durability, Qos, Reliability};
+pub use qos::{Direction, Durability, Qos, Reliability};

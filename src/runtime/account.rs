@@ -1,5 +1,4 @@
-//! The account of a channel: what came in, what went out, what was lost, how
-//! long it took.
+//! The account of a channel: counters of its frames, and its latencies.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,7 +13,7 @@ use crate::types::{Count, FrameReport, Stage, Transfer};
 /// Latencies are kept from 1 ns to an hour, to 1 part in 1000.
 const MAX_LATENCY_NS: u64 = 3_600_000_000_000;
 
-/// What became of the frames of one channel.
+/// Counters and latencies of the frames of one channel.
 pub struct Account {
     frames_in: u64,
     frames_out: u64,
@@ -27,12 +26,12 @@ pub struct Account {
     bytes: [[u64; Transfer::ALL.len()]; Stage::ALL.len()],
 }
 
-/// Frames that had one reason.
+/// Frames or messages with one reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Reason {
-    /// How many.
+    /// Their number.
     pub count: u64,
-    /// The first of them, in words.
+    /// The message of the first.
     pub first: String,
 }
 
@@ -51,7 +50,7 @@ pub struct StageSummary {
     pub max: f64,
 }
 
-/// What one stage of a frame moved on average, in bytes.
+/// Bytes that one stage copies per frame, on average.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct BytesSummary {
     /// Name of the stage.
@@ -65,7 +64,7 @@ pub struct BytesSummary {
 }
 
 impl Account {
-    /// Nothing happened yet.
+    /// An account without frames.
     pub fn new() -> Self {
         Self {
             frames_in: 0,
@@ -80,12 +79,12 @@ impl Account {
         }
     }
 
-    /// Number of frames that came in so far.
+    /// Number of frames received.
     pub fn frames_in(&self) -> u64 {
         self.frames_in
     }
 
-    /// Number of frames that were served.
+    /// Number of frames processed.
     pub fn frames_out(&self) -> u64 {
         self.frames_out
     }
@@ -95,23 +94,23 @@ impl Account {
         self.num_detections
     }
 
-    /// Frames that were refused, by [`crate::ErrorKind::reason`].
+    /// Dropped frames, by [`crate::ErrorKind::reason`].
     pub fn dropped(&self) -> &BTreeMap<&'static str, Reason> {
         &self.dropped
     }
 
-    /// Frames that were served without their past sweeps, by reason.
+    /// Frames that were processed without their past sweeps, by reason.
     pub fn degraded(&self) -> &BTreeMap<&'static str, Reason> {
         &self.degraded
     }
 
-    /// Limits that were met, with what was lost to them.
+    /// Items that limits dropped, by counter.
     pub fn truncated(&self) -> impl Iterator<Item = (Count, u64)> {
         let counts = Count::ALL.iter().map(|&count| (count, self.truncated[count as usize]));
         counts.filter(|&(_, num)| num > 0)
     }
 
-    /// Served frames whose stamp did not rise, by how.
+    /// Processed frames whose stamp did not rise, by order.
     pub fn stamps(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let orders = StampOrder::ALL.iter().map(|&o| (o, self.stamps[o as usize]));
         orders
@@ -119,7 +118,7 @@ impl Account {
             .map(|(o, num)| (o.name(), num))
     }
 
-    /// Notes a frame that was served.
+    /// Adds a processed frame.
     pub fn add_served(&mut self, frame: &FrameReport, num_detections: usize) {
         self.frames_in += 1;
         self.frames_out += 1;
@@ -137,13 +136,13 @@ impl Account {
         }
     }
 
-    /// Notes frames that were refused for one reason. Returns how often it came.
+    /// Adds frames dropped for one reason. Returns the number of frames with that reason.
     pub fn add_dropped(&mut self, error: &Error, num: u64) -> u64 {
         self.frames_in += num;
         count_reason(&mut self.dropped, error, num)
     }
 
-    /// Notes frames that newer ones overtook before they could be served.
+    /// Adds frames that were replaced by newer ones before they were processed.
     pub fn add_overtaken(&mut self, num: u64) {
         if num > 0 {
             self.frames_in += num;
@@ -153,13 +152,13 @@ impl Account {
         }
     }
 
-    /// Notes a frame that is served without its past sweeps. Returns how often
-    /// this reason came.
+    /// Adds a frame that is processed without its past sweeps. Returns the number of frames
+    /// with that reason.
     pub fn add_degraded(&mut self, error: &Error) -> u64 {
         count_reason(&mut self.degraded, error, 1)
     }
 
-    /// Notes how the stamp of a frame stood to the one before.
+    /// Adds the order of a frame's stamp.
     pub fn add_stamp(&mut self, order: StampOrder) {
         self.stamps[order as usize] += 1;
     }
@@ -176,7 +175,7 @@ impl Account {
         for (mine, theirs) in self.latencies.iter_mut().zip(&other.latencies) {
             match (mine, theirs) {
                 (Some(mine), Some(theirs)) => {
-                    // Same bounds: nothing can lie outside.
+                    // The bounds are equal, so that all values are within them.
                     let _ = mine.add(theirs);
                 }
                 (mine @ None, Some(theirs)) => *mine = Some(theirs.clone()),
@@ -188,7 +187,7 @@ impl Account {
         }
     }
 
-    /// Starts over in the same memory.
+    /// Clears the account; keeps the memory.
     pub fn reset(&mut self) {
         let mut latencies = std::mem::replace(&mut self.latencies, std::array::from_fn(|_| None));
         latencies.iter_mut().flatten().for_each(Histogram::reset);
@@ -222,7 +221,7 @@ impl Account {
         Stage::ALL.iter().filter_map(summary).collect()
     }
 
-    /// What a frame moved, on average; stages that move nothing are left out.
+    /// Bytes that stages copy per frame, on average; stages without copies are left out.
     pub fn bytes_per_frame(&self) -> Vec<BytesSummary> {
         let num_frames = self.frames_out.max(1);
         let moved = Stage::ALL.iter().zip(&self.bytes);

@@ -1,5 +1,4 @@
-//! Messages to frames: the buffers of a channel's inputs, and the synchronizer
-//! that chooses among them.
+//! From messages to frames: the buffers of a channel's inputs, and the synchronizer.
 
 use std::sync::Arc;
 
@@ -8,24 +7,24 @@ use super::synchronizer::{Arrival, Closed, Outcome, Synchronizer};
 use crate::config::{InputConfig, SyncConfig};
 use crate::device::PayloadMemory;
 use crate::error::{Error, ErrorKind, Result};
-use crate::transport::door::Received;
+use crate::transport::middleware::Received;
 use crate::types::Stamp;
 
-/// A buffer that several frames may read.
+/// A message that several frames may contain.
 pub type SharedMessage = Arc<MessageBuffer>;
 
-/// Buffers of an input beyond those that the synchronizer keeps: one is filled,
-/// one waits in a frame, one is read, and one displaces the oldest.
+/// Buffers of an input in addition to those that the synchronizer keeps: one is filled, one
+/// waits in a frame, one is read, and one displaces the oldest.
 const NUM_SPARE: usize = 4;
 
-/// How a frame stands to the ones before.
+/// The position of a frame in the sequence of frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Sequence {
-    /// It follows them.
+    /// It follows the previous frame.
     #[default]
     Follows,
-    /// A frame between was refused as too far apart: what a detector remembers
-    /// does not belong to it.
+    /// A frame in between was refused because its stamps are too far apart: past frames are
+    /// not those before this one.
     Broken,
     /// The stamps start over with it.
     StartsOver,
@@ -35,23 +34,23 @@ pub enum Sequence {
 #[derive(Debug)]
 pub struct Assembler {
     sync: Synchronizer<SharedMessage>,
-    /// Of each input every buffer but the one that is being filled. A buffer
-    /// that nothing else holds is free.
+    /// By input, every buffer except the one that is being filled. A buffer with no other
+    /// reference is free.
     pools: Vec<Vec<SharedMessage>>,
     topics: Vec<String>,
     sequence: Sequence,
 }
 
 impl Assembler {
-    /// For these inputs, with buffers in memory that `memory`
-    /// allocates; also returns of each input the buffer to fill first.
+    /// An assembler for these inputs, with buffers in memory that `memory` allocates. Also
+    /// returns the first buffer to fill of each input.
     pub fn new(
         inputs: &[InputConfig],
         sync: &SyncConfig,
         mut memory: impl FnMut() -> PayloadMemory,
     ) -> (Self, Vec<SharedMessage>) {
         let num_inputs = inputs.len();
-        // With one input nothing is kept: one is filled, one waits, one is read.
+        // With one input: one is filled, one waits, one is read.
         let num_pooled = if num_inputs == 1 { 2 } else { sync.depth.max(1) + NUM_SPARE - 1 };
         let mut pool =
             |num| -> Vec<_> { (0..num).map(|_| Arc::new(MessageBuffer::new(memory()))).collect() };
@@ -64,13 +63,11 @@ impl Assembler {
         (assembler, pool(num_inputs))
     }
 
-    /// Takes the message in `buffer`, which arrived at `now`. Frames are closed
-    /// before and after by [`Assembler::close`]; then the buffer is handed over
-    /// by [`Assembler::exchange`].
+    /// Adds the message in `buffer`, which arrived at `now`. The caller closes frames before
+    /// and after by [`Assembler::close`], then calls [`Assembler::exchange`].
     ///
     /// # Errors
-    /// `StampNotNewer`: the message is refused, and the buffer may be filled
-    /// again.
+    /// `StampNotNewer`: the message is refused, and the buffer may be filled again.
     pub fn arrive(&mut self, now: Stamp, input: usize, buffer: &SharedMessage) -> Result<()> {
         let arrival = self.sync.arrive(now, input, buffer.stamp(), Arc::clone(buffer))?;
         if arrival == Arrival::StartsOver {
@@ -79,11 +76,11 @@ impl Assembler {
         Ok(())
     }
 
-    /// Replaces a buffer whose message was taken by one that nothing holds.
+    /// Replaces a buffer whose message was added by a free one.
     ///
     /// # Errors
-    /// `Argument` when every buffer of the input is held, which more frames than
-    /// the two of a slot would take.
+    /// `Argument` when no buffer of the input is free, which cannot happen with the two
+    /// frames of a slot.
     pub fn exchange(&mut self, input: usize, buffer: &mut SharedMessage) -> Result<()> {
         let pool = &mut self.pools[input];
         let Some(free) = pool.iter_mut().find(|buffer| Arc::strong_count(buffer) == 1) else {
@@ -94,10 +91,10 @@ impl Assembler {
         Ok(())
     }
 
-    /// Closes the oldest open frame, if it is to close by `now`: its messages
-    /// replace the contents of `chosen`, `None` where an input has none.
+    /// Closes the oldest open frame if it is due at `now`: its messages replace the contents
+    /// of `chosen`, `None` for an input without one.
     ///
-    /// Returns when it closed, and whether it is usable: the error is why not.
+    /// Returns the time at which it closed and, for a frame that is refused, the error.
     pub fn close(
         &mut self,
         now: Stamp,
@@ -115,17 +112,17 @@ impl Assembler {
         Some((at, usable))
     }
 
-    /// When the oldest open frame closes at the latest.
+    /// The deadline of the oldest open frame.
     pub fn next_deadline(&self) -> Option<Stamp> {
         self.sync.next_deadline()
     }
 
-    /// How the next frame stands to the ones before; asked once.
+    /// The position of the next frame in the sequence, which is reset.
     pub fn take_sequence(&mut self) -> Sequence {
         std::mem::take(&mut self.sequence)
     }
 
-    /// Messages of an input that will never be in a frame, since the last call.
+    /// The number of messages of an input that no frame will contain, since the last call.
     pub fn take_unused(&mut self, input: usize) -> u64 {
         self.sync.take_unused(input)
     }
@@ -152,10 +149,10 @@ fn too_far_apart(chosen: &[Option<SharedMessage>]) -> Error {
     Error::new(ErrorKind::ViewsTooFarApart, "synchronizer", message)
 }
 
-/// Copies a message into a buffer that nothing else holds.
+/// Copies a message into a buffer with no other reference.
 ///
 /// # Errors
-/// Those of [`MessageBuffer::fill`]; `Argument` for a buffer that is held.
+/// Those of [`MessageBuffer::fill`]; `Argument` for a buffer with other references.
 pub fn fill(
     buffer: &mut SharedMessage,
     message: &Received<'_>,

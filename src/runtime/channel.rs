@@ -1,4 +1,4 @@
-//! A channel: frames in, detections out. Replay and the live node run the same.
+//! A channel: from frames to detections, in a replay and in the live node.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -13,7 +13,7 @@ use crate::config::ChannelConfig;
 use crate::detectors::{Detector, DetectorInfo, FrameInput, FrameSet, InputNeeds, PayloadKind};
 use crate::device::PayloadMemory;
 use crate::error::{Error, ErrorKind, Result};
-use crate::transport::door::{InputKind, Received};
+use crate::transport::middleware::{InputKind, Received};
 use crate::types::{
     Count, Detections, DeviceChoice, FrameReport, Header, OutputType, Stage, Stamp,
 };
@@ -25,30 +25,29 @@ pub struct Channel {
     supervisor: Supervisor,
     needs: Vec<InputNeeds>,
     stamps: StampWatch,
-    /// How the next frame stands to the ones before.
+    /// The position of the next frame in the sequence.
     sequence: Sequence,
     report: FrameReport,
 }
 
-/// Where a frame of coordinates stood in another at a time: `(target, source,
-/// stamp)` to `target_from_source`.
+/// The transform between two frames of reference at a time: `(target, source, stamp)` to
+/// `target_from_source`.
 pub type TransformLookup<'a> = dyn Fn(&str, &str, Stamp) -> Result<Isometry3<f64>> + 'a;
 
-/// The result of a frame. Valid until the next.
+/// The result of a frame, valid until the next.
 #[derive(Debug)]
 pub struct Served<'a> {
     /// The configuration in force.
     pub config: &'a ChannelConfig,
-    /// Time and coordinate frame of the detections: those of the reference input.
+    /// Time and frame of reference of the detections: those of the reference input.
     pub header: Header<'a>,
     /// The detections.
     pub detections: Detections<'a>,
-    /// Durations and losses.
+    /// Durations and counters.
     pub report: &'a FrameReport,
-    /// How the stamp stands to the one before.
+    /// The order of the stamp and the previous one.
     pub order: StampOrder,
-    /// Why the first pose that was asked for is not known: the frame was
-    /// processed without it.
+    /// The reason why a pose is unknown, without which the frame was processed.
     pub degraded: Option<Error>,
 }
 
@@ -56,13 +55,13 @@ impl Channel {
     /// Opens the device and loads the networks.
     ///
     /// # Errors
-    /// Those of [`super::open_detector`], and `Config` when the detector takes
-    /// another number of inputs than the channel has.
+    /// Those of [`super::open_detector`], and `Config` when the detector has another number
+    /// of inputs than the channel.
     pub fn open(config: &ChannelConfig) -> Result<Self> {
         Self::with_factory(config, Arc::new(super::open_detector))
     }
 
-    /// As [`Channel::open`], with another way to make its detector.
+    /// As [`Channel::open`], with another function that builds the detector.
     ///
     /// # Errors
     /// Those of `factory`, and `Config` as above.
@@ -87,10 +86,10 @@ impl Channel {
         })
     }
 
-    /// The messages of an input, given the name of their type.
+    /// The kind of an input whose messages have this type.
     ///
     /// # Errors
-    /// `Config` when the detector does not take that type there.
+    /// `Config` when the detector does not support that type for the input.
     pub fn input_kind(&self, input: usize, type_name: &str) -> Result<InputKind> {
         let (takes, kinds) = match self.needs.get(input).map(|needs| needs.kind) {
             Some(PayloadKind::Image) => {
@@ -108,7 +107,7 @@ impl Channel {
         })
     }
 
-    /// The messages that a live input carries.
+    /// The kind of a live input.
     pub fn live_input_kind(&self, input: usize) -> InputKind {
         let is_compressed = self.config.inputs.get(input).is_some_and(|input| input.is_compressed);
         match self.needs.get(input).map(|needs| needs.kind) {
@@ -118,58 +117,55 @@ impl Channel {
         }
     }
 
-    /// Its configuration.
+    /// The configuration.
     pub fn config(&self) -> &ChannelConfig {
         &self.config
     }
 
-    /// How it is doing, and how often its device has failed so far.
+    /// The state of the channel, and the number of failures of its device.
     pub fn health(&self) -> (Health, u64) {
         (self.supervisor.health(), self.supervisor.num_failures())
     }
 
-    /// The last failure of its device, in words.
+    /// The message of the last failure of its device.
     pub fn last_failure(&self) -> Option<&str> {
         self.supervisor.last_failure()
     }
 
-    /// Where and by what its frames are processed; `None` while the device has
-    /// failed.
+    /// The device and the engine of its frames; `None` after a failure of the device.
     pub fn detector_info(&self) -> Option<&DetectorInfo> {
         self.supervisor.detector().map(Detector::info)
     }
 
-    /// Memory from which payloads reach the device in the fewest copies.
+    /// Memory for payloads from which the device uploads with the fewest copies.
     pub fn payload_memory(&self) -> PayloadMemory {
         self.supervisor.detector().map(Detector::payload_memory).unwrap_or_default()
     }
 
-    /// The message that its detections are published as.
+    /// The type of its output messages.
     pub fn output_type(&self) -> OutputType {
         self.config.output_type
     }
 
-    /// Whether its detector asks for the pose of a sensor.
+    /// Whether its detector uses the pose of a sensor.
     pub fn wants_transforms(&self) -> bool {
         self.needs.iter().any(|needs| needs.pose_in.is_some())
     }
 
-    /// Whether its detector asks for the calibration of an input's camera.
+    /// Whether its detector uses the calibration of an input's camera.
     pub fn wants_calibration(&self, input: usize) -> bool {
         self.needs.get(input).is_some_and(|needs| needs.calibration)
     }
 
-    /// Finds the objects of a frame, whose inputs are in the order of the
-    /// configuration. The reference input gives the stamp.
+    /// Detects the objects of a frame, whose inputs are in the order of the configuration.
+    /// The stamp is that of the reference input.
     ///
-    /// `transforms` is asked for the poses that the detector wants; each answer
-    /// is stored with its input. When the stamps start over, the detector
-    /// forgets the past.
+    /// The poses that the detector uses are looked up in `transforms` and stored with their
+    /// inputs. If the stamps start over, the detector is reset.
     ///
     /// # Errors
-    /// Those of the detector, and `Argument` for a frame without its reference
-    /// or with another kind of message. The frame is dropped, the channel stays
-    /// usable.
+    /// Those of the detector, and `Argument` for a frame without its reference or with
+    /// another kind of message. The frame is dropped; the channel remains usable.
     pub fn process<'a, 'm: 'a>(
         &'a mut self,
         inputs: &mut [Option<FrameInput<'m>>],
@@ -196,16 +192,16 @@ impl Channel {
         Ok(Served { config, header, detections, report, order, degraded })
     }
 
-    /// How the next frame stands to the ones before. Where it does not follow
-    /// them, the detector forgets the past first.
+    /// Sets the position of the next frame in the sequence. The detector is reset before a
+    /// frame that does not follow the previous one.
     pub fn set_sequence(&mut self, sequence: Sequence) {
         self.sequence = self.sequence.max(sequence);
     }
 
-    /// Takes over what may change between frames.
+    /// Applies the parameters that may change between frames.
     ///
     /// # Errors
-    /// `Config`, and nothing changes, when `config` differs in more than that.
+    /// `Config` when `config` differs in others; then nothing changes.
     pub fn reconfigure(&mut self, config: &ChannelConfig) -> Result<()> {
         let (detector, failures) = self.supervisor.ready()?;
         failures.note(detector.reconfigure(config))?;
@@ -214,8 +210,8 @@ impl Channel {
         Ok(())
     }
 
-    /// Runs the networks once on an empty frame, so that the first real one
-    /// finds them warm. Leaves no trace.
+    /// Runs the networks once on an empty frame, so that the first frame is not slower than
+    /// others. Keeps no state.
     ///
     /// # Errors
     /// Those of the detector.
@@ -225,8 +221,7 @@ impl Channel {
     }
 }
 
-/// How a channel of this configuration makes its detector, again after a
-/// failure.
+/// The function that builds the detector of a configuration.
 fn make_with(
     factory: &Factory,
     config: &ChannelConfig,
@@ -235,7 +230,7 @@ fn make_with(
     move |device| factory(&config, device)
 }
 
-/// The header of the reference, once every input is what the detector takes.
+/// Checks the kinds of all inputs and returns the header of the reference.
 fn check<'a>(
     config: &ChannelConfig,
     needs: &[InputNeeds],
@@ -255,7 +250,7 @@ fn check<'a>(
     reference.map(|input| input.header).ok_or_else(|| refuse("a frame without its reference"))
 }
 
-/// Stores the poses that the detector asks for with their inputs.
+/// Looks up the poses that the detector uses and stores them with their inputs.
 fn look_up_poses(
     needs: &[InputNeeds],
     inputs: &mut [Option<FrameInput<'_>>],
@@ -269,11 +264,14 @@ fn look_up_poses(
     }
 }
 
-/// A message of a sensor as an input of a frame; `None` for any other.
+/// A sensor's message as an input of a frame; `None` for other messages.
 pub fn frame_input<'a>(message: &Received<'a>) -> Option<FrameInput<'a>> {
     match *message {
         Received::Picture { header, payload } => Some(FrameInput::image(header, payload)),
         Received::Cloud { header, view } => Some(FrameInput::cloud(header, view)),
-        Received::CameraInfo(_) | Received::Transform { .. } | Received::Clock(_) => None,
+        Received::CameraInfo(_)
+        | Received::Transform { .. }
+        | Received::Clock(_)
+        | Received::Bond(_) => None,
     }
 }

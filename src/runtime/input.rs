@@ -1,4 +1,4 @@
-//! What became of the messages of a live input before its channel saw them.
+//! Counters of the messages of a live input before they are processed.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -9,31 +9,30 @@ use super::account::Reason;
 use super::slot::{Loss, Offered};
 use crate::error::{Error, Result};
 
-/// The account of an input since it was opened, and since it was last looked
-/// at.
+/// The counters of an input since it was opened, and since the last summary.
 #[derive(Clone, Debug)]
 pub struct InputAccount {
     opened: Instant,
     last_arrival: Option<Instant>,
-    /// When the first message came that nothing was published after.
+    /// The arrival of the first message since the last output.
     unanswered_since: Option<Instant>,
     totals: InputTotals,
     window: Window,
 }
 
-/// What became of the messages of an input, in all.
+/// The counters of an input since it was opened.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct InputTotals {
-    /// Messages that were taken.
+    /// Messages that were accepted.
     #[serde(rename = "received")]
     pub num_received: u64,
-    /// Messages whose frame a newer one overtook before the channel was free.
+    /// Messages whose frame was replaced by a newer one before it was processed.
     #[serde(rename = "overtaken")]
     pub num_overtaken: u64,
-    /// Messages that no frame contains. Counted where there are several inputs.
+    /// Messages that no frame contains. Counted in channels with several inputs.
     #[serde(rename = "unused")]
     pub num_unused: u64,
-    /// Messages that waited when the input was closed.
+    /// Messages that were waiting when the input was closed.
     #[serde(rename = "abandoned")]
     pub num_abandoned: u64,
     /// Messages that were refused, by reason.
@@ -41,7 +40,7 @@ pub struct InputTotals {
 }
 
 impl InputTotals {
-    /// Notes messages that were lost after they were taken.
+    /// Counts messages that were lost after they were accepted.
     pub fn add_loss(&mut self, loss: Loss, num: u64) {
         match loss {
             Loss::Overtaken => self.num_overtaken += num,
@@ -50,7 +49,7 @@ impl InputTotals {
         }
     }
 
-    /// Notes a message that is refused. Returns how often its reason came.
+    /// Counts a refused message. Returns the number of messages with its reason.
     pub fn add_refused(&mut self, error: &Error) -> u64 {
         let first = || Reason { count: 0, first: error.to_string() };
         let reason = self.refused.entry(error.kind().reason()).or_insert_with(first);
@@ -59,7 +58,7 @@ impl InputTotals {
     }
 }
 
-/// What happened since somebody last looked.
+/// Counters since the last summary.
 #[derive(Clone, Copy, Debug)]
 struct Window {
     since: Instant,
@@ -69,30 +68,30 @@ struct Window {
     longest_gap: Duration,
 }
 
-/// What is to be said of an input now.
+/// A summary of an input.
 #[derive(Clone, Debug, PartialEq)]
 pub struct InputSummary {
     /// Time since the input was opened.
     pub open_for: Duration,
     /// Time since the last message, or since the input was opened.
     pub silence: Duration,
-    /// Time since the first message after the last output; `None` when there
-    /// is no such message.
+    /// Time since the first message after the last output; `None` if there is no such
+    /// message.
     pub unanswered_for: Option<Duration>,
-    /// Messages a second since the last look.
+    /// Messages per second since the last summary.
     pub rate_hz: f64,
-    /// Longest time between two messages since the last look.
+    /// Longest time between two messages since the last summary.
     pub longest_gap: Duration,
-    /// Messages refused since the last look.
+    /// Messages refused since the last summary.
     pub num_refused_now: u64,
-    /// Messages overtaken since the last look.
+    /// Messages overtaken since the last summary.
     pub num_overtaken_now: u64,
-    /// All messages.
+    /// The counters since the input was opened.
     pub totals: InputTotals,
 }
 
 impl InputAccount {
-    /// An input that is opened now.
+    /// An input that is opened at `now`.
     pub fn new(now: Instant) -> Self {
         Self {
             opened: now,
@@ -103,7 +102,7 @@ impl InputAccount {
         }
     }
 
-    /// Counts from now: the input is opened again. Totals stay.
+    /// Opens the input again at `now`. Totals are kept.
     pub fn reopen(&mut self, now: Instant) {
         self.opened = now;
         self.last_arrival = None;
@@ -111,8 +110,8 @@ impl InputAccount {
         self.window = Window::new(now);
     }
 
-    /// Notes a message that was offered to the channel. Returns how often a
-    /// refusal of its reason came; 0 when it was taken.
+    /// Counts a message that was offered to the channel. Returns the number of refused
+    /// messages with its reason; 0 if it was accepted.
     pub fn note(&mut self, now: Instant, offered: Result<Offered>) -> u64 {
         let gap = now.saturating_duration_since(self.last_arrival.unwrap_or(self.opened));
         self.window.longest_gap = self.window.longest_gap.max(gap);
@@ -131,7 +130,7 @@ impl InputAccount {
         }
     }
 
-    /// Notes messages that were lost after they were taken.
+    /// Counts messages that were lost after they were accepted.
     pub fn note_loss(&mut self, loss: Loss, num: u64) {
         self.totals.add_loss(loss, num);
         if loss == Loss::Overtaken {
@@ -139,12 +138,12 @@ impl InputAccount {
         }
     }
 
-    /// Notes that something was published.
+    /// Notes that an output was published.
     pub fn note_output(&mut self) {
         self.unanswered_since = None;
     }
 
-    /// Sums up, and looks anew from now on.
+    /// Summarizes the input, and begins the next interval.
     pub fn look(&mut self, now: Instant) -> InputSummary {
         let window = std::mem::replace(&mut self.window, Window::new(now));
         let seconds = now.saturating_duration_since(window.since).as_secs_f64();

@@ -1,17 +1,17 @@
-//! A message of a sensor in memory of this program.
+//! Copies of sensors' messages.
 
 use std::time::Instant;
 
 use crate::detectors::{FrameInput, Payload};
 use crate::device::PayloadMemory;
 use crate::error::{Error, ErrorKind, Result};
-use crate::transport::door::Received;
+use crate::transport::middleware::Received;
 use crate::types::{
     CameraCalibration, CloudView, CompressedFormat, CompressedView, Encoding, Header, ImagePayload,
     ImageView, PointField, PointFields, Size, Stamp,
 };
 
-/// A message in memory of its own: the one copy of its payload.
+/// Memory for a message, which holds the only copy of its payload.
 #[derive(Debug, Default)]
 pub struct MessageBuffer {
     stamp: Stamp,
@@ -23,7 +23,7 @@ pub struct MessageBuffer {
     data: PayloadMemory,
 }
 
-/// What the data is.
+/// The format of the data.
 #[derive(Clone, Copy, Debug, Default)]
 enum Layout {
     #[default]
@@ -56,11 +56,11 @@ impl MessageBuffer {
         Self { data, ..Self::default() }
     }
 
-    /// Takes a copy of a message of a sensor.
+    /// Copies a sensor's message into the buffer.
     ///
     /// # Errors
-    /// `TooLarge` when it holds more than `max_payload_bytes`, `Argument` when it
-    /// is not of a sensor.
+    /// `TooLarge` when the payload is larger than `max_payload_bytes`, `Argument` for a
+    /// message of another kind.
     pub fn fill(&mut self, message: &Received<'_>, max_payload_bytes: usize) -> Result<()> {
         let (header, layout, data) = match message {
             Received::Picture { header, payload: ImagePayload::Raw(image) } => {
@@ -76,15 +76,21 @@ impl MessageBuffer {
                 (header, Layout::File(file.format), file.data)
             }
             Received::Cloud { header, view } => (header, self.fill_cloud(view), view.data()),
-            Received::CameraInfo(_) | Received::Transform { .. } | Received::Clock(_) => {
-                return Err(Error::new(ErrorKind::Argument, "slot", "not a message of a sensor"));
+            Received::CameraInfo(_)
+            | Received::Transform { .. }
+            | Received::Clock(_)
+            | Received::Bond(_) => {
+                return Err(Error::new(ErrorKind::Argument, "slot", "not a sensor's message"));
             }
         };
         if data.len() > max_payload_bytes {
             return Err(Error::new(
                 ErrorKind::TooLarge,
                 "slot",
-                format!("message holds {} bytes, {max_payload_bytes} is the most", data.len()),
+                format!(
+                    "message holds {} bytes, at most {max_payload_bytes} are allowed",
+                    data.len()
+                ),
             ));
         }
         self.stamp = header.stamp;
@@ -107,7 +113,7 @@ impl MessageBuffer {
             mine.name.push_str(field.name);
             (mine.offset, mine.datatype, mine.count) = (field.offset, field.datatype, field.count);
         }
-        // The view was made from numbers of 32 bits.
+        // The view was made from 32-bit numbers.
         let narrow = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
         Layout::Cloud {
             shape: [view.width(), view.height()].map(narrow),
@@ -116,7 +122,7 @@ impl MessageBuffer {
         }
     }
 
-    /// When it arrived; `None` for a buffer that never held a message.
+    /// The time of arrival; `None` for a buffer without a message.
     pub fn arrived(&self) -> Option<Instant> {
         self.arrived
     }
@@ -131,17 +137,17 @@ impl MessageBuffer {
         self.data.bytes()
     }
 
-    /// The message as it was received.
+    /// A view of the message.
     ///
     /// # Errors
-    /// `Argument` when there is none; the checks of the view, which passed
-    /// before.
+    /// `Argument` when there is none; those of the view's checks, which passed when the
+    /// message was received.
     pub fn view(&self) -> Result<InputView<'_>> {
         let header = Header { stamp: self.stamp, frame_id: &self.frame_id };
         let data = self.data.bytes();
         let payload = match self.layout {
             Layout::Nothing => {
-                return Err(Error::new(ErrorKind::Argument, "slot", "there is no message"));
+                return Err(Error::new(ErrorKind::Argument, "slot", "the buffer holds no message"));
             }
             Layout::Image { size, step, encoding, is_big_endian } => {
                 let image = ImageView::new(size, step, encoding, is_big_endian, data)?;
@@ -164,10 +170,10 @@ impl MessageBuffer {
     }
 }
 
-/// A message of a sensor in memory of this program.
+/// A view of a message in a buffer.
 #[derive(Clone, Copy, Debug)]
 pub struct InputView<'a> {
-    /// Acquisition time and coordinate frame.
+    /// Acquisition time and frame of reference.
     pub header: Header<'a>,
     /// The data.
     pub payload: PayloadView<'a>,
@@ -177,7 +183,7 @@ pub struct InputView<'a> {
 #[derive(Clone, Copy, Debug)]
 #[expect(clippy::large_enum_variant, reason = "one value an input, on the stack")]
 pub enum PayloadView<'a> {
-    /// Pixels, or a compressed file.
+    /// Pixels or a compressed image.
     Image(ImagePayload<'a>),
     /// Points.
     Cloud(CloudView<'a>),

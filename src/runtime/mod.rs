@@ -1,24 +1,24 @@
-//! What runs a channel: inputs → frames → a supervised detector → detections,
-//! and the account of what became of them.
+//! Running a channel: inputs → frames → a supervised detector → detections, with counters
+//! of all messages and frames.
 //!
-//! | file | what it holds |
+//! | module | content |
 //! |---|---|
-//! | [`channel`] | a channel: frames in, detections out; replay and the live node run the same |
-//! | [`message_buffer`], [`synchronizer`], [`assembler`] | messages to frames |
-//! | [`slot`], [`input`] | the newest frame of live inputs, and what became of their messages |
-//! | [`supervisor`] | the detector, made again when its device fails |
+//! | [`channel`] | from frames to detections, in a replay and in the live node |
+//! | [`message_buffer`], [`synchronizer`], `assembler` | from messages to frames |
+//! | [`slot`], `input` | the newest frame of live inputs, and the counters of their messages |
+//! | [`supervisor`] | the detector, which is built again after a failure of its device |
 //! | [`isolated`] | a detector in a process of its own |
-//! | [`account`], [`stamps`], [`serving`] | counters, time, health |
+//! | `account`, `stamps`, `serving` | counters, order of stamps, health |
 
-pub mod account;
-pub mod assembler;
+pub(crate) mod account;
+pub(crate) mod assembler;
 pub mod channel;
-pub mod input;
+pub(crate) mod input;
 pub mod isolated;
 pub mod message_buffer;
-pub mod serving;
+pub(crate) mod serving;
 pub mod slot;
-pub mod stamps;
+pub(crate) mod stamps;
 pub mod supervisor;
 pub mod synchronizer;
 
@@ -29,12 +29,16 @@ use crate::detectors::{self, Detector};
 use crate::error::Result;
 use crate::types::DeviceChoice;
 
-/// Makes the detector of a channel on a device.
+/// Builds the detector of a channel on a device.
 pub type Factory =
     Arc<dyn Fn(&ChannelConfig, DeviceChoice) -> Result<Box<dyn Detector>> + Send + Sync>;
 
-/// Makes the detector that a channel is configured for: in a process of its own
-/// where the configuration says so, else in this one.
+/// Builds the detector of a configuration, in a process of its own if the channel is
+/// isolated, else in this one.
+///
+/// That process is the program of this one, started again with the argument `isolated`. A
+/// program other than `det_post` gives a [`Factory`] that calls [`isolated::Proxy::start`] with
+/// the path of `det_post`.
 ///
 /// # Errors
 /// Those of [`detectors::open`] and [`isolated::Proxy::start`].

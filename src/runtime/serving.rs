@@ -1,27 +1,27 @@
-//! What serves the frames of a channel, as the rest of the node sees it.
+//! The health, device and engine of a channel, for diagnostics.
 
 use super::channel::Channel;
 use super::supervisor::Health;
 
-/// What serves the frames of a channel, and how it is doing.
+/// The health, device and engine of a channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Serving {
-    /// How it is doing.
+    /// The state of the channel.
     pub health: Health,
-    /// Failures of the device so far.
+    /// The number of failures of the device.
     pub num_failures: u64,
-    /// The last of them, in words.
+    /// The message of the last failure.
     pub last_failure: Option<String>,
-    /// Where the frames run; `none` while nothing serves them.
+    /// The device; `none` after a failure.
     pub device: String,
-    /// What runs the networks; `none` while nothing does.
+    /// The engine; `none` after a failure of the device.
     pub engine: String,
-    /// The process that serves the frames, where it is not the node's.
+    /// The process of the detector, if it is not the node's.
     pub process_id: Option<u32>,
 }
 
 impl Serving {
-    /// What serves the frames of a channel now.
+    /// The current state of a channel.
     pub fn of(channel: &Channel) -> Self {
         let (health, num_failures) = channel.health();
         let info = channel.detector_info();
@@ -35,8 +35,8 @@ impl Serving {
         }
     }
 
-    /// Takes over what has changed. Called after every frame: what serves them
-    /// changes only with a failure or with the end of one.
+    /// Updates the state. Called after every frame, which costs a comparison unless the
+    /// health has changed.
     pub fn refresh(&mut self, channel: &Channel) {
         if (self.health, self.num_failures) != channel.health() {
             *self = Self::of(channel);

@@ -1,15 +1,13 @@
-//! The newest frame of a channel's inputs, waiting for the channel.
+//! The newest frame of a channel's inputs, which waits for the channel.
 //!
-//! A door copies every message into a buffer and hands it over under a lock
-//! that is held to swap pointers and to choose among stamps, so that a door
-//! never waits for a channel. A frame that a newer one overtakes is counted.
-//! Buffers grow to the largest message, which is bounded, and are used again. A
-//! GPU uploads from the buffer itself.
+//! A middleware copies every message into a buffer. The lock of the slot is held only to
+//! swap pointers and to compare stamps, so that a middleware never waits for a channel. A
+//! frame that is replaced by a newer one is counted. Buffers grow to the largest message,
+//! whose size is bounded, and are reused. A GPU uploads directly from the buffer.
 //!
-//! With one input every message is a frame and three buffers are in use: one is
-//! being filled, one waits, one is read. With several, frames close by their
-//! deadlines on the thread of the channel, and of each input `sync.depth` more
-//! messages are kept.
+//! With one input every message is a frame and there are three buffers: one is filled,
+//! one waits, one is read. With several, deadlines close frames on the thread of the
+//! channel, and each input keeps `sync.depth` more messages.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -18,26 +16,26 @@ use super::assembler::{Assembler, Sequence, SharedMessage, fill};
 use crate::config::{InputConfig, SyncConfig};
 use crate::device::PayloadMemory;
 use crate::error::{Error, Result};
-use crate::transport::door::Received;
+use crate::transport::middleware::Received;
 use crate::types::Stamp;
 
-/// What became of a message that was offered.
+/// The result of offering a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offered {
-    /// It waits, for the channel or for others of its frame.
+    /// It waits for the channel or for other messages of its frame.
     Waiting,
-    /// The slot is closed; it is lost.
+    /// It is discarded: the slot is closed.
     Closed,
 }
 
-/// How a message was lost after it was taken.
+/// The reason why a message was lost after it was accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
-    /// Its frame waited for the channel, and a newer one took its place.
+    /// Its frame was waiting and was replaced by a newer one.
     Overtaken,
     /// No frame contains it.
     Unused,
-    /// It waited when the slot was closed.
+    /// It was waiting when the slot was closed.
     Abandoned,
 }
 
@@ -45,7 +43,7 @@ pub enum Loss {
 /// the lock of the slot.
 pub type LossCounter = Arc<dyn Fn(usize, Loss, u64) + Send + Sync>;
 
-/// The side of a slot that fills it, for one input.
+/// The writing end of a slot, for one input.
 #[derive(Debug)]
 pub struct SlotWriter {
     shared: Arc<Shared>,
@@ -53,32 +51,32 @@ pub struct SlotWriter {
     buffer: SharedMessage,
 }
 
-/// The side of a slot that empties it.
+/// The reading end of a slot.
 #[derive(Debug)]
 pub struct SlotReader {
     shared: Arc<Shared>,
     taken: Vec<Option<SharedMessage>>,
 }
 
-/// Ends a slot from outside.
+/// Closes a slot from another thread.
 #[derive(Clone, Debug)]
 pub struct SlotCloser(Arc<Shared>);
 
-/// What a channel gets from its slot.
+/// What the reader of a slot takes.
 #[derive(Debug)]
 pub enum Taken<'a> {
     /// A frame.
     Frame {
         /// The messages, in the order of the inputs.
         messages: &'a [Option<SharedMessage>],
-        /// How it stands to the frames before.
+        /// Its position in the sequence of frames.
         sequence: Sequence,
     },
-    /// Frames that cannot be processed, for one reason.
+    /// Frames that were refused, for one reason.
     Refused {
-        /// Why the first of them cannot.
+        /// The error of the first.
         error: Error,
-        /// How many.
+        /// Their number.
         num: u64,
     },
 }
@@ -87,7 +85,7 @@ struct Shared {
     state: Mutex<State>,
     changed: Condvar,
     opened: Instant,
-    /// Seconds of the clock of deadlines in a second.
+    /// Seconds of the deadlines' clock per second.
     rate: f64,
     count_loss: LossCounter,
 }
@@ -97,27 +95,27 @@ struct State {
     assembler: Assembler,
     /// The newest frame, if `is_waiting`.
     ready: Vec<Option<SharedMessage>>,
-    /// Memory to close a frame into.
+    /// Memory for the messages of a frame that is closed.
     closed: Vec<Option<SharedMessage>>,
     refused: Vec<(Error, u64)>,
     is_waiting: bool,
     is_closed: bool,
 }
 
-/// What a slot is for.
+/// The inputs and the clock of a slot.
 #[derive(Clone, Copy, Debug)]
 pub struct SlotOptions<'a> {
     /// The inputs of the channel.
     pub inputs: &'a [InputConfig],
     /// How their messages become frames.
     pub sync: &'a SyncConfig,
-    /// Seconds of the clock of deadlines in a second: 1 live, other rates for a
-    /// replay that is slower or faster than its recording.
+    /// Seconds of the deadlines' clock per second: 1 if live, another rate for a replay that
+    /// is slower or faster than its recording.
     pub rate: f64,
 }
 
-/// A slot whose buffers are in memory that `memory` allocates: a writer for each
-/// input, a reader, and what ends both.
+/// A slot whose buffers are in memory that `memory` allocates: a writer for each input, a
+/// reader, and a handle to close it.
 pub fn slot(
     options: SlotOptions<'_>,
     memory: impl FnMut() -> PayloadMemory,
@@ -142,11 +140,10 @@ pub fn slot(
 }
 
 impl SlotWriter {
-    /// Copies a message and lets it wait. A frame that it closes takes the place
-    /// of one that waits already.
+    /// Copies a message into the slot. A frame that it closes replaces the frame that waits.
     ///
     /// # Errors
-    /// Those of [`fill`]; `StampNotNewer` with several inputs. What waits stays.
+    /// Those of [`fill`]; `StampNotNewer` with several inputs. The waiting frame is kept.
     pub fn offer(&mut self, message: &Received<'_>, max_payload_bytes: usize) -> Result<Offered> {
         fill(&mut self.buffer, message, max_payload_bytes)?;
         let mut state = self.shared.lock();
@@ -165,8 +162,7 @@ impl SlotWriter {
 }
 
 impl SlotReader {
-    /// Waits for a frame; `None` once the slot is closed. What still waits then
-    /// is lost.
+    /// Waits for a frame; `None` once the slot is closed, which discards the waiting frame.
     pub fn take(&mut self) -> Option<Taken<'_>> {
         let Self { shared, taken } = self;
         taken.clear();
@@ -193,14 +189,14 @@ impl SlotReader {
 }
 
 impl SlotCloser {
-    /// Whether something waits to be taken.
+    /// Whether a frame or a refusal waits.
     pub fn is_waiting(&self) -> bool {
         let mut state = self.0.lock();
         state.close_frames(self.0.now(), &self.0);
         state.is_waiting || !state.refused.is_empty() || state.assembler.next_deadline().is_some()
     }
 
-    /// Ends the slot. The messages of a frame that waits are lost.
+    /// Closes the slot. The messages of the waiting frame are lost.
     pub fn close(&self) {
         let mut state = self.0.lock();
         state.is_closed = true;
@@ -213,7 +209,7 @@ impl SlotCloser {
 }
 
 impl State {
-    /// Closes the frames that are due; the newest waits.
+    /// Closes the frames that are due and keeps the newest.
     fn close_frames(&mut self, now: Stamp, shared: &Shared) {
         while let Some((_, usable)) = self.assembler.close(now, &mut self.closed) {
             match usable {
@@ -249,13 +245,13 @@ impl Shared {
         Stamp::from_nanos((self.opened.elapsed().as_nanos() as f64 * self.rate) as i64)
     }
 
-    /// Waits for a message, at most until a frame is due.
+    /// Waits for a message, at most until the next deadline.
     fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
         let Some(deadline) = state.assembler.next_deadline() else {
             return self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         };
         let seconds = deadline.seconds_since(self.now()).max(0.0) / self.rate;
-        // A clock that has just not reached the deadline is asked again.
+        // Rounding could end the wait just before the deadline.
         let left = Duration::from_secs_f64(seconds) + Duration::from_micros(1);
         self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0
     }
@@ -266,7 +262,7 @@ impl Shared {
         }
     }
 
-    /// Nothing is left half done under this lock.
+    /// The state is consistent even if a thread panicked while it held the lock.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -377,15 +373,18 @@ mod tests {
         let (mut writer, mut reader, _closer, _) = one();
         let data = vec![1; 1000];
         let mut buffers = std::collections::BTreeSet::new();
+        let mut num_taken = 0;
         for second in 0..30 {
             writer.offer(&picture(second, &data), 1000).unwrap();
             if second % 3 == 0
                 && let Some(Taken::Frame { messages: [Some(message)], .. }) = reader.take()
             {
                 buffers.insert(message.data().as_ptr());
+                num_taken += 1;
             }
         }
-        assert!(!buffers.is_empty() && buffers.len() <= 3, "{buffers:?}");
+        assert_eq!(num_taken, 10);
+        assert!(buffers.len() <= 3, "{buffers:?}");
     }
 
     #[test]

@@ -1,12 +1,12 @@
-//! How the stamps of a channel follow each other.
+//! The order of a channel's stamps.
 
 use crate::types::Stamp;
 
-/// A step back of at least this is a clock that starts over (a recording that
-/// loops), not a message that was overtaken.
+/// A step back by at least this means that the clock starts over (a recording that loops),
+/// not that messages arrive out of order.
 pub(super) const RESTART_NS: i64 = 1_000_000_000;
 
-/// How a stamp stands to the one before it. Frames are served in every case.
+/// The order of a stamp and the newest one before it. Frames are processed in any case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StampOrder {
     /// It is the first, or later.
@@ -41,8 +41,8 @@ pub struct StampWatch {
 }
 
 impl StampWatch {
-    /// Compares a stamp with the newest so far. After a restart, which
-    /// `starts_over` tells where the stamp does not, it is the newest itself.
+    /// Compares a stamp with the newest. After a restart, by the stamps or by
+    /// `starts_over`, the stamp is the newest.
     pub fn note(&mut self, stamp: Stamp, starts_over: bool) -> StampOrder {
         if starts_over {
             self.newest = Some(stamp);

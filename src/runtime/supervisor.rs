@@ -1,13 +1,12 @@
-//! Keeps a channel going when its device fails.
+//! Recovery of a channel from failures of its device.
 //!
-//! A [`Supervisor`] owns a detector and a way to make another. The frame that
-//! meets a failure of the device is dropped with its reason; for the next one
-//! the detector is dropped and made anew.
+//! A [`Supervisor`] owns a detector and the function that builds it. A frame during which
+//! the device fails is dropped with its reason; for the next frame the detector is built
+//! again.
 //!
-//! A fault of a kernel ends the GPU for the whole process, and no detector of
-//! this process can help. A channel with a process of its own ([`isolated`])
-//! starts a new one; any other goes on with the CPU if it may, or drops its
-//! frames.
+//! A fault of a kernel makes the GPU unusable for the whole process. An [`isolated`]
+//! channel starts another process; any other continues on the CPU if its fallback is the
+//! CPU, or drops its frames.
 //!
 //! [`isolated`]: super::isolated
 
@@ -18,47 +17,48 @@ use crate::detectors::Detector;
 use crate::error::{Error, ErrorKind, Result};
 use crate::types::{DeviceChoice, FailurePolicy, Fallback};
 
-/// How long after a failed attempt to make a detector the next is made.
+/// The time between a failed attempt to build a detector and the next.
 const RETRY_AFTER: Duration = Duration::from_millis(500);
 
-/// Makes a detector on a device.
+/// Builds a detector on a device.
 type Make = Box<dyn FnMut(DeviceChoice) -> Result<Box<dyn Detector>> + Send>;
 
-/// A detector that is made again when its device fails.
+/// A detector that is built again after a failure of its device.
 pub struct Supervisor {
-    /// `None` from a failure until another is made.
+    /// `None` after a failure, until the detector is built again.
     detector: Option<Box<dyn Detector>>,
     make: Make,
     failures: Failures,
 }
 
-/// The failures of a channel's device so far, and what follows from them.
+/// The failures of a channel's device, and the state that follows from them.
 pub struct Failures {
     channel: String,
     policy: FailurePolicy,
-    /// The device of the next detector; never `Auto`, so that a failing GPU is
-    /// not taken for none.
+    /// The device of the next detector; never `Auto`, so that a failing GPU is not replaced
+    /// by the CPU.
     device: DeviceChoice,
-    /// Failures that still count, oldest first; never more than the limit.
+    /// Failures within the window, oldest first, at most as many as the limit.
     recent: VecDeque<Instant>,
     num_failures: u64,
     last_failure: Option<String>,
-    /// The detector met a failure and is of no use any more.
+    /// The device failed and the detector must be built again.
     must_remake: bool,
     next_attempt: Option<Instant>,
-    /// No detector of this process can use the device any more.
+    /// No detector of this process can use the device.
     is_lost: bool,
     is_on_fallback: bool,
 }
 
-/// How a channel is doing.
+/// The state of a channel and its device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Health {
-    /// Frames are processed by the configured device.
+    /// The configured device processes frames.
     Good,
-    /// The device failed; the detector is to be made again.
+    /// The device failed; the detector is built again for the next frame.
     Rebuilding,
-    /// The device failed too often; frames are dropped for a while.
+    /// The device failed too often; frames are dropped until fewer failures are in the
+    /// window.
     Resting,
     /// A fault has ended the device for this process; frames are dropped.
     Lost,
@@ -80,11 +80,11 @@ impl Health {
 }
 
 impl Supervisor {
-    /// Makes the detector. `make` is kept: after a failure it is called again,
-    /// on the thread that processes frames.
+    /// Builds the detector. After a failure `make` is called again, on the thread that
+    /// processes frames.
     ///
     /// # Errors
-    /// Those of `make`: at start nothing is tried again.
+    /// Those of `make`, which is not retried here.
     pub fn new(
         channel: &str,
         device: DeviceChoice,
@@ -108,11 +108,11 @@ impl Supervisor {
         Ok(Self { detector: Some(detector), make, failures })
     }
 
-    /// The detector, made again first after a failure of the device. What it
-    /// returns is passed through [`Failures::note`].
+    /// The detector, which is built again after a failure of the device. Its results must
+    /// be passed to [`Failures::note`].
     ///
     /// # Errors
-    /// Those of making it; `Device` or `DeviceLost` while there is none.
+    /// Those of building it; `Device` or `DeviceLost` while it cannot be built.
     pub fn ready(&mut self) -> Result<(&mut dyn Detector, &mut Failures)> {
         let Self { detector, make, failures } = self;
         if failures.must_remake {
@@ -126,7 +126,7 @@ impl Supervisor {
         Ok((detector.insert(ready).as_mut(), failures))
     }
 
-    /// How to make detectors from now on.
+    /// Replaces the function that builds detectors.
     pub fn make_with(
         &mut self,
         make: impl FnMut(DeviceChoice) -> Result<Box<dyn Detector>> + Send + 'static,
@@ -134,12 +134,12 @@ impl Supervisor {
         self.make = Box::new(make);
     }
 
-    /// The detector, if there is one at the moment.
+    /// The detector; `None` after a failure of the device.
     pub fn detector(&self) -> Option<&dyn Detector> {
         self.detector.as_deref()
     }
 
-    /// How the channel is doing.
+    /// The state of the channel.
     pub fn health(&self) -> Health {
         let failures = &self.failures;
         if failures.is_on_fallback {
@@ -155,19 +155,19 @@ impl Supervisor {
         }
     }
 
-    /// Failures of the device so far, those of making detectors included.
+    /// The number of failures of the device, including those of building detectors.
     pub fn num_failures(&self) -> u64 {
         self.failures.num_failures
     }
 
-    /// The last of these failures, in words.
+    /// The message of the last failure.
     pub fn last_failure(&self) -> Option<&str> {
         self.failures.last_failure.as_deref()
     }
 }
 
 impl Failures {
-    /// Counts a failure of the device; other results pass as they are.
+    /// Counts a failure of the device and returns the result.
     ///
     /// # Errors
     /// That of `result`.
@@ -219,11 +219,11 @@ impl Failures {
         }
     }
 
-    /// Whether a detector may be made now, and on which device.
+    /// Selects the device for the next detector; an error if none may be built now.
     fn prepare(&mut self) -> Result<()> {
         let now = Instant::now();
         if self.next_attempt.is_some_and(|next| now < next) {
-            let message = format!("waits: {} could not be used", self.device);
+            let message = format!("waits for another attempt: {} could not be used", self.device);
             return Err(self.error(ErrorKind::Device, &message));
         }
         while self.recent.front().is_some_and(|&at| now - at > self.policy.window) {
@@ -236,7 +236,7 @@ impl Failures {
             return Err(self.refusal());
         }
         tracing::error!(
-            "channel {}: goes on with the CPU instead of {}",
+            "channel {}: continues on the CPU instead of {}",
             self.channel,
             self.device
         );
@@ -247,17 +247,17 @@ impl Failures {
         Ok(())
     }
 
-    /// Why frames are dropped for now.
+    /// The reason why frames are dropped.
     fn refusal(&self) -> Error {
         let device = self.device;
         if self.is_lost {
             let message = format!(
-                "stands: {device} is lost to this process; see the parameters isolate and fallback"
+                "is stopped: {device} is lost to this process; see the parameters isolate and fallback"
             );
             return self.error(ErrorKind::DeviceLost, &message);
         }
         let (num, seconds) = (self.recent.len(), self.policy.window.as_secs_f32());
-        let message = format!("rests: {device} failed {num} times in {seconds} s");
+        let message = format!("is resting: {device} failed {num} times in {seconds} s");
         self.error(ErrorKind::Device, &message)
     }
 
@@ -274,11 +274,10 @@ mod tests {
     use super::*;
     use crate::config::ChannelConfig;
     use crate::detectors::{DetectorInfo, FrameSet, InputNeeds};
-    use crate::device::{Device, PayloadMemory};
+    use crate::device::Device;
     use crate::types::{Count, Detections, FrameReport, Stamp};
 
-    /// A detector that knows which one of its channel it is, and whose
-    /// configuration always fails.
+    /// A detector that reports its number among those of its channel.
     struct Numbered(usize, DetectorInfo);
 
     impl Numbered {
@@ -310,21 +309,13 @@ mod tests {
             Ok(())
         }
 
-        fn reset(&mut self) -> Result<()> {
-            Ok(())
-        }
-
         fn warm_up(&mut self) -> Result<()> {
             Ok(())
         }
-
-        fn payload_memory(&self) -> PayloadMemory {
-            PayloadMemory::default()
-        }
     }
 
-    /// A channel and the number of its attempts to make a detector; those
-    /// numbered in `broken` fail.
+    /// A channel and the number of its attempts to build a detector; those numbered in
+    /// `broken` fail.
     fn channel(policy: FailurePolicy, broken: &'static [usize]) -> (Supervisor, Arc<AtomicUsize>) {
         let num_builds = Arc::new(AtomicUsize::new(0));
         let counter = Arc::clone(&num_builds);
@@ -347,7 +338,14 @@ mod tests {
         Error::new(ErrorKind::Device, "test", "a fault")
     }
 
-    /// Processes a frame; gives the number of the detector that did.
+    /// Advances the time of the supervisor, by moving its past back.
+    fn advance(channel: &mut Supervisor, time: Duration) {
+        let failures = &mut channel.failures;
+        failures.recent.iter_mut().for_each(|at| *at -= time);
+        failures.next_attempt = failures.next_attempt.map(|at| at - time);
+    }
+
+    /// Processes a frame; returns the number of the detector.
     fn serve(channel: &mut Supervisor) -> Result<usize> {
         let mut report = FrameReport::new();
         let (detector, failures) = channel.ready()?;
@@ -356,7 +354,7 @@ mod tests {
         Ok(report.count(Count::PointsNotFinite) as usize)
     }
 
-    /// Processes a frame that meets an error.
+    /// Processes a frame that fails with an error.
     fn fail_with(channel: &mut Supervisor, error: Error) {
         let (_, failures) = channel.ready().unwrap();
         assert!(failures.note(Err::<(), _>(error)).is_err());
@@ -384,7 +382,7 @@ mod tests {
         let (mut channel, num_builds) = channel(policy(9, 1, Fallback::None), &[]);
         fail_with(&mut channel, lost);
         assert_eq!(channel.health(), Health::Lost);
-        std::thread::sleep(Duration::from_millis(5));
+        advance(&mut channel, Duration::from_secs(1));
         let refused = serve(&mut channel).unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::DeviceLost);
         assert!(refused.message().contains("cuda:7 is lost to this process"), "{refused}");
@@ -408,30 +406,34 @@ mod tests {
         let waiting = serve(&mut channel).unwrap_err();
         assert!(waiting.message().contains("front waits"), "{waiting}");
         assert_eq!((num_builds.load(Ordering::Relaxed), channel.num_failures()), (2, 2));
-        std::thread::sleep(RETRY_AFTER);
+        advance(&mut channel, RETRY_AFTER / 2);
+        assert!(serve(&mut channel).unwrap_err().message().contains("front waits"));
+        advance(&mut channel, RETRY_AFTER / 2);
         assert_eq!(serve(&mut channel).unwrap(), 2);
     }
 
     #[test]
     fn too_many_failures_are_followed_by_a_rest() {
-        let (mut channel, num_builds) = channel(policy(2, 400, Fallback::None), &[]);
+        let (mut channel, num_builds) = channel(policy(2, 60_000, Fallback::None), &[]);
         fail(&mut channel);
         fail(&mut channel);
         assert_eq!(channel.health(), Health::Resting);
         let resting = serve(&mut channel).unwrap_err();
         assert_eq!(resting.kind(), ErrorKind::Device);
-        assert!(resting.message().contains("cuda:7 failed 2 times in 0.4 s"), "{resting}");
+        assert!(resting.message().contains("cuda:7 failed 2 times in 60 s"), "{resting}");
         assert_eq!(num_builds.load(Ordering::Relaxed), 2);
-        std::thread::sleep(Duration::from_millis(450));
+        advance(&mut channel, Duration::from_secs(50));
+        assert_eq!((serve(&mut channel).is_err(), channel.health()), (true, Health::Resting));
+        advance(&mut channel, Duration::from_secs(11));
         assert_eq!((serve(&mut channel).unwrap(), channel.health()), (2, Health::Good));
     }
 
     #[test]
     fn failures_that_lie_apart_are_not_too_many() {
-        let (mut channel, _) = channel(policy(2, 50, Fallback::Cpu), &[]);
+        let (mut channel, _) = channel(policy(2, 60_000, Fallback::Cpu), &[]);
         for round in 0..4 {
             fail(&mut channel);
-            std::thread::sleep(Duration::from_millis(60));
+            advance(&mut channel, Duration::from_secs(61));
             assert_eq!((serve(&mut channel).unwrap(), channel.health()), (round + 1, Health::Good));
         }
     }

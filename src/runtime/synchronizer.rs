@@ -1,31 +1,29 @@
-//! Which messages of several inputs form a frame.
+//! Groups messages of several inputs into frames.
 //!
-//! A state machine without a clock: arrivals and times go in, frames and
-//! refusals come out, so that the same order of messages gives the same frames,
-//! live by the time of arrival and in a replay by the log time of the
-//! recording. Times only rise; frames close in the order of their stamps.
+//! A state machine without a clock: its inputs are messages with their times of arrival,
+//! its outputs frames and refusals, so that the same order of messages gives the same
+//! frames. Times of arrival are the log times of the recording in a replay. They never
+//! decrease; frames close in the order of their stamps.
 //!
-//! - **One input**: every message is a frame, whatever its stamp.
-//! - [`SyncPolicy::Nearest`]: a message of the reference opens a frame at its
-//!   stamp t. Each input contributes the message nearest to t within
-//!   `max_skew`, the earlier of two at the same distance. A choice is final when
-//!   the newest stamp of its input is t or later, or when `min_period` is at
-//!   least 2 (t - s) for a chosen stamp s: no later message can be nearer. The
-//!   frame closes when all choices are final, at the latest `deadline` after
-//!   the arrival of its reference. Chosen messages and older ones are gone.
-//! - [`SyncPolicy::Latest`]: a message of the reference closes a frame of the
-//!   newest message of every input, which later frames may contain again.
-//!   Stamps that are further apart than `max_skew` are refused.
+//! - **One input**: every message is a frame, with any stamp.
+//! - [`SyncPolicy::Nearest`]: a message of the reference opens a frame at its stamp t. Each
+//!   input contributes the message nearest to t within `max_skew`, on ties the earlier one.
+//!   A choice is final when the newest stamp of its input is t or later, or when
+//!   `min_period` is at least 2 (t - s) for a chosen stamp s: no later message can be
+//!   nearer. The frame closes when all choices are final, at the latest `deadline` after
+//!   the arrival of its reference. Chosen messages and older ones are removed.
+//! - [`SyncPolicy::Latest`]: a message of the reference closes a frame of the newest message
+//!   of every input, which later frames may contain again. A frame whose stamps are
+//!   further apart than `max_skew` is refused.
 //!
-//! With several inputs a message is refused whose stamp is not newer than the
-//! last of its input. Stamps that jump back by a second or more are the sign of
-//! a clock that starts over: once as many inputs as a frame needs have jumped,
-//! the reference among them, everything that was kept is forgotten, and the
-//! message that completed the jump is the first of the new sequence.
+//! With several inputs a message is refused if its stamp is not newer than the last of its
+//! input. A jump back by a second or more means that a clock starts over: once as many
+//! inputs as a frame needs have jumped, including the reference, all messages are removed,
+//! and the message that completes the jump is the first of the new sequence.
 //!
-//! Of each input `depth` messages are kept. One more of the reference closes
-//! the oldest open frame as its deadline would; one more of another input drops
-//! the oldest. Every arrival ends in a frame, refused or unused, once.
+//! Each input keeps `depth` messages. One more message of the reference closes the oldest
+//! open frame as its deadline would; one more of another input removes the oldest. Every
+//! message ends up in a frame, refused or unused, exactly once.
 
 use std::collections::VecDeque;
 
@@ -34,7 +32,7 @@ use crate::config::{SyncConfig, SyncPolicy};
 use crate::error::{Error, ErrorKind, Result};
 use crate::types::Stamp;
 
-/// Turns arrivals into frames. `T` is what is kept of a message.
+/// Groups messages into frames. `T` is the representation of a message.
 #[derive(Debug)]
 pub struct Synchronizer<T> {
     rule: Rule,
@@ -49,7 +47,7 @@ pub struct Synchronizer<T> {
     num_jumped: usize,
 }
 
-/// How frames come about.
+/// The rule by which frames are formed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rule {
     EveryMessage,
@@ -81,12 +79,12 @@ struct Open {
     deadline: Stamp,
 }
 
-/// What an arrival meant for the sequence.
+/// The position of a message in the sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival {
-    /// It follows what came before.
+    /// It follows the previous messages.
     Follows,
-    /// The stamps start over with it; all that was kept is forgotten.
+    /// The stamps start over with it; all previous messages were removed.
     StartsOver,
 }
 
@@ -108,7 +106,7 @@ pub struct Closed {
 pub enum Cause {
     /// Every choice is final.
     Complete,
-    /// Its time was over.
+    /// Its deadline passed.
     Deadline,
     /// Its reference arrived, and the policy does not wait.
     Reference,
@@ -128,7 +126,7 @@ pub enum Outcome {
 }
 
 impl<T: Clone> Synchronizer<T> {
-    /// For a channel of so many inputs.
+    /// A synchronizer for a channel of `num_inputs`.
     pub fn new(config: &SyncConfig, num_inputs: usize) -> Self {
         let nanos =
             |duration: std::time::Duration| i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX);
@@ -158,12 +156,12 @@ impl<T: Clone> Synchronizer<T> {
         }
     }
 
-    /// Takes a message that arrived at `now`. Frames that are due by then are
-    /// closed before, and frames that it completes after, by
-    /// [`Synchronizer::close`].
+    /// Adds a message that arrived at `now`. The caller closes frames by
+    /// [`Synchronizer::close`] before, those that are due, and after, those that the
+    /// message completes.
     ///
     /// # Errors
-    /// `StampNotNewer`, and nothing is kept of the message.
+    /// `StampNotNewer`; then the message is not added.
     pub fn arrive(&mut self, now: Stamp, input: usize, stamp: Stamp, item: T) -> Result<Arrival> {
         let arrival = match self.rule {
             Rule::EveryMessage => Arrival::Follows,
@@ -174,7 +172,7 @@ impl<T: Clone> Synchronizer<T> {
         of.newest = Some(stamp);
         let is_full = match rule {
             Rule::EveryMessage | Rule::Latest => !of.kept.is_empty(),
-            // Closing the frame of the oldest reference makes room for this one.
+            // The oldest reference is removed when its frame is closed.
             Rule::Nearest => !is_reference && of.kept.len() == depth,
         };
         if is_full && let Some(oldest) = of.kept.pop_front() {
@@ -188,8 +186,8 @@ impl<T: Clone> Synchronizer<T> {
         Ok(arrival)
     }
 
-    /// Closes the oldest open frame, if it is to close by `now`: its messages
-    /// replace the contents of `chosen`, `None` where an input has none.
+    /// Closes the oldest open frame if it is due at `now`: its messages replace the contents
+    /// of `chosen`, `None` for an input without one.
     pub fn close(&mut self, now: Stamp, chosen: &mut Vec<Option<T>>) -> Option<Closed> {
         let Open { stamp, deadline } = *self.open.front()?;
         let closed = |at, cause, outcome| Some(Closed { stamp, at, cause, outcome });
@@ -216,17 +214,18 @@ impl<T: Clone> Synchronizer<T> {
         }
     }
 
-    /// When the oldest open frame closes at the latest.
+    /// The deadline of the oldest open frame.
     pub fn next_deadline(&self) -> Option<Stamp> {
         self.open.front().map(|open| open.deadline)
     }
 
-    /// Messages of an input that will never be in a frame, since the last call.
+    /// The number of messages of an input that no frame will contain, since the last call.
     pub fn take_unused(&mut self, input: usize) -> u64 {
         std::mem::take(&mut self.inputs[input].num_unused)
     }
 
-    /// Whether the stamp of a message follows those of its input.
+    /// Checks that the stamp of a message is newer than those of its input, or completes a
+    /// jump back.
     fn check(&mut self, input: usize, stamp: Stamp) -> Result<Arrival> {
         let of = &mut self.inputs[input];
         let Some(newest) = of.newest.filter(|newest| stamp <= *newest) else {
@@ -236,7 +235,7 @@ impl<T: Clone> Synchronizer<T> {
         if newest.nanos().saturating_sub(stamp.nanos()) >= RESTART_NS {
             self.num_jumped += usize::from(!std::mem::replace(&mut of.has_jumped, true));
             if self.num_jumped >= self.min_inputs && self.inputs[self.reference].has_jumped {
-                self.forget();
+                self.clear();
                 return Ok(Arrival::StartsOver);
             }
         }
@@ -244,7 +243,7 @@ impl<T: Clone> Synchronizer<T> {
         Err(Error::new(ErrorKind::StampNotNewer, "synchronizer", message))
     }
 
-    fn forget(&mut self) {
+    fn clear(&mut self) {
         self.open.clear();
         self.num_jumped = 0;
         for input in &mut self.inputs {
@@ -262,7 +261,7 @@ impl<T: Clone> Synchronizer<T> {
             })
     }
 
-    /// The kept message of an input that is nearest to `stamp`, if one is near.
+    /// The message of an input that is nearest to `stamp` within `max_skew`.
     fn nearest(&self, input: &Input<T>, stamp: Stamp) -> Option<usize> {
         let distance = |kept: &Kept<T>| kept.stamp.nanos().abs_diff(stamp.nanos());
         let distances = input.kept.iter().map(distance).enumerate();
@@ -322,7 +321,7 @@ mod tests {
         Stamp::from_nanos(ms * 1_000_000)
     }
 
-    /// What came of a sequence.
+    /// A result of a sequence of messages.
     #[derive(Debug, PartialEq)]
     enum Event {
         Frame { ms: i64, at: i64, cause: Cause, outcome: Outcome, stamps: Vec<Option<i64>> },
@@ -330,8 +329,8 @@ mod tests {
         StartsOver { at: i64 },
     }
 
-    /// Feeds `(arrival, input, stamp)` in milliseconds and collects what comes
-    /// of it. Every arrival must end in one place.
+    /// Adds messages `(arrival, input, stamp)` in milliseconds and collects the results.
+    /// Every message must occur in one of them.
     fn run(config: &SyncConfig, num_inputs: usize, arrivals: &[(i64, usize, i64)]) -> Vec<Event> {
         let mut sync = Synchronizer::new(config, num_inputs);
         let (mut events, mut chosen) = (Vec::new(), Vec::new());
@@ -363,8 +362,8 @@ mod tests {
                 Event::Refused { .. } => 1,
                 Event::StartsOver { .. } => 0,
             };
-            let num_told: usize = events.iter().map(of_event).sum();
-            assert_eq!(num_told + num_kept + num_unused as usize, arrivals.len(), "{events:?}");
+            let num_counted: usize = events.iter().map(of_event).sum();
+            assert_eq!(num_counted + num_kept + num_unused as usize, arrivals.len(), "{events:?}");
         }
         events
     }

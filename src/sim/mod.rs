@@ -16,6 +16,7 @@
 //! | `rig`, `scene` | the sensors; the solids in the range of a sensor at a time |
 //! | `lidar`, `cast` | scans |
 //! | `camera`, `raster`, `light`, `shadow`, `sky`, `lens` | pictures |
+//! | `recording` | a drive as a recording |
 //!
 //! ```
 //! use det_post::sim::{Drive, Options, Scan};
@@ -40,6 +41,7 @@ mod light;
 mod material;
 mod random;
 mod raster;
+mod recording;
 mod rig;
 mod route;
 mod scene;
@@ -55,6 +57,7 @@ pub use cast::{MAX_RANGE_M, NUM_BEAMS};
 pub use class::Class;
 pub use drive::{Drive, Object, Pose};
 pub use lidar::{Scan, ScanPoint, TRUTH_RANGE_M};
+pub use recording::{PictureFormat, record};
 pub use rig::{CameraMount, LidarMount, MAX_SENSORS, Options, Rig, SCAN_RATE_HZ, START};
 
 #[cfg(test)]

@@ -1,13 +1,13 @@
-//! CDR, the wire format of ROS 2 messages: plain XCDR1 behind a four-byte
+//! CDR, the wire format of ROS 2 messages: plain XCDR1 after a four-byte
 //! encapsulation header.
 //!
 //! [`Reader`] borrows: strings and byte sequences are slices of the message.
-//! It never reads past the message, never panics and allocates nothing but the
-//! text of an error. Every number is aligned to its own size, counted from the
-//! fifth byte. Bytes after the last field are padding and are not looked at.
+//! It never reads beyond the message, never panics, and allocates only the text
+//! of an error. Every number is aligned to its own size, counted from the
+//! fifth byte. Bytes after the last field are padding and are ignored.
 //!
-//! [`Writer`] appends little-endian CDR to memory of the caller and pads the
-//! end to four bytes, which some receivers insist on.
+//! [`Writer`] appends little-endian CDR to a buffer of the caller and pads the
+//! end to four bytes, which some receivers require.
 
 use crate::error::{Error, ErrorKind, Result};
 
@@ -27,7 +27,7 @@ fn padding(offset: usize, alignment: usize) -> usize {
 pub struct Reader<'a> {
     message_type: &'static str,
     body: &'a [u8],
-    /// Where the next field may start, counted from the start of the body.
+    /// Offset in the body at which the next field may start.
     offset: usize,
     big_endian: bool,
 }
@@ -37,7 +37,7 @@ macro_rules! read_numbers {
         #[doc = concat!("The next field, of type `", stringify!($number), "`.")]
         ///
         /// # Errors
-        /// `Message` when the message ends before.
+        /// `Message` when the message ends before its end.
         pub fn $number(&mut self) -> Result<$number> {
             let bytes = self.aligned()?;
             Ok(if self.big_endian {
@@ -54,8 +54,8 @@ impl<'a> Reader<'a> {
     /// encapsulation header. `message_type` is the stage of all errors.
     ///
     /// # Errors
-    /// `Message` when there is no header or when it announces anything but
-    /// plain CDR, big or little endian.
+    /// `Message` when the header is missing or its encapsulation is not plain CDR,
+    /// big or little endian.
     pub fn new(message_type: &'static str, bytes: &'a [u8]) -> Result<Self> {
         let refuse = |message: String| Err(Error::new(ErrorKind::Message, message_type, message));
         let Some((header, body)) = bytes.split_first_chunk::<ENCAPSULATION_LEN>() else {
@@ -82,17 +82,17 @@ impl<'a> Reader<'a> {
         Self { message_type, body, offset: 0, big_endian }
     }
 
-    /// Bytes of the message that were not read yet.
+    /// Number of bytes that are not read yet.
     pub fn remaining(&self) -> usize {
         self.body.len() - self.offset
     }
 
-    /// Where the next field may start, counted from the start of the message.
+    /// Offset in the message at which the next field may start.
     fn position(&self) -> usize {
         ENCAPSULATION_LEN + self.offset
     }
 
-    /// An error of kind `Message` about what was read last.
+    /// An error of kind `Message` about the last field.
     pub fn error(&self, message: impl Into<String>) -> Error {
         Error::new(ErrorKind::Message, self.message_type, message)
     }
@@ -139,7 +139,7 @@ impl<'a> Reader<'a> {
     /// The next field, a fixed-size array of `f64`.
     ///
     /// # Errors
-    /// `Message` when the message ends before.
+    /// `Message` when the message ends before its end.
     pub fn f64_array<const N: usize>(&mut self) -> Result<[f64; N]> {
         let mut values = [0.0; N];
         for value in &mut values {
@@ -148,12 +148,12 @@ impl<'a> Reader<'a> {
         Ok(values)
     }
 
-    /// The next field, a string, without its terminator. A length of 0, which
-    /// lacks even the terminator, is taken as an empty string.
+    /// The next field, a string, without its terminator. A length of 0, without a
+    /// terminator, is accepted as an empty string.
     ///
     /// # Errors
-    /// `Message` when the string reaches past the message, does not end in a
-    /// zero byte or is not UTF-8.
+    /// `Message` when the string exceeds the message, does not end in a zero byte
+    /// or is not UTF-8.
     pub fn str(&mut self) -> Result<&'a str> {
         let len = self.sequence_len(1)?;
         let at = self.position();
@@ -174,17 +174,17 @@ impl<'a> Reader<'a> {
     /// The next field, a sequence of bytes.
     ///
     /// # Errors
-    /// `Message` when the sequence reaches past the message.
+    /// `Message` when the sequence exceeds the message.
     pub fn bytes(&mut self) -> Result<&'a [u8]> {
         let len = self.sequence_len(1)?;
         self.take(len)
     }
 
-    /// The number of elements of a sequence, whose first element comes next.
-    /// `min_element_size` is the least number of bytes that an element takes.
+    /// The number of elements of a sequence. Its first element is the next field.
+    /// `min_element_size` is the smallest size of an element in bytes.
     ///
     /// # Errors
-    /// `Message` when so many elements do not fit into what is left.
+    /// `Message` when that many elements exceed the rest of the message.
     pub fn sequence_len(&mut self, min_element_size: usize) -> Result<usize> {
         let len = self.u32()? as usize;
         let needed = len.saturating_mul(min_element_size);
@@ -201,8 +201,8 @@ impl<'a> Reader<'a> {
 
 /// The elements of the last sequence of a message, decoded one by one.
 ///
-/// Yields an error at most once, as the last item. Allocates nothing; a clone
-/// starts where this one stands.
+/// Yields at most one error, as the last item. Allocates nothing. A clone
+/// continues from the same element.
 #[derive(Clone, Debug)]
 pub struct Sequence<'a, T> {
     reader: Reader<'a>,
@@ -211,11 +211,11 @@ pub struct Sequence<'a, T> {
 }
 
 impl<'a, T> Sequence<'a, T> {
-    /// The sequence that comes next in `reader`; `read` decodes an element of
-    /// at least `min_element_size` bytes.
+    /// The sequence that is the next field of `reader`. `read` decodes an element
+    /// of at least `min_element_size` bytes.
     ///
     /// # Errors
-    /// `Message` when the elements do not fit into the message.
+    /// `Message` when the elements exceed the message.
     pub fn new(
         mut reader: Reader<'a>,
         min_element_size: usize,
@@ -225,12 +225,12 @@ impl<'a, T> Sequence<'a, T> {
         Ok(Self { reader, remaining, read })
     }
 
-    /// Number of elements that are still to come, as the message says.
+    /// Number of elements that are not decoded yet, as the message states it.
     pub fn len(&self) -> usize {
         self.remaining
     }
 
-    /// Whether no element is to come.
+    /// Whether all elements are decoded.
     pub fn is_empty(&self) -> bool {
         self.remaining == 0
     }
@@ -251,8 +251,8 @@ impl<T> Iterator for Sequence<'_, T> {
 
 /// Writes the fields of one message in order, little endian.
 ///
-/// The memory is the caller's and is reused: no allocation once it has grown
-/// to the largest message.
+/// The buffer is the caller's and is reused: nothing is allocated once it has
+/// grown to the largest message.
 #[derive(Debug)]
 pub struct Writer<'a> {
     bytes: &'a mut Vec<u8>,
@@ -269,7 +269,7 @@ macro_rules! write_numbers {
 }
 
 impl<'a> Writer<'a> {
-    /// A writer of a new message into `bytes`, whose content is discarded.
+    /// A writer of a new message that replaces the content of `bytes`.
     pub fn new(bytes: &'a mut Vec<u8>) -> Self {
         bytes.clear();
         bytes.extend_from_slice(&[0, 1, 0, 0]);
@@ -308,13 +308,19 @@ impl<'a> Writer<'a> {
         self.bytes.extend_from_slice(value);
     }
 
-    /// Appends the number of elements of a sequence; the elements follow. One
-    /// that does not fit its 32 bits is refused by [`Writer::finish`].
+    /// Appends the number of elements of a sequence; the elements follow. A number
+    /// of more than 32 bits is refused by [`Writer::finish`].
     pub fn sequence_len(&mut self, len: usize) {
         self.u32(len as u32);
     }
 
-    /// Pads the message to a multiple of four bytes, which completes it.
+    /// Appends a sequence whose elements `write` appends.
+    pub fn sequence<T>(&mut self, elements: &[T], write: impl Fn(&mut Self, &T)) {
+        self.sequence_len(elements.len());
+        elements.iter().for_each(|element| write(self, element));
+    }
+
+    /// Completes the message: pads it to a multiple of four bytes.
     ///
     /// # Errors
     /// `Message` in stage `message_type` when the message has more bytes than

@@ -1,16 +1,17 @@
-//! Doors: bytes in and out. Recordings, the live ROS graph, ROS 2 messages as
-//! CDR, truth as messages, and the buffer of transforms. Nothing here knows an
-//! op, a head or a network.
+//! Transport: recordings, middlewares, ROS 2 messages as CDR, ground truth as
+//! messages, and the buffer of transforms. Independent of operations, heads and
+//! networks.
 
 pub mod bag;
 pub mod cdr;
 #[cfg(feature = "dds")]
 pub mod dds;
-pub mod door;
 pub mod memory;
 pub mod messages;
+pub mod middleware;
 #[cfg(feature = "ros2")]
 pub mod ros2;
-pub mod socket_buffers;
+#[cfg(any(feature = "dds", feature = "ros2"))]
+mod socket_buffers;
 pub mod tf;
 pub mod truth;

@@ -16,6 +16,7 @@ pub fn limit_warning() -> Option<String> {
 
 /// Warnings about large messages on this machine, with the ROS middleware that
 /// the environment names.
+#[cfg(feature = "ros2")]
 pub fn warnings() -> Vec<String> {
     let variable = |name| std::env::var(name).unwrap_or_default();
     let (middleware, cyclone) = (variable("RMW_IMPLEMENTATION"), variable("CYCLONEDDS_URI"));
@@ -24,6 +25,7 @@ pub fn warnings() -> Vec<String> {
 }
 
 /// The XML of `CYCLONEDDS_URI` and of the files that it names.
+#[cfg(any(feature = "ros2", test))]
 fn cyclone_configuration(uri: &str) -> String {
     let files = uri.split(',').map(|part| part.trim().trim_start_matches("file://"));
     let texts = files.filter_map(|file| std::fs::read_to_string(file).ok());
@@ -39,6 +41,7 @@ fn warning_for(limit: usize) -> Option<String> {
     })
 }
 
+#[cfg(any(feature = "ros2", test))]
 fn cyclone_warning(middleware: &str, configuration: &str) -> Option<String> {
     let is_small =
         middleware == "rmw_cyclonedds_cpp" && !configuration.contains("SocketReceiveBufferSize");

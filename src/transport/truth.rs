@@ -1,29 +1,29 @@
-//! Truth as messages: a detection array, and a table beside it.
+//! Ground truth as messages: a detection array and a table of attributes.
 //!
-//! `vision_msgs` has no place for velocities or for how much of an object is
-//! seen. So each truth topic has a companion, `<topic>/attributes`: a
-//! `PointCloud2` of the same stamp with one row per detection in the same
-//! order, whose fields name what they hold. A point cloud is a table that
-//! every tool reads.
+//! `vision_msgs` has no fields for velocity and visibility. Each truth topic
+//! therefore has a companion, `<topic>/attributes`: a `PointCloud2` with the same
+//! stamp and one row per detection in the same order. Its fields are the
+//! attributes. Every tool reads a table in this form.
 //!
 //! | array | fields of its companion |
 //! |---|---|
 //! | `Detection3DArray` | `x y z` centre (m) · `vx vy` (m/s) · `track_id` · `num_points` · `visibility` |
 //! | `Detection2DArray` | `x y` centre (pixels) · `track_id` · `visibility` · `truncation` · `num_pixels` |
 //!
-//! Numbers of things are `uint32`, all others `float32` when written; read are
-//! all datatypes, in any order and either byte order. A detection's `id` is its
-//! `track_id` in decimal, its score is 1.
+//! Counts and ids are written as `uint32`, all others as `float32`. All datatypes
+//! are read, in any order and either byte order. The `id` of a detection is its
+//! `track_id` in decimal; its score is 1. The box of a `Detection2DArray` is rotated
+//! if `theta` is not 0.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::transport::messages::{
     Detection2D, Detection2DArray, Detection3D, Detection3DArray, Hypothesis, PointCloud2, Pose,
 };
 use crate::types::{
-    Box2d, Box3d, CloudView, Datatype, Header, PointField, PointFields, Truth2d, Truth3d,
+    Box3d, CloudView, Datatype, Header, ImageBox, PointField, PointFields, Truth2d, Truth3d,
 };
 
-/// What the name of a companion topic adds to that of its truth topic.
+/// The suffix that makes the companion topic of a truth topic.
 pub const ATTRIBUTES_SUFFIX: &str = "/attributes";
 
 const STAGE: &str = "truth";
@@ -53,11 +53,11 @@ const COLUMNS_2D: Columns<6> = [
     ("num_pixels", U32),
 ];
 
-/// Writes objects in space as a `Detection3DArray` and its companion, each
-/// replacing what is there.
+/// Encodes objects in space as a `Detection3DArray` and its companion, replacing
+/// the content of both buffers.
 ///
 /// # Errors
-/// `Message` when a message would have 4 GiB or more.
+/// `Message` when a message exceeds 4 GiB.
 pub fn encode_3d(
     header: &Header<'_>,
     objects: &[Truth3d<'_>],
@@ -92,13 +92,13 @@ pub fn encode_3d(
     encode_table(header, COLUMNS_3D, rows, attributes)
 }
 
-/// Reads what [`encode_3d`] wrote. Class names are borrowed.
+/// Decodes the messages of [`encode_3d`]. Class names are borrowed.
 ///
 /// # Errors
-/// `Message` when the two contradict each other: stamps, numbers of rows, or
-/// ids that are not the track ids; when a detection has no class, or a number
-/// in the table is negative or no number. `PointField` when a field of the
-/// table is missing or unusable. What decoding refuses is refused.
+/// `Message` when the two differ in stamp, number of rows or ids; when a
+/// detection has no class, or an integer of the table is negative or not a
+/// number. `PointField` when a field of the table is missing or unusable. Those
+/// of decoding.
 pub fn decode_3d<'a>(
     detections: &'a [u8],
     attributes: &[u8],
@@ -129,14 +129,14 @@ pub fn decode_3d<'a>(
     Ok((array.header, objects))
 }
 
-/// Writes objects in a picture as a `Detection2DArray` and its companion, each
-/// replacing what is there.
+/// Encodes objects in an image as a `Detection2DArray` and its companion,
+/// replacing the content of both buffers.
 ///
 /// # Errors
-/// `Message` when a message would have 4 GiB or more.
-pub fn encode_2d(
+/// `Message` when a message exceeds 4 GiB.
+pub fn encode_2d<B: Copy + Into<ImageBox>>(
     header: &Header<'_>,
-    objects: &[Truth2d<'_>],
+    objects: &[Truth2d<'_, B>],
     detections: &mut Vec<u8>,
     attributes: &mut Vec<u8>,
 ) -> Result<()> {
@@ -145,21 +145,13 @@ pub fn encode_2d(
         .iter()
         .zip(&ids)
         .map(|(object, id)| {
-            let [x1, y1, x2, y2] = corners(&object.bbox);
-            Detection2D {
-                header: *header,
-                best: Some(certain(object.class_name, Pose::from_yaw([0.0; 3], 0.0))),
-                center: [0.5 * (x1 + x2), 0.5 * (y1 + y2)],
-                theta_rad: 0.0,
-                size: [x2 - x1, y2 - y1],
-                id,
-            }
+            let best = certain(object.class_name, Pose::from_yaw([0.0; 3], 0.0));
+            Detection2D::new(*header, Some(best), object.bbox.into(), id)
         })
         .collect();
     Detection2DArray::encode_as_is(header, &messages, detections)?;
-    let rows = objects.iter().map(|object| {
-        let [x1, y1, x2, y2] = corners(&object.bbox);
-        let center = [0.5 * (x1 + x2), 0.5 * (y1 + y2)].map(|value| (value as f32).to_le_bytes());
+    let rows = objects.iter().zip(&messages).map(|(object, message)| {
+        let center = message.center.map(|value| (value as f32).to_le_bytes());
         let [visibility, truncation] = [object.visibility, object.truncation].map(f32::to_le_bytes);
         let [track_id, num_pixels] = [object.track_id, object.num_pixels].map(u32::to_le_bytes);
         [center[0], center[1], track_id, visibility, truncation, num_pixels]
@@ -167,38 +159,30 @@ pub fn encode_2d(
     encode_table(header, COLUMNS_2D, rows, attributes)
 }
 
-/// Reads what [`encode_2d`] wrote. Class names are borrowed.
+/// Decodes the messages of [`encode_2d`]. Class names are borrowed.
 ///
 /// # Errors
 /// As [`decode_3d`].
 pub fn decode_2d<'a>(
     detections: &'a [u8],
     attributes: &[u8],
-) -> Result<(Header<'a>, Vec<Truth2d<'a>>)> {
+) -> Result<(Header<'a>, Vec<Truth2d<'a, ImageBox>>)> {
     let array = Detection2DArray::decode(detections)?;
     let table = Table::open(attributes, &array.header, array.detections.len(), COLUMNS_2D)?;
     let mut objects = Vec::new();
     for (row, detection) in array.detections.enumerate() {
         let detection = detection?;
         let [_, _, track_id, visibility, truncation, num_pixels] = table.row(row);
-        let ([x, y], [width, height]) = (detection.center, detection.size);
-        let [x1, y1, x2, y2] =
-            [x - 0.5 * width, y - 0.5 * height, x + 0.5 * width, y + 0.5 * height]
-                .map(|value| value as f32);
         objects.push(Truth2d {
             class_name: class_name(detection.best.as_ref())?,
             track_id: checked_track_id(detection.id, track_id)?,
-            bbox: Box2d::new(x1, y1, x2, y2),
+            bbox: detection.bbox(),
             visibility: visibility as f32,
             truncation: truncation as f32,
             num_pixels: whole("num_pixels", num_pixels)?,
         });
     }
     Ok((array.header, objects))
-}
-
-fn corners(bbox: &Box2d) -> [f64; 4] {
-    [bbox.x1, bbox.y1, bbox.x2, bbox.y2].map(f64::from)
 }
 
 fn certain(class_id: &str, pose: Pose) -> Hypothesis<'_> {
@@ -213,12 +197,12 @@ fn class_name<'a>(best: Option<&Hypothesis<'a>>) -> Result<&'a str> {
     best.map(|best| best.class_id).ok_or_else(|| refuse("a detection has no class".into()))
 }
 
-/// A number of things.
+/// An unsigned integer of the table.
 fn whole(name: &str, value: f64) -> Result<u32> {
     if value >= 0.0 && value <= f64::from(u32::MAX) && value.fract() == 0.0 {
         Ok(value as u32)
     } else {
-        Err(refuse(format!("{name} is {value}; 0 to {} are possible", u32::MAX)))
+        Err(refuse(format!("{name} is {value}; 0 to {} are allowed", u32::MAX)))
     }
 }
 
@@ -260,7 +244,7 @@ fn encode_table<const N: usize>(
     table.encode(bytes)
 }
 
-/// The wanted columns of a companion, checked.
+/// The columns of a companion, checked.
 struct Table<'a, const N: usize> {
     view: CloudView<'a>,
     columns: [(usize, Datatype); N],
@@ -309,7 +293,7 @@ impl<'a, const N: usize> Table<'a, N> {
     }
 }
 
-/// The value of a field; every datatype fits an `f64` exactly.
+/// The value of a field. `f64` represents every datatype exactly.
 fn number(bytes: &[u8], datatype: Datatype, big_endian: bool) -> f64 {
     let mut little = [0; 8];
     little[..bytes.len()].copy_from_slice(bytes);
@@ -332,7 +316,7 @@ fn number(bytes: &[u8], datatype: Datatype, big_endian: bool) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::types::Stamp;
+    use crate::types::{Box2d, RotatedBox2d, Stamp};
 
     const HEADER: Header<'_> = Header { stamp: Stamp::from_ros(12, 34), frame_id: "lidar_0" };
 
@@ -354,19 +338,22 @@ mod tests {
         }
     }
 
-    fn object_2d(i: u16) -> Truth2d<'static> {
+    fn object_2d(i: u16) -> Truth2d<'static, ImageBox> {
         let f = f32::from(i);
+        let aligned = Box2d::new(10.0 * f, 20.0, 10.0 * f + 7.5, 31.0);
+        let rotated =
+            RotatedBox2d { cx: 10.0 * f, cy: 20.0, width: 7.5, height: 3.0, angle_rad: 0.3 * f };
         Truth2d {
             class_name: ["bus", "bicycle"][usize::from(i) % 2],
             track_id: u32::from(i),
-            bbox: Box2d::new(10.0 * f, 20.0, 10.0 * f + 7.5, 31.0),
+            bbox: if i.is_multiple_of(2) { aligned.into() } else { rotated.into() },
             visibility: 0.25 * f,
             truncation: 0.5,
             num_pixels: 99 + u32::from(i),
         }
     }
 
-    /// A companion with its columns in another order, as doubles.
+    /// A companion with reversed columns, as big-endian doubles.
     fn as_big_endian_doubles(table: &[u8], bytes: &mut Vec<u8>) {
         let table = PointCloud2::decode(table).unwrap();
         let view = table.view().unwrap();
@@ -409,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_in_a_picture_round_trip() {
+    fn objects_in_an_image_round_trip() {
         let objects: Vec<_> = (0..5).map(object_2d).collect();
         let (mut detections, mut table, mut other) = (Vec::new(), Vec::new(), Vec::new());
         for n in 0..=objects.len() {
@@ -423,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_belong_together_is_refused() {
+    fn mismatched_messages_are_refused() {
         let (mut detections, mut table) = (Vec::new(), Vec::new());
         let (mut other, mut unused) = (Vec::new(), Vec::new());
         encode_3d(&HEADER, &[object_3d(1), object_3d(2)], &mut detections, &mut table).unwrap();
@@ -444,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_of_things_are_whole() {
+    fn counts_are_unsigned_integers() {
         assert_eq!(whole("n", 0.0).unwrap(), 0);
         assert_eq!(whole("n", 4_294_967_295.0).unwrap(), u32::MAX);
         for wrong in [-1.0, 0.5, 4_294_967_296.0, f64::NAN, f64::INFINITY] {

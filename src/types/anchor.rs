@@ -1,24 +1,24 @@
-//! What the output of an anchor-based LiDAR head (PointPillars) means.
+//! The outputs of anchor-based LiDAR heads (PointPillars).
 
 use super::center::ScoreThresholds;
 use super::grid::PointRange;
 
-/// How raw outputs of an anchor head become boxes (`ops::decode_anchor`).
+/// Decoding of the outputs of an anchor head (`ops::decode_anchor`).
 ///
 /// Anchors of a cell are ordered class by class, and within a class rotation
-/// by rotation, as OpenPCDet's `AnchorHeadSingle` lays them out.
+/// by rotation, in the layout of OpenPCDet's `AnchorHeadSingle`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AnchorDecode {
     /// The range the map spans.
     pub range: PointRange,
-    /// Whether anchors stand at the centres of cells; otherwise the first and
-    /// last stand on the border of the range (OpenPCDet's `align_center`).
+    /// Whether anchors are at the centres of cells; otherwise the first and last are
+    /// on the border of the range (OpenPCDet's `align_center`).
     pub align_center: bool,
     /// Per class, its anchor.
     pub anchors: Vec<Anchor>,
     /// Yaws of each class's anchors.
     pub rotations_rad: Vec<f32>,
-    /// Where the cut between the two directions lies (`dir_offset`).
+    /// Angle between the two directions (`dir_offset`).
     pub direction_offset_rad: f32,
     /// Whether tensors are `[1, H, W, channels]`; otherwise
     /// `[1, channels, H, W]`.

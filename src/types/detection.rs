@@ -1,17 +1,18 @@
-//! Survivors, in the frame of the input message.
+//! Detections, in the frame of the input message.
 
-use super::boxes::{Box2d, Box3d};
+use super::boxes::{Box2d, Box3d, RotatedBox2d};
 
-/// A detection in an image: source-image pixels, clipped to the image.
+/// A detection in an image: source-image pixels. Axis-aligned boxes are clipped
+/// to the image, rotated ones are not.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[repr(C)]
-pub struct Detection2d {
+pub struct Detection2d<B = Box2d> {
     /// Class index, a position in the head's `class_names`.
     pub class: u32,
     /// Score in [0, 1].
     pub score: f32,
     /// Box in pixels of the source image.
-    pub bbox: Box2d,
+    pub bbox: B,
 }
 
 /// A detection in space: metres, in the frame of the input cloud.
@@ -25,10 +26,10 @@ pub struct Detection3d {
     pub object: Object3d,
 }
 
-/// What a 3D head says of one object.
+/// An object in space.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Object3d {
-    /// Where it is and how large.
+    /// Its box.
     pub bbox: Box3d,
     /// Velocity over ground along x and y of the cloud's frame, in metres per
     /// second; `None` when the head does not estimate it.
@@ -50,11 +51,13 @@ pub struct Variance3d {
     pub velocity: [f32; 2],
 }
 
-/// The detections of one frame, best first, named by what they are.
+/// The detections of one frame, in the total order.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Detections<'a> {
-    /// Boxes in an image, in pixels of the source image.
+    /// Axis-aligned boxes in an image, in pixels of the source image.
     Boxes2d(&'a [Detection2d]),
+    /// Rotated boxes in an image, in pixels of the source image.
+    RotatedBoxes2d(&'a [Detection2d<RotatedBox2d>]),
     /// Boxes in space, in metres.
     Boxes3d(&'a [Detection3d]),
 }
@@ -64,6 +67,7 @@ impl Detections<'_> {
     pub fn len(&self) -> usize {
         match self {
             Self::Boxes2d(boxes) => boxes.len(),
+            Self::RotatedBoxes2d(boxes) => boxes.len(),
             Self::Boxes3d(boxes) => boxes.len(),
         }
     }
@@ -73,6 +77,7 @@ impl Detections<'_> {
     pub fn num_scores_out_of_range(&self) -> usize {
         match self {
             Self::Boxes2d(boxes) => boxes.iter().filter(|found| found.score > 1.0).count(),
+            Self::RotatedBoxes2d(boxes) => boxes.iter().filter(|found| found.score > 1.0).count(),
             Self::Boxes3d(boxes) => boxes.iter().filter(|found| found.score > 1.0).count(),
         }
     }
@@ -86,7 +91,7 @@ impl Detections<'_> {
 /// The message that a channel publishes its detections as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutputType {
-    /// `vision_msgs/Detection2DArray`, of boxes in an image.
+    /// `vision_msgs/Detection2DArray`, of boxes in an image, axis-aligned or rotated.
     Detection2dArray,
     /// `vision_msgs/Detection3DArray`, of boxes in space.
     Detection3dArray,

@@ -1,11 +1,11 @@
-//! Where a channel is to run.
+//! The device of a channel.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::error::{Error, ErrorKind};
 
-/// The device a channel asks for.
+/// The configured device of a channel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DeviceChoice {
     /// The first GPU when one is usable, else the CPU; which, is logged.

@@ -15,17 +15,17 @@ pub enum EngineKind {
     OnnxRuntime,
 }
 
-/// How an engine is to be set up.
+/// Options of an engine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EngineOptions {
     /// Which engine.
     pub kind: EngineKind,
     /// The library of ONNX Runtime; `None` takes `ORT_DYLIB_PATH`, and then,
-    /// when ONNX Runtime is asked for by name, what the system's loader finds.
+    /// when ONNX Runtime is selected by name, the library that the loader finds.
     pub library: Option<PathBuf>,
     /// Threads the engine may use for one run; `None` leaves it to the engine.
     pub threads: Option<usize>,
-    /// How it runs on a GPU; of no meaning on the CPU.
+    /// Options on a GPU; ignored on the CPU.
     pub gpu: GpuEngineOptions,
 }
 

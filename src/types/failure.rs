@@ -1,25 +1,25 @@
-//! What a channel does about a device that fails.
+//! The policy of a channel for failures of its device.
 
 use std::time::Duration;
 
-/// Where a channel goes when its GPU has failed too often.
+/// The fallback of a channel whose GPU has failed too often.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fallback {
-    /// Nowhere: frames are dropped until the failures lie far enough back.
+    /// None: frames are dropped until fewer failures are in the window.
     #[default]
     None,
-    /// To the CPU, for good.
+    /// The CPU, until the node ends.
     Cpu,
 }
 
-/// How many failures of its device a channel takes.
+/// The policy for failures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FailurePolicy {
-    /// This many failures within the window are too many.
+    /// Number of failures within the window that are too many.
     pub max_failures: usize,
-    /// How long a failure counts.
+    /// The window.
     pub window: Duration,
-    /// What then.
+    /// The fallback.
     pub fallback: Fallback,
 }
 

@@ -17,7 +17,7 @@ impl PointRange {
         Self { min: [x0, y0, z0], max: [x1, y1, z1] }
     }
 
-    /// Whether a point lies inside. NaN never does.
+    /// Whether a point is inside. NaN never is.
     #[inline]
     pub fn contains(&self, point: [f32; 3]) -> bool {
         (0..3).all(|axis| point[axis] >= self.min[axis] && point[axis] < self.max[axis])

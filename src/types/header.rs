@@ -1,4 +1,4 @@
-//! When and in which frame a message was acquired.
+//! Stamp and frame of a message.
 
 use std::fmt;
 
@@ -51,7 +51,7 @@ impl fmt::Display for Stamp {
     }
 }
 
-/// `std_msgs/Header`, borrowed from the message it came in.
+/// `std_msgs/Header`, borrowed from its message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Header<'a> {
     /// Acquisition time.

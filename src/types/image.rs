@@ -1,4 +1,4 @@
-//! Images as they lie in a message.
+//! Images in the memory of a message.
 
 use crate::error::{Error, ErrorKind, Result};
 
@@ -21,17 +21,17 @@ impl Size {
 /// The wire encodings that are read, named as in `sensor_msgs/image_encodings`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Encoding {
-    /// `rgb8`: 3 bytes a pixel.
+    /// `rgb8`: 3 bytes per pixel.
     Rgb8,
-    /// `bgr8`: 3 bytes a pixel.
+    /// `bgr8`: 3 bytes per pixel.
     Bgr8,
-    /// `rgba8`: 4 bytes a pixel, alpha is ignored.
+    /// `rgba8`: 4 bytes per pixel, alpha is ignored.
     Rgba8,
-    /// `bgra8`: 4 bytes a pixel, alpha is ignored.
+    /// `bgra8`: 4 bytes per pixel, alpha is ignored.
     Bgra8,
-    /// `mono8`: 1 byte a pixel.
+    /// `mono8`: 1 byte per pixel.
     Mono8,
-    /// `mono16`: 2 bytes a pixel, the value divided by 257 gives 0 to 255.
+    /// `mono16`: 2 bytes per pixel, the value divided by 257 gives 0 to 255.
     Mono16,
     /// `yuv422` (also `uyvy`): U Y V Y, 4 bytes for two pixels.
     Uyvy,
@@ -41,13 +41,13 @@ pub enum Encoding {
     Nv12,
     /// `nv21`: a full-size Y plane, then rows of V U at half size.
     Nv21,
-    /// `bayer_rggb8`: 1 byte a pixel, R G in even rows, G B in odd rows.
+    /// `bayer_rggb8`: 1 byte per pixel, R G in even rows, G B in odd rows.
     BayerRggb8,
-    /// `bayer_bggr8`: 1 byte a pixel, B G in even rows, G R in odd rows.
+    /// `bayer_bggr8`: 1 byte per pixel, B G in even rows, G R in odd rows.
     BayerBggr8,
-    /// `bayer_gbrg8`: 1 byte a pixel, G B in even rows, R G in odd rows.
+    /// `bayer_gbrg8`: 1 byte per pixel, G B in even rows, R G in odd rows.
     BayerGbrg8,
-    /// `bayer_grbg8`: 1 byte a pixel, G R in even rows, B G in odd rows.
+    /// `bayer_grbg8`: 1 byte per pixel, G R in even rows, B G in odd rows.
     BayerGrbg8,
 }
 
@@ -136,10 +136,10 @@ impl Encoding {
     }
 }
 
-/// A picture in the memory of its message: checked once, then indexed freely.
+/// An image in the memory of its message, checked on construction.
 ///
-/// Every row of `step` bytes that the encoding needs lies inside `data`; only
-/// the padding after the last row may be missing.
+/// `data` contains every row of `step` bytes that the encoding needs; only the
+/// padding after the last row may be missing.
 #[derive(Clone, Copy, Debug)]
 pub struct ImageView<'a> {
     size: Size,
@@ -218,7 +218,7 @@ impl<'a> ImageView<'a> {
         self.encoding
     }
 
-    /// Whether 16-bit samples have their high byte first.
+    /// Whether 16-bit samples are big endian.
     pub fn is_big_endian(&self) -> bool {
         self.big_endian
     }
@@ -249,7 +249,7 @@ pub enum CompressedFormat {
     Png,
 }
 
-/// A compressed picture in the memory of its message.
+/// A compressed image in the memory of its message.
 #[derive(Clone, Copy, Debug)]
 pub struct CompressedView<'a> {
     /// Compression, from the message's `format` or the first bytes.
@@ -258,10 +258,10 @@ pub struct CompressedView<'a> {
     pub data: &'a [u8],
 }
 
-/// What a camera channel takes.
+/// The payload of an image message.
 #[derive(Clone, Copy, Debug)]
 pub enum ImagePayload<'a> {
-    /// Pixels as they are.
+    /// Uncompressed pixels.
     Raw(ImageView<'a>),
     /// A file to decode first.
     Compressed(CompressedView<'a>),

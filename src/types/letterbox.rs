@@ -1,9 +1,9 @@
-//! How a picture becomes a network's input, as numbers.
+//! Parameters of the letterbox: placement, channel order, normalisation.
 
-use super::boxes::Box2d;
+use super::boxes::{Box2d, RotatedBox2d};
 use super::image::Size;
 
-/// Where the resized picture lies inside the network's input.
+/// The placement of the resized image in the network's input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placement {
     /// Aspect kept, centred, padded on both sides (YOLOv5, v8 and later).
@@ -64,6 +64,25 @@ impl Affine2 {
         Self {
             scale: self.scale.map(|s| 1.0 / s),
             offset: std::array::from_fn(|axis| -self.offset[axis] / self.scale[axis]),
+        }
+    }
+
+    /// The geometric mean of the two factors, by which lengths of any direction
+    /// are scaled: it keeps areas.
+    pub fn mean_scale(&self) -> f32 {
+        (self.scale[0] * self.scale[1]).sqrt()
+    }
+
+    /// A rotated box in target coordinates. Its angle is kept and its sides are
+    /// scaled by [`Self::mean_scale`], which is exact where both factors are equal.
+    pub fn apply_rotated(&self, b: RotatedBox2d) -> RotatedBox2d {
+        let ([sx, sy], [tx, ty], scale) = (self.scale, self.offset, self.mean_scale());
+        RotatedBox2d {
+            cx: sx * b.cx + tx,
+            cy: sy * b.cy + ty,
+            width: scale * b.width,
+            height: scale * b.height,
+            angle_rad: b.angle_rad,
         }
     }
 

@@ -1,5 +1,24 @@
-//! Nouns of perception. No CUDA, no ROS, no input or output: every other module may import
+//! Data of perception. No CUDA, no ROS, no input or output: every other module may import
 //! these.
+//!
+//! Images, clouds and tensors are borrowed views of the memory of a message, checked when
+//! they are made:
+//!
+//! ```
+//! use det_post::types::{CloudView, PointField, PointFields};
+//!
+//! // Two points of x, y, z as a sensor_msgs/PointCloud2 holds them.
+//! let values = [1.0_f32, 2.0, 0.5, -4.0, 0.0, 1.5];
+//! let data: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+//! let mut fields = PointFields::new();
+//! for (name, offset) in [("x", 0), ("y", 4), ("z", 8)] {
+//!     fields.push(PointField { name, offset, datatype: 7, count: 1 })?;
+//! }
+//! let cloud = CloudView::new([2, 1], [12, 24], false, fields, &data)?;
+//! assert_eq!(cloud.num_points(), 2);
+//! assert!(CloudView::new([3, 1], [12, 36], false, fields, &data).is_err(), "a point is missing");
+//! # Ok::<(), det_post::Error>(())
+//! ```
 
 mod anchor;
 mod boxes;
@@ -22,7 +41,7 @@ mod truth;
 mod yolo;
 
 pub use anchor::{Anchor, AnchorDecode};
-pub use boxes::{Box2d, Box3d, RotatedBox2d};
+pub use boxes::{Box2d, Box3d, ImageBox, RotatedBox2d};
 pub use calibration::CameraCalibration;
 pub use candidate::{Candidate, Candidates, Kept, total_order};
 pub use center::{CenterDecode, ScoreThresholds, SizeOrder, YawConvention};

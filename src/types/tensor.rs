@@ -39,14 +39,14 @@ pub enum Dim {
     Dynamic,
 }
 
-/// What a model says of one of its inputs or outputs.
+/// The declaration of an input or output of a model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TensorSpec {
     /// Name in the model.
     pub name: String,
-    /// Element type; `None` when the model does not say.
+    /// Element type, if the model states it.
     pub element: Option<ElementType>,
-    /// Dimensions; `None` when the model does not say.
+    /// Dimensions, if the model states them.
     pub shape: Option<Vec<Dim>>,
 }
 

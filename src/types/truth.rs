@@ -14,7 +14,7 @@ pub struct Truth3d<'a> {
     /// Velocity over ground along x and y of the cloud's frame, in metres per
     /// second.
     pub velocity_mps: [f32; 2],
-    /// Points of this cloud that lie on it.
+    /// Number of points of the cloud on it.
     pub num_points: u32,
     /// Of the rays that would hit it if nothing stood before it, the fraction
     /// that do; 0 when there are none.
@@ -23,18 +23,18 @@ pub struct Truth3d<'a> {
 
 /// An object in a picture, in source-image pixels.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Truth2d<'a> {
+pub struct Truth2d<'a, B = Box2d> {
     /// Name of its class.
     pub class_name: &'a str,
     /// The object's number, the same in every frame and for every sensor.
     pub track_id: u32,
     /// The tight box of what would be seen of it if nothing stood before it,
-    /// clipped to the image.
-    pub bbox: Box2d,
+    /// clipped to the image where it is axis-aligned.
+    pub bbox: B,
     /// Of the pixels that would show it if nothing stood before it, the
     /// fraction that do.
     pub visibility: f32,
-    /// Fraction of its box, taken before clipping, that lies outside the image.
+    /// Fraction of its unclipped box that is outside the image.
     pub truncation: f32,
     /// Pixels that show it.
     pub num_pixels: u32,

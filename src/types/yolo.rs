@@ -18,6 +18,11 @@ pub enum YoloLayout {
     /// One tensor `[1, 4 + C, N]`: cx cy w h and activated class scores
     /// (YOLOv8, v9, 11 and later). No objectness.
     V8,
+    /// One tensor `[1, 4 + C + 1, N]`: cx cy w h, activated class scores and the
+    /// angle of a rotated box in radians, which turns the side `w` from +x
+    /// towards +y (ultralytics' oriented boxes, YOLOv8-OBB and later). No
+    /// objectness.
+    Obb,
     /// One tensor `[1, N, 5 + C]`: offsets from the grid, logarithms of sizes
     /// in strides, then activated objectness and class scores (YOLOX).
     Yolox {
@@ -38,6 +43,11 @@ pub enum YoloLayout {
 }
 
 impl YoloLayout {
+    /// Whether the boxes are rotated: candidates of `RotatedBox2d`.
+    pub fn has_rotated_boxes(&self) -> bool {
+        matches!(self, Self::Obb)
+    }
+
     /// Whether the network's answers are final: nothing is to be suppressed.
     pub fn is_end_to_end(&self) -> bool {
         matches!(self, Self::EndToEnd | Self::Detr { .. })

@@ -8,6 +8,7 @@ use std::path::Path;
 
 use common::replay::{Run, det_post, replay};
 use common::shared_data::shared_data;
+use common::sparse_onnx;
 
 fn camera_parameters(data: &Path) -> Vec<String> {
     let model = data.join("models/yolox_nano_416.onnx");
@@ -179,4 +180,35 @@ fn no_input_file_may_be_a_pipe() {
         assert!(run.stderr.contains("a named pipe"), "{arguments:?}: {}", run.stderr);
         assert_ne!(run.code, 0, "{arguments:?}");
     }
+}
+
+/// Levels, steps and memory of an encoder; errors name the file and the node.
+#[test]
+fn check_lists_an_encoder() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("encoder.scn.onnx");
+    let arguments = ["check", "--encoder", path.to_str().unwrap(), "--voxel-capacity", "100"];
+    let mut file = sparse_onnx::scn();
+    std::fs::write(&path, file.to_bytes()).unwrap();
+    let run = det_post(&arguments);
+    run.expect_code(0);
+    for line in [
+        "dialect scn, point channels 3, 1736 parameters",
+        "level  grid z y x        capacity  sites",
+        "0      9 6 8                  100  voxels",
+        "1      5 3 4                   60  of level 0, kernel [3, 3, 3] stride [2, 2, 2]",
+        "SparseConvolution_1       0        4 > 4         3x3x3    0",
+        "+ residual, ReLU",
+        "SparseConvolution_5       1 > 2",
+        "map [1, 8, 3, 4]",
+        "memory, f16: ",
+    ] {
+        assert!(run.stdout.contains(line), "{line} is not in\n{}", run.stdout);
+    }
+    file.nodes[4].op = "Sigmoid";
+    std::fs::write(&path, file.to_bytes()).unwrap();
+    let run = det_post(&arguments);
+    run.expect_code(1);
+    assert!(run.stderr.contains("encoder.scn.onnx"), "{}", run.stderr);
+    assert!(run.stderr.contains("Sigmoid_4: unknown operator"), "{}", run.stderr);
 }

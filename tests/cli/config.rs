@@ -11,7 +11,7 @@ use det_post::config::{ChannelKind, Config, LidarOutputs, manual};
 use det_post::ros::NodeName;
 use det_post::types::{
     ClassMode, CudaGraph, DeviceChoice, EngineOptions, FailurePolicy, Fallback, GpuEngineOptions,
-    Nms2d, Nms3d, OutputType, Provider, YoloLayout,
+    Nms2d, Nms3d, NmsRotated, OutputType, Provider, YoloLayout,
 };
 use det_post::{ErrorKind, Result};
 
@@ -66,6 +66,7 @@ fn every_shipped_head_makes_a_channel_that_survives_its_own_yaml() {
         ("yolov5_raw", None),
         ("yolov8", None),
         ("yolov10", None),
+        ("yolo_obb", None),
         ("rtdetr", None),
         ("centerpoint_autoware", Some(9)),
         ("centerpoint_autoware_short_range", Some(10)),
@@ -90,10 +91,16 @@ fn every_shipped_head_makes_a_channel_that_survives_its_own_yaml() {
                 }
             }
             ChannelKind::Camera(camera) => {
-                let num_classes = if head == "demo_camera" { 5 } else { 80 };
+                let num_classes = match head {
+                    "demo_camera" => 5,
+                    "yolo_obb" => 15,
+                    _ => 80,
+                };
                 assert_eq!(camera.facts.class_names.len(), num_classes, "{head}");
                 let is_final = camera.facts.layout.is_end_to_end();
                 assert_eq!(camera.nms == Nms2d::None, is_final, "{head}");
+                let is_rotated = matches!(camera.nms, Nms2d::Rotated(_));
+                assert_eq!(is_rotated, head == "yolo_obb", "{head}");
             }
         }
     }
@@ -318,6 +325,30 @@ fn the_output_type_follows_from_the_family() {
 }
 
 #[test]
+fn rotated_boxes_are_suppressed_as_such_and_need_one_scale() {
+    let base = [&CAMERA[..], &["camera.head:=yolo_obb"]].concat();
+    let nms = |more: &[&str]| match &load_overrides(&base, more).unwrap().channels[0].kind {
+        ChannelKind::Camera(camera) => camera.nms.clone(),
+        ChannelKind::Lidar(_) => panic!("a camera head"),
+    };
+    let rotated =
+        |iou_threshold, class_mode| Nms2d::Rotated(NmsRotated { iou_threshold, class_mode });
+    assert_eq!(nms(&[]), rotated(0.45, ClassMode::Aware));
+    let more = ["camera.nms.iou_threshold:=0.7", "camera.nms.class_mode:=agnostic"];
+    assert_eq!(nms(&more), rotated(0.7, ClassMode::Agnostic));
+    assert_eq!(nms(&["camera.nms.kind:=none"]), Nms2d::None);
+
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("head.yaml");
+    let text = std::fs::read_to_string(shipped("heads/yolo_obb.yaml")).unwrap();
+    std::fs::write(&path, text.replace("placement: center", "placement: stretch")).unwrap();
+    let head = format!("camera.head:={}", path.display());
+    let error = load_overrides(&CAMERA, &[&head]).unwrap_err();
+    assert!(error.message().contains("placement: found \"stretch\""), "{error}");
+    assert!(error.message().contains("one scale for both axes"), "{error}");
+}
+
+#[test]
 fn an_output_is_no_input() {
     for more in [
         &["camera.output:=/image"][..],
@@ -350,6 +381,7 @@ fn capacities_that_do_not_fit_into_memory_are_refused() {
 fn what_is_wrong_is_named() {
     let camera: &[&str] = &CAMERA;
     let lidar: &[&str] = &LIDAR;
+    let rotated: &[&str] = &[&CAMERA[..], &["camera.head:=yolo_obb"]].concat();
     // (base, override, parts of the message)
     let cases: &[(&[&str], &str, &[&str])] = &[
         (camera, "camera.nms.iou_treshold:=0.5", &["did you mean `camera.nms.iou_threshold`?"]),
@@ -381,7 +413,12 @@ fn what_is_wrong_is_named() {
         (
             camera,
             "camera.nms.kind:=rotated",
-            &["camera.nms.kind: found \"rotated\"", "fast, soft_linear"],
+            &["camera.nms.kind: found \"rotated\"", "the head has axis-aligned boxes"],
+        ),
+        (
+            rotated,
+            "camera.nms.kind:=iou",
+            &["camera.nms.kind: found \"iou\"", "`rotated` or `none`", "rotated boxes"],
         ),
         (camera, "camera.nms.kind:=nms", &["camera.nms.kind: found \"nms\"", "soft_linear"]),
         (camera, "camera.nms:=3", &["camera.nms: unknown key"]),

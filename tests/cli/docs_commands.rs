@@ -8,6 +8,13 @@ use std::process::Command;
 
 use crate::common::replay::det_post;
 
+#[path = "../../examples/one_message.rs"]
+mod one_message;
+#[path = "../../examples/replay.rs"]
+mod replay;
+#[path = "../../examples/suppress.rs"]
+mod suppress;
+
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
@@ -100,4 +107,23 @@ fn marked_commands_run_from_a_clone_alone() {
             assert!(out.contains("/truth/lidar_0"), "{name}: nothing was evaluated:\n{out}");
         }
     }
+}
+
+/// The names of the examples that README.md runs, all of them without arguments.
+fn examples_in_readme() -> Vec<String> {
+    let readme = fs::read_to_string(root().join("README.md")).unwrap();
+    let runs = readme.lines().filter_map(|line| {
+        line.trim().strip_prefix("cargo run --release --example ").map(str::to_owned)
+    });
+    runs.map(|run| run.split('#').next().unwrap().trim().to_owned()).collect()
+}
+
+#[test]
+fn examples_in_the_readme_run_without_arguments_and_data() {
+    let mut names = examples_in_readme();
+    names.sort();
+    assert_eq!(names, ["one_message", "replay", "suppress"]);
+    one_message::main().unwrap();
+    replay::main().unwrap();
+    suppress::main().unwrap();
 }

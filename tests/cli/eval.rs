@@ -336,8 +336,12 @@ fn what_cannot_be_compared_is_refused_in_words() {
     write_lines(&folder.join("later.jsonl"), 100..110, ["lidar_0", "camera_0"]);
     write_lines(&folder.join("apart.jsonl"), 0..3, ["elsewhere", "nowhere"]);
     std::fs::write(folder.join("broken.jsonl"), "{\"channel\": \"lidar\"}\n").unwrap();
+    // A line without an end; the file is sparse.
+    let long = std::fs::File::create(folder.join("long.jsonl")).unwrap();
+    long.set_len(1 << 30).unwrap();
     let path = |name: &str| folder.join(name).display().to_string();
     let cases = [
+        ("long.jsonl", "truth", "has more than 33554432 bytes"),
         ("later.jsonl", "truth", "has its stamp in /truth/lidar_0"),
         ("apart.jsonl", "truth", "(/lidar/detections in \"elsewhere\""),
         ("broken.jsonl", "truth", "line 1 of"),

@@ -10,7 +10,7 @@ use std::process::Command;
 use det_post::eval::box_overlap::{Overlaps, View};
 use det_post::eval::center_distance::Matching;
 use det_post::eval::{Filter2d, Filter3d, Frame2d, Frame3d, GroundTruth2d, GroundTruth3d, image};
-use det_post::types::{Box2d, Box3d, Detection2d, Detection3d, Object3d};
+use det_post::types::{Box2d, Box3d, Detection2d, Detection3d, ImageBox, Object3d};
 use require::{Need, skip};
 use serde_json::{Value, json};
 
@@ -105,14 +105,15 @@ fn frame_2d(random: &mut Random, noise: f32) -> Frame2d {
         let (x, y) = (random.between(0.0, 600.0), random.between(0.0, 300.0));
         let (width, height) = (random.between(4.0, 90.0), random.between(4.0, 90.0));
         let bbox = Box2d::new(x, y, x + width, y + height);
-        frame.truth.push(GroundTruth2d { class, bbox, visibility: random.unit() });
+        frame.truth.push(GroundTruth2d { class, bbox: bbox.into(), visibility: random.unit() });
         while random.unit() < 0.65 {
             let mut jitter = |value: f32| value + noise * 10.0 * random.between(-1.0, 1.0);
             let found =
                 Box2d::new(jitter(bbox.x1), jitter(bbox.y1), jitter(bbox.x2), jitter(bbox.y2));
             if found.x2 > found.x1 && found.y2 > found.y1 {
                 let class = if random.unit() < 0.9 { class } else { random.below(NUM_CLASSES) };
-                frame.detections.push(Detection2d { class, score: random.score(), bbox: found });
+                let score = random.score();
+                frame.detections.push(Detection2d { class, score, bbox: found.into() });
             }
         }
     }
@@ -120,6 +121,7 @@ fn frame_2d(random: &mut Random, noise: f32) -> Frame2d {
         let (x, y) = (random.between(0.0, 600.0), random.between(0.0, 300.0));
         let bbox = Box2d::new(x, y, x + 30.0, y + 25.0);
         let class = random.below(ONLY_FOUND + 1);
+        let bbox = ImageBox::from(bbox);
         frame.detections.push(Detection2d { class, score: random.score(), bbox });
         frame.truth.push(GroundTruth2d { class: ONLY_THERE, bbox, visibility: 1.0 });
     }
@@ -127,7 +129,7 @@ fn frame_2d(random: &mut Random, noise: f32) -> Frame2d {
     for _ in 0..if random.unit() < 0.1 { 150 } else { 0 } {
         let (x, y) = (random.between(0.0, 600.0), random.between(0.0, 300.0));
         let bbox = Box2d::new(x, y, x + 30.0, y + 25.0);
-        frame.detections.push(Detection2d { class: 0, score: random.score(), bbox });
+        frame.detections.push(Detection2d { class: 0, score: random.score(), bbox: bbox.into() });
     }
     frame
 }
@@ -196,7 +198,10 @@ fn space(frames: &[Frame3d]) -> Value {
 }
 
 fn image(frames: &[Frame2d]) -> Value {
-    let corners = |b: &Box2d| doubles(&[b.x1, b.y1, b.x2, b.y2]);
+    let corners = |b: &ImageBox| {
+        let Box2d { x1, y1, x2, y2 } = b.bounds();
+        doubles(&[x1, y1, x2, y2])
+    };
     let as_json = |frame: &Frame2d| {
         let truth = frame.truth.iter().map(|t| {
             json!({"class": t.class, "box": corners(&t.bbox), "visibility": f64::from(t.visibility)})

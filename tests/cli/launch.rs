@@ -13,6 +13,7 @@ use det_post::config::Config;
 use require::{Need, skip};
 use serde_json::{Value, json};
 
+/// Recordings are looked for, and not opened, by launch files: any folder serves as `bag`.
 const FILES: [&str; 2] = ["launch/det.launch.py", "launch/det_replay.launch.py"];
 
 /// A Python that can read YAML; says when there is none.
@@ -71,7 +72,7 @@ fn config(process: &Value) -> Config {
 fn every_argument_is_described_and_read() {
     let Some(python) = python() else { return };
     for file in FILES {
-        let report = launch(&python, file, &["bag:=drive"]);
+        let report = launch(&python, file, &["bag:=tests/data"]);
         let read = texts(&report["read"]);
         let mut declared = BTreeSet::new();
         for argument in report["declared"].as_array().unwrap() {
@@ -97,6 +98,9 @@ fn by_default_the_demo_starts() {
     assert_eq!((&node["package"], &node["executable"]), (&"det_post".into(), &"det_post".into()));
     assert_eq!((&node["name"], &node["namespace"]), (&"det_post".into(), &"".into()));
     assert_eq!(node["respawn"], true);
+    // The program selects the middleware that it was built with.
+    assert_eq!(texts(&node["arguments"]), ["run"]);
+    assert_eq!(report["logged"], json!([]));
     let config = config(node);
     assert!(!config.use_sim_time);
     let names: Vec<&str> = config.channels.iter().map(|channel| &*channel.name).collect();
@@ -173,6 +177,48 @@ fn an_encoder_and_a_file_of_ones_own_are_found() {
 }
 
 #[test]
+fn a_wrong_configuration_is_not_started_again() {
+    let Some(python) = python() else { return };
+    let report = launch(&python, FILES[0], &["node_name:=eyes", "respawn_delay:=0.0"]);
+    for (code, is_final) in [("0", false), ("1", false), ("2", true), ("-9", false)] {
+        let after = &report["after_exit"][code];
+        let shut_down = if is_final { json!(["eyes"]) } else { json!([]) };
+        assert_eq!(after["shut_down"], shut_down, "{code}");
+        let logged = texts(&after["logged"]).join(" ");
+        assert_eq!(logged.contains("exit code 2"), is_final, "{code}: {logged}");
+    }
+    // Launch has to see the code before it starts the node again.
+    assert!(report["processes"][0]["respawn_delay"].as_f64().unwrap() > 0.0);
+}
+
+#[test]
+fn conventional_arguments_are_accepted() {
+    let Some(python) = python() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("own.yaml");
+    std::fs::write(&file, "/**: {ros__parameters: {lidar: {max_detections: 7}}}\n").unwrap();
+    let params_file = format!("params_file:={}", file.display());
+    let arguments = [
+        params_file.as_str(),
+        "config:=demo.param.yaml",
+        "autostart:=false",
+        "use_composition:=True",
+        "middleware:=dds",
+    ];
+    let report = launch(&python, FILES[0], &arguments);
+    let node = &report["processes"][0];
+    let own = config(node);
+    assert!(!own.autostart);
+    assert!(own.to_yaml().contains("max_detections: 7"), "{}", own.to_yaml());
+    assert_eq!(texts(&node["arguments"]), ["run", "--middleware", "dds"]);
+    let logged = texts(&report["logged"]).join(" ");
+    assert!(logged.contains("use_composition") && logged.contains("process"), "{logged}");
+    // Alone it takes the place of the demo.
+    let report = launch(&python, FILES[0], &[&params_file]);
+    assert_eq!(texts(&report["processes"][0]["files"]), [file.to_str().unwrap()]);
+}
+
+#[test]
 fn what_is_wrong_is_said() {
     let Some(python) = python() else { return };
     for (file, arguments, named) in [
@@ -180,7 +226,9 @@ fn what_is_wrong_is_said() {
         (FILES[0], ["model_paths:=camera:="], "model_paths: found 'camera:='"),
         (FILES[0], ["rviz:=maybe"], "rviz: found 'maybe'"),
         (FILES[0], ["parameters:=camera.score_threshold=0.4"], "parameters: found"),
+        (FILES[0], ["autostart:=maybe"], "autostart: found 'maybe'"),
         (FILES[1], ["rate:=2"], "argument bag is required"),
+        (FILES[1], ["bag:=no_such_drive"], "there is no recording no_such_drive"),
     ] {
         let output = run(&python, file, &arguments);
         let stderr = String::from_utf8_lossy(&output.stderr);
@@ -204,19 +252,20 @@ fn player(report: &Value) -> (String, String) {
 #[test]
 fn a_recording_plays_beside_a_node_on_its_clock() {
     let Some(python) = python() else { return };
-    let arguments = ["bag:=drive", "rate:=0.5", "loop:=true", "delay:=7", "device:=cpu"];
+    let arguments = ["bag:=tests/data", "rate:=0.5", "loop:=true", "delay:=7", "device:=cpu"];
     let report = launch(&python, FILES[1], &arguments);
     let node = &report["processes"][0];
     assert!(config(node).use_sim_time);
     assert_eq!(node["respawn"], false);
-    let command = "ros2 bag play drive --rate 0.5 --delay 7 --clock 100 --loop";
+    let command = "ros2 bag play tests/data --rate 0.5 --delay 7 --clock 100 --loop";
     assert_eq!(player(&report), ("/det_post".into(), command.into()));
     assert_eq!(report["ended_by"], json!(["any"]));
 
-    let arguments = ["bag:=drive", "namespace:=car/front", "respawn:=true"];
+    let arguments = ["bag:=tests/data", "namespace:=car/front", "respawn:=true"];
     let further = "player_arguments:=--topics /points /tf";
     let report = launch(&python, FILES[1], &[&arguments[..], &[further]].concat());
-    let command = "ros2 bag play drive --rate 1.0 --delay 1.0 --clock 100 --topics /points /tf";
+    let command =
+        "ros2 bag play tests/data --rate 1.0 --delay 1.0 --clock 100 --topics /points /tf";
     assert_eq!(player(&report), ("/car/front/det_post".into(), command.into()));
     // A node that comes back by itself ends nothing; the player's end does.
     assert_eq!(report["ended_by"], json!([report["processes"][1]["command"]]));
@@ -230,6 +279,7 @@ fn a_recording_of_a_clock_sets_it_itself() {
         let metadata = json!({"rosbag2_bagfile_information": {
             "topics_with_message_count": [{"topic_metadata": {"name": topic}}]}});
         std::fs::write(folder.path().join("metadata.yaml"), metadata.to_string()).unwrap();
+        std::fs::write(folder.path().join("drive_0.mcap"), "").unwrap();
         for bag in [folder.path().to_owned(), folder.path().join("drive_0.mcap")] {
             let report = launch(&python, FILES[1], &[&format!("bag:={}", bag.display())]);
             let bag = bag.display();
@@ -254,7 +304,8 @@ fn ros_2_lists_the_same_arguments() {
             .unwrap();
         let listed = String::from_utf8_lossy(&output.stdout);
         assert!(output.status.success(), "{listed}{}", String::from_utf8_lossy(&output.stderr));
-        for argument in launch(&python, file, &["bag:=drive"])["declared"].as_array().unwrap() {
+        for argument in launch(&python, file, &["bag:=tests/data"])["declared"].as_array().unwrap()
+        {
             let name = format!("'{}':", argument["name"].as_str().unwrap());
             assert!(listed.contains(&name), "{name} is not in\n{listed}");
         }

@@ -109,6 +109,22 @@ fn await_path(child: &mut Child, path: &Path) {
     }
 }
 
+/// Waits until the process has opened a file, and fails the test when it ends
+/// before.
+fn await_open(child: &mut Child, path: &Path) {
+    let start = Instant::now();
+    let descriptors = format!("/proc/{}/fd", child.id());
+    let is_open = || {
+        let links = fs::read_dir(&descriptors).into_iter().flatten().flatten();
+        links.filter_map(|link| fs::read_link(link.path()).ok()).any(|target| target == path)
+    };
+    while !is_open() {
+        assert!(child.try_wait().unwrap().is_none(), "ended before it read {}", path.display());
+        assert!(start.elapsed() < Duration::from_secs(60), "{} is not read", path.display());
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 /// Every file below a folder with its bytes.
 fn tree(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     let mut found = BTreeMap::new();
@@ -384,7 +400,7 @@ fn an_evaluation_that_is_terminated_is_code_4_and_writes_nothing() {
     let drive = text(&fixture().drive);
     let arguments = ["eval", "--detections", text(&lines), "--truth", drive, "--json", text(&json)];
     let mut child = spawn(&owned(&arguments));
-    std::thread::sleep(Duration::from_millis(300));
+    await_open(&mut child, &lines);
     signal(&child, "-TERM");
     assert_eq!(child.wait().unwrap().code(), Some(4));
     assert_eq!(names(folder.path()), ["detections.jsonl"]);

@@ -147,7 +147,7 @@ fn the_truth_of_the_recording_is_that_of_the_drive() {
         assert!(!found.is_empty());
         for object in found {
             assert!(Class::ALL.iter().any(|class| class.name() == object.class_name));
-            let b = object.bbox;
+            let b = object.bbox.bounds();
             assert!(b.x1 >= 0.0 && b.x2 <= 1280.0 && b.y1 >= 0.0 && b.y2 <= 720.0 && b.x1 < b.x2);
         }
     }

@@ -32,10 +32,12 @@ pub enum Need {
     Ros2,
     /// Cargo's copy of a published crate.
     Crates,
+    /// The Python of `DET_POST_TORCH_PYTHON` with torch and onnx.
+    Torch,
 }
 
 impl Need {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 10] = [
         Self::Cuda,
         Self::Data,
         Self::Ort,
@@ -45,6 +47,7 @@ impl Need {
         Self::Namespaces,
         Self::Ros2,
         Self::Crates,
+        Self::Torch,
     ];
 
     /// The need in `DET_POST_REQUIRE` and in the lines of skipped tests.
@@ -59,6 +62,7 @@ impl Need {
             Self::Namespaces => "namespaces",
             Self::Ros2 => "ros2",
             Self::Crates => "crates",
+            Self::Torch => "torch",
         }
     }
 }

@@ -5,14 +5,14 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use det_post::config::Config;
-use det_post::node::lifecycle::Change;
-use det_post::node::live::LiveNode;
+use det_post::node::Change;
+use det_post::node::LiveNode;
 use det_post::ros::{NodeName, Parameter, ParameterValue, Remaps, SetResult};
 use det_post::transport::bag::BagReader;
 use det_post::transport::cdr::Reader;
-use det_post::transport::door::{DoorOptions, Request, Response};
-use det_post::transport::memory::{MemoryDoor, MemoryGraph};
+use det_post::transport::memory::{MemoryGraph, MemoryMiddleware};
 use det_post::transport::messages::{Image, PointCloud2, read_header};
+use det_post::transport::middleware::{MiddlewareOptions, Request, Response};
 use det_post::types::Stamp;
 
 use super::{camera_net, lidar_nets, parameters, recording};
@@ -112,8 +112,8 @@ impl Session {
         let mut all = vec!["diagnostics_period_s:=0.1".to_owned()];
         all.extend(overrides.iter().map(|text| (*text).to_owned()));
         let config = Config::load_for(&node, &[file.to_owned()], &all).unwrap();
-        let (door, graph) = MemoryDoor::open(DoorOptions { node, remaps });
-        Self { node: LiveNode::open(config, Box::new(door)).unwrap(), graph }
+        let (middleware, graph) = MemoryMiddleware::open(MiddlewareOptions { node, remaps });
+        Self { node: LiveNode::open(config, Box::new(middleware)).unwrap(), graph }
     }
 
     /// A node that takes inputs.

@@ -4,9 +4,9 @@ use super::node::{Program, await_status};
 use super::peer::turn;
 use super::recording::IMAGE_TOPIC;
 use super::session::{messages, sample};
-use det_post::node::live::DIAGNOSTICS_TOPIC;
-use det_post::transport::door::InputKind;
+use det_post::node::DIAGNOSTICS_TOPIC;
 use det_post::transport::messages::{DiagnosticArray, Image};
+use det_post::transport::middleware::InputKind;
 use serde_json::{Value, json};
 
 const TOPIC: &str = "/sensing/camera/camera_info";
@@ -44,7 +44,7 @@ fn a_camera_info_of_other_pictures_shows_in_the_diagnostics() {
     peer.write(TOPIC, &info(json!({})));
     let other = await_status(&mut peer, STATUS, |status| status.message.contains("they have"));
     let expected =
-        format!("for pictures of {}x{}; they have {width}x{height}", 2 * width, 3 * height);
+        format!("for images of {}x{}; they have {width}x{height}", 2 * width, 3 * height);
     assert!(other.level == 1 && other.message.contains(&expected), "{other:?}");
 
     peer.write(TOPIC, &info(json!({"binning_x": 2, "binning_y": 3})));

@@ -10,9 +10,9 @@ use super::rtps::{
     UNKNOWN, first_ports,
 };
 use super::session::{CAMERA_OUT, LIDAR_OUT, messages, sample};
-use det_post::node::live::DIAGNOSTICS_TOPIC;
-use det_post::transport::door::InputKind;
+use det_post::node::DIAGNOSTICS_TOPIC;
 use det_post::transport::messages::{Detection2DArray, Detection3DArray, DiagnosticArray};
+use det_post::transport::middleware::InputKind;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 

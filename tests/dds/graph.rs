@@ -1,9 +1,9 @@
-//! The graph as others see it, and others as the door sees them.
+//! The graph as others see it, and others as the middleware sees them.
 
 use super::peer::{Heard, Peer, events, turn, wait_until};
 use det_post::ros::Remaps;
-use det_post::transport::door::{
-    Door, DoorEvent, InputKind, Qos, Receiver, Reliability, Response, ServiceKind,
+use det_post::transport::middleware::{
+    InputKind, Middleware, MiddlewareEvent, Qos, Receiver, Reliability, Response, ServiceKind,
 };
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -55,9 +55,10 @@ fn the_node_is_seen_with_its_endpoints() {
     let Some(mut peer) = turn.peer() else { return };
     let mut remaps = Remaps::default();
     remaps.push("image", "/camera/image_raw");
-    let mut door = turn.door_in("/front", "det_post", remaps);
-    let image = door.subscribe("image", InputKind::Image, Qos::SENSOR_DATA, nobody()).unwrap();
-    let out = door.advertise("~/out", DETECTIONS, Qos::DEFAULT).unwrap();
+    let mut middleware = turn.middleware_in("/front", "det_post", remaps);
+    let image =
+        middleware.subscribe("image", InputKind::Image, Qos::SENSOR_DATA, nobody()).unwrap();
+    let out = middleware.advertise("~/out", DETECTIONS, Qos::DEFAULT).unwrap();
     let endpoints = node_with(&mut peer, 2);
     assert_eq!(endpoints["readers rt/camera/image_raw"], "sensor_msgs::msg::dds_::Image_");
     assert_eq!(
@@ -65,8 +66,8 @@ fn the_node_is_seen_with_its_endpoints() {
         "vision_msgs::msg::dds_::Detection2DArray_"
     );
 
-    door.serve(Box::new(|_| Response::Changed(true))).unwrap();
-    assert!(door.serve(Box::new(|_| Response::Changed(true))).is_err());
+    middleware.serve(Box::new(|_| Response::Changed(true))).unwrap();
+    assert!(middleware.serve(Box::new(|_| Response::Changed(true))).is_err());
     let endpoints = node_with(&mut peer, 2 + 2 * ServiceKind::ALL.len());
     for kind in ServiceKind::ALL {
         let dds_type = kind.type_name().replace("/srv/", "::srv::dds_::");
@@ -80,8 +81,8 @@ fn the_node_is_seen_with_its_endpoints() {
     let endpoints = node_with(&mut peer, 2 * ServiceKind::ALL.len());
     assert!(!endpoints.contains_key("readers rt/camera/image_raw"));
     let leaving = std::time::Instant::now();
-    drop(door);
-    println!("the door was left within {:?}", leaving.elapsed());
+    drop(middleware);
+    println!("the middleware was left within {:?}", leaving.elapsed());
     for _ in 0..100 {
         let graph = peer.ask(&json!({"op": "graph", "timeout": 0.1}));
         if graph["nodes"] == json!({}) {
@@ -95,43 +96,43 @@ fn the_node_is_seen_with_its_endpoints() {
 fn a_peer_of_another_quality_or_type_is_told() {
     let turn = turn();
     let Some(mut peer) = turn.peer() else { return };
-    let mut door = turn.door("det_post");
-    let heard = events(&mut door);
+    let mut middleware = turn.middleware("det_post");
+    let heard = events(&mut middleware);
     let topic = || "/image".to_owned();
 
     let reliable = Qos { reliability: Reliability::Reliable, ..Qos::SENSOR_DATA };
-    let input = door.subscribe("image", InputKind::Image, reliable, nobody()).unwrap();
+    let input = middleware.subscribe("image", InputKind::Image, reliable, nobody()).unwrap();
     peer.writer("/image", IMAGE, &json!({"reliable": false}), 0);
     let policy = "reliability".to_owned();
-    let incompatible = DoorEvent::IncompatibleQos { topic: topic(), policy };
+    let incompatible = MiddlewareEvent::IncompatibleQos { topic: topic(), policy };
     assert_eq!(heard.wait(|all| !all.is_empty()), std::slice::from_ref(&incompatible));
     assert_eq!(input.num_publishers(), 0);
 
     // The publisher comes back with the right quality.
     peer.ask(&json!({"op": "close", "id": "/image"}));
-    let settled = DoorEvent::Compatible { topic: topic() };
+    let settled = MiddlewareEvent::Compatible { topic: topic() };
     assert_eq!(heard.wait(|all| all.len() >= 2)[1..], std::slice::from_ref(&settled)[..]);
     peer.writer("/image", IMAGE, &json!({"reliable": true}), 1);
     wait_until("a publisher", || input.num_publishers() == 1);
-    let found = DoorEvent::PeerFound { topic: topic() };
+    let found = MiddlewareEvent::PeerFound { topic: topic() };
     assert_eq!(heard.wait(|all| all.len() >= 3), [incompatible, settled, found]);
 
-    let output = door.advertise("~/out", DETECTIONS, Qos::SENSOR_DATA).unwrap();
+    let output = middleware.advertise("~/out", DETECTIONS, Qos::SENSOR_DATA).unwrap();
     peer.reader("/det_post/out", DETECTIONS, &json!({"reliable": true, "latched": true}), 0);
     let told = heard.wait(|all| all.len() >= 4);
     let topic = || "/det_post/out".to_owned();
     // Durability is looked at before reliability.
     let policy = "durability".to_owned();
-    assert_eq!(told[3..], [DoorEvent::IncompatibleQos { topic: topic(), policy }]);
+    assert_eq!(told[3..], [MiddlewareEvent::IncompatibleQos { topic: topic(), policy }]);
     assert_eq!(output.num_subscribers(), 0);
 
-    let settled = || DoorEvent::Compatible { topic: topic() };
+    let settled = || MiddlewareEvent::Compatible { topic: topic() };
     peer.ask(&json!({"op": "close", "id": "/det_post/out"}));
     assert_eq!(heard.wait(|all| all.len() >= 5)[4..], [settled()]);
     peer.reader("/det_post/out", IMAGE, &json!({}), 0);
     let told = heard.wait(|all| all.len() >= 6);
     let found = IMAGE.to_owned();
-    assert_eq!(told[5..], [DoorEvent::IncompatibleType { topic: topic(), found }]);
+    assert_eq!(told[5..], [MiddlewareEvent::IncompatibleType { topic: topic(), found }]);
     assert_eq!(output.num_subscribers(), 0);
     peer.ask(&json!({"op": "close", "id": "/det_post/out"}));
     assert_eq!(heard.wait(|all| all.len() >= 7)[6..], [settled()]);
@@ -149,12 +150,13 @@ fn either_side_may_restart() {
     let Some(mut peer) = turn.peer() else { return };
     let image = json!({"header": {"frame_id": "cam"}, "height": 1, "width": 1,
         "encoding": "mono8", "step": 1, "data": [7]});
-    let mut door = turn.door("det_post");
+    let mut middleware = turn.middleware("det_post");
     for round in 0..3 {
-        let heard_events = events(&mut door);
+        let heard_events = events(&mut middleware);
         let (heard, receiver) = Heard::receiver(|received| received.is_ok());
-        let input = door.subscribe("/image", InputKind::Image, Qos::SENSOR_DATA, receiver).unwrap();
-        let mut output = door.advertise("/out", IMAGE, Qos::DEFAULT).unwrap();
+        let input =
+            middleware.subscribe("/image", InputKind::Image, Qos::SENSOR_DATA, receiver).unwrap();
+        let mut output = middleware.advertise("/out", IMAGE, Qos::DEFAULT).unwrap();
         peer.writer("/image", IMAGE, &json!({}), 1);
         peer.reader("/out", IMAGE, &json!({"reliable": true}), 1);
         wait_until("a publisher", || input.num_publishers() == 1);
@@ -171,18 +173,18 @@ fn either_side_may_restart() {
         if round == 1 {
             // The node restarts, the peer stays.
             drop((input, output));
-            drop(door);
+            drop(middleware);
             peer.wait_matched("/image", 0);
             peer.ask(&json!({"op": "close", "id": "/image"}));
             peer.ask(&json!({"op": "close", "id": "/out"}));
-            door = turn.door("det_post");
+            middleware = turn.middleware("det_post");
         } else {
             // The peer restarts, the node stays.
             drop(peer);
             wait_until("the end of the peer", || {
                 input.num_publishers() == 0 && output.num_subscribers() == 0
             });
-            let gone = DoorEvent::PeerGone { topic: "/image".to_owned() };
+            let gone = MiddlewareEvent::PeerGone { topic: "/image".to_owned() };
             assert!(heard_events.all().contains(&gone));
             peer = turn.peer().unwrap();
         }

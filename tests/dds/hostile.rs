@@ -10,9 +10,11 @@ use super::rtps::{
     SEDP_READERS_READER, SEDP_READERS_WRITER, SEDP_TOPICS_WRITER, SEDP_WRITERS_READER,
     SEDP_WRITERS_WRITER, SPDP_READER, SPDP_WRITER, UNKNOWN,
 };
-use det_post::transport::dds::DdsDoor;
-use det_post::transport::door::{Door, InputKind, Qos, Received, Reliability, Subscription};
+use det_post::transport::dds::DdsMiddleware;
 use det_post::transport::messages::Image;
+use det_post::transport::middleware::{
+    InputKind, Middleware, Qos, Received, Reliability, Subscription,
+};
 use det_post::types::{Header, ImagePayload, Stamp};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::{Duration, Instant};
@@ -27,27 +29,27 @@ const READER: Entity = [0, 0, 2, 4];
 const TOPIC: &str = "rt/image";
 const TYPE: &str = "sensor_msgs::msg::dds_::Image_";
 
-/// A door that hears pictures, and a peer that sends good ones.
+/// A middleware that hears pictures, and a peer that sends good ones.
 struct Site {
     input: Box<dyn Subscription>,
     /// The digest of each picture: whole ones would be most of what this holds.
     heard: Heard<u64>,
     honest: Rogue,
     num_sent: i64,
-    _door: DdsDoor,
+    _middleware: DdsMiddleware,
 }
 
 impl Site {
     fn new(turn: &Turn) -> Self {
-        let mut door = turn.door("det_post");
+        let mut middleware = turn.middleware("det_post");
         let (heard, receiver) = Heard::receiver(|received| match received {
             Ok(Received::Picture { payload: ImagePayload::Raw(image), .. }) => digest(image.data()),
             _ => 0,
         });
         let qos = Qos { reliability: Reliability::Reliable, ..Qos::SENSOR_DATA };
-        let input = door.subscribe("/image", InputKind::Image, qos, receiver).unwrap();
+        let input = middleware.subscribe("/image", InputKind::Image, qos, receiver).unwrap();
         let honest = Rogue::new(turn.domain, 1);
-        let site = Self { input, heard, honest, num_sent: 0, _door: door };
+        let site = Self { input, heard, honest, num_sent: 0, _middleware: middleware };
         site.await_matched(&site.honest);
         site
     }
@@ -94,7 +96,7 @@ impl Site {
         }
     }
 
-    /// Waits until the door has processed what it was sent on its port for discovery.
+    /// Waits until the middleware has processed what it was sent on its port for discovery.
     fn await_discovery(&self, turn: &Turn, name: u8) {
         let _rogue = self.rogue(turn, name);
     }

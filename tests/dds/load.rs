@@ -3,8 +3,8 @@
 use super::memory::resident;
 use super::one_input_slot::{next_stamp, one_input_slot};
 use super::peer::{Turn, events, turn, with};
-use det_post::transport::door::{
-    Door, DoorEvent, InputKind, Qos, Received, Receiver, Reliability, Subscription,
+use det_post::transport::middleware::{
+    InputKind, Middleware, MiddlewareEvent, Qos, Received, Receiver, Reliability, Subscription,
 };
 use det_post::types::{Header, ImagePayload};
 use serde_json::{Value, json};
@@ -95,7 +95,7 @@ fn receive(arrived: &Arc<Mutex<Arrived>>) -> Receiver {
     })
 }
 
-/// Threads of doors and of the participants below them.
+/// Threads of middlewares and of the participants below them.
 fn num_threads() -> usize {
     let tasks = std::fs::read_dir("/proc/self/task").unwrap();
     let names =
@@ -108,12 +108,12 @@ struct Run {
     sensors: [(Sensor, Arc<Mutex<Arrived>>); 2],
     /// What this process held every second.
     memory: Vec<usize>,
-    /// What the door told as lost, topic by topic.
+    /// What the middleware told as lost, topic by topic.
     told_as_lost: Vec<(String, u64)>,
 }
 
 impl Run {
-    /// Asserts that the door told of every frame that is missing between the
+    /// Asserts that the middleware told of every frame that is missing between the
     /// first and the last one that arrived.
     fn assert_all_losses_are_told(&self) {
         for (sensor, arrived) in &self.sensors {
@@ -130,14 +130,14 @@ impl Run {
 /// Lets both sensors send for so long.
 fn run(turn: &Turn, duration: Duration, reliability: Reliability) -> Option<Run> {
     let mut peers = [turn.peer()?, turn.peer()?];
-    let mut door = turn.door("det_post");
-    let told = events(&mut door);
+    let mut middleware = turn.middleware("det_post");
+    let told = events(&mut middleware);
     let qos = Qos { reliability, depth: DEPTH, ..Qos::SENSOR_DATA };
     let mut subscriptions: Vec<Box<dyn Subscription>> = Vec::new();
     let sensors = [CAMERA, LIDAR].map(|sensor| {
         let arrived = Arc::default();
         let receiver = receive(&arrived);
-        subscriptions.push(door.subscribe(sensor.topic, sensor.kind, qos, receiver).unwrap());
+        subscriptions.push(middleware.subscribe(sensor.topic, sensor.kind, qos, receiver).unwrap());
         (sensor, arrived)
     });
     // A reliable sensor waits rather than lose, so that a busy machine only slows it.
@@ -162,7 +162,7 @@ fn run(turn: &Turn, duration: Duration, reliability: Reliability) -> Option<Run>
     }
     std::thread::sleep(Duration::from_secs(1));
     let lost = told.all().into_iter().filter_map(|event| match event {
-        DoorEvent::Lost { topic, count } => Some((topic, count)),
+        MiddlewareEvent::Lost { topic, count } => Some((topic, count)),
         _ => None,
     });
     Some(Run { sensors, memory, told_as_lost: lost.collect() })
@@ -216,13 +216,13 @@ fn ages_at_peer(turn: &Turn, sensor: Sensor, num_frames: u64) -> Option<Vec<f64>
 /// start with the frame then.
 fn ages_at_channel(turn: &Turn, sensor: Sensor, num_frames: u64) -> Option<Vec<f64>> {
     let mut sender = turn.peer()?;
-    let mut door = turn.door("det_post");
+    let mut middleware = turn.middleware("det_post");
     let (mut writer, mut reader, closer) = one_input_slot();
     let receiver: Receiver = Box::new(move |received| {
         writer.offer(&received.unwrap(), usize::MAX).unwrap();
     });
     let qos = Qos { depth: DEPTH, ..Qos::SENSOR_DATA };
-    let subscription = door.subscribe(sensor.topic, sensor.kind, qos, receiver).unwrap();
+    let subscription = middleware.subscribe(sensor.topic, sensor.kind, qos, receiver).unwrap();
     let channel = std::thread::spawn(move || {
         let mut ages = Vec::new();
         while let Some(stamp) = next_stamp(&mut reader) {
@@ -239,11 +239,11 @@ fn ages_at_channel(turn: &Turn, sensor: Sensor, num_frames: u64) -> Option<Vec<f
     Some(channel.join().unwrap())
 }
 
-/// The way through the door to where a frame begins, beside the way to a peer
+/// The way through the middleware to where a frame begins, beside the way to a peer
 /// that does nothing but take the bytes.
 #[test]
 #[ignore = "measures for two minutes"]
-fn the_door_adds_less_than_a_millisecond() {
+fn the_middleware_adds_less_than_a_millisecond() {
     let turn = turn();
     for sensor in [CAMERA, LIDAR] {
         let num_frames = (10.0 * sensor.hz) as u64;

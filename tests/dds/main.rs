@@ -1,4 +1,4 @@
-//! The DDS door against an independent implementation: CycloneDDS, by its
+//! The DDS middleware against an independent implementation: CycloneDDS, by its
 //! Python package, in a process of its own on the loopback interface.
 //!
 //! `DET_POST_PEER_PYTHON` names a Python that has `cyclonedds`; without it the

@@ -1,8 +1,8 @@
 //! Messages of every kind in, detections out.
 
 use super::peer::{Heard, turn, wait_until};
-use det_post::transport::door::{Door, InputKind, Qos, Received, Reliability};
 use det_post::transport::messages::{Detection2DArray, Detection3DArray, LabelInfo};
+use det_post::transport::middleware::{InputKind, Middleware, Qos, Received, Reliability};
 use det_post::types::{
     Box2d, Box3d, Detection2d, Detection3d, Header, ImagePayload, Object3d, Stamp,
 };
@@ -40,6 +40,7 @@ fn in_words(received: det_post::Result<Received<'_>>) -> String {
             t.header.stamp, t.header.frame_id, t.child_frame_id, t.translation, t.rotation
         ),
         Ok(Received::Clock(stamp)) => format!("clock {stamp}"),
+        Ok(Received::Bond(status)) => format!("bond {}", status.id),
     }
 }
 
@@ -121,12 +122,12 @@ fn inputs() -> Vec<(&'static str, InputKind, Value, Vec<&'static str>)> {
 fn every_kind_of_message_arrives_as_it_was_sent() {
     let turn = turn();
     let Some(mut peer) = turn.peer() else { return };
-    let mut door = turn.door("det_post");
+    let mut middleware = turn.middleware("det_post");
     for reliability in [Reliability::BestEffort, Reliability::Reliable] {
         for (topic, kind, sample, expected) in inputs() {
             let (heard, receiver) = Heard::receiver(in_words);
             let qos = Qos { reliability, ..Qos::SENSOR_DATA };
-            let subscription = door.subscribe(topic, kind, qos, receiver).unwrap();
+            let subscription = middleware.subscribe(topic, kind, qos, receiver).unwrap();
             peer.writer(topic, kind.type_name(), &json!({"reliable": true}), 1);
             wait_until("a publisher", || subscription.num_publishers() == 1);
             peer.write(topic, &sample);
@@ -145,23 +146,24 @@ fn what_was_said_once_reaches_who_comes_late() {
     let latched = json!({"reliable": true, "latched": true});
     peer.writer("/tf_static", "tf2_msgs/msg/TFMessage", &latched, 0);
     peer.write("/tf_static", &transforms("early"));
-    let mut door = turn.door("det_post");
+    let mut middleware = turn.middleware("det_post");
     let (heard, receiver) = Heard::receiver(in_words);
     let kind = InputKind::Transforms { is_static: true };
-    let subscription = door.subscribe("/tf_static", kind, Qos::LATCHED, receiver).unwrap();
+    let subscription = middleware.subscribe("/tf_static", kind, Qos::LATCHED, receiver).unwrap();
     assert_eq!(heard.wait(|all| all.len() >= 2).len(), 2);
 
     // Who comes again, as after a deactivation, is told again, and once.
     drop(subscription);
     peer.wait_matched("/tf_static", 0);
     let (heard, receiver) = Heard::receiver(in_words);
-    let _subscription = door.subscribe("/tf_static", kind, Qos::LATCHED, receiver).unwrap();
+    let _subscription = middleware.subscribe("/tf_static", kind, Qos::LATCHED, receiver).unwrap();
     peer.wait_matched("/tf_static", 1);
     assert_eq!(heard.wait(|all| all.len() >= 2).len(), 2);
-    std::thread::sleep(std::time::Duration::from_millis(200));
-    assert_eq!(heard.all().len(), 2);
+    peer.write("/tf_static", &transforms("late"));
+    let all = heard.wait(|all| all.len() >= 4);
+    assert_eq!(all.len(), 4, "the early transforms once, then the late ones: {all:?}");
 
-    let mut labels = door.advertise("~/labels", LabelInfo::TYPE, Qos::LATCHED).unwrap();
+    let mut labels = middleware.advertise("~/labels", LabelInfo::TYPE, Qos::LATCHED).unwrap();
     let mut cdr = Vec::new();
     let class_names = ["car", "person"];
     let header = Header { stamp: Stamp::from_ros(7, 8), frame_id: "cam" };
@@ -189,11 +191,12 @@ fn an_object(x: f32) -> Detection3d {
 fn detections_are_read_by_others() {
     let turn = turn();
     let Some(mut peer) = turn.peer() else { return };
-    let mut door = turn.door("det_post");
+    let mut middleware = turn.middleware("det_post");
     let header = Header { stamp: Stamp::from_ros(1_700_000_001, 250_000_003), frame_id: "cam" };
-    let mut flat = door.advertise("~/detections_2d", Detection2DArray::TYPE, Qos::DEFAULT).unwrap();
+    let mut flat =
+        middleware.advertise("~/detections_2d", Detection2DArray::TYPE, Qos::DEFAULT).unwrap();
     let mut solid =
-        door.advertise("~/detections_3d", Detection3DArray::TYPE, Qos::DEFAULT).unwrap();
+        middleware.advertise("~/detections_3d", Detection3DArray::TYPE, Qos::DEFAULT).unwrap();
     assert_eq!((flat.num_subscribers(), solid.num_subscribers()), (0, 0));
     let reliable = json!({"reliable": true});
     peer.reader("/det_post/detections_2d", Detection2DArray::TYPE, &reliable, 1);

@@ -5,11 +5,11 @@ use super::peer::{PATIENCE, Peer, turn};
 use super::recording::{CLOUD_TOPIC, IMAGE_TOPIC};
 use super::replay;
 use super::session::{CAMERA_OUT, LIDAR_OUT, messages, sample};
-use det_post::node::live::DIAGNOSTICS_TOPIC;
-use det_post::transport::door::InputKind;
+use det_post::node::{DIAGNOSTICS_TOPIC, ROSOUT_TOPIC};
 use det_post::transport::messages::{
-    Detection2DArray, Detection3DArray, DiagnosticArray, TransitionEvent,
+    Detection2DArray, Detection3DArray, DiagnosticArray, Log, TransitionEvent,
 };
+use det_post::transport::middleware::InputKind;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -31,7 +31,7 @@ impl Program {
             command.args(["-p", parameter]);
         }
         command
-            .args(["--door", "dds"])
+            .args(["--middleware", "dds"])
             .env("ROS_DOMAIN_ID", domain.to_string())
             .env("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")
             .stdin(Stdio::null());
@@ -250,4 +250,47 @@ fn replay_and_the_program_over_dds_give_the_same_detections() {
     println!("the program has ended {took:?} after the signal");
     assert_eq!(code, Some(0));
     assert!(took < Duration::from_secs(2), "{took:?}");
+}
+
+#[test]
+fn a_late_subscriber_reads_the_log() {
+    let turn = turn();
+    let Some(mut peer) = turn.peer() else { return };
+    let program = Program::start_sample(turn.domain, &[]);
+    let of_state = "lifecycle_msgs/srv/GetState";
+    let began = Instant::now();
+    let state = |peer: &mut Peer| call(peer, "get_state", of_state, &json!({}));
+    while state(&mut peer)["current_state"]["label"] != json!("active") {
+        assert!(began.elapsed() < PATIENCE, "the node does not become active");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let quality = json!({"reliable": true, "latched": true, "depth": 1000});
+    peer.reader(ROSOUT_TOPIC, Log::TYPE, &quality, 1);
+    let mut entries = Vec::new();
+    while !entries.iter().any(|entry: &Value| entry["msg"] == json!("activating -> active")) {
+        assert!(began.elapsed() < 2 * PATIENCE, "{entries:?}");
+        let taken = peer.ask(&json!({"op": "take", "id": ROSOUT_TOPIC, "count": 1}));
+        entries.extend(taken.as_array().unwrap().iter().cloned());
+    }
+    for entry in &entries {
+        assert_eq!(entry["name"], json!("det_post"), "{entry}");
+        assert!([20, 30, 40].contains(&entry["level"].as_u64().unwrap()), "{entry}");
+        assert!(entry["file"].as_str().unwrap().ends_with(".rs"), "{entry}");
+        assert!(
+            entry["line"].as_u64().unwrap() > 0 && entry["stamp"]["sec"] != json!(0),
+            "{entry}"
+        );
+    }
+
+    // A level that is set by service holds for the log.
+    let of_set = "rcl_interfaces/srv/SetLoggerLevels";
+    let levels = json!({"levels": [{"name": "det_post", "level": 40}]});
+    let told = call(&mut peer, "set_logger_levels", of_set, &levels);
+    assert_eq!(told["results"][0]["successful"], json!(true));
+    let transition = json!({"transition": {"id": 0, "label": "deactivate"}});
+    let told = call(&mut peer, "change_state", "lifecycle_msgs/srv/ChangeState", &transition);
+    assert_eq!(told["success"], json!(true));
+    let later = peer.ask(&json!({"op": "take", "id": ROSOUT_TOPIC, "count": 1, "timeout": 1}));
+    assert_eq!(later, json!([]), "INFO is below ERROR");
+    assert_eq!(program.interrupt().0, Some(0));
 }

@@ -1,8 +1,10 @@
-//! A DDS peer in another process, and the door it talks to.
+//! A DDS peer in another process, and the middleware it talks to.
 
 use det_post::ros::{NodeName, Remaps};
-use det_post::transport::dds::{DdsDoor, DdsSettings, DiscoveryRange};
-use det_post::transport::door::{Door, DoorEvent, DoorOptions, Received, Receiver};
+use det_post::transport::dds::{DdsMiddleware, DdsSettings, DiscoveryRange};
+use det_post::transport::middleware::{
+    Middleware, MiddlewareEvent, MiddlewareOptions, Received, Receiver,
+};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -42,17 +44,17 @@ pub fn turn() -> Turn {
 }
 
 impl Turn {
-    /// A door that is called `node`.
-    pub fn door(&self, node: &str) -> DdsDoor {
-        self.door_in("", node, Remaps::default())
+    /// A middleware that is called `node`.
+    pub fn middleware(&self, node: &str) -> DdsMiddleware {
+        self.middleware_in("", node, Remaps::default())
     }
 
-    /// A door in a namespace and with rules.
-    pub fn door_in(&self, namespace: &str, node: &str, remaps: Remaps) -> DdsDoor {
+    /// A middleware in a namespace and with rules.
+    pub fn middleware_in(&self, namespace: &str, node: &str, remaps: Remaps) -> DdsMiddleware {
         let settings =
             DdsSettings { domain: self.domain, range: DiscoveryRange::Localhost, gid_len: 16 };
         let node = NodeName::new(namespace, node).unwrap();
-        DdsDoor::open(DoorOptions { node, remaps }, &settings).unwrap()
+        DdsMiddleware::open(MiddlewareOptions { node, remaps }, &settings).unwrap()
     }
 
     /// A peer; `None`, and said so, when there is no implementation.
@@ -208,11 +210,11 @@ impl<T: Clone + Send + 'static> Heard<T> {
     }
 }
 
-/// The events of a door from now on.
-pub fn events(door: &mut DdsDoor) -> Heard<DoorEvent> {
+/// The events of a middleware from now on.
+pub fn events(middleware: &mut DdsMiddleware) -> Heard<MiddlewareEvent> {
     let heard = Arc::new(Mutex::new(Vec::new()));
     let told = Arc::clone(&heard);
-    door.watch(Box::new(move |event| told.lock().unwrap().push(event)));
+    middleware.watch(Box::new(move |event| told.lock().unwrap().push(event)));
     Heard(heard)
 }
 

@@ -1,16 +1,16 @@
-//! What a peer may do to the door.
+//! What a peer may do to the middleware.
 
 use super::node::{Program, Status, await_status, call};
 use super::peer::{Heard, events, turn};
 use super::recording::{CLOUD_TOPIC, IMAGE_TOPIC};
 use super::session::{CAMERA_OUT, LIDAR_OUT, messages, sample};
-use det_post::node::live::DIAGNOSTICS_TOPIC;
+use det_post::node::DIAGNOSTICS_TOPIC;
 use det_post::ros::{NodeName, Remaps};
-use det_post::transport::dds::{DdsDoor, DdsSettings, DiscoveryRange};
-use det_post::transport::door::{
-    Door, DoorEvent, DoorOptions, InputKind, Qos, Received, Reliability,
-};
+use det_post::transport::dds::{DdsMiddleware, DdsSettings, DiscoveryRange};
 use det_post::transport::messages::{Detection2DArray, Detection3DArray, DiagnosticArray};
+use det_post::transport::middleware::{
+    InputKind, Middleware, MiddlewareEvent, MiddlewareOptions, Qos, Received, Reliability,
+};
 use serde_json::{Value, json};
 use std::net::UdpSocket;
 use std::time::Duration;
@@ -55,14 +55,14 @@ fn note(received: det_post::Result<Received<'_>>) -> Came {
 fn malformed_messages_are_refused_one_by_one() {
     let turn = turn();
     let Some(mut peer) = turn.peer() else { return };
-    let mut door = turn.door("det_post");
-    let told = events(&mut door);
+    let mut middleware = turn.middleware("det_post");
+    let told = events(&mut middleware);
     for (topic, kind, sample) in
         [("/image", InputKind::Image, image()), ("/points", InputKind::PointCloud2, cloud())]
     {
         let (heard, receiver) = Heard::receiver(note);
         let qos = Qos { reliability: Reliability::Reliable, depth: 1000, ..Qos::SENSOR_DATA };
-        let _input = door.subscribe(topic, kind, qos, receiver).unwrap();
+        let _input = middleware.subscribe(topic, kind, qos, receiver).unwrap();
         let wire_type = kind.type_name().replace("/msg/", ".msg.dds_.");
         peer.ask(&json!({"op": "blob", "id": topic, "topic": format!("rt{topic}"),
             "type": format!("{wire_type}_"), "reliable": true, "depth": 1000}));
@@ -146,14 +146,15 @@ fn the_program_finds_the_same_between_malformed_messages() {
 fn a_peer_of_another_type_does_no_harm() {
     let turn = turn();
     let Some(mut peer) = turn.peer() else { return };
-    let mut door = turn.door("det_post");
-    let told = events(&mut door);
+    let mut middleware = turn.middleware("det_post");
+    let told = events(&mut middleware);
     let (heard, receiver) = Heard::receiver(note);
-    let _input = door.subscribe("/image", InputKind::Image, Qos::SENSOR_DATA, receiver).unwrap();
+    let _input =
+        middleware.subscribe("/image", InputKind::Image, Qos::SENSOR_DATA, receiver).unwrap();
     peer.writer("/image", InputKind::PointCloud2.type_name(), &json!({"reliable": true}), 0);
     let told = told.wait(|all| !all.is_empty());
     let found = InputKind::PointCloud2.type_name().to_owned();
-    assert_eq!(told, [DoorEvent::IncompatibleType { topic: "/image".to_owned(), found }]);
+    assert_eq!(told, [MiddlewareEvent::IncompatibleType { topic: "/image".to_owned(), found }]);
     peer.write("/image", &cloud());
     std::thread::sleep(Duration::from_millis(300));
     assert!(heard.all().iter().all(|came| matches!(came, Came::Refused(_))), "{:?}", heard.all());
@@ -162,12 +163,13 @@ fn a_peer_of_another_type_does_no_harm() {
 #[test]
 fn noise_on_the_ports_does_no_harm() {
     let turn = turn();
-    // The door is the first participant of its domain, so its ports are known.
-    let mut door = turn.door("det_post");
+    // The middleware is the first participant of its domain, so its ports are known.
+    let mut middleware = turn.middleware("det_post");
     let Some(mut peer) = turn.peer() else { return };
-    let told = events(&mut door);
+    let told = events(&mut middleware);
     let (heard, receiver) = Heard::receiver(note);
-    let _input = door.subscribe("/image", InputKind::Image, Qos::SENSOR_DATA, receiver).unwrap();
+    let _input =
+        middleware.subscribe("/image", InputKind::Image, Qos::SENSOR_DATA, receiver).unwrap();
     peer.writer("/image", InputKind::Image.type_name(), &json!({}), 1);
     peer.write("/image", &image());
     assert_eq!(heard.wait(|all| !all.is_empty()).len(), 1);
@@ -209,19 +211,20 @@ fn noise_on_the_ports_does_no_harm() {
         let came = heard.wait(|all| all.len() > round);
         assert_eq!(came[round..], [Came::Data(data.clone())]);
     }
-    assert!(!told.all().iter().any(|event| matches!(event, DoorEvent::Failed { .. })));
+    assert!(!told.all().iter().any(|event| matches!(event, MiddlewareEvent::Failed { .. })));
 }
 
 #[test]
-fn a_door_that_is_off_meets_nobody() {
+fn a_middleware_that_is_off_meets_nobody() {
     let turn = turn();
     let Some(mut peer) = turn.peer() else { return };
     let settings = DdsSettings { domain: turn.domain, range: DiscoveryRange::Off, gid_len: 16 };
     let options =
-        DoorOptions { node: NodeName::new("", "alone").unwrap(), remaps: Remaps::default() };
-    let mut door = DdsDoor::open(options, &settings).unwrap();
-    let input =
-        door.subscribe("/image", InputKind::Image, Qos::SENSOR_DATA, Box::new(|_| ())).unwrap();
+        MiddlewareOptions { node: NodeName::new("", "alone").unwrap(), remaps: Remaps::default() };
+    let mut middleware = DdsMiddleware::open(options, &settings).unwrap();
+    let input = middleware
+        .subscribe("/image", InputKind::Image, Qos::SENSOR_DATA, Box::new(|_| ()))
+        .unwrap();
     peer.ask(&json!({"op": "writer", "id": "w", "topic": "/image",
         "type": InputKind::Image.type_name()}));
     let found = peer.ask(&json!({"op": "matched", "id": "w", "count": 1, "timeout": 3}));

@@ -182,7 +182,7 @@ impl Parameters {
 pub struct Rogue {
     pub prefix: Prefix,
     socket: UdpSocket,
-    /// Ports of the door: for discovery, for messages.
+    /// Ports of the middleware: for discovery, for messages.
     ports: [u16; 2],
 }
 

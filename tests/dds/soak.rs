@@ -3,9 +3,9 @@
 
 use super::node::{PROGRAM, Program, Status, diagnostics};
 use super::peer::{PATIENCE, Peer, turn, with};
-use det_post::node::live::DIAGNOSTICS_TOPIC;
-use det_post::transport::door::InputKind;
+use det_post::node::DIAGNOSTICS_TOPIC;
 use det_post::transport::messages::{Detection2DArray, Detection3DArray, DiagnosticArray};
+use det_post::transport::middleware::InputKind;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::Path;

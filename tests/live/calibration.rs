@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use det_post::transport::door::InputKind;
 use det_post::transport::messages::{CameraInfo, Image};
+use det_post::transport::middleware::InputKind;
 use det_post::types::{Header, Stamp};
 
 use super::diagnostics::{await_status, decode};
@@ -44,7 +44,7 @@ fn what_does_not_belong_to_the_pictures_is_a_warning_with_both_numbers() {
     let (size, frame_id) = ([image.width, image.height], image.header.frame_id.to_owned());
     let [width, height] = size;
     session.graph.send(TOPIC, &info(size, &frame_id));
-    await_status(&session, STATUS, |status| status.message == "no picture yet");
+    await_status(&session, STATUS, |status| status.message == "no image yet");
     session.send_for(IMAGE_TOPIC, &shot, CAMERA_OUT);
     let good = await_status(&session, STATUS, |status| status.message.starts_with("belongs"));
     assert_eq!((good.level, &good.values["size"]), (0, &good.values["picture_size"]), "{good:?}");

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use det_post::node::lifecycle::Change;
+use det_post::node::Change;
 use det_post::ros::ParameterValue;
 use det_post::transport::cdr::Reader;
-use det_post::transport::door::DoorEvent;
 use det_post::transport::messages::{Detection2DArray, read_header};
+use det_post::transport::middleware::MiddlewareEvent;
 use det_post::types::Stamp;
 
 use super::recording::{CLOUD_TOPIC, IMAGE_TOPIC};
@@ -81,16 +81,16 @@ fn a_silent_input_is_a_warning_then_an_error_and_says_why() {
     let failed = await_status(&session, INPUT, |status| status.level == 2);
     assert!(failed.number("silence_s") >= 0.6, "{failed:?}");
 
-    session.graph.tell(&DoorEvent::IncompatibleQos {
+    session.graph.report(&MiddlewareEvent::IncompatibleQos {
         topic: IMAGE_TOPIC.into(),
         policy: "reliability".into(),
     });
     await_status(&session, INPUT, |status| status.message.contains("another reliability"));
     await_status(&session, "det_post: node", |status| status.message.contains("reliability"));
     // Another peer that does match does not make that one go.
-    session.graph.tell(&DoorEvent::PeerFound { topic: IMAGE_TOPIC.into() });
+    session.graph.report(&MiddlewareEvent::PeerFound { topic: IMAGE_TOPIC.into() });
     await_status(&session, "det_post: node", |status| status.message.contains("reliability"));
-    session.graph.tell(&DoorEvent::Compatible { topic: IMAGE_TOPIC.into() });
+    session.graph.report(&MiddlewareEvent::Compatible { topic: IMAGE_TOPIC.into() });
     await_status(&session, "det_post: node", |status| status.message == "active");
 
     session.graph.set_publishers(IMAGE_TOPIC, 1);
@@ -188,18 +188,20 @@ fn the_node_says_what_it_is_and_what_failed() {
     assert!(failed.message.contains("/none/such.onnx"), "{failed:?}");
     // What cannot begin changes nothing of that.
     session.node.change(Change::Activate).unwrap_err();
-    std::thread::sleep(Duration::from_millis(250));
-    let still = await_status(&session, node, |_| true);
-    assert!(still.message.contains("/none/such.onnx"), "{still:?}");
-    session.graph.tell(&DoorEvent::Failed { reason: "the service thread ended".into() });
+    session.graph.take("/diagnostics");
+    for _ in 0..2 {
+        let still = await_status(&session, node, |_| true);
+        assert!(still.message.contains("/none/such.onnx"), "{still:?}");
+    }
+    session.graph.report(&MiddlewareEvent::Failed { reason: "the service thread ended".into() });
     await_status(&session, node, |status| status.message.contains("service thread"));
 }
 
 #[test]
-fn what_the_door_lost_is_counted_with_its_channel() {
+fn what_the_middleware_lost_is_counted_with_its_channel() {
     let session = Session::active(&[]);
-    session.graph.tell(&DoorEvent::Lost { topic: CLOUD_TOPIC.into(), count: 3 });
-    session.graph.tell(&DoorEvent::Lost { topic: CLOUD_TOPIC.into(), count: 4 });
+    session.graph.report(&MiddlewareEvent::Lost { topic: CLOUD_TOPIC.into(), count: 3 });
+    session.graph.report(&MiddlewareEvent::Lost { topic: CLOUD_TOPIC.into(), count: 4 });
     let lidar = await_status(&session, "det_post: lidar: input", |status| {
         status.values["lost_by_door"] != "0"
     });
@@ -210,7 +212,7 @@ fn what_the_door_lost_is_counted_with_its_channel() {
 fn messages_missing_by_their_stamps_are_a_warning() {
     let session = Session::active(&[]);
     for count in [1, 2] {
-        session.graph.tell(&DoorEvent::Missing { topic: CLOUD_TOPIC.into(), count });
+        session.graph.report(&MiddlewareEvent::Missing { topic: CLOUD_TOPIC.into(), count });
     }
     let lidar = await_status(&session, "det_post: lidar: input", |status| {
         status.message.contains("missing by their stamps")

@@ -1,10 +1,10 @@
 //! What comes out for what goes in.
 
-use det_post::node::lifecycle::Change;
+use det_post::node::Change;
 use det_post::ros::{ParameterValue, Remaps};
 use det_post::transport::cdr::Reader;
-use det_post::transport::door::{Durability, InputKind, Qos, Reliability};
 use det_post::transport::messages::{Detection2DArray, Detection3DArray, Image, read_header};
+use det_post::transport::middleware::{Durability, InputKind, Qos, Reliability};
 use det_post::types::Stamp;
 
 use super::recording::{CLOUD_TOPIC, IMAGE_TOPIC};

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use det_post::node::lifecycle::Change;
+use det_post::node::Change;
 use det_post::ros::LifecycleState;
 use det_post::types::Stamp;
 
@@ -119,7 +119,11 @@ fn shutting_down_under_load_is_quick() {
                 }
             });
         }
-        std::thread::sleep(Duration::from_millis(300));
+        session.wait(CAMERA_OUT, 2);
+        session.wait(LIDAR_OUT, 2);
+        while num_sent.load(Ordering::Relaxed) <= 10 {
+            std::thread::yield_now();
+        }
         let start = Instant::now();
         let result = session.node.shut_down(Duration::from_secs(20));
         let took = start.elapsed();
@@ -129,11 +133,14 @@ fn shutting_down_under_load_is_quick() {
     result.unwrap();
     println!("shut down after {took:?}, two frames alone take {frame:?}");
     assert!(took < Duration::from_secs(1).max(8 * frame), "{took:?}");
-    assert!(num_sent.load(Ordering::Relaxed) > 10);
     assert_eq!(session.node.state(), LifecycleState::Finalized);
-    session.graph.take(CAMERA_OUT);
-    std::thread::sleep(Duration::from_millis(50));
-    assert!(session.graph.take(CAMERA_OUT).is_empty());
+    // The channels' threads have ended and the inputs are unsubscribed.
+    for (topic, cdr, output) in [(IMAGE_TOPIC, image, CAMERA_OUT), (CLOUD_TOPIC, points, LIDAR_OUT)]
+    {
+        session.graph.take(output);
+        assert_eq!(session.graph.send(topic, &cdr), 0);
+        assert!(session.graph.take(output).is_empty());
+    }
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The live node behind a door in memory: what it publishes, what it counts,
+//! The live node behind a middleware in memory: what it publishes, what it counts,
 //! what it answers, and how it starts and stops.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
@@ -13,6 +13,7 @@ mod calibration;
 mod diagnostics;
 mod frames;
 mod hostile;
+mod outputs;
 mod process;
 mod services;
 mod several_inputs;

@@ -18,7 +18,7 @@ fn what_cannot_start_is_refused_in_words() {
     let run = |rest: &[&str]| det_post(&[&["run", "--config", &config], rest].concat());
     #[cfg(not(feature = "ros2"))]
     {
-        let ros2 = run(&["--door", "ros2"]);
+        let ros2 = run(&["--middleware", "ros2"]);
         ros2.expect_code(2);
         assert!(ros2.stderr.contains("--features ros2"), "{}", ros2.stderr);
     }

@@ -1,10 +1,10 @@
 //! Parameters and the life cycle, as others see them.
 
-use det_post::node::lifecycle::Change;
+use det_post::node::Change;
 use det_post::ros::{LifecycleState, Parameter, ParameterRange, ParameterType, ParameterValue};
 use det_post::transport::cdr::Reader;
-use det_post::transport::door::{Request, Response};
 use det_post::transport::messages::Detection2DArray;
+use det_post::transport::middleware::{Request, Response};
 use det_post::types::Stamp;
 
 use super::recording::IMAGE_TOPIC;

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use det_post::node::lifecycle::Change;
+use det_post::node::Change;
 use det_post::ros::{NodeName, ParameterValue, Remaps};
 use det_post::transport::cdr::Writer;
 use det_post::transport::messages::{Detection3D, Detection3DArray, TfMessage, TransformStamped};
@@ -89,7 +89,7 @@ fn sweeps_wait_for_their_pose_and_are_served_alone_without() {
         "lidar.densification.num_past_sweeps:=2",
         "lidar.densification.transform_wait_s:=5.0",
     ]);
-    // The pose comes after the sweep, and the door is not held up.
+    // The pose comes after the sweep, and the middleware is not held up.
     session.graph.send("/tf", &pose(1));
     let start = Instant::now();
     session.graph.send(CLOUD_TOPIC, &cloud(Stamp::from_ros(2, 0)));

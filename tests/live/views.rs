@@ -5,9 +5,9 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use det_post::node::lifecycle::Change;
+use det_post::node::Change;
 use det_post::ros::{NodeName, Remaps};
-use det_post::transport::door::{Durability, Qos, Reliability};
+use det_post::transport::middleware::{Durability, Qos, Reliability};
 use serde_json::Value;
 
 use super::session::Session;

@@ -16,8 +16,9 @@ use det_post::config::{ChannelKind, Config, LidarConfig};
 use det_post::detectors::{Detector, FrameInput, FrameSet, image2d, pillars};
 use det_post::infer::Engine;
 use det_post::types::{
-    CloudView, Dim, ElementType, Encoding, FrameReport, Header, ImagePayload, ImageView,
-    PointField, PointFields, Size, Stage, Stamp, TensorSpec, TensorValues, TensorView,
+    Box2d, CloudView, Dim, ElementType, Encoding, FrameReport, Header, ImagePayload, ImageView,
+    PointField, PointFields, RotatedBox2d, Size, Stage, Stamp, TensorSpec, TensorValues,
+    TensorView,
 };
 use det_post::{Error, ErrorKind, Result};
 use nalgebra::{Isometry3, Vector3};
@@ -109,15 +110,12 @@ fn allocations_after_warm_up(mut work: impl FnMut()) -> u64 {
 #[test]
 fn a_camera_frame_allocates_nothing() {
     const NUM_ROWS: usize = 1000;
-    for kind in ["iou", "fast", "soft_linear", "soft_gaussian", "none"] {
-        let nms = format!("c.nms.kind:={kind}");
-        let ChannelKind::Camera(config) = channel(&[
-            "c.input:=/i",
-            "c.head:=yolov5",
-            "c.model_path:=m",
-            "c.score_threshold:=0.2",
-            &nms,
-        ]) else {
+    let aligned = ["iou", "fast", "soft_linear", "soft_gaussian", "none"].map(|k| ("yolov5", k));
+    for (head, kind) in aligned.into_iter().chain([("yolo_obb", "rotated"), ("yolo_obb", "none")]) {
+        let (head_key, nms) = (format!("c.head:={head}"), format!("c.nms.kind:={kind}"));
+        let ChannelKind::Camera(config) =
+            channel(&["c.input:=/i", &head_key, "c.model_path:=m", "c.score_threshold:=0.2", &nms])
+        else {
             panic!("a camera head")
         };
         // Boxes all over a 64x64 input, scores on both sides of the threshold.
@@ -126,18 +124,29 @@ fn a_camera_frame_allocates_nothing() {
             2 | 3 => noise(i) * 16.0 + 1.0,
             _ => noise(i),
         };
-        let engine = Prepared::new(&[1, 3, 64, 64], &[("output", &[1, NUM_ROWS, 85], rows)]);
-        let mut pipeline = image2d::CpuDetector::new(&config, engine).unwrap();
+        let planes = |i: usize| match i / NUM_ROWS {
+            0 | 1 => noise(i) * 64.0,
+            2 | 3 => noise(i) * 16.0 + 1.0,
+            19 => noise(i) * 3.0,
+            _ => noise(i),
+        };
+        let mut pipeline: Box<dyn Detector> = if head == "yolov5" {
+            let engine = Prepared::new(&[1, 3, 64, 64], &[("output", &[1, NUM_ROWS, 85], rows)]);
+            Box::new(image2d::CpuDetector::<Box2d>::new(&config, engine).unwrap())
+        } else {
+            let engine = Prepared::new(&[1, 3, 64, 64], &[("output", &[1, 20, NUM_ROWS], planes)]);
+            Box::new(image2d::CpuDetector::<RotatedBox2d>::new(&config, engine).unwrap())
+        };
         let pixels: Vec<u8> = (0..97 * 50 * 3).map(|i| i as u8).collect();
         let image = ImageView::new(Size::new(97, 50), 97 * 3, Encoding::Bgr8, false, &pixels);
         let payload = ImagePayload::Raw(image.unwrap());
         let input = [Some(FrameInput::image(Header::default(), payload))];
         let mut num_detections = 0;
         let num_allocations = allocations_after_warm_up(|| {
-            num_detections = detect(&mut pipeline, &FrameSet::single(&input));
+            num_detections = detect(pipeline.as_mut(), &FrameSet::single(&input));
         });
-        assert!(num_detections > 20, "{kind}: {num_detections} detections");
-        assert_eq!(num_allocations, 0, "{kind}");
+        assert!(num_detections > 20, "{head} {kind}: {num_detections} detections");
+        assert_eq!(num_allocations, 0, "{head} {kind}");
     }
 }
 
@@ -191,7 +200,7 @@ fn a_camera_frame_on_a_gpu_allocates_nothing() {
     let stream = device.stream().unwrap();
     let engine = Prepared::new(&[1, 3, 64, 64], &[("output", &[1, 1000, 85], rows)]);
     let engine = given(&stream, &engine);
-    let mut pipeline = image2d::CudaDetector::new(&config, &stream, engine).unwrap();
+    let mut pipeline = <image2d::CudaDetector>::new(&config, &stream, engine).unwrap();
     // Two layouts in turn would be recorded anew: a channel has one.
     let pixels: Vec<u8> = (0..640 * 480 * 3).map(|i| i as u8).collect();
     let image = ImageView::new(Size::new(640, 480), 640 * 3, Encoding::Bgr8, false, &pixels);

@@ -90,10 +90,7 @@ fn read(path: &Path, max_messages: usize, options: &ReadOptions) -> (usize, usiz
     let begin = cpu_time::of_thread();
     let (mut num_messages, mut num_errors) = (0, 0);
     match BagReader::open_with(path, options) {
-        Err(error) => {
-            assert!(!error.message().is_empty());
-            num_errors += 1;
-        }
+        Err(_) => num_errors += 1,
         Ok(mut reader) => loop {
             match reader.next_message() {
                 Ok(Some(message)) => {

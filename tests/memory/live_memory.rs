@@ -7,7 +7,6 @@
 use crate::common::{recording, session};
 use std::process::Command;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use super::allocator::NUM_BYTES;
 use det_post::ros::ParameterValue;
@@ -25,14 +24,14 @@ fn run(session: &Session, seconds: std::ops::Range<i32>) -> i64 {
         session.graph.send(CLOUD_TOPIC, &points[..100]);
         session.send_for(IMAGE_TOPIC, &image, CAMERA_OUT);
         session.send_for(CLOUD_TOPIC, &points, LIDAR_OUT);
+        // Published after the detections, 3 MB each.
+        session.next(&format!("{CAMERA_OUT}/debug_image"));
+        session.next(&format!("{LIDAR_OUT}/debug_image"));
         let max = ParameterValue::Integer(i64::from(100 + second % 2));
         session.set("camera.max_detections", max).unwrap();
         session.set("camera.max_detections", ParameterValue::Integer(0)).unwrap_err();
         take_all(session);
     }
-    // Debug images of the last frames, 3 MB each, may still be on their way.
-    std::thread::sleep(Duration::from_millis(500));
-    take_all(session);
     NUM_BYTES.load(Ordering::Relaxed)
 }
 

@@ -59,11 +59,11 @@ fn reference(
 fn check(device: &CudaDevice, head: &Head, capacity: usize, selections: &[Selection<'_>]) {
     let stream = device.stream().unwrap();
     let mut counters = DeviceCounters::new(&stream).unwrap();
-    let mut decode = head.workspace(&stream);
+    let mut decode = head.workspace::<det_post::types::Box2d>(&stream);
     let mut candidates = DeviceCandidates::with_capacity(&stream, capacity).unwrap();
     let room = Capacity { candidates: capacity, classes: 1 };
     let mut suppress = Suppression2d::new(&stream, &Nms2d::Iou(params()), room).unwrap();
-    let mut gather = gather::cuda::Workspace::new(&stream, MAX_DETECTIONS).unwrap();
+    let mut gather = <gather::cuda::Workspace>::new(&stream, MAX_DETECTIONS).unwrap();
     let letterbox = Letterbox::new(SOURCE, head.network, Placement::Center);
     gather.set_placement(&letterbox.source_from_network(), SOURCE).unwrap();
     let tensor = head.upload(&stream);

@@ -20,22 +20,27 @@ use super::random::Random;
 
 const NETWORK: usize = 64;
 const NUM_CLASSES: usize = 80;
+const NUM_ROTATED_CLASSES: usize = 15;
 
 /// A network whose answers are taken from the pixels of its input, so that a
 /// pixel that differs shows in the detections.
-struct Mirror {
+pub struct Mirror {
     inputs: Vec<TensorSpec>,
     outputs: Vec<TensorSpec>,
     shape: [usize; 3],
     answer: Vec<f32>,
     is_planes: bool,
+    is_rotated: bool,
 }
 
 impl Mirror {
-    fn new(head: &str, num_rows: usize) -> Self {
-        let is_planes = head == "yolov8";
-        let shape =
-            if is_planes { [1, 4 + NUM_CLASSES, num_rows] } else { [1, num_rows, 5 + NUM_CLASSES] };
+    pub fn new(head: &str, num_rows: usize) -> Self {
+        let shape = match head {
+            "yolo_obb" => [1, 4 + NUM_ROTATED_CLASSES + 1, num_rows],
+            "yolov8" => [1, 4 + NUM_CLASSES, num_rows],
+            _ => [1, num_rows, 5 + NUM_CLASSES],
+        };
+        let (is_rotated, is_planes) = (head == "yolo_obb", head != "yolov5");
         let spec = |name: &str, shape: &[usize]| TensorSpec {
             name: name.into(),
             element: Some(ElementType::F32),
@@ -47,6 +52,7 @@ impl Mirror {
             shape,
             answer: vec![0.0; shape.iter().product()],
             is_planes,
+            is_rotated,
         }
     }
 }
@@ -74,6 +80,7 @@ impl Engine for Mirror {
                 self.answer[place] = match column {
                     0 | 1 => value * NETWORK as f32,
                     2 | 3 => 1.0 + value * 15.0,
+                    _ if self.is_rotated && column + 1 == columns => 3.0 * value - 0.75,
                     _ => value,
                 };
             }
@@ -90,14 +97,14 @@ impl Engine for Mirror {
     }
 }
 
-fn channel(head: &str, more: &[&str]) -> ChannelConfig {
+pub fn channel(head: &str, more: &[&str]) -> ChannelConfig {
     let mut overrides = vec!["c.input:=/i".into(), format!("c.head:={head}")];
     overrides.extend(["c.model_path:=m", "c.score_threshold:=0.6"].map(String::from));
     overrides.extend(more.iter().map(|&parameter| parameter.to_owned()));
     Config::load(&[], &overrides).unwrap().channels.remove(0)
 }
 
-fn config(head: &str, more: &[&str]) -> CameraConfig {
+pub fn config(head: &str, more: &[&str]) -> CameraConfig {
     match channel(head, more).kind {
         ChannelKind::Camera(config) => *config,
         ChannelKind::Lidar(_) => panic!("a camera head"),
@@ -161,21 +168,21 @@ pub fn bits(detections: &[Detection2d]) -> Vec<[u32; 6]> {
     detections.iter().map(bits).collect()
 }
 
-struct Picture {
-    size: Size,
+pub struct Picture {
+    pub size: Size,
     step: usize,
     encoding: Encoding,
     data: Vec<u8>,
 }
 
 impl Picture {
-    fn new(random: &mut Random, size: Size, encoding: Encoding) -> Self {
+    pub fn new(random: &mut Random, size: Size, encoding: Encoding) -> Self {
         let step = encoding.row_bytes(size.width) + random.below(3) * 8;
         let data = random.bytes(step * encoding.num_rows(size.height));
         Self { size, step, encoding, data }
     }
 
-    fn payload(&self) -> ImagePayload<'_> {
+    pub fn payload(&self) -> ImagePayload<'_> {
         let Self { size, step, encoding, ref data } = *self;
         ImagePayload::Raw(ImageView::new(size, step, encoding, false, data).unwrap())
     }
@@ -340,7 +347,7 @@ fn a_frame_moves_its_bytes_once_and_waits_once() {
     let stream = &pair.stream;
     let answer = answer_to(&mut mirror, &image);
     let engine = DeviceEngine::fixed(stream, mirror.inputs, &[("output", &answer)]).unwrap();
-    let mut pipeline = CudaDetector::new(&config("yolov8", &[]), stream, engine).unwrap();
+    let mut pipeline = <CudaDetector>::new(&config("yolov8", &[]), stream, engine).unwrap();
     in_image(&mut pipeline, &picture.payload()).unwrap();
     let before = stream.num_waits();
     let processed = in_image(&mut pipeline, &picture.payload()).unwrap();
@@ -386,6 +393,6 @@ fn an_engine_of_another_stream_is_refused() {
     let mirror = Box::new(Mirror::new("yolov8", 100));
     let engine = DeviceEngine::on_host(mirror, &other, fixed_shape).unwrap();
     let config = config("yolov8", &[]);
-    let error = CudaDetector::new(&config, &stream, engine).err().unwrap();
+    let error = <CudaDetector>::new(&config, &stream, engine).err().unwrap();
     assert_eq!(error.kind(), ErrorKind::Device);
 }

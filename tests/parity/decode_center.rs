@@ -6,7 +6,7 @@ use det_post::device::cuda::{
 };
 use det_post::ops::decode_center::cuda::{Motion, Workspace};
 use det_post::ops::decode_center::{CenterTask, decode_center};
-use det_post::ops::gather::cuda::{LidarInputs, LidarWorkspace, OutputAttributes};
+use det_post::ops::gather::cuda::{Inputs3d, OutputAttributes, Workspace3d};
 use det_post::ops::gather::gather_3d;
 use det_post::ops::nms;
 use det_post::ops::nms::cuda::{Capacity, Suppression3d};
@@ -366,7 +366,7 @@ fn check_frame(device: &CudaDevice, head: &Head, capacity: usize, max_detections
     let mut suppress = Suppression3d::new(&stream, &Nms3d::Circle(circle), limits).unwrap();
     let attributes =
         OutputAttributes { velocity: head.params.has_velocity, variance: head.params.has_variance };
-    let mut gather = LidarWorkspace::new(&stream, attributes, max_detections).unwrap();
+    let mut gather = Workspace3d::new(&stream, attributes, max_detections).unwrap();
     let maps = Uploaded::new(&stream, head);
     let mut num_voxels = DeviceBuffer::zeros(&stream, 1).unwrap();
     num_voxels.write(&[1]).unwrap();
@@ -375,7 +375,7 @@ fn check_frame(device: &CudaDevice, head: &Head, capacity: usize, max_detections
         decode.enqueue(&maps.tasks(), &num_voxels, &mut found, &mut counters)?;
         suppress.enqueue(&found)?;
         let (motions, kept) = (Some(decode.motions()), suppress.kept());
-        gather.enqueue(&LidarInputs { candidates: &found, motions, kept }, &mut counters)
+        gather.enqueue(&Inputs3d { candidates: &found, motions, kept }, &mut counters)
     })
     .unwrap();
     let mut out = Vec::new();

@@ -1,12 +1,12 @@
 //! Decoding of YOLO heads: the same candidates, in any order, and the same
 //! counts of what was lost.
 
+use det_post::detectors::image2d::{DeviceBoxes, ImageBoxes};
 use det_post::device::cuda::{CudaDevice, DeviceCandidates, DeviceCounters, Graph};
 use det_post::ops::decode_yolo::cuda::{Selection, Workspace};
-use det_post::ops::decode_yolo::decode_yolo;
 use det_post::ops::select::select;
 use det_post::types::{
-    Box2d, Candidate, Candidates, Count, FrameReport, Size, YoloLayout, total_order,
+    Box2d, Candidate, Candidates, Count, FrameReport, RotatedBox2d, Size, YoloLayout, total_order,
 };
 
 use super::bound;
@@ -19,17 +19,33 @@ pub struct Problem<'a> {
     pub selection: Selection<'a>,
 }
 
+/// The numbers of a box.
+trait Numbers {
+    fn numbers(&self) -> Vec<f32>;
+}
+
+impl Numbers for Box2d {
+    fn numbers(&self) -> Vec<f32> {
+        vec![self.x1, self.y1, self.x2, self.y2]
+    }
+}
+
+impl Numbers for RotatedBox2d {
+    fn numbers(&self) -> Vec<f32> {
+        vec![self.cx, self.cy, self.width, self.height, self.angle_rad]
+    }
+}
+
 impl Problem<'_> {
     /// As the camera's frame does it: decoded, filtered, selected.
-    pub fn reference(&self) -> (Vec<Candidate<Box2d>>, FrameReport) {
+    pub fn reference<B: ImageBoxes>(&self) -> (Vec<Candidate<B>>, FrameReport) {
         let Self { head, selection, .. } = self;
         let outputs = [head.tensor.view()];
         let decoded = |capacity| {
             let mut candidates = Candidates::with_capacity(capacity);
             let (layout, classes) = (&head.layout, head.num_classes);
             let threshold = selection.score_threshold;
-            decode_yolo(&outputs, layout, head.network, classes, threshold, &mut candidates)
-                .unwrap();
+            B::DECODE(&outputs, layout, head.network, classes, threshold, &mut candidates).unwrap();
             candidates
         };
         let mut candidates = decoded(self.capacity);
@@ -46,17 +62,20 @@ impl Problem<'_> {
     }
 
     /// Queued, then twice as a recorded graph; all three must agree.
-    fn on_device(&self, device: &CudaDevice) -> (Vec<Candidate<Box2d>>, FrameReport) {
+    fn on_device<B: DeviceBoxes + Numbers>(
+        &self,
+        device: &CudaDevice,
+    ) -> (Vec<Candidate<B>>, FrameReport) {
         let stream = device.stream().unwrap();
         let mut counters = DeviceCounters::new(&stream).unwrap();
-        let mut workspace = self.head.workspace(&stream);
+        let mut workspace = self.head.workspace::<B>(&stream);
         let selection = Selection { candidate_capacity: self.capacity, ..self.selection };
         workspace.set(&selection).unwrap();
         let tensor = self.head.upload(&stream);
         // No more room than can go on.
         let room = self.capacity.min(selection.pre_nms_top_k).max(1);
         let mut candidates = DeviceCandidates::with_capacity(&stream, room).unwrap();
-        let read = |candidates: &DeviceCandidates<Box2d>, counters: &mut DeviceCounters| {
+        let read = |candidates: &DeviceCandidates<B>, counters: &mut DeviceCounters| {
             let num = candidates.num.read().unwrap()[0] as usize;
             let mut items = candidates.items.read().unwrap();
             assert!(num <= items.len(), "{num} candidates, room for {}", items.len());
@@ -65,37 +84,60 @@ impl Problem<'_> {
             (items, counters.take().unwrap())
         };
         workspace.enqueue(&[&tensor], &mut candidates, &mut counters).unwrap();
-        let answer = read(&candidates, &mut counters);
+        let (answer, counts): (Vec<Candidate<B>>, _) = read(&candidates, &mut counters);
         let graph = Graph::record(&stream, || {
             workspace.enqueue(&[&tensor], &mut candidates, &mut counters)
         })
         .unwrap();
         for _ in 0..2 {
             graph.enqueue().unwrap();
-            assert_eq!(read(&candidates, &mut counters), answer, "a second run differs");
+            let (again, counts_again) = read(&candidates, &mut counters);
+            assert!(again.iter().map(bits).eq(answer.iter().map(bits)), "a second run differs");
+            assert_eq!(counts_again, counts);
         }
-        answer
+        (answer, counts)
     }
 
+    /// Number of candidates on the CPU.
+    pub fn num_expected(&self) -> usize {
+        match self.head.layout.has_rotated_boxes() {
+            true => self.reference::<RotatedBox2d>().0.len(),
+            false => self.reference::<Box2d>().0.len(),
+        }
+    }
+
+    /// Compares both devices, with the boxes that the layout has.
     pub fn check(&self, device: &CudaDevice) {
+        let has_exponential = matches!(self.head.layout, YoloLayout::Yolox { .. });
+        if self.head.layout.has_rotated_boxes() {
+            self.check_boxes::<RotatedBox2d>(device, |a, b| bits(a) == bits(b));
+        } else if has_exponential {
+            self.check_boxes::<Box2d>(device, is_near);
+        } else {
+            self.check_boxes::<Box2d>(device, |a, b| bits(a) == bits(b));
+        }
+    }
+
+    fn check_boxes<B: DeviceBoxes + Numbers + std::fmt::Debug>(
+        &self,
+        device: &CudaDevice,
+        are_equal: impl Fn(&Candidate<B>, &Candidate<B>) -> bool,
+    ) {
         let ((found, counts), (expected, expected_counts)) =
-            (self.on_device(device), self.reference());
+            (self.on_device::<B>(device), self.reference::<B>());
         let context =
             format!("{}, capacity {}, {:?}", self.head.describe(), self.capacity, self.selection);
         assert_eq!(counts, expected_counts, "{context}");
         assert_eq!(found.len(), expected.len(), "{context}");
-        let has_exponential = matches!(self.head.layout, YoloLayout::Yolox { .. });
         for (a, b) in found.iter().zip(&expected) {
-            let equal = if has_exponential { is_near(a, b) } else { bits(a) == bits(b) };
-            assert!(equal, "{context}: {a:?}, expected {b:?}");
+            assert!(are_equal(a, b), "{context}: {a:?}, expected {b:?}");
         }
     }
 }
 
-fn bits(c: &Candidate<Box2d>) -> [u32; 7] {
-    let Box2d { x1, y1, x2, y2 } = c.bbox;
-    let [x1, y1, x2, y2, score] = [x1, y1, x2, y2, c.score].map(f32::to_bits);
-    [x1, y1, x2, y2, score, c.class, c.source]
+fn bits<B: Numbers>(c: &Candidate<B>) -> Vec<u32> {
+    let numbers = c.bbox.numbers().into_iter().chain([c.score]).map(f32::to_bits);
+    numbers.chain([c.class, c.source]).collect()
 }
 
 /// Equal but for corners, whose size comes from an exponential.
@@ -124,7 +166,7 @@ fn every_layout_element_and_size_agrees() {
     for half in [false, true] {
         for num_rows in [0, 1, 31, 32, 33, 255, 256, 257, 1000, 8400] {
             for num_classes in [1, 2, 5, 31, 32, 33, 80, 130] {
-                for layout in [YoloLayout::V5, YoloLayout::V8] {
+                for layout in [YoloLayout::V5, YoloLayout::V8, YoloLayout::Obb] {
                     let filling = Filling { passing: 0.03, ..Filling::default() };
                     let mut head = heads::head(layout, num_rows, num_classes);
                     head.fill(&mut random, filling, half);
@@ -149,7 +191,7 @@ fn every_layout_element_and_size_agrees() {
 fn thresholds_none_one_and_all_passing_agree() {
     let Some(device) = super::gpu() else { return };
     let mut random = Random::new(31);
-    for layout in [YoloLayout::V5, YoloLayout::V8] {
+    for layout in [YoloLayout::V5, YoloLayout::V8, YoloLayout::Obb] {
         for passing in [0.0, 1.0] {
             let mut head = heads::head(layout.clone(), 3000, 12);
             head.fill(&mut random, Filling { passing, ..Filling::default() }, false);
@@ -161,10 +203,8 @@ fn thresholds_none_one_and_all_passing_agree() {
         head.fill(&mut random, Filling { passing: 0.0, ..Filling::default() }, false);
         head.raise_row(1234, 11, 0.75);
         Problem { head: &head, capacity: 3000, selection: all(0.25) }.check(&device);
-        assert_eq!(
-            Problem { head: &head, capacity: 1, selection: all(0.25) }.reference().0.len(),
-            1
-        );
+        let problem = Problem { head: &head, capacity: 1, selection: all(0.25) };
+        assert_eq!(problem.num_expected(), 1);
     }
 }
 
@@ -173,7 +213,7 @@ fn values_that_are_no_numbers_and_ties_agree() {
     let Some(device) = super::gpu() else { return };
     let mut random = Random::new(33);
     for half in [false, true] {
-        for layout in [YoloLayout::V5, YoloLayout::V8] {
+        for layout in [YoloLayout::V5, YoloLayout::V8, YoloLayout::Obb] {
             let mut head = heads::head(layout, 2000, 40);
             head.fill(&mut random, Filling { passing: 0.6, num_scores: 4, broken: 0.02 }, half);
             for threshold in [-0.5, 0.0, 0.3] {
@@ -193,7 +233,7 @@ fn tensors_that_do_not_fit_are_refused() {
     let mut counters = DeviceCounters::new(&stream).unwrap();
     let size = Size::new(640, 640);
     let head = heads::head(YoloLayout::V5, 100, 3);
-    let mut workspace = head.workspace(&stream);
+    let mut workspace = head.workspace::<Box2d>(&stream);
     let mut candidates = DeviceCandidates::with_capacity(&stream, 10).unwrap();
     for other in [
         heads::head(YoloLayout::V5, 99, 3),
@@ -208,11 +248,17 @@ fn tensors_that_do_not_fit_are_refused() {
     assert!(workspace.enqueue(&[&tensor, &tensor], &mut candidates, &mut counters).is_err());
     let mut none = DeviceCandidates::with_capacity(&stream, 0).unwrap();
     assert!(workspace.enqueue(&[&tensor], &mut none, &mut counters).is_err());
-    assert!(Workspace::new(&stream, &YoloLayout::V5, size, 0, &[&[1, 10, 5]]).is_err());
+    assert!(<Workspace>::new(&stream, &YoloLayout::V5, size, 0, &[&[1, 10, 5]]).is_err());
     let yolox = |stride, num_rows| {
         let layout = YoloLayout::Yolox { strides: vec![stride] };
-        Workspace::new(&stream, &layout, size, 3, &[&[1, num_rows, 8]])
+        <Workspace>::new(&stream, &layout, size, 3, &[&[1, num_rows, 8]])
     };
     assert!(yolox(8, 6400).is_ok());
+    // Layouts have boxes of one kind.
+    let planes: &[&[usize]] = &[&[1, 8, 100]];
+    assert!(<Workspace>::new(&stream, &YoloLayout::Obb, size, 3, planes).is_err());
+    assert!(Workspace::<RotatedBox2d>::new(&stream, &YoloLayout::Obb, size, 3, planes).is_ok());
+    assert!(Workspace::<RotatedBox2d>::new(&stream, &YoloLayout::V8, size, 4, planes).is_err());
+    assert!(Workspace::<RotatedBox2d>::new(&stream, &YoloLayout::Obb, size, 4, planes).is_err());
     assert!(yolox(8, 6399).is_err() && yolox(0, 6400).is_err() && yolox(7, 6400).is_err());
 }

@@ -226,7 +226,7 @@ fn shapes_that_do_not_fit_are_refused() {
     let stream = device.stream().unwrap();
     let refused = |layout: YoloLayout, shapes: &[&[usize]]| {
         assert!(
-            Workspace::new(&stream, &layout, SIZE, 3, shapes).is_err(),
+            <Workspace>::new(&stream, &layout, SIZE, 3, shapes).is_err(),
             "{layout:?} {shapes:?}"
         );
     };
@@ -236,7 +236,7 @@ fn shapes_that_do_not_fit_are_refused() {
     refused(raw.clone(), &[&[1, 16, 24, 40], &[1, 16, 12, 21]]);
     refused(raw.clone(), &[&[1, 2, 24, 40, 8], &[1, 2, 12, 20, 9]]);
     assert!(
-        Workspace::new(&stream, &raw, SIZE, 3, &[&[1, 16, 24, 40], &[1, 2, 12, 20, 8]]).is_ok()
+        <Workspace>::new(&stream, &raw, SIZE, 3, &[&[1, 16, 24, 40], &[1, 2, 12, 20, 8]]).is_ok()
     );
     refused(YoloLayout::V5Raw { levels: vec![level(7)] }, &[&[1, 16, 24, 40]]);
     refused(YoloLayout::V5Raw { levels: vec![] }, &[]);

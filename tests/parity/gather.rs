@@ -1,36 +1,39 @@
 //! Gathering: the same detections in the same order, and the same counts.
 
+use det_post::detectors::image2d::ImageBoxes;
 use det_post::device::cuda::{CudaDevice, DeviceBuffer, DeviceCandidates, DeviceCounters, Graph};
-use det_post::ops::gather::cuda::Workspace;
-use det_post::ops::gather::gather_2d;
+use det_post::ops::gather::cuda::{Gather, Workspace};
 use det_post::ops::nms::cuda::NmsCounts;
 use det_post::types::{
-    Affine2, Box2d, Candidate, Count, Detection2d, FrameReport, Kept, Letterbox, Placement, Size,
+    Affine2, Box2d, Candidate, Count, Detection2d, FrameReport, Kept, Letterbox, Placement,
+    RotatedBox2d, Size,
 };
 
 use super::nms_iou::clustered;
+use super::nms_rotated;
 use super::random::Random;
 
-struct Problem {
-    candidates: Vec<Candidate<Box2d>>,
+struct Problem<B> {
+    candidates: Vec<Candidate<B>>,
     keep: Vec<Kept>,
     source_from_network: Affine2,
     source: Size,
     max_detections: usize,
 }
 
-impl Problem {
-    fn reference(&self) -> (Vec<Detection2d>, usize) {
+impl<B: ImageBoxes + Gather> Problem<B> {
+    fn reference(&self) -> (Vec<Detection2d<B>>, usize) {
         let mut out = Vec::new();
         let Self { candidates, keep, source_from_network, source, max_detections } = self;
         let over =
-            gather_2d(candidates, keep, source_from_network, *source, *max_detections, &mut out);
+            B::GATHER(candidates, keep, source_from_network, *source, *max_detections, &mut out);
         (out, over)
     }
 
-    fn check(&self, device: &CudaDevice) {
+    /// `numbers`: those of a box.
+    fn check<const N: usize>(&self, device: &CudaDevice, numbers: impl Fn(&B) -> [f32; N]) {
         let stream = device.stream().unwrap();
-        let mut workspace = Workspace::new(&stream, self.max_detections).unwrap();
+        let mut workspace = Workspace::<B>::new(&stream, self.max_detections).unwrap();
         workspace.set_placement(&self.source_from_network, self.source).unwrap();
         let capacity = self.candidates.len().max(1);
         let mut candidates = DeviceCandidates::with_capacity(&stream, capacity).unwrap();
@@ -52,9 +55,11 @@ impl Problem {
             graph.enqueue().unwrap();
             let gathered = workspace.read(&mut out).unwrap();
             let context = format!("{} kept, at most {}", self.keep.len(), self.max_detections);
-            assert!(out == expected, "{context}: {} and {}", out.len(), expected.len());
-            let sign = |d: &Detection2d| [d.bbox.x1, d.bbox.y1].map(f32::to_bits);
-            assert!(out.iter().map(sign).eq(expected.iter().map(sign)), "{context}: signs");
+            let bits = |d: &Detection2d<B>| {
+                (d.class, d.score.to_bits(), numbers(&d.bbox).map(f32::to_bits))
+            };
+            let are_equal = out.iter().map(bits).eq(expected.iter().map(bits));
+            assert!(are_equal, "{context}: {} and {}", out.len(), expected.len());
             assert_eq!(gathered.num_detections as usize, out.len(), "{context}");
             assert_eq!(gathered.suppressed.num_kept, num_kept, "{context}");
             let mut report = FrameReport::new();
@@ -65,10 +70,23 @@ impl Problem {
     }
 }
 
-fn problem(random: &mut Random, num: usize, num_kept: usize, max_detections: usize) -> Problem {
+fn aligned(b: &Box2d) -> [f32; 4] {
+    [b.x1, b.y1, b.x2, b.y2]
+}
+
+fn rotated(b: &RotatedBox2d) -> [f32; 5] {
+    [b.cx, b.cy, b.width, b.height, b.angle_rad]
+}
+
+fn problem<B>(
+    random: &mut Random,
+    candidates: Vec<Candidate<B>>,
+    num_kept: usize,
+    max_detections: usize,
+) -> Problem<B> {
     let source = Size::new(1242, 375);
     let letterbox = Letterbox::new(source, Size::new(640, 480), Placement::Center);
-    let candidates = clustered(random, num, 4);
+    let num = candidates.len();
     // Positions past the candidates are left out.
     let keep = (0..num_kept)
         .map(|_| Kept { index: random.below(num + 3) as u32, score: random.range(0.0, 1.0) })
@@ -83,7 +101,10 @@ fn sizes_around_every_block_and_limits_agree() {
     let mut random = Random::new(40);
     for num_kept in [0, 1, 2, 31, 32, 33, 300, 511, 512, 513, 1024, 1025, 3000] {
         for max_detections in [0, 1, 17, 300, 512, 513, 5000] {
-            problem(&mut random, 900, num_kept, max_detections).check(&device);
+            let boxes = clustered(&mut random, 900, 4);
+            problem(&mut random, boxes, num_kept, max_detections).check(&device, aligned);
+            let boxes = nms_rotated::scene(&mut random, 900, 640.0);
+            problem(&mut random, boxes, num_kept, max_detections).check(&device, rotated);
         }
     }
 }
@@ -99,7 +120,8 @@ fn boxes_outside_empty_and_not_finite_are_left_out() {
         Affine2 { scale: [1e3, 0.0], offset: [0.0, 5.0] },
     ];
     for source_from_network in affines {
-        let mut problem = problem(&mut random, 2000, 2000, 700);
+        let boxes = clustered(&mut random, 2000, 4);
+        let mut problem = problem(&mut random, boxes, 2000, 700);
         problem.source_from_network = source_from_network;
         for candidate in &mut problem.candidates {
             let value = values[random.below(values.len())];
@@ -111,6 +133,35 @@ fn boxes_outside_empty_and_not_finite_are_left_out() {
                 _ => {}
             }
         }
-        problem.check(&device);
+        problem.check(&device, aligned);
+    }
+}
+
+#[test]
+fn rotated_boxes_outside_empty_and_not_finite_are_left_out() {
+    let Some(device) = super::gpu() else { return };
+    let mut random = Random::new(42);
+    let values = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 3e38, -3e38, -0.0, 0.0, -50.0, 9e4];
+    for source_from_network in [
+        Affine2::IDENTITY,
+        Affine2 { scale: [2.0, 2.0], offset: [-10.0, -30.0] },
+        Affine2 { scale: [1.5, 1.6], offset: [-400.0, -300.0] },
+        Affine2 { scale: [1e30, 1e3], offset: [0.0, 5.0] },
+    ] {
+        let boxes = nms_rotated::scene(&mut random, 2000, 800.0);
+        let mut problem = problem(&mut random, boxes, 2000, 700);
+        problem.source_from_network = source_from_network;
+        for candidate in &mut problem.candidates {
+            let value = values[random.below(values.len())];
+            match random.below(10) {
+                0 => candidate.bbox.cx = value,
+                1 => candidate.bbox.cy = value,
+                2 => candidate.bbox.width = value,
+                3 => candidate.bbox.height = value,
+                4 => candidate.bbox.angle_rad = value,
+                _ => {}
+            }
+        }
+        problem.check(&device, rotated);
     }
 }

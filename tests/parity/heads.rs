@@ -2,7 +2,7 @@
 
 use det_post::Result;
 use det_post::device::cuda::{DeviceTensor, DeviceValues, Stream};
-use det_post::ops::decode_yolo::cuda::Workspace;
+use det_post::ops::decode_yolo::cuda::{Decoded, Workspace};
 use det_post::types::{ElementType, Size, Tensor, YoloLayout};
 use half::f16;
 
@@ -27,10 +27,11 @@ pub struct Filling {
     pub broken: f32,
 }
 
-/// A `V5` or `V8` head.
+/// A `V5`, `V8` or `Obb` head.
 pub fn head(layout: YoloLayout, num_rows: usize, num_classes: usize) -> Head {
     let shape = match layout {
         YoloLayout::V8 => [1, 4 + num_classes, num_rows],
+        YoloLayout::Obb => [1, 4 + num_classes + 1, num_rows],
         _ => [1, num_rows, 5 + num_classes],
     };
     let tensor = Tensor::F32 { shape: shape.to_vec(), values: vec![0.0; shape.iter().product()] };
@@ -51,7 +52,7 @@ impl Head {
     }
 
     fn is_planes(&self) -> bool {
-        matches!(self.layout, YoloLayout::V8)
+        matches!(self.layout, YoloLayout::V8 | YoloLayout::Obb)
     }
 
     pub fn describe(&self) -> String {
@@ -67,7 +68,8 @@ impl Head {
     /// Replaces the tensor's values, in f32 or rounded to f16.
     pub fn fill(&mut self, random: &mut Random, filling: Filling, half: bool) {
         let first_class = if self.is_planes() { 4 } else { 5 };
-        let num_columns = first_class + self.num_classes;
+        let has_angle = self.layout.has_rotated_boxes();
+        let num_columns = first_class + self.num_classes + usize::from(has_angle);
         let mut values = vec![0.0; self.num_rows() * num_columns];
         for row in 0..self.num_rows() {
             let passes = random.range(0.0, 1.0) < filling.passing;
@@ -92,6 +94,9 @@ impl Head {
         let offsets = matches!(self.layout, YoloLayout::Yolox { .. });
         let is_objectness = !self.is_planes() && column == 4;
         match column {
+            _ if column == 4 + self.num_classes && self.layout.has_rotated_boxes() => {
+                [random.range(-0.8, 2.4), random.range(-20.0, 20.0)][random.below(8) / 7]
+            }
             0 | 1 if offsets => random.range(-0.5, 1.5),
             2 | 3 if offsets => random.range(-2.0, 3.0),
             0 | 1 => random.range(0.0, 640.0),
@@ -124,7 +129,7 @@ impl Head {
         }
     }
 
-    pub fn workspace(&self, stream: &Stream) -> Workspace {
+    pub fn workspace<B: Decoded>(&self, stream: &Stream) -> Workspace<B> {
         let shapes = [self.tensor.shape()];
         Workspace::new(stream, &self.layout, self.network, self.num_classes, &shapes).unwrap()
     }

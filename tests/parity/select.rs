@@ -13,14 +13,14 @@ use super::random::Random;
 fn rows_over_a_limit_are_lost_worst_first_and_counted() {
     let Some(device) = super::gpu() else { return };
     let mut random = Random::new(32);
-    for layout in [YoloLayout::V5, YoloLayout::V8] {
+    for layout in [YoloLayout::V5, YoloLayout::V8, YoloLayout::Obb] {
         // Many scores; few, so that classes and sources decide; one.
         for num_scores in [0, 5, 1] {
             let filling = Filling { passing: 0.5, num_scores, broken: 0.01 };
             let mut head = heads::head(layout.clone(), 4000, 9);
             head.fill(&mut random, filling, false);
             let num_found =
-                Problem { head: &head, capacity: 4000, selection: all(0.25) }.reference().0.len();
+                Problem { head: &head, capacity: 4000, selection: all(0.25) }.num_expected();
             let filter: &[u32] = &[0, 3, 8, 77];
             for capacity in [1, 2, 300, num_found - 1, num_found, num_found + 1] {
                 for class_filter in [&[][..], filter] {

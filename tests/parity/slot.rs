@@ -8,7 +8,7 @@ use det_post::ErrorKind;
 use det_post::device::cuda::{DeviceBuffer, InPlaceUploads, PageLocked, PinnedBuffer};
 use det_post::device::{Device, PayloadMemory};
 use det_post::runtime::message_buffer::{MessageBuffer, PayloadView};
-use det_post::transport::door::Received;
+use det_post::transport::middleware::Received;
 use det_post::types::{
     CloudView, Encoding, FrameReport, Header, ImageView, PointFields, Size, Stage, Stamp, Transfer,
 };

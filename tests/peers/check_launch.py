@@ -5,8 +5,8 @@
 
 Stand-ins of `launch` and `launch_ros` take the place of ROS 2, which is not needed: they know what the
 launch files here use of them, and nothing else. Prints JSON: the arguments that the file and those it
-includes declare, which of them it read, the processes it would start, in their order, and those of
-which the end ends the launch.
+includes declare, which of them it read, the processes it would start, in their order, those of
+which the end ends the launch, what is logged, and what the end of the node with an exit code leads to.
 """
 
 import importlib.util
@@ -24,6 +24,7 @@ class Context:
     def __init__(self, values):
         self.values = dict(values)
         self.declared, self.read, self.processes, self.ended_by = [], set(), [], []
+        self.logged, self.after_exit = [], {}
 
 
 class DeclareLaunchArgument:
@@ -81,7 +82,6 @@ class Node:
         respawn=False,
         respawn_delay=None,
         output="log",
-        emulate_tty=False,
     ):
         files = [given.path for given in parameters if isinstance(given, ParameterFile)]
         values = [given for given in parameters if not isinstance(given, ParameterFile)]
@@ -113,6 +113,29 @@ class ExecuteProcess:
         context.processes.append({"command": self.cmd, "name": self.name, "output": self.output})
 
 
+class LogInfo:
+    def __init__(self, *, msg):
+        self.msg = msg
+
+    def execute(self, context):
+        context.logged.append(self.msg)
+
+
+class ShutdownProcess:
+    def __init__(self, *, process_matcher):
+        self.process_matcher = process_matcher
+
+
+class EmitEvent:
+    def __init__(self, *, event):
+        self.event = event
+
+
+class ProcessExited:
+    def __init__(self, returncode):
+        self.returncode = returncode
+
+
 class Shutdown:
     def __init__(self, *, reason):
         self.reason = reason
@@ -129,9 +152,26 @@ class RegisterEventHandler:
 
     def execute(self, context):
         assert isinstance(self.handler, OnProcessExit)
+        if callable(self.handler.on_exit):
+            self.note_exits(context)
+            return
         assert all(isinstance(action, Shutdown) for action in self.handler.on_exit)
         ended = self.handler.target_action
         context.ended_by.append("any" if ended is None else ended.cmd)
+
+
+    def note_exits(self, context):
+        """Calls the handler for some exit codes: what is logged, and which processes are shut down."""
+        node = self.handler.target_action
+        for code in (0, 1, 2, -9):
+            actions = self.handler.on_exit(ProcessExited(code), context) or []
+            events = [action.event for action in actions if isinstance(action, EmitEvent)]
+            assert all(isinstance(event, ShutdownProcess) for event in events)
+            assert not any(event.process_matcher(object()) for event in events)
+            context.after_exit[code] = {
+                "logged": [action.msg for action in actions if isinstance(action, LogInfo)],
+                "shut_down": [node.process["name"] for event in events if event.process_matcher(node)],
+            }
 
 
 class LaunchDescription:
@@ -168,13 +208,17 @@ STAND_INS = {
     "launch": [LaunchDescription],
     "launch.actions": [
         DeclareLaunchArgument,
+        EmitEvent,
         ExecuteProcess,
         IncludeLaunchDescription,
+        LogInfo,
         OpaqueFunction,
         RegisterEventHandler,
         Shutdown,
     ],
     "launch.event_handlers": [OnProcessExit],
+    "launch.events": [],
+    "launch.events.process": [ShutdownProcess],
     "launch.launch_description_sources": [PythonLaunchDescriptionSource],
     "launch.substitutions": [LaunchConfiguration],
     "launch_ros": [],
@@ -202,6 +246,8 @@ def main():
         "read": sorted(context.read),
         "processes": context.processes,
         "ended_by": context.ended_by,
+        "logged": context.logged,
+        "after_exit": context.after_exit,
     }
     print(json.dumps(report))
 

@@ -367,6 +367,23 @@ class TransitionDescription:
     goal_state: State
 
 
+@ros("rcl_interfaces/msg/Log")
+class Log:
+    stamp: Time
+    level: uint8
+    name: str
+    msg: str
+    file: str
+    function: str
+    line: uint32
+
+
+@ros("rcl_interfaces/msg/LoggerLevel")
+class LoggerLevel:
+    name: str
+    level: uint32
+
+
 @ros("lifecycle_msgs/msg/TransitionEvent")
 class TransitionEvent:
     timestamp: uint64
@@ -394,6 +411,11 @@ SERVICES = {
     "rcl_interfaces/srv/SetParametersAtomically": (
         {"parameters": sequence[Parameter]},
         {"result": SetParametersResult},
+    ),
+    "rcl_interfaces/srv/GetLoggerLevels": ({"names": sequence[str]}, {"levels": sequence[LoggerLevel]}),
+    "rcl_interfaces/srv/SetLoggerLevels": (
+        {"levels": sequence[LoggerLevel]},
+        {"results": sequence[SetParametersResult]},
     ),
     "lifecycle_msgs/srv/ChangeState": ({"transition": Transition}, {"success": bool}),
     "lifecycle_msgs/srv/GetState": ({"nothing": uint8}, {"current_state": State}),

@@ -17,3 +17,4 @@ mod detections_recording;
 mod golden;
 mod lidar_replay;
 mod messages;
+mod rotated_boxes;

@@ -1,4 +1,4 @@
-//! The ROS 2 door beside rclpy, in processes of their own: what arrives, how
+//! The ROS 2 middleware beside rclpy, in processes of their own: what arrives, how
 //! late, and what is lost.
 //!
 //! Wants a sourced ROS 2 whose `python3` has rclpy; without it the tests say
@@ -15,10 +15,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use det_post::ros::{NodeName, Remaps};
 use det_post::runtime::slot::SlotReader;
-use det_post::transport::door::{
-    Door, DoorOptions, InputKind, Qos, Received, Receiver, Reliability, deliver,
+use det_post::transport::middleware::{
+    InputKind, Middleware, MiddlewareOptions, Qos, Received, Receiver, Reliability, deliver,
 };
-use det_post::transport::ros2::RosDoor;
+use det_post::transport::ros2::RosMiddleware;
 use det_post::types::{Header, ImagePayload};
 use futures::{FutureExt, StreamExt};
 use serde::de::DeserializeOwned;
@@ -66,9 +66,9 @@ fn topic() -> String {
     format!("/det_post_test_{}/input_{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
-fn door(name: &str) -> RosDoor {
+fn middleware(name: &str) -> RosMiddleware {
     let node = NodeName::new("", name).unwrap();
-    RosDoor::open(DoorOptions { node, remaps: Remaps::default() }).unwrap()
+    RosMiddleware::open(MiddlewareOptions { node, remaps: Remaps::default() }).unwrap()
 }
 
 /// A peer that does its best and no more.
@@ -149,11 +149,11 @@ fn worked() -> f64 {
 /// Lets both sensors send for so long. What arrived of each, and what this
 /// process held every second.
 fn listen(seconds: u64, reliability: Reliability) -> ([(Sensor, Arrived); 2], Vec<usize>) {
-    let mut door = door("listener");
+    let mut middleware = middleware("listener");
     let qos = Qos { reliability, depth: DEPTH, ..Qos::SENSOR_DATA };
     let running = [CAMERA, LIDAR].map(|sensor| {
         let (topic, arrived) = (topic(), Arc::<Mutex<Arrived>>::default());
-        let subscription = door.subscribe(&topic, sensor.kind, qos, count(&arrived)).unwrap();
+        let subscription = middleware.subscribe(&topic, sensor.kind, qos, count(&arrived)).unwrap();
         let num_frames = (seconds as f64 * sensor.hz) as u64;
         (sensor, subscription, arrived, peer_as(reliability, "send", &topic, sensor, num_frames))
     });
@@ -198,7 +198,7 @@ fn listen_by_rclpy(seconds: u64) -> [usize; 2] {
 }
 
 /// `DET_POST_SOAK_SECONDS` says how long. How much is lost is a matter of socket
-/// buffers and of how busy the machine is: rclpy has its turn beside the door.
+/// buffers and of how busy the machine is: rclpy has its turn beside the middleware.
 #[test]
 #[ignore = "takes two minutes"]
 fn soak() {
@@ -226,9 +226,9 @@ fn soak() {
 enum Way {
     /// A subscriber of rclpy that takes the message as bytes.
     Rclpy,
-    /// The thread of a channel, through the door.
+    /// The thread of a channel, through the middleware.
     Channel,
-    /// The thread of a channel, had the door taken bytes from r2r.
+    /// The thread of a channel, had the middleware taken bytes from r2r.
     ChannelFromBytes,
 }
 
@@ -247,9 +247,9 @@ fn ages(way: Way, sensor: Sensor, num_frames: u64) -> Vec<f64> {
     });
     let send = || -> f64 { told(peer("send", &topic, sensor, num_frames)) };
     if way == Way::Channel {
-        let mut door = door("measured");
+        let mut middleware = middleware("measured");
         let qos = Qos { depth: DEPTH, ..Qos::SENSOR_DATA };
-        let _subscription = door.subscribe(&topic, sensor.kind, qos, receiver).unwrap();
+        let _subscription = middleware.subscribe(&topic, sensor.kind, qos, receiver).unwrap();
         send();
     } else {
         let context = r2r::Context::create().unwrap();
@@ -283,11 +283,11 @@ fn take_ages(mut reader: SlotReader) -> Vec<f64> {
     ages
 }
 
-/// The way through the door to where a frame begins, beside a subscriber that
-/// does nothing but take the bytes, and beside a door that takes bytes.
+/// The way through the middleware to where a frame begins, beside a subscriber that
+/// does nothing but take the bytes, and beside a middleware that takes bytes.
 #[test]
 #[ignore = "measures for four minutes"]
-fn the_door_adds_less_than_a_millisecond() {
+fn the_middleware_adds_less_than_a_millisecond() {
     const WAYS: [Way; 3] = [Way::Rclpy, Way::Channel, Way::ChannelFromBytes];
     let Some(_turn) = turn() else { return };
     for sensor in [CAMERA, LIDAR] {

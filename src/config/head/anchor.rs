@@ -17,9 +17,9 @@ pub struct AnchorFacts {
     pub anchors: Vec<Anchor>,
     /// Yaws of each class's anchors.
     pub rotations_rad: Vec<f32>,
-    /// Where the cut between the two directions lies.
+    /// Angle between the two directions.
     pub direction_offset_rad: f32,
-    /// Whether anchors stand at cell centres.
+    /// Whether anchors are at cell centres.
     pub align_center: bool,
     /// Whether outputs are `[1, H, W, channels]`.
     pub channels_last: bool,

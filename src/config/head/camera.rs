@@ -1,4 +1,4 @@
-//! What camera networks take and give: the facts of their head files.
+//! Inputs and outputs of camera networks: the facts of their head files.
 
 use crate::config::declaration::Change::Fixed;
 use crate::config::reader::Reader;
@@ -8,14 +8,14 @@ use crate::types::{
     AnchorLevel, ChannelOrder, DetrBoxes, Normalization, Placement, Size, YoloLayout,
 };
 
-/// What a camera network takes and gives.
+/// Inputs and outputs of a camera network.
 #[derive(Clone, Debug, PartialEq)]
 pub struct YoloFacts {
-    /// What the outputs hold.
+    /// Layout of the outputs.
     pub layout: YoloLayout,
     /// Names of the classes; the index is the class.
     pub class_names: Vec<String>,
-    /// Size of the network's input; `None`: as the model says.
+    /// Size of the network's input; `None`: that of the model.
     pub input_size: Option<Size>,
     /// Where the image is placed in the input.
     pub placement: Placement,
@@ -41,6 +41,15 @@ const CHANNEL_ORDERS: &[(&str, ChannelOrder)] =
 
 impl YoloFacts {
     pub(super) fn read(p: &mut Reader<'_>, class_names: Vec<String>) -> Self {
+        let facts = Self::read_all(p, class_names);
+        if facts.layout.has_rotated_boxes() && facts.placement == Placement::Stretch {
+            let allowed = "`center` or `top_left`: rotated boxes need one scale for both axes";
+            p.refuse("placement", "\"stretch\"", allowed);
+        }
+        facts
+    }
+
+    fn read_all(p: &mut Reader<'_>, class_names: Vec<String>) -> Self {
         Self {
             layout: layout(p),
             class_names,
@@ -97,6 +106,7 @@ enum LayoutKind {
     V5,
     V5Raw,
     V8,
+    Obb,
     Yolox,
     EndToEnd,
     Detr,
@@ -106,6 +116,7 @@ const LAYOUT_KINDS: &[(&str, LayoutKind)] = &[
     ("v5", LayoutKind::V5),
     ("v5_raw", LayoutKind::V5Raw),
     ("v8", LayoutKind::V8),
+    ("obb", LayoutKind::Obb),
     ("yolox", LayoutKind::Yolox),
     ("end_to_end", LayoutKind::EndToEnd),
     ("detr", LayoutKind::Detr),
@@ -120,7 +131,7 @@ fn layout(p: &mut Reader<'_>) -> YoloLayout {
         "layout.kind",
         one_of(LAYOUT_KINDS),
         "What the outputs hold. `v5`: [1, N, 5 + C]. `v5_raw`: one tensor of logits per stride. `v8`: [1, 4 + C, N]. \
-         `yolox`: [1, N, 5 + C], grid and strides not applied. `end_to_end`: [1, N, 6], final. `detr`: boxes [1, N, 4] \
+         `obb`: [1, 4 + C + 1, N], rotated boxes, the angle in radians last. `yolox`: [1, N, 5 + C], grid and strides not applied. `end_to_end`: [1, N, 6], final. `detr`: boxes [1, N, 4] \
          and scores, final.",
     );
     let strides = p.value(
@@ -152,6 +163,7 @@ fn layout(p: &mut Reader<'_>) -> YoloLayout {
             YoloLayout::V5Raw { levels: levels(p, &strides, &anchors.unwrap_or_default()) }
         }
         LayoutKind::V8 => YoloLayout::V8,
+        LayoutKind::Obb => YoloLayout::Obb,
         LayoutKind::Yolox => YoloLayout::Yolox { strides },
         LayoutKind::EndToEnd => YoloLayout::EndToEnd,
         LayoutKind::Detr => YoloLayout::Detr { boxes, logits },

@@ -1,4 +1,4 @@
-//! What lidar networks take and give: the facts of their head files.
+//! Inputs and outputs of LiDAR networks: the facts of their head files.
 
 use super::anchor::AnchorFacts;
 use super::center::CenterFacts;
@@ -20,7 +20,7 @@ enum OutputKind {
 const KINDS: &[(&str, OutputKind)] =
     &[("center", OutputKind::Center), ("anchor", OutputKind::Anchor)];
 
-/// What a pillar encoder and its network take and give.
+/// Inputs and outputs of a pillar encoder and its network.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LidarFacts {
     /// Names of the classes; the index is the class.
@@ -33,7 +33,7 @@ pub struct LidarFacts {
     pub voxel_capacity: usize,
     /// What a point carries beyond x, y, z, in order.
     pub point_channels: Vec<PointChannel>,
-    /// Factor on [`PointChannel::Intensity`] as it stands in a message.
+    /// Factor on the [`PointChannel::Intensity`] of messages.
     pub intensity_scale: f32,
     /// Whether features hold three offsets from the pillar's centre, or two.
     pub center_offset_z: bool,
@@ -47,7 +47,7 @@ pub struct LidarFacts {
     pub outputs: LidarOutputs,
 }
 
-/// What the outputs of a lidar network hold.
+/// The outputs of a LiDAR network.
 #[derive(Clone, Debug, PartialEq)]
 pub enum LidarOutputs {
     /// Heat maps and regressions per cell (CenterPoint).

@@ -1,8 +1,8 @@
-//! Heads: what a network means, apart from where and how it is deployed.
+//! Heads: the facts of a network, independent of its deployment.
 //!
-//! A head is a YAML file of facts. Its section `defaults` may hold defaults
-//! for any parameter of the channel that suit this network; what the user
-//! gives goes before them.
+//! A head is a YAML file of facts. Its section `defaults` contains
+//! defaults of channel parameters that suit the network. Values of the user
+//! take precedence.
 
 mod anchor;
 mod camera;
@@ -36,6 +36,7 @@ pub(super) const SHIPPED: &[(&str, &str)] = &[
     ("demo_lidar", include_str!("../../../config/heads/demo_lidar.yaml")),
     ("pointpillars_kitti", include_str!("../../../config/heads/pointpillars_kitti.yaml")),
     ("rtdetr", include_str!("../../../config/heads/rtdetr.yaml")),
+    ("yolo_obb", include_str!("../../../config/heads/yolo_obb.yaml")),
     ("yolov10", include_str!("../../../config/heads/yolov10.yaml")),
     ("yolov5", include_str!("../../../config/heads/yolov5.yaml")),
     ("yolov5_raw", include_str!("../../../config/heads/yolov5_raw.yaml")),
@@ -69,7 +70,7 @@ impl Facts {
 }
 
 /// Reads a head by its name or path; `key` is the parameter that names it.
-/// `None` when a problem was noted.
+/// `None` when there is a problem.
 pub(super) fn read(key: &str, name: &str, problems: &mut Problems) -> Option<Head> {
     let mut of_head = Problems::default();
     let head = text_of(key, name, &mut of_head)
@@ -132,7 +133,7 @@ enum Sensor {
 
 const SENSORS: &[(&str, Sensor)] = &[("camera", Sensor::Camera), ("lidar", Sensor::Lidar)];
 
-/// `None` when a problem was noted.
+/// `None` when there is a problem.
 fn facts(p: &mut Reader<'_>) -> Option<Facts> {
     let (sensor, class_names) = common(p);
     Some(match sensor {

@@ -1,22 +1,22 @@
 //! 2D detection on the CPU.
 
+use super::boxes::{self, ImageBoxes};
 use super::{IMAGE, NEEDS, YoloHead, family, with_empty_frame};
 use crate::config::{CameraConfig, ChannelConfig};
 use crate::detectors::{Detector, DetectorInfo, FrameSet, InputNeeds};
-use crate::device::{Device, PayloadMemory};
+use crate::device::Device;
 use crate::error::Result;
-use crate::infer::Engine;
+use crate::infer::{self, Engine};
 use crate::ops::decompress::{Picture, decompress};
-use crate::ops::gather::gather_2d;
 use crate::ops::letterbox::{self, letterbox};
-use crate::ops::nms::{self, suppress_2d};
+use crate::ops::nms;
 use crate::ops::select::select;
 use crate::types::{
     Box2d, Candidates, Count, Detection2d, Detections, FrameReport, ImagePayload, Kept, Nms2d,
     Stage, Tensor,
 };
 
-/// What is timed, in order.
+/// The timed stages, in order.
 const STAGES: [Stage; 7] = [
     Stage::Decompress,
     Stage::Letterbox,
@@ -27,13 +27,13 @@ const STAGES: [Stage; 7] = [
     Stage::Gather,
 ];
 
-/// Finds boxes in images on the CPU.
-pub struct CpuDetector {
+/// Finds boxes `B` in images on the CPU.
+pub struct CpuDetector<B = Box2d> {
     info: DetectorInfo,
     engine: Box<dyn Engine>,
     head: YoloHead,
     score_threshold: f32,
-    /// Classes that are wanted, rising; empty for all.
+    /// The wanted classes, ascending; empty for all.
     class_filter: Vec<u32>,
     pre_nms_top_k: usize,
     nms: Nms2d,
@@ -41,18 +41,28 @@ pub struct CpuDetector {
     picture: Picture,
     letterbox: letterbox::Workspace,
     input: Tensor,
-    candidates: Candidates<Box2d>,
+    candidates: Candidates<B>,
     suppression: nms::Workspace,
     keep: Vec<Kept>,
-    detections: Vec<Detection2d>,
+    detections: Vec<Detection2d<B>>,
 }
 
-impl CpuDetector {
-    /// With a network that is loaded already.
+impl<B: ImageBoxes> CpuDetector<B> {
+    /// Loads the network.
     ///
     /// # Errors
-    /// `Model` when the network does not fit the head.
+    /// As [`super::open`].
+    pub fn load(config: &CameraConfig) -> Result<Self> {
+        Self::new(config, infer::load(&config.model_path, &config.engine)?)
+    }
+
+    /// Creates a detector with a loaded network.
+    ///
+    /// # Errors
+    /// `Model` when the network does not fit the head, or the head has boxes of the
+    /// other kind.
     pub fn new(config: &CameraConfig, engine: Box<dyn Engine>) -> Result<Self> {
+        boxes::check::<B>(&config.facts.layout)?;
         let head = YoloHead::new(&config.facts, engine.inputs(), engine.outputs())?;
         let input = head.input()?;
         Ok(Self {
@@ -75,7 +85,7 @@ impl CpuDetector {
     }
 }
 
-impl Detector for CpuDetector {
+impl<B: ImageBoxes> Detector for CpuDetector<B> {
     fn inputs(&self) -> &[InputNeeds] {
         &NEEDS
     }
@@ -109,10 +119,10 @@ impl Detector for CpuDetector {
         let cut = report.time(Stage::Select, || select(&mut self.candidates, self.pre_nms_top_k));
         report.time(Stage::Suppress, || {
             let candidates = self.candidates.as_slice();
-            suppress_2d(candidates, &self.nms, &mut self.suppression, &mut self.keep)
+            B::SUPPRESS(candidates, &self.nms, &mut self.suppression, &mut self.keep)
         })?;
         let num_over_limit = report.time(Stage::Gather, || {
-            gather_2d(
+            B::GATHER(
                 self.candidates.as_slice(),
                 &self.keep,
                 &placed.source_from_network(),
@@ -124,7 +134,7 @@ impl Detector for CpuDetector {
         report.add_count(Count::CandidatesOverCapacity, cut.num_over_capacity);
         report.add_count(Count::CandidatesOverTopK, cut.num_over_top_k);
         report.add_count(Count::DetectionsOverLimit, num_over_limit);
-        Ok(Detections::Boxes2d(detections))
+        Ok(B::detections(detections))
     }
 
     fn reconfigure(&mut self, config: &ChannelConfig) -> Result<()> {
@@ -143,15 +153,7 @@ impl Detector for CpuDetector {
         Ok(())
     }
 
-    fn reset(&mut self) -> Result<()> {
-        Ok(())
-    }
-
     fn warm_up(&mut self) -> Result<()> {
         with_empty_frame(|frame| self.detect(frame, &mut FrameReport::new()).map(drop))
-    }
-
-    fn payload_memory(&self) -> PayloadMemory {
-        PayloadMemory::of(&Device::Cpu)
     }
 }

@@ -1,11 +1,12 @@
-//! 2D detection on a GPU: one upload, one wait, one read of the results. A
-//! payload in page-locked memory is uploaded from there.
+//! 2D detection on a GPU: per frame one upload, one wait and one read of the results.
+//! A payload in page-locked memory is uploaded in place.
 
 use std::mem::{Discriminant, discriminant};
 
+use super::boxes::{self, ImageBoxes};
 use super::{IMAGE, NEEDS, YoloHead, family, with_empty_frame};
 use crate::config::{CameraConfig, ChannelConfig, YoloFacts};
-use crate::detectors::frame_stream::{FrameStream, Running, room_for};
+use crate::detectors::frame_stream::{FrameStream, Running, capacity_for};
 use crate::detectors::{Detector, DetectorInfo, FrameSet, InputNeeds};
 use crate::device::cuda::{
     DeviceCandidates, DeviceCounters, DeviceImage, DeviceTensor, Graph, ImageLayout,
@@ -14,41 +15,46 @@ use crate::device::cuda::{
 use crate::device::{Device, PayloadMemory};
 use crate::error::{Error, Result};
 use crate::infer::device::DeviceEngine;
-use crate::ops::decode_yolo::cuda::{Selection, Workspace as Decoder};
+use crate::ops::decode_yolo::cuda::{Decoded, Selection, Workspace as Decoder};
 use crate::ops::decompress::decompress_into;
-use crate::ops::gather::cuda::{Gathered, Workspace as Gatherer};
+use crate::ops::gather::cuda::{Gather, Gathered, Workspace as Gatherer};
 use crate::ops::letterbox::LetterboxParams;
 use crate::ops::letterbox::cuda::{Kernels as LetterboxKernels, enqueue_letterbox};
-use crate::ops::nms::cuda::{Capacity, NmsCounts, Suppression2d};
+use crate::ops::nms::cuda::{Capacity, NmsCounts, Suppressible, Suppression};
 use crate::types::{
     Box2d, CompressedFormat, Detection2d, Detections, FrameReport, ImagePayload, Kept, Letterbox,
     Nms2d, Stage, TensorSpec, Transfer,
 };
 
-/// Room for pictures is taken by powers of two from this on.
+/// The initial capacity for images, which grows by powers of two.
 const MIN_PICTURE_BYTES: usize = 1 << 16;
 
-/// What is timed on the stream, in order.
+/// The stages timed on the stream, in order.
 const STREAM_STAGES: [Stage; 4] =
     [Stage::Upload, Stage::Letterbox, Stage::Infer, Stage::Postprocess];
 
-/// What is reported, in order: decompression runs on the host.
+/// The reported stages, in order: decompression runs on the host.
 const STAGES: [Stage; 5] =
     [Stage::Decompress, Stage::Upload, Stage::Letterbox, Stage::Infer, Stage::Postprocess];
 
-/// Finds boxes in images on a GPU.
-pub struct CudaDetector {
+/// Boxes in an image, from the network's outputs to detections, on a GPU.
+pub trait DeviceBoxes: ImageBoxes + Decoded + Suppressible<Nms = Nms2d> + Gather {}
+
+impl<B: ImageBoxes + Decoded + Suppressible<Nms = Nms2d> + Gather> DeviceBoxes for B {}
+
+/// Finds boxes `B` in images on a GPU.
+pub struct CudaDetector<B: DeviceBoxes = Box2d> {
     info: DetectorInfo,
     uploads: InPlaceUploads,
     frames: FrameStream,
     pictures: Pictures,
     engine: DeviceEngine,
     head: YoloHead,
-    postprocess: Postprocess,
-    detections: Vec<Detection2d>,
+    postprocess: Postprocess<B>,
+    detections: Vec<Detection2d<B>>,
 }
 
-impl CudaDetector {
+impl<B: DeviceBoxes> CudaDetector<B> {
     /// Loads the network; the frames run on `stream`.
     ///
     /// # Errors
@@ -59,11 +65,12 @@ impl CudaDetector {
         Self::new(config, stream, engine)
     }
 
-    /// With a network that is loaded already, whose stream is `stream`.
+    /// Creates a detector with a loaded network, whose stream is `stream`.
     ///
     /// # Errors
     /// As [`super::open`].
     pub fn new(config: &CameraConfig, stream: &Stream, engine: DeviceEngine) -> Result<Self> {
+        boxes::check::<B>(&config.facts.layout)?;
         let head = YoloHead::new(&config.facts, engine.inputs(), engine.outputs())?;
         let device = Device::Cuda(stream.device().clone());
         let mut frames = FrameStream::new(stream, &STREAM_STAGES)?;
@@ -81,7 +88,7 @@ impl CudaDetector {
     }
 }
 
-impl Detector for CudaDetector {
+impl<B: DeviceBoxes> Detector for CudaDetector<B> {
     fn inputs(&self) -> &[InputNeeds] {
         &NEEDS
     }
@@ -110,7 +117,7 @@ impl Detector for CudaDetector {
 
             let num_counted = running.add_counters();
             running.add_copies(Stage::Infer, engine);
-            // The suppression writes its survivors to the host, too.
+            // The suppression writes its survivors to host memory, too.
             let num_kept = gathered.suppressed.num_kept as usize;
             let survivors = size_of::<NmsCounts>() + num_kept * size_of::<Kept>();
             let gathered = size_of::<Gathered>() + size_of_val(detections.as_slice());
@@ -119,11 +126,11 @@ impl Detector for CudaDetector {
             running.finish()
         });
         frames.settle(ran)?;
-        Ok(Detections::Boxes2d(detections))
+        Ok(B::detections(detections))
     }
 
-    /// Thresholds and classes are written to the device; other kinds and limits
-    /// are recorded anew.
+    /// Writes thresholds and classes to the device; records the post-processing again
+    /// for another suppression or other limits.
     fn reconfigure(&mut self, config: &ChannelConfig) -> Result<()> {
         let config = family(config)?;
         if self.postprocess.fits(config) {
@@ -132,14 +139,10 @@ impl Detector for CudaDetector {
             let stream = self.frames.stream().clone();
             let working = (&stream, self.frames.counters());
             self.postprocess = Postprocess::new(config, &self.head, &self.engine, working)?;
-            self.pictures.forget();
+            self.pictures.recorded = None;
         }
         self.detections.clear();
         self.detections.reserve(config.max_detections);
-        Ok(())
-    }
-
-    fn reset(&mut self) -> Result<()> {
         Ok(())
     }
 
@@ -152,13 +155,13 @@ impl Detector for CudaDetector {
     }
 }
 
-/// The shape that the network's input has in every frame.
+/// The shape of the network's input.
 fn input_shape(facts: &YoloFacts, input: &TensorSpec) -> Result<Vec<usize>> {
     YoloHead::input_shape(facts, input).map(|shape| shape.to_vec())
 }
 
-/// The picture of a frame, and its way into the network's input: a letterbox
-/// that is recorded at the first picture of a layout.
+/// The image of a frame and its letterbox, which is recorded at the first image of a
+/// layout.
 struct Pictures {
     stream: Stream,
     picture: DeviceImage,
@@ -178,13 +181,8 @@ impl Pictures {
         })
     }
 
-    /// Makes the next picture record anew.
-    fn forget(&mut self) {
-        self.recorded = None;
-    }
-
-    /// Brings the picture to the device in one upload: pixels from where they
-    /// lie or through one copy into page-locked memory, a file decoded there.
+    /// Queues one upload of the image: of pixels in place or through one copy into
+    /// page-locked memory, of a file from its decoding into that memory.
     fn upload<'env>(
         &mut self,
         payload: &ImagePayload<'env>,
@@ -215,22 +213,21 @@ impl Pictures {
         }
     }
 
-    /// Room for a picture. More than ever before takes new memory, which the
-    /// recorded letterbox does not know.
+    /// Reserves memory for an image. New memory discards the recorded letterbox.
     fn reserve(&mut self, num_bytes: usize) -> Result<()> {
         if num_bytes > self.picture.capacity() {
-            self.picture = DeviceImage::with_capacity(&self.stream, room_for(num_bytes))?;
-            self.forget();
+            self.picture = DeviceImage::with_capacity(&self.stream, capacity_for(num_bytes))?;
+            self.recorded = None;
         }
         Ok(())
     }
 
-    /// Queues the letterbox of the picture. At a new layout it is recorded, and
-    /// the way back to the picture's pixels written to the device.
+    /// Queues the letterbox of the image. At a new layout it is recorded, and the
+    /// transform to source pixels written to the device.
     fn enqueue_letterbox(
         &mut self,
         input: &mut DeviceTensor,
-        postprocess: &mut Postprocess,
+        postprocess: &mut Postprocess<impl DeviceBoxes>,
     ) -> Result<()> {
         let Self { stream, picture, kernels, params, recorded } = self;
         let layout = picture.layout()?;
@@ -253,16 +250,16 @@ impl Pictures {
     }
 }
 
-/// From the network's answers to detections, recorded once.
-struct Postprocess {
-    decoder: Decoder,
-    suppression: Suppression2d,
-    gather: Gatherer,
+/// The operations from the network's outputs to detections, recorded once.
+struct Postprocess<B: DeviceBoxes> {
+    decoder: Decoder<B>,
+    suppression: Suppression<B>,
+    gather: Gatherer<B>,
     graph: Graph,
     limits: Limits,
 }
 
-/// What kernels and memory were taken for.
+/// The values that kernels and memory are chosen for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Limits {
     num_candidates: usize,
@@ -280,7 +277,7 @@ impl Limits {
     }
 }
 
-impl Postprocess {
+impl<B: DeviceBoxes> Postprocess<B> {
     fn new(
         config: &CameraConfig,
         head: &YoloHead,
@@ -288,12 +285,11 @@ impl Postprocess {
         (stream, counters): (&Stream, &mut DeviceCounters),
     ) -> Result<Self> {
         let limits = Limits::of(config);
-        let mut candidates =
-            DeviceCandidates::<Box2d>::with_capacity(stream, limits.num_candidates)?;
+        let mut candidates = DeviceCandidates::<B>::with_capacity(stream, limits.num_candidates)?;
         let mut decoder = head.decoder(stream, engine)?;
         let classes = config.facts.class_names.len();
         let capacity = Capacity { candidates: limits.num_candidates, classes };
-        let mut suppression = Suppression2d::new(stream, &config.nms, capacity)?;
+        let mut suppression = Suppression::new(stream, &config.nms, capacity)?;
         let mut gather = Gatherer::new(stream, limits.max_detections)?;
         let graph = Graph::record(stream, || {
             head.enqueue_decode(engine, &mut decoder, &mut candidates, counters)?;
@@ -305,7 +301,7 @@ impl Postprocess {
         Ok(recorded)
     }
 
-    /// Whether a configuration changes only what lies in device memory.
+    /// Whether a configuration changes only values in device memory.
     fn fits(&self, config: &CameraConfig) -> bool {
         self.limits == Limits::of(config)
     }
@@ -321,7 +317,7 @@ impl Postprocess {
         })
     }
 
-    /// Writes the way back to the picture's pixels to the device and waits.
+    /// Writes the transform to source pixels to the device and waits.
     fn set_placement(&mut self, placed: &Letterbox) -> Result<()> {
         self.gather.set_placement(&placed.source_from_network(), placed.source)
     }

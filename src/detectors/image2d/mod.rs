@@ -1,18 +1,20 @@
-//! An image in, 2D boxes out: the YOLO families and end-to-end detectors.
+//! 2D detection in images: the YOLO families and end-to-end detectors.
 //!
-//! Boxes are in pixels of the source image, clipped to it. Both devices give
-//! the same detections and the same counts, bit for bit when the network's
-//! outputs are. The whole frame is one function in `cpu.rs` and in `cuda.rs`,
-//! with the same stages in the same order.
+//! Boxes are in pixels of the source image, axis-aligned and clipped to it, or
+//! rotated, depending on the head. Detections and counts are equal on both devices,
+//! bit for bit if the network's outputs are. The whole frame is one function in
+//! `cpu.rs` and in `cuda.rs`, with the same stages in the same order.
 
+mod boxes;
 mod cpu;
 #[cfg(feature = "cuda")]
 mod cuda;
 mod head;
 
+pub use boxes::ImageBoxes;
 pub use cpu::CpuDetector;
 #[cfg(feature = "cuda")]
-pub use cuda::CudaDetector;
+pub use cuda::{CudaDetector, DeviceBoxes};
 pub use head::YoloHead;
 
 pub use crate::ops::decompress::MAX_DECODE_TIME;
@@ -21,8 +23,7 @@ use super::{Detector, FrameInput, FrameSet, InputNeeds, PayloadKind, another_fam
 use crate::config::{CameraConfig, ChannelConfig, ChannelKind};
 use crate::device::Device;
 use crate::error::Result;
-use crate::infer;
-use crate::types::{Encoding, Header, ImagePayload, ImageView, Size};
+use crate::types::{Box2d, Encoding, Header, ImagePayload, ImageView, RotatedBox2d, Size};
 
 /// The one input.
 const IMAGE: usize = 0;
@@ -36,15 +37,20 @@ const WARM_UP_SIZE: u32 = 64;
 /// # Errors
 /// `Model` when the network cannot be loaded or does not fit its head;
 /// `Argument` when the device has no implementation of the head or the
-/// suppression; `Device` when it has not enough memory.
+/// suppression; `Device` when there is not enough memory.
 pub fn open(config: &CameraConfig, device: &Device) -> Result<Box<dyn Detector>> {
-    Ok(match device {
-        Device::Cpu => {
-            let engine = infer::load(&config.model_path, &config.engine)?;
-            Box::new(CpuDetector::new(config, engine)?)
+    let has_rotated_boxes = config.facts.layout.has_rotated_boxes();
+    Ok(match (device, has_rotated_boxes) {
+        (Device::Cpu, false) => Box::new(CpuDetector::<Box2d>::load(config)?),
+        (Device::Cpu, true) => Box::new(CpuDetector::<RotatedBox2d>::load(config)?),
+        #[cfg(feature = "cuda")]
+        (Device::Cuda(device), false) => {
+            Box::new(CudaDetector::<Box2d>::load(config, &device.stream()?)?)
         }
         #[cfg(feature = "cuda")]
-        Device::Cuda(device) => Box::new(CudaDetector::load(config, &device.stream()?)?),
+        (Device::Cuda(device), true) => {
+            Box::new(CudaDetector::<RotatedBox2d>::load(config, &device.stream()?)?)
+        }
     })
 }
 
@@ -58,7 +64,7 @@ fn family(config: &ChannelConfig) -> Result<&CameraConfig> {
     }
 }
 
-/// Hands a black image to `work`.
+/// Calls `work` with a black image.
 fn with_empty_frame<T>(work: impl FnOnce(&FrameSet<'_>) -> Result<T>) -> Result<T> {
     let pixels = vec![0; 3 * (WARM_UP_SIZE * WARM_UP_SIZE) as usize];
     let size = Size::new(WARM_UP_SIZE, WARM_UP_SIZE);

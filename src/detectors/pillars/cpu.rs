@@ -5,7 +5,7 @@ use nalgebra::Isometry3;
 use super::{CLOUD, LidarHead, PillarEncoder, family, needs, with_empty_frame};
 use crate::config::{ChannelConfig, LidarConfig, LidarFacts};
 use crate::detectors::{Detector, DetectorInfo, FrameSet, InputNeeds};
-use crate::device::{Device, PayloadMemory};
+use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::infer::Engine;
 use crate::ops::densify::{Sweeps, densify};
@@ -21,7 +21,7 @@ use crate::types::{
     Stamp, Tensor,
 };
 
-/// What is timed, in order.
+/// The timed stages, in order.
 const STAGES: [Stage; 11] = [
     Stage::Unpack,
     Stage::Densify,
@@ -36,7 +36,7 @@ const STAGES: [Stage; 11] = [
     Stage::Gather,
 ];
 
-/// Finds boxes in point clouds on the CPU.
+/// Detects objects in point clouds on the CPU.
 pub struct CpuDetector {
     info: DetectorInfo,
     needs: [InputNeeds; 1],
@@ -64,7 +64,7 @@ pub struct CpuDetector {
 }
 
 impl CpuDetector {
-    /// With networks that are loaded already.
+    /// A detector with loaded networks.
     ///
     /// # Errors
     /// `Model` when a network does not fit the head.
@@ -130,7 +130,7 @@ impl Detector for CpuDetector {
         report.add_count(Count::PointsOverCapacity, unpacked.num_over_capacity);
 
         let points = match &mut self.densification {
-            Some(densification) => densification.join(points, frame.stamp, pose, report)?,
+            Some(densification) => densification.merge(points, frame.stamp, pose, report)?,
             None => points,
         };
 
@@ -202,13 +202,9 @@ impl Detector for CpuDetector {
         with_empty_frame(&facts, |frame| self.detect(frame, &mut FrameReport::new()).map(drop))?;
         self.reset()
     }
-
-    fn payload_memory(&self) -> PayloadMemory {
-        PayloadMemory::of(&Device::Cpu)
-    }
 }
 
-/// Past sweeps and the memory in which they join the current one.
+/// Past sweeps, and the memory for merging them.
 struct Densification {
     sweeps: Sweeps,
     merged: Points,
@@ -217,7 +213,7 @@ struct Densification {
 }
 
 impl Densification {
-    /// `None` when the configuration wants no past sweeps.
+    /// `None` if the configuration has no past sweeps.
     fn new(config: &LidarConfig) -> Option<Self> {
         if config.densification.num_past_sweeps == 0 {
             return None;
@@ -235,9 +231,9 @@ impl Densification {
         })
     }
 
-    /// The current sweep with the past ones moved into its frame; the current
-    /// one alone when its transform is missing. Remembers it for the next.
-    fn join<'a>(
+    /// Merges past sweeps with the current one, and keeps the current one for the next
+    /// frames. Returns the current one alone if its pose is unknown.
+    fn merge<'a>(
         &'a mut self,
         current: &'a Points,
         stamp: Stamp,
@@ -248,8 +244,8 @@ impl Densification {
             report.add_count(Count::SweepsDropped, self.sweeps.len());
             return Ok(current);
         };
-        let joined = report.time(Stage::Densify, || {
-            let joined = densify(
+        let counts = report.time(Stage::Densify, || {
+            let counts = densify(
                 current,
                 stamp,
                 world_from_sensor,
@@ -259,11 +255,11 @@ impl Densification {
                 &mut self.merged,
             )?;
             self.sweeps.push(current, stamp, world_from_sensor);
-            Ok::<_, Error>(joined)
+            Ok::<_, Error>(counts)
         })?;
-        report.add_count(Count::SweepsDropped, joined.num_sweeps_dropped);
-        report.add_count(Count::PointsOverCapacity, joined.num_points_over_capacity);
-        report.add_count(Count::PointsNotFinite, joined.num_points_not_finite);
+        report.add_count(Count::SweepsDropped, counts.num_sweeps_dropped);
+        report.add_count(Count::PointsOverCapacity, counts.num_points_over_capacity);
+        report.add_count(Count::PointsNotFinite, counts.num_points_not_finite);
         Ok(&self.merged)
     }
 }

@@ -1,4 +1,4 @@
-//! The pillar encoder: voxel features to one row a pillar.
+//! The pillar encoder: from the features of pillars to one row per pillar.
 
 use super::head::{floats, refuse};
 use crate::config::LidarFacts;
@@ -7,26 +7,26 @@ use crate::infer::ExpectedDim::{Any, Exactly};
 use crate::infer::{Engine, Side, bind};
 use crate::types::{Dim, ElementType, Tensor, TensorSpec, TensorValues, TensorView};
 
-/// Voxels that an encoder is given at once. What lies between its layers is
-/// then small enough for a cache, and as large in every frame.
+/// Voxels per run of an encoder with a dynamic number of voxels: its activations then fit
+/// into the cache and have the same size in every frame.
 const BLOCK: usize = 2048;
 
-/// A pillar encoder whose tensors are known to fit: `[V, P, F]` in,
-/// `[V, C]` (or with a further dimension of one) out.
+/// A pillar encoder whose tensors were checked: input `[V, P, F]`, output `[V, C]`,
+/// `[V, 1, C]` or `[V, C, 1]`.
 #[derive(Clone, Debug)]
 pub struct PillarEncoder {
     element: ElementType,
     input_shape: [usize; 3],
-    /// Whether the network takes any number of voxels, so that empty ones need
-    /// not be sent.
+    /// Whether the number of voxels is dynamic, so that rows without a voxel are not
+    /// encoded.
     is_dynamic: bool,
     output: usize,
-    /// The answers of all blocks, where the network takes any number.
+    /// The outputs of all runs of a frame, if the number of voxels is dynamic.
     encoded: Tensor,
 }
 
 impl PillarEncoder {
-    /// Matches the facts of an encoder with the tensors it has.
+    /// Matches the facts of an encoder with its tensors.
     ///
     /// # Errors
     /// `Model` naming expected and found tensors when they do not fit, or when
@@ -47,7 +47,7 @@ impl PillarEncoder {
         })
     }
 
-    /// The shape that the input of an encoder with these facts is to have.
+    /// The shape of the input of an encoder with these facts.
     ///
     /// # Errors
     /// `Model` when it takes fewer voxels than `voxel_capacity`.
@@ -74,12 +74,11 @@ impl PillarEncoder {
         Tensor::zeros(self.element, &self.input_shape)
     }
 
-    /// Encodes the first `num_voxels` voxels of the features, of which there is
-    /// at least one, or all of them when the network wants a fixed number.
+    /// Encodes the first `num_voxels` rows of the features, at least one, or all of them if
+    /// the number of voxels is fixed.
     ///
     /// # Errors
-    /// `Inference` when the network fails, or answers with another number of
-    /// rows than it was given.
+    /// `Inference` when the network fails or its output has another number of rows.
     pub fn run(
         &mut self,
         engine: &mut dyn Engine,
@@ -100,15 +99,15 @@ impl PillarEncoder {
             };
             let shape = [num_rows, num_points, num_features];
             engine.run(&[TensorView::new(&shape, values)?])?;
-            let answer = engine.output(self.output)?;
-            let found = answer.shape();
+            let output = engine.output(self.output)?;
+            let found = output.shape();
             if found.first() != Some(&num_rows) {
                 return inference(format!("{num_rows} pillars are encoded as {found:?}"));
             }
             if start == 0 {
-                empty(&mut self.encoded, &answer, self.input_shape[0])?;
+                empty(&mut self.encoded, &output, self.input_shape[0])?;
             }
-            append(&mut self.encoded, &answer)?;
+            append(&mut self.encoded, &output)?;
         }
         Ok(())
     }
@@ -121,13 +120,14 @@ impl PillarEncoder {
         if self.is_dynamic { Ok(self.encoded.view()) } else { engine.output(self.output) }
     }
 
-    /// Where among an engine's outputs the encoded pillars are.
+    /// The position of the encoded pillars among an engine's outputs.
     pub fn output_index(&self) -> usize {
         self.output
     }
 }
 
-/// Leaves a tensor with no rows and room for `num_rows` as those of `like`.
+/// Removes all rows of a tensor and reserves memory for `num_rows` rows like those of
+/// `like`.
 fn empty(tensor: &mut Tensor, like: &TensorView<'_>, num_rows: usize) -> Result<()> {
     if tensor.element() != like.values().element() {
         *tensor = Tensor::zeros(like.values().element(), &[0])?;
@@ -177,7 +177,7 @@ fn inference<T>(message: String) -> Result<T> {
     Err(Error::new(ErrorKind::Inference, "encoder", message))
 }
 
-/// How many voxels an encoder takes; `None` for any number.
+/// The number of voxels of an encoder; `None` if it is dynamic.
 fn fixed_voxels(input: &TensorSpec) -> Option<usize> {
     match input.shape.as_ref().and_then(|dims| dims.first()) {
         Some(Dim::Fixed(fixed)) => Some(*fixed),
@@ -189,7 +189,7 @@ fn fixed_voxels(input: &TensorSpec) -> Option<usize> {
 mod tests {
     use super::*;
 
-    /// Gives each voxel the sum of its values, and `num_more` rows beyond.
+    /// Computes the sum of each voxel's values, and `num_more` further rows.
     struct Sums {
         sums: Vec<f32>,
         shape: [usize; 2],

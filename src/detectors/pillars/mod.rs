@@ -1,15 +1,13 @@
-//! A point cloud in, 3D boxes out: pillar networks with a CenterPoint or an
-//! anchor head.
+//! Boxes in space from a point cloud: pillar networks with a CenterPoint or an anchor head.
 //!
-//! Boxes are in the frame of the cloud. Both devices give the same detections
-//! and the same counts, bit for bit up to the encoder and, but for the last
-//! place of an exponential, from the network's outputs on. The whole frame is
-//! one function in `cpu.rs` and in `cuda/`, with the same stages in the same
-//! order.
+//! Boxes are in the cloud's frame of reference. Both devices give the same counters, the
+//! same encoder input and, from equal outputs of the network, the same detections, except
+//! for the last place of an exponential. The whole frame is one function in `cpu.rs` and
+//! in `cuda/`, with the same stages in the same order.
 //!
-//! Where past sweeps join the current one, the detector asks for the pose of
-//! the sensor. Without it a sweep is processed alone, which is counted. A cloud
-//! without a usable point, those of past sweeps included, has no detections.
+//! If past sweeps are merged, the detector uses the pose of the sensor. Without it the
+//! current sweep is processed alone, which is counted. A cloud without valid points,
+//! including those of past sweeps, has no detections.
 
 mod cpu;
 #[cfg(feature = "cuda")]
@@ -56,11 +54,11 @@ pub fn open(config: &LidarConfig, device: &Device) -> Result<Box<dyn Detector>> 
     })
 }
 
-/// One cloud, and the sensor's pose where past sweeps join.
+/// One cloud, and the sensor's pose if past sweeps are merged.
 fn needs(config: &LidarConfig) -> [InputNeeds; 1] {
     let densification = &config.densification;
-    let joins = densification.num_past_sweeps > 0;
-    let pose_in = joins.then(|| densification.world_frame.clone());
+    let merges = densification.num_past_sweeps > 0;
+    let pose_in = merges.then(|| densification.world_frame.clone());
     [InputNeeds { kind: PayloadKind::Cloud, pose_in, calibration: false }]
 }
 
@@ -71,8 +69,8 @@ fn family(config: &ChannelConfig) -> Result<&LidarConfig> {
     }
 }
 
-/// Hands a cloud of one point, the centre of the grid's range, to `work`: x, y,
-/// z and the channels that the head wants, all floats, the channels zero.
+/// Calls `work` with a cloud of one point, the centre of the grid's range: x, y, z and the
+/// channels of the head, all floats, the channels zero.
 fn with_empty_frame<T>(
     facts: &LidarFacts,
     work: impl FnOnce(&FrameSet<'_>) -> Result<T>,
@@ -97,10 +95,10 @@ fn with_empty_frame<T>(
     work(&FrameSet::single(&input))
 }
 
-/// What to read from clouds.
+/// The values to read from clouds.
 fn unpack_params(config: &LidarConfig) -> UnpackParams {
     let facts = &config.facts;
-    // A point outside today may be inside after the vehicle moved.
+    // A point outside may be inside after the vehicle has moved.
     let is_alone = config.densification.num_past_sweeps == 0;
     UnpackParams {
         channels: facts.point_channels.clone(),
@@ -117,7 +115,7 @@ fn voxelize_params(facts: &LidarFacts) -> VoxelizeParams {
     }
 }
 
-/// The channel of points that gets the age of their sweep.
+/// The channel for the age of a point's sweep.
 fn time_lag_channel(facts: &LidarFacts) -> Option<usize> {
     let position = facts.point_channels.iter().position(|c| *c == PointChannel::TimeLag);
     position.map(|channel| 3 + channel)

@@ -38,7 +38,7 @@ pub(crate) use kernel::{
     RESIDENT_THREADS, blocks, check_len, check_lens, check_threads, kernel_specs, refused,
 };
 pub use memory::{
-    DeviceBuffer, In, InPlaceUploads, MappedBuffer, Out, PageLocked, PinnedBuffer, Plain,
+    DeviceBuffer, Floats, In, InPlaceUploads, MappedBuffer, Out, PageLocked, PinnedBuffer, Plain,
     UploadScope,
 };
 pub use points::DevicePoints;

@@ -18,6 +18,7 @@ mod constants;
 mod cpu;
 #[cfg(feature = "cuda")]
 mod cuda;
+mod listing;
 mod node;
 mod onnx;
 mod operation;
@@ -153,6 +154,3 @@ fn point_channels(model: &Model<'_>, num_expected: usize) -> Result<Option<Vec<S
 fn refuse<T>(message: String) -> Result<T> {
     Err(Error::new(ErrorKind::Model, STAGE, message))
 }
-
-#[cfg(test)]
-mod tests;

@@ -12,7 +12,7 @@
 
 use std::collections::HashMap;
 
-use super::builder::NetworkBuilder;
+use super::builder::{NetworkBuilder, Weights};
 use super::constants::{Constants, WeightSizes};
 use super::node::{self, Attributes};
 use super::onnx::{DataType, Model, Node, ValueInfo};
@@ -111,39 +111,7 @@ impl<'a> Reader<'_, 'a> {
         let sizes = WeightSizes { num_outputs, kernel: geometry.kernel, num_inputs };
         let bias = bias.first().copied().filter(|bias| !bias.is_empty());
         let weights = self.constants.weights(node, weight, bias, sizes)?;
-        let flags =
-            [attributes.flag("subm")?, attributes.flag("transposed")?, attributes.flag("inverse")?];
-        let key = attributes.optional_text("rulebook")?.unwrap_or_default();
-        if flags != [false, true, false] {
-            attributes.expect_per_axis("output_padding", [0; 3])?;
-        }
-        let builder = &mut self.builder;
-        let name = node.name();
-        let output = match flags {
-            [true, false, false] => {
-                attributes.expect_per_axis("stride", [1; 3])?;
-                builder.submanifold(name, input, geometry.kernel, geometry.dilation, weights)?
-            }
-            [false, false, false] => {
-                let output = builder.strided(name, input, geometry, weights)?;
-                let levels = [input, output].map(|tensor| builder.level_index_of(tensor));
-                self.remember(node, key, (levels[0], levels[1], geometry))?;
-                output
-            }
-            [false, true, false] => {
-                let output_padding = attributes.per_axis("output_padding")?;
-                builder.transposed(name, input, geometry, output_padding, weights)?
-            }
-            [false, false, true] => {
-                self.check_inverse(&mut attributes, key, input, geometry)?;
-                self.builder.inverse(name, input, weights)?
-            }
-            _ => {
-                return refuse(format!(
-                    "{node}: more than one of the attributes subm, transposed and inverse is 1"
-                ));
-            }
-        };
+        let output = self.convolve(node, &mut attributes, input, geometry, weights)?;
         let shape = self.builder.level_of(output).shape;
         attributes.expect_per_axis("output_spatial_shape", shape)?;
         check_example(&mut attributes, "input_shape", num_inputs)?;
@@ -153,7 +121,7 @@ impl<'a> Reader<'_, 'a> {
         check_precision(&mut attributes, &["input_dynamic_range", "weight_dynamic_ranges"])?;
         let output = match attributes.text("activation")? {
             "None" => output,
-            "ReLU" => self.builder.relu(name, output)?,
+            "ReLU" => self.builder.relu(node.name(), output)?,
             other => {
                 return attributes
                     .refuse("activation", &format!("is {other}; ReLU and None are possible"));
@@ -161,6 +129,49 @@ impl<'a> Reader<'_, 'a> {
         };
         attributes.finish()?;
         Ok(Value::Sparse(output))
+    }
+
+    /// Adds a convolution of the kind that the attributes `subm`, `transposed` and
+    /// `inverse` tell.
+    fn convolve(
+        &mut self,
+        node: &Node<'a>,
+        attributes: &mut Attributes<'_, 'a>,
+        input: usize,
+        geometry: Geometry,
+        weights: Weights,
+    ) -> Result<usize> {
+        let flags =
+            [attributes.flag("subm")?, attributes.flag("transposed")?, attributes.flag("inverse")?];
+        let key = attributes.optional_text("rulebook")?.unwrap_or_default();
+        if flags != [false, true, false] {
+            attributes.expect_per_axis("output_padding", [0; 3])?;
+        }
+        let builder = &mut self.builder;
+        let name = node.name();
+        match flags {
+            [true, false, false] => {
+                attributes.expect_per_axis("stride", [1; 3])?;
+                builder.submanifold(name, input, geometry.kernel, geometry.dilation, weights)
+            }
+            [false, false, false] => {
+                let output = builder.strided(name, input, geometry, weights)?;
+                let levels = [input, output].map(|tensor| builder.level_index_of(tensor));
+                self.remember(node, key, (levels[0], levels[1], geometry))?;
+                Ok(output)
+            }
+            [false, true, false] => {
+                let output_padding = attributes.per_axis("output_padding")?;
+                builder.transposed(name, input, geometry, output_padding, weights)
+            }
+            [false, false, true] => {
+                self.check_inverse(attributes, key, input, geometry)?;
+                self.builder.inverse(name, input, weights)
+            }
+            _ => refuse(format!(
+                "{node}: more than one of the attributes subm, transposed and inverse is 1"
+            )),
+        }
     }
 
     /// Keeps the geometry of a strided convolution for inverse ones with its key.

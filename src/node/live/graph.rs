@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::node::status::TopicStatus;
-use crate::transport::door::DoorEvent;
+use crate::transport::middleware::MiddlewareEvent;
 
 /// The most topics whose events are kept, and the most failed parts.
 const MAX_EVENTS: usize = 64;
@@ -27,32 +27,32 @@ pub(super) struct Graph {
 
 impl Graph {
     /// Records an event of `middleware` and logs it.
-    pub(super) fn note(&mut self, event: DoorEvent, middleware: &str) {
+    pub(super) fn note(&mut self, event: MiddlewareEvent, middleware: &str) {
         match event {
-            DoorEvent::IncompatibleQos { topic, policy } => {
+            MiddlewareEvent::IncompatibleQos { topic, policy } => {
                 self.note_mismatch(topic, format!("a peer has another {policy}"));
             }
-            DoorEvent::IncompatibleType { topic, found } => {
+            MiddlewareEvent::IncompatibleType { topic, found } => {
                 self.note_mismatch(topic, format!("a peer has type {found}"));
             }
-            DoorEvent::Compatible { topic } => {
+            MiddlewareEvent::Compatible { topic } => {
                 if self.events.remove(&topic).is_some() {
                     tracing::info!("{topic}: no peer stands in the way any more");
                 }
             }
-            DoorEvent::PeerFound { topic } => tracing::debug!("{topic}: a peer joined"),
-            DoorEvent::PeerGone { topic } => tracing::info!("{topic}: a peer left"),
-            DoorEvent::Lost { topic, count } => {
+            MiddlewareEvent::PeerFound { topic } => tracing::debug!("{topic}: a peer joined"),
+            MiddlewareEvent::PeerGone { topic } => tracing::info!("{topic}: a peer left"),
+            MiddlewareEvent::Lost { topic, count } => {
                 if let Some(total) = entry(&mut self.lost, &topic) {
                     *total = total.saturating_add(count);
                 }
             }
-            DoorEvent::Missing { topic, count } => self.note_missing(&topic, count),
-            DoorEvent::Refused { service, reason } => {
+            MiddlewareEvent::Missing { topic, count } => self.note_missing(&topic, count),
+            MiddlewareEvent::Refused { service, reason } => {
                 self.num_refused_requests += 1;
                 tracing::warn!("{service}: a request is refused: {reason}");
             }
-            DoorEvent::Failed { reason } => {
+            MiddlewareEvent::Failed { reason } => {
                 tracing::error!("{middleware}: {reason}");
                 if self.lost_parts.len() < MAX_EVENTS {
                     self.lost_parts.push(reason);

@@ -1,19 +1,20 @@
-//! What the live node sees of itself, told as diagnostics.
+//! Diagnostics of the live node.
 
 use std::sync::PoisonError;
 use std::time::Duration;
 
 use super::Shared;
+use crate::node::logs::Logs;
 use crate::node::status::StatusBuilder;
 use crate::node::worker::lock;
 use crate::ros::LifecycleState;
-use crate::transport::door::Publisher;
 use crate::transport::messages::{DiagnosticArray, DiagnosticLevel, DiagnosticStatus};
+use crate::transport::middleware::Publisher;
 use crate::types::Header;
 
 impl Shared {
     /// Publishes diagnostics until the node ends.
-    pub(super) fn speak_of_health(&self, mut publisher: Box<dyn Publisher>, period: Duration) {
+    pub(super) fn publish_diagnostics(&self, mut publisher: Box<dyn Publisher>, period: Duration) {
         let mut bytes = Vec::new();
         loop {
             let ends = lock(&self.ends);
@@ -25,39 +26,40 @@ impl Shared {
                 return;
             }
             drop(ends);
-            let status = self.look();
+            let status = self.statuses();
             let header = Header { stamp: self.clock.now().unwrap_or_default(), frame_id: "" };
-            let told = DiagnosticArray { header, status: &status }
+            let published = DiagnosticArray { header, status: &status }
                 .encode(&mut bytes)
                 .and_then(|()| publisher.publish(&bytes));
-            if let Err(error) = told {
+            if let Err(error) = published {
                 tracing::warn!("diagnostics: {error}");
             }
         }
     }
 
-    fn look(&self) -> Vec<DiagnosticStatus> {
+    fn statuses(&self) -> Vec<DiagnosticStatus> {
         let node = self.name.trim_start_matches('/');
-        let mut statuses = vec![self.look_at_node(node)];
-        // Taken while channels start or stop: then the node's status says so.
+        let mut statuses = vec![self.node_status(node)];
+        // Locked while channels start or stop, which the status of the node shows.
         if let Ok(mut channels) = self.channels.try_lock() {
             let graph = lock(&self.graph).summary();
             for channel in channels.iter_mut() {
                 statuses.extend(
-                    channel.look(node, |topic| graph.topic_status(topic, self.counts_losses)),
+                    channel.statuses(node, |topic| graph.topic_status(topic, self.counts_losses)),
                 );
             }
         }
         statuses
     }
 
-    fn look_at_node(&self, node: &str) -> DiagnosticStatus {
+    fn node_status(&self, node: &str) -> DiagnosticStatus {
         let config = self.parameters.config();
-        let mut status = StatusBuilder::new(format!("{node}: node"), self.door_name);
+        let mut status = StatusBuilder::new(format!("{node}: node"), self.middleware_name);
         let state = self.lifecycle.state();
         let graph = lock(&self.graph);
         for part in &graph.lost_parts {
-            status.note(DiagnosticLevel::Error, &format!("a part of the door is lost: {part}"));
+            status
+                .note(DiagnosticLevel::Error, &format!("a part of the middleware is lost: {part}"));
         }
         if let Some(failure) = &graph.failure {
             status.note(DiagnosticLevel::Error, failure);
@@ -77,20 +79,21 @@ impl Shared {
         }
         let transforms = self.transforms.account();
         if let Some(refused) = &transforms.refused {
-            let message = format!("{} transforms left out: {}", refused.count, refused.first);
+            let message = format!("{} transforms refused: {}", refused.count, refused.first);
             status.note(DiagnosticLevel::Warn, &message);
         }
         status.otherwise(state.label().into());
         status.value("state", state.label());
-        status.value("door", self.door_name);
+        status.value("door", self.middleware_name);
         status.value("device", config.device.to_string());
         status.value("channels", config.channels.len().to_string());
         status.value("refused_requests", graph.num_refused_requests.to_string());
-        status.value("transforms", transforms.num_taken.to_string());
+        status.value("transforms", transforms.num_inserted.to_string());
         let lost = transforms.losses;
         status.value("transform_samples_dropped", lost.num_samples_dropped.to_string());
         status.value("transform_frames_dropped", lost.num_frames_dropped.to_string());
         status.value("transforms_refused_for_room", lost.num_transforms_refused.to_string());
+        status.value("log_entries_lost", Logs::process().num_lost().to_string());
         status.value("clock_jumps", self.clock.num_jumps().to_string());
         status.into_inner()
     }

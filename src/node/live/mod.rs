@@ -1,8 +1,8 @@
 //! The live node: channels in a ROS graph, with parameters, a life cycle and
 //! diagnostics.
 //!
-//! Threads: those of the door deliver messages and ask services, one per
-//! channel works on frames, one speaks of the node's health. Nothing waits for
+//! Threads: those of the middleware deliver messages and call services, one per
+//! channel works on frames, one publishes diagnostics, one the log. Nothing waits for
 //! a channel but a change of state.
 
 mod graph;
@@ -13,51 +13,45 @@ use std::sync::{Arc, Condvar, Mutex, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use super::bond::BondKeeper;
 use super::clock::NodeClock;
+use super::endpoints::{
+    self, CLOCK_QOS, OverridingMiddleware, PARAMETER_EVENTS_QOS, TF_QOS, TF_STATIC_QOS,
+};
 use super::lifecycle::{self, Change, Lifecycle};
 use super::live_channel::LiveChannel;
+use super::logs::{Loggers, ROSOUT_QOS, ROSOUT_TOPIC, Rosout};
 use super::outputs::ChannelOutputs;
-use super::parameters::{ParameterServer, declared};
+use super::parameters::ParameterServer;
 use super::transforms::LiveTransforms;
 use super::worker::lock;
 use crate::config::Config;
 use crate::error::{Error, ErrorKind, Result};
-use crate::ros::{LifecycleState, LifecycleTransition, Parameter};
+use crate::ros::{LifecycleState, LifecycleTransition, NodeName, Parameter};
 use crate::runtime::{Factory, open_detector};
-use crate::transport::door::{
-    Door, InputKind, Publisher, Qos, Received, Reliability, Subscription,
-};
-use crate::transport::messages::{DiagnosticArray, ParameterEvent, TransitionEvent};
+use crate::transport::messages::{DiagnosticArray, Log, ParameterEvent, TransitionEvent};
+use crate::transport::middleware::{InputKind, Middleware, Publisher, Qos, Received, Subscription};
 use graph::Graph;
 
-/// Where diagnostics go.
-pub const DIAGNOSTICS_TOPIC: &str = "/diagnostics";
-/// Where changes of parameters are told.
-pub const PARAMETER_EVENTS_TOPIC: &str = "/parameter_events";
-/// Where changes of state are told.
-pub const TRANSITION_EVENT_TOPIC: &str = "~/transition_event";
-
-/// Transforms as tf2 listens to them.
-pub(super) const TF_QOS: Qos = Qos { depth: 100, ..Qos::DEFAULT };
-pub(super) const TF_STATIC_QOS: Qos = Qos { depth: 100, ..Qos::LATCHED };
-pub(super) const CLOCK_QOS: Qos =
-    Qos { reliability: Reliability::BestEffort, depth: 1, ..Qos::DEFAULT };
-pub(super) const PARAMETER_EVENTS_QOS: Qos = Qos { depth: 1000, ..Qos::DEFAULT };
+pub use super::endpoints::{DIAGNOSTICS_TOPIC, PARAMETER_EVENTS_TOPIC, TRANSITION_EVENT_TOPIC};
 
 /// How long a deactivation waits for the frame in flight.
-const FRAME_PATIENCE: Duration = Duration::from_secs(60);
+const FRAME_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A node in a ROS graph. Dropping it leaves the graph.
 pub struct LiveNode {
     shared: Arc<Shared>,
     health: Option<JoinHandle<()>>,
+    rosout: Option<Rosout>,
 }
 
 struct Shared {
     name: String,
-    door_name: &'static str,
+    node: NodeName,
+    middleware_name: &'static str,
     counts_losses: bool,
     parameters: ParameterServer,
+    loggers: Loggers,
     factory: Factory,
     lifecycle: Lifecycle,
     clock: Arc<NodeClock>,
@@ -66,50 +60,70 @@ struct Shared {
     /// Subscriptions of the node: transforms while it is active.
     transform_inputs: Mutex<Vec<Box<dyn Subscription>>>,
     clock_input: Mutex<Option<Box<dyn Subscription>>>,
+    /// While the node is active.
+    bond: Mutex<Option<BondKeeper>>,
     transition_events: Mutex<Box<dyn Publisher>>,
     parameter_events: Mutex<Box<dyn Publisher>>,
     graph: Mutex<Graph>,
     ends: Mutex<bool>,
     ended: Condvar,
     /// Last, so that the endpoints are gone when it leaves the graph.
-    door: Mutex<Box<dyn Door>>,
+    middleware: Mutex<Box<dyn Middleware>>,
 }
 
 impl LiveNode {
-    /// Joins the graph: parameters and services are there, nothing is loaded.
+    /// Joins the graph with parameters and services. No network is loaded.
     ///
     /// # Errors
-    /// `Door` when the graph refuses, `Io` when there is no thread.
-    pub fn open(config: Config, door: Box<dyn Door>) -> Result<Self> {
-        Self::with_factory(config, door, Arc::new(open_detector))
+    /// `Middleware` when the graph refuses, `Io` when there is no thread.
+    pub fn open(config: Config, middleware: Box<dyn Middleware>) -> Result<Self> {
+        Self::with_factory(config, middleware, Arc::new(open_detector))
     }
 
-    /// As [`LiveNode::open`], with another way to make the detectors of its
-    /// channels.
+    /// As [`LiveNode::open`], with another factory of detectors.
     ///
     /// # Errors
     /// As [`LiveNode::open`].
-    pub fn with_factory(config: Config, mut door: Box<dyn Door>, factory: Factory) -> Result<Self> {
+    pub fn with_factory(
+        config: Config,
+        middleware: Box<dyn Middleware>,
+        factory: Factory,
+    ) -> Result<Self> {
+        let endpoints = endpoints::endpoints(&config, |topic| middleware.resolve(topic));
+        endpoints::warn_of_unused(&config.qos_overrides, &endpoints);
+        let overrides = config.qos_overrides.clone();
+        let mut middleware: Box<dyn Middleware> =
+            Box::new(OverridingMiddleware { middleware, overrides });
         let period = config.diagnostics_period;
-        let diagnostics = door.advertise(DIAGNOSTICS_TOPIC, DiagnosticArray::TYPE, Qos::DEFAULT)?;
+        let log = middleware.advertise(ROSOUT_TOPIC, Log::TYPE, ROSOUT_QOS)?;
+        let rosout = Some(Rosout::start(&config.node, log)?);
+        let diagnostics =
+            middleware.advertise(DIAGNOSTICS_TOPIC, DiagnosticArray::TYPE, Qos::DEFAULT)?;
         let transition_events =
-            door.advertise(TRANSITION_EVENT_TOPIC, TransitionEvent::TYPE, Qos::DEFAULT)?;
-        let parameter_events =
-            door.advertise(PARAMETER_EVENTS_TOPIC, ParameterEvent::TYPE, PARAMETER_EVENTS_QOS)?;
-        let initial = declared(&config);
+            middleware.advertise(TRANSITION_EVENT_TOPIC, TransitionEvent::TYPE, Qos::DEFAULT)?;
+        let parameter_events = middleware.advertise(
+            PARAMETER_EVENTS_TOPIC,
+            ParameterEvent::TYPE,
+            PARAMETER_EVENTS_QOS,
+        )?;
+        let (node, is_simulated) = (config.node.clone(), config.use_sim_time);
+        let parameters = ParameterServer::new(config, endpoints::parameters(&endpoints));
         let shared = Arc::new(Shared {
-            name: config.node.full(),
-            door_name: door.name(),
-            counts_losses: door.counts_losses(),
-            door: Mutex::new(door),
-            clock: Arc::new(NodeClock::new(config.use_sim_time)),
-            parameters: ParameterServer::new(config),
+            name: node.full(),
+            loggers: Loggers::new(&node),
+            node,
+            middleware_name: middleware.name(),
+            counts_losses: middleware.counts_losses(),
+            middleware: Mutex::new(middleware),
+            clock: Arc::new(NodeClock::new(is_simulated)),
+            parameters,
             factory,
             lifecycle: Lifecycle::new(),
             transforms: Arc::new(LiveTransforms::default()),
             channels: Mutex::new(Vec::new()),
             transform_inputs: Mutex::new(Vec::new()),
             clock_input: Mutex::new(None),
+            bond: Mutex::new(None),
             transition_events: Mutex::new(transition_events),
             parameter_events: Mutex::new(parameter_events),
             graph: Mutex::new(Graph::default()),
@@ -117,54 +131,55 @@ impl LiveNode {
             ended: Condvar::new(),
         });
         shared.attach()?;
-        shared.tell_parameters(&initial, &[]);
+        shared.publish_parameter_event(&shared.parameters.declared(), &[]);
         let of_thread = Arc::clone(&shared);
         let health = std::thread::Builder::new()
             .name("diagnostics".into())
-            .spawn(move || of_thread.speak_of_health(diagnostics, period))
+            .spawn(move || of_thread.publish_diagnostics(diagnostics, period))
             .map_err(|e| Error::new(ErrorKind::Io, "node", "no thread").with_source(e))?;
-        Ok(Self { shared, health: Some(health) })
+        Ok(Self { shared, health: Some(health), rosout })
     }
 
-    /// Makes a change of state and waits for it.
+    /// Changes the state and waits for the result.
     ///
     /// # Errors
-    /// `Argument` when there is no such way from here; why the change failed
-    /// else.
+    /// `Argument` when the current state does not allow the change; else the reason
+    /// why it failed.
     pub fn change(&self, change: Change) -> Result<()> {
-        self.shared.change(change, FRAME_PATIENCE)
+        self.shared.change(change, FRAME_TIMEOUT)
     }
 
-    /// The state now.
+    /// The current state.
     pub fn state(&self) -> LifecycleState {
         self.shared.lifecycle.state()
     }
 
-    /// Shuts down; the frame in flight has `patience` to finish.
+    /// Shuts down. Waits up to `timeout` for the frame in flight.
     ///
     /// # Errors
-    /// `Argument` when it did not, or another change is under way.
-    pub fn shut_down(&self, patience: Duration) -> Result<()> {
+    /// `Argument` when the frame did not finish, or another change is in progress.
+    pub fn shut_down(&self, timeout: Duration) -> Result<()> {
         match self.state() {
             LifecycleState::Finalized => Ok(()),
-            _ => self.shared.change(Change::Shutdown, patience),
+            _ => self.shared.change(Change::Shutdown, timeout),
         }
     }
 }
 
 impl Drop for LiveNode {
     fn drop(&mut self) {
-        // A node that was not shut down is all the same; one that is busy
-        // changing its state goes as it is.
+        // A shutdown that is refused or fails has no consequence here.
         let _ = self.shut_down(Duration::from_secs(1));
         *lock(&self.shared.ends) = true;
         self.shared.ended.notify_all();
         if let Some(health) = self.health.take() {
-            // It ends at once, unless it panicked; then there is nothing to save.
+            // A panic of the thread has no consequence here.
             let _ = health.join();
         }
-        // A request that is being answered holds the node: the door must not
-        // be left by its own thread.
+        // The last entries are published before the graph is left.
+        self.rosout = None;
+        // A request in progress holds the node; the middleware must not be dropped on
+        // one of its own threads.
         let deadline = Instant::now() + Duration::from_secs(1);
         while Arc::strong_count(&self.shared) > 1 && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(1));
@@ -173,15 +188,15 @@ impl Drop for LiveNode {
 }
 
 impl Shared {
-    /// Hands services, events and time over to this node. The door keeps weak
-    /// hands only.
+    /// Connects services, events and time to this node. The middleware holds weak
+    /// references.
     fn attach(self: &Arc<Self>) -> Result<()> {
-        let mut door = lock(&self.door);
+        let mut middleware = lock(&self.middleware);
         let node: Weak<Self> = Arc::downgrade(self);
         let events = Weak::clone(&node);
-        door.watch(Box::new(move |event| {
+        middleware.watch(Box::new(move |event| {
             if let Some(node) = events.upgrade() {
-                lock(&node.graph).note(event, node.door_name);
+                lock(&node.graph).note(event, node.middleware_name);
             }
         }));
         if self.clock.is_simulated() {
@@ -194,86 +209,102 @@ impl Shared {
                     Some(times) => tracing::debug!("/clock goes back to {now}, time {times}"),
                 }
             });
-            let input = door.subscribe("/clock", InputKind::Clock, CLOCK_QOS, receiver)?;
+            let input = middleware.subscribe("/clock", InputKind::Clock, CLOCK_QOS, receiver)?;
             *lock(&self.clock_input) = Some(input);
         }
-        door.serve(Box::new(move |request| match node.upgrade() {
+        middleware.serve(Box::new(move |request| match node.upgrade() {
             Some(node) => node.answer(&request),
             None => services::refusal(&request),
         }))
     }
 
-    fn change(&self, change: Change, patience: Duration) -> Result<()> {
+    fn change(&self, change: Change, timeout: Duration) -> Result<()> {
         let work = || match change {
             Change::Configure => self.configure(),
             Change::Activate => self.activate(),
-            Change::Deactivate => self.deactivate(patience),
+            Change::Deactivate => self.deactivate(timeout),
             Change::Cleanup => {
                 lock(&self.channels).clear();
                 Ok(())
             }
             Change::Shutdown => {
-                let stopped = self.deactivate(patience);
+                let stopped = self.deactivate(timeout);
                 lock(&self.channels).clear();
                 stopped
             }
         };
-        let result = self.lifecycle.change(change, work, |step| self.tell_transition(step));
+        let result =
+            self.lifecycle.change(change, work, |step| self.publish_transition_event(step));
         match &result {
             Ok(()) => lock(&self.graph).failure = None,
-            // A change that never began leaves things as they are.
+            // A refused change has no effect.
             Err(error) if error.stage() == lifecycle::STAGE => {}
             Err(error) => lock(&self.graph).failure = Some(error.to_string()),
         }
         result
     }
 
-    /// Loads everything; what is loaded already goes when something fails.
+    /// Loads all channels. After a failure none is loaded.
     fn configure(&self) -> Result<()> {
         let config = self.parameters.config();
         let mut channels = Vec::with_capacity(config.channels.len());
         for channel in &config.channels {
             let open_outputs =
-                |channel: &_| ChannelOutputs::open(channel, lock(&self.door).as_mut());
+                |channel: &_| ChannelOutputs::open(channel, lock(&self.middleware).as_mut());
             let factory = Arc::clone(&self.factory);
             channels.push(LiveChannel::open(channel, factory, open_outputs)?);
         }
         *lock(&self.channels) = channels;
-        // What was set while the networks were loading.
+        // Parameters that were set while the networks were loading.
         self.parameters.visit(|config| self.reconfigure(config));
         Ok(())
     }
 
     fn activate(&self) -> Result<()> {
-        let mut door = lock(&self.door);
+        let mut middleware = lock(&self.middleware);
         let mut channels = lock(&self.channels);
-        let started = self.start_all(door.as_mut(), &mut channels);
-        if started.is_err() {
-            self.stop_all(&mut channels, Instant::now() + FRAME_PATIENCE)?;
+        if let Err(error) = self.start_all(middleware.as_mut(), &mut channels) {
+            self.stop_all(&mut channels, Instant::now() + FRAME_TIMEOUT)?;
+            return Err(error);
         }
-        started
+        match BondKeeper::start(&self.node, middleware.as_mut()) {
+            Ok(bond) => *lock(&self.bond) = Some(bond),
+            Err(error) => tracing::info!("no bond with a lifecycle manager of Nav2: {error}"),
+        }
+        Ok(())
     }
 
-    fn start_all(&self, door: &mut dyn Door, channels: &mut [LiveChannel]) -> Result<()> {
+    fn start_all(
+        &self,
+        middleware: &mut dyn Middleware,
+        channels: &mut [LiveChannel],
+    ) -> Result<()> {
         if channels.iter().any(LiveChannel::wants_transforms) {
             let mut inputs = lock(&self.transform_inputs);
-            inputs.push(self.listen(door, "/tf", TF_QOS, false)?);
-            inputs.push(self.listen(door, "/tf_static", TF_STATIC_QOS, true)?);
+            inputs.push(self.subscribe_transforms(middleware, "/tf", TF_QOS, false)?);
+            inputs.push(self.subscribe_transforms(
+                middleware,
+                "/tf_static",
+                TF_STATIC_QOS,
+                true,
+            )?);
         }
         for channel in channels {
-            channel.start(door, &self.clock, &self.transforms)?;
+            channel.start(middleware, &self.clock, &self.transforms)?;
             for topic in channel.topics() {
-                tracing::info!("taking {topic} from {}", self.door_name);
+                tracing::info!("subscribed to {topic} through {}", self.middleware_name);
             }
         }
         Ok(())
     }
 
-    fn deactivate(&self, patience: Duration) -> Result<()> {
-        self.stop_all(&mut lock(&self.channels), Instant::now() + patience)
+    fn deactivate(&self, timeout: Duration) -> Result<()> {
+        let stopped = self.stop_all(&mut lock(&self.channels), Instant::now() + timeout);
+        *lock(&self.bond) = None;
+        stopped
     }
 
-    /// Stops channels side by side. All are tried; the first error is told.
+    /// Stops all channels in parallel and returns the first error.
     fn stop_all(&self, channels: &mut [LiveChannel], deadline: Instant) -> Result<()> {
         lock(&self.transform_inputs).clear();
         channels.iter_mut().for_each(LiveChannel::begin_stop);
@@ -282,9 +313,9 @@ impl Shared {
         results.into_iter().collect()
     }
 
-    fn listen(
+    fn subscribe_transforms(
         &self,
-        door: &mut dyn Door,
+        middleware: &mut dyn Middleware,
         topic: &str,
         qos: Qos,
         is_static: bool,
@@ -297,7 +328,7 @@ impl Shared {
             Ok(_) => {}
             Err(error) => transforms.refuse(&error),
         });
-        door.subscribe(topic, InputKind::Transforms { is_static }, qos, receiver)
+        middleware.subscribe(topic, InputKind::Transforms { is_static }, qos, receiver)
     }
 
     fn reconfigure(&self, config: &Config) {
@@ -307,25 +338,30 @@ impl Shared {
         }
     }
 
-    fn tell_transition(&self, transition: LifecycleTransition) {
+    fn publish_transition_event(&self, transition: LifecycleTransition) {
         tracing::info!("{} -> {}", transition.start.label(), transition.goal.label());
         let stamp = self.clock.now().unwrap_or_default();
         let mut bytes = Vec::new();
-        let told = TransitionEvent { stamp, transition }
+        let published = TransitionEvent { stamp, transition }
             .encode(&mut bytes)
             .and_then(|()| lock(&self.transition_events).publish(&bytes));
-        if let Err(error) = told {
+        if let Err(error) = published {
             tracing::warn!("transition event: {error}");
         }
     }
 
-    fn tell_parameters(&self, new_parameters: &[Parameter], changed_parameters: &[Parameter]) {
+    fn publish_parameter_event(
+        &self,
+        new_parameters: &[Parameter],
+        changed_parameters: &[Parameter],
+    ) {
         let stamp = self.clock.now().unwrap_or_default();
         let mut bytes = Vec::new();
-        let told = ParameterEvent { stamp, node: &self.name, new_parameters, changed_parameters }
-            .encode(&mut bytes)
-            .and_then(|()| lock(&self.parameter_events).publish(&bytes));
-        if let Err(error) = told {
+        let published =
+            ParameterEvent { stamp, node: &self.name, new_parameters, changed_parameters }
+                .encode(&mut bytes)
+                .and_then(|()| lock(&self.parameter_events).publish(&bytes));
+        if let Err(error) = published {
             tracing::warn!("parameter event: {error}");
         }
     }

@@ -1,8 +1,9 @@
-//! The reference on the CPU: one function a layout.
+//! The CPU implementation: one function per layout; those of planes are in
+//! `planes.rs`.
 
 use std::fmt::Arguments;
 
-use super::values::{BLOCK, Floats, Spaced, best_class, class_of_float, class_of_integer, raise};
+use super::values::{Floats, Spaced, best_class, class_of_float, class_of_integer};
 use super::{Head, argument};
 use crate::error::Result;
 use crate::ops::logit::{exp, logit_bound, sigmoid};
@@ -10,14 +11,20 @@ use crate::types::{
     AnchorLevel, Box2d, Candidate, Candidates, DetrBoxes, Size, TensorValues, TensorView,
 };
 
-fn push(candidates: &mut Candidates<Box2d>, bbox: Box2d, score: f32, class: usize, source: usize) {
+pub(super) fn push(
+    candidates: &mut Candidates<Box2d>,
+    bbox: Box2d,
+    score: f32,
+    class: usize,
+    source: usize,
+) {
     if score.is_finite() && bbox.is_finite() {
         let (class, source) = (class as u32, source as u32);
         candidates.push(Candidate { bbox, score, class, source });
     }
 }
 
-fn one<'a, 'o>(
+pub(super) fn one<'a, 'o>(
     outputs: &'o [TensorView<'a>],
     expected: Arguments<'_>,
 ) -> Result<&'o TensorView<'a>> {
@@ -27,7 +34,7 @@ fn one<'a, 'o>(
     }
 }
 
-fn misfit(output: &TensorView<'_>, expected: Arguments<'_>) -> crate::Error {
+pub(super) fn misfit(output: &TensorView<'_>, expected: Arguments<'_>) -> crate::Error {
     argument(format!("output {:?}; {expected} expected", output.shape()))
 }
 
@@ -116,42 +123,6 @@ fn cells(head: &Head, stride: u32) -> Result<[usize; 2]> {
     Ok(sides.map(|side| (side / stride) as usize))
 }
 
-pub(super) fn v8(
-    outputs: &[TensorView<'_>],
-    head: &Head,
-    candidates: &mut Candidates<Box2d>,
-) -> Result<()> {
-    let num_planes = 4 + head.num_classes;
-    let expected = format_args!("[1, {num_planes}, N]");
-    let output = one(outputs, expected)?;
-    let [1, planes, num_columns] = *output.shape() else {
-        return Err(misfit(output, expected));
-    };
-    if planes != num_planes {
-        return Err(misfit(output, expected));
-    }
-    let values = Floats::of(output)?;
-    let mut best = [0.0; BLOCK];
-    for first in (0..num_columns).step_by(BLOCK) {
-        let best = &mut best[..BLOCK.min(num_columns - first)];
-        best.fill(f32::NEG_INFINITY);
-        for plane in 4..num_planes {
-            raise(best, values, plane * num_columns + first);
-        }
-        for (column, &score) in (first..).zip(&*best) {
-            if score >= head.score_threshold {
-                let at = |plane: usize| values.at(plane * num_columns + column);
-                let Some(class) = (0..head.num_classes).find(|class| at(4 + class) == score) else {
-                    continue;
-                };
-                let bbox = Box2d::from_center(at(0), at(1), at(2), at(3));
-                push(candidates, bbox, score, class, column);
-            }
-        }
-    }
-    Ok(())
-}
-
 pub(super) fn v5_raw(
     outputs: &[TensorView<'_>],
     levels: &[AnchorLevel],
@@ -213,7 +184,7 @@ impl RawLevel {
         Ok(Self { num_columns, num_lines, channels_last })
     }
 
-    /// Where the numbers of one cell and anchor lie.
+    /// The position of the values of one cell and anchor.
     fn place(&self, anchor: usize, cell: usize, head: &Head) -> Spaced {
         let (num_cells, row_len) = (self.num_columns * self.num_lines, 5 + head.num_classes);
         if self.channels_last {
@@ -334,7 +305,7 @@ impl<'a> Detr<'a> {
         })
     }
 
-    /// Class and score or logit of a row that reaches `bound`.
+    /// Class and score or logit of a row, if at least `bound`.
     fn class_and_value(&self, row: usize, head: &Head, bound: f32) -> Option<(usize, f32)> {
         let Some(labels) = self.labels else {
             let place = Spaced { start: row * head.num_classes, distance: 1 };

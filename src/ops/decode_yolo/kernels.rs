@@ -5,11 +5,12 @@ use std::marker::PhantomData;
 use half::f16;
 
 use crate::device::cuda::{
-    Grid, In, KernelSpec, assert_mirrors, check_len, check_threads, kernel_constant, refused,
+    Floats, Grid, In, KernelSpec, assert_mirrors, check_len, check_threads, kernel_constant,
+    refused,
 };
 use crate::error::Result;
 use crate::ops::select::kernels::{MAX_FOUND, Selection, THREADS_PER_BLOCK};
-use crate::types::Box2d;
+use crate::types::{Box2d, RotatedBox2d};
 
 /// The maximum number of tensors, and of levels.
 pub const MAX_OUTPUTS: usize = kernel_constant!("decode_yolo.cuh", "kMaxOutputs") as usize;
@@ -41,11 +42,11 @@ pub struct YoloLevel {
 /// The parameter: `Args` in the kernels.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-pub struct YoloArgs<'a, T> {
-    /// The tensors; the first again behind the last.
+pub struct YoloArgs<'a, T, B> {
+    /// The tensors; then the first again.
     pub outputs: [In<'a, T>; MAX_OUTPUTS],
     /// The selection of candidates.
-    pub selection: Selection<'a, Box2d>,
+    pub selection: Selection<'a, B>,
     /// The score threshold as a logit.
     pub bound: In<'a, f32>,
     /// Widths and heights of the anchors of all levels.
@@ -71,12 +72,17 @@ pub struct YoloArgs<'a, T> {
 }
 
 assert_mirrors!(YoloLevel, "decode_yolo.cuh", "Level");
-assert_mirrors!(YoloArgs<'_, f32>, "decode_yolo.cuh", "Args<float>");
+assert_mirrors!(YoloArgs<'_, f32, Box2d>, "decode_yolo.cuh", "Args<float>");
+assert_mirrors!(
+    YoloArgs<'_, f32, RotatedBox2d>,
+    "decode_yolo.cuh",
+    "Args<float, CandidateRotated>"
+);
 
 /// The memory layout of a head's rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rows {
-    /// One tensor of rows of so many numbers, and of the classes.
+    /// One tensor with so many numbers per row, besides the scores of its classes.
     One { numbers: usize, classes: bool },
     /// One tensor per level, rows by anchor and cell.
     ByLevel,
@@ -86,9 +92,9 @@ enum Rows {
     Labels,
 }
 
-fn check<T>(
+fn check<T, B>(
     kernel: &str,
-    args: &YoloArgs<'_, T>,
+    args: &YoloArgs<'_, T, B>,
     grid: &Grid,
     rows: Rows,
     rows_per_block: u32,
@@ -119,7 +125,7 @@ fn check<T>(
 
 /// Checks that levels are consecutive and cover the rows, and for raw heads that they
 /// have their tensor and their anchors.
-fn check_levels<T>(kernel: &str, args: &YoloArgs<'_, T>, rows: Rows) -> Result<()> {
+fn check_levels<T, B>(kernel: &str, args: &YoloArgs<'_, T, B>, rows: Rows) -> Result<()> {
     let (num_rows, num_levels) = (args.num_rows as usize, args.num_levels as usize);
     let levels = args.levels.get(..num_levels).unwrap_or_default();
     let ends = levels.iter().skip(1).map(|level| level.first_row as usize).chain([num_rows]);
@@ -149,16 +155,19 @@ pub struct Yolo<L, T>(PhantomData<(L, T)>);
 
 /// A layout and its launch shape.
 pub trait YoloRows {
+    /// The boxes of its candidates.
+    type Bbox: Floats;
     /// Rows per block.
     const ROWS_PER_BLOCK: u32;
 }
 
 macro_rules! layout {
-    ($layout:ident, $name:literal, $rows_per_block:expr, $rows:expr, $text:literal) => {
+    ($layout:ident, $bbox:ty, $name:literal, $rows_per_block:expr, $rows:expr, $text:literal) => {
         #[doc = concat!("`decode_yolo_", $name, "_*`: ", $text)]
         pub struct $layout;
 
         impl YoloRows for $layout {
+            type Bbox = $bbox;
             const ROWS_PER_BLOCK: u32 = $rows_per_block;
         }
 
@@ -171,13 +180,13 @@ macro_rules! layout {
         // number of rows reads nothing; the others read inside their row (of a
         // class below the number of classes, whose bit is inside `wanted`),
         // which the tensors' lengths cover. A row adds at most one candidate,
-        // to a list of the block with a place a row; what it writes to `found`
-        // and `items` is compared with their lengths. The last block reads
-        // `found` below its length. It waits for what other blocks have counted
-        // already and write without waiting.
+        // to a list of the block with one entry per row; what it writes to
+        // `found` and `items` is compared with their lengths. The last block
+        // reads `found` below its length. It waits for the writes of blocks that
+        // have counted: they run and do not wait.
         unsafe impl KernelSpec for Yolo<$layout, $element> {
             const NAME: &'static str = concat!("decode_yolo_", $name, "_", $suffix);
-            type Args<'a> = YoloArgs<'a, $element>;
+            type Args<'a> = YoloArgs<'a, $element, <$layout as YoloRows>::Bbox>;
             fn check(args: &Self::Args<'_>, grid: &Grid) -> Result<()> {
                 check(Self::NAME, args, grid, $rows, $layout::ROWS_PER_BLOCK)
             }
@@ -187,6 +196,7 @@ macro_rules! layout {
 
 layout!(
     PixelRows,
+    Box2d,
     "rows",
     ROWS_PER_BLOCK,
     Rows::One { numbers: 5, classes: true },
@@ -194,25 +204,43 @@ layout!(
 );
 layout!(
     CellRows,
+    Box2d,
     "cells",
     ROWS_PER_BLOCK,
     Rows::One { numbers: 5, classes: true },
     "the same, with boxes relative to their cells."
 );
-layout!(RawRows, "raw", ROWS_PER_BLOCK, Rows::ByLevel, "a tensor of logits per level.");
+layout!(RawRows, Box2d, "raw", ROWS_PER_BLOCK, Rows::ByLevel, "a tensor of logits per level.");
 layout!(
     Planes,
+    Box2d,
     "planes",
     COLUMNS_PER_BLOCK,
     Rows::One { numbers: 4, classes: true },
     "planes of columns, without objectness."
 );
 layout!(
+    RotatedPlanes,
+    RotatedBox2d,
+    "obb",
+    COLUMNS_PER_BLOCK,
+    Rows::One { numbers: 5, classes: true },
+    "the same, with a plane of angles behind the classes."
+);
+layout!(
     EndToEnd,
+    Box2d,
     "end_to_end",
     THREADS_PER_BLOCK,
     Rows::One { numbers: 6, classes: false },
     "corners, score and class."
 );
-layout!(Detr, "detr", WARPS_PER_BLOCK, Rows::Scores, "boxes, and scores by class.");
-layout!(DetrLabels, "detr_labels", THREADS_PER_BLOCK, Rows::Labels, "boxes, scores and labels.");
+layout!(Detr, Box2d, "detr", WARPS_PER_BLOCK, Rows::Scores, "boxes, and scores by class.");
+layout!(
+    DetrLabels,
+    Box2d,
+    "detr_labels",
+    THREADS_PER_BLOCK,
+    Rows::Labels,
+    "boxes, scores and labels."
+);

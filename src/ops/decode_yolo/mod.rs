@@ -1,36 +1,39 @@
-//! Decodes the output of a YOLO-family network into candidates.
+//! Decodes the outputs of a YOLO-family network into candidates.
 //!
-//! Input: the tensors of one frame, f32 or f16, laid out as [`YoloLayout`]
-//! says. Output: boxes in pixels of the network's input, one candidate a row
-//! at most, its best class. What the capacity of `candidates` cannot hold is
-//! lost worst first and counted there.
+//! Input: the tensors of one frame, f32 or f16, in a [`YoloLayout`]. Output: boxes in
+//! pixels of the network's input, axis-aligned ([`decode_yolo`]) or rotated
+//! ([`decode_yolo_rotated`]), at most one candidate per row, of its best class. The
+//! worst candidates over the capacity of `candidates` are dropped and counted there.
 //!
 //! # Which rows pass
 //! Those with `score >= score_threshold`. The class is the one with the
 //! largest value in the tensor (score or logit), the lowest index on ties.
-//! NaN is never larger and never passes. A row is left out, and is no
-//! candidate, when its score or a corner of its box is not finite, or when its
-//! class is not one of `num_classes`.
+//! NaN is never larger and never passes. A row whose score or box is not finite, or
+//! whose class is not below `num_classes`, is dropped.
 //!
 //! With an objectness the score is objectness times class, one f32 product,
-//! and an objectness below the threshold rejects at once: class scores are
-//! taken to be at most 1.
+//! and a row with an objectness below the threshold never passes: class scores are
+//! assumed to be at most 1.
 //!
 //! # Order
-//! `source` is the row of the tensor (V8: the column). For `V5Raw` rows are
-//! counted on over the levels, inside a level by anchor, then y, then x; for
-//! `Yolox` the tensor's rows are levels, then y, then x.
+//! `source` is the row of the tensor (V8, Obb: the column). The rows of `V5Raw` are
+//! numbered by level, then anchor, then y, then x; those of `Yolox` by level, then y,
+//! then x.
 //!
 //! # Numbers
 //! f16 is widened exactly, then all is f32. Corners are `center - size * 0.5`
 //! and `center + size * 0.5`. Grid: Yolox `(value + cell) * stride` and
 //! `exp(value) * stride`; V5Raw `(sigmoid * 2 - 0.5 + cell) * stride` and
 //! `(sigmoid * 2)^2 * anchor`, in that order, nothing contracted. Sigmoid and
-//! exponential are those of [`super::logit`]; logits meet the threshold as
-//! logits, with the decision their scores would give, and no exponential is
-//! spent on a row that fails.
+//! exponential are those of `ops::logit`; logits are compared with the logit of the
+//! threshold, with the same decision as their scores, and no exponential is computed
+//! for a row that fails.
 //!
-//! Formulas: the export heads of YOLOv5, YOLOv8, YOLOX and RT-DETR.
+//! The angle of Obb is normalized to [0, pi/2], with the sides exchanged where needed
+//! ([`RotatedBox2d::regularized`]), as in the results of ultralytics.
+//!
+//! Formulas: the export heads of YOLOv5, YOLOv8, YOLOv8-OBB, YOLOX and
+//! RT-DETR.
 
 mod cpu;
 #[cfg(feature = "cuda")]
@@ -38,30 +41,39 @@ pub mod cuda;
 #[cfg(feature = "cuda")]
 #[expect(unsafe_code, reason = "each block argues that the kernel fits its parameters")]
 pub(in crate::ops) mod kernels;
+mod planes;
 mod values;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::types::{Box2d, Candidates, Size, TensorView, YoloLayout};
+use crate::types::{Box2d, Candidates, RotatedBox2d, Size, TensorView, YoloLayout};
 
-/// What all layouts share.
+/// The parameters that all layouts share.
 struct Head {
     network: Size,
     num_classes: usize,
     score_threshold: f32,
 }
 
-/// Replaces the contents of `candidates` by the rows of `outputs` that reach
-/// `score_threshold`.
+impl Head {
+    fn new(network: Size, num_classes: usize, score_threshold: f32) -> Result<Self> {
+        if num_classes == 0 {
+            return Err(argument("0 classes; at least 1".into()));
+        }
+        Ok(Self { network, num_classes, score_threshold })
+    }
+}
+
+/// Replaces the contents of `candidates` by the rows of `outputs` whose score is at
+/// least `score_threshold`, in no particular order.
 ///
-/// `network` is the size of the network's input. Order of `outputs`, their
-/// shapes and what their numbers mean: [`YoloLayout`]. They are not sorted yet
-/// (`ops::select`); what is over the capacity is lost, lowest score first, and
-/// counted there. Nothing is allocated.
+/// `network` is the size of the network's input; [`YoloLayout`] defines the order and
+/// the shapes of `outputs`. The worst candidates over the capacity are dropped and
+/// counted. Nothing is allocated.
 ///
 /// # Errors
-/// `Argument`, with no candidate left, when the number, the shape or the
+/// `Argument`, with no candidates, when the number, the shape or the
 /// element type of the tensors does not fit the layout, naming expected and
-/// found.
+/// found, or when the layout has rotated boxes.
 pub fn decode_yolo(
     outputs: &[TensorView<'_>],
     layout: &YoloLayout,
@@ -71,20 +83,48 @@ pub fn decode_yolo(
     candidates: &mut Candidates<Box2d>,
 ) -> Result<()> {
     candidates.clear();
-    if num_classes == 0 {
-        return Err(argument("0 classes; at least 1".into()));
-    }
-    let head = Head { network, num_classes, score_threshold };
+    let head = Head::new(network, num_classes, score_threshold)?;
     match layout {
         YoloLayout::V5 => cpu::v5(outputs, &head, candidates),
         YoloLayout::V5Raw { levels } => cpu::v5_raw(outputs, levels, &head, candidates),
-        YoloLayout::V8 => cpu::v8(outputs, &head, candidates),
+        YoloLayout::V8 => planes::v8(outputs, &head, candidates),
         YoloLayout::Yolox { strides } => cpu::yolox(outputs, strides, &head, candidates),
         YoloLayout::EndToEnd => cpu::end_to_end(outputs, &head, candidates),
         YoloLayout::Detr { boxes, logits } => {
             cpu::detr(outputs, *boxes, *logits, &head, candidates)
         }
+        YoloLayout::Obb => Err(unsupported(layout, "axis-aligned")),
     }
+}
+
+/// As [`decode_yolo`], for layouts of rotated boxes.
+///
+/// # Errors
+/// As [`decode_yolo`], and when the layout has axis-aligned boxes.
+pub fn decode_yolo_rotated(
+    outputs: &[TensorView<'_>],
+    layout: &YoloLayout,
+    network: Size,
+    num_classes: usize,
+    score_threshold: f32,
+    candidates: &mut Candidates<RotatedBox2d>,
+) -> Result<()> {
+    candidates.clear();
+    let head = Head::new(network, num_classes, score_threshold)?;
+    match layout {
+        YoloLayout::Obb => planes::obb(outputs, &head, candidates),
+        YoloLayout::V5
+        | YoloLayout::V5Raw { .. }
+        | YoloLayout::V8
+        | YoloLayout::Yolox { .. }
+        | YoloLayout::EndToEnd
+        | YoloLayout::Detr { .. } => Err(unsupported(layout, "rotated")),
+    }
+}
+
+/// The error of a layout with boxes of another kind.
+fn unsupported(layout: &YoloLayout, boxes: &str) -> Error {
+    argument(format!("{layout:?} has no {boxes} boxes"))
 }
 
 fn argument(message: String) -> Error {

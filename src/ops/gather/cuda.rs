@@ -1,34 +1,49 @@
-//! The CUDA implementation of [`gather_2d`](super::gather_2d) and
-//! [`gather_3d`](super::gather_3d): the last kernel of a frame, which writes
-//! detections and counters to mapped host memory. Equal to the CPU, bit for bit.
+//! The CUDA implementation of [`gather_2d`](super::gather_2d),
+//! [`gather_rotated`](super::gather_rotated) and [`gather_3d`](super::gather_3d):
+//! the last kernel of a frame, which writes detections and counters to mapped host
+//! memory. Equal to the CPU, bit for bit.
 
 pub use super::kernels::Gathered;
 use super::kernels::{
-    BOX_WORDS, Gather2d, Gather3d, Gather3dArgs, GatherArgs, GatherSettings, THREADS_PER_BLOCK,
+    BOX_WORDS, GRID, Gather3d, Gather3dArgs, GatherArgs, GatherBoxes, GatherSettings,
     VARIANCE_WORDS, VELOCITY_WORDS,
 };
 use crate::device::cuda::{
-    DeviceBuffer, DeviceCandidates, DeviceCounters, Grid, Kernel, MappedBuffer, PublishedCounters,
-    Stream,
+    DeviceBuffer, DeviceCandidates, DeviceCounters, Floats, In, Kernel, KernelSpec, MappedBuffer,
+    PublishedCounters, Stream,
 };
 use crate::error::Result;
 use crate::ops::decode_center::kernels::Motion;
 use crate::ops::nms::cuda::NmsCounts;
 use crate::types::{
-    Affine2, Box2d, Box3d, Detection2d, Detection3d, Kept, Object3d, Size, Variance3d,
+    Affine2, Box2d, Box3d, Detection2d, Detection3d, Kept, Object3d, RotatedBox2d, Size, Variance3d,
 };
 
+/// Boxes in images that a kernel gathers.
+pub trait Gather: Floats {
+    /// The kernel.
+    type Kernel: for<'a> KernelSpec<Args<'a> = GatherArgs<'a, Self>>;
+}
+
+impl Gather for Box2d {
+    type Kernel = GatherBoxes<Self>;
+}
+
+impl Gather for RotatedBox2d {
+    type Kernel = GatherBoxes<Self>;
+}
+
 /// Kernel and memory of the op on one stream.
-pub struct Workspace {
+pub struct Workspace<B: Gather = Box2d> {
     stream: Stream,
-    kernel: Kernel<Gather2d>,
+    kernel: Kernel<B::Kernel>,
     settings: DeviceBuffer<GatherSettings>,
-    detections: MappedBuffer<Detection2d>,
+    detections: MappedBuffer<Detection2d<B>>,
     gathered: MappedBuffer<Gathered>,
     max_detections: usize,
 }
 
-impl Workspace {
+impl<B: Gather> Workspace<B> {
     /// Loads the kernel and allocates memory for `max_detections`. There are no
     /// detections before [`Workspace::set_placement`].
     ///
@@ -57,7 +72,7 @@ impl Workspace {
             offset: source_from_network.offset,
             size: [source.width as f32, source.height as f32],
             max_detections: u32::try_from(self.max_detections).unwrap_or(u32::MAX),
-            reserved: 0,
+            mean_scale: source_from_network.mean_scale(),
         }])
     }
 
@@ -69,7 +84,7 @@ impl Workspace {
     /// `Device` when a buffer belongs to another stream or the launch fails.
     pub fn enqueue(
         &mut self,
-        candidates: &DeviceCandidates<Box2d>,
+        candidates: &DeviceCandidates<B>,
         (kept, nms_counts): (&DeviceBuffer<Kept>, &DeviceBuffer<NmsCounts>),
         counters: &mut DeviceCounters,
     ) -> Result<()> {
@@ -85,8 +100,7 @@ impl Workspace {
             gathered: self.gathered.output(stream)?,
             published_counters: published,
         };
-        let grid = Grid { num_blocks: [1, 1], threads_per_block: THREADS_PER_BLOCK };
-        self.kernel.enqueue(stream, grid, args)
+        self.kernel.enqueue(stream, GRID, args)
     }
 
     /// Waits for the queued frame, once, and replaces the contents of `out` by its
@@ -94,7 +108,7 @@ impl Workspace {
     ///
     /// # Errors
     /// `Device` when queued work failed; then `out` is empty.
-    pub fn read(&mut self, out: &mut Vec<Detection2d>) -> Result<Gathered> {
+    pub fn read(&mut self, out: &mut Vec<Detection2d<B>>) -> Result<Gathered> {
         out.clear();
         self.stream.synchronize()?;
         let gathered = self.gathered.get(0).unwrap_or_default();
@@ -112,37 +126,29 @@ pub struct OutputAttributes {
     pub variance: bool,
 }
 
-/// The inputs of gathering 3D detections, in device memory.
+/// The inputs of `gather_3d`, in device memory.
 #[derive(Clone, Copy)]
-pub struct LidarInputs<'a> {
+pub struct Inputs3d<'a> {
     /// The candidates.
     pub candidates: &'a DeviceCandidates<Box3d>,
-    /// Velocities and variances of the found candidates, and by candidate its index
-    /// among them.
+    /// Velocities and variances, and the index of each candidate among them.
     pub motions: Option<(&'a DeviceBuffer<Motion>, &'a DeviceBuffer<u32>)>,
     /// The survivors, best first, and their number.
     pub kept: (&'a DeviceBuffer<Kept>, &'a DeviceBuffer<NmsCounts>),
 }
 
 /// Kernel and memory of `gather_3d` on one stream.
-pub struct LidarWorkspace {
+pub struct Workspace3d {
     stream: Stream,
     kernel: Kernel<Gather3d>,
     attributes: OutputAttributes,
     words: MappedBuffer<u32>,
     gathered: MappedBuffer<Gathered>,
     read_words: Vec<u32>,
-    nothing: Nothing,
     max_detections: usize,
 }
 
-/// Empty buffers for inputs that a head does not have.
-struct Nothing {
-    motions: DeviceBuffer<Motion>,
-    places: DeviceBuffer<u32>,
-}
-
-impl LidarWorkspace {
+impl Workspace3d {
     /// Loads the kernel and allocates memory for `max_detections`.
     ///
     /// # Errors
@@ -161,10 +167,6 @@ impl LidarWorkspace {
             words: MappedBuffer::zeros(stream, num_words)?,
             gathered: MappedBuffer::zeros(stream, 1)?,
             read_words: Vec::with_capacity(num_words),
-            nothing: Nothing {
-                motions: DeviceBuffer::zeros(stream, 0)?,
-                places: DeviceBuffer::zeros(stream, 0)?,
-            },
             max_detections,
         })
     }
@@ -174,18 +176,17 @@ impl LidarWorkspace {
     ///
     /// # Errors
     /// `Device` when a buffer belongs to another stream or the launch fails.
-    pub fn enqueue(
-        &mut self,
-        inputs: &LidarInputs<'_>,
-        counters: &mut DeviceCounters,
-    ) -> Result<()> {
-        let Self { stream, nothing, .. } = self;
+    pub fn enqueue(&mut self, inputs: &Inputs3d<'_>, counters: &mut DeviceCounters) -> Result<()> {
+        let stream = &self.stream;
         let PublishedCounters { entries, published } = counters.publish(stream)?;
-        let (motions, places) = inputs.motions.unwrap_or((&nothing.motions, &nothing.places));
+        let (motions, places) = match inputs.motions {
+            Some((motions, places)) => (motions.input(stream)?, places.input(stream)?),
+            None => (In::empty(), In::empty()),
+        };
         let args = Gather3dArgs {
             candidates: inputs.candidates.items.input(stream)?,
-            motions: motions.input(stream)?,
-            places: places.input(stream)?,
+            motions,
+            places,
             kept: inputs.kept.0.input(stream)?,
             nms_counts: inputs.kept.1.input(stream)?,
             counters: entries,
@@ -197,8 +198,7 @@ impl LidarWorkspace {
             has_variance: u32::from(self.attributes.variance),
             reserved: 0,
         };
-        let grid = Grid { num_blocks: [1, 1], threads_per_block: THREADS_PER_BLOCK };
-        self.kernel.enqueue(stream, grid, args)
+        self.kernel.enqueue(stream, GRID, args)
     }
 
     /// Waits for the queued frame, once, and replaces the contents of `out` by its

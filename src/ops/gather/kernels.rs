@@ -1,13 +1,15 @@
 //! The parameters of `kernels/gather.cu`.
 
+use std::marker::PhantomData;
+
 use crate::device::cuda::{
     Grid, In, KernelSpec, Out, Plain, assert_mirrors, check_lens, check_threads, kernel_constant,
-    refused,
+    kernel_specs, refused,
 };
 use crate::error::Result;
 use crate::ops::decode_center::kernels::Motion;
 use crate::ops::nms::cuda::NmsCounts;
-use crate::types::{Box2d, Box3d, Candidate, Detection2d, Kept};
+use crate::types::{Box2d, Box3d, Candidate, Detection2d, Kept, RotatedBox2d};
 
 /// Threads of the only block.
 pub const THREADS_PER_BLOCK: u32 = kernel_constant!("gather.cu", "kThreads");
@@ -24,8 +26,8 @@ pub struct GatherSettings {
     pub size: [f32; 2],
     /// The maximum number of detections.
     pub max_detections: u32,
-    /// Padding.
-    pub reserved: u32,
+    /// Factor of the sides of rotated boxes.
+    pub mean_scale: f32,
 }
 
 /// The result for the host, beside the detections: `Gathered` in the kernel.
@@ -46,13 +48,14 @@ unsafe impl Plain for Gathered {}
 assert_mirrors!(GatherSettings, "gather.cu", "Settings");
 assert_mirrors!(Gathered, "gather.cu", "Gathered");
 assert_mirrors!(Detection2d, "gather.cu", "Detection");
+assert_mirrors!(Detection2d<RotatedBox2d>, "gather.cu", "RotatedDetection");
 
-/// The parameter of `gather_2d`: `Args` in the kernel.
+/// The parameter of `gather_2d` and `gather_rotated`: `Args` in the kernels.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-pub struct GatherArgs<'a> {
+pub struct GatherArgs<'a, B> {
     /// The candidates.
-    pub candidates: In<'a, Candidate<Box2d>>,
+    pub candidates: In<'a, Candidate<B>>,
     /// The survivors, best first.
     pub kept: In<'a, Kept>,
     /// Their number.
@@ -62,39 +65,54 @@ pub struct GatherArgs<'a> {
     /// The counters of the frame, which the kernel clears.
     pub counters: Out<'a, u32>,
     /// The detections, in mapped host memory.
-    pub published: Out<'a, Detection2d>,
+    pub published: Out<'a, Detection2d<B>>,
     /// The result, in mapped host memory.
     pub gathered: Out<'a, Gathered>,
     /// The counters, in mapped host memory.
     pub published_counters: Out<'a, u32>,
 }
 
-assert_mirrors!(GatherArgs<'_>, "gather.cu", "Args");
+assert_mirrors!(GatherArgs<'_, Box2d>, "gather.cu", "Args<Candidate2d, Detection>");
+assert_mirrors!(
+    GatherArgs<'_, RotatedBox2d>,
+    "gather.cu",
+    "Args<CandidateRotated, RotatedDetection>"
+);
 
-/// `gather_2d`.
-pub struct Gather2d;
+/// The launch of one block.
+pub const GRID: Grid = Grid { num_blocks: [1, 1], threads_per_block: THREADS_PER_BLOCK };
 
-// SAFETY: `GatherArgs` mirrors `gather::Args` (8 slices, size asserted). Survivors
-// are read below the length of `kept`, candidates at indices compared with their
-// length, detections written below the length of `published`, counters below the
-// length of theirs; the check covers the other slices. No thread waits for another
-// block: there is one.
-unsafe impl KernelSpec for Gather2d {
-    const NAME: &'static str = "gather_2d";
-    type Args<'a> = GatherArgs<'a>;
-    fn check(args: &Self::Args<'_>, grid: &Grid) -> Result<()> {
-        check_threads(Self::NAME, grid.threads_per_block, THREADS_PER_BLOCK)?;
-        if grid.num_blocks != [1, 1] {
-            return Err(refused(Self::NAME, &format!("{:?} blocks, not one", grid.num_blocks)));
-        }
-        let slices = [
-            ("nms_counts", args.nms_counts.len(), 1),
-            ("settings", args.settings.len(), 1),
-            ("gathered", args.gathered.len(), 1),
-            ("published_counters", args.published_counters.len(), args.counters.len()),
-        ];
-        check_lens(Self::NAME, slices)
+fn check_grid(kernel: &str, grid: &Grid) -> Result<()> {
+    check_threads(kernel, grid.threads_per_block, THREADS_PER_BLOCK)?;
+    if grid.num_blocks != GRID.num_blocks {
+        return Err(refused(kernel, &format!("{:?} blocks, not one", grid.num_blocks)));
     }
+    Ok(())
+}
+
+fn check<B>(kernel: &str, args: &GatherArgs<'_, B>, grid: &Grid) -> Result<()> {
+    check_grid(kernel, grid)?;
+    let slices = [
+        ("nms_counts", args.nms_counts.len(), 1),
+        ("settings", args.settings.len(), 1),
+        ("gathered", args.gathered.len(), 1),
+        ("published_counters", args.published_counters.len(), args.counters.len()),
+    ];
+    check_lens(kernel, slices)
+}
+
+/// `gather_2d` and `gather_rotated`, by their boxes.
+pub struct GatherBoxes<B>(PhantomData<B>);
+
+// SAFETY: `GatherArgs` mirrors `gather::Args` (8 slices, size asserted). Survivors are
+// read below the length of `kept`, candidates at indices compared with their length,
+// detections written below the length of `published`, counters below the length of
+// theirs; the check covers the other slices. No thread waits for another block: there
+// is one.
+kernel_specs! {
+    check;
+    unsafe GatherBoxes<Box2d>: "gather_2d", GatherArgs<Box2d>;
+    unsafe GatherBoxes<RotatedBox2d>: "gather_rotated", GatherArgs<RotatedBox2d>;
 }
 
 /// Words of a 3D detection: class, score and the seven numbers of the box.
@@ -110,9 +128,9 @@ pub const VARIANCE_WORDS: usize = kernel_constant!("gather.cu", "kVarianceWords"
 pub struct Gather3dArgs<'a> {
     /// The candidates.
     pub candidates: In<'a, Candidate<Box3d>>,
-    /// Velocities and variances of the found candidates; empty without them.
+    /// Velocities and variances; empty for heads without them.
     pub motions: In<'a, Motion>,
-    /// By candidate, its index among the found ones.
+    /// The index of each candidate in `motions`.
     pub places: In<'a, u32>,
     /// The survivors, best first.
     pub kept: In<'a, Kept>,
@@ -150,10 +168,7 @@ unsafe impl KernelSpec for Gather3d {
     const NAME: &'static str = "gather_3d";
     type Args<'a> = Gather3dArgs<'a>;
     fn check(args: &Self::Args<'_>, grid: &Grid) -> Result<()> {
-        check_threads(Self::NAME, grid.threads_per_block, THREADS_PER_BLOCK)?;
-        if grid.num_blocks != [1, 1] {
-            return Err(refused(Self::NAME, &format!("{:?} blocks, not one", grid.num_blocks)));
-        }
+        check_grid(Self::NAME, grid)?;
         let slices = [
             ("nms_counts", args.nms_counts.len(), 1),
             ("gathered", args.gathered.len(), 1),

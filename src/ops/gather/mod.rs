@@ -1,12 +1,17 @@
 //! Gathers the survivors of suppression into detections.
 //!
-//! Order: that of `keep`, which suppression gives best first. At most
-//! `max_detections` leave, the first of them; the rest is counted.
+//! Detections have the order of `keep`, which is best first after suppression. The
+//! first `max_detections` are returned; the others are counted.
 //!
-//! Boxes of images are brought to source pixels by one multiplication and one
-//! addition a coordinate and clipped to `[0, width] x [0, height]`. A box that
-//! has no area inside the image, or is not finite, is no detection: it is left
-//! out and neither counted nor charged to the limit. Equal on every device.
+//! Boxes in images are transformed to source pixels by one multiplication and one
+//! addition per coordinate and clipped to `[0, width] x [0, height]`. A box that
+//! has no area inside the image, or is not finite, is dropped: it is not counted and
+//! does not use up the limit. Equal on every device.
+//!
+//! Rotated boxes keep their angle and are not clipped
+//! ([`Affine2::apply_rotated`]). The two scales of a letterbox differ by the
+//! rounding of its content to whole pixels: the relative error of a box's sides is at
+//! most half a pixel over the content's shorter side.
 
 #[cfg(feature = "cuda")]
 pub mod cuda;
@@ -14,12 +19,16 @@ pub mod cuda;
 #[expect(unsafe_code, reason = "each block argues that the kernel fits its parameters")]
 pub(in crate::ops) mod kernels;
 
-use crate::types::{Affine2, Box2d, Candidate, Detection2d, Detection3d, Kept, Object3d, Size};
+use super::overlap::Rectangle;
+use crate::types::{
+    Affine2, Box2d, Candidate, Detection2d, Detection3d, Kept, Object3d, RotatedBox2d, Size,
+};
 
-/// Detections in source-image pixels. Returns how many were over the limit.
+/// Replaces the contents of `out` by the detections, in source pixels, and returns
+/// how many were over the limit.
 ///
-/// `out` is emptied first; with room for `max_detections` nothing is
-/// allocated. An index in `keep` that is no candidate is left out.
+/// Nothing is allocated if `out` has the capacity for `max_detections`. Indices in
+/// `keep` that are out of range are ignored.
 pub fn gather_2d(
     candidates: &[Candidate<Box2d>],
     keep: &[Kept],
@@ -35,10 +44,41 @@ pub fn gather_2d(
     take(detections, max_detections, out)
 }
 
-/// Detections in the frame of the cloud. Returns how many were over the limit.
+/// As [`gather_2d`], for rotated boxes.
+pub fn gather_rotated(
+    candidates: &[Candidate<RotatedBox2d>],
+    keep: &[Kept],
+    source_from_network: &Affine2,
+    source: Size,
+    max_detections: usize,
+    out: &mut Vec<Detection2d<RotatedBox2d>>,
+) -> usize {
+    let image = rectangle_of(source);
+    let detections = survivors(candidates, keep).filter_map(|(candidate, score)| {
+        let bbox = source_from_network.apply_rotated(candidate.bbox);
+        let is_inside = bbox.is_finite() && image.intersection(&Rectangle::new(&bbox)) > 0.0;
+        is_inside.then_some(Detection2d { class: candidate.class, score, bbox })
+    });
+    take(detections, max_detections, out)
+}
+
+/// An image as a rectangle.
+fn rectangle_of(image: Size) -> Rectangle {
+    let (width, height) = (image.width as f32, image.height as f32);
+    Rectangle::new(&RotatedBox2d {
+        cx: width * 0.5,
+        cy: height * 0.5,
+        width,
+        height,
+        angle_rad: 0.0,
+    })
+}
+
+/// Replaces the contents of `out` by the detections, in the frame of the point cloud,
+/// and returns how many were over the limit.
 ///
-/// `out` is emptied first; with room for `max_detections` nothing is
-/// allocated. An index in `keep` that is no candidate is left out.
+/// Nothing is allocated if `out` has the capacity for `max_detections`. Indices in
+/// `keep` that are out of range are ignored.
 pub fn gather_3d(
     candidates: &[Candidate<Object3d>],
     keep: &[Kept],
@@ -164,6 +204,71 @@ mod tests {
         let b = out[0].bbox;
         for (a, b) in [(b.x1, source.x1), (b.y1, source.y1), (b.x2, source.x2), (b.y2, source.y2)] {
             assert!((a - b).abs() < 1e-3, "{a} {b}");
+        }
+    }
+
+    #[test]
+    fn rotated_boxes_are_mapped_and_not_clipped() {
+        let at =
+            |cx, cy, width, height, angle_rad| RotatedBox2d { cx, cy, width, height, angle_rad };
+        // (in the network, whether it is a detection); the transform is 2 x + (-10, -30).
+        let cases = [
+            (at(50.0, 40.0, 20.0, 10.0, 0.3), true),
+            (at(5.0, 15.0, 4.0, 4.0, 0.8), true),
+            (at(0.0, 40.0, 9.0, 2.0, 0.0), false),
+            (at(0.0, 40.0, 11.0, 2.0, 0.0), true),
+            (at(0.0, 40.0, 11.0, 2.0, 0.9), false),
+            // Its bounds touch the corner of the image, the box does not.
+            (at(1.0, 11.0, 20.0, 0.2, 2.4), false),
+            (at(50.0, 40.0, 0.0, 10.0, 0.3), false),
+            (at(50.0, 40.0, 20.0, -1.0, 0.3), false),
+            (at(50.0, 40.0, 20.0, 10.0, f32::NAN), false),
+            (at(f32::INFINITY, 40.0, 20.0, 10.0, 0.3), false),
+            (at(50.0, 40.0, 3e38, 10.0, 0.3), false),
+        ];
+        let transform = Affine2 { scale: [2.0; 2], offset: [-10.0, -30.0] };
+        for (bbox, is_detection) in cases {
+            let candidates = [Candidate { bbox, score: 0.5, class: 3, source: 7 }];
+            let mut out = Vec::new();
+            let over = gather_rotated(&candidates, &kept(&[0]), &transform, SOURCE, 5, &mut out);
+            assert_eq!((out.len(), over), (usize::from(is_detection), 0), "{bbox:?}");
+            if let [found] = out[..] {
+                let RotatedBox2d { cx, cy, width, height, angle_rad } = bbox;
+                let expected =
+                    at(2.0 * cx - 10.0, 2.0 * cy - 30.0, 2.0 * width, 2.0 * height, angle_rad);
+                assert_eq!(found, Detection2d { class: 3, score: 0.9, bbox: expected });
+            }
+        }
+        let good = Candidate { bbox: cases[0].0, score: 0.5, class: 3, source: 7 };
+        let mut out = Vec::new();
+        let keep = kept(&[0, 2, 1]);
+        assert_eq!(gather_rotated(&[good; 3], &keep, &transform, SOURCE, 2, &mut out), 1);
+        assert_eq!(out.iter().map(|d| d.score).collect::<Vec<_>>(), [0.9, 0.9 - 0.1 * 2.0]);
+    }
+
+    #[test]
+    fn a_rotated_box_comes_back_through_a_letterbox() {
+        // (source, network); the scales of the second differ by the rounding of 193 rows.
+        for (source, network, tolerance) in [
+            (Size::new(1280, 960), Size::new(640, 480), 1e-3),
+            (Size::new(1242, 375), Size::new(640, 640), 0.5 / 193.0 * 300.0),
+        ] {
+            let letterbox = Letterbox::new(source, network, Placement::Center);
+            let bbox =
+                RotatedBox2d { cx: 700.0, cy: 200.0, width: 300.0, height: 60.0, angle_rad: 0.6 };
+            let bbox = letterbox.network_from_source().apply_rotated(bbox);
+            let back = letterbox.source_from_network().apply_rotated(bbox);
+            for (a, b) in
+                [(back.cx, 700.0), (back.cy, 200.0), (back.width, 300.0), (back.height, 60.0)]
+            {
+                assert!((a - b).abs() < 1e-3, "{a} {b}");
+            }
+            // A network sees the axes scaled apart: what its true box would be.
+            let [sx, sy] = letterbox.network_from_source().scale;
+            let (sin, cos) = 0.6_f32.sin_cos();
+            let seen = 300.0 * (sx * cos).hypot(sy * sin);
+            let found = letterbox.source_from_network().mean_scale() * seen;
+            assert!((found - 300.0).abs() <= tolerance, "{found}");
         }
     }
 

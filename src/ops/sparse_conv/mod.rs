@@ -11,7 +11,8 @@
 //! 4. ReLU, where asked for: `v < 0 ? 0 : v`, so that NaN stays NaN.
 //!
 //! Batch normalization is folded into weights and bias where they are made.
-//! Weights are finite; a NaN or an infinity among the features reaches exactly the outputs that a tap joins to it.
+//! Weights are finite; a NaN or an infinity among the features reaches exactly
+//! the outputs that a tap joins to it.
 //!
 //! **Precision.** [`Precision::F32`] is equal, bit for bit, on CPU and CUDA and
 //! for any number of threads. The other precisions round features and weights

@@ -327,6 +327,27 @@ proptest! {
     }
 
     #[test]
+    fn a_batch_of_two_is_two_scenes(scene in scenes(), seed in any::<u32>()) {
+        let scene = Scene { batch_size: 2, ..scene };
+        let both = Case::plain(scene.levels(), [3, 5], seed.into());
+        let found = both.run(Precision::F32, 1);
+        let (mut input_row, mut output_row) = (0, 0);
+        for batch in 0..2 {
+            let cells = scene.cells.iter().filter(|cell| cell[0] == batch);
+            let cells = cells.map(|&[_, c0, c1, c2]| [0, c0, c1, c2]).collect();
+            let alone = Scene { batch_size: 1, cells, ..scene.clone() }.levels();
+            let num_inputs = alone.input.len();
+            let input = both.input[3 * input_row..][..3 * num_inputs].to_vec();
+            let case = Case { input, ..Case::plain(alone, [3, 5], seed.into()) };
+            let expected = case.run(Precision::F32, 1);
+            let num_outputs = case.levels.output.len();
+            prop_assert_eq!(bits(&found[5 * output_row..][..5 * num_outputs]), bits(&expected));
+            (input_row, output_row) = (input_row + num_inputs, output_row + num_outputs);
+        }
+        prop_assert_eq!([input_row, output_row], [both.levels.input.len(), both.levels.output.len()]);
+    }
+
+    #[test]
     fn sums_are_linear_in_the_features(scene in scenes(), factor in -3_i32..4) {
         let factor = 2_f32.powi(factor);
         let mut case = Case::plain(scene.levels(), [3, 4], 6);

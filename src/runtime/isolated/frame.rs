@@ -1,5 +1,5 @@
-//! Frames as numbers of a message, bit for bit, but for their payloads: those are
-//! in the shared memory.
+//! The encoding of frames in messages, bit for bit. Their payloads are in the shared
+//! memory.
 
 use nalgebra::Isometry3;
 
@@ -13,7 +13,7 @@ use crate::types::{
     ImageView, PointField, PointFields, Size, Stamp,
 };
 
-/// What the payload of an input is, in a message.
+/// The tags of payloads.
 mod payload {
     pub(super) const MISSING: u32 = 0;
     pub(super) const PIXELS: u32 = 1;
@@ -21,10 +21,10 @@ mod payload {
     pub(super) const CLOUD: u32 = 3;
 }
 
-/// Payloads start at multiples of this in the shared memory.
+/// The alignment of payloads in the shared memory.
 const ALIGNMENT: usize = 64;
 
-/// The bytes of each input's payload and where they start in the shared memory.
+/// By input with a message, the position of its payload in the shared memory, and its bytes.
 pub(super) fn payloads<'a>(
     frame: &FrameSet<'a>,
 ) -> impl Iterator<Item = (usize, &'a [u8])> + use<'a> {
@@ -41,7 +41,7 @@ pub(super) fn payloads<'a>(
     })
 }
 
-/// Appends a frame but for the bytes of its payloads.
+/// Appends a frame without the bytes of its payloads.
 pub(super) fn put_frame(message: &mut Message, frame: &FrameSet<'_>) -> Result<()> {
     message.put_u64(frame.stamp.nanos() as u64).put_u32(frame.inputs.len() as u32);
     let mut places = payloads(frame);
@@ -143,7 +143,7 @@ fn put_cloud(message: &mut Message, cloud: &CloudView<'_>) -> Result<()> {
     Ok(())
 }
 
-/// A frame as [`put_frame`] wrote it.
+/// A frame that [`put_frame`] wrote.
 pub(super) struct TakenFrame<'a> {
     pub(super) stamp: Stamp,
     pub(super) views: [Option<InputView<'a>>; MAX_INPUTS],

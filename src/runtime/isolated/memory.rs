@@ -1,11 +1,10 @@
-//! The memory through which payloads pass from a channel to its process.
+//! Shared memory for the payloads of a channel and its process.
 //!
-//! It is an anonymous file (`memfd_create`) whose descriptor is passed over the
-//! socket: it has no name that another program could take or read, does not
-//! depend on the size of `/dev/shm`, and is freed with the last process that
-//! maps it. All of its pages are reserved before it is mapped and its size is
-//! sealed, so a shortage of memory is an error of [`PayloadBuffer::reserve`] and
-//! never a SIGBUS at a later access.
+//! It is an anonymous file (`memfd_create`) whose descriptor is sent through the socket: it
+//! has no name that another program could use, does not depend on the size of `/dev/shm`,
+//! and is freed with the last process that maps it. All pages are reserved and the size
+//! is sealed before it is mapped, so that a shortage of memory is an error of
+//! [`PayloadBuffer::reserve`] and never a SIGBUS at a later access.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -22,7 +21,7 @@ use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg}
 use super::message::STAGE;
 use crate::error::{Error, ErrorKind, Result};
 
-/// The writing side: owned by the channel.
+/// The writing end, which the channel owns.
 #[derive(Debug)]
 pub(super) struct PayloadBuffer {
     file: OwnedFd,
@@ -30,8 +29,8 @@ pub(super) struct PayloadBuffer {
 }
 
 impl PayloadBuffer {
-    /// Reserves `len` bytes, all zero. `len` must be of the order of a payload
-    /// that is in memory already: Linux may end processes before it refuses.
+    /// Reserves `len` bytes, all zero. `len` must be of the order of a payload in memory:
+    /// Linux may kill processes before it refuses.
     ///
     /// # Errors
     /// `Memory` when the system does not provide them.
@@ -49,7 +48,7 @@ impl PayloadBuffer {
         // SAFETY: the file is new and its size is sealed, with all pages in
         // place, so every access within the mapping succeeds. The one other
         // process that receives it maps it to read, and does so only between a
-        // request and its answer, while this side waits and does not write.
+        // request and its response, while this side waits and does not write.
         let map = unsafe { MmapMut::map_mut(&file) }.map_err(refused)?;
         Ok(Self { file, map })
     }
@@ -58,19 +57,19 @@ impl PayloadBuffer {
         self.map.len()
     }
 
-    /// The bytes, to be written between an answer and the next request.
+    /// The bytes, to be written between a response and the next request.
     pub(super) fn bytes(&mut self) -> &mut [u8] {
         &mut self.map
     }
 
-    /// Passes the memory to the process at the other end of the socket, where
-    /// [`PayloadView::receive`] takes it.
+    /// Sends the memory to the process at the other end of the socket, for
+    /// [`PayloadView::receive`].
     pub(super) fn send(&self, socket: &UnixStream) -> io::Result<()> {
         let files = [self.file.as_fd()];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = SendAncillaryBuffer::new(&mut space);
         control.push(SendAncillaryMessage::ScmRights(&files));
-        // A descriptor travels with at least one byte.
+        // A descriptor is sent with at least one byte.
         let carrier = [IoSlice::new(&[0])];
         retry_on_intr(|| sendmsg(socket, &carrier, &mut control, SendFlags::NOSIGNAL))?;
         Ok(())
@@ -82,30 +81,30 @@ fn anonymous_file() -> rustix::io::Result<OwnedFd> {
     let create = |more| {
         memfd_create(c"det_post-payload", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING | more)
     };
-    // Systems may insist on memory that cannot be executed; Linux before 6.3
-    // does not know the flag.
+    // Some systems require memory that cannot be executed; Linux before 6.3 refuses the
+    // flag.
     create(MemfdFlags::NOEXEC_SEAL).or_else(|errno| match errno {
         Errno::INVAL => create(MemfdFlags::empty()),
         other => Err(other),
     })
 }
 
-/// The reading side: in the channel's process.
+/// The reading end, in the channel's process.
 #[derive(Debug)]
 pub(super) struct PayloadView {
     map: Mmap,
 }
 
 impl PayloadView {
-    /// Takes the memory that [`PayloadBuffer::send`] passes.
+    /// Receives the memory that [`PayloadBuffer::send`] sends.
     ///
     /// # Errors
-    /// `Io` when none comes, or its size is not sealed; `Memory` when it cannot
-    /// be mapped.
+    /// `Io` when none is received or its size is not sealed; `Memory` when it cannot be
+    /// mapped.
     #[expect(unsafe_code, reason = "mapping is the only way to share a payload in one copy")]
     pub(super) fn receive(socket: &UnixStream) -> Result<Self> {
         let failed = |kind, cause: io::Error| {
-            let message = "cannot map the memory that payloads come in";
+            let message = "cannot map the memory for payloads";
             Error::new(kind, STAGE, message).with_source(cause)
         };
         let file = receive_file(socket).map_err(|cause| failed(ErrorKind::Io, cause))?;
@@ -120,13 +119,13 @@ impl PayloadView {
         Ok(Self { map })
     }
 
-    /// The bytes, valid until the answer is sent.
+    /// The bytes, valid until the response is sent.
     pub(super) fn bytes(&self) -> &[u8] {
         &self.map
     }
 }
 
-/// The file that comes with the next byte of the socket.
+/// Receives a file with the next byte of the socket.
 fn receive_file(socket: &UnixStream) -> io::Result<OwnedFd> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -137,7 +136,7 @@ fn receive_file(socket: &UnixStream) -> io::Result<OwnedFd> {
         RecvAncillaryMessage::ScmRights(mut files) => files.next(),
         _ => None,
     });
-    file.ok_or_else(|| io::Error::other("no memory came over the socket"))
+    file.ok_or_else(|| io::Error::other("no memory was received"))
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! What a channel and its process say to each other: small binary messages,
-//! each a length and its bytes, little-endian. Both ends are the same program.
+//! The protocol of a channel and its process: small binary messages, a length and its
+//! bytes, little-endian. Both ends are the same program.
 
 use std::cell::Cell;
 use std::io::{Read, Write};
@@ -8,7 +8,7 @@ use nalgebra::{Isometry3, Quaternion, Translation3, UnitQuaternion};
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// The stage that errors of the proxy and its process name.
+/// The stage of errors of the proxy and its process.
 pub(super) const STAGE: &str = "isolated";
 
 /// Requests of the proxy.
@@ -21,22 +21,22 @@ pub(super) mod request {
     pub const WARM_UP: u8 = 5;
 }
 
-/// Answers of the process.
-pub(super) mod answer {
+/// Responses of the process.
+pub(super) mod response {
     pub const DONE: u8 = 0;
     pub const STARTED: u8 = 1;
     pub const DETECTED: u8 = 2;
     pub const FAILED: u8 = 3;
 }
 
-/// The longest message that is taken: a configuration is the longest there is.
+/// The maximum size of a message; the largest ones are configurations.
 const MAX_BYTES: usize = 16 << 20;
 
-/// A message under construction or being read. Its memory is used again.
+/// A message that is written or read. Its memory is reused.
 #[derive(Debug, Default)]
 pub struct Message {
     bytes: Vec<u8>,
-    /// Where reading goes on.
+    /// The position of the next value to read.
     position: Cell<usize>,
 }
 
@@ -59,7 +59,7 @@ impl Message {
         self
     }
 
-    /// The bits, so that every value comes back as it went.
+    /// Writes the bits, so that every value is preserved.
     pub(super) fn put_f32(&mut self, value: f32) -> &mut Self {
         self.put_u32(value.to_bits())
     }
@@ -115,7 +115,7 @@ impl Message {
             *value = f64::from_bits(self.u64()?);
         }
         let [i, j, k, w, x, y, z] = values;
-        // A unit already: normalised again, it might come back with other bits.
+        // Not normalised again, which could change its bits.
         let rotation = UnitQuaternion::new_unchecked(Quaternion::new(w, i, j, k));
         Ok(Isometry3::from_parts(Translation3::new(x, y, z), rotation))
     }
@@ -135,7 +135,7 @@ impl Message {
         to.flush()
     }
 
-    /// Waits for a message; `false` when the other end is gone.
+    /// Waits for a message; `false` when the other end is closed.
     pub(super) fn receive(&mut self, from: &mut impl Read) -> std::io::Result<bool> {
         let mut len = [0; 4];
         match from.read_exact(&mut len) {
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_and_a_broken_message_are_told_apart() {
+    fn an_end_and_a_broken_message_differ() {
         let mut message = Message::default();
         assert!(!message.receive(&mut &[][..]).unwrap());
         assert!(message.receive(&mut &[5, 0, 0, 0, 1][..]).is_err());

@@ -1,15 +1,14 @@
 //! A detector in a process of its own.
 //!
-//! A fault of a GPU ends it for a whole process, and a library on it may end
-//! the process itself. Neither reaches a channel whose frames are processed by
-//! another process: the [`Proxy`] reports that its device failed, and the
-//! [`Supervisor`] starts a new one.
+//! A fault of a GPU makes it unusable for a whole process, and a library may abort the
+//! process. Neither affects a channel whose detector runs in another process: the
+//! [`Proxy`] reports a failure of its device, and the [`Supervisor`] starts another one.
 //!
-//! The process is this program again, as `det_post isolated`. The payloads of a
-//! frame go through sealed memory that both map, one copy each; requests and answers,
-//! a few hundred bytes and the detections, through a socket, which is also how
-//! each learns that the other is gone. One request is in flight at a time. The
-//! detections are those of the same detector in this process, bit for bit.
+//! The process is this program, started as `det_post isolated`. Payloads are copied once,
+//! into sealed memory that both processes map. Requests and responses, a few hundred bytes
+//! and the detections, are sent through a socket, whose end signals the end of the other
+//! process. One request is in flight at a time. The detections are those of the same
+//! detector in this process, bit for bit.
 //!
 //! [`Supervisor`]: super::supervisor::Supervisor
 
@@ -28,32 +27,31 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use memory::PayloadBuffer;
-use message::{Message, STAGE, answer, malformed, request};
+use message::{Message, STAGE, malformed, request, response};
 pub use serve::serve;
-use wire::Found;
+use wire::DetectionBuffers;
 
 use crate::config::ChannelConfig;
 use crate::detectors::image2d::MAX_DECODE_TIME;
 use crate::detectors::{Detector, DetectorInfo, FrameSet, InputNeeds};
-use crate::device::{Device, PayloadMemory};
+use crate::device::Device;
 use crate::error::{Error, ErrorKind, Result};
 use crate::types::{Detections, DeviceChoice, FrameReport, Stage, Transfer};
 
-/// How long a new process may take to load its networks. TensorRT builds for
-/// minutes.
+/// The time limit for loading the networks. TensorRT builds for minutes.
 const START_TIMEOUT: Duration = Duration::from_secs(900);
 
-/// How long a frame may take: a kernel may never end.
+/// The time limit for a frame, whose kernels may hang.
 const FRAME_TIMEOUT: Duration = Duration::from_secs(30);
 
-// An image that is slow to decode is refused as such, not taken for a process
-// that hangs.
+// An image that is slow to decode is refused for that reason, not as a process that
+// hangs.
 const _: () = assert!(2 * MAX_DECODE_TIME.as_secs() < FRAME_TIMEOUT.as_secs());
 
-/// How long a process may take to end by itself.
+/// The time limit for a process to exit.
 const END_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The least shared memory that is reserved.
+/// The minimum size of the shared memory.
 const MIN_MEMORY_BYTES: usize = 1 << 16;
 
 /// A detector in another process.
@@ -65,17 +63,16 @@ pub struct Proxy {
     message: Message,
     info: DetectorInfo,
     needs: Vec<InputNeeds>,
-    /// The stages of the other process, which the upload to it comes before.
+    /// The stages of the other process, which follow the copy to it.
     stages: Vec<Stage>,
-    found: Found,
+    found: DetectionBuffers,
 }
 
 impl Proxy {
-    /// Starts `program`, a det_post, and has it make the channel's detector on a
-    /// device.
+    /// Starts `program`, a det_post, which builds the channel's detector on a device.
     ///
     /// # Errors
-    /// `Device` when the process cannot be started or ends, and its own errors.
+    /// `Device` when the process cannot be started or exits, and its own errors.
     pub fn start(program: &Path, config: &ChannelConfig, device: DeviceChoice) -> Result<Self> {
         let failed = |what: &str, cause: io::Error| {
             let message = format!("cannot {what} {} for {}", program.display(), config.name);
@@ -86,7 +83,7 @@ impl Proxy {
             .arg("isolated")
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .stdout(Stdio::null())
-            // Not interrupted with us: frames in flight are finished first.
+            // Not interrupted with this process, which first finishes frames in flight.
             .process_group(0)
             .spawn()
             .map_err(|e| failed("start", e))?;
@@ -98,11 +95,11 @@ impl Proxy {
             info: DetectorInfo::new(&Device::Cpu, "", &[]),
             needs: Vec::new(),
             stages: Vec::new(),
-            found: Found::default(),
+            found: DetectionBuffers::default(),
         };
         let message = proxy.message.start(request::START);
         message.put_text(&config.name).put_text(&device.to_string()).put_text(&config.to_yaml());
-        proxy.ask(START_TIMEOUT, answer::STARTED)?;
+        proxy.ask(START_TIMEOUT, response::STARTED)?;
         (proxy.info, proxy.needs) = wire::take_detector(&proxy.message)?;
         proxy.info.process_id = Some(proxy.process.id());
         proxy.stages.clone_from(&proxy.info.stages);
@@ -112,18 +109,16 @@ impl Proxy {
         Ok(proxy)
     }
 
-    /// Copies the payloads of a frame to where the other process reads them;
-    /// returns the number of bytes.
+    /// Copies the payloads of a frame to the shared memory; returns the number of bytes.
     fn share(&mut self, frame: &FrameSet<'_>) -> Result<usize> {
         let ends = frame::payloads(frame).map(|(start, data)| start.saturating_add(data.len()));
         let len = ends.max().unwrap_or(0);
         if self.memory.as_ref().is_none_or(|memory| memory.len() < len) {
-            // A quarter more, so that payloads that grow little by little do
-            // not each need new memory.
+            // A quarter more, so that payloads that grow slowly need new memory rarely.
             let needed = len.saturating_add(len / 4).max(MIN_MEMORY_BYTES);
             let memory = PayloadBuffer::reserve(needed)?;
             self.message.start(request::MEMORY);
-            self.exchange(FRAME_TIMEOUT, answer::DONE, Some(&memory))?;
+            self.exchange(FRAME_TIMEOUT, response::DONE, Some(&memory))?;
             self.memory = Some(memory);
         }
         let mut num_shared = 0;
@@ -136,13 +131,13 @@ impl Proxy {
         Ok(num_shared)
     }
 
-    /// Sends the request that stands in the message, waits, and leaves the
-    /// answer there, read up to its tag.
+    /// Sends the request in the message, waits, and replaces it by the response, which is
+    /// read up to its tag.
     fn ask(&mut self, timeout: Duration, expected: u8) -> Result<()> {
         self.exchange(timeout, expected, None)
     }
 
-    /// As [`Self::ask`], with the memory that a request hands over.
+    /// As [`Self::ask`], with shared memory that is sent after the request.
     fn exchange(
         &mut self,
         timeout: Duration,
@@ -150,36 +145,36 @@ impl Proxy {
         memory: Option<&PayloadBuffer>,
     ) -> Result<()> {
         let Self { socket, message, .. } = self;
-        let answered = socket
+        let received = socket
             .set_read_timeout(Some(timeout))
             .and_then(|()| message.send(socket))
             .and_then(|()| memory.map_or(Ok(()), |memory| memory.send(socket)))
             .and_then(|()| message.receive(socket));
-        match answered {
+        match received {
             Ok(true) => {}
             Ok(false) => return Err(self.ended(None)),
             Err(cause) => return Err(self.ended(Some(cause))),
         }
         match self.message.tag()? {
             tag if tag == expected => Ok(()),
-            answer::FAILED => {
+            response::FAILED => {
                 let error = wire::take_error(&self.message)?;
                 if error.kind() != ErrorKind::DeviceLost {
                     return Err(error);
                 }
-                // Lost to that process only.
+                // Unusable for that process only.
                 Err(Error::new(ErrorKind::Device, STAGE, error.message()))
             }
             _ => Err(malformed()),
         }
     }
 
-    /// What became of a process that does not answer.
+    /// The error of a process that does not respond.
     fn ended(&mut self, cause: Option<io::Error>) -> Error {
         let status = self.end();
         let message = match status {
             Some(status) => format!("the channel's process has ended ({status})"),
-            None => "the channel's process did not answer and was ended".to_owned(),
+            None => "the channel's process did not respond and was killed".to_owned(),
         };
         let error = Error::new(ErrorKind::Device, STAGE, message);
         match cause {
@@ -188,10 +183,9 @@ impl Proxy {
         }
     }
 
-    /// Waits for the process to end by itself, else ends it; how it ended by
-    /// itself.
+    /// Waits for the process to exit and returns its status; kills it after the time limit.
     fn end(&mut self) -> Option<std::process::ExitStatus> {
-        // It reads the end of its requests. Gone already: then it knows.
+        // The process reads the end of its requests. Fails if it has exited already.
         let _ = self.socket.shutdown(std::net::Shutdown::Both);
         let start = Instant::now();
         while start.elapsed() < END_TIMEOUT {
@@ -201,7 +195,7 @@ impl Proxy {
                 Err(_) => break,
             }
         }
-        // Errors mean that it is gone.
+        // Both fail only if it has exited.
         let _ = self.process.kill();
         let _ = self.process.wait();
         None
@@ -224,7 +218,7 @@ impl Detector for Proxy {
     ) -> Result<Detections<'a>> {
         let num_shared = self.share(frame)?;
         frame::put_frame(self.message.start(request::FRAME), frame)?;
-        self.ask(FRAME_TIMEOUT, answer::DETECTED)?;
+        self.ask(FRAME_TIMEOUT, response::DETECTED)?;
         let Self { message, found, stages, .. } = self;
         wire::take_report(message, stages, report)?;
         report.add_bytes(Stage::Upload, Transfer::HostCopy, num_shared);
@@ -233,22 +227,17 @@ impl Detector for Proxy {
 
     fn reconfigure(&mut self, config: &ChannelConfig) -> Result<()> {
         self.message.start(request::RECONFIGURE).put_text(&config.to_yaml());
-        self.ask(FRAME_TIMEOUT, answer::DONE)
+        self.ask(FRAME_TIMEOUT, response::DONE)
     }
 
     fn reset(&mut self) -> Result<()> {
         self.message.start(request::RESET);
-        self.ask(FRAME_TIMEOUT, answer::DONE)
+        self.ask(FRAME_TIMEOUT, response::DONE)
     }
 
     fn warm_up(&mut self) -> Result<()> {
         self.message.start(request::WARM_UP);
-        self.ask(START_TIMEOUT, answer::DONE)
-    }
-
-    /// Payloads are copied once more, into memory that both processes map.
-    fn payload_memory(&self) -> PayloadMemory {
-        PayloadMemory::default()
+        self.ask(START_TIMEOUT, response::DONE)
     }
 }
 
@@ -258,7 +247,7 @@ impl Drop for Proxy {
     }
 }
 
-/// This program, to be started again.
+/// The path of this program.
 pub fn this_program() -> PathBuf {
     let link = Path::new("/proc/self/exe");
     if link.exists() {

@@ -1,4 +1,4 @@
-//! The other end: the process that holds a channel's detector.
+//! The other end: the process of a channel's detector.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 
 use super::frame::{TakenFrame, take_frame};
 use super::memory::PayloadView;
-use super::message::{Message, STAGE, answer, malformed, request};
+use super::message::{Message, STAGE, malformed, request, response};
 use super::wire;
 use crate::config::{ChannelConfig, Config};
 use crate::detectors::{Detector, FrameInput, FrameSet, MAX_INPUTS};
@@ -14,12 +14,11 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::runtime::message_buffer::InputView;
 use crate::types::{DeviceChoice, FrameReport, Stage};
 
-/// Answers requests from standard input, a socket, until its end, or until the
-/// GPU is lost. `make` makes the detector, in this process.
+/// Serves requests from standard input, a socket, until its end or until the GPU is lost.
+/// `make` builds the detector, in this process.
 ///
 /// # Errors
-/// `Io` when standard input is no such socket; what is wrong with a request is
-/// its answer.
+/// `Io` when standard input is not such a socket. Errors of requests are responses.
 pub fn serve(
     make: impl Fn(&ChannelConfig, DeviceChoice) -> Result<Box<dyn Detector>>,
 ) -> Result<()> {
@@ -31,13 +30,13 @@ pub fn serve(
     let mut socket = UnixStream::from(socket);
     let mut serving =
         Serving { name: String::new(), detector: None, stages: vec![], memory: None, make };
-    let (mut asked, mut answered) = (Message::default(), Message::default());
-    while asked.receive(&mut socket).map_err(failed)? {
-        let error = serving.answer(&asked, &mut answered, &socket).err();
+    let (mut received, mut sent) = (Message::default(), Message::default());
+    while received.receive(&mut socket).map_err(failed)? {
+        let error = serving.respond(&received, &mut sent, &socket).err();
         if let Some(error) = &error {
-            wire::put_error(answered.start(answer::FAILED), error);
+            wire::put_error(sent.start(response::FAILED), error);
         }
-        answered.send(&mut socket).map_err(failed)?;
+        sent.send(&mut socket).map_err(failed)?;
         if error.is_some_and(|error| error.kind() == ErrorKind::DeviceLost) {
             break;
         }
@@ -45,61 +44,61 @@ pub fn serve(
     Ok(())
 }
 
-/// The channel and its detector, once it is started.
+/// The channel, and its detector after the request to start.
 struct Serving<M> {
     name: String,
     detector: Option<Box<dyn Detector>>,
-    /// Those of the detector.
+    /// The stages of the detector.
     stages: Vec<Stage>,
     memory: Option<PayloadView>,
     make: M,
 }
 
 impl<M: Fn(&ChannelConfig, DeviceChoice) -> Result<Box<dyn Detector>>> Serving<M> {
-    fn answer(
+    fn respond(
         &mut self,
-        asked: &Message,
-        answered: &mut Message,
+        received: &Message,
+        sent: &mut Message,
         socket: &UnixStream,
     ) -> Result<()> {
         let Self { detector, stages, memory, .. } = self;
-        match (asked.tag()?, detector) {
-            (request::START, _) => return self.start(asked, answered),
+        match (received.tag()?, detector) {
+            (request::START, _) => return self.start(received, sent),
             (request::MEMORY, _) => *memory = Some(PayloadView::receive(socket)?),
             (request::FRAME, Some(detector)) => {
                 let memory = memory.as_ref().ok_or_else(malformed)?;
-                return detect((detector.as_mut(), stages), asked, memory, answered);
+                return detect((detector.as_mut(), stages), received, memory, sent);
             }
             (request::RECONFIGURE, Some(detector)) => {
-                detector.reconfigure(&channel(&self.name, asked.text()?)?)?;
+                detector.reconfigure(&channel(&self.name, received.text()?)?)?;
             }
             (request::RESET, Some(detector)) => detector.reset()?,
             (request::WARM_UP, Some(detector)) => detector.warm_up()?,
             _ => return Err(malformed()),
         }
-        answered.start(answer::DONE);
+        sent.start(response::DONE);
         Ok(())
     }
 
-    fn start(&mut self, asked: &Message, answered: &mut Message) -> Result<()> {
-        self.name = asked.text()?.to_owned();
-        let device: DeviceChoice = asked.text()?.parse()?;
-        let config = channel(&self.name, asked.text()?)?;
+    fn start(&mut self, received: &Message, sent: &mut Message) -> Result<()> {
+        self.name = received.text()?.to_owned();
+        let device: DeviceChoice = received.text()?.parse()?;
+        let config = channel(&self.name, received.text()?)?;
         let detector = self.detector.insert((self.make)(&config, device)?);
         self.stages.clone_from(&detector.info().stages);
-        wire::put_detector(answered.start(answer::STARTED), detector.info(), detector.inputs());
+        wire::put_detector(sent.start(response::STARTED), detector.info(), detector.inputs());
         Ok(())
     }
 }
 
 fn detect(
     (detector, stages): (&mut dyn Detector, &[Stage]),
-    asked: &Message,
+    received: &Message,
     memory: &PayloadView,
-    answered: &mut Message,
+    sent: &mut Message,
 ) -> Result<()> {
     let TakenFrame { stamp, views, mut poses, calibrations, num_inputs } =
-        take_frame(asked, memory.bytes())?;
+        take_frame(received, memory.bytes())?;
     let inputs: [_; MAX_INPUTS] = std::array::from_fn(|index| {
         let input = views[index].as_ref().map(InputView::input);
         let (pose, calibration) = (poses[index].take(), calibrations[index].as_ref());
@@ -108,7 +107,7 @@ fn detect(
     let frame = FrameSet { stamp, inputs: &inputs[..num_inputs] };
     let mut report = FrameReport::new();
     let detections = detector.detect(&frame, &mut report)?;
-    let message = answered.start(answer::DETECTED);
+    let message = sent.start(response::DETECTED);
     wire::put_report(message, stages, &report);
     wire::put_detections(message, detections);
     Ok(())

@@ -1,5 +1,4 @@
-//! What a detector is, its detections and reports as numbers of a message, bit
-//! for bit.
+//! Serializes the description, detections and reports of a detector, bit for bit.
 
 use std::time::Duration;
 
@@ -7,11 +6,11 @@ use super::message::{Message, malformed};
 use crate::detectors::{DetectorInfo, InputNeeds, PayloadKind};
 use crate::error::{Error, ErrorKind, Result};
 use crate::types::{
-    Box2d, Box3d, Count, Detection2d, Detection3d, Detections, FrameReport, Object3d, Stage,
-    Transfer, Variance3d,
+    Box2d, Box3d, Count, Detection2d, Detection3d, Detections, FrameReport, Object3d, RotatedBox2d,
+    Stage, Transfer, Variance3d,
 };
 
-/// Appends what a detector is, and what it needs.
+/// Appends the description and the inputs of a detector.
 pub(super) fn put_detector(message: &mut Message, info: &DetectorInfo, needs: &[InputNeeds]) {
     message.put_text(&info.device.to_string());
     message.put_text(&info.device_name).put_text(&info.engine_name);
@@ -53,40 +52,58 @@ pub(super) fn take_detector(message: &Message) -> Result<(DetectorInfo, Vec<Inpu
 
 /// Memory for the detections of a frame.
 #[derive(Debug, Default)]
-pub(super) struct Found {
+pub(super) struct DetectionBuffers {
     boxes_2d: Vec<Detection2d>,
+    rotated_boxes_2d: Vec<Detection2d<RotatedBox2d>>,
     boxes_3d: Vec<Detection3d>,
 }
 
+/// The kinds of detections in a message.
+const AXIS_ALIGNED: u32 = 0;
+const ROTATED: u32 = 1;
+const IN_SPACE: u32 = 2;
+
 /// Appends detections.
 pub(super) fn put_detections(message: &mut Message, detections: Detections<'_>) {
-    message.put_u32(u32::from(matches!(detections, Detections::Boxes3d(_))));
-    message.put_u64(detections.len() as u64);
     match detections {
-        Detections::Boxes2d(boxes) => boxes.iter().for_each(|found| put_2d(message, found)),
-        Detections::Boxes3d(boxes) => boxes.iter().for_each(|found| put_3d(message, found)),
+        Detections::Boxes2d(boxes) => put_all(message, AXIS_ALIGNED, boxes, put_2d),
+        Detections::RotatedBoxes2d(boxes) => put_all(message, ROTATED, boxes, put_rotated),
+        Detections::Boxes3d(boxes) => put_all(message, IN_SPACE, boxes, put_3d),
     }
 }
 
 /// Reads what [`put_detections`] wrote.
 pub(super) fn take_detections<'a>(
     message: &Message,
-    found: &'a mut Found,
+    found: &'a mut DetectionBuffers,
 ) -> Result<Detections<'a>> {
-    let Found { boxes_2d, boxes_3d } = found;
-    let (is_3d, num) = (message.u32()? != 0, message.usize()?);
-    if is_3d {
-        boxes_3d.clear();
-        for _ in 0..num {
-            boxes_3d.push(take_3d(message)?);
+    let DetectionBuffers { boxes_2d, rotated_boxes_2d, boxes_3d } = found;
+    match message.u32()? {
+        AXIS_ALIGNED => Ok(Detections::Boxes2d(take_all(message, boxes_2d, take_2d)?)),
+        ROTATED => {
+            Ok(Detections::RotatedBoxes2d(take_all(message, rotated_boxes_2d, take_rotated)?))
         }
-        return Ok(Detections::Boxes3d(boxes_3d));
+        IN_SPACE => Ok(Detections::Boxes3d(take_all(message, boxes_3d, take_3d)?)),
+        _ => Err(malformed()),
     }
-    boxes_2d.clear();
-    for _ in 0..num {
-        boxes_2d.push(take_2d(message)?);
+}
+
+fn put_all<D>(message: &mut Message, kind: u32, boxes: &[D], put: impl Fn(&mut Message, &D)) {
+    message.put_u32(kind);
+    message.put_u64(boxes.len() as u64);
+    boxes.iter().for_each(|found| put(message, found));
+}
+
+fn take_all<'a, D>(
+    message: &Message,
+    boxes: &'a mut Vec<D>,
+    take: impl Fn(&Message) -> Result<D>,
+) -> Result<&'a [D]> {
+    boxes.clear();
+    for _ in 0..message.usize()? {
+        boxes.push(take(message)?);
     }
-    Ok(Detections::Boxes2d(boxes_2d))
+    Ok(boxes)
 }
 
 fn put_2d(message: &mut Message, detection: &Detection2d) {
@@ -99,6 +116,19 @@ fn take_2d(message: &Message) -> Result<Detection2d> {
     let class = message.u32()?;
     let [score, x1, y1, x2, y2] = floats(message)?;
     Ok(Detection2d { class, score, bbox: Box2d { x1, y1, x2, y2 } })
+}
+
+fn put_rotated(message: &mut Message, detection: &Detection2d<RotatedBox2d>) {
+    let Detection2d { class, score, bbox } = *detection;
+    let RotatedBox2d { cx, cy, width, height, angle_rad } = bbox;
+    message.put_u32(class);
+    put_floats(message, &[score, cx, cy, width, height, angle_rad]);
+}
+
+fn take_rotated(message: &Message) -> Result<Detection2d<RotatedBox2d>> {
+    let class = message.u32()?;
+    let [score, cx, cy, width, height, angle_rad] = floats(message)?;
+    Ok(Detection2d { class, score, bbox: RotatedBox2d { cx, cy, width, height, angle_rad } })
 }
 
 fn put_3d(message: &mut Message, detection: &Detection3d) {
@@ -156,7 +186,7 @@ fn floats<const N: usize>(message: &Message) -> Result<[f32; N]> {
     Ok(values)
 }
 
-/// Appends what a report says of `stages`, and its counts.
+/// Appends durations and bytes of `stages`, and the counts of a report.
 pub(super) fn put_report(message: &mut Message, stages: &[Stage], report: &FrameReport) {
     for &stage in stages {
         let duration = report.duration(stage);
@@ -191,11 +221,12 @@ pub(super) fn take_report(
     Ok(())
 }
 
+/// Appends an error.
 pub(super) fn put_error(message: &mut Message, error: &Error) {
     message.put_text(error.kind().reason()).put_text(&error.to_string());
 }
 
-/// The error that the other process met.
+/// Reads what [`put_error`] wrote.
 pub(super) fn take_error(message: &Message) -> Result<Error> {
     let reason = message.text()?;
     let kind = ErrorKind::ALL.into_iter().find(|kind| kind.reason() == reason);
@@ -248,18 +279,42 @@ mod tests {
     }
 
     #[test]
+    fn every_kind_of_detections_comes_back() {
+        let bbox = RotatedBox2d { cx: -0.0, cy: 2.0, width: 3.0, height: 1e-30, angle_rad: 0.5 };
+        let rotated = [Detection2d { class: 3, score: 0.1, bbox }; 2];
+        let flat = [Detection2d { class: 1, score: 0.5, bbox: Box2d::new(1.0, 2.0, 3.0, 4.0) }];
+        let solid = [Detection3d { class: 1, score: 0.5, object: Object3d::default() }];
+        let all = [
+            Detections::RotatedBoxes2d(&rotated),
+            Detections::Boxes2d(&flat),
+            Detections::Boxes3d(&solid),
+            Detections::RotatedBoxes2d(&[]),
+        ];
+        let mut message = Message::default();
+        message.start(1);
+        all.iter().for_each(|detections| put_detections(&mut message, *detections));
+        message.put_u32(IN_SPACE + 1);
+        message.tag().unwrap();
+        let mut found = DetectionBuffers::default();
+        for detections in all {
+            assert_eq!(take_detections(&message, &mut found).unwrap(), detections);
+        }
+        assert!(take_detections(&message, &mut found).is_err());
+    }
+
+    #[test]
     fn reports_and_errors_come_back() {
         let mut report = FrameReport::new();
         report.add_duration(Stage::Infer, Duration::from_micros(1250));
         report.add_count(Count::CandidatesOverTopK, 4);
         report.add_bytes(Stage::Upload, Transfer::Upload, 123);
-        let mut told = report.clone();
-        told.add_duration(Stage::Total, Duration::from_micros(9));
+        let mut sent = report.clone();
+        sent.add_duration(Stage::Total, Duration::from_micros(9));
         let error = Error::new(ErrorKind::Codec, "decompress", "no picture");
         let mut message = Message::default();
         message.start(1);
         let stages = [Stage::Upload, Stage::Infer];
-        put_report(&mut message, &stages, &told);
+        put_report(&mut message, &stages, &sent);
         put_error(&mut message, &error);
         message.tag().unwrap();
         let mut back = FrameReport::new();

@@ -30,7 +30,7 @@ impl MemoryBudget {
         &PROCESS
     }
 
-    /// Sets the bound in bytes. Memory that is in use beyond it stays in use.
+    /// Sets the bound in bytes. Memory in use above it is not released.
     pub fn set_limit(&self, limit: usize) {
         self.limit.store(limit, Ordering::Relaxed);
     }

@@ -31,7 +31,7 @@ impl Compression {
 }
 
 /// Decompresses `chunk` into `out`, which is cleared first. When the stream
-/// fails, `out` holds what came before the failure.
+/// fails, `out` contains the output before the failure.
 ///
 /// The buffer grows with what the stream yields, never with what the head
 /// claims, and its capacity never exceeds the claim unless it did before. (A

@@ -14,6 +14,7 @@ impl Damage {
         Self { position: Some(position), what: what.into() }
     }
 
+    #[cfg(feature = "db3")]
     pub(super) fn somewhere(what: String) -> Self {
         Self { position: None, what }
     }

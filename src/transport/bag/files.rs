@@ -148,7 +148,7 @@ fn check_compression(directory: &Path, metadata: &Metadata) -> Result<()> {
 }
 
 /// The names of all `.mcap` and `.db3` files of a directory. Shorter names
-/// first, so that part 10 comes behind part 9.
+/// first, so that part 10 follows part 9.
 fn names_in(directory: &Path) -> Result<Vec<PathBuf>> {
     let listing =
         std::fs::read_dir(directory).map_err(|error| io_error("list", directory, error))?;

@@ -1,4 +1,4 @@
-//! A file mapped into memory: the one place of this room with `unsafe`.
+//! Files mapped into memory: the only `unsafe` code of this module.
 
 use std::ops::{Deref, Range};
 use std::path::Path;
@@ -8,14 +8,14 @@ use memmap2::{Mmap, UncheckedAdvice};
 use crate::error::{Error, ErrorKind, Result};
 use crate::input_file;
 
-/// The bytes of a file, mapped read-only for as long as the value lives.
+/// The bytes of a file, mapped read-only for the lifetime of the value.
 ///
 /// An empty file maps to an empty slice.
 pub(super) struct Mapped(Option<Mmap>);
 
 impl Mapped {
     /// Maps the whole of `path`.
-    #[expect(unsafe_code, reason = "mapping is the only way to lend payloads without a copy")]
+    #[expect(unsafe_code, reason = "mapping is the only way to borrow payloads without a copy")]
     pub(super) fn open(path: &Path) -> Result<Self> {
         let failed = |what: &str, error| {
             let message = format!("cannot {what} {}", path.display());
@@ -30,7 +30,7 @@ impl Mapped {
         // process writes through it, and it outlives every slice because
         // `Deref` ties them to `self`. What remains is that another process
         // shortens or rewrites a recording while it is being read. That is
-        // outside the contract of this room, as it is for every reader that
+        // outside the contract of this module, as it is for every reader that
         // maps: a shortened file ends the process with SIGBUS, and a rewritten
         // one may change text that a decoder has checked. A recording is not
         // written while it is replayed (docs/limits.md).
@@ -38,16 +38,16 @@ impl Mapped {
         Ok(Self(Some(map)))
     }
 
-    /// Gives the memory of bytes that were read back to the system, so that a
-    /// long recording does not fill it. They can be read again.
+    /// Releases the memory of bytes that have been read, so that a long recording
+    /// does not fill it. They can be read again.
     #[expect(unsafe_code, reason = "the advice is only safe for mappings as this one")]
     pub(super) fn release(&self, bytes: Range<usize>) {
         let Some(map) = &self.0 else { return };
         let advice = UncheckedAdvice::DontNeed;
-        // SAFETY: of a mapping that nobody writes through, a page that was taken
-        // back is read from the file anew, with the bytes it had.
+        // SAFETY: nothing writes through the mapping, so a released page is read from
+        // the file again with the same bytes.
         let taken = unsafe { map.unchecked_advise_range(advice, bytes.start, bytes.len()) };
-        // Where the advice is not taken, memory is held longer; nothing else.
+        // Without effect the memory is only held longer.
         drop(taken);
     }
 }
@@ -64,7 +64,7 @@ impl Deref for Mapped {
 mod tests {
     use super::*;
 
-    /// Memory that the mapping takes, of /proc/self/smaps.
+    /// Resident memory of the mapping, from /proc/self/smaps.
     fn resident_kib(map: &Mapped) -> u64 {
         let at = map.as_ptr() as u64;
         let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();

@@ -70,7 +70,7 @@ enum Plan {
 }
 
 impl McapFile {
-    /// Reads what `map` says about itself. The file starts with [`MAGIC`].
+    /// Reads the summary of `map`. The file starts with [`MAGIC`].
     pub(super) fn open(map: Mapped, options: &ReadOptions) -> Self {
         let (topics, topic_of, span, plan) = match Summary::read(&map) {
             Some(Summary { declared, chunks, statistics }) => {
@@ -115,7 +115,7 @@ impl McapFile {
         self.skip_unwanted();
     }
 
-    /// Where the next message stands in time.
+    /// The time of the next message.
     pub(super) fn head(&self) -> Head {
         let ready = self.heads.peek().map(|Reverse(head)| head.log_time);
         let is_blocked = self.missing.is_some_and(|missing| missing > self.budget.available());

@@ -155,7 +155,7 @@ fn topic(field: &Field<'_>) -> Parsed<TopicCount> {
     Ok(TopicCount { topic_metadata, message_count: field.count_of("message_count")? })
 }
 
-/// A value of the document and where it stands. Messages name the key and the
+/// A value of the document and its position. Messages name the key and the
 /// kind of the value and never quote the value: the text can be of any file.
 struct Field<'a> {
     key: String,

@@ -2,43 +2,41 @@
 //!
 //! [`BagReader`] opens a rosbag2 directory (`metadata.yaml` and any number of
 //! files), a single MCAP file (chunks uncompressed, lz4 or zstd; with and
-//! without index) or a single sqlite3 file (`.db3`). What a file is, its
-//! first bytes tell, not its name.
+//! without index) or a single sqlite3 file (`.db3`). The first bytes of a file
+//! determine its format, not its name.
 //!
-//! **Order.** Messages of all files come merged by log time; equal times by
-//! the order of the files and then by position (the row identifier in
-//! sqlite3). A file without a readable index (truncated, or written without
-//! chunks) is read by position, messages within a chunk by log time; its next
-//! message then takes part in the merge as it stands. The same bag gives the
-//! same sequence every time.
+//! **Order.** Messages of all files are merged by log time; equal times are in the
+//! order of the files and then of the positions (row identifiers in sqlite3). A
+//! file without a readable index (truncated, or written without chunks) is read in
+//! the order of positions, messages within a chunk in that of log times; the merge
+//! takes its messages in that order. The sequence of a bag is reproducible.
 //!
-//! **Payloads** are lent until the next call. Those of uncompressed MCAP are
-//! slices of the mapped file, untouched by this code; compressed chunks and
-//! sqlite3 rows stand in buffers that are used again.
+//! **Payloads** are borrowed until the next call. Those of uncompressed MCAP are
+//! slices of the mapped file, without a copy; those of compressed chunks and
+//! sqlite3 rows are in reused buffers.
 //!
-//! **Checksums** of compressed chunks are checked where they are recorded.
-//! Those of uncompressed chunks are not: reading every payload for its
-//! checksum takes longer than copying the recording once, and reading here is
-//! to cost at most that. A bit that flipped in such a payload is delivered as
-//! it stands in the file. The records around the payloads are always checked
-//! for their lengths, channels and places.
+//! **Checksums** of compressed chunks are checked if they are recorded. Those of
+//! uncompressed chunks are not: computing them takes longer than copying the
+//! recording, which is the limit for reading. A flipped bit in such a payload is
+//! delivered. The records around the payloads are always checked for their
+//! lengths, channels and positions.
 //!
-//! **Damage.** Everything readable before the damage of a file is delivered,
-//! then [`BagReader::next_message`] returns one error of kind
-//! [`ErrorKind::DamagedBag`] that names file, place, what was found and how
-//! many messages of the file came before; reading goes on with the other
-//! files. Files that are missing or unreadable as a whole are reported after
-//! everything else. A missing or damaged index alone is no damage. No length
-//! is believed: nothing is allocated for a claim. Of a file that was cut only
-//! whole messages come: those of MCAP whose record is whole, those of sqlite3
-//! whose pages are all there, up to the first row that lacks one.
+//! **Damage.** Everything readable before the damage of a file is delivered. Then
+//! [`BagReader::next_message`] returns one error of kind
+//! [`ErrorKind::DamagedBag`] that names the file, the position, what was found and
+//! the number of messages of the file before it; reading continues with the other
+//! files. Files that are missing or entirely unreadable are reported last. A
+//! missing or damaged index alone is not damage. No memory is allocated for an
+//! unchecked length. Of a truncated file only whole messages are delivered: of
+//! MCAP those whose record is complete, of sqlite3 those before the first row with
+//! a missing page.
 //!
 //! **Trust.** Recordings are not trusted. Only regular files inside the
-//! directory are opened, each once; sqlite3 files may hold their messages and
-//! topics in plain tables alone. What readers hold in memory is bounded by a
-//! [`MemoryBudget`] that all readers of the process share. A chunk or payload
-//! without room in it waits while other messages are delivered, which then come
-//! before earlier ones; when nothing else is left, it is damage.
+//! directory are opened, each once; the messages and topics of sqlite3 files must
+//! be in plain tables. The memory of readers is bounded by a [`MemoryBudget`] that
+//! all readers of the process share. A chunk or payload that exceeds it waits while
+//! other messages are delivered, which may then precede earlier ones; when nothing
+//! else is left, it is damage.
 //!
 //! **Not read:** recordings compressed by file or by message (`ros2 bag
 //! record --compression-mode`), which are refused by name, and the checksum
@@ -49,6 +47,7 @@
 mod budget;
 mod chunk;
 mod damage;
+#[cfg(feature = "db3")]
 mod db3;
 mod files;
 mod mapped;
@@ -85,7 +84,7 @@ pub use self::write::{
 use crate::error::{Error, ErrorKind, Result};
 use crate::types::Stamp;
 
-/// One message, lent by the reader until its next call.
+/// One message, borrowed from the reader until its next call.
 #[derive(Clone, Copy, Debug)]
 pub struct BagMessage<'a> {
     /// Index into [`BagReader::topics`].
@@ -96,39 +95,38 @@ pub struct BagMessage<'a> {
     pub data: &'a [u8],
 }
 
-/// A reader of one recording; the module head states what it promises.
+/// A reader of one recording. See the module for order, damage and trust.
 pub struct BagReader {
     topics: Vec<TopicInfo>,
     wanted: Vec<bool>,
     /// First and last log time as declared.
     span: Option<(Stamp, Stamp)>,
-    /// The files in order; empty places are those that have ended.
+    /// The files in order; `None` for those that have ended.
     sources: Vec<Option<Source>>,
-    /// The sources in the order of their next messages: a time before which
-    /// each has none, and its index. The one that is lent is not among them.
+    /// The sources in the order of their next messages: a lower bound of the time of
+    /// the next message, and the index. The borrowed source is not included.
     heads: BinaryHeap<Reverse<(Stamp, usize)>>,
     /// Sources set aside because the budget has no memory for them now.
     blocked: Vec<usize>,
-    /// The source whose message is lent out.
-    lent: Option<usize>,
-    /// Files that are lost as a whole, to be reported last; the next at the
-    /// end.
+    /// The source whose message is borrowed.
+    borrowed: Option<usize>,
+    /// Errors of files that are entirely lost, reported last, from the end on.
     lost: Vec<Error>,
     damage: Option<Error>,
 }
 
 impl BagReader {
-    /// Opens the recording at `path`: a directory or a single file. A
-    /// directory without `metadata.yaml` is read as all its `.mcap` and
-    /// `.db3` files in the order of their names.
+    /// Opens the recording at `path`: a directory or a single file. Of a
+    /// directory without `metadata.yaml` all `.mcap` and `.db3` files are read in
+    /// the order of their names.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::Io`] when `path` cannot be read, [`ErrorKind::Encoding`]
     /// when the recording is compressed by file or by message,
-    /// [`ErrorKind::DamagedBag`] when nothing of it is readable (empty,
-    /// no recording, all files missing). Anything less is delivered first
-    /// and reported by [`Self::next_message`].
+    /// [`ErrorKind::DamagedBag`] when nothing of it is readable (empty, not a
+    /// recording, all files missing). Other damage is reported by
+    /// [`Self::next_message`] after the readable messages.
     pub fn open(path: &Path) -> Result<Self> {
         Self::open_with(path, &ReadOptions::default())
     }
@@ -174,7 +172,7 @@ impl BagReader {
             sources: sources.into_iter().map(Some).collect(),
             heads,
             blocked: Vec::new(),
-            lent: None,
+            borrowed: None,
             lost,
             damage: None,
         })
@@ -186,10 +184,9 @@ impl BagReader {
     }
 
     /// Delivers only the topics with these names; names that the recording
-    /// does not have are ignored. Call it before the first message is taken:
-    /// later it takes hold from the next chunk on. Chunks without a selected
-    /// topic are not opened where the index tells, so damage in them goes
-    /// unseen.
+    /// does not have are ignored. After the first message it takes effect with the
+    /// next chunk. Chunks without a selected topic are skipped if they are indexed,
+    /// so damage in them is not detected.
     pub fn select(&mut self, wanted: &[&str]) {
         for (is_wanted, topic) in self.wanted.iter_mut().zip(&self.topics) {
             *is_wanted = wanted.contains(&topic.name.as_str());
@@ -200,14 +197,14 @@ impl BagReader {
         }
         self.heads.clear();
         for at in 0..self.sources.len() {
-            if self.lent != Some(at) {
+            if self.borrowed != Some(at) {
                 self.queue(at);
             }
         }
     }
 
-    /// How many messages the selected topics have, as
-    /// [`TopicInfo::num_messages`] counts them; `None` when one is unknown.
+    /// Number of messages of the selected topics by [`TopicInfo::num_messages`];
+    /// `None` when one is unknown.
     pub fn num_messages(&self) -> Option<u64> {
         let selected = self.topics.iter().zip(&self.wanted).filter(|(_, wanted)| **wanted);
         selected
@@ -215,12 +212,12 @@ impl BagReader {
             .try_fold(0u64, |sum, num| Some(sum.saturating_add(num?)))
     }
 
-    /// Log time of the first message as declared; `None` when there is none.
+    /// Declared log time of the first message, if there is one.
     pub fn start_time(&self) -> Option<Stamp> {
         self.span.map(|(first, _)| first)
     }
 
-    /// Time from the first message to the last as declared.
+    /// Declared time from the first message to the last.
     pub fn duration(&self) -> Option<Duration> {
         let (first, last) = self.span?;
         let nanos = last.nanos().checked_sub(first.nanos())?;
@@ -232,10 +229,10 @@ impl BagReader {
     /// # Errors
     ///
     /// Each damage once, with the kind [`ErrorKind::DamagedBag`] (or
-    /// [`ErrorKind::Io`] for a file that the system refuses); calling again
-    /// goes on with what is left.
+    /// [`ErrorKind::Io`] for a file that the system refuses). The next call
+    /// continues with the remaining messages.
     pub fn next_message(&mut self) -> Result<Option<BagMessage<'_>>> {
-        if let Some(at) = self.lent.take()
+        if let Some(at) = self.borrowed.take()
             && let Some(source) = self.source(at)
         {
             source.advance();
@@ -253,18 +250,18 @@ impl BagReader {
             },
             Err(error) => return Err(self.report(error)),
         };
-        self.lent = Some(at);
+        self.borrowed = Some(at);
         let Some(source) = self.source(at) else { return Ok(None) };
         source.num_delivered += 1;
         Ok(source.message().map(|(topic, data)| BagMessage { topic, log_time, data }))
     }
 
-    /// Takes the source of the earliest message off the queue; `None` when all
+    /// Removes the source of the earliest message from the queue; `None` when all
     /// have ended.
     fn find_next(&mut self) -> Result<Option<(usize, Stamp)>> {
         loop {
             let Some(Reverse((_, at))) = self.heads.pop() else {
-                // No message is left whose delivery would give memory back.
+                // No message is left whose delivery would release memory.
                 if self.blocked.is_empty() {
                     return Ok(None);
                 }
@@ -300,7 +297,7 @@ impl BagReader {
         self.sources.get_mut(at)?.as_mut()
     }
 
-    /// Puts a source into the queue where it stands.
+    /// Inserts a source into the queue at its position.
     fn queue(&mut self, at: usize) {
         if let Some(source) = self.source(at) {
             let head = (source.not_before(), at);
@@ -313,7 +310,7 @@ impl BagReader {
         self.damage.as_ref()
     }
 
-    /// Keeps a copy of the first error and hands the error on.
+    /// Keeps a copy of the first error and returns the error.
     fn report(&mut self, error: Error) -> Error {
         if self.damage.is_none() {
             self.damage = Some(Error::new(error.kind(), error.stage(), full_message(&error)));

@@ -37,7 +37,7 @@ pub(super) struct Part {
     memory: Reservation,
 }
 
-/// Where a message stands in the contents of its part.
+/// The position of a message in the contents of its part.
 struct Entry {
     log_time: u64,
     topic: usize,
@@ -93,7 +93,7 @@ impl Part {
         self.buffer.capacity() + self.entries.capacity() * size_of::<Entry>()
     }
 
-    /// Where the part stands in the file.
+    /// The position of the part in the file.
     pub(super) fn extent(&self) -> Range<usize> {
         self.extent.clone()
     }
@@ -162,7 +162,7 @@ impl Reader<'_> {
     }
 
     /// Opens the message outside chunks whose record is at `position`; `part`
-    /// stays empty when its topic is not wanted.
+    /// remains empty when its topic is not selected.
     pub(super) fn single_message(
         &self,
         position: usize,
@@ -181,7 +181,7 @@ impl Reader<'_> {
     }
 
     /// Lists the wanted messages of a chunk by log time, as far as its records
-    /// are readable; the inner error says where they are not.
+    /// are readable; the inner error states where they are not.
     fn list(
         &self,
         contents: &[u8],
@@ -201,7 +201,7 @@ impl Reader<'_> {
         reserve_entries(memory, entries, num_entries)?;
         let _same = each(&mut |entry| entries.push(entry));
         if !entries.is_sorted_by_key(|entry| entry.log_time) {
-            // Without a buffer of its own, which a stable sort takes.
+            // An unstable sort needs no buffer.
             entries.sort_unstable_by_key(|entry| (entry.log_time, entry.start));
         }
         Ok(listed)

@@ -10,7 +10,7 @@ use super::options::MAX_NAME_BYTES;
 
 /// The eight bytes at both ends of an MCAP file.
 pub(super) const MAGIC: &[u8; 8] = b"\x89MCAP0\r\n";
-/// Opcode and length in front of every body.
+/// Size of the opcode and the length before every body.
 pub(super) const RECORD_HEAD: usize = 9;
 
 pub(super) mod opcode {
@@ -24,14 +24,14 @@ pub(super) mod opcode {
     pub const DATA_END: u8 = 0x0f;
 }
 
-/// One record, or why there is none.
+/// A record, or the reason why there is none.
 pub(super) enum Step<'a> {
     /// A whole record: its opcode, its body and where the next one starts.
     Record { opcode: u8, body: &'a [u8], next: usize },
     /// The data ends exactly here.
     End,
-    /// The data ends inside the record: its opcode, the length it claims
-    /// (both 0 when not even the head is whole) and what is left of its body.
+    /// The data ends inside the record: its opcode, its claimed length (both 0 when
+    /// the head is incomplete) and the rest of its body.
     Cut { opcode: u8, claimed: u64, body: &'a [u8] },
 }
 
@@ -83,7 +83,7 @@ impl<'a> Fields<'a> {
         self.array().map(u64::from_le_bytes)
     }
 
-    /// Bytes behind a 32-bit count of bytes.
+    /// Bytes after their 32-bit count.
     fn counted(&mut self) -> Option<&'a [u8]> {
         let len = self.u32()?;
         self.bytes(usize::try_from(len).ok()?)
@@ -105,7 +105,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// What a Channel record says.
+/// A Channel record.
 pub(super) struct Channel {
     pub(super) id: u16,
     pub(super) schema: u16,
@@ -156,7 +156,7 @@ impl MessageHead {
     }
 }
 
-/// A Chunk record: its head, and as much of its contents as there is.
+/// A Chunk record: its head, and its contents as far as they are present.
 pub(super) struct Chunk<'a> {
     pub(super) uncompressed_size: u64,
     pub(super) crc: u32,
@@ -178,13 +178,13 @@ impl<'a> Chunk<'a> {
         Some(Self { uncompressed_size, crc, compression, claimed, contents: fields.bytes(len)? })
     }
 
-    /// How many bytes of the body stand before the contents.
+    /// Number of bytes of the body before the contents.
     pub(super) fn head_len(&self) -> usize {
         8 + 8 + 8 + 4 + 4 + self.compression.len() + 8
     }
 }
 
-/// What a ChunkIndex record says.
+/// A ChunkIndex record.
 pub(super) struct ChunkIndex {
     pub(super) start_time: u64,
     /// Of the Chunk record in the file.
@@ -216,7 +216,7 @@ impl ChunkIndex {
     }
 }
 
-/// What a Statistics record says.
+/// A Statistics record.
 pub(super) struct Statistics {
     pub(super) num_messages: u64,
     pub(super) num_channels: u32,
@@ -244,14 +244,14 @@ impl Statistics {
     }
 }
 
-/// What a Footer record says.
+/// A Footer record.
 pub(super) struct Footer {
     pub(super) summary_start: u64,
     pub(super) summary_crc: u32,
 }
 
 impl Footer {
-    /// Of the whole record, which stands right before the closing magic.
+    /// Of the whole record, which precedes the closing magic.
     pub(super) const LEN: usize = RECORD_HEAD + 8 + 8 + 4;
 
     pub(super) fn parse(body: &[u8]) -> Option<Self> {

@@ -1,10 +1,11 @@
-//! One file of a recording, whatever its storage.
+//! One file of a recording in any format.
 
 use std::io::Read;
 use std::path::Path;
 
 use super::damage::{Damage, damaged};
-use super::db3::{self, Db3File};
+#[cfg(feature = "db3")]
+use super::db3::Db3File;
 use super::mapped::Mapped;
 use super::mcap::McapFile;
 use super::metadata::io_error;
@@ -20,23 +21,38 @@ use crate::types::Stamp;
 pub(super) struct Source {
     name: String,
     storage: Storage,
-    /// From the topics of the file to those of the recording.
+    /// The index in the recording of each topic of the file.
     pub(super) topic_of: Vec<usize>,
     pub(super) num_delivered: u64,
 }
 
 enum Storage {
     Mcap(McapFile),
+    #[cfg(feature = "db3")]
     Db3(Db3File),
 }
 
+/// The sixteen bytes at the start of a sqlite3 database.
+const SQLITE_MAGIC: &[u8; 16] = b"SQLite format 3\0";
+
+/// Evaluates one expression for the file of either storage.
+macro_rules! with_file {
+    ($storage:expr, $file:ident => $value:expr) => {
+        match $storage {
+            Storage::Mcap($file) => $value,
+            #[cfg(feature = "db3")]
+            Storage::Db3($file) => $value,
+        }
+    };
+}
+
 impl Source {
-    /// Opens one file by its first bytes.
+    /// Opens a file in the format of its first bytes.
     pub(super) fn open(path: &Path, options: &ReadOptions) -> Result<Self> {
         let mut start = Vec::new();
         match input_file::open(path) {
             Ok(file) => file
-                .take(db3::MAGIC.len() as u64)
+                .take(SQLITE_MAGIC.len() as u64)
                 .read_to_end(&mut start)
                 .map_err(|error| io_error("read", path, error))?,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
@@ -46,8 +62,8 @@ impl Source {
         };
         let storage = if start.starts_with(record::MAGIC) {
             Storage::Mcap(McapFile::open(Mapped::open(path)?, options))
-        } else if start.starts_with(db3::MAGIC) {
-            Storage::Db3(Db3File::open(path, options)?)
+        } else if start.starts_with(SQLITE_MAGIC) {
+            open_db3(path, options)?
         } else if start.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) {
             return Err(Error::new(
                 ErrorKind::Encoding,
@@ -58,7 +74,7 @@ impl Source {
             return Err(damaged(format!("{} is empty (0 bytes)", path.display())));
         } else {
             return Err(damaged(format!(
-                "{} is no recording: it starts with '{}', neither as MCAP nor as sqlite3",
+                "{} is not a recording: it starts with '{}', which is neither MCAP nor sqlite3",
                 path.display(),
                 start.escape_ascii()
             )));
@@ -76,35 +92,23 @@ impl Source {
     }
 
     pub(super) fn topics(&self) -> &[TopicInfo] {
-        match &self.storage {
-            Storage::Mcap(file) => &file.topics,
-            Storage::Db3(file) => &file.topics,
-        }
+        with_file!(&self.storage, file => &file.topics)
     }
 
     pub(super) fn span(&self) -> Option<(Stamp, Stamp)> {
-        match &self.storage {
-            Storage::Mcap(file) => file.span,
-            Storage::Db3(file) => file.span,
-        }
+        with_file!(&self.storage, file => file.span)
     }
 
     pub(super) fn select(&mut self, wanted: Vec<bool>) {
-        match &mut self.storage {
-            Storage::Mcap(file) => file.select(wanted),
-            Storage::Db3(file) => file.select(wanted),
-        }
+        with_file!(&mut self.storage, file => file.select(wanted))
     }
 
     pub(super) fn head(&self) -> Head {
-        match &self.storage {
-            Storage::Mcap(file) => file.head(),
-            Storage::Db3(file) => file.head(),
-        }
+        with_file!(&self.storage, file => file.head())
     }
 
-    /// No message of this file is earlier than this; a file that has ended
-    /// comes first.
+    /// A lower bound of the time of the next message. Files that have ended are
+    /// first.
     pub(super) fn not_before(&self) -> Stamp {
         match self.head() {
             Head::Ready(time) | Head::NotBefore(time) | Head::Blocked(time) => time,
@@ -112,54 +116,49 @@ impl Source {
         }
     }
 
-    /// Gives back memory that is held for later.
+    /// Releases spare memory.
     pub(super) fn release_spare(&mut self) {
-        match &mut self.storage {
-            Storage::Mcap(file) => file.release_spare(),
-            Storage::Db3(file) => file.release_spare(),
-        }
+        with_file!(&mut self.storage, file => file.release_spare())
     }
 
-    /// Ends a blocked file for which there is no memory, whatever else is
-    /// delivered.
+    /// Ends a blocked file whose memory exceeds the budget.
     pub(super) fn refuse_blocked(&mut self) {
-        match &mut self.storage {
-            Storage::Mcap(file) => file.refuse_blocked(),
-            Storage::Db3(file) => file.refuse_blocked(),
-        }
+        with_file!(&mut self.storage, file => file.refuse_blocked())
     }
 
     pub(super) fn load(&mut self) {
-        match &mut self.storage {
-            Storage::Mcap(file) => file.load(),
-            Storage::Db3(file) => file.load(),
-        }
+        with_file!(&mut self.storage, file => file.load())
     }
 
     pub(super) fn advance(&mut self) {
-        match &mut self.storage {
-            Storage::Mcap(file) => file.advance(),
-            Storage::Db3(file) => file.advance(),
-        }
+        with_file!(&mut self.storage, file => file.advance())
     }
 
     /// The message at a ready head: its topic in the recording, its payload.
     pub(super) fn message(&self) -> Option<(usize, &[u8])> {
-        let (topic, data) = match &self.storage {
-            Storage::Mcap(file) => file.message()?,
-            Storage::Db3(file) => file.message()?,
-        };
+        let (topic, data) = with_file!(&self.storage, file => file.message()?);
         Some((*self.topic_of.get(topic)?, data))
     }
 
-    /// What is to be reported once everything readable was delivered.
+    /// The error to report after all readable messages.
     pub(super) fn into_damage(self) -> Option<Error> {
-        let Damage { position, what } = match self.storage {
-            Storage::Mcap(file) => file.damage,
-            Storage::Db3(file) => file.damage,
-        }?;
+        let Damage { position, what } = with_file!(self.storage, file => file.damage)?;
         let place = position.map_or(String::new(), |at| format!(" at byte {at}"));
         let (name, num) = (self.name, self.num_delivered);
         Some(damaged(format!("{name}{place}: {what}; {num} messages of it were delivered before")))
     }
+}
+
+#[cfg(feature = "db3")]
+fn open_db3(path: &Path, options: &ReadOptions) -> Result<Storage> {
+    Ok(Storage::Db3(Db3File::open(path, options)?))
+}
+
+#[cfg(not(feature = "db3"))]
+fn open_db3(path: &Path, _: &ReadOptions) -> Result<Storage> {
+    let message = format!(
+        "{} is a sqlite3 recording; this build reads MCAP alone (feature db3)",
+        path.display()
+    );
+    Err(Error::new(ErrorKind::Encoding, "bag", message))
 }

@@ -1,4 +1,4 @@
-//! What an MCAP file says about itself: declarations, statistics, index.
+//! The summary of an MCAP file: declarations, statistics, index.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;

@@ -1,10 +1,10 @@
-//! Where the files of a recording stand in time.
+//! The position in time of a file of a recording.
 
 use crate::types::Stamp;
 
-/// Where a file stands in time.
+/// The position in time of a file.
 pub(super) enum Head {
-    /// A message of this time can be lent.
+    /// A message of this time is ready.
     Ready(Stamp),
     /// More is to be loaded; no message of it is earlier than this.
     NotBefore(Stamp),

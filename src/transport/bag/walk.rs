@@ -11,7 +11,7 @@ use super::options::ReadOptions;
 use super::record::{Chunk, MAGIC, MessageHead, RECORD_HEAD, Step, opcode, record_at};
 use super::summary::Declared;
 
-/// What stands at one position of the data section.
+/// The content at a position of the data section.
 pub(super) enum Piece<'a> {
     /// A chunk, `cut` when the file ends inside it.
     Chunk { body: &'a [u8], cut: bool, next: usize },

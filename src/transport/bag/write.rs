@@ -41,7 +41,7 @@ pub enum Reliability {
     BestEffort,
 }
 
-/// Whether a publisher keeps samples for those who join late.
+/// Whether a publisher keeps samples for late joiners.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
     /// The last samples are kept, as for `/tf_static`.
@@ -114,7 +114,7 @@ impl BagWriter {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Argument`] when `dir` has no name of its own (`/`, `..`),
+    /// [`ErrorKind::Argument`] when `dir` has no name (`/`, `..`),
     /// [`ErrorKind::Io`] when the system refuses.
     pub fn create(dir: &Path, compression: BagCompression) -> Result<Self> {
         let name = dir.file_name().and_then(|name| name.to_str()).ok_or_else(|| {

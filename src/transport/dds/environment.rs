@@ -59,7 +59,8 @@ impl DdsSettings {
         if set(SECURITY).is_some_and(|value| value == "true")
             && set("ROS_SECURITY_STRATEGY").is_some_and(|strategy| strategy == "Enforce")
         {
-            let allowed = "another strategy, or the ros2 door: the dds door has no security";
+            let allowed =
+                "another strategy, or the ros2 middleware: the dds middleware has no security";
             return refuse("ROS_SECURITY_STRATEGY", "Enforce", allowed);
         }
         let domain = match set("ROS_DOMAIN_ID") {
@@ -117,10 +118,12 @@ pub(super) fn warn_of_limits() {
         tracing::warn!("{warning}");
     }
     if std::env::var("ROS_STATIC_PEERS").is_ok_and(|peers| !peers.is_empty()) {
-        tracing::warn!("ROS_STATIC_PEERS is set; the dds door finds peers by multicast alone");
+        tracing::warn!(
+            "ROS_STATIC_PEERS is set; the dds middleware finds peers by multicast alone"
+        );
     }
     if std::env::var(SECURITY).is_ok_and(|value| value == "true") {
-        tracing::warn!("{SECURITY} is set; the dds door has no security");
+        tracing::warn!("{SECURITY} is set; the dds middleware has no security");
     }
 }
 
@@ -183,6 +186,6 @@ mod tests {
         }
         let enforced = [(SECURITY, "true"), ("ROS_SECURITY_STRATEGY", "Enforce")];
         let error = settings(&enforced).unwrap_err();
-        assert!(error.message().contains("the ros2 door"), "{error}");
+        assert!(error.message().contains("the ros2 middleware"), "{error}");
     }
 }

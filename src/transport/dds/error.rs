@@ -6,7 +6,7 @@ use crate::error::{Error, ErrorKind};
 
 /// A failure of the middleware.
 pub(super) fn error(message: impl Into<String>) -> Error {
-    Error::new(ErrorKind::Door, "dds", message)
+    Error::new(ErrorKind::Middleware, "dds", message)
 }
 
 /// The participant refused an endpoint on a topic.

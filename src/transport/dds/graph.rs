@@ -17,7 +17,7 @@ use super::retired::RetiredWriter;
 use super::threads::Stop;
 use crate::error::Result;
 use crate::ros::NodeName;
-use crate::transport::door::{DoorEvent, Watchers};
+use crate::transport::middleware::{MiddlewareEvent, Watchers};
 
 /// How often a middleware that closes checks its retired writers.
 const RETIRED_POLL: Duration = Duration::from_millis(2);
@@ -69,7 +69,7 @@ impl Graph {
                     "the system's clock was set back by {back:.1?}: best-effort topics are \
                      silent for as long, or until a restart"
                 );
-                self.watchers.report(&DoorEvent::Failed { reason });
+                self.watchers.report(&MiddlewareEvent::Failed { reason });
             }
             self.drop_drained();
             stop.wait();
@@ -108,7 +108,7 @@ impl Graph {
         let settled = self.peers().remove(guid);
         settled.iter().for_each(|event| self.watchers.report(event));
         if let Err(error) = lock(&self.announcement).remove(guid) {
-            self.watchers.report(&DoorEvent::Failed { reason: error.to_string() });
+            self.watchers.report(&MiddlewareEvent::Failed { reason: error.to_string() });
         }
     }
 

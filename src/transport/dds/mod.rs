@@ -1,6 +1,6 @@
 //! A ROS 2 graph without ROS: a DDS participant in pure Rust.
 //!
-//! [`DdsDoor`] joins the domain that ROS's environment names and appears as one
+//! [`DdsMiddleware`] joins the domain that ROS's environment names and appears as one
 //! ROS node: names of topics, types and services as ROS mangles them, ROS's
 //! QoS, `ros_discovery_info` for `ros2 node`, and services in the conventions
 //! of CycloneDDS and of Fast DDS.
@@ -41,17 +41,17 @@ pub use environment::{DdsSettings, DiscoveryRange};
 pub use publisher::MAX_KEPT_BYTES;
 
 use crate::error::Result;
-use crate::transport::door::{
-    Door, DoorOptions, Handler, InputKind, Publisher, Qos, Receiver, ServiceKind, Subscription,
-    Watcher,
+use crate::transport::middleware::{
+    Handler, InputKind, Middleware, MiddlewareOptions, Publisher, Qos, Receiver, ServiceKind,
+    Subscription, Watcher,
 };
 use error::error;
 use graph::Graph;
 use threads::Threads;
 
 /// A node in the ROS 2 graph over DDS.
-pub struct DdsDoor {
-    options: DoorOptions,
+pub struct DdsMiddleware {
+    options: MiddlewareOptions,
     /// Of subscriptions and services. They share the graph: the participant
     /// leaves after they have ended.
     threads: Threads,
@@ -61,12 +61,12 @@ pub struct DdsDoor {
     serves: bool,
 }
 
-impl DdsDoor {
+impl DdsMiddleware {
     /// Joins the graph.
     ///
     /// # Errors
-    /// `Door` when no participant can be started.
-    pub fn open(options: DoorOptions, settings: &DdsSettings) -> Result<Self> {
+    /// `Middleware` when no participant can be started.
+    pub fn open(options: MiddlewareOptions, settings: &DdsSettings) -> Result<Self> {
         environment::warn_of_limits();
         let graph = Arc::new(Graph::join(options.node.clone(), settings)?);
         let mut observer = Threads::default();
@@ -76,7 +76,7 @@ impl DdsDoor {
     }
 }
 
-impl Door for DdsDoor {
+impl Middleware for DdsMiddleware {
     fn name(&self) -> &'static str {
         "dds"
     }
@@ -135,7 +135,7 @@ impl Door for DdsDoor {
     }
 }
 
-impl Drop for DdsDoor {
+impl Drop for DdsMiddleware {
     fn drop(&mut self) {
         // Services retire their writers as they end.
         self.threads.end();

@@ -13,7 +13,7 @@ use rustdds::{RepresentationIdentifier, Timestamp, WriteOptionsBuilder};
 
 use super::error::error;
 use crate::error::{Error, Result};
-use crate::transport::door::{InputKind, Receiver, deliver_body};
+use crate::transport::middleware::{InputKind, Receiver, deliver_body};
 
 /// Writes finished CDR messages.
 pub(super) type RawWriter = DataWriter<Bytes, Raw>;
@@ -149,7 +149,7 @@ impl<'de> Decode<'de, Copied> for CopyOut {
 /// request that the message answers.
 ///
 /// # Errors
-/// `Door`, naming `topic`, when the message is malformed or the reliable readers
+/// `Middleware`, naming `topic`, when the message is malformed or the reliable readers
 /// are too far behind.
 pub(super) fn write(
     writer: &RawWriter,

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use rustdds::{DomainParticipantStatusEvent as Status, EndpointDescription, GUID, QosPolicies};
 
 use super::{names, qos};
-use crate::transport::door::DoorEvent;
+use crate::transport::middleware::MiddlewareEvent;
 
 /// The most matched peers that are tracked, twice the endpoints that the participant
 /// keeps. Stale ones remain only when status events were lost.
@@ -88,7 +88,7 @@ impl Peers {
     }
 
     /// Removes an endpoint of ours and returns the events that follow.
-    pub fn remove(&mut self, guid: GUID) -> Vec<DoorEvent> {
+    pub fn remove(&mut self, guid: GUID) -> Vec<MiddlewareEvent> {
         let before = self.incompatible_topics();
         self.matched.retain(|(ours, _)| *ours != guid);
         self.incompatible.retain(|(ours, _)| *ours != guid);
@@ -109,17 +109,17 @@ impl Peers {
 
     /// Follows a change that the participant reports and returns the events that
     /// follow.
-    pub fn update(&mut self, status: Status) -> Vec<DoorEvent> {
+    pub fn update(&mut self, status: Status) -> Vec<MiddlewareEvent> {
         let before = self.incompatible_topics();
         let mut events = self.apply(status);
         events.extend(self.settled_since(&before));
         events
     }
 
-    fn settled_since(&self, before: &BTreeSet<String>) -> Vec<DoorEvent> {
+    fn settled_since(&self, before: &BTreeSet<String>) -> Vec<MiddlewareEvent> {
         let after = self.incompatible_topics();
         let settled = before.difference(&after).cloned();
-        settled.map(|topic| DoorEvent::Compatible { topic }).collect()
+        settled.map(|topic| MiddlewareEvent::Compatible { topic }).collect()
     }
 
     /// Topics of ours with a peer that cannot match.
@@ -129,7 +129,7 @@ impl Peers {
         of_other_qos.map(|ours| ours.topic.clone()).chain(of_other_type).collect()
     }
 
-    fn apply(&mut self, status: Status) -> Vec<DoorEvent> {
+    fn apply(&mut self, status: Status) -> Vec<MiddlewareEvent> {
         match status {
             Status::ReaderDetected { reader: theirs }
             | Status::WriterDetected { writer: theirs } => {
@@ -159,7 +159,7 @@ impl Peers {
         }
     }
 
-    fn check_type(&mut self, theirs: &EndpointDescription) -> Option<DoorEvent> {
+    fn check_type(&mut self, theirs: &EndpointDescription) -> Option<MiddlewareEvent> {
         let ours = self.ours.values().find(|ours| ours.dds_topic == theirs.topic_name)?;
         if ours.dds_type == theirs.type_name {
             return None;
@@ -170,10 +170,10 @@ impl Peers {
         let topic = ours.topic.clone();
         let is_new = self.of_other_type.insert(theirs.guid, topic.clone()).is_none();
         let found = names::ros_type(&theirs.type_name);
-        is_new.then_some(DoorEvent::IncompatibleType { topic, found })
+        is_new.then_some(MiddlewareEvent::IncompatibleType { topic, found })
     }
 
-    fn add_match(&mut self, ours: GUID, theirs: GUID) -> Option<DoorEvent> {
+    fn add_match(&mut self, ours: GUID, theirs: GUID) -> Option<MiddlewareEvent> {
         let endpoint = self.ours.get(&ours)?;
         self.incompatible.remove(&(ours, theirs));
         if self.matched.len() >= MAX_MATCHED {
@@ -183,7 +183,7 @@ impl Peers {
             return None;
         }
         endpoint.num_matched.fetch_add(1, Ordering::Relaxed);
-        (!endpoint.is_service).then(|| DoorEvent::PeerFound { topic: endpoint.topic.clone() })
+        (!endpoint.is_service).then(|| MiddlewareEvent::PeerFound { topic: endpoint.topic.clone() })
     }
 
     fn refuse(
@@ -192,17 +192,17 @@ impl Peers {
         theirs: GUID,
         offered: &QosPolicies,
         requested: &QosPolicies,
-    ) -> Option<DoorEvent> {
+    ) -> Option<MiddlewareEvent> {
         let topic = self.ours.get(&ours)?.topic.clone();
         let policy = qos::mismatch(offered, requested)?;
         if self.incompatible.len() >= MAX_INCOMPATIBLE {
             return None;
         }
         let is_new = self.incompatible.insert((ours, theirs));
-        is_new.then_some(DoorEvent::IncompatibleQos { topic, policy })
+        is_new.then_some(MiddlewareEvent::IncompatibleQos { topic, policy })
     }
 
-    fn lose(&mut self, is_lost: impl Fn(GUID) -> bool) -> Vec<DoorEvent> {
+    fn lose(&mut self, is_lost: impl Fn(GUID) -> bool) -> Vec<MiddlewareEvent> {
         self.of_other_type.retain(|theirs, _| !is_lost(*theirs));
         self.incompatible.retain(|(_, theirs)| !is_lost(*theirs));
         let (lost, kept) =
@@ -214,7 +214,7 @@ impl Peers {
             let Some(endpoint) = self.ours.get(&ours) else { continue };
             endpoint.num_matched.fetch_sub(1, Ordering::Relaxed);
             if !endpoint.is_service {
-                events.push(DoorEvent::PeerGone { topic: endpoint.topic.clone() });
+                events.push(MiddlewareEvent::PeerGone { topic: endpoint.topic.clone() });
             }
         }
         events

@@ -13,7 +13,7 @@ use super::payload::{self, RawWriter};
 use super::peers::Endpoint;
 use super::qos;
 use crate::error::Result;
-use crate::transport::door::{Publisher, Qos, Reliability};
+use crate::transport::middleware::{Publisher, Qos, Reliability};
 
 /// The most bytes that a reliable publisher sends within 6 s, for which the
 /// participant may keep them.

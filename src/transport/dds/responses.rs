@@ -54,7 +54,7 @@ pub(super) struct Response {
 
 impl Responses {
     /// # Errors
-    /// `Door` when the first message cannot be written.
+    /// `Middleware` when the first message cannot be written.
     pub fn new(
         graph: &Arc<Graph>,
         service: String,
@@ -105,7 +105,7 @@ impl Responses {
     /// passed.
     ///
     /// # Errors
-    /// `Door` when one of them could not be written; the others are.
+    /// `Middleware` when one of them could not be written; the others are.
     pub fn flush(&mut self) -> Result<()> {
         let mut result = Ok(());
         for _ in 0..self.waiting.len() {

@@ -24,8 +24,8 @@ use super::retired::DRAIN_TIMEOUT;
 use super::threads::{Stop, Threads, waker_of_this_thread};
 use crate::error::Result;
 use crate::transport::cdr::{Reader, Writer};
-use crate::transport::door::{DoorEvent, Handler, Qos, Request, ServiceKind};
 use crate::transport::messages::{read_request, write_response};
+use crate::transport::middleware::{Handler, MiddlewareEvent, Qos, Request, ServiceKind};
 
 /// The longest request that is read.
 const MAX_REQUEST_LEN: usize = 64 << 10;
@@ -139,7 +139,7 @@ impl Service {
     fn report_error(&self, result: Result<()>) {
         if let Err(reason) = result {
             let (service, reason) = (self.name.clone(), reason.to_string());
-            self.graph.watchers.report(&DoorEvent::Refused { service, reason });
+            self.graph.watchers.report(&MiddlewareEvent::Refused { service, reason });
         }
     }
 

@@ -14,7 +14,9 @@ use super::peers::Endpoint;
 use super::qos;
 use super::threads::{Stop, StopHandle, Threads, waker_of_this_thread};
 use crate::error::{Error, ErrorKind, Result};
-use crate::transport::door::{DoorEvent, Durability, InputKind, Qos, Receiver, Subscription};
+use crate::transport::middleware::{
+    Durability, InputKind, MiddlewareEvent, Qos, Receiver, Subscription,
+};
 
 /// Number of followed writers from which on those that have left are dropped.
 const MAX_FOLLOWED: usize = 16;
@@ -113,7 +115,7 @@ impl Input {
         self.num_unnumbered = 0;
         if count > 0 {
             let topic = self.endpoint.topic.clone();
-            self.graph.watchers.report(&DoorEvent::Lost { topic, count });
+            self.graph.watchers.report(&MiddlewareEvent::Lost { topic, count });
         }
         if self.numbering.len() > MAX_FOLLOWED {
             let peers = self.graph.peers();

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::error::error;
 use crate::error::Result;
-use crate::transport::door::{DoorEvent, Watchers};
+use crate::transport::middleware::{MiddlewareEvent, Watchers};
 
 /// The longest sleep of a thread, after which it checks for work without a wake-up.
 const MAX_SLEEP: Duration = Duration::from_millis(50);
@@ -111,7 +111,7 @@ impl Drop for PanicReporter {
     fn drop(&mut self) {
         if thread::panicking() {
             let reason = format!("thread {:?} panicked; its work is not done", self.name);
-            self.watchers.report(&DoorEvent::Failed { reason });
+            self.watchers.report(&MiddlewareEvent::Failed { reason });
         }
     }
 }

@@ -5,15 +5,15 @@ use crate::error::Result;
 use crate::transport::cdr::{Reader, Writer};
 use crate::types::{CameraCalibration, Header, Size};
 
-/// `sensor_msgs/CameraInfo` as it stands in the message, unchecked. Matrices
+/// `sensor_msgs/CameraInfo` as in the message, unchecked. Matrices
 /// are row by row.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CameraInfo<'a> {
-    /// Time and frame.
+    /// Stamp and frame.
     pub header: Header<'a>,
     /// Rows of the image that was calibrated.
     pub height: u32,
-    /// Pixels a row of the image that was calibrated.
+    /// Pixels per row of the image that was calibrated.
     pub width: u32,
     /// Name of the distortion model, such as `plumb_bob`.
     pub distortion_model: &'a str,
@@ -29,7 +29,7 @@ pub struct CameraInfo<'a> {
     pub binning_x: u32,
     /// Binning along y; 0 is the same as 1.
     pub binning_y: u32,
-    /// The part of the sensor that was read out; all zero for all of it.
+    /// The region of the sensor that is read out; all zero for the whole sensor.
     pub roi: RegionOfInterest,
 }
 
@@ -44,7 +44,7 @@ pub struct RegionOfInterest {
     pub height: u32,
     /// Columns.
     pub width: u32,
-    /// Whether rectification is to be restricted to this part.
+    /// Whether rectification is restricted to this region.
     pub do_rectify: bool,
 }
 
@@ -52,7 +52,7 @@ impl<'a> CameraInfo<'a> {
     /// The ROS name.
     pub const TYPE: &'static str = "sensor_msgs/msg/CameraInfo";
 
-    /// What it says of the camera, in memory of its own.
+    /// The calibration, owned.
     pub fn calibration(&self) -> CameraCalibration {
         let RegionOfInterest { x_offset, y_offset, height, width, .. } = self.roi;
         CameraCalibration {
@@ -76,8 +76,7 @@ impl<'a> CameraInfo<'a> {
         Self::read(Reader::new(Self::TYPE, cdr)?)
     }
 
-    /// The message of which `reader` is at the first field; otherwise as
-    /// [`Self::decode`].
+    /// As [`Self::decode`], from a reader at the first field.
     ///
     /// # Errors
     /// As [`Self::decode`].
@@ -111,10 +110,10 @@ impl<'a> CameraInfo<'a> {
         })
     }
 
-    /// Writes the message to `bytes`, replacing what is there.
+    /// Encodes the message into `bytes`, replacing the content.
     ///
     /// # Errors
-    /// `Message` when it would have 4 GiB or more.
+    /// `Message` when it exceeds 4 GiB.
     pub fn encode(&self, bytes: &mut Vec<u8>) -> Result<()> {
         let mut writer = Writer::new(bytes);
         write_header(&mut writer, &self.header);

@@ -1,10 +1,11 @@
 //! `rosgraph_msgs/Clock`.
 
+use super::header::{read_stamp, write_stamp};
 use crate::error::Result;
 use crate::transport::cdr::{Reader, Writer};
 use crate::types::Stamp;
 
-/// `rosgraph_msgs/Clock`: the time that a recording plays.
+/// `rosgraph_msgs/Clock`: simulated or replayed time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Clock {
     /// The time.
@@ -20,20 +21,25 @@ impl Clock {
     /// # Errors
     /// `Message` when the bytes are too few.
     pub fn decode(cdr: &[u8]) -> Result<Self> {
-        let mut reader = Reader::new(Self::TYPE, cdr)?;
-        Ok(Self { clock: Stamp::from_ros(reader.i32()?, reader.u32()?) })
+        Self::read(Reader::new(Self::TYPE, cdr)?)
     }
 
-    /// Writes the message to `bytes`, replacing what is there. A stamp that
-    /// ROS cannot say saturates.
+    /// As [`Self::decode`], from a reader at the first field.
     ///
     /// # Errors
-    /// None is possible: the message has a fixed size.
+    /// As [`Self::decode`].
+    pub fn read(mut reader: Reader<'_>) -> Result<Self> {
+        Ok(Self { clock: read_stamp(&mut reader)? })
+    }
+
+    /// Encodes the message into `bytes`, replacing the content. A stamp outside the
+    /// range of ROS saturates.
+    ///
+    /// # Errors
+    /// None: the message has a fixed size.
     pub fn encode(&self, bytes: &mut Vec<u8>) -> Result<()> {
         let mut writer = Writer::new(bytes);
-        let (sec, nanosec) = self.clock.to_ros();
-        writer.i32(sec);
-        writer.u32(nanosec);
+        write_stamp(&mut writer, self.clock);
         writer.finish(Self::TYPE)
     }
 }

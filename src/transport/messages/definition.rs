@@ -1,8 +1,8 @@
-//! The definitions of the messages: what a recording stores beside them, so
-//! that any reader can decode them.
+//! The definitions of the messages, which recordings store so that any reader can
+//! decode them.
 //!
-//! Fields and constants only, in the order of the wire; the texts lie in
-//! `definitions/`, one file per type.
+//! They contain the fields and constants in the order of the wire. Each type has
+//! a file in `definitions/`.
 
 const SEPARATOR_WIDTH: usize = 80;
 
@@ -66,10 +66,10 @@ fn fields(type_name: &str) -> Option<&'static str> {
     DEFINITIONS.iter().find(|(known, _)| *known == type_name).map(|(_, text)| *text)
 }
 
-/// The text of a type's definition followed by those of all types it is made
-/// of, in the `ros2msg` form of MCAP: each after a line of `=` and one that
-/// names it. Dependencies come in the order they are first met, depth first.
-/// `None` when `type_name`, such as `sensor_msgs/msg/Image`, is not known.
+/// The definition of a type followed by those of its dependencies in depth-first
+/// order, in MCAP's format `ros2msg`: each dependency after a line of `=` and a
+/// line with its name. `None` when `type_name`, such as `sensor_msgs/msg/Image`,
+/// is unknown.
 pub fn definition(type_name: &str) -> Option<String> {
     let mut text = fields(type_name)?.to_owned();
     let mut seen = vec![type_name.to_owned()];

@@ -1,4 +1,4 @@
-//! What `vision_msgs` 4.x detections in an image and in space share.
+//! Common parts of the detections of `vision_msgs` 4.x in images and in space.
 
 use super::header::{self, write_header};
 use crate::error::{Error, ErrorKind, Result};
@@ -21,7 +21,7 @@ pub struct Pose {
 }
 
 impl Pose {
-    /// A position, turned counter-clockwise about z.
+    /// A position with a counter-clockwise rotation about z.
     pub fn from_yaw(position: [f64; 3], yaw_rad: f64) -> Self {
         let (sin, cos) = libm::sincos(0.5 * yaw_rad);
         Self { position, orientation: [0.0, 0.0, sin, cos] }
@@ -47,7 +47,7 @@ impl Pose {
 /// `vision_msgs/ObjectHypothesisWithPose`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Hypothesis<'a> {
-    /// The class; this crate writes its name.
+    /// The class. This crate writes its name.
     pub class_id: &'a str,
     /// Score, by convention in [0, 1].
     pub score: f64,
@@ -68,8 +68,8 @@ impl<'a> Hypothesis<'a> {
         })
     }
 
-    /// Reads the hypotheses of a detection and keeps the one of the highest
-    /// score, the first of equals. A NaN score never wins over a number.
+    /// Reads the hypotheses of a detection and returns the one with the highest
+    /// score, the first of equals. NaN is lower than every number.
     pub(super) fn read_best(reader: &mut Reader<'a>) -> Result<Option<Self>> {
         let mut best: Option<Self> = None;
         for _ in 0..reader.sequence_len(MIN_HYPOTHESIS_SIZE)? {
@@ -81,7 +81,7 @@ impl<'a> Hypothesis<'a> {
         Ok(best)
     }
 
-    /// Writes a sequence of the one hypothesis there is, or of none.
+    /// Writes a sequence of at most one hypothesis.
     pub(super) fn write_best(best: Option<&Self>, writer: &mut Writer<'_>) {
         writer.sequence_len(usize::from(best.is_some()));
         if let Some(best) = best {
@@ -93,8 +93,8 @@ impl<'a> Hypothesis<'a> {
     }
 }
 
-/// Writes an array of detections to `bytes`, replacing what is there: `header`,
-/// then each as `write` does it.
+/// Encodes an array of detections into `bytes`, replacing the content: `header`,
+/// then each detection by `write`.
 pub(super) fn write_array<T>(
     message_type: &'static str,
     header: &Header<'_>,

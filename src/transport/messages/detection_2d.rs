@@ -4,7 +4,7 @@ use super::detection::{self, Hypothesis, Pose, class_name, write_array};
 use super::header::{read_header, write_header};
 use crate::error::Result;
 use crate::transport::cdr::{Reader, Sequence, Writer};
-use crate::types::{Box2d, Detection2d, Header};
+use crate::types::{Box2d, Detection2d, Header, ImageBox, RotatedBox2d};
 
 /// Bytes of the shortest `Detection2D`.
 const MIN_DETECTION_SIZE: usize = detection::MIN_SIZE + 5 * 8;
@@ -12,24 +12,24 @@ const MIN_DETECTION_SIZE: usize = detection::MIN_SIZE + 5 * 8;
 /// `vision_msgs/Detection2D`: pixels of the source image.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Detection2D<'a> {
-    /// Time and frame.
+    /// Stamp and frame.
     pub header: Header<'a>,
-    /// The hypothesis of the highest score; `None` when there is none.
+    /// The hypothesis with the highest score, if there is one.
     pub best: Option<Hypothesis<'a>>,
     /// Centre of the box: x, y.
     pub center: [f64; 2],
-    /// Turn of the box about its centre.
+    /// Rotation of the box about its centre, in radians from +x towards +y.
     pub theta_rad: f64,
     /// Width and height of the box.
     pub size: [f64; 2],
-    /// Name of the object, when it is tracked.
+    /// Identifier of a tracked object, or empty.
     pub id: &'a str,
 }
 
-/// `vision_msgs/Detection2DArray`, whose detections are decoded one by one.
+/// `vision_msgs/Detection2DArray`, with detections that are decoded one by one.
 #[derive(Clone, Debug)]
 pub struct Detection2DArray<'a> {
-    /// Time and frame.
+    /// Stamp and frame.
     pub header: Header<'a>,
     /// The detections.
     pub detections: Sequence<'a, Detection2D<'a>>,
@@ -42,27 +42,27 @@ impl<'a> Detection2DArray<'a> {
     /// Decodes a message.
     ///
     /// # Errors
-    /// `Message` when the bytes cannot be an array of detections; each
-    /// detection may have an error of its own.
+    /// `Message` when the bytes are not an array of detections. A detection that
+    /// does not decode is an error of its own.
     pub fn decode(cdr: &'a [u8]) -> Result<Self> {
         let mut reader = Reader::new(Self::TYPE, cdr)?;
         let header = read_header(&mut reader)?;
         Ok(Self { header, detections: Sequence::new(reader, MIN_DETECTION_SIZE, read_detection)? })
     }
 
-    /// Writes `detections` to `bytes`, replacing what is there, in their
-    /// order.
+    /// Encodes `detections` into `bytes`, replacing the content.
     ///
     /// The array and every detection carry `header`. Each has one hypothesis,
     /// whose `class_id` is the class's name; its pose is not used in an image
-    /// and is the identity. Boxes are upright, by centre and size in pixels.
+    /// and is the identity. Boxes are by centre, size in pixels, and angle, which is
+    /// 0 for axis-aligned ones.
     ///
     /// # Errors
     /// `Argument` when a class has no name, `Message` when the message would
     /// have 4 GiB or more.
-    pub fn encode<S: AsRef<str>>(
+    pub fn encode<B: Copy + Into<ImageBox>, S: AsRef<str>>(
         header: &Header<'_>,
-        detections: &[Detection2d],
+        detections: &[Detection2d<B>],
         class_names: &[S],
         bytes: &mut Vec<u8>,
     ) -> Result<()> {
@@ -73,26 +73,17 @@ impl<'a> Detection2DArray<'a> {
                 pose: Pose::from_yaw([0.0; 3], 0.0),
                 covariance: [0.0; 36],
             };
-            let Box2d { x1, y1, x2, y2 } = detection.bbox;
-            let [x1, y1, x2, y2] = [x1, y1, x2, y2].map(f64::from);
-            let detection = Detection2D {
-                header: *header,
-                best: Some(hypothesis),
-                center: [0.5 * (x1 + x2), 0.5 * (y1 + y2)],
-                theta_rad: 0.0,
-                size: [x2 - x1, y2 - y1],
-                id: "",
-            };
-            detection.write(writer);
+            let best = Some(hypothesis);
+            Detection2D::new(*header, best, detection.bbox.into(), "").write(writer);
             Ok(())
         })
     }
 
-    /// Writes detections as they are decoded to `bytes`, replacing what is
-    /// there, in their order.
+    /// Encodes detections in the form of this module into `bytes`, replacing the
+    /// content.
     ///
     /// # Errors
-    /// `Message` when the message would have 4 GiB or more.
+    /// `Message` when the message exceeds 4 GiB.
     pub fn encode_as_is(
         header: &Header<'_>,
         detections: &[Detection2D<'_>],
@@ -105,7 +96,40 @@ impl<'a> Detection2DArray<'a> {
     }
 }
 
-impl Detection2D<'_> {
+impl<'a> Detection2D<'a> {
+    /// A detection with a box in the pixels of the source image.
+    pub fn new(
+        header: Header<'a>,
+        best: Option<Hypothesis<'a>>,
+        bbox: ImageBox,
+        id: &'a str,
+    ) -> Self {
+        let ([x, y], [width, height], theta_rad) = match bbox {
+            ImageBox::Aligned(Box2d { x1, y1, x2, y2 }) => {
+                let [x1, y1, x2, y2] = [x1, y1, x2, y2].map(f64::from);
+                ([0.5 * (x1 + x2), 0.5 * (y1 + y2)], [x2 - x1, y2 - y1], 0.0)
+            }
+            ImageBox::Rotated(RotatedBox2d { cx, cy, width, height, angle_rad }) => {
+                ([cx, cy].map(f64::from), [width, height].map(f64::from), angle_rad.into())
+            }
+        };
+        Self { header, best, center: [x, y], theta_rad, size: [width, height], id }
+    }
+
+    /// The box, axis-aligned where `theta_rad` is 0.
+    pub fn bbox(&self) -> ImageBox {
+        let ([x, y], [width, height]) = (self.center, self.size);
+        if self.theta_rad == 0.0 {
+            let [half_width, half_height] = [0.5 * width, 0.5 * height];
+            let corners = [x - half_width, y - half_height, x + half_width, y + half_height];
+            let [x1, y1, x2, y2] = corners.map(|value| value as f32);
+            return Box2d::new(x1, y1, x2, y2).into();
+        }
+        let [cx, cy, width, height, angle_rad] =
+            [x, y, width, height, self.theta_rad].map(|value| value as f32);
+        RotatedBox2d { cx, cy, width, height, angle_rad }.into()
+    }
+
     fn write(&self, writer: &mut Writer<'_>) {
         write_header(writer, &self.header);
         Hypothesis::write_best(self.best.as_ref(), writer);
@@ -163,6 +187,19 @@ mod tests {
                 assert_eq!((found.center, found.size, found.theta_rad), (center, size, 0.0));
             }
         }
+    }
+
+    #[test]
+    fn rotated_boxes_come_back() {
+        let bbox = RotatedBox2d { cx: 11.5, cy: 23.25, width: 40.0, height: 8.0, angle_rad: 0.7 };
+        let detections = [Detection2d { class: 0, score: 0.75, bbox }];
+        let mut bytes = Vec::new();
+        Detection2DArray::encode(&Header::default(), &detections, &["ship"], &mut bytes).unwrap();
+        let mut message = Detection2DArray::decode(&bytes).unwrap();
+        let found = message.detections.next().unwrap().unwrap();
+        assert_eq!((found.center, found.size), ([11.5, 23.25], [40.0, 8.0]));
+        assert_eq!(found.theta_rad, f64::from(0.7_f32));
+        assert_eq!(found.bbox(), ImageBox::Rotated(bbox));
     }
 
     #[test]

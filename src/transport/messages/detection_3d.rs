@@ -12,22 +12,22 @@ const MIN_DETECTION_SIZE: usize = detection::MIN_SIZE + 10 * 8;
 /// `vision_msgs/Detection3D`: metres, in the frame of the header.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Detection3D<'a> {
-    /// Time and frame.
+    /// Stamp and frame.
     pub header: Header<'a>,
-    /// The hypothesis of the highest score; `None` when there is none.
+    /// The hypothesis with the highest score, if there is one.
     pub best: Option<Hypothesis<'a>>,
     /// Centre and orientation of the box.
     pub center: Pose,
     /// Extents along the local axes: length, width, height.
     pub size: [f64; 3],
-    /// Name of the object, when it is tracked.
+    /// Identifier of a tracked object, or empty.
     pub id: &'a str,
 }
 
-/// `vision_msgs/Detection3DArray`, whose detections are decoded one by one.
+/// `vision_msgs/Detection3DArray`, with detections that are decoded one by one.
 #[derive(Clone, Debug)]
 pub struct Detection3DArray<'a> {
-    /// Time and frame.
+    /// Stamp and frame.
     pub header: Header<'a>,
     /// The detections.
     pub detections: Sequence<'a, Detection3D<'a>>,
@@ -40,22 +40,21 @@ impl<'a> Detection3DArray<'a> {
     /// Decodes a message.
     ///
     /// # Errors
-    /// `Message` when the bytes cannot be an array of detections; each
-    /// detection may have an error of its own.
+    /// `Message` when the bytes are not an array of detections. A detection that
+    /// does not decode is an error of its own.
     pub fn decode(cdr: &'a [u8]) -> Result<Self> {
         let mut reader = Reader::new(Self::TYPE, cdr)?;
         let header = read_header(&mut reader)?;
         Ok(Self { header, detections: Sequence::new(reader, MIN_DETECTION_SIZE, read_detection)? })
     }
 
-    /// Writes `detections` to `bytes`, replacing what is there, in their
-    /// order.
+    /// Encodes `detections` into `bytes`, replacing the content.
     ///
     /// The array and every detection carry `header`. Each has one hypothesis,
     /// whose `class_id` is the class's name and whose pose is the box's; its
     /// covariance has the variances of x, y, z and yaw on the diagonal, or is
-    /// zero when there are none. The yaw turns about z; sizes are length,
-    /// width, height. `vision_msgs` has no place for velocities.
+    /// zero when there are none. The yaw rotates about z; sizes are length,
+    /// width, height. `vision_msgs` has no field for velocities.
     ///
     /// # Errors
     /// `Argument` when a class has no name, `Message` when the message would
@@ -82,11 +81,11 @@ impl<'a> Detection3DArray<'a> {
         })
     }
 
-    /// Writes detections as they are decoded to `bytes`, replacing what is
-    /// there, in their order.
+    /// Encodes detections in the form of this module into `bytes`, replacing the
+    /// content.
     ///
     /// # Errors
-    /// `Message` when the message would have 4 GiB or more.
+    /// `Message` when the message exceeds 4 GiB.
     pub fn encode_as_is(
         header: &Header<'_>,
         detections: &[Detection3D<'_>],

@@ -5,42 +5,42 @@ use crate::error::Result;
 use crate::transport::cdr::Writer;
 use crate::types::Header;
 
-/// How well a part does, the worst last.
+/// Levels of diagnostics in ascending severity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum DiagnosticLevel {
-    /// As it should.
+    /// No problem.
     #[default]
     Ok = 0,
-    /// It works, and something should be looked at.
+    /// It works, but needs attention.
     Warn = 1,
-    /// It does not do its work.
+    /// It does not work.
     Error = 2,
-    /// Nothing has been heard of what it works on for a while.
+    /// It has received no data for a while.
     Stale = 3,
 }
 
 /// `diagnostic_msgs/DiagnosticStatus`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DiagnosticStatus {
-    /// How well it does.
+    /// Its level.
     pub level: DiagnosticLevel,
-    /// Which part, such as `det_post: camera: input`.
+    /// Name of the part, such as `det_post: camera: input`.
     pub name: String,
-    /// In one sentence.
+    /// A summary in one line.
     pub message: String,
-    /// On which hardware.
+    /// The hardware that it runs on.
     pub hardware_id: String,
-    /// The numbers.
+    /// Keys and values.
     pub values: Vec<(String, String)>,
 }
 
 /// `diagnostic_msgs/DiagnosticArray`.
 #[derive(Clone, Copy, Debug)]
 pub struct DiagnosticArray<'a> {
-    /// When; the frame is not used.
+    /// The time; the frame is unused.
     pub header: Header<'a>,
-    /// The parts.
+    /// One status per part.
     pub status: &'a [DiagnosticStatus],
 }
 
@@ -48,10 +48,10 @@ impl DiagnosticArray<'_> {
     /// The ROS name.
     pub const TYPE: &'static str = "diagnostic_msgs/msg/DiagnosticArray";
 
-    /// Writes the message to `bytes`, replacing what is there.
+    /// Encodes the message into `bytes`, replacing the content.
     ///
     /// # Errors
-    /// `Message` when it would have 4 GiB or more.
+    /// `Message` when it exceeds 4 GiB.
     pub fn encode(&self, bytes: &mut Vec<u8>) -> Result<()> {
         let mut writer = Writer::new(bytes);
         write_header(&mut writer, &self.header);

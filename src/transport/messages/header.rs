@@ -4,7 +4,7 @@ use crate::error::Result;
 use crate::transport::cdr::{Reader, Writer};
 use crate::types::{Header, Stamp};
 
-/// Bytes of the shortest header.
+/// Size of the shortest header in bytes.
 pub(super) const MIN_SIZE: usize = 12;
 
 /// Reads a `std_msgs/Header`, the first field of most messages.
@@ -12,14 +12,24 @@ pub(super) const MIN_SIZE: usize = 12;
 /// # Errors
 /// `Message` when the message ends before or the frame is not a string.
 pub fn read_header<'a>(reader: &mut Reader<'a>) -> Result<Header<'a>> {
-    let stamp = Stamp::from_ros(reader.i32()?, reader.u32()?);
-    Ok(Header { stamp, frame_id: reader.str()? })
+    Ok(Header { stamp: read_stamp(reader)?, frame_id: reader.str()? })
 }
 
-/// Writes a `std_msgs/Header`. A stamp that ROS cannot say saturates.
+/// Writes a `std_msgs/Header`. A stamp outside the range of ROS saturates.
 pub fn write_header(writer: &mut Writer<'_>, header: &Header<'_>) {
-    let (sec, nanosec) = header.stamp.to_ros();
+    write_stamp(writer, header.stamp);
+    writer.str(header.frame_id);
+}
+
+/// Reads a `builtin_interfaces/Time`.
+pub(super) fn read_stamp(reader: &mut Reader<'_>) -> Result<Stamp> {
+    Ok(Stamp::from_ros(reader.i32()?, reader.u32()?))
+}
+
+/// Writes a `builtin_interfaces/Time`. A stamp outside the range of ROS
+/// saturates.
+pub(super) fn write_stamp(writer: &mut Writer<'_>, stamp: Stamp) {
+    let (sec, nanosec) = stamp.to_ros();
     writer.i32(sec);
     writer.u32(nanosec);
-    writer.str(header.frame_id);
 }

@@ -5,7 +5,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::transport::cdr::{Reader, Writer};
 use crate::types::{CompressedFormat, CompressedView, Encoding, Header, ImageView, Size};
 
-/// The longest encoding or format that is read: an error quotes it.
+/// The maximum length of an encoding or format, which errors quote.
 const MAX_NAME_LEN: usize = 128;
 
 fn check_name(name: &str, what: &str) -> Result<()> {
@@ -19,20 +19,20 @@ fn check_name(name: &str, what: &str) -> Result<()> {
     ))
 }
 
-/// `sensor_msgs/Image` as it stands in the message, unchecked.
+/// `sensor_msgs/Image` as in the message, unchecked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Image<'a> {
-    /// Time and frame.
+    /// Stamp and frame.
     pub header: Header<'a>,
     /// Rows.
     pub height: u32,
-    /// Pixels a row.
+    /// Pixels per row.
     pub width: u32,
     /// Name of the pixel format.
     pub encoding: &'a str,
-    /// Whether samples of more than a byte have their high byte first.
+    /// Whether samples of more than a byte are big endian.
     pub is_bigendian: bool,
-    /// Bytes from a row to the next.
+    /// Bytes from one row to the next.
     pub step: u32,
     /// The pixels.
     pub data: &'a [u8],
@@ -50,8 +50,7 @@ impl<'a> Image<'a> {
         Self::read(Reader::new(Self::TYPE, cdr)?)
     }
 
-    /// The message of which `reader` is at the first field; otherwise as
-    /// [`Self::decode`].
+    /// As [`Self::decode`], from a reader at the first field.
     ///
     /// # Errors
     /// As [`Self::decode`].
@@ -70,7 +69,7 @@ impl<'a> Image<'a> {
     /// The pixels, checked.
     ///
     /// # Errors
-    /// `Encoding` when the encoding is not read, `Layout` when size, step and
+    /// `Encoding` when the encoding is not supported, `Layout` when size, step and
     /// data contradict each other.
     pub fn view(&self) -> Result<ImageView<'a>> {
         check_name(self.encoding, "encoding")?;
@@ -83,10 +82,10 @@ impl<'a> Image<'a> {
         )
     }
 
-    /// Writes the message to `bytes`, replacing what is there.
+    /// Encodes the message into `bytes`, replacing the content.
     ///
     /// # Errors
-    /// `Message` when it would have 4 GiB or more.
+    /// `Message` when it exceeds 4 GiB.
     pub fn encode(&self, bytes: &mut Vec<u8>) -> Result<()> {
         let mut writer = Writer::new(bytes);
         write_header(&mut writer, &self.header);
@@ -100,10 +99,10 @@ impl<'a> Image<'a> {
     }
 }
 
-/// `sensor_msgs/CompressedImage` as it stands in the message, unchecked.
+/// `sensor_msgs/CompressedImage` as in the message, unchecked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CompressedImage<'a> {
-    /// Time and frame.
+    /// Stamp and frame.
     pub header: Header<'a>,
     /// How the data is compressed, such as `jpeg` or
     /// `rgb8; jpeg compressed bgr8`.
@@ -124,8 +123,7 @@ impl<'a> CompressedImage<'a> {
         Self::read(Reader::new(Self::TYPE, cdr)?)
     }
 
-    /// The message of which `reader` is at the first field; otherwise as
-    /// [`Self::decode`].
+    /// As [`Self::decode`], from a reader at the first field.
     ///
     /// # Errors
     /// As [`Self::decode`].
@@ -133,12 +131,12 @@ impl<'a> CompressedImage<'a> {
         Ok(Self { header: read_header(&mut reader)?, format: reader.str()?, data: reader.bytes()? })
     }
 
-    /// The file with its compression: the one that `format` names, else the
-    /// one that the first bytes show. The file itself is not looked into.
+    /// The file and its compression: the one that `format` names, else the one of
+    /// the file signature. The file itself is not decoded.
     ///
     /// # Errors
     /// `Encoding` when neither names JPEG or PNG, and for `compressedDepth`,
-    /// whose PNG is no picture.
+    /// whose PNG is not an image.
     pub fn view(&self) -> Result<CompressedView<'a>> {
         check_name(self.format, "format")?;
         let format = match self.named_format() {
@@ -171,10 +169,10 @@ impl<'a> CompressedImage<'a> {
             .unwrap_or(Named::Nothing)
     }
 
-    /// Writes the message to `bytes`, replacing what is there.
+    /// Encodes the message into `bytes`, replacing the content.
     ///
     /// # Errors
-    /// `Message` when it would have 4 GiB or more.
+    /// `Message` when it exceeds 4 GiB.
     pub fn encode(&self, bytes: &mut Vec<u8>) -> Result<()> {
         let mut writer = Writer::new(bytes);
         write_header(&mut writer, &self.header);
@@ -184,7 +182,7 @@ impl<'a> CompressedImage<'a> {
     }
 }
 
-/// What a `format` says.
+/// The compression that a `format` names.
 enum Named {
     Known(CompressedFormat),
     Depth,
@@ -275,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn the_format_is_named_or_seen() {
+    fn the_format_is_named_or_detected() {
         let jpeg: &[u8] = &[0xff, 0xd8, 0xff, 0xe0];
         let png: &[u8] = b"\x89PNG\r\n\x1a\n....";
         let (jpeg_format, png_format) = (Some(CompressedFormat::Jpeg), Some(CompressedFormat::Png));

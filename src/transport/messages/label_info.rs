@@ -8,12 +8,12 @@ use crate::types::Header;
 /// `vision_msgs/LabelInfo` with the `class_map` of its classes.
 #[derive(Clone, Copy, Debug)]
 pub struct LabelInfo<'a, S> {
-    /// Time and frame.
+    /// Stamp and frame.
     pub header: Header<'a>,
     /// Name of each class, in the order of its index, which is its
     /// `VisionClass.class_id`.
     pub class_names: &'a [S],
-    /// Score from which detections are published.
+    /// Minimum score of published detections.
     pub threshold: f32,
 }
 
@@ -23,10 +23,10 @@ impl LabelInfo<'_, &str> {
 }
 
 impl<S: AsRef<str>> LabelInfo<'_, S> {
-    /// Writes the message to `bytes`, replacing what is there.
+    /// Encodes the message into `bytes`, replacing the content.
     ///
     /// # Errors
-    /// `Argument` when a class has an index of more than 16 bits, `Message`
+    /// `Argument` when a class index exceeds 16 bits, `Message`
     /// when the message would have 4 GiB or more.
     pub fn encode(&self, bytes: &mut Vec<u8>) -> Result<()> {
         const TYPE: &str = LabelInfo::TYPE;

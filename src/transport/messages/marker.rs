@@ -1,4 +1,4 @@
-//! `visualization_msgs/MarkerArray`, as it is since Humble.
+//! `visualization_msgs/MarkerArray`, in the layout since Humble.
 
 use super::detection::Pose;
 use super::header::write_header;
@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::transport::cdr::Writer;
 use crate::types::Header;
 
-/// What a marker shows.
+/// The shape of a marker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 pub enum MarkerShape {
@@ -21,40 +21,40 @@ pub enum MarkerShape {
     Text = 9,
 }
 
-/// What is to be done with a marker.
+/// The action of a marker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 pub enum MarkerAction {
-    /// Shows it, in the place of one of the same namespace and number.
+    /// Shows it, and replaces the one with the same namespace and number.
     Add = 0,
-    /// Removes all of its namespace, or of the topic where it has none.
+    /// Removes all markers of its namespace, or of the topic if it has none.
     DeleteAll = 3,
 }
 
 /// `visualization_msgs/Marker`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Marker<'a> {
-    /// Time and frame.
+    /// Stamp and frame.
     pub header: Header<'a>,
     /// Namespace.
     pub namespace: &'a str,
     /// Number within its namespace.
     pub id: i32,
-    /// What it shows.
+    /// Its shape.
     pub shape: MarkerShape,
-    /// What is to be done with it.
+    /// Its action.
     pub action: MarkerAction,
-    /// Where it stands.
+    /// Its pose.
     pub pose: Pose,
     /// Size, by shape.
     pub scale: [f64; 3],
     /// Red, green, blue, opacity, 0 to 1.
     pub color: [f32; 4],
-    /// Nanoseconds until it goes by itself; 0: never.
+    /// Nanoseconds until it expires; 0 for never.
     pub lifetime_ns: i64,
     /// Points, by shape, relative to the pose.
     pub points: &'a [[f64; 3]],
-    /// What it says.
+    /// Text, by shape.
     pub text: &'a str,
 }
 
@@ -107,7 +107,7 @@ impl<'a> MarkerArray<'a> {
     /// announced.
     ///
     /// # Errors
-    /// `Message` when it would have 4 GiB or more.
+    /// `Message` when it exceeds 4 GiB.
     pub fn finish(self) -> Result<()> {
         self.writer.finish(Self::TYPE)
     }

@@ -1,18 +1,19 @@
-//! ROS 2 messages, borrowed from the CDR they came in, and written as CDR.
+//! ROS 2 messages: decoded from CDR, borrowing it, and encoded as CDR.
 //!
-//! One file per family. `decode` takes a whole message with its encapsulation
-//! header, in either byte order, and `read` one whose header was read already;
-//! `encode` writes a whole message into memory of the caller, which holds no
-//! message when there is an error.
+//! One file per family. `decode` reads a whole message with its encapsulation
+//! header, in either byte order, and `read` one after its header. `encode` writes
+//! a whole message into a buffer of the caller; after an error the buffer holds
+//! no message.
 //!
-//! What a message says is taken as it stands; `view` of an image or a cloud
-//! checks it and gives what the ops take. Arrays are decoded one element at a
-//! time. Decoding allocates nothing (but the text of an error and the
-//! distortion of a `CameraInfo`), whatever lengths a message claims.
+//! Decoding does not validate values. `view` of an image or a cloud does, and
+//! returns the view that operations use. Arrays are decoded one element at a
+//! time. Whatever lengths a message claims, decoding allocates only the text of
+//! an error and the distortion of a `CameraInfo`.
 //!
-//! Each type has its ROS name as `TYPE`; [`definition`] gives the text that a
-//! recording stores beside it.
+//! Each type has its ROS name as `TYPE`; [`definition`] is the text that a
+//! recording stores with it.
 
+mod bond;
 mod camera_info;
 mod clock;
 mod definition;
@@ -23,6 +24,7 @@ mod diagnostic;
 mod header;
 mod image;
 mod label_info;
+mod log;
 mod marker;
 mod node_event;
 mod output;
@@ -30,6 +32,7 @@ mod point_cloud;
 mod service;
 mod transform;
 
+pub use bond::BondStatus;
 pub use camera_info::{CameraInfo, RegionOfInterest};
 pub use clock::Clock;
 pub use definition::definition;
@@ -40,6 +43,7 @@ pub use diagnostic::{DiagnosticArray, DiagnosticLevel, DiagnosticStatus};
 pub use header::{read_header, write_header};
 pub use image::{CompressedImage, Image};
 pub use label_info::LabelInfo;
+pub use log::Log;
 pub use marker::{Marker, MarkerAction, MarkerArray, MarkerShape};
 pub use node_event::{ParameterEvent, TransitionEvent, write_parameter_value};
 pub use point_cloud::PointCloud2;

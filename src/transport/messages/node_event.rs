@@ -1,6 +1,7 @@
-//! What a node says of itself: `rcl_interfaces/ParameterEvent` and
+//! Events of a node: `rcl_interfaces/ParameterEvent` and
 //! `lifecycle_msgs/TransitionEvent`.
 
+use super::header::write_stamp;
 use crate::error::Result;
 use crate::ros::{LifecycleState, LifecycleTransition, Parameter, ParameterValue};
 use crate::transport::cdr::Writer;
@@ -9,7 +10,7 @@ use crate::types::Stamp;
 /// `rcl_interfaces/ParameterEvent`: parameters of a node that changed.
 #[derive(Clone, Copy, Debug)]
 pub struct ParameterEvent<'a> {
-    /// When.
+    /// The time.
     pub stamp: Stamp,
     /// Full name of the node.
     pub node: &'a str,
@@ -23,10 +24,10 @@ impl ParameterEvent<'_> {
     /// The ROS name.
     pub const TYPE: &'static str = "rcl_interfaces/msg/ParameterEvent";
 
-    /// Writes the message to `bytes`, replacing what is there.
+    /// Encodes the message into `bytes`, replacing the content.
     ///
     /// # Errors
-    /// `Message` when it would have 4 GiB or more.
+    /// `Message` when it exceeds 4 GiB.
     pub fn encode(&self, bytes: &mut Vec<u8>) -> Result<()> {
         let mut writer = Writer::new(bytes);
         write_stamp(&mut writer, self.stamp);
@@ -38,12 +39,12 @@ impl ParameterEvent<'_> {
     }
 }
 
-/// `lifecycle_msgs/TransitionEvent`: a managed node left a state for another.
+/// `lifecycle_msgs/TransitionEvent`: a managed node changed its state.
 #[derive(Clone, Copy, Debug)]
 pub struct TransitionEvent {
-    /// When.
+    /// The time.
     pub stamp: Stamp,
-    /// What was done, from where to where.
+    /// The transition.
     pub transition: LifecycleTransition,
 }
 
@@ -51,10 +52,10 @@ impl TransitionEvent {
     /// The ROS name.
     pub const TYPE: &'static str = "lifecycle_msgs/msg/TransitionEvent";
 
-    /// Writes the message to `bytes`, replacing what is there.
+    /// Encodes the message into `bytes`, replacing the content.
     ///
     /// # Errors
-    /// `Message` when it would have 4 GiB or more.
+    /// `Message` when it exceeds 4 GiB.
     pub fn encode(&self, bytes: &mut Vec<u8>) -> Result<()> {
         let mut writer = Writer::new(bytes);
         writer.u64(u64::try_from(self.stamp.nanos()).unwrap_or_default());
@@ -66,13 +67,6 @@ impl TransitionEvent {
     }
 }
 
-/// Writes a `builtin_interfaces/Time`.
-fn write_stamp(writer: &mut Writer<'_>, stamp: Stamp) {
-    let (sec, nanosec) = stamp.to_ros();
-    writer.i32(sec);
-    writer.u32(nanosec);
-}
-
 /// Writes a `lifecycle_msgs/State`.
 pub(super) fn write_state(writer: &mut Writer<'_>, state: LifecycleState) {
     writer.u8(state.id());
@@ -80,15 +74,14 @@ pub(super) fn write_state(writer: &mut Writer<'_>, state: LifecycleState) {
 }
 
 fn write_parameters(writer: &mut Writer<'_>, parameters: &[Parameter]) {
-    writer.sequence_len(parameters.len());
-    for Parameter { name, value } in parameters {
+    writer.sequence(parameters, |writer, Parameter { name, value }| {
         writer.str(name);
         write_parameter_value(writer, value);
-    }
+    });
 }
 
-/// Writes an `rcl_interfaces/ParameterValue`: the number of its type, then a
-/// field for every type, of which one is used.
+/// Writes an `rcl_interfaces/ParameterValue`: the number of its type and a field
+/// for every type, of which one is used.
 pub fn write_parameter_value(writer: &mut Writer<'_>, value: &ParameterValue) {
     use ParameterValue::{Bytes, Flag, Flags, Integer, Integers, Number, Numbers, Text, Texts};
     writer.u8(value.parameter_type() as u8);
@@ -98,17 +91,13 @@ pub fn write_parameter_value(writer: &mut Writer<'_>, value: &ParameterValue) {
     writer.str(if let Text(text) = value { text } else { "" });
     writer.bytes(if let Bytes(bytes) = value { bytes } else { &[] });
     let flags: &[bool] = if let Flags(flags) = value { flags } else { &[] };
-    writer.sequence_len(flags.len());
-    flags.iter().for_each(|flag| writer.bool(*flag));
+    writer.sequence(flags, |writer, flag| writer.bool(*flag));
     let integers: &[i64] = if let Integers(integers) = value { integers } else { &[] };
-    writer.sequence_len(integers.len());
-    integers.iter().for_each(|integer| writer.i64(*integer));
+    writer.sequence(integers, |writer, integer| writer.i64(*integer));
     let numbers: &[f64] = if let Numbers(numbers) = value { numbers } else { &[] };
-    writer.sequence_len(numbers.len());
-    numbers.iter().for_each(|number| writer.f64(*number));
+    writer.sequence(numbers, |writer, number| writer.f64(*number));
     let texts: &[String] = if let Texts(texts) = value { texts } else { &[] };
-    writer.sequence_len(texts.len());
-    texts.iter().for_each(|text| writer.str(text));
+    writer.sequence(texts, |writer, text| writer.str(text));
 }
 
 #[cfg(test)]

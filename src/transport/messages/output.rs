@@ -13,28 +13,33 @@ impl OutputType {
         }
     }
 
-    /// Writes `detections` to `bytes` as one message, replacing what is there.
-    /// The index of a class name is the class.
+    /// Encodes `detections` into `bytes` as one message, replacing the content.
+    /// `class_ids` holds the `class_id` of each class: its name or its index.
     ///
     /// # Errors
-    /// `Argument` when a class has no name or the message cannot hold such
-    /// detections, `Message` when it would have 4 GiB or more.
+    /// `Argument` when a class has no `class_id` or the message cannot hold such
+    /// detections, `Message` when it exceeds 4 GiB.
     pub fn encode(
         self,
         header: &Header<'_>,
         detections: Detections<'_>,
-        class_names: &[String],
+        class_ids: &[String],
         bytes: &mut Vec<u8>,
     ) -> Result<()> {
         match (self, detections) {
             (Self::Detection2dArray, Detections::Boxes2d(boxes)) => {
-                Detection2DArray::encode(header, boxes, class_names, bytes)
+                Detection2DArray::encode(header, boxes, class_ids, bytes)
+            }
+            (Self::Detection2dArray, Detections::RotatedBoxes2d(boxes)) => {
+                Detection2DArray::encode(header, boxes, class_ids, bytes)
             }
             (Self::Detection3dArray, Detections::Boxes3d(boxes)) => {
-                Detection3DArray::encode(header, boxes, class_names, bytes)
+                Detection3DArray::encode(header, boxes, class_ids, bytes)
             }
             (Self::Detection2dArray, Detections::Boxes3d(_)) => Err(unfit(self, "3D")),
-            (Self::Detection3dArray, Detections::Boxes2d(_)) => Err(unfit(self, "2D")),
+            (Self::Detection3dArray, Detections::Boxes2d(_) | Detections::RotatedBoxes2d(_)) => {
+                Err(unfit(self, "2D"))
+            }
         }
     }
 }

@@ -8,29 +8,29 @@ use crate::types::{CloudView, Header, PointField, PointFields};
 /// Bytes of the shortest `PointField`.
 const MIN_FIELD_SIZE: usize = 16;
 
-/// The longest field name that is read: errors quote it.
+/// The maximum length of a field name, which errors quote.
 const MAX_FIELD_NAME_LEN: usize = 128;
 
-/// `sensor_msgs/PointCloud2` as it stands in the message, unchecked.
+/// `sensor_msgs/PointCloud2` as in the message, unchecked.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PointCloud2<'a> {
-    /// Time and frame.
+    /// Stamp and frame.
     pub header: Header<'a>,
     /// Rows; 1 for an unorganised cloud.
     pub height: u32,
-    /// Points a row.
+    /// Points per row.
     pub width: u32,
     /// The fields of a point.
     pub fields: PointFields<'a>,
-    /// Whether values have their high byte first.
+    /// Whether values are big endian.
     pub is_bigendian: bool,
-    /// Bytes from a point to the next.
+    /// Bytes from one point to the next.
     pub point_step: u32,
-    /// Bytes from a row to the next.
+    /// Bytes from one row to the next.
     pub row_step: u32,
     /// The points.
     pub data: &'a [u8],
-    /// Whether the sender says that all points are finite.
+    /// Whether the sender states that all points are finite.
     pub is_dense: bool,
 }
 
@@ -47,8 +47,7 @@ impl<'a> PointCloud2<'a> {
         Self::read(Reader::new(Self::TYPE, cdr)?)
     }
 
-    /// The message of which `reader` is at the first field; otherwise as
-    /// [`Self::decode`].
+    /// As [`Self::decode`], from a reader at the first field.
     ///
     /// # Errors
     /// As [`Self::decode`].
@@ -72,7 +71,7 @@ impl<'a> PointCloud2<'a> {
         })
     }
 
-    /// The points, checked. The fields are not: the op that reads them does it.
+    /// The points, checked. The operation that reads the fields checks those.
     ///
     /// # Errors
     /// `Layout` when the sizes contradict each other or the data.
@@ -86,10 +85,10 @@ impl<'a> PointCloud2<'a> {
         )
     }
 
-    /// Writes the message to `bytes`, replacing what is there.
+    /// Encodes the message into `bytes`, replacing the content.
     ///
     /// # Errors
-    /// `Message` when it would have 4 GiB or more.
+    /// `Message` when it exceeds 4 GiB.
     pub fn encode(&self, bytes: &mut Vec<u8>) -> Result<()> {
         let mut writer = Writer::new(bytes);
         write_header(&mut writer, &self.header);

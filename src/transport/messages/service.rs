@@ -1,25 +1,28 @@
 //! The requests and responses of the services that every ROS node or managed
 //! node has: those of `rcl_interfaces` and `lifecycle_msgs`.
 //!
-//! Both stand without a header of their own here: what goes before them on the
-//! wire is the middleware's.
+//! What precedes them on the wire is up to the middleware.
 
 use super::node_event::{write_parameter_value, write_state};
 use crate::error::Result;
 use crate::ros::{
-    LifecycleTransition, Parameter, ParameterDescriptor, ParameterRange, ParameterValue, SetResult,
+    LifecycleTransition, LoggerLevel, Parameter, ParameterDescriptor, ParameterRange,
+    ParameterValue, SetResult,
 };
 use crate::transport::cdr::{Reader, Writer};
-use crate::transport::door::{Request, Response, ServiceKind};
+use crate::transport::middleware::{Request, Response, ServiceKind};
 
-/// Bytes of the shortest `Parameter`: an empty name, and a value whose ten
-/// fields are all there.
+/// Size of the shortest `Parameter` in bytes: an empty name, and a value with its
+/// ten fields.
 const MIN_PARAMETER_SIZE: usize = 4 + 1 + 1 + 8 + 8 + 6 * 4;
+
+/// Bytes of the shortest `LoggerLevel`.
+const MIN_LOGGER_LEVEL_SIZE: usize = 4 + 4;
 
 /// Reads the request of a service. `reader` is at its first field.
 ///
 /// # Errors
-/// `Message` when the bytes are no such request.
+/// `Message` when the bytes are not such a request.
 pub fn read_request(kind: ServiceKind, reader: &mut Reader<'_>) -> Result<Request> {
     let parameters =
         |reader: &mut Reader<'_>| read_list(reader, MIN_PARAMETER_SIZE, read_parameter);
@@ -43,10 +46,14 @@ pub fn read_request(kind: ServiceKind, reader: &mut Reader<'_>) -> Result<Reques
             read_nothing(reader, Request::GetAvailableTransitions)?
         }
         ServiceKind::GetTransitionGraph => read_nothing(reader, Request::GetTransitionGraph)?,
+        ServiceKind::GetLoggerLevels => Request::GetLoggerLevels(read_texts(reader)?),
+        ServiceKind::SetLoggerLevels => {
+            Request::SetLoggerLevels(read_list(reader, MIN_LOGGER_LEVEL_SIZE, read_logger_level)?)
+        }
     })
 }
 
-/// A request without fields has one byte: IDL knows no empty structures.
+/// A request without fields has one byte: IDL has no empty structures.
 fn read_nothing(reader: &mut Reader<'_>, request: Request) -> Result<Request> {
     reader.u8()?;
     Ok(request)
@@ -54,6 +61,10 @@ fn read_nothing(reader: &mut Reader<'_>, request: Request) -> Result<Request> {
 
 fn read_parameter(reader: &mut Reader<'_>) -> Result<Parameter> {
     Ok(Parameter { name: reader.str()?.to_owned(), value: read_value(reader)? })
+}
+
+fn read_logger_level(reader: &mut Reader<'_>) -> Result<LoggerLevel> {
+    Ok(LoggerLevel { name: reader.str()?.to_owned(), level: reader.u32()? })
 }
 
 fn read_value(reader: &mut Reader<'_>) -> Result<ParameterValue> {
@@ -95,46 +106,33 @@ fn read_texts(reader: &mut Reader<'_>) -> Result<Vec<String>> {
     read_list(reader, 4, |reader| reader.str().map(str::to_owned))
 }
 
-/// Writes a response. Fields follow what `writer` has so far.
+/// Appends a response.
 pub fn write_response(response: &Response, writer: &mut Writer<'_>) {
     match response {
         Response::Names { names, prefixes } => {
             write_texts(writer, names);
             write_texts(writer, prefixes);
         }
-        Response::Values(values) => {
-            writer.sequence_len(values.len());
-            values.iter().for_each(|value| write_parameter_value(writer, value));
-        }
-        Response::Types(types) => {
-            writer.sequence_len(types.len());
-            types.iter().for_each(|parameter_type| writer.u8(*parameter_type as u8));
-        }
-        Response::Descriptors(descriptors) => {
-            writer.sequence_len(descriptors.len());
-            descriptors.iter().for_each(|descriptor| write_descriptor(writer, descriptor));
-        }
-        Response::SetResults(results) => {
-            writer.sequence_len(results.len());
-            results.iter().for_each(|result| write_set_result(writer, result));
-        }
+        Response::Values(values) => writer.sequence(values, write_parameter_value),
+        Response::Types(types) => writer.sequence(types, |writer, &of| writer.u8(of as u8)),
+        Response::Descriptors(descriptors) => writer.sequence(descriptors, write_descriptor),
+        Response::SetResults(results) => writer.sequence(results, write_set_result),
         Response::SetResult(result) => write_set_result(writer, result),
         Response::Changed(reached) => writer.bool(*reached),
         Response::State(state) => write_state(writer, *state),
         Response::States(states) => {
-            writer.sequence_len(states.len());
-            states.iter().for_each(|state| write_state(writer, *state));
+            writer.sequence(states, |writer, state| write_state(writer, *state));
         }
-        Response::Transitions(transitions) => {
-            writer.sequence_len(transitions.len());
-            transitions.iter().for_each(|transition| write_transition(writer, transition));
-        }
+        Response::LoggerLevels(levels) => writer.sequence(levels, |writer, level| {
+            writer.str(&level.name);
+            writer.u32(level.level);
+        }),
+        Response::Transitions(transitions) => writer.sequence(transitions, write_transition),
     }
 }
 
 fn write_texts(writer: &mut Writer<'_>, texts: &[String]) {
-    writer.sequence_len(texts.len());
-    texts.iter().for_each(|text| writer.str(text));
+    writer.sequence(texts, |writer, text| writer.str(text));
 }
 
 /// Writes an `rcl_interfaces/ParameterDescriptor`.
@@ -215,8 +213,10 @@ mod tests {
             Request::GetAvailableStates,
             Request::GetAvailableTransitions,
             Request::GetTransitionGraph,
+            Request::GetLoggerLevels(texts()),
+            Request::SetLoggerLevels(vec![LoggerLevel { name: "front.eyes".into(), level: 10 }]),
         ];
-        all.map(|said| (request(said.kind(), |writer| write(&said, writer)), said)).into()
+        all.map(|sent| (request(sent.kind(), |writer| write(&sent, writer)), sent)).into()
     }
 
     fn write(request: &Request, writer: &mut Writer<'_>) {
@@ -227,7 +227,15 @@ mod tests {
             }
             Request::GetParameters(names)
             | Request::GetParameterTypes(names)
-            | Request::DescribeParameters(names) => write_texts(writer, names),
+            | Request::DescribeParameters(names)
+            | Request::GetLoggerLevels(names) => write_texts(writer, names),
+            Request::SetLoggerLevels(levels) => {
+                writer.sequence_len(levels.len());
+                for LoggerLevel { name, level } in levels {
+                    writer.str(name);
+                    writer.u32(*level);
+                }
+            }
             Request::SetParameters(parameters) | Request::SetParametersAtomically(parameters) => {
                 writer.sequence_len(parameters.len());
                 for parameter in parameters {
@@ -247,14 +255,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_is_read() {
-        for (bytes, said) in requests() {
-            assert_eq!(read(said.kind(), &bytes).unwrap(), said);
-            // Cut short by more than padding, it is none.
-            let error = read(said.kind(), &bytes[..bytes.len() - 4]).unwrap_err();
+    fn requests_are_read() {
+        for (bytes, sent) in requests() {
+            assert_eq!(read(sent.kind(), &bytes).unwrap(), sent);
+            // Truncated by more than the padding.
+            let error = read(sent.kind(), &bytes[..bytes.len() - 4]).unwrap_err();
             assert_eq!(
                 (error.kind(), error.stage()),
-                (ErrorKind::Message, said.kind().type_name())
+                (ErrorKind::Message, sent.kind().type_name())
             );
         }
     }
@@ -282,14 +290,14 @@ mod tests {
     }
 
     #[test]
-    fn lengths_that_lie_harm_nobody() {
-        for (bytes, said) in requests() {
+    fn wrong_lengths_are_harmless() {
+        for (bytes, sent) in requests() {
             for at in (4..bytes.len()).step_by(4) {
-                for lie in [u32::MAX, 1 << 31, 1 << 16, 0] {
+                for length in [u32::MAX, 1 << 31, 1 << 16, 0] {
                     let mut bytes = bytes.clone();
-                    bytes[at..at + 4].copy_from_slice(&lie.to_le_bytes());
-                    // Any answer will do, but there must be one.
-                    let _ = read(said.kind(), &bytes);
+                    bytes[at..at + 4].copy_from_slice(&length.to_le_bytes());
+                    // Any result, but no panic.
+                    let _ = read(sent.kind(), &bytes);
                 }
             }
         }

@@ -8,10 +8,10 @@ use crate::types::Header;
 /// Bytes of the shortest `TransformStamped`.
 const MIN_TRANSFORM_SIZE: usize = header::MIN_SIZE + 4 + 7 * 8;
 
-/// `geometry_msgs/TransformStamped` as it stands in the message, unchecked.
+/// `geometry_msgs/TransformStamped` as in the message, unchecked.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TransformStamped<'a> {
-    /// Time, and the parent frame.
+    /// Stamp and parent frame.
     pub header: Header<'a>,
     /// The child frame.
     pub child_frame_id: &'a str,
@@ -21,7 +21,7 @@ pub struct TransformStamped<'a> {
     pub rotation: [f64; 4],
 }
 
-/// `tf2_msgs/TFMessage`, whose transforms are decoded one by one.
+/// `tf2_msgs/TFMessage`, with transforms that are decoded one by one.
 #[derive(Clone, Debug)]
 pub struct TfMessage<'a> {
     /// The transforms.
@@ -35,14 +35,13 @@ impl<'a> TfMessage<'a> {
     /// Decodes a message.
     ///
     /// # Errors
-    /// `Message` when the bytes cannot be a transform message; each transform
-    /// may have an error of its own.
+    /// `Message` when the bytes are not a transform message. A transform that does
+    /// not decode is an error of its own.
     pub fn decode(cdr: &'a [u8]) -> Result<Self> {
         Self::read(Reader::new(Self::TYPE, cdr)?)
     }
 
-    /// The message of which `reader` is at the first field; otherwise as
-    /// [`Self::decode`].
+    /// As [`Self::decode`], from a reader at the first field.
     ///
     /// # Errors
     /// As [`Self::decode`].
@@ -50,19 +49,18 @@ impl<'a> TfMessage<'a> {
         Ok(Self { transforms: Sequence::new(reader, MIN_TRANSFORM_SIZE, read_transform)? })
     }
 
-    /// Writes a message of `transforms` to `bytes`, replacing what is there.
+    /// Encodes a message of `transforms` into `bytes`, replacing the content.
     ///
     /// # Errors
-    /// `Message` when it would have 4 GiB or more.
+    /// `Message` when it exceeds 4 GiB.
     pub fn encode(transforms: &[TransformStamped<'_>], bytes: &mut Vec<u8>) -> Result<()> {
         let mut writer = Writer::new(bytes);
-        writer.sequence_len(transforms.len());
-        for transform in transforms {
-            write_header(&mut writer, &transform.header);
+        writer.sequence(transforms, |writer, transform| {
+            write_header(writer, &transform.header);
             writer.str(transform.child_frame_id);
             writer.f64_array(&transform.translation);
             writer.f64_array(&transform.rotation);
-        }
+        });
         writer.finish(Self::TYPE)
     }
 }

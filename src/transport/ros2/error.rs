@@ -4,5 +4,5 @@ use crate::error::{Error, ErrorKind};
 
 /// A failure of the middleware.
 pub(super) fn error(message: impl Into<String>) -> Error {
-    Error::new(ErrorKind::Door, "ros2", message)
+    Error::new(ErrorKind::Middleware, "ros2", message)
 }

@@ -14,9 +14,9 @@ use super::error::error;
 use super::services::{Jobs, JobsEnd, serve_all};
 use crate::error::Result;
 use crate::ros::NodeName;
-use crate::transport::door::{
-    DoorEvent, Durability, Handler, InputKind, Qos, Received, Receiver, Reliability, StampGaps,
-    Watchers, deliver,
+use crate::transport::middleware::{
+    Durability, Handler, InputKind, MiddlewareEvent, Qos, Received, Receiver, Reliability,
+    StampGaps, Watchers, deliver,
 };
 
 /// The longest wait for a message; commands and the end wait as long.
@@ -33,7 +33,7 @@ pub(super) struct Graph {
     inputs: Vec<Input>,
     /// Moves waiting requests on to the thread that answers.
     services: Vec<Box<dyn FnMut()>>,
-    /// Tells that all that was asked is answered; there once anything can be.
+    /// The end of the thread that responds to requests; `None` before it starts.
     jobs_end: Option<JobsEnd>,
     watchers: Watchers,
     next_id: u64,
@@ -42,7 +42,7 @@ pub(super) struct Graph {
 
 /// What is subscribed to.
 pub(super) struct Wanted {
-    /// The topic as the node says it: ROS expands and remaps it.
+    /// The topic in the form of the node. ROS expands and remaps it.
     pub(super) topic: String,
     /// Its full name after that.
     pub(super) full_topic: String,
@@ -58,7 +58,7 @@ struct Input {
     wanted: Wanted,
     /// Hands over what has arrived.
     drain: Box<dyn FnMut()>,
-    /// What did not fit at the last look, which has been told.
+    /// The mismatch at the last lookup, which has been reported.
     mismatch: Option<Mismatch>,
 }
 
@@ -99,7 +99,7 @@ impl Graph {
         })
     }
 
-    /// Waits for messages and requests and passes them on, until told to stop.
+    /// Waits for messages and requests and passes them on until `stop` is set.
     pub(super) fn spin(&mut self, commands: &Queue<Command>, stop: &AtomicBool) {
         while !stop.load(Ordering::Relaxed) {
             while let Ok(command) = commands.try_recv() {
@@ -142,7 +142,7 @@ impl Graph {
         let stream = self.node.subscribe_raw(topic, kind.type_name(), profile(*qos))?;
         let (topic, watchers) = (wanted.full_topic.clone(), self.watchers.clone());
         let missing =
-            move |count| watchers.report(&DoorEvent::Missing { topic: topic.clone(), count });
+            move |count| watchers.report(&MiddlewareEvent::Missing { topic: topic.clone(), count });
         Ok(decode(stream, *kind, receiver, missing))
     }
 
@@ -150,7 +150,7 @@ impl Graph {
         let Some(position) = self.inputs.iter().position(|input| input.id == id) else { return };
         let Input { wanted, mismatch, .. } = self.inputs.remove(position);
         if mismatch.is_some() {
-            self.watchers.report(&DoorEvent::Compatible { topic: wanted.full_topic });
+            self.watchers.report(&MiddlewareEvent::Compatible { topic: wanted.full_topic });
         }
     }
 
@@ -185,7 +185,7 @@ impl Graph {
         Ok(())
     }
 
-    /// Counts the publishers of each input and tells of changes.
+    /// Counts the publishers of each input and reports changes.
     fn look_up_publishers(&mut self) {
         let mut events = Vec::new();
         for Input { wanted, mismatch, .. } in &mut self.inputs {
@@ -202,19 +202,20 @@ impl Graph {
             if found != *mismatch {
                 events.push(match &found {
                     Some(Mismatch::Type(found)) => {
-                        DoorEvent::IncompatibleType { topic: topic(), found: found.clone() }
+                        MiddlewareEvent::IncompatibleType { topic: topic(), found: found.clone() }
                     }
-                    Some(Mismatch::Qos(policy)) => {
-                        DoorEvent::IncompatibleQos { topic: topic(), policy: (*policy).into() }
-                    }
-                    None => DoorEvent::Compatible { topic: topic() },
+                    Some(Mismatch::Qos(policy)) => MiddlewareEvent::IncompatibleQos {
+                        topic: topic(),
+                        policy: (*policy).into(),
+                    },
+                    None => MiddlewareEvent::Compatible { topic: topic() },
                 });
                 *mismatch = found;
             }
             let before = wanted.num_publishers.swap(num_publishers, Ordering::Relaxed);
             match num_publishers.cmp(&before) {
-                Greater => events.push(DoorEvent::PeerFound { topic: topic() }),
-                Less => events.push(DoorEvent::PeerGone { topic: topic() }),
+                Greater => events.push(MiddlewareEvent::PeerFound { topic: topic() }),
+                Less => events.push(MiddlewareEvent::PeerGone { topic: topic() }),
                 Equal => {}
             }
         }

@@ -1,12 +1,11 @@
-//! The door into ROS 2, through r2r and the middleware of the sourced ROS.
+//! The ROS 2 client library, through r2r and the RMW of the sourced ROS.
 //!
-//! One thread owns the node of r2r: it waits for messages, hands each to its
-//! receiver at once, and does what the door is asked for in between. So the
-//! queues of r2r, which keep the oldest message when they are full, never hold
-//! more than one.
+//! One thread owns the node of r2r: it waits for messages, passes each to its
+//! receiver at once, and executes commands in between. The queues of r2r, which
+//! keep the oldest message when they are full, therefore contain at most one.
 //!
 //! Messages are taken as CDR bytes, which costs two copies before the receiver,
-//! and decoded by the readers that every door uses. A C struct of the middleware
+//! and decoded by the readers that every middleware uses. A C struct of the middleware
 //! would save one of them, but middlewares fill it from a truncated message as
 //! well, with zeros, and report nothing. Outputs are CDR bytes of our own writer,
 //! published untyped.
@@ -17,7 +16,7 @@
 //! What r2r gives no access to: the middleware's event for lost messages, the
 //! numbers that publishers give messages, and mismatches with subscribers of our
 //! outputs. So lost messages are not counted but estimated from the gaps between
-//! stamps ([`StampGaps`](super::door::StampGaps)). Publishers of our inputs are
+//! stamps ([`StampGaps`](super::middleware::StampGaps)). Publishers of our inputs are
 //! looked up once a second, which shows which of them joined or left and which
 //! do not fit in their quality of service.
 
@@ -31,9 +30,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Sender};
 use std::thread::JoinHandle;
 
-use super::door::{
-    Door, DoorOptions, Handler, InputKind, Publisher, Qos, Receiver, Subscription, Watcher,
-    Watchers,
+use super::middleware::{
+    Handler, InputKind, Middleware, MiddlewareOptions, Publisher, Qos, Receiver, Subscription,
+    Watcher, Watchers,
 };
 use super::socket_buffers;
 use crate::error::Result;
@@ -41,8 +40,8 @@ use error::error;
 use graph::{Command, Graph, Wanted, profile};
 
 /// The node in the ROS graph. Dropping it ends its thread and leaves the graph.
-pub struct RosDoor {
-    options: DoorOptions,
+pub struct RosMiddleware {
+    options: MiddlewareOptions,
     commands: Commands,
     watchers: Watchers,
     stop: Arc<AtomicBool>,
@@ -53,14 +52,14 @@ pub struct RosDoor {
 #[derive(Clone)]
 struct Commands(Sender<Command>);
 
-impl RosDoor {
+impl RosMiddleware {
     /// Joins the graph as the node that `options` name. ROS arguments of the
     /// process (`--ros-args`) hold, too.
     ///
     /// # Errors
-    /// `Door` when ROS cannot be initialised: no middleware, arguments it does
+    /// `Middleware` when ROS cannot be initialised: no middleware, arguments it does
     /// not take, a name it refuses.
-    pub fn open(options: DoorOptions) -> Result<Self> {
+    pub fn open(options: MiddlewareOptions) -> Result<Self> {
         let (commands, queue) = mpsc::channel();
         let (opened, is_open) = mpsc::channel();
         let stop = Arc::new(AtomicBool::new(false));
@@ -107,7 +106,7 @@ impl Commands {
     }
 }
 
-impl Door for RosDoor {
+impl Middleware for RosMiddleware {
     fn name(&self) -> &'static str {
         "ros2"
     }
@@ -165,7 +164,7 @@ impl Door for RosDoor {
     }
 }
 
-impl Drop for RosDoor {
+impl Drop for RosMiddleware {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take()

@@ -13,37 +13,38 @@ use super::error::error;
 use super::parameters::{descriptor, parameter, set_result, type_number, value};
 use crate::error::Result;
 use crate::ros::{LifecycleState, LifecycleTransition};
-use crate::transport::door::{DoorEvent, Handler, Request, Response, ServiceKind, Watchers};
+use crate::transport::middleware::{
+    Handler, MiddlewareEvent, Request, Response, ServiceKind, Watchers,
+};
 
 /// A request on its way to the handler.
 type Job = Box<dyn FnOnce(&Handler) + Send>;
 
-/// How long the door waits, as it closes, for an answer that is being made.
-const PATIENCE: Duration = Duration::from_millis(400);
+/// How long a closing middleware waits for a response in progress.
+const DRAIN_TIMEOUT: Duration = Duration::from_millis(400);
 
-/// The thread that answers: a change of state may take as long as loading
-/// networks, and messages go on meanwhile. It ends with the last sender.
+/// The thread that responds to requests: a transition may take as long as loading
+/// networks, while messages are delivered. It ends with the last sender.
 #[derive(Clone)]
 pub(super) struct Jobs {
     sender: Sender<Job>,
     watchers: Watchers,
 }
 
-/// The end of the thread that answers.
+/// The end of that thread.
 pub(super) struct JobsEnd(mpsc::Receiver<Infallible>);
 
 impl JobsEnd {
-    /// Waits for it, once all senders are gone; not for long.
+    /// Waits for it, after all senders are dropped, up to [`DRAIN_TIMEOUT`].
     pub(super) fn wait(&self) {
-        if let Err(RecvTimeoutError::Timeout) = self.0.recv_timeout(PATIENCE) {
-            tracing::warn!("an answer is not ready in time and is lost");
+        if let Err(RecvTimeoutError::Timeout) = self.0.recv_timeout(DRAIN_TIMEOUT) {
+            tracing::warn!("a response was not ready in time and is lost");
         }
     }
 }
 
 impl Jobs {
-    /// Starts the thread; the end is told by the receiver, whose sender it
-    /// drops.
+    /// Starts the thread. Its end closes the channel of the returned receiver.
     pub(super) fn start(handler: Handler, watchers: Watchers) -> Result<(Self, JobsEnd)> {
         let (sender, jobs) = mpsc::channel::<Job>();
         let (ended, end) = mpsc::channel();
@@ -59,11 +60,11 @@ impl Jobs {
 
     fn refused(&self, service: ServiceKind, reason: &str) {
         let (service, reason) = (service.name().into(), reason.to_owned());
-        self.watchers.report(&DoorEvent::Refused { service, reason });
+        self.watchers.report(&MiddlewareEvent::Refused { service, reason });
     }
 }
 
-/// Serves every service; each closure passes on what has arrived.
+/// Serves every service. Each closure passes the received requests on.
 pub(super) fn serve_all(node: &mut r2r::Node, jobs: &Jobs) -> r2r::Result<Vec<Box<dyn FnMut()>>> {
     use ServiceKind as Kind;
     Ok(vec![
@@ -71,7 +72,7 @@ pub(super) fn serve_all(node: &mut r2r::Node, jobs: &Jobs) -> r2r::Result<Vec<Bo
             node,
             jobs,
             Kind::ListParameters,
-            |asked| Request::ListParameters { prefixes: asked.prefixes, depth: asked.depth },
+            |request| Request::ListParameters { prefixes: request.prefixes, depth: request.depth },
             |response| match response {
                 Response::Names { names, prefixes } => Some(srv::ListParameters::Response {
                     result: rcl::ListParametersResult { names, prefixes },
@@ -83,7 +84,7 @@ pub(super) fn serve_all(node: &mut r2r::Node, jobs: &Jobs) -> r2r::Result<Vec<Bo
             node,
             jobs,
             Kind::GetParameters,
-            |asked| Request::GetParameters(asked.names),
+            |request| Request::GetParameters(request.names),
             |response| match response {
                 Response::Values(values) => Some(srv::GetParameters::Response {
                     values: values.into_iter().map(value).collect(),
@@ -95,7 +96,7 @@ pub(super) fn serve_all(node: &mut r2r::Node, jobs: &Jobs) -> r2r::Result<Vec<Bo
             node,
             jobs,
             Kind::GetParameterTypes,
-            |asked| Request::GetParameterTypes(asked.names),
+            |request| Request::GetParameterTypes(request.names),
             |response| match response {
                 Response::Types(types) => Some(srv::GetParameterTypes::Response {
                     types: types.into_iter().map(type_number).collect(),
@@ -107,7 +108,7 @@ pub(super) fn serve_all(node: &mut r2r::Node, jobs: &Jobs) -> r2r::Result<Vec<Bo
             node,
             jobs,
             Kind::DescribeParameters,
-            |asked| Request::DescribeParameters(asked.names),
+            |request| Request::DescribeParameters(request.names),
             |response| match response {
                 Response::Descriptors(descriptors) => Some(srv::DescribeParameters::Response {
                     descriptors: descriptors.into_iter().map(descriptor).collect(),
@@ -119,7 +120,9 @@ pub(super) fn serve_all(node: &mut r2r::Node, jobs: &Jobs) -> r2r::Result<Vec<Bo
             node,
             jobs,
             Kind::SetParameters,
-            |asked| Request::SetParameters(asked.parameters.into_iter().map(parameter).collect()),
+            |request| {
+                Request::SetParameters(request.parameters.into_iter().map(parameter).collect())
+            },
             |response| match response {
                 Response::SetResults(results) => Some(srv::SetParameters::Response {
                     results: results.into_iter().map(set_result).collect(),
@@ -131,8 +134,8 @@ pub(super) fn serve_all(node: &mut r2r::Node, jobs: &Jobs) -> r2r::Result<Vec<Bo
             node,
             jobs,
             Kind::SetParametersAtomically,
-            |asked| {
-                let parameters = asked.parameters.into_iter().map(parameter).collect();
+            |request| {
+                let parameters = request.parameters.into_iter().map(parameter).collect();
                 Request::SetParametersAtomically(parameters)
             },
             |response| match response {
@@ -146,7 +149,10 @@ pub(super) fn serve_all(node: &mut r2r::Node, jobs: &Jobs) -> r2r::Result<Vec<Bo
             node,
             jobs,
             Kind::ChangeState,
-            |asked| Request::ChangeState { id: asked.transition.id, label: asked.transition.label },
+            |request| Request::ChangeState {
+                id: request.transition.id,
+                label: request.transition.label,
+            },
             |response| match response {
                 Response::Changed(success) => {
                     Some(lifecycle_srv::ChangeState::Response { success })
@@ -183,7 +189,7 @@ pub(super) fn serve_all(node: &mut r2r::Node, jobs: &Jobs) -> r2r::Result<Vec<Bo
     ])
 }
 
-/// The two services that answer with transitions.
+/// The two services whose responses are transitions.
 fn transitions(
     node: &mut r2r::Node,
     jobs: &Jobs,
@@ -206,14 +212,14 @@ fn transitions(
     )
 }
 
-/// Serves one service: `ask` and `answer` are the way into and out of our own
+/// Serves one service. `request_of` and `response_of` convert from and to its
 /// types.
 fn serve<S>(
     node: &mut r2r::Node,
     jobs: &Jobs,
     kind: ServiceKind,
-    ask: impl Fn(S::Request) -> Request + 'static,
-    answer: fn(Response) -> Option<S::Response>,
+    request_of: impl Fn(S::Request) -> Request + 'static,
+    response_of: fn(Response) -> Option<S::Response>,
 ) -> r2r::Result<Box<dyn FnMut()>>
 where
     S: WrappedServiceTypeSupport + 'static,
@@ -223,7 +229,7 @@ where
     let jobs = jobs.clone();
     Ok(Box::new(move || {
         while let Some(Some(request)) = requests.next().now_or_never() {
-            pass_on(&jobs, kind, request, &ask, answer);
+            pass_on(&jobs, kind, request, &request_of, response_of);
         }
     }))
 }
@@ -232,19 +238,19 @@ fn pass_on<S>(
     jobs: &Jobs,
     kind: ServiceKind,
     request: ServiceRequest<S>,
-    ask: &impl Fn(S::Request) -> Request,
-    answer: fn(Response) -> Option<S::Response>,
+    request_of: &impl Fn(S::Request) -> Request,
+    response_of: fn(Response) -> Option<S::Response>,
 ) where
     S: WrappedServiceTypeSupport + 'static,
 {
-    let asked = ask(request.message.clone());
-    let teller = jobs.clone();
+    let converted = request_of(request.message.clone());
+    let reporter = jobs.clone();
     let job: Job = Box::new(move |handler| {
-        let Some(response) = answer(handler(asked)) else {
-            return teller.refused(kind, "the node answered another question");
+        let Some(response) = response_of(handler(converted)) else {
+            return reporter.refused(kind, "the response is of another service");
         };
         if let Err(cause) = request.respond(response) {
-            teller.refused(kind, &format!("the answer could not be sent: {cause}"));
+            reporter.refused(kind, &format!("the response could not be sent: {cause}"));
         }
     });
     if jobs.sender.send(job).is_err() {

@@ -1,8 +1,8 @@
 //! The frames of a buffer and their edges, in a table of bounded size.
 //!
-//! A full table evicts a frame for a new one. Only leaves are evicted, since
-//! transforms of other frames go through the rest. A leaf that no lookup has used
-//! goes first, then the one used longest ago; among equals, the one updated
+//! A full table evicts a frame for a new one. Only leaves are evicted, since paths
+//! between other frames contain the inner ones. Leaves that no lookup has used are
+//! evicted first, then the one used longest ago; among equals, the one updated
 //! longest ago.
 
 use std::cell::Cell;
@@ -21,19 +21,19 @@ pub(super) struct Edge {
 
 #[derive(Clone, Debug, Default)]
 struct Frame {
-    /// Empty for a free place.
+    /// Empty for a free slot.
     name: Box<str>,
     edge: Option<Edge>,
     /// The tick of the last transform that named the frame.
     updated: u64,
-    /// The tick of the last lookup that went through the frame; 0 for none.
-    needed: Cell<u64>,
+    /// The tick of the last lookup whose path contained the frame; 0 for none.
+    used: Cell<u64>,
 }
 
-/// A forest of named frames. Indices hold until their frame is dropped.
+/// A forest of named frames. An index is valid until its frame is evicted.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Frames {
-    places: Vec<Frame>,
+    slots: Vec<Frame>,
     free: Vec<FrameIndex>,
     index_of: HashMap<Box<str>, FrameIndex>,
     /// Orders updates and lookups.
@@ -54,71 +54,70 @@ impl Frames {
     }
 
     pub fn name(&self, frame: FrameIndex) -> &str {
-        &self.places[frame].name
+        &self.slots[frame].name
     }
 
     pub fn edge(&self, frame: FrameIndex) -> Option<&Edge> {
-        self.places[frame].edge.as_ref()
+        self.slots[frame].edge.as_ref()
     }
 
     pub fn edge_mut(&mut self, frame: FrameIndex) -> &mut Option<Edge> {
-        &mut self.places[frame].edge
+        &mut self.slots[frame].edge
     }
 
     pub fn edges_mut(&mut self) -> impl Iterator<Item = &mut Option<Edge>> {
-        self.places.iter_mut().map(|frame| &mut frame.edge)
+        self.slots.iter_mut().map(|frame| &mut frame.edge)
     }
 
-    /// The frame of a name, which is added when it is not known, as one that is
-    /// updated now.
+    /// The frame of a name, added if it is unknown, and marked as updated now.
     pub fn update(&mut self, name: &str) -> FrameIndex {
         let updated = self.next_tick();
         let index = self.find(name).unwrap_or_else(|| {
-            let index = self.free.pop().unwrap_or(self.places.len());
-            if index == self.places.len() {
-                self.places.push(Frame::default());
+            let index = self.free.pop().unwrap_or(self.slots.len());
+            if index == self.slots.len() {
+                self.slots.push(Frame::default());
             }
-            self.places[index] = Frame { name: name.into(), ..Frame::default() };
+            self.slots[index] = Frame { name: name.into(), ..Frame::default() };
             self.index_of.insert(name.into(), index);
             index
         });
-        self.places[index].updated = updated;
+        self.slots[index].updated = updated;
         index
     }
 
-    /// Notes that a lookup goes through these frames.
-    pub fn need(&self, frames: impl Iterator<Item = FrameIndex>) {
+    /// Marks frames as used by a lookup.
+    pub fn mark_used(&self, frames: impl Iterator<Item = FrameIndex>) {
         let now = self.next_tick();
-        frames.for_each(|frame| self.places[frame].needed.set(now));
+        frames.for_each(|frame| self.slots[frame].used.set(now));
     }
 
     /// Evicts `count` frames, but none of `kept`. Returns `false`, and evicts none,
     /// when there are not enough candidates.
-    pub fn drop_least_needed(&mut self, count: usize, kept: [&str; 2]) -> bool {
+    pub fn evict(&mut self, count: usize, kept: [&str; 2]) -> bool {
         let num_kept = kept.iter().filter(|name| self.find(name).is_some()).count();
         // With one kept frame there may be no other leaf; with none there always is.
-        if self.len() < num_kept + count || (num_kept > 0 && self.least_needed(kept).is_none()) {
+        if self.len() < num_kept + count || (num_kept > 0 && self.next_to_evict(kept).is_none()) {
             return false;
         }
         for _ in 0..count {
-            let Some(index) = self.least_needed(kept) else { return false };
-            let dropped = std::mem::take(&mut self.places[index]);
+            let Some(index) = self.next_to_evict(kept) else { return false };
+            let dropped = std::mem::take(&mut self.slots[index]);
             self.index_of.remove(&dropped.name);
             self.free.push(index);
         }
         true
     }
 
-    fn least_needed(&self, kept: [&str; 2]) -> Option<FrameIndex> {
-        let mut is_leaf = vec![true; self.places.len()];
-        self.places.iter().filter_map(|frame| frame.edge.as_ref()).for_each(|edge| {
+    fn next_to_evict(&self, kept: [&str; 2]) -> Option<FrameIndex> {
+        let mut is_leaf = vec![true; self.slots.len()];
+        self.slots.iter().filter_map(|frame| frame.edge.as_ref()).for_each(|edge| {
             is_leaf[edge.parent] = false;
         });
         self.index_of
             .values()
             .copied()
             .filter(|index| is_leaf[*index] && !kept.contains(&self.name(*index)))
-            .min_by_key(|index| (self.places[*index].needed.get(), self.places[*index].updated))
+            .min_by_key(|index| (self.slots[*index].used.get(), self.slots[*index].updated))
     }
 
     fn next_tick(&self) -> u64 {

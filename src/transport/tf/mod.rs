@@ -1,25 +1,25 @@
 //! Transforms between frames over time.
 //!
 //! [`TfBuffer`] holds a forest: each frame has at most one parent, with either
-//! one static transform or a history of stamped ones. A lookup walks from both
-//! frames to their common ancestor and interpolates each edge at the same
-//! stamp: translations linearly, rotations on the sphere. A stamp that an edge
-//! has exactly is taken as it is. Nothing is extrapolated, nothing stands in
-//! for a transform that is not known, and nothing waits.
+//! one static transform or a history of stamped ones. A lookup follows the edges
+//! from both frames to their common ancestor and interpolates each at the same
+//! stamp: translations linearly, rotations spherically (slerp). A sample with
+//! exactly that stamp is used as it is. There is no extrapolation, no default for
+//! an unknown transform, and no waiting.
 //!
-//! Bounded in time (`window` behind the newest sample of an edge) and in memory
-//! (samples an edge, frames). What is dropped or refused for want of room is
-//! counted; what leaves the window is not. A full table of frames evicts those
-//! that no lookup uses first, so unused transforms cannot displace the ones that a
-//! channel needs.
+//! The history is bounded in time (`window` before the newest sample of an edge)
+//! and in memory (samples per edge, frames). Samples, frames and transforms that
+//! exceed a capacity are counted; samples that leave the window are not. A full
+//! table of frames evicts unused frames first, so they cannot displace the
+//! transforms that a channel needs.
 //!
 //! Unlike tf2, a sample older than the window is taken as a jump back of the
 //! clock, such as a recording that starts over: it clears the history of its
-//! edge. Younger ones out of order are sorted in, and the same stamp again
-//! replaces; so a jump within the window leaves the later samples of before in
-//! place, and who knows of the jump calls [`TfBuffer::forget_after`]. A new parent,
-//! and a change between static and stamped, replace the edge. As in tf2, `/`
-//! before a frame's name is dropped.
+//! edge. Newer samples out of order are sorted in; a sample replaces one with the
+//! same stamp. A jump within the window therefore leaves the later samples in
+//! place: a caller that detects it calls [`TfBuffer::forget_after`]. A new parent,
+//! or a change between static and stamped, replaces the edge. As in tf2, a
+//! leading `/` of a frame's name is ignored.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::transport::messages::TransformStamped;
@@ -36,7 +36,7 @@ mod motion;
 /// The longest name of a frame.
 pub const MAX_FRAME_ID_LEN: usize = 256;
 
-/// Greatest difference of a rotation's squared norm from 1, as in tf2.
+/// Maximum difference of the squared norm of a rotation from 1, as in tf2.
 const NORM_TOLERANCE: f64 = 0.01;
 
 const STAGE: &str = "tf";
@@ -50,7 +50,7 @@ fn error(message: String) -> Error {
 ///
 /// # Errors
 /// `Transform` when a value is not finite or the squared norm of the
-/// quaternion is further than 0.01 from 1 (zero is the usual case).
+/// quaternion differs from 1 by more than 0.01 (often it is zero).
 pub fn isometry(translation: [f64; 3], rotation: [f64; 4]) -> Result<Isometry3<f64>> {
     let [x, y, z, w] = rotation;
     let (translation, rotation) = (Vector3::from(translation), Quaternion::new(w, x, y, z));
@@ -79,32 +79,31 @@ fn check_motion(translation: &Vector3<f64>, rotation: &Quaternion<f64>) -> Resul
 /// The bounds of a [`TfBuffer`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TfLimits {
-    /// How long samples are kept, counted back from the newest of their edge.
+    /// The age up to which samples are kept, relative to the newest of their edge.
     pub window: Duration,
-    /// Most samples of one edge. When full, the oldest goes.
+    /// Maximum number of samples per edge. When full, the oldest is dropped.
     pub max_samples_per_edge: usize,
-    /// Most frames, parents included. When full, a new frame takes the place of a
-    /// leaf: of the one that no lookup has needed, or not for the longest time;
-    /// then of the one updated longest ago.
+    /// Maximum number of frames. When full, a new frame replaces a leaf: the one
+    /// that no lookup has used, or not for the longest time; among equals, the one
+    /// updated longest ago.
     pub max_frames: usize,
 }
 
 impl Default for TfLimits {
-    /// 10 seconds, as in tf2; 4096 samples an edge (400 a second); 512 frames.
+    /// 10 seconds, as in tf2; 4096 samples per edge (400 a second); 512 frames.
     fn default() -> Self {
         Self { window: Duration::from_secs(10), max_samples_per_edge: 4096, max_frames: 512 }
     }
 }
 
-/// What was lost for want of room.
+/// Losses due to full capacities.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TfLosses {
-    /// Samples that were dropped although they were inside the window.
+    /// Samples that were dropped inside the window.
     pub num_samples_dropped: u64,
-    /// Frames that were dropped for new ones, with their transforms.
+    /// Frames that were replaced by new ones, with their transforms.
     pub num_frames_dropped: u64,
-    /// Transforms that were refused because a frame would have been one too
-    /// many, and no other could be dropped.
+    /// Transforms that were refused because there was no frame to replace.
     pub num_transforms_refused: u64,
 }
 
@@ -122,18 +121,18 @@ impl TfBuffer {
         Self { limits, ..Self::default() }
     }
 
-    /// What was lost so far for want of room.
+    /// Losses so far.
     pub fn losses(&self) -> TfLosses {
         self.losses
     }
 
-    /// Forgets all frames, for a clock that starts over. The losses stay.
+    /// Removes all frames, for a clock that starts over. The losses remain.
     pub fn clear(&mut self) {
         self.frames.clear();
     }
 
-    /// Forgets samples of later than `stamp`, for a clock that starts over
-    /// within the window. Static transforms and frames stay.
+    /// Removes samples later than `stamp`, for a clock that starts over within the
+    /// window. Static transforms and frames remain.
     pub fn forget_after(&mut self, stamp: Stamp) {
         for edge in self.frames.edges_mut() {
             let Some(Edge { motion: Motion::Stamped(samples), .. }) = edge else { continue };
@@ -144,10 +143,10 @@ impl TfBuffer {
         }
     }
 
-    /// Takes in one transform of a message.
+    /// Inserts a transform of a message.
     ///
     /// # Errors
-    /// As [`Self::insert`], and for a rotation that is none.
+    /// Those of [`Self::insert`] and [`isometry`].
     pub fn insert_message(
         &mut self,
         transform: &TransformStamped<'_>,
@@ -158,13 +157,13 @@ impl TfBuffer {
         self.insert(frame_id, transform.child_frame_id, stamp, parent_from_child, is_static)
     }
 
-    /// Takes in one transform of `child` in `parent`. The stamp of a static
-    /// one does not matter.
+    /// Inserts a transform of `child` in `parent`. The stamp of a static one is
+    /// ignored.
     ///
     /// # Errors
-    /// `Transform`, and nothing changes, when the isometry is not finite or
-    /// not a rotation, a name is empty or too long, a frame would become its
-    /// own ancestor, or there is no room for another frame.
+    /// `Transform`, without a change, when the isometry is not finite or not a
+    /// rotation, a name is empty or too long, a frame would become its own
+    /// ancestor, or the table of frames is full.
     pub fn insert(
         &mut self,
         parent: &str,
@@ -215,13 +214,13 @@ impl TfBuffer {
         Ok(())
     }
 
-    /// The transform `target_from_source` at `stamp`: it takes coordinates in
+    /// The transform `target_from_source` at `stamp`, from coordinates in
     /// `source_frame` to coordinates in `target_frame`.
     ///
     /// # Errors
-    /// `Transform` when a frame is not known, the two are not connected, or an
-    /// edge between them is not known at `stamp`; the message names the edge,
-    /// the stamp and the interval that is known.
+    /// `Transform` when a frame is unknown, the two are not connected, or an edge
+    /// between them is unknown at `stamp`. The message names the edge, the stamp
+    /// and the known interval.
     pub fn lookup(
         &self,
         target_frame: &str,
@@ -236,7 +235,7 @@ impl TfBuffer {
             self.frames.find(name).ok_or_else(|| refuse(format!("frame {name:?} is not known")))
         };
         let (target, source) = (find(target_frame)?, find(source_frame)?);
-        self.frames.need(self.ancestors(target).chain(self.ancestors(source)));
+        self.frames.mark_used(self.ancestors(target).chain(self.ancestors(source)));
         let common = self
             .ancestors(target)
             .find(|common| self.ancestors(source).any(|ancestor| ancestor == *common))
@@ -246,14 +245,14 @@ impl TfBuffer {
         Ok(common_from_target.inv_mul(&common_from_source))
     }
 
-    /// Drops frames when there are too many for two more.
+    /// Evicts frames if `names` do not fit.
     fn make_room(&mut self, names: [&str; 2]) -> Result<()> {
         let num_new = names.iter().filter(|name| self.frames.find(name).is_none()).count();
         let num_over = (self.frames.len() + num_new).saturating_sub(self.limits.max_frames);
         if num_over == 0 {
             return Ok(());
         }
-        if self.frames.drop_least_needed(num_over, names) {
+        if self.frames.evict(num_over, names) {
             self.losses.num_frames_dropped += num_over as u64;
             return Ok(());
         }
@@ -267,19 +266,19 @@ impl TfBuffer {
         )))
     }
 
-    /// The edges from `frame` up to its root, each with the frame it starts
-    /// at. There is no cycle, as `insert` refuses what would close one.
+    /// The edges from `frame` to its root, each with its child frame. `insert`
+    /// refuses cycles.
     fn edges(&self, frame: FrameIndex) -> impl Iterator<Item = (FrameIndex, &Edge)> {
         let edge_of = |frame: FrameIndex| Some((frame, self.frames.edge(frame)?));
         std::iter::successors(edge_of(frame), move |(_, edge)| edge_of(edge.parent))
     }
 
-    /// `frame`, its parent, and so on.
+    /// `frame` and its ancestors.
     fn ancestors(&self, frame: FrameIndex) -> impl Iterator<Item = FrameIndex> {
         std::iter::once(frame).chain(self.edges(frame).map(|(_, edge)| edge.parent))
     }
 
-    /// `ancestor_from_frame` at `stamp`, or why it is not known.
+    /// `ancestor_from_frame` at `stamp`, or the reason why it is unknown.
     fn ancestor_from(
         &self,
         frame: FrameIndex,

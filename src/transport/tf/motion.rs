@@ -10,7 +10,7 @@ use crate::types::Stamp;
 #[derive(Clone, Debug)]
 pub(super) enum Motion {
     Static(Isometry3<f64>),
-    /// In the order of their stamps, no stamp twice, never empty.
+    /// In ascending order of distinct stamps, never empty.
     Stamped(VecDeque<Sample>),
 }
 
@@ -21,7 +21,7 @@ pub(super) struct Sample {
 }
 
 impl Motion {
-    /// `parent_from_child` at `stamp`; `None` outside what is known.
+    /// `parent_from_child` at `stamp`; `None` outside the known interval.
     pub fn at(&self, stamp: Stamp) -> Option<Isometry3<f64>> {
         let samples = match self {
             Self::Static(parent_from_child) => return Some(*parent_from_child),
@@ -56,9 +56,9 @@ fn interpolate(before: &Sample, after: &Sample, stamp: Stamp) -> Isometry3<f64> 
     let fraction = nanos_since(stamp, before.stamp) / nanos_since(after.stamp, before.stamp);
     let (before, after) = (&before.parent_from_child, &after.parent_from_child);
     let translation = before.translation.vector.lerp(&after.translation.vector, fraction);
-    // The two weights of a slerp lose their common factor to rounding when the
-    // rotations nearly coincide; normalising takes it out again. There is no
-    // slerp at all only when they coincide.
+    // When the rotations nearly coincide, rounding scales both weights of the slerp
+    // by a common factor; normalising removes it. Only for equal rotations there is
+    // no slerp.
     let rotation = before
         .rotation
         .try_slerp(&after.rotation, fraction, 0.0)
@@ -66,8 +66,8 @@ fn interpolate(before: &Sample, after: &Sample, stamp: Stamp) -> Isometry3<f64> 
     Isometry3::from_parts(translation.into(), rotation)
 }
 
-/// Inserts a sample and drops those that leave `window`; returns how many more were
-/// dropped because `max_samples` is the most.
+/// Inserts a sample and drops those outside `window`. Returns the number of others
+/// that were dropped because of `max_samples`.
 pub(super) fn insert_sample(
     samples: &mut VecDeque<Sample>,
     sample: Sample,

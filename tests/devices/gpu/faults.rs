@@ -10,9 +10,9 @@ use std::time::Instant;
 
 use det_post::config::ChannelConfig;
 use det_post::detectors::{Detector, DetectorInfo, FrameSet, InputNeeds};
+use det_post::device::Device;
 use det_post::device::cuda::diagnostic::{FaultKind, fail};
 use det_post::device::cuda::{CudaDevice, DeviceBuffer, DeviceValues};
-use det_post::device::{Device, PayloadMemory};
 use det_post::infer::device::{DeviceEngine, fixed_shape};
 use det_post::infer::{Engine, RtenEngine};
 use det_post::runtime::supervisor::{Health, Supervisor};
@@ -127,16 +127,8 @@ impl Detector for NetworkOnly {
         Ok(())
     }
 
-    fn reset(&mut self) -> Result<()> {
-        Ok(())
-    }
-
     fn warm_up(&mut self) -> Result<()> {
         Ok(())
-    }
-
-    fn payload_memory(&self) -> PayloadMemory {
-        PayloadMemory::default()
     }
 }
 

@@ -10,12 +10,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 mod adding_lists;
+mod frame_path;
 mod imports;
 mod skips;
 mod troubleshooting;
 
 /// Which rooms a room may name. Lower rooms never name higher ones.
-const LAYERS: [(&str, &[&str]); 18] = [
+const LAYERS: [(&str, &[&str]); 19] = [
     ("types", &[]),
     ("ros", &[]),
     ("input_file", &[]),
@@ -25,11 +26,11 @@ const LAYERS: [(&str, &[&str]); 18] = [
     ("ops", &["types", "device"]),
     ("infer", &["types", "input_file", "device", "ops"]),
     ("transport", &["types", "ros", "input_file", "yaml"]),
-    ("eval", &["types"]),
-    ("sim", &["types"]),
+    ("eval", &["types", "input_file", "transport", "draw", "output_folder"]),
+    ("sim", &["types", "transport", "output_folder"]),
     ("detectors", &["types", "device", "ops", "infer", "config"]),
     ("draw", &["types", "ops", "config", "detectors"]),
-    ("runtime", &["types", "device", "ops", "config", "detectors", "transport"]),
+    ("runtime", &["types", "device", "config", "detectors", "transport"]),
     ("output_folder", &["transport"]),
     (
         "replay",
@@ -44,19 +45,16 @@ const LAYERS: [(&str, &[&str]); 18] = [
             "output_folder",
         ],
     ),
-    (
-        "node",
-        &["types", "ros", "device", "ops", "config", "detectors", "draw", "runtime", "transport"],
-    ),
+    ("node", &["types", "ros", "ops", "config", "detectors", "draw", "runtime", "transport"]),
+    ("bench", &["types", "device", "ops", "infer", "config", "detectors"]),
     (
         "cli",
         &[
+            "bench",
             "node",
             "types",
             "ros",
-            "input_file",
             "device",
-            "ops",
             "infer",
             "config",
             "detectors",
@@ -318,4 +316,26 @@ fn there_are_at_most_ten_test_programs() {
     let entries = fs::read_dir(tests).unwrap().map(|entry| entry.unwrap().path());
     let programs: Vec<_> = entries.filter(is_program).collect();
     assert!((1..=10).contains(&programs.len()), "{programs:?}");
+}
+
+/// The features of the package are those of the table in `lib.rs`, and CI checks each alone.
+#[test]
+fn every_feature_is_documented_and_checked_alone() {
+    let read = |name: &str| fs::read_to_string(root().join(name)).unwrap();
+    let (manifest, library, ci) = (read("Cargo.toml"), read("src/lib.rs"), read(".ci/run"));
+    let section = manifest.split("[features]").nth(1).unwrap().split("\n[").next().unwrap();
+    let keys = section.lines().filter(|line| !line.starts_with('#'));
+    let names: Vec<&str> = keys.filter_map(|line| Some(line.split_once(" = ")?.0)).collect();
+    let rows = library.lines().filter_map(|line| line.strip_prefix("//! | `"));
+    let mut documented: Vec<&str> = rows.filter_map(|row| Some(row.split_once('`')?.0)).collect();
+    documented.push("default");
+    documented.sort_unstable();
+    let mut sorted = names.clone();
+    sorted.sort_unstable();
+    assert_eq!(documented, sorted, "Cargo.toml and src/lib.rs");
+    let checked = ci.split("for features in \"\" ").nth(1).unwrap().split(';').next().unwrap();
+    let checked: Vec<&str> = checked.split_whitespace().collect();
+    let is_elsewhere = |name: &str| name == "default" || name == "ros2";
+    let alone: Vec<&str> = sorted.into_iter().filter(|name| !is_elsewhere(name)).collect();
+    assert_eq!(checked, alone, ".ci/run");
 }

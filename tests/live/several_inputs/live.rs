@@ -6,15 +6,16 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use det_post::Result;
-use det_post::node::lifecycle::Change;
-use det_post::node::live::LiveNode;
+use det_post::node::Change;
+use det_post::node::LiveNode;
 use det_post::ros::{NodeName, Remaps};
 use det_post::transport::cdr::Reader;
-use det_post::transport::dds::{DdsDoor, DdsSettings, DiscoveryRange};
-use det_post::transport::door::{
-    Door, DoorOptions, Handler, InputKind, Publisher, Qos, Receiver, Subscription, Watcher,
-};
+use det_post::transport::dds::{DdsMiddleware, DdsSettings, DiscoveryRange};
 use det_post::transport::messages::read_header;
+use det_post::transport::middleware::{
+    Handler, InputKind, Middleware, MiddlewareOptions, Publisher, Qos, Receiver, Subscription,
+    Watcher,
+};
 
 use super::rig::{self, Message};
 use super::{replay, stub};
@@ -25,7 +26,7 @@ type Published = Arc<Mutex<Vec<(String, Vec<u8>)>>>;
 
 /// Inputs over DDS; outputs are kept.
 struct InputsOverDds {
-    dds: DdsDoor,
+    dds: DdsMiddleware,
     published: Published,
 }
 
@@ -42,7 +43,7 @@ impl Publisher for Kept {
     }
 }
 
-impl Door for InputsOverDds {
+impl Middleware for InputsOverDds {
     fn name(&self) -> &'static str {
         "dds"
     }
@@ -74,11 +75,11 @@ impl Door for InputsOverDds {
     }
 }
 
-fn door(node: &str) -> DdsDoor {
+fn middleware(node: &str) -> DdsMiddleware {
     let domain = 110 + u16::try_from(std::process::id() % 89).unwrap();
     let settings = DdsSettings { domain, range: DiscoveryRange::Localhost, gid_len: 16 };
     let node = NodeName::new("", node).unwrap();
-    DdsDoor::open(DoorOptions { node, remaps: Remaps::default() }, &settings).unwrap()
+    DdsMiddleware::open(MiddlewareOptions { node, remaps: Remaps::default() }, &settings).unwrap()
 }
 
 /// Level and values of every status of a message, by name.
@@ -104,8 +105,8 @@ fn of_topic(published: &Published, topic: &str) -> Vec<Vec<u8>> {
     published.iter().filter(|(of, _)| of == topic).map(|(_, cdr)| cdr.clone()).collect()
 }
 
-/// Sends the messages at the times of their arrival.
-fn send(sender: &mut DdsDoor, second: &'static str) {
+/// Sends the messages at the times of their arrival, once `await_prepared` returns.
+fn send(sender: &mut DdsMiddleware, second: &'static str, await_prepared: impl FnOnce()) {
     let mut advertise = |topic, qos| sender.advertise(topic, rig::type_name(topic), qos).unwrap();
     let mut publishers: BTreeMap<&str, _> =
         [rig::CAMERA, second].map(|topic| (topic, advertise(topic, Qos::DEFAULT))).into();
@@ -122,7 +123,7 @@ fn send(sender: &mut DdsDoor, second: &'static str) {
         std::thread::sleep(Duration::from_millis(5));
     }
     calibrations.publish(&rig::calibration()).unwrap();
-    std::thread::sleep(Duration::from_millis(300));
+    await_prepared();
     let messages = rig::messages(second);
     let (start, first) = (Instant::now(), messages[0].at);
     for Message { at, topic, cdr } in messages {
@@ -139,12 +140,29 @@ fn check(name: &str, second: &'static str) {
     let output = config.channels[0].output.clone();
     let expected = replay::expected(name, second, &output);
     let published = Published::default();
-    let dds = door("det_post");
+    let dds = middleware("det_post");
     let inputs = InputsOverDds { dds, published: Arc::clone(&published) };
     let node = LiveNode::with_factory(config, Box::new(inputs), Arc::new(stub::open)).unwrap();
     node.change(Change::Configure).unwrap();
     node.change(Change::Activate).unwrap();
-    send(&mut door("sensors"), second);
+    // The calibration and the pose that a LiDAR needs, before the first frame.
+    let await_prepared = || {
+        let start = Instant::now();
+        loop {
+            let last = of_topic(&published, "/diagnostics").pop().map(|cdr| statuses(&cdr));
+            let is_one = |status: &str, key: &str| {
+                let status = last.as_ref().and_then(|last| last.get(status));
+                status.is_some_and(|(_, values)| values[key] == "1")
+            };
+            let has_pose = second != rig::LIDAR || is_one("det_post: node", "transforms");
+            if has_pose && is_one(&format!("det_post: {name}: camera_info 0"), "received") {
+                return;
+            }
+            assert!(start.elapsed() < PATIENCE, "{last:?}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    };
+    send(&mut middleware("sensors"), second, await_prepared);
 
     let start = Instant::now();
     while of_topic(&published, &output).len() < expected.len() && start.elapsed() < PATIENCE {

@@ -9,7 +9,7 @@ use det_post::config::ChannelConfig;
 use det_post::detectors::{
     Detector, DetectorInfo, FrameInput, FrameSet, InputNeeds, Payload, PayloadKind,
 };
-use det_post::device::{Device, PayloadMemory};
+use det_post::device::Device;
 use det_post::runtime::isolated::serve;
 use det_post::types::{
     Box2d, Box3d, Detection2d, Detection3d, Detections, DeviceChoice, FrameReport, ImagePayload,
@@ -103,10 +103,6 @@ impl Detector for Stub {
 
     fn warm_up(&mut self) -> Result<()> {
         Ok(())
-    }
-
-    fn payload_memory(&self) -> PayloadMemory {
-        PayloadMemory::default()
     }
 }
 

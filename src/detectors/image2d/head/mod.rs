@@ -3,20 +3,20 @@
 #[cfg(feature = "cuda")]
 mod cuda;
 
+use super::boxes::ImageBoxes;
 use crate::config::YoloFacts;
 use crate::error::{Error, ErrorKind, Result};
 use crate::infer::ExpectedDim::{self, Any, Exactly};
 use crate::infer::{Engine, Expected, Side, bind};
-use crate::ops::decode_yolo::decode_yolo;
 use crate::ops::letterbox::LetterboxParams;
 use crate::types::{
-    Box2d, Candidates, Dim, ElementType, Size, Tensor, TensorSpec, TensorView, YoloLayout,
+    Candidates, Dim, ElementType, Size, Tensor, TensorSpec, TensorView, YoloLayout,
 };
 
-/// The most output tensors a head may have.
+/// The maximum number of output tensors of a head.
 const MAX_OUTPUTS: usize = 8;
 
-/// A camera network whose tensors are known to fit.
+/// The head of a camera network, with tensors that fit.
 #[derive(Clone, Debug)]
 pub struct YoloHead {
     layout: YoloLayout,
@@ -32,7 +32,7 @@ impl YoloHead {
     ///
     /// # Errors
     /// `Model` naming expected and found tensors when they do not fit, or when
-    /// neither the facts nor the network say how large the input is.
+    /// neither the facts nor the network define the size of the input.
     pub fn new(facts: &YoloFacts, inputs: &[TensorSpec], outputs: &[TensorSpec]) -> Result<Self> {
         let num_classes = facts.class_names.len();
         let [width, height] = match facts.input_size {
@@ -70,36 +70,35 @@ impl YoloHead {
         Tensor::zeros(self.element, &input_shape(self.network))
     }
 
-    /// The shape that the input of a network with these facts is to have.
+    /// The shape of the input of a network with these facts.
     ///
     /// # Errors
-    /// `Model` when neither the facts nor the network say how large it is.
+    /// `Model` when neither the facts nor the network define its size.
     pub fn input_shape(facts: &YoloFacts, input: &TensorSpec) -> Result<[usize; 4]> {
         network_size(facts, input).map(input_shape)
     }
 
-    /// How a picture becomes that input.
+    /// The parameters of the letterbox from an image to the input.
     pub fn letterbox(&self) -> &LetterboxParams {
         &self.letterbox
     }
 
-    /// Turns the network's answers into candidates, in pixels of its input.
+    /// Decodes the network's outputs into candidates, in pixels of its input.
     ///
     /// # Errors
-    /// `Inference` or `Argument` when the answers have not the shapes that
-    /// were promised.
-    pub fn decode(
+    /// `Inference` or `Argument` when an output has another shape than declared.
+    pub fn decode<B: ImageBoxes>(
         &self,
         engine: &dyn Engine,
         score_threshold: f32,
-        candidates: &mut Candidates<Box2d>,
+        candidates: &mut Candidates<B>,
     ) -> Result<()> {
         let num_outputs = self.outputs.len();
         let mut tensors = [TensorView::default(); MAX_OUTPUTS];
         for (tensor, &output) in tensors.iter_mut().zip(&self.outputs) {
             *tensor = engine.output(output)?;
         }
-        decode_yolo(
+        B::DECODE(
             &tensors[..num_outputs],
             &self.layout,
             self.network,
@@ -124,24 +123,23 @@ fn network_size(facts: &YoloFacts, input: &TensorSpec) -> Result<Size> {
         _ => Err(Error::new(
             ErrorKind::Model,
             "head",
-            format!("input {input} does not say its size; set `input_size` in the head file"),
+            format!("the size of input {input} is unknown; set `input_size` in the head file"),
         )),
     }
 }
 
-/// The output tensors of a layout, in the order its decoding takes them.
+/// The output tensors of a layout, in the order of its decoding.
 fn expected_outputs(facts: &YoloFacts, num_classes: usize) -> Vec<Expected> {
     let floats = || vec![ElementType::F32, ElementType::F16];
     let tensor = |what, elements, shapes: Vec<Vec<ExpectedDim>>| (what, elements, shapes);
     let rows = |columns| vec![vec![Exactly(1), Any, Exactly(columns)]];
+    let planes = |planes| vec![vec![Exactly(1), Exactly(planes), Any]];
     let tensors = match &facts.layout {
         YoloLayout::V5 | YoloLayout::Yolox { .. } => {
             vec![tensor("predictions", floats(), rows(5 + num_classes))]
         }
-        YoloLayout::V8 => {
-            let shape = vec![Exactly(1), Exactly(4 + num_classes), Any];
-            vec![tensor("predictions", floats(), vec![shape])]
-        }
+        YoloLayout::V8 => vec![tensor("predictions", floats(), planes(4 + num_classes))],
+        YoloLayout::Obb => vec![tensor("predictions", floats(), planes(4 + num_classes + 1))],
         YoloLayout::EndToEnd => vec![tensor("detections", floats(), rows(6))],
         YoloLayout::V5Raw { levels } => levels
             .iter()

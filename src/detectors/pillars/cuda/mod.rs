@@ -1,15 +1,15 @@
-//! 3D detection from pillars on a GPU: one upload, one wait, one read of the
-//! results. A payload in page-locked memory is uploaded from there.
+//! 3D detection from pillars on a GPU: one upload, one wait, one read of the results. A
+//! payload in page-locked memory is uploaded in place.
 //!
-//! Clouds and transforms differ from frame to frame: unpacking and joining past
-//! sweeps are launched with them. From the joined points on, sizes are
-//! capacities and counts stay on the device, so that the rest is recorded.
+//! Clouds and transforms differ from frame to frame: they are parameters of the launches
+//! that unpack and merge. From the merged points on, sizes are capacities and counts
+//! remain on the device, so that the rest is recorded.
 
 mod sweeps;
 
 use std::mem::{Discriminant, discriminant};
 
-use sweeps::{Clouds, JoinedPoints};
+use sweeps::{Clouds, MergedPoints};
 
 use super::{CLOUD, LidarDecoder, LidarHead, PillarEncoder, family, needs, with_empty_frame};
 use crate::config::{ChannelConfig, LidarConfig, LidarFacts};
@@ -21,7 +21,7 @@ use crate::device::cuda::{
 use crate::device::{Device, PayloadMemory};
 use crate::error::{Error, ErrorKind, Result};
 use crate::infer::device::DeviceEngine;
-use crate::ops::gather::cuda::{Gathered, LidarInputs, LidarWorkspace as Gatherer};
+use crate::ops::gather::cuda::{Gathered, Inputs3d, Workspace3d as Gatherer};
 use crate::ops::nms::cuda::{Capacity, Suppression3d};
 use crate::ops::pillar_features::cuda::Workspace as Features;
 use crate::ops::scatter::cuda::Workspace as Scatter;
@@ -29,7 +29,7 @@ use crate::ops::select;
 use crate::ops::voxelize::cuda::{DeviceVoxels, Workspace as Voxelize};
 use crate::types::{Box3d, Detection3d, Detections, FrameReport, Nms3d, Stage, Transfer};
 
-/// What is timed, in order.
+/// The timed stages, in order.
 const STAGES: [Stage; 9] = [
     Stage::Upload,
     Stage::Unpack,
@@ -42,7 +42,7 @@ const STAGES: [Stage; 9] = [
     Stage::Postprocess,
 ];
 
-/// Finds boxes in point clouds on a GPU.
+/// Detects objects in point clouds on a GPU.
 pub struct CudaDetector {
     info: DetectorInfo,
     needs: [InputNeeds; 1],
@@ -50,7 +50,7 @@ pub struct CudaDetector {
     uploads: InPlaceUploads,
     frames: FrameStream,
     clouds: Clouds,
-    points: JoinedPoints,
+    points: MergedPoints,
     pillars: Pillars,
     encoder: DeviceEngine,
     engine: DeviceEngine,
@@ -60,7 +60,7 @@ pub struct CudaDetector {
 }
 
 impl CudaDetector {
-    /// Loads both networks; the frames run on `stream`.
+    /// Loads both networks for `stream`, on which the frames run.
     ///
     /// # Errors
     /// As [`super::open`].
@@ -76,7 +76,7 @@ impl CudaDetector {
         Self::new(config, stream, encoder, engine)
     }
 
-    /// With networks that are loaded already, whose stream is `stream`.
+    /// A detector with loaded networks, whose stream is `stream`.
     ///
     /// # Errors
     /// As [`super::open`].
@@ -90,10 +90,10 @@ impl CudaDetector {
         let output = PillarEncoder::new(facts, encoder.inputs(), encoder.outputs())?.output_index();
         let head = LidarHead::new(config, engine.inputs(), engine.outputs())?;
         let mut frames = FrameStream::new(stream, &STAGES)?;
-        let points = JoinedPoints::new(config, stream)?;
+        let points = MergedPoints::new(config, stream)?;
         let pillars = Pillars::new(
             facts,
-            &points.joined,
+            &points.merged,
             (&mut encoder, output),
             &mut engine,
             frames.counters(),
@@ -143,7 +143,7 @@ impl Detector for CudaDetector {
             clouds.upload(cloud, &mut running)?;
             clouds.enqueue_unpack(cloud, points.current_mut(), running.counters)?;
             running.end_of(Stage::Unpack)?;
-            points.join(frame.stamp, pose, &mut running)?;
+            points.merge(frame.stamp, pose, &mut running)?;
             running.end_of(Stage::Densify)?;
             pillars.group.enqueue()?;
             running.end_of(Stage::Voxelize)?;
@@ -172,8 +172,8 @@ impl Detector for CudaDetector {
         Ok(Detections::Boxes3d(detections))
     }
 
-    /// Thresholds are written to the device; other kinds and limits are
-    /// recorded anew.
+    /// Writes thresholds to the device; records the postprocessing again for another kind
+    /// of suppression or other limits.
     fn reconfigure(&mut self, config: &ChannelConfig) -> Result<()> {
         let config = family(config)?;
         let mut head = self.head.clone();
@@ -194,7 +194,7 @@ impl Detector for CudaDetector {
     }
 
     fn reset(&mut self) -> Result<()> {
-        self.points.forget_past();
+        self.points.clear_past();
         Ok(())
     }
 
@@ -209,15 +209,14 @@ impl Detector for CudaDetector {
     }
 }
 
-/// Refuses a frame in which a class took part that has no threshold.
+/// Refuses a frame with an eligible candidate whose class has no threshold.
 fn check_thresholds(gathered: &Gathered) -> Result<()> {
     let Some(class) = gathered.suppressed.class_over.checked_sub(1) else { return Ok(()) };
-    let message = format!("class {class} takes part and has no threshold");
+    let message = format!("class {class} of an eligible candidate has no threshold");
     Err(Error::new(ErrorKind::Argument, "nms", message))
 }
 
-/// From points to the network's input, recorded once, with the encoder's run in
-/// between.
+/// From points to the network's input: graphs before and after the encoder.
 struct Pillars {
     voxels: DeviceVoxels,
     group: Graph,
@@ -248,7 +247,7 @@ impl Pillars {
     }
 }
 
-/// From the network's answers to detections, recorded once.
+/// From the network's outputs to detections: one graph.
 struct Postprocess {
     decoder: LidarDecoder,
     suppression: Suppression3d,
@@ -257,7 +256,7 @@ struct Postprocess {
     limits: Limits,
 }
 
-/// What kernels and memory were taken for.
+/// The sizes and kinds of the kernels and memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Limits {
     num_candidates: usize,
@@ -298,7 +297,7 @@ impl Postprocess {
             head.enqueue_decode(engine, &mut decoder, num_voxels, &mut candidates, counters)?;
             suppression.enqueue(&candidates)?;
             let (motions, kept) = (decoder.motions(), suppression.kept());
-            gather.enqueue(&LidarInputs { candidates: &candidates, motions, kept }, counters)
+            gather.enqueue(&Inputs3d { candidates: &candidates, motions, kept }, counters)
         })?;
         let mut recorded = Self { decoder, suppression, gather, graph, limits };
         recorded.set(config, head)?;

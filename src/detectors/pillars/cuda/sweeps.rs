@@ -1,9 +1,9 @@
-//! From the cloud of a frame to the points that are grouped.
+//! From the cloud of a frame to the merged points.
 
 use nalgebra::Isometry3;
 
 use crate::config::LidarConfig;
-use crate::detectors::frame_stream::{Running, room_for};
+use crate::detectors::frame_stream::{Running, capacity_for};
 use crate::detectors::pillars;
 use crate::device::cuda::{DeviceCloud, DeviceCounters, DevicePoints, Stream, num_bytes};
 use crate::error::Result;
@@ -11,11 +11,11 @@ use crate::ops::densify::cuda::{DeviceSweeps, Joining, Workspace as Densify};
 use crate::ops::unpack::{UnpackParams, cuda::Workspace as Unpack};
 use crate::types::{CloudView, Count, Stamp};
 
-/// Room for clouds is taken by powers of two from these on.
+/// The smallest memory for clouds; larger ones are powers of two.
 const MIN_CLOUD_BYTES: usize = 1 << 20;
 const MIN_CLOUD_POINTS: usize = 1 << 16;
 
-/// The cloud of a frame, and what makes points of it.
+/// The cloud of a frame, and the operation that unpacks it.
 pub(super) struct Clouds {
     stream: Stream,
     cloud: DeviceCloud,
@@ -33,8 +33,8 @@ impl Clouds {
         })
     }
 
-    /// Brings the cloud to the device in one upload, from where it lies or through
-    /// one copy into page-locked memory. More than ever before takes new memory.
+    /// Uploads the cloud, in place or through one copy into page-locked memory. Allocates
+    /// for a cloud that is larger than all before.
     pub(super) fn upload<'env>(
         &mut self,
         cloud: &CloudView<'env>,
@@ -42,10 +42,10 @@ impl Clouds {
     ) -> Result<()> {
         let num_bytes = num_bytes(cloud);
         if num_bytes > self.cloud.capacity() {
-            self.cloud = DeviceCloud::with_capacity(&self.stream, room_for(num_bytes))?;
+            self.cloud = DeviceCloud::with_capacity(&self.stream, capacity_for(num_bytes))?;
         }
         if cloud.num_points() > self.unpack.max_points() {
-            self.unpack.reserve(room_for(cloud.num_points()))?;
+            self.unpack.reserve(capacity_for(cloud.num_points()))?;
         }
         frame.upload(num_bytes, |scope| self.cloud.enqueue_payload(cloud, scope))
     }
@@ -61,21 +61,21 @@ impl Clouds {
     }
 }
 
-/// The points that are grouped, and where they come from.
-pub(super) struct JoinedPoints {
-    /// Those of the current sweep, and of past ones where these join.
-    pub(super) joined: DevicePoints,
+/// The merged points of a frame.
+pub(super) struct MergedPoints {
+    /// The points of the current sweep and of past ones.
+    pub(super) merged: DevicePoints,
     past: Option<Past>,
 }
 
-/// Past sweeps and what joins them.
+/// Past sweeps, and the operation that merges them.
 struct Past {
     sweeps: DeviceSweeps,
     densify: Densify,
     max_age_s: f64,
 }
 
-impl JoinedPoints {
+impl MergedPoints {
     pub(super) fn new(config: &LidarConfig, stream: &Stream) -> Result<Self> {
         let num_channels = config.facts.num_point_channels();
         let num_past = config.densification.num_past_sweeps;
@@ -89,35 +89,35 @@ impl JoinedPoints {
                 max_age_s: f64::from(config.densification.max_sweep_age_s),
             });
         }
-        let joined = DevicePoints::with_capacity(stream, num_channels, config.point_capacity)?;
-        Ok(Self { joined, past })
+        let merged = DevicePoints::with_capacity(stream, num_channels, config.point_capacity)?;
+        Ok(Self { merged, past })
     }
 
-    /// Takes over what may change between frames.
+    /// Applies the parameters that may change between frames.
     pub(super) fn reconfigure(&mut self, config: &LidarConfig) {
         if let Some(past) = &mut self.past {
             past.max_age_s = f64::from(config.densification.max_sweep_age_s);
         }
     }
 
-    /// Forgets past sweeps.
-    pub(super) fn forget_past(&mut self) {
+    /// Discards past sweeps.
+    pub(super) fn clear_past(&mut self) {
         if let Some(past) = &mut self.past {
             past.sweeps.clear();
         }
     }
 
-    /// Where the current sweep is unpacked to.
+    /// The memory into which the current sweep is unpacked.
     pub(super) fn current_mut(&mut self) -> &mut DevicePoints {
         match &mut self.past {
             Some(past) => past.sweeps.current_mut(),
-            None => &mut self.joined,
+            None => &mut self.merged,
         }
     }
 
-    /// Queues the joining of past sweeps, none without a transform, and keeps
-    /// the current one for the next frames.
-    pub(super) fn join(
+    /// Queues the merging of past sweeps, none without a pose, and keeps the current one for
+    /// the next frames.
+    pub(super) fn merge(
         &mut self,
         stamp: Stamp,
         world_from_sensor: Option<&Isometry3<f64>>,
@@ -125,7 +125,7 @@ impl JoinedPoints {
     ) -> Result<()> {
         let Some(Past { sweeps, densify, max_age_s }) = &mut self.past else { return Ok(()) };
         let joining = Joining { stamp, world_from_sensor, max_age_s: *max_age_s };
-        let counts = densify.enqueue(sweeps, &joining, &mut self.joined, running.counters)?;
+        let counts = densify.enqueue(sweeps, &joining, &mut self.merged, running.counters)?;
         running.report.add_count(Count::SweepsDropped, counts.num_sweeps_dropped);
         if let Some(world_from_sensor) = world_from_sensor {
             sweeps.push(stamp, world_from_sensor);

@@ -1,4 +1,4 @@
-//! The side of a lidar head that runs on a GPU.
+//! Decoding of lidar heads on a GPU.
 
 use super::{LidarHead, refuse};
 use crate::device::cuda::{DeviceBuffer, DeviceCandidates, DeviceCounters, DeviceTensor, Stream};
@@ -10,21 +10,20 @@ use crate::ops::gather::cuda::OutputAttributes;
 use crate::ops::select::Limits;
 use crate::types::Box3d;
 
-/// Kernels and memory to decode a head's answers on a stream.
+/// Kernels and memory to decode a head's outputs on a stream.
 pub enum LidarDecoder {
-    /// Of [`LidarHead::Center`].
+    /// For [`LidarHead::Center`].
     Center(CenterWorkspace),
-    /// Of [`LidarHead::Anchor`].
+    /// For [`LidarHead::Anchor`].
     Anchor(AnchorWorkspace),
 }
 
 impl LidarHead {
-    /// Kernels and memory to decode the answers of an engine on a stream, for
-    /// up to `num_candidates` that go on.
+    /// Kernels and memory to decode the outputs of an engine on a stream, for up to
+    /// `num_candidates` selected candidates.
     ///
     /// # Errors
-    /// `Argument` when the answers do not fit; `Device` when there is not enough
-    /// memory.
+    /// `Argument` when the outputs do not fit; `Device` when there is not enough memory.
     pub fn decoder(
         &self,
         stream: &Stream,
@@ -48,13 +47,12 @@ impl LidarHead {
         }
     }
 
-    /// Queues the decoding of an engine's answers into `candidates`: to be
-    /// recorded, not for every frame. Nothing passes when `num_voxels`, one
-    /// number, is 0.
+    /// Queues the decoding of an engine's outputs into `candidates`: to be recorded, not
+    /// for every frame. There are no candidates if `num_voxels`, one value, is 0.
     ///
     /// # Errors
-    /// `Inference` or `Argument` when the answers have not the shapes that
-    /// were promised; `Device` when the launch fails.
+    /// `Inference` or `Argument` when an output has another shape than its specification;
+    /// `Device` when the launch fails.
     pub fn enqueue_decode(
         &self,
         engine: &DeviceEngine,
@@ -77,7 +75,7 @@ impl LidarHead {
         }
     }
 
-    /// What it says of objects beside their boxes.
+    /// The attributes of objects that the head regresses.
     pub fn attributes(&self) -> OutputAttributes {
         match self {
             Self::Center { decode, .. } => {
@@ -89,8 +87,8 @@ impl LidarHead {
 }
 
 impl LidarDecoder {
-    /// Writes the thresholds of a head and the limits to the device and waits;
-    /// recorded graphs follow them.
+    /// Writes the thresholds of a head and the limits to the device and waits; recorded
+    /// graphs use the values last set.
     ///
     /// # Errors
     /// `Argument` when the head differs in anything but thresholds; `Device`
@@ -107,8 +105,8 @@ impl LidarDecoder {
         }
     }
 
-    /// Velocities and variances, and by candidate its place among them; `None`
-    /// when the head has neither.
+    /// Velocities and variances, and by candidate its index among them; `None` for a head
+    /// without them.
     pub fn motions(&self) -> Option<(&DeviceBuffer<Motion>, &DeviceBuffer<u32>)> {
         match self {
             Self::Center(workspace) => Some(workspace.motions()),
@@ -121,7 +119,7 @@ impl LidarDecoder {
 fn num_cells_of(map: &DeviceTensor, channels_last: bool) -> Result<usize> {
     match (map.shape(), channels_last) {
         (&[_, rows, columns, _], true) | (&[_, _, rows, columns], false) => Ok(rows * columns),
-        (shape, _) => refuse(format!("the network answers with {shape:?}, not a map")),
+        (shape, _) => refuse(format!("the network's output is {shape:?}, not a map")),
     }
 }
 

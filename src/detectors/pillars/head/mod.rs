@@ -16,7 +16,7 @@ use crate::types::{
     AnchorDecode, Candidates, CenterDecode, Dim, ElementType, Object3d, Tensor, TensorSpec,
 };
 
-/// The most tasks a CenterPoint head may have.
+/// The maximum number of tasks of a CenterPoint head.
 const MAX_TASKS: usize = 16;
 
 const FLOATS: [ElementType; 2] = [ElementType::F32, ElementType::F16];
@@ -33,19 +33,19 @@ pub(super) fn refuse<T>(message: String) -> Result<T> {
     Err(Error::new(ErrorKind::Model, "head", message))
 }
 
-/// A lidar network whose tensors are known to fit.
+/// A lidar network whose tensors were checked.
 #[derive(Clone, Debug)]
 pub enum LidarHead {
     /// CenterPoint: heat maps and regressions.
     Center {
-        /// What the outputs mean.
+        /// The meaning of the outputs.
         decode: CenterDecode,
         /// Per task, the positions of its maps among the network's outputs.
         outputs: Vec<CenterTask<usize>>,
     },
     /// PointPillars: anchors.
     Anchor {
-        /// What the outputs mean.
+        /// The meaning of the outputs.
         decode: AnchorDecode,
         /// The positions of its maps among the network's outputs.
         outputs: AnchorOutputs<usize>,
@@ -53,7 +53,7 @@ pub enum LidarHead {
 }
 
 impl LidarHead {
-    /// Matches the facts of a network with the tensors it has.
+    /// Matches the facts of a network with its tensors.
     ///
     /// # Errors
     /// `Model` naming expected and found tensors when they do not fit.
@@ -79,8 +79,7 @@ impl LidarHead {
         }
     }
 
-    /// Takes over the thresholds of `config`; its facts must be those the head
-    /// was made from.
+    /// Applies the thresholds of `config`, whose facts must be those of the head.
     pub fn reconfigure(&mut self, config: &LidarConfig) {
         match (self, &config.facts.outputs) {
             (Self::Center { decode, .. }, LidarOutputs::Center(center)) => {
@@ -96,17 +95,17 @@ impl LidarHead {
     /// Memory for the network's input, `[1, C, ny, nx]`.
     ///
     /// # Errors
-    /// `Model` when the network does not say how many channels it takes.
+    /// `Model` when the number of channels is dynamic.
     pub fn input(&self, facts: &LidarFacts, inputs: &[TensorSpec]) -> Result<Tensor> {
         let spec = &inputs[0];
         let element = spec.element.unwrap_or(ElementType::F32);
         Tensor::zeros(element, &Self::input_shape(facts, spec)?)
     }
 
-    /// The shape that the input of a network with these facts is to have.
+    /// The shape of the input of a network with these facts.
     ///
     /// # Errors
-    /// `Model` when the network does not say how many channels it takes.
+    /// `Model` when the number of channels is dynamic.
     pub fn input_shape(facts: &LidarFacts, input: &TensorSpec) -> Result<[usize; 4]> {
         let [nx, ny, _] = facts.grid.grid_size().map(|n| n as usize);
         match input.shape.as_deref() {
@@ -115,11 +114,10 @@ impl LidarHead {
         }
     }
 
-    /// Turns the network's answers into candidates in the cloud's frame.
+    /// Decodes the network's outputs into candidates in the cloud's frame of reference.
     ///
     /// # Errors
-    /// `Inference` or `Argument` when the answers have not the shapes that
-    /// were promised.
+    /// `Inference` or `Argument` when an output has another shape than its specification.
     pub fn decode(&self, engine: &dyn Engine, candidates: &mut Candidates<Object3d>) -> Result<()> {
         match self {
             Self::Center { decode, outputs } => {
@@ -173,7 +171,7 @@ fn bind_center(facts: &CenterFacts, found: &[TensorSpec]) -> Result<Vec<CenterTa
     Ok(outputs.collect())
 }
 
-/// Class scores, boxes and, where the model has a third output, directions.
+/// Class scores, boxes and, if the model has a third output, directions.
 fn bind_anchor(facts: &AnchorFacts, found: &[TensorSpec]) -> Result<AnchorOutputs<usize>> {
     let num_anchors = facts.anchors.len() * facts.rotations_rad.len();
     let has_directions = match facts.output_names.len() {

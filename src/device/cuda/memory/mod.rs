@@ -46,11 +46,25 @@ plain! {
     [u32; 2]: "numbers without gaps",
     [u32; 4]: "numbers without gaps",
     Kept: "repr(C) of a u32 and an f32: 8 bytes, no gap",
-    Candidate<Box2d>: "repr(C) of 4 + 1 f32 and 2 u32: 28 bytes, no gap",
-    Detection2d: "repr(C) of a u32, an f32 and 4 f32: 24 bytes, no gap",
-    Candidate<Box3d>: "repr(C) of 7 + 1 f32 and 2 u32: 40 bytes, no gap",
-    Candidate<RotatedBox2d>: "repr(C) of 5 + 1 f32 and 2 u32: 32 bytes, no gap",
 }
+
+/// Boxes of f32 values alone, so that structs of a box and other 4-byte values are
+/// [`Plain`].
+///
+/// # Safety
+/// The type is `repr(C)` and has f32 fields only.
+pub unsafe trait Floats: Copy + Default + 'static {}
+
+// SAFETY: repr(C) of 4 f32.
+unsafe impl Floats for Box2d {}
+// SAFETY: repr(C) of 5 f32.
+unsafe impl Floats for RotatedBox2d {}
+// SAFETY: repr(C) of 7 f32.
+unsafe impl Floats for Box3d {}
+// SAFETY: repr(C) of f32 values and 2 u32: no gap, any bits are a value.
+unsafe impl<B: Floats> Plain for Candidate<B> {}
+// SAFETY: repr(C) of a u32 and f32 values: no gap, any bits are a value.
+unsafe impl<B: Floats> Plain for Detection2d<B> {}
 
 const _: () = assert!(size_of::<Kept>() == 8);
 assert_mirrors!(Candidate<Box2d>, "candidate.cuh", "Candidate2d");

@@ -1,33 +1,16 @@
 //! Coordinates in Autoware's files: which column is which axis.
 
-use super::super::onnx::{AttributeValue, Node, Source};
-use super::super::operation::GridAxes;
-use super::{Reader, Value};
+use super::super::node;
+use super::super::onnx::{AttributeValue, Node};
+use super::reader::{Column, Reader, Sites, Value};
+use crate::error::Result;
 
-/// A column of coordinates.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Column {
-    /// The number of the scene, which is 0.
-    Batch,
-    /// An axis: of z y x in the graph's input, else of the grid.
-    Axis(usize),
+/// Coordinates of a few columns.
+fn indices(of: Sites, columns: Vec<Column>) -> Option<Value> {
+    (columns.len() <= Column::IN_ORDER.len()).then_some(Value::Indices { of, columns })
 }
 
-impl Column {
-    /// The batch, then the axes in their order.
-    pub(super) const IN_ORDER: [Self; 4] =
-        [Self::Batch, Self::Axis(0), Self::Axis(1), Self::Axis(2)];
-
-    /// What the axes of the grid are, from columns of the graph's input.
-    pub(super) fn grid_axes(columns: &[Self]) -> Option<GridAxes> {
-        let [Self::Batch, Self::Axis(a), Self::Axis(b), Self::Axis(c)] = *columns else {
-            return None;
-        };
-        GridAxes::ALL.into_iter().find(|axes| axes.of_zyx() == [a, b, c])
-    }
-}
-
-impl Reader<'_, '_> {
+impl<'a> Reader<'_, 'a> {
     /// `Slice` along one axis: the first channels of points, or columns.
     pub(super) fn slice(&self, node: &Node<'_>) -> Option<Value> {
         let one = |at| match self.ints(node, at)?[..] {
@@ -54,7 +37,7 @@ impl Reader<'_, '_> {
                     }
                     _ => return None,
                 };
-                Some(Value::Indices { of: *of, columns })
+                indices(*of, columns)
             }
             _ => None,
         }
@@ -70,24 +53,18 @@ impl Reader<'_, '_> {
             columns.get(usize::try_from(at).ok()?).copied()
         };
         let chosen = chosen.iter().map(column).collect::<Option<Vec<_>>>()?;
-        let is_scalar = match self.graph.source(node.inputs[1])? {
-            Source::Initializer(at) => self.graph.initializers[at].dims.is_empty(),
-            Source::Node(at) => matches!(
-                self.graph.nodes[at].attribute("value"),
-                Some(AttributeValue::Tensor(tensor)) if tensor.dims.is_empty()
-            ),
-            Source::Input(_) => false,
-        };
         match chosen[..] {
-            [column] if is_scalar => Some(Value::Column { of: *of, column }),
-            _ => Some(Value::Indices { of: *of, columns: chosen }),
+            [column] if self.constant(node, 1)?.dims.is_empty() => {
+                Some(Value::Column { of: *of, column })
+            }
+            _ => indices(*of, chosen),
         }
     }
 
     /// `Expand` of a column to the length that it has.
     pub(super) fn expand(&self, node: &Node<'_>) -> Option<Value> {
         match self.input(node, 0)? {
-            column @ Value::Column { .. } => Some(column.clone()),
+            value @ (Value::Column { .. } | Value::LinearIndex { .. }) => Some(value.clone()),
             _ => None,
         }
     }
@@ -98,7 +75,7 @@ impl Reader<'_, '_> {
             return None;
         }
         let (mut whose, mut joined) = (None, Vec::new());
-        for at in 0..node.inputs.len() {
+        for at in 0..node.inputs.len().min(Column::IN_ORDER.len() + 1) {
             match self.input(node, at)? {
                 Value::Indices { of, columns } if whose.is_none_or(|whose| whose == *of) => {
                     whose = Some(*of);
@@ -108,7 +85,7 @@ impl Reader<'_, '_> {
                 _ => return None,
             }
         }
-        Some(Value::Indices { of: whose?, columns: joined }).filter(|_| node.inputs.len() <= 4)
+        indices(whose?, joined)
     }
 
     /// `Pad` with a batch column in front.
@@ -122,6 +99,75 @@ impl Reader<'_, '_> {
             matches!(node.attribute("mode"), None | Some(AttributeValue::Text("constant")));
         let adds_batch = self.ints(node, 1)? == [0, 1, 0, 0] && is_zero && is_constant;
         let columns = std::iter::once(Column::Batch).chain(columns.iter().copied()).collect();
-        adds_batch.then_some(Value::Indices { of: *of, columns })
+        indices(*of, columns).filter(|_| adds_batch)
+    }
+
+    /// `Squeeze` of coordinates with one column.
+    pub(super) fn squeeze(&self, node: &Node<'_>) -> Option<Value> {
+        let axes = self.ints(node, 1)?;
+        match self.input(node, 0)? {
+            Value::Indices { of, columns } if matches!(axes[..], [1 | -1]) => match columns[..] {
+                [column] => Some(Value::Column { of: *of, column }),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// `Split` of coordinates into their columns.
+    pub(super) fn split(&mut self, node: &Node<'a>) -> Result<()> {
+        let Some(Value::Indices { of, columns }) = self.input(node, 0) else {
+            return self.unknown(node);
+        };
+        let (of, columns) = (*of, columns.clone());
+        let by_column = matches!(node.attribute("axis"), Some(AttributeValue::Int(1 | -1)));
+        let is_even = node.inputs.len() < 2
+            || self.ints(node, 1).is_some_and(|sizes| sizes.iter().all(|&size| size == 1));
+        if !by_column || !is_even || node.outputs.len() != columns.len() {
+            return self.unknown(node);
+        }
+        for (&output, column) in node.outputs.iter().zip(columns) {
+            self.values.insert(output, Value::Indices { of, columns: vec![column] });
+        }
+        Ok(())
+    }
+
+    /// `Mul` of linear indices by a constant.
+    pub(super) fn scale(&self, node: &Node<'_>) -> Option<Value> {
+        let ([_, _], _) = node::inputs::<2>(node, 0).ok()?;
+        let at = (0..2).find(|&at| self.linear_index(node, at).is_some())?;
+        let (of, strides) = self.linear_index(node, at)?;
+        let [factor] = self.ints(node, 1 - at)?[..] else { return None };
+        let mut scaled = [0; 4];
+        for (scaled, stride) in scaled.iter_mut().zip(strides) {
+            *scaled = stride.checked_mul(factor)?;
+        }
+        Some(Value::LinearIndex { of, strides: scaled })
+    }
+
+    /// `Add` of two linear indices.
+    pub(super) fn sum_of_indices(&self, node: &Node<'_>) -> Option<Value> {
+        let (of, a) = self.linear_index(node, 0)?;
+        let (_, b) = self.linear_index(node, 1).filter(|(other, _)| *other == of)?;
+        let mut strides = [0; 4];
+        for (sum, (a, b)) in strides.iter_mut().zip(a.into_iter().zip(b)) {
+            *sum = a.checked_add(b)?;
+        }
+        Some(Value::LinearIndex { of, strides })
+    }
+
+    /// An input as a linear index: a column counts once.
+    fn linear_index(&self, node: &Node<'_>, at: usize) -> Option<(Sites, [i64; 4])> {
+        match *self.input(node, at)? {
+            Value::LinearIndex { of, strides } => Some((of, strides)),
+            Value::Column { of, column } => {
+                let place = match column {
+                    Column::Batch => 0,
+                    Column::Axis(axis) => axis + 1,
+                };
+                Some((of, std::array::from_fn(|at| i64::from(at == place))))
+            }
+            _ => None,
+        }
     }
 }

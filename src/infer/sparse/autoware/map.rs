@@ -2,10 +2,11 @@
 
 use super::super::onnx::{AttributeValue, Node};
 use super::super::{node, refuse};
-use super::{Map, Reader, Value};
+use super::reader::{Map, Reader, Sites, Value};
 use crate::error::Result;
 
 impl<'a> Reader<'_, 'a> {
+    /// `ConstantOfShape` of zeros.
     pub(super) fn zeros(&self, node: &Node<'_>) -> Option<Value> {
         let is_zero = match node.attribute("value") {
             None => true,
@@ -16,7 +17,7 @@ impl<'a> Reader<'_, 'a> {
     }
 
     /// `ScatterND` of the features of sites to zeros [1, grid, channels].
-    pub(super) fn scatter(&mut self, node: &Node<'a>) -> Result<Option<Value>> {
+    pub(super) fn scatter_nd(&mut self, node: &Node<'a>) -> Result<Option<Value>> {
         let ([zeros, indices, updates], _) = node::inputs(node, 0)?;
         let Some(&Value::Sparse(tensor)) = self.values.get(updates) else { return Ok(None) };
         let Some(Value::Indices { of, columns }) = self.values.get(indices) else {
@@ -40,6 +41,37 @@ impl<'a> Reader<'_, 'a> {
         }
     }
 
+    /// `ScatterElements` of the features of sites to zeros [cells, channels].
+    pub(super) fn scatter_elements(&mut self, node: &Node<'a>) -> Result<Option<Value>> {
+        let ([zeros, index, updates], _) = node::inputs(node, 0)?;
+        let Some(&Value::Sparse(tensor)) = self.values.get(updates) else { return Ok(None) };
+        let level = self.builder.level_index_of(tensor);
+        let [s0, s1, s2] = self.builder.level(level).shape.map(i64::from);
+        let strides = match self.values.get(index) {
+            Some(Value::LinearIndex { of: Sites::Level(of), strides }) if *of == level => strides,
+            _ => return self.not_understood(node, index, "linear indices of the level"),
+        };
+        let expected = [s0 * s1 * s2, s1 * s2, s2, 1];
+        if *strides != expected {
+            return refuse(format!(
+                "{node}: linear indices with the strides {strides:?}; {expected:?} is expected"
+            ));
+        }
+        if !matches!(node.attribute("axis"), None | Some(AttributeValue::Int(0))) {
+            return refuse(format!("{node}: attribute axis is not 0"));
+        }
+        if !matches!(node.attribute("reduction"), None | Some(AttributeValue::Text("none"))) {
+            return refuse(format!("{node}: attribute reduction is not none"));
+        }
+        let expected = [s0 * s1 * s2, self.builder.channels_of(tensor) as i64];
+        match self.values.get(zeros) {
+            Some(Value::Zeros { dims: Some(dims) }) if *dims == expected => {
+                Ok(Some(Value::Rows(tensor)))
+            }
+            _ => self.not_understood(node, zeros, &format!("zeros of {expected:?}")),
+        }
+    }
+
     pub(super) fn transpose(&mut self, node: &Node<'a>) -> Result<Option<Value>> {
         let Some(&Value::Dense { tensor, order }) = self.input(node, 0) else { return Ok(None) };
         let Some(AttributeValue::Ints(dims)) = node.attribute("perm") else {
@@ -55,13 +87,39 @@ impl<'a> Reader<'_, 'a> {
         Ok(Some(Value::Dense { tensor, order: transposed }))
     }
 
-    /// `Reshape` of a dense tensor to the map, or of counts to a column.
+    /// Checks the shape of a `Reshape`: one dimension may be left open, and 0
+    /// keeps that of the input.
+    fn check_reshape(&self, node: &Node<'_>, expected: &[i64]) -> Result<()> {
+        let Some(shape) = self.ints(node, 1) else {
+            return refuse(format!("{node}: its shape is not a constant"));
+        };
+        let num_open = shape.iter().filter(|&&dim| dim == -1).count();
+        let dims = shape.iter().zip(expected).enumerate();
+        let mut fits = shape.len() == expected.len() && num_open <= 1;
+        for (at, (&dim, &expected)) in dims {
+            // The batch is the first dimension of the input as well.
+            fits &= dim == expected || dim == -1 || (at == 0 && dim == 0 && expected == 1);
+        }
+        if fits {
+            return Ok(());
+        }
+        refuse(format!("{node}: a shape of {shape:?}; {expected:?} is expected"))
+    }
+
+    /// `Reshape` of a dense tensor to the map, of rows to a dense tensor, or of
+    /// counts to a column.
     pub(super) fn reshape(&mut self, node: &Node<'a>) -> Result<()> {
-        let shape = self.ints(node, 1);
         let output = node::output(node)?;
         let (tensor, order) = match self.input(node, 0) {
-            Some(Value::Counts) if shape.as_deref() == Some(&[-1, 1]) => {
+            Some(Value::Counts) if self.ints(node, 1).as_deref() == Some(&[-1, 1]) => {
                 self.values.insert(output, Value::Counts);
+                return Ok(());
+            }
+            Some(&Value::Rows(tensor)) => {
+                let [s0, s1, s2] = self.builder.level_of(tensor).shape.map(i64::from);
+                let channels = self.builder.channels_of(tensor) as i64;
+                self.check_reshape(node, &[1, s0, s1, s2, channels])?;
+                self.values.insert(output, Value::Dense { tensor, order: [0, 2, 3, 4, 1] });
                 return Ok(());
             }
             Some(&Value::Dense { tensor, order }) => (tensor, order),
@@ -77,21 +135,7 @@ impl<'a> Reader<'_, 'a> {
         let grid = self.builder.level_of(tensor).shape;
         let [depth, rows, columns] = axes.map(|axis| i64::from(grid[axis]));
         let expected = [1, self.builder.channels_of(tensor) as i64 * depth, rows, columns];
-        // One dimension may be left open; 0 copies that of the input.
-        let fits = |shape: &[i64]| {
-            let open = shape.iter().filter(|&&dim| dim == -1).count();
-            let mut dims = shape.iter().zip(expected);
-            let equal = dims.all(|(&dim, expected)| dim == expected || dim == -1)
-                || (shape.first() == Some(&0) && shape[1..] == expected[1..]);
-            shape.len() == 4 && open <= 1 && equal
-        };
-        match shape {
-            Some(shape) if fits(&shape) => {}
-            Some(shape) => {
-                return refuse(format!("{node}: a shape of {shape:?}; {expected:?} is expected"));
-            }
-            None => return refuse(format!("{node}: its shape is not a constant")),
-        }
+        self.check_reshape(node, &expected)?;
         if let Some(Map { name, .. }) = self.map.replace(Map { name: output, tensor, axes }) {
             return refuse(format!("{node}: a second map beside {name}"));
         }

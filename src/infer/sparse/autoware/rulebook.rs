@@ -7,8 +7,7 @@ use super::super::node::{self, Attributes};
 use super::super::onnx::{Model, Node};
 use super::super::operation::GridAxes;
 use super::super::refuse;
-use super::coordinates::Column;
-use super::{Reader, Sites, Value};
+use super::reader::{Column, Reader, Rulebook, Sites, Value};
 use crate::error::Result;
 use crate::ops::rulebook::{Geometry, Mode};
 
@@ -23,18 +22,6 @@ const SLOTS: [&str; 4] = ["out_indices", "pair_fwd", "pair_mask", "mask_argsort"
 pub(super) const PREFIX: &str = "rulebook/";
 /// The most rulebooks that are inputs.
 const MAX_STAGES: usize = 64;
-
-/// A rulebook of the file.
-#[derive(Clone, Debug)]
-pub(super) struct Rulebook {
-    /// The node that makes it, or the name of the inputs.
-    pub(super) name: String,
-    /// Levels of its inputs and outputs.
-    pub(super) levels: [usize; 2],
-    pub(super) mode: Mode,
-    pub(super) geometry: Geometry,
-    pub(super) output_padding: [u32; 3],
-}
 
 /// An entry of [`STAGES`].
 #[derive(Clone, Debug, Deserialize)]
@@ -100,13 +87,11 @@ impl<'a> Reader<'_, 'a> {
     /// `GetIndicePairsImplicitGemm`, `GetIndicePairs`.
     pub(super) fn rulebook(&mut self, node: &Node<'a>) -> Result<()> {
         let ([indices], _) = node::inputs(node, 0)?;
-        let from = match self.values.get(indices) {
-            Some(Value::Indices { of, columns }) => {
-                let (of, columns) = (*of, columns.clone());
-                self.level_of_indices(node, of, &columns)?
-            }
-            _ => return self.not_understood(node, indices, "coordinates"),
+        let Some(Value::Indices { of, columns }) = self.values.get(indices) else {
+            return self.not_understood(node, indices, "coordinates");
         };
+        let (of, columns) = (*of, columns.clone());
+        let from = self.level_of_indices(node, of, &columns)?;
         let mut attributes = Attributes::of(node);
         attributes.expect_int("batch_size", 1)?;
         let algorithm = attributes.int("algo")?;
@@ -166,7 +151,7 @@ impl<'a> Reader<'_, 'a> {
         let index = self.rulebooks.len();
         let level = rulebook.levels[1];
         self.rulebooks.push(rulebook);
-        for (output, tensor) in outputs {
+        for (output, tensor) in outputs.filter(|(_, tensor)| !tensor.is_empty()) {
             let value = match output {
                 0 => Value::Indices { of: Sites::Level(level), columns: Column::IN_ORDER.to_vec() },
                 _ => Value::Rulebook { rulebook: index, output },

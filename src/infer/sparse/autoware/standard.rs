@@ -1,10 +1,13 @@
 //! Standard nodes around the convolutions of Autoware's files.
 
 use super::super::node;
-use super::super::onnx::{AttributeValue, DataType, Node, Source, ValueInfo};
-use super::coordinates::Column;
-use super::{Reader, Sites, Value, rulebook};
+use super::super::onnx::{AttributeValue, DataType, Node, Source, Tensor, ValueInfo};
+use super::reader::{Column, Reader, Sites, Value};
+use super::rulebook;
 use crate::error::Result;
+
+/// The largest constant of shapes, axes and indices.
+const MAX_CONSTANT_BYTES: usize = 1 << 10;
 
 /// What an input of the graph is, by its type and shape; `None` for rulebooks,
 /// whose geometry is in the metadata.
@@ -41,7 +44,13 @@ impl<'a> Reader<'_, 'a> {
             "Concat" => self.concatenate(node),
             "Pad" => self.pad(node),
             "ConstantOfShape" => self.zeros(node),
-            "Add" => self.add(node)?,
+            "Squeeze" => self.squeeze(node),
+            "Split" => return self.split(node),
+            "Mul" => self.scale(node),
+            "Add" => match self.sum_of_indices(node) {
+                Some(index) => Some(index),
+                None => self.add(node)?,
+            },
             "BatchNormalization" => self.batch_normalization(node)?,
             "Relu" => match self.input(node, 0) {
                 Some(&Value::Sparse(tensor)) => {
@@ -49,13 +58,19 @@ impl<'a> Reader<'_, 'a> {
                 }
                 _ => None,
             },
-            "ScatterND" => self.scatter(node)?,
+            "ScatterND" => self.scatter_nd(node)?,
+            "ScatterElements" => self.scatter_elements(node)?,
             "Transpose" => self.transpose(node)?,
             "Reshape" => return self.reshape(node),
             _ => None,
         };
         match value {
             Some(value) => {
+                if matches!((node.operator, &value), ("Identity" | "Cast", Value::Sparse(_))) {
+                    // One name for a tensor: what is folded into the convolution that
+                    // writes it changes it under every name.
+                    self.values.remove(node.inputs[0]);
+                }
                 self.values.insert(node::output(node)?, value);
                 Ok(())
             }
@@ -69,22 +84,30 @@ impl<'a> Reader<'_, 'a> {
 
     /// Constant integers: an initializer or a node `Constant`.
     pub(super) fn ints(&self, node: &Node<'_>, at: usize) -> Option<Vec<i64>> {
-        let name = node.inputs.get(at)?;
-        match self.graph.source(name)? {
-            Source::Initializer(at) => self.graph.initializers[at].ints().ok(),
+        self.constant(node, at)?.ints().ok()
+    }
+
+    /// A constant of a few values: an initializer or a node `Constant`.
+    pub(super) fn constant(&self, node: &Node<'_>, at: usize) -> Option<&Tensor<'a>> {
+        let tensor = match self.graph.source(node.inputs.get(at)?)? {
+            Source::Initializer(at) => &self.graph.initializers[at],
             Source::Node(at) => match self.graph.nodes[at].attribute("value")? {
-                AttributeValue::Tensor(tensor) => tensor.ints().ok(),
-                _ => None,
+                AttributeValue::Tensor(tensor) => tensor,
+                _ => return None,
             },
-            Source::Input(_) => None,
-        }
+            Source::Input(_) => return None,
+        };
+        Some(tensor).filter(|tensor| tensor.bytes.len() <= MAX_CONSTANT_BYTES)
     }
 
     fn cast(&self, node: &Node<'_>) -> Option<Value> {
         let value = self.input(node, 0)?;
         let is_f32 = node.attribute("to") == Some(&AttributeValue::Int(1));
         match value {
-            Value::Indices { .. } | Value::Column { .. } | Value::Counts => Some(value.clone()),
+            Value::Indices { .. }
+            | Value::Column { .. }
+            | Value::LinearIndex { .. }
+            | Value::Counts => Some(value.clone()),
             _ => is_f32.then(|| value.clone()),
         }
     }
@@ -117,6 +140,7 @@ impl<'a> Reader<'_, 'a> {
         };
         match (self.input(node, 0)?, &axes[..]) {
             (Value::Counts, [1 | -1]) => Some(Value::Counts),
+            (index @ Value::LinearIndex { .. }, [1 | -1]) => Some(index.clone()),
             (&Value::Column { of, column }, [1 | -1]) => {
                 Some(Value::Indices { of, columns: vec![column] })
             }

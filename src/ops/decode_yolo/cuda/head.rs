@@ -21,11 +21,12 @@ pub(super) struct Head {
 
 /// The kernels of a head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub enum Kind {
     PixelRows,
     CellRows,
     RawRows,
     Planes,
+    RotatedPlanes,
     EndToEnd,
     Detr { labels: bool, normalized: bool, logits: bool },
 }
@@ -71,10 +72,11 @@ impl Head {
             }
             YoloLayout::V8 => {
                 head.kind = Kind::Planes;
-                head.num_rows = match *shapes {
-                    [&[1, planes, num_columns]] if planes == 4 + num_classes => num_columns,
-                    _ => return Err(misfit(shapes, &format!("[1, {}, N]", 4 + num_classes))),
-                };
+                head.num_rows = columns(shapes, 4 + num_classes)?;
+            }
+            YoloLayout::Obb => {
+                head.kind = Kind::RotatedPlanes;
+                head.num_rows = columns(shapes, 4 + num_classes + 1)?;
             }
             YoloLayout::EndToEnd => {
                 head.kind = Kind::EndToEnd;
@@ -188,6 +190,14 @@ fn rows(shapes: &[&[usize]], length: usize) -> Result<usize> {
     match *shapes {
         [&[1, num_rows, found]] if found == length => Ok(num_rows),
         _ => Err(misfit(shapes, &format!("[1, N, {length}]"))),
+    }
+}
+
+/// The columns of one tensor `[1, num_planes, N]`.
+fn columns(shapes: &[&[usize]], num_planes: usize) -> Result<usize> {
+    match *shapes {
+        [&[1, found, num_columns]] if found == num_planes => Ok(num_columns),
+        _ => Err(misfit(shapes, &format!("[1, {num_planes}, N]"))),
     }
 }
 

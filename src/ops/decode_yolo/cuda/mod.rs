@@ -1,5 +1,6 @@
-//! The CUDA implementation of [`decode_yolo`](super::decode_yolo), with the selection
-//! of the best ([`crate::ops::select`]) in the same kernel: one pass over the tensor.
+//! The CUDA implementation of [`decode_yolo`](super::decode_yolo) and
+//! [`decode_yolo_rotated`](super::decode_yolo_rotated), with the selection
+//! ([`crate::ops::select`]) in the same kernel: one pass over the tensor.
 //!
 //! The candidates are those of the CPU: decoded, limited to the capacity, then to
 //! the wanted classes, then to the best `pre_nms_top_k`; each limit drops the worst in
@@ -7,57 +8,57 @@
 //! an exponential or a sigmoid occurs). Their order in memory is undefined: later ops
 //! sort.
 //!
-//! All layouts, f32 or f16; labels of [`YoloLayout::Detr`] are floats here, as
-//! tensors on the device are.
+//! All layouts, f32 or f16; labels of [`YoloLayout::Detr`] are floats, as all
+//! tensors in device memory.
 
 mod head;
 
 use half::f16;
 use head::{Head, Kind};
 
-use super::argument;
 use super::kernels::{
-    CellRows, Detr, DetrLabels, EndToEnd, MAX_OUTPUTS, PixelRows, Planes, RawRows, Yolo, YoloArgs,
-    YoloRows,
+    CellRows, Detr, DetrLabels, EndToEnd, MAX_OUTPUTS, PixelRows, Planes, RawRows, RotatedPlanes,
+    Yolo, YoloArgs, YoloRows,
 };
+use super::{argument, unsupported};
 use crate::device::cuda::{
-    DeviceBuffer, DeviceCandidates, DeviceCounters, DeviceTensor, DeviceValues, Grid, In, Kernel,
-    KernelSpec, Stream, blocks,
+    DeviceBuffer, DeviceCandidates, DeviceCounters, DeviceFloat, DeviceTensor, Floats, Grid, In,
+    Kernel, KernelSpec, Stream, blocks,
 };
 use crate::error::Result;
 use crate::ops::logit::logit_bound;
 use crate::ops::select::cuda::Selecting;
 use crate::ops::select::kernels::{SelectSettings, THREADS_PER_BLOCK};
-use crate::types::{Box2d, Size, YoloLayout};
+use crate::types::{Box2d, ElementType, RotatedBox2d, Size, YoloLayout};
 
-/// The candidates that are selected.
+/// The limits of the candidates.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Selection<'a> {
-    /// Rows pass when their score is at least this.
+    /// The smallest score.
     pub score_threshold: f32,
     /// Classes that are wanted; empty for all.
     pub class_filter: &'a [u32],
-    /// The maximum number of rows that pass, the best; at least one.
+    /// The maximum number of rows that pass, best first; at least 1 is kept.
     pub candidate_capacity: usize,
-    /// The maximum number of candidates of wanted classes, the best.
+    /// The maximum number of candidates of wanted classes, best first.
     pub pre_nms_top_k: usize,
 }
 
-/// Kernels and memory of the op on one stream, for one kind of head.
-pub struct Workspace {
+/// Kernels and memory of the op on one stream, for one head with boxes `B`.
+pub struct Workspace<B = Box2d> {
     stream: Stream,
-    kernels: Kernels,
+    kernels: Kernels<B>,
     head: Head,
-    memory: Memory,
+    memory: Memory<B>,
 }
 
-struct Memory {
-    selecting: Selecting<Box2d>,
+struct Memory<B> {
+    selecting: Selecting<B>,
     bound: DeviceBuffer<f32>,
     anchors: DeviceBuffer<[f32; 2]>,
 }
 
-impl Memory {
+impl<B: Floats> Memory<B> {
     fn new(stream: &Stream, head: &Head) -> Result<Self> {
         let mut selecting = Selecting::new(stream, head.num_rows, head.num_classes)?;
         selecting
@@ -70,19 +71,19 @@ impl Memory {
         Ok(Self { selecting, bound, anchors })
     }
 
-    fn args<'a, T>(
+    fn args<'a, T: DeviceFloat>(
         &'a mut self,
         stream: &Stream,
         head: &Head,
-        outputs: [In<'a, T>; MAX_OUTPUTS],
-        (candidates, counters): (&'a mut DeviceCandidates<Box2d>, &'a mut DeviceCounters),
-    ) -> Result<YoloArgs<'a, T>> {
+        outputs: &[&'a DeviceTensor],
+        (candidates, counters): (&'a mut DeviceCandidates<B>, &'a mut DeviceCounters),
+    ) -> Result<YoloArgs<'a, T, B>> {
         let (logits, normalized) = match head.kind {
             Kind::Detr { logits, normalized, .. } => (logits, normalized),
             _ => (false, false),
         };
         Ok(YoloArgs {
-            outputs,
+            outputs: inputs(outputs, stream)?,
             selection: self.selecting.slices(stream, candidates, counters)?,
             bound: self.bound.input(stream)?,
             anchors: self.anchors.input(stream)?,
@@ -109,100 +110,119 @@ where
     f16: Kernel<Yolo<L, f16>>,
 }
 
-enum Kernels {
-    PixelRows(ByElement<PixelRows>),
-    CellRows(ByElement<CellRows>),
-    RawRows(ByElement<RawRows>),
-    Planes(ByElement<Planes>),
-    EndToEnd(ByElement<EndToEnd>),
-    Detr(ByElement<Detr>),
-    DetrLabels(ByElement<DetrLabels>),
+/// The kernels of one layout with boxes `B`.
+pub struct Kernels<B>(Box<dyn Decode<B>>);
+
+/// Boxes that kernels decode.
+pub trait Decoded: Floats {
+    /// Loads the kernels of a layout.
+    ///
+    /// # Errors
+    /// `Argument` for a layout without such boxes; `Device` when this build has no
+    /// such kernels.
+    fn kernels(stream: &Stream, kind: Kind, layout: &YoloLayout) -> Result<Kernels<Self>>;
 }
 
-impl Kernels {
-    fn load(stream: &Stream, kind: Kind) -> Result<Self> {
-        Ok(match kind {
-            Kind::PixelRows => Self::PixelRows(ByElement::load(stream)?),
-            Kind::CellRows => Self::CellRows(ByElement::load(stream)?),
-            Kind::RawRows => Self::RawRows(ByElement::load(stream)?),
-            Kind::Planes => Self::Planes(ByElement::load(stream)?),
-            Kind::EndToEnd => Self::EndToEnd(ByElement::load(stream)?),
-            Kind::Detr { labels: false, .. } => Self::Detr(ByElement::load(stream)?),
-            Kind::Detr { labels: true, .. } => Self::DetrLabels(ByElement::load(stream)?),
-        })
-    }
-}
-
-impl<L: YoloRows> ByElement<L>
-where
-    Yolo<L, f32>: for<'a> KernelSpec<Args<'a> = YoloArgs<'a, f32>>,
-    Yolo<L, f16>: for<'a> KernelSpec<Args<'a> = YoloArgs<'a, f16>>,
-{
-    fn load(stream: &Stream) -> Result<Self> {
-        let device = stream.device();
-        Ok(Self { f32: device.kernel()?, f16: device.kernel()? })
-    }
-
-    fn enqueue(
-        &self,
-        stream: &Stream,
-        head: &Head,
-        memory: &mut Memory,
-        outputs: &[&DeviceTensor],
-        lists: (&mut DeviceCandidates<Box2d>, &mut DeviceCounters),
-    ) -> Result<()> {
-        // At least one block, which writes the counts of an empty tensor.
-        let num_blocks = [blocks(head.num_rows, L::ROWS_PER_BLOCK).max(1), 1];
-        let grid = Grid { num_blocks, threads_per_block: THREADS_PER_BLOCK };
-        match outputs.first().map(|output| output.values()) {
-            Some(DeviceValues::F32(_)) => {
-                let outputs = inputs(outputs, stream, |values| match values {
-                    DeviceValues::F32(values) => Some(values),
-                    DeviceValues::F16(_) => None,
-                })?;
-                self.f32.enqueue(stream, grid, memory.args(stream, head, outputs, lists)?)
-            }
-            Some(DeviceValues::F16(_)) => {
-                let outputs = inputs(outputs, stream, |values| match values {
-                    DeviceValues::F16(values) => Some(values),
-                    DeviceValues::F32(_) => None,
-                })?;
-                self.f16.enqueue(stream, grid, memory.args(stream, head, outputs, lists)?)
-            }
-            None => Err(argument("0 outputs; at least 1 expected".into())),
+impl Decoded for Box2d {
+    fn kernels(stream: &Stream, kind: Kind, layout: &YoloLayout) -> Result<Kernels<Self>> {
+        match kind {
+            Kind::PixelRows => ByElement::<PixelRows>::load(stream),
+            Kind::CellRows => ByElement::<CellRows>::load(stream),
+            Kind::RawRows => ByElement::<RawRows>::load(stream),
+            Kind::Planes => ByElement::<Planes>::load(stream),
+            Kind::EndToEnd => ByElement::<EndToEnd>::load(stream),
+            Kind::Detr { labels: false, .. } => ByElement::<Detr>::load(stream),
+            Kind::Detr { labels: true, .. } => ByElement::<DetrLabels>::load(stream),
+            Kind::RotatedPlanes => Err(unsupported(layout, "axis-aligned")),
         }
     }
 }
 
-/// The slices of all tensors, which have the same element type; the first again behind
-/// the last.
-fn inputs<'a, T: crate::device::cuda::Plain>(
-    outputs: &[&'a DeviceTensor],
-    stream: &Stream,
-    values: impl Fn(&'a DeviceValues) -> Option<&'a DeviceBuffer<T>>,
-) -> Result<[In<'a, T>; MAX_OUTPUTS]> {
-    let input = |output: &'a DeviceTensor| match values(output.values()) {
-        Some(values) => values.input(stream),
-        None => Err(argument("outputs of f32 and of f16; one element type expected".into())),
-    };
-    let first = match outputs.first() {
-        Some(first) => input(first)?,
-        None => return Err(argument("0 outputs; at least 1 expected".into())),
-    };
-    let mut slices = [first; MAX_OUTPUTS];
-    for (slice, &output) in slices.iter_mut().zip(outputs) {
-        *slice = input(output)?;
+impl Decoded for RotatedBox2d {
+    fn kernels(stream: &Stream, kind: Kind, layout: &YoloLayout) -> Result<Kernels<Self>> {
+        match kind {
+            Kind::RotatedPlanes => ByElement::<RotatedPlanes>::load(stream),
+            Kind::PixelRows
+            | Kind::CellRows
+            | Kind::RawRows
+            | Kind::Planes
+            | Kind::EndToEnd
+            | Kind::Detr { .. } => Err(unsupported(layout, "rotated")),
+        }
     }
-    Ok(slices)
 }
 
-impl Workspace {
+/// Queues the decoding of a network's outputs.
+trait Decode<B>: Send {
+    fn enqueue(
+        &self,
+        stream: &Stream,
+        head: &Head,
+        memory: &mut Memory<B>,
+        outputs: &[&DeviceTensor],
+        lists: (&mut DeviceCandidates<B>, &mut DeviceCounters),
+    ) -> Result<()>;
+}
+
+impl<L: YoloRows + 'static> ByElement<L>
+where
+    Self: Decode<L::Bbox>,
+    Yolo<L, f32>: KernelSpec,
+    Yolo<L, f16>: KernelSpec,
+{
+    fn load(stream: &Stream) -> Result<Kernels<L::Bbox>> {
+        let device = stream.device();
+        Ok(Kernels(Box::new(Self { f32: device.kernel()?, f16: device.kernel()? })))
+    }
+}
+
+impl<L: YoloRows> Decode<L::Bbox> for ByElement<L>
+where
+    Yolo<L, f32>: for<'a> KernelSpec<Args<'a> = YoloArgs<'a, f32, L::Bbox>>,
+    Yolo<L, f16>: for<'a> KernelSpec<Args<'a> = YoloArgs<'a, f16, L::Bbox>>,
+{
+    fn enqueue(
+        &self,
+        stream: &Stream,
+        head: &Head,
+        memory: &mut Memory<L::Bbox>,
+        outputs: &[&DeviceTensor],
+        lists: (&mut DeviceCandidates<L::Bbox>, &mut DeviceCounters),
+    ) -> Result<()> {
+        // At least one block, which writes the counts of an empty tensor.
+        let num_blocks = [blocks(head.num_rows, L::ROWS_PER_BLOCK).max(1), 1];
+        let grid = Grid { num_blocks, threads_per_block: THREADS_PER_BLOCK };
+        if outputs.first().is_some_and(|output| output.element() == ElementType::F16) {
+            self.f16.enqueue(stream, grid, memory.args(stream, head, outputs, lists)?)
+        } else {
+            self.f32.enqueue(stream, grid, memory.args(stream, head, outputs, lists)?)
+        }
+    }
+}
+
+/// The values of all tensors, which have the same element type; then those of the first
+/// again.
+fn inputs<'a, T: DeviceFloat>(
+    outputs: &[&'a DeviceTensor],
+    stream: &Stream,
+) -> Result<[In<'a, T>; MAX_OUTPUTS]> {
+    let [first, ..] = outputs else {
+        return Err(argument("0 outputs; at least 1 expected".into()));
+    };
+    let mut values = [first.input(stream)?; MAX_OUTPUTS];
+    for (values, output) in values.iter_mut().zip(outputs) {
+        *values = output.input(stream)?;
+    }
+    Ok(values)
+}
+
+impl<B: Decoded> Workspace<B> {
     /// Loads the kernels and allocates memory for a head whose network's outputs have
     /// these shapes. No row passes before [`Workspace::set`].
     ///
     /// # Errors
-    /// `Argument` for no classes, or shapes that are not the layout's, naming
-    /// expected and found; `Device` when this build has no such kernels or
+    /// `Argument` for no classes, a layout with other boxes, or shapes that are not
+    /// the layout's, naming expected and found; `Device` when this build has no such kernels or
     /// there is not enough memory.
     pub fn new(
         stream: &Stream,
@@ -212,7 +232,7 @@ impl Workspace {
         shapes: &[&[usize]],
     ) -> Result<Self> {
         let head = Head::new(layout, network, num_classes, shapes)?;
-        let kernels = Kernels::load(stream, head.kind)?;
+        let kernels = B::kernels(stream, head.kind, layout)?;
         let memory = Memory::new(stream, &head)?;
         Ok(Self { stream: stream.clone(), kernels, head, memory })
     }
@@ -252,20 +272,11 @@ impl Workspace {
     pub fn enqueue(
         &mut self,
         outputs: &[&DeviceTensor],
-        candidates: &mut DeviceCandidates<Box2d>,
+        candidates: &mut DeviceCandidates<B>,
         counters: &mut DeviceCounters,
     ) -> Result<()> {
         self.head.check(outputs)?;
         let Self { stream, kernels, head, memory } = self;
-        let lists = (candidates, counters);
-        match kernels {
-            Kernels::PixelRows(k) => k.enqueue(stream, head, memory, outputs, lists),
-            Kernels::CellRows(k) => k.enqueue(stream, head, memory, outputs, lists),
-            Kernels::RawRows(k) => k.enqueue(stream, head, memory, outputs, lists),
-            Kernels::Planes(k) => k.enqueue(stream, head, memory, outputs, lists),
-            Kernels::EndToEnd(k) => k.enqueue(stream, head, memory, outputs, lists),
-            Kernels::Detr(k) => k.enqueue(stream, head, memory, outputs, lists),
-            Kernels::DetrLabels(k) => k.enqueue(stream, head, memory, outputs, lists),
-        }
+        kernels.0.enqueue(stream, head, memory, outputs, (candidates, counters))
     }
 }

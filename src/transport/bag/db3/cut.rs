@@ -17,20 +17,20 @@ use super::super::mapped::Mapped;
 const INTERIOR_TABLE: u8 = 0x05;
 const LEAF_TABLE: u8 = 0x0d;
 
-/// A database that is shorter than its head says.
+/// A database that is shorter than its header states.
 pub(super) struct CutFile {
     map: Mapped,
     page_len: usize,
-    /// Bytes of a page without those reserved at its end.
+    /// Usable bytes of a page, without the reserved ones at its end.
     usable_len: usize,
-    /// Length of the file as its head says.
+    /// Length of the file by its header.
     pub(super) claimed_len: u64,
     /// Ends the count of rows once set.
     stop: Arc<AtomicBool>,
 }
 
 impl CutFile {
-    /// `None` when the file is as long as its head says.
+    /// `None` when the file has the length of its header.
     pub(super) fn detect(map: Mapped, stop: &Arc<AtomicBool>) -> Option<Self> {
         let page_len = match be_u16(&map, 16)? {
             1 => 65536,

@@ -1,7 +1,7 @@
 //! A connection to a database that is not trusted.
 //!
 //! The file is opened read-only and immutable, so that sqlite3 takes no locks
-//! and reads no journal beside it. Its schema may define views, triggers,
+//! and reads no journal. Its schema may define views, triggers,
 //! virtual tables and generated columns, all of which run when they are read;
 //! only plain tables are read here. Sizes of text and SQL are limited, and
 //! every statement ends after a number of steps.
@@ -63,8 +63,8 @@ impl Table {
 }
 
 impl Database {
-    /// Opens the file at `path`, which has `num_bytes`. `is_cut` tells that it
-    /// is shorter than its head says. Statements end once `stop` is set.
+    /// Opens the file at `path`, which has `num_bytes`. `is_cut` states that it
+    /// is shorter than its header states. Statements end once `stop` is set.
     pub(super) fn open(
         path: &Path,
         num_bytes: u64,
@@ -84,7 +84,7 @@ impl Database {
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_VIEW, false)?;
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false)?;
-        // sqlite3 refuses a file that is shorter than its head says, unless the
+        // sqlite3 refuses a file that is shorter than its header states, unless the
         // schema is writable, which the defensive setting rules out.
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, !is_cut)?;
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_WRITABLE_SCHEMA, is_cut)?;
@@ -118,7 +118,7 @@ impl Database {
         self.connection.blob_open(MAIN_DB, c"messages", c"data", row, true)
     }
 
-    /// Checks that a name stands for a plain table with these columns.
+    /// Checks that a name is that of a plain table with these columns.
     ///
     /// # Errors
     ///
@@ -183,7 +183,7 @@ impl Database {
 }
 
 /// The file with changes that are not in the database, if there is one: it was
-/// not closed, and its last transactions are in the file beside it.
+/// not closed, and its last transactions are in a separate file.
 pub(super) fn open_journal(path: &Path) -> Option<PathBuf> {
     ["-wal", "-journal"].into_iter().find_map(|suffix| {
         let mut name: OsString = path.into();

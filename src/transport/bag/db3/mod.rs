@@ -9,9 +9,9 @@
 //! payloads of all rows together may not exceed the file, nor may the number of
 //! rows.
 //!
-//! Of a database that is shorter than its head says, the rows are delivered
-//! that stand before the first row, in the order of the table, of which a
-//! byte is missing; to tell, the file is read through once when it is opened.
+//! Of a database that is shorter than its header states, the rows before the first
+//! incomplete one, in the order of the table, are delivered. To find it, the whole
+//! file is read once when it is opened.
 
 mod cut;
 mod database;
@@ -32,9 +32,6 @@ use super::topic::TopicInfo;
 use crate::error::{Error, ErrorKind, Result};
 use crate::types::Stamp;
 
-/// The sixteen bytes at the start of a database.
-pub(super) const MAGIC: &[u8; 16] = b"SQLite format 3\0";
-
 /// Fewest bytes of the file one row can take: a cell pointer and a cell with
 /// its two lengths, a record head of five and a one-byte payload.
 const MIN_ROW_BYTES: u64 = 8;
@@ -45,7 +42,7 @@ const MAX_TOPICS: u64 = 65536;
 /// The first step by which the list of rows grows; each further one doubles it.
 const FIRST_ROWS: usize = 1024;
 
-/// What a table says, or what is wrong with it.
+/// The content of a table, or its damage.
 type Found<T> = std::result::Result<T, String>;
 
 /// A reader of one database.
@@ -130,7 +127,7 @@ impl Db3File {
         self.skip_unwanted();
     }
 
-    /// Where the next message stands in time.
+    /// The time of the next message.
     pub(super) fn head(&self) -> Head {
         let Some(row) = self.rows.get(self.next) else { return Head::End };
         let log_time = Stamp::from_nanos(row.log_time);
@@ -251,7 +248,7 @@ fn topics(
     cut: Option<&CutFile>,
 ) -> Found<(BTreeMap<i64, u32>, Vec<TopicInfo>)> {
     let table = database.check_table("topics", &["id", "name", "type", "serialization_format"])?;
-    // The column with the offered QoS came with a later version of rosbag2.
+    // Later versions of rosbag2 added the column with the offered QoS.
     let has_qos = table.has("offered_qos_profiles");
     let qos = if has_qos { "offered_qos_profiles" } else { "''" };
     let query = format!(

@@ -1,0 +1,283 @@
+//! From a network's answers to detections: decoding, suppression, gathering.
+
+use super::case::{Bar, Case, wall};
+use super::inputs::yolo;
+use super::letterbox::NETWORK;
+use super::measure::Bench;
+use crate::detectors::image2d::ImageBoxes;
+use crate::device::Device;
+use crate::error::Result;
+use crate::ops::nms::Workspace;
+use crate::ops::select::select;
+use crate::types::ElementType::{self, F16, F32};
+use crate::types::{
+    Box2d, Candidates, ClassMode, Detection2d, Kept, Letterbox, Nms2d, NmsIou, NmsRotated,
+    Placement, RotatedBox2d, Size, Tensor, YoloLayout,
+};
+
+pub(super) const SOURCE: Size = Size::new(1920, 1080);
+pub(super) const MAX_DETECTIONS: usize = 300;
+pub(super) const SCORE_THRESHOLD: f32 = 0.25;
+const NUM_CLASSES: usize = 80;
+/// The most candidates that are found, and that enter suppression: what the
+/// parameters `candidate_capacity` and `pre_nms_top_k` are where nobody sets them.
+const CAPACITY: usize = 8192;
+const TOP_K: usize = 1000;
+
+/// Head, element type, rows that pass, bar of decoding and suppression.
+const ROWS: [(Kind, ElementType, usize, Option<Bar>); 11] = [
+    (Kind::V5, F32, 0, None),
+    (Kind::V5, F32, 200, wall(Some(39.0), 12.0)),
+    (Kind::V5, F32, 1000, wall(Some(178.0), 15.0)),
+    (Kind::V5, F16, 200, None),
+    (Kind::V5, F16, 1000, None),
+    (Kind::V5, F32, 12_600, None),
+    (Kind::V8, F32, 200, None),
+    (Kind::V8, F16, 1000, None),
+    (Kind::Obb, F32, 200, None),
+    (Kind::Obb, F32, 1000, None),
+    (Kind::Yolox, F32, 200, None),
+];
+
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Kind {
+    V5,
+    V8,
+    Obb,
+    Yolox,
+}
+
+impl Kind {
+    fn layout(self) -> YoloLayout {
+        match self {
+            Self::V5 => YoloLayout::V5,
+            Self::V8 => YoloLayout::V8,
+            Self::Obb => YoloLayout::Obb,
+            Self::Yolox => YoloLayout::Yolox { strides: vec![8, 16, 32] },
+        }
+    }
+
+    fn num_rows(self) -> usize {
+        match self {
+            Self::V5 => 25_200,
+            Self::V8 | Self::Obb | Self::Yolox => 8400,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::V5 => "yolov5 25200x85",
+            Self::V8 => "yolov8 84x8400",
+            Self::Obb => "yolo_obb 85x8400",
+            Self::Yolox => "yolox 8400x85",
+        }
+    }
+}
+
+/// A head and the answer of its network.
+pub(super) struct Answered {
+    pub(super) layout: YoloLayout,
+    pub(super) tensor: Tensor,
+    name: String,
+}
+
+impl Answered {
+    pub(super) fn new(kind: Kind, element: ElementType, num_passing: usize) -> Self {
+        let layout = kind.layout();
+        let tensor = yolo(&layout, kind.num_rows(), NUM_CLASSES, num_passing, element);
+        Self { layout, tensor, name: name(kind, element, num_passing) }
+    }
+}
+
+fn name(kind: Kind, element: ElementType, num_passing: usize) -> String {
+    format!("{} {element}, {num_passing} candidates", kind.name())
+}
+
+pub(super) fn nms<B: ImageBoxes>() -> Nms2d {
+    let (iou_threshold, class_mode) = (0.45, ClassMode::Agnostic);
+    if B::ARE_ROTATED {
+        return Nms2d::Rotated(NmsRotated { iou_threshold, class_mode });
+    }
+    Nms2d::Iou(NmsIou {
+        iou_threshold,
+        offset: 0,
+        class_mode,
+        score_threshold: None,
+        max_num: usize::MAX,
+    })
+}
+
+pub(super) fn placed() -> Letterbox {
+    Letterbox::new(SOURCE, NETWORK, Placement::Center)
+}
+
+#[cfg_attr(not(feature = "cuda"), expect(unused_variables, reason = "bars are of GPUs"))]
+pub(super) fn cases(bench: &mut Bench<'_>, device: &Device) -> Result<()> {
+    for (kind, element, num_passing, bar) in ROWS {
+        let name = name(kind, element, num_passing);
+        let steps = ["decode", "decode + nms", "decode + nms + gather"];
+        if !steps.iter().any(|step| bench.wants(&format!("{step} {name}"))) {
+            continue;
+        }
+        let answered = Answered::new(kind, element, num_passing);
+        match (device, answered.layout.has_rotated_boxes()) {
+            (Device::Cpu, false) => on_cpu::<Box2d>(bench, &answered)?,
+            (Device::Cpu, true) => on_cpu::<RotatedBox2d>(bench, &answered)?,
+            #[cfg(feature = "cuda")]
+            (Device::Cuda(device), false) => {
+                cuda::measure::<Box2d>(bench, device, &answered, bar)?;
+            }
+            #[cfg(feature = "cuda")]
+            (Device::Cuda(device), true) => {
+                cuda::measure::<RotatedBox2d>(bench, device, &answered, bar)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What follows the network on the CPU.
+pub(super) struct OnCpu<B = Box2d> {
+    candidates: Candidates<B>,
+    workspace: Workspace,
+    keep: Vec<Kept>,
+    detections: Vec<Detection2d<B>>,
+    nms: Nms2d,
+}
+
+impl<B: ImageBoxes> OnCpu<B> {
+    pub(super) fn new() -> Self {
+        Self {
+            candidates: Candidates::with_capacity(CAPACITY),
+            workspace: Workspace::with_capacity(TOP_K),
+            keep: Vec::with_capacity(TOP_K),
+            detections: Vec::with_capacity(MAX_DETECTIONS),
+            nms: nms::<B>(),
+        }
+    }
+
+    fn decode(&mut self, answered: &Answered) -> Result<()> {
+        let (outputs, threshold) = ([answered.tensor.view()], SCORE_THRESHOLD);
+        let out = &mut self.candidates;
+        B::DECODE(&outputs, &answered.layout, NETWORK, NUM_CLASSES, threshold, out)
+    }
+
+    fn suppress(&mut self, answered: &Answered) -> Result<()> {
+        self.decode(answered)?;
+        select(&mut self.candidates, TOP_K);
+        B::SUPPRESS(self.candidates.as_slice(), &self.nms, &mut self.workspace, &mut self.keep)
+    }
+
+    /// All of it.
+    pub(super) fn gather(&mut self, answered: &Answered) -> Result<()> {
+        self.suppress(answered)?;
+        let (candidates, back) = (self.candidates.as_slice(), placed().source_from_network());
+        B::GATHER(candidates, &self.keep, &back, SOURCE, MAX_DETECTIONS, &mut self.detections);
+        Ok(())
+    }
+}
+
+fn on_cpu<B: ImageBoxes>(bench: &mut Bench<'_>, answered: &Answered) -> Result<()> {
+    let name = &answered.name;
+    let mut steps = OnCpu::<B>::new();
+    bench.host(Case::new(format!("decode {name}")), || steps.decode(answered))?;
+    bench.host(Case::new(format!("decode + nms {name}")), || steps.suppress(answered))?;
+    bench.host(Case::new(format!("decode + nms + gather {name}")), || steps.gather(answered))
+}
+
+#[cfg(feature = "cuda")]
+pub(super) mod cuda {
+    use super::{
+        Answered, Bar, Bench, CAPACITY, Case, Detection2d, MAX_DETECTIONS, NETWORK, NUM_CLASSES,
+        Result, SCORE_THRESHOLD, SOURCE, TOP_K, nms, placed,
+    };
+    use crate::detectors::image2d::DeviceBoxes;
+    use crate::device::cuda::{
+        CudaDevice, DeviceCandidates, DeviceCounters, DeviceTensor, Graph, Stream,
+    };
+    use crate::ops::decode_yolo::cuda::{Selection, Workspace as Decoder};
+    use crate::ops::gather::cuda::Workspace as Gatherer;
+    use crate::ops::nms::cuda::{Capacity, Suppression};
+    use crate::types::Box2d;
+
+    /// What follows the network on a GPU.
+    pub(in crate::bench) struct Steps<B: DeviceBoxes = Box2d> {
+        answer: DeviceTensor,
+        decoder: Decoder<B>,
+        candidates: DeviceCandidates<B>,
+        counters: DeviceCounters,
+        suppression: Suppression<B>,
+        gather: Gatherer<B>,
+        pub(in crate::bench) detections: Vec<Detection2d<B>>,
+    }
+
+    impl<B: DeviceBoxes> Steps<B> {
+        pub(in crate::bench) fn new(stream: &Stream, answered: &Answered) -> Result<Self> {
+            let Answered { layout, tensor, .. } = answered;
+            let mut answer = DeviceTensor::zeros(stream, tensor.element(), tensor.shape())?;
+            answer.write(&tensor.view())?;
+            let shapes = [tensor.shape()];
+            let mut decoder = Decoder::new(stream, layout, NETWORK, NUM_CLASSES, &shapes)?;
+            decoder.set(&Selection {
+                score_threshold: SCORE_THRESHOLD,
+                class_filter: &[],
+                candidate_capacity: CAPACITY,
+                pre_nms_top_k: TOP_K,
+            })?;
+            let capacity = Capacity { candidates: TOP_K, classes: NUM_CLASSES };
+            let mut gather = Gatherer::new(stream, MAX_DETECTIONS)?;
+            gather.set_placement(&placed().source_from_network(), SOURCE)?;
+            Ok(Self {
+                answer,
+                decoder,
+                candidates: DeviceCandidates::with_capacity(stream, TOP_K)?,
+                counters: DeviceCounters::new(stream)?,
+                suppression: Suppression::new(stream, &nms::<B>(), capacity)?,
+                gather,
+                detections: Vec::with_capacity(MAX_DETECTIONS),
+            })
+        }
+
+        fn decode(&mut self) -> Result<()> {
+            self.decoder.enqueue(&[&self.answer], &mut self.candidates, &mut self.counters)
+        }
+
+        fn suppress(&mut self) -> Result<()> {
+            self.decode()?;
+            self.suppression.enqueue(&self.candidates)
+        }
+
+        /// Queues all of it.
+        pub(in crate::bench) fn gather(&mut self) -> Result<()> {
+            self.suppress()?;
+            self.gather.enqueue(&self.candidates, self.suppression.kept(), &mut self.counters)
+        }
+
+        /// Waits for the detections.
+        pub(in crate::bench) fn read(&mut self) -> Result<()> {
+            self.gather.read(&mut self.detections).map(|_| ())
+        }
+    }
+
+    pub(super) fn measure<B: DeviceBoxes>(
+        bench: &mut Bench<'_>,
+        device: &CudaDevice,
+        answered: &Answered,
+        bar: Option<Bar>,
+    ) -> Result<()> {
+        let stream = &device.stream()?;
+        let name = &answered.name;
+        let mut steps = Steps::<B>::new(stream, answered)?;
+        let graph = Graph::record(stream, || steps.decode())?;
+        let case = Case::new(format!("decode {name}"));
+        bench.device(case, stream, || graph.enqueue(), || stream.synchronize())?;
+
+        let graph = Graph::record(stream, || steps.suppress())?;
+        let case = Case::new(format!("decode + nms {name}")).with_bar(bar);
+        bench.device(case, stream, || graph.enqueue(), || stream.synchronize())?;
+
+        let graph = Graph::record(stream, || steps.gather())?;
+        let case = Case::new(format!("decode + nms + gather {name}"));
+        bench.device(case, stream, || graph.enqueue(), || steps.read())
+    }
+}

@@ -1,0 +1,128 @@
+//! What a launch, a copy and a wait cost by themselves, in the same run as
+//! everything that is compared with it.
+
+use super::case::Case;
+use super::measure::Bench;
+use crate::device::Device;
+use crate::error::Result;
+
+/// Sizes of copies in bytes: an answer, a small and a large picture.
+#[cfg(feature = "cuda")]
+const COPIES: [usize; 4] = [4 << 10, 2 << 20, 1920 * 1080 * 3, 64 << 20];
+
+pub(super) fn cases(bench: &mut Bench<'_>, device: &Device) -> Result<()> {
+    match device {
+        Device::Cpu => on_cpu(bench),
+        #[cfg(feature = "cuda")]
+        Device::Cuda(device) => cuda::cases(bench, device),
+    }
+}
+
+fn on_cpu(bench: &mut Bench<'_>) -> Result<()> {
+    let name = "floor: copy 64 MiB in memory";
+    if !bench.wants(name) {
+        return Ok(());
+    }
+    let (from, mut to) = (vec![1_u8; 64 << 20], vec![0_u8; 64 << 20]);
+    bench.host(Case::new(name).moving(from.len()), || {
+        to.copy_from_slice(std::hint::black_box(&from));
+        std::hint::black_box(&to);
+        Ok(())
+    })
+}
+
+#[cfg(feature = "cuda")]
+mod cuda {
+    use super::{Bench, COPIES, Case, Result};
+    use crate::device::cuda::diagnostic::{Empty, EmptyArgs};
+    use crate::device::cuda::{
+        CudaDevice, DeviceBuffer, Graph, Grid, Kernel, MappedBuffer, PinnedBuffer, Stream,
+    };
+    use crate::types::Detection2d;
+
+    const GRID: Grid = Grid { num_blocks: [132, 1], threads_per_block: 256 };
+
+    pub(super) fn cases(bench: &mut Bench<'_>, device: &CudaDevice) -> Result<()> {
+        let stream = &device.stream()?;
+        launches(bench, stream)?;
+        for num_bytes in COPIES {
+            copies(bench, stream, num_bytes)?;
+        }
+        mapped_read(bench, stream)
+    }
+
+    /// Kernels that do nothing, one by one and recorded.
+    fn launches(bench: &mut Bench<'_>, stream: &Stream) -> Result<()> {
+        let kernel: Kernel<Empty> = stream.device().kernel()?;
+        let mut memory = DeviceBuffer::zeros(stream, 1)?;
+        let args = EmptyArgs { nothing: memory.output(stream)? };
+        let name = "floor: 1 empty kernel, launched";
+        if bench.wants(name) {
+            let launch = || kernel.enqueue(stream, GRID, args);
+            bench.device(Case::new(name), stream, launch, || stream.synchronize())?;
+        }
+        for num in [1, 3, 5, 8] {
+            let name = format!("floor: {num} empty kernels, recorded");
+            if bench.wants(&name) {
+                let graph = Graph::record(stream, || {
+                    (0..num).try_for_each(|_| kernel.enqueue(stream, GRID, args))
+                })?;
+                let launch = || graph.enqueue();
+                bench.device(Case::new(name), stream, launch, || stream.synchronize())?;
+            }
+        }
+        Ok(())
+    }
+
+    fn copies(bench: &mut Bench<'_>, stream: &Stream, num_bytes: usize) -> Result<()> {
+        let size = match num_bytes {
+            _ if num_bytes.is_multiple_of(1 << 20) => format!("{} MiB", num_bytes >> 20),
+            _ if num_bytes.is_multiple_of(1 << 10) => format!("{} KiB", num_bytes >> 10),
+            _ => format!("{num_bytes} B"),
+        };
+        let [up, copied_up, down, within] =
+            ["upload", "copy in and upload", "download", "copy on the device"]
+                .map(|way| format!("floor: {way} {size}"));
+        if ![&up, &copied_up, &down, &within].into_iter().any(|name| bench.wants(name)) {
+            return Ok(());
+        }
+        let mut pinned = PinnedBuffer::<u8>::zeros(stream, num_bytes)?;
+        let mut target = DeviceBuffer::zeros(stream, num_bytes)?;
+        let wait = || stream.synchronize();
+        if bench.wants(&up) {
+            let upload = || pinned.enqueue_written(num_bytes, &mut target);
+            bench.device(Case::new(up).moving(num_bytes), stream, upload, wait)?;
+        }
+        if bench.wants(&copied_up) {
+            let payload = vec![1; num_bytes];
+            let upload = || pinned.enqueue_upload(&payload, &mut target);
+            bench.device(Case::new(copied_up).moving(num_bytes), stream, upload, wait)?;
+        }
+        if bench.wants(&down) {
+            bench
+                .host(Case::new(down).moving(num_bytes), || pinned.download(&target).map(|_| ()))?;
+        }
+        if bench.wants(&within) {
+            let source = DeviceBuffer::zeros(stream, num_bytes)?;
+            let copy = || target.enqueue_copy(&source);
+            bench.device(Case::new(within).moving(num_bytes), stream, copy, wait)?;
+        }
+        Ok(())
+    }
+
+    /// What the host does with an answer that a kernel wrote.
+    fn mapped_read(bench: &mut Bench<'_>, stream: &Stream) -> Result<()> {
+        const NUM: usize = 300;
+        let name = "floor: read 300 detections from mapped memory";
+        if !bench.wants(name) {
+            return Ok(());
+        }
+        let mapped = MappedBuffer::<Detection2d>::zeros(stream, NUM)?;
+        let mut out = Vec::with_capacity(NUM);
+        bench.host(Case::new(name), || {
+            out.clear();
+            mapped.copy_to(NUM, &mut out);
+            Ok(())
+        })
+    }
+}

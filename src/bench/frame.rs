@@ -1,0 +1,188 @@
+//! Whole frames: what is around a camera's network, and the pipelines from the
+//! message to the detections with networks that take no time.
+
+use super::case::Case;
+use super::decode::{Answered, Kind, OnCpu, SOURCE};
+use super::given::Network;
+use super::inputs::Picture;
+use super::letterbox::{input_shape, params};
+use super::lidar::{Cloud, maps_of_a_head, scan};
+use super::measure::Bench;
+use crate::config::{CameraConfig, ChannelConfig, ChannelKind, Config, LidarConfig};
+use crate::detectors::{Detector, FrameInput, FrameSet, image2d, pillars};
+use crate::device::Device;
+use crate::error::{Error, ErrorKind, Result};
+use crate::ops::letterbox::{Workspace, letterbox};
+use crate::types::{ElementType, Encoding, FrameReport, Header, ImagePayload, Tensor};
+
+/// Without what is between: the network, and on a GPU the upload.
+const AROUND: &str = "camera frame but network and upload, 1920x1080 bgr8, yolov5, 200";
+const CAMERA: &str = "camera frame but network, 1920x1080 bgr8, yolov5, 200 candidates";
+const LIDAR: &str = "lidar frame but networks, 200k points, 5x480x480";
+
+pub(super) fn cases(bench: &mut Bench<'_>, device: &Device) -> Result<()> {
+    if bench.wants(AROUND) || bench.wants(CAMERA) {
+        camera(bench, device)?;
+    }
+    if bench.wants(LIDAR) {
+        lidar(bench, device)?;
+    }
+    Ok(())
+}
+
+fn camera(bench: &mut Bench<'_>, device: &Device) -> Result<()> {
+    let picture = Picture::new(SOURCE, Encoding::Bgr8);
+    let answered = Answered::new(Kind::V5, ElementType::F32, 200);
+    if bench.wants(AROUND) {
+        match device {
+            Device::Cpu => around_on_cpu(bench, &picture, &answered)?,
+            #[cfg(feature = "cuda")]
+            Device::Cuda(device) => cuda::around(bench, device, &picture, &answered)?,
+        }
+    }
+    if bench.wants(CAMERA) {
+        let config = camera_config()?;
+        let network = Network {
+            input: ("images", input_shape().to_vec()),
+            answers: vec![("output", answered.tensor)],
+        };
+        let mut detector: Box<dyn Detector> = match device {
+            Device::Cpu => Box::new(<image2d::CpuDetector>::new(&config, network.on_cpu())?),
+            #[cfg(feature = "cuda")]
+            Device::Cuda(device) => {
+                let stream = &device.stream()?;
+                let engine = network.on_device(stream)?;
+                Box::new(<image2d::CudaDetector>::new(&config, stream, engine)?)
+            }
+        };
+        let payload = ImagePayload::Raw(picture.view()?);
+        let input = [Some(FrameInput::image(Header::default(), payload))];
+        let frame = FrameSet::single(&input);
+        let mut detect = || detector.detect(&frame, &mut FrameReport::new()).map(drop);
+        bench.host(Case::new(CAMERA), &mut detect)?;
+    }
+    Ok(())
+}
+
+fn around_on_cpu(bench: &mut Bench<'_>, picture: &Picture, answered: &Answered) -> Result<()> {
+    let image = picture.view()?;
+    let mut workspace = Workspace::new();
+    let mut input = Tensor::zeros(ElementType::F32, &input_shape())?;
+    let mut rest = <OnCpu>::new();
+    bench.host(Case::new(AROUND), || {
+        letterbox(&image, &params(), &mut workspace, &mut input)?;
+        rest.gather(answered)
+    })
+}
+
+fn lidar(bench: &mut Bench<'_>, device: &Device) -> Result<()> {
+    let config = lidar_config()?;
+    let [encoder, head] = lidar_networks(&config);
+    let mut detector: Box<dyn Detector> = match device {
+        Device::Cpu => {
+            Box::new(pillars::CpuDetector::new(&config, encoder.on_cpu(), head.on_cpu())?)
+        }
+        #[cfg(feature = "cuda")]
+        Device::Cuda(device) => {
+            let stream = &device.stream()?;
+            let (encoder, head) = (encoder.on_device(stream)?, head.on_device(stream)?);
+            Box::new(pillars::CudaDetector::new(&config, stream, encoder, head)?)
+        }
+    };
+    let cloud = Cloud::of(&scan());
+    let cloud = &cloud.view()?;
+    let input = [Some(FrameInput::cloud(Header::default(), cloud))];
+    let frame = FrameSet::single(&input);
+    bench.host(Case::new(LIDAR), || detector.detect(&frame, &mut FrameReport::new()).map(drop))
+}
+
+/// The encoder and the network of a CenterPoint.
+fn lidar_networks(config: &LidarConfig) -> [Network; 2] {
+    const NUM_CHANNELS: usize = 32;
+    let facts = &config.facts;
+    let (num_voxels, num_features) = (facts.voxel_capacity, facts.num_features());
+    let [nx, ny, _] = facts.grid.grid_size().map(|n| n as usize);
+    let encoded = Tensor::F32 {
+        shape: vec![num_voxels, NUM_CHANNELS],
+        values: vec![0.5; num_voxels * NUM_CHANNELS],
+    };
+    let encoder = Network {
+        input: ("input_features", vec![num_voxels, facts.max_points_per_voxel, num_features]),
+        answers: vec![("pillar_features", encoded)],
+    };
+    let [heatmap, reg, height, dim, rot] = maps_of_a_head();
+    let vel = reg.clone();
+    let head = Network {
+        input: ("spatial_features", vec![1, NUM_CHANNELS, ny, nx]),
+        answers: vec![
+            ("reg", reg),
+            ("height", height),
+            ("dim", dim),
+            ("rot", rot),
+            ("vel", vel),
+            ("heatmap", heatmap),
+        ],
+    };
+    [encoder, head]
+}
+
+/// A channel with the shipped defaults, each sweep by itself.
+fn lidar_config() -> Result<LidarConfig> {
+    let more = ["c.encoder_path:=e", "c.densification.num_past_sweeps:=0"];
+    match channel("centerpoint_autoware", &more)?.kind {
+        ChannelKind::Lidar(config) => Ok(*config),
+        ChannelKind::Camera(_) => Err(of_another_sensor()),
+    }
+}
+
+/// A channel with the shipped defaults.
+fn camera_config() -> Result<CameraConfig> {
+    match channel("yolov5", &[])?.kind {
+        ChannelKind::Camera(config) => Ok(*config),
+        ChannelKind::Lidar(_) => Err(of_another_sensor()),
+    }
+}
+
+fn channel(head: &str, more: &[&str]) -> Result<ChannelConfig> {
+    let head = format!("c.head:={head}");
+    let parameters = ["c.input:=/i", &head, "c.model_path:=m"];
+    let parameters = parameters.iter().chain(more).map(|&parameter| parameter.to_owned());
+    let config = Config::load(&[], &parameters.collect::<Vec<_>>())?;
+    config.channels.into_iter().next().ok_or_else(of_another_sensor)
+}
+
+fn of_another_sensor() -> Error {
+    Error::new(ErrorKind::Config, "bench", "a shipped head is of another sensor")
+}
+
+#[cfg(feature = "cuda")]
+mod cuda {
+    use super::super::case::wall;
+    use super::super::decode::cuda::Steps;
+    use super::{AROUND, Answered, Bench, Case, ElementType, Picture, Result, input_shape, params};
+    use crate::device::cuda::{CudaDevice, DeviceImage, DeviceTensor, Graph};
+    use crate::ops::letterbox::cuda::{Kernels, enqueue_letterbox};
+
+    /// Two launches and one wait, as a frame has them.
+    pub(super) fn around(
+        bench: &mut Bench<'_>,
+        device: &CudaDevice,
+        picture: &Picture,
+        answered: &Answered,
+    ) -> Result<()> {
+        let stream = &device.stream()?;
+        let view = picture.view()?;
+        let kernels = Kernels::load(device)?;
+        let mut image = DeviceImage::with_capacity(stream, view.data().len())?;
+        let mut out = DeviceTensor::zeros(stream, ElementType::F32, &input_shape())?;
+        image.enqueue_upload(&view)?;
+        let before = Graph::record(stream, || {
+            enqueue_letterbox(stream, &kernels, &image, &params(), &mut out).map(|_| ())
+        })?;
+        let mut steps = <Steps>::new(stream, answered)?;
+        let after = Graph::record(stream, || steps.gather())?;
+        let enqueue = || before.enqueue().and_then(|()| after.enqueue());
+        let case = Case::new(AROUND).with_bar(wall(None, 30.0));
+        bench.device(case, stream, enqueue, || steps.read())
+    }
+}

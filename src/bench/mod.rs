@@ -1,0 +1,56 @@
+//! Times of operations, copies and whole frames: the cases of `det_post bench`.
+//!
+//! Inputs are made here, the same on every machine. A case is one call: its
+//! name, what it measures and, where there is one, the bar it must reach. To
+//! add one, add a row to the list of its op (or a file beside the others and a
+//! line in [`cases`]).
+
+mod case;
+mod decode;
+mod floors;
+mod frame;
+mod given;
+mod inputs;
+mod letterbox;
+mod lidar;
+mod measure;
+mod suppress;
+mod table;
+
+use crate::device::Device;
+use crate::error::{Error, ErrorKind, Result};
+use measure::Bench;
+pub(crate) use measure::Print;
+
+/// Measures the cases with `part` in their name and prints a line after each, until the
+/// table has no reader. Returns the figures as JSON.
+///
+/// # Errors
+/// `Usage` when no case has the name, and those of the device and of `print`.
+pub(crate) fn run<'a>(
+    device: &Device,
+    part: Option<&str>,
+    print: &'a mut Print<'a>,
+) -> Result<String> {
+    let mut bench = Bench::new(part.map(str::to_owned), print);
+    bench.print(&format!("{device}, det_post {}\n", env!("CARGO_PKG_VERSION")))?;
+    cases(&mut bench, device)?;
+    if !bench.has_ended() && bench.rows().is_empty() {
+        let message = format!("no case has {:?} in its name", part.unwrap_or_default());
+        return Err(Error::new(ErrorKind::Usage, "bench", message));
+    }
+    if !bench.has_ended() {
+        bench.print(&table::bars(bench.rows()))?;
+    }
+    Ok(table::json(device, bench.rows()))
+}
+
+/// Every case, in the order of the table.
+fn cases(bench: &mut Bench<'_>, device: &Device) -> Result<()> {
+    floors::cases(bench, device)?;
+    letterbox::cases(bench, device)?;
+    decode::cases(bench, device)?;
+    suppress::cases(bench, device)?;
+    lidar::cases(bench, device)?;
+    frame::cases(bench, device)
+}

@@ -1,0 +1,99 @@
+//! `det_post eval`: detections against truth.
+
+use std::path::PathBuf;
+
+use super::interrupt::Interrupt;
+use super::{ExitStatus, stdout};
+use crate::error::{Error, ErrorKind, Result};
+use crate::eval::recordings::{Classes, Evaluation, Filters, Sides, Terms, TopicPair, parse_pair};
+use crate::output_folder::{OutputFolder, Replaces, write_file};
+
+/// Arguments of `det_post eval`.
+#[derive(Debug, clap::Args)]
+pub(super) struct EvalArguments {
+    /// detections.jsonl of a replay, a folder that holds it, or a recording of detections; of
+    /// several drives, which are measured as one, one each.
+    #[arg(long, value_name = "BAG_OR_JSONL", num_args = 1.., required = true)]
+    detections: Vec<PathBuf>,
+    /// A recording with topics of truth, as det_post simulate writes it; one for each of the
+    /// detections, in their order.
+    #[arg(long, value_name = "BAG", num_args = 1.., required = true)]
+    truth: Vec<PathBuf>,
+    /// Writes every figure to a file.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Folder for precision-recall curves and calibration plots.
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Says which topic of truth a topic of detections belongs to; else the frame of reference does.
+    #[arg(long = "pair", value_name = "DETECTIONS=TRUTH", value_parser = parse_pair)]
+    pairs: Vec<TopicPair>,
+    /// Range from the sensor below which objects count, in metres.
+    #[arg(long, value_name = "M", default_value_t = Filters::default().max_range_m, value_parser = parse_range)]
+    max_range: f64,
+    /// Points that an object in space must have to count.
+    #[arg(long, value_name = "N", default_value_t = Filters::default().min_points)]
+    min_points: u32,
+    /// Height that an object in a picture must have to count, in pixels.
+    #[arg(long, value_name = "PIXELS", default_value_t = Filters::default().min_height)]
+    min_height: f64,
+    /// Part of an object in a picture that must be seen for it to count.
+    #[arg(long, value_name = "PART", default_value_t = Filters::default().min_visibility)]
+    min_visibility: f64,
+    /// Counts the objects of frames without detections as missed.
+    #[arg(long)]
+    count_missing: bool,
+}
+
+fn parse_range(text: &str) -> std::result::Result<f64, String> {
+    match text.parse() {
+        Ok(range) if range > 0.0 && range <= 1000.0 => Ok(range),
+        _ => Err("a range is a number above 0 and up to 1000".into()),
+    }
+}
+
+/// Evaluates, prints the tables and writes the requested files.
+pub(super) fn eval(arguments: &EvalArguments) -> Result<ExitStatus> {
+    let interrupt = Interrupt::listen()?;
+    let EvalArguments { detections, truth, .. } = arguments;
+    if detections.len() != truth.len() {
+        let message =
+            format!("{} --detections for {} --truth: one each", detections.len(), truth.len());
+        return Err(Error::new(ErrorKind::Argument, "eval", message));
+    }
+    let mut classes = Classes::default();
+    let both = detections.iter().zip(truth);
+    let drives: Vec<Sides> = both
+        .map(|(found, truth)| Sides::read(found, truth, &mut classes, &interrupt.flag()))
+        .collect::<Result<_>>()?;
+    if interrupt.is_set() {
+        return Ok(ExitStatus::Interrupted);
+    }
+    let evaluation = Evaluation::of(
+        &drives,
+        &classes,
+        &Terms {
+            pairs: &arguments.pairs,
+            filters: Filters {
+                max_range_m: arguments.max_range,
+                min_points: arguments.min_points,
+                min_height: arguments.min_height,
+                min_visibility: arguments.min_visibility,
+            },
+            count_missing: arguments.count_missing,
+        },
+    )?;
+    if interrupt.is_set() {
+        return Ok(ExitStatus::Interrupted);
+    }
+    if let Some(path) = &arguments.json {
+        write_file(path, &evaluation.to_json()?)?;
+    }
+    if let Some(folder) = &arguments.out {
+        let mut folder = OutputFolder::open(folder, Replaces::These(&[]))?;
+        evaluation.draw(&mut folder, "")?;
+        folder.finish()?;
+    }
+    stdout::print(&evaluation.to_table())?;
+    Ok(if evaluation.is_damaged() { ExitStatus::Damaged } else { ExitStatus::Done })
+}

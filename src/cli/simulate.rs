@@ -1,0 +1,100 @@
+//! `det_post simulate`: a drive through a town that does not exist, written as
+//! a recording with the truth beside every scan and picture.
+
+use std::path::{Path, PathBuf};
+
+use super::interrupt::Interrupt;
+use super::progress::Progress;
+use super::{ExitStatus, stdout};
+use crate::error::Result;
+use crate::sim::{self, Drive, Options, PictureFormat};
+
+/// Arguments of `det_post simulate`.
+#[derive(Clone, Debug, clap::Args)]
+pub(super) struct SimulateArguments {
+    /// What is made: the same seed gives the same bytes on every machine.
+    #[arg(long, default_value_t = 0)]
+    pub(super) seed: u64,
+    /// Length of the drive in seconds.
+    #[arg(long, default_value_t = 10.0)]
+    pub(super) seconds: f64,
+    /// Directory of the rosbag2 recording, for it alone; one that this command wrote there is
+    /// replaced.
+    #[arg(short, long, value_name = "BAG")]
+    pub(super) out: PathBuf,
+    /// Number of cameras, the first looking ahead, the others all around.
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub(super) cameras: usize,
+    /// Number of LiDARs, the first on the roof.
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub(super) lidars: usize,
+    /// Vehicles, cyclists and pedestrians within 60 m on average.
+    #[arg(long, default_value_t = Options::default().num_actors, value_name = "N")]
+    pub(super) actors: u32,
+    /// Rays of a scan; about nine in ten come back as points.
+    #[arg(long, default_value_t = Options::default().num_points, value_name = "N")]
+    pub(super) points: usize,
+    /// Writes pictures as JPEG, on <camera>/image/compressed.
+    #[arg(long)]
+    pub(super) compressed: bool,
+    /// Pictures a second.
+    #[arg(long, default_value_t = Options::default().camera_rate_hz, value_name = "HZ")]
+    pub(super) camera_rate: f64,
+}
+
+impl SimulateArguments {
+    /// A drive with one sensor of each kind, as the defaults say.
+    pub(super) fn of_demo(seed: u64, seconds: f64, out: &Path) -> Self {
+        let Options { num_actors, num_points, camera_rate_hz, .. } = Options::default();
+        Self {
+            seed,
+            seconds,
+            out: out.to_owned(),
+            cameras: 1,
+            lidars: 1,
+            actors: num_actors,
+            points: num_points,
+            compressed: false,
+            camera_rate: camera_rate_hz,
+        }
+    }
+}
+
+/// Simulates a drive and writes its recording.
+pub(super) fn simulate(arguments: &SimulateArguments) -> Result<ExitStatus> {
+    let interrupt = Interrupt::listen()?;
+    let status = record(arguments, &interrupt)?;
+    if status == ExitStatus::Done {
+        stdout::print(&format!("{}\n", arguments.out.display()))?;
+    }
+    Ok(status)
+}
+
+/// Simulates a drive and writes its recording: done or, where the user stops
+/// it, interrupted.
+///
+/// # Errors
+/// `Usage` when an argument is out of range or the directory holds something
+/// else, `Io` when the recording cannot be written.
+pub(super) fn record(arguments: &SimulateArguments, interrupt: &Interrupt) -> Result<ExitStatus> {
+    let drive = Drive::new(arguments.seed, &options(arguments))?;
+    let format = if arguments.compressed { PictureFormat::Jpeg } else { PictureFormat::Raw };
+    let mut progress = None;
+    let mut on_frame = |frame, num_frames| {
+        progress.get_or_insert_with(|| Progress::new(Some(num_frames), "frames")).set(frame);
+    };
+    let SimulateArguments { seconds, out, .. } = arguments;
+    let is_complete = sim::record(&drive, *seconds, format, out, &interrupt.flag(), &mut on_frame)?;
+    Ok(if is_complete { ExitStatus::Done } else { ExitStatus::Interrupted })
+}
+
+fn options(arguments: &SimulateArguments) -> Options {
+    Options {
+        num_lidars: arguments.lidars,
+        num_cameras: arguments.cameras,
+        num_actors: arguments.actors,
+        num_points: arguments.points,
+        camera_rate_hz: arguments.camera_rate,
+        ..Options::default()
+    }
+}

@@ -1,0 +1,218 @@
+//! Detections as a replay writes them: lines or a recording.
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde::Deserialize;
+
+use super::streams::{Classes, Streams, insert};
+use crate::error::{Error, ErrorKind, Result};
+use crate::input_file;
+use crate::transport::bag::BagReader;
+use crate::transport::messages::{Detection2DArray, Detection3DArray};
+use crate::transport::truth::ATTRIBUTES_SUFFIX;
+use crate::types::{
+    Box2d, Box3d, Detection2d, Detection3d, ImageBox, Object3d, RotatedBox2d, Stamp,
+};
+
+/// The longest line that is read: a frame of 65536 detections has half of that.
+const MAX_LINE_BYTES: usize = 32 << 20;
+
+/// Detections by topic.
+pub(crate) type Detections = Streams<Detection2d<ImageBox>, Detection3d>;
+
+/// Reads `detections.jsonl`, a replay's folder that holds it, or a recording
+/// with detection arrays, whole unless the user stops it.
+///
+/// # Errors
+/// `Io` when the file cannot be read, `Message` naming the line that is none,
+/// `DamagedBag` when nothing of a recording can be read.
+pub(super) fn read(path: &Path, classes: &mut Classes, stop: &AtomicBool) -> Result<Detections> {
+    match lines_of(path) {
+        Some(lines) => read_lines(&lines, classes, stop),
+        None => read_recording(path, classes, stop),
+    }
+}
+
+/// The file of lines that a path means, if it means one.
+fn lines_of(path: &Path) -> Option<PathBuf> {
+    let inside = path.join("detections.jsonl");
+    if inside.is_file() {
+        return Some(inside);
+    }
+    let is_lines = path.extension().is_some_and(|e| e == "jsonl" || e == "json");
+    (path.is_file() && is_lines).then(|| path.to_owned())
+}
+
+/// A line of `detections.jsonl`, as `replay/files.rs` writes it.
+#[derive(Deserialize)]
+struct Line {
+    channel: String,
+    topic: String,
+    stamp_ns: i64,
+    frame_id: String,
+    detections_2d: Option<Vec<Line2d>>,
+    detections_3d: Option<Vec<Line3d>>,
+}
+
+/// What is no number is null in JSON.
+type Number = Option<f32>;
+
+#[derive(Deserialize)]
+struct Line2d {
+    class_name: String,
+    score: Number,
+    #[serde(flatten)]
+    bbox: LineBox,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum LineBox {
+    Aligned { r#box: [Number; 4] },
+    Rotated { center: [Number; 2], size: [Number; 2], theta: Number },
+}
+
+#[derive(Deserialize)]
+struct Line3d {
+    class_name: String,
+    score: Number,
+    center: [Number; 3],
+    size: [Number; 3],
+    yaw: Number,
+    velocity: Option<[Number; 2]>,
+}
+
+fn number(value: Number) -> f32 {
+    value.unwrap_or(f32::NAN)
+}
+
+fn read_lines(path: &Path, classes: &mut Classes, stop: &AtomicBool) -> Result<Detections> {
+    let cannot_read = |e| {
+        Error::new(ErrorKind::Io, "eval", format!("cannot read {}", path.display())).with_source(e)
+    };
+    let mut file = BufReader::new(input_file::open(path).map_err(cannot_read)?);
+    let mut streams = Detections::new();
+    let (mut text, mut number) = (Vec::new(), 0);
+    while !stop.load(Ordering::Relaxed) {
+        text.clear();
+        number += 1;
+        let mut bounded = file.by_ref().take(MAX_LINE_BYTES as u64 + 1);
+        if bounded.read_until(b'\n', &mut text).map_err(cannot_read)? == 0 {
+            break;
+        }
+        let place = || format!("line {number} of {}", path.display());
+        if text.len() > MAX_LINE_BYTES {
+            let message = format!("{} has more than {MAX_LINE_BYTES} bytes", place());
+            return Err(Error::new(ErrorKind::Message, "eval", message));
+        }
+        let line: Line = serde_json::from_slice(&text).map_err(|e| {
+            let message = format!("{} is no frame", place());
+            Error::new(ErrorKind::Message, "eval", message).with_source(e)
+        })?;
+        let names = [&*line.channel, &*line.topic, &*line.frame_id];
+        let stamp = Stamp::from_nanos(line.stamp_ns);
+        let mut is_new = true;
+        if let Some(found) = line.detections_2d {
+            let found = found.into_iter().map(|d| detection_2d(&d, classes)).collect();
+            is_new = insert(&mut streams.cameras, names, stamp, found);
+        }
+        if let Some(found) = line.detections_3d {
+            let found = found.into_iter().map(|d| detection_3d(&d, classes)).collect();
+            is_new = insert(&mut streams.lidars, names, stamp, found);
+        }
+        streams.num_repeated += usize::from(!is_new);
+    }
+    Ok(streams)
+}
+
+fn detection_2d(line: &Line2d, classes: &mut Classes) -> Detection2d<ImageBox> {
+    let bbox = match line.bbox {
+        LineBox::Aligned { r#box } => {
+            let [x1, y1, x2, y2] = r#box.map(number);
+            Box2d::new(x1, y1, x2, y2).into()
+        }
+        LineBox::Rotated { center, size, theta } => {
+            let ([cx, cy], [width, height]) = (center.map(number), size.map(number));
+            RotatedBox2d { cx, cy, width, height, angle_rad: number(theta) }.into()
+        }
+    };
+    Detection2d { class: classes.index(&line.class_name), score: number(line.score), bbox }
+}
+
+fn detection_3d(line: &Line3d, classes: &mut Classes) -> Detection3d {
+    let [length_m, width_m, height_m] = line.size.map(number);
+    let center = line.center.map(number);
+    let bbox = Box3d { center, length_m, width_m, height_m, yaw_rad: number(line.yaw) };
+    let velocity_mps = line.velocity.map(|velocity| velocity.map(number));
+    Detection3d {
+        class: classes.index(&line.class_name),
+        score: number(line.score),
+        object: Object3d { bbox, velocity_mps, variance: None },
+    }
+}
+
+/// Reads the detection arrays of a recording that are not truth. They carry no
+/// velocities.
+fn read_recording(path: &Path, classes: &mut Classes, stop: &AtomicBool) -> Result<Detections> {
+    let mut reader = BagReader::open(path)?;
+    let topics = reader.topics().to_vec();
+    let is_truth = |name: &str| {
+        topics.iter().any(|other| other.name.strip_suffix(ATTRIBUTES_SUFFIX) == Some(name))
+    };
+    let wanted: Vec<&str> = topics
+        .iter()
+        .filter(|t| matches!(&*t.type_name, Detection2DArray::TYPE | Detection3DArray::TYPE))
+        .map(|topic| topic.name.as_str())
+        .filter(|name| !is_truth(name))
+        .collect();
+    reader.select(&wanted);
+    let mut streams = Detections::new();
+    while !stop.load(Ordering::Relaxed) {
+        let message = match reader.next_message() {
+            Ok(Some(message)) => message,
+            Ok(None) => break,
+            Err(error) => {
+                streams.damage.push(error.to_string());
+                continue;
+            }
+        };
+        let topic = &topics[message.topic];
+        let is_new = if topic.type_name == Detection2DArray::TYPE {
+            let array = Detection2DArray::decode(message.data)?;
+            let names = [&*topic.name, &*topic.name, array.header.frame_id];
+            let mut found = Vec::new();
+            for detection in array.detections {
+                let detection = detection?;
+                let Some(best) = detection.best else { continue };
+                found.push(Detection2d {
+                    class: classes.index(best.class_id),
+                    score: best.score as f32,
+                    bbox: detection.bbox(),
+                });
+            }
+            insert(&mut streams.cameras, names, array.header.stamp, found)
+        } else {
+            let array = Detection3DArray::decode(message.data)?;
+            let names = [&*topic.name, &*topic.name, array.header.frame_id];
+            let mut found = Vec::new();
+            for detection in array.detections {
+                let detection = detection?;
+                let Some(best) = detection.best else { continue };
+                let [length_m, width_m, height_m] = detection.size.map(|size| size as f32);
+                let center = detection.center.position.map(|value| value as f32);
+                let yaw_rad = detection.center.yaw_rad() as f32;
+                let bbox = Box3d { center, length_m, width_m, height_m, yaw_rad };
+                found.push(Detection3d {
+                    class: classes.index(best.class_id),
+                    score: best.score as f32,
+                    object: Object3d { bbox, velocity_mps: None, variance: None },
+                });
+            }
+            insert(&mut streams.lidars, names, array.header.stamp, found)
+        };
+        streams.num_repeated += usize::from(!is_new);
+    }
+    Ok(streams)
+}

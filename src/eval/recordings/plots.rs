@@ -1,0 +1,63 @@
+//! Precision-recall curves and reliability diagrams as pictures.
+
+use std::path::Path;
+
+use super::Evaluation;
+use super::figures::{Figures, SensorFigures};
+use crate::draw::{Curve, save_plot};
+use crate::error::Result;
+use crate::eval::recall_points;
+use crate::output_folder::OutputFolder;
+
+impl Evaluation {
+    /// Draws two pictures for every sensor into a folder; their names there
+    /// start with `prefix`.
+    ///
+    /// # Errors
+    /// `Usage` and `Io` of the folder.
+    pub(crate) fn draw(&self, folder: &mut OutputFolder, prefix: &str) -> Result<()> {
+        for sensor in &self.sensors {
+            let name = sensor.name.trim_matches('/').replace('/', "_");
+            draw_precision(sensor, &folder.file(&format!("{prefix}{name}_precision_recall.png"))?)?;
+            draw_calibration(sensor, &folder.file(&format!("{prefix}{name}_calibration.png"))?)?;
+        }
+        Ok(())
+    }
+}
+
+/// Precision over recall, a curve for each class that is there.
+fn draw_precision(sensor: &SensorFigures, path: &Path) -> Result<()> {
+    let curve = |name: &str, ap: Option<f64>, precision: &[f64]| {
+        let points = recall_points().into_iter().zip(precision).map(|(x, &y)| [x, y]);
+        ap.map(|ap| Curve { name: format!("{name} {ap:.2}"), points: points.collect() })
+    };
+    let (title, curves): (_, Vec<Option<Curve>>) = match &sensor.of {
+        Figures::Lidar(figures) => {
+            let ap_2m = |row: &super::figures::LidarRow| row.ap_by_distance.map(|ap| ap[2]);
+            let classes = figures.classes.iter();
+            let curves = classes.map(|(name, c)| curve(name, ap_2m(&c.all), &c.precision));
+            ("centres within 2 m", curves.collect())
+        }
+        Figures::Camera(figures) => {
+            let classes = figures.classes.iter();
+            let curves = classes.map(|(name, c)| curve(name, c.all.ap50, &c.precision));
+            ("overlap of 0.5", curves.collect())
+        }
+    };
+    let curves: Vec<Curve> = curves.into_iter().flatten().collect();
+    save_plot(path, &format!("{}: {title}", sensor.name), ["recall", "precision"], &curves)
+}
+
+/// Precision over score, beside what it should be.
+fn draw_calibration(sensor: &SensorFigures, path: &Path) -> Result<()> {
+    let bins = sensor.calibration.bins.iter();
+    let points = bins.filter_map(|bin| Some([bin.mean_score?, bin.precision?])).collect();
+    let error = sensor.calibration.expected_error;
+    let name = error.map_or_else(|| "no detections".into(), |error| format!("gap {error:.3}"));
+    let curves = [
+        Curve { name, points },
+        Curve { name: "calibrated".into(), points: vec![[0.0, 0.0], [1.0, 1.0]] },
+    ];
+    let title = format!("{}: how often a score is right", sensor.name);
+    save_plot(path, &title, ["score", "precision"], &curves)
+}

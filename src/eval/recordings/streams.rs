@@ -1,0 +1,89 @@
+//! Frames by topic and stamp: detections and truth, read into memory.
+
+use std::collections::BTreeMap;
+
+use crate::types::Stamp;
+
+/// What one topic says, frame by frame.
+pub(crate) struct Stream<T> {
+    /// Short name for files and tables: the channel, or the topic.
+    pub(crate) name: String,
+    /// Topic.
+    pub(crate) topic: String,
+    /// Frame of reference of its first message.
+    pub(crate) frame_id: String,
+    /// By stamp.
+    pub(crate) frames: BTreeMap<Stamp, Vec<T>>,
+}
+
+/// All topics of one source, by sensor.
+pub(crate) struct Streams<C, L> {
+    pub(crate) cameras: Vec<Stream<C>>,
+    pub(crate) lidars: Vec<Stream<L>>,
+    /// What is wrong with the source; empty for a sound one.
+    pub(crate) damage: Vec<String>,
+    /// Frames left out because their topic has one of that stamp already.
+    pub(crate) num_repeated: usize,
+    /// Frames of truth left out because half of them is missing.
+    pub(crate) num_incomplete: usize,
+}
+
+impl<C, L> Streams<C, L> {
+    pub(crate) fn new() -> Self {
+        Self {
+            cameras: Vec::new(),
+            lidars: Vec::new(),
+            damage: Vec::new(),
+            num_repeated: 0,
+            num_incomplete: 0,
+        }
+    }
+}
+
+/// Adds a frame to its topic; returns whether the stamp was new there.
+pub(crate) fn insert<T>(
+    streams: &mut Vec<Stream<T>>,
+    [name, topic, frame_id]: [&str; 3],
+    stamp: Stamp,
+    objects: Vec<T>,
+) -> bool {
+    let at = streams.iter().position(|stream| stream.topic == topic).unwrap_or_else(|| {
+        let [name, topic, frame_id] = [name, topic, frame_id].map(str::to_owned);
+        streams.push(Stream { name, topic, frame_id, frames: BTreeMap::new() });
+        streams.len() - 1
+    });
+    let frames = &mut streams[at].frames;
+    let is_new = !frames.contains_key(&stamp);
+    if is_new {
+        frames.insert(stamp, objects);
+    }
+    is_new
+}
+
+/// Class names to indices, in the order of their first use.
+#[derive(Default)]
+pub(crate) struct Classes(Vec<String>);
+
+impl Classes {
+    /// The index of a name.
+    pub(crate) fn index(&mut self, name: &str) -> u32 {
+        let at = self.0.iter().position(|known| known == name).unwrap_or_else(|| {
+            self.0.push(name.to_owned());
+            self.0.len() - 1
+        });
+        at as u32
+    }
+
+    /// Names by their indices.
+    pub(crate) fn names(&self) -> &[String] {
+        &self.0
+    }
+
+    /// Names with their indices, by name.
+    pub(crate) fn by_name(&self) -> Vec<(&str, u32)> {
+        let mut names: Vec<_> =
+            self.0.iter().enumerate().map(|(at, name)| (name.as_str(), at as u32)).collect();
+        names.sort_unstable();
+        names
+    }
+}

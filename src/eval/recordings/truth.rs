@@ -1,0 +1,128 @@
+//! Truth of a recording: detection arrays with their companions.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::streams::{Classes, Streams, insert};
+use crate::error::{Error, ErrorKind, Result};
+use crate::eval::{GroundTruth2d, GroundTruth3d};
+use crate::transport::bag::{BagReader, TopicInfo};
+use crate::transport::cdr::Reader;
+use crate::transport::messages::{Detection2DArray, Detection3DArray, read_header};
+use crate::transport::truth::{ATTRIBUTES_SUFFIX, decode_2d, decode_3d};
+use crate::types::Stamp;
+
+/// Truth by topic.
+pub(crate) type Truth = Streams<GroundTruth2d, GroundTruth3d>;
+
+/// A topic of truth and its companion, as numbers of the recording's topics.
+struct Pair {
+    array: usize,
+    attributes: usize,
+    /// The half of a frame that came first, by stamp.
+    waiting: BTreeMap<Stamp, Vec<u8>>,
+}
+
+/// Reads the truth of a recording, all of it unless the user stops it.
+///
+/// # Errors
+/// `DamagedBag` when nothing can be read, `Argument` when no topic is truth,
+/// what decoding refuses.
+pub(super) fn read(path: &Path, classes: &mut Classes, stop: &AtomicBool) -> Result<Truth> {
+    let mut reader = BagReader::open(path)?;
+    let topics = reader.topics().to_vec();
+    let mut pairs = pairs(&topics);
+    if pairs.is_empty() {
+        let names: Vec<&str> = topics.iter().map(|topic| topic.name.as_str()).collect();
+        return Err(Error::new(
+            ErrorKind::Argument,
+            "eval",
+            format!(
+                "{} holds no truth, which is a topic of detection arrays with another beside it \
+                 that ends in {ATTRIBUTES_SUFFIX}; its topics are {}",
+                path.display(),
+                names.join(" ")
+            ),
+        ));
+    }
+    let wanted: Vec<&str> = pairs
+        .iter()
+        .flat_map(|pair| [pair.array, pair.attributes])
+        .map(|topic| topics[topic].name.as_str())
+        .collect();
+    reader.select(&wanted);
+    let mut truth = Truth::new();
+    while !stop.load(Ordering::Relaxed) {
+        let message = match reader.next_message() {
+            Ok(Some(message)) => message,
+            Ok(None) => break,
+            Err(error) => {
+                truth.damage.push(error.to_string());
+                continue;
+            }
+        };
+        let of_message = |pair: &&mut Pair| [pair.array, pair.attributes].contains(&message.topic);
+        let Some(pair) = pairs.iter_mut().find(of_message) else { continue };
+        let stamp = read_header(&mut Reader::new("truth", message.data)?)?.stamp;
+        let Some(other) = pair.waiting.remove(&stamp) else {
+            pair.waiting.insert(stamp, message.data.to_vec());
+            continue;
+        };
+        let [array, attributes] = match message.topic == pair.array {
+            true => [message.data, &other],
+            false => [&other, message.data],
+        };
+        add(&mut truth, &topics[pair.array], [array, attributes], classes)?;
+    }
+    truth.num_incomplete = pairs.iter().map(|pair| pair.waiting.len()).sum();
+    Ok(truth)
+}
+
+fn pairs(topics: &[TopicInfo]) -> Vec<Pair> {
+    let is_array =
+        |t: &TopicInfo| matches!(&*t.type_name, Detection2DArray::TYPE | Detection3DArray::TYPE);
+    let companion = |topic: &TopicInfo| {
+        topics
+            .iter()
+            .position(|other| other.name.strip_suffix(ATTRIBUTES_SUFFIX) == Some(&*topic.name))
+    };
+    let arrays = topics.iter().enumerate().filter(|(_, topic)| is_array(topic));
+    arrays
+        .filter_map(|(array, topic)| {
+            let attributes = companion(topic)?;
+            Some(Pair { array, attributes, waiting: BTreeMap::new() })
+        })
+        .collect()
+}
+
+/// Adds a frame of truth.
+fn add(
+    truth: &mut Truth,
+    topic: &TopicInfo,
+    [array, attributes]: [&[u8]; 2],
+    classes: &mut Classes,
+) -> Result<()> {
+    let is_new = if topic.type_name == Detection2DArray::TYPE {
+        let (header, objects) = decode_2d(array, attributes)?;
+        let objects = objects.iter().map(|object| GroundTruth2d {
+            class: classes.index(object.class_name),
+            bbox: object.bbox,
+            visibility: object.visibility,
+        });
+        let names = [&*topic.name, &*topic.name, header.frame_id];
+        insert(&mut truth.cameras, names, header.stamp, objects.collect())
+    } else {
+        let (header, objects) = decode_3d(array, attributes)?;
+        let objects = objects.iter().map(|object| GroundTruth3d {
+            class: classes.index(object.class_name),
+            bbox: object.bbox,
+            velocity_mps: object.velocity_mps,
+            num_points: object.num_points,
+        });
+        let names = [&*topic.name, &*topic.name, header.frame_id];
+        insert(&mut truth.lidars, names, header.stamp, objects.collect())
+    };
+    truth.num_repeated += usize::from(!is_new);
+    Ok(())
+}

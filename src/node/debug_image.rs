@@ -1,0 +1,148 @@
+//! The debug images of a channel: its detections on its inputs, drawn while they have
+//! subscribers.
+
+use super::endpoints::{DEBUG_IMAGE_QOS, OutputTopics};
+use super::publisher::GatedPublisher;
+use crate::detectors::FrameInput;
+use crate::error::Result;
+use crate::runtime::channel::Served;
+use crate::transport::messages::{CompressedImage, Image};
+use crate::transport::middleware::Qos;
+
+/// The publishers of debug images; none in a build that draws nothing.
+pub struct DebugImage(Option<Publishers>);
+
+#[cfg_attr(not(feature = "pictures"), expect(dead_code, reason = "nothing is drawn"))]
+struct Publishers {
+    raw: GatedPublisher,
+    compressed: GatedPublisher,
+    /// Scratch memory of the compression.
+    jpeg: Vec<u8>,
+}
+
+impl DebugImage {
+    /// Announces the topics through `advertise`, which takes topic, type and quality of
+    /// service.
+    ///
+    /// # Errors
+    /// Those of `advertise`.
+    pub fn open(
+        topics: &OutputTopics,
+        mut advertise: impl FnMut(&str, &'static str, Qos) -> Result<GatedPublisher>,
+    ) -> Result<Self> {
+        if !cfg!(feature = "pictures") {
+            return Ok(Self(None));
+        }
+        let compressed = &topics.compressed_debug_image;
+        Ok(Self(Some(Publishers {
+            raw: advertise(&topics.debug_image, Image::TYPE, DEBUG_IMAGE_QOS)?,
+            compressed: advertise(compressed, CompressedImage::TYPE, DEBUG_IMAGE_QOS)?,
+            jpeg: Vec::new(),
+        })))
+    }
+
+    /// Draws and publishes a frame, where the configuration asks for it and a topic has
+    /// subscribers. `message` is scratch memory.
+    ///
+    /// # Errors
+    /// `Middleware` when it could not be published, and those of drawing.
+    pub fn publish(
+        &mut self,
+        served: &Served<'_>,
+        inputs: &[Option<FrameInput<'_>>],
+        message: &mut Vec<u8>,
+    ) -> Result<()> {
+        match &mut self.0 {
+            Some(publishers) if served.config.live.publishes_debug_image => {
+                publishers.publish(served, inputs, message)
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(not(feature = "pictures"))]
+impl Publishers {
+    /// Never called: there are no publishers.
+    #[expect(clippy::unused_self, reason = "the build draws nothing")]
+    fn publish(
+        &mut self,
+        _: &Served<'_>,
+        _: &[Option<FrameInput<'_>>],
+        _: &mut Vec<u8>,
+    ) -> Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(feature = "pictures")]
+mod drawn {
+    use super::Publishers;
+    use crate::detectors::{FrameInput, FrameSet};
+    use crate::draw::{self, Canvas};
+    use crate::error::{Error, ErrorKind, Result};
+    use crate::runtime::channel::Served;
+    use crate::transport::messages::{CompressedImage, Image};
+    use crate::types::Header;
+
+    /// Quality of compressed debug images, 1 to 100.
+    const JPEG_QUALITY: u8 = 85;
+
+    impl Publishers {
+        /// Draws a frame once and publishes it on the topics that have subscribers.
+        pub(super) fn publish(
+            &mut self,
+            served: &Served<'_>,
+            inputs: &[Option<FrameInput<'_>>],
+            message: &mut Vec<u8>,
+        ) -> Result<()> {
+            let wants_raw = self.raw.num_subscribers() > 0;
+            let wants_compressed = self.compressed.num_subscribers() > 0;
+            if !wants_raw && !wants_compressed {
+                return Ok(());
+            }
+            let Served { config, header, detections, .. } = served;
+            let frame = FrameSet { stamp: header.stamp, inputs };
+            let canvas = draw::draw(&frame, config.sync.reference, *detections, config)?;
+            if wants_raw {
+                encode_raw(header, &canvas, message)?;
+                self.raw.publish(message)?;
+            }
+            if wants_compressed {
+                compress(&canvas, &mut self.jpeg)?;
+                // The format as image_transport writes it.
+                let format = "rgb8; jpeg compressed bgr8";
+                CompressedImage { header: *header, format, data: &self.jpeg }.encode(message)?;
+                self.compressed.publish(message)?;
+            }
+            Ok(())
+        }
+    }
+
+    fn encode_raw(header: &Header<'_>, canvas: &Canvas, message: &mut Vec<u8>) -> Result<()> {
+        let image = Image {
+            header: *header,
+            height: canvas.size().height,
+            width: canvas.size().width,
+            encoding: "rgb8",
+            is_bigendian: false,
+            step: 3 * canvas.size().width,
+            data: canvas.pixels(),
+        };
+        image.encode(message)
+    }
+
+    fn compress(canvas: &Canvas, jpeg: &mut Vec<u8>) -> Result<()> {
+        let size = canvas.size();
+        let refused = || {
+            let message = format!("a debug image of {}x{} is no JPEG", size.width, size.height);
+            Error::new(ErrorKind::Codec, "debug_image", message)
+        };
+        let sides = [size.width, size.height].map(u16::try_from);
+        let [Ok(width), Ok(height)] = sides else { return Err(refused()) };
+        jpeg.clear();
+        jpeg_encoder::Encoder::new(jpeg, JPEG_QUALITY)
+            .encode(canvas.pixels(), width, height, jpeg_encoder::ColorType::Rgb)
+            .map_err(|cause| refused().with_source(cause))
+    }
+}

@@ -1,0 +1,214 @@
+//! The topics of the node and their quality of service, which parameters
+//! `qos_overrides.*` may override, as in rclcpp.
+
+use crate::config::{ChannelConfig, ChannelKind, Config, DeclaredParameter, QosOverrides};
+use crate::error::Result;
+use crate::ros::{Direction, ParameterDescriptor, ParameterValue};
+use crate::transport::middleware::{
+    Durability, Handler, InputKind, Middleware, Publisher, Qos, Receiver, Reliability,
+    Subscription, Watcher,
+};
+use crate::types::OutputType;
+
+/// Topic of diagnostics.
+pub const DIAGNOSTICS_TOPIC: &str = "/diagnostics";
+/// Topic of changes of parameters.
+pub const PARAMETER_EVENTS_TOPIC: &str = "/parameter_events";
+/// Topic of transitions.
+pub const TRANSITION_EVENT_TOPIC: &str = "~/transition_event";
+
+/// Transforms as tf2 subscribes to them.
+pub(super) const TF_QOS: Qos = Qos { depth: 100, ..Qos::DEFAULT };
+pub(super) const TF_STATIC_QOS: Qos = Qos { depth: 100, ..Qos::LATCHED };
+pub(super) const CLOCK_QOS: Qos =
+    Qos { reliability: Reliability::BestEffort, depth: 1, ..Qos::DEFAULT };
+pub(super) const PARAMETER_EVENTS_QOS: Qos = Qos { depth: 1000, ..Qos::DEFAULT };
+
+/// RViz asks for reliable markers; each array takes the place of the one before.
+pub(super) const MARKERS_QOS: Qos = Qos { depth: 1, ..Qos::DEFAULT };
+/// Images are large: one that is lost is not sent again.
+pub(super) const DEBUG_IMAGE_QOS: Qos =
+    Qos { reliability: Reliability::BestEffort, durability: Durability::Volatile, depth: 1 };
+
+/// Topic of the class table of a channel, below its detections.
+pub(super) const LABELS: &str = "label_info";
+/// Topic of the markers of a lidar channel, below its detections.
+pub(super) const MARKERS: &str = "markers";
+/// Topic of the debug image of a channel, below its detections.
+pub(super) const DEBUG_IMAGE: &str = "debug_image";
+/// Topic of the compressed debug image, below the debug image.
+pub(super) const COMPRESSED: &str = "compressed";
+
+/// A topic of the node.
+pub(super) struct Endpoint {
+    /// Its full name, remapped.
+    topic: String,
+    direction: Direction,
+    qos: Qos,
+}
+
+/// The topics of a configured node, with the quality of service that holds.
+/// `resolve` expands and remaps a topic.
+pub(super) fn endpoints(config: &Config, resolve: impl Fn(&str) -> String) -> Vec<Endpoint> {
+    use Direction::{Publisher, Subscription};
+    let mut found = vec![
+        (DIAGNOSTICS_TOPIC.to_owned(), Publisher, Qos::DEFAULT),
+        (PARAMETER_EVENTS_TOPIC.to_owned(), Publisher, PARAMETER_EVENTS_QOS),
+    ];
+    if config.use_sim_time {
+        found.push(("/clock".to_owned(), Subscription, CLOCK_QOS));
+    }
+    if config.channels.iter().any(wants_transforms) {
+        found.push(("/tf".to_owned(), Subscription, TF_QOS));
+        found.push(("/tf_static".to_owned(), Subscription, TF_STATIC_QOS));
+    }
+    for channel in &config.channels {
+        for input in &channel.inputs {
+            let topics = [Some(&input.topic), input.camera_info.as_ref()];
+            let topics = topics.into_iter().flatten();
+            found.extend(topics.map(|topic| (topic.clone(), Subscription, channel.live.qos)));
+        }
+        let topics = OutputTopics::of(channel, &resolve);
+        found.push((topics.detections, Publisher, Qos::DEFAULT));
+        found.push((topics.labels, Publisher, Qos::LATCHED));
+        found.extend(topics.markers.map(|topic| (topic, Publisher, MARKERS_QOS)));
+        found.push((topics.debug_image, Publisher, DEBUG_IMAGE_QOS));
+        found.push((topics.compressed_debug_image, Publisher, DEBUG_IMAGE_QOS));
+    }
+    let mut endpoints: Vec<Endpoint> = Vec::new();
+    for (topic, direction, qos) in found {
+        let topic = resolve(&topic);
+        // Two channels may subscribe to one topic.
+        if !endpoints.iter().any(|known| known.topic == topic && known.direction == direction) {
+            let qos = config.qos_overrides.apply(&topic, direction, qos);
+            endpoints.push(Endpoint { topic, direction, qos });
+        }
+    }
+    endpoints
+}
+
+/// The topics of a channel's outputs, as they are advertised. A topic below
+/// another follows a remap of that one, unless a remap names it itself.
+pub(super) struct OutputTopics {
+    pub(super) detections: String,
+    pub(super) labels: String,
+    pub(super) markers: Option<String>,
+    pub(super) debug_image: String,
+    pub(super) compressed_debug_image: String,
+}
+
+impl OutputTopics {
+    /// The topics of a channel; `resolve` expands and remaps a topic.
+    pub(super) fn of(config: &ChannelConfig, resolve: impl Fn(&str) -> String) -> Self {
+        let below = |topic: &str, name: &str| {
+            let own = format!("{topic}/{name}");
+            if resolve(&own) == own { format!("{}/{name}", resolve(topic)) } else { own }
+        };
+        let output = &config.output;
+        let has_markers = config.output_type == OutputType::Detection3dArray;
+        let debug_image = below(output, DEBUG_IMAGE);
+        Self {
+            detections: output.clone(),
+            labels: below(output, LABELS),
+            markers: has_markers.then(|| below(output, MARKERS)),
+            compressed_debug_image: below(&debug_image, COMPRESSED),
+            debug_image,
+        }
+    }
+}
+
+fn wants_transforms(channel: &ChannelConfig) -> bool {
+    match &channel.kind {
+        ChannelKind::Camera(_) => false,
+        ChannelKind::Lidar(lidar) => lidar.densification.num_past_sweeps > 0,
+    }
+}
+
+/// Warns of overrides of topics that the node does not have.
+pub(super) fn warn_of_unused(overrides: &QosOverrides, endpoints: &[Endpoint]) {
+    let has = |topic: &str, direction| {
+        endpoints.iter().any(|known| known.topic == topic && known.direction == direction)
+    };
+    for key in overrides.unused(has) {
+        tracing::warn!("{key} has no effect: the node has no such topic");
+    }
+}
+
+/// The read-only parameters of the endpoints.
+pub(super) fn parameters(endpoints: &[Endpoint]) -> Vec<DeclaredParameter> {
+    let of_endpoint = |Endpoint { topic, direction, qos }: &Endpoint| {
+        let text = |name: &str| ParameterValue::Text(name.to_owned());
+        let depth = i64::try_from(qos.depth).unwrap_or(i64::MAX);
+        [
+            ("depth", ParameterValue::Integer(depth), "1 to 1000"),
+            ("durability", text(qos.durability.name()), "volatile, transient_local"),
+            ("history", text("keep_last"), "keep_last"),
+            ("reliability", text(qos.reliability.name()), "reliable, best_effort"),
+        ]
+        .map(|(policy, value, allowed)| {
+            let direction = direction.name();
+            let descriptor = ParameterDescriptor {
+                name: format!("qos_overrides.{topic}.{direction}.{policy}"),
+                parameter_type: value.parameter_type(),
+                description: format!("{policy} of the {direction} of {topic}."),
+                additional_constraints: allowed.to_owned(),
+                is_read_only: true,
+                is_dynamically_typed: false,
+                range: None,
+            };
+            DeclaredParameter { descriptor, value }
+        })
+    };
+    endpoints.iter().flat_map(of_endpoint).collect()
+}
+
+/// A middleware whose endpoints have the quality of service that is configured.
+pub(super) struct OverridingMiddleware {
+    pub(super) middleware: Box<dyn Middleware>,
+    pub(super) overrides: QosOverrides,
+}
+
+impl Middleware for OverridingMiddleware {
+    fn name(&self) -> &'static str {
+        self.middleware.name()
+    }
+
+    fn resolve(&self, topic: &str) -> String {
+        self.middleware.resolve(topic)
+    }
+
+    fn subscribe(
+        &mut self,
+        topic: &str,
+        kind: InputKind,
+        qos: Qos,
+        receiver: Receiver,
+    ) -> Result<Box<dyn Subscription>> {
+        let name = self.middleware.resolve(topic);
+        let qos = self.overrides.apply(&name, Direction::Subscription, qos);
+        self.middleware.subscribe(topic, kind, qos, receiver)
+    }
+
+    fn advertise(
+        &mut self,
+        topic: &str,
+        type_name: &'static str,
+        qos: Qos,
+    ) -> Result<Box<dyn Publisher>> {
+        let name = self.middleware.resolve(topic);
+        let qos = self.overrides.apply(&name, Direction::Publisher, qos);
+        self.middleware.advertise(topic, type_name, qos)
+    }
+
+    fn serve(&mut self, handler: Handler) -> Result<()> {
+        self.middleware.serve(handler)
+    }
+
+    fn watch(&mut self, watcher: Watcher) {
+        self.middleware.watch(watcher);
+    }
+
+    fn counts_losses(&self) -> bool {
+        self.middleware.counts_losses()
+    }
+}

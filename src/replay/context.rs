@@ -1,0 +1,79 @@
+//! What the channels of a replay share: its recording, its transforms and its closure.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::frame::ReplayFrame;
+use super::transforms::TransformFeed;
+use crate::error::Result;
+use crate::transport::bag::{BagMessage, BagReader};
+use crate::types::Stamp;
+
+/// The closure that receives the frames.
+pub(super) type OnFrame<'a> = dyn FnMut(&ReplayFrame<'_>) -> Result<()> + Send + 'a;
+
+/// What the channels of a replay share. Locks are held to look up a transform and to pass
+/// a frame on, not while a frame is processed.
+pub(super) struct ReplayContext<'a> {
+    pub(super) on_frame: Mutex<&'a mut OnFrame<'a>>,
+    pub(super) transforms: Option<Mutex<TransformFeed>>,
+    pub(super) num_messages_read: AtomicU64,
+}
+
+impl ReplayContext<'_> {
+    /// Reads the transforms up to `log_time`.
+    pub(super) fn advance_to(&self, log_time: Stamp) {
+        if let Some(feed) = &self.transforms {
+            lock(feed).advance_to(log_time);
+        }
+    }
+
+    pub(super) fn num_messages_read(&self) -> u64 {
+        self.num_messages_read.load(Ordering::Relaxed)
+    }
+}
+
+pub(super) fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A recording that is being read.
+pub(super) struct Reading<'a> {
+    pub(super) reader: BagReader,
+    pub(super) context: &'a ReplayContext<'a>,
+    pub(super) stop: &'a AtomicBool,
+    /// What is wrong with the recording.
+    pub(super) damage: Vec<String>,
+}
+
+impl Reading<'_> {
+    /// Whether the replay is to end.
+    pub(super) fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Passes message by message to `work`, until the end or a request to stop. Damage is
+    /// noted and read past.
+    ///
+    /// # Errors
+    /// The first of `work`.
+    pub(super) fn each(
+        &mut self,
+        work: &mut dyn FnMut(&BagMessage<'_>) -> Result<()>,
+    ) -> Result<()> {
+        while !self.is_stopped() {
+            match self.reader.next_message() {
+                Ok(Some(message)) => {
+                    self.context.num_messages_read.fetch_add(1, Ordering::Relaxed);
+                    work(&message)?;
+                }
+                Ok(None) => break,
+                Err(error) => {
+                    tracing::error!("{error}");
+                    self.damage.push(error.to_string());
+                }
+            }
+        }
+        Ok(())
+    }
+}

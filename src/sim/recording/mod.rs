@@ -1,0 +1,139 @@
+//! A drive as a recording, with the truth beside every scan and picture.
+
+mod messages;
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::{Drive, SCAN_RATE_HZ, START};
+use crate::error::{Error, ErrorKind, Result};
+use crate::output_folder::{OutputFolder, Replaces};
+use crate::types::Stamp;
+pub use messages::PictureFormat;
+use messages::Recorder;
+
+/// Rate of `/tf` and `/clock`. Every stamp of a LiDAR is a multiple of it.
+const TF_RATE_HZ: f64 = 100.0;
+/// The longest drive.
+const MAX_SECONDS: f64 = 3600.0;
+
+/// What is recorded at some time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Event {
+    Transform,
+    Picture { camera: usize, index: u64 },
+    Scan { lidar: usize, index: u64 },
+}
+
+/// Writes the first `seconds` of a drive as a rosbag2 recording to the folder `out`, whose
+/// earlier recording is replaced. `on_frame` is called before every picture and scan with its
+/// number and their count. Returns whether the recording is complete: setting `stop` ends it
+/// early, and what was written stays in `det_post.partial/`.
+///
+/// | topic | messages |
+/// |---|---|
+/// | `/lidar_N/points` | `PointCloud2`, at 10 Hz |
+/// | `/camera_N/image`, or `/camera_N/image/compressed` | `Image` or `CompressedImage` |
+/// | `/camera_N/camera_info` | `CameraInfo` |
+/// | `/truth/lidar_N`, `/truth/camera_N` | detection arrays, each with a topic of attributes |
+/// | `/tf`, `/tf_static`, `/clock` | poses of vehicle and sensors, time |
+///
+/// # Errors
+/// `Usage` when `seconds` is out of range or the folder holds something else, `Io` when the
+/// recording cannot be written.
+pub fn record(
+    drive: &Drive,
+    seconds: f64,
+    format: PictureFormat,
+    out: &Path,
+    stop: &AtomicBool,
+    on_frame: &mut dyn FnMut(u64, u64),
+) -> Result<bool> {
+    if !(seconds > 0.0 && seconds <= MAX_SECONDS) {
+        let message =
+            format!("--seconds is {seconds}; above 0 and at most {MAX_SECONDS} is possible");
+        return Err(Error::new(ErrorKind::Usage, "simulate", message));
+    }
+    let mut folder = OutputFolder::open(out, Replaces::Everything)?;
+    let mut recorder = Recorder::create(drive, folder.recording(None)?, format)?;
+    let events = events(drive, seconds);
+    let is_frame = |event: &Event| *event != Event::Transform;
+    let num_frames = events.iter().filter(|(_, event)| is_frame(event)).count() as u64;
+    recorder.mounts(START)?;
+    let (mut is_complete, mut frame) = (true, 0);
+    for &(log_time, event) in &events {
+        if stop.load(Ordering::Relaxed) {
+            is_complete = false;
+            break;
+        }
+        if is_frame(&event) {
+            on_frame(frame, num_frames);
+            frame += 1;
+        }
+        match event {
+            Event::Transform => recorder.transform(log_time)?,
+            Event::Picture { camera, index } => recorder.picture(camera, index, log_time)?,
+            Event::Scan { lidar, index } => recorder.scan(lidar, index, log_time)?,
+        }
+    }
+    recorder.finish()?;
+    if is_complete {
+        folder.finish()?
+    } else {
+        folder.keep_partial()?
+    }
+    Ok(is_complete)
+}
+
+/// All events of a drive in the order of their log times. A scan is there when
+/// its turn is complete, half a turn after its stamp; everything else at once.
+fn events(drive: &Drive, seconds: f64) -> Vec<(Stamp, Event)> {
+    let rig = drive.rig();
+    let after = |start: Stamp, seconds: f64| {
+        Stamp::from_nanos(start.nanos() + (seconds * 1e9).round() as i64)
+    };
+    let count = |rate_hz: f64| (seconds * rate_hz + 1e-9) as u64;
+    let mut events = Vec::new();
+    for index in 0..=count(TF_RATE_HZ) {
+        events.push((after(START, index as f64 / TF_RATE_HZ), Event::Transform));
+    }
+    for index in 0..count(rig.camera_rate_hz) {
+        let stamp = rig.picture_stamp(index);
+        let event = |camera| (stamp, Event::Picture { camera, index });
+        events.extend((0..rig.cameras.len()).map(event));
+    }
+    for index in 0..count(SCAN_RATE_HZ) {
+        let log_time = after(rig.scan_stamp(index), 0.5 / SCAN_RATE_HZ);
+        let event = |lidar| (log_time, Event::Scan { lidar, index });
+        events.extend((0..rig.lidars.len()).map(event));
+    }
+    events.sort();
+    events
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sim::Options;
+
+    #[test]
+    fn events_come_in_the_order_of_their_times() {
+        let options = Options {
+            num_lidars: 2,
+            num_cameras: 3,
+            camera_rate_hz: 30.0,
+            num_points: 1024,
+            ..Options::default()
+        };
+        let drive = Drive::new(1, &options).unwrap();
+        let events = events(&drive, 1.2);
+        assert!(events.windows(2).all(|pair| pair[0] < pair[1]));
+        let count = |wanted: fn(&Event) -> bool| events.iter().filter(|(_, e)| wanted(e)).count();
+        assert_eq!(count(|e| matches!(e, Event::Scan { .. })), 2 * 12);
+        assert_eq!(count(|e| matches!(e, Event::Picture { .. })), 3 * 36);
+        assert_eq!(count(|e| matches!(e, Event::Transform)), 121);
+        // Every sensor's stamp lies between transforms that are recorded.
+        let end = Stamp::from_nanos(START.nanos() + 1_200_000_000);
+        assert_eq!(events.last().unwrap().0, end);
+    }
+}

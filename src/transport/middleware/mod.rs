@@ -1,0 +1,322 @@
+//! The interface of a live node to the ROS graph.
+//!
+//! A [`Middleware`] joins the graph as one node. It delivers messages, decoded
+//! and borrowed, publishes serialized CDR messages, and serves the services of
+//! ROS nodes and managed nodes. It is independent of detections.
+//!
+//! Threads: a middleware has threads of its own. It calls a [`Receiver`] for one
+//! message after another; a receiver copies what it needs and returns without
+//! waiting. It calls the [`Handler`] of services on other threads than those that
+//! deliver messages: a transition may take as long as loading networks.
+//!
+//! Topic and service names are in the form of the node (`/x`, `x`, `~/x`); the
+//! middleware expands and remaps them. Every method may be called at any time.
+
+mod service;
+mod stamp_gaps;
+mod watchers;
+
+pub use service::{Request, Response, ServiceKind};
+pub use stamp_gaps::StampGaps;
+pub(in crate::transport) use watchers::Watchers;
+
+pub use crate::ros::{Durability, Qos, Reliability};
+
+use crate::error::Result;
+use crate::ros::{NodeName, Remaps};
+use crate::transport::cdr::Reader;
+use crate::transport::messages::{
+    BondStatus, CameraInfo, Clock, CompressedImage, Image, PointCloud2, TfMessage, TransformStamped,
+};
+use crate::types::{CloudView, Header, ImagePayload, Stamp};
+
+/// Options that every middleware is opened with.
+#[derive(Clone, Debug)]
+pub struct MiddlewareOptions {
+    /// Name and namespace of the node.
+    pub node: NodeName,
+    /// Remappings of topics and services.
+    pub remaps: Remaps,
+}
+
+/// A connection to the ROS graph. Dropping it leaves the graph.
+pub trait Middleware: Send {
+    /// Its name, such as `dds`, for logs and diagnostics.
+    fn name(&self) -> &'static str;
+
+    /// The full name of a topic, expanded and remapped.
+    fn resolve(&self, topic: &str) -> String;
+
+    /// Delivers the messages of a topic until the subscription is dropped.
+    ///
+    /// `receiver` is called with every message in the order of arrival: decoded, or
+    /// the reason why it does not decode. Messages that the
+    /// middleware drops are reported as [`MiddlewareEvent::Lost`].
+    ///
+    /// # Errors
+    /// `Middleware` when the graph refuses.
+    fn subscribe(
+        &mut self,
+        topic: &str,
+        kind: InputKind,
+        qos: Qos,
+        receiver: Receiver,
+    ) -> Result<Box<dyn Subscription>>;
+
+    /// Advertises a topic of messages of `type_name` (`package/msg/Type`) until
+    /// the publisher is dropped.
+    ///
+    /// # Errors
+    /// `Middleware` when the graph refuses, or the type is not known to the middleware.
+    fn advertise(
+        &mut self,
+        topic: &str,
+        type_name: &'static str,
+        qos: Qos,
+    ) -> Result<Box<dyn Publisher>>;
+
+    /// Serves every [`ServiceKind`] under the name of the node for as long as the
+    /// middleware is open. A request that does not decode is reported as
+    /// [`MiddlewareEvent::Refused`].
+    ///
+    /// # Errors
+    /// `Middleware` when the graph refuses, or services are served already.
+    fn serve(&mut self, handler: Handler) -> Result<()>;
+
+    /// Reports later events of the graph to `watcher`, from any thread.
+    fn watch(&mut self, watcher: Watcher);
+
+    /// Whether every message that is lost before it reaches its receiver is reported as
+    /// [`MiddlewareEvent::Lost`]. Otherwise their number is unknown, and
+    /// [`MiddlewareEvent::Missing`] reports an estimate.
+    fn counts_losses(&self) -> bool {
+        true
+    }
+}
+
+/// A subscription to a topic. Dropping it ends the subscription; a call of the
+/// receiver that is in progress may end later.
+pub trait Subscription: Send {
+    /// Number of publishers that are matched now.
+    fn num_publishers(&self) -> usize;
+}
+
+/// A publisher of a topic.
+pub trait Publisher: Send {
+    /// Publishes a whole CDR message with its encapsulation header, in little
+    /// endian. Does not wait for subscribers.
+    ///
+    /// # Errors
+    /// `Middleware` when the message could not be handed over; it is lost.
+    fn publish(&mut self, cdr: &[u8]) -> Result<()>;
+
+    /// Number of subscribers that are matched now. Cheap: called once per frame.
+    fn num_subscribers(&self) -> usize;
+}
+
+/// Receives the messages of a topic, one call at a time.
+pub type Receiver = Box<dyn FnMut(Result<Received<'_>>) + Send>;
+
+/// Responds to requests, on any thread. The response is of the request's kind.
+pub type Handler = Box<dyn Fn(Request) -> Response + Send + Sync>;
+
+/// Receives events, on any thread.
+pub type Watcher = Box<dyn Fn(MiddlewareEvent) + Send + Sync>;
+
+/// The messages that a node subscribes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum InputKind {
+    /// `sensor_msgs/Image`.
+    Image,
+    /// `sensor_msgs/CompressedImage`.
+    CompressedImage,
+    /// `sensor_msgs/PointCloud2`.
+    PointCloud2,
+    /// `sensor_msgs/CameraInfo`.
+    CameraInfo,
+    /// `tf2_msgs/TFMessage`.
+    Transforms {
+        /// Whether the transforms hold for all time (`/tf_static`).
+        is_static: bool,
+    },
+    /// `rosgraph_msgs/Clock`.
+    Clock,
+    /// `bond/Status`.
+    Bond,
+}
+
+impl InputKind {
+    /// The ROS name of the messages.
+    pub fn type_name(self) -> &'static str {
+        match self {
+            Self::Image => Image::TYPE,
+            Self::CompressedImage => CompressedImage::TYPE,
+            Self::PointCloud2 => PointCloud2::TYPE,
+            Self::CameraInfo => CameraInfo::TYPE,
+            Self::Transforms { .. } => TfMessage::TYPE,
+            Self::Clock => Clock::TYPE,
+            Self::Bond => BondStatus::TYPE,
+        }
+    }
+}
+
+/// A message that arrived, borrowed from the middleware for the duration of the call.
+#[derive(Clone, Copy, Debug)]
+pub enum Received<'a> {
+    /// Of `Image` and `CompressedImage`.
+    Picture {
+        /// Stamp and frame.
+        header: Header<'a>,
+        /// Pixels, or a compressed file.
+        payload: ImagePayload<'a>,
+    },
+    /// Of `PointCloud2`.
+    Cloud {
+        /// Stamp and frame.
+        header: Header<'a>,
+        /// The points.
+        view: &'a CloudView<'a>,
+    },
+    /// Of `CameraInfo`.
+    CameraInfo(&'a CameraInfo<'a>),
+    /// A transform of a `TFMessage`; each transform is a call of its own.
+    Transform {
+        /// The transform, unchecked.
+        transform: TransformStamped<'a>,
+        /// Whether it holds for all time.
+        is_static: bool,
+    },
+    /// Of `Clock`.
+    Clock(Stamp),
+    /// Of `Bond`.
+    Bond(BondStatus<'a>),
+}
+
+impl Received<'_> {
+    /// The stamp of a message that has one header.
+    pub fn stamp(&self) -> Option<Stamp> {
+        match self {
+            Self::Picture { header, .. } | Self::Cloud { header, .. } => Some(header.stamp),
+            Self::CameraInfo(info) => Some(info.header.stamp),
+            Self::Transform { .. } | Self::Clock(_) | Self::Bond(_) => None,
+        }
+    }
+}
+
+/// Decodes a whole CDR message of a kind and passes it to the receiver.
+pub fn deliver(kind: InputKind, cdr: &[u8], receiver: &mut dyn FnMut(Result<Received<'_>>)) {
+    let message = Reader::new(kind.type_name(), cdr);
+    if let Err(error) = message.and_then(|message| read(kind, message, receiver)) {
+        receiver(Err(error));
+    }
+}
+
+/// As [`deliver`], for a message after its encapsulation header.
+pub fn deliver_body(
+    kind: InputKind,
+    body: &[u8],
+    big_endian: bool,
+    receiver: &mut dyn FnMut(Result<Received<'_>>),
+) {
+    let message = Reader::of_body(kind.type_name(), body, big_endian);
+    if let Err(error) = read(kind, message, receiver) {
+        receiver(Err(error));
+    }
+}
+
+fn read(
+    kind: InputKind,
+    message: Reader<'_>,
+    receiver: &mut dyn FnMut(Result<Received<'_>>),
+) -> Result<()> {
+    match kind {
+        InputKind::Image => {
+            let image = Image::read(message)?;
+            let payload = ImagePayload::Raw(image.view()?);
+            receiver(Ok(Received::Picture { header: image.header, payload }));
+        }
+        InputKind::CompressedImage => {
+            let file = CompressedImage::read(message)?;
+            let payload = ImagePayload::Compressed(file.view()?);
+            receiver(Ok(Received::Picture { header: file.header, payload }));
+        }
+        InputKind::PointCloud2 => {
+            let cloud = PointCloud2::read(message)?;
+            receiver(Ok(Received::Cloud { header: cloud.header, view: &cloud.view()? }));
+        }
+        InputKind::CameraInfo => receiver(Ok(Received::CameraInfo(&CameraInfo::read(message)?))),
+        InputKind::Transforms { is_static } => {
+            for transform in TfMessage::read(message)?.transforms {
+                receiver(Ok(Received::Transform { transform: transform?, is_static }));
+            }
+        }
+        InputKind::Clock => {
+            receiver(Ok(Received::Clock(Clock::read(message)?.clock)));
+        }
+        InputKind::Bond => receiver(Ok(Received::Bond(BondStatus::read(message)?))),
+    }
+    Ok(())
+}
+
+/// Events of the graph. Topics are full names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MiddlewareEvent {
+    /// A peer on a topic of ours requests or offers an incompatible quality of
+    /// service: it is not matched.
+    IncompatibleQos {
+        /// The topic.
+        topic: String,
+        /// The policy, as ROS names it, such as `reliability`.
+        policy: String,
+    },
+    /// A peer uses a topic of ours with another type.
+    IncompatibleType {
+        /// The topic.
+        topic: String,
+        /// Its type.
+        found: String,
+    },
+    /// All peers on a topic of ours are compatible again, or the topic is no longer
+    /// ours.
+    Compatible {
+        /// The topic.
+        topic: String,
+    },
+    /// A publisher or subscriber has joined a topic of ours.
+    PeerFound {
+        /// The topic.
+        topic: String,
+    },
+    /// A publisher or subscriber has left a topic of ours.
+    PeerGone {
+        /// The topic.
+        topic: String,
+    },
+    /// Messages of a topic were lost before they reached a receiver.
+    Lost {
+        /// The topic.
+        topic: String,
+        /// Their number.
+        count: u64,
+    },
+    /// Messages of a topic are missing by the stamps of the others: lost in
+    /// transport, or never published.
+    Missing {
+        /// The topic.
+        topic: String,
+        /// Their estimated number.
+        count: u64,
+    },
+    /// A request to a service did not decode.
+    Refused {
+        /// The service.
+        service: String,
+        /// The reason.
+        reason: String,
+    },
+    /// A part of the middleware failed and does not work until a restart.
+    Failed {
+        /// The part and the reason.
+        reason: String,
+    },
+}

@@ -1,0 +1,193 @@
+//! The services of ROS nodes and managed nodes.
+
+use crate::ros::{
+    LifecycleState, LifecycleTransition, LoggerLevel, Parameter, ParameterDescriptor,
+    ParameterType, ParameterValue, SetResult,
+};
+
+/// The services of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ServiceKind {
+    /// `list_parameters`.
+    ListParameters,
+    /// `get_parameters`.
+    GetParameters,
+    /// `get_parameter_types`.
+    GetParameterTypes,
+    /// `describe_parameters`.
+    DescribeParameters,
+    /// `set_parameters`.
+    SetParameters,
+    /// `set_parameters_atomically`.
+    SetParametersAtomically,
+    /// `change_state`.
+    ChangeState,
+    /// `get_state`.
+    GetState,
+    /// `get_available_states`.
+    GetAvailableStates,
+    /// `get_available_transitions`.
+    GetAvailableTransitions,
+    /// `get_transition_graph`.
+    GetTransitionGraph,
+    /// `get_logger_levels`.
+    GetLoggerLevels,
+    /// `set_logger_levels`.
+    SetLoggerLevels,
+}
+
+impl ServiceKind {
+    /// All of them.
+    pub const ALL: [Self; 13] = [
+        Self::ListParameters,
+        Self::GetParameters,
+        Self::GetParameterTypes,
+        Self::DescribeParameters,
+        Self::SetParameters,
+        Self::SetParametersAtomically,
+        Self::ChangeState,
+        Self::GetState,
+        Self::GetAvailableStates,
+        Self::GetAvailableTransitions,
+        Self::GetTransitionGraph,
+        Self::GetLoggerLevels,
+        Self::SetLoggerLevels,
+    ];
+
+    /// Its name relative to the node: the service is `~/NAME`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::ListParameters => "list_parameters",
+            Self::GetParameters => "get_parameters",
+            Self::GetParameterTypes => "get_parameter_types",
+            Self::DescribeParameters => "describe_parameters",
+            Self::SetParameters => "set_parameters",
+            Self::SetParametersAtomically => "set_parameters_atomically",
+            Self::ChangeState => "change_state",
+            Self::GetState => "get_state",
+            Self::GetAvailableStates => "get_available_states",
+            Self::GetAvailableTransitions => "get_available_transitions",
+            Self::GetTransitionGraph => "get_transition_graph",
+            Self::GetLoggerLevels => "get_logger_levels",
+            Self::SetLoggerLevels => "set_logger_levels",
+        }
+    }
+
+    /// The ROS type.
+    pub fn type_name(self) -> &'static str {
+        match self {
+            Self::ListParameters => "rcl_interfaces/srv/ListParameters",
+            Self::GetParameters => "rcl_interfaces/srv/GetParameters",
+            Self::GetParameterTypes => "rcl_interfaces/srv/GetParameterTypes",
+            Self::DescribeParameters => "rcl_interfaces/srv/DescribeParameters",
+            Self::SetParameters => "rcl_interfaces/srv/SetParameters",
+            Self::SetParametersAtomically => "rcl_interfaces/srv/SetParametersAtomically",
+            Self::ChangeState => "lifecycle_msgs/srv/ChangeState",
+            Self::GetState => "lifecycle_msgs/srv/GetState",
+            Self::GetAvailableStates => "lifecycle_msgs/srv/GetAvailableStates",
+            Self::GetAvailableTransitions | Self::GetTransitionGraph => {
+                "lifecycle_msgs/srv/GetAvailableTransitions"
+            }
+            Self::GetLoggerLevels => "rcl_interfaces/srv/GetLoggerLevels",
+            Self::SetLoggerLevels => "rcl_interfaces/srv/SetLoggerLevels",
+        }
+    }
+}
+
+/// A request to a service of the node.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Request {
+    /// Names of parameters below any of `prefixes` (all when there are none),
+    /// at most `depth` dots deep below a prefix (0: any depth).
+    ListParameters {
+        /// Prefixes without their dot.
+        prefixes: Vec<String>,
+        /// Levels.
+        depth: u64,
+    },
+    /// Values by name.
+    GetParameters(Vec<String>),
+    /// Types by name.
+    GetParameterTypes(Vec<String>),
+    /// Descriptors by name.
+    DescribeParameters(Vec<String>),
+    /// Sets parameters one after another, each with its own result.
+    SetParameters(Vec<Parameter>),
+    /// Sets all or nothing.
+    SetParametersAtomically(Vec<Parameter>),
+    /// Starts a transition, by its label if there is one, else by its number.
+    ChangeState {
+        /// Number in `lifecycle_msgs/Transition`.
+        id: u8,
+        /// Name of the transition, or empty.
+        label: String,
+    },
+    /// The current state.
+    GetState,
+    /// Every state.
+    GetAvailableStates,
+    /// The transitions that may start now.
+    GetAvailableTransitions,
+    /// Every transition.
+    GetTransitionGraph,
+    /// Levels of loggers by name.
+    GetLoggerLevels(Vec<String>),
+    /// Sets levels of loggers, each with a result of its own.
+    SetLoggerLevels(Vec<LoggerLevel>),
+}
+
+impl Request {
+    /// Its service.
+    pub fn kind(&self) -> ServiceKind {
+        match self {
+            Self::ListParameters { .. } => ServiceKind::ListParameters,
+            Self::GetParameters(_) => ServiceKind::GetParameters,
+            Self::GetParameterTypes(_) => ServiceKind::GetParameterTypes,
+            Self::DescribeParameters(_) => ServiceKind::DescribeParameters,
+            Self::SetParameters(_) => ServiceKind::SetParameters,
+            Self::SetParametersAtomically(_) => ServiceKind::SetParametersAtomically,
+            Self::ChangeState { .. } => ServiceKind::ChangeState,
+            Self::GetState => ServiceKind::GetState,
+            Self::GetAvailableStates => ServiceKind::GetAvailableStates,
+            Self::GetAvailableTransitions => ServiceKind::GetAvailableTransitions,
+            Self::GetTransitionGraph => ServiceKind::GetTransitionGraph,
+            Self::GetLoggerLevels(_) => ServiceKind::GetLoggerLevels,
+            Self::SetLoggerLevels(_) => ServiceKind::SetLoggerLevels,
+        }
+    }
+}
+
+/// The response to a request, by its kind.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Response {
+    /// To `ListParameters`: names and their prefixes.
+    Names {
+        /// Full names.
+        names: Vec<String>,
+        /// Prefixes without their dot.
+        prefixes: Vec<String>,
+    },
+    /// To `GetParameters`: one value per name; empty when a name is unknown, as in
+    /// rclcpp.
+    Values(Vec<ParameterValue>),
+    /// To `GetParameterTypes`: one type per name; empty when a name is
+    /// unknown.
+    Types(Vec<ParameterType>),
+    /// To `DescribeParameters`: one descriptor per name; empty when a name is
+    /// unknown.
+    Descriptors(Vec<ParameterDescriptor>),
+    /// To `SetParameters` and `SetLoggerLevels`: one result per parameter or level.
+    SetResults(Vec<SetResult>),
+    /// To `SetParametersAtomically`.
+    SetResult(SetResult),
+    /// To `ChangeState`: whether the goal was reached.
+    Changed(bool),
+    /// To `GetState`.
+    State(LifecycleState),
+    /// To `GetAvailableStates`.
+    States(Vec<LifecycleState>),
+    /// To `GetAvailableTransitions` and `GetTransitionGraph`.
+    Transitions(Vec<LifecycleTransition>),
+    /// To `GetLoggerLevels`: one level per name.
+    LoggerLevels(Vec<LoggerLevel>),
+}
