@@ -28,7 +28,8 @@ impl GridArgs {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct GeometryArgs {
-    kernel: [u32; 3],
+    /// Taps per axis.
+    pub kernel: [u32; 3],
     stride: [u32; 3],
     padding: [u32; 3],
     dilation: [u32; 3],
