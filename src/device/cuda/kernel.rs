@@ -2,7 +2,7 @@
 
 use std::ffi::c_void;
 use std::marker::PhantomData;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use cudarc::driver::sys::{self, CUdevice_attribute, CUfunction_attribute_enum as Attribute};
 use cudarc::driver::{CudaFunction, result};
@@ -140,7 +140,13 @@ impl<K> Kernel<K> {
         let refused = |e| failed(&format!("reserve {bytes} bytes of shared memory"), e);
         let attribute = Attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
         let value = i32::try_from(bytes).unwrap_or(i32::MAX);
-        self.function.set_attribute(attribute, value).map_err(refused)?;
+        {
+            // All handles of a kernel share the limit: it is only raised.
+            let _alone = RESERVING.lock().unwrap_or_else(PoisonError::into_inner);
+            if self.function.get_attribute(attribute).map_err(refused)? < value {
+                self.function.set_attribute(attribute, value).map_err(refused)?;
+            }
+        }
         let blocks = self.function.occupancy_max_active_blocks_per_multiprocessor(
             threads_per_block,
             bytes as usize,
@@ -158,6 +164,9 @@ impl<K> Kernel<K> {
         }
     }
 }
+
+/// Held while the limit of a kernel's shared memory is compared and raised.
+static RESERVING: Mutex<()> = Mutex::new(());
 
 /// Bytes of a kernel's parameter. Every kernel has exactly one, as
 /// `tests/house/architecture` checks: querying a second would be a driver error, which
