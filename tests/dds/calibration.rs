@@ -1,4 +1,4 @@
-//! CameraInfo of a peer, beside the pictures of that peer.
+//! CameraInfo of a peer, compared with its images.
 
 use super::node::{Program, await_status};
 use super::peer::turn;
