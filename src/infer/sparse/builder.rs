@@ -54,7 +54,7 @@ impl NetworkBuilder {
         check_grid("input", shape)?;
         if !(1..=ConvParameters::MAX_CHANNELS).contains(&channels) {
             let max = ConvParameters::MAX_CHANNELS;
-            return refuse("input", format!("{channels} channels; 1 to {max} are possible"));
+            return refuse("input", &format!("{channels} channels; 1 to {max} are possible"));
         }
         Ok(Self {
             levels: vec![Level { shape, origin: Origin::Voxels }],
@@ -149,7 +149,7 @@ impl NetworkBuilder {
             Origin::Strided { from, geometry } => {
                 self.convolution(name, (input, from), Mode::Inverse, geometry, weights)
             }
-            _ => refuse(name, "its input does not come from a strided convolution".into()),
+            _ => refuse(name, "its input does not come from a strided convolution"),
         }
     }
 
@@ -167,7 +167,7 @@ impl NetworkBuilder {
                 let from = operation.unwrap_or("input");
                 format!("{from} ({channels} channels at level {level} {shape:?})")
             };
-            return refuse(name, format!("a sum of {} and {}", shown(a), shown(b)));
+            return refuse(name, &format!("a sum of {} and {}", shown(a), shown(b)));
         }
         self.push(name, Operator::Add { inputs }, self.tensors[a])
     }
@@ -203,7 +203,7 @@ impl NetworkBuilder {
         map_axes: [usize; 3],
     ) -> Result<SparseNetwork> {
         if (0..3).any(|axis| !map_axes.contains(&axis)) {
-            return refuse("map", format!("axes {map_axes:?} are no permutation"));
+            return refuse("map", &format!("axes {map_axes:?} are no permutation"));
         }
         let Self { levels, tensors, operations, .. } = self;
         let mut is_read = vec![false; tensors.len()];
@@ -212,9 +212,9 @@ impl NetworkBuilder {
             is_read[tensor] = true;
         }
         match is_read.iter().position(|is_read| !is_read) {
-            Some(0) => return refuse("input", "it is not used".into()),
+            Some(0) => return refuse("input", "it is not used"),
             Some(tensor) => {
-                return refuse(&operations[tensor - 1].name, "its output is not used".into());
+                return refuse(&operations[tensor - 1].name, "its output is not used");
             }
             None => {}
         }
@@ -227,7 +227,7 @@ impl NetworkBuilder {
             Some(_) => Ok(network),
             None => refuse(
                 "map",
-                format!(
+                &format!(
                     "a map of {:?} is larger than {} values",
                     network.map_shape(),
                     SparseNetwork::MAX_MAP_VALUES
@@ -270,7 +270,7 @@ impl NetworkBuilder {
         }
         check_grid(name, level.shape)?;
         if self.levels.len() == MAX_LEVELS {
-            return refuse(name, format!("more than {MAX_LEVELS} levels"));
+            return refuse(name, &format!("more than {MAX_LEVELS} levels"));
         }
         self.levels.push(level);
         Ok(self.levels.len() - 1)
@@ -291,13 +291,13 @@ impl NetworkBuilder {
     ) -> Result<()> {
         let mut operators = self.operations.iter().map(|operation| &operation.operator);
         if operators.any(|operator| operator.inputs().any(|input| input == tensor)) {
-            return refuse(name, "its input has another reader".into());
+            return refuse(name, "its input has another reader");
         }
         let operation = tensor.checked_sub(1).and_then(|at| self.operations.get_mut(at));
         let Some(Operator::Convolution(convolution)) =
             operation.map(|operation| &mut operation.operator)
         else {
-            return refuse(name, "its input is not written by a convolution".into());
+            return refuse(name, "its input is not written by a convolution");
         };
         let bias = convolution.bias.as_deref();
         let bias: Vec<f32> = (0..scale.len())
@@ -308,7 +308,7 @@ impl NetworkBuilder {
         if is_scaled {
             self.num_folded += convolution.weight.len();
             if self.num_folded > MAX_FOLDED {
-                return refuse(name, format!("more than {MAX_FOLDED} weights to normalize"));
+                return refuse(name, &format!("more than {MAX_FOLDED} weights to normalize"));
             }
             let per_channel = convolution.weight.len() / scale.len();
             let weights = convolution.weight.iter().enumerate();
@@ -318,7 +318,7 @@ impl NetworkBuilder {
         }
         let scaled = if is_scaled { &convolution.weight[..] } else { &[] };
         if scaled.iter().chain(&bias).any(|value| !value.is_finite()) {
-            return refuse(name, "weights that are not finite when it is folded into them".into());
+            return refuse(name, "weights that are not finite when it is folded into them");
         }
         convolution.bias = Some(bias.into());
         Ok(())
@@ -341,7 +341,7 @@ impl NetworkBuilder {
 
     fn push(&mut self, name: &str, operator: Operator, tensor: SparseTensor) -> Result<usize> {
         if self.operations.len() == MAX_OPERATIONS {
-            return refuse(name, format!("more than {MAX_OPERATIONS} operations"));
+            return refuse(name, &format!("more than {MAX_OPERATIONS} operations"));
         }
         let output = self.tensors.len();
         self.tensors.push(tensor);
@@ -361,9 +361,9 @@ fn check_grid(name: &str, shape: [u32; 3]) -> Result<()> {
 
 /// A result of an operation's own contract, with the name of the node.
 fn named<T>(name: &str, result: Result<T>) -> Result<T> {
-    result.or_else(|error| refuse(name, error.message().to_owned()))
+    result.or_else(|error| refuse(name, error.message()))
 }
 
-fn refuse<T>(name: &str, message: String) -> Result<T> {
+fn refuse<T>(name: &str, message: &str) -> Result<T> {
     Err(Error::new(ErrorKind::Model, STAGE, format!("{name}: {message}")))
 }

@@ -17,6 +17,7 @@
 mod coordinates;
 mod layers;
 mod map;
+mod reader;
 mod rest;
 mod rulebook;
 mod standard;
@@ -26,13 +27,12 @@ use std::collections::HashMap;
 use super::builder::NetworkBuilder;
 use super::constants::{Constants, WeightSizes};
 use super::node::{self, Attributes};
-use super::onnx::{Graph, Model, Node, Source};
-use super::operation::{GridAxes, SparseNetwork};
+use super::onnx::{Graph, Model, Node};
+use super::operation::SparseNetwork;
 use super::refuse;
 use crate::error::Result;
 use crate::ops::rulebook::Mode;
-use coordinates::Column;
-use rulebook::Rulebook;
+use reader::{Reader, Rulebook, Value};
 
 const DOMAIN: &str = "autoware";
 
@@ -72,63 +72,6 @@ pub(super) fn read(model: &Model<'_>) -> Result<(SparseNetwork, Option<Vec<u8>>)
     let network = builder.finish(map.tensor, axes, map.axes)?;
     let rest = rest::after(model, map.name, network.map_shape())?;
     Ok((network, rest))
-}
-
-/// What a tensor of the file is.
-#[derive(Clone, Debug)]
-enum Value {
-    /// Points of voxels [voxels, points, channels].
-    Points { channels: usize },
-    /// Points of each voxel [voxels].
-    Counts,
-    /// Sums over the points of each voxel [voxels, channels].
-    PointSums { channels: usize },
-    /// Features of the voxels.
-    Features { channels: usize },
-    /// Coordinates [sites, columns].
-    Indices { of: Sites, columns: Vec<Column> },
-    /// A column of coordinates [sites].
-    Column { of: Sites, column: Column },
-    /// Linear indices [sites]: the sum of the columns (batch, axes) times these.
-    LinearIndex { of: Sites, strides: [i64; 4] },
-    /// Zeros of a shape that is known only where it is constant.
-    Zeros { dims: Option<Vec<i64>> },
-    /// An output of a node that makes a rulebook: which rulebook and output.
-    Rulebook { rulebook: usize, output: usize },
-    /// Features of sites.
-    Sparse(usize),
-    /// A dense tensor [cells, channels], cells in row-major order of the grid.
-    Rows(usize),
-    /// A dense tensor; `order` are the dimensions of [batch, channels, grid]
-    /// that stand at each place.
-    Dense { tensor: usize, order: [usize; 5] },
-}
-
-/// Whose coordinates a tensor holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Sites {
-    /// The graph's input: the axes are z y x, whatever the grid's.
-    Input,
-    /// A level: the axes are the grid's.
-    Level(usize),
-}
-
-/// The map of the file.
-#[derive(Clone, Copy, Debug)]
-struct Map<'a> {
-    name: &'a str,
-    tensor: usize,
-    axes: [usize; 3],
-}
-
-struct Reader<'g, 'a> {
-    graph: &'g Graph<'a>,
-    builder: NetworkBuilder,
-    constants: Constants<'g, 'a>,
-    values: HashMap<&'a str, Value>,
-    rulebooks: Vec<Rulebook>,
-    axes: Option<GridAxes>,
-    map: Option<Map<'a>>,
 }
 
 /// A network with the grid of the first rulebook and the channels that the
@@ -199,59 +142,6 @@ impl<'a> Reader<'_, 'a> {
         match dims {
             Some(&[num_outputs, ..]) if num_outputs > 0 => Ok(num_outputs as usize),
             _ => refuse(format!("{node}: input {filters} is not a constant of weights")),
-        }
-    }
-
-    /// An error about an input that has to be `expected`. It names the node from
-    /// which on the file is not understood.
-    fn not_understood<T>(&self, node: &Node<'_>, name: &str, expected: &str) -> Result<T> {
-        let found = match self.graph.source(name) {
-            Some(Source::Node(at)) => {
-                let first = self.first_unknown(at);
-                format!("is not understood as {expected}, from {} on", self.graph.nodes[first])
-            }
-            Some(Source::Input(_)) => format!("is an input of the graph, not {expected}"),
-            Some(Source::Initializer(_)) => format!("is a constant, not {expected}"),
-            None => "is not in the file".into(),
-        };
-        refuse(format!("{node}: input {name} {found}"))
-    }
-
-    /// The node that a node with unknown outputs goes back to: all of its inputs
-    /// are known.
-    fn first_unknown(&self, mut node: usize) -> usize {
-        let unknown_input = |node: usize| {
-            self.graph.nodes[node].inputs.iter().find_map(|&input| {
-                match self.graph.source(input)? {
-                    // A node stands before those that read its outputs.
-                    Source::Node(at) if at < node && !self.values.contains_key(input) => Some(at),
-                    _ => None,
-                }
-            })
-        };
-        while let Some(earlier) = unknown_input(node) {
-            node = earlier;
-        }
-        node
-    }
-
-    /// A node that no rule knows: its outputs are unknown.
-    ///
-    /// # Errors
-    /// When it reads features of sites, which would be lost.
-    fn unknown(&self, node: &Node<'_>) -> Result<()> {
-        let reads_features = |name: &&&str| {
-            matches!(
-                self.values.get(**name),
-                Some(Value::Sparse(_) | Value::Rows(_) | Value::Dense { .. })
-            )
-        };
-        match node.inputs.iter().find(reads_features) {
-            Some(name) if !["Shape", "Size"].contains(&node.operator) => refuse(format!(
-                "{node}: it reads {name}, which holds features of sites, in a way that is not \
-                 understood"
-            )),
-            _ => Ok(()),
         }
     }
 }

@@ -74,11 +74,11 @@ impl<'a> Message<'a> {
             }
             5 => Value::Fixed32(self.array()?),
             wire_type => {
-                return Err(self.error(format!("a field of wire type {wire_type}"), offset));
+                return Err(self.error(&format!("a field of wire type {wire_type}"), offset));
             }
         };
         match key >> 3 {
-            0 => Err(self.error("a field with the number 0".into(), offset)),
+            0 => Err(self.error("a field with the number 0", offset)),
             number => Ok(Some(Field { number, value, kind: self.kind, offset })),
         }
     }
@@ -94,7 +94,7 @@ impl<'a> Message<'a> {
                 return Ok(value);
             }
         }
-        Err(self.error(format!("a varint of more than {MAX_VARINT_BYTES} bytes"), begin))
+        Err(self.error(&format!("a varint of more than {MAX_VARINT_BYTES} bytes"), begin))
     }
 
     fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
@@ -107,15 +107,15 @@ impl<'a> Message<'a> {
         let split = usize::try_from(len).ok().and_then(|len| self.rest.split_at_checked(len));
         let Some((taken, rest)) = split else {
             let message = format!("{len} bytes where {} are left", self.rest.len());
-            return Err(self.error(message, self.offset));
+            return Err(self.error(&message, self.offset));
         };
         self.rest = rest;
         self.offset += taken.len();
         Ok(taken)
     }
 
-    fn error(&self, what: String, offset: usize) -> Error {
-        error(self.kind, &what, offset)
+    fn error(&self, what: &str, offset: usize) -> Error {
+        error(self.kind, what, offset)
     }
 }
 
@@ -222,7 +222,11 @@ mod tests {
         assert_eq!(next().int().unwrap(), -1);
         let mut ints = Vec::new();
         let packed = next();
-        packed.ints(|value| Ok(ints.push(value))).unwrap();
+        let mut keep = |value| {
+            ints.push(value);
+            Ok(())
+        };
+        packed.ints(&mut keep).unwrap();
         assert_eq!(ints, [1, 128]);
         assert_eq!(next().number, 6);
         assert!(message.next_field().unwrap().is_none());
