@@ -2,32 +2,9 @@
 
 use super::super::node;
 use super::super::onnx::{AttributeValue, Node};
-use super::super::operation::GridAxes;
-use super::{Reader, Sites, Value};
+use super::Reader;
+use super::value::{Column, Sites, Value};
 use crate::error::Result;
-
-/// A column of coordinates.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Column {
-    /// The number of the scene, which is 0.
-    Batch,
-    /// An axis: of z y x in the graph's input, else of the grid.
-    Axis(usize),
-}
-
-impl Column {
-    /// The batch, then the axes in their order.
-    pub(super) const IN_ORDER: [Self; 4] =
-        [Self::Batch, Self::Axis(0), Self::Axis(1), Self::Axis(2)];
-
-    /// What the axes of the grid are, from columns of the graph's input.
-    pub(super) fn grid_axes(columns: &[Self]) -> Option<GridAxes> {
-        let [Self::Batch, Self::Axis(a), Self::Axis(b), Self::Axis(c)] = *columns else {
-            return None;
-        };
-        GridAxes::ALL.into_iter().find(|axes| axes.of_zyx() == [a, b, c])
-    }
-}
 
 /// Coordinates of a few columns.
 fn indices(of: Sites, columns: Vec<Column>) -> Option<Value> {

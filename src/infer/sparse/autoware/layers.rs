@@ -3,7 +3,8 @@
 
 use super::super::onnx::{AttributeValue, Node};
 use super::super::{node, refuse};
-use super::{Reader, Value};
+use super::Reader;
+use super::value::Value;
 use crate::error::Result;
 
 impl<'a> Reader<'_, 'a> {

@@ -2,7 +2,8 @@
 
 use super::super::onnx::{AttributeValue, Node};
 use super::super::{node, refuse};
-use super::{Map, Reader, Sites, Value};
+use super::Reader;
+use super::value::{Map, Sites, Value};
 use crate::error::Result;
 
 impl<'a> Reader<'_, 'a> {

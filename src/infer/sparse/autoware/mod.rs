@@ -20,6 +20,7 @@ mod map;
 mod rest;
 mod rulebook;
 mod standard;
+mod value;
 
 use std::collections::HashMap;
 
@@ -31,8 +32,7 @@ use super::operation::{GridAxes, SparseNetwork};
 use super::refuse;
 use crate::error::Result;
 use crate::ops::rulebook::Mode;
-use coordinates::Column;
-use rulebook::Rulebook;
+use value::{Map, Rulebook, Value};
 
 const DOMAIN: &str = "autoware";
 
@@ -72,53 +72,6 @@ pub(super) fn read(model: &Model<'_>) -> Result<(SparseNetwork, Option<Vec<u8>>)
     let network = builder.finish(map.tensor, axes, map.axes)?;
     let rest = rest::after(model, map.name, network.map_shape())?;
     Ok((network, rest))
-}
-
-/// What a tensor of the file is.
-#[derive(Clone, Debug)]
-enum Value {
-    /// Points of voxels [voxels, points, channels].
-    Points { channels: usize },
-    /// Points of each voxel [voxels].
-    Counts,
-    /// Sums over the points of each voxel [voxels, channels].
-    PointSums { channels: usize },
-    /// Features of the voxels.
-    Features { channels: usize },
-    /// Coordinates [sites, columns].
-    Indices { of: Sites, columns: Vec<Column> },
-    /// A column of coordinates [sites].
-    Column { of: Sites, column: Column },
-    /// Linear indices [sites]: the sum of the columns (batch, axes) times these.
-    LinearIndex { of: Sites, strides: [i64; 4] },
-    /// Zeros of a shape that is known only where it is constant.
-    Zeros { dims: Option<Vec<i64>> },
-    /// An output of a node that makes a rulebook: which rulebook and output.
-    Rulebook { rulebook: usize, output: usize },
-    /// Features of sites.
-    Sparse(usize),
-    /// A dense tensor [cells, channels], cells in row-major order of the grid.
-    Rows(usize),
-    /// A dense tensor; `order` are the dimensions of [batch, channels, grid]
-    /// that stand at each place.
-    Dense { tensor: usize, order: [usize; 5] },
-}
-
-/// Whose coordinates a tensor holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Sites {
-    /// The graph's input: the axes are z y x, whatever the grid's.
-    Input,
-    /// A level: the axes are the grid's.
-    Level(usize),
-}
-
-/// The map of the file.
-#[derive(Clone, Copy, Debug)]
-struct Map<'a> {
-    name: &'a str,
-    tensor: usize,
-    axes: [usize; 3],
 }
 
 struct Reader<'g, 'a> {

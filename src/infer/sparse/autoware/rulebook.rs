@@ -7,8 +7,8 @@ use super::super::node::{self, Attributes};
 use super::super::onnx::{Model, Node};
 use super::super::operation::GridAxes;
 use super::super::refuse;
-use super::coordinates::Column;
-use super::{Reader, Sites, Value};
+use super::Reader;
+use super::value::{Column, Rulebook, Sites, Value};
 use crate::error::Result;
 use crate::ops::rulebook::{Geometry, Mode};
 
@@ -23,18 +23,6 @@ const SLOTS: [&str; 4] = ["out_indices", "pair_fwd", "pair_mask", "mask_argsort"
 pub(super) const PREFIX: &str = "rulebook/";
 /// The most rulebooks that are inputs.
 const MAX_STAGES: usize = 64;
-
-/// A rulebook of the file.
-#[derive(Clone, Debug)]
-pub(super) struct Rulebook {
-    /// The node that makes it, or the name of the inputs.
-    pub(super) name: String,
-    /// Levels of its inputs and outputs.
-    pub(super) levels: [usize; 2],
-    pub(super) mode: Mode,
-    pub(super) geometry: Geometry,
-    pub(super) output_padding: [u32; 3],
-}
 
 /// An entry of [`STAGES`].
 #[derive(Clone, Debug, Deserialize)]

@@ -2,8 +2,8 @@
 
 use super::super::node;
 use super::super::onnx::{AttributeValue, DataType, Node, Source, Tensor, ValueInfo};
-use super::coordinates::Column;
-use super::{Reader, Sites, Value, rulebook};
+use super::value::{Column, Sites, Value};
+use super::{Reader, rulebook};
 use crate::error::Result;
 
 /// The largest constant of shapes, axes and indices.
