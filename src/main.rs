@@ -1,4 +1,4 @@
-//! The det_post program: `det_post --help` tells everything.
+//! The program `det_post`; see `det_post --help`.
 
 use std::process::ExitCode;
 

@@ -4,16 +4,15 @@ use super::case::{Bar, Case, wall};
 use super::inputs::yolo;
 use super::letterbox::NETWORK;
 use super::measure::Bench;
+use crate::detectors::image2d::ImageBoxes;
 use crate::device::Device;
 use crate::error::Result;
-use crate::ops::decode_yolo::decode_yolo;
-use crate::ops::gather::gather_2d;
-use crate::ops::nms::{Workspace, suppress_2d};
+use crate::ops::nms::Workspace;
 use crate::ops::select::select;
 use crate::types::ElementType::{self, F16, F32};
 use crate::types::{
-    Box2d, Candidates, ClassMode, Detection2d, Kept, Letterbox, Nms2d, NmsIou, Placement, Size,
-    Tensor, YoloLayout,
+    Box2d, Candidates, ClassMode, Detection2d, Kept, Letterbox, Nms2d, NmsIou, NmsRotated,
+    Placement, RotatedBox2d, Size, Tensor, YoloLayout,
 };
 
 pub(super) const SOURCE: Size = Size::new(1920, 1080);
@@ -26,7 +25,7 @@ const CAPACITY: usize = 8192;
 const TOP_K: usize = 1000;
 
 /// Head, element type, rows that pass, bar of decoding and suppression.
-const ROWS: [(Kind, ElementType, usize, Option<Bar>); 9] = [
+const ROWS: [(Kind, ElementType, usize, Option<Bar>); 11] = [
     (Kind::V5, F32, 0, None),
     (Kind::V5, F32, 200, wall(Some(39.0), 12.0)),
     (Kind::V5, F32, 1000, wall(Some(178.0), 15.0)),
@@ -35,6 +34,8 @@ const ROWS: [(Kind, ElementType, usize, Option<Bar>); 9] = [
     (Kind::V5, F32, 12_600, None),
     (Kind::V8, F32, 200, None),
     (Kind::V8, F16, 1000, None),
+    (Kind::Obb, F32, 200, None),
+    (Kind::Obb, F32, 1000, None),
     (Kind::Yolox, F32, 200, None),
 ];
 
@@ -42,6 +43,7 @@ const ROWS: [(Kind, ElementType, usize, Option<Bar>); 9] = [
 pub(super) enum Kind {
     V5,
     V8,
+    Obb,
     Yolox,
 }
 
@@ -50,6 +52,7 @@ impl Kind {
         match self {
             Self::V5 => YoloLayout::V5,
             Self::V8 => YoloLayout::V8,
+            Self::Obb => YoloLayout::Obb,
             Self::Yolox => YoloLayout::Yolox { strides: vec![8, 16, 32] },
         }
     }
@@ -57,7 +60,7 @@ impl Kind {
     fn num_rows(self) -> usize {
         match self {
             Self::V5 => 25_200,
-            Self::V8 | Self::Yolox => 8400,
+            Self::V8 | Self::Obb | Self::Yolox => 8400,
         }
     }
 
@@ -65,6 +68,7 @@ impl Kind {
         match self {
             Self::V5 => "yolov5 25200x85",
             Self::V8 => "yolov8 84x8400",
+            Self::Obb => "yolo_obb 85x8400",
             Self::Yolox => "yolox 8400x85",
         }
     }
@@ -89,11 +93,15 @@ fn name(kind: Kind, element: ElementType, num_passing: usize) -> String {
     format!("{} {element}, {num_passing} candidates", kind.name())
 }
 
-pub(super) fn nms() -> Nms2d {
+pub(super) fn nms<B: ImageBoxes>() -> Nms2d {
+    let (iou_threshold, class_mode) = (0.45, ClassMode::Agnostic);
+    if B::ARE_ROTATED {
+        return Nms2d::Rotated(NmsRotated { iou_threshold, class_mode });
+    }
     Nms2d::Iou(NmsIou {
-        iou_threshold: 0.45,
+        iou_threshold,
         offset: 0,
-        class_mode: ClassMode::Agnostic,
+        class_mode,
         score_threshold: None,
         max_num: usize::MAX,
     })
@@ -112,59 +120,66 @@ pub(super) fn cases(bench: &mut Bench<'_>, device: &Device) -> Result<()> {
             continue;
         }
         let answered = Answered::new(kind, element, num_passing);
-        match device {
-            Device::Cpu => on_cpu(bench, &answered)?,
+        match (device, answered.layout.has_rotated_boxes()) {
+            (Device::Cpu, false) => on_cpu::<Box2d>(bench, &answered)?,
+            (Device::Cpu, true) => on_cpu::<RotatedBox2d>(bench, &answered)?,
             #[cfg(feature = "cuda")]
-            Device::Cuda(device) => cuda::measure(bench, device, &answered, bar)?,
+            (Device::Cuda(device), false) => {
+                cuda::measure::<Box2d>(bench, device, &answered, bar)?;
+            }
+            #[cfg(feature = "cuda")]
+            (Device::Cuda(device), true) => {
+                cuda::measure::<RotatedBox2d>(bench, device, &answered, bar)?;
+            }
         }
     }
     Ok(())
 }
 
 /// What follows the network on the CPU.
-pub(super) struct OnCpu {
-    candidates: Candidates<Box2d>,
+pub(super) struct OnCpu<B = Box2d> {
+    candidates: Candidates<B>,
     workspace: Workspace,
     keep: Vec<Kept>,
-    detections: Vec<Detection2d>,
+    detections: Vec<Detection2d<B>>,
     nms: Nms2d,
 }
 
-impl OnCpu {
+impl<B: ImageBoxes> OnCpu<B> {
     pub(super) fn new() -> Self {
         Self {
             candidates: Candidates::with_capacity(CAPACITY),
             workspace: Workspace::with_capacity(TOP_K),
             keep: Vec::with_capacity(TOP_K),
             detections: Vec::with_capacity(MAX_DETECTIONS),
-            nms: nms(),
+            nms: nms::<B>(),
         }
     }
 
     fn decode(&mut self, answered: &Answered) -> Result<()> {
         let (outputs, threshold) = ([answered.tensor.view()], SCORE_THRESHOLD);
         let out = &mut self.candidates;
-        decode_yolo(&outputs, &answered.layout, NETWORK, NUM_CLASSES, threshold, out)
+        B::DECODE(&outputs, &answered.layout, NETWORK, NUM_CLASSES, threshold, out)
     }
 
     fn suppress(&mut self, answered: &Answered) -> Result<()> {
         self.decode(answered)?;
         select(&mut self.candidates, TOP_K);
-        suppress_2d(self.candidates.as_slice(), &self.nms, &mut self.workspace, &mut self.keep)
+        B::SUPPRESS(self.candidates.as_slice(), &self.nms, &mut self.workspace, &mut self.keep)
     }
 
     /// All of it.
     pub(super) fn gather(&mut self, answered: &Answered) -> Result<()> {
         self.suppress(answered)?;
         let (candidates, back) = (self.candidates.as_slice(), placed().source_from_network());
-        gather_2d(candidates, &self.keep, &back, SOURCE, MAX_DETECTIONS, &mut self.detections);
+        B::GATHER(candidates, &self.keep, &back, SOURCE, MAX_DETECTIONS, &mut self.detections);
         Ok(())
     }
 }
 
-fn on_cpu(bench: &mut Bench<'_>, answered: &Answered) -> Result<()> {
+fn on_cpu<B: ImageBoxes>(bench: &mut Bench<'_>, answered: &Answered) -> Result<()> {
     let name = &answered.name;
-    let mut steps = OnCpu::new();
+    let mut steps = OnCpu::<B>::new();
     bench.host(Case::new(format!("decode {name}")), || steps.decode(answered))?;
     bench.host(Case::new(format!("decode + nms {name}")), || steps.suppress(answered))?;
     bench.host(Case::new(format!("decode + nms + gather {name}")), || steps.gather(answered))
@@ -176,26 +191,27 @@ pub(super) mod cuda {
         Answered, Bar, Bench, CAPACITY, Case, Detection2d, MAX_DETECTIONS, NETWORK, NUM_CLASSES,
         Result, SCORE_THRESHOLD, SOURCE, TOP_K, nms, placed,
     };
+    use crate::detectors::image2d::DeviceBoxes;
     use crate::device::cuda::{
         CudaDevice, DeviceCandidates, DeviceCounters, DeviceTensor, Graph, Stream,
     };
     use crate::ops::decode_yolo::cuda::{Selection, Workspace as Decoder};
     use crate::ops::gather::cuda::Workspace as Gatherer;
-    use crate::ops::nms::cuda::{Capacity, Suppression2d};
+    use crate::ops::nms::cuda::{Capacity, Suppression};
     use crate::types::Box2d;
 
     /// What follows the network on a GPU.
-    pub(in crate::bench) struct Steps {
+    pub(in crate::bench) struct Steps<B: DeviceBoxes = Box2d> {
         answer: DeviceTensor,
-        decoder: Decoder,
-        candidates: DeviceCandidates<Box2d>,
+        decoder: Decoder<B>,
+        candidates: DeviceCandidates<B>,
         counters: DeviceCounters,
-        suppression: Suppression2d,
-        gather: Gatherer,
-        pub(in crate::bench) detections: Vec<Detection2d>,
+        suppression: Suppression<B>,
+        gather: Gatherer<B>,
+        pub(in crate::bench) detections: Vec<Detection2d<B>>,
     }
 
-    impl Steps {
+    impl<B: DeviceBoxes> Steps<B> {
         pub(in crate::bench) fn new(stream: &Stream, answered: &Answered) -> Result<Self> {
             let Answered { layout, tensor, .. } = answered;
             let mut answer = DeviceTensor::zeros(stream, tensor.element(), tensor.shape())?;
@@ -216,7 +232,7 @@ pub(super) mod cuda {
                 decoder,
                 candidates: DeviceCandidates::with_capacity(stream, TOP_K)?,
                 counters: DeviceCounters::new(stream)?,
-                suppression: Suppression2d::new(stream, &nms(), capacity)?,
+                suppression: Suppression::new(stream, &nms::<B>(), capacity)?,
                 gather,
                 detections: Vec::with_capacity(MAX_DETECTIONS),
             })
@@ -243,7 +259,7 @@ pub(super) mod cuda {
         }
     }
 
-    pub(super) fn measure(
+    pub(super) fn measure<B: DeviceBoxes>(
         bench: &mut Bench<'_>,
         device: &CudaDevice,
         answered: &Answered,
@@ -251,7 +267,7 @@ pub(super) mod cuda {
     ) -> Result<()> {
         let stream = &device.stream()?;
         let name = &answered.name;
-        let mut steps = Steps::new(stream, answered)?;
+        let mut steps = Steps::<B>::new(stream, answered)?;
         let graph = Graph::record(stream, || steps.decode())?;
         let case = Case::new(format!("decode {name}"));
         bench.device(case, stream, || graph.enqueue(), || stream.synchronize())?;

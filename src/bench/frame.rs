@@ -68,7 +68,7 @@ fn around_on_cpu(bench: &mut Bench<'_>, picture: &Picture, answered: &Answered) 
     let image = picture.view()?;
     let mut workspace = Workspace::new();
     let mut input = Tensor::zeros(ElementType::F32, &input_shape())?;
-    let mut rest = OnCpu::new();
+    let mut rest = <OnCpu>::new();
     bench.host(Case::new(AROUND), || {
         letterbox(&image, &params(), &mut workspace, &mut input)?;
         rest.gather(answered)
@@ -179,7 +179,7 @@ mod cuda {
         let before = Graph::record(stream, || {
             enqueue_letterbox(stream, &kernels, &image, &params(), &mut out).map(|_| ())
         })?;
-        let mut steps = Steps::new(stream, answered)?;
+        let mut steps = <Steps>::new(stream, answered)?;
         let after = Graph::record(stream, || steps.gather())?;
         let enqueue = || before.enqueue().and_then(|()| after.enqueue());
         let case = Case::new(AROUND).with_bar(wall(None, 30.0));

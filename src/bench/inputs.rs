@@ -55,7 +55,7 @@ impl Picture {
 }
 
 /// The tensor of a YOLO head, `num_passing` of whose rows have scores of 0.3 to
-/// 1, far apart; those of all others are below 0.2. V8 or rows with objectness.
+/// 1, far apart; those of all others are below 0.2. V8, Obb or rows with objectness.
 pub(super) fn yolo(
     layout: &YoloLayout,
     num_rows: usize,
@@ -64,9 +64,10 @@ pub(super) fn yolo(
     element: ElementType,
 ) -> Tensor {
     let mut random = Random::new(2);
-    let is_planes = matches!(layout, YoloLayout::V8);
+    let is_planes = matches!(layout, YoloLayout::V8 | YoloLayout::Obb);
     let first_class = if is_planes { 4 } else { 5 };
-    let num_columns = first_class + num_classes;
+    let angle = layout.has_rotated_boxes().then_some(first_class + num_classes);
+    let num_columns = first_class + num_classes + usize::from(angle.is_some());
     let mut values = vec![0.0; num_rows * num_columns];
     for row in 0..num_rows {
         // True `num_passing` times over all rows.
@@ -75,6 +76,7 @@ pub(super) fn yolo(
             let place =
                 if is_planes { column * num_rows + row } else { row * num_columns + column };
             values[place] = match column {
+                _ if angle == Some(column) => random.range(-0.7, 2.3),
                 0 | 1 if matches!(layout, YoloLayout::Yolox { .. }) => random.range(-0.5, 1.5),
                 2 | 3 if matches!(layout, YoloLayout::Yolox { .. }) => random.range(-2.0, 3.0),
                 0 | 1 => random.range(0.0, 640.0),

@@ -1,4 +1,4 @@
-//! What this machine gives: the cases of `det_post bench`.
+//! Times of operations, copies and whole frames: the cases of `det_post bench`.
 //!
 //! Inputs are made here, the same on every machine. A case is one call: its
 //! name, what it measures and, where there is one, the bar it must reach. To

@@ -1,4 +1,4 @@
-//! `det_post bench`: what this machine gives.
+//! `det_post bench`: times of operations and frames on this machine.
 
 use std::path::PathBuf;
 
@@ -24,14 +24,14 @@ pub(super) struct BenchArguments {
     part: Option<String>,
 }
 
-/// Measures and prints, one line a case.
+/// Measures and prints, one line per case.
 ///
 /// # Errors
 /// `Device` when the device is not usable, `Usage` when no case has the name,
 /// `Io` when the figures cannot be written.
 pub(super) fn bench(arguments: &BenchArguments) -> Result<ExitStatus> {
     let device = Device::open(arguments.device)?;
-    // Figures that go to a file need no reader of the table.
+    // Figures that are written to a file need no reader of the table.
     let is_recorded = arguments.json.is_some();
     let mut print = |text: &str| Ok(stdout::print(text)? == Stdout::Open || is_recorded);
     let figures = bench::run(&device, arguments.part.as_deref(), &mut print)?;

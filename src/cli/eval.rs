@@ -52,7 +52,7 @@ fn parse_range(text: &str) -> std::result::Result<f64, String> {
     }
 }
 
-/// Evaluates and writes what was asked for.
+/// Evaluates, prints the tables and writes the requested files.
 pub(super) fn eval(arguments: &EvalArguments) -> Result<ExitStatus> {
     let interrupt = Interrupt::listen()?;
     let EvalArguments { detections, truth, .. } = arguments;

@@ -1,8 +1,8 @@
-//! How the program ends, as an exit code.
+//! Exit codes.
 
 use crate::error::{Error, ErrorKind};
 
-/// The exit codes, the same for every command.
+/// Exit codes, the same for every command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum ExitStatus {
@@ -14,19 +14,19 @@ pub enum ExitStatus {
     Usage = 2,
     /// Done with loss: the recording itself is damaged.
     Damaged = 3,
-    /// Ended by SIGINT, SIGTERM or SIGHUP before everything was done. What was
-    /// done lies under another name than results have.
+    /// Ended by SIGINT, SIGTERM or SIGHUP before everything was done; partial results are in
+    /// `det_post.partial/`.
     Interrupted = 4,
 }
 
-/// What `--help` says of them.
+/// Their description in `--help`.
 pub(super) const HELP: &str = "Exit codes: 0 done (refused frames are counted in the report), \
                                1 failed, 2 wrong use or configuration, 3 finished with loss (the \
                                recording is damaged), 4 interrupted by a signal (what was done is \
                                in det_post.partial/).";
 
 impl ExitStatus {
-    /// The number that the shell sees.
+    /// The exit code.
     pub const fn code(self) -> u8 {
         self as u8
     }

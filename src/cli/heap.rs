@@ -1,14 +1,13 @@
-//! Memory that a node has taken once, it keeps.
+//! Constant resident memory: the allocator of a node returns nothing to the system.
 //!
-//! Every frame takes what the last one gave back: messages as they are joined,
-//! tensors between the layers of a network. glibc as it comes maps the larger
-//! blocks anew each time and gives each thread a heap, from which freed memory
-//! cannot pass to another: resident memory swings, and what swings costs page
-//! faults in every frame. With one heap that never shrinks it is the most that
-//! was ever in use at once.
+//! Every frame allocates what the previous one freed: messages as they are joined, tensors
+//! between the layers of a network. By default glibc maps large blocks anew each time and has
+//! one heap per thread, whose freed memory other threads cannot use: resident memory varies,
+//! and each variation costs page faults in every frame. With one heap that never shrinks,
+//! resident memory is the maximum ever in use.
 
-/// Has the allocator of the process keep what it has. To be called before
-/// there are other threads; does nothing where the C library is not glibc.
+/// Makes the allocator of the process keep freed memory. Call it before other threads exist;
+/// it has no effect where the C library is not glibc.
 pub(super) fn keep_memory() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     #[expect(unsafe_code, reason = "the allocator is a C library's")]

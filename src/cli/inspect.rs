@@ -1,4 +1,4 @@
-//! `det_post inspect`: what a recording holds.
+//! `det_post inspect`: the contents of a recording.
 
 use std::path::Path;
 
@@ -11,17 +11,17 @@ use crate::transport::messages::{
 };
 use crate::types::{Datatype, PointField, Stamp};
 
-/// What was seen of one topic.
+/// The messages of one topic.
 #[derive(Default)]
 struct Seen {
     num_messages: u64,
     num_bytes: u64,
     span: Option<(Stamp, Stamp)>,
-    /// What its first message says of itself.
+    /// Description of its first message.
     content: String,
 }
 
-/// Reads the whole recording and prints one paragraph a topic.
+/// Reads the whole recording and prints one paragraph per topic.
 ///
 /// # Errors
 /// `Io` or `DamagedBag` when there is nothing to read.
@@ -87,7 +87,7 @@ fn paragraph(topic: &TopicInfo, seen: &Seen) -> String {
     text
 }
 
-/// One line about the content of a message; empty for types nobody reads.
+/// One line about the content of a message; empty for other types.
 fn describe(type_name: &str, data: &[u8]) -> Result<String> {
     Ok(match type_name {
         Image::TYPE => {

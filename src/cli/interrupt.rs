@@ -1,4 +1,4 @@
-//! Requests to stop (SIGINT, SIGTERM, SIGHUP) as a value that is passed down.
+//! Requests to stop (SIGINT, SIGTERM, SIGHUP) as a flag.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,14 +9,14 @@ use super::exit::ExitStatus;
 use crate::error::{Error, ErrorKind, Result};
 use crate::output_folder;
 
-/// Set by the first signal that asks to stop. The command then finishes the
-/// frame under way and ends; a second signal ends the process at once.
+/// Set by the first signal that asks to stop. The command then finishes the frame in progress
+/// and ends; a second signal ends the process at once.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
-    /// Listens for the signals on a thread of its own. SIGHUP stays ignored where
-    /// the program was started so (`nohup`).
+    /// Handles the signals on a thread of its own. SIGHUP stays ignored where the program was
+    /// started with it ignored (`nohup`).
     ///
     /// # Errors
     /// `Io` when the system refuses a thread or a handler.
@@ -55,7 +55,7 @@ impl Interrupt {
         }
     }
 
-    /// The value as the library takes it.
+    /// The flag.
     pub(super) fn flag(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.0)
     }
@@ -92,7 +92,7 @@ impl Signals {
 }
 
 /// Whether SIGHUP is ignored, by the mask of ignored signals in
-/// `/proc/self/status`; not where there is no such file.
+/// `/proc/self/status`; false where there is no such file.
 fn hangup_is_ignored() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

@@ -86,7 +86,7 @@ struct ConfigArguments {
     overrides: Vec<String>,
 }
 
-/// Parses the command line, runs the command and says how it went.
+/// Parses the command line and runs the command.
 pub fn main() -> ExitCode {
     let split = RosArguments::split(std::env::args().collect());
     let (arguments, ros) = match split {

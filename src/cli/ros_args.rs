@@ -1,4 +1,4 @@
-//! `--ros-args`, as `ros2 run` and `ros2 launch` hand them to every node.
+//! `--ros-args`, as `ros2 run` and `ros2 launch` pass them to every node.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use crate::config::NODE_NAME;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ros::{NodeName, Remaps};
 
-/// What stands between `--ros-args` and `--`, or the end.
+/// The arguments between `--ros-args` and `--`, or the end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct RosArguments {
     /// Rules `from:=to` for topics and services.
@@ -26,11 +26,11 @@ pub(super) struct RosArguments {
 }
 
 impl RosArguments {
-    /// Takes the parts for ROS out of the arguments of the program. ROS starts a
-    /// node with nothing else: that is `run`.
+    /// Separates the arguments for ROS from those of the program. ROS starts a node with no
+    /// others, which stands for the command `run`.
     ///
     /// # Errors
-    /// `Usage` naming what is not known or has no value.
+    /// `Usage` naming an argument that is unknown or lacks its value.
     pub(super) fn split(arguments: Vec<String>) -> Result<(Vec<String>, Self)> {
         let mut ours = Vec::new();
         let mut ros = Self::default();
@@ -50,10 +50,10 @@ impl RosArguments {
         Ok((ours, ros))
     }
 
-    /// Who the node is.
+    /// Name and namespace of the node.
     ///
     /// # Errors
-    /// `Config` when the name or the namespace is none of ROS.
+    /// `Config` when the name or the namespace is invalid in ROS.
     pub(super) fn node(&self) -> Result<NodeName> {
         let namespace = self.namespace.as_deref().unwrap_or("/");
         NodeName::new(namespace, self.name.as_deref().unwrap_or(NODE_NAME))
@@ -75,11 +75,11 @@ impl RosArguments {
             "--params-file" => self.params_files.push(value()?.into()),
             "--log-level" => {
                 let level = value()?;
-                // A level for one logger is not told apart from one for all.
+                // A level for one logger is used for all.
                 let level = level.rsplit_once(":=").map_or(level.as_str(), |(_, level)| level);
                 self.log_level = Some(level.to_ascii_lowercase());
             }
-            // What concerns the logs and the security of rcl alone.
+            // Options of the logs and the security of rcl.
             "--log-config-file" | "-e" | "--enclave" => {
                 value()?;
             }

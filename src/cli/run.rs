@@ -15,10 +15,10 @@ use crate::ros::LifecycleState;
 use crate::transport::middleware::{Middleware, MiddlewareOptions};
 use crate::types::DeviceChoice;
 
-/// How long the frame in flight has to finish once the node is to stop.
+/// Time for the frame in progress to finish once the node is to stop.
 const STOP_PATIENCE: Duration = Duration::from_millis(800);
 
-/// How often it is looked whether the node is to stop.
+/// Interval at which requests to stop are checked.
 const POLL: Duration = Duration::from_millis(20);
 
 /// Arguments of `det_post run`.
@@ -48,7 +48,7 @@ enum MiddlewareChoice {
     Dds,
 }
 
-/// Runs the node until it is told to stop or shut down.
+/// Runs the node until a signal or a shutdown transition.
 pub(super) fn run(arguments: &RunArguments, ros: &RosArguments) -> Result<ExitStatus> {
     let node = ros.node()?;
     let files = [&arguments.config[..], &ros.params_files[..]].concat();
@@ -74,7 +74,7 @@ pub(super) fn run(arguments: &RunArguments, ros: &RosArguments) -> Result<ExitSt
         match started.recv_timeout(POLL) {
             Ok(result) => result?,
             Err(RecvTimeoutError::Timeout) => {}
-            // The start is over: nothing more will come from it.
+            // The start is complete: no further result follows.
             Err(RecvTimeoutError::Disconnected) => std::thread::sleep(POLL),
         }
         if live.state() == LifecycleState::Finalized {
@@ -87,8 +87,7 @@ pub(super) fn run(arguments: &RunArguments, ros: &RosArguments) -> Result<ExitSt
     Ok(ExitStatus::Done)
 }
 
-/// Configures and activates beside this thread, which goes on listening for
-/// signals.
+/// Configures and activates in a thread of its own, while this one waits for signals.
 fn start(live: &Arc<LiveNode>, starts_itself: bool) -> Result<mpsc::Receiver<Result<()>>> {
     let (told, started) = mpsc::channel();
     if !starts_itself {
@@ -98,7 +97,7 @@ fn start(live: &Arc<LiveNode>, starts_itself: bool) -> Result<mpsc::Receiver<Res
     let live = Arc::clone(live);
     let run = move || {
         let result = live.change(Change::Configure).and_then(|()| live.change(Change::Activate));
-        // Nobody listens only when the node stops already.
+        // There is no receiver when the node stops already.
         let _ = told.send(result);
     };
     std::thread::Builder::new()
@@ -145,7 +144,7 @@ fn dds_middleware(_: MiddlewareOptions) -> Result<Box<dyn Middleware>> {
     Err(no_middleware("dds"))
 }
 
-/// What to say of a middleware that was left out; its feature has its name.
+/// The error of a middleware that this build lacks; its feature has its name.
 #[cfg(not(all(feature = "ros2", feature = "dds")))]
 fn no_middleware(name: &str) -> Error {
     let message = format!("this build has no middleware {name}; build it with --features {name}");

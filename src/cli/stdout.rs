@@ -1,4 +1,4 @@
-//! Standard output, where results go.
+//! Standard output, for results.
 
 use std::io::{ErrorKind as IoErrorKind, Write};
 
@@ -7,14 +7,13 @@ use crate::error::{Error, ErrorKind, Result};
 /// Whether standard output is still read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stdout {
-    /// As far as the system tells.
+    /// It is, as far as the system reports.
     Open,
-    /// The other end of the pipe is closed (`det_post … | head -1`). The text is
-    /// dropped: there is no one left to tell.
+    /// The other end of the pipe is closed (`det_post … | head -1`), and the text is dropped.
     Closed,
 }
 
-/// Writes a text at once.
+/// Writes a text and flushes.
 ///
 /// # Errors
 /// `Io` when standard output cannot be written for another reason than that it

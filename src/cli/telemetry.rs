@@ -23,8 +23,7 @@ use crate::ros::LogLevel;
 use crate::text::{LineBreaks, Shown};
 use crate::types::Stamp;
 
-/// What is shown when `RUST_LOG` says nothing: our own progress, and only the
-/// warnings of the libraries beneath.
+/// The filter without `RUST_LOG`: our own information, and warnings of libraries.
 const DEFAULT_FILTER: &str = "warn,det_post=info";
 
 /// Starts logging to stderr: our own logs from `level` on (`debug`, `info`,
@@ -137,7 +136,7 @@ fn is_colored(is_terminal: bool, variable: impl Fn(&str) -> Option<String>) -> b
     }
 }
 
-/// Writes the fields of an event, safe to show.
+/// Writes the fields of an event, escaped.
 fn fields() -> impl for<'w> FormatFields<'w> + 'static {
     debug_fn(|writer: &mut Writer<'_>, field: &Field, value: &dyn Debug| -> fmt::Result {
         write_field(writer, field, value)

@@ -251,7 +251,7 @@ fn class_ids(p: &mut Reader<'_>, class_names: &[String]) -> Vec<String> {
         one_of(CLASS_IDS),
         "name",
         "`class_id` of published detections: the `name` of the class, or its `index` in `OUTPUT/label_info`. \
-         Lines of `detections.jsonl` hold the name either way.",
+         Lines of `detections.jsonl` hold the name either way; `eval` compares names.",
     );
     match class_id {
         ClassId::Name => class_names.to_vec(),

@@ -1,5 +1,4 @@
-//! Moving pictures: an animated PNG, which browsers play and everything else
-//! shows as its first frame.
+//! Animated PNG, which browsers play; other viewers show the first frame.
 
 use std::fs::File;
 use std::io::BufWriter;
@@ -9,7 +8,7 @@ use super::canvas::Canvas;
 use crate::error::{Error, ErrorKind, Result};
 use crate::types::Size;
 
-/// Steps of red, green and blue: 252 colours, one byte a pixel.
+/// Levels of red, green and blue: 252 colours, one byte per pixel.
 const LEVELS: [usize; 3] = [6, 7, 6];
 
 /// An animated PNG that is being written, in 252 colours.
@@ -22,7 +21,7 @@ pub struct Animation {
 
 impl Animation {
     /// A file for `num_frames` pictures of one size, each shown for `frame_ms`
-    /// milliseconds, over and over.
+    /// milliseconds, in a loop.
     ///
     /// # Errors
     /// `Io` when it cannot be written, or for no frames.
@@ -76,7 +75,7 @@ fn cannot_write(path: &Path) -> Error {
     Error::new(ErrorKind::Io, "pictures", format!("cannot write {}", path.display()))
 }
 
-/// The colours by their indices: red counts most, blue least.
+/// The colours by their indices, with red most and blue least significant.
 fn palette() -> Vec<u8> {
     let [reds, greens, blues] = LEVELS;
     let level = |at: usize, num: usize| (at * 255 / (num - 1)) as u8;
@@ -89,7 +88,7 @@ fn palette() -> Vec<u8> {
         .collect()
 }
 
-/// The colour of the palette that is nearest.
+/// Index of the nearest colour of the palette.
 fn index(rgb: [u8; 3]) -> u8 {
     let nearest = |axis: usize| (usize::from(rgb[axis]) * (LEVELS[axis] - 1) + 127) / 255;
     ((nearest(0) * LEVELS[1] + nearest(1)) * LEVELS[2] + nearest(2)) as u8

@@ -1,4 +1,4 @@
-//! An RGB picture that can be drawn on and saved.
+//! An RGB image with drawing operations.
 
 use std::convert::Infallible;
 use std::f32::consts::TAU;
@@ -17,11 +17,11 @@ use embedded_graphics::text::{Baseline, Text};
 use crate::error::{Error, ErrorKind, Result};
 use crate::types::Size;
 
-/// Coordinates farther out than this are brought here before drawing: a box
-/// may be anywhere, and pixel counters are 32 bits wide.
+/// Coordinates are clamped to this magnitude before drawing: a box may be anywhere, and pixel
+/// counters have 32 bits.
 const FAR: f32 = 1e5;
 
-/// An RGB picture, black at first. What is drawn outside is cut off.
+/// An RGB image, initially black. Drawing is clipped to it.
 pub struct Canvas {
     size: Size,
     pixels: Vec<u8>,
@@ -51,8 +51,7 @@ impl Canvas {
         draw(&Pixel(point(at), color), self);
     }
 
-    /// A line; none where an end is not a finite number. What lies outside is
-    /// cut off before anything is drawn, wherever the ends are.
+    /// A line, clipped to the image before it is drawn; none where an end is not finite.
     pub(super) fn line(&mut self, from: [f32; 2], to: [f32; 2], color: Rgb888, width: u32) {
         let Some([from, to]) = self.clip([from, to], width) else { return };
         let [dx, dy] = [to[0] - from[0], to[1] - from[1]];
@@ -69,7 +68,7 @@ impl Canvas {
         }
     }
 
-    /// The part of a line that may show, after Liang and Barsky.
+    /// The visible part of a line, by the algorithm of Liang and Barsky.
     fn clip(&self, ends: [[f32; 2]; 2], width: u32) -> Option<[[f64; 2]; 2]> {
         let [from, to] = ends.map(|end| end.map(f64::from));
         let margin = f64::from(width);
@@ -90,7 +89,7 @@ impl Canvas {
         (first <= last).then(|| [at(first), at(last)])
     }
 
-    /// A closed line through the corners.
+    /// A polygon through the corners.
     pub(super) fn polygon(&mut self, corners: &[[f32; 2]], color: Rgb888, width: u32) {
         for (from, to) in corners.iter().zip(corners.iter().cycle().skip(1)) {
             self.line(*from, *to, color, width);
@@ -106,8 +105,8 @@ impl Canvas {
         self.polygon(&corners, color, 1);
     }
 
-    /// Text on a filled field whose lower left corner is `at`, moved inside
-    /// the picture where it would stick out above.
+    /// Text on a filled rectangle whose lower left corner is `at`, moved down where it would
+    /// exceed the top of the image.
     pub(super) fn label(&mut self, at: [f32; 2], text: &str, color: Rgb888) {
         let font = MonoTextStyle::new(&FONT_7X13, Rgb888::BLACK);
         let field = GraphicsSize::new(7 * text.len() as u32 + 2, 14);
@@ -117,7 +116,7 @@ impl Canvas {
         draw(&Text::with_baseline(text, top_left + Point::new(1, 0), font, Baseline::Top), self);
     }
 
-    /// Text without a field, whose lower left corner is `at`.
+    /// Text whose lower left corner is `at`.
     pub(super) fn text(&mut self, at: [f32; 2], text: &str, color: Rgb888) {
         let font = MonoTextStyle::new(&FONT_5X8, color);
         draw(&Text::with_baseline(text, point(at), font, Baseline::Bottom), self);
@@ -152,7 +151,7 @@ fn draw<D: Drawable<Color = Rgb888>>(drawable: &D, canvas: &mut Canvas) {
     }
 }
 
-/// The pixel of a coordinate; what is not a number lies far outside.
+/// The pixel of a coordinate; NaN is far outside.
 fn point([x, y]: [f32; 2]) -> Point {
     let pixel = |v: f32| if v.is_nan() { -FAR as i32 } else { v.clamp(-FAR, FAR).floor() as i32 };
     Point::new(pixel(x), pixel(y))

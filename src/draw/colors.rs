@@ -1,6 +1,6 @@
 //! Colours of classes.
 
-/// Red, green and blue of a class; the list repeats.
+/// Red, green and blue of a class; the eight colours repeat.
 pub fn class_rgb(class: u32) -> [u8; 3] {
     const COLORS: [[u8; 3]; 8] = [
         [255, 64, 64],

@@ -22,15 +22,14 @@ use crate::types::{
 /// Edge length of a bird's-eye picture in pixels.
 pub const BEV_SIZE: u32 = 1000;
 
-/// Truth stands below the detections, in a thin line.
+/// Colour of truth, which is drawn below the detections, in a thin line.
 const TRUTH_COLOR: Rgb888 = Rgb888::new(255, 255, 255);
 
-/// Where the classes of a bird's-eye picture are listed, and their spacing, in
-/// pixels.
+/// Position and spacing of the legend of a bird's-eye picture, in pixels.
 const LEGEND_AT: f32 = 8.0;
 const LEGEND_ROW: f32 = 18.0;
 
-/// The range of a bird's-eye picture where the configuration has none.
+/// The range of a bird's-eye picture without one in the configuration.
 const DEFAULT_RANGE: PointRange = PointRange { min: [-60.0, -60.0, -3.0], max: [60.0, 60.0, 5.0] };
 
 /// Distance between the rings of a bird's-eye picture.
@@ -69,7 +68,7 @@ pub fn draw(
     }
 }
 
-/// A picture with boxes, class and score on it, of the picture's own size.
+/// An image with the boxes, classes and scores of its detections, in its own size.
 ///
 /// # Errors
 /// Those of decompressing and converting the picture.
@@ -106,8 +105,7 @@ pub fn draw_camera_over_truth<B: Copy + Into<ImageBox>>(
     Ok(canvas)
 }
 
-/// Points, boxes and headings from above: x up, y to the left, the sensor where
-/// its rings meet.
+/// Points, boxes and headings from above: x up, y to the left, rings centred at the sensor.
 pub struct BevPicture {
     canvas: Canvas,
     view: BevView,
@@ -143,9 +141,8 @@ impl BevPicture {
         }
     }
 
-    /// Draws detections with their scores, and in the upper left corner which
-    /// colour is which class and how many there are; no words without class
-    /// names.
+    /// Draws detections with their scores, and in the upper left corner a legend of colours,
+    /// classes and their numbers; without class names neither scores nor legend.
     pub fn draw_detections(&mut self, detections: &[Detection3d], class_names: &[String]) {
         let mut num_of_class = BTreeMap::new();
         for detection in detections {
@@ -165,12 +162,12 @@ impl BevPicture {
         }
     }
 
-    /// The picture as it stands.
+    /// The image.
     pub fn canvas(&self) -> &Canvas {
         &self.canvas
     }
 
-    /// Draws a box with its heading; returns where its front left corner lies.
+    /// Draws a box with its heading; returns the position of its front left corner.
     fn draw_box(&mut self, b: &Box3d, color: Rgb888, width: u32) -> [f32; 2] {
         let (sin, cos) = b.yaw_rad.sin_cos();
         let at = |forward: f32, left: f32| {
@@ -196,7 +193,7 @@ fn class_name(class_names: &[String], class: u32) -> &str {
     class_names.get(class as usize).map_or("?", String::as_str)
 }
 
-/// Any picture that a channel takes, as a canvas of its own size.
+/// An image of any supported encoding as a canvas of its own size.
 fn image_canvas(payload: &ImagePayload<'_>) -> Result<Canvas> {
     let mut picture = Picture::new();
     let image = match payload {

@@ -1,4 +1,4 @@
-//! Curves between zero and one.
+//! Plots of curves in the unit square.
 
 use std::path::Path;
 
@@ -11,17 +11,17 @@ use crate::types::Size;
 
 const SIZE: Size = Size::new(640, 520);
 
-/// Pixels left of, above, right of and below the field.
+/// Margins of the plot area in pixels: left, top, right, bottom.
 const MARGINS: [f32; 4] = [50.0, 40.0, 20.0, 50.0];
 
 const WHITE: Rgb888 = Rgb888::new(255, 255, 255);
 const GRAY: Rgb888 = Rgb888::new(210, 210, 210);
 
-/// A line through points whose coordinates lie between zero and one.
+/// A line through points in the unit square.
 pub struct Curve {
-    /// What the legend says.
+    /// Its name in the legend.
     pub name: String,
-    /// Its points, from one to the next: x and y.
+    /// Its points, x and y, in order.
     pub points: Vec<[f64; 2]>,
 }
 
@@ -61,7 +61,7 @@ pub fn save_plot(
     canvas.save(path)
 }
 
-/// Where a point of the field lies in the picture.
+/// Position of a point of the unit square in the picture.
 fn pixel([x, y]: [f64; 2]) -> [f32; 2] {
     let [left, top, right, bottom] = MARGINS;
     let [width, height] = [SIZE.width as f32 - left - right, SIZE.height as f32 - top - bottom];

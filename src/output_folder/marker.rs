@@ -1,5 +1,5 @@
-//! The marker of an output folder: the list of the files that det_post wrote
-//! there, and the lock that one process at a time holds.
+//! The marker of an output folder: the list of the files that det_post wrote there, and the
+//! lock that one process at a time holds.
 //!
 //! `.det_post.jsonl` holds one JSON object a line: first a head that names the
 //! program, then one line for each file. A line that does not parse (a write
@@ -27,8 +27,8 @@ const MAX_BYTES: u64 = 64 << 20;
 #[derive(Default)]
 pub(super) struct Listed(BTreeMap<String, Vec<Option<FileState>>>);
 
-/// By what a file is recognized: a file that was edited or replaced since it
-/// was listed has another size or another time.
+/// Identifies the state of a file: a file that was edited or replaced since it was listed
+/// differs in size or time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct FileState {
     bytes: u64,
@@ -57,8 +57,8 @@ impl Listed {
         self.0.contains_key(file)
     }
 
-    /// Whether the file is one that is listed: as large and as old as one of its
-    /// entries, or with an entry alone that was never completed.
+    /// Whether the file is listed in this state: its size and time are those of one of its
+    /// entries, or its only entry was never completed.
     pub(super) fn holds(&self, file: &str, about: &Metadata) -> bool {
         let Some(states) = self.0.get(file) else { return false };
         let mut complete = states.iter().flatten().peekable();
@@ -87,8 +87,7 @@ impl Listed {
     }
 }
 
-/// The marker of a folder, open and locked until it is dropped or the process
-/// ends, however it ends.
+/// The marker of a folder, open and locked until it is dropped or the process ends.
 pub(super) struct Marker {
     path: PathBuf,
     file: File,
@@ -96,12 +95,11 @@ pub(super) struct Marker {
 }
 
 impl Marker {
-    /// Opens and locks the marker of a folder; makes an empty one where there is
-    /// none.
+    /// Opens and locks the marker of a folder; creates an empty one where there is none.
     ///
     /// # Errors
     /// `Io` when another process holds the lock or the system refuses, `Usage`
-    /// when something else has the marker's name.
+    /// when another file has the marker's name.
     pub(super) fn open(folder: &Path) -> Result<Self> {
         let path = folder.join(FILE_NAME);
         let open = |e: std::io::Error| cannot("open", &path).with_source(e);
@@ -110,7 +108,7 @@ impl Marker {
             .write(true)
             .create(true)
             .truncate(false)
-            // Not through a link, and not waiting for the other end of a pipe.
+            // Follows no link and does not wait for the other end of a pipe.
             .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
             .open(&path)
             .map_err(open)?;
@@ -127,13 +125,12 @@ impl Marker {
         Ok(Self { path, file, listed })
     }
 
-    /// What the folder's marker lists.
+    /// The files that the marker lists.
     pub(super) fn listed(&self) -> &Listed {
         &self.listed
     }
 
-    /// Lists a file that is about to be written, or, with its metadata, as it
-    /// now is.
+    /// Lists a file that is about to be written, or, given its metadata, in its present state.
     ///
     /// # Errors
     /// `Io` when the marker cannot be written.
@@ -148,8 +145,8 @@ impl Marker {
         Ok(())
     }
 
-    /// Writes the list anew: files that are gone are left out, and of a file that
-    /// is as it was listed, everything but that.
+    /// Rewrites the list: removes files that no longer exist, and the other entries of files
+    /// that are in a listed state.
     ///
     /// # Errors
     /// `Io` when the marker cannot be written.
@@ -172,7 +169,7 @@ impl Marker {
         self.sync()
     }
 
-    /// Waits until the list is on the disk.
+    /// Synchronizes the list to the disk.
     ///
     /// # Errors
     /// `Io` when the system refuses.
@@ -212,7 +209,7 @@ fn foreign(path: &Path) -> Error {
     Error::new(ErrorKind::Usage, "outputs", message)
 }
 
-/// An error of the system about a path.
+/// An error of the system for a path.
 pub(super) fn cannot(verb: &str, path: &Path) -> Error {
     Error::new(ErrorKind::Io, "outputs", format!("cannot {verb} {}", path.display()))
 }

@@ -1,29 +1,26 @@
-//! The folder that a command writes its results to.
+//! The folder to which a command writes its results.
 //!
-//! **What is replaced.** Only files that det_post wrote in that folder and that
-//! no other program changed since: its marker lists them with size and time of
-//! modification. Anything else of the same name is refused by its name and
-//! stays as it is. Symbolic links below the folder are refused, never followed.
+//! **Replacement.** Only files that det_post wrote in the folder and that no other program
+//! has changed since are replaced: a marker lists them with size and time of modification.
+//! Any other file of the same name is an error that names it, and stays. Symbolic links below
+//! the folder are refused, never followed.
 //!
-//! **Whole or apart.** Files are written below `det_post.partial/`. When the
-//! command is done, they are synchronized to the disk and moved to their names
-//! in the order in which they were begun; those of the run before are removed
-//! first. So the file that was begun last (`report.json`, or `metadata.yaml` of
-//! a recording) is there only when all are. A run that is interrupted or fails
-//! leaves its files in `det_post.partial/` and the results of the run before
-//! untouched.
+//! **Completeness.** Files are written below `det_post.partial/`. When the command is done,
+//! they are synchronized to the disk and moved to their names in the order in which they were
+//! begun, after those of the previous run are removed. So the file that was begun last
+//! (`report.json`, or `metadata.yaml` of a recording) exists only when all do. A run that is
+//! interrupted or fails leaves its files in `det_post.partial/` and does not touch the results
+//! of the previous run.
 //!
-//! **One at a time.** The marker is locked while the folder is open; the lock
-//! ends with the process.
+//! **Exclusion.** The marker is locked while the folder is open; the lock ends with the process.
 
 mod marker;
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, Metadata};
 use std::io;
-use std::os::unix::fs::FileTypeExt;
 use std::path::{Component, Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Mutex, PoisonError};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::transport::bag::{BagCompression, BagWriter};
@@ -37,7 +34,9 @@ static MOVING: Mutex<()> = Mutex::new(());
 
 /// Holds off the moves of results in this process; `None` while one is under way.
 #[cfg(feature = "cli")]
-pub(crate) fn hold_off_moves() -> Option<MutexGuard<'static, ()>> {
+pub(crate) fn hold_off_moves() -> Option<std::sync::MutexGuard<'static, ()>> {
+    use std::sync::TryLockError;
+
     match MOVING.try_lock() {
         Ok(guard) => Some(guard),
         Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
@@ -48,30 +47,28 @@ pub(crate) fn hold_off_moves() -> Option<MutexGuard<'static, ()>> {
 /// Which results of earlier runs a run removes.
 #[derive(Clone, Copy)]
 pub(crate) enum Replaces {
-    /// All that is in the folder: it may hold nothing but results.
+    /// All files of the folder, which may contain nothing but results.
     Everything,
-    /// These files and, with a slash at the end, folders; others may stand
-    /// beside them.
+    /// These files and, with a slash at the end, folders; the folder may contain others.
     These(&'static [&'static str]),
 }
 
-/// An output folder, locked; see the head of this module.
+/// An output folder, locked; see the module documentation.
 pub(crate) struct OutputFolder {
     folder: PathBuf,
     replaces: Replaces,
     marker: Marker,
-    /// What was begun, in order, below the folder.
+    /// The files that were begun, in order, by their paths below the folder.
     files: Vec<String>,
 }
 
 impl OutputFolder {
-    /// Makes and locks the folder, and removes what an earlier run left
-    /// unfinished. Results of earlier runs stay until [`Self::finish`].
+    /// Creates and locks the folder, and removes the partial files of an earlier run. Complete
+    /// results of earlier runs stay until [`Self::finish`].
     ///
     /// # Errors
-    /// `Usage` naming a file that stands where a result is to be and was not
-    /// written by det_post, `Io` naming the path when the system refuses or
-    /// another process writes there.
+    /// `Usage` naming a file that has the name of a result and was not written by det_post,
+    /// `Io` naming the path when the system refuses or another process writes there.
     pub(crate) fn open(folder: &Path, replaces: Replaces) -> Result<Self> {
         fs::create_dir_all(folder).map_err(|e| cannot("make", folder).with_source(e))?;
         if fs::symlink_metadata(folder.join(marker::FILE_NAME)).is_err() {
@@ -101,12 +98,11 @@ impl OutputFolder {
         })
     }
 
-    /// Begins a file; `name` is its path below the folder. The path that is
-    /// given back is where it is to be written now.
+    /// Begins a file; `name` is its path below the folder. Returns the path to write to.
     ///
     /// # Errors
-    /// `Usage` as of [`Self::open`], `Argument` for a name that leads out of the
-    /// folder, `Io` when the system refuses.
+    /// `Usage` as of [`Self::open`], `Argument` for a path that leaves the folder, `Io` when
+    /// the system refuses.
     pub(crate) fn file(&mut self, name: &str) -> Result<PathBuf> {
         if name.is_empty()
             || !Path::new(name).components().all(|part| matches!(part, Component::Normal(_)))
@@ -122,7 +118,7 @@ impl OutputFolder {
         Ok(path)
     }
 
-    /// Where a file that was begun is being written.
+    /// The path to which a file that was begun is written.
     pub(crate) fn path_of(&self, name: &str) -> PathBuf {
         self.folder.join(PARTIAL).join(name)
     }
@@ -154,8 +150,8 @@ impl OutputFolder {
     /// Moves every file to its name, in place of those of earlier runs.
     ///
     /// # Errors
-    /// `Usage` when a file that det_post did not write has taken a place since,
-    /// `Io` naming the path when the system refuses. What was not moved stays in
+    /// `Usage` when a file that det_post did not write has appeared under one of the names,
+    /// `Io` naming the path when the system refuses. Files that are not moved stay in
     /// `det_post.partial/`.
     pub(crate) fn finish(mut self) -> Result<()> {
         let partial = self.folder.join(PARTIAL);
@@ -192,8 +188,7 @@ impl OutputFolder {
         self.marker.compact()
     }
 
-    /// Leaves the files where they were written, as those of a run that was
-    /// interrupted, and says so.
+    /// Leaves the files in `det_post.partial/` and logs that the run was interrupted.
     ///
     /// # Errors
     /// `Io` when the marker cannot be written.
@@ -224,19 +219,21 @@ impl OutputFolder {
 }
 
 impl Drop for OutputFolder {
-    /// Leaves no empty folder behind, as after a run that was refused.
+    /// Removes the folder of partial files where it is empty, as after a run that was refused.
     fn drop(&mut self) {
         remove_empty(&self.folder.join(PARTIAL));
     }
 }
 
-/// Writes one file that the user named, by way of an [`OutputFolder`] where it
-/// is to be; to a device or a pipe at once.
+/// Writes one file that the user named, through an [`OutputFolder`] at its parent; to a device
+/// or a pipe directly.
 ///
 /// # Errors
 /// As of [`OutputFolder`].
 #[cfg(feature = "cli")]
 pub(crate) fn write_file(path: &Path, contents: &str) -> Result<()> {
+    use std::os::unix::fs::FileTypeExt;
+
     let is_stream = |kind: fs::FileType| kind.is_char_device() || kind.is_fifo();
     if fs::metadata(path).is_ok_and(|about| is_stream(about.file_type())) {
         return fs::write(path, contents).map_err(|e| cannot("write", path).with_source(e));
@@ -251,7 +248,7 @@ pub(crate) fn write_file(path: &Path, contents: &str) -> Result<()> {
     folder.finish()
 }
 
-/// What a folder holds, told apart by its marker.
+/// The contents of a folder, classified by its marker.
 struct Contents<'a> {
     folder: &'a Path,
     listed: &'a Listed,
@@ -327,7 +324,7 @@ impl Contents<'_> {
         Ok(())
     }
 
-    /// What has this name, if anything; links are not followed.
+    /// Metadata of the entry of this name, if there is one; links are not followed.
     fn about(&self, name: &str) -> Result<Option<Metadata>> {
         let path = self.folder.join(name);
         // The folder itself may be named by a link.
@@ -359,8 +356,7 @@ impl Contents<'_> {
     }
 }
 
-/// Waits until the names in a folder are on the disk, where the file system can
-/// say so.
+/// Synchronizes the entries of a folder to the disk, where the file system supports it.
 fn synchronize_folder(path: &Path) -> Result<()> {
     match synchronized(path) {
         Err(error) if !is_unsupported(&error) => Err(cannot("write", path).with_source(error)),
@@ -372,7 +368,7 @@ fn is_unsupported(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported)
 }
 
-/// Waits until a file is on the disk.
+/// Synchronizes a file to the disk.
 fn synchronized(path: &Path) -> io::Result<Metadata> {
     let file = File::open(path)?;
     file.sync_all()?;
@@ -388,12 +384,12 @@ fn remove(path: &Path) -> Result<()> {
     fs::remove_file(path).map_err(|e| cannot("replace", path).with_source(e))
 }
 
-/// Removes a folder and those below it as far as they are empty.
+/// Removes a folder and its subfolders as far as they are empty.
 fn remove_empty(folder: &Path) {
     let Ok(entries) = fs::read_dir(folder) else { return };
     let is_folder = |entry: &fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_dir());
     entries.flatten().filter(is_folder).for_each(|entry| remove_empty(&entry.path()));
-    // One that still holds something stays.
+    // A folder that is not empty stays.
     let _ = fs::remove_dir(folder);
 }
 

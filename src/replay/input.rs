@@ -15,11 +15,11 @@ use crate::types::CameraCalibration;
 pub(super) struct ReplayInput {
     /// Number of the topic; `None` when the recording does not have it.
     pub(super) topic: Option<usize>,
-    /// What its messages are.
+    /// Type of its messages.
     pub(super) kind: InputKind,
-    /// The camera's CameraInfo, where the detector asks for it.
+    /// The topic of the camera's CameraInfo, where the detector asks for it.
     pub(super) calibration: Option<CalibrationTopic>,
-    /// What became of them, where there are several inputs.
+    /// What became of its messages, where there are several inputs.
     pub(super) totals: InputTotals,
 }
 
@@ -28,12 +28,12 @@ pub(super) struct ReplayInput {
 pub(super) struct CalibrationTopic {
     pub(super) name: String,
     pub(super) number: usize,
-    /// Shared with the thread that reads the recording at a pace.
+    /// Shared with the thread that reads the recording.
     newest: Arc<Mutex<Option<Arc<CameraCalibration>>>>,
 }
 
 impl CalibrationTopic {
-    /// Takes a message, if it is of this topic.
+    /// Stores the calibration of a message, if it is of this topic.
     pub(super) fn take(&self, message: &BagMessage<'_>) {
         if self.number != message.topic {
             return;

@@ -1,8 +1,8 @@
-//! A replay at a recorded pace behaves as the live node does: a thread for
-//! each channel, and before it a slot where the newest message waits. What a
-//! channel is too slow for is overtaken, counted and shown.
+//! A replay at the recorded pace behaves as the live node: each channel has a thread and a
+//! slot that keeps the newest frame. Frames for which a channel is too slow are overtaken and
+//! counted.
 //!
-//! Detections are recorded when they are found, on the recording's clock.
+//! Detections are recorded at the time at which they are found, on the recording's clock.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -23,17 +23,17 @@ use crate::transport::bag::{BagMessage, check_log_time};
 use crate::transport::middleware::{InputKind, deliver};
 use crate::types::Stamp;
 
-/// The longest sleep between two looks at the interrupt.
+/// The longest sleep between two checks of the stop flag.
 const NAP: Duration = Duration::from_millis(50);
 
-/// The side of a channel that reads the recording.
+/// The input side of a channel: writes messages of the recording to its slot.
 struct Feeder {
     inputs: Vec<Input>,
     closer: SlotCloser,
-    /// Frames that newer ones overtook, by the messages of their reference.
+    /// Lost messages, by input.
     losses: Arc<Losses>,
     calibrations: Vec<CalibrationTopic>,
-    /// Messages that are none, of a channel with one input.
+    /// Messages that cannot be decoded, of a channel with one input.
     refused: Account,
 }
 
@@ -44,11 +44,11 @@ struct Input {
     totals: InputTotals,
 }
 
-/// What became of taken messages, by input.
+/// What became of received messages, by input.
 struct Losses(Mutex<Vec<InputTotals>>);
 
 impl Feeder {
-    /// Lets a message wait in the slot.
+    /// Puts a message in the slot, if it is of one of the inputs.
     fn offer(&mut self, message: &BagMessage<'_>) {
         self.calibrations.iter().for_each(|topic| topic.take(message));
         let is_single = self.inputs.len() == 1;
@@ -63,7 +63,7 @@ impl Feeder {
         });
     }
 
-    /// Counts a message that cannot be taken, if it is of one of the inputs.
+    /// Counts a message that is refused, if it is of one of the inputs.
     fn refuse(&mut self, message: &BagMessage<'_>, error: &Error) {
         let is_single = self.inputs.len() == 1;
         let of_topic = self.inputs.iter_mut().find(|input| input.topic == Some(message.topic));
@@ -72,7 +72,7 @@ impl Feeder {
         }
     }
 
-    /// Lets the channel take what waits, then ends the slot.
+    /// Waits until the channel has taken the waiting frame, then closes the slot.
     fn finish(&mut self, is_served: impl Fn() -> bool) {
         while self.closer.is_waiting() && is_served() {
             std::thread::sleep(NAP / 10);
@@ -80,7 +80,7 @@ impl Feeder {
         self.closer.close();
     }
 
-    /// Adds what became of the messages to the channel.
+    /// Adds the counters of the messages to the channel.
     fn add_to(self, channel: &mut ReplayChannel) {
         let lost = self.losses.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut num_overtaken = 0;
@@ -100,7 +100,7 @@ impl Feeder {
     }
 }
 
-/// Counts a message that is none, as a frame of a channel with one input; the
+/// Counts a message that is refused, as a dropped frame where the channel has one input; the
 /// first of a reason is a warning.
 fn refuse(frames: Option<&mut Account>, totals: &mut InputTotals, error: &Error) {
     let times = match frames {
@@ -146,7 +146,7 @@ pub(super) fn process(
     processed
 }
 
-/// The two ends of a channel's slot.
+/// Opens the slot of a channel: its writing and its reading side.
 fn open(channel: &mut ReplayChannel, factor: f64) -> (Feeder, SlotReader) {
     let ChannelConfig { inputs, sync, .. } = channel.config();
     let losses = Arc::new(Losses(Mutex::new(vec![InputTotals::default(); inputs.len()])));
@@ -169,7 +169,7 @@ fn open(channel: &mut ReplayChannel, factor: f64) -> (Feeder, SlotReader) {
     (Feeder { inputs, closer, losses, calibrations, refused: Account::new() }, reader)
 }
 
-/// Hands the recording to the slots at its pace, until a channel ends early.
+/// Writes the recording to the slots at its pace, until the thread of a channel ends early.
 fn feed(
     reading: &mut Reading<'_>,
     feeders: &mut [Feeder],
@@ -192,7 +192,7 @@ fn feed(
     })
 }
 
-/// The thread of a channel: processes the newest message until the slot ends.
+/// The thread of a channel: processes the newest frame until the slot is closed.
 fn process_newest(
     channel: &mut ReplayChannel,
     mut slot: SlotReader,
@@ -217,7 +217,7 @@ fn join(thread: ScopedJoinHandle<'_, Result<()>>) -> Result<()> {
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// Holds messages back so that they come at the recorded pace.
+/// Delays messages to the recorded pace.
 struct Pace {
     factor: f64,
     start: OnceLock<(Instant, Stamp)>,
@@ -240,7 +240,7 @@ impl Pace {
         }
     }
 
-    /// The time on the recording's clock.
+    /// The current time on the recording's clock.
     fn now(&self) -> Stamp {
         let Some((start, first)) = self.start.get() else { return Stamp::default() };
         let nanos = (start.elapsed().as_secs_f64() * self.factor * 1e9) as i64;

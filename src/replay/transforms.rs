@@ -10,9 +10,9 @@ use crate::transport::messages::TfMessage;
 use crate::transport::tf::TfBuffer;
 use crate::types::Stamp;
 
-/// How far transforms are read ahead of the frames. A pose is published after
-/// the sweep it belongs to; without this, the newest sweep would never find
-/// the sample it needs to interpolate.
+/// How far transforms are read ahead of the frames. A pose is published after the sweep it
+/// belongs to; without this, the sample that follows the newest sweep would be missing for the
+/// interpolation.
 const LOOKAHEAD_NS: i64 = 500_000_000;
 
 /// A second reader of the recording that feeds a TF buffer.
@@ -48,7 +48,7 @@ impl TransformFeed {
         })
     }
 
-    /// Takes in everything recorded up to `log_time` and a little beyond.
+    /// Reads the transforms recorded up to [`LOOKAHEAD_NS`] after `log_time`.
     pub(super) fn advance_to(&mut self, log_time: Stamp) {
         let until = Stamp::from_nanos(log_time.nanos().saturating_add(LOOKAHEAD_NS));
         while !self.at_end && self.read_to <= until {
@@ -59,17 +59,16 @@ impl TransformFeed {
                     insert(&mut self.buffer, message.data, is_static, &mut self.is_warned);
                 }
                 Ok(None) => self.at_end = true,
-                // Damage is the main reader's to report; what follows it is
-                // still good.
+                // The main reader reports damage; messages after it are sound.
                 Err(_) => {}
             }
         }
     }
 
-    /// Where `source` stood in `target` at a time.
+    /// The transform `target_from_source` at a time.
     ///
     /// # Errors
-    /// `Transform` when that is not known.
+    /// `Transform` when it is unknown.
     pub(super) fn lookup(
         &self,
         target: &str,
@@ -80,8 +79,8 @@ impl TransformFeed {
     }
 }
 
-/// Takes in a message of transforms. A transform that cannot be used is left
-/// out, and the first of them is a warning: frames that need it will say so.
+/// Adds the transforms of a message to the buffer. An invalid one is left out; the first of
+/// them is a warning, and frames that need it are degraded or dropped.
 fn insert(buffer: &mut TfBuffer, data: &[u8], is_static: bool, is_warned: &mut bool) {
     let mut note = |result: Result<()>| {
         if let Err(error) = result

@@ -5,15 +5,15 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum LifecycleState {
-    /// Not known; never a state of this node.
+    /// Unknown; never a state of this node.
     Unknown = 0,
     /// Nothing is loaded.
     Unconfigured = 1,
-    /// Networks are loaded and warm, no input is taken.
+    /// Networks are loaded and warm; no input is subscribed.
     Inactive = 2,
-    /// Inputs are taken.
+    /// Inputs are subscribed.
     Active = 3,
-    /// At its end.
+    /// The node has ended.
     Finalized = 4,
     /// Transition from `Unconfigured` to `Inactive`.
     Configuring = 10,
@@ -68,15 +68,15 @@ impl LifecycleState {
     }
 }
 
-/// A transition with its ends: `lifecycle_msgs/TransitionDescription`.
+/// A transition with its start and goal: `lifecycle_msgs/TransitionDescription`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LifecycleTransition {
     /// Number in `lifecycle_msgs/Transition`.
     pub id: u8,
     /// Name, as `ros2 lifecycle set` takes it.
     pub label: &'static str,
-    /// Where it starts.
+    /// State in which it starts.
     pub start: LifecycleState,
-    /// Where it leads.
+    /// State to which it leads.
     pub goal: LifecycleState,
 }

@@ -2,7 +2,7 @@
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// Name of a node and the namespace it lives in.
+/// Name and namespace of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct NodeName {
     namespace: String,
@@ -14,8 +14,8 @@ impl NodeName {
     /// an empty one is the root.
     ///
     /// # Errors
-    /// `Config` when either is not made of letters, digits and underscores that
-    /// do not start with a digit.
+    /// `Config` when a part of either is not letters, digits and underscores without a leading
+    /// digit.
     pub fn new(namespace: &str, name: &str) -> Result<Self> {
         let inner = namespace.trim_matches('/');
         let is_sound = is_word(name) && (inner.is_empty() || inner.split('/').all(is_word));
@@ -57,13 +57,13 @@ impl NodeName {
     }
 }
 
-/// Whether a text may be a part of a ROS name.
+/// Whether a text is valid as a part of a ROS name.
 fn is_word(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
         && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
-/// Rules `from:=to` that give topics other names, as `--ros-args -r` has them.
+/// Rules `from:=to` that rename topics and services, as of `--ros-args -r`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Remaps(Vec<(String, String)>);
 
@@ -78,8 +78,7 @@ impl Remaps {
         self.0.iter().map(|(from, to)| (from.as_str(), to.as_str()))
     }
 
-    /// The full name of a topic or service of `node` once the first rule that
-    /// matches it has been applied.
+    /// The full name of a topic or service of `node` after the first matching rule.
     pub fn resolve(&self, node: &NodeName, topic: &str) -> String {
         let full = node.expand(topic);
         let rule = self.iter().find(|(from, _)| node.expand(from) == full);

@@ -1,5 +1,4 @@
-//! ROS parameters as plain values: what a node declares, and what others ask
-//! of it.
+//! ROS parameters: values, declarations, results of setting them.
 
 /// The types of a parameter, with the numbers of
 /// `rcl_interfaces/ParameterType`.
@@ -31,7 +30,7 @@ pub enum ParameterType {
 /// The value of a parameter: `rcl_interfaces/ParameterValue`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum ParameterValue {
-    /// None: of a parameter that is unset, or not known.
+    /// No value: the parameter is unset or unknown.
     #[default]
     NotSet,
     /// True or false.

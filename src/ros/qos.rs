@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Quality of service: what publisher and subscriber must agree on.
+/// Quality of service, on which publisher and subscriber must agree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Qos {
     /// Whether lost messages are sent again.
@@ -14,10 +14,10 @@ pub struct Qos {
 }
 
 impl Qos {
-    /// As ROS has it for sensors: best effort, volatile, the last 5.
+    /// The profile of ROS for sensor data: best effort, volatile, the last 5.
     pub const SENSOR_DATA: Self =
         Self { reliability: Reliability::BestEffort, durability: Durability::Volatile, depth: 5 };
-    /// As ROS has it by default: reliable, volatile, the last 10.
+    /// The default profile of ROS: reliable, volatile, the last 10.
     pub const DEFAULT: Self =
         Self { reliability: Reliability::Reliable, durability: Durability::Volatile, depth: 10 };
     /// For messages that are published once (`/tf_static`, labels): reliable,
@@ -53,18 +53,18 @@ impl Direction {
 /// Whether lost messages are sent again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Reliability {
-    /// They are not.
+    /// Lost messages are not sent again.
     BestEffort,
-    /// They are.
+    /// Lost messages are sent again.
     Reliable,
 }
 
 /// Whether late subscribers get what was published before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Durability {
-    /// They do not.
+    /// Late subscribers get new messages alone.
     Volatile,
-    /// They do, from the publisher.
+    /// The publisher sends late subscribers the last `depth` messages.
     TransientLocal,
 }
 

@@ -49,7 +49,7 @@ pub(super) struct DemoArguments {
     models: Option<PathBuf>,
 }
 
-/// Shows the whole node work on a drive that is made for it.
+/// Simulates a drive, detects on it, evaluates the detections and draws them.
 pub(super) fn demo(arguments: &DemoArguments) -> Result<ExitStatus> {
     let start = Instant::now();
     let interrupt = Interrupt::listen()?;
@@ -96,13 +96,13 @@ pub(super) fn demo(arguments: &DemoArguments) -> Result<ExitStatus> {
     Ok(ExitStatus::Done)
 }
 
-/// Leaves what was done where it is.
+/// Keeps the partial results.
 fn interrupted(folder: OutputFolder) -> Result<ExitStatus> {
     folder.keep_partial().map(|()| ExitStatus::Interrupted)
 }
 
-/// The demo's channels with the networks where they lie. They stand in the
-/// folder as a parameter file that holds every value.
+/// The configuration of the demo, which is also written to the folder as a parameter file with
+/// every value.
 fn configuration(folder: &mut OutputFolder, overrides: &[String]) -> Result<Config> {
     let path = folder.file("demo.param.yaml")?;
     let cannot_write = |e| {
@@ -114,7 +114,7 @@ fn configuration(folder: &mut OutputFolder, overrides: &[String]) -> Result<Conf
     Ok(config)
 }
 
-/// Draws the drive as its channels saw it.
+/// Draws the drive with truth and detections.
 fn draw(
     config: &Config,
     bag: &Path,
@@ -136,7 +136,7 @@ fn draw(
     scenes.draw(folder, interrupt)
 }
 
-/// Where everything lies, and what to try next.
+/// The list of results, and further commands.
 fn directions(out: &Path, seconds: f64) -> String {
     let out = out.display();
     let program = std::env::args().next().unwrap_or_else(|| "det_post".into());

@@ -1,22 +1,21 @@
-//! Where the demo's networks lie.
+//! The paths of the demo's networks.
 
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// The files by the parameters that name them.
+/// The files, by the parameters of their paths.
 const FILES: [(&str, &str); 3] = [
     ("camera.model_path", "camera.onnx"),
     ("lidar.encoder_path", "lidar_encoder.onnx"),
     ("lidar.model_path", "lidar_head.onnx"),
 ];
 
-/// Overrides that name every network: in the folder that is given, else
-/// installed beside the program (`PREFIX/share/det_post/models`), else in the
-/// source the program was built from.
+/// Overrides with the paths of all networks: in the given folder, else installed beside the
+/// program (`PREFIX/share/det_post/models`), else in the sources of the program.
 ///
 /// # Errors
-/// `Model` naming the folders that were looked into.
+/// `Model` naming the folders that were searched.
 pub(super) fn overrides(given: Option<&Path>) -> Result<Vec<String>> {
     let folders = given.map_or_else(usual_folders, |folder| vec![folder.to_owned()]);
     let is_complete = |folder: &&PathBuf| FILES.iter().all(|(_, file)| folder.join(file).is_file());
@@ -27,7 +26,7 @@ pub(super) fn overrides(given: Option<&Path>) -> Result<Vec<String>> {
         Error::new(ErrorKind::Model, "demo", message)
     })?;
     let folder = folder.canonicalize().unwrap_or_else(|_| folder.clone());
-    // As a quoted YAML text: a path may hold anything.
+    // As a quoted YAML text: a path may contain any character.
     let quoted = |file: &str| format!("{:?}", folder.join(file).display().to_string());
     Ok(FILES.map(|(key, file)| format!("{key}:={}", quoted(file))).into())
 }

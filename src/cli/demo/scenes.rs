@@ -16,14 +16,14 @@ use crate::types::{
     Box3d, Detection2d, Detection3d, ImageBox, ImagePayload, PointRange, Size, Stamp,
 };
 
-/// Edge length of the moving picture.
+/// Edge length of the animation in pixels.
 const ANIMATION_SIZE: u32 = 640;
 
 /// Every second scan is shown, for as long as it lasted.
 const SCANS_PER_FRAME: usize = 2;
 const FRAME_MS: u16 = 200;
 
-/// What is drawn of a drive.
+/// The inputs of the pictures of a drive.
 pub(super) struct Scenes<'a> {
     pub(super) bag: &'a Path,
     pub(super) image_topic: &'a str,
@@ -33,18 +33,18 @@ pub(super) struct Scenes<'a> {
     pub(super) classes: &'a Classes,
 }
 
-/// What one stamp has.
+/// Truth and detections of one stamp.
 struct Moment<T, D> {
     truth: Vec<T>,
     detections: Vec<D>,
 }
 
 impl Scenes<'_> {
-    /// Draws the camera's and the lidar's fullest frame and the lidar's drive
-    /// into `pictures/`, as far as there are frames with truth and detections.
+    /// Draws the frame with the most truth of the camera and of the LiDAR, and an animation of
+    /// the LiDAR, to `pictures/`, as far as there are frames with truth and detections.
     ///
     /// # Errors
-    /// `Io` when a picture cannot be written, what decoding refuses.
+    /// `Io` when a picture cannot be written, and those of decoding.
     pub(super) fn draw(&self, folder: &mut OutputFolder, interrupt: &Interrupt) -> Result<()> {
         let (pictures, clouds) = (self.camera_moments(), self.lidar_moments());
         let fullest_picture = fullest(&pictures);
@@ -130,15 +130,15 @@ impl Scenes<'_> {
     ) -> Result<BevPicture> {
         let mut picture = BevPicture::new(Some(&cloud.view()?), &self.range, size)?;
         picture.draw_truth(moment.truth.iter().copied());
-        // The moving picture is too small for words.
+        // The animation is too small for labels.
         let names = if size < BEV_SIZE { &[] } else { self.classes.names() };
         picture.draw_detections(&moment.detections, names);
         Ok(picture)
     }
 }
 
-/// Boxes of truth that count, and detections, of the frames that have both; of
-/// the one sensor that the demo has of each kind.
+/// The boxes of truth that count and the detections, for the frames that have both, of the one
+/// sensor of a kind.
 fn moments<T, B, D: Clone>(
     truth: &[Stream<T>],
     detections: &[Stream<D>],

@@ -130,7 +130,7 @@ fn levels_keep_the_lowest_sites_of_their_capacity() {
         // Sites that were cut are in no table.
         let mut table = Table::new(&Geometry::submanifold([3; 3]), Mode::Submanifold, kept);
         fill_table(&output, &output, &mut table).unwrap();
-        let rows = (0..kept).flat_map(|row| (0..27).filter_map(move |tap| Some((row, tap))));
+        let rows = (0..kept).flat_map(|row| (0..27).map(move |tap| (row, tap)));
         assert!(
             rows.filter_map(|(row, tap)| table.input_row(row, tap)).all(|row| row < kept as u32)
         );

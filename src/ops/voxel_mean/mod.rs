@@ -51,9 +51,12 @@ impl ChannelTransform {
 /// `x - x^3 / 3 + 2 x^5 / 15`; rounded once.
 pub fn tanh(value: f32) -> f32 {
     let x = f64::from(value).abs();
-    if !(x < 10.0) {
+    if x.is_nan() {
+        return value;
+    }
+    if x >= 10.0 {
         // 1 - tanh 10 is below half a unit of the last place of 1.
-        return if value.is_nan() { value } else { 1_f32.copysign(value) };
+        return 1_f32.copysign(value);
     }
     let square = x * x;
     let tanh = if x < 0.015_625 {

@@ -55,6 +55,7 @@ const LAYERS: [(&str, &[&str]); 19] = [
             "types",
             "ros",
             "device",
+            "infer",
             "config",
             "detectors",
             "draw",

@@ -2,8 +2,7 @@
 
 use super::super::node;
 use super::super::onnx::{AttributeValue, Node};
-use super::Reader;
-use super::value::{Column, Sites, Value};
+use super::reader::{Column, Reader, Sites, Value};
 use crate::error::Result;
 
 /// Coordinates of a few columns.

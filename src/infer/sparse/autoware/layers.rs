@@ -3,8 +3,7 @@
 
 use super::super::onnx::{AttributeValue, Node};
 use super::super::{node, refuse};
-use super::Reader;
-use super::value::Value;
+use super::reader::{Reader, Value};
 use crate::error::Result;
 
 impl<'a> Reader<'_, 'a> {

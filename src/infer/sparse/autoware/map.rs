@@ -2,8 +2,7 @@
 
 use super::super::onnx::{AttributeValue, Node};
 use super::super::{node, refuse};
-use super::Reader;
-use super::value::{Map, Sites, Value};
+use super::reader::{Map, Reader, Sites, Value};
 use crate::error::Result;
 
 impl<'a> Reader<'_, 'a> {
@@ -18,7 +17,7 @@ impl<'a> Reader<'_, 'a> {
     }
 
     /// `ScatterND` of the features of sites to zeros [1, grid, channels].
-    pub(super) fn scatter(&mut self, node: &Node<'a>) -> Result<Option<Value>> {
+    pub(super) fn scatter_nd(&mut self, node: &Node<'a>) -> Result<Option<Value>> {
         let ([zeros, indices, updates], _) = node::inputs(node, 0)?;
         let Some(&Value::Sparse(tensor)) = self.values.get(updates) else { return Ok(None) };
         let Some(Value::Indices { of, columns }) = self.values.get(indices) else {
@@ -43,7 +42,7 @@ impl<'a> Reader<'_, 'a> {
     }
 
     /// `ScatterElements` of the features of sites to zeros [cells, channels].
-    pub(super) fn scatter_rows(&mut self, node: &Node<'a>) -> Result<Option<Value>> {
+    pub(super) fn scatter_elements(&mut self, node: &Node<'a>) -> Result<Option<Value>> {
         let ([zeros, index, updates], _) = node::inputs(node, 0)?;
         let Some(&Value::Sparse(tensor)) = self.values.get(updates) else { return Ok(None) };
         let level = self.builder.level_index_of(tensor);

@@ -17,22 +17,22 @@
 mod coordinates;
 mod layers;
 mod map;
+mod reader;
 mod rest;
 mod rulebook;
 mod standard;
-mod value;
 
 use std::collections::HashMap;
 
 use super::builder::NetworkBuilder;
 use super::constants::{Constants, WeightSizes};
 use super::node::{self, Attributes};
-use super::onnx::{Graph, Model, Node, Source};
-use super::operation::{GridAxes, SparseNetwork};
+use super::onnx::{Graph, Model, Node};
+use super::operation::SparseNetwork;
 use super::refuse;
 use crate::error::Result;
 use crate::ops::rulebook::Mode;
-use value::{Map, Rulebook, Value};
+use reader::{Reader, Rulebook, Value};
 
 const DOMAIN: &str = "autoware";
 
@@ -72,16 +72,6 @@ pub(super) fn read(model: &Model<'_>) -> Result<(SparseNetwork, Option<Vec<u8>>)
     let network = builder.finish(map.tensor, axes, map.axes)?;
     let rest = rest::after(model, map.name, network.map_shape())?;
     Ok((network, rest))
-}
-
-struct Reader<'g, 'a> {
-    graph: &'g Graph<'a>,
-    builder: NetworkBuilder,
-    constants: Constants<'g, 'a>,
-    values: HashMap<&'a str, Value>,
-    rulebooks: Vec<Rulebook>,
-    axes: Option<GridAxes>,
-    map: Option<Map<'a>>,
 }
 
 /// A network with the grid of the first rulebook and the channels that the
@@ -152,59 +142,6 @@ impl<'a> Reader<'_, 'a> {
         match dims {
             Some(&[num_outputs, ..]) if num_outputs > 0 => Ok(num_outputs as usize),
             _ => refuse(format!("{node}: input {filters} is not a constant of weights")),
-        }
-    }
-
-    /// An error about an input that has to be `expected`. It names the node from
-    /// which on the file is not understood.
-    fn not_understood<T>(&self, node: &Node<'_>, name: &str, expected: &str) -> Result<T> {
-        let found = match self.graph.source(name) {
-            Some(Source::Node(at)) => {
-                let first = self.first_unknown(at);
-                format!("is not understood as {expected}, from {} on", self.graph.nodes[first])
-            }
-            Some(Source::Input(_)) => format!("is an input of the graph, not {expected}"),
-            Some(Source::Initializer(_)) => format!("is a constant, not {expected}"),
-            None => "is not in the file".into(),
-        };
-        refuse(format!("{node}: input {name} {found}"))
-    }
-
-    /// The node that a node with unknown outputs goes back to: all of its inputs
-    /// are known.
-    fn first_unknown(&self, mut node: usize) -> usize {
-        let unknown_input = |node: usize| {
-            self.graph.nodes[node].inputs.iter().find_map(|&input| {
-                match self.graph.source(input)? {
-                    // A node stands before those that read its outputs.
-                    Source::Node(at) if at < node && !self.values.contains_key(input) => Some(at),
-                    _ => None,
-                }
-            })
-        };
-        while let Some(earlier) = unknown_input(node) {
-            node = earlier;
-        }
-        node
-    }
-
-    /// A node that no rule knows: its outputs are unknown.
-    ///
-    /// # Errors
-    /// When it reads features of sites, which would be lost.
-    fn unknown(&self, node: &Node<'_>) -> Result<()> {
-        let reads_features = |name: &&&str| {
-            matches!(
-                self.values.get(**name),
-                Some(Value::Sparse(_) | Value::Rows(_) | Value::Dense { .. })
-            )
-        };
-        match node.inputs.iter().find(reads_features) {
-            Some(name) if !["Shape", "Size"].contains(&node.operator) => refuse(format!(
-                "{node}: it reads {name}, which holds features of sites, in a way that is not \
-                 understood"
-            )),
-            _ => Ok(()),
         }
     }
 }

@@ -7,8 +7,7 @@ use super::super::node::{self, Attributes};
 use super::super::onnx::{Model, Node};
 use super::super::operation::GridAxes;
 use super::super::refuse;
-use super::Reader;
-use super::value::{Column, Rulebook, Sites, Value};
+use super::reader::{Column, Reader, Rulebook, Sites, Value};
 use crate::error::Result;
 use crate::ops::rulebook::{Geometry, Mode};
 

@@ -2,8 +2,8 @@
 
 use super::super::node;
 use super::super::onnx::{AttributeValue, DataType, Node, Source, Tensor, ValueInfo};
-use super::value::{Column, Sites, Value};
-use super::{Reader, rulebook};
+use super::reader::{Column, Reader, Sites, Value};
+use super::rulebook;
 use crate::error::Result;
 
 /// The largest constant of shapes, axes and indices.
@@ -58,8 +58,8 @@ impl<'a> Reader<'_, 'a> {
                 }
                 _ => None,
             },
-            "ScatterND" => self.scatter(node)?,
-            "ScatterElements" => self.scatter_rows(node)?,
+            "ScatterND" => self.scatter_nd(node)?,
+            "ScatterElements" => self.scatter_elements(node)?,
             "Transpose" => self.transpose(node)?,
             "Reshape" => return self.reshape(node),
             _ => None,
