@@ -40,12 +40,16 @@ ANCHOR_OUTPUTS = {
 }  # fmt: skip
 
 
+class ExportError(Exception):
+    """What is wrong with a checkpoint or an option."""
+
+
 def export_dense(state, map_shape, path, strides):
     """Writes the network that takes a map of `map_shape`; the names of its outputs."""
     network = DenseNetwork(state, map_shape[1], strides).eval()
     total = math.prod(network.strides)
     if any(cells % total for cells in map_shape[2:]):
-        raise error(f"a map of {map_shape[2:]} cells is not divided by strides of {total}")
+        raise ExportError(f"a map of {map_shape[2:]} cells is not divided by strides of {total}")
     names = network.output_names
     example = torch.zeros(map_shape)
     with torch.no_grad():
@@ -58,12 +62,6 @@ def export_dense(state, map_shape, path, strides):
     except TypeError:  # before torch 2.5, which has no other exporter
         torch.onnx.export(network, (example,), path, **options)
     return names
-
-
-def error(message):
-    from export_sparse import ExportError
-
-    return ExportError(message)
 
 
 def convs_under(state, prefix):
@@ -96,7 +94,7 @@ def fold(state, conv, eps, out_axis):
         for part in ("weight", "bias", "running_mean", "running_var")
     )
     if len(gamma) != num_out:
-        raise error(f"{conv}.weight is {list(weight.shape)} before {len(gamma)} channels")
+        raise ExportError(f"{conv}.weight is {list(weight.shape)} before {len(gamma)} channels")
     scale = gamma / torch.sqrt(var + eps)
     shape = [1, 1, 1, 1]
     shape[out_axis] = num_out
@@ -133,7 +131,7 @@ def upsampling(state, conv, channels):
     if stride > 1:
         is_plain = False
     if is_plain == is_transposed:
-        raise error(
+        raise ExportError(
             f"{conv}.weight is {list(shape)} from {channels} to {num_out} channels: it may be a "
             "convolution or a transposed one"
         )
@@ -148,14 +146,14 @@ class DenseNetwork(nn.Module):
         super().__init__()
         trunk = [t for t in TRUNKS if convs_under(state, f"{t[0]}.0")]
         if not trunk:
-            raise error("no 2D backbone: none of the known names is in the checkpoint")
+            raise ExportError("no 2D backbone: none of the known names is in the checkpoint")
         blocks, neck = trunk[0]
         num_blocks = 0
         while convs_under(state, f"{blocks}.{num_blocks}"):
             num_blocks += 1
         strides = strides or [1] + [2] * (num_blocks - 1)
         if len(strides) != num_blocks:
-            raise error(f"--dense-strides: {num_blocks} numbers are expected")
+            raise ExportError(f"--dense-strides: {num_blocks} numbers are expected")
         self.strides = strides
         self.blocks, self.neck = nn.ModuleList(), nn.ModuleList()
         channels = map_channels
@@ -163,7 +161,7 @@ class DenseNetwork(nn.Module):
             convs = convs_under(state, f"{blocks}.{at}")
             found = state[f"{convs[0]}.weight"].shape[1]
             if found != channels:
-                raise error(f"{convs[0]} takes {found} channels where {channels} come")
+                raise ExportError(f"{convs[0]} takes {found} channels where {channels} come")
             self.blocks.append(sequence(state, convs, TRUNK_EPS, stride))
             channels = state[f"{convs[-1]}.weight"].shape[0]
             (up,) = convs_under(state, f"{neck}.{at}")
@@ -188,7 +186,7 @@ class DenseNetwork(nn.Module):
                     self.output_names.append(f"{output}_{task}")
             task += 1
         if not self.output_names:
-            raise error(f"no branches below {tasks}")
+            raise ExportError(f"no branches below {tasks}")
 
     def add_anchor_outputs(self, state):
         for head in ANCHOR_HEADS:
@@ -199,7 +197,7 @@ class DenseNetwork(nn.Module):
                         self.output_names.append(output)
             if self.output_names:
                 return
-        raise error("no head: neither CenterPoint's nor an anchor head's names are there")
+        raise ExportError("no head: neither CenterPoint's nor an anchor head's names are there")
 
     def forward(self, x):
         levels = []

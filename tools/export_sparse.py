@@ -25,6 +25,8 @@ from dataclasses import dataclass
 
 import torch
 
+from export_dense import ExportError, export_dense
+
 # Where checkpoints keep the encoder: prefix, and the pattern of its stages.
 FAMILIES = {
     "openpcdet": ("backbone_3d.", r"conv(\d+)\."),
@@ -38,10 +40,6 @@ LAYOUTS = {
     "spconv1": (4, 0, 1, 2, 3),
     "spconv2-native": (3, 0, 1, 2, 4),
 }
-
-
-class ExportError(Exception):
-    """What is wrong with a checkpoint or an option."""
 
 
 @dataclass
@@ -398,8 +396,6 @@ def main():
             file.write(model)
         print(f"{options.encoder}: {len(model)} bytes, map {dims}")
         if options.dense:
-            from export_dense import export_dense
-
             names = export_dense(state, dims, options.dense, options.dense_strides)
             print(f"{options.dense}: outputs {' '.join(names)}")
     except ExportError as error:

@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_dumped_loads_again() {
+    fn dumped_parameters_load_again() {
         let config = config();
         let assignment = |DeclaredParameter { descriptor, value }| {
             let text = serde_yaml::to_string(&node_of(&value).unwrap()).unwrap();

@@ -1,4 +1,4 @@
-//! CameraInfo of a peer, beside the pictures of that peer.
+//! CameraInfo of a peer, compared with its images.
 
 use super::node::{Program, await_status};
 use super::peer::turn;
@@ -49,7 +49,7 @@ fn a_camera_info_of_other_pictures_shows_in_the_diagnostics() {
 
     peer.write(TOPIC, &info(json!({"binning_x": 2, "binning_y": 3})));
     let good = await_status(&mut peer, STATUS, |status| status.level == 0);
-    assert_eq!(good.message, format!("belongs to pictures of {width}x{height} in {frame_id:?}"));
+    assert_eq!(good.message, format!("belongs to images of {width}x{height} in {frame_id:?}"));
     assert_eq!((good.number("received"), good.number("lost_by_door")), (2.0, 0.0));
     assert_eq!(program.interrupt().0, Some(0));
 }

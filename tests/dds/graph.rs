@@ -15,7 +15,7 @@ fn nobody() -> Receiver {
     Box::new(|_| ())
 }
 
-/// The one node that the graph tells of, with the topics and types of the
+/// The only node of the graph, with the topics and types of the
 /// endpoints that are said to be its own.
 fn the_node(peer: &mut Peer) -> Option<(String, BTreeMap<String, String>)> {
     let graph = peer.ask(&json!({"op": "graph"}));
@@ -35,7 +35,7 @@ fn the_node(peer: &mut Peer) -> Option<(String, BTreeMap<String, String>)> {
     Some((name, endpoints))
 }
 
-/// Waits until the node is told with so many endpoints.
+/// Waits until the node is announced with `count` endpoints.
 fn node_with(peer: &mut Peer, count: usize) -> BTreeMap<String, String> {
     for _ in 0..40 {
         if let Some((name, endpoints)) = the_node(peer)
@@ -93,7 +93,7 @@ fn the_node_is_seen_with_its_endpoints() {
 }
 
 #[test]
-fn a_peer_of_another_quality_or_type_is_told() {
+fn a_peer_of_another_quality_or_type_is_reported() {
     let turn = turn();
     let Some(mut peer) = turn.peer() else { return };
     let mut middleware = turn.middleware("det_post");
@@ -137,7 +137,7 @@ fn a_peer_of_another_quality_or_type_is_told() {
     peer.ask(&json!({"op": "close", "id": "/det_post/out"}));
     assert_eq!(heard.wait(|all| all.len() >= 7)[6..], [settled()]);
 
-    // With our own end gone, nobody stands in its way.
+    // Without our endpoint no peer is incompatible.
     peer.reader("/det_post/out", DETECTIONS, &json!({"reliable": true, "latched": true}), 0);
     assert_eq!(heard.wait(|all| all.len() >= 8).len(), 8);
     drop(output);

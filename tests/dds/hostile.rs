@@ -179,7 +179,7 @@ fn ranges_of_any_length_take_no_memory() {
 
 /// In rustdds 0.15.1 four claims of 256 MiB hold 1 GiB, from any sender.
 #[test]
-fn fragments_take_what_arrives_and_not_what_they_claim() {
+fn fragments_use_memory_as_they_arrive_not_as_claimed() {
     let turn = turn();
     let mut site = Site::new(&turn);
     let rogue = site.rogue(&turn, 2);

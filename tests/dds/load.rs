@@ -108,12 +108,12 @@ struct Run {
     sensors: [(Sensor, Arc<Mutex<Arrived>>); 2],
     /// What this process held every second.
     memory: Vec<usize>,
-    /// What the middleware told as lost, topic by topic.
+    /// Reported losses by topic.
     told_as_lost: Vec<(String, u64)>,
 }
 
 impl Run {
-    /// Asserts that the middleware told of every frame that is missing between the
+    /// Asserts that the middleware reported every frame that is missing between the
     /// first and the last one that arrived.
     fn assert_all_losses_are_told(&self) {
         for (sensor, arrived) in &self.sensors {
@@ -239,7 +239,7 @@ fn ages_at_channel(turn: &Turn, sensor: Sensor, num_frames: u64) -> Option<Vec<f
     Some(channel.join().unwrap())
 }
 
-/// The way through the middleware to where a frame begins, beside the way to a peer
+/// The latency through the middleware to the start of a frame, compared with a peer
 /// that does nothing but take the bytes.
 #[test]
 #[ignore = "measures for two minutes"]
@@ -272,7 +272,7 @@ fn the_middleware_adds_less_than_a_millisecond() {
     }
 }
 
-/// `DET_POST_SOAK_SECONDS` says how long.
+/// `DET_POST_SOAK_SECONDS` is the duration.
 #[test]
 #[ignore = "takes ten minutes"]
 fn soak() {

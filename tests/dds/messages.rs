@@ -140,7 +140,7 @@ fn every_kind_of_message_arrives_as_it_was_sent() {
 }
 
 #[test]
-fn what_was_said_once_reaches_who_comes_late() {
+fn latched_messages_reach_late_joiners() {
     let turn = turn();
     let Some(mut peer) = turn.peer() else { return };
     let latched = json!({"reliable": true, "latched": true});
@@ -152,7 +152,7 @@ fn what_was_said_once_reaches_who_comes_late() {
     let subscription = middleware.subscribe("/tf_static", kind, Qos::LATCHED, receiver).unwrap();
     assert_eq!(heard.wait(|all| all.len() >= 2).len(), 2);
 
-    // Who comes again, as after a deactivation, is told again, and once.
+    // A new subscription, as after a deactivation, gets them again, once.
     drop(subscription);
     peer.wait_matched("/tf_static", 0);
     let (heard, receiver) = Heard::receiver(in_words);

@@ -180,7 +180,7 @@ impl Drop for Peer {
     }
 }
 
-/// What a receiver or a watcher has been told so far, as text or as a value.
+/// The calls of a receiver or a watcher so far, as text or as values.
 pub struct Heard<T>(Arc<Mutex<Vec<T>>>);
 
 impl<T: Clone + Send + 'static> Heard<T> {
@@ -200,7 +200,7 @@ impl<T: Clone + Send + 'static> Heard<T> {
         self.0.lock().unwrap().clone()
     }
 
-    /// Waits until `is_enough` is told.
+    /// Waits until the calls are enough.
     pub fn wait(&self, is_enough: impl Fn(&[T]) -> bool) -> Vec<T> {
         let deadline = Instant::now() + PATIENCE;
         while !is_enough(&self.0.lock().unwrap()) && Instant::now() < deadline {

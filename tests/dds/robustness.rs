@@ -93,7 +93,7 @@ fn malformed_messages_are_refused_one_by_one() {
 /// The whole node: what comes of good messages between malformed ones is what
 /// came of them before, and every malformed one is counted with its reason.
 #[test]
-fn the_program_finds_the_same_between_malformed_messages() {
+fn detections_are_the_same_between_malformed_messages() {
     let turn = turn();
     let Some(mut peer) = turn.peer() else { return };
     let parameters =
@@ -215,7 +215,7 @@ fn noise_on_the_ports_does_no_harm() {
 }
 
 #[test]
-fn a_middleware_that_is_off_meets_nobody() {
+fn with_discovery_off_there_are_no_peers() {
     let turn = turn();
     let Some(mut peer) = turn.peer() else { return };
     let settings = DdsSettings { domain: turn.domain, range: DiscoveryRange::Off, gid_len: 16 };

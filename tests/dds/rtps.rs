@@ -178,7 +178,7 @@ impl Parameters {
     }
 }
 
-/// A participant that sends only what a test tells it to.
+/// A participant that sends only the datagrams of a test.
 pub struct Rogue {
     pub prefix: Prefix,
     socket: UdpSocket,

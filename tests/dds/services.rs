@@ -17,7 +17,7 @@ use std::convert::Infallible;
 use std::sync::{Mutex, mpsc};
 use std::time::Duration;
 
-/// A node that remembers nothing: its answers show what it was asked.
+/// A stateless node: its responses show the requests.
 fn answer(request: Request) -> Response {
     let refused = |parameter: &Parameter| match &parameter.value {
         ParameterValue::Number(value) if *value > 1.0 => {
@@ -224,9 +224,9 @@ fn parameters_of_every_type_are_set() {
 }
 
 #[test]
-fn a_caller_that_listens_late_is_answered_too() {
+fn a_client_that_discovers_late_gets_its_response() {
     let turn = turn();
-    // Once alone with the service, once beside a caller that listens.
+    // Once alone with the service, once with another client that is ready.
     for with_other in [false, true] {
         for seconds in [0.0001, 0.01, 0.1, 0.5] {
             let Some(mut peer) = turn.peer() else { return };
@@ -329,7 +329,7 @@ impl<'de> no_key::Decode<'de, Vec<u8>> for Raw {
 }
 
 #[test]
-fn a_caller_whose_identity_is_beside_the_message_is_answered() {
+fn a_client_whose_identity_is_metadata_gets_a_response() {
     let turn = turn();
     let mut middleware = turn.middleware("det_post");
     middleware.serve(Box::new(answer)).unwrap();
@@ -380,7 +380,7 @@ fn a_caller_whose_identity_is_beside_the_message_is_answered() {
 }
 
 #[test]
-fn a_malformed_request_is_told_and_the_next_one_answered() {
+fn a_malformed_request_is_reported_and_the_next_one_served() {
     let turn = turn();
     let Some(mut peer) = turn.peer() else { return };
     let mut middleware = turn.middleware("det_post");
@@ -394,7 +394,7 @@ fn a_malformed_request_is_told_and_the_next_one_answered() {
     peer.ask(&json!({"op": "blob", "id": "bad", "reliable": true, "type": request_type,
         "topic": "rq/det_post/get_parametersRequest"}));
     peer.wait_matched("bad", 1);
-    // The rest of the header that goes before a request: four bytes and a number.
+    // The rest of the header before a request: four bytes and a number.
     let header = "111111112222222222222222";
     let cases = [
         ("11111111".to_owned(), "8 bytes are needed"),

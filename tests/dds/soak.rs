@@ -76,7 +76,7 @@ impl Channel {
 struct Told {
     /// Totals, by the name they have in the diagnostics.
     totals: BTreeMap<String, f64>,
-    /// Frames dropped, which are told window by window.
+    /// Dropped frames, reported per window.
     num_dropped: f64,
     /// Medians of the windows, from arrival to publication, in milliseconds.
     responses: Vec<f64>,
@@ -156,7 +156,7 @@ impl Listener {
     }
 }
 
-/// `DET_POST_SOAK_SECONDS` says how long, `DET_POST_SOAK_PROGRAM` which build
+/// `DET_POST_SOAK_SECONDS` is the duration, `DET_POST_SOAK_PROGRAM` which build
 /// of the program when it is not this one.
 #[test]
 #[ignore = "takes ten minutes"]
@@ -179,7 +179,7 @@ fn the_program_loses_nothing_untold() {
         peer.writer(channel.input, channel.kind.type_name(), &json!({"depth": 5}), 1);
     }
 
-    // What is lost before the first message that arrives, or after the last, nobody can tell.
+    // Losses before the first or after the last received message are unknown.
     for (channel, peer) in &mut senders {
         channel.begin(peer, 1, 1.0);
         peer.finish();

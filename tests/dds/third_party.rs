@@ -1,4 +1,4 @@
-//! The copy of rustdds is what is published, and the difference beside it.
+//! The copy of rustdds equals the published source plus the difference.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! CameraInfo beside the pictures it should belong to.
+//! CameraInfo compared with the images of its camera.
 
 use std::time::{Duration, Instant};
 
@@ -24,7 +24,7 @@ fn info(size: [u32; 2], frame_id: &str) -> Vec<u8> {
 }
 
 #[test]
-fn what_does_not_belong_to_the_pictures_is_a_warning_with_both_numbers() {
+fn a_camera_info_that_does_not_match_the_images_is_a_warning_with_both_sizes() {
     let session = Session::active(&[
         "camera.camera_info:=/sensing/camera/camera_info",
         "camera.gap_warn_s:=0.2",
@@ -73,7 +73,7 @@ fn what_does_not_belong_to_the_pictures_is_a_warning_with_both_numbers() {
 }
 
 #[test]
-fn nothing_is_said_where_none_is_asked_for() {
+fn without_camera_info_there_is_no_status() {
     let session = Session::active(&[]);
     assert_eq!(session.graph.send(TOPIC, &info([4, 2], "camera")), 0);
     let start = Instant::now();

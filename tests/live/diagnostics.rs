@@ -1,4 +1,4 @@
-//! What the node says of its health.
+//! Diagnostics of the node.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -72,7 +72,7 @@ const INPUT: &str = "det_post: camera: input";
 const FRAMES: &str = "det_post: camera: frames";
 
 #[test]
-fn a_silent_input_is_a_warning_then_an_error_and_says_why() {
+fn a_silent_input_is_a_warning_then_an_error_with_a_reason() {
     let session = Session::active(&["camera.gap_warn_s:=0.2", "camera.gap_error_s:=0.6"]);
     session.graph.set_publishers(IMAGE_TOPIC, 0);
     let warned = await_status(&session, INPUT, |status| status.level == 1);
@@ -178,7 +178,7 @@ fn overflows_and_repeated_stamps_are_warnings() {
 }
 
 #[test]
-fn the_node_says_what_it_is_and_what_failed() {
+fn the_status_of_the_node_has_its_state_and_failures() {
     let session = Session::open(&["camera.model_path:=/none/such.onnx"]);
     let node = "det_post: node";
     let waiting = await_status(&session, node, |_| true);
@@ -198,7 +198,7 @@ fn the_node_says_what_it_is_and_what_failed() {
 }
 
 #[test]
-fn what_the_middleware_lost_is_counted_with_its_channel() {
+fn lost_messages_are_counted_with_their_channel() {
     let session = Session::active(&[]);
     session.graph.report(&MiddlewareEvent::Lost { topic: CLOUD_TOPIC.into(), count: 3 });
     session.graph.report(&MiddlewareEvent::Lost { topic: CLOUD_TOPIC.into(), count: 4 });

@@ -1,4 +1,4 @@
-//! What comes out for what goes in.
+//! Outputs of the node for given inputs.
 
 use det_post::node::Change;
 use det_post::ros::{ParameterValue, Remaps};
@@ -47,7 +47,7 @@ fn outputs_carry_the_stamp_and_the_frame_of_the_input() {
 }
 
 #[test]
-fn labels_are_said_once_and_kept_for_who_comes_late() {
+fn labels_are_published_once_and_kept_for_late_joiners() {
     let session = Session::active(&[]);
     let topic = format!("{CAMERA_OUT}/label_info");
     let labels = session.next(&topic);
@@ -101,7 +101,7 @@ fn markers_and_pictures_are_made_while_someone_looks() {
         assert!(view.data().iter().any(|byte| *byte != 0));
     }
 
-    // Nobody looks any more: what is shown goes, then nothing comes.
+    // Without subscribers the markers are removed, then nothing is published.
     session.graph.set_subscribers(&markers, 0);
     frame(3);
     assert_eq!(first_marker(&session.next(&markers)), (1, 3));

@@ -97,6 +97,15 @@ fn under_load_the_newest_wins_and_every_frame_is_accounted_for() {
     assert_eq!(input.number("overtaken") + num_out, f64::from(num_sent));
 }
 
+/// Ends the senders of a scope, also when a wait in it fails.
+struct SetOnDrop<'a>(&'a AtomicBool);
+
+impl Drop for SetOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 #[test]
 fn shutting_down_under_load_is_quick() {
     let session = Session::active(&[]);
@@ -110,6 +119,7 @@ fn shutting_down_under_load_is_quick() {
     let stop = AtomicBool::new(false);
     let num_sent = AtomicUsize::new(0);
     let (result, took) = std::thread::scope(|scope| {
+        let _stop = SetOnDrop(&stop);
         for (topic, cdr) in [(IMAGE_TOPIC, &image), (CLOUD_TOPIC, &points)] {
             let (session, stop, num_sent) = (&session, &stop, &num_sent);
             scope.spawn(move || {
@@ -126,9 +136,7 @@ fn shutting_down_under_load_is_quick() {
         }
         let start = Instant::now();
         let result = session.node.shut_down(Duration::from_secs(20));
-        let took = start.elapsed();
-        stop.store(true, Ordering::Relaxed);
-        (result, took)
+        (result, start.elapsed())
     });
     result.unwrap();
     println!("shut down after {took:?}, two frames alone take {frame:?}");

@@ -13,7 +13,7 @@ fn config() -> String {
 }
 
 #[test]
-fn what_cannot_start_is_refused_in_words() {
+fn refused_starts_state_their_reasons() {
     let config = config();
     let run = |rest: &[&str]| det_post(&[&["run", "--config", &config], rest].concat());
     #[cfg(not(feature = "ros2"))]

@@ -122,7 +122,7 @@ fn all_or_nothing_and_why_not() {
 }
 
 #[test]
-fn changes_are_told() {
+fn changes_are_reported() {
     let session = Session::open(&[]);
     let declared = session.next("/parameter_events");
     let event = |cdr: &[u8]| {
@@ -145,7 +145,7 @@ fn changes_are_told() {
 }
 
 #[test]
-fn a_manager_takes_the_node_through_its_states() {
+fn a_manager_changes_the_state_of_the_node() {
     let session = Session::open(&[]);
     let change =
         |id, label: &str| match session.ask(Request::ChangeState { id, label: label.into() }) {
@@ -207,7 +207,7 @@ fn a_network_that_is_not_there_leaves_the_node_unconfigured() {
 }
 
 #[test]
-fn what_is_set_before_the_start_holds_after_it() {
+fn parameters_set_before_the_start_apply_after_it() {
     let session = Session::open(&[]);
     session.set("camera.max_detections", ParameterValue::Integer(1)).unwrap();
     session.node.change(Change::Configure).unwrap();
@@ -231,7 +231,7 @@ fn the_page_of_the_live_node_is_made_from_the_code() {
 }
 
 #[test]
-fn another_implementation_reads_what_the_node_says_of_itself() {
+fn another_implementation_reads_the_diagnostics_and_events() {
     let Ok(python) = std::env::var("DET_POST_PEER_PYTHON") else {
         skip(Need::Peers, "DET_POST_PEER_PYTHON is not set");
         return;

@@ -1,4 +1,4 @@
-//! The views in config/ (RViz, Foxglove) show what the node says: every topic
+//! The views in config/ (RViz, Foxglove) show the outputs of the node: every topic
 //! they name is one of the node that `config/demo.param.yaml` makes, with a
 //! quality of service that it offers.
 

@@ -26,7 +26,7 @@ use nalgebra::{Isometry3, Vector3};
 /// Name and shape of an output, and its value at a place.
 type Answer<'a> = (&'a str, &'a [usize], fn(usize) -> f32);
 
-/// A network whose answers stand before it is asked.
+/// A network with fixed outputs.
 struct Prepared {
     inputs: Vec<TensorSpec>,
     outputs: Vec<TensorSpec>,

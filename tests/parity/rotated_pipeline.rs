@@ -68,7 +68,7 @@ fn pictures_limits_and_thresholds_agree() {
         &[],
         &["c.nms.kind:=none", "c.max_detections:=1000"],
         &["c.nms.class_mode:=agnostic", "c.nms.iou_threshold:=0.1"],
-        &["c.candidate_capacity:=100", "c.max_detections:=3"],
+        &["c.max_detections:=3"],
         &["c.pre_nms_top_k:=40"],
         &["c.class_filter:=[ship, plane, harbor]", "c.score_threshold:=0.3"],
     ];
@@ -87,6 +87,12 @@ fn pictures_limits_and_thresholds_agree() {
         }
     }
     assert!(num_detections > 500, "{num_detections} detections");
+
+    // A capacity holds from the start: it does not change in a running channel.
+    let mut pair = Pair::new(&device, &["c.candidate_capacity:=100"]);
+    for picture in &pictures {
+        assert!(pair.check(&picture.payload(), "at capacity") > 0);
+    }
 }
 
 #[test]

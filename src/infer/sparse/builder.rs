@@ -39,7 +39,7 @@ pub struct Weights {
     pub num_outputs: usize,
     /// [out, taps, in], taps in row-major order of the kernel.
     pub weight: Arc<[f32]>,
-    /// [out]; zero where absent.
+    /// `[out]`; zero where absent.
     pub bias: Option<Arc<[f32]>>,
 }
 

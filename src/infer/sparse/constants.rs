@@ -20,7 +20,7 @@ impl<'g, 'a> Constants<'g, 'a> {
     }
 
     /// The parameters of a convolution: a constant [out, k0, k1, k2, in] and,
-    /// where it is named, a constant [out].
+    /// where it is named, a constant `[out]`.
     ///
     /// # Errors
     /// When one is no constant, has another shape, or cannot be read.
@@ -39,7 +39,7 @@ impl<'g, 'a> Constants<'g, 'a> {
         Ok(Weights { num_outputs, weight, bias })
     }
 
-    /// A constant [channels].
+    /// A constant `[channels]`.
     ///
     /// # Errors
     /// As [`Self::weights`].

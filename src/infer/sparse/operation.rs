@@ -119,7 +119,7 @@ pub struct Convolution {
     pub geometry: Geometry,
     /// Weights [out, taps, in], taps in row-major order of the kernel.
     pub weight: Arc<[f32]>,
-    /// Bias [out].
+    /// Bias `[out]`.
     pub bias: Option<Arc<[f32]>>,
 }
 

@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_kept_is_bounded_and_forgotten() {
+    fn kept_bytes_are_bounded_and_expire() {
         let start = Instant::now();
         let mut kept = Kept::new(start);
         let half = MAX_KEPT_BYTES / 2;

@@ -51,7 +51,7 @@ fn lookup_goes_through_the_common_ancestor() {
 }
 
 #[test]
-fn an_exact_stamp_is_taken_as_it_is() {
+fn an_exact_stamp_is_not_interpolated() {
     let buffer = drive();
     for i in 0..5 {
         let t = f64::from(i);

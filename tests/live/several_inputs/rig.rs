@@ -127,7 +127,7 @@ fn message(topic: &str, stamp: Stamp) -> Vec<u8> {
     cdr
 }
 
-/// Where the lidar stands, for all time.
+/// The static pose of the LiDAR.
 pub fn pose() -> Vec<u8> {
     let mut cdr = Vec::new();
     let transform = TransformStamped {

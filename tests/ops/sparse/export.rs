@@ -111,6 +111,7 @@ fn what_the_exporter_cannot_know_is_asked_for() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let (checkpoint, encoder) = (path("model.pth"), path("encoder.scn.onnx"));
+    let dense = path("dense.onnx");
     run(&python, "tests/ops/sparse/checkpoint.py", &["det3d", &checkpoint, &path("r.json")])
         .unwrap();
     let export = |more: &[&str]| {
@@ -122,6 +123,8 @@ fn what_the_exporter_cannot_know_is_asked_for() {
         (&["--point-channels", "x y z"][..], "3 point channels are named, the encoder takes 5"),
         (&["--down-padding", "1,1,1"], "--down-padding: 3 times Z,Y,X are expected"),
         (&["--grid", "3", "16", "32"], "nothing is left of a grid"),
+        (&["--dense", &dense, "--dense-strides", "1"], "--dense-strides: 2 numbers are expected"),
+        (&["--dense", &dense, "--dense-strides", "1", "4"], "is not divided by strides of 4"),
         (&["--layout", "spconv2"], "--layout spconv2 does not fit"),
     ] {
         let error = export(more).expect_err(expected);

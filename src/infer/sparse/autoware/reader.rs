@@ -50,7 +50,7 @@ pub(super) struct Rulebook {
 pub(super) enum Value {
     /// Points of voxels [voxels, points, channels].
     Points { channels: usize },
-    /// Points of each voxel [voxels].
+    /// Points of each voxel `[voxels]`.
     Counts,
     /// Sums over the points of each voxel [voxels, channels].
     PointSums { channels: usize },
@@ -58,9 +58,9 @@ pub(super) enum Value {
     Features { channels: usize },
     /// Coordinates [sites, columns].
     Indices { of: Sites, columns: Vec<Column> },
-    /// A column of coordinates [sites].
+    /// A column of coordinates `[sites]`.
     Column { of: Sites, column: Column },
-    /// Linear indices [sites]: the sum of the columns (batch, axes) times these.
+    /// Linear indices `[sites]`: the sum of the columns (batch, axes) times these.
     LinearIndex { of: Sites, strides: [i64; 4] },
     /// Zeros of a shape that is known only where it is constant.
     Zeros { dims: Option<Vec<i64>> },
