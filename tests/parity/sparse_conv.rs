@@ -7,6 +7,7 @@ use det_post::ops::sparse_conv::{
     ConvParameters, Epilogue, PackedWeights, Precision, Workspace as ConvWorkspace, sparse_conv,
 };
 
+use super::bound;
 use super::random::Random;
 use super::sparse_scenes::{Made, cases, values};
 
@@ -91,11 +92,13 @@ fn convolutions_agree_to_the_bit_in_f32() {
 #[test]
 fn convolutions_of_16_bits_and_tf32_agree() {
     let Some(device) = super::gpu() else { return };
-    // The sums of both sides are f32 of the same products; what is left is the rounding
-    // on store and of tensor cores inside a sum.
-    convolve(&device, Precision::F16, [3e-4, 1e-3]);
-    convolve(&device, Precision::Bf16, [3e-3, 8e-3]);
-    convolve(&device, Precision::Tf32, [1e-5, 1e-5]);
+    for (precision, name) in
+        [(Precision::F16, "f16"), (Precision::Bf16, "bf16"), (Precision::Tf32, "TF32")]
+    {
+        let bounds = ["relative error (L2)", "share of the largest value"]
+            .map(|number| bound("sparse_conv", name, number).in_unit());
+        convolve(&device, precision, bounds);
+    }
 }
 
 #[test]

@@ -29,13 +29,12 @@ pub(in crate::ops) fn scene(kind: usize, num: usize, seed: u64) -> Vec<Candidate
         .map(|position| {
             let [cx, cy, width, height] = match kind % NUM_KINDS {
                 // Anywhere.
-                0 => [r.in_range(0.0, 100.0), r.in_range(0.0, 100.0)]
-                    .iter()
-                    .copied()
-                    .chain([r.in_range(1.0, 20.0), r.in_range(1.0, 20.0)])
-                    .collect::<Vec<_>>()
-                    .try_into()
-                    .unwrap(),
+                0 => [
+                    r.in_range(0.0, 100.0),
+                    r.in_range(0.0, 100.0),
+                    r.in_range(1.0, 20.0),
+                    r.in_range(1.0, 20.0),
+                ],
                 // Around three objects.
                 1 => {
                     let at = (position % 3) as f32;

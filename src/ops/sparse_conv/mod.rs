@@ -33,6 +33,9 @@ mod kernels;
 #[cfg(feature = "cuda")]
 mod pack;
 
+#[cfg(feature = "cuda")]
+pub(in crate::ops) use kernels::ZERO_BYTES;
+
 use half::{bf16, f16};
 
 use crate::error::{Error, ErrorKind, Result};

@@ -4,11 +4,10 @@ use crate::device::cuda::{
     Grid, In, KernelSpec, Out, assert_mirrors, check_lens, check_threads, kernel_constant, refused,
 };
 use crate::error::Result;
+use crate::ops::sparse_conv::ZERO_BYTES;
 
 /// Threads per block: a value each.
 pub const THREADS_PER_BLOCK: u32 = kernel_constant!("sparse_max_pool.cu", "kThreads");
-/// Bytes of zeros that features begin with.
-const ZERO_BYTES: usize = kernel_constant!("sparse_conv.cuh", "kZeroBytes") as usize;
 
 /// The parameter of `sparse_max_pool_*`.
 #[derive(Clone, Copy, Debug)]

@@ -9,13 +9,12 @@ use crate::device::cuda::{
 };
 use crate::error::Result;
 use crate::ops::rulebook::args::SiteIndexArgs;
+use crate::ops::sparse_conv::ZERO_BYTES;
 
 /// Threads per block: a cell each.
 pub const THREADS_PER_BLOCK: u32 = kernel_constant!("to_map.cu", "kThreads");
 /// Channels of a thread.
 pub const CHANNELS_PER_THREAD: u32 = kernel_constant!("to_map.cu", "kChannels");
-/// Bytes of zeros that features begin with.
-const ZERO_BYTES: usize = kernel_constant!("sparse_conv.cuh", "kZeroBytes") as usize;
 
 /// The parameter of `to_map_*`.
 #[derive(Clone, Copy, Debug)]
