@@ -1,0 +1,1 @@
+//! What does not fit the facts of a decoder is refused by name.
