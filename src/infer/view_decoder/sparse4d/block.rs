@@ -138,13 +138,11 @@ pub struct ViewAttention {
     pub fixed_points: Vec<[f32; 3]>,
     /// Logits of the shares of the other key points from `f`, `[3 P', C]`.
     pub learned_points: LinearLayer,
-    /// From the 12 numbers of a view's matrix to C, to C, each with ReLU and then a
-    /// normalization.
-    pub camera_encoder: [LinearLayer; 2],
     /// Logits of the weights from `f + e`, `[L * P * G, C]`.
     pub weight_logits: LinearLayer,
-    /// The same from the encoded camera, without the bias.
-    pub view_logits: LinearLayer,
+    /// What a view adds to them, from the 12 numbers of its matrix in pixels: to C, to C,
+    /// each with ReLU and then a normalization, and to the logits, without a bias.
+    pub view_logits: [LinearLayer; 3],
     /// The output `W_p g`, `[C, C]`.
     pub output: LinearLayer,
 }
@@ -166,16 +164,15 @@ impl ViewAttention {
             let names = [names[0].as_str(), names[1].as_str()];
             reader.layer_and_norm(names, [channels, num_inputs], Finish::ReluNorm)
         };
-        let camera_encoder = [camera(0, 12)?, camera(3, channels)?];
+        let (first, second) = (camera(0, 12)?, camera(3, channels)?);
         let num_points = num_fixed + num_outputs / 3;
         let num_logits = facts.num_levels * num_points * facts.num_groups;
         let weights = reader.affine(&format!("{name}.weights_fc"), [num_logits, channels])?;
         Ok(Self {
             fixed_points: fixed.as_chunks().0.to_vec(),
             learned_points,
-            camera_encoder,
             weight_logits: weights.layer(Finish::None)?,
-            view_logits: weights.unbiased_layer()?,
+            view_logits: [first, second, weights.unbiased_layer()?],
             output: reader.layer(&format!("{name}.output_proj"), [channels; 2], Finish::None)?,
         })
     }

@@ -24,6 +24,8 @@ use crate::types::{Motion, QueryBox};
 pub struct CpuDecoder {
     network: Arc<Network>,
     projections: Vec<Projection>,
+    /// The 12 numbers of each view's matrix in pixels.
+    matrices: Vec<f32>,
     /// By block, the logits of the views, `[N, L, P, G]`.
     view_logits: Vec<Vec<f32>>,
     memory: AnchorMemory,
@@ -67,6 +69,7 @@ impl CpuDecoder {
             |block: &super::Block| facts.num_views * block.views.weight_logits.num_outputs();
         Self {
             projections: vec![Projection::UNSEEN; facts.num_views],
+            matrices: Vec::with_capacity(12 * facts.num_views),
             view_logits: network.blocks().iter().map(|b| vec![0.0; num_logits(b)]).collect(),
             memory: AnchorMemory::new(facts),
             interval_s: facts.default_interval_s,
@@ -96,14 +99,14 @@ impl CpuDecoder {
     pub fn set_views(&mut self, views: &[View]) -> Result<()> {
         let network = Arc::clone(&self.network);
         set_projections(views, &mut self.projections, network.facts().num_views)?;
-        let matrices = views.iter().flat_map(|view| view.pixels_from_base.as_flattened());
-        let matrices: Vec<f32> = matrices.map(|&x| x as f32).collect();
+        self.matrices.clear();
+        let values = views.iter().flat_map(|view| view.pixels_from_base.as_flattened());
+        self.matrices.extend(values.map(|&x| x as f32));
         for (block, logits) in network.blocks().iter().zip(&mut self.view_logits) {
-            let [first, second] = block.views.camera_encoder.clone();
-            let layers = [first, second, block.views.view_logits.clone()];
-            let num_columns = block.views.view_logits.num_outputs();
-            let input = Part::Of(Rows::new(&matrices, 12));
-            self.buffers.layers.run(input, &layers, RowsMut::new(logits, num_columns))?;
+            let layers = &block.views.view_logits;
+            let num_columns = block.views.weight_logits.num_outputs();
+            let input = Part::Of(Rows::new(&self.matrices, 12));
+            self.buffers.layers.run(input, layers, RowsMut::new(logits, num_columns))?;
         }
         Ok(())
     }
