@@ -14,6 +14,9 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
+# Rows of a piece of a tall product.
+PIECE = 4096
+
 
 @dataclass
 class Sites:
@@ -134,8 +137,25 @@ def taps(kernel: int, like: torch.Tensor) -> torch.Tensor:
 
 def gather(rows: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
     """[M, taps * C] of rows [N, C]; row N is zero."""
+    dtype = rows.dtype
     rows = torch.cat([rows, rows.new_zeros(1, rows.shape[1])])
-    return rows.index_select(0, index.flatten()).view(len(index), -1)
+    # GPUs move 16 bytes as fast as one value.
+    if rows.shape[1] * rows.element_size() % 16 == 0:
+        rows = rows.view(torch.complex128)
+    elif rows.shape[1] * rows.element_size() % 8 == 0:
+        rows = rows.view(torch.int64)
+    return rows.index_select(0, index.flatten()).view(dtype).view(len(index), -1)
+
+
+def tall_product(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """a^T b of matrices with many rows, in pieces: one product of so small a
+    result would leave most of a GPU idle."""
+    num = len(a) // PIECE
+    pieces = [m[: num * PIECE].view(num, PIECE, m.shape[1]) for m in (a, b)]
+    product = torch.bmm(pieces[0].transpose(1, 2), pieces[1])
+    wide = torch.promote_types(a.dtype, torch.float32)
+    rest = a[num * PIECE :].T @ b[num * PIECE :]
+    return (product.sum(0, dtype=wide) + rest).to(a.dtype)
 
 
 class Convolve(torch.autograd.Function):
@@ -150,7 +170,8 @@ class Convolve(torch.autograd.Function):
     @staticmethod
     def backward(ctx, gradient):
         gathered, weight, outputs_of = ctx.saved_tensors
-        to_weight = (gradient.T @ gathered).view_as(weight)
+        gradient = gradient.contiguous()
+        to_weight = tall_product(gradient, gathered).view_as(weight)
         to_rows = None
         if ctx.needs_input_grad[0]:
             to_rows = gather(gradient, outputs_of) @ weight.permute(1, 0, 2).flatten(0, 1)
