@@ -3,17 +3,23 @@
 Modules, names and order are those of OpenPCDet (MeanVFE, VoxelBackBone8x,
 BaseBEVBackbone, CenterHead), with fewer channels: tools/export_sparse.py reads a
 checkpoint of this network as it reads one of OpenPCDet.
+
+    python voxel_network.py model.pth
+
+saves an untrained one.
 """
+
+import sys
 
 import torch
 from torch import nn
 
 import sparse
-from center_head import CLASSES, MAP_SIZE, RANGE_M, REGRESSIONS
+from center_head import CLASSES, MAP_SIZE, REGRESSIONS
 
-VOXEL_M = [0.1, 0.1, 0.2]
 NUM_CELLS = 1024
-# z y x; one cell higher than the range of 8 m, which halves to 21, 11, 5, 2.
+# Voxels of 0.1 x 0.1 x 0.2 m, z y x; one cell higher than the range of 8 m, which
+# halves to 21, 11, 5, 2.
 GRID = (41, NUM_CELLS, NUM_CELLS)
 POINT_CHANNELS = ["x", "y", "z", "intensity", "time_lag"]
 # Brings the features to about one; folded into the first convolution when saved.
@@ -172,3 +178,8 @@ class VoxelNetwork(nn.Module):
         name = "backbone_3d.conv_input.0.weight"
         state[name] = state[name] / self.feature_scale.cpu()
         self.load_state_dict(state)
+
+
+if __name__ == "__main__":
+    torch.manual_seed(0)
+    torch.save(VoxelNetwork().checkpoint(), sys.argv[1])
