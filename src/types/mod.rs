@@ -35,9 +35,11 @@ mod header;
 mod image;
 mod letterbox;
 mod nms;
+mod queries;
 mod report;
 mod tensor;
 mod truth;
+mod view;
 mod yolo;
 
 pub use anchor::{Anchor, AnchorDecode};
@@ -60,7 +62,9 @@ pub use nms::{
     CircleThreshold, ClassMode, Nms2d, Nms3d, NmsBev, NmsCircle, NmsFast, NmsIou, NmsIou3d,
     NmsRotated, NmsSoft, SoftDecay,
 };
+pub use queries::QueryDecode;
 pub use report::{Count, FrameReport, Stage, Transfer};
 pub use tensor::{Dim, ElementType, Tensor, TensorSpec, TensorValues, TensorView};
 pub use truth::{Truth2d, Truth3d};
+pub use view::{PixelConvention, Undistort};
 pub use yolo::{AnchorLevel, DetrBoxes, YoloLayout};

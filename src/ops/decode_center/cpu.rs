@@ -1,12 +1,10 @@
 //! The reference on the CPU.
 
-use std::f32::consts::{FRAC_PI_2, PI};
-
 use super::CenterTask;
 use crate::ops::logit::{exp, logit_bound, sigmoid};
+use crate::ops::yaw::{length_width_height, yaw_of};
 use crate::types::{
-    Box3d, Candidate, Candidates, CenterDecode, Object3d, SizeOrder, TensorValues, TensorView,
-    Variance3d, YawConvention,
+    Box3d, Candidate, Candidates, CenterDecode, Object3d, TensorValues, TensorView, Variance3d,
 };
 
 /// Decodes tasks whose tensors fit the parameters.
@@ -21,7 +19,7 @@ pub(super) fn decode_center(
         match task.heatmap.values() {
             TensorValues::F32(heat) => decode_task(heat, classes, &maps, params, candidates),
             TensorValues::F16(heat) => decode_task(heat, classes, &maps, params, candidates),
-            TensorValues::I32(_) | TensorValues::I64(_) => {}
+            TensorValues::I32(_) | TensorValues::I64(_) | TensorValues::F64(_) => {}
         }
         first_source += maps.num_cells;
     }
@@ -95,24 +93,6 @@ fn decode_cell(
     };
     let source = (maps.first_source + cell) as u32;
     is_finite(&object).then_some(Candidate { bbox: object, score, class, source })
-}
-
-fn yaw_of(sin: f32, cos: f32, convention: YawConvention) -> f32 {
-    let angle = f64::from(sin).atan2(f64::from(cos)) as f32;
-    match convention {
-        YawConvention::CounterClockwise => angle,
-        YawConvention::ClockwiseFromMinusY => {
-            let yaw = -angle - FRAC_PI_2;
-            if yaw <= -PI { yaw + 2.0 * PI } else { yaw }
-        }
-    }
-}
-
-fn length_width_height<T: Copy>(size: [T; 3], order: SizeOrder) -> [T; 3] {
-    match order {
-        SizeOrder::LengthWidthHeight => size,
-        SizeOrder::WidthLengthHeight => [size[1], size[0], size[2]],
-    }
 }
 
 /// `size` is decoded and in the order of the channels.
@@ -216,7 +196,7 @@ impl Map<'_> {
         match self.values {
             TensorValues::F32(values) => values[index],
             TensorValues::F16(values) => values[index].to_f32(),
-            TensorValues::I32(_) | TensorValues::I64(_) => f32::NAN,
+            TensorValues::I32(_) | TensorValues::I64(_) | TensorValues::F64(_) => f32::NAN,
         }
     }
 }
