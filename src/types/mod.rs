@@ -23,6 +23,7 @@
 mod anchor;
 mod boxes;
 mod calibration;
+mod camera_model;
 mod candidate;
 mod center;
 mod cloud;
@@ -45,6 +46,7 @@ mod yolo;
 pub use anchor::{Anchor, AnchorDecode};
 pub use boxes::{Box2d, Box3d, ImageBox, RotatedBox2d};
 pub use calibration::CameraCalibration;
+pub use camera_model::{CameraModel, Pinhole, Rectified};
 pub use candidate::{Candidate, Candidates, Kept, total_order};
 pub use center::{CenterDecode, ScoreThresholds, SizeOrder, YawConvention};
 pub use cloud::{
