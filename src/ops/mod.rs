@@ -68,4 +68,3 @@ pub mod to_map;
 pub mod unpack;
 pub mod voxel_mean;
 pub mod voxelize;
-mod yaw;

@@ -41,6 +41,7 @@ mod report;
 mod tensor;
 mod truth;
 mod view;
+mod view_decoder;
 mod yolo;
 
 pub use anchor::{Anchor, AnchorDecode};
@@ -69,4 +70,7 @@ pub use report::{Count, FrameReport, Stage, Transfer};
 pub use tensor::{Dim, ElementType, Tensor, TensorSpec, TensorValues, TensorView};
 pub use truth::{Truth2d, Truth3d};
 pub use view::{PixelConvention, Undistort};
+pub use view_decoder::{
+    AttentionResidual, CachedYaw, Detr3d, Motion, QueryBox, QueryDecode, Sparse4d, ViewDecoder,
+};
 pub use yolo::{AnchorLevel, DetrBoxes, YoloLayout};

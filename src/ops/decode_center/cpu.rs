@@ -2,7 +2,6 @@
 
 use super::CenterTask;
 use crate::ops::logit::{exp, logit_bound, sigmoid};
-use crate::ops::yaw::{length_width_height, yaw_of};
 use crate::types::{
     Box3d, Candidate, Candidates, CenterDecode, Object3d, TensorValues, TensorView, Variance3d,
 };
@@ -84,8 +83,8 @@ fn decode_cell(
 
     let size: [f32; 3] = maps.size.values_at(cell);
     let size = if params.size_log { size.map(exp) } else { size };
-    let [length_m, width_m, height_m] = length_width_height(size, params.size_order);
-    let yaw_rad = yaw_of(sin, cos, params.yaw);
+    let [length_m, width_m, height_m] = params.size_order.length_width_height(size);
+    let yaw_rad = params.yaw.yaw(sin, cos);
     let object = Object3d {
         bbox: Box3d { center: [x, y, z], length_m, width_m, height_m, yaw_rad },
         velocity_mps: maps.velocity.as_ref().map(|map| map.values_at(cell)),
@@ -116,7 +115,7 @@ fn variance_of(
     let norm_squared = sin * sin + cos * cos;
     Variance3d {
         center: [x * (cell_x * cell_x), y * (cell_y * cell_y), z],
-        size: length_width_height(of_size, params.size_order),
+        size: params.size_order.length_width_height(of_size),
         yaw: (cos * cos * of_sin + sin * sin * of_cos) / (norm_squared * norm_squared),
         velocity: maps.velocity.as_ref().map_or([0.0; 2], |map| map.variances_at(cell)),
     }
