@@ -14,7 +14,7 @@ use super::nms::nms_3d;
 use super::reader::Reader;
 use super::value::{above, flag, one_of, seconds, text};
 use crate::types::{
-    Candidate, EngineOptions, Nms3d, Object3d, QueryDecode, ScoreThresholds, Undistort,
+    Candidate, EngineOptions, Nms3d, Object3d, StreamPetrDecode, ScoreThresholds, Undistort,
 };
 
 /// How a surround channel is deployed.
@@ -157,18 +157,18 @@ impl SurroundConfig {
         vec![("candidate_capacity", n.to_string(), bytes)]
     }
 
-    /// The settings of `ops::decode_queries` for outputs of a layout.
-    pub fn query_decode(&self, channels_last: bool) -> QueryDecode {
+    /// The settings of `ops::decode_streampetr` for outputs of a layout.
+    pub fn streampetr_decode(&self, channels_last: bool) -> StreamPetrDecode {
         let SurroundFacts { kind, size_order, yaw, center_range, .. } = self.facts;
         let mut score_thresholds = self.score_thresholds.clone();
         if kind == SurroundKind::StreamPetr {
-            // Autoware keeps scores above the threshold, `decode_queries` those at least as
+            // Autoware keeps scores above the threshold, `decode_streampetr` those at least as
             // large.
             for threshold in score_thresholds.per_class.iter_mut().flatten() {
                 *threshold = threshold.next_up();
             }
         }
-        QueryDecode {
+        StreamPetrDecode {
             channels_last,
             size_order,
             yaw,

@@ -36,8 +36,8 @@ mod header;
 mod image;
 mod letterbox;
 mod nms;
-mod queries;
 mod report;
+mod streampetr;
 mod tensor;
 mod truth;
 mod view;
@@ -65,8 +65,8 @@ pub use nms::{
     CircleThreshold, ClassMode, Nms2d, Nms3d, NmsBev, NmsCircle, NmsFast, NmsIou, NmsIou3d,
     NmsRotated, NmsSoft, SoftDecay,
 };
-pub use queries::QueryDecode;
 pub use report::{Count, FrameReport, Stage, Transfer};
+pub use streampetr::StreamPetrDecode;
 pub use tensor::{Dim, ElementType, Tensor, TensorSpec, TensorValues, TensorView};
 pub use truth::{Truth2d, Truth3d};
 pub use view::{PixelConvention, Undistort};

@@ -28,6 +28,7 @@ pub mod recording;
 pub mod recordings;
 pub mod replay;
 pub mod require;
+pub mod safetensors;
 pub mod session;
 pub mod shared_data;
 pub mod sparse_onnx;

@@ -4,10 +4,10 @@ use nalgebra::{Isometry3, Matrix4};
 
 use super::memory::{Memory, Updated};
 use super::signature::{HeadInput, HeadOutput, PositionInput, Signature, Specs};
-use crate::detectors::surround::motion::Step;
+use crate::detectors::surround::ego_motion::Step;
 use crate::error::{Error, ErrorKind, Result};
 use crate::infer::Engine;
-use crate::ops::decode_queries::QueryOutputs;
+use crate::ops::decode_streampetr::StreamPetrOutputs;
 use crate::types::{ElementType, Size, Stamp, TensorValues, TensorView};
 
 /// The largest number of inputs of a network.
@@ -116,7 +116,7 @@ impl StreamPetr {
         features: &TensorView<'_>,
         stamp: Stamp,
         step: &Step,
-    ) -> Result<QueryOutputs<TensorView<'_>>> {
+    ) -> Result<StreamPetrOutputs<TensorView<'_>>> {
         let Self { position, head, signature, memory, is_embedded } = self;
         if !*is_embedded {
             let message = "a frame before the position embedding";
@@ -161,7 +161,7 @@ impl StreamPetr {
             velocity: output(HeadOutput::MemoryVelocity)?,
         };
         memory.update(&updated, stamp)?;
-        Ok(QueryOutputs {
+        Ok(StreamPetrOutputs {
             logits: output(HeadOutput::Logits)?,
             boxes: output(HeadOutput::Boxes)?,
         })

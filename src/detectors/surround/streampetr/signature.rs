@@ -2,7 +2,7 @@
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::infer::{Expected, ExpectedDim, Side, bind};
-use crate::ops::decode_queries::{NUM_BOX_CHANNELS, num_queries_of};
+use crate::ops::decode_streampetr::{NUM_BOX_CHANNELS, num_queries_of};
 use crate::types::{Dim, ElementType, Size, TensorSpec};
 use ElementType::{F32, F64, I32, I64};
 use ExpectedDim::{Any, Exactly};

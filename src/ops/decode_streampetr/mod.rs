@@ -1,4 +1,4 @@
-//! Decodes the outputs of a query decoder (StreamPETR) into candidates.
+//! Decodes the outputs of a StreamPETR head into candidates.
 //!
 //! A query has a logit for every class and ten numbers: x, y, z of the centre in metres,
 //! logarithms of three extents, sine and cosine of the yaw, velocity along x and y. Its
@@ -25,16 +25,16 @@ mod cpu;
 use crate::error::{Error, ErrorKind, Result};
 #[cfg(doc)]
 use crate::types::Candidate;
-use crate::types::{Candidates, ElementType, Object3d, QueryDecode, TensorView};
+use crate::types::{Candidates, ElementType, Object3d, StreamPetrDecode, TensorView};
 
 /// Numbers of a query in addition to its logits.
 pub const NUM_BOX_CHANNELS: usize = 10;
 
-/// The outputs of a query decoder, f32 or f16: `[.., C, K]`, or `[.., K, C]` with
-/// [`QueryDecode::channels_last`], where K is the number of queries and all other
+/// The outputs of a StreamPETR head, f32 or f16: `[.., C, K]`, or `[.., K, C]` with
+/// [`StreamPetrDecode::channels_last`], where K is the number of queries and all other
 /// dimensions are 1.
 #[derive(Clone, Copy, Debug)]
-pub struct QueryOutputs<T> {
+pub struct StreamPetrOutputs<T> {
     /// Logits, one channel per class.
     pub logits: T,
     /// Boxes, [`NUM_BOX_CHANNELS`].
@@ -48,15 +48,15 @@ pub struct QueryOutputs<T> {
 /// # Errors
 /// `Argument` when a tensor has other dimensions or does not hold floats, or a class has
 /// no yaw-norm threshold while others have.
-pub fn decode_queries(
-    outputs: &QueryOutputs<TensorView<'_>>,
-    params: &QueryDecode,
+pub fn decode_streampetr(
+    outputs: &StreamPetrOutputs<TensorView<'_>>,
+    params: &StreamPetrDecode,
     candidates: &mut Candidates<Object3d>,
 ) -> Result<()> {
     candidates.clear();
     let form = |tensor: TensorView<'_>| (tensor.values().element(), tensor.shape().to_vec());
     let num_queries = check(&form(outputs.logits), &form(outputs.boxes), params)?;
-    cpu::decode_queries(outputs, params, num_queries, candidates);
+    cpu::decode_streampetr(outputs, params, num_queries, candidates);
     Ok(())
 }
 
@@ -64,7 +64,7 @@ pub fn decode_queries(
 fn check(
     logits: &(ElementType, Vec<usize>),
     boxes: &(ElementType, Vec<usize>),
-    params: &QueryDecode,
+    params: &StreamPetrDecode,
 ) -> Result<usize> {
     let num_classes = params.score_thresholds.per_class.len();
     let num_queries = num_queries_of(&logits.1, num_classes, params.channels_last);
@@ -95,7 +95,7 @@ pub fn num_queries_of(shape: &[usize], num_channels: usize, channels_last: bool)
 }
 
 fn argument<T>(message: String) -> Result<T> {
-    Err(Error::new(ErrorKind::Argument, "decode_queries", message))
+    Err(Error::new(ErrorKind::Argument, "decode_streampetr", message))
 }
 
 #[cfg(test)]

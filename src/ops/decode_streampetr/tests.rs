@@ -3,8 +3,8 @@ use crate::types::{PointRange, ScoreThresholds, SizeOrder, TensorValues, YawConv
 
 const NUM_CLASSES: usize = 3;
 
-fn params(channels_last: bool) -> QueryDecode {
-    QueryDecode {
+fn params(channels_last: bool) -> StreamPetrDecode {
+    StreamPetrDecode {
         channels_last,
         size_order: SizeOrder::LengthWidthHeight,
         yaw: YawConvention::CounterClockwise,
@@ -19,7 +19,7 @@ const SOUND: ([f32; 3], [f32; 10]) =
     ([2.0, 1.0, -1.0], [1.0, -2.0, 0.5, 1.0, 0.5, 0.25, 0.6, 0.8, 3.0, -4.0]);
 
 /// Decodes queries in both layouts, which must agree.
-fn decode(queries: &[([f32; 3], [f32; 10])], change: impl Fn(&mut QueryDecode)) -> Vec<Object> {
+fn decode(queries: &[([f32; 3], [f32; 10])], change: impl Fn(&mut StreamPetrDecode)) -> Vec<Object> {
     let num = queries.len();
     let [mut first, mut last] = [Vec::new(), Vec::new()];
     for channels_last in [false, true] {
@@ -37,14 +37,14 @@ fn decode(queries: &[([f32; 3], [f32; 10])], change: impl Fn(&mut QueryDecode)) 
             false => vec![1, channels, num],
         };
         let (shape_of_logits, shape_of_boxes) = (shape(NUM_CLASSES), shape(NUM_BOX_CHANNELS));
-        let outputs = QueryOutputs {
+        let outputs = StreamPetrOutputs {
             logits: TensorView::new(&shape_of_logits, TensorValues::F32(&logits)).unwrap(),
             boxes: TensorView::new(&shape_of_boxes, TensorValues::F32(&boxes)).unwrap(),
         };
         let mut params = params(channels_last);
         change(&mut params);
         let mut candidates = Candidates::with_capacity(100);
-        decode_queries(&outputs, &params, &mut candidates).unwrap();
+        decode_streampetr(&outputs, &params, &mut candidates).unwrap();
         candidates.finish();
         let found = if channels_last { &mut last } else { &mut first };
         found.extend(candidates.as_slice().iter().map(|c| (c.source, c.class, c.score, c.bbox)));
@@ -56,7 +56,7 @@ fn decode(queries: &[([f32; 3], [f32; 10])], change: impl Fn(&mut QueryDecode)) 
 type Object = (u32, u32, f32, Object3d);
 
 /// Whether one query is a candidate.
-fn passes(query: ([f32; 3], [f32; 10]), change: impl Fn(&mut QueryDecode)) -> bool {
+fn passes(query: ([f32; 3], [f32; 10]), change: impl Fn(&mut StreamPetrDecode)) -> bool {
     !decode(&[query], change).is_empty()
 }
 
@@ -119,7 +119,7 @@ fn what_is_outside_weak_or_not_finite_is_dropped() {
         }
     }
     assert!(!passes(with(3, 200.0), |_| {}), "an extent that overflows");
-    let by_distance = |params: &mut QueryDecode| {
+    let by_distance = |params: &mut StreamPetrDecode| {
         params.score_thresholds = ScoreThresholds {
             distance_upper_limits_m: vec![2.0, 3.0],
             per_class: vec![vec![0.5, 0.9]; NUM_CLASSES],
@@ -144,9 +144,9 @@ fn tensors_that_do_not_fit_are_refused() {
     let integers = [0_i32; 6];
     let (logits, boxes): (&[usize], &[usize]) = (&[1, 3, 20], &[1, 10, 6]);
     let mut candidates = Candidates::with_capacity(1);
-    let mut refused = |logits, boxes, params: &QueryDecode| {
-        let outputs = QueryOutputs { logits, boxes };
-        decode_queries(&outputs, params, &mut candidates).is_err()
+    let mut refused = |logits, boxes, params: &StreamPetrDecode| {
+        let outputs = StreamPetrOutputs { logits, boxes };
+        decode_streampetr(&outputs, params, &mut candidates).is_err()
     };
     let params = params(false);
     assert!(refused(view(logits), view(boxes), &params), "20 queries and 6");

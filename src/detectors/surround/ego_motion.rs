@@ -8,7 +8,7 @@ use crate::types::{Count, FrameReport, Stamp};
 
 /// The time and the pose of the previous frame, for heads with a memory.
 #[derive(Debug, Default)]
-pub struct Motion {
+pub struct EgoMotion {
     previous: Option<(Stamp, Isometry3<f64>)>,
 }
 
@@ -26,7 +26,7 @@ pub enum Step {
     },
 }
 
-impl Motion {
+impl EgoMotion {
     /// The step to a frame. A gap above `max_gap` ends the sequence, which is counted.
     pub fn step(
         &self,
@@ -64,7 +64,7 @@ mod tests {
     #[test]
     fn steps_are_relative_and_gaps_end_a_sequence() {
         let max_gap = Duration::from_millis(500);
-        let mut motion = Motion::default();
+        let mut motion = EgoMotion::default();
         let mut report = FrameReport::new();
         let pose = |x: f64| Isometry3::translation(1e6 + x, -2e6, 0.0);
         let stamp = |ms: i64| Stamp::from_nanos(ms * 1_000_000);

@@ -1,16 +1,15 @@
 //! The reference on the CPU.
 
-use super::{NUM_BOX_CHANNELS, QueryOutputs};
+use super::{NUM_BOX_CHANNELS, StreamPetrOutputs};
 use crate::ops::logit::{exp, logit_bound, sigmoid};
-use crate::ops::yaw::{length_width_height, yaw_of};
 use crate::types::{
-    Box3d, Candidate, Candidates, Object3d, QueryDecode, TensorValues, TensorView,
+    Box3d, Candidate, Candidates, Object3d, StreamPetrDecode, TensorValues, TensorView,
 };
 
 /// Decodes outputs that fit the parameters.
-pub(super) fn decode_queries(
-    outputs: &QueryOutputs<TensorView<'_>>,
-    params: &QueryDecode,
+pub(super) fn decode_streampetr(
+    outputs: &StreamPetrOutputs<TensorView<'_>>,
+    params: &StreamPetrDecode,
     num_queries: usize,
     candidates: &mut Candidates<Object3d>,
 ) {
@@ -36,7 +35,7 @@ pub(super) fn decode_queries(
 }
 
 /// The smallest logit whose score may pass; `None` when no class has a threshold.
-pub(super) fn logit_bound_of(params: &QueryDecode) -> Option<f32> {
+pub(super) fn logit_bound_of(params: &StreamPetrDecode) -> Option<f32> {
     let thresholds = &params.score_thresholds;
     let classes = 0..thresholds.per_class.len() as u32;
     let lowest = classes.filter_map(|class| thresholds.lowest(class)).reduce(f32::min);
@@ -60,7 +59,7 @@ fn decode_query(
     [x, y, z, a, b, c, sin, cos, vx, vy]: [f32; NUM_BOX_CHANNELS],
     class: u32,
     score: f32,
-    params: &QueryDecode,
+    params: &StreamPetrDecode,
 ) -> Option<Object3d> {
     let threshold = params.score_thresholds.at(class, (x * x + y * y).sqrt())?;
     let yaw_norm = (sin * sin + cos * cos).sqrt();
@@ -71,8 +70,8 @@ fn decode_query(
     if !passes {
         return None;
     }
-    let [length_m, width_m, height_m] = length_width_height([a, b, c].map(exp), params.size_order);
-    let yaw_rad = yaw_of(sin, cos, params.yaw);
+    let [length_m, width_m, height_m] = params.size_order.length_width_height([a, b, c].map(exp));
+    let yaw_rad = params.yaw.yaw(sin, cos);
     let numbers = [x, y, z, length_m, width_m, height_m, yaw_rad, vx, vy];
     let bbox = Box3d { center: [x, y, z], length_m, width_m, height_m, yaw_rad };
     let object = Object3d { bbox, velocity_mps: Some([vx, vy]), variance: None };

@@ -1,11 +1,11 @@
-//! The meaning of the outputs of query decoders.
+//! The meaning of the outputs of StreamPETR.
 
 use super::center::{ScoreThresholds, SizeOrder, YawConvention};
 use super::grid::PointRange;
 
-/// How the ten numbers of a query become a box (`ops::decode_queries`).
+/// How the ten numbers of a query become a box (`ops::decode_streampetr`).
 #[derive(Clone, Debug, PartialEq)]
-pub struct QueryDecode {
+pub struct StreamPetrDecode {
     /// Whether the numbers of a query are adjacent, `[.., K, C]`, or its queries are,
     /// `[.., C, K]`.
     pub channels_last: bool,
