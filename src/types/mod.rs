@@ -41,7 +41,6 @@ mod report;
 mod streampetr;
 mod tensor;
 mod truth;
-mod view;
 mod view_decoder;
 mod yolo;
 
@@ -71,7 +70,6 @@ pub use report::{Count, FrameReport, Stage, Transfer};
 pub use streampetr::StreamPetrDecode;
 pub use tensor::{Dim, ElementType, Tensor, TensorSpec, TensorValues, TensorView};
 pub use truth::{Truth2d, Truth3d};
-pub use view::{PixelConvention, Undistort};
 pub use view_decoder::{
     AttentionResidual, CachedYaw, Detr3d, Motion, QueryBox, QueryDecode, Sparse4d, ViewDecoder,
 };

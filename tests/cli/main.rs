@@ -12,6 +12,7 @@ mod common;
 
 mod commands;
 mod config;
+mod surround_config;
 mod docs_commands;
 mod eval;
 mod eval_peers;

@@ -9,7 +9,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::ops::decompress;
 use crate::types::{
     CameraCalibration, CameraModel, CameraView, ImagePayload, PixelConvention, Placement, Size,
-    Undistort,
+    Undistort, rounded_rows,
 };
 
 /// The matrices of all cameras for a network with pictures of one size, and the maps from
@@ -26,6 +26,7 @@ pub struct Cameras<M> {
     cameras: Vec<Option<Camera<M>>>,
     intrinsics: Vec<f32>,
     target_from_picture: Vec<f32>,
+    has_changed: bool,
 }
 
 /// A camera whose calibration fits its images.
@@ -39,13 +40,6 @@ pub struct Camera<M> {
     pub map: M,
 }
 
-/// What [`Cameras::update`] has changed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Changes {
-    /// Whether a matrix is another than in the frame before.
-    pub matrices: bool,
-}
-
 impl<M> Cameras<M> {
     /// Cameras without calibration so far, for pictures of a size.
     pub fn new(config: &SurroundConfig, num_cameras: usize, picture: Size) -> Self {
@@ -57,6 +51,7 @@ impl<M> Cameras<M> {
             cameras: (0..num_cameras).map(|_| None).collect(),
             intrinsics: vec![0.0; 16 * num_cameras],
             target_from_picture: vec![0.0; 16 * num_cameras],
+            has_changed: false,
         }
     }
 
@@ -71,8 +66,7 @@ impl<M> Cameras<M> {
         &mut self,
         frame: &FrameSet<'_>,
         mut map_of: impl FnMut(&CameraView) -> Result<M>,
-    ) -> Result<Changes> {
-        let mut changes = Changes::default();
+    ) -> Result<()> {
         for index in 0..self.cameras.len() {
             let input = frame.input(index)?;
             let of_camera = |error| named(index, input, error);
@@ -85,12 +79,17 @@ impl<M> Cameras<M> {
                 [(&mut self.intrinsics, k), (&mut self.target_from_picture, inverse)]
             {
                 let target = &mut target[16 * index..][..16];
-                let matrix: [f32; 16] = std::array::from_fn(|i| matrix[(i / 4, i % 4)] as f32);
-                changes.matrices |= target != matrix;
+                let matrix = rounded_rows(&matrix, None);
+                self.has_changed |= target != matrix;
                 target.copy_from_slice(&matrix);
             }
         }
-        Ok(changes)
+        Ok(())
+    }
+
+    /// Whether a matrix has changed since the last call.
+    pub fn take_changed(&mut self) -> bool {
+        std::mem::take(&mut self.has_changed)
     }
 
     /// The cameras, in the order of the inputs.
@@ -137,7 +136,7 @@ impl<M> Cameras<M> {
             self.picture,
             Placement::CropTop,
             self.convention,
-        )?;
+        );
         tracing::info!(
             "camera {index} ({}): {}x{}, {}",
             input.header.frame_id,

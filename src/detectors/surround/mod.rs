@@ -16,12 +16,10 @@
 //! ([`EgoMotion`]).
 
 mod cameras;
-mod cpu;
 mod ego_motion;
 pub mod streampetr;
 
 pub use cameras::{Camera, Cameras, camera_from_target};
-pub use cpu::CpuDetector;
 pub use ego_motion::{EgoMotion, Step};
 
 use nalgebra::Isometry3;
@@ -45,14 +43,9 @@ pub fn open(
     num_cameras: usize,
     device: &Device,
 ) -> Result<Box<dyn Detector>> {
-    match device {
-        Device::Cpu => Ok(Box::new(CpuDetector::load(config, num_cameras)?)),
-        #[cfg(feature = "cuda")]
-        Device::Cuda(_) => {
-            let message = format!("{:?} heads run on the CPU alone", config.facts.kind);
-            Err(Error::new(ErrorKind::Argument, STAGE, message))
-        }
-    }
+    let _ = (needs(config, num_cameras), target(config), family);
+    let message = format!("{:?} heads do not run on {device} yet", config.facts.kind);
+    Err(Error::new(ErrorKind::Argument, STAGE, message))
 }
 
 /// Of every camera its picture, its calibration and its pose: in the world where matrices

@@ -29,6 +29,6 @@ mod cpu;
 mod memory;
 mod signature;
 
-pub use cpu::StreamPetr;
+pub use cpu::{CameraMatrices, StreamPetr};
 pub use memory::Memory;
 pub use signature::{Lengths, Signature};
