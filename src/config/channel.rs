@@ -1,5 +1,7 @@
 //! Channels of all families: head, topics, device, capacities.
 
+use std::path::Path;
+
 use super::camera::CameraConfig;
 use super::declaration::Change::Fixed;
 use super::declaration::{Declaration, parameter_file, values};
@@ -85,6 +87,15 @@ impl ChannelKind {
             Self::Camera(_) => None,
             Self::Lidar(lidar) => Some(lidar.facts.grid.range()),
             Self::Surround(surround) => surround.facts.center_range,
+        }
+    }
+
+    /// The file of static transforms that the channel adds to those of the graph or the
+    /// recording.
+    pub fn transforms_path(&self) -> Option<&Path> {
+        match self {
+            Self::Camera(_) | Self::Lidar(_) => None,
+            Self::Surround(surround) => surround.transforms_path.as_deref(),
         }
     }
 

@@ -14,7 +14,7 @@ use super::nms::nms_3d;
 use super::reader::Reader;
 use super::value::{above, flag, one_of, seconds, text};
 use crate::types::{
-    Candidate, EngineOptions, Nms3d, Object3d, StreamPetrDecode, ScoreThresholds, Undistort,
+    Candidate, EngineOptions, Nms3d, Object3d, ScoreThresholds, StreamPetrDecode, Undistort,
 };
 
 /// How a surround channel is deployed.
@@ -116,7 +116,7 @@ impl SurroundConfig {
                 "compensate_skew",
                 Fixed,
                 flag(),
-                ("`false` for `streampetr`", if is_streampetr { "false" } else { "true" }),
+                ("`false` for `streampetr`", !is_streampetr),
                 "Whether the camera matrices contain the motion of the vehicle between the stamp of a picture and \
                  that of its frame.",
             ),

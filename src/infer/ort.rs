@@ -178,9 +178,10 @@ impl Engine for OrtEngine {
 
     fn output(&self, index: usize) -> Result<TensorView<'_>> {
         let place = place_of(&self.is_used, index);
-        let Output { shape, value } = place.and_then(|place| self.values.get(place)).ok_or_else(|| {
-            failed(format!("no output {index}: the last run gave {}", self.values.len()))
-        })?;
+        let Output { shape, value } =
+            place.and_then(|place| self.values.get(place)).ok_or_else(|| {
+                failed(format!("no output {index}: the last run gave {}", self.values.len()))
+            })?;
         let kind = value.dtype().tensor_type();
         let values = match kind.and_then(element) {
             Some(ElementType::F32) => value.try_extract_tensor().map(|t| TensorValues::F32(t.1)),

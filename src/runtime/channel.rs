@@ -18,7 +18,8 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::transport::calibration_files::read_camera;
 use crate::transport::middleware::{InputKind, Received};
 use crate::types::{
-    CameraCalibration, Count, Detections, DeviceChoice, FrameReport, Header, OutputType, Stage, Stamp,
+    CameraCalibration, Count, Detections, DeviceChoice, FrameReport, Header, OutputType, Stage,
+    Stamp,
 };
 
 /// A channel whose networks are loaded.
@@ -87,9 +88,8 @@ impl Channel {
             let message = format!("{name} has {found} inputs, its detector takes {wanted}");
             return Err(Error::new(ErrorKind::Config, "channel", message));
         }
-        let read = |input: &InputConfig| {
-            input.calibration_path.as_deref().map(read_camera).transpose()
-        };
+        let read =
+            |input: &InputConfig| input.calibration_path.as_deref().map(read_camera).transpose();
         let calibrations = config.inputs.iter().map(read).collect::<Result<Vec<_>>>()?;
         Ok(Self {
             config: config.clone(),
@@ -196,8 +196,9 @@ impl Channel {
         inputs: &mut [Option<FrameInput<'m>>],
         transforms: Option<&TransformLookup<'_>>,
     ) -> Result<Served<'a>> {
-        let Self { config, supervisor, needs, target, target_pose, stamps, sequence, report, .. } =
-            self;
+        let Self {
+            config, supervisor, needs, target, target_pose, stamps, sequence, report, ..
+        } = self;
         let mut header = check(config, needs, inputs)?;
         let sequence = std::mem::take(sequence);
         let order = stamps.note(header.stamp, sequence == Sequence::StartsOver);

@@ -19,7 +19,7 @@ pub enum Stage {
     Voxelize,
     /// Voxels become the encoder's input.
     PillarFeatures,
-    /// The pillar encoder runs.
+    /// The pillar encoder runs, or the backbone of a surround network.
     Encode,
     /// Pillar features are laid out on the map.
     Scatter,

@@ -12,7 +12,6 @@ mod common;
 
 mod commands;
 mod config;
-mod surround_config;
 mod docs_commands;
 mod eval;
 mod eval_peers;
@@ -20,3 +19,4 @@ mod launch;
 mod outputs;
 mod sample;
 mod simulate;
+mod surround_config;

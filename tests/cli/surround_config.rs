@@ -33,7 +33,9 @@ fn a_surround_channel_has_the_defaults_of_its_head() {
     let topics: Vec<_> = channel.inputs.iter().map(|input| input.topic.as_str()).collect();
     assert_eq!(topics, ["/cam/front/image_raw", "/cam/left/image_raw/compressed"]);
     assert_eq!([false, true], [0, 1].map(|index| channel.inputs[index].is_compressed));
-    for (input, info) in channel.inputs.iter().zip(["/cam/front/camera_info", "/cam/left/camera_info"]) {
+    for (input, info) in
+        channel.inputs.iter().zip(["/cam/front/camera_info", "/cam/left/camera_info"])
+    {
         assert_eq!(input.camera_info.as_deref(), Some(info));
         assert_eq!(input.calibration_path, None);
     }
@@ -42,7 +44,10 @@ fn a_surround_channel_has_the_defaults_of_its_head() {
     assert_eq!(channel.live.transform_wait, Duration::from_millis(100));
     assert!(channel.live.publishes_markers);
     let surround = surround(&channel);
-    assert_eq!((surround.target_frame.as_str(), surround.world_frame.as_str()), ("base_link", "map"));
+    assert_eq!(
+        (surround.target_frame.as_str(), surround.world_frame.as_str()),
+        ("base_link", "map")
+    );
     assert_eq!(surround.undistort, Undistort::Auto);
     assert!(!surround.compensate_skew, "Autoware does not");
     assert_eq!(surround.max_gap, Duration::from_millis(500));
@@ -120,5 +125,8 @@ fn what_contradicts_itself_is_refused_by_name() {
     }
     let topics: Vec<String> = (0..17).map(|index| format!("/c{index}")).collect();
     let error = load(&[&format!("rig.inputs:=[{}]", topics.join(", "))]).unwrap_err();
-    assert!(error.message().contains("rig.inputs: found 17 topics; allowed: at most 16"), "{error}");
+    assert!(
+        error.message().contains("rig.inputs: found 17 topics; allowed: at most 16"),
+        "{error}"
+    );
 }

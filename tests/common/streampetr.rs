@@ -237,7 +237,13 @@ impl<'a> Net<'a> {
         self.constant(&[from, num], &transposed)
     }
 
-    fn affine(&mut self, x: &str, weight: &str, bias: &str, rows: std::ops::Range<usize>) -> String {
+    fn affine(
+        &mut self,
+        x: &str,
+        weight: &str,
+        bias: &str,
+        rows: std::ops::Range<usize>,
+    ) -> String {
         let matrix = self.matrix(weight, rows.clone());
         let bias = self.weight(bias).1[rows.clone()].to_vec();
         let bias = self.constant(&[rows.len()], &bias);
@@ -367,9 +373,7 @@ impl<'a> Net<'a> {
     fn output(&mut self, x: &str, name: &str, element: ElementType, dims: &[usize]) {
         let dims: Vec<i64> = dims.iter().map(|&n| n as i64).collect();
         let shape = self.integers(&dims);
-        self.with(|graph| {
-            graph.op("Reshape", &[x, &shape], name).output(name, element, &dims)
-        });
+        self.with(|graph| graph.op("Reshape", &[x, &shape], name).output(name, element, &dims));
     }
 
     fn input(&mut self, name: &str, element: ElementType, dims: &[usize]) {
@@ -539,7 +543,8 @@ pub fn head(sizes: &Sizes, weights: &Weights, form: Form) -> Graph {
         let values = net.concat(&[&x, &past_content], 0);
         let values_at = net.concat(&[&position, &past_position], 0);
         let values_at = net.op("Add", &[&values, &values_at]);
-        let y = net.attention(&at, &values_at, &values, &format!("{name}.attentions.0.attn"), sizes);
+        let y =
+            net.attention(&at, &values_at, &values, &format!("{name}.attentions.0.attn"), sizes);
         x = net.add_norm(&x, &y, c, &format!("{name}.norms.0"));
         let at = net.op("Add", &[&x, &position]);
         let y = net.attention(&at, &keys_at, &keys, &format!("{name}.attentions.1.attn"), sizes);
@@ -649,8 +654,11 @@ fn remember(
 ) {
     let Sizes { channels: c, memory: m, propagated: p, .. } = *sizes;
     let scores = net.op("Sigmoid", &[logits]);
-    let scores =
-        net.node("ReduceMax", &[&scores], &[("axes", Attr::Ints(vec![1])), ("keepdims", Attr::Int(0))]);
+    let scores = net.node(
+        "ReduceMax",
+        &[&scores],
+        &[("axes", Attr::Ints(vec![1])), ("keepdims", Attr::Int(0))],
+    );
     let k = net.integers(&[p as i64]);
     let (best, rows) = (net.name(), net.name());
     net.with(|graph| {
@@ -660,7 +668,8 @@ fn remember(
     let [embedding, boxes] = [content, boxes].map(&mut newest);
     let points = net.slice(&boxes, 1, 0..3);
     let velocity = net.slice(&boxes, 1, 8..10);
-    let unit: Vec<f32> = (0..p).flat_map(|_| (0..16).map(|i| f32::from(u8::from(i % 5 == 0)))).collect();
+    let unit: Vec<f32> =
+        (0..p).flat_map(|_| (0..16).map(|i| f32::from(u8::from(i % 5 == 0)))).collect();
     let unit = net.constant(&[p, 4, 4], &unit);
     let pose = net.reshape("data_ego_pose", &[4, 4]);
     let points = net.concat(&[&points, &past.points], 0);

@@ -146,10 +146,8 @@ fn four_frames_with_memory_are_those_of_the_reference() {
 fn run_reference(network: &mut StreamPetr, (inputs, expected): (&Named, &Named), form: Form) {
     let sizes = REFERENCE;
     let [intrinsics, target_from_picture] = matrices(inputs);
-    let matrices = CameraMatrices {
-        intrinsics: &intrinsics,
-        target_from_picture: &target_from_picture,
-    };
+    let matrices =
+        CameraMatrices { intrinsics: &intrinsics, target_from_picture: &target_from_picture };
     let shape = [1, sizes.cameras, sizes.channels, sizes.grid[0], sizes.grid[1]];
     let num_queries = sizes.queries + sizes.propagated;
     let mut motion = EgoMotion::default();
@@ -178,7 +176,10 @@ fn run_reference(network: &mut StreamPetr, (inputs, expected): (&Named, &Named),
         assert!(logits_off <= 5e-5 && boxes_off <= 3e-4);
         // The queries that enter the memory: the best by their greatest logit.
         let best = |query: &usize| {
-            logits[query * sizes.classes..][..sizes.classes].iter().copied().fold(f32::MIN, f32::max)
+            logits[query * sizes.classes..][..sizes.classes]
+                .iter()
+                .copied()
+                .fold(f32::MIN, f32::max)
         };
         let mut rows: Vec<usize> = (0..num_queries).collect();
         rows.sort_by(|a, b| best(b).total_cmp(&best(a)).then(a.cmp(b)));
@@ -232,10 +233,8 @@ fn small_matrices() -> [Vec<f32>; 2] {
 fn run_small(folder: &Path, options: &EngineOptions, frames: &[(f64, f64)]) -> Vec<Vec<f32>> {
     let mut network = open(folder, options, SMALL.classes).unwrap();
     let [intrinsics, target_from_picture] = small_matrices();
-    let matrices = CameraMatrices {
-        intrinsics: &intrinsics,
-        target_from_picture: &target_from_picture,
-    };
+    let matrices =
+        CameraMatrices { intrinsics: &intrinsics, target_from_picture: &target_from_picture };
     let num = SMALL.tokens() * SMALL.channels;
     let shape = [1, SMALL.cameras, SMALL.channels, SMALL.grid[0], SMALL.grid[1]];
     let mut motion = EgoMotion::default();

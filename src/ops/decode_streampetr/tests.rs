@@ -19,7 +19,10 @@ const SOUND: ([f32; 3], [f32; 10]) =
     ([2.0, 1.0, -1.0], [1.0, -2.0, 0.5, 1.0, 0.5, 0.25, 0.6, 0.8, 3.0, -4.0]);
 
 /// Decodes queries in both layouts, which must agree.
-fn decode(queries: &[([f32; 3], [f32; 10])], change: impl Fn(&mut StreamPetrDecode)) -> Vec<Object> {
+fn decode(
+    queries: &[([f32; 3], [f32; 10])],
+    change: impl Fn(&mut StreamPetrDecode),
+) -> Vec<Object> {
     let num = queries.len();
     let [mut first, mut last] = [Vec::new(), Vec::new()];
     for channels_last in [false, true] {

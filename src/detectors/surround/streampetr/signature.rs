@@ -198,9 +198,8 @@ fn position_inputs(
 }
 
 fn position_outputs(found: &[TensorSpec], num_channels: usize) -> Result<[usize; 2]> {
-    let rows = |what, name, channels| {
-        expected(what, name, vec![Exactly(1), Any, Exactly(channels)])
-    };
+    let rows =
+        |what, name, channels| expected(what, name, vec![Exactly(1), Any, Exactly(channels)]);
     let wanted = [rows("embeddings", "pos_embed", num_channels), rows("cones", "cone", 8)];
     positions(bind(Side::Output, &wanted, found)?)
 }
@@ -211,33 +210,24 @@ fn head_inputs(
 ) -> Result<(Vec<HeadInput>, Vec<Vec<usize>>)> {
     let &Lengths { num_cameras, num_channels, memory, .. } = lengths;
     let one = Exactly(1);
-    let rows = |what, name, channels: usize| {
-        expected(what, name, vec![one, Any, Exactly(channels)])
-    };
+    let rows =
+        |what, name, channels: usize| expected(what, name, vec![one, Any, Exactly(channels)]);
     let of_memory = |what, name, dims: &[usize]| {
         let dims = [1, memory].iter().chain(dims).map(|&n| Exactly(n)).collect();
         expected(what, name, dims)
     };
     let pose = |what, name| expected(what, name, vec![one, Exactly(4), Exactly(4)]);
     let of_x = vec![one, Exactly(num_cameras), Exactly(num_channels), Any, Any];
-    let time = Expected {
-        elements: vec![F32, F64],
-        ..expected("time", "data_timestamp", vec![one])
-    };
+    let time =
+        Expected { elements: vec![F32, F64], ..expected("time", "data_timestamp", vec![one]) };
     let mut meant = vec![
         (HeadInput::Features, expected("features", "x", of_x)),
         (HeadInput::PositionEmbedding, rows("embeddings", "pos_embed", num_channels)),
         (HeadInput::Cone, rows("cones", "cone", 8)),
         (HeadInput::Pose, pose("pose", "data_ego_pose")),
         (HeadInput::InversePose, pose("inverse pose", "data_ego_pose_inv")),
-        (
-            HeadInput::MemoryEmbedding,
-            of_memory("memory", "pre_memory_embedding", &[num_channels]),
-        ),
-        (
-            HeadInput::MemoryReferencePoint,
-            of_memory("memory", "pre_memory_reference_point", &[3]),
-        ),
+        (HeadInput::MemoryEmbedding, of_memory("memory", "pre_memory_embedding", &[num_channels])),
+        (HeadInput::MemoryReferencePoint, of_memory("memory", "pre_memory_reference_point", &[3])),
         (HeadInput::MemoryAge, of_memory("memory", "pre_memory_timestamp", &[1])),
         (HeadInput::MemoryPose, of_memory("memory", "pre_memory_egopose", &[4, 4])),
         (HeadInput::MemoryVelocity, of_memory("memory", "pre_memory_velo", &[2])),
