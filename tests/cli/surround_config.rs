@@ -41,7 +41,9 @@ fn a_surround_channel_has_the_defaults_of_its_head() {
     }
     assert_eq!(channel.output_type, OutputType::Detection3dArray);
     assert_eq!(channel.sync.policy, SyncPolicy::Nearest);
-    assert_eq!(channel.live.transform_wait, Duration::from_millis(100));
+    // Seconds are read in single precision.
+    let wait = channel.live.transform_wait;
+    assert!(wait.abs_diff(Duration::from_millis(100)) < Duration::from_nanos(10));
     assert!(channel.live.publishes_markers);
     let surround = surround(&channel);
     assert_eq!(

@@ -3,10 +3,10 @@
 use super::camera::{CHANNEL_ORDERS, normalization};
 use super::center::{SIZE_ORDERS, YAWS, center_range};
 use crate::config::declaration::Change::Fixed;
+use crate::config::inputs::MAX_INPUTS;
 use crate::config::reader::Reader;
 use crate::config::value::Length::Exactly;
 use crate::config::value::{integer, list, one_of, whole};
-use crate::detectors::MAX_INPUTS;
 use crate::types::{
     ChannelOrder, Normalization, PixelConvention, PointRange, Size, SizeOrder, YawConvention,
 };
