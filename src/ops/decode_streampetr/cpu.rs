@@ -72,7 +72,7 @@ fn decode_query(
     }
     let [length_m, width_m, height_m] = params.size_order.length_width_height([a, b, c].map(exp));
     let yaw_rad = params.yaw.yaw(sin, cos);
-    let numbers = [x, y, z, length_m, width_m, height_m, yaw_rad, vx, vy];
+    let numbers = [x, y, z, a, b, c, length_m, width_m, height_m, sin, cos, yaw_rad, vx, vy];
     let bbox = Box3d { center: [x, y, z], length_m, width_m, height_m, yaw_rad };
     let object = Object3d { bbox, velocity_mps: Some([vx, vy]), variance: None };
     numbers.iter().all(|number| number.is_finite()).then_some(object)

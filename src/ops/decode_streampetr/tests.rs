@@ -48,7 +48,7 @@ fn decode(
         change(&mut params);
         let mut candidates = Candidates::with_capacity(100);
         decode_streampetr(&outputs, &params, &mut candidates).unwrap();
-        candidates.finish();
+        candidates.finish(100);
         let found = if channels_last { &mut last } else { &mut first };
         found.extend(candidates.as_slice().iter().map(|c| (c.source, c.class, c.score, c.bbox)));
     }
