@@ -8,7 +8,8 @@ use crate::config::reader::Reader;
 use crate::config::value::Length::Exactly;
 use crate::config::value::{integer, list, one_of, whole};
 use crate::types::{
-    ChannelOrder, Normalization, PixelConvention, PointRange, Size, SizeOrder, YawConvention,
+    ChannelOrder, Normalization, PixelConvention, PointRange, Resize, Size, SizeOrder,
+    YawConvention,
 };
 
 /// Inputs and outputs of the networks of a surround channel.
@@ -26,6 +27,8 @@ pub struct SurroundFacts {
     pub channel_order: ChannelOrder,
     /// What happens to values of 0 to 255.
     pub normalization: Normalization,
+    /// The filter of the resize.
+    pub resize: Resize,
     /// How the intrinsic matrix follows from a resize.
     pub pixel_convention: PixelConvention,
     /// Order of the extents of a box.
@@ -53,6 +56,8 @@ impl SurroundKind {
 }
 
 const KINDS: &[(&str, SurroundKind)] = &[("streampetr", SurroundKind::StreamPetr)];
+const RESIZES: &[(&str, Resize)] =
+    &[("antialias", Resize::Antialias), ("bilinear", Resize::Bilinear)];
 const PIXEL_CONVENTIONS: &[(&str, PixelConvention)] =
     &[("trainer", PixelConvention::Trainer), ("exact", PixelConvention::Exact)];
 
@@ -87,6 +92,15 @@ impl SurroundFacts {
                 "Order of a picture's planes.",
             ),
             normalization: normalization(p),
+            resize: p.value(
+                "resize",
+                Fixed,
+                one_of(RESIZES),
+                "antialias",
+                "Filter of the resize: a triangle as wide as the scale asks for, as Pillow and trainers do, or the \
+                 four nearest pixels. Pictures fill the network's: what is too high is cut at the top, what is too \
+                 wide on both sides.",
+            ),
             pixel_convention: p.value(
                 "pixel_convention",
                 Fixed,

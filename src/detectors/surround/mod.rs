@@ -16,18 +16,21 @@
 //! ([`EgoMotion`]).
 
 mod cameras;
+mod cpu;
 mod ego_motion;
 pub mod streampetr;
 
 pub use cameras::{Camera, Cameras, camera_from_target};
+pub use cpu::CpuDetector;
 pub use ego_motion::{EgoMotion, Step};
 
 use nalgebra::Isometry3;
 
 use super::{Detector, FrameSet, InputNeeds, PayloadKind, TargetFrame, another_family};
-use crate::config::{ChannelConfig, ChannelKind, SurroundConfig};
+use crate::config::{ChannelConfig, ChannelKind, SurroundConfig, SurroundFacts};
 use crate::device::Device;
 use crate::error::{Error, ErrorKind, Result};
+use crate::ops::resample::ResampleParams;
 
 const STAGE: &str = "surround";
 
@@ -43,9 +46,14 @@ pub fn open(
     num_cameras: usize,
     device: &Device,
 ) -> Result<Box<dyn Detector>> {
-    let _ = (needs(config, num_cameras), target(config), family);
-    let message = format!("{:?} heads do not run on {device} yet", config.facts.kind);
-    Err(Error::new(ErrorKind::Argument, STAGE, message))
+    match device {
+        Device::Cpu => Ok(Box::new(CpuDetector::load(config, num_cameras)?)),
+        #[cfg(feature = "cuda")]
+        Device::Cuda(_) => {
+            let message = format!("{:?} heads run on the CPU alone", config.facts.kind);
+            Err(Error::new(ErrorKind::Argument, STAGE, message))
+        }
+    }
 }
 
 /// Of every camera its picture, its calibration and its pose: in the world where matrices
@@ -85,4 +93,20 @@ fn known(pose: Option<&Result<Isometry3<f64>>>, what: &str) -> Result<Isometry3<
         }
         None => Err(Error::new(ErrorKind::Transform, STAGE, format!("{what} is not given"))),
     }
+}
+
+/// Compares the cameras of the networks with those of the channel.
+fn check_cameras(of_network: usize, of_channel: usize) -> Result<()> {
+    if of_network == of_channel {
+        return Ok(());
+    }
+    let message = format!("the network takes {of_network} cameras, the channel has {of_channel}");
+    Err(Error::new(ErrorKind::Model, STAGE, message))
+}
+
+/// How images become pictures of the network.
+fn resample_params(config: &SurroundConfig) -> ResampleParams {
+    let SurroundFacts { channel_order, normalization, .. } = config.facts;
+    // Nothing of a picture that is cut is padding; an undistorted one may have black corners.
+    ResampleParams { channel_order, normalization, pad_value: 0.0 }
 }

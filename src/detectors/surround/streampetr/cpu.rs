@@ -105,6 +105,18 @@ impl StreamPetr {
         self.is_embedded
     }
 
+    /// Runs both networks once, on matrices of zeros. Keeps no state.
+    ///
+    /// # Errors
+    /// Those of [`StreamPetr::embed`] and [`StreamPetr::run`].
+    pub fn warm_up(&mut self, features: &TensorView<'_>) -> Result<()> {
+        let zeros = vec![0.0; 16 * self.signature.lengths.num_cameras];
+        self.embed(&CameraMatrices { intrinsics: &zeros, target_from_picture: &zeros }, features)?;
+        self.run(features, Stamp::default(), &Step::First)?;
+        self.is_embedded = false;
+        Ok(())
+    }
+
     /// Runs the head on the features of a frame and moves the memory to it. The outputs are
     /// valid until the next call. After an error the memory is that of the frame before.
     ///
