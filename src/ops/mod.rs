@@ -56,6 +56,7 @@ pub mod nms_rotated;
 pub mod nms_soft;
 pub mod overlap;
 pub mod pillar_features;
+mod planes;
 pub mod rulebook;
 pub mod scatter;
 pub mod select;
@@ -67,3 +68,6 @@ pub mod to_map;
 pub mod unpack;
 pub mod voxel_mean;
 pub mod voxelize;
+mod wire;
+#[cfg(feature = "cuda")]
+mod wire_layout;
