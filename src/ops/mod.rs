@@ -5,7 +5,7 @@
 //!
 //! | stage | operations |
 //! |---|---|
-//! | input, camera | [`decompress`], [`letterbox`] |
+//! | input, camera | [`decompress`], [`letterbox`], [`resample`] |
 //! | input, LiDAR | [`unpack`], [`densify`], [`voxelize`], [`pillar_features`], [`scatter`] |
 //! | sparse networks | [`voxel_mean`], [`rulebook`], [`sparse_conv`], [`sparse_max_pool`], [`to_map`] |
 //! | output | [`decode_yolo`], [`decode_center`], [`decode_anchor`], [`select`], [`gather`] |
@@ -57,6 +57,7 @@ pub mod nms_soft;
 pub mod overlap;
 pub mod pillar_features;
 mod planes;
+pub mod resample;
 pub mod rulebook;
 pub mod scatter;
 pub mod select;
