@@ -5,7 +5,7 @@
 //!
 //! | stage | operations |
 //! |---|---|
-//! | input, camera | [`decompress`], [`letterbox`] |
+//! | input, camera | [`decompress`], [`letterbox`], [`resample`] |
 //! | input, LiDAR | [`unpack`], [`densify`], [`voxelize`], [`pillar_features`], [`scatter`] |
 //! | sparse networks | [`voxel_mean`], [`rulebook`], [`sparse_conv`], [`sparse_max_pool`], [`to_map`] |
 //! | output | [`decode_yolo`], [`decode_center`], [`decode_anchor`], [`decode_streampetr`], [`select`], [`gather`] |
@@ -57,6 +57,8 @@ pub mod nms_rotated;
 pub mod nms_soft;
 pub mod overlap;
 pub mod pillar_features;
+mod planes;
+pub mod resample;
 pub mod rulebook;
 pub mod scatter;
 pub mod select;
@@ -68,3 +70,6 @@ pub mod to_map;
 pub mod unpack;
 pub mod voxel_mean;
 pub mod voxelize;
+mod wire;
+#[cfg(feature = "cuda")]
+mod wire_layout;
