@@ -22,8 +22,9 @@ enum Count : uint32_t {
     kCandidatesOverTopK = 8,
     kDetectionsOverLimit = 9,
     kScoresOutOfRange = 10,  // counted by the host
+    kMemoryCleared = 11,     // counted by the host
 };
-constexpr uint32_t kNumCounters = 11;
+constexpr uint32_t kNumCounters = 12;
 
 using Counters = Slice<uint32_t>;
 

@@ -9,6 +9,7 @@
 //! |---|---|---|
 //! | [`image2d`] | one image | decompress, letterbox, infer, decode, select, suppress, gather |
 //! | [`pillars`] | one cloud | unpack, densify, voxelize, pillar features, encode, scatter, infer, decode, select, suppress, gather |
+//! | [`surround`] | pictures of all cameras | decompress, letterbox, infer, encode, decode, select, suppress, gather |
 //!
 //! Each family has a `cpu` and a `cuda` file, which implement [`Detector`] with the same
 //! stages in the same order, and a `head`: the meaning of the network's tensors, and the
@@ -21,8 +22,11 @@ pub mod image2d;
 pub mod pillars;
 #[cfg(feature = "cuda")]
 mod stopwatch;
+pub mod surround;
 
-pub use frame_set::{FrameInput, FrameSet, InputNeeds, MAX_INPUTS, Payload, PayloadKind};
+pub use frame_set::{
+    FrameInput, FrameSet, InputNeeds, MAX_INPUTS, Payload, PayloadKind, TargetFrame,
+};
 
 use crate::config::{ChannelConfig, ChannelKind};
 use crate::device::{Device, PayloadMemory};
@@ -49,6 +53,12 @@ use crate::types::{Detections, DeviceChoice, FrameReport, Stage};
 pub trait Detector: Send {
     /// The requirements for each input, in the order of [`FrameSet::inputs`]. Constant.
     fn inputs(&self) -> &[InputNeeds];
+
+    /// The coordinate frame of the detections, if it is not that of the reference input.
+    /// Constant.
+    fn target(&self) -> Option<&TargetFrame> {
+        None
+    }
 
     /// The device and the engine of its frames. Constant.
     fn info(&self) -> &DetectorInfo;
@@ -137,6 +147,7 @@ pub fn open(config: &ChannelConfig, device: DeviceChoice) -> Result<Box<dyn Dete
     match &config.kind {
         ChannelKind::Camera(camera) => image2d::open(camera, &device),
         ChannelKind::Lidar(lidar) => pillars::open(lidar, &device),
+        ChannelKind::Surround(surround) => surround::open(surround, config.inputs.len(), &device),
     }
 }
 

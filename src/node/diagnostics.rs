@@ -289,7 +289,8 @@ fn is_warning(count: Count) -> bool {
         | Count::VoxelsOverCapacity
         | Count::CandidatesOverCapacity
         | Count::DetectionsOverLimit
-        | Count::ScoresOutOfRange => true,
+        | Count::ScoresOutOfRange
+        | Count::MemoryCleared => true,
         Count::PointsNotFinite
         | Count::PointsOutOfRange
         | Count::SweepsDropped
@@ -305,6 +306,9 @@ fn models(kind: &ChannelKind) -> Vec<(&'static str, String)> {
             ("encoder", lidar.encoder_path.display().to_string()),
             ("model", lidar.model_path.display().to_string()),
         ],
+        ChannelKind::Surround(surround) => {
+            surround.model_paths().map(|(key, path)| (key, path.display().to_string())).collect()
+        }
     }
 }
 

@@ -38,6 +38,7 @@ mod image;
 mod letterbox;
 mod nms;
 mod report;
+mod streampetr;
 mod tensor;
 mod truth;
 mod view_decoder;
@@ -60,12 +61,13 @@ pub use failure::{FailurePolicy, Fallback};
 pub use grid::{Grid, PointRange};
 pub use header::{Header, Stamp};
 pub use image::{CompressedFormat, CompressedView, Encoding, ImagePayload, ImageView, Size};
-pub use letterbox::{Affine2, ChannelOrder, Letterbox, Normalization, Placement};
+pub use letterbox::{Affine2, ChannelOrder, Letterbox, Normalization, Placement, Resize};
 pub use nms::{
     CircleThreshold, ClassMode, Nms2d, Nms3d, NmsBev, NmsCircle, NmsFast, NmsIou, NmsIou3d,
     NmsRotated, NmsSoft, SoftDecay,
 };
 pub use report::{Count, FrameReport, Stage, Transfer};
+pub use streampetr::StreamPetrDecode;
 pub use tensor::{Dim, ElementType, Tensor, TensorSpec, TensorValues, TensorView};
 pub use truth::{Truth2d, Truth3d};
 pub use view_decoder::{

@@ -19,7 +19,7 @@ pub enum Stage {
     Voxelize,
     /// Voxels become the encoder's input.
     PillarFeatures,
-    /// The pillar encoder runs.
+    /// The pillar encoder runs, or the backbone of a surround network.
     Encode,
     /// Pillar features are laid out on the map.
     Scatter,
@@ -110,11 +110,13 @@ pub enum Count {
     /// Detections whose score is above 1: the network's scores are not
     /// probabilities. Nothing is dropped.
     ScoresOutOfRange,
+    /// Memories of past frames that were cleared because of a gap between frames.
+    MemoryCleared,
 }
 
 impl Count {
     /// Every counter, in order.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::PointsNotFinite,
         Self::PointsOutOfRange,
         Self::PointsOverCapacity,
@@ -126,6 +128,7 @@ impl Count {
         Self::CandidatesOverTopK,
         Self::DetectionsOverLimit,
         Self::ScoresOutOfRange,
+        Self::MemoryCleared,
     ];
 
     /// The name in reports.
@@ -142,6 +145,7 @@ impl Count {
             Self::CandidatesOverTopK => "candidates_over_top_k",
             Self::DetectionsOverLimit => "detections_over_limit",
             Self::ScoresOutOfRange => "scores_out_of_range",
+            Self::MemoryCleared => "memory_cleared",
         }
     }
 }

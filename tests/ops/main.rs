@@ -10,9 +10,11 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod cameras;
 mod engines;
 mod fuzz_pictures;
 mod lidar_reference;
 mod nms_tables;
 mod sparse;
+mod streampetr;
 mod views;

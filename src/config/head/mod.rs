@@ -8,6 +8,7 @@ mod anchor;
 mod camera;
 mod center;
 mod lidar;
+mod surround;
 
 use std::path::Path;
 
@@ -15,6 +16,7 @@ pub use anchor::AnchorFacts;
 pub use camera::YoloFacts;
 pub use center::CenterFacts;
 pub use lidar::{LidarFacts, LidarOutputs};
+pub use surround::{SurroundFacts, SurroundKind};
 
 use super::declaration::Declaration;
 use super::files::{Entries, flatten, read_file};
@@ -36,6 +38,7 @@ pub(super) const SHIPPED: &[(&str, &str)] = &[
     ("demo_lidar", include_str!("../../../config/heads/demo_lidar.yaml")),
     ("pointpillars_kitti", include_str!("../../../config/heads/pointpillars_kitti.yaml")),
     ("rtdetr", include_str!("../../../config/heads/rtdetr.yaml")),
+    ("streampetr_autoware", include_str!("../../../config/heads/streampetr_autoware.yaml")),
     ("yolo_obb", include_str!("../../../config/heads/yolo_obb.yaml")),
     ("yolov10", include_str!("../../../config/heads/yolov10.yaml")),
     ("yolov5", include_str!("../../../config/heads/yolov5.yaml")),
@@ -58,6 +61,7 @@ pub(super) struct Head {
 pub(super) enum Facts {
     Camera(YoloFacts),
     Lidar(LidarFacts),
+    Surround(SurroundFacts),
 }
 
 impl Facts {
@@ -65,6 +69,7 @@ impl Facts {
         match self {
             Self::Camera(facts) => &facts.class_names,
             Self::Lidar(facts) => &facts.class_names,
+            Self::Surround(facts) => &facts.class_names,
         }
     }
 }
@@ -129,9 +134,11 @@ fn parse(name: &str, text: &str, problems: &mut Problems) -> Option<Head> {
 enum Sensor {
     Camera,
     Lidar,
+    Surround,
 }
 
-const SENSORS: &[(&str, Sensor)] = &[("camera", Sensor::Camera), ("lidar", Sensor::Lidar)];
+const SENSORS: &[(&str, Sensor)] =
+    &[("camera", Sensor::Camera), ("lidar", Sensor::Lidar), ("surround", Sensor::Surround)];
 
 /// `None` when there is a problem.
 fn facts(p: &mut Reader<'_>) -> Option<Facts> {
@@ -139,6 +146,7 @@ fn facts(p: &mut Reader<'_>) -> Option<Facts> {
     Some(match sensor {
         Sensor::Camera => Facts::Camera(YoloFacts::read(p, class_names)),
         Sensor::Lidar => Facts::Lidar(LidarFacts::read(p, class_names)?),
+        Sensor::Surround => Facts::Surround(SurroundFacts::read(p, class_names)),
     })
 }
 
@@ -158,8 +166,8 @@ fn common(p: &mut Reader<'_>) -> (Sensor, Vec<String>) {
 }
 
 /// The facts of camera heads; of all LiDAR heads; of those of kind `center`; of
-/// those of kind `anchor`.
-pub(super) fn declarations() -> [Vec<Declaration>; 4] {
+/// those of kind `anchor`; of surround heads.
+pub(super) fn declarations() -> [Vec<Declaration>; 5] {
     let describe = |read: fn(&mut Reader<'_>)| {
         let mut problems = Problems::default();
         let mut p = Reader::manual(&mut problems);
@@ -182,7 +190,11 @@ pub(super) fn declarations() -> [Vec<Declaration>; 4] {
         LidarFacts::read(p, Vec::new());
     });
     lidar.retain(|fact| !center.iter().any(|of_center| of_center.name == fact.name));
-    [camera, lidar, center, anchor]
+    let surround = describe(|p| {
+        common(p);
+        SurroundFacts::read(p, Vec::new());
+    });
+    [camera, lidar, center, anchor, surround]
 }
 
 /// Puts the names of a shipped list in the place of its name.

@@ -1,0 +1,308 @@
+//! Six cameras of a simulated drive through a small StreamPETR: frames, calibration, poses
+//! and refusals.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+
+use det_post::sim::{self, Drive, Options, PictureFormat};
+use det_post::transport::bag::{BagCompression, BagReader, BagWriter, OfferedQos};
+use det_post::transport::messages::{CameraInfo, definition};
+use det_post::types::Size;
+use serde_json::Value;
+
+use crate::common::replay::{Run, replay};
+use crate::common::streampetr::{FILES, Form, Sizes, Weights, save};
+
+const SIZES: Sizes = Sizes {
+    cameras: 6,
+    grid: [6, 12],
+    stride: 8,
+    channels: 16,
+    heads: 2,
+    ffn: 32,
+    depths: 32,
+    layers: 2,
+    queries: 20,
+    memory: 16,
+    propagated: 8,
+    classes: 5,
+};
+const NUM_FRAMES: usize = 6;
+
+/// A folder with a drive, the networks and a parameter file.
+struct Fixture {
+    folder: tempfile::TempDir,
+}
+
+impl Fixture {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let options = Options {
+            num_lidars: 0,
+            num_cameras: 6,
+            picture_size: Size::new(192, 108),
+            num_threads: 2,
+            ..Options::default()
+        };
+        let drive = Drive::new(3, &options).unwrap();
+        let seconds = 0.1 * NUM_FRAMES as f64;
+        let out = folder.path().join("drive");
+        let stop = AtomicBool::new(false);
+        sim::record(&drive, seconds, PictureFormat::Raw, &out, &stop, &mut |_, _| {}).unwrap();
+        save(folder.path(), &SIZES, &Weights::random(&SIZES, 11), Form::AllLayers);
+        let fixture = Self { folder };
+        let file = |name: &str| fixture.path(name).display().to_string();
+        let [model, position, head] = FILES.map(file);
+        let topics: Vec<String> = (0..6).map(|n| format!("/camera_{n}/image")).collect();
+        let text = format!(
+            "/**:
+  ros__parameters:
+    device: cpu
+    rig:
+      inputs: [{}]
+      head: streampetr_autoware
+      model_path: {model}
+      position_embedding_path: {position}
+      head_path: {head}
+      engine: {{kind: rten, threads: 1}}
+      score_thresholds: 0.01
+      yaw_norm_thresholds: 0.0
+",
+            topics.join(", ")
+        );
+        std::fs::write(fixture.path("rig.param.yaml"), text).unwrap();
+        fixture
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn drive(&self) -> PathBuf {
+        self.path("drive")
+    }
+
+    /// Replays a recording into a folder of its own.
+    fn replay(&self, bag: &Path, name: &str, parameters: &[&str]) -> Run {
+        let parameters: Vec<String> = parameters.iter().map(|&text| text.to_owned()).collect();
+        let config = self.path("rig.param.yaml");
+        replay(bag, config.to_str().unwrap(), &parameters, &self.path(name))
+    }
+
+    /// Writes the messages of the drive that `change` leaves, as it changes them.
+    fn rewrite(
+        &self,
+        name: &str,
+        mut change: impl FnMut(&str, usize, &[u8]) -> Option<Vec<u8>>,
+    ) -> PathBuf {
+        let out = self.path(name);
+        let mut reader = BagReader::open(&self.drive()).unwrap();
+        let mut writer = BagWriter::create(&out, BagCompression::None).unwrap();
+        let topics = reader.topics().to_vec();
+        let numbers: Vec<usize> = topics
+            .iter()
+            .map(|topic| {
+                let text = definition(&topic.type_name).unwrap_or_default();
+                let qos = OfferedQos::default();
+                writer.add_topic(&topic.name, &topic.type_name, &text, qos).unwrap()
+            })
+            .collect();
+        let mut num_of_topic = BTreeMap::new();
+        while let Some(message) = reader.next_message().unwrap() {
+            let count = num_of_topic.entry(message.topic).or_insert(0_usize);
+            if let Some(data) = change(&topics[message.topic].name, *count, message.data) {
+                writer.write(numbers[message.topic], message.log_time, &data).unwrap();
+            }
+            *count += 1;
+        }
+        writer.finish().unwrap();
+        out
+    }
+}
+
+/// Frames out, and dropped frames by reason.
+fn frames(run: &Run) -> (u64, BTreeMap<String, u64>) {
+    let report = run.expect_code(0).report();
+    let channel = &report["channels"]["rig"];
+    let dropped = channel["dropped"].as_object().unwrap();
+    let count = |(reason, of): (&String, &Value)| (reason.clone(), of["count"].as_u64().unwrap());
+    (channel["frames_out"].as_u64().unwrap(), dropped.iter().map(count).collect())
+}
+
+fn reasons(reasons: &[(&str, u64)]) -> BTreeMap<String, u64> {
+    reasons.iter().map(|(reason, count)| ((*reason).to_owned(), *count)).collect()
+}
+
+/// The CameraInfo of the drive precedes no picture of its camera: the last camera of the
+/// first frame has none.
+const NUM_SERVED: u64 = NUM_FRAMES as u64 - 1;
+
+#[test]
+fn six_cameras_become_boxes_in_the_frame_of_the_vehicle() {
+    let fixture = Fixture::new();
+    let run = fixture.replay(&fixture.drive(), "out", &[]);
+    assert_eq!(frames(&run), (NUM_SERVED, reasons(&[("uncalibrated", 1)])));
+    let lines = run.lines();
+    assert_eq!(lines.len() as u64, NUM_SERVED);
+    for line in &lines {
+        assert_eq!(line["frame_id"], "base_link", "{line}");
+        assert!(!line["detections"].as_array().unwrap().is_empty(), "{line}");
+    }
+    let report = run.report();
+    let inputs = report["channels"]["rig"]["inputs"].as_array().unwrap();
+    assert_eq!(inputs.len(), 6);
+    for input in inputs {
+        assert_eq!(input["received"], NUM_FRAMES as u64, "{input}");
+    }
+    // Equal bytes again, in a process of its own, and with files in place of CameraInfo.
+    let again = fixture.replay(&fixture.drive(), "again", &[]);
+    let isolated = fixture.replay(&fixture.drive(), "isolated", &["rig.isolate:=true"]);
+    for run in [&again, &isolated] {
+        assert_eq!(run.expect_code(0).lines(), lines);
+    }
+}
+
+/// The calibration of the drive's cameras as a file of `camera_calibration`.
+fn calibration_file(fixture: &Fixture) -> PathBuf {
+    let mut reader = BagReader::open(&fixture.drive()).unwrap();
+    let path = fixture.path("camera.yaml");
+    reader.select(&["/camera_0/camera_info"]);
+    let message = reader.next_message().unwrap().unwrap();
+    let info = CameraInfo::decode(message.data).unwrap();
+    let matrix =
+        |rows, cols, data: &[f64]| format!("{{rows: {rows}, cols: {cols}, data: {data:?}}}");
+    let text = format!(
+        "image_width: {}\nimage_height: {}\ncamera_name: camera\ncamera_matrix: {}\n\
+         distortion_model: plumb_bob\ndistortion_coefficients: {}\nprojection_matrix: {}\n",
+        info.width,
+        info.height,
+        matrix(3, 3, &info.k),
+        matrix(1, 5, &[0.0; 5]),
+        matrix(3, 4, &info.p),
+    );
+    std::fs::write(&path, text).unwrap();
+    path
+}
+
+#[test]
+fn calibration_and_transforms_come_from_files_where_a_recording_has_none() {
+    let fixture = Fixture::new();
+    let calibration = calibration_file(&fixture);
+    let paths = vec![calibration.display().to_string(); 6].join(", ");
+    let paths = format!("rig.calibration_paths:=[{paths}]");
+    let served = fixture.replay(&fixture.drive(), "served", &[&paths]);
+    // The first frame is not lost.
+    assert_eq!(frames(&served), (NUM_FRAMES as u64, reasons(&[])));
+    let without = fixture.rewrite("without", |topic, _, data| {
+        let keeps = !topic.ends_with("camera_info") && topic != "/tf_static";
+        keeps.then(|| data.to_vec())
+    });
+    let bare = fixture.replay(&without, "bare", &[]);
+    assert_eq!(frames(&bare), (0, reasons(&[("uncalibrated", NUM_FRAMES as u64)])));
+    let no_mounts = fixture.replay(&without, "no_mounts", &[&paths]);
+    assert_eq!(frames(&no_mounts), (0, reasons(&[("missing_transform", NUM_FRAMES as u64)])));
+    // A rig of six cameras at the origin of the vehicle, looking around.
+    let mut text = "base_link:\n".to_owned();
+    for camera in 0..6 {
+        let yaw = f64::from(camera) * std::f64::consts::FRAC_PI_3 - std::f64::consts::FRAC_PI_2;
+        text += &format!(
+            "  camera_{camera}: {{x: 0, y: 0, z: 1.5, roll: -1.5708, pitch: 0, yaw: {yaw}}}\n"
+        );
+    }
+    let transforms = fixture.path("rig.yaml");
+    std::fs::write(&transforms, text).unwrap();
+    let transforms = format!("rig.transforms_path:={}", transforms.display());
+    let filed = fixture.replay(&without, "filed", &[&paths, &transforms]);
+    assert_eq!(frames(&filed), (NUM_FRAMES as u64, reasons(&[])));
+    // Those of the recording go before those of the file.
+    let both = fixture.replay(&fixture.drive(), "both", &[&paths, &transforms]);
+    assert_eq!(both.expect_code(0).lines(), served.lines());
+    assert_ne!(filed.lines(), served.lines());
+}
+
+#[test]
+fn frames_without_a_fitting_calibration_or_pose_are_dropped() {
+    let fixture = Fixture::new();
+    let all = NUM_FRAMES as u64;
+    let info = |change: fn(&mut CameraInfo<'_>)| {
+        move |topic: &str, _: usize, data: &[u8]| {
+            if topic != "/camera_2/camera_info" {
+                return Some(data.to_vec());
+            }
+            let mut info = CameraInfo::decode(data).unwrap();
+            change(&mut info);
+            let mut message = Vec::new();
+            info.encode(&mut message).unwrap();
+            Some(message)
+        }
+    };
+    let first = ("uncalibrated", 1);
+    for (name, bag, expected) in [
+        (
+            "size",
+            fixture.rewrite("size_bag", info(|info| info.width = 640)),
+            "calibration_mismatch",
+        ),
+        ("k", fixture.rewrite("k_bag", info(|info| info.k = [0.0; 9])), "uncalibrated"),
+        (
+            "model",
+            fixture.rewrite("model_bag", info(|info| info.distortion_model = "division")),
+            "unsupported_distortion",
+        ),
+    ] {
+        let run = fixture.replay(&bag, name, &[]);
+        let dropped = match expected {
+            "uncalibrated" => reasons(&[("uncalibrated", all)]),
+            other => reasons(&[first, (other, all - 1)]),
+        };
+        assert_eq!(frames(&run), (0, dropped), "{name}");
+        let report = run.report();
+        let messages = report["channels"]["rig"]["dropped"].to_string();
+        assert!(messages.contains("camera 2 (camera_2)") || name == "k", "{messages}");
+    }
+    let no_tf =
+        fixture.rewrite("no_tf_bag", |topic, _, data| (topic != "/tf").then(|| data.to_vec()));
+    let run = fixture.replay(&no_tf, "no_tf", &[]);
+    assert_eq!(frames(&run), (0, reasons(&[first, ("missing_transform", all - 1)])));
+    // One camera without its third picture.
+    let gap = fixture.rewrite("gap_bag", |topic, count, data| {
+        (topic != "/camera_4/image" || count != 2).then(|| data.to_vec())
+    });
+    let run = fixture.replay(&gap, "gap", &[]);
+    assert_eq!(frames(&run), (all - 2, reasons(&[("incomplete_views", 1), first])));
+    // A camera of another size, and a network for other cameras.
+    let two = "rig.inputs:=[/camera_0/image, /camera_1/image]";
+    let run = fixture.replay(&fixture.drive(), "two", &[two]);
+    assert!(run.code != 0 && run.stderr.contains("takes 6 cameras"), "{}", run.stderr);
+}
+
+#[test]
+fn a_changed_calibration_holds_from_its_frame_on() {
+    let fixture = Fixture::new();
+    // From the fourth CameraInfo on, another focal length.
+    let zoom = |from: usize| {
+        move |topic: &str, count: usize, data: &[u8]| {
+            if !topic.ends_with("camera_info") || count < from {
+                return Some(data.to_vec());
+            }
+            let mut info = CameraInfo::decode(data).unwrap();
+            for matrix in [&mut info.k[..], &mut info.p[..]] {
+                matrix[0] *= 1.2;
+            }
+            let mut message = Vec::new();
+            info.encode(&mut message).unwrap();
+            Some(message)
+        }
+    };
+    // Without the memory, so that a frame depends on its own calibration alone.
+    let alone = ["rig.memory.max_gap_s:=0.05"];
+    let plain = fixture.replay(&fixture.drive(), "plain", &alone).lines();
+    let changed = fixture.replay(&fixture.rewrite("zoom", zoom(3)), "changed", &alone).lines();
+    let zoomed = fixture.replay(&fixture.rewrite("zoomed_bag", zoom(0)), "zoomed", &alone).lines();
+    assert_eq!([plain.len(), changed.len(), zoomed.len()], [NUM_SERVED as usize; 3]);
+    // The CameraInfo number n comes after the picture number n: the last frames have it all.
+    assert_eq!(changed[..2], plain[..2]);
+    assert_eq!(changed[3..], zoomed[3..]);
+    assert_ne!(changed[3..], plain[3..]);
+}
