@@ -54,12 +54,14 @@ pub fn manual() -> String {
              former key is accepted with a warning.\n";
     let names: Vec<String> = SHIPPED.iter().map(|(name, _)| format!("`{name}`")).collect();
     page += &format!("\n## Head files\n\n{HEADS} Shipped: {}.\n", names.join(", "));
-    let [camera, lidar, center, anchor, surround] = head::declarations();
+    let [camera, lidar, center, anchor, surround, detr3d, sparse4d] = head::declarations();
     section(&mut page, "### Camera heads", "", &camera);
     section(&mut page, "### LiDAR heads", "", &lidar);
     section(&mut page, "### LiDAR heads of kind `center`", "", &center);
     section(&mut page, "### LiDAR heads of kind `anchor`", "", &anchor);
     section(&mut page, "### Surround heads", "", &surround);
+    section(&mut page, "### Surround heads of kind `detr3d`", "", &detr3d);
+    section(&mut page, "### Surround heads of kind `sparse4d`", "", &sparse4d);
     page
 }
 

@@ -45,7 +45,8 @@ use std::time::Duration;
 pub use camera::CameraConfig;
 pub use channel::{ChannelConfig, ChannelKind};
 pub use head::{
-    AnchorFacts, CenterFacts, LidarFacts, LidarOutputs, SurroundFacts, SurroundKind, YoloFacts,
+    AnchorFacts, CenterFacts, LidarFacts, LidarOutputs, SurroundFacts, SurroundKind, ViewFacts,
+    YoloFacts,
 };
 pub use inputs::{InputConfig, MAX_INPUTS, SyncConfig, SyncPolicy};
 pub use lidar::{DensificationConfig, LidarConfig};

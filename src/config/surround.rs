@@ -14,7 +14,8 @@ use super::nms::nms_3d;
 use super::reader::Reader;
 use super::value::{above, flag, one_of, seconds, text};
 use crate::types::{
-    Candidate, EngineOptions, Nms3d, Object3d, ScoreThresholds, StreamPetrDecode, Undistort,
+    Candidate, EngineOptions, Nms3d, Object3d, QueryDecode, ScoreThresholds, StreamPetrDecode,
+    Undistort,
 };
 
 /// How a surround channel is deployed.
@@ -68,6 +69,11 @@ pub enum SurroundDecoder {
         /// The network from features, embeddings and memory to boxes.
         head_path: PathBuf,
     },
+    /// DETR3D or Sparse4D.
+    Views {
+        /// The weights of the decoder.
+        weights_path: PathBuf,
+    },
 }
 
 const UNDISTORT: &[(&str, Undistort)] = &[("auto", Undistort::Auto), ("never", Undistort::Never)];
@@ -78,7 +84,7 @@ impl SurroundConfig {
         Self {
             head,
             model_path: model_path(p),
-            decoder: decoder(p, facts.kind),
+            decoder: decoder(p, &facts.kind),
             engine: engine(p),
             target_frame: p.value(
                 "target_frame",
@@ -141,13 +147,14 @@ impl SurroundConfig {
 
     /// The files of its networks, each with a word for it.
     pub fn model_paths(&self) -> impl Iterator<Item = (&'static str, &Path)> {
-        let SurroundDecoder::StreamPetr { position_embedding_path, head_path } = &self.decoder;
-        let paths = [
-            ("model", &self.model_path),
-            ("position_embedding", position_embedding_path),
-            ("head", head_path),
-        ];
-        paths.into_iter().map(|(key, path)| (key, path.as_path()))
+        let of_decoder = match &self.decoder {
+            SurroundDecoder::StreamPetr { position_embedding_path, head_path } => {
+                [Some(("position_embedding", position_embedding_path)), Some(("head", head_path))]
+            }
+            SurroundDecoder::Views { weights_path } => [Some(("weights", weights_path)), None],
+        };
+        let paths = [Some(("model", &self.model_path))].into_iter().chain(of_decoder).flatten();
+        paths.map(|(key, path)| (key, path.as_path()))
     }
 
     /// The largest buffers on the CPU; those on a GPU are as large.
@@ -159,14 +166,12 @@ impl SurroundConfig {
 
     /// The settings of `ops::decode_streampetr` for outputs of a layout.
     pub fn streampetr_decode(&self, channels_last: bool) -> StreamPetrDecode {
-        let SurroundFacts { kind, size_order, yaw, center_range, .. } = self.facts;
+        let SurroundFacts { size_order, yaw, center_range, .. } = self.facts;
         let mut score_thresholds = self.score_thresholds.clone();
-        if kind == SurroundKind::StreamPetr {
-            // Autoware keeps scores above the threshold, `decode_streampetr` those at least as
-            // large.
-            for threshold in score_thresholds.per_class.iter_mut().flatten() {
-                *threshold = threshold.next_up();
-            }
+        // Autoware keeps scores above the threshold, `decode_streampetr` those at least as
+        // large.
+        for threshold in score_thresholds.per_class.iter_mut().flatten() {
+            *threshold = threshold.next_up();
         }
         StreamPetrDecode {
             channels_last,
@@ -177,9 +182,21 @@ impl SurroundConfig {
             center_range,
         }
     }
+
+    /// The settings of `ops::decode_query`.
+    pub fn query_decode(&self) -> QueryDecode {
+        let SurroundFacts { size_order, yaw, center_range, .. } = self.facts;
+        QueryDecode {
+            size_order,
+            yaw,
+            score_thresholds: self.score_thresholds.clone(),
+            yaw_norm_thresholds: self.yaw_norm_thresholds.clone(),
+            center_range,
+        }
+    }
 }
 
-fn decoder(p: &mut Reader<'_>, kind: SurroundKind) -> SurroundDecoder {
+fn decoder(p: &mut Reader<'_>, kind: &SurroundKind) -> SurroundDecoder {
     match kind {
         SurroundKind::StreamPetr => SurroundDecoder::StreamPetr {
             position_embedding_path: p
@@ -194,6 +211,15 @@ fn decoder(p: &mut Reader<'_>, kind: SurroundKind) -> SurroundDecoder {
                     "head_path",
                     text(),
                     "Path of the network from features and memory to boxes, an ONNX file (`streampetr`).",
+                )
+                .into(),
+        },
+        SurroundKind::Views(_) => SurroundDecoder::Views {
+            weights_path: p
+                .required(
+                    "weights_path",
+                    text(),
+                    "Path of the decoder's weights, a file of safetensors (`detr3d`, `sparse4d`).",
                 )
                 .into(),
         },

@@ -71,6 +71,7 @@ pub use streampetr::StreamPetrDecode;
 pub use tensor::{Dim, ElementType, Tensor, TensorSpec, TensorValues, TensorView};
 pub use truth::{Truth2d, Truth3d};
 pub use view_decoder::{
-    AttentionResidual, CachedYaw, Detr3d, Motion, QueryBox, QueryDecode, Sparse4d, ViewDecoder,
+    AttentionResidual, CachedYaw, Detr3d, MapLayout, Motion, QueryBox, QueryDecode, Sparse4d,
+    ViewDecoder,
 };
 pub use yolo::{AnchorLevel, DetrBoxes, YoloLayout};

@@ -13,6 +13,18 @@ pub enum ViewDecoder {
     Sparse4d(Sparse4d),
 }
 
+/// The order of a network's feature maps, in views N, channels C, rows H and columns W.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum MapLayout {
+    /// `[N, C, H, W]`.
+    #[default]
+    Planar,
+    /// `[N, C / 32, H, W, 32]`, TensorRT's `kCHW32`; C is a multiple of 32.
+    Blocks32,
+    /// `[N, H, W, C]`.
+    ChannelsLast,
+}
+
 /// The facts of a DETR3D decoder.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Detr3d {

@@ -9,6 +9,7 @@ mod camera;
 mod center;
 mod lidar;
 mod surround;
+mod views;
 
 use std::path::Path;
 
@@ -17,6 +18,8 @@ pub use camera::YoloFacts;
 pub use center::CenterFacts;
 pub use lidar::{LidarFacts, LidarOutputs};
 pub use surround::{SurroundFacts, SurroundKind};
+use views::Family;
+pub use views::ViewFacts;
 
 use super::declaration::Declaration;
 use super::files::{Entries, flatten, read_file};
@@ -146,7 +149,7 @@ fn facts(p: &mut Reader<'_>) -> Option<Facts> {
     Some(match sensor {
         Sensor::Camera => Facts::Camera(YoloFacts::read(p, class_names)),
         Sensor::Lidar => Facts::Lidar(LidarFacts::read(p, class_names)?),
-        Sensor::Surround => Facts::Surround(SurroundFacts::read(p, class_names)),
+        Sensor::Surround => Facts::Surround(SurroundFacts::read(p, class_names)?),
     })
 }
 
@@ -166,8 +169,9 @@ fn common(p: &mut Reader<'_>) -> (Sensor, Vec<String>) {
 }
 
 /// The facts of camera heads; of all LiDAR heads; of those of kind `center`; of
-/// those of kind `anchor`; of surround heads.
-pub(super) fn declarations() -> [Vec<Declaration>; 5] {
+/// those of kind `anchor`; of all surround heads; of those of kind `detr3d`; of those of
+/// kind `sparse4d`.
+pub(super) fn declarations() -> [Vec<Declaration>; 7] {
     let describe = |read: fn(&mut Reader<'_>)| {
         let mut problems = Problems::default();
         let mut p = Reader::manual(&mut problems);
@@ -190,11 +194,18 @@ pub(super) fn declarations() -> [Vec<Declaration>; 5] {
         LidarFacts::read(p, Vec::new());
     });
     lidar.retain(|fact| !center.iter().any(|of_center| of_center.name == fact.name));
+    // Without a value `kind` is the first kind, `streampetr`.
     let surround = describe(|p| {
         common(p);
         SurroundFacts::read(p, Vec::new());
     });
-    [camera, lidar, center, anchor, surround]
+    let detr3d = describe(|p| {
+        ViewFacts::read(p, Family::Detr3d, 1, 1);
+    });
+    let sparse4d = describe(|p| {
+        ViewFacts::read(p, Family::Sparse4d, 1, 1);
+    });
+    [camera, lidar, center, anchor, surround, detr3d, sparse4d]
 }
 
 /// Puts the names of a shipped list in the place of its name.

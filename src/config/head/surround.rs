@@ -2,6 +2,7 @@
 
 use super::camera::{CHANNEL_ORDERS, normalization};
 use super::center::{SIZE_ORDERS, YAWS, center_range};
+use super::views::{Family, ViewFacts};
 use crate::config::declaration::Change::Fixed;
 use crate::config::inputs::MAX_INPUTS;
 use crate::config::reader::Reader;
@@ -40,52 +41,84 @@ pub struct SurroundFacts {
 }
 
 /// The kind of network that turns feature maps into boxes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum SurroundKind {
     /// StreamPETR: three ONNX files with a temporal memory.
     StreamPetr,
+    /// DETR3D and Sparse4D: decoders that are run by operations of this program.
+    Views(ViewFacts),
 }
 
 impl SurroundKind {
     /// Whether a frame may lack a camera: the network can mask it.
-    pub fn masks_missing_cameras(self) -> bool {
+    pub fn masks_missing_cameras(&self) -> bool {
         match self {
             Self::StreamPetr => false,
+            Self::Views(_) => true,
         }
     }
 }
 
-const KINDS: &[(&str, SurroundKind)] = &[("streampetr", SurroundKind::StreamPetr)];
+#[derive(Clone, Copy)]
+enum Kind {
+    StreamPetr,
+    Views(Family),
+}
+
+const KINDS: &[(&str, Kind)] = &[
+    ("streampetr", Kind::StreamPetr),
+    ("detr3d", Kind::Views(Family::Detr3d)),
+    ("sparse4d", Kind::Views(Family::Sparse4d)),
+];
 const RESIZES: &[(&str, Resize)] =
     &[("antialias", Resize::Antialias), ("bilinear", Resize::Bilinear)];
 const PIXEL_CONVENTIONS: &[(&str, PixelConvention)] =
     &[("trainer", PixelConvention::Trainer), ("exact", PixelConvention::Exact)];
 
 impl SurroundFacts {
-    pub(super) fn read(p: &mut Reader<'_>, class_names: Vec<String>) -> Self {
-        Self {
-            kind: p.required(
-                "kind",
-                one_of(KINDS),
-                "Network that turns feature maps into boxes. `streampetr`: three ONNX files.",
-            ),
-            class_names,
-            num_cameras: p.optional(
-                "cameras",
+    /// `None` when a problem was noted.
+    pub(super) fn read(p: &mut Reader<'_>, class_names: Vec<String>) -> Option<Self> {
+        let kind = p.required(
+            "kind",
+            one_of(KINDS),
+            "Network that turns feature maps into boxes. `streampetr`: three ONNX files; `detr3d`, `sparse4d`: a \
+             backbone as ONNX and the weights of the decoder.",
+        );
+        let num_cameras = p.optional(
+            "cameras",
+            Fixed,
+            integer(1..=MAX_INPUTS),
+            "the model's",
+            "Number of cameras, for models that do not fix it; required by `detr3d` and `sparse4d`.",
+        );
+        let input_size = p
+            .optional(
+                "input_size",
                 Fixed,
-                integer(1..=MAX_INPUTS),
+                list(whole(1..=16384).in_unit("px"), Exactly(2)),
                 "the model's",
-                "Number of cameras, for models that do not fix it.",
-            ),
-            input_size: p
-                .optional(
-                    "input_size",
-                    Fixed,
-                    list(whole(1..=16384).in_unit("px"), Exactly(2)),
-                    "the model's",
-                    "Width and height of the pictures that the network takes, for models that do not fix them.",
-                )
-                .map(|size| Size::new(size[0], size[1])),
+                "Width and height of the pictures that the network takes, for models that do not fix them; required \
+                 by `detr3d` and `sparse4d`.",
+            )
+            .map(|size| Size::new(size[0], size[1]));
+        let kind = match kind {
+            Kind::StreamPetr => SurroundKind::StreamPetr,
+            Kind::Views(family) => {
+                if input_size.is_none() {
+                    p.problem("input_size", "is missing; this kind of head requires it");
+                }
+                let Some(num_views) = num_cameras else {
+                    p.problem("cameras", "is missing; this kind of head requires it");
+                    return None;
+                };
+                SurroundKind::Views(ViewFacts::read(p, family, num_views, class_names.len())?)
+            }
+        };
+        Some(Self {
+            kind,
+            class_names,
+            num_cameras,
+            input_size,
             channel_order: p.required(
                 "channel_order",
                 one_of(CHANNEL_ORDERS),
@@ -116,6 +149,6 @@ impl SurroundFacts {
                 "How sine and cosine become a yaw: `atan2(s, c)`, or `-atan2(s, c) - pi/2`.",
             ),
             center_range: center_range(p),
-        }
+        })
     }
 }

@@ -26,6 +26,8 @@ pub struct Cameras<M> {
     cameras: Vec<Option<Camera<M>>>,
     intrinsics: Vec<f32>,
     target_from_picture: Vec<f32>,
+    picture_from_target: Vec<Matrix4<f64>>,
+    is_present: Vec<bool>,
     has_changed: bool,
 }
 
@@ -51,12 +53,14 @@ impl<M> Cameras<M> {
             cameras: (0..num_cameras).map(|_| None).collect(),
             intrinsics: vec![0.0; 16 * num_cameras],
             target_from_picture: vec![0.0; 16 * num_cameras],
+            picture_from_target: vec![Matrix4::zeros(); num_cameras],
+            is_present: vec![false; num_cameras],
             has_changed: false,
         }
     }
 
-    /// Takes calibrations and poses of a frame, whose inputs are all there. `map_of`
-    /// computes the map of a view.
+    /// Takes calibrations and poses of a frame. `map_of` computes the map of a view. Of a
+    /// camera that the frame lacks, everything stays as it was.
     ///
     /// # Errors
     /// `Uncalibrated`, `CalibrationMismatch` or `UnsupportedDistortion` when a camera has no
@@ -68,13 +72,19 @@ impl<M> Cameras<M> {
         mut map_of: impl FnMut(&CameraView) -> Result<M>,
     ) -> Result<()> {
         for index in 0..self.cameras.len() {
+            self.is_present[index] = matches!(frame.inputs.get(index), Some(Some(_)));
+            if !self.is_present[index] {
+                continue;
+            }
             let input = frame.input(index)?;
             let of_camera = |error| named(index, input, error);
             self.update_view(index, input, &mut map_of).map_err(of_camera)?;
             let Some(camera) = &self.cameras[index] else { continue };
             let camera_from_target =
                 camera_from_target(self.compensate_skew, input, frame).map_err(of_camera)?;
-            let [k, inverse] = matrices(&camera.view, &camera_from_target).map_err(of_camera)?;
+            let matrices = matrices(&camera.view, &camera_from_target).map_err(of_camera)?;
+            let [k, picture_from_target, inverse] = matrices;
+            self.picture_from_target[index] = picture_from_target;
             for (target, matrix) in
                 [(&mut self.intrinsics, k), (&mut self.target_from_picture, inverse)]
             {
@@ -100,6 +110,12 @@ impl<M> Cameras<M> {
     /// Intrinsic matrices of the network's pictures, [N, 4, 4].
     pub fn intrinsics(&self) -> &[f32] {
         &self.intrinsics
+    }
+
+    /// Transforms from points of the target frame to (u·z, v·z, z, 1) in pixels of the
+    /// network's picture, and whether the last frame has a picture of the camera.
+    pub fn picture_from_target(&self) -> impl Iterator<Item = (&Matrix4<f64>, bool)> {
+        self.picture_from_target.iter().zip(self.is_present.iter().copied())
     }
 
     /// Transforms from (u·z, v·z, z, 1) in pixels of the network's picture to the target
@@ -172,13 +188,13 @@ pub fn camera_from_target(
     })
 }
 
-/// The intrinsic matrix of the network's picture, and the inverse of the projection.
-fn matrices(view: &CameraView, camera_from_target: &Isometry3<f64>) -> Result<[Matrix4<f64>; 2]> {
+/// The intrinsic matrix of the network's picture, the projection and its inverse.
+fn matrices(view: &CameraView, camera_from_target: &Isometry3<f64>) -> Result<[Matrix4<f64>; 3]> {
     let picture_from_target = view.picture_from_camera() * camera_from_target.to_homogeneous();
     let inverse = picture_from_target.try_inverse().ok_or_else(|| {
         Error::new(ErrorKind::Uncalibrated, STAGE, "its projection cannot be inverted")
     })?;
-    Ok([view.intrinsics().to_homogeneous(), inverse])
+    Ok([view.intrinsics().to_homogeneous(), picture_from_target, inverse])
 }
 
 /// The size of the image of an input.

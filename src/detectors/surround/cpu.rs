@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use super::cameras::{Cameras, named};
 use super::streampetr::{CameraMatrices, StreamPetr};
-use super::{EgoMotion, family, needs, target, world_from_target};
-use crate::config::{ChannelConfig, SurroundConfig, SurroundDecoder};
+use super::views::{ViewHead, picture_size};
+use super::{EgoMotion, Step, family, needs, target, world_from_target};
+use crate::config::{ChannelConfig, SurroundConfig, SurroundDecoder, SurroundKind};
 use crate::detectors::{Detector, DetectorInfo, FrameSet, InputNeeds, TargetFrame};
 use crate::device::Device;
 use crate::error::{Error, ErrorKind, Result};
-use crate::infer::{self, Engine};
+use crate::infer::{self, Engine, view_decoder};
 use crate::ops::decode_streampetr::decode_streampetr;
 use crate::ops::decompress::{Picture, decompress};
 use crate::ops::gather::gather_3d;
@@ -47,8 +48,8 @@ pub struct CpuDetector {
     /// The pictures of all cameras, [N, 3, H, W].
     input: Tensor,
     backbone: Box<dyn Engine>,
-    /// The position of the feature maps among the outputs of the backbone.
-    features: usize,
+    /// Whether the backbone takes the pictures of all cameras as one batch of 1.
+    has_batch: bool,
     decoder: Decoder,
     motion: EgoMotion,
     max_gap: Duration,
@@ -63,7 +64,13 @@ pub struct CpuDetector {
 
 /// What turns feature maps into boxes, by the kind of the head.
 enum Decoder {
-    StreamPetr { network: StreamPetr, decode: StreamPetrDecode },
+    StreamPetr {
+        network: Box<StreamPetr>,
+        /// The position of the feature maps among the outputs of the backbone.
+        features: usize,
+        decode: StreamPetrDecode,
+    },
+    Views(Box<ViewHead>),
 }
 
 impl CpuDetector {
@@ -74,31 +81,52 @@ impl CpuDetector {
     pub fn load(config: &SurroundConfig, num_cameras: usize) -> Result<Self> {
         let load = |path| infer::load(path, &config.engine);
         let mut backbone = load(&config.model_path)?;
-        let SurroundDecoder::StreamPetr { position_embedding_path, head_path } = &config.decoder;
-        let network = StreamPetr::new(
-            backbone.as_mut(),
-            load(position_embedding_path)?,
-            load(head_path)?,
-            config.facts.class_names.len(),
-            (config.facts.num_cameras, config.facts.input_size),
-        )?;
-        let lengths = network.signature().lengths;
-        super::check_cameras(lengths.num_cameras, num_cameras)?;
-        let [height, width] = [lengths.picture.height, lengths.picture.width].map(|n| n as usize);
-        let decode = config.streampetr_decode(lengths.channels_last);
+        let (decoder, of_network, picture) = match (&config.decoder, &config.facts.kind) {
+            (SurroundDecoder::Views { weights_path }, SurroundKind::Views(facts)) => {
+                let network = view_decoder::load(weights_path, &facts.decoder)?;
+                let head = ViewHead::new(backbone.as_mut(), &network, facts, config)?;
+                let [num_views, ..] = network.map_sizes();
+                (Decoder::Views(Box::new(head)), num_views, picture_size(&config.facts)?)
+            }
+            (SurroundDecoder::StreamPetr { position_embedding_path, head_path }, _) => {
+                let network = StreamPetr::new(
+                    backbone.as_mut(),
+                    load(position_embedding_path)?,
+                    load(head_path)?,
+                    config.facts.class_names.len(),
+                    (config.facts.num_cameras, config.facts.input_size),
+                )?;
+                let lengths = network.signature().lengths;
+                let decode = config.streampetr_decode(lengths.channels_last);
+                let features = network.signature().features;
+                let network = Box::new(network);
+                let decoder = Decoder::StreamPetr { network, features, decode };
+                (decoder, lengths.num_cameras, lengths.picture)
+            }
+            (SurroundDecoder::Views { .. }, SurroundKind::StreamPetr) => {
+                let message = "weights of a decoder for a head of kind streampetr";
+                return Err(Error::new(ErrorKind::Argument, super::STAGE, message));
+            }
+        };
+        super::check_cameras(of_network, num_cameras)?;
+        let [height, width] = [picture.height, picture.width].map(|n| n as usize);
+        // StreamPETR's backbones have 5 dimensions; others say so.
+        let of_backbone = backbone.inputs().first().and_then(|spec| spec.shape.as_ref());
+        let is_streampetr = matches!(decoder, Decoder::StreamPetr { .. });
+        let has_batch = of_backbone.map_or(is_streampetr, |shape| shape.len() == 5);
         Ok(Self {
             info: DetectorInfo::new(&Device::Cpu, backbone.name(), &STAGES),
             needs: needs(config, num_cameras),
             target: target(config),
-            cameras: Cameras::new(config, num_cameras, lengths.picture),
+            cameras: Cameras::new(config, num_cameras, picture),
             picture: Picture::new(),
             params: super::resample_params(config),
             resize: config.facts.resize,
             resampling: resample::Workspace::new(),
             input: Tensor::zeros(ElementType::F32, &[num_cameras, 3, height, width])?,
-            features: network.signature().features,
             backbone,
-            decoder: Decoder::StreamPetr { network, decode },
+            has_batch,
+            decoder,
             motion: EgoMotion::default(),
             max_gap: config.max_gap,
             candidates: Candidates::with_capacity(config.candidate_capacity),
@@ -115,6 +143,10 @@ impl CpuDetector {
     fn prepare(&mut self, frame: &FrameSet<'_>, report: &mut FrameReport) -> Result<()> {
         let Self { cameras, picture, params, resampling, input, .. } = self;
         for (index, camera) in cameras.iter().enumerate() {
+            // Of a missing camera the old picture stays, which the decoder does not read.
+            if matches!(frame.inputs.get(index), Some(None)) {
+                continue;
+            }
             let of_frame = frame.input(index)?;
             let of_camera = |error| named(index, of_frame, error);
             let image = match frame.image(index)? {
@@ -138,15 +170,17 @@ impl CpuDetector {
         Ok(())
     }
 
-    /// From the input of the backbone to candidates.
-    fn infer(&mut self, frame: &FrameSet<'_>, report: &mut FrameReport) -> Result<()> {
+    /// From the input of the backbone to candidates. Returns the candidates that decoding
+    /// dropped beyond `pre_nms_top_k`.
+    fn infer(&mut self, frame: &FrameSet<'_>, report: &mut FrameReport) -> Result<usize> {
         let pose = world_from_target(frame)?;
         let Self { backbone, decoder, cameras, motion, candidates, .. } = self;
-        report.time(Stage::Encode, || run_backbone(backbone.as_mut(), &self.input))?;
-        let features = backbone.output(self.features)?;
+        let has_batch = self.has_batch;
+        report.time(Stage::Encode, || run_backbone(backbone.as_mut(), &self.input, has_batch))?;
         let step = motion.step(frame.stamp, &pose, self.max_gap, report);
         match decoder {
-            Decoder::StreamPetr { network, decode } => {
+            Decoder::StreamPetr { network, features, decode } => {
+                let features = backbone.output(*features)?;
                 let outputs = report.time(Stage::Infer, || {
                     if cameras.take_changed() || !network.is_embedded() {
                         let matrices = CameraMatrices {
@@ -158,7 +192,21 @@ impl CpuDetector {
                     network.run(&features, frame.stamp, &step)
                 })?;
                 motion.commit(frame.stamp, pose);
-                report.time(Stage::Decode, || decode_streampetr(&outputs, decode, candidates))
+                report.time(Stage::Decode, || decode_streampetr(&outputs, decode, candidates))?;
+                Ok(0)
+            }
+            Decoder::Views(head) => {
+                for (view, (matrix, is_present)) in
+                    head.views_mut().iter_mut().zip(cameras.picture_from_target())
+                {
+                    view.is_present = is_present;
+                    view.pixels_from_base = std::array::from_fn(|row| {
+                        std::array::from_fn(|column| matrix[(row, column)])
+                    });
+                }
+                report.time(Stage::Infer, || head.run(backbone.as_ref(), &step))?;
+                motion.commit(frame.stamp, pose);
+                report.time(Stage::Decode, || head.decode(candidates))
             }
         }
     }
@@ -182,10 +230,13 @@ impl Detector for CpuDetector {
         frame: &FrameSet<'_>,
         report: &mut FrameReport,
     ) -> Result<Detections<'a>> {
+        if matches!(self.decoder, Decoder::StreamPetr { .. }) {
+            (0..self.needs.len()).try_for_each(|index| frame.input(index).map(drop))?;
+        }
         let resize = self.resize;
         self.cameras.update(frame, |view| SampleMap::of_view(view, resize))?;
         self.prepare(frame, report)?;
-        self.infer(frame, report)?;
+        let num_over_top_k = self.infer(frame, report)?;
         let cut = report.time(Stage::Select, || select(&mut self.candidates, self.pre_nms_top_k));
         report.time(Stage::Suppress, || {
             let candidates = self.candidates.as_slice();
@@ -196,7 +247,7 @@ impl Detector for CpuDetector {
             gather_3d(candidates, &self.keep, self.max_detections, &mut self.detections)
         });
         report.add_count(Count::CandidatesOverCapacity, cut.num_over_capacity);
-        report.add_count(Count::CandidatesOverTopK, cut.num_over_top_k);
+        report.add_count(Count::CandidatesOverTopK, num_over_top_k + cut.num_over_top_k);
         report.add_count(Count::DetectionsOverLimit, num_over_limit);
         Ok(Detections::Boxes3d(&self.detections))
     }
@@ -207,6 +258,7 @@ impl Detector for CpuDetector {
             Decoder::StreamPetr { decode, .. } => {
                 *decode = config.streampetr_decode(decode.channels_last);
             }
+            Decoder::Views(head) => head.reconfigure(config),
         }
         if config.pre_nms_top_k > self.pre_nms_top_k {
             self.suppression = nms::Workspace::with_capacity(config.pre_nms_top_k);
@@ -223,23 +275,33 @@ impl Detector for CpuDetector {
 
     fn reset(&mut self) -> Result<()> {
         self.motion.reset();
+        if let Decoder::Views(head) = &mut self.decoder {
+            head.forget();
+        }
         Ok(())
     }
 
     fn warm_up(&mut self) -> Result<()> {
-        run_backbone(self.backbone.as_mut(), &self.input)?;
-        let features = self.backbone.output(self.features)?;
+        run_backbone(self.backbone.as_mut(), &self.input, self.has_batch)?;
         match &mut self.decoder {
-            Decoder::StreamPetr { network, .. } => network.warm_up(&features),
+            Decoder::StreamPetr { network, features, .. } => {
+                network.warm_up(&self.backbone.output(*features)?)
+            }
+            Decoder::Views(head) => {
+                head.run(self.backbone.as_ref(), &Step::First)?;
+                head.forget();
+                Ok(())
+            }
         }
     }
 }
 
-/// Runs the backbone on the pictures, [N, 3, H, W], as one batch.
-fn run_backbone(backbone: &mut dyn Engine, pictures: &Tensor) -> Result<()> {
+/// Runs the backbone on the pictures, [N, 3, H, W] or, as one batch, [1, N, 3, H, W].
+fn run_backbone(backbone: &mut dyn Engine, pictures: &Tensor, has_batch: bool) -> Result<()> {
     let &[n, channels, height, width] = pictures.shape() else {
         return Err(Error::new(ErrorKind::Argument, super::STAGE, "pictures of another shape"));
     };
     let shape = [1, n, channels, height, width];
-    backbone.run(&[TensorView::new(&shape, pictures.view().values())?])
+    let shape = if has_batch { &shape[..] } else { &shape[1..] };
+    backbone.run(&[TensorView::new(shape, pictures.view().values())?])
 }

@@ -7,6 +7,8 @@
 //! | head | decoder | a camera may be missing | memory |
 //! |---|---|---|---|
 //! | `streampetr` | [`streampetr`]: two more networks in engines | no | queries |
+//! | `detr3d` | [`infer::view_decoder::detr3d`](crate::infer::view_decoder::detr3d) | yes | none |
+//! | `sparse4d` | [`infer::view_decoder::sparse4d`](crate::infer::view_decoder::sparse4d) | yes | anchors |
 //!
 //! Every frame needs, for each camera, its calibration and its pose at the stamp of its
 //! picture, and the pose of the target frame in the world. Without one of them the frame is
@@ -19,6 +21,7 @@ mod cameras;
 mod cpu;
 mod ego_motion;
 pub mod streampetr;
+mod views;
 
 pub use cameras::{Camera, Cameras, camera_from_target};
 pub use cpu::CpuDetector;

@@ -66,6 +66,14 @@ impl CpuViewDecoder {
         }
     }
 
+    /// The result of the last frame.
+    pub fn decoded(&self) -> DecodedQueries<'_> {
+        match &self.family {
+            Family::Detr3d(decoder) => decoder.decoded(),
+            Family::Sparse4d(decoder) => decoder.decoded(),
+        }
+    }
+
     /// Forgets the frames before.
     pub fn forget(&mut self) {
         match &mut self.family {

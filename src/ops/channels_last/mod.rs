@@ -17,18 +17,7 @@ use half::f16;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::ops::view_sample::{FeatureLevel, Texels};
-
-/// The order of a network's feature maps.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum MapLayout {
-    /// `[N, C, H, W]`.
-    #[default]
-    Planar,
-    /// `[N, C / 32, H, W, 32]`, TensorRT's `kCHW32`; C is a multiple of 32.
-    Blocks32,
-    /// `[N, H, W, C]`.
-    ChannelsLast,
-}
+use crate::types::MapLayout;
 
 /// Values of feature maps.
 #[derive(Clone, Copy, Debug)]

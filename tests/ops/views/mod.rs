@@ -10,11 +10,11 @@ use std::path::PathBuf;
 
 use det_post::infer::safetensors::{SafeTensors, StoredTensor};
 use det_post::infer::view_decoder::View;
-use det_post::ops::channels_last::{MapLayout, MapSource, MapValues, channels_last};
+use det_post::ops::channels_last::{MapSource, MapValues, channels_last};
 use det_post::ops::decode_query::{Queries, Workspace, decode_query};
 use det_post::ops::view_sample::{FeatureLevel, FeatureMaps, Texels};
 use det_post::types::{
-    Candidates, QueryBox, QueryDecode, ScoreThresholds, SizeOrder, YawConvention,
+    Candidates, MapLayout, QueryBox, QueryDecode, ScoreThresholds, SizeOrder, YawConvention,
 };
 use half::f16;
 

@@ -1,7 +1,8 @@
 //! Sampling, projection and layouts.
 
-use det_post::ops::channels_last::{MapLayout, MapSource, MapValues, channels_last};
+use det_post::ops::channels_last::{MapSource, MapValues, channels_last};
 use det_post::ops::view_sample::{FeatureLevel, FeatureMaps, Texels, add_sample};
+use det_post::types::MapLayout;
 
 use super::{Bounds, Case, assert_near, level};
 

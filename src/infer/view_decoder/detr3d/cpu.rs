@@ -216,7 +216,12 @@ impl CpuDecoder {
         let logits = RowsMut::new(&mut self.logits, facts.num_classes);
         self.memory.layers.run(queries, self.network.classes(), logits)?;
         reference_boxes(&self.references, &self.deltas, &facts.range, &mut self.boxes)?;
-        Ok(DecodedQueries { logits: &self.logits, boxes: &self.boxes, quality: None })
+        Ok(self.decoded())
+    }
+
+    /// The result of the last frame.
+    pub fn decoded(&self) -> DecodedQueries<'_> {
+        DecodedQueries { logits: &self.logits, boxes: &self.boxes, quality: None }
     }
 
     /// The network.

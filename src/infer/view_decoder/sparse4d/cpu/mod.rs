@@ -195,7 +195,7 @@ impl CpuDecoder {
         self.memory.store(&self.logits, &self.anchors, &self.features, facts)
     }
 
-    /// The result of the frame before.
+    /// The result of the last frame.
     pub fn decoded(&self) -> DecodedQueries<'_> {
         let quality = self.network.facts().has_quality.then_some(&self.quality[..]);
         DecodedQueries { logits: &self.logits, boxes: &self.anchors, quality }
