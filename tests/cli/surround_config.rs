@@ -4,8 +4,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use det_post::Result;
-use det_post::config::{ChannelConfig, ChannelKind, Config, SurroundConfig, SyncPolicy};
-use det_post::types::{ClassMode, Nms3d, OutputType, PixelConvention, SizeOrder, Undistort};
+use det_post::config::{
+    ChannelConfig, ChannelKind, Config, SurroundConfig, SurroundDecoder, SurroundKind, SyncPolicy,
+};
+use det_post::types::{
+    CachedYaw, ClassMode, Nms3d, OutputType, PixelConvention, SizeOrder, Undistort, ViewDecoder,
+};
 
 const REQUIRED: [&str; 5] = [
     "rig.inputs:=[/cam/front/image_raw, /cam/left/image_raw/compressed]",
@@ -131,4 +135,54 @@ fn what_contradicts_itself_is_refused_by_name() {
         error.message().contains("rig.inputs: found 17 topics; allowed: at most 16"),
         "{error}"
     );
+}
+
+#[test]
+fn heads_of_view_decoders_state_their_facts() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("head.yaml");
+    let common = "sensor: surround\nclass_names: [car, bus]\ncameras: 2\ninput_size: [640, 352]\n\
+                  channel_order: rgb\nmean: [0, 0, 0]\nstd: [1, 1, 1]\nlevel_strides: [8, 16, 32]\n\
+                  extra_level: true\nsize_order: length_width_height\nyaw: counter_clockwise\n";
+    let load = |facts: &str, more: &[&str]| {
+        std::fs::write(&path, format!("{common}{facts}")).unwrap();
+        let head = format!("rig.head:={}", path.display());
+        let all = [REQUIRED[0], REQUIRED[2], &head, "rig.weights_path:=decoder.safetensors"];
+        let overrides: Vec<String> = all.iter().chain(more).map(|&text| text.into()).collect();
+        Config::load(&[], &overrides).map(|config| config.channels.into_iter().next().unwrap())
+    };
+    let sparse4d = "kind: sparse4d\ncached_yaw: cos_sin\ndecoder: {channels: 96, heads: 6, groups: 6, \
+                    anchors: 250, cached: 150, blocks: 3, quality: false}\n";
+    let channel = load(sparse4d, &["rig.sync.min_cameras:=1"]).unwrap();
+    let config = surround(&channel);
+    assert!(config.compensate_skew, "own decoders are trained with the motion in their matrices");
+    assert_eq!(
+        config.decoder,
+        SurroundDecoder::Views { weights_path: "decoder.safetensors".into() }
+    );
+    assert_eq!(config.model_paths().map(|(key, _)| key).collect::<Vec<_>>(), ["model", "weights"]);
+    let SurroundKind::Views(facts) = &config.facts.kind else { panic!("{:?}", config.facts) };
+    let ViewDecoder::Sparse4d(decoder) = &facts.decoder else { panic!("{facts:?}") };
+    assert_eq!((decoder.num_views, decoder.num_levels, decoder.num_classes), (2, 4, 2));
+    assert_eq!((decoder.num_groups, decoder.num_single_frame_blocks), (6, 1));
+    assert_eq!((decoder.cached_yaw, decoder.has_quality), (CachedYaw::CosSin, false));
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), channel.to_yaml()).unwrap();
+    assert_eq!(Config::load(&[file.path().to_owned()], &[]).unwrap().channels, [channel]);
+
+    let detr3d = "kind: detr3d\npoint_range_m: [-51.2, -51.2, -5, 51.2, 51.2, 3]\n\
+                  decoder: {channels: 256, queries: 900, blocks: 6}\n";
+    let channel = load(detr3d, &[]).unwrap();
+    let SurroundKind::Views(facts) = &surround(&channel).facts.kind else { panic!("views") };
+    let ViewDecoder::Detr3d(decoder) = &facts.decoder else { panic!("{facts:?}") };
+    assert_eq!((decoder.num_heads, decoder.num_queries, decoder.range.max[0]), (8, 900, 51.2));
+
+    for (facts, part) in [
+        ("kind: detr3d\ndecoder: {channels: 256, queries: 900, blocks: 6}\n", "point_range_m"),
+        ("kind: sparse4d\ndecoder: {channels: 96, blocks: 3}\n", "decoder.anchors"),
+        (&*format!("{sparse4d}decoder.queries: 3\n"), "decoder.queries"),
+    ] {
+        let error = load(facts, &[]).expect_err(part);
+        assert!(error.message().contains(part), "no `{part}` in: {error}");
+    }
 }

@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::common::replay::{Run, replay};
 use crate::common::streampetr::{FILES, Form, Sizes, Weights, save};
 
-const SIZES: Sizes = Sizes {
+pub(super) const SIZES: Sizes = Sizes {
     cameras: 6,
     grid: [6, 12],
     stride: 8,
@@ -28,15 +28,30 @@ const SIZES: Sizes = Sizes {
     propagated: 8,
     classes: 5,
 };
-const NUM_FRAMES: usize = 6;
+pub(super) const NUM_FRAMES: usize = 6;
 
 /// A folder with a drive, the networks and a parameter file.
-struct Fixture {
+pub(super) struct Fixture {
     folder: tempfile::TempDir,
 }
 
 impl Fixture {
     fn new() -> Self {
+        let fixture = Self::with_drive();
+        save(fixture.folder.path(), &SIZES, &Weights::random(&SIZES, 11), Form::AllLayers);
+        let [model, position, head] = FILES.map(|name| fixture.path(name).display().to_string());
+        fixture.write_parameters(&format!(
+            "
+      head: streampetr_autoware
+      model_path: {model}
+      position_embedding_path: {position}
+      head_path: {head}"
+        ));
+        fixture
+    }
+
+    /// A folder with a drive alone.
+    pub(super) fn with_drive() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let options = Options {
             num_lidars: 0,
@@ -50,48 +65,44 @@ impl Fixture {
         let out = folder.path().join("drive");
         let stop = AtomicBool::new(false);
         sim::record(&drive, seconds, PictureFormat::Raw, &out, &stop, &mut |_, _| {}).unwrap();
-        save(folder.path(), &SIZES, &Weights::random(&SIZES, 11), Form::AllLayers);
-        let fixture = Self { folder };
-        let file = |name: &str| fixture.path(name).display().to_string();
-        let [model, position, head] = FILES.map(file);
+        Self { folder }
+    }
+
+    /// Writes the parameters of a channel of all cameras with these of its networks.
+    pub(super) fn write_parameters(&self, networks: &str) {
         let topics: Vec<String> = (0..6).map(|n| format!("/camera_{n}/image")).collect();
         let text = format!(
             "/**:
   ros__parameters:
     device: cpu
     rig:
-      inputs: [{}]
-      head: streampetr_autoware
-      model_path: {model}
-      position_embedding_path: {position}
-      head_path: {head}
+      inputs: [{}]{networks}
       engine: {{kind: rten, threads: 1}}
       score_thresholds: 0.01
       yaw_norm_thresholds: 0.0
 ",
             topics.join(", ")
         );
-        std::fs::write(fixture.path("rig.param.yaml"), text).unwrap();
-        fixture
+        std::fs::write(self.path("rig.param.yaml"), text).unwrap();
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(super) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    fn drive(&self) -> PathBuf {
+    pub(super) fn drive(&self) -> PathBuf {
         self.path("drive")
     }
 
     /// Replays a recording into a folder of its own.
-    fn replay(&self, bag: &Path, name: &str, parameters: &[&str]) -> Run {
+    pub(super) fn replay(&self, bag: &Path, name: &str, parameters: &[&str]) -> Run {
         let parameters: Vec<String> = parameters.iter().map(|&text| text.to_owned()).collect();
         let config = self.path("rig.param.yaml");
         replay(bag, config.to_str().unwrap(), &parameters, &self.path(name))
     }
 
     /// Writes the messages of the drive that `change` leaves, as it changes them.
-    fn rewrite(
+    pub(super) fn rewrite(
         &self,
         name: &str,
         mut change: impl FnMut(&str, usize, &[u8]) -> Option<Vec<u8>>,
@@ -122,7 +133,7 @@ impl Fixture {
 }
 
 /// Frames out, and dropped frames by reason.
-fn frames(run: &Run) -> (u64, BTreeMap<String, u64>) {
+pub(super) fn frames(run: &Run) -> (u64, BTreeMap<String, u64>) {
     let report = run.expect_code(0).report();
     let channel = &report["channels"]["rig"];
     let dropped = channel["dropped"].as_object().unwrap();
@@ -130,13 +141,13 @@ fn frames(run: &Run) -> (u64, BTreeMap<String, u64>) {
     (channel["frames_out"].as_u64().unwrap(), dropped.iter().map(count).collect())
 }
 
-fn reasons(reasons: &[(&str, u64)]) -> BTreeMap<String, u64> {
+pub(super) fn reasons(reasons: &[(&str, u64)]) -> BTreeMap<String, u64> {
     reasons.iter().map(|(reason, count)| ((*reason).to_owned(), *count)).collect()
 }
 
 /// The CameraInfo of the drive precedes no picture of its camera: the last camera of the
 /// first frame has none.
-const NUM_SERVED: u64 = NUM_FRAMES as u64 - 1;
+pub(super) const NUM_SERVED: u64 = NUM_FRAMES as u64 - 1;
 
 #[test]
 fn six_cameras_become_boxes_in_the_frame_of_the_vehicle() {
