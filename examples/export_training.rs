@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use clap::Parser;
-use det_post::config::{ChannelKind, Config, LidarConfig, YoloFacts};
+use det_post::config::{ChannelKind, Config, EncoderFacts, LidarConfig, YoloFacts};
 use det_post::ops::densify::{Sweeps, densify};
 use det_post::ops::letterbox::{self, LetterboxParams, letterbox};
 use det_post::ops::pillar_features::pillar_features;
@@ -203,10 +203,13 @@ fn export_features(
     folder: &Path,
 ) -> Result<(), Failure> {
     let facts = &config.facts;
+    let EncoderFacts::Pillars(pillars) = &facts.encoder else {
+        return Err("the head's encoder does not take pillars".into());
+    };
     let [num_points, num_features] = [facts.max_points_per_voxel, facts.num_features()];
     let shape = [voxels.len(), num_points, num_features];
     let mut features = Tensor::zeros(ElementType::F32, &shape)?;
-    pillar_features(points, voxels, &facts.grid, facts.center_offset_z, &mut features)?;
+    pillar_features(points, voxels, &facts.grid, pillars.center_offset_z, &mut features)?;
     let mut rows = Array::new(folder, "features", &[num_points, num_features])?;
     if let TensorValues::F32(values) = features.view().values() {
         let row_len = num_points * num_features;

@@ -1,18 +1,16 @@
-//! 3D detection from pillars on the CPU.
+//! 3D detection from point clouds on the CPU.
 
 use nalgebra::Isometry3;
 
-use super::{CLOUD, LidarHead, PillarEncoder, family, needs, with_empty_frame};
+use super::{CLOUD, LidarHead, lidar_of, needs, with_empty_frame};
 use crate::config::{ChannelConfig, LidarConfig, LidarFacts};
 use crate::detectors::{Detector, DetectorInfo, FrameSet, InputNeeds};
 use crate::device::Device;
 use crate::error::{Error, Result};
-use crate::infer::Engine;
+use crate::infer::{Engine, ExpectedDim};
 use crate::ops::densify::{Sweeps, densify};
 use crate::ops::gather::gather_3d;
 use crate::ops::nms::{self, suppress_3d};
-use crate::ops::pillar_features::pillar_features;
-use crate::ops::scatter::scatter;
 use crate::ops::select::select;
 use crate::ops::unpack::{UnpackParams, unpack};
 use crate::ops::voxelize::{self, VoxelizeParams, Voxels, voxelize};
@@ -21,39 +19,49 @@ use crate::types::{
     Stamp, Tensor,
 };
 
-/// The timed stages, in order.
-const STAGES: [Stage; 11] = [
-    Stage::Unpack,
-    Stage::Densify,
-    Stage::Voxelize,
-    Stage::PillarFeatures,
-    Stage::Encode,
-    Stage::Scatter,
-    Stage::Infer,
-    Stage::Decode,
-    Stage::Select,
-    Stage::Suppress,
-    Stage::Gather,
-];
+/// The timed stages before the encoder, and those after it, in order.
+const STAGES_BEFORE: [Stage; 3] = [Stage::Unpack, Stage::Densify, Stage::Voxelize];
+const STAGES_AFTER: [Stage; 5] =
+    [Stage::Infer, Stage::Decode, Stage::Select, Stage::Suppress, Stage::Gather];
+
+/// From the voxels of a frame to the input of the network, a map seen from above.
+pub trait MapEncoder: Send {
+    /// The timed stages, in order.
+    const STAGES: &'static [Stage];
+
+    /// The shape of the map, `[1, C, rows, columns]`; a dimension that the encoder leaves
+    /// open is that of the network's input.
+    fn map_dims(&self) -> [ExpectedDim; 4];
+
+    /// Writes all of `map`. Adds durations and counters to `report`. A frame without voxels
+    /// has no detections: the map is not used then, and may be left as it is.
+    ///
+    /// # Errors
+    /// The reason why the frame is dropped.
+    fn encode(
+        &mut self,
+        points: &Points,
+        voxels: &Voxels,
+        map: &mut Tensor,
+        report: &mut FrameReport,
+    ) -> Result<()>;
+}
 
 /// Detects objects in point clouds on the CPU.
-pub struct CpuDetector {
+pub struct CpuDetector<E> {
     info: DetectorInfo,
     needs: [InputNeeds; 1],
     facts: LidarFacts,
-    encoder: Box<dyn Engine>,
-    pillars: PillarEncoder,
-    engine: Box<dyn Engine>,
-    head: LidarHead,
     unpack: UnpackParams,
     points: Points,
     densification: Option<Densification>,
     voxelize: VoxelizeParams,
     voxelization: voxelize::Workspace,
     voxels: Voxels,
-    center_offset_z: bool,
-    features: Tensor,
+    encoder: E,
     map: Tensor,
+    engine: Box<dyn Engine>,
+    head: LidarHead,
     candidates: Candidates<Object3d>,
     pre_nms_top_k: usize,
     nms: Nms3d,
@@ -63,38 +71,32 @@ pub struct CpuDetector {
     detections: Vec<Detection3d>,
 }
 
-impl CpuDetector {
-    /// A detector with loaded networks.
+impl<E: MapEncoder> CpuDetector<E> {
+    /// A detector with an encoder and a loaded network.
     ///
     /// # Errors
-    /// `Model` when a network does not fit the head.
-    pub fn new(
-        config: &LidarConfig,
-        encoder: Box<dyn Engine>,
-        engine: Box<dyn Engine>,
-    ) -> Result<Self> {
+    /// `Model` when the network does not fit the encoder or the head.
+    pub fn with_encoder(config: &LidarConfig, encoder: E, engine: Box<dyn Engine>) -> Result<Self> {
         let facts = &config.facts;
-        let pillars = PillarEncoder::new(facts, encoder.inputs(), encoder.outputs())?;
-        let head = LidarHead::new(config, engine.inputs(), engine.outputs())?;
+        let dims = encoder.map_dims();
+        let head = LidarHead::new(config, &dims, engine.inputs(), engine.outputs())?;
         let num_channels = facts.num_point_channels();
-        let voxelize = super::voxelize_params(facts);
+        let voxelize = super::voxelize_params(config);
+        let stages = [&STAGES_BEFORE, E::STAGES, &STAGES_AFTER].concat();
         Ok(Self {
-            info: DetectorInfo::new(&Device::Cpu, engine.name(), &STAGES),
+            info: DetectorInfo::new(&Device::Cpu, engine.name(), &stages),
             needs: needs(config),
             facts: facts.clone(),
-            features: pillars.input()?,
-            map: head.input(facts, engine.inputs())?,
-            encoder,
-            pillars,
-            engine,
-            head,
             unpack: super::unpack_params(config),
             points: Points::with_capacity(num_channels, config.point_capacity),
             densification: Densification::new(config),
             voxelize,
             voxelization: voxelize::Workspace::new(&facts.grid, config.point_capacity),
             voxels: Voxels::new(&voxelize),
-            center_offset_z: facts.center_offset_z,
+            encoder,
+            map: LidarHead::input(&dims, engine.inputs())?,
+            engine,
+            head,
             candidates: Candidates::with_capacity(config.candidate_capacity),
             pre_nms_top_k: config.pre_nms_top_k,
             nms: config.nms.clone(),
@@ -106,7 +108,7 @@ impl CpuDetector {
     }
 }
 
-impl Detector for CpuDetector {
+impl<E: MapEncoder> Detector for CpuDetector<E> {
     fn inputs(&self) -> &[InputNeeds] {
         &self.needs
     }
@@ -120,7 +122,7 @@ impl Detector for CpuDetector {
         frame: &FrameSet<'_>,
         report: &mut FrameReport,
     ) -> Result<Detections<'a>> {
-        let Self { encoder, pillars, engine, head, points, voxels, features, map, .. } = self;
+        let Self { points, voxels, encoder, map, engine, head, .. } = self;
         let (cloud, pose) = (frame.cloud(CLOUD)?, frame.input(CLOUD)?.world_from_sensor());
         self.candidates.clear();
 
@@ -142,17 +144,8 @@ impl Detector for CpuDetector {
         report.add_count(Count::PointsOverVoxelCapacity, grouped.num_points_over_voxel_capacity);
         report.add_count(Count::VoxelsOverCapacity, grouped.num_voxels_over_capacity);
 
+        encoder.encode(points, voxels, map, report)?;
         if grouped.num_voxels > 0 {
-            let grid = &self.voxelize.grid;
-            report.time(Stage::PillarFeatures, || {
-                pillar_features(points, voxels, grid, self.center_offset_z, features)
-            })?;
-            report.time(Stage::Encode, || {
-                pillars.run(encoder.as_mut(), features, grouped.num_voxels)
-            })?;
-            report.time(Stage::Scatter, || {
-                scatter(&pillars.output(encoder.as_ref())?, voxels, grid, map)
-            })?;
             report.time(Stage::Infer, || engine.run(&[map.view()]))?;
             report.time(Stage::Decode, || head.decode(engine.as_ref(), &mut self.candidates))?;
         }
@@ -173,7 +166,7 @@ impl Detector for CpuDetector {
     }
 
     fn reconfigure(&mut self, config: &ChannelConfig) -> Result<()> {
-        let config = family(config)?;
+        let config = lidar_of(config)?;
         self.head.reconfigure(config);
         if config.pre_nms_top_k > self.pre_nms_top_k {
             self.suppression = nms::Workspace::with_capacity(config.pre_nms_top_k);

@@ -1,49 +1,64 @@
-//! 3D detection from pillars on a GPU: one upload, one wait, one read of the results. A
+//! 3D detection from point clouds on a GPU: one upload, one wait, one read of the results. A
 //! payload in page-locked memory is uploaded in place.
 //!
 //! Clouds and transforms differ from frame to frame: they are parameters of the launches
 //! that unpack and merge. From the merged points on, sizes are capacities and counts
 //! remain on the device, so that the rest is recorded.
 
+mod postprocess;
 mod sweeps;
 
-use std::mem::{Discriminant, discriminant};
-
+use postprocess::{Limits, Postprocess};
 use sweeps::{Clouds, MergedPoints};
 
-use super::{CLOUD, LidarDecoder, LidarHead, PillarEncoder, family, needs, with_empty_frame};
+use super::{CLOUD, LidarHead, lidar_of, needs, with_empty_frame};
 use crate::config::{ChannelConfig, LidarConfig, LidarFacts};
-use crate::detectors::frame_stream::FrameStream;
+use crate::detectors::frame_stream::{FrameStream, Running};
 use crate::detectors::{Detector, DetectorInfo, FrameSet, InputNeeds};
 use crate::device::cuda::{
-    DeviceBuffer, DeviceCandidates, DeviceCounters, DevicePoints, Graph, InPlaceUploads, Stream,
+    DeviceBuffer, DeviceCounters, DevicePoints, DeviceTensor, InPlaceUploads, Stream,
 };
 use crate::device::{Device, PayloadMemory};
 use crate::error::{Error, ErrorKind, Result};
+use crate::infer::ExpectedDim;
 use crate::infer::device::DeviceEngine;
-use crate::ops::gather::cuda::{Gathered, Inputs3d, Workspace3d as Gatherer};
-use crate::ops::nms::cuda::{Capacity, Suppression3d};
-use crate::ops::pillar_features::cuda::Workspace as Features;
-use crate::ops::scatter::cuda::Workspace as Scatter;
-use crate::ops::select;
-use crate::ops::voxelize::cuda::{DeviceVoxels, Workspace as Voxelize};
-use crate::types::{Box3d, Detection3d, Detections, FrameReport, Nms3d, Stage, Transfer};
+use crate::ops::gather::cuda::Gathered;
+use crate::types::{Detection3d, Detections, FrameReport, Stage, Transfer};
 
-/// The timed stages, in order.
-const STAGES: [Stage; 9] = [
-    Stage::Upload,
-    Stage::Unpack,
-    Stage::Densify,
-    Stage::Voxelize,
-    Stage::PillarFeatures,
-    Stage::Encode,
-    Stage::Scatter,
-    Stage::Infer,
-    Stage::Postprocess,
-];
+/// The timed stages before the encoder, and those after it, in order.
+const STAGES_BEFORE: [Stage; 3] = [Stage::Upload, Stage::Unpack, Stage::Densify];
+const STAGES_AFTER: [Stage; 2] = [Stage::Infer, Stage::Postprocess];
+
+/// From the points of a frame to the input of the network, a map seen from above.
+pub trait DeviceMapEncoder: Send {
+    /// The timed stages, in order.
+    const STAGES: &'static [Stage];
+
+    /// Queues the writing of the map, and marks the end of each stage.
+    ///
+    /// # Errors
+    /// The reason why the frame is dropped.
+    fn enqueue(&mut self, running: &mut Running<'_, '_>) -> Result<()>;
+
+    /// The number of voxels, one value. A frame without voxels has no detections.
+    fn num_voxels(&self) -> &DeviceBuffer<u32>;
+
+    /// Adds what the encoder counted and copied to the report, after the wait for the frame.
+    fn add_to_report(&mut self, running: &mut Running<'_, '_>);
+}
+
+/// Where an encoder of a new detector reads and writes.
+pub struct MapEnds<'a> {
+    /// The points of the current sweep and of past ones.
+    pub points: &'a DevicePoints,
+    /// The network's input.
+    pub map: &'a mut DeviceTensor,
+    /// Counters of what the frame drops.
+    pub counters: &'a mut DeviceCounters,
+}
 
 /// Detects objects in point clouds on a GPU.
-pub struct CudaDetector {
+pub struct CudaDetector<E> {
     info: DetectorInfo,
     needs: [InputNeeds; 1],
     facts: LidarFacts,
@@ -51,68 +66,62 @@ pub struct CudaDetector {
     frames: FrameStream,
     clouds: Clouds,
     points: MergedPoints,
-    pillars: Pillars,
-    encoder: DeviceEngine,
+    encoder: E,
     engine: DeviceEngine,
     head: LidarHead,
     postprocess: Postprocess,
     detections: Vec<Detection3d>,
 }
 
-impl CudaDetector {
-    /// Loads both networks for `stream`, on which the frames run.
-    ///
-    /// # Errors
-    /// As [`super::open`].
-    pub fn load(config: &LidarConfig, stream: &Stream) -> Result<Self> {
-        let facts = &config.facts;
-        let (path, options) = (&config.encoder_path, &config.engine);
-        let encoder = DeviceEngine::load(path, options, stream, |input| {
-            PillarEncoder::input_shape(facts, input).map(Vec::from)
-        })?;
-        let engine = DeviceEngine::load(&config.model_path, options, stream, |input| {
-            LidarHead::input_shape(facts, input).map(Vec::from)
-        })?;
-        Self::new(config, stream, encoder, engine)
-    }
+/// The network of a channel, loaded for a stream and a map of these dimensions.
+///
+/// # Errors
+/// As [`DeviceEngine::load`].
+pub(in crate::detectors) fn load_network(
+    config: &LidarConfig,
+    stream: &Stream,
+    map_dims: &[ExpectedDim; 4],
+) -> Result<DeviceEngine> {
+    DeviceEngine::load(&config.model_path, &config.engine, stream, |input| {
+        LidarHead::input_shape(map_dims, input).map(Vec::from)
+    })
+}
 
-    /// A detector with loaded networks, whose stream is `stream`.
+impl<E: DeviceMapEncoder> CudaDetector<E> {
+    /// A detector with a loaded network, whose stream is `stream`, and the encoder that `build`
+    /// makes.
     ///
     /// # Errors
-    /// As [`super::open`].
-    pub fn new(
+    /// `Model` when the network does not fit the encoder or the head; `Argument` when the
+    /// device has no implementation of the suppression or a limit is above the device's;
+    /// `Device` when it has not enough memory.
+    pub fn with_encoder(
         config: &LidarConfig,
         stream: &Stream,
-        mut encoder: DeviceEngine,
+        map_dims: &[ExpectedDim; 4],
         mut engine: DeviceEngine,
+        build: impl FnOnce(MapEnds<'_>) -> Result<E>,
     ) -> Result<Self> {
-        let facts = &config.facts;
-        let output = PillarEncoder::new(facts, encoder.inputs(), encoder.outputs())?.output_index();
-        let head = LidarHead::new(config, engine.inputs(), engine.outputs())?;
-        let mut frames = FrameStream::new(stream, &STAGES)?;
+        let head = LidarHead::new(config, map_dims, engine.inputs(), engine.outputs())?;
+        let stages = [&STAGES_BEFORE, E::STAGES, &STAGES_AFTER].concat();
+        let mut frames = FrameStream::new(stream, &stages)?;
         let points = MergedPoints::new(config, stream)?;
-        let pillars = Pillars::new(
-            facts,
-            &points.merged,
-            (&mut encoder, output),
-            &mut engine,
-            frames.counters(),
-        )?;
+        let (map, counters) = (engine.input(0)?, frames.counters());
+        let encoder = build(MapEnds { points: &points.merged, map, counters })?;
         let clouds = Clouds::new(config, stream)?;
-        let num_voxels = &pillars.voxels.num;
         let working = (stream, frames.counters());
-        let postprocess = Postprocess::new(config, (&head, &engine), num_voxels, working)?;
+        let postprocess =
+            Postprocess::new(config, (&head, &engine), encoder.num_voxels(), working)?;
         let device = Device::Cuda(stream.device().clone());
         Ok(Self {
-            info: DetectorInfo::new(&device, engine.name(), &STAGES),
+            info: DetectorInfo::new(&device, engine.name(), &stages),
             needs: needs(config),
-            facts: facts.clone(),
+            facts: config.facts.clone(),
             uploads: InPlaceUploads::new(stream)?,
             frames,
             postprocess,
             clouds,
             points,
-            pillars,
             encoder,
             engine,
             head,
@@ -121,7 +130,7 @@ impl CudaDetector {
     }
 }
 
-impl Detector for CudaDetector {
+impl<E: DeviceMapEncoder> Detector for CudaDetector<E> {
     fn inputs(&self) -> &[InputNeeds] {
         &self.needs
     }
@@ -135,7 +144,7 @@ impl Detector for CudaDetector {
         frame: &FrameSet<'_>,
         report: &mut FrameReport,
     ) -> Result<Detections<'a>> {
-        let Self { uploads, frames, clouds, points, pillars, encoder, .. } = self;
+        let Self { uploads, frames, clouds, points, encoder, .. } = self;
         let Self { engine, head, postprocess, detections, .. } = self;
         let (cloud, pose) = (frame.cloud(CLOUD)?, frame.input(CLOUD)?.world_from_sensor());
         let ran = uploads.scope(|scope| {
@@ -145,14 +154,7 @@ impl Detector for CudaDetector {
             running.end_of(Stage::Unpack)?;
             points.merge(frame.stamp, pose, &mut running)?;
             running.end_of(Stage::Densify)?;
-            pillars.group.enqueue()?;
-            running.end_of(Stage::Voxelize)?;
-            pillars.features.enqueue()?;
-            running.end_of(Stage::PillarFeatures)?;
-            encoder.enqueue()?;
-            running.end_of(Stage::Encode)?;
-            pillars.scatter.enqueue()?;
-            running.end_of(Stage::Scatter)?;
+            encoder.enqueue(&mut running)?;
             engine.enqueue()?;
             running.end_of(Stage::Infer)?;
             postprocess.graph.enqueue()?;
@@ -161,7 +163,7 @@ impl Detector for CudaDetector {
 
             check_thresholds(&gathered)?;
             let num_counted = running.add_counters();
-            running.add_copies(Stage::Encode, encoder);
+            encoder.add_to_report(&mut running);
             running.add_copies(Stage::Infer, engine);
             let num_words = detections.len() * head.attributes().num_words();
             let num_read = num_counted + size_of::<Gathered>() + num_words * size_of::<u32>();
@@ -175,7 +177,7 @@ impl Detector for CudaDetector {
     /// Writes thresholds to the device; records the postprocessing again for another kind
     /// of suppression or other limits.
     fn reconfigure(&mut self, config: &ChannelConfig) -> Result<()> {
-        let config = family(config)?;
+        let config = lidar_of(config)?;
         let mut head = self.head.clone();
         head.reconfigure(config);
         if self.postprocess.limits == Limits::of(config) {
@@ -183,7 +185,7 @@ impl Detector for CudaDetector {
         } else {
             let stream = self.frames.stream().clone();
             let (network, counters) = ((&head, &self.engine), self.frames.counters());
-            let num_voxels = &self.pillars.voxels.num;
+            let num_voxels = self.encoder.num_voxels();
             self.postprocess = Postprocess::new(config, network, num_voxels, (&stream, counters))?;
         }
         self.head = head;
@@ -214,100 +216,4 @@ fn check_thresholds(gathered: &Gathered) -> Result<()> {
     let Some(class) = gathered.suppressed.class_over.checked_sub(1) else { return Ok(()) };
     let message = format!("class {class} of an eligible candidate has no threshold");
     Err(Error::new(ErrorKind::Argument, "nms", message))
-}
-
-/// From points to the network's input: graphs before and after the encoder.
-struct Pillars {
-    voxels: DeviceVoxels,
-    group: Graph,
-    features: Graph,
-    scatter: Graph,
-}
-
-impl Pillars {
-    fn new(
-        facts: &LidarFacts,
-        points: &DevicePoints,
-        (encoder, output): (&mut DeviceEngine, usize),
-        engine: &mut DeviceEngine,
-        counters: &mut DeviceCounters,
-    ) -> Result<Self> {
-        let params = super::voxelize_params(facts);
-        let stream = points.stream();
-        let mut voxels = DeviceVoxels::new(stream, &params)?;
-        let mut voxelize = Voxelize::new(stream, &params, points.capacity())?;
-        let mut scatter = Scatter::new(stream, &facts.grid)?;
-        let group = Graph::record(stream, || voxelize.enqueue(points, &mut voxels, counters))?;
-        let (rows, with_z) = (encoder.input(0)?, facts.center_offset_z);
-        let mut features = Features::new(stream, rows)?;
-        let features = Graph::record(stream, || features.enqueue((points, &voxels), with_z, rows))?;
-        let (encoded, map) = (encoder.output(output)?, engine.input(0)?);
-        let scatter = Graph::record(stream, || scatter.enqueue(encoded, &voxels, map))?;
-        Ok(Self { voxels, group, features, scatter })
-    }
-}
-
-/// From the network's outputs to detections: one graph.
-struct Postprocess {
-    decoder: LidarDecoder,
-    suppression: Suppression3d,
-    gather: Gatherer,
-    graph: Graph,
-    limits: Limits,
-}
-
-/// The sizes and kinds of the kernels and memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Limits {
-    num_candidates: usize,
-    max_detections: usize,
-    nms: Discriminant<Nms3d>,
-    num_distances: usize,
-    num_yaw_norms: usize,
-}
-
-impl Limits {
-    fn of(config: &LidarConfig) -> Self {
-        Self {
-            num_candidates: config.pre_nms_top_k.min(config.candidate_capacity).max(1),
-            max_detections: config.max_detections,
-            nms: discriminant(&config.nms),
-            num_distances: config.score_thresholds.distance_upper_limits_m.len(),
-            num_yaw_norms: config.yaw_norm_thresholds.len(),
-        }
-    }
-}
-
-impl Postprocess {
-    fn new(
-        config: &LidarConfig,
-        (head, engine): (&LidarHead, &DeviceEngine),
-        num_voxels: &DeviceBuffer<u32>,
-        (stream, counters): (&Stream, &mut DeviceCounters),
-    ) -> Result<Self> {
-        let limits = Limits::of(config);
-        let Limits { num_candidates, max_detections, .. } = limits;
-        let mut candidates = DeviceCandidates::<Box3d>::with_capacity(stream, num_candidates)?;
-        let mut decoder = head.decoder(stream, engine, num_candidates)?;
-        let classes = config.facts.class_names.len();
-        let capacity = Capacity { candidates: num_candidates, classes };
-        let mut suppression = Suppression3d::new(stream, &config.nms, capacity)?;
-        let mut gather = Gatherer::new(stream, head.attributes(), max_detections)?;
-        let graph = Graph::record(stream, || {
-            head.enqueue_decode(engine, &mut decoder, num_voxels, &mut candidates, counters)?;
-            suppression.enqueue(&candidates)?;
-            let (motions, kept) = (decoder.motions(), suppression.kept());
-            gather.enqueue(&Inputs3d { candidates: &candidates, motions, kept }, counters)
-        })?;
-        let mut recorded = Self { decoder, suppression, gather, graph, limits };
-        recorded.set(config, head)?;
-        Ok(recorded)
-    }
-
-    /// Writes thresholds to the device and waits.
-    fn set(&mut self, config: &LidarConfig, head: &LidarHead) -> Result<()> {
-        self.suppression.set(&config.nms)?;
-        let LidarConfig { candidate_capacity, pre_nms_top_k, .. } = *config;
-        self.decoder.set(head, select::Limits { candidate_capacity, pre_nms_top_k })
-    }
 }
