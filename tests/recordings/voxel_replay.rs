@@ -8,7 +8,7 @@ use std::path::Path;
 use common::counting_voxels::{self, Expected, Point};
 use common::encoders::{self, Family};
 use common::npz::Npz;
-use common::onnx::Graph;
+use common::onnx::{Attr, Graph};
 use common::replay::{Run, det_post, replay};
 use common::shared_data::shared_data;
 use det_post::types::ElementType::F32;
@@ -180,6 +180,11 @@ fn six_tasks(map: [i64; 4]) -> Graph {
     let [_, channels, rows, columns] = map;
     let mut graph =
         Graph::new("six_tasks", "Weights from seeds, not trained.").input("input", F32, &map);
+    let geometry = [
+        ("kernel_shape", Attr::Ints(vec![1; 2])),
+        ("strides", Attr::Ints(vec![1; 2])),
+        ("pads", Attr::Ints(vec![0; 4])),
+    ];
     for (task, num_classes) in [1, 2, 2, 1, 2, 2].into_iter().enumerate() {
         let outputs =
             [("reg", 2), ("height", 1), ("dim", 3), ("rot", 2), ("vel", 2), ("hm", num_classes)];
@@ -192,7 +197,7 @@ fn six_tasks(map: [i64; 4]) -> Graph {
             graph = graph
                 .constant(&weight, &[num, channels, 1, 1], &weights)
                 .constant(&bias, &[num], &biases)
-                .op("Conv", &["input", &weight, &bias], &name)
+                .node("Conv", &["input", &weight, &bias], &[&name], &geometry)
                 .output(&name, F32, &[1, num, rows, columns]);
         }
     }
