@@ -327,11 +327,17 @@ fn voxel_channel() -> (LidarConfig, Plan, Box<Prepared>) {
     (*config, plan, head)
 }
 
+/// A cloud that fills the channel's grid.
+fn voxel_bytes() -> Vec<u8> {
+    let points = counting_voxels::cloud(1, 20_000);
+    points.as_flattened().iter().flat_map(|value| value.to_le_bytes()).collect()
+}
+
 #[test]
 fn a_frame_of_voxels_allocates_nothing() {
     let (config, plan, head) = voxel_channel();
     let mut pipeline = voxels::CpuDetector::new(&config, plan, head).unwrap();
-    let bytes = cloud_bytes(20_000);
+    let bytes = voxel_bytes();
     let mut frame = drive(&bytes);
     let mut num_detections = 0;
     let num_allocations = allocations_after_warm_up(|| num_detections = frame(&mut pipeline));
@@ -347,7 +353,7 @@ fn a_frame_of_voxels_on_a_gpu_allocates_nothing() {
     let (config, plan, head) = voxel_channel();
     let engine = given(&stream, &head);
     let mut pipeline = voxels::CudaDetector::new(&config, plan, &stream, engine).unwrap();
-    let bytes = cloud_bytes(20_000);
+    let bytes = voxel_bytes();
     let mut frame = drive(&bytes);
     let mut num_detections = 0;
     (0..4).for_each(|_| num_detections = frame(&mut pipeline));
