@@ -17,3 +17,4 @@ mod lidar_reference;
 mod nms_tables;
 mod sparse;
 mod streampetr;
+mod views;

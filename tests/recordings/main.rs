@@ -19,3 +19,4 @@ mod lidar_replay;
 mod messages;
 mod rotated_boxes;
 mod surround;
+mod voxel_replay;
