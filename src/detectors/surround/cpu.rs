@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::cameras::{Cameras, named};
+use super::postprocess::Postprocess;
 use super::streampetr::{CameraMatrices, StreamPetr};
 use super::{EgoMotion, family, needs, target, world_from_target};
 use crate::config::{ChannelConfig, SurroundConfig, SurroundDecoder};
@@ -12,13 +13,10 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::infer::{self, Engine};
 use crate::ops::decode_streampetr::decode_streampetr;
 use crate::ops::decompress::{Picture, decompress};
-use crate::ops::gather::gather_3d;
-use crate::ops::nms::{self, suppress_3d};
 use crate::ops::resample::{self, ResampleParams, SampleMap, resample};
-use crate::ops::select::select;
 use crate::types::{
-    Candidates, Count, Detection3d, Detections, ElementType, FrameReport, ImagePayload, Kept,
-    Nms3d, Object3d, Resize, Stage, StreamPetrDecode, Tensor, TensorView,
+    Detections, ElementType, FrameReport, ImagePayload, Resize, Stage, StreamPetrDecode, Tensor,
+    TensorView,
 };
 
 /// The timed stages, in order.
@@ -52,13 +50,7 @@ pub struct CpuDetector {
     decoder: Decoder,
     motion: EgoMotion,
     max_gap: Duration,
-    candidates: Candidates<Object3d>,
-    pre_nms_top_k: usize,
-    nms: Nms3d,
-    suppression: nms::Workspace,
-    keep: Vec<Kept>,
-    max_detections: usize,
-    detections: Vec<Detection3d>,
+    postprocess: Postprocess,
 }
 
 /// What turns feature maps into boxes, by the kind of the head.
@@ -101,13 +93,7 @@ impl CpuDetector {
             decoder: Decoder::StreamPetr { network, decode },
             motion: EgoMotion::default(),
             max_gap: config.max_gap,
-            candidates: Candidates::with_capacity(config.candidate_capacity),
-            pre_nms_top_k: config.pre_nms_top_k,
-            nms: config.nms.clone(),
-            suppression: nms::Workspace::with_capacity(config.pre_nms_top_k),
-            keep: Vec::with_capacity(config.pre_nms_top_k),
-            max_detections: config.max_detections,
-            detections: Vec::with_capacity(config.max_detections),
+            postprocess: Postprocess::new(config),
         })
     }
 
@@ -141,7 +127,7 @@ impl CpuDetector {
     /// From the input of the backbone to candidates.
     fn infer(&mut self, frame: &FrameSet<'_>, report: &mut FrameReport) -> Result<()> {
         let pose = world_from_target(frame)?;
-        let Self { backbone, decoder, cameras, motion, candidates, .. } = self;
+        let Self { backbone, decoder, cameras, motion, postprocess, .. } = self;
         report.time(Stage::Encode, || run_backbone(backbone.as_mut(), &self.input))?;
         let features = backbone.output(self.features)?;
         let step = motion.step(frame.stamp, &pose, self.max_gap, report);
@@ -158,7 +144,9 @@ impl CpuDetector {
                     network.run(&features, frame.stamp, &step)
                 })?;
                 motion.commit(frame.stamp, pose);
-                report.time(Stage::Decode, || decode_streampetr(&outputs, decode, candidates))
+                report.time(Stage::Decode, || {
+                    decode_streampetr(&outputs, decode, &mut postprocess.candidates)
+                })
             }
         }
     }
@@ -186,19 +174,7 @@ impl Detector for CpuDetector {
         self.cameras.update(frame, |view| SampleMap::of_view(view, resize))?;
         self.prepare(frame, report)?;
         self.infer(frame, report)?;
-        let cut = report.time(Stage::Select, || select(&mut self.candidates, self.pre_nms_top_k));
-        report.time(Stage::Suppress, || {
-            let candidates = self.candidates.as_slice();
-            suppress_3d(candidates, &self.nms, &mut self.suppression, &mut self.keep)
-        })?;
-        let num_over_limit = report.time(Stage::Gather, || {
-            let candidates = self.candidates.as_slice();
-            gather_3d(candidates, &self.keep, self.max_detections, &mut self.detections)
-        });
-        report.add_count(Count::CandidatesOverCapacity, cut.num_over_capacity);
-        report.add_count(Count::CandidatesOverTopK, cut.num_over_top_k);
-        report.add_count(Count::DetectionsOverLimit, num_over_limit);
-        Ok(Detections::Boxes3d(&self.detections))
+        Ok(Detections::Boxes3d(self.postprocess.run(report)?))
     }
 
     fn reconfigure(&mut self, config: &ChannelConfig) -> Result<()> {
@@ -208,16 +184,8 @@ impl Detector for CpuDetector {
                 *decode = config.streampetr_decode(decode.channels_last);
             }
         }
-        if config.pre_nms_top_k > self.pre_nms_top_k {
-            self.suppression = nms::Workspace::with_capacity(config.pre_nms_top_k);
-            self.keep = Vec::with_capacity(config.pre_nms_top_k);
-        }
-        self.pre_nms_top_k = config.pre_nms_top_k;
-        self.nms.clone_from(&config.nms);
         self.max_gap = config.max_gap;
-        self.max_detections = config.max_detections;
-        self.detections.clear();
-        self.detections.reserve(config.max_detections);
+        self.postprocess.reconfigure(config);
         Ok(())
     }
 
