@@ -45,11 +45,11 @@ use std::time::Duration;
 pub use camera::CameraConfig;
 pub use channel::{ChannelConfig, ChannelKind};
 pub use head::{
-    AnchorFacts, CenterFacts, LidarFacts, LidarOutputs, SurroundFacts, SurroundKind, ViewFacts,
-    YoloFacts,
+    AnchorFacts, CenterFacts, EncoderFacts, LidarFacts, LidarOutputs, PillarFacts, SurroundFacts,
+    SurroundKind, ViewFacts, VoxelFacts, YoloFacts,
 };
 pub use inputs::{InputConfig, MAX_INPUTS, SyncConfig, SyncPolicy};
-pub use lidar::{DensificationConfig, LidarConfig};
+pub use lidar::{DensificationConfig, LidarConfig, SparseEncoderConfig};
 pub use live::LiveConfig;
 pub use manual::manual;
 pub use node::NODE_NAME;

@@ -9,13 +9,13 @@
 //! | `NODE: CHANNEL: latency` | 99th percentile over `latency_budget_ms` | |
 //! | `NODE: CHANNEL: device` | it failed and is built again; the CPU replaces it | it failed too often, or is lost: frames are dropped |
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::calibration::CalibrationHealth;
 use super::status::{StatusBuilder, TopicStatus, cause_of_silence};
 use super::worker::{FrameSummary, FrameWindow};
 use crate::config::{ChannelConfig, ChannelKind};
-use crate::runtime::account::Reason;
+use crate::runtime::account::{LevelSummary, Reason};
 use crate::runtime::input::InputSummary;
 use crate::runtime::serving::Serving;
 use crate::runtime::supervisor::Health;
@@ -130,6 +130,7 @@ impl ChannelHealth<'_> {
         status.value("received", totals.num_received.to_string());
         status.value("overtaken", totals.num_overtaken.to_string());
         if self.inputs.len() > 1 {
+            status.value("state", input_state(health, live.gap_warn));
             status.value("unused", totals.num_unused.to_string());
         }
         status.value("abandoned", totals.num_abandoned.to_string());
@@ -180,6 +181,10 @@ impl ChannelHealth<'_> {
         status.reasons("dropped", account.dropped());
         status.reasons("alone", account.degraded());
         account.truncated().for_each(|(count, num)| status.value(count.name(), num.to_string()));
+        for LevelSummary { level, sites_mean, sites_max, .. } in account.levels() {
+            status.value(&format!("level_{level}_sites_mean"), sites_mean.to_string());
+            status.value(&format!("level_{level}_sites_max"), sites_max.to_string());
+        }
         account
             .stamps()
             .for_each(|(order, num)| status.value(&format!("stamps_{order}"), num.to_string()));
@@ -280,6 +285,24 @@ impl ChannelHealth<'_> {
     }
 }
 
+/// The state of one of several inputs, the most specific first.
+fn input_state(health: &InputHealth<'_>, gap_warn: Duration) -> &'static str {
+    let InputHealth { calibration, summary, .. } = health;
+    if summary.num_refused_now > 0 {
+        "refused"
+    } else if calibration.as_ref().is_some_and(|calibration| !calibration.has_arrived()) {
+        "no_camera_info"
+    } else if summary.totals.num_received == 0 {
+        "no_message"
+    } else if summary.silence >= gap_warn {
+        "stale"
+    } else if summary.num_unused_now > 0 {
+        "late"
+    } else {
+        "ok"
+    }
+}
+
 /// Whether a count is a warning: a capacity was exceeded, or the network's scores
 /// are not probabilities. The others are normal.
 fn is_warning(count: Count) -> bool {
@@ -287,6 +310,7 @@ fn is_warning(count: Count) -> bool {
         Count::PointsOverCapacity
         | Count::PointsOverVoxelCapacity
         | Count::VoxelsOverCapacity
+        | Count::SitesOverCapacity
         | Count::CandidatesOverCapacity
         | Count::DetectionsOverLimit
         | Count::ScoresOutOfRange
@@ -295,6 +319,7 @@ fn is_warning(count: Count) -> bool {
         | Count::PointsOutOfRange
         | Count::SweepsDropped
         | Count::PointsOverVoxel
+        | Count::SitesWithoutOutput
         | Count::CandidatesOverTopK => false,
     }
 }
@@ -314,8 +339,6 @@ fn models(kind: &ChannelKind) -> Vec<(&'static str, String)> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::config::Config;
     use crate::runtime::input::InputAccount;

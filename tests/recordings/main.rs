@@ -20,3 +20,4 @@ mod messages;
 mod rotated_boxes;
 mod surround;
 mod surround_views;
+mod voxel_replay;

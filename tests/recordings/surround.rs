@@ -12,6 +12,7 @@ use det_post::types::Size;
 use serde_json::Value;
 
 use crate::common::replay::{Run, replay};
+use crate::common::shared_data::shared_data;
 use crate::common::streampetr::{FILES, Form, Sizes, Weights, save};
 
 pub(super) const SIZES: Sizes = Sizes {
@@ -316,4 +317,62 @@ fn a_changed_calibration_holds_from_its_frame_on() {
     assert_eq!(changed[..2], plain[..2]);
     assert_eq!(changed[3..], zoomed[3..]);
     assert_ne!(changed[3..], plain[3..]);
+}
+
+/// The nominal rig of nuScenes: topic, frame, x and y of the camera, its yaw in degrees, focal
+/// length.
+const NUSCENES: [(&str, &str, [f64; 2], f64, f64); 6] = [
+    ("front", "CAM_FRONT", [1.7, 0.0], 0.0, 1266.0),
+    ("front_right", "CAM_FRONT_RIGHT", [1.5, -0.5], -55.0, 1260.0),
+    ("front_left", "CAM_FRONT_LEFT", [1.5, 0.5], 55.0, 1272.0),
+    ("back", "CAM_BACK", [0.0, 0.0], 180.0, 809.0),
+    ("back_left", "CAM_BACK_LEFT", [1.0, 0.5], 110.0, 1256.0),
+    ("back_right", "CAM_BACK_RIGHT", [1.0, -0.5], -110.0, 1259.0),
+];
+
+#[test]
+fn compressed_cameras_without_camera_info_run_with_calibration_files() {
+    let Some(data) = shared_data() else { return };
+    let fixture = Fixture::new();
+    let mut transforms =
+        "map:\n  base_link: {x: 0, y: 0, z: 0, roll: 0, pitch: 0, yaw: 0}\nbase_link:\n".to_owned();
+    let (mut topics, mut files) = (Vec::new(), Vec::new());
+    for (name, frame, [x, y], degrees, focal) in NUSCENES {
+        let yaw = (degrees - 90.0).to_radians();
+        transforms += &format!(
+            "  {frame}: {{x: {x}, y: {y}, z: 1.5, roll: -1.5708, pitch: 0, yaw: {yaw}}}\n"
+        );
+        let file = fixture.path(&format!("{name}.yaml"));
+        let text = format!(
+            "image_width: 1600\nimage_height: 900\ndistortion_model: plumb_bob\n\
+             distortion_coefficients: {{rows: 1, cols: 5, data: [0, 0, 0, 0, 0]}}\n\
+             camera_matrix: {{rows: 3, cols: 3, data: [{focal}, 0, 800, 0, {focal}, 450, 0, 0, 1]}}\n"
+        );
+        std::fs::write(&file, text).unwrap();
+        topics.push(format!("/camera/{name}/image_raw/compressed"));
+        files.push(file.display().to_string());
+    }
+    let rig = fixture.path("nuscenes.yaml");
+    std::fs::write(&rig, transforms).unwrap();
+    let parameters = [
+        format!("rig.inputs:=[{}]", topics.join(", ")),
+        format!("rig.calibration_paths:=[{}]", files.join(", ")),
+        format!("rig.transforms_path:={}", rig.display()),
+        "rig.sync.max_skew_s:=0.05".to_owned(),
+        // A keyframe every half second.
+        "rig.memory.max_gap_s:=0.6".to_owned(),
+    ];
+    let parameters: Vec<&str> = parameters.iter().map(String::as_str).collect();
+    let bag = data.join("bags/nuscenes_surround_mcap");
+    let run = fixture.replay(&bag, "nuscenes", &parameters);
+    assert_eq!(frames(&run), (5, reasons(&[])));
+    let lines = run.lines();
+    assert_eq!(lines.len(), 5);
+    // The pictures repeat, so what changes is the memory's doing.
+    assert_ne!(lines[0]["detections"], lines[1]["detections"]);
+    assert_eq!(run.report()["channels"]["rig"]["truncated"].get("memory_cleared"), None);
+    // With less skew than the cameras have, no frame is whole.
+    let strict = [&parameters[..], &["rig.sync.max_skew_s:=0.01"]].concat();
+    let run = fixture.replay(&bag, "strict", &strict);
+    assert_eq!(frames(&run), (0, reasons(&[("incomplete_views", 5)])));
 }

@@ -7,6 +7,7 @@
 mod anchor;
 mod camera;
 mod center;
+mod encoder;
 mod lidar;
 mod surround;
 mod views;
@@ -16,6 +17,7 @@ use std::path::Path;
 pub use anchor::AnchorFacts;
 pub use camera::YoloFacts;
 pub use center::CenterFacts;
+pub use encoder::{EncoderFacts, PillarFacts, VoxelFacts};
 pub use lidar::{LidarFacts, LidarOutputs};
 pub use surround::{SurroundFacts, SurroundKind};
 use views::Family;
@@ -37,10 +39,20 @@ pub(super) const SHIPPED: &[(&str, &str)] = &[
         include_str!("../../../config/heads/centerpoint_autoware_short_range.yaml"),
     ),
     ("centerpoint_nuscenes", include_str!("../../../config/heads/centerpoint_nuscenes.yaml")),
+    (
+        "centerpoint_voxel_nuscenes_0075",
+        include_str!("../../../config/heads/centerpoint_voxel_nuscenes_0075.yaml"),
+    ),
+    (
+        "centerpoint_voxel_nuscenes_01",
+        include_str!("../../../config/heads/centerpoint_voxel_nuscenes_01.yaml"),
+    ),
+    ("centerpoint_voxel_waymo", include_str!("../../../config/heads/centerpoint_voxel_waymo.yaml")),
     ("demo_camera", include_str!("../../../config/heads/demo_camera.yaml")),
     ("demo_lidar", include_str!("../../../config/heads/demo_lidar.yaml")),
     ("pointpillars_kitti", include_str!("../../../config/heads/pointpillars_kitti.yaml")),
     ("rtdetr", include_str!("../../../config/heads/rtdetr.yaml")),
+    ("second_kitti", include_str!("../../../config/heads/second_kitti.yaml")),
     ("streampetr_autoware", include_str!("../../../config/heads/streampetr_autoware.yaml")),
     ("yolo_obb", include_str!("../../../config/heads/yolo_obb.yaml")),
     ("yolov10", include_str!("../../../config/heads/yolov10.yaml")),
@@ -168,10 +180,10 @@ fn common(p: &mut Reader<'_>) -> (Sensor, Vec<String>) {
     (sensor, class_names)
 }
 
-/// The facts of camera heads; of all LiDAR heads; of those of kind `center`; of
-/// those of kind `anchor`; of all surround heads; of those of kind `detr3d`; of those of
-/// kind `sparse4d`.
-pub(super) fn declarations() -> [Vec<Declaration>; 7] {
+/// The facts of camera heads; of all LiDAR heads; of those with pillars; of those with
+/// voxels; of those of kind `center`; of those of kind `anchor`; of all surround heads; of
+/// those of kind `detr3d`; of those of kind `sparse4d`.
+pub(super) fn declarations() -> [Vec<Declaration>; 9] {
     let describe = |read: fn(&mut Reader<'_>)| {
         let mut problems = Problems::default();
         let mut p = Reader::manual(&mut problems);
@@ -182,18 +194,24 @@ pub(super) fn declarations() -> [Vec<Declaration>; 7] {
         common(p);
         YoloFacts::read(p, Vec::new());
     });
+    let pillars = describe(|p| {
+        PillarFacts::read(p);
+    });
+    let voxels = describe(|p| {
+        VoxelFacts::read(p);
+    });
     let center = describe(|p| {
         CenterFacts::read(p, &[]);
     });
     let anchor = describe(|p| {
         AnchorFacts::read(p, &[]);
     });
-    // Without a value `kind` is the first kind, `center`.
+    // Without a value `kind` and `encoder` are the first, `center` and `pillars`.
     let mut lidar = describe(|p| {
         common(p);
         LidarFacts::read(p, Vec::new());
     });
-    lidar.retain(|fact| !center.iter().any(|of_center| of_center.name == fact.name));
+    lidar.retain(|fact| !pillars.iter().chain(&center).any(|other| other.name == fact.name));
     // Without a value `kind` is the first kind, `streampetr`.
     let surround = describe(|p| {
         common(p);
@@ -205,7 +223,7 @@ pub(super) fn declarations() -> [Vec<Declaration>; 7] {
     let sparse4d = describe(|p| {
         ViewFacts::read(p, Family::Sparse4d, 1, 1);
     });
-    [camera, lidar, center, anchor, surround, detr3d, sparse4d]
+    [camera, lidar, pillars, voxels, center, anchor, surround, detr3d, sparse4d]
 }
 
 /// Puts the names of a shipped list in the place of its name.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::cameras::{Cameras, named};
+use super::postprocess::Postprocess;
 use super::streampetr::{CameraMatrices, StreamPetr};
 use super::views::{ViewHead, picture_size};
 use super::{EgoMotion, Step, family, needs, target, world_from_target};
@@ -13,13 +14,10 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::infer::{self, Engine, view_decoder};
 use crate::ops::decode_streampetr::decode_streampetr;
 use crate::ops::decompress::{Picture, decompress};
-use crate::ops::gather::gather_3d;
-use crate::ops::nms::{self, suppress_3d};
 use crate::ops::resample::{self, ResampleParams, SampleMap, resample};
-use crate::ops::select::select;
 use crate::types::{
-    Candidates, Count, Detection3d, Detections, ElementType, FrameReport, ImagePayload, Kept,
-    Nms3d, Object3d, Resize, Stage, StreamPetrDecode, Tensor, TensorView,
+    Count, Detections, ElementType, FrameReport, ImagePayload, Resize, Stage, StreamPetrDecode,
+    Tensor, TensorView,
 };
 
 /// The timed stages, in order.
@@ -53,13 +51,7 @@ pub struct CpuDetector {
     decoder: Decoder,
     motion: EgoMotion,
     max_gap: Duration,
-    candidates: Candidates<Object3d>,
-    pre_nms_top_k: usize,
-    nms: Nms3d,
-    suppression: nms::Workspace,
-    keep: Vec<Kept>,
-    max_detections: usize,
-    detections: Vec<Detection3d>,
+    postprocess: Postprocess,
 }
 
 /// What turns feature maps into boxes, by the kind of the head.
@@ -129,13 +121,7 @@ impl CpuDetector {
             decoder,
             motion: EgoMotion::default(),
             max_gap: config.max_gap,
-            candidates: Candidates::with_capacity(config.candidate_capacity),
-            pre_nms_top_k: config.pre_nms_top_k,
-            nms: config.nms.clone(),
-            suppression: nms::Workspace::with_capacity(config.pre_nms_top_k),
-            keep: Vec::with_capacity(config.pre_nms_top_k),
-            max_detections: config.max_detections,
-            detections: Vec::with_capacity(config.max_detections),
+            postprocess: Postprocess::new(config),
         })
     }
 
@@ -174,7 +160,7 @@ impl CpuDetector {
     /// dropped beyond `pre_nms_top_k`.
     fn infer(&mut self, frame: &FrameSet<'_>, report: &mut FrameReport) -> Result<usize> {
         let pose = world_from_target(frame)?;
-        let Self { backbone, decoder, cameras, motion, candidates, .. } = self;
+        let Self { backbone, decoder, cameras, motion, postprocess, .. } = self;
         let has_batch = self.has_batch;
         report.time(Stage::Encode, || run_backbone(backbone.as_mut(), &self.input, has_batch))?;
         let step = motion.step(frame.stamp, &pose, self.max_gap, report);
@@ -192,7 +178,9 @@ impl CpuDetector {
                     network.run(&features, frame.stamp, &step)
                 })?;
                 motion.commit(frame.stamp, pose);
-                report.time(Stage::Decode, || decode_streampetr(&outputs, decode, candidates))?;
+                report.time(Stage::Decode, || {
+                    decode_streampetr(&outputs, decode, &mut postprocess.candidates)
+                })?;
                 Ok(0)
             }
             Decoder::Views(head) => {
@@ -206,7 +194,7 @@ impl CpuDetector {
                 }
                 report.time(Stage::Infer, || head.run(backbone.as_ref(), &step))?;
                 motion.commit(frame.stamp, pose);
-                report.time(Stage::Decode, || head.decode(candidates))
+                report.time(Stage::Decode, || head.decode(&mut postprocess.candidates))
             }
         }
     }
@@ -237,19 +225,8 @@ impl Detector for CpuDetector {
         self.cameras.update(frame, |view| SampleMap::of_view(view, resize))?;
         self.prepare(frame, report)?;
         let num_over_top_k = self.infer(frame, report)?;
-        let cut = report.time(Stage::Select, || select(&mut self.candidates, self.pre_nms_top_k));
-        report.time(Stage::Suppress, || {
-            let candidates = self.candidates.as_slice();
-            suppress_3d(candidates, &self.nms, &mut self.suppression, &mut self.keep)
-        })?;
-        let num_over_limit = report.time(Stage::Gather, || {
-            let candidates = self.candidates.as_slice();
-            gather_3d(candidates, &self.keep, self.max_detections, &mut self.detections)
-        });
-        report.add_count(Count::CandidatesOverCapacity, cut.num_over_capacity);
-        report.add_count(Count::CandidatesOverTopK, num_over_top_k + cut.num_over_top_k);
-        report.add_count(Count::DetectionsOverLimit, num_over_limit);
-        Ok(Detections::Boxes3d(&self.detections))
+        report.add_count(Count::CandidatesOverTopK, num_over_top_k);
+        Ok(Detections::Boxes3d(self.postprocess.run(report)?))
     }
 
     fn reconfigure(&mut self, config: &ChannelConfig) -> Result<()> {
@@ -260,16 +237,8 @@ impl Detector for CpuDetector {
             }
             Decoder::Views(head) => head.reconfigure(config),
         }
-        if config.pre_nms_top_k > self.pre_nms_top_k {
-            self.suppression = nms::Workspace::with_capacity(config.pre_nms_top_k);
-            self.keep = Vec::with_capacity(config.pre_nms_top_k);
-        }
-        self.pre_nms_top_k = config.pre_nms_top_k;
-        self.nms.clone_from(&config.nms);
         self.max_gap = config.max_gap;
-        self.max_detections = config.max_detections;
-        self.detections.clear();
-        self.detections.reserve(config.max_detections);
+        self.postprocess.reconfigure(config);
         Ok(())
     }
 

@@ -19,12 +19,17 @@
 
 mod cameras;
 mod cpu;
+#[cfg(feature = "cuda")]
+mod cuda;
 mod ego_motion;
+mod postprocess;
 pub mod streampetr;
 mod views;
 
 pub use cameras::{Camera, Cameras, camera_from_target};
 pub use cpu::CpuDetector;
+#[cfg(feature = "cuda")]
+pub use cuda::CudaDetector;
 pub use ego_motion::{EgoMotion, Step};
 
 use nalgebra::Isometry3;
@@ -52,9 +57,8 @@ pub fn open(
     match device {
         Device::Cpu => Ok(Box::new(CpuDetector::load(config, num_cameras)?)),
         #[cfg(feature = "cuda")]
-        Device::Cuda(_) => {
-            let message = format!("{:?} heads run on the CPU alone", config.facts.kind);
-            Err(Error::new(ErrorKind::Argument, STAGE, message))
+        Device::Cuda(device) => {
+            Ok(Box::new(CudaDetector::load(config, num_cameras, &device.stream()?)?))
         }
     }
 }

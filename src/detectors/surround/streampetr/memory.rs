@@ -15,10 +15,43 @@ pub struct Memory {
     pub(super) pose: Vec<f32>,
     /// Velocities, [M, 2].
     pub(super) velocity: Vec<f32>,
-    /// Seconds since the frame of each row, [M].
-    pub(super) age: Vec<f32>,
+    /// Ages, [M].
+    pub(super) ages: Ages,
+}
+
+/// The ages of the rows of a memory.
+#[derive(Clone, Debug)]
+pub(super) struct Ages {
+    /// Seconds since the frame of each row.
+    pub(super) seconds: Vec<f32>,
     /// The frame of each row.
     stamps: Vec<Stamp>,
+}
+
+impl Ages {
+    pub(super) fn new(num_rows: usize) -> Self {
+        Self { seconds: vec![0.0; num_rows], stamps: vec![Stamp::default(); num_rows] }
+    }
+
+    /// Starts over with a frame: all rows are as old as it.
+    pub(super) fn clear(&mut self, stamp: Stamp) {
+        self.stamps.fill(stamp);
+    }
+
+    /// Computes the ages at a frame.
+    pub(super) fn age_to(&mut self, stamp: Stamp) {
+        for (seconds, then) in self.seconds.iter_mut().zip(&self.stamps) {
+            *seconds = stamp.seconds_since(*then) as f32;
+        }
+    }
+
+    /// Adds rows of a frame at the front; as many are lost at the end.
+    pub(super) fn push(&mut self, num_new: usize, stamp: Stamp) {
+        let num_rows = self.stamps.len();
+        let num_new = num_new.min(num_rows);
+        self.stamps.copy_within(..num_rows - num_new, num_new);
+        self.stamps[..num_new].fill(stamp);
+    }
 }
 
 /// The tensors that the head gives back, each with more rows than the memory.
@@ -43,8 +76,7 @@ impl Memory {
             reference_point: vec![0.0; rows * 3],
             pose: vec![0.0; rows * 16],
             velocity: vec![0.0; rows * 2],
-            age: vec![0.0; rows],
-            stamps: vec![Stamp::default(); rows],
+            ages: Ages::new(rows),
         }
     }
 
@@ -54,14 +86,7 @@ impl Memory {
         for values in [embedding, reference_point, pose, velocity] {
             values.fill(0.0);
         }
-        self.stamps.fill(stamp);
-    }
-
-    /// Computes the ages at a frame.
-    pub fn age_to(&mut self, stamp: Stamp) {
-        for (age, then) in self.age.iter_mut().zip(&self.stamps) {
-            *age = stamp.seconds_since(*then) as f32;
-        }
+        self.ages.clear(stamp);
     }
 
     /// Replaces the rows by the first ones that the head gives back; those that are new are
@@ -71,8 +96,8 @@ impl Memory {
     /// `Inference` when a tensor has fewer rows than the memory, another number than the
     /// others, or does not hold f32; then the memory is as before.
     pub fn update(&mut self, updated: &Updated<'_>, stamp: Stamp) -> Result<()> {
-        let num_rows = self.stamps.len();
-        let Self { embedding, reference_point, pose, velocity, stamps, .. } = self;
+        let num_rows = self.ages.stamps.len();
+        let Self { embedding, reference_point, pose, velocity, ages } = self;
         let num_given = updated.embedding.shape().get(1).copied().unwrap_or(0);
         let rows = [
             (embedding, updated.embedding),
@@ -101,9 +126,7 @@ impl Memory {
         for ((target, _), source) in rows.into_iter().zip(sources) {
             target.copy_from_slice(source);
         }
-        let num_new = (num_given - num_rows).min(num_rows);
-        stamps.copy_within(..num_rows - num_new, num_new);
-        stamps[..num_new].fill(stamp);
+        ages.push(num_given - num_rows, stamp);
         Ok(())
     }
 }
@@ -127,8 +150,8 @@ mod tests {
         let mut memory = Memory::new(&lengths);
         memory.clear(at(100));
         for (frame, ages) in [(101, [1.0; 3]), (104, [3.0, 3.0, 4.0]), (105, [1.0, 1.0, 4.0])] {
-            memory.age_to(at(frame));
-            assert_eq!(memory.age, ages, "{frame}");
+            memory.ages.age_to(at(frame));
+            assert_eq!(memory.ages.seconds, ages, "{frame}");
             // Two rows more than the memory has.
             let rows = |per_row: usize| vec![frame as f32; 5 * per_row];
             let [embedding, point, pose, velocity] = [2, 3, 16, 2].map(rows);
@@ -147,7 +170,7 @@ mod tests {
             assert!(memory.update(&uneven, at(frame + 1)).is_err());
         }
         memory.clear(at(7));
-        memory.age_to(at(7));
-        assert_eq!((&memory.age[..], &memory.pose[..2]), (&[0.0; 3][..], &[0.0; 2][..]));
+        memory.ages.age_to(at(7));
+        assert_eq!((&memory.ages.seconds[..], &memory.pose[..2]), (&[0.0; 3][..], &[0.0; 2][..]));
     }
 }

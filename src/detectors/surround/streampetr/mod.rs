@@ -23,12 +23,27 @@
 //! PyTorch starts from 256 learned points instead, which the files do not contain.
 //!
 //! Inputs of another name, other element types than f32 (`data_timestamp`: f32 or f64;
-//! `img_metas_pad`: i32 or i64) and lengths that disagree are refused, by name.
+//! `img_metas_pad`: i32 or i64) and lengths that disagree are refused, by name. On a GPU
+//! `data_timestamp` of f64 is refused, too; the position network runs on the host.
 
 mod cpu;
+#[cfg(feature = "cuda")]
+mod cuda;
 mod memory;
+mod position;
 mod signature;
 
-pub use cpu::{CameraMatrices, StreamPetr};
+pub use cpu::StreamPetr;
+#[cfg(feature = "cuda")]
+pub use cuda::DeviceStreamPetr;
 pub use memory::Memory;
 pub use signature::{Lengths, Signature};
+
+/// The matrices of all cameras, row by row, as the position network takes them.
+#[derive(Clone, Copy, Debug)]
+pub struct CameraMatrices<'a> {
+    /// Intrinsic matrices of the network's pictures, [N, 4, 4].
+    pub intrinsics: &'a [f32],
+    /// Transforms from (u·z, v·z, z, 1) to the target frame, [N, 4, 4].
+    pub target_from_picture: &'a [f32],
+}

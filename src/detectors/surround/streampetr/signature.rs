@@ -71,7 +71,7 @@ pub struct Signature {
     pub(super) head_outputs: [usize; 6],
     /// The shape of each input of the network of position embeddings.
     pub(super) position_shapes: Vec<Vec<usize>>,
-    /// The shape of each input of the head, except the features.
+    /// The shape of each input of the head.
     pub(super) head_shapes: Vec<Vec<usize>>,
     /// The position of the features among the outputs of the backbone.
     pub features: usize,
@@ -140,6 +140,18 @@ impl Signature {
             features,
             lengths,
         })
+    }
+}
+
+#[cfg(feature = "cuda")]
+impl Signature {
+    /// The position of an input of the head.
+    ///
+    /// # Errors
+    /// `Model` when the head does not have it.
+    pub(super) fn head_input(&self, input: HeadInput) -> Result<usize> {
+        let position = self.head_inputs.iter().position(|found| *found == input);
+        position.ok_or_else(|| error(format!("the head has no input {input:?}")))
     }
 }
 
