@@ -406,7 +406,13 @@ pub fn backbone(sizes: &Sizes, seed: u64) -> Graph {
             "Conv",
             &["pictures", "kernel"],
             &["maps"],
-            &[("strides", Attr::Ints(vec![stride as i64; 2]))],
+            &[
+                ("strides", Attr::Ints(vec![stride as i64; 2])),
+                ("kernel_shape", Attr::Ints(vec![stride as i64; 2])),
+                ("dilations", Attr::Ints(vec![1; 2])),
+                ("pads", Attr::Ints(vec![0; 4])),
+                ("group", Attr::Int(1)),
+            ],
         )
         .op("Reshape", &["maps", "features"], "img_feats")
 }

@@ -3,8 +3,9 @@
 
 use det_post::types::{Detr3d, Sparse4d};
 
-use super::surround::{Fixture, NUM_FRAMES, NUM_SERVED, SIZES, frames, reasons};
+use super::surround::{NUM_SERVED, frames, reasons};
 use crate::common::streampetr::backbone;
+use crate::common::surround_rig::{Fixture, NUM_FRAMES, SIZES};
 use crate::common::view_networks::{StateDict, detr3d, detr3d_facts, sparse4d, sparse4d_facts};
 
 const HEAD: &str = "sensor: surround
@@ -29,8 +30,7 @@ fn fixture(facts: &str, weights: &StateDict) -> Fixture {
     std::fs::write(fixture.path("head.yaml"), format!("{HEAD}{facts}")).unwrap();
     std::fs::write(fixture.path("weights.safetensors"), weights.to_safetensors()).unwrap();
     fixture.write_parameters(&format!(
-        "
-      head: {}
+        "      head: {}
       model_path: {}
       weights_path: {}",
         path("head.yaml"),
@@ -66,7 +66,7 @@ fn both_families_find_boxes_in_the_frame_of_the_vehicle() {
         assert_eq!(lines.len() as u64, NUM_SERVED);
         for line in &lines {
             assert_eq!(line["frame_id"], "base_link", "{line}");
-            assert!(!line["detections"].as_array().unwrap().is_empty(), "{line}");
+            assert!(!line["detections_3d"].as_array().unwrap().is_empty(), "{line}");
         }
         // Equal again, and in a process of its own.
         let again = fixture.replay(&fixture.drive(), "again", &[]);
@@ -127,7 +127,7 @@ fn files_that_do_not_fit_each_other_are_refused_by_name() {
     let head = std::fs::read_to_string(fixture.path("head.yaml")).unwrap();
     let write = |head: String| std::fs::write(fixture.path("head.yaml"), head).unwrap();
     write(head.replace("cameras: 6\n", ""));
-    refused(&[], "cameras is missing; this kind of head requires it");
+    refused(&[], "cameras: is missing; this kind of head requires it");
     write(head.replace("level_strides: [8]", "level_strides: [8, 16]"));
     let weights = sparse4d(&Sparse4d { num_views: 6, num_levels: 3, ..sparse4d_facts() });
     std::fs::write(fixture.path("weights.safetensors"), weights.to_safetensors()).unwrap();

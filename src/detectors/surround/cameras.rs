@@ -210,6 +210,6 @@ fn image_size(input: &FrameInput<'_>) -> Result<Size> {
 
 /// An error of a camera, with its name.
 pub(super) fn named(index: usize, input: &FrameInput<'_>, error: Error) -> Error {
-    let message = format!("camera {index} ({}): {}", input.header.frame_id, error.message());
-    Error::new(error.kind(), STAGE, message).with_source(error)
+    let message = format!("camera {index} ({}): {error}", input.header.frame_id);
+    Error::new(error.kind(), STAGE, message)
 }
