@@ -16,7 +16,7 @@
 mod bond;
 mod camera_info;
 mod clock;
-mod definition;
+mod definitions;
 mod detection;
 mod detection_2d;
 mod detection_3d;
@@ -35,7 +35,7 @@ mod transform;
 pub use bond::BondStatus;
 pub use camera_info::{CameraInfo, RegionOfInterest};
 pub use clock::Clock;
-pub use definition::definition;
+pub use definitions::definition;
 pub use detection::{Hypothesis, Pose};
 pub use detection_2d::{Detection2D, Detection2DArray};
 pub use detection_3d::{Detection3D, Detection3DArray};
