@@ -1,63 +1,86 @@
-//! The definitions of the messages, which recordings store so that any reader can
-//! decode them.
+//! The definitions of the messages and services of the node.
 //!
-//! They contain the fields and constants in the order of the wire. Each type has
-//! a file in `definitions/`.
+//! Recordings store those of their messages so that any reader can decode them
+//! ([`definition`]), and `get_type_description` describes all of them
+//! ([`find_type`]). A type has a file, `PACKAGE/NAME.msg` or `.srv`: its fields and
+//! constants in the order of the wire, other types with their package, without
+//! comments and default values.
+
+mod description;
+
+pub use description::{KnownType, find_type, type_hash};
 
 const SEPARATOR_WIDTH: usize = 80;
 
-const DEFINITIONS: [(&str, &str); 29] = [
-    ("builtin_interfaces/msg/Time", include_str!("builtin_interfaces/Time.msg")),
-    ("rosgraph_msgs/msg/Clock", include_str!("rosgraph_msgs/Clock.msg")),
-    ("std_msgs/msg/Header", include_str!("std_msgs/Header.msg")),
-    ("geometry_msgs/msg/Point", include_str!("geometry_msgs/Point.msg")),
-    ("geometry_msgs/msg/Vector3", include_str!("geometry_msgs/Vector3.msg")),
-    ("geometry_msgs/msg/Quaternion", include_str!("geometry_msgs/Quaternion.msg")),
-    ("geometry_msgs/msg/Pose", include_str!("geometry_msgs/Pose.msg")),
-    ("geometry_msgs/msg/PoseWithCovariance", include_str!("geometry_msgs/PoseWithCovariance.msg")),
-    ("geometry_msgs/msg/Transform", include_str!("geometry_msgs/Transform.msg")),
-    ("geometry_msgs/msg/TransformStamped", include_str!("geometry_msgs/TransformStamped.msg")),
-    ("tf2_msgs/msg/TFMessage", include_str!("tf2_msgs/TFMessage.msg")),
-    ("sensor_msgs/msg/Image", include_str!("sensor_msgs/Image.msg")),
-    ("sensor_msgs/msg/CompressedImage", include_str!("sensor_msgs/CompressedImage.msg")),
-    ("sensor_msgs/msg/RegionOfInterest", include_str!("sensor_msgs/RegionOfInterest.msg")),
-    ("sensor_msgs/msg/CameraInfo", include_str!("sensor_msgs/CameraInfo.msg")),
-    ("sensor_msgs/msg/PointField", include_str!("sensor_msgs/PointField.msg")),
-    ("sensor_msgs/msg/PointCloud2", include_str!("sensor_msgs/PointCloud2.msg")),
-    ("vision_msgs/msg/Point2D", include_str!("vision_msgs/Point2D.msg")),
-    ("vision_msgs/msg/Pose2D", include_str!("vision_msgs/Pose2D.msg")),
-    ("vision_msgs/msg/BoundingBox2D", include_str!("vision_msgs/BoundingBox2D.msg")),
-    ("vision_msgs/msg/BoundingBox3D", include_str!("vision_msgs/BoundingBox3D.msg")),
-    ("vision_msgs/msg/ObjectHypothesis", include_str!("vision_msgs/ObjectHypothesis.msg")),
-    (
-        "vision_msgs/msg/ObjectHypothesisWithPose",
-        include_str!("vision_msgs/ObjectHypothesisWithPose.msg"),
-    ),
-    ("vision_msgs/msg/Detection2D", include_str!("vision_msgs/Detection2D.msg")),
-    ("vision_msgs/msg/Detection3D", include_str!("vision_msgs/Detection3D.msg")),
-    ("vision_msgs/msg/Detection2DArray", include_str!("vision_msgs/Detection2DArray.msg")),
-    ("vision_msgs/msg/Detection3DArray", include_str!("vision_msgs/Detection3DArray.msg")),
-    ("vision_msgs/msg/VisionClass", include_str!("vision_msgs/VisionClass.msg")),
-    ("vision_msgs/msg/LabelInfo", include_str!("vision_msgs/LabelInfo.msg")),
-];
+macro_rules! definitions {
+    ($($package:literal { $($kind:ident: $($name:literal)*;)* })*) => {
+        /// Full names of the types, and their files.
+        const DEFINITIONS: &[(&str, &str)] = &[$($($((
+            concat!($package, "/", stringify!($kind), "/", $name),
+            include_str!(concat!($package, "/", $name, ".", stringify!($kind))),
+        ),)*)*)*];
+    };
+}
 
-fn fields(type_name: &str) -> Option<&'static str> {
+definitions! {
+    "bond" { msg: "Status"; }
+    "builtin_interfaces" { msg: "Duration" "Time"; }
+    "diagnostic_msgs" { msg: "DiagnosticArray" "DiagnosticStatus" "KeyValue"; }
+    "geometry_msgs" {
+        msg: "Point" "Pose" "PoseWithCovariance" "Quaternion" "Transform" "TransformStamped"
+            "Vector3";
+    }
+    "lifecycle_msgs" {
+        msg: "State" "Transition" "TransitionDescription" "TransitionEvent";
+        srv: "ChangeState" "GetAvailableStates" "GetAvailableTransitions" "GetState";
+    }
+    "rcl_interfaces" {
+        msg: "FloatingPointRange" "IntegerRange" "ListParametersResult" "Log" "LoggerLevel"
+            "Parameter" "ParameterDescriptor" "ParameterEvent" "ParameterValue"
+            "SetLoggerLevelsResult" "SetParametersResult";
+        srv: "DescribeParameters" "GetLoggerLevels" "GetParameterTypes" "GetParameters"
+            "ListParameters" "SetLoggerLevels" "SetParameters" "SetParametersAtomically";
+    }
+    "rmw_dds_common" { msg: "Gid" "NodeEntitiesInfo" "ParticipantEntitiesInfo"; }
+    "rosgraph_msgs" { msg: "Clock"; }
+    "sensor_msgs" {
+        msg: "CameraInfo" "CompressedImage" "Image" "PointCloud2" "PointField"
+            "RegionOfInterest";
+    }
+    "service_msgs" { msg: "ServiceEventInfo"; }
+    "std_msgs" { msg: "ColorRGBA" "Header"; }
+    "tf2_msgs" { msg: "TFMessage"; }
+    "type_description_interfaces" {
+        msg: "Field" "FieldType" "IndividualTypeDescription" "KeyValue" "TypeDescription"
+            "TypeSource";
+        srv: "GetTypeDescription";
+    }
+    "vision_msgs" {
+        msg: "BoundingBox2D" "BoundingBox3D" "Detection2D" "Detection2DArray" "Detection3D"
+            "Detection3DArray" "LabelInfo" "ObjectHypothesis" "ObjectHypothesisWithPose"
+            "Point2D" "Pose2D" "VisionClass";
+    }
+    "visualization_msgs" { msg: "Marker" "MarkerArray" "MeshFile" "UVCoordinate"; }
+}
+
+/// The file of a type.
+fn text_of(type_name: &str) -> Option<&'static str> {
     DEFINITIONS.iter().find(|(known, _)| *known == type_name).map(|(_, text)| *text)
 }
 
-/// The definition of a type followed by those of its dependencies in depth-first
+/// The definition of a message followed by those of its dependencies in depth-first
 /// order, in MCAP's format `ros2msg`: each dependency after a line of `=` and a
 /// line with its name. `None` when `type_name`, such as `sensor_msgs/msg/Image`,
 /// is unknown.
 pub fn definition(type_name: &str) -> Option<String> {
-    let mut text = fields(type_name)?.to_owned();
+    let mut text = text_of(type_name)?.to_owned();
     let mut seen = vec![type_name.to_owned()];
     append_dependencies(&mut text, &mut seen, type_name)?;
     Some(text)
 }
 
 fn append_dependencies(text: &mut String, seen: &mut Vec<String>, of: &str) -> Option<()> {
-    for line in fields(of)?.lines() {
+    for line in text_of(of)?.lines() {
         let base = line.split([' ', '[']).next().unwrap_or_default();
         let Some((package, name)) = base.split_once('/') else {
             continue;
@@ -68,7 +91,7 @@ fn append_dependencies(text: &mut String, seen: &mut Vec<String>, of: &str) -> O
         }
         text.push_str(&"=".repeat(SEPARATOR_WIDTH));
         text.push_str(&format!("\nMSG: {package}/{name}\n"));
-        text.push_str(fields(&type_name)?);
+        text.push_str(text_of(&type_name)?);
         seen.push(type_name.clone());
         append_dependencies(text, seen, &type_name)?;
     }
@@ -82,8 +105,8 @@ mod tests {
 
     #[test]
     fn every_definition_is_complete() {
-        for (type_name, fields) in DEFINITIONS {
-            assert!(fields.ends_with('\n') && !fields.contains('#'), "{type_name}");
+        for (type_name, text) in DEFINITIONS {
+            assert!(text.ends_with('\n') && !text.contains('#'), "{type_name}");
             assert!(definition(type_name).is_some(), "{type_name} needs a type that is not here");
         }
     }
