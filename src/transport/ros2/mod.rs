@@ -22,6 +22,8 @@
 
 mod error;
 mod graph;
+#[cfg(iron_services)]
+mod iron_services;
 mod parameters;
 mod services;
 
