@@ -11,6 +11,7 @@ use futures::{FutureExt, Stream, StreamExt};
 use r2r::qos::{DurabilityPolicy, ReliabilityPolicy};
 
 use super::error::error;
+use super::rosout;
 use super::services::{Jobs, JobsEnd, serve_all};
 use crate::error::Result;
 use crate::ros::NodeName;
@@ -76,6 +77,7 @@ impl Graph {
     pub(super) fn open(name: &NodeName, watchers: Watchers) -> Result<Self> {
         let create = || {
             let context = r2r::Context::create()?;
+            rosout::leave_to_the_node();
             r2r::Node::create(context, name.name(), name.namespace())
         };
         let node = match catch_unwind(AssertUnwindSafe(create)) {
