@@ -83,8 +83,8 @@ class Group:
 class Progress:
     """How far training is: by steps, or by the clock where that ends earlier."""
 
-    def __init__(self, num_steps: int, minutes: float):
-        self.num_steps, self.seconds = num_steps, 60 * minutes
+    def __init__(self, num_steps: int, seconds: float):
+        self.num_steps, self.seconds = num_steps, seconds
         self.start = time.monotonic()
         self.step = 0
 
@@ -125,7 +125,7 @@ def main():
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--epochs", type=int, default=40)
     parser.add_argument("--minutes", type=float, default=math.inf,
-                        help="end after this time at the latest; the learning rate falls by then")
+                        help="end after this time, data included; the learning rate falls by then")
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--rate", type=float, default=2e-3, help="highest learning rate")
     parser.add_argument("--max-seeds", type=int)
@@ -136,6 +136,7 @@ def main():
 
 
 def train(args, group: Group):
+    start = time.monotonic()
     torch.manual_seed(0)
     rng = np.random.default_rng(group.rank)
     torch.backends.cudnn.benchmark = True
@@ -146,7 +147,7 @@ def train(args, group: Group):
     report = print if group.rank == 0 else lambda *_, **__: None
     frames = Frames(args.data, device, args.max_seeds, (group.rank, group.size))
     report(f"{group.size} times {len(frames)} frames, {len(frames.cells)} voxels, "
-           f"{len(frames.boxes)} boxes", flush=True)  # fmt: skip
+           f"{len(frames.boxes)} boxes, read in {time.monotonic() - start:.0f} s", flush=True)
 
     network = net.VoxelNetwork().to(device)
     network.backbone_2d.to(memory_format=torch.channels_last)
@@ -156,7 +157,7 @@ def train(args, group: Group):
     report(f"{sum(p.numel() for p in parameters)} parameters", flush=True)
     optimizer = torch.optim.AdamW(parameters, weight_decay=0.01, fused=device.type == "cuda")
     steps = max(1, len(frames) // args.batch)
-    progress = Progress(steps * args.epochs, args.minutes)
+    progress = Progress(steps * args.epochs, 60 * args.minutes - (time.monotonic() - start))
     share, saved, epoch = 0.0, 0.0, 0
     while share < 1:
         order = torch.from_numpy(rng.permutation(len(frames))).to(device)
