@@ -4,7 +4,7 @@ use super::grid::PointRange;
 
 /// How raw outputs of a CenterPoint head become boxes (`ops::decode_center`).
 ///
-/// Cell (row, column) of the map lies at
+/// Cell (row, column) of the map is at
 /// `(column + offset_x) * cell_size + origin_x`, and likewise in y by the row.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CenterDecode {
@@ -60,7 +60,7 @@ pub enum YawConvention {
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScoreThresholds {
     /// Upper limits of the distance bins in metres, rising. Empty: one bin
-    /// without a limit. Otherwise whatever lies at or beyond the last is
+    /// without a limit. Otherwise an object at or beyond the last is
     /// dropped.
     pub distance_upper_limits_m: Vec<f32>,
     /// Per class, one threshold per bin. A candidate stays when its score is

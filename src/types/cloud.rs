@@ -47,14 +47,14 @@ impl Datatype {
 }
 
 /// One declared field of a point. Unchecked: offset and type are what the
-/// message says.
+/// message declares.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PointField<'a> {
     /// Name, such as `x` or `intensity`.
     pub name: &'a str,
     /// Bytes from the start of the point.
     pub offset: u32,
-    /// `PointField.datatype` as it stands, known or not.
+    /// `PointField.datatype` as in the message, known or not.
     pub datatype: u8,
     /// Number of values.
     pub count: u32,

@@ -1,4 +1,4 @@
-//! What one frame cost and what it lost.
+//! Durations, counters and losses of one frame.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 pub enum Stage {
     /// A compressed picture becomes pixels.
     Decompress,
-    /// A payload goes to the device.
+    /// The upload of a payload to the device.
     Upload,
     /// Pixels become the network's input.
     Letterbox,

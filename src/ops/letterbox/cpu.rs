@@ -112,21 +112,21 @@ fn write_row(
     if mapping.swapped {
         planes.swap(0, 2);
     }
-    let [left, top] = placed.content_origin;
-    let line = y.wrapping_sub(top);
-    if line >= placed.content.height {
+    let [columns, rows] = placed.visible();
+    if !rows.contains(&y) {
         for (plane, pad) in planes.into_iter().zip(mapping.pad) {
             plane.fill(pad);
         }
         return;
     }
+    let line = y.wrapping_add_signed(-placed.content_origin[1]);
     workspace.blend(image, tap(line, placed.content.height, placed.source.height));
-    let (left, width) = (left as usize, placed.content.width as usize);
+    let (left, right) = (columns.start as usize, columns.end as usize);
     for (plane, pad) in planes.iter_mut().zip(mapping.pad) {
         plane[..left].fill(pad);
-        plane[left + width..].fill(pad);
+        plane[right..].fill(pad);
     }
-    let content = planes.map(|plane| &mut plane[left..left + width]);
+    let content = planes.map(|plane| &mut plane[left..right]);
     let (row, columns) = (&workspace.blended, &workspace.columns);
     sample_row(row, columns, mapping.num_channels, &mapping.normalization, content);
 }
@@ -136,8 +136,10 @@ impl Workspace {
     fn prepare(&mut self, placed: &Letterbox, num_channels: usize) {
         let (content, source) = (placed.content.width, placed.source.width);
         self.columns.clear();
-        self.columns.extend((0..content).map(|x| {
-            let Tap { first, weight } = tap(x, content, source);
+        let [visible, _] = placed.visible();
+        let column_of = |x: u32| x.wrapping_add_signed(-placed.content_origin[0]);
+        self.columns.extend(visible.map(|x| {
+            let Tap { first, weight } = tap(column_of(x), content, source);
             Tap { first: first * num_channels as u32, weight }
         }));
         self.blended.clear();

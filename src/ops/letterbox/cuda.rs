@@ -8,7 +8,7 @@ use super::kernels::{
     Axis, Bayer, COLUMNS_PER_BLOCK, LetterboxArgs, Packed3, Plain, ROWS_PER_BLOCK,
     THREADS_PER_BLOCK, WireLayout, Yuv,
 };
-use super::{LetterboxParams, network_size};
+use super::{LetterboxParams, network_size, place};
 use crate::device::cuda::{
     CudaDevice, DeviceImage, DeviceTensor, DeviceValues, Grid, ImageLayout, In, Kernel, KernelSpec,
     Out, Stream,
@@ -85,7 +85,8 @@ where
 /// `[1, 3, height, width]`, and returns its placement.
 ///
 /// # Errors
-/// `Argument` when `out` has another shape or no image was uploaded; `Device` when a
+/// `Argument` when `out` has another shape, a side of the whole content exceeds
+/// [`ImageView::MAX_SIDE`](crate::types::ImageView::MAX_SIDE) or no image was uploaded; `Device` when a
 /// buffer belongs to another stream or the launch fails.
 pub fn enqueue_letterbox(
     stream: &Stream,
@@ -96,7 +97,7 @@ pub fn enqueue_letterbox(
 ) -> Result<Letterbox> {
     let network = network_size(out.shape())?;
     let layout = image.layout()?;
-    let placed = Letterbox::new(layout.size, network, params.placement);
+    let placed = place(layout.size, network, params.placement)?;
     let bytes = image.bytes().input(stream)?;
     match out.values_mut() {
         DeviceValues::F32(out) => {

@@ -33,7 +33,8 @@ pub struct Axis {
     pub source: u32,
     /// Pixels of the content in the network's input.
     pub content: u32,
-    /// First pixel of the content.
+    /// First pixel of the content, modulo 2^32: the kernel subtracts it from a pixel of
+    /// the network's input.
     pub origin: u32,
     /// Pixels of the network's input.
     pub network: u32,
@@ -44,11 +45,19 @@ pub struct Axis {
 
 impl Axis {
     /// An axis; `content` is at least 1.
-    pub fn new(source: u32, content: u32, origin: u32, network: u32) -> Self {
+    pub fn new(source: u32, content: u32, origin: i32, network: u32) -> Self {
         let denominator = 2 * u64::from(content.max(1));
         let reciprocal = (1_u64 << 48).div_ceil(denominator);
         let inverse = 1.0 / denominator as f32;
-        Self { source, content, origin, network, reciprocal, inverse, reserved: 0 }
+        Self {
+            source,
+            content,
+            origin: origin.cast_unsigned(),
+            network,
+            reciprocal,
+            inverse,
+            reserved: 0,
+        }
     }
 }
 
@@ -171,7 +180,8 @@ fn check<T>(kernel: &str, args: &LetterboxArgs<'_, T>, grid: &Grid) -> Result<()
     }
     for axis in [&args.x, &args.y] {
         let sides = 1..=ImageView::MAX_SIDE;
-        let right = Axis::new(axis.source, axis.content, axis.origin, axis.network);
+        let origin = axis.origin.cast_signed();
+        let right = Axis::new(axis.source, axis.content, origin, axis.network);
         let possible =
             [axis.source, axis.content, axis.network].iter().all(|side| sides.contains(side));
         if !possible || axis.reciprocal != right.reciprocal {
