@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use det_post::config::LidarConfig;
+use det_post::config::{EncoderFacts, LidarConfig};
 use det_post::ops::densify::{Sweeps, densify};
 use det_post::ops::pillar_features::pillar_features;
 use det_post::ops::voxel_mean::voxel_mean;
@@ -227,10 +227,13 @@ fn export_features(
     folder: &Path,
 ) -> Result<(), Failure> {
     let facts = &config.facts;
+    let EncoderFacts::Pillars(of_encoder) = &facts.encoder else {
+        return Err("the encoder of the head does not take pillars".into());
+    };
     let [num_points, num_features] = [facts.max_points_per_voxel, facts.num_features()];
     let shape = [pillars.len(), num_points, num_features];
     let mut features = Tensor::zeros(ElementType::F32, &shape)?;
-    pillar_features(points, pillars, &facts.grid, facts.center_offset_z, &mut features)?;
+    pillar_features(points, pillars, &facts.grid, of_encoder.center_offset_z, &mut features)?;
     let mut rows = Array::new(folder, "features", &[num_points, num_features]);
     if let TensorValues::F32(values) = features.view().values() {
         let row_len = num_points * num_features;

@@ -213,6 +213,16 @@ impl<'a> CloudView<'a> {
     }
 }
 
+/// The transform of a channel of points before the mean of a voxel is taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum ChannelTransform {
+    /// None.
+    #[default]
+    Identity,
+    /// The hyperbolic tangent, as `ops::voxel_mean::tanh` computes it.
+    Tanh,
+}
+
 /// One channel of a head's points beyond x, y, z.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PointChannel {

@@ -50,11 +50,14 @@ pub use camera_view::{CameraView, PixelConvention, UNSEEN, Undistort, rounded_ro
 pub use candidate::{Candidate, Candidates, Kept, total_order};
 pub use center::{CenterDecode, ScoreThresholds, SizeOrder, YawConvention};
 pub use cloud::{
-    CloudView, Datatype, MAX_POINT_FIELDS, PointChannel, PointField, PointFields, Points,
+    ChannelTransform, CloudView, Datatype, MAX_POINT_FIELDS, PointChannel, PointField, PointFields,
+    Points,
 };
 pub use detection::{Detection2d, Detection3d, Detections, Object3d, OutputType, Variance3d};
 pub use device::DeviceChoice;
-pub use engine::{CudaGraph, EngineKind, EngineOptions, GpuEngineOptions, Provider};
+pub use engine::{
+    CudaGraph, EncoderPrecision, EngineKind, EngineOptions, GpuEngineOptions, Provider,
+};
 pub use failure::{FailurePolicy, Fallback};
 pub use grid::{Grid, PointRange};
 pub use header::{Header, Stamp};
@@ -64,7 +67,7 @@ pub use nms::{
     CircleThreshold, ClassMode, Nms2d, Nms3d, NmsBev, NmsCircle, NmsFast, NmsIou, NmsIou3d,
     NmsRotated, NmsSoft, SoftDecay,
 };
-pub use report::{Count, FrameReport, Stage, Transfer};
+pub use report::{Count, FrameReport, LevelCounts, Stage, Transfer};
 pub use tensor::{Dim, ElementType, Tensor, TensorSpec, TensorValues, TensorView};
 pub use truth::{Truth2d, Truth3d};
 pub use yolo::{AnchorLevel, DetrBoxes, YoloLayout};

@@ -7,14 +7,16 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 #![allow(clippy::print_stdout, reason = "tests say what they skipped")]
 
+use crate::common::counting_voxels;
 #[cfg(feature = "cuda")]
 use crate::common::require;
 use std::cell::Cell;
 
 use super::allocator::NUM_ALLOCATIONS;
 use det_post::config::{ChannelKind, Config, LidarConfig};
-use det_post::detectors::{Detector, FrameInput, FrameSet, image2d, pillars};
+use det_post::detectors::{Detector, FrameInput, FrameSet, image2d, pillars, voxels};
 use det_post::infer::Engine;
+use det_post::infer::sparse::Plan;
 use det_post::types::{
     Box2d, CloudView, Dim, ElementType, Encoding, FrameReport, Header, ImagePayload, ImageView,
     PointField, PointFields, RotatedBox2d, Size, Stage, Stamp, TensorSpec, TensorValues,
@@ -301,6 +303,60 @@ fn a_lidar_frame_with_past_sweeps_allocates_nothing() {
         assert!(num_detections > 20, "{kind}: {num_detections} detections");
         assert_eq!(num_allocations, 0, "{kind}");
     }
+}
+
+/// A channel with a sparse encoder on one thread: its parameters, encoder and network.
+fn voxel_channel() -> (LidarConfig, Plan, Box<Prepared>) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = counting_voxels::write(folder.path());
+    let parameters = ["engine.threads:=1", "densification.num_past_sweeps:=2"];
+    let parameters = parameters.map(|parameter| format!("lidar.{parameter}"));
+    let mut config = Config::load(&[file], &parameters).unwrap();
+    let ChannelKind::Lidar(config) = config.channels.remove(0).kind else { panic!("a lidar head") };
+    let map = |channels| [1, channels, 3, 6];
+    let outputs: [Answer<'_>; 5] = [
+        ("reg", &map(2), noise),
+        ("height", &map(1), noise),
+        ("dim", &map(3), |i| noise(i) + 0.5),
+        ("rot", &map(2), noise),
+        ("heatmap", &map(1), |_| 0.0),
+    ];
+    let mut head = Prepared::new(&map(5), &outputs);
+    head.inputs[0].name = "spatial_features".into();
+    let plan = voxels::plan(&config).unwrap();
+    (*config, plan, head)
+}
+
+#[test]
+fn a_frame_of_voxels_allocates_nothing() {
+    let (config, plan, head) = voxel_channel();
+    let mut pipeline = voxels::CpuDetector::new(&config, plan, head).unwrap();
+    let bytes = cloud_bytes(20_000);
+    let mut frame = drive(&bytes);
+    let mut num_detections = 0;
+    let num_allocations = allocations_after_warm_up(|| num_detections = frame(&mut pipeline));
+    assert_eq!(num_detections, 18);
+    assert_eq!(num_allocations, 0);
+}
+
+#[test]
+#[cfg(feature = "cuda")]
+fn a_frame_of_voxels_on_a_gpu_allocates_nothing() {
+    let Some((_alone, device)) = gpu() else { return };
+    let stream = device.stream().unwrap();
+    let (config, plan, head) = voxel_channel();
+    let engine = given(&stream, &head);
+    let mut pipeline = voxels::CudaDetector::new(&config, plan, &stream, engine).unwrap();
+    let bytes = cloud_bytes(20_000);
+    let mut frame = drive(&bytes);
+    let mut num_detections = 0;
+    (0..4).for_each(|_| num_detections = frame(&mut pipeline));
+    let on_device = || (stream.num_allocations(), device.free_memory().unwrap());
+    let before = on_device();
+    let num_allocations = allocations_after_warm_up(|| num_detections = frame(&mut pipeline));
+    assert_eq!(on_device(), before);
+    assert_eq!(num_allocations, 0);
+    assert_eq!(num_detections, 18);
 }
 
 #[test]

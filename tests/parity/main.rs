@@ -54,6 +54,7 @@ mod to_map;
 mod unpack;
 mod voxel_mean;
 mod voxelize;
+mod voxels_pipeline;
 
 /// The GPU, or `None` with the reason printed.
 fn gpu() -> Option<CudaDevice> {
