@@ -228,7 +228,7 @@ fn an_isolated_channel_gives_the_same() {
         let header = Header { stamp: Stamp::from_nanos(1), frame_id: "lidar" };
         let input = [Some(FrameInput::cloud(header, &view))];
         let frame = FrameSet::single(&input);
-        let mut detect = |detector: &mut dyn Detector| {
+        let detect = |detector: &mut dyn Detector| {
             let mut report = FrameReport::new();
             match detector.detect(&frame, &mut report).unwrap() {
                 Detections::Boxes3d(boxes) => (boxes.to_vec(), report),

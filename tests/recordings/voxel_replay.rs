@@ -11,6 +11,7 @@ use common::npz::Npz;
 use common::onnx::{Attr, Graph};
 use common::replay::{Run, det_post, replay};
 use common::shared_data::shared_data;
+use common::sparse_onnx;
 use det_post::types::ElementType::F32;
 use half::f16;
 use serde_json::{Value, json};
@@ -173,6 +174,38 @@ fn encoders_that_do_not_fit_are_refused() {
         assert_ne!(refused.code, 0, "{other}");
         assert!(refused.stderr.contains(message), "{other}: {}", refused.stderr);
     }
+}
+
+#[test]
+fn both_dialects_are_read_and_other_axes_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = counting_voxels::write(folder.path());
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let check = |file: &sparse_onnx::File, cells: [u32; 3]| {
+        fs::write(path("encoder.onnx"), file.to_bytes()).unwrap();
+        let [x, y, z] = cells;
+        let head = include_str!("../../config/heads/second_kitti.yaml")
+            .replace("[0.0, -40.0, -3.0, 70.4, 40.0, 1.0]", &format!("[0, 0, 0, {x}, {y}, {z}]"))
+            .replace("[0.05, 0.05, 0.1]", "[1, 1, 1]")
+            .replace("point_channels: [intensity]", "");
+        fs::write(path("counting.yaml"), head).unwrap();
+        det_post(&["check", config.to_str().unwrap(), "-p", "lidar.score_thresholds:=0.3"])
+    };
+    // One cell more along z than the head has, and as many.
+    for cells in [[8, 6, 8], [8, 6, 9]] {
+        for file in [sparse_onnx::scn(), sparse_onnx::autoware()] {
+            let run = check(&file, cells);
+            run.expect_code(0);
+            assert!(run.stdout.contains("# map [1, 8, 3, 4]"), "{}", run.stdout);
+        }
+    }
+    let mut other = sparse_onnx::scn();
+    let dense = other.nodes.iter_mut().find(|node| node.op == "ScatterDense").unwrap();
+    dense.set("format", Attr::Text("xyz"));
+    let run = check(&other, [9, 6, 8]);
+    assert_ne!(run.code, 0);
+    let message = "its map has depth along x, rows along y and columns along z";
+    assert!(run.stderr.contains(message), "{}", run.stderr);
 }
 
 /// A CenterPoint network of six tasks on a map, one convolution for each output.

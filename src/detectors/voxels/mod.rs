@@ -63,15 +63,17 @@ fn transforms(config: &LidarConfig) -> Result<Vec<ChannelTransform>> {
     Ok([ChannelTransform::Identity; 3].into_iter().chain(channels).collect())
 }
 
-/// The arithmetic of the encoder on a device whose own choice is `auto`.
+/// The arithmetic of the encoder on a device whose own choice is `auto`; logs it.
 fn precision(config: &LidarConfig, auto: Precision) -> Precision {
-    match config.sparse_encoder.precision {
+    let precision = match config.sparse_encoder.precision {
         EncoderPrecision::Auto => auto,
         EncoderPrecision::F32 => Precision::F32,
         EncoderPrecision::Tf32 => Precision::Tf32,
         EncoderPrecision::F16 => Precision::F16,
         EncoderPrecision::Bf16 => Precision::Bf16,
-    }
+    };
+    tracing::info!("encoder {}: computes in {precision:?}", config.encoder_path.display());
+    precision
 }
 
 fn map_dims(plan: &Plan) -> [ExpectedDim; 4] {
