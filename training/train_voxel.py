@@ -38,8 +38,6 @@ class Frames:
         self.boxes = arrays.Boxes(data["boxes_3d"].to(device), per_frame[:, 1].to(device))
         self.num_voxels = per_frame[:, 2].to(device)
         self.first_voxel = arrays.starts(self.num_voxels)[:-1]
-        if not len(self.cells):
-            raise SystemExit(f"{folder} holds no voxels; export them with --networks voxel")
 
     def __len__(self):
         return len(self.num_voxels)
@@ -131,7 +129,6 @@ def main():
     parser.add_argument("--max-seeds", type=int)
     parser.add_argument("--device", default="cuda")
     args = parser.parse_args()  # fmt: skip
-
     train(args, Group())
 
 
