@@ -12,13 +12,37 @@ pub const F32_THREADS_PER_BLOCK: u32 = kernel_constant!("sparse_conv_exact.cuh",
 /// Threads per block of the kernels of features.
 pub const FEATURE_THREADS_PER_BLOCK: u32 =
     kernel_constant!("sparse_conv_features.cuh", "kFeatureThreads");
-/// Taps of the weights that a staged kernel has in shared memory at once.
-pub const NUM_STAGES: u32 = kernel_constant!("sparse_conv_staged.cuh", "kStages");
+/// Taps of the weights that a staged kernel has in shared memory at once: with up to 64
+/// output channels, and with 128.
+const STAGES: [u32; 2] = [
+    kernel_constant!("sparse_conv_staged.cuh", "kNarrowStages"),
+    kernel_constant!("sparse_conv_staged.cuh", "kWideStages"),
+];
+/// Bytes of a row that a step of a warpgroup kernel multiplies.
+pub const WARPGROUP_STEP_BYTES: u32 =
+    kernel_constant!("sparse_conv_warpgroup.cuh", "kWarpgroupStepBytes");
+/// Warpgroups of a block and steps in shared memory, for 64 output channels and for 128.
+const WARPGROUPS: [[u32; 2]; 2] = [
+    [
+        kernel_constant!("sparse_conv_warpgroup.cuh", "kWarpgroups64"),
+        kernel_constant!("sparse_conv_warpgroup.cuh", "kWarpgroupStages64"),
+    ],
+    [
+        kernel_constant!("sparse_conv_warpgroup.cuh", "kWarpgroups128"),
+        kernel_constant!("sparse_conv_warpgroup.cuh", "kWarpgroupStages128"),
+    ],
+];
+const WARPGROUP_THREADS: u32 = kernel_constant!("sparse_conv_warpgroup.cuh", "kWarpgroupLanes");
+/// Stages of the ring of an f32 kernel, and their input channels.
+const F32_STAGES: u32 = kernel_constant!("sparse_conv_exact.cuh", "kF32Stages");
+const F32_STAGE_CHANNELS: u32 = kernel_constant!("sparse_conv_exact.cuh", "kF32StageChannels");
 /// Bytes of zeros that features begin with.
 pub const ZERO_BYTES: usize = kernel_constant!("sparse_conv.cuh", "kZeroBytes") as usize;
 /// Taps of which a warp has the rows in shared memory at once.
 const BATCH_TAPS: u32 = kernel_constant!("sparse_conv.cuh", "kBatchTaps");
 const WARPS_PER_BLOCK: u32 = THREADS_PER_BLOCK / 32;
+/// The rows of features have fewer bytes than this: kernels count them in 32 bits.
+const MAX_FEATURE_BYTES: usize = u32::MAX as usize;
 
 /// The parameter of the convolutions: `Args` in the kernels.
 #[derive(Clone, Copy, Debug)]
@@ -54,10 +78,14 @@ pub struct ConvArgs<'a> {
     pub num_chunks: u32,
     /// Whether negative values become 0.
     pub has_relu: u32,
-    /// Padding.
-    pub reserved: u32,
     /// The most output rows.
     pub capacity: u32,
+    /// The most input rows: those that words name are below.
+    pub num_input_rows: u32,
+    /// 0, which the compiler of the kernels is not to know.
+    pub zero: u32,
+    /// Padding.
+    pub reserved: u32,
 }
 
 /// The parameter of `sparse_conv_input_*`.
@@ -111,6 +139,8 @@ pub enum Method {
     Resident,
     /// Some taps of the weights in shared memory.
     Staged,
+    /// Matrix instructions of warpgroups, which read the weights from shared memory.
+    Warpgroup,
     /// f32 in the order of the CPU.
     Exact,
 }
@@ -137,11 +167,24 @@ impl Shape {
     /// Bytes of shared memory of a block.
     pub fn shared_bytes_for(self, num_taps: u32, num_chunks: u32) -> u32 {
         let tap = self.tap_bytes(num_chunks);
-        let offsets = WARPS_PER_BLOCK * BATCH_TAPS * size_of::<u32>() as u32;
+        // By tap the places of a warp's rows.
+        let offsets = |num_warps: u32, num_rows: u32| num_warps * BATCH_TAPS * 4 * num_rows;
         match self.method {
-            Method::Resident => num_taps * tap + 32 * offsets,
-            Method::Staged => NUM_STAGES * tap + 64 * offsets,
-            Method::Exact => 0,
+            Method::Resident => num_taps * tap + offsets(WARPS_PER_BLOCK, 32),
+            Method::Staged => {
+                let columns = self.channels.div_ceil(64);
+                STAGES[columns as usize - 1] * tap + offsets(WARPS_PER_BLOCK / columns, 64)
+            }
+            Method::Warpgroup => {
+                let [_, num_stages] = self.warpgroups();
+                num_stages * self.chunk_bytes * self.channels
+                    + offsets(self.threads_per_block() / 32, 16)
+            }
+            Method::Exact => {
+                let num_rows = if self.channels <= 32 { 64 } else { 32 };
+                F32_STAGES * F32_STAGE_CHANNELS * 4 * self.channels
+                    + offsets(F32_THREADS_PER_BLOCK / 32, num_rows)
+            }
         }
     }
 
@@ -149,8 +192,19 @@ impl Shape {
     pub fn threads_per_block(self) -> u32 {
         match self.method {
             Method::Resident | Method::Staged => THREADS_PER_BLOCK,
+            Method::Warpgroup => self.warpgroups()[0] * WARPGROUP_THREADS,
             Method::Exact => F32_THREADS_PER_BLOCK,
         }
+    }
+
+    /// Of an f32 kernel: input channels are padded to a multiple of this.
+    pub fn input_multiple(self) -> u32 {
+        if matches!(self.channels, 32 | 64) { 16 } else { 8 }
+    }
+
+    /// Warpgroups of a block and stages of its ring.
+    fn warpgroups(self) -> [u32; 2] {
+        WARPGROUPS[usize::from(self.channels == 128)]
     }
 }
 
@@ -161,13 +215,14 @@ fn check(kernel: &str, args: &ConvArgs<'_>, grid: &Grid, shape: Shape) -> Result
     let row_is_padded = args.num_inputs <= row_values && args.row_bytes.is_multiple_of(32);
     let chunks_cover = args.num_chunks * shape.chunk_bytes >= args.row_bytes;
     let chunk_is_whole = match shape.method {
-        Method::Resident => args.row_bytes.is_multiple_of(shape.chunk_bytes),
+        Method::Resident | Method::Warpgroup => args.row_bytes.is_multiple_of(shape.chunk_bytes),
         Method::Staged | Method::Exact => true,
     };
     let fits = matches!(args.width, 1 | 3)
         && row_is_padded
         && (shape.method == Method::Exact || chunks_cover && chunk_is_whole)
         && args.row_bytes as usize <= ZERO_BYTES
+        && args.zero == 0
         && grid.num_blocks[1] * shape.channels == args.num_outputs;
     if !fits {
         let message = format!(
@@ -182,15 +237,22 @@ fn check(kernel: &str, args: &ConvArgs<'_>, grid: &Grid, shape: Shape) -> Result
     let out_len = rows(capacity, out_bytes);
     let weights = match shape.method {
         Method::Exact => {
-            4 * num_taps * u64::from(args.num_inputs.next_multiple_of(4) * args.num_outputs)
+            let num_inputs = args.num_inputs.next_multiple_of(shape.input_multiple());
+            4 * num_taps * u64::from(num_inputs * args.num_outputs)
         }
         _ => u64::from(grid.num_blocks[1]) * num_taps * u64::from(shape.tap_bytes(args.num_chunks)),
     };
     let residual_len = if args.residual.is_empty() { 0 } else { out_len };
+    let features_len = rows(args.num_input_rows as usize, args.row_bytes as usize);
+    if features_len.max(out_len) > MAX_FEATURE_BYTES {
+        let message =
+            format!("features of {features_len} to {out_len} bytes, fewer than 2^32 are possible");
+        return Err(refused(kernel, &message));
+    }
     check_lens(
         kernel,
         [
-            ("features", args.features.len(), ZERO_BYTES),
+            ("features", args.features.len(), features_len),
             ("weights", args.weights.len(), weights as usize),
             ("bias", args.bias.len(), args.num_outputs as usize),
             ("residual", args.residual.len(), residual_len),
@@ -222,10 +284,11 @@ macro_rules! convolutions {
             // SAFETY: `ConvArgs` mirrors `sparse_conv::Args`. Output rows are below the
             // number of sites and the capacity, for which output, residual and words are
             // long enough (checked), as weights and bias are for taps and channels. Words
-            // of the table name rows below the capacity of the level that it was filled
-            // for, which the launcher compares with the features. An absent
-            // row reads the zeros in front, a row at most `ZERO_BYTES` long. Shared memory
-            // is what `shared_bytes` says. No block waits for another.
+            // of the table name rows below `num_input_rows`, for which the features are long
+            // enough (checked). An absent row reads the zeros in front, a row at most
+            // `ZERO_BYTES` long. Shared memory is what `shared_bytes` says. No block waits
+            // for another; warps of a warpgroup kernel wait for copies that one of them has
+            // begun.
             unsafe impl KernelSpec for $spec {
                 const NAME: &'static str = $name;
                 type Args<'a> = ConvArgs<'a>;
@@ -247,21 +310,22 @@ macro_rules! convolutions {
         }
 
         impl ConvKernel {
-            /// The kernel of a shape whose name ends with `suffix`.
+            /// The kernel of a shape whose name ends with `suffix`; `None` when there is none
+            /// for this GPU.
             ///
             /// # Errors
-            /// `Argument` when there is none; `Device` when this build has no kernels.
-            pub fn load(
+            /// `Device` when the kernel has another parameter, or with the driver's error.
+            pub fn find(
                 device: &$crate::device::cuda::CudaDevice,
                 shape: Shape,
                 suffix: &str,
-            ) -> Result<Self> {
+            ) -> Result<Option<Self>> {
                 $(
                     if $spec::SHAPE == shape && $name.ends_with(suffix) {
-                        return Ok(Self::$spec(device.kernel()?));
+                        return Ok(device.kernel_if_present()?.map(Self::$spec));
                     }
                 )+
-                Err(refused("sparse_conv", &format!("{shape:?} of {suffix}")))
+                Ok(None)
             }
 
             /// Queues it.
@@ -301,6 +365,8 @@ convolutions! {
     Staged32F16: "sparse_conv_staged_32_f16", Staged, 2, 32, 64;
     Staged64F16: "sparse_conv_staged_64_f16", Staged, 2, 64, 64;
     Staged128F16: "sparse_conv_staged_128_f16", Staged, 2, 128, 64;
+    Warpgroup64F16: "sparse_conv_warpgroup_64_f16", Warpgroup, 2, 64, 128;
+    Warpgroup128F16: "sparse_conv_warpgroup_128_f16", Warpgroup, 2, 128, 128;
     ResidentNarrow16Bf16: "sparse_conv_resident_narrow_16_bf16", Resident, 2, 16, 32;
     ResidentNarrow32Bf16: "sparse_conv_resident_narrow_32_bf16", Resident, 2, 32, 32;
     Resident16Bf16: "sparse_conv_resident_16_bf16", Resident, 2, 16, 64;
@@ -309,6 +375,8 @@ convolutions! {
     Staged32Bf16: "sparse_conv_staged_32_bf16", Staged, 2, 32, 64;
     Staged64Bf16: "sparse_conv_staged_64_bf16", Staged, 2, 64, 64;
     Staged128Bf16: "sparse_conv_staged_128_bf16", Staged, 2, 128, 64;
+    Warpgroup64Bf16: "sparse_conv_warpgroup_64_bf16", Warpgroup, 2, 64, 128;
+    Warpgroup128Bf16: "sparse_conv_warpgroup_128_bf16", Warpgroup, 2, 128, 128;
     Resident16Tf32: "sparse_conv_resident_16_tf32", Resident, 4, 16, 64;
     Resident32Tf32: "sparse_conv_resident_32_tf32", Resident, 4, 32, 64;
     Staged16Tf32: "sparse_conv_staged_16_tf32", Staged, 4, 16, 64;
@@ -317,6 +385,7 @@ convolutions! {
     Exact16: "sparse_conv_16_f32", Exact, 4, 16, 16;
     Exact32: "sparse_conv_32_f32", Exact, 4, 32, 16;
     Exact64: "sparse_conv_64_f32", Exact, 4, 64, 16;
+    Exact128: "sparse_conv_128_f32", Exact, 4, 128, 16;
 }
 
 fn check_input(
