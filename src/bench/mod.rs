@@ -14,6 +14,7 @@ mod inputs;
 mod letterbox;
 mod lidar;
 mod measure;
+mod sparse;
 mod suppress;
 mod table;
 
@@ -52,5 +53,6 @@ fn cases(bench: &mut Bench<'_>, device: &Device) -> Result<()> {
     decode::cases(bench, device)?;
     suppress::cases(bench, device)?;
     lidar::cases(bench, device)?;
+    sparse::cases(bench, device)?;
     frame::cases(bench, device)
 }
