@@ -18,12 +18,14 @@ enum Count : uint32_t {
     kPointsOverVoxel = 4,
     kPointsOverVoxelCapacity = 5,
     kVoxelsOverCapacity = 6,
-    kCandidatesOverCapacity = 7,
-    kCandidatesOverTopK = 8,
-    kDetectionsOverLimit = 9,
-    kScoresOutOfRange = 10,  // counted by the host
+    kSitesOverCapacity = 7,   // counted by the host
+    kSitesWithoutOutput = 8,  // counted by the host
+    kCandidatesOverCapacity = 9,
+    kCandidatesOverTopK = 10,
+    kDetectionsOverLimit = 11,
+    kScoresOutOfRange = 12,  // counted by the host
 };
-constexpr uint32_t kNumCounters = 11;
+constexpr uint32_t kNumCounters = 13;
 
 using Counters = Slice<uint32_t>;
 

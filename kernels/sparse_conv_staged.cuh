@@ -6,10 +6,8 @@
 
 namespace sparse_conv {
 
-// Taps of the weights in shared memory at once: of 128 output channels as many as fit 99 KiB
-// beside the offsets.
-constexpr uint32_t kNarrowStages = 3;
-constexpr uint32_t kWideStages = 2;
+// Taps of the weights in shared memory at once: 128 channels to 128 fit 99 KiB in 16 bits.
+constexpr uint32_t kStages = 2;
 
 __device__ inline void copy_async(uint4* to, const uint4* from) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(
@@ -31,7 +29,6 @@ __device__ void staged(const Args& args) {
     constexpr uint32_t kWarpTiles = kGroups / 2;
     constexpr uint32_t kQuads = kParts * kWords / 2 * kLanes;  // of a chunk and a column
     constexpr uint32_t kRowWarps = kThreads / kLanes / kColumns;
-    constexpr uint32_t kStages = kColumns == 1 ? kNarrowStages : kWideStages;
     extern __shared__ uint4 shared[];
     __shared__ uint32_t block_taps;
     const uint32_t num_chunks = args.num_chunks;

@@ -81,11 +81,17 @@ pub enum ErrorKind {
     DecodeLimit,
     /// A message is larger than a channel allows.
     TooLarge,
+    /// The calibration of a camera is missing or unusable.
+    Uncalibrated,
+    /// The calibration of a camera is for images of another size or frame.
+    CalibrationMismatch,
+    /// A distortion model that is not supported.
+    UnsupportedDistortion,
 }
 
 impl ErrorKind {
     /// Every kind, in order.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 28] = [
         Self::Usage,
         Self::Config,
         Self::Io,
@@ -111,6 +117,9 @@ impl ErrorKind {
         Self::Memory,
         Self::DecodeLimit,
         Self::TooLarge,
+        Self::Uncalibrated,
+        Self::CalibrationMismatch,
+        Self::UnsupportedDistortion,
     ];
 
     /// The stable short name under which dropped frames are counted in
@@ -142,6 +151,9 @@ impl ErrorKind {
             Self::Memory => "out_of_memory",
             Self::DecodeLimit => "decode_limit",
             Self::TooLarge => "message_too_large",
+            Self::Uncalibrated => "uncalibrated",
+            Self::CalibrationMismatch => "calibration_mismatch",
+            Self::UnsupportedDistortion => "unsupported_distortion",
         }
     }
 }

@@ -36,3 +36,52 @@ def ranges(first: torch.Tensor, count: torch.Tensor) -> torch.Tensor:
     index = torch.arange(int(begin[-1]), device=first.device)
     owner = torch.repeat_interleave(torch.arange(len(count), device=first.device), count.long())
     return first[owner] + index - begin[owner]
+
+
+# Mirrored along the diagonal, along x, along y: the eight turns of a square.
+Turn = tuple[bool, bool, bool]
+
+
+def mirror(rows: torch.Tensor, turn: Turn, columns: list[int]) -> None:
+    """Mirrors vectors in place; `columns` are those of their x, y follows."""
+    swap, flip_x, flip_y = turn
+    for first in columns:
+        if swap:
+            rows[:, first : first + 2] = rows[:, first : first + 2].flip(1)
+        for flip, axis in ((flip_x, 0), (flip_y, 1)):
+            if flip:
+                rows[:, first + axis].neg_()
+
+
+def mirror_cells(cells: torch.Tensor, turn: Turn, num_cells: int) -> torch.Tensor:
+    """Mirrors indices of cells, whose first columns are x and y."""
+    swap, flip_x, flip_y = turn
+    cells = cells.clone()
+    if swap:
+        cells[:, :2] = cells[:, :2].flip(1)
+    for flip, axis in ((flip_x, 0), (flip_y, 1)):
+        if flip:
+            cells[:, axis] = num_cells - 1 - cells[:, axis]
+    return cells
+
+
+class Boxes:
+    """The boxes of all frames, on the device."""
+
+    def __init__(self, rows: torch.Tensor, num_boxes: torch.Tensor):
+        self.rows, self.num_boxes = rows, num_boxes
+        self.first = starts(num_boxes)[:-1]
+
+    def __len__(self):
+        return len(self.rows)
+
+    def of(self, frames: torch.Tensor, turn: Turn):
+        """Boxes of frames as `center_head.targets` takes them, mirrored, and
+        which of the frames each belongs to."""
+        num = self.num_boxes[frames]
+        rows = self.rows[ranges(self.first[frames], num)]
+        owner = torch.repeat_interleave(torch.arange(len(frames), device=rows.device), num)
+        yaw = rows[:, 7:8]
+        boxes = torch.cat([rows[:, :7], yaw.cos(), yaw.sin(), rows[:, 8:11]], dim=1)
+        mirror(boxes, turn, [1, 7, 9])
+        return boxes, owner

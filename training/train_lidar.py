@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 import arrays
+import center_head
 import lidar_network as net
 from export import export
 
@@ -20,17 +21,15 @@ class Frames:
     """All frames on the device."""
 
     def __init__(self, folder: Path, device, max_seeds, num_sweeps):
-        names = ["points", "voxels", "boxes_3d", "lidar_frames"]
+        names = ["points", "pillars", "boxes_3d", "lidar_frames"]
         data = {k: torch.from_numpy(v) for k, v in arrays.load(folder, names, max_seeds).items()}
         per_frame = data["lidar_frames"].long()
         self.device = device
         self.points = data["points"].to(device)
-        self.voxels = data["voxels"].to(device)  # x, y, number of points
-        self.boxes = data["boxes_3d"].to(device)
+        self.voxels = data["pillars"].to(device)  # x, y, number of points
+        self.boxes = arrays.Boxes(data["boxes_3d"].to(device), per_frame[:, 1].to(device))
         self.num_voxels = per_frame[:, 0].to(device)
-        self.num_boxes = per_frame[:, 1].to(device)
         self.first_voxel = arrays.starts(self.num_voxels)[:-1]
-        self.first_box = arrays.starts(self.num_boxes)[:-1]
         self.first_point = arrays.starts(self.voxels[:, 2])[:-1]
         self.one_sweep = num_sweeps == 1
         self.check_features(folder)
@@ -67,27 +66,9 @@ class Frames:
             kept, voxel = torch.unique(voxel[now], return_inverse=True)
             points, cells, owner = points[now], cells[kept], owner[kept]
 
-        num_boxes = self.num_boxes[frames]
-        boxes = self.boxes[arrays.ranges(self.first_box[frames], num_boxes)].clone()
-        box_owner = torch.repeat_interleave(
-            torch.arange(len(frames), device=self.device), num_boxes
-        )
-        yaw = boxes[:, 7].clone()
-        boxes = torch.cat(
-            [boxes[:, :7], yaw.cos()[:, None], yaw.sin()[:, None], boxes[:, 8:11]], dim=1
-        )
-        swap, flip_x, flip_y = turn
-        if swap:
-            points[:, :2] = points[:, :2].flip(1)
-            cells = cells.flip(1)
-            for first in (1, 7, 9):
-                boxes[:, first : first + 2] = boxes[:, first : first + 2].flip(1)
-        for flip, axis in ((flip_x, 0), (flip_y, 1)):
-            if flip:
-                points[:, axis].neg_()
-                cells[:, axis] = net.NUM_CELLS - 1 - cells[:, axis]
-                for first in (1, 7, 9):
-                    boxes[:, first + axis].neg_()
+        boxes, box_owner = self.boxes.of(frames, turn)
+        arrays.mirror(points, turn, [0])
+        cells = arrays.mirror_cells(cells, turn, net.NUM_CELLS)
         return points, voxel, cells, owner, boxes, box_owner
 
 
@@ -139,11 +120,11 @@ def main():
         for step in range(steps):
             chosen = order[step * args.batch : (step + 1) * args.batch]
             batch = frames.batch(chosen, tuple(bool(b) for b in rng.integers(0, 2, 3)))
-            goal = net.targets(batch[4], batch[5], args.batch, min_points=3)
+            goal = center_head.targets(batch[4], batch[5], args.batch, min_points=3)
             map = canvas(encoder, batch, args.batch)
             with torch.autocast(device.type, torch.bfloat16):
                 heat, box = network(map)
-            heat_loss, box_loss = net.losses(heat, box, *goal)
+            heat_loss, box_loss = center_head.losses(heat, box, *goal)
             optimizer.zero_grad(set_to_none=True)
             (heat_loss + 0.5 * box_loss).backward()
             torch.nn.utils.clip_grad_norm_(parameters, 10.0)
@@ -161,7 +142,7 @@ def main():
            "input_features", ["pillar_features"], dynamic_rows=True)
     map = torch.zeros(1, net.NUM_CHANNELS, net.NUM_CELLS, net.NUM_CELLS)
     export(net.Exported(network), map, args.out / f"{args.name}_head.onnx",
-           "spatial_features", ["heatmap", *net.REGRESSIONS])
+           "spatial_features", ["heatmap", *center_head.REGRESSIONS])
     for part in ("encoder", "head"):
         path = args.out / f"{args.name}_{part}.onnx"
         print(path.name, path.stat().st_size, hashlib.sha256(path.read_bytes()).hexdigest())

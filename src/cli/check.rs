@@ -1,11 +1,11 @@
-//! `det_post check`: the effective configuration, and what is in a file of a
-//! sparse encoder.
+//! `det_post check`: the effective configuration, and the layers of sparse encoders.
 
 use std::path::{Path, PathBuf};
 
 use super::{ConfigArguments, ExitStatus, stdout};
-use crate::config::Config;
-use crate::error::Result;
+use crate::config::{ChannelKind, Config, EncoderFacts, LidarConfig};
+use crate::detectors::voxels;
+use crate::error::{Error, Result};
 use crate::infer::sparse::{self, Plan};
 use crate::text::{LineBreaks, shown};
 
@@ -22,9 +22,9 @@ pub(super) struct CheckArguments {
     voxel_capacity: usize,
 }
 
-/// Prints the configuration that the files and overrides make, as a ROS 2
-/// parameter file that gives the same again; the listing of an encoder where one
-/// is named.
+/// Prints the configuration that the files and overrides make, as a ROS 2 parameter file
+/// that gives the same again, and as comments behind it the layers of the channels' sparse
+/// encoders; the listing of an encoder where one is named.
 pub(super) fn check(arguments: &CheckArguments) -> Result<ExitStatus> {
     if let Some(encoder) = &arguments.encoder {
         stdout::print(&listing(encoder, arguments.voxel_capacity)?)?;
@@ -33,8 +33,35 @@ pub(super) fn check(arguments: &CheckArguments) -> Result<ExitStatus> {
         }
     }
     let config = Config::load(&arguments.config.files, &arguments.config.overrides)?;
-    stdout::print(&config.to_yaml())?;
+    let mut text = config.to_yaml();
+    for channel in &config.channels {
+        if let ChannelKind::Lidar(lidar) = &channel.kind
+            && matches!(lidar.facts.encoder, EncoderFacts::Voxels(_))
+        {
+            text += &comments(&encoder_of(&channel.name, lidar)?);
+        }
+    }
+    stdout::print(&text)?;
     Ok(ExitStatus::Done)
+}
+
+/// The sparse encoder of a channel, layer by layer. The configuration may be checked where
+/// the networks are not.
+fn encoder_of(name: &str, config: &LidarConfig) -> Result<String> {
+    let path = config.encoder_path.display();
+    if !config.encoder_path.exists() {
+        return Ok(format!("{name}: the encoder {path} is not there, its layers are not known\n"));
+    }
+    let plan = voxels::plan(config).map_err(|error| {
+        let message = format!("{name}: {}", error.message());
+        Error::new(error.kind(), error.stage(), message)
+    })?;
+    Ok(format!("{name}: encoder {path}\n\n{}", plan.listing()))
+}
+
+/// Text as comments of a YAML file.
+fn comments(text: &str) -> String {
+    text.lines().map(|line| format!("# {line}").trim_end().to_owned() + "\n").collect()
 }
 
 /// An encoder's file, layer by layer.

@@ -95,6 +95,7 @@ impl ChannelKind {
 
 /// A shipped head of each family; the parameters of its channels are described
 /// with it.
+pub(super) const VOXEL_HEAD: &str = "centerpoint_voxel_nuscenes_0075";
 pub(super) const CAMERA_HEAD: &str = "yolox";
 pub(super) const LIDAR_HEAD: &str = "centerpoint_autoware";
 
@@ -111,7 +112,7 @@ pub(super) fn read(
     let found =
         head.as_ref().and_then(|head| head::read(&format!("{prefix}head"), head, p.problems()));
     let (Some(head), Some(Head { facts, suggested })) = (head, found) else {
-        p.finish_without_head(&[CAMERA_HEAD, LIDAR_HEAD].map(declarations).concat());
+        p.finish_without_head(&[CAMERA_HEAD, LIDAR_HEAD, VOXEL_HEAD].map(declarations).concat());
         return None;
     };
     p.set_class_names(facts.class_names());

@@ -7,24 +7,28 @@ use super::capacities::{candidate_capacity, max_detections, pre_nms_top_k};
 use super::classes::{class_filter, per_class};
 use super::declaration::Change::{Fixed, Live};
 use super::engine::{engine, model_path};
-use super::head::{CenterFacts, LidarFacts};
+use super::head::{CenterFacts, EncoderFacts, LidarFacts};
 use super::memory::{Buffers, bytes};
 use super::nms::nms_3d;
 use super::reader::Reader;
 use super::value::Length::{OneOrMore, OneOrPerClass};
-use super::value::{above, integer, list, number, text};
-use crate::types::{Candidate, CenterDecode, EngineOptions, Nms3d, Object3d, ScoreThresholds};
+use super::value::{above, integer, list, number, one_of, text};
+use crate::types::{
+    Candidate, CenterDecode, EncoderPrecision, EngineOptions, Nms3d, Object3d, ScoreThresholds,
+};
 
 /// How a LiDAR channel is deployed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LidarConfig {
     /// Name or path of the head, as given.
     pub head: String,
-    /// The pillar encoder, relative to the current directory.
+    /// The encoder, relative to the current directory.
     pub encoder_path: PathBuf,
+    /// How a sparse encoder runs; of no effect with a pillar encoder.
+    pub sparse_encoder: SparseEncoderConfig,
     /// The network, relative to the current directory.
     pub model_path: PathBuf,
-    /// What runs both.
+    /// What runs the network and a pillar encoder.
     pub engine: EngineOptions,
     /// Least scores for every class of the head; infinite for the classes that
     /// `class_filter` leaves out.
@@ -35,6 +39,8 @@ pub struct LidarConfig {
     pub nms: Nms3d,
     /// Most points of a frame, all sweeps together.
     pub point_capacity: usize,
+    /// Most voxels of a frame.
+    pub voxel_capacity: usize,
     /// Most decoded boxes of a frame.
     pub candidate_capacity: usize,
     /// Most candidates that enter suppression.
@@ -45,6 +51,15 @@ pub struct LidarConfig {
     pub densification: DensificationConfig,
     /// What the networks take and give.
     pub facts: LidarFacts,
+}
+
+/// How a sparse encoder runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SparseEncoderConfig {
+    /// The arithmetic of its convolutions.
+    pub precision: EncoderPrecision,
+    /// Most sites of each level after the voxels; `None` for shares of `voxel_capacity`.
+    pub level_capacities: Option<Vec<usize>>,
 }
 
 /// How past sweeps join the current one.
@@ -63,8 +78,16 @@ impl LidarConfig {
         Self {
             head,
             encoder_path: p
-                .required("encoder_path", text(), "Path of the pillar encoder, an ONNX file.")
+                .required(
+                    "encoder_path",
+                    text(),
+                    "Path of the encoder, an ONNX file; a sparse encoder is one of NVIDIA's scn files or Autoware's.",
+                )
                 .into(),
+            sparse_encoder: match &facts.encoder {
+                EncoderFacts::Pillars(_) => SparseEncoderConfig::default(),
+                EncoderFacts::Voxels(_) => SparseEncoderConfig::read(p),
+            },
             model_path: model_path(p),
             engine: engine(p),
             score_thresholds: score_thresholds(p, &facts.class_names),
@@ -77,6 +100,16 @@ impl LidarConfig {
                 2_000_000,
                 "Most points of a frame, all sweeps together. More are dropped and counted.",
             ),
+            voxel_capacity: p
+                .optional(
+                    "voxel_capacity",
+                    Fixed,
+                    integer(1..=1 << 20),
+                    "the head's `voxel_capacity`",
+                    "Most voxels of a frame; pillars are voxels. More are dropped, those of the latest points first, \
+                     and counted.",
+                )
+                .unwrap_or(facts.voxel_capacity),
             candidate_capacity: candidate_capacity(p),
             pre_nms_top_k: pre_nms_top_k(p),
             max_detections: max_detections(p, 500),
@@ -109,14 +142,24 @@ impl LidarConfig {
 
     /// The largest buffers on the CPU; those on a GPU are as large.
     pub(super) fn buffers(&self) -> Vec<Buffers> {
-        let LidarConfig { point_capacity, candidate_capacity, facts, .. } = self;
-        let (voxels, points) = (facts.voxel_capacity, facts.max_points_per_voxel);
+        let LidarConfig { point_capacity, voxel_capacity, candidate_capacity, facts, .. } = self;
         let (point, float) = (facts.num_point_channels(), size_of::<f32>());
-        let pillars = format!("voxel_capacity {voxels} with max_points_per_voxel {points}");
+        // The features of a voxel: of its points in a pillar, of their mean otherwise.
+        let (rows, voxels) = match &facts.encoder {
+            EncoderFacts::Pillars(_) => {
+                let points = facts.max_points_per_voxel;
+                (points, format!("{voxel_capacity} with max_points_per_voxel {points}"))
+            }
+            EncoderFacts::Voxels(_) => (1, voxel_capacity.to_string()),
+        };
         let candidate = size_of::<Candidate<Object3d>>();
         vec![
-            // The pillars, and the encoder's input.
-            ("head", pillars, bytes(&[voxels, points, point + facts.num_features(), float])),
+            // The voxels, and the encoder's input.
+            (
+                "voxel_capacity",
+                voxels,
+                bytes(&[*voxel_capacity, rows, point + facts.num_features(), float]),
+            ),
             // The cloud, and the joined sweeps.
             (
                 "point_capacity",
@@ -150,6 +193,37 @@ impl LidarConfig {
             center_range: center.center_range,
             has_velocity: center.has_velocity,
             has_variance: center.has_variance,
+        }
+    }
+}
+
+const PRECISIONS: &[(&str, EncoderPrecision)] = &[
+    ("auto", EncoderPrecision::Auto),
+    ("f32", EncoderPrecision::F32),
+    ("tf32", EncoderPrecision::Tf32),
+    ("f16", EncoderPrecision::F16),
+    ("bf16", EncoderPrecision::Bf16),
+];
+
+impl SparseEncoderConfig {
+    fn read(p: &mut Reader<'_>) -> Self {
+        Self {
+            precision: p.value(
+                "encoder.precision",
+                Fixed,
+                one_of(PRECISIONS),
+                "auto",
+                "Arithmetic of the sparse encoder. `auto`: `f16` on a GPU, `f32` on the CPU. In `f32` both give the \
+                 same bits.",
+            ),
+            level_capacities: p.optional(
+                "encoder.level_capacities",
+                Fixed,
+                list(integer(1..=1 << 24), OneOrMore),
+                "1.75, 1.25, 0.7 and from there on 0.6 times `voxel_capacity`",
+                "Most sites of each level of the sparse encoder after the voxels, finest first. Sites of the highest \
+                 linear indices, which are the highest above ground with axes z y x, are dropped and counted.",
+            ),
         }
     }
 }

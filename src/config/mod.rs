@@ -44,9 +44,12 @@ use std::time::Duration;
 
 pub use camera::CameraConfig;
 pub use channel::{ChannelConfig, ChannelKind};
-pub use head::{AnchorFacts, CenterFacts, LidarFacts, LidarOutputs, YoloFacts};
+pub use head::{
+    AnchorFacts, CenterFacts, EncoderFacts, LidarFacts, LidarOutputs, PillarFacts, VoxelFacts,
+    YoloFacts,
+};
 pub use inputs::{InputConfig, SyncConfig, SyncPolicy};
-pub use lidar::{DensificationConfig, LidarConfig};
+pub use lidar::{DensificationConfig, LidarConfig, SparseEncoderConfig};
 pub use live::LiveConfig;
 pub use manual::manual;
 pub use node::NODE_NAME;

@@ -134,7 +134,8 @@ pub(super) fn integer(range: RangeInclusive<usize>) -> Kind<usize> {
         Node::Integer(n) if (from..=to).contains(n) => Some((*n as usize, node.clone())),
         _ => None,
     });
-    Kind { range: Some(ParameterRange::Integer { from, to }), ..integer }
+    let plural = format!("integers from {min} to {max}");
+    Kind { range: Some(ParameterRange::Integer { from, to }), plural, ..integer }
 }
 
 /// A number from the first to the second, both included.

@@ -15,7 +15,7 @@ pub(super) struct FrameStream {
 }
 
 /// A frame in progress, whose upload may borrow memory for `'env`.
-pub(super) struct Running<'a, 'env> {
+pub struct Running<'a, 'env> {
     stopwatch: &'a Stopwatch,
     scope: &'a UploadScope<'a, 'env>,
     /// Counters of what the frame drops on the device.

@@ -9,22 +9,25 @@
 //! |---|---|---|
 //! | [`image2d`] | one image | decompress, letterbox, infer, decode, select, suppress, gather |
 //! | [`pillars`] | one cloud | unpack, densify, voxelize, pillar features, encode, scatter, infer, decode, select, suppress, gather |
+//! | [`voxels`] | one cloud | unpack, densify, voxelize, voxel mean, encode, infer, decode, select, suppress, gather |
 //!
-//! Each family has a `cpu` and a `cuda` file, which implement [`Detector`] with the same
-//! stages in the same order, and a `head`: the meaning of the network's tensors, and the
-//! check that a network fits.
+//! Each family has a `cpu` and a `cuda` file with the same stages in the same order. A
+//! `head` is the meaning of a network's tensors and the check that a network fits. The
+//! families of point clouds differ in what encodes voxels; [`lidar`] is the rest.
 
 mod frame_set;
 #[cfg(feature = "cuda")]
 mod frame_stream;
 pub mod image2d;
+pub mod lidar;
 pub mod pillars;
 #[cfg(feature = "cuda")]
 mod stopwatch;
+pub mod voxels;
 
 pub use frame_set::{FrameInput, FrameSet, InputNeeds, MAX_INPUTS, Payload, PayloadKind};
 
-use crate::config::{ChannelConfig, ChannelKind};
+use crate::config::{ChannelConfig, ChannelKind, EncoderFacts};
 use crate::device::{Device, PayloadMemory};
 use crate::error::{Error, ErrorKind, Result};
 use crate::types::{Detections, DeviceChoice, FrameReport, Stage};
@@ -136,7 +139,10 @@ pub fn open(config: &ChannelConfig, device: DeviceChoice) -> Result<Box<dyn Dete
     let device = Device::open(device)?;
     match &config.kind {
         ChannelKind::Camera(camera) => image2d::open(camera, &device),
-        ChannelKind::Lidar(lidar) => pillars::open(lidar, &device),
+        ChannelKind::Lidar(lidar) => match &lidar.facts.encoder {
+            EncoderFacts::Pillars(_) => pillars::open(lidar, &device),
+            EncoderFacts::Voxels(_) => voxels::open(lidar, &device),
+        },
     }
 }
 

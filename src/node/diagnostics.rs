@@ -15,7 +15,7 @@ use super::calibration::CalibrationHealth;
 use super::status::{StatusBuilder, TopicStatus, cause_of_silence};
 use super::worker::{FrameSummary, FrameWindow};
 use crate::config::{ChannelConfig, ChannelKind};
-use crate::runtime::account::Reason;
+use crate::runtime::account::{LevelSummary, Reason};
 use crate::runtime::input::InputSummary;
 use crate::runtime::serving::Serving;
 use crate::runtime::supervisor::Health;
@@ -180,6 +180,10 @@ impl ChannelHealth<'_> {
         status.reasons("dropped", account.dropped());
         status.reasons("alone", account.degraded());
         account.truncated().for_each(|(count, num)| status.value(count.name(), num.to_string()));
+        for LevelSummary { level, sites_mean, sites_max, .. } in account.levels() {
+            status.value(&format!("level_{level}_sites_mean"), sites_mean.to_string());
+            status.value(&format!("level_{level}_sites_max"), sites_max.to_string());
+        }
         account
             .stamps()
             .for_each(|(order, num)| status.value(&format!("stamps_{order}"), num.to_string()));
@@ -287,6 +291,7 @@ fn is_warning(count: Count) -> bool {
         Count::PointsOverCapacity
         | Count::PointsOverVoxelCapacity
         | Count::VoxelsOverCapacity
+        | Count::SitesOverCapacity
         | Count::CandidatesOverCapacity
         | Count::DetectionsOverLimit
         | Count::ScoresOutOfRange => true,
@@ -294,6 +299,7 @@ fn is_warning(count: Count) -> bool {
         | Count::PointsOutOfRange
         | Count::SweepsDropped
         | Count::PointsOverVoxel
+        | Count::SitesWithoutOutput
         | Count::CandidatesOverTopK => false,
     }
 }

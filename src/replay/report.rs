@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use crate::runtime::account::{Account, BytesSummary, Reason, StageSummary};
+use crate::runtime::account::{Account, BytesSummary, LevelSummary, Reason, StageSummary};
 use crate::runtime::input::InputTotals;
 use crate::types::Transfer;
 
@@ -75,6 +75,9 @@ pub struct ChannelSummary {
     pub stamps: BTreeMap<&'static str, u64>,
     /// What was lost to limits, by [`Count::name`](crate::types::Count::name).
     pub truncated: BTreeMap<&'static str, u64>,
+    /// The sites of each level of a sparse encoder, finest first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub levels: Vec<LevelSummary>,
     /// Durations of the stages.
     pub stages_ms: Vec<StageSummary>,
     /// What a frame moved, on average; stages that move nothing are left out.
@@ -92,6 +95,7 @@ impl ChannelSummary {
             degraded: account.degraded().clone(),
             stamps: account.stamps().collect(),
             truncated: account.truncated().map(|(count, num)| (count.name(), num)).collect(),
+            levels: account.levels().collect(),
             stages_ms: account.stages_ms(),
             bytes_per_frame: account.bytes_per_frame(),
             ..Self::default()
@@ -151,6 +155,12 @@ impl Report {
             }
             for (limit, count) in &channel.truncated {
                 let _ = writeln!(table, "  lost {count:>9}  {limit}");
+            }
+            for LevelSummary { level, sites_mean, sites_max, .. } in &channel.levels {
+                let _ = writeln!(
+                    table,
+                    "  level {level:>8}  {sites_mean} sites on average, {sites_max} at most"
+                );
             }
             if !channel.stages_ms.is_empty() {
                 let _ = writeln!(

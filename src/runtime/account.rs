@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::stamps::StampOrder;
 use crate::error::Error;
-use crate::types::{Count, FrameReport, Stage, Transfer};
+use crate::types::{Count, FrameReport, LevelCounts, Stage, Transfer};
 
 /// Latencies are kept from 1 ns to an hour, to 1 part in 1000.
 const MAX_LATENCY_NS: u64 = 3_600_000_000_000;
@@ -24,6 +24,8 @@ pub struct Account {
     truncated: [u64; Count::ALL.len()],
     latencies: [Option<Histogram<u64>>; Stage::ALL.len()],
     bytes: [[u64; Transfer::ALL.len()]; Stage::ALL.len()],
+    levels: [LevelTotals; FrameReport::MAX_LEVELS],
+    num_levels: usize,
 }
 
 /// Frames or messages with one reason.
@@ -63,6 +65,30 @@ pub struct BytesSummary {
     pub download: u64,
 }
 
+/// A level of a sparse encoder in all frames.
+#[derive(Clone, Copy, Debug, Default)]
+struct LevelTotals {
+    /// The sums of all frames.
+    sums: LevelCounts,
+    max_sites: u64,
+}
+
+/// The sites of a level of a sparse encoder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct LevelSummary {
+    /// Index of the level; 0 has the voxels.
+    pub level: usize,
+    /// Sites of a frame, on average.
+    pub sites_mean: u64,
+    /// Sites of the frame that has most.
+    pub sites_max: u64,
+    /// Sites of all frames beyond the capacity of the level.
+    pub over_capacity: u64,
+    /// Sites of the level before, of all frames, that the convolution to this level does not
+    /// cover.
+    pub inputs_without_output: u64,
+}
+
 impl Account {
     /// An account without frames.
     pub fn new() -> Self {
@@ -76,6 +102,8 @@ impl Account {
             truncated: [0; Count::ALL.len()],
             latencies: std::array::from_fn(|_| None),
             bytes: [[0; Transfer::ALL.len()]; Stage::ALL.len()],
+            levels: [LevelTotals::default(); FrameReport::MAX_LEVELS],
+            num_levels: 0,
         }
     }
 
@@ -134,6 +162,10 @@ impl Account {
                 self.bytes[stage as usize][transfer as usize] += frame.bytes(stage, transfer);
             }
         }
+        for (level, counts) in self.levels.iter_mut().zip(frame.levels()) {
+            level.add(counts, counts.num_sites);
+        }
+        self.num_levels = self.num_levels.max(frame.levels().len());
     }
 
     /// Adds frames dropped for one reason. Returns the number of frames with that reason.
@@ -185,6 +217,10 @@ impl Account {
         for (mine, theirs) in self.bytes.iter_mut().zip(&other.bytes) {
             add_all(mine, theirs);
         }
+        for (mine, theirs) in self.levels.iter_mut().zip(&other.levels) {
+            mine.add(&theirs.sums, theirs.max_sites);
+        }
+        self.num_levels = self.num_levels.max(other.num_levels);
     }
 
     /// Clears the account; keeps the memory.
@@ -221,6 +257,18 @@ impl Account {
         Stage::ALL.iter().filter_map(summary).collect()
     }
 
+    /// The levels of a sparse encoder, finest first; none without one.
+    pub fn levels(&self) -> impl Iterator<Item = LevelSummary> {
+        let levels = self.levels[..self.num_levels].iter().enumerate();
+        levels.map(|(level, LevelTotals { sums, max_sites })| LevelSummary {
+            level,
+            sites_mean: sums.num_sites / self.frames_out.max(1),
+            sites_max: *max_sites,
+            over_capacity: sums.num_over_capacity,
+            inputs_without_output: sums.num_inputs_without_output,
+        })
+    }
+
     /// Bytes that stages copy per frame, on average; stages without copies are left out.
     pub fn bytes_per_frame(&self) -> Vec<BytesSummary> {
         let num_frames = self.frames_out.max(1);
@@ -232,6 +280,15 @@ impl Account {
                 BytesSummary { stage: stage.name(), host_copy, upload, download }
             })
             .collect()
+    }
+}
+
+impl LevelTotals {
+    fn add(&mut self, counts: &LevelCounts, max_sites: u64) {
+        self.sums.num_sites += counts.num_sites;
+        self.sums.num_over_capacity += counts.num_over_capacity;
+        self.sums.num_inputs_without_output += counts.num_inputs_without_output;
+        self.max_sites = self.max_sites.max(max_sites);
     }
 }
 
@@ -273,6 +330,13 @@ mod tests {
         let mut frame = FrameReport::new();
         frame.add_duration(Stage::Infer, Duration::from_millis(milliseconds));
         frame.add_count(Count::PointsNotFinite, 2);
+        for num_sites in [10 * milliseconds, milliseconds] {
+            frame.add_level(LevelCounts {
+                num_sites,
+                num_over_capacity: 1,
+                num_inputs_without_output: 3,
+            });
+        }
         let mut account = Account::new();
         account.add_served(&frame, 3);
         account.add_stamp(StampOrder::Equal);
@@ -294,7 +358,23 @@ mod tests {
         assert_eq!((whole.frames_in(), whole.dropped().len()), (4, 1));
         whole.add_overtaken(3);
         assert_eq!((whole.frames_in(), whole.dropped()["overtaken"].count), (7, 3));
-        assert_eq!(whole.truncated().collect::<Vec<_>>(), [(Count::PointsNotFinite, 4)]);
+        assert_eq!(
+            whole.truncated().collect::<Vec<_>>(),
+            [
+                (Count::PointsNotFinite, 4),
+                (Count::SitesOverCapacity, 4),
+                (Count::SitesWithoutOutput, 12)
+            ]
+        );
+        let coarse = LevelSummary {
+            level: 1,
+            sites_mean: 5,
+            sites_max: 8,
+            over_capacity: 2,
+            inputs_without_output: 6,
+        };
+        assert_eq!(whole.levels().nth(1), Some(coarse));
+        assert_eq!((whole.levels().count(), window.levels().count()), (2, 0));
         assert_eq!(whole.stamps().collect::<Vec<_>>(), [("equal", 2)]);
         let infer = whole.stages_ms()[0];
         assert!((infer.p50 - 2.0).abs() < 0.01 && (infer.max - 8.0).abs() < 0.01, "{infer:?}");

@@ -1,8 +1,9 @@
 //! Transport: recordings, middlewares, ROS 2 messages as CDR, ground truth as
-//! messages, and the buffer of transforms. Independent of operations, heads and
-//! networks.
+//! messages, calibration files, and the buffer of transforms. Independent of
+//! operations, heads and networks.
 
 pub mod bag;
+pub mod calibration_files;
 pub mod cdr;
 #[cfg(feature = "dds")]
 pub mod dds;

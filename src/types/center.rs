@@ -1,10 +1,12 @@
 //! What the output of a CenterPoint-family network means.
 
+use std::f32::consts::{FRAC_PI_2, PI};
+
 use super::grid::PointRange;
 
 /// How raw outputs of a CenterPoint head become boxes (`ops::decode_center`).
 ///
-/// Cell (row, column) of the map lies at
+/// Cell (row, column) of the map is at
 /// `(column + offset_x) * cell_size + origin_x`, and likewise in y by the row.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CenterDecode {
@@ -45,6 +47,16 @@ pub enum SizeOrder {
     LengthWidthHeight,
 }
 
+impl SizeOrder {
+    /// Length, width and height from the values of the three channels.
+    pub fn length_width_height<T: Copy>(self, size: [T; 3]) -> [T; 3] {
+        match self {
+            Self::LengthWidthHeight => size,
+            Self::WidthLengthHeight => [size[1], size[0], size[2]],
+        }
+    }
+}
+
 /// How sine and cosine become [`Box3d::yaw_rad`](super::Box3d::yaw_rad).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum YawConvention {
@@ -56,11 +68,26 @@ pub enum YawConvention {
     ClockwiseFromMinusY,
 }
 
+impl YawConvention {
+    /// The yaw in radians of a sine and a cosine, of any norm; the arc tangent is
+    /// computed in f64 and rounded once.
+    pub fn yaw(self, sin: f32, cos: f32) -> f32 {
+        let angle = f64::from(sin).atan2(f64::from(cos)) as f32;
+        match self {
+            Self::CounterClockwise => angle,
+            Self::ClockwiseFromMinusY => {
+                let yaw = -angle - FRAC_PI_2;
+                if yaw <= -PI { yaw + 2.0 * PI } else { yaw }
+            }
+        }
+    }
+}
+
 /// Least scores per class, constant or by distance from the sensor.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScoreThresholds {
     /// Upper limits of the distance bins in metres, rising. Empty: one bin
-    /// without a limit. Otherwise whatever lies at or beyond the last is
+    /// without a limit. Otherwise an object at or beyond the last is
     /// dropped.
     pub distance_upper_limits_m: Vec<f32>,
     /// Per class, one threshold per bin. A candidate stays when its score is

@@ -47,14 +47,14 @@ impl Datatype {
 }
 
 /// One declared field of a point. Unchecked: offset and type are what the
-/// message says.
+/// message declares.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PointField<'a> {
     /// Name, such as `x` or `intensity`.
     pub name: &'a str,
     /// Bytes from the start of the point.
     pub offset: u32,
-    /// `PointField.datatype` as it stands, known or not.
+    /// `PointField.datatype` as in the message, known or not.
     pub datatype: u8,
     /// Number of values.
     pub count: u32,
@@ -211,6 +211,16 @@ impl<'a> CloudView<'a> {
         let start = y * self.row_step;
         &self.data[start..start + self.width * self.point_step]
     }
+}
+
+/// The transform of a channel of points before the mean of a voxel is taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum ChannelTransform {
+    /// None.
+    #[default]
+    Identity,
+    /// The hyperbolic tangent, as `ops::voxel_mean::tanh` computes it.
+    Tanh,
 }
 
 /// One channel of a head's points beyond x, y, z.

@@ -57,6 +57,22 @@ pub enum CudaGraph {
     Never,
 }
 
+/// The arithmetic of a sparse encoder.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum EncoderPrecision {
+    /// That of the device: [`Self::F16`] on a GPU, [`Self::F32`] on the CPU.
+    #[default]
+    Auto,
+    /// 32-bit floats: the same bits on every device.
+    F32,
+    /// Products of factors with 10 bits of mantissa, the rest in 32-bit floats.
+    Tf32,
+    /// Features and weights of 16-bit floats with 10 bits of mantissa, sums of 32 bits.
+    F16,
+    /// Features and weights of 16-bit floats with 7 bits of mantissa, sums of 32 bits.
+    Bf16,
+}
+
 /// How a network runs on a GPU.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GpuEngineOptions {

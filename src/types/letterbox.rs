@@ -1,5 +1,7 @@
 //! Parameters of the letterbox: placement, channel order, normalisation.
 
+use std::ops::Range;
+
 use super::boxes::{Box2d, RotatedBox2d};
 use super::image::Size;
 
@@ -12,6 +14,20 @@ pub enum Placement {
     TopLeft,
     /// Aspect ignored, no padding.
     Stretch,
+    /// Aspect kept, the whole input filled: surplus rows are cut off at the top, of surplus
+    /// columns half at each side (the smaller half at the left). The placement of networks for
+    /// surround cameras.
+    CropTop,
+}
+
+/// How a network's picture is made from the pixels of a larger one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resize {
+    /// Of the four nearest pixels, whatever the scale: thin structures are lost below a half.
+    Bilinear,
+    /// By a triangle filter as wide as the scale asks for: Pillow's bilinear filter, and
+    /// `antialias=True` of PyTorch.
+    Antialias,
 }
 
 /// Order of the three planes of the network's input.
@@ -99,17 +115,17 @@ impl Affine2 {
 /// The content rectangle has whole pixels, as the trainers of these networks
 /// make it: centred placements round the resized size (half to even, as
 /// Python's `round`) and give the smaller half of the padding to the left and
-/// the top; the top-left placement rounds the resized size down. The two
-/// scales are therefore content over source per axis, and may differ a little.
+/// the top; the top-left placement and the cropped one round the resized size down. The
+/// two scales are therefore content over source per axis, and may differ a little.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Letterbox {
     /// Size of the source image.
     pub source: Size,
     /// Size of the network's input.
     pub network: Size,
-    /// Left and top of the content in the network's input.
-    pub content_origin: [u32; 2],
-    /// Size of the content in the network's input.
+    /// Left and top of the content in the network's input; negative where it is cut off.
+    pub content_origin: [i32; 2],
+    /// Size of the whole content, in pixels of the network's input.
     pub content: Size,
 }
 
@@ -117,25 +133,64 @@ impl Letterbox {
     /// Places a source of one size in a network's input of another. Sizes are
     /// at least 1x1; the content is never smaller than one pixel.
     pub fn new(source: Size, network: Size, placement: Placement) -> Self {
+        if placement == Placement::CropTop {
+            return Self::cropped(source, network);
+        }
         let (sw, sh) = (f64::from(source.width.max(1)), f64::from(source.height.max(1)));
         let (nw, nh) = (f64::from(network.width), f64::from(network.height));
         let ratio = (nw / sw).min(nh / sh);
         let (width, height) = match placement {
             Placement::Center => ((sw * ratio).round_ties_even(), (sh * ratio).round_ties_even()),
             Placement::TopLeft => ((sw * ratio).floor(), (sh * ratio).floor()),
-            Placement::Stretch => (nw, nh),
+            Placement::Stretch | Placement::CropTop => (nw, nh),
         };
         let content = Size::new(
             (width as u32).clamp(1, network.width),
             (height as u32).clamp(1, network.height),
         );
         let content_origin = match placement {
-            Placement::Center => {
-                [(network.width - content.width) / 2, (network.height - content.height) / 2]
-            }
-            Placement::TopLeft | Placement::Stretch => [0, 0],
+            Placement::Center => [network.width - content.width, network.height - content.height]
+                .map(|surplus| (surplus / 2) as i32),
+            Placement::TopLeft | Placement::Stretch | Placement::CropTop => [0, 0],
         };
         Self { source, network, content_origin, content }
+    }
+
+    /// [`Placement::CropTop`], in whole numbers.
+    fn cropped(source: Size, network: Size) -> Self {
+        let [sw, sh, nw, nh] = [source.width, source.height, network.width, network.height]
+            .map(|side| u64::from(side.max(1)));
+        let (width, height) =
+            if nw * sh >= nh * sw { (nw, sh * nw / sw) } else { (sw * nh / sh, nh) };
+        let side = |side: u64| side.min(i32::MAX as u64) as u32;
+        let content = Size::new(side(width), side(height));
+        let content_origin = [
+            -((content.width.saturating_sub(network.width) / 2) as i32),
+            -(content.height.saturating_sub(network.height) as i32),
+        ];
+        Self { source, network, content_origin, content }
+    }
+
+    /// The columns and the rows of the network's input that show the source.
+    pub fn visible(&self) -> [Range<u32>; 2] {
+        let axis = |origin: i32, content: u32, network: u32| {
+            let end = (i64::from(origin) + i64::from(content)).clamp(0, i64::from(network));
+            (origin.max(0) as u32).min(end as u32)..end as u32
+        };
+        let ([left, top], content, network) = (self.content_origin, self.content, self.network);
+        [axis(left, content.width, network.width), axis(top, content.height, network.height)]
+    }
+
+    /// The position in the source of the centre of a network pixel; the centre of the first
+    /// pixel is (0, 0).
+    pub fn source_position(&self, pixel: [u32; 2]) -> [f64; 2] {
+        let sides =
+            [(self.source.width, self.content.width), (self.source.height, self.content.height)];
+        std::array::from_fn(|axis| {
+            let (source, content) = sides[axis];
+            let inside = f64::from(pixel[axis]) - f64::from(self.content_origin[axis]);
+            (inside + 0.5) * f64::from(source) / f64::from(content) - 0.5
+        })
     }
 
     /// Source pixels to network pixels.
@@ -168,12 +223,29 @@ mod tests {
             ((810, 1080), (640, 640), Placement::Center, [80, 0], (480, 640)),
             ((1600, 900), (640, 640), Placement::Stretch, [0, 0], (640, 640)),
             ((10_000, 1), (64, 64), Placement::TopLeft, [0, 0], (64, 1)),
+            // 1600x900 as mmdetection3d resizes and crops it.
+            ((1600, 900), (704, 256), Placement::CropTop, [0, -140], (704, 396)),
+            ((1600, 900), (368, 144), Placement::CropTop, [0, -63], (368, 207)),
+            ((1440, 1080), (640, 480), Placement::CropTop, [0, 0], (640, 480)),
+            ((2880, 1860), (640, 480), Placement::CropTop, [-51, 0], (743, 480)),
+            ((7, 5), (3, 11), Placement::CropTop, [-6, 0], (15, 11)),
+            ((1, 32_768), (640, 480), Placement::CropTop, [0, -20_971_040], (640, 20_971_520)),
         ];
         for ((sw, sh), (nw, nh), placement, origin, (cw, ch)) in cases {
             let letterbox = Letterbox::new(Size::new(sw, sh), Size::new(nw, nh), placement);
             assert_eq!(letterbox.content_origin, origin, "{sw}x{sh} {placement:?}");
             assert_eq!(letterbox.content, Size::new(cw, ch), "{sw}x{sh} {placement:?}");
         }
+    }
+
+    #[test]
+    fn the_visible_part_is_inside_the_input() {
+        let visible =
+            |placement| Letterbox::new(Size::new(300, 100), Size::new(60, 40), placement).visible();
+        assert_eq!(visible(Placement::Center), [0..60, 10..30]);
+        assert_eq!(visible(Placement::TopLeft), [0..60, 0..20]);
+        assert_eq!(visible(Placement::Stretch), [0..60, 0..40]);
+        assert_eq!(visible(Placement::CropTop), [0..60, 0..40]);
     }
 
     #[test]

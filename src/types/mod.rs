@@ -23,6 +23,8 @@
 mod anchor;
 mod boxes;
 mod calibration;
+mod camera_model;
+mod camera_view;
 mod candidate;
 mod center;
 mod cloud;
@@ -38,29 +40,38 @@ mod nms;
 mod report;
 mod tensor;
 mod truth;
+mod view_decoder;
 mod yolo;
 
 pub use anchor::{Anchor, AnchorDecode};
 pub use boxes::{Box2d, Box3d, ImageBox, RotatedBox2d};
 pub use calibration::CameraCalibration;
+pub use camera_model::{CameraModel, Pinhole, Rectified};
+pub use camera_view::{CameraView, PixelConvention, UNSEEN, Undistort, rounded_rows};
 pub use candidate::{Candidate, Candidates, Kept, total_order};
 pub use center::{CenterDecode, ScoreThresholds, SizeOrder, YawConvention};
 pub use cloud::{
-    CloudView, Datatype, MAX_POINT_FIELDS, PointChannel, PointField, PointFields, Points,
+    ChannelTransform, CloudView, Datatype, MAX_POINT_FIELDS, PointChannel, PointField, PointFields,
+    Points,
 };
 pub use detection::{Detection2d, Detection3d, Detections, Object3d, OutputType, Variance3d};
 pub use device::DeviceChoice;
-pub use engine::{CudaGraph, EngineKind, EngineOptions, GpuEngineOptions, Provider};
+pub use engine::{
+    CudaGraph, EncoderPrecision, EngineKind, EngineOptions, GpuEngineOptions, Provider,
+};
 pub use failure::{FailurePolicy, Fallback};
 pub use grid::{Grid, PointRange};
 pub use header::{Header, Stamp};
 pub use image::{CompressedFormat, CompressedView, Encoding, ImagePayload, ImageView, Size};
-pub use letterbox::{Affine2, ChannelOrder, Letterbox, Normalization, Placement};
+pub use letterbox::{Affine2, ChannelOrder, Letterbox, Normalization, Placement, Resize};
 pub use nms::{
     CircleThreshold, ClassMode, Nms2d, Nms3d, NmsBev, NmsCircle, NmsFast, NmsIou, NmsIou3d,
     NmsRotated, NmsSoft, SoftDecay,
 };
-pub use report::{Count, FrameReport, Stage, Transfer};
+pub use report::{Count, FrameReport, LevelCounts, Stage, Transfer};
 pub use tensor::{Dim, ElementType, Tensor, TensorSpec, TensorValues, TensorView};
 pub use truth::{Truth2d, Truth3d};
+pub use view_decoder::{
+    AttentionResidual, CachedYaw, Detr3d, Motion, QueryBox, QueryDecode, Sparse4d, ViewDecoder,
+};
 pub use yolo::{AnchorLevel, DetrBoxes, YoloLayout};

@@ -1,4 +1,4 @@
-//! What one frame cost and what it lost.
+//! Durations, counters and losses of one frame.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 pub enum Stage {
     /// A compressed picture becomes pixels.
     Decompress,
-    /// A payload goes to the device.
+    /// The upload of a payload to the device.
     Upload,
     /// Pixels become the network's input.
     Letterbox,
@@ -17,9 +17,12 @@ pub enum Stage {
     Densify,
     /// Points are grouped into voxels.
     Voxelize,
-    /// Voxels become the encoder's input.
+    /// Voxels become the means of their points.
+    VoxelMean,
+    /// Pillars become the encoder's input.
     PillarFeatures,
-    /// The pillar encoder runs.
+    /// The encoder of pillars or voxels runs. A sparse encoder also writes the map; on a GPU
+    /// its stage starts with the grouping of points into voxels.
     Encode,
     /// Pillar features are laid out on the map.
     Scatter,
@@ -41,13 +44,14 @@ pub enum Stage {
 
 impl Stage {
     /// Every stage, in order.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::Decompress,
         Self::Upload,
         Self::Letterbox,
         Self::Unpack,
         Self::Densify,
         Self::Voxelize,
+        Self::VoxelMean,
         Self::PillarFeatures,
         Self::Encode,
         Self::Scatter,
@@ -69,6 +73,7 @@ impl Stage {
             Self::Unpack => "unpack",
             Self::Densify => "densify",
             Self::Voxelize => "voxelize",
+            Self::VoxelMean => "voxel_mean",
             Self::PillarFeatures => "pillar_features",
             Self::Encode => "encode",
             Self::Scatter => "scatter",
@@ -101,6 +106,11 @@ pub enum Count {
     PointsOverVoxelCapacity,
     /// Voxels beyond `voxel_capacity`.
     VoxelsOverCapacity,
+    /// Sites of a sparse encoder beyond the capacity of their level, all levels together.
+    SitesOverCapacity,
+    /// Sites of a sparse encoder that no convolution to the next level covers, all levels
+    /// together.
+    SitesWithoutOutput,
     /// Candidates beyond `candidate_capacity`.
     CandidatesOverCapacity,
     /// Candidates beyond `pre_nms_top_k`.
@@ -114,7 +124,7 @@ pub enum Count {
 
 impl Count {
     /// Every counter, in order.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 13] = [
         Self::PointsNotFinite,
         Self::PointsOutOfRange,
         Self::PointsOverCapacity,
@@ -122,6 +132,8 @@ impl Count {
         Self::PointsOverVoxel,
         Self::PointsOverVoxelCapacity,
         Self::VoxelsOverCapacity,
+        Self::SitesOverCapacity,
+        Self::SitesWithoutOutput,
         Self::CandidatesOverCapacity,
         Self::CandidatesOverTopK,
         Self::DetectionsOverLimit,
@@ -138,6 +150,8 @@ impl Count {
             Self::PointsOverVoxel => "points_over_voxel",
             Self::PointsOverVoxelCapacity => "points_over_voxel_capacity",
             Self::VoxelsOverCapacity => "voxels_over_capacity",
+            Self::SitesOverCapacity => "sites_over_capacity",
+            Self::SitesWithoutOutput => "sites_without_output",
             Self::CandidatesOverCapacity => "candidates_over_capacity",
             Self::CandidatesOverTopK => "candidates_over_top_k",
             Self::DetectionsOverLimit => "detections_over_limit",
@@ -172,15 +186,31 @@ impl Transfer {
     }
 }
 
-/// Durations, losses and moved bytes of one frame.
+/// The sites of a level of a sparse encoder in one frame.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LevelCounts {
+    /// Sites that were kept; of level 0, the voxels.
+    pub num_sites: u64,
+    /// Sites beyond the capacity of the level.
+    pub num_over_capacity: u64,
+    /// Sites of the level before that the convolution to this level does not cover.
+    pub num_inputs_without_output: u64,
+}
+
+/// Durations, losses, moved bytes and sites of one frame.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FrameReport {
     durations: [Option<Duration>; Stage::ALL.len()],
     counts: [u64; Count::ALL.len()],
     bytes: [[u64; Transfer::ALL.len()]; Stage::ALL.len()],
+    levels: [LevelCounts; FrameReport::MAX_LEVELS],
+    num_levels: usize,
 }
 
 impl FrameReport {
+    /// The most levels of a sparse encoder.
+    pub const MAX_LEVELS: usize = 16;
+
     /// An empty report.
     pub fn new() -> Self {
         Self::default()
@@ -214,6 +244,22 @@ impl FrameReport {
         self.counts[count as usize]
     }
 
+    /// Appends the next level of a sparse encoder and adds its losses to the counters. Levels
+    /// beyond [`Self::MAX_LEVELS`] are not listed.
+    pub fn add_level(&mut self, level: LevelCounts) {
+        if let Some(next) = self.levels.get_mut(self.num_levels) {
+            *next = level;
+            self.num_levels += 1;
+        }
+        self.counts[Count::SitesOverCapacity as usize] += level.num_over_capacity;
+        self.counts[Count::SitesWithoutOutput as usize] += level.num_inputs_without_output;
+    }
+
+    /// The levels of a sparse encoder, finest first; none without one.
+    pub fn levels(&self) -> &[LevelCounts] {
+        &self.levels[..self.num_levels]
+    }
+
     /// Notes bytes that a stage moved.
     pub fn add_bytes(&mut self, stage: Stage, transfer: Transfer, num: usize) {
         self.bytes[stage as usize][transfer as usize] += num as u64;
@@ -245,6 +291,22 @@ mod tests {
         assert_eq!(report.bytes(Stage::Upload, Transfer::HostCopy), 42);
         assert_eq!(report.bytes(Stage::Upload, Transfer::Upload), 0);
         assert_eq!(report.bytes(Stage::Infer, Transfer::Download), 7);
+    }
+
+    #[test]
+    fn losses_of_levels_are_counted() {
+        let mut report = FrameReport::new();
+        for num_over_capacity in 0..=FrameReport::MAX_LEVELS as u64 {
+            report.add_level(LevelCounts {
+                num_sites: 7,
+                num_over_capacity,
+                num_inputs_without_output: 2,
+            });
+        }
+        assert_eq!(report.levels().len(), FrameReport::MAX_LEVELS);
+        assert_eq!(report.levels()[3].num_over_capacity, 3);
+        assert_eq!(report.count(Count::SitesOverCapacity), 136);
+        assert_eq!(report.count(Count::SitesWithoutOutput), 34);
     }
 
     #[test]

@@ -7,11 +7,14 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use det_post::config::{ChannelKind, Config, LidarOutputs, manual};
+use det_post::config::{
+    ChannelKind, Config, EncoderFacts, LidarOutputs, SparseEncoderConfig, manual,
+};
 use det_post::ros::NodeName;
 use det_post::types::{
-    ClassMode, CudaGraph, DeviceChoice, EngineOptions, FailurePolicy, Fallback, GpuEngineOptions,
-    Nms2d, Nms3d, NmsRotated, OutputType, Provider, YoloLayout,
+    ChannelTransform, ClassMode, CudaGraph, DeviceChoice, EncoderPrecision, EngineOptions,
+    FailurePolicy, Fallback, GpuEngineOptions, Nms2d, Nms3d, NmsRotated, OutputType, Provider,
+    SizeOrder, YawConvention, YoloLayout,
 };
 use det_post::{ErrorKind, Result};
 
@@ -72,6 +75,10 @@ fn every_shipped_head_makes_a_channel_that_survives_its_own_yaml() {
         ("centerpoint_autoware_short_range", Some(10)),
         ("centerpoint_nuscenes", Some(10)),
         ("pointpillars_kitti", Some(10)),
+        ("centerpoint_voxel_nuscenes_0075", Some(5)),
+        ("centerpoint_voxel_nuscenes_01", Some(5)),
+        ("centerpoint_voxel_waymo", Some(5)),
+        ("second_kitti", Some(4)),
         ("demo_camera", None),
         ("demo_lidar", Some(10)),
     ] {
@@ -104,6 +111,65 @@ fn every_shipped_head_makes_a_channel_that_survives_its_own_yaml() {
             }
         }
     }
+}
+
+#[test]
+fn facts_of_voxel_heads_arrive() {
+    let lidar = |head: &str, more: &[&str]| {
+        let head = format!("lidar.head:={head}");
+        let config = load_overrides(&LIDAR, &[&[&head[..]], more].concat()).unwrap();
+        let ChannelKind::Lidar(lidar) = &config.channels[0].kind else { panic!() };
+        (**lidar).clone()
+    };
+    // Cells along x, y, z; past sweeps; transform of the intensity; points of a voxel; voxels.
+    let of_scan = (ChannelTransform::Identity, 10);
+    for (head, cells, num_past, (transform, num_points), voxel_capacity) in [
+        ("centerpoint_voxel_nuscenes_0075", [1440, 1440, 40], 9, of_scan, 160_000),
+        ("centerpoint_voxel_nuscenes_01", [1024, 1024, 40], 9, of_scan, 120_000),
+        ("centerpoint_voxel_waymo", [1504, 1504, 40], 0, (ChannelTransform::Tanh, 5), 150_000),
+        ("second_kitti", [1408, 1600, 40], 0, (ChannelTransform::Identity, 5), 40_000),
+    ] {
+        let config = lidar(head, &[]);
+        let facts = &config.facts;
+        let EncoderFacts::Voxels(voxels) = facts.encoder else { panic!("{head}") };
+        assert_eq!(facts.grid.grid_size(), cells, "{head}");
+        assert_eq!(config.densification.num_past_sweeps, num_past, "{head}");
+        assert_eq!(voxels.intensity_transform, transform, "{head}");
+        assert_eq!(facts.max_points_per_voxel, num_points, "{head}");
+        assert_eq!(config.voxel_capacity, voxel_capacity, "{head}");
+        assert_eq!(config.sparse_encoder, SparseEncoderConfig::default(), "{head}");
+    }
+    // The two conventions of boxes.
+    for (head, size_order, yaw) in [
+        (
+            "centerpoint_voxel_nuscenes_0075",
+            SizeOrder::WidthLengthHeight,
+            YawConvention::ClockwiseFromMinusY,
+        ),
+        (
+            "centerpoint_voxel_nuscenes_01",
+            SizeOrder::LengthWidthHeight,
+            YawConvention::CounterClockwise,
+        ),
+    ] {
+        let LidarOutputs::Center(center) = lidar(head, &[]).facts.outputs else { panic!("{head}") };
+        assert_eq!((center.size_order, center.yaw), (size_order, yaw), "{head}");
+        assert_eq!((center.downsample_factor, center.tasks.len()), (8, 6), "{head}");
+    }
+    let given = lidar(
+        "second_kitti",
+        &[
+            "lidar.voxel_capacity:=9000",
+            "lidar.encoder.precision:=bf16",
+            "lidar.encoder.level_capacities:=[8000, 7000]",
+        ],
+    );
+    let expected = SparseEncoderConfig {
+        precision: EncoderPrecision::Bf16,
+        level_capacities: Some(vec![8000, 7000]),
+    };
+    assert_eq!((given.voxel_capacity, given.sparse_encoder), (9000, expected));
+    assert_eq!(lidar("pointpillars_kitti", &["lidar.voxel_capacity:=77"]).voxel_capacity, 77);
 }
 
 #[test]
@@ -372,7 +438,7 @@ fn capacities_that_do_not_fit_into_memory_are_refused() {
     std::fs::write(&path, text).unwrap();
     let head = format!("lidar.head:={}", path.display());
     let error = load_overrides(&LIDAR, &[&head]).unwrap_err();
-    let part = "lidar.head: found voxel_capacity 1048576 with max_points_per_voxel 1024";
+    let part = "lidar.voxel_capacity: found 1048576 with max_points_per_voxel 1024";
     assert!(error.message().contains(part), "{error}");
     assert!(error.message().contains("MiB of memory"), "{error}");
 }
@@ -382,6 +448,7 @@ fn what_is_wrong_is_named() {
     let camera: &[&str] = &CAMERA;
     let lidar: &[&str] = &LIDAR;
     let rotated: &[&str] = &[&CAMERA[..], &["camera.head:=yolo_obb"]].concat();
+    let voxels: &[&str] = &[&LIDAR[..], &["lidar.head:=second_kitti"]].concat();
     // (base, override, parts of the message)
     let cases: &[(&[&str], &str, &[&str])] = &[
         (camera, "camera.nms.iou_treshold:=0.5", &["did you mean `camera.nms.iou_threshold`?"]),
@@ -431,6 +498,9 @@ fn what_is_wrong_is_named() {
         (camera, "camera.class_filter:=[car, horze]", &["camera.class_filter: found horze"]),
         (camera, "camera.head:=yolo", &["camera.head: found \"yolo\"", "did you mean `yolox`?"]),
         (camera, "camera.head:=none/such.yaml", &["camera.head", "none/such.yaml"]),
+        (lidar, "lidar.encoder.precision:=f16", &["lidar.encoder.precision: unknown key"]),
+        (voxels, "lidar.encoder.precision:=f64", &["found \"f64\"", "auto, f32, tf32, f16, bf16"]),
+        (voxels, "lidar.encoder.level_capacities:=[9, 0]", &["found [9, 0]", "from 1 to 16777216"]),
         (camera, "camera.encoder_path:=x", &["camera.encoder_path: unknown key"]),
         (camera, "back.nms.kind:=iou", &["back.head: is missing"]),
         (camera, "back.head:=yolov8", &["back.input: is missing", "back.model_path: is missing"]),

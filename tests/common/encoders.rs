@@ -13,6 +13,7 @@ use half::f16;
 
 use super::npz::Npz;
 use super::shared_data::shared_data;
+use super::sparse_onnx::{File, ScnConvolution};
 
 /// Batch normalization's eps.
 const EPS: f64 = 1e-3;
@@ -137,6 +138,40 @@ pub fn network(
         (before, input) = (input, output);
     }
     Ok((builder.finish(input, GridAxes::Zyx, [0, 1, 2])?, stages))
+}
+
+/// The file of layers on a grid of `shape`, in NVIDIA's dialect.
+pub fn scn(layers: &[Layer], shape: [u32; 3]) -> File {
+    let mut file = File::default();
+    file.inputs.push(("0".into(), ElementType::F32, vec![50, layers[0].channels[0] as i64]));
+    let (mut grid, mut num_outputs) = (shape, 0);
+    // The input of the layer before and of this one.
+    let (mut before, mut input) = ("0".to_owned(), "0".to_owned());
+    for (index, layer) in layers.iter().enumerate() {
+        let next = layer.strided.map_or(grid, |geometry| geometry.strided_shape(grid).unwrap());
+        let convolution = ScnConvolution {
+            geometry: Geometry { padding: [1; 3], ..Geometry::submanifold([3; 3]) },
+            is_submanifold: layer.strided.is_none(),
+            grids: [grid, next],
+            channels: layer.channels,
+            weights: &layer.weights,
+            bias: &layer.bias,
+            relu: !layer.adds_residual,
+        };
+        let geometry = layer.strided.unwrap_or(convolution.geometry);
+        let mut output = format!("conv{index}");
+        file.scn_convolution(&ScnConvolution { geometry, ..convolution }, &input, &output);
+        if layer.adds_residual {
+            let (sum, relu) = (format!("sum{index}"), format!("relu{index}"));
+            file.op("Add", &[&output, &before], &sum, vec![]);
+            file.op("Relu", &[&sum], &relu, vec![]);
+            output = relu;
+        }
+        (before, input) = (input, output);
+        (grid, num_outputs) = (next, layer.channels[1]);
+    }
+    file.scn_map(&input, num_outputs, grid);
+    file
 }
 
 struct Layers<'a> {

@@ -6,6 +6,7 @@ pub mod bounds;
 #[path = "../../examples/make_sample/camera_net.rs"]
 pub mod camera_net;
 pub mod counting_pillars;
+pub mod counting_voxels;
 pub mod cpu_time;
 pub mod detect;
 #[path = "../../examples/make_sample/drive.rs"]
@@ -32,3 +33,4 @@ pub mod session;
 pub mod shared_data;
 pub mod sparse_onnx;
 pub mod stand_in;
+pub mod view_networks;

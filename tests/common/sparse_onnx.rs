@@ -4,6 +4,7 @@
 use half::f16;
 
 use super::onnx::{Attr, Graph};
+use det_post::ops::rulebook::Geometry;
 use det_post::types::ElementType;
 
 /// A file under construction.
@@ -167,7 +168,68 @@ pub fn scn() -> File {
     file
 }
 
+/// A convolution in NVIDIA's dialect with given parameters.
+pub struct ScnConvolution<'a> {
+    /// Kernel, stride, padding, dilation.
+    pub geometry: Geometry,
+    /// Whether it keeps its sites.
+    pub is_submanifold: bool,
+    /// Grids in and out.
+    pub grids: [[u32; 3]; 2],
+    /// Channels in and out.
+    pub channels: [usize; 2],
+    /// `[Cout, taps, Cin]`
+    pub weights: &'a [f32],
+    /// `[Cout]`
+    pub bias: &'a [f32],
+    /// Whether a ReLU ends it.
+    pub relu: bool,
+}
+
 impl File {
+    /// Adds a convolution in NVIDIA's dialect.
+    pub fn scn_convolution(&mut self, of: &ScnConvolution<'_>, input: &str, output: &str) {
+        let name = format!("spconv{}", self.constants.len() / 2);
+        let ints = |values: [u32; 3]| Attr::Ints(values.map(i64::from).to_vec());
+        let [num_in, num_out] = of.channels.map(|channels| channels as i64);
+        let Geometry { kernel, stride, padding, dilation } = of.geometry;
+        let [k0, k1, k2] = kernel.map(i64::from);
+        let (weight, bias) = (format!("{name}.weight"), format!("{name}.bias"));
+        let dims = vec![num_out, k0, k1, k2, num_in];
+        self.constants.push((weight.clone(), dims, of.weights.to_vec()));
+        self.constants.push((bias.clone(), vec![num_out], of.bias.to_vec()));
+        let attributes = vec![
+            ("ndim", Attr::Int(3)),
+            ("input_spatial_shape", ints(of.grids[0])),
+            ("output_spatial_shape", ints(of.grids[1])),
+            ("in_channels", Attr::Int(num_in)),
+            ("out_channels", Attr::Int(num_out)),
+            ("kernel_size", ints(kernel)),
+            ("stride", ints(stride)),
+            ("padding", ints(padding)),
+            ("dilation", ints(dilation)),
+            ("output_padding", ints([0; 3])),
+            ("transposed", Attr::Int(0)),
+            ("inverse", Attr::Int(0)),
+            ("subm", Attr::Int(i64::from(of.is_submanifold))),
+            ("groups", Attr::Int(1)),
+            ("activation", Attr::Text(if of.relu { "ReLU" } else { "None" })),
+            ("input_shape", Attr::Ints(vec![50, num_in])),
+            ("output_shape", Attr::Ints(vec![40, num_out])),
+        ];
+        self.op("SparseConvolution", &[input, &weight, &bias], output, attributes);
+    }
+
+    /// The map at the end, `[1, channels * depth, rows, columns]`, of axes z y x.
+    pub fn scn_map(&mut self, input: &str, channels: usize, grid: [u32; 3]) {
+        let [depth, rows, columns] = grid.map(i64::from);
+        let channels = channels as i64;
+        self.scatter_dense(input, "dense", "zyx", [channels, depth, rows, columns]);
+        let dims = vec![1, channels * depth, rows, columns];
+        self.op("Reshape", &["dense"], "map", vec![("dims", Attr::Ints(dims.clone()))]);
+        self.outputs.push(("map".into(), dims));
+    }
+
     /// A convolution in NVIDIA's dialect, with its parameters.
     pub fn scn_conv(&mut self, conv: &Conv, input: &str, output: &str) {
         let [kernel, stride, padding] = conv.geometry;

@@ -7,18 +7,23 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 #![allow(clippy::print_stdout, reason = "tests say what they skipped")]
 
+use crate::common::counting_voxels;
 #[cfg(feature = "cuda")]
 use crate::common::require;
 use std::cell::Cell;
 
 use super::allocator::NUM_ALLOCATIONS;
+use crate::common::view_networks;
 use det_post::config::{ChannelKind, Config, LidarConfig};
-use det_post::detectors::{Detector, FrameInput, FrameSet, image2d, pillars};
+use det_post::detectors::{Detector, FrameInput, FrameSet, image2d, pillars, voxels};
 use det_post::infer::Engine;
+use det_post::infer::sparse::Plan;
+use det_post::infer::view_decoder::{self, CpuViewDecoder, DecodedQueries};
+use det_post::ops::decode_query;
 use det_post::types::{
-    Box2d, CloudView, Dim, ElementType, Encoding, FrameReport, Header, ImagePayload, ImageView,
-    PointField, PointFields, RotatedBox2d, Size, Stage, Stamp, TensorSpec, TensorValues,
-    TensorView,
+    Box2d, Candidates, CloudView, Dim, ElementType, Encoding, FrameReport, Header, ImagePayload,
+    ImageView, Motion, PointField, PointFields, QueryDecode, RotatedBox2d, ScoreThresholds, Size,
+    SizeOrder, Stage, Stamp, TensorSpec, TensorValues, TensorView, ViewDecoder, YawConvention,
 };
 use det_post::{Error, ErrorKind, Result};
 use nalgebra::{Isometry3, Vector3};
@@ -303,6 +308,66 @@ fn a_lidar_frame_with_past_sweeps_allocates_nothing() {
     }
 }
 
+/// A channel with a sparse encoder on one thread: its parameters, encoder and network.
+fn voxel_channel() -> (LidarConfig, Plan, Box<Prepared>) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = counting_voxels::write(folder.path());
+    let parameters = ["engine.threads:=1", "densification.num_past_sweeps:=2"];
+    let parameters = parameters.map(|parameter| format!("lidar.{parameter}"));
+    let mut config = Config::load(&[file], &parameters).unwrap();
+    let ChannelKind::Lidar(config) = config.channels.remove(0).kind else { panic!("a lidar head") };
+    let map = |channels| [1, channels, 3, 6];
+    let outputs: [Answer<'_>; 5] = [
+        ("reg", &map(2), noise),
+        ("height", &map(1), noise),
+        ("dim", &map(3), |i| noise(i) + 0.5),
+        ("rot", &map(2), noise),
+        ("heatmap", &map(1), |_| 0.0),
+    ];
+    let mut head = Prepared::new(&map(5), &outputs);
+    head.inputs[0].name = "spatial_features".into();
+    let plan = voxels::plan(&config).unwrap();
+    (*config, plan, head)
+}
+
+/// A cloud that fills the channel's grid.
+fn voxel_bytes() -> Vec<u8> {
+    let points = counting_voxels::cloud(1, 20_000);
+    points.as_flattened().iter().flat_map(|value| value.to_le_bytes()).collect()
+}
+
+#[test]
+fn a_frame_of_voxels_allocates_nothing() {
+    let (config, plan, head) = voxel_channel();
+    let mut pipeline = voxels::CpuDetector::new(&config, plan, head).unwrap();
+    let bytes = voxel_bytes();
+    let mut frame = drive(&bytes);
+    let mut num_detections = 0;
+    let num_allocations = allocations_after_warm_up(|| num_detections = frame(&mut pipeline));
+    assert_eq!(num_detections, 18);
+    assert_eq!(num_allocations, 0);
+}
+
+#[test]
+#[cfg(feature = "cuda")]
+fn a_frame_of_voxels_on_a_gpu_allocates_nothing() {
+    let Some((_alone, device)) = gpu() else { return };
+    let stream = device.stream().unwrap();
+    let (config, plan, head) = voxel_channel();
+    let engine = given(&stream, &head);
+    let mut pipeline = voxels::CudaDetector::new(&config, plan, &stream, engine).unwrap();
+    let bytes = voxel_bytes();
+    let mut frame = drive(&bytes);
+    let mut num_detections = 0;
+    (0..4).for_each(|_| num_detections = frame(&mut pipeline));
+    let on_device = || (stream.num_allocations(), device.free_memory().unwrap());
+    let before = on_device();
+    let num_allocations = allocations_after_warm_up(|| num_detections = frame(&mut pipeline));
+    assert_eq!(on_device(), before);
+    assert_eq!(num_allocations, 0);
+    assert_eq!(num_detections, 18);
+}
+
 #[test]
 #[cfg(feature = "cuda")]
 fn a_lidar_frame_on_a_gpu_allocates_nothing() {
@@ -321,4 +386,46 @@ fn a_lidar_frame_on_a_gpu_allocates_nothing() {
     assert_eq!(on_device(), before);
     assert_eq!(num_allocations, 0);
     assert!(num_detections > 20, "{num_detections} detections");
+}
+
+#[test]
+fn a_frame_of_a_view_decoder_allocates_nothing() {
+    let [detr3d, sparse4d] = [
+        (
+            view_networks::detr3d(&view_networks::detr3d_facts()),
+            ViewDecoder::Detr3d(view_networks::detr3d_facts()),
+        ),
+        (
+            view_networks::sparse4d(&view_networks::sparse4d_facts()),
+            ViewDecoder::Sparse4d(view_networks::sparse4d_facts()),
+        ),
+    ];
+    let params = QueryDecode {
+        size_order: SizeOrder::LengthWidthHeight,
+        yaw: YawConvention::CounterClockwise,
+        score_thresholds: ScoreThresholds::uniform(0.1, 3),
+        yaw_norm_thresholds: Vec::new(),
+        center_range: None,
+    };
+    let motion = Motion {
+        interval_s: 0.1,
+        current_from_past: [[1.0, 0.0, 0.0, -0.4], [0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0]],
+    };
+    for (weights, facts) in [detr3d, sparse4d] {
+        let network = view_decoder::parse(&weights.to_safetensors(), &facts).unwrap();
+        let mut decoder = CpuViewDecoder::new(&network);
+        let (views, maps) = (view_networks::two_views(), view_networks::two_maps(1));
+        let mut workspace = decode_query::Workspace::new(8);
+        let mut candidates = Candidates::with_capacity(8);
+        let num_allocations = allocations_after_warm_up(|| {
+            decoder.set_views(&views).unwrap();
+            let DecodedQueries { logits, boxes, quality } =
+                decoder.run(&maps, Some(&motion)).unwrap();
+            let queries = decode_query::Queries { logits, boxes, quality };
+            decode_query::decode_query(&queries, &params, &mut workspace, &mut candidates).unwrap();
+            candidates.finish(usize::MAX);
+        });
+        assert!(!candidates.as_slice().is_empty());
+        assert_eq!(num_allocations, 0, "{facts:?}");
+    }
 }

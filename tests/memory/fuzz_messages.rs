@@ -26,8 +26,8 @@ use det_post::transport::messages::{
 use det_post::transport::tf::{self, TfBuffer, TfLimits};
 use det_post::transport::truth;
 use det_post::types::{
-    Box2d, Box3d, ChannelOrder, ElementType, Header, Normalization, Placement, PointChannel,
-    Points, Stamp, Tensor, Truth2d, Truth3d,
+    Box2d, Box3d, CameraModel, ChannelOrder, ElementType, Header, Normalization, Placement,
+    PointChannel, Points, Size, Stamp, Tensor, Truth2d, Truth3d,
 };
 use messages::Message;
 use std::sync::LazyLock;
@@ -71,7 +71,7 @@ fn decode(decoder: usize, cdr: &[u8], buffer: &mut TfBuffer) -> Result<()> {
     match decoder {
         0 => Image::decode(cdr)?.view().map(drop),
         1 => CompressedImage::decode(cdr)?.view().map(drop),
-        2 => CameraInfo::decode(cdr).map(drop),
+        2 => camera_model(&CameraInfo::decode(cdr)?),
         3 => {
             let view = PointCloud2::decode(cdr)?.view()?;
             if view.num_points() > 0 {
@@ -96,6 +96,19 @@ fn decode(decoder: usize, cdr: &[u8], buffer: &mut TfBuffer) -> Result<()> {
         10 => truth::decode_2d(cdr, &TRUTH[3].cdr).map(drop),
         _ => truth::decode_2d(&TRUTH[2].cdr, cdr).map(drop),
     }
+}
+
+/// What is made of a calibration: pixels that are finite, whatever it contains.
+fn camera_model(info: &CameraInfo<'_>) -> Result<()> {
+    let camera = CameraModel::new(&info.calibration())?;
+    let Size { width, height } = camera.image_size();
+    for (u, v) in [(0, 0), (width - 1, height - 1), (width / 2, height / 3)] {
+        let pixel = [f64::from(u), f64::from(v)];
+        let raw = camera.raw_from_rectified(pixel);
+        let ray = camera.undistort(pixel);
+        assert!(raw.iter().chain(&ray).flatten().all(|value| value.is_finite()), "{info:?}");
+    }
+    Ok(())
 }
 
 const NUM_DECODERS: usize = 12;

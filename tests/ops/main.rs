@@ -10,8 +10,10 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod cameras;
 mod engines;
 mod fuzz_pictures;
 mod lidar_reference;
 mod nms_tables;
 mod sparse;
+mod views;

@@ -25,6 +25,9 @@ const ENCODINGS: [Encoding; 14] = [
     Encoding::BayerGrbg8,
 ];
 
+const PLACEMENTS: [Placement; 4] =
+    [Placement::Center, Placement::TopLeft, Placement::Stretch, Placement::CropTop];
+
 struct Problem {
     size: Size,
     network: Size,
@@ -47,7 +50,7 @@ impl Problem {
             *value = if *value < 128 { 0 } else { 255 };
         }
         let params = LetterboxParams {
-            placement: [Placement::Center, Placement::TopLeft, Placement::Stretch][random.below(3)],
+            placement: PLACEMENTS[random.below(4)],
             channel_order: [ChannelOrder::Rgb, ChannelOrder::Bgr][random.below(2)],
             normalization: Normalization::from_mean_std(
                 [123.675, 116.28, 103.53],

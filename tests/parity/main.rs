@@ -40,6 +40,7 @@ mod nms_rotated;
 mod nms_soft;
 mod pillar_features;
 mod random;
+mod resample;
 mod rotated_pipeline;
 mod rulebook;
 mod scatter;
@@ -54,6 +55,7 @@ mod to_map;
 mod unpack;
 mod voxel_mean;
 mod voxelize;
+mod voxels_pipeline;
 
 /// The GPU, or `None` with the reason printed.
 fn gpu() -> Option<CudaDevice> {

@@ -30,10 +30,10 @@ impl Scene {
             coordinates: npz.rows_of_4("in_coords").to_vec(),
             features: npz.f32("in_features").to_vec(),
         };
-        Some(Self::new(family, "mini", 21, voxels, npz))
+        Some(Self::new(family, "mini", 21, voxels, &npz))
     }
 
-    fn new(family: Family, scene: &str, seed: u64, voxels: Voxelized, scene_file: Npz) -> Self {
+    fn new(family: Family, scene: &str, seed: u64, voxels: Voxelized, scene_file: &Npz) -> Self {
         let shape = scene_file.i32("level0/shape");
         let shape = [shape[0], shape[1], shape[2]].map(i32::cast_unsigned);
         let name = format!("sparse/{}_{scene}.npz", family.name());
@@ -53,8 +53,8 @@ impl Scene {
             coordinates: crop.rows_of_4("in_coords").to_vec(),
             features: crop.f32("in_features").to_vec(),
         };
-        let crop = Self::new(family, "crop", 22, voxels, crop);
-        Some([crop, Self::new(family, "scan", 23, scan()?, residual("scan")?)])
+        let crop = Self::new(family, "crop", 22, voxels, &crop);
+        Some([crop, Self::new(family, "scan", 23, scan()?, &residual("scan")?)])
     }
 
     fn plan(&self, num_voxels: usize) -> Plan {

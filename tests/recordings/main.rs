@@ -18,3 +18,4 @@ mod golden;
 mod lidar_replay;
 mod messages;
 mod rotated_boxes;
+mod voxel_replay;

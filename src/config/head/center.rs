@@ -15,7 +15,7 @@ pub struct CenterFacts {
     /// Per task, names of its outputs: offset, height, size, rotation,
     /// velocity (if any), heat map. Empty: by position in this order.
     pub output_names: Vec<Vec<String>>,
-    /// Pillars a cell of the map along one axis.
+    /// Voxels of a cell of the output maps along one axis.
     pub downsample_factor: u32,
     /// Order of the size channels.
     pub size_order: SizeOrder,
@@ -56,7 +56,7 @@ impl CenterFacts {
         let downsample_factor = p.required(
             "downsample_factor",
             integer(1..=64),
-            "Pillars of a cell of the map along one axis (`out_size_factor`, `feature_map_stride`).",
+            "Voxels of a cell of the output maps along one axis (`out_size_factor`, `feature_map_stride`).",
         );
         let size_order =
             p.required("size_order", one_of(SIZE_ORDERS), "Order of the size channels.");

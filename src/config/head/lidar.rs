@@ -2,14 +2,18 @@
 
 use super::anchor::AnchorFacts;
 use super::center::CenterFacts;
+use super::encoder::{EncoderFacts, EncoderKind, PillarFacts, VoxelFacts};
 use crate::config::declaration::Change::Fixed;
 use crate::config::reader::Reader;
 use crate::config::value::Length::{Exactly, OneOrMore};
-use crate::config::value::{above, flag, integer, list, number, one_of, text};
+use crate::config::value::{above, integer, list, number, one_of, text};
 use crate::types::{Grid, PointChannel, PointRange};
 
-/// Most cells of a grid, which bounds the memory of a map.
-const MAX_CELLS: u64 = 1 << 24;
+/// Most pillars of a grid, which bounds the memory of a map.
+const MAX_PILLARS: u64 = 1 << 24;
+
+/// Most voxels of a grid: those that the sites of a sparse encoder are numbered by.
+const MAX_VOXELS: u64 = 1 << 28;
 
 #[derive(Clone, Copy)]
 enum OutputKind {
@@ -20,27 +24,23 @@ enum OutputKind {
 const KINDS: &[(&str, OutputKind)] =
     &[("center", OutputKind::Center), ("anchor", OutputKind::Anchor)];
 
-/// Inputs and outputs of a pillar encoder and its network.
+/// Inputs and outputs of a LiDAR network and of the encoder before it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LidarFacts {
     /// Names of the classes; the index is the class.
     pub class_names: Vec<String>,
-    /// Crop box and pillars; one cell high.
+    /// Crop box and voxels; pillars are one cell high.
     pub grid: Grid,
-    /// Points of a pillar that count.
+    /// Points of a voxel that count; `usize::MAX` is no limit.
     pub max_points_per_voxel: usize,
-    /// The most pillars held.
+    /// The most voxels of a frame, unless the channel says otherwise.
     pub voxel_capacity: usize,
     /// What a point carries beyond x, y, z, in order.
     pub point_channels: Vec<PointChannel>,
     /// Factor on the [`PointChannel::Intensity`] of messages.
     pub intensity_scale: f32,
-    /// Whether features hold three offsets from the pillar's centre, or two.
-    pub center_offset_z: bool,
-    /// Name of the encoder's input; `None`: the first.
-    pub encoder_input: Option<String>,
-    /// Name of the encoder's output; `None`: the first.
-    pub encoder_output: Option<String>,
+    /// What turns points into the network's input.
+    pub encoder: EncoderFacts,
     /// Name of the network's input; `None`: the first.
     pub model_input: Option<String>,
     /// What the network's outputs hold.
@@ -62,10 +62,16 @@ impl LidarFacts {
         3 + self.point_channels.len()
     }
 
-    /// Floats of a point in the encoder's input: the point's own, three
-    /// offsets from the mean, two or three from the pillar's centre.
+    /// Floats of a point of a pillar, or of a voxel, in the encoder's input. Of a point: its
+    /// own, three offsets from the mean, two or three from the pillar's center. Of a voxel:
+    /// those of a point.
     pub fn num_features(&self) -> usize {
-        self.num_point_channels() + 3 + if self.center_offset_z { 3 } else { 2 }
+        match &self.encoder {
+            EncoderFacts::Pillars(pillars) => {
+                self.num_point_channels() + 3 + if pillars.center_offset_z { 3 } else { 2 }
+            }
+            EncoderFacts::Voxels(_) => self.num_point_channels(),
+        }
     }
 
     /// Per class, its task; an anchor head has one task.
@@ -88,17 +94,14 @@ impl LidarFacts {
             one_of(KINDS),
             "What the outputs hold: those of CenterPoint or of PointPillars.",
         );
-        let grid = grid(p);
+        let encoder = EncoderKind::read(p);
+        let grid = grid(p, encoder);
         let facts = Self {
-            max_points_per_voxel: p.required(
-                "max_points_per_voxel",
-                integer(1..=1024),
-                "Most points of a pillar; the network sees no more.",
-            ),
+            max_points_per_voxel: max_points_per_voxel(p, encoder),
             voxel_capacity: p.required(
                 "voxel_capacity",
                 integer(1..=1 << 20),
-                "Most pillars of a frame. More are dropped and counted.",
+                "Default of the channel's `voxel_capacity`.",
             ),
             point_channels: p
                 .optional(
@@ -120,25 +123,10 @@ impl LidarFacts {
                 1.0,
                 "Factor on the intensity of a message.",
             ),
-            center_offset_z: p.required(
-                "center_offset_z",
-                flag(),
-                "Whether features hold the offset from the pillar's centre in z, too: three offsets, or two.",
-            ),
-            encoder_input: p.optional(
-                "encoder_input",
-                Fixed,
-                text(),
-                "the first input",
-                "Name of the encoder's input.",
-            ),
-            encoder_output: p.optional(
-                "encoder_output",
-                Fixed,
-                text(),
-                "the first output",
-                "Name of the encoder's output.",
-            ),
+            encoder: match encoder {
+                EncoderKind::Pillars => EncoderFacts::Pillars(PillarFacts::read(p)),
+                EncoderKind::Voxels => EncoderFacts::Voxels(VoxelFacts::read(p)),
+            },
             model_input: p.optional(
                 "model_input",
                 Fixed,
@@ -166,8 +154,25 @@ fn channel(name: String) -> PointChannel {
     }
 }
 
+fn max_points_per_voxel(p: &mut Reader<'_>, encoder: EncoderKind) -> usize {
+    const KEY: &str = "max_points_per_voxel";
+    let found = p.required(
+        KEY,
+        integer(0..=1024),
+        "Most points of a voxel; the network sees no more. With `encoder: voxels` on the CPU 0 is no limit.",
+    );
+    match (found, encoder) {
+        (0, EncoderKind::Voxels) => usize::MAX,
+        (0, EncoderKind::Pillars) => {
+            p.refuse(KEY, 0, "an integer from 1 to 1024 with `encoder: pillars`");
+            1
+        }
+        (limit, _) => limit,
+    }
+}
+
 /// `None` when a problem was noted.
-fn grid(p: &mut Reader<'_>) -> Option<Grid> {
+fn grid(p: &mut Reader<'_>, encoder: EncoderKind) -> Option<Grid> {
     const VOXEL_SIZE: &str = "voxel_size_m";
     let range = p.required(
         "point_range_m",
@@ -177,15 +182,22 @@ fn grid(p: &mut Reader<'_>) -> Option<Grid> {
     let voxel_size_m = p.required(
         VOXEL_SIZE,
         list(above(0.0, 1e6).in_unit("m"), Exactly(3)),
-        "Edge lengths of a pillar along x, y, z; z is the whole height.",
+        "Edge lengths of a voxel along x, y, z; z of a pillar is the whole height.",
     );
     let range = PointRange::from_bounds(range.try_into().ok()?);
     let grid = Grid::new(range, voxel_size_m.try_into().ok()?)
         .map_err(|error| p.problem(VOXEL_SIZE, error.message()))
         .ok()?;
-    if grid.grid_size()[2] != 1 || grid.num_cells() > MAX_CELLS {
+    let (fits, allowed) = match encoder {
+        EncoderKind::Pillars => (
+            grid.grid_size()[2] == 1 && grid.num_cells() <= MAX_PILLARS,
+            format!("one cell along z and {MAX_PILLARS} in all, or `encoder: voxels`"),
+        ),
+        EncoderKind::Voxels => (grid.num_cells() <= MAX_VOXELS, format!("{MAX_VOXELS} cells")),
+    };
+    if !fits {
         let found = format!("a grid of {:?} cells", grid.grid_size());
-        p.refuse(VOXEL_SIZE, found, &format!("one cell along z and {MAX_CELLS} in all"));
+        p.refuse(VOXEL_SIZE, found, &allowed);
         return None;
     }
     Some(grid)

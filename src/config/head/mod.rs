@@ -7,6 +7,7 @@
 mod anchor;
 mod camera;
 mod center;
+mod encoder;
 mod lidar;
 
 use std::path::Path;
@@ -14,6 +15,7 @@ use std::path::Path;
 pub use anchor::AnchorFacts;
 pub use camera::YoloFacts;
 pub use center::CenterFacts;
+pub use encoder::{EncoderFacts, PillarFacts, VoxelFacts};
 pub use lidar::{LidarFacts, LidarOutputs};
 
 use super::declaration::Declaration;
@@ -32,10 +34,20 @@ pub(super) const SHIPPED: &[(&str, &str)] = &[
         include_str!("../../../config/heads/centerpoint_autoware_short_range.yaml"),
     ),
     ("centerpoint_nuscenes", include_str!("../../../config/heads/centerpoint_nuscenes.yaml")),
+    (
+        "centerpoint_voxel_nuscenes_0075",
+        include_str!("../../../config/heads/centerpoint_voxel_nuscenes_0075.yaml"),
+    ),
+    (
+        "centerpoint_voxel_nuscenes_01",
+        include_str!("../../../config/heads/centerpoint_voxel_nuscenes_01.yaml"),
+    ),
+    ("centerpoint_voxel_waymo", include_str!("../../../config/heads/centerpoint_voxel_waymo.yaml")),
     ("demo_camera", include_str!("../../../config/heads/demo_camera.yaml")),
     ("demo_lidar", include_str!("../../../config/heads/demo_lidar.yaml")),
     ("pointpillars_kitti", include_str!("../../../config/heads/pointpillars_kitti.yaml")),
     ("rtdetr", include_str!("../../../config/heads/rtdetr.yaml")),
+    ("second_kitti", include_str!("../../../config/heads/second_kitti.yaml")),
     ("yolo_obb", include_str!("../../../config/heads/yolo_obb.yaml")),
     ("yolov10", include_str!("../../../config/heads/yolov10.yaml")),
     ("yolov5", include_str!("../../../config/heads/yolov5.yaml")),
@@ -157,9 +169,9 @@ fn common(p: &mut Reader<'_>) -> (Sensor, Vec<String>) {
     (sensor, class_names)
 }
 
-/// The facts of camera heads; of all LiDAR heads; of those of kind `center`; of
-/// those of kind `anchor`.
-pub(super) fn declarations() -> [Vec<Declaration>; 4] {
+/// The facts of camera heads; of all LiDAR heads; of those with pillars; of those with
+/// voxels; of those of kind `center`; of those of kind `anchor`.
+pub(super) fn declarations() -> [Vec<Declaration>; 6] {
     let describe = |read: fn(&mut Reader<'_>)| {
         let mut problems = Problems::default();
         let mut p = Reader::manual(&mut problems);
@@ -170,19 +182,25 @@ pub(super) fn declarations() -> [Vec<Declaration>; 4] {
         common(p);
         YoloFacts::read(p, Vec::new());
     });
+    let pillars = describe(|p| {
+        PillarFacts::read(p);
+    });
+    let voxels = describe(|p| {
+        VoxelFacts::read(p);
+    });
     let center = describe(|p| {
         CenterFacts::read(p, &[]);
     });
     let anchor = describe(|p| {
         AnchorFacts::read(p, &[]);
     });
-    // Without a value `kind` is the first kind, `center`.
+    // Without a value `kind` and `encoder` are the first, `center` and `pillars`.
     let mut lidar = describe(|p| {
         common(p);
         LidarFacts::read(p, Vec::new());
     });
-    lidar.retain(|fact| !center.iter().any(|of_center| of_center.name == fact.name));
-    [camera, lidar, center, anchor]
+    lidar.retain(|fact| !pillars.iter().chain(&center).any(|other| other.name == fact.name));
+    [camera, lidar, pillars, voxels, center, anchor]
 }
 
 /// Puts the names of a shipped list in the place of its name.

@@ -1,67 +1,17 @@
-//! 3D detection from pillars on the CPU.
+//! From pillars to the map on the CPU.
 
-use nalgebra::Isometry3;
-
-use super::{CLOUD, LidarHead, PillarEncoder, family, needs, with_empty_frame};
-use crate::config::{ChannelConfig, LidarConfig, LidarFacts};
-use crate::detectors::{Detector, DetectorInfo, FrameSet, InputNeeds};
-use crate::device::Device;
-use crate::error::{Error, Result};
-use crate::infer::Engine;
-use crate::ops::densify::{Sweeps, densify};
-use crate::ops::gather::gather_3d;
-use crate::ops::nms::{self, suppress_3d};
+use super::{PillarEncoder, map_dims, pillar_facts};
+use crate::config::LidarConfig;
+use crate::detectors::lidar::{self, MapEncoder};
+use crate::error::Result;
+use crate::infer::{Engine, ExpectedDim};
 use crate::ops::pillar_features::pillar_features;
 use crate::ops::scatter::scatter;
-use crate::ops::select::select;
-use crate::ops::unpack::{UnpackParams, unpack};
-use crate::ops::voxelize::{self, VoxelizeParams, Voxels, voxelize};
-use crate::types::{
-    Candidates, Count, Detection3d, Detections, FrameReport, Kept, Nms3d, Object3d, Points, Stage,
-    Stamp, Tensor,
-};
-
-/// The timed stages, in order.
-const STAGES: [Stage; 11] = [
-    Stage::Unpack,
-    Stage::Densify,
-    Stage::Voxelize,
-    Stage::PillarFeatures,
-    Stage::Encode,
-    Stage::Scatter,
-    Stage::Infer,
-    Stage::Decode,
-    Stage::Select,
-    Stage::Suppress,
-    Stage::Gather,
-];
+use crate::ops::voxelize::Voxels;
+use crate::types::{FrameReport, Grid, Points, Stage, Tensor};
 
 /// Detects objects in point clouds on the CPU.
-pub struct CpuDetector {
-    info: DetectorInfo,
-    needs: [InputNeeds; 1],
-    facts: LidarFacts,
-    encoder: Box<dyn Engine>,
-    pillars: PillarEncoder,
-    engine: Box<dyn Engine>,
-    head: LidarHead,
-    unpack: UnpackParams,
-    points: Points,
-    densification: Option<Densification>,
-    voxelize: VoxelizeParams,
-    voxelization: voxelize::Workspace,
-    voxels: Voxels,
-    center_offset_z: bool,
-    features: Tensor,
-    map: Tensor,
-    candidates: Candidates<Object3d>,
-    pre_nms_top_k: usize,
-    nms: Nms3d,
-    suppression: nms::Workspace,
-    keep: Vec<Kept>,
-    max_detections: usize,
-    detections: Vec<Detection3d>,
-}
+pub type CpuDetector = lidar::CpuDetector<PillarMap>;
 
 impl CpuDetector {
     /// A detector with loaded networks.
@@ -73,193 +23,57 @@ impl CpuDetector {
         encoder: Box<dyn Engine>,
         engine: Box<dyn Engine>,
     ) -> Result<Self> {
-        let facts = &config.facts;
-        let pillars = PillarEncoder::new(facts, encoder.inputs(), encoder.outputs())?;
-        let head = LidarHead::new(config, engine.inputs(), engine.outputs())?;
-        let num_channels = facts.num_point_channels();
-        let voxelize = super::voxelize_params(facts);
+        Self::with_encoder(config, PillarMap::new(config, encoder)?, engine)
+    }
+}
+
+/// Pillar features, the encoder, and the scattering of its output.
+pub struct PillarMap {
+    engine: Box<dyn Engine>,
+    encoder: PillarEncoder,
+    grid: Grid,
+    center_offset_z: bool,
+    map_dims: [ExpectedDim; 4],
+    features: Tensor,
+}
+
+impl PillarMap {
+    fn new(config: &LidarConfig, engine: Box<dyn Engine>) -> Result<Self> {
+        let encoder = PillarEncoder::new(config, engine.inputs(), engine.outputs())?;
         Ok(Self {
-            info: DetectorInfo::new(&Device::Cpu, engine.name(), &STAGES),
-            needs: needs(config),
-            facts: facts.clone(),
-            features: pillars.input()?,
-            map: head.input(facts, engine.inputs())?,
-            encoder,
-            pillars,
+            features: encoder.input()?,
             engine,
-            head,
-            unpack: super::unpack_params(config),
-            points: Points::with_capacity(num_channels, config.point_capacity),
-            densification: Densification::new(config),
-            voxelize,
-            voxelization: voxelize::Workspace::new(&facts.grid, config.point_capacity),
-            voxels: Voxels::new(&voxelize),
-            center_offset_z: facts.center_offset_z,
-            candidates: Candidates::with_capacity(config.candidate_capacity),
-            pre_nms_top_k: config.pre_nms_top_k,
-            nms: config.nms.clone(),
-            suppression: nms::Workspace::with_capacity(config.pre_nms_top_k),
-            keep: Vec::with_capacity(config.pre_nms_top_k),
-            max_detections: config.max_detections,
-            detections: Vec::with_capacity(config.max_detections),
+            encoder,
+            grid: config.facts.grid,
+            center_offset_z: pillar_facts(config)?.center_offset_z,
+            map_dims: map_dims(config),
         })
     }
 }
 
-impl Detector for CpuDetector {
-    fn inputs(&self) -> &[InputNeeds] {
-        &self.needs
+impl MapEncoder for PillarMap {
+    const STAGES: &'static [Stage] = &[Stage::PillarFeatures, Stage::Encode, Stage::Scatter];
+
+    fn map_dims(&self) -> [ExpectedDim; 4] {
+        self.map_dims
     }
 
-    fn info(&self) -> &DetectorInfo {
-        &self.info
-    }
-
-    fn detect<'a>(
-        &'a mut self,
-        frame: &FrameSet<'_>,
+    fn encode(
+        &mut self,
+        points: &Points,
+        voxels: &Voxels,
+        map: &mut Tensor,
         report: &mut FrameReport,
-    ) -> Result<Detections<'a>> {
-        let Self { encoder, pillars, engine, head, points, voxels, features, map, .. } = self;
-        let (cloud, pose) = (frame.cloud(CLOUD)?, frame.input(CLOUD)?.world_from_sensor());
-        self.candidates.clear();
-
-        let unpacked = report.time(Stage::Unpack, || unpack(cloud, &self.unpack, points))?;
-        report.add_count(Count::PointsNotFinite, unpacked.num_not_finite);
-        report.add_count(Count::PointsOutOfRange, unpacked.num_out_of_range);
-        report.add_count(Count::PointsOverCapacity, unpacked.num_over_capacity);
-
-        let points = match &mut self.densification {
-            Some(densification) => densification.merge(points, frame.stamp, pose, report)?,
-            None => points,
-        };
-
-        let grouped = report.time(Stage::Voxelize, || {
-            voxelize(points, &self.voxelize, &mut self.voxelization, voxels)
+    ) -> Result<()> {
+        let Self { engine, encoder, grid, center_offset_z, features, .. } = self;
+        if voxels.is_empty() {
+            return Ok(());
+        }
+        report.time(Stage::PillarFeatures, || {
+            pillar_features(points, voxels, grid, *center_offset_z, features)
         })?;
-        report.add_count(Count::PointsOutOfRange, grouped.num_out_of_range);
-        report.add_count(Count::PointsOverVoxel, grouped.num_points_over_voxel);
-        report.add_count(Count::PointsOverVoxelCapacity, grouped.num_points_over_voxel_capacity);
-        report.add_count(Count::VoxelsOverCapacity, grouped.num_voxels_over_capacity);
-
-        if grouped.num_voxels > 0 {
-            let grid = &self.voxelize.grid;
-            report.time(Stage::PillarFeatures, || {
-                pillar_features(points, voxels, grid, self.center_offset_z, features)
-            })?;
-            report.time(Stage::Encode, || {
-                pillars.run(encoder.as_mut(), features, grouped.num_voxels)
-            })?;
-            report.time(Stage::Scatter, || {
-                scatter(&pillars.output(encoder.as_ref())?, voxels, grid, map)
-            })?;
-            report.time(Stage::Infer, || engine.run(&[map.view()]))?;
-            report.time(Stage::Decode, || head.decode(engine.as_ref(), &mut self.candidates))?;
-        }
-        let cut = report.time(Stage::Select, || select(&mut self.candidates, self.pre_nms_top_k));
-        report.time(Stage::Suppress, || {
-            let candidates = self.candidates.as_slice();
-            suppress_3d(candidates, &self.nms, &mut self.suppression, &mut self.keep)
-        })?;
-        let num_over_limit = report.time(Stage::Gather, || {
-            let candidates = self.candidates.as_slice();
-            gather_3d(candidates, &self.keep, self.max_detections, &mut self.detections)
-        });
-
-        report.add_count(Count::CandidatesOverCapacity, cut.num_over_capacity);
-        report.add_count(Count::CandidatesOverTopK, cut.num_over_top_k);
-        report.add_count(Count::DetectionsOverLimit, num_over_limit);
-        Ok(Detections::Boxes3d(&self.detections))
-    }
-
-    fn reconfigure(&mut self, config: &ChannelConfig) -> Result<()> {
-        let config = family(config)?;
-        self.head.reconfigure(config);
-        if config.pre_nms_top_k > self.pre_nms_top_k {
-            self.suppression = nms::Workspace::with_capacity(config.pre_nms_top_k);
-            self.keep = Vec::with_capacity(config.pre_nms_top_k);
-        }
-        self.pre_nms_top_k = config.pre_nms_top_k;
-        self.nms.clone_from(&config.nms);
-        self.max_detections = config.max_detections;
-        if let Some(densification) = &mut self.densification {
-            densification.max_age_s = f64::from(config.densification.max_sweep_age_s);
-        }
-        self.detections.clear();
-        self.detections.reserve(config.max_detections);
-        Ok(())
-    }
-
-    fn reset(&mut self) -> Result<()> {
-        if let Some(densification) = &mut self.densification {
-            densification.sweeps.clear();
-        }
-        Ok(())
-    }
-
-    fn warm_up(&mut self) -> Result<()> {
-        let facts = self.facts.clone();
-        with_empty_frame(&facts, |frame| self.detect(frame, &mut FrameReport::new()).map(drop))?;
-        self.reset()
-    }
-}
-
-/// Past sweeps, and the memory for merging them.
-struct Densification {
-    sweeps: Sweeps,
-    merged: Points,
-    time_lag_channel: Option<usize>,
-    max_age_s: f64,
-}
-
-impl Densification {
-    /// `None` if the configuration has no past sweeps.
-    fn new(config: &LidarConfig) -> Option<Self> {
-        if config.densification.num_past_sweeps == 0 {
-            return None;
-        }
-        let num_channels = config.facts.num_point_channels();
-        Some(Self {
-            sweeps: Sweeps::new(
-                config.densification.num_past_sweeps,
-                num_channels,
-                config.point_capacity,
-            ),
-            merged: Points::with_capacity(num_channels, config.point_capacity),
-            time_lag_channel: super::time_lag_channel(&config.facts),
-            max_age_s: f64::from(config.densification.max_sweep_age_s),
-        })
-    }
-
-    /// Merges past sweeps with the current one, and keeps the current one for the next
-    /// frames. Returns the current one alone if its pose is unknown.
-    fn merge<'a>(
-        &'a mut self,
-        current: &'a Points,
-        stamp: Stamp,
-        world_from_sensor: Option<&Isometry3<f64>>,
-        report: &mut FrameReport,
-    ) -> Result<&'a Points> {
-        let Some(world_from_sensor) = world_from_sensor else {
-            report.add_count(Count::SweepsDropped, self.sweeps.len());
-            return Ok(current);
-        };
-        let counts = report.time(Stage::Densify, || {
-            let counts = densify(
-                current,
-                stamp,
-                world_from_sensor,
-                &self.sweeps,
-                self.time_lag_channel,
-                self.max_age_s,
-                &mut self.merged,
-            )?;
-            self.sweeps.push(current, stamp, world_from_sensor);
-            Ok::<_, Error>(counts)
-        })?;
-        report.add_count(Count::SweepsDropped, counts.num_sweeps_dropped);
-        report.add_count(Count::PointsOverCapacity, counts.num_points_over_capacity);
-        report.add_count(Count::PointsNotFinite, counts.num_points_not_finite);
-        Ok(&self.merged)
+        report.time(Stage::Encode, || encoder.run(engine.as_mut(), features, voxels.len()))?;
+        report
+            .time(Stage::Scatter, || scatter(&encoder.output(engine.as_ref())?, voxels, grid, map))
     }
 }

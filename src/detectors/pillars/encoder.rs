@@ -1,7 +1,8 @@
 //! The pillar encoder: from the features of pillars to one row per pillar.
 
-use super::head::{floats, refuse};
-use crate::config::LidarFacts;
+use super::pillar_facts;
+use crate::config::LidarConfig;
+use crate::detectors::lidar::{floats, refuse};
 use crate::error::{Error, ErrorKind, Result};
 use crate::infer::ExpectedDim::{Any, Exactly};
 use crate::infer::{Engine, Side, bind};
@@ -30,38 +31,44 @@ impl PillarEncoder {
     ///
     /// # Errors
     /// `Model` naming expected and found tensors when they do not fit, or when
-    /// the encoder takes fewer voxels than `voxel_capacity`.
-    pub fn new(facts: &LidarFacts, inputs: &[TensorSpec], outputs: &[TensorSpec]) -> Result<Self> {
+    /// the encoder takes fewer voxels than `voxel_capacity`; `Config` when the head's
+    /// encoder takes voxels.
+    pub fn new(
+        config: &LidarConfig,
+        inputs: &[TensorSpec],
+        outputs: &[TensorSpec],
+    ) -> Result<Self> {
+        let (facts, pillars) = (&config.facts, pillar_facts(config)?);
         let (num_points, num_features) = (facts.max_points_per_voxel, facts.num_features());
         let shape = vec![Any, Exactly(num_points), Exactly(num_features)];
-        let input = floats("pillar features", facts.encoder_input.clone(), vec![shape]);
+        let input = floats("pillar features", pillars.encoder_input.clone(), vec![shape]);
         let spec = &inputs[bind(Side::Input, &[input], inputs)?[0]];
         let shapes = vec![vec![Any, Any], vec![Any, Any, Any]];
-        let output = floats("encoded pillars", facts.encoder_output.clone(), shapes);
+        let output = floats("encoded pillars", pillars.encoder_output.clone(), shapes);
         Ok(Self {
             element: spec.element.unwrap_or(ElementType::F32),
-            input_shape: Self::input_shape(facts, spec)?,
+            input_shape: Self::input_shape(config, spec)?,
             is_dynamic: fixed_voxels(spec).is_none(),
             output: bind(Side::Output, &[output], outputs)?[0],
             encoded: Tensor::zeros(ElementType::F32, &[0])?,
         })
     }
 
-    /// The shape of the input of an encoder with these facts.
+    /// The shape of the input of a channel's encoder.
     ///
     /// # Errors
     /// `Model` when it takes fewer voxels than `voxel_capacity`.
-    pub fn input_shape(facts: &LidarFacts, input: &TensorSpec) -> Result<[usize; 3]> {
+    pub fn input_shape(config: &LidarConfig, input: &TensorSpec) -> Result<[usize; 3]> {
+        let LidarConfig { voxel_capacity, facts, .. } = config;
         let num_voxels = match fixed_voxels(input) {
-            Some(fixed) if fixed < facts.voxel_capacity => {
+            Some(fixed) if fixed < *voxel_capacity => {
                 return refuse(format!(
-                    "voxel_capacity is {}, the encoder's input {input} takes {fixed} voxels; set \
-                     voxel_capacity to at most that",
-                    facts.voxel_capacity
+                    "voxel_capacity is {voxel_capacity}, the encoder's input {input} takes {fixed} \
+                     voxels; set voxel_capacity to at most that"
                 ));
             }
             Some(fixed) => fixed,
-            None => facts.voxel_capacity,
+            None => *voxel_capacity,
         };
         Ok([num_voxels, facts.max_points_per_voxel, facts.num_features()])
     }

@@ -1,39 +1,25 @@
-//! Boxes in space from a point cloud: pillar networks with a CenterPoint or an anchor head.
+//! Boxes in space from pillars: a network encodes the points of each pillar, and the
+//! encoded pillars are scattered to the map (CenterPoint and PointPillars).
 //!
-//! Boxes are in the cloud's frame of reference. Both devices give the same counters, the
-//! same encoder input and, from equal outputs of the network, the same detections, except
-//! for the last place of an exponential. The whole frame is one function in `cpu.rs` and
-//! in `cuda/`, with the same stages in the same order.
-//!
-//! If past sweeps are merged, the detector uses the pose of the sensor. Without it the
-//! current sweep is processed alone, which is counted. A cloud without valid points,
-//! including those of past sweeps, has no detections.
+//! The encoder is an ONNX network in an engine. Everything else is that of
+//! [`lidar`](super::lidar); both devices give the encoder the same input.
 
 mod cpu;
 #[cfg(feature = "cuda")]
 mod cuda;
 mod encoder;
-mod head;
 
-pub use cpu::CpuDetector;
+pub use cpu::{CpuDetector, PillarMap};
 #[cfg(feature = "cuda")]
-pub use cuda::CudaDetector;
+pub use cuda::{CudaDetector, DevicePillarMap};
 pub use encoder::PillarEncoder;
-#[cfg(feature = "cuda")]
-pub use head::LidarDecoder;
-pub use head::LidarHead;
 
-use super::{Detector, FrameInput, FrameSet, InputNeeds, PayloadKind, another_family};
-use crate::config::{ChannelConfig, ChannelKind, LidarConfig, LidarFacts};
+use super::Detector;
+use crate::config::{EncoderFacts, LidarConfig, PillarFacts};
 use crate::device::Device;
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::infer;
-use crate::ops::unpack::UnpackParams;
-use crate::ops::voxelize::VoxelizeParams;
-use crate::types::{CloudView, Header, PointChannel, PointField, PointFields};
-
-/// The one input.
-const CLOUD: usize = 0;
+use crate::infer::ExpectedDim::{self, Any, Exactly};
 
 /// Loads both networks for a device and allocates all memory that the
 /// configuration bounds.
@@ -54,69 +40,19 @@ pub fn open(config: &LidarConfig, device: &Device) -> Result<Box<dyn Detector>> 
     })
 }
 
-/// One cloud, and the sensor's pose if past sweeps are merged.
-fn needs(config: &LidarConfig) -> [InputNeeds; 1] {
-    let densification = &config.densification;
-    let merges = densification.num_past_sweeps > 0;
-    let pose_in = merges.then(|| densification.world_frame.clone());
-    [InputNeeds { kind: PayloadKind::Cloud, pose_in, calibration: false }]
-}
-
-fn family(config: &ChannelConfig) -> Result<&LidarConfig> {
-    match &config.kind {
-        ChannelKind::Lidar(lidar) => Ok(lidar),
-        ChannelKind::Camera(_) => Err(another_family(config)),
+fn pillar_facts(config: &LidarConfig) -> Result<&PillarFacts> {
+    match &config.facts.encoder {
+        EncoderFacts::Pillars(facts) => Ok(facts),
+        EncoderFacts::Voxels(_) => {
+            let message = format!("head {}: its encoder takes voxels", config.head);
+            Err(Error::new(ErrorKind::Config, "pillars", message))
+        }
     }
 }
 
-/// Calls `work` with a cloud of one point, the centre of the grid's range: x, y, z and the
-/// channels of the head, all floats, the channels zero.
-fn with_empty_frame<T>(
-    facts: &LidarFacts,
-    work: impl FnOnce(&FrameSet<'_>) -> Result<T>,
-) -> Result<T> {
-    let mut fields = PointFields::new();
-    let names = facts.point_channels.iter().filter_map(|channel| match channel {
-        PointChannel::Intensity => Some("intensity"),
-        PointChannel::Ring => Some("ring"),
-        PointChannel::TimeLag => None,
-        PointChannel::Named(name) => Some(name.as_str()),
-    });
-    for (name, offset) in ["x", "y", "z"].into_iter().chain(names).zip((0..).step_by(4)) {
-        fields.push(PointField { name, offset, datatype: 7, count: 1 })?;
-    }
-    let range = facts.grid.range();
-    let center = [0, 1, 2].map(|axis| 0.5 * (range.min[axis] + range.max[axis]));
-    let mut data: Vec<u8> = center.iter().flat_map(|value: &f32| value.to_le_bytes()).collect();
-    data.resize(4 * fields.as_slice().len(), 0);
-    let step = data.len() as u32;
-    let cloud = CloudView::new([1, 1], [step, step], false, fields, &data)?;
-    let input = [Some(FrameInput::cloud(Header::default(), &cloud))];
-    work(&FrameSet::single(&input))
-}
-
-/// The values to read from clouds.
-fn unpack_params(config: &LidarConfig) -> UnpackParams {
-    let facts = &config.facts;
-    // A point outside may be inside after the vehicle has moved.
-    let is_alone = config.densification.num_past_sweeps == 0;
-    UnpackParams {
-        channels: facts.point_channels.clone(),
-        intensity_scale: facts.intensity_scale,
-        range: is_alone.then(|| facts.grid.range()),
-    }
-}
-
-fn voxelize_params(facts: &LidarFacts) -> VoxelizeParams {
-    VoxelizeParams {
-        grid: facts.grid,
-        max_points_per_voxel: facts.max_points_per_voxel,
-        voxel_capacity: facts.voxel_capacity,
-    }
-}
-
-/// The channel for the age of a point's sweep.
-fn time_lag_channel(facts: &LidarFacts) -> Option<usize> {
-    let position = facts.point_channels.iter().position(|c| *c == PointChannel::TimeLag);
-    position.map(|channel| 3 + channel)
+/// One cell of the map for each column of the grid; the encoder's channels are those of the
+/// network's input.
+fn map_dims(config: &LidarConfig) -> [ExpectedDim; 4] {
+    let [nx, ny, _] = config.facts.grid.grid_size().map(|n| n as usize);
+    [Exactly(1), Any, Exactly(ny), Exactly(nx)]
 }

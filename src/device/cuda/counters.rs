@@ -108,6 +108,8 @@ const _: () = {
             kernel_constant!("counters.cuh", "kPointsOverVoxelCapacity"),
         ),
         (Count::VoxelsOverCapacity, kernel_constant!("counters.cuh", "kVoxelsOverCapacity")),
+        (Count::SitesOverCapacity, kernel_constant!("counters.cuh", "kSitesOverCapacity")),
+        (Count::SitesWithoutOutput, kernel_constant!("counters.cuh", "kSitesWithoutOutput")),
         (
             Count::CandidatesOverCapacity,
             kernel_constant!("counters.cuh", "kCandidatesOverCapacity"),

@@ -5,8 +5,10 @@ use super::plan::{Plan, Step, StepKind};
 use super::{EncoderCounts, refuse};
 use crate::device::cuda::{DeviceBuffer, DeviceTensor, Stream};
 use crate::error::{Error, ErrorKind, Result};
-use crate::ops::rulebook::cuda::{Cells, DeviceSites, DeviceTable, Workspace as Rulebooks};
-use crate::ops::rulebook::{Mode, SiteGrid};
+use crate::ops::rulebook::cuda::{
+    Cells, DeviceSites, DeviceTable, PublishedCounts, Workspace as Rulebooks,
+};
+use crate::ops::rulebook::{Mode, OutputCounts, SiteGrid};
 use crate::ops::sparse_conv::Precision;
 use crate::ops::sparse_conv::cuda::{Convolution, DeviceFeatures, Workspace as Features};
 use crate::ops::sparse_max_pool::cuda::Workspace as MaxPool;
@@ -33,6 +35,8 @@ pub struct CudaEncoder {
     buffers: Vec<DeviceFeatures>,
     input_buffer: usize,
     map_buffer: usize,
+    published: PublishedCounts,
+    counts: EncoderCounts,
 }
 
 /// A step with the buffers that hold its tensors.
@@ -194,6 +198,11 @@ impl CudaEncoder {
             buffers: buffers.collect::<Result<_>>()?,
             input_buffer,
             map_buffer: buffer_of(&plan, network.map.input)?,
+            published: PublishedCounts::new(stream, network.levels.len())?,
+            counts: EncoderCounts {
+                levels: vec![OutputCounts::default(); network.levels.len().saturating_sub(1)],
+                ..EncoderCounts::default()
+            },
             plan,
         })
     }
@@ -241,6 +250,30 @@ impl CudaEncoder {
         };
         let levels = others.iter().map(DeviceSites::output_counts).collect::<Result<_>>()?;
         Ok(EncoderCounts { entrance: input, levels })
+    }
+
+    /// Queues the copying of the counts of the frame to memory of the host, for
+    /// [`Self::published_counts`].
+    ///
+    /// # Errors
+    /// `Device` when a copy fails.
+    pub fn enqueue_counts(&mut self) -> Result<()> {
+        self.published.enqueue(&self.levels)
+    }
+
+    /// What became of the sites of the last frame after which [`Self::enqueue_counts`] was
+    /// queued; the caller has waited for the stream.
+    pub fn published_counts(&mut self) -> &EncoderCounts {
+        self.counts.entrance = self.published.entrance();
+        for (level, counts) in self.counts.levels.iter_mut().enumerate() {
+            *counts = self.published.output(level + 1);
+        }
+        &self.counts
+    }
+
+    /// Bytes that [`Self::enqueue_counts`] copies.
+    pub fn num_count_bytes(&self) -> usize {
+        PublishedCounts::num_bytes(self.levels.len())
     }
 
     /// Queues the writing of all of `map`, of the network's `map_shape`, from `num` voxels:

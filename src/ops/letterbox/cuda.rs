@@ -3,17 +3,17 @@
 
 use half::f16;
 
-use super::cpu::Mapping;
 use super::kernels::{
     Axis, Bayer, COLUMNS_PER_BLOCK, LetterboxArgs, Packed3, Plain, ROWS_PER_BLOCK,
-    THREADS_PER_BLOCK, WireLayout, Yuv,
+    THREADS_PER_BLOCK, Yuv,
 };
-use super::{LetterboxParams, network_size};
+use super::{LetterboxParams, network_size, place};
 use crate::device::cuda::{
     CudaDevice, DeviceImage, DeviceTensor, DeviceValues, Grid, ImageLayout, In, Kernel, KernelSpec,
     Out, Stream,
 };
 use crate::error::Result;
+use crate::ops::wire_layout::{LayoutGroup, WireLayout};
 use crate::types::Letterbox;
 
 /// The kernels of the op on one GPU.
@@ -64,19 +64,11 @@ where
             ],
             threads_per_block: THREADS_PER_BLOCK,
         };
-        match args.layout {
-            WireLayout::Packed3 => self.packed3.enqueue(stream, grid, args),
-            WireLayout::Packed4
-            | WireLayout::Mono8
-            | WireLayout::Mono16Little
-            | WireLayout::Mono16Big => self.plain.enqueue(stream, grid, args),
-            WireLayout::Uyvy | WireLayout::Yuy2 | WireLayout::Nv12 | WireLayout::Nv21 => {
-                self.yuv.enqueue(stream, grid, args)
-            }
-            WireLayout::BayerRedFirst
-            | WireLayout::BayerBlueFirst
-            | WireLayout::BayerGreenThenBlue
-            | WireLayout::BayerGreenThenRed => self.bayer.enqueue(stream, grid, args),
+        match args.layout.group() {
+            LayoutGroup::Packed3 => self.packed3.enqueue(stream, grid, args),
+            LayoutGroup::Plain => self.plain.enqueue(stream, grid, args),
+            LayoutGroup::Yuv => self.yuv.enqueue(stream, grid, args),
+            LayoutGroup::Bayer => self.bayer.enqueue(stream, grid, args),
         }
     }
 }
@@ -85,7 +77,8 @@ where
 /// `[1, 3, height, width]`, and returns its placement.
 ///
 /// # Errors
-/// `Argument` when `out` has another shape or no image was uploaded; `Device` when a
+/// `Argument` when `out` has another shape, a side of the whole content exceeds
+/// [`ImageView::MAX_SIDE`](crate::types::ImageView::MAX_SIDE) or no image was uploaded; `Device` when a
 /// buffer belongs to another stream or the launch fails.
 pub fn enqueue_letterbox(
     stream: &Stream,
@@ -96,7 +89,7 @@ pub fn enqueue_letterbox(
 ) -> Result<Letterbox> {
     let network = network_size(out.shape())?;
     let layout = image.layout()?;
-    let placed = Letterbox::new(layout.size, network, params.placement);
+    let placed = place(layout.size, network, params.placement)?;
     let bytes = image.bytes().input(stream)?;
     match out.values_mut() {
         DeviceValues::F32(out) => {
@@ -119,7 +112,7 @@ fn args<'a, T>(
     out: Out<'a, T>,
 ) -> LetterboxArgs<'a, T> {
     let Letterbox { source, network, content_origin: [left, top], content } = *placed;
-    let mapping = Mapping::new(layout.encoding, params);
+    let mapping = params.mapping(layout.encoding);
     LetterboxArgs {
         image,
         out,

@@ -19,7 +19,8 @@
 //! 3. `value * alpha + beta` of the plane;
 //! 4. for f16 one rounding, to nearest even.
 //!
-//! Pixels outside the content are `pad_value * alpha + beta`. A pixel whose weights
+//! Content outside the network's input ([`Placement::CropTop`]) is not computed. Pixels
+//! outside the content are `pad_value * alpha + beta`. A pixel whose weights
 //! are both 0 equals its source pixel; an image of one colour keeps it exactly.
 //!
 //! Conversions, to 8 bits per colour before step 1:
@@ -42,10 +43,13 @@ pub mod cuda;
 #[cfg(feature = "cuda")]
 #[expect(unsafe_code, reason = "each block argues that the kernel fits its parameters")]
 pub(in crate::ops) mod kernels;
-mod wire;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::types::{ChannelOrder, ImageView, Letterbox, Normalization, Placement, Size, Tensor};
+use crate::ops::planes::Mapping;
+use crate::ops::wire;
+use crate::types::{
+    ChannelOrder, Encoding, ImageView, Letterbox, Normalization, Placement, Size, Tensor,
+};
 
 /// The format of a network's input, apart from its size.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -58,6 +62,12 @@ pub struct LetterboxParams {
     pub normalization: Normalization,
     /// Value around the content, 0 to 255 before normalisation, all planes.
     pub pad_value: f32,
+}
+
+impl LetterboxParams {
+    fn mapping(&self, encoding: Encoding) -> Mapping {
+        Mapping::new(encoding, self.channel_order, self.normalization, self.pad_value)
+    }
 }
 
 /// Row buffers and column tables, which grow at the first image of a size: later images
@@ -83,7 +93,8 @@ impl Workspace {
 ///
 /// # Errors
 /// `Argument` when `out` is not `[1, 3, height, width]` with sides of 1 to
-/// [`ImageView::MAX_SIDE`], or the number of its values differs from its shape.
+/// [`ImageView::MAX_SIDE`], the number of its values differs from its shape, or a side of
+/// the whole content exceeds [`ImageView::MAX_SIDE`].
 pub fn letterbox(
     image: &ImageView<'_>,
     params: &LetterboxParams,
@@ -96,9 +107,27 @@ pub fn letterbox(
         let message = format!("output {:?} has {num_values} values", out.shape());
         return Err(Error::new(ErrorKind::Argument, "letterbox", message));
     }
-    let placed = Letterbox::new(image.size(), network, params.placement);
+    let placed = place(image.size(), network, params.placement)?;
     cpu::letterbox(image, params, &placed, workspace, out);
     Ok(placed)
+}
+
+/// The placement, where the kernels' whole numbers hold its content.
+fn place(source: Size, network: Size, placement: Placement) -> Result<Letterbox> {
+    let placed = Letterbox::new(source, network, placement);
+    let Size { width, height } = placed.content;
+    if width.max(height) <= ImageView::MAX_SIDE {
+        return Ok(placed);
+    }
+    let message = format!(
+        "{}x{} pixels resized to cover {}x{} have {width}x{height}; sides of up to {} are possible",
+        source.width,
+        source.height,
+        network.width,
+        network.height,
+        ImageView::MAX_SIDE
+    );
+    Err(Error::new(ErrorKind::Argument, "letterbox", message))
 }
 
 fn network_size(shape: &[usize]) -> Result<Size> {

@@ -2,7 +2,10 @@ use half::f16;
 use proptest::prelude::*;
 
 use super::*;
-use crate::types::{ElementType, Encoding};
+use crate::types::ElementType;
+
+const PLACEMENTS: [Placement; 4] =
+    [Placement::Center, Placement::TopLeft, Placement::Stretch, Placement::CropTop];
 
 const ENCODINGS: [Encoding; 14] = [
     Encoding::Rgb8,
@@ -111,7 +114,7 @@ fn naive(image: &ImageView<'_>, params: &LetterboxParams, network: Size) -> Vec<
         let channel = if params.channel_order == ChannelOrder::Rgb { plane } else { 2 - plane };
         for y in 0..network.height {
             for x in 0..network.width {
-                let (cx, cy) = (x.wrapping_sub(left), y.wrapping_sub(top));
+                let (cx, cy) = (x.wrapping_add_signed(-left), y.wrapping_add_signed(-top));
                 let inside = cx < placed.content.width && cy < placed.content.height;
                 let value = if inside {
                     let (x0, x1, wx) = position(cx, placed.content.width, image.size().width);
@@ -196,7 +199,7 @@ fn every_encoding_and_placement_equals_the_definition() {
             let step = encoding.row_bytes(width) + 5;
             let data = noise(step * encoding.num_rows(height), seed);
             for network in networks {
-                for placement in [Placement::Center, Placement::TopLeft, Placement::Stretch] {
+                for placement in PLACEMENTS {
                     for (order, big) in [(ChannelOrder::Rgb, false), (ChannelOrder::Bgr, true)] {
                         let size = Size::new(width, height);
                         let image = ImageView::new(size, step, encoding, big, &data).unwrap();
@@ -336,6 +339,13 @@ fn outputs_that_do_not_fit_are_refused() {
         let error = letterbox(&image, &params, &mut Workspace::new(), &mut out).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Argument, "{shape:?}");
     }
+    // 1x32768 to cover 4x4 is 4x131072.
+    let tall = vec![0; 3 * 32_768];
+    let tall = ImageView::new(Size::new(1, 32_768), 3, Encoding::Rgb8, false, &tall).unwrap();
+    let mut out = Tensor::zeros(ElementType::F32, &[1, 3, 4, 4]).unwrap();
+    let crop = LetterboxParams { placement: Placement::CropTop, ..params };
+    let error = letterbox(&tall, &crop, &mut Workspace::new(), &mut out).unwrap_err();
+    assert!(error.message().contains("have 4x131072"), "{error}");
     let mut short = Tensor::F32 { shape: vec![1, 3, 4, 4], values: vec![0.0; 47] };
     assert!(letterbox(&image, &params, &mut Workspace::new(), &mut short).is_err());
 }
@@ -346,9 +356,7 @@ proptest! {
     fn any_size_equals_the_definition(
         (width, height) in (1_u32..40, 1_u32..40),
         (network_width, network_height) in (1_u32..40, 1_u32..40),
-        placement in prop::sample::select(vec![
-            Placement::Center, Placement::TopLeft, Placement::Stretch,
-        ]),
+        placement in prop::sample::select(PLACEMENTS.to_vec()),
         encoding in prop::sample::select(ENCODINGS.to_vec()),
         seed: u32,
     ) {

@@ -73,14 +73,16 @@ pub(super) fn sparse_conv(
         }
     };
     let num_threads = workspaces.len().min(num_blocks);
+    let Some((own, others)) = workspaces[..num_threads].split_first_mut() else { return };
+    if others.is_empty() {
+        // A scope allocates, even without threads.
+        return work(own);
+    }
     std::thread::scope(|scope| {
-        for (thread, workspace) in workspaces[..num_threads].iter_mut().enumerate() {
-            if thread + 1 == num_threads {
-                work(workspace)
-            } else {
-                drop(scope.spawn(|| work(workspace)))
-            }
+        for workspace in others {
+            drop(scope.spawn(|| work(workspace)));
         }
+        work(own);
     });
 }
 

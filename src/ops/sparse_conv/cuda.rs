@@ -8,9 +8,10 @@ use super::by_precision::ByPrecision;
 use super::features::{element_bytes, num_parts};
 use super::kernels::{
     AddArgs, AddBf16, AddF16, AddF32, ConvArgs, ConvKernel, FEATURE_THREADS_PER_BLOCK, InputArgs,
-    InputBf16, InputF16, InputF32, Method, Shape, WARPGROUP_STEP_BYTES, ZERO_BYTES,
+    InputBf16, InputF16, InputF32, ZERO_BYTES,
 };
 use super::pack::{pack, row_len};
+use super::shape::{Method, Shape, WARPGROUP_STEP_BYTES};
 use super::{ConvParameters, Precision};
 use crate::device::cuda::{DeviceBuffer, Grid as Blocks, In, Stream, blocks};
 use crate::error::{Error, ErrorKind, Result};
@@ -320,8 +321,8 @@ fn shapes_of(
     exact.into_iter().chain(others.into_iter().flatten()).chain([staged])
 }
 
-/// The most shared memory of a block that has all weights: two fit an H100.
-const MAX_RESIDENT_BYTES: u32 = 112 << 10;
+/// The most shared memory of a block that has all weights: two fit an H100, one any GPU.
+const MAX_RESIDENT_BYTES: u32 = 96 << 10;
 
 /// Steps per tap along the channels.
 fn num_chunks(shape: Shape, row_bytes: usize) -> u32 {

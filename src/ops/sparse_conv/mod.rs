@@ -34,6 +34,8 @@ mod features;
 mod kernels;
 #[cfg(feature = "cuda")]
 mod pack;
+#[cfg(feature = "cuda")]
+mod shape;
 
 #[cfg(feature = "cuda")]
 pub(in crate::ops) use by_precision::ByPrecision;

@@ -2,7 +2,7 @@
 
 use half::{bf16, f16};
 
-use super::kernels::{Method, Shape};
+use super::shape::{Method, Shape};
 use super::{ConvParameters, Precision};
 
 /// Lanes of a warp.

@@ -1,8 +1,8 @@
 //! The CPU side of voxel_mean.
 
-use super::ChannelTransform;
+use super::transformed;
 use crate::ops::voxelize::Voxels;
-use crate::types::Points;
+use crate::types::{ChannelTransform, Points};
 
 /// Writes every value of `out`, which has the rows of the voxels and maybe more.
 pub(super) fn voxel_mean<T: Copy + Default>(
@@ -21,7 +21,8 @@ pub(super) fn voxel_mean<T: Copy + Default>(
             let transform = transforms.get(channel).copied().unwrap_or_default();
             let mut sum = 0.0;
             for &index in indices {
-                sum += transform.apply(points.values()[index as usize * num_channels + channel]);
+                let value = points.values()[index as usize * num_channels + channel];
+                sum += transformed(value, transform);
             }
             *out = from_f32(sum / indices.len() as f32);
         }

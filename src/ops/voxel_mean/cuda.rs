@@ -1,11 +1,11 @@
 //! The CUDA implementation of [`voxel_mean`](super::voxel_mean): equal to the CPU in
 //! f32. Rows beyond the voxels keep what they held.
 
-use super::ChannelTransform;
 use super::kernels::{MAX_TRANSFORMS, Mean, MeanArgs, THREADS_PER_BLOCK};
 use crate::device::cuda::{DeviceBuffer, DevicePoints, Grid as Blocks, Kernel, Stream, blocks};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ops::voxelize::cuda::DeviceVoxels;
+use crate::types::ChannelTransform;
 
 /// The kernel of the op on one stream.
 pub struct Workspace {

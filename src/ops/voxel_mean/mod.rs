@@ -25,26 +25,14 @@ use half::f16;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::ops::voxelize::Voxels;
-use crate::types::{Points, Tensor};
+use crate::types::{ChannelTransform, Points, Tensor};
 
-/// What is done to the values of a channel before their mean is taken.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum ChannelTransform {
-    /// Nothing.
-    #[default]
-    Identity,
-    /// The hyperbolic tangent, as [`tanh`] computes it.
-    Tanh,
-}
-
-impl ChannelTransform {
-    /// The transformed value.
-    #[inline]
-    pub fn apply(self, value: f32) -> f32 {
-        match self {
-            Self::Identity => value,
-            Self::Tanh => tanh(value),
-        }
+/// The transformed value.
+#[inline]
+fn transformed(value: f32, transform: ChannelTransform) -> f32 {
+    match transform {
+        ChannelTransform::Identity => value,
+        ChannelTransform::Tanh => tanh(value),
     }
 }
 

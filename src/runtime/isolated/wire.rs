@@ -6,8 +6,8 @@ use super::message::{Message, malformed};
 use crate::detectors::{DetectorInfo, InputNeeds, PayloadKind};
 use crate::error::{Error, ErrorKind, Result};
 use crate::types::{
-    Box2d, Box3d, Count, Detection2d, Detection3d, Detections, FrameReport, Object3d, RotatedBox2d,
-    Stage, Transfer, Variance3d,
+    Box2d, Box3d, Count, Detection2d, Detection3d, Detections, FrameReport, LevelCounts, Object3d,
+    RotatedBox2d, Stage, Transfer, Variance3d,
 };
 
 /// Appends the description and the inputs of a detector.
@@ -198,6 +198,11 @@ pub(super) fn put_report(message: &mut Message, stages: &[Stage], report: &Frame
     for count in Count::ALL {
         message.put_u64(report.count(count));
     }
+    message.put_u64(report.levels().len() as u64);
+    for level in report.levels() {
+        let LevelCounts { num_sites, num_over_capacity, num_inputs_without_output } = *level;
+        message.put_u64(num_sites).put_u64(num_over_capacity).put_u64(num_inputs_without_output);
+    }
 }
 
 /// Adds what [`put_report`] wrote to a report.
@@ -216,7 +221,18 @@ pub(super) fn take_report(
         }
     }
     for count in Count::ALL {
-        report.add_count(count, message.usize()?);
+        let num = message.usize()?;
+        // Those of levels are added with them.
+        if !matches!(count, Count::SitesOverCapacity | Count::SitesWithoutOutput) {
+            report.add_count(count, num);
+        }
+    }
+    for _ in 0..message.usize()? {
+        report.add_level(LevelCounts {
+            num_sites: message.u64()?,
+            num_over_capacity: message.u64()?,
+            num_inputs_without_output: message.u64()?,
+        });
     }
     Ok(())
 }
@@ -308,6 +324,13 @@ mod tests {
         report.add_duration(Stage::Infer, Duration::from_micros(1250));
         report.add_count(Count::CandidatesOverTopK, 4);
         report.add_bytes(Stage::Upload, Transfer::Upload, 123);
+        for (num_sites, num_over_capacity) in [(9, 0), (5, 3)] {
+            report.add_level(LevelCounts {
+                num_sites,
+                num_over_capacity,
+                num_inputs_without_output: 1,
+            });
+        }
         let mut sent = report.clone();
         sent.add_duration(Stage::Total, Duration::from_micros(9));
         let error = Error::new(ErrorKind::Codec, "decompress", "no picture");

@@ -1,11 +1,11 @@
-//! One bound on the memory that open recordings take.
+//! One bound on the memory of open recordings.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The memory that readers of recordings may take together: decompressed
 /// chunks, payloads of sqlite3 rows and lists of messages, counted by the
-/// capacity of their buffers. Mapped files are not counted, the system takes
-/// their memory back when it needs it.
+/// capacity of their buffers. Mapped files are not counted: the system reclaims
+/// their memory when it needs it.
 #[derive(Debug)]
 pub struct MemoryBudget {
     limit: AtomicUsize,
@@ -51,7 +51,7 @@ impl MemoryBudget {
     }
 }
 
-/// A share of a budget; dropping it gives it back.
+/// A share of a budget, released when it is dropped.
 pub(super) struct Reservation {
     budget: &'static MemoryBudget,
     num_bytes: usize,

@@ -85,7 +85,7 @@ pub(super) fn check_crc(chunk: &Chunk<'_>, contents: &[u8]) -> Result<(), String
     if found == chunk.crc {
         return Ok(());
     }
-    Err(format!("the chunk has checksum {found:08x}, its head says {:08x}", chunk.crc))
+    Err(format!("the chunk has checksum {found:08x}, its head declares {:08x}", chunk.crc))
 }
 
 #[cfg(test)]

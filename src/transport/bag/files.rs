@@ -86,7 +86,7 @@ impl Files {
                     let (directory, start) =
                         (directory.display(), listed.chars().take(MAX_QUOTED).collect::<String>());
                     self.lost.push(damaged(format!(
-                        "the metadata of {directory} lists '{}', which is no path inside it",
+                        "the metadata of {directory} lists '{}', which is not a path inside it",
                         start.escape_debug()
                     )));
                 }

@@ -7,7 +7,7 @@
 //!
 //! Payloads of uncompressed chunks are slices of the mapped file. Compressed
 //! chunks are decompressed into buffers of the memory budget. A chunk that the
-//! budget has no room for waits until messages of others are delivered, so that
+//! budget has no memory for waits until messages of others are delivered, so that
 //! what is open comes first; alone, it is damage.
 
 use std::cmp::Reverse;
@@ -153,8 +153,8 @@ impl McapFile {
         }
     }
 
-    /// Gives back what a part takes, but for small buffers that nothing waits
-    /// for.
+    /// Releases the memory of a part, except small buffers while no part waits
+    /// for memory.
     fn close(&mut self, mut part: Part) {
         self.map.release(part.extent());
         part.clear();
@@ -163,7 +163,7 @@ impl McapFile {
         }
     }
 
-    /// Gives back memory that is held for later.
+    /// Releases the buffers that are kept for later parts.
     pub(super) fn release_spare(&mut self) {
         self.spare = None;
     }
@@ -197,7 +197,7 @@ impl McapFile {
         self.skip_unwanted();
     }
 
-    /// Ends a file whose next part no budget has room for.
+    /// Ends a file whose next part does not fit the budget.
     pub(super) fn refuse_blocked(&mut self) {
         let position = match &self.plan {
             Plan::ByTime { chunks, next } => chunks.get(*next).map(|chunk| chunk.offset),
@@ -208,7 +208,7 @@ impl McapFile {
         self.damage = Some(Damage::at(
             position.unwrap_or_default(),
             format!(
-                "the chunk takes {missing} bytes of memory, recordings have {limit} \
+                "the chunk needs {missing} bytes of memory, recordings have {limit} \
                  (`--recording-memory-mib`)"
             ),
         ));

@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::error::{Error, ErrorKind, Result};
 use crate::yaml::Node;
 
-/// A part of the metadata, or what is wrong with it.
+/// A part of the metadata, or the reason why it is invalid.
 type Parsed<T> = std::result::Result<T, String>;
 
 /// Name of the file in its directory.
@@ -23,7 +23,7 @@ struct Document {
     rosbag2_bagfile_information: Metadata,
 }
 
-/// The contents page, with the keys of version 5. Keys of other versions are
+/// The contents of `metadata.yaml`, with the keys of version 5. Keys of other versions are
 /// ignored, those that older versions lack have defaults.
 #[derive(Serialize)]
 pub(super) struct Metadata {
@@ -85,7 +85,7 @@ impl Metadata {
     /// # Errors
     ///
     /// [`ErrorKind::Io`] when the file cannot be read,
-    /// [`ErrorKind::DamagedBag`] when its text is no metadata.
+    /// [`ErrorKind::DamagedBag`] when its text is not metadata.
     pub(super) fn read(directory: &Path) -> Result<Option<Self>> {
         let path = directory.join(FILE_NAME);
         let parsed = match Node::read(&path, MAX_BYTES) {
@@ -95,7 +95,7 @@ impl Metadata {
         };
         let metadata = parsed.and_then(|document| Self::of_document(&document));
         metadata.map(Some).map_err(|problem| {
-            let message = format!("{} is no metadata of a recording", path.display());
+            let message = format!("{} is not the metadata of a recording", path.display());
             Error::new(ErrorKind::DamagedBag, "bag", format!("{message}: {problem}"))
         })
     }
@@ -214,7 +214,7 @@ impl<'a> Field<'a> {
 
 fn to_yaml(value: &impl Serialize) -> Result<String> {
     serde_yaml::to_string(value).map_err(|error| {
-        Error::new(ErrorKind::Io, "bag", "the contents page cannot be written").with_source(error)
+        Error::new(ErrorKind::Io, "bag", "metadata.yaml cannot be written").with_source(error)
     })
 }
 

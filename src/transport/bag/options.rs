@@ -1,4 +1,4 @@
-//! How a recording is read, and the bounds of what it declares.
+//! Options of reading a recording, and bounds of its declarations.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,7 +28,7 @@ impl Default for ReadOptions {
 }
 
 impl ReadOptions {
-    /// Whether a request to stop has come.
+    /// Whether a stop was requested.
     pub(super) fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }

@@ -4,7 +4,7 @@
 //! compressed chunk whose stream or checksum is wrong gives none, because
 //! where it is wrong cannot be known. Either way nothing behind it is opened.
 //! The checksums of uncompressed chunks and of the whole data section are not
-//! looked at.
+//! checked.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -49,7 +49,7 @@ struct Entry {
 pub(super) enum Unopened {
     /// It holds what is readable.
     Damaged(Damage),
-    /// The budget lacks memory for it: how many bytes it takes.
+    /// The budget lacks memory for it: the bytes that it needs.
     OverBudget(usize),
 }
 
@@ -65,7 +65,7 @@ impl Part {
         }
     }
 
-    /// Forgets the messages and keeps the buffers.
+    /// Removes the messages and keeps the buffers.
     pub(super) fn clear(&mut self) {
         self.buffer.clear();
         self.entries.clear();
@@ -117,7 +117,7 @@ impl Part {
         self.next += 1;
     }
 
-    /// Gives back what was reserved and not used.
+    /// Releases memory that was reserved and is not used.
     fn give_back(&mut self) {
         let num_bytes = self.num_bytes().min(self.memory.num_bytes());
         let _shrinking = self.memory.resize(num_bytes);
@@ -233,7 +233,7 @@ fn reserve(memory: &mut Reservation, more: usize) -> Result<(), Unopened> {
     if memory.resize(num_bytes) { Ok(()) } else { Err(Unopened::OverBudget(num_bytes)) }
 }
 
-/// Makes room for exactly `num` more entries, which are none so far.
+/// Reserves memory for exactly `num` entries of an empty list.
 fn reserve_entries(
     memory: &mut Reservation,
     entries: &mut Vec<Entry>,

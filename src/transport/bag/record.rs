@@ -1,7 +1,7 @@
 //! The records of an MCAP file, read with every length checked.
 //!
 //! A record is an opcode, a 64-bit length and a body; all integers are little
-//! endian. Only the fields that replay needs are read, the rest is skipped.
+//! endian. Only the fields that replay needs are read, the others are skipped.
 //! The layout is that of the specification at <https://mcap.dev/spec>.
 
 use std::collections::BTreeMap;

@@ -44,7 +44,7 @@ impl Declared {
     }
 
     /// One topic per channel, in the order of the channel identifiers, and
-    /// where each channel stands in that list.
+    /// the index of each channel in that list.
     pub(super) fn topics(
         &self,
         num_messages: Option<&BTreeMap<u16, u64>>,

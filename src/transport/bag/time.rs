@@ -8,7 +8,7 @@ pub(super) enum Head {
     Ready(Stamp),
     /// More is to be loaded; no message of it is earlier than this.
     NotBefore(Stamp),
-    /// As `NotBefore`, but the memory budget has no room for it now.
+    /// As `NotBefore`, but the memory budget has no memory for it now.
     Blocked(Stamp),
     /// Nothing more.
     End,

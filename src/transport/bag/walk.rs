@@ -126,7 +126,7 @@ pub(super) fn contents<'a>(
             Ok(chunk.contents)
         }
         Ok(Compression::None) => Err(format!(
-            "the chunk holds {} bytes, its head says {}",
+            "the chunk holds {} bytes, its head declares {}",
             chunk.claimed, chunk.uncompressed_size
         )),
         Ok(compression) => match decompress(chunk, compression, buffer) {

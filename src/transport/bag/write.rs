@@ -1,4 +1,4 @@
-//! Writing a rosbag2 directory: one MCAP file and its contents page.
+//! Writing a rosbag2 directory: one MCAP file and its `metadata.yaml`.
 //!
 //! The same calls give the same bytes on every machine: no clock is read, no
 //! version is recorded, and compression runs on the calling thread.
@@ -92,7 +92,7 @@ impl OfferedQos {
 }
 
 /// A writer of one recording. Without [`Self::finish`] the directory has no
-/// contents page.
+/// `metadata.yaml`.
 pub struct BagWriter {
     directory: PathBuf,
     file_name: String,
@@ -225,7 +225,7 @@ impl BagWriter {
             .map_err(|error| write_error(&self.path(), error))
     }
 
-    /// Closes the file and writes the contents page.
+    /// Closes the file and writes `metadata.yaml`.
     ///
     /// # Errors
     ///

@@ -44,18 +44,18 @@ fn run(python: &str, script: &str, arguments: &[&str]) -> Result<(), String> {
     if output.status.success() { Ok(()) } else { Err(text) }
 }
 
-/// Makes a checkpoint of a family, exports it and runs it.
-fn check(python: &str, family: &str, axes: GridAxes) {
+/// Makes a checkpoint of a grid z y x by a script, exports it and runs it.
+fn check(python: &str, script: &str, family: Option<&str>, grid: [&str; 3], axes: GridAxes) {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let (checkpoint, encoder) = (path("model.pth"), path("encoder.scn.onnx"));
     let (reference, dense) = (path("reference.json"), path("dense.onnx"));
-    let made = [family, &checkpoint, &reference];
-    run(python, "tests/ops/sparse/checkpoint.py", &made).unwrap();
-    let grid = ["--grid", "41", "16", "32"];
+    let made = family.into_iter().chain([checkpoint.as_str(), &reference]).collect::<Vec<_>>();
+    run(python, script, &made).unwrap();
+    let family = family.unwrap_or(script);
     let names = ["--point-channels", "x y z intensity time_lag"];
-    let arguments =
-        [&[checkpoint.as_str(), &encoder][..], &grid, &names, &["--dense", &dense]].concat();
+    let files = [checkpoint.as_str(), &encoder, "--dense", &dense];
+    let arguments = [&files[..], &["--grid"], &grid, &names].concat();
     run(python, "tools/export_sparse.py", &arguments).unwrap();
 
     let file = load(Path::new(&encoder)).unwrap();
@@ -101,8 +101,14 @@ fn exported_checkpoints_compute_what_torch_computes() {
         ("mmdet3d_conv_module", GridAxes::Zyx),
         ("bevfusion", GridAxes::Xyz),
     ] {
-        check(&python, family, axes);
+        check(&python, "tests/ops/sparse/checkpoint.py", Some(family), ["41", "16", "32"], axes);
     }
+}
+
+#[test]
+fn the_voxel_network_of_training_is_exported_as_torch_computes_it() {
+    let Some(python) = python() else { return };
+    check(&python, "tests/ops/sparse/voxel_network.py", None, ["41", "32", "32"], GridAxes::Zyx);
 }
 
 #[test]

@@ -67,7 +67,7 @@ fn errors_about_metadata_quote_nothing_of_it() {
     ] {
         let (_, errors) = read_with(text, &bag);
         assert_eq!(errors.len(), 1, "{text}: {errors:?}");
-        assert!(errors[0].contains("metadata.yaml is no metadata"), "{errors:?}");
+        assert!(errors[0].contains("metadata.yaml is not the metadata"), "{errors:?}");
         assert!(!errors[0].contains("secret"), "{errors:?}");
     }
 }
@@ -81,9 +81,9 @@ fn listed_files_stay_inside_the_directory() {
     symlink(parent.path(), bag.join("up")).unwrap();
     symlink("drive.mcap", bag.join("same.mcap")).unwrap();
     for (listed, part) in [
-        (other.to_str().unwrap(), "no path inside"),
-        ("../other.mcap", "no path inside"),
-        ("parts/../../other.mcap", "no path inside"),
+        (other.to_str().unwrap(), "not a path inside"),
+        ("../other.mcap", "not a path inside"),
+        ("parts/../../other.mcap", "not a path inside"),
         ("link.mcap", "outside the recording"),
         ("up/other.mcap", "outside the recording"),
         ("drive.mcap", "read once"),

@@ -130,7 +130,7 @@ fn rows_and_payloads_of_sqlite3_are_counted() {
     super::recordings::write_db3(&path, &wanted);
     // Room for the rows and the small payloads, then for not even the rows.
     for (limit, num_messages, part) in
-        [(1 << 20, 3001, ""), (150_000, 3000, "the next row takes"), (50_000, 2048, "a list of")]
+        [(1 << 20, 3001, ""), (150_000, 3000, "the next row needs"), (50_000, 2048, "a list of")]
     {
         let budget = budget(limit);
         let (found, errors) = drain(&mut open(&path, budget));

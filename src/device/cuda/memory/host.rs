@@ -209,6 +209,29 @@ impl<T: Plain> MappedBuffer<T> {
         Ok(Out { address: self.device, len: self.len as u64, memory: PhantomData })
     }
 
+    /// Queues a copy of a whole buffer to the positions from `start` on.
+    ///
+    /// # Errors
+    /// `Argument` when they are not all in this buffer; `Device` when the source belongs to
+    /// another stream or the copy fails.
+    pub fn enqueue_copy(&mut self, start: usize, source: &DeviceBuffer<T>) -> Result<()> {
+        check_capacity("mapped", start.saturating_add(source.len), self.len)?;
+        self.stream.check_owns(&source.stream)?;
+        self.stream.bind()?;
+        // SAFETY: the positions are within the allocation (checked), whose values were
+        // zeroed and may have any bits. The slice ends before anything reads them: `get`
+        // needs another borrow of `self`.
+        let target = unsafe {
+            let first = (self.host as *mut T).add(start);
+            std::slice::from_raw_parts_mut(first, source.len)
+        };
+        // SAFETY: both sides have `source.len` values and stay until the stream's work is
+        // done; readers wait for the stream.
+        let copied =
+            unsafe { result::memcpy_dtoh_async(target, source.address, self.stream.raw()) };
+        copied.map_err(|e| failed("queue a copy to the host", e))
+    }
+
     /// Appends the first `num` values, at most the capacity, to `values`; the caller
     /// has waited for the stream.
     pub fn copy_to(&self, num: usize, values: &mut Vec<T>) {

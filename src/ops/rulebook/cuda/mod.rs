@@ -8,7 +8,7 @@
 mod sites;
 mod table;
 
-pub use sites::DeviceSites;
+pub use sites::{DeviceSites, PublishedCounts};
 pub use table::DeviceTable;
 
 use super::args::{GeometryArgs, GridArgs};

@@ -1,6 +1,6 @@
 //! Sites in device memory.
 
-use crate::device::cuda::{DeviceBuffer, In, Out, Stream, blocks};
+use crate::device::cuda::{DeviceBuffer, In, MappedBuffer, Out, Stream, blocks};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ops::rulebook::args::SiteIndexArgs;
 use crate::ops::rulebook::kernels::{
@@ -104,12 +104,7 @@ impl DeviceSites {
     /// `Device` when earlier work or the copy fails.
     pub fn entrance_counts(&self) -> Result<EntranceCounts> {
         let counts = self.counts.read()?;
-        Ok(EntranceCounts {
-            num_sites: counts[NUM_SITES] as usize,
-            num_outside: counts[OUTSIDE] as usize,
-            num_duplicates: counts[DUPLICATES] as usize,
-            num_over_capacity: counts[OVER_CAPACITY] as usize,
-        })
+        Ok(entrance(|position| counts[position]))
     }
 
     /// Waits, then returns what became of the sites that the level before reaches.
@@ -118,11 +113,7 @@ impl DeviceSites {
     /// `Device` when earlier work or the copy fails.
     pub fn output_counts(&self) -> Result<OutputCounts> {
         let counts = self.counts.read()?;
-        Ok(OutputCounts {
-            num_sites: counts[NUM_SITES] as usize,
-            num_over_capacity: counts[OVER_CAPACITY] as usize,
-            num_inputs_without_output: counts[OUTSIDE] as usize,
-        })
+        Ok(output(|position| counts[position]))
     }
 
     /// The counts, of which the first is the number of sites.
@@ -150,5 +141,66 @@ impl DeviceSites {
                 None => Out::empty(),
             },
         })
+    }
+}
+
+/// The counts of the levels of a network in memory that the host reads.
+#[derive(Debug)]
+pub struct PublishedCounts {
+    values: MappedBuffer<u32>,
+}
+
+impl PublishedCounts {
+    /// Memory for the counts of `num_levels`, all 0.
+    ///
+    /// # Errors
+    /// `Device` when there is not enough memory.
+    pub fn new(stream: &Stream, num_levels: usize) -> Result<Self> {
+        Ok(Self { values: MappedBuffer::zeros(stream, num_levels * NUM_COUNTS)? })
+    }
+
+    /// Queues the copying of the counts of levels.
+    ///
+    /// # Errors
+    /// `Argument` when there are more levels than there is memory for; `Device` when a level
+    /// belongs to another stream or a copy fails.
+    pub fn enqueue(&mut self, levels: &[DeviceSites]) -> Result<()> {
+        for (level, sites) in levels.iter().enumerate() {
+            self.values.enqueue_copy(level * NUM_COUNTS, &sites.counts)?;
+        }
+        Ok(())
+    }
+
+    /// Bytes of the counts of `num_levels`.
+    pub fn num_bytes(num_levels: usize) -> usize {
+        num_levels * NUM_COUNTS * size_of::<u32>()
+    }
+
+    /// What became of the rows of the input; the caller has waited for the stream.
+    pub fn entrance(&self) -> EntranceCounts {
+        entrance(|position| self.values.get(position).unwrap_or(0))
+    }
+
+    /// What became of the sites of a level after the first; the caller has waited for the
+    /// stream.
+    pub fn output(&self, level: usize) -> OutputCounts {
+        output(|position| self.values.get(level * NUM_COUNTS + position).unwrap_or(0))
+    }
+}
+
+fn entrance(count: impl Fn(usize) -> u32) -> EntranceCounts {
+    EntranceCounts {
+        num_sites: count(NUM_SITES) as usize,
+        num_outside: count(OUTSIDE) as usize,
+        num_duplicates: count(DUPLICATES) as usize,
+        num_over_capacity: count(OVER_CAPACITY) as usize,
+    }
+}
+
+fn output(count: impl Fn(usize) -> u32) -> OutputCounts {
+    OutputCounts {
+        num_sites: count(NUM_SITES) as usize,
+        num_over_capacity: count(OVER_CAPACITY) as usize,
+        num_inputs_without_output: count(OUTSIDE) as usize,
     }
 }

@@ -57,7 +57,7 @@ impl CutFile {
     pub(super) fn num_whole_rows(&self, root: u32) -> u64 {
         let mut num_rows = 0;
         // A sound file has each page in one place, so that a walk over more
-        // pages than there are goes in circles.
+        // pages than there are has a cycle.
         let mut budget = self.map.len() / self.page_len;
         let mut pending = vec![root];
         while let Some(number) = pending.pop()

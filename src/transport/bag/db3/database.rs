@@ -137,7 +137,7 @@ impl Database {
         match found {
             None => return Err(format!("there is no table {name}")),
             Some((kind, _)) if kind != "table" => {
-                return Err(format!("{name} is no plain table (type `{kind}`)"));
+                return Err(format!("{name} is not a plain table (type `{kind}`)"));
             }
             Some((_, true)) => return Err(format!("the table {name} has no row identifiers")),
             Some((_, false)) => {}

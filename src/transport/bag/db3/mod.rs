@@ -80,7 +80,7 @@ impl Db3File {
     /// # Errors
     ///
     /// [`ErrorKind::DamagedBag`] when the topics cannot be read or the tables
-    /// are none that rosbag2 writes.
+    /// are not those that rosbag2 writes.
     pub(super) fn open(path: &Path, options: &ReadOptions) -> Result<Self> {
         let failed = |problem: String| {
             let message = format!("cannot read the topics of {}: {problem}", path.display());
@@ -160,7 +160,7 @@ impl Db3File {
         }
     }
 
-    /// Gives back memory that is held for later.
+    /// Releases the buffer that is kept for later rows.
     pub(super) fn release_spare(&mut self) {
         if self.payload_len.is_none() {
             self.buffer = Vec::new();
@@ -172,7 +172,7 @@ impl Db3File {
     pub(super) fn refuse_blocked(&mut self) {
         let (missing, limit) = (self.missing.take().unwrap_or_default(), self.budget.limit());
         self.end(format!(
-            "the next row takes {missing} bytes of memory, recordings have {limit} \
+            "the next row needs {missing} bytes of memory, recordings have {limit} \
              (`--recording-memory-mib`)"
         ));
     }
@@ -223,7 +223,7 @@ fn incomplete(path: &Path, cut: Option<&CutFile>) -> Option<Damage> {
     if let Some(cut) = cut {
         let (found, claimed) = (cut.len(), cut.claimed_len);
         return Some(Damage::somewhere(format!(
-            "the file has {found} bytes, its head says {claimed}"
+            "the file has {found} bytes, its header declares {claimed}"
         )));
     }
     let journal = open_journal(path)?;
@@ -234,7 +234,7 @@ fn incomplete(path: &Path, cut: Option<&CutFile>) -> Option<Damage> {
 }
 
 /// How many rows of `table` can be trusted, as the limit of a query: -1, which
-/// is no limit, unless the file is cut.
+/// means no limit, unless the file is cut.
 fn num_whole_rows(database: &Database, table: &str, cut: Option<&CutFile>) -> Found<i64> {
     let Some(cut) = cut else { return Ok(-1) };
     let root = database.root_page(table).map_err(|error| error.to_string())?;
@@ -324,8 +324,8 @@ impl Rows {
                 }
                 if rows.rows.len() as u64 >= max_rows {
                     return Ok(Err(format!(
-                        "the table of messages has more than {max_rows} rows, the file has no room \
-                         for them"
+                        "the table of messages has more than {max_rows} rows, too many \
+                         for the size of the file"
                     )));
                 }
                 if !rows.push(Row { log_time, id, topic: *topic }) {

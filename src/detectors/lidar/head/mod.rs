@@ -6,7 +6,7 @@ mod cuda;
 #[cfg(feature = "cuda")]
 pub use cuda::LidarDecoder;
 
-use crate::config::{AnchorFacts, CenterFacts, LidarConfig, LidarFacts, LidarOutputs};
+use crate::config::{AnchorFacts, CenterFacts, LidarConfig, LidarOutputs};
 use crate::error::{Error, ErrorKind, Result};
 use crate::infer::ExpectedDim::{Any, Exactly};
 use crate::infer::{Engine, Expected, ExpectedDim, Side, bind};
@@ -21,7 +21,7 @@ const MAX_TASKS: usize = 16;
 
 const FLOATS: [ElementType; 2] = [ElementType::F32, ElementType::F16];
 
-pub(super) fn floats(
+pub(in crate::detectors) fn floats(
     what: &'static str,
     name: Option<String>,
     shapes: Vec<Vec<ExpectedDim>>,
@@ -29,7 +29,7 @@ pub(super) fn floats(
     Expected { what, name, elements: FLOATS.to_vec(), shapes }
 }
 
-pub(super) fn refuse<T>(message: String) -> Result<T> {
+pub(in crate::detectors) fn refuse<T>(message: String) -> Result<T> {
     Err(Error::new(ErrorKind::Model, "head", message))
 }
 
@@ -53,19 +53,19 @@ pub enum LidarHead {
 }
 
 impl LidarHead {
-    /// Matches the facts of a network with its tensors.
+    /// Matches the facts of a network, whose input is a map of these dimensions, with its
+    /// tensors.
     ///
     /// # Errors
     /// `Model` naming expected and found tensors when they do not fit.
     pub fn new(
         config: &LidarConfig,
+        map: &[ExpectedDim; 4],
         inputs: &[TensorSpec],
         outputs: &[TensorSpec],
     ) -> Result<Self> {
         let facts = &config.facts;
-        let [nx, ny, _] = facts.grid.grid_size().map(|n| n as usize);
-        let map = vec![Exactly(1), Any, Exactly(ny), Exactly(nx)];
-        let input = floats("pillar map", facts.model_input.clone(), vec![map]);
+        let input = floats("map of features", facts.model_input.clone(), vec![map.to_vec()]);
         bind(Side::Input, &[input], inputs)?;
         match &facts.outputs {
             LidarOutputs::Center(center) => Ok(Self::Center {
@@ -92,26 +92,32 @@ impl LidarHead {
         }
     }
 
-    /// Memory for the network's input, `[1, C, ny, nx]`.
+    /// Memory for the network's input, a map of these dimensions.
     ///
     /// # Errors
-    /// `Model` when the number of channels is dynamic.
-    pub fn input(&self, facts: &LidarFacts, inputs: &[TensorSpec]) -> Result<Tensor> {
+    /// `Model` when a dimension is open in the map and in the input.
+    pub fn input(map: &[ExpectedDim; 4], inputs: &[TensorSpec]) -> Result<Tensor> {
         let spec = &inputs[0];
         let element = spec.element.unwrap_or(ElementType::F32);
-        Tensor::zeros(element, &Self::input_shape(facts, spec)?)
+        Tensor::zeros(element, &Self::input_shape(map, spec)?)
     }
 
-    /// The shape of the input of a network with these facts.
+    /// The shape of a network's input that is a map of these dimensions.
     ///
     /// # Errors
-    /// `Model` when the number of channels is dynamic.
-    pub fn input_shape(facts: &LidarFacts, input: &TensorSpec) -> Result<[usize; 4]> {
-        let [nx, ny, _] = facts.grid.grid_size().map(|n| n as usize);
-        match input.shape.as_deref() {
-            Some([_, Dim::Fixed(num_channels), _, _]) => Ok([1, *num_channels, ny, nx]),
-            _ => refuse(format!("input {input} does not say its number of channels")),
+    /// `Model` when a dimension is open in the map and in the input.
+    pub fn input_shape(map: &[ExpectedDim; 4], input: &TensorSpec) -> Result<[usize; 4]> {
+        let mut shape = [0; 4];
+        for (position, (size, expected)) in shape.iter_mut().zip(map).enumerate() {
+            let found = input.shape.as_ref().and_then(|dims| dims.get(position));
+            *size = match (expected, found) {
+                (Exactly(size), _) | (Any, Some(Dim::Fixed(size))) => *size,
+                (Any, _) => {
+                    return refuse(format!("input {input} does not say its number of channels"));
+                }
+            };
         }
+        Ok(shape)
     }
 
     /// Decodes the network's outputs into candidates in the cloud's frame of reference.

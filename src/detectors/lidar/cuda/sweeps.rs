@@ -4,7 +4,7 @@ use nalgebra::Isometry3;
 
 use crate::config::LidarConfig;
 use crate::detectors::frame_stream::{Running, capacity_for};
-use crate::detectors::pillars;
+use crate::detectors::lidar;
 use crate::device::cuda::{DeviceCloud, DeviceCounters, DevicePoints, Stream, num_bytes};
 use crate::error::Result;
 use crate::ops::densify::cuda::{DeviceSweeps, Joining, Workspace as Densify};
@@ -29,7 +29,7 @@ impl Clouds {
             stream: stream.clone(),
             cloud: DeviceCloud::with_capacity(stream, MIN_CLOUD_BYTES)?,
             unpack: Unpack::new(stream, MIN_CLOUD_POINTS)?,
-            params: pillars::unpack_params(config),
+            params: lidar::unpack_params(config),
         })
     }
 
@@ -82,7 +82,7 @@ impl MergedPoints {
         let mut past = None;
         if num_past > 0 {
             let sweeps = DeviceSweeps::new(stream, num_past, num_channels, config.point_capacity)?;
-            let time_lag_channel = pillars::time_lag_channel(&config.facts);
+            let time_lag_channel = lidar::time_lag_channel(&config.facts);
             past = Some(Past {
                 densify: Densify::new(stream, &sweeps, time_lag_channel)?,
                 sweeps,

@@ -1,0 +1,258 @@
+//! 3D detection from point clouds on the CPU.
+
+use nalgebra::Isometry3;
+
+use super::{CLOUD, LidarHead, lidar_of, needs, with_empty_frame};
+use crate::config::{ChannelConfig, LidarConfig, LidarFacts};
+use crate::detectors::{Detector, DetectorInfo, FrameSet, InputNeeds};
+use crate::device::Device;
+use crate::error::{Error, Result};
+use crate::infer::{Engine, ExpectedDim};
+use crate::ops::densify::{Sweeps, densify};
+use crate::ops::gather::gather_3d;
+use crate::ops::nms::{self, suppress_3d};
+use crate::ops::select::select;
+use crate::ops::unpack::{UnpackParams, unpack};
+use crate::ops::voxelize::{self, VoxelizeParams, Voxels, voxelize};
+use crate::types::{
+    Candidates, Count, Detection3d, Detections, FrameReport, Kept, Nms3d, Object3d, Points, Stage,
+    Stamp, Tensor,
+};
+
+/// The timed stages before the encoder, and those after it, in order.
+const STAGES_BEFORE: [Stage; 3] = [Stage::Unpack, Stage::Densify, Stage::Voxelize];
+const STAGES_AFTER: [Stage; 5] =
+    [Stage::Infer, Stage::Decode, Stage::Select, Stage::Suppress, Stage::Gather];
+
+/// From the voxels of a frame to the input of the network, a map seen from above.
+pub trait MapEncoder: Send {
+    /// The timed stages, in order.
+    const STAGES: &'static [Stage];
+
+    /// The shape of the map, `[1, C, rows, columns]`; a dimension that the encoder leaves
+    /// open is that of the network's input.
+    fn map_dims(&self) -> [ExpectedDim; 4];
+
+    /// Writes all of `map`. Adds durations and counters to `report`. A frame without voxels
+    /// has no detections: the map is not used then, and may be left as it is.
+    ///
+    /// # Errors
+    /// The reason why the frame is dropped.
+    fn encode(
+        &mut self,
+        points: &Points,
+        voxels: &Voxels,
+        map: &mut Tensor,
+        report: &mut FrameReport,
+    ) -> Result<()>;
+}
+
+/// Detects objects in point clouds on the CPU.
+pub struct CpuDetector<E> {
+    info: DetectorInfo,
+    needs: [InputNeeds; 1],
+    facts: LidarFacts,
+    unpack: UnpackParams,
+    points: Points,
+    densification: Option<Densification>,
+    voxelize: VoxelizeParams,
+    voxelization: voxelize::Workspace,
+    voxels: Voxels,
+    encoder: E,
+    map: Tensor,
+    engine: Box<dyn Engine>,
+    head: LidarHead,
+    candidates: Candidates<Object3d>,
+    pre_nms_top_k: usize,
+    nms: Nms3d,
+    suppression: nms::Workspace,
+    keep: Vec<Kept>,
+    max_detections: usize,
+    detections: Vec<Detection3d>,
+}
+
+impl<E: MapEncoder> CpuDetector<E> {
+    /// A detector with an encoder and a loaded network.
+    ///
+    /// # Errors
+    /// `Model` when the network does not fit the encoder or the head.
+    pub fn with_encoder(config: &LidarConfig, encoder: E, engine: Box<dyn Engine>) -> Result<Self> {
+        let facts = &config.facts;
+        let dims = encoder.map_dims();
+        let head = LidarHead::new(config, &dims, engine.inputs(), engine.outputs())?;
+        let num_channels = facts.num_point_channels();
+        let voxelize = super::voxelize_params(config);
+        let stages = [&STAGES_BEFORE, E::STAGES, &STAGES_AFTER].concat();
+        Ok(Self {
+            info: DetectorInfo::new(&Device::Cpu, engine.name(), &stages),
+            needs: needs(config),
+            facts: facts.clone(),
+            unpack: super::unpack_params(config),
+            points: Points::with_capacity(num_channels, config.point_capacity),
+            densification: Densification::new(config),
+            voxelize,
+            voxelization: voxelize::Workspace::new(&facts.grid, config.point_capacity),
+            voxels: Voxels::new(&voxelize),
+            encoder,
+            map: LidarHead::input(&dims, engine.inputs())?,
+            engine,
+            head,
+            candidates: Candidates::with_capacity(config.candidate_capacity),
+            pre_nms_top_k: config.pre_nms_top_k,
+            nms: config.nms.clone(),
+            suppression: nms::Workspace::with_capacity(config.pre_nms_top_k),
+            keep: Vec::with_capacity(config.pre_nms_top_k),
+            max_detections: config.max_detections,
+            detections: Vec::with_capacity(config.max_detections),
+        })
+    }
+}
+
+impl<E: MapEncoder> Detector for CpuDetector<E> {
+    fn inputs(&self) -> &[InputNeeds] {
+        &self.needs
+    }
+
+    fn info(&self) -> &DetectorInfo {
+        &self.info
+    }
+
+    fn detect<'a>(
+        &'a mut self,
+        frame: &FrameSet<'_>,
+        report: &mut FrameReport,
+    ) -> Result<Detections<'a>> {
+        let Self { points, voxels, encoder, map, engine, head, .. } = self;
+        let (cloud, pose) = (frame.cloud(CLOUD)?, frame.input(CLOUD)?.world_from_sensor());
+        self.candidates.clear();
+
+        let unpacked = report.time(Stage::Unpack, || unpack(cloud, &self.unpack, points))?;
+        report.add_count(Count::PointsNotFinite, unpacked.num_not_finite);
+        report.add_count(Count::PointsOutOfRange, unpacked.num_out_of_range);
+        report.add_count(Count::PointsOverCapacity, unpacked.num_over_capacity);
+
+        let points = match &mut self.densification {
+            Some(densification) => densification.merge(points, frame.stamp, pose, report)?,
+            None => points,
+        };
+
+        let grouped = report.time(Stage::Voxelize, || {
+            voxelize(points, &self.voxelize, &mut self.voxelization, voxels)
+        })?;
+        report.add_count(Count::PointsOutOfRange, grouped.num_out_of_range);
+        report.add_count(Count::PointsOverVoxel, grouped.num_points_over_voxel);
+        report.add_count(Count::PointsOverVoxelCapacity, grouped.num_points_over_voxel_capacity);
+        report.add_count(Count::VoxelsOverCapacity, grouped.num_voxels_over_capacity);
+
+        encoder.encode(points, voxels, map, report)?;
+        if grouped.num_voxels > 0 {
+            report.time(Stage::Infer, || engine.run(&[map.view()]))?;
+            report.time(Stage::Decode, || head.decode(engine.as_ref(), &mut self.candidates))?;
+        }
+        let cut = report.time(Stage::Select, || select(&mut self.candidates, self.pre_nms_top_k));
+        report.time(Stage::Suppress, || {
+            let candidates = self.candidates.as_slice();
+            suppress_3d(candidates, &self.nms, &mut self.suppression, &mut self.keep)
+        })?;
+        let num_over_limit = report.time(Stage::Gather, || {
+            let candidates = self.candidates.as_slice();
+            gather_3d(candidates, &self.keep, self.max_detections, &mut self.detections)
+        });
+
+        report.add_count(Count::CandidatesOverCapacity, cut.num_over_capacity);
+        report.add_count(Count::CandidatesOverTopK, cut.num_over_top_k);
+        report.add_count(Count::DetectionsOverLimit, num_over_limit);
+        Ok(Detections::Boxes3d(&self.detections))
+    }
+
+    fn reconfigure(&mut self, config: &ChannelConfig) -> Result<()> {
+        let config = lidar_of(config)?;
+        self.head.reconfigure(config);
+        if config.pre_nms_top_k > self.pre_nms_top_k {
+            self.suppression = nms::Workspace::with_capacity(config.pre_nms_top_k);
+            self.keep = Vec::with_capacity(config.pre_nms_top_k);
+        }
+        self.pre_nms_top_k = config.pre_nms_top_k;
+        self.nms.clone_from(&config.nms);
+        self.max_detections = config.max_detections;
+        if let Some(densification) = &mut self.densification {
+            densification.max_age_s = f64::from(config.densification.max_sweep_age_s);
+        }
+        self.detections.clear();
+        self.detections.reserve(config.max_detections);
+        Ok(())
+    }
+
+    fn reset(&mut self) -> Result<()> {
+        if let Some(densification) = &mut self.densification {
+            densification.sweeps.clear();
+        }
+        Ok(())
+    }
+
+    fn warm_up(&mut self) -> Result<()> {
+        let facts = self.facts.clone();
+        with_empty_frame(&facts, |frame| self.detect(frame, &mut FrameReport::new()).map(drop))?;
+        self.reset()
+    }
+}
+
+/// Past sweeps, and the memory for merging them.
+struct Densification {
+    sweeps: Sweeps,
+    merged: Points,
+    time_lag_channel: Option<usize>,
+    max_age_s: f64,
+}
+
+impl Densification {
+    /// `None` if the configuration has no past sweeps.
+    fn new(config: &LidarConfig) -> Option<Self> {
+        if config.densification.num_past_sweeps == 0 {
+            return None;
+        }
+        let num_channels = config.facts.num_point_channels();
+        Some(Self {
+            sweeps: Sweeps::new(
+                config.densification.num_past_sweeps,
+                num_channels,
+                config.point_capacity,
+            ),
+            merged: Points::with_capacity(num_channels, config.point_capacity),
+            time_lag_channel: super::time_lag_channel(&config.facts),
+            max_age_s: f64::from(config.densification.max_sweep_age_s),
+        })
+    }
+
+    /// Merges past sweeps with the current one, and keeps the current one for the next
+    /// frames. Returns the current one alone if its pose is unknown.
+    fn merge<'a>(
+        &'a mut self,
+        current: &'a Points,
+        stamp: Stamp,
+        world_from_sensor: Option<&Isometry3<f64>>,
+        report: &mut FrameReport,
+    ) -> Result<&'a Points> {
+        let Some(world_from_sensor) = world_from_sensor else {
+            report.add_count(Count::SweepsDropped, self.sweeps.len());
+            return Ok(current);
+        };
+        let counts = report.time(Stage::Densify, || {
+            let counts = densify(
+                current,
+                stamp,
+                world_from_sensor,
+                &self.sweeps,
+                self.time_lag_channel,
+                self.max_age_s,
+                &mut self.merged,
+            )?;
+            self.sweeps.push(current, stamp, world_from_sensor);
+            Ok::<_, Error>(counts)
+        })?;
+        report.add_count(Count::SweepsDropped, counts.num_sweeps_dropped);
+        report.add_count(Count::PointsOverCapacity, counts.num_points_over_capacity);
+        report.add_count(Count::PointsNotFinite, counts.num_points_not_finite);
+        Ok(&self.merged)
+    }
+}

@@ -1,0 +1,78 @@
+//! From the network's outputs to detections.
+
+use std::mem::{Discriminant, discriminant};
+
+use crate::config::LidarConfig;
+use crate::detectors::lidar::{LidarDecoder, LidarHead};
+use crate::device::cuda::{DeviceBuffer, DeviceCandidates, DeviceCounters, Graph, Stream};
+use crate::error::Result;
+use crate::infer::device::DeviceEngine;
+use crate::ops::gather::cuda::{Inputs3d, Workspace3d as Gatherer};
+use crate::ops::nms::cuda::{Capacity, Suppression3d};
+use crate::ops::select;
+use crate::types::{Box3d, Nms3d};
+
+/// From the network's outputs to detections: one graph.
+pub(super) struct Postprocess {
+    decoder: LidarDecoder,
+    suppression: Suppression3d,
+    pub(super) gather: Gatherer,
+    pub(super) graph: Graph,
+    pub(super) limits: Limits,
+}
+
+/// The sizes and kinds of the kernels and memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Limits {
+    num_candidates: usize,
+    max_detections: usize,
+    nms: Discriminant<Nms3d>,
+    num_distances: usize,
+    num_yaw_norms: usize,
+}
+
+impl Limits {
+    pub(super) fn of(config: &LidarConfig) -> Self {
+        Self {
+            num_candidates: config.pre_nms_top_k.min(config.candidate_capacity).max(1),
+            max_detections: config.max_detections,
+            nms: discriminant(&config.nms),
+            num_distances: config.score_thresholds.distance_upper_limits_m.len(),
+            num_yaw_norms: config.yaw_norm_thresholds.len(),
+        }
+    }
+}
+
+impl Postprocess {
+    pub(super) fn new(
+        config: &LidarConfig,
+        (head, engine): (&LidarHead, &DeviceEngine),
+        num_voxels: &DeviceBuffer<u32>,
+        (stream, counters): (&Stream, &mut DeviceCounters),
+    ) -> Result<Self> {
+        let limits = Limits::of(config);
+        let Limits { num_candidates, max_detections, .. } = limits;
+        let mut candidates = DeviceCandidates::<Box3d>::with_capacity(stream, num_candidates)?;
+        let mut decoder = head.decoder(stream, engine, num_candidates)?;
+        let classes = config.facts.class_names.len();
+        let capacity = Capacity { candidates: num_candidates, classes };
+        let mut suppression = Suppression3d::new(stream, &config.nms, capacity)?;
+        let mut gather = Gatherer::new(stream, head.attributes(), max_detections)?;
+        let graph = Graph::record(stream, || {
+            head.enqueue_decode(engine, &mut decoder, num_voxels, &mut candidates, counters)?;
+            suppression.enqueue(&candidates)?;
+            let (motions, kept) = (decoder.motions(), suppression.kept());
+            gather.enqueue(&Inputs3d { candidates: &candidates, motions, kept }, counters)
+        })?;
+        let mut recorded = Self { decoder, suppression, gather, graph, limits };
+        recorded.set(config, head)?;
+        Ok(recorded)
+    }
+
+    /// Writes thresholds to the device and waits.
+    pub(super) fn set(&mut self, config: &LidarConfig, head: &LidarHead) -> Result<()> {
+        self.suppression.set(&config.nms)?;
+        let LidarConfig { candidate_capacity, pre_nms_top_k, .. } = *config;
+        self.decoder.set(head, select::Limits { candidate_capacity, pre_nms_top_k })
+    }
+}

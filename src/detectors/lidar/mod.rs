@@ -1,0 +1,113 @@
+//! Boxes in space from a point cloud: everything but the encoder of a family.
+//!
+//! | stage | shared | of the family |
+//! |---|---|---|
+//! | unpack, densify, voxelize | [`CpuDetector`] | |
+//! | voxels to the map | | [`MapEncoder`] |
+//! | infer, decode, select, suppress, gather | [`CpuDetector`] | |
+//!
+//! On a GPU the same holds of `CudaDetector` and `DeviceMapEncoder`, except that voxelizing is
+//! part of the encoder, which records it. `pillars` and `voxels` are the families.
+//!
+//! Boxes are in the cloud's frame of reference. Both devices give the same counters, the
+//! same voxels and, from equal outputs of the network, the same detections, except for the
+//! last place of an exponential. The whole frame is one function in `cpu.rs` and in
+//! `cuda/mod.rs`, with the same stages in the same order.
+//!
+//! If past sweeps are merged, the detector uses the pose of the sensor. Without it the
+//! current sweep is processed alone, which is counted. A cloud without valid points,
+//! including those of past sweeps, has no detections.
+
+mod cpu;
+#[cfg(feature = "cuda")]
+mod cuda;
+mod head;
+
+pub use cpu::{CpuDetector, MapEncoder};
+#[cfg(feature = "cuda")]
+pub(super) use cuda::load_network;
+#[cfg(feature = "cuda")]
+pub use cuda::{CudaDetector, DeviceMapEncoder, MapEnds};
+#[cfg(feature = "cuda")]
+pub use head::LidarDecoder;
+pub use head::LidarHead;
+pub(super) use head::{floats, refuse};
+
+use super::{FrameInput, FrameSet, InputNeeds, PayloadKind, another_family};
+use crate::config::{ChannelConfig, ChannelKind, LidarConfig, LidarFacts};
+use crate::error::Result;
+use crate::ops::unpack::UnpackParams;
+use crate::ops::voxelize::VoxelizeParams;
+use crate::types::{CloudView, Header, PointChannel, PointField, PointFields};
+
+/// The one input.
+const CLOUD: usize = 0;
+
+/// One cloud, and the sensor's pose if past sweeps are merged.
+fn needs(config: &LidarConfig) -> [InputNeeds; 1] {
+    let densification = &config.densification;
+    let merges = densification.num_past_sweeps > 0;
+    let pose_in = merges.then(|| densification.world_frame.clone());
+    [InputNeeds { kind: PayloadKind::Cloud, pose_in, calibration: false }]
+}
+
+/// The part of a channel's configuration that is of LiDARs.
+fn lidar_of(config: &ChannelConfig) -> Result<&LidarConfig> {
+    match &config.kind {
+        ChannelKind::Lidar(lidar) => Ok(lidar),
+        ChannelKind::Camera(_) => Err(another_family(config)),
+    }
+}
+
+/// Calls `work` with a cloud of one point, the centre of the grid's range: x, y, z and the
+/// channels of the head, all floats, the channels zero.
+fn with_empty_frame<T>(
+    facts: &LidarFacts,
+    work: impl FnOnce(&FrameSet<'_>) -> Result<T>,
+) -> Result<T> {
+    let mut fields = PointFields::new();
+    let names = facts.point_channels.iter().filter_map(|channel| match channel {
+        PointChannel::Intensity => Some("intensity"),
+        PointChannel::Ring => Some("ring"),
+        PointChannel::TimeLag => None,
+        PointChannel::Named(name) => Some(name.as_str()),
+    });
+    for (name, offset) in ["x", "y", "z"].into_iter().chain(names).zip((0..).step_by(4)) {
+        fields.push(PointField { name, offset, datatype: 7, count: 1 })?;
+    }
+    let range = facts.grid.range();
+    let center = [0, 1, 2].map(|axis| 0.5 * (range.min[axis] + range.max[axis]));
+    let mut data: Vec<u8> = center.iter().flat_map(|value: &f32| value.to_le_bytes()).collect();
+    data.resize(4 * fields.as_slice().len(), 0);
+    let step = data.len() as u32;
+    let cloud = CloudView::new([1, 1], [step, step], false, fields, &data)?;
+    let input = [Some(FrameInput::cloud(Header::default(), &cloud))];
+    work(&FrameSet::single(&input))
+}
+
+/// The values to read from clouds.
+fn unpack_params(config: &LidarConfig) -> UnpackParams {
+    let facts = &config.facts;
+    // A point outside may be inside after the vehicle has moved.
+    let is_alone = config.densification.num_past_sweeps == 0;
+    UnpackParams {
+        channels: facts.point_channels.clone(),
+        intensity_scale: facts.intensity_scale,
+        range: is_alone.then(|| facts.grid.range()),
+    }
+}
+
+/// The grid of a channel and its limits.
+pub(super) fn voxelize_params(config: &LidarConfig) -> VoxelizeParams {
+    VoxelizeParams {
+        grid: config.facts.grid,
+        max_points_per_voxel: config.facts.max_points_per_voxel,
+        voxel_capacity: config.voxel_capacity,
+    }
+}
+
+/// The channel for the age of a point's sweep.
+fn time_lag_channel(facts: &LidarFacts) -> Option<usize> {
+    let position = facts.point_channels.iter().position(|c| *c == PointChannel::TimeLag);
+    position.map(|channel| 3 + channel)
+}

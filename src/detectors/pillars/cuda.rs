@@ -1,0 +1,99 @@
+//! From pillars to the map on a GPU: graphs before and after the encoder.
+
+use super::{PillarEncoder, map_dims, pillar_facts};
+use crate::config::LidarConfig;
+use crate::detectors::frame_stream::Running;
+use crate::detectors::lidar::{self, DeviceMapEncoder, MapEnds, load_network, voxelize_params};
+use crate::device::cuda::{DeviceBuffer, Graph, Stream};
+use crate::error::Result;
+use crate::infer::device::DeviceEngine;
+use crate::ops::pillar_features::cuda::Workspace as Features;
+use crate::ops::scatter::cuda::Workspace as Scatter;
+use crate::ops::voxelize::cuda::{DeviceVoxels, Workspace as Voxelize};
+use crate::types::Stage;
+
+/// Detects objects in point clouds on a GPU.
+pub type CudaDetector = lidar::CudaDetector<DevicePillarMap>;
+
+impl CudaDetector {
+    /// Loads both networks for `stream`, on which the frames run.
+    ///
+    /// # Errors
+    /// As [`super::open`].
+    pub fn load(config: &LidarConfig, stream: &Stream) -> Result<Self> {
+        let (path, options) = (&config.encoder_path, &config.engine);
+        let encoder = DeviceEngine::load(path, options, stream, |input| {
+            PillarEncoder::input_shape(config, input).map(Vec::from)
+        })?;
+        let engine = load_network(config, stream, &map_dims(config))?;
+        Self::new(config, stream, encoder, engine)
+    }
+
+    /// A detector with loaded networks, whose stream is `stream`.
+    ///
+    /// # Errors
+    /// As [`super::open`].
+    pub fn new(
+        config: &LidarConfig,
+        stream: &Stream,
+        encoder: DeviceEngine,
+        engine: DeviceEngine,
+    ) -> Result<Self> {
+        Self::with_encoder(config, stream, &map_dims(config), engine, |ends| {
+            DevicePillarMap::new(config, encoder, ends)
+        })
+    }
+}
+
+/// Pillars and their features, the encoder, and the scattering of its output.
+pub struct DevicePillarMap {
+    voxels: DeviceVoxels,
+    group: Graph,
+    features: Graph,
+    encoder: DeviceEngine,
+    scatter: Graph,
+}
+
+impl DevicePillarMap {
+    fn new(config: &LidarConfig, mut encoder: DeviceEngine, ends: MapEnds<'_>) -> Result<Self> {
+        let MapEnds { points, map, counters } = ends;
+        let output =
+            PillarEncoder::new(config, encoder.inputs(), encoder.outputs())?.output_index();
+        let params = voxelize_params(config);
+        let stream = points.stream();
+        let mut voxels = DeviceVoxels::new(stream, &params)?;
+        let mut voxelize = Voxelize::new(stream, &params, points.capacity())?;
+        let mut scatter = Scatter::new(stream, &params.grid)?;
+        let group = Graph::record(stream, || voxelize.enqueue(points, &mut voxels, counters))?;
+        let (rows, with_z) = (encoder.input(0)?, pillar_facts(config)?.center_offset_z);
+        let mut features = Features::new(stream, rows)?;
+        let features = Graph::record(stream, || features.enqueue((points, &voxels), with_z, rows))?;
+        let encoded = encoder.output(output)?;
+        let scatter = Graph::record(stream, || scatter.enqueue(encoded, &voxels, map))?;
+        Ok(Self { voxels, group, features, encoder, scatter })
+    }
+}
+
+impl DeviceMapEncoder for DevicePillarMap {
+    const STAGES: &'static [Stage] =
+        &[Stage::Voxelize, Stage::PillarFeatures, Stage::Encode, Stage::Scatter];
+
+    fn enqueue(&mut self, running: &mut Running<'_, '_>) -> Result<()> {
+        self.group.enqueue()?;
+        running.end_of(Stage::Voxelize)?;
+        self.features.enqueue()?;
+        running.end_of(Stage::PillarFeatures)?;
+        self.encoder.enqueue()?;
+        running.end_of(Stage::Encode)?;
+        self.scatter.enqueue()?;
+        running.end_of(Stage::Scatter)
+    }
+
+    fn num_voxels(&self) -> &DeviceBuffer<u32> {
+        &self.voxels.num
+    }
+
+    fn add_to_report(&mut self, running: &mut Running<'_, '_>) {
+        running.add_copies(Stage::Encode, &self.encoder);
+    }
+}

@@ -1,0 +1,93 @@
+//! From voxels to the map on the CPU.
+
+use std::num::NonZero;
+use std::thread;
+
+use super::{add_levels, map_dims, precision, transforms};
+use crate::config::LidarConfig;
+use crate::detectors::lidar::{self, MapEncoder};
+use crate::error::{Error, ErrorKind, Result};
+use crate::infer::sparse::{CpuEncoder, GridAxes, Plan};
+use crate::infer::{Engine, ExpectedDim};
+use crate::ops::sparse_conv::Precision;
+use crate::ops::voxel_mean::voxel_mean;
+use crate::ops::voxelize::Voxels;
+use crate::types::{ChannelTransform, ElementType, FrameReport, Points, Stage, Tensor};
+
+/// Detects objects in point clouds on the CPU.
+pub type CpuDetector = lidar::CpuDetector<VoxelMap>;
+
+impl CpuDetector {
+    /// A detector with an encoder and a loaded network.
+    ///
+    /// # Errors
+    /// `Model` when the network does not fit the encoder or the head; `Argument` when a level's
+    /// grid is too large.
+    pub fn new(config: &LidarConfig, plan: Plan, engine: Box<dyn Engine>) -> Result<Self> {
+        Self::with_encoder(config, VoxelMap::new(config, plan)?, engine)
+    }
+}
+
+/// The means of voxels, and the encoder.
+pub struct VoxelMap {
+    transforms: Vec<ChannelTransform>,
+    means: Tensor,
+    axes: GridAxes,
+    coordinates: Vec<[i32; 4]>,
+    encoder: CpuEncoder,
+}
+
+impl VoxelMap {
+    fn new(config: &LidarConfig, plan: Plan) -> Result<Self> {
+        let num_threads = config.engine.threads;
+        let num_threads =
+            num_threads.or_else(|| thread::available_parallelism().ok().map(NonZero::get));
+        let shape = [config.voxel_capacity, plan.network().input_channels()];
+        Ok(Self {
+            transforms: transforms(config)?,
+            means: Tensor::zeros(ElementType::F32, &shape)?,
+            axes: plan.network().axes,
+            coordinates: Vec::with_capacity(config.voxel_capacity),
+            encoder: CpuEncoder::new(
+                plan,
+                precision(config, Precision::F32),
+                num_threads.unwrap_or(1),
+            )?,
+        })
+    }
+}
+
+impl MapEncoder for VoxelMap {
+    const STAGES: &'static [Stage] = &[Stage::VoxelMean, Stage::Encode];
+
+    fn map_dims(&self) -> [ExpectedDim; 4] {
+        map_dims(self.encoder.plan())
+    }
+
+    fn encode(
+        &mut self,
+        points: &Points,
+        voxels: &Voxels,
+        map: &mut Tensor,
+        report: &mut FrameReport,
+    ) -> Result<()> {
+        let Self { transforms, means, axes, coordinates, encoder } = self;
+        report.time(Stage::VoxelMean, || voxel_mean(points, voxels, transforms, means))?;
+        report.time(Stage::Encode, || {
+            let places = axes.of_zyx();
+            let cells = voxels.coordinates().iter().map(|&[x, y, z]| {
+                let [a, b, c] = places.map(|place| [z, y, x][place] as i32);
+                [0, a, b, c]
+            });
+            coordinates.clear();
+            coordinates.extend(cells);
+            let num_values = voxels.len() * points.num_channels();
+            let Tensor::F32 { values, .. } = means else {
+                return Err(Error::new(ErrorKind::Inference, "encoder", "features are not f32"));
+            };
+            encoder.run(coordinates, &values[..num_values], map)
+        })?;
+        add_levels(encoder.counts(), report);
+        Ok(())
+    }
+}

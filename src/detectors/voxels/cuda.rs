@@ -1,0 +1,106 @@
+//! From joined points to the map on a GPU: one graph.
+
+use super::{add_levels, map_dims, precision, transforms};
+use crate::config::LidarConfig;
+use crate::detectors::frame_stream::Running;
+use crate::detectors::lidar::{self, DeviceMapEncoder, MapEnds, load_network, voxelize_params};
+use crate::device::cuda::{DeviceBuffer, Graph, Stream};
+use crate::error::{Error, ErrorKind, Result};
+use crate::infer::device::DeviceEngine;
+use crate::infer::sparse::{CudaEncoder, GridAxes, Plan};
+use crate::ops::rulebook::cuda::Cells;
+use crate::ops::sparse_conv::Precision;
+use crate::ops::voxel_mean::cuda::Workspace as VoxelMean;
+use crate::ops::voxelize::VoxelizeParams;
+use crate::ops::voxelize::cuda::{DeviceVoxels, Workspace as Voxelize};
+use crate::types::{Stage, Transfer};
+
+/// Detects objects in point clouds on a GPU.
+pub type CudaDetector = lidar::CudaDetector<DeviceVoxelMap>;
+
+impl CudaDetector {
+    /// Loads the network for `stream`, on which the frames run.
+    ///
+    /// # Errors
+    /// As [`super::open`].
+    pub fn load(config: &LidarConfig, plan: Plan, stream: &Stream) -> Result<Self> {
+        let engine = load_network(config, stream, &map_dims(&plan))?;
+        Self::new(config, plan, stream, engine)
+    }
+
+    /// A detector with an encoder and a loaded network, whose stream is `stream`.
+    ///
+    /// # Errors
+    /// As [`super::open`].
+    pub fn new(
+        config: &LidarConfig,
+        plan: Plan,
+        stream: &Stream,
+        engine: DeviceEngine,
+    ) -> Result<Self> {
+        Self::with_encoder(config, stream, &map_dims(&plan), engine, |ends| {
+            DeviceVoxelMap::new(config, plan, ends)
+        })
+    }
+}
+
+/// Voxels, their means, and the encoder.
+pub struct DeviceVoxelMap {
+    voxels: DeviceVoxels,
+    encoder: CudaEncoder,
+    graph: Graph,
+}
+
+impl DeviceVoxelMap {
+    fn new(config: &LidarConfig, plan: Plan, ends: MapEnds<'_>) -> Result<Self> {
+        let MapEnds { points, map, counters } = ends;
+        let axes = plan.network().axes;
+        if axes != GridAxes::Zyx {
+            let message = format!(
+                "the encoder's grid has the axes {axes}; on a GPU z y x is possible, on the CPU any"
+            );
+            return Err(Error::new(ErrorKind::Argument, "encoder", message));
+        }
+        let params = voxelize_params(config);
+        if params.max_points_per_voxel == VoxelizeParams::ALL_POINTS {
+            let message = "the head sets no limit on the points of a voxel (max_points_per_voxel \
+                           0), which is possible on the CPU alone";
+            return Err(Error::new(ErrorKind::Argument, "voxelize", message));
+        }
+        let stream = points.stream();
+        let mut voxels = DeviceVoxels::new(stream, &params)?;
+        let mut voxelize = Voxelize::new(stream, &params, points.capacity())?;
+        let voxel_mean = VoxelMean::new(stream, &transforms(config)?)?;
+        let num_values = params.voxel_capacity.saturating_mul(points.num_channels());
+        let mut means = DeviceBuffer::zeros(stream, num_values)?;
+        let mut encoder = CudaEncoder::new(stream, plan, precision(config, Precision::F16))?;
+        let graph = Graph::record(stream, || {
+            voxelize.enqueue(points, &mut voxels, counters)?;
+            voxel_mean.enqueue(points, &voxels, &mut means)?;
+            // A cell has the same index on the encoder's grid, whose further cells along z,
+            // if it has any, come last.
+            encoder.enqueue(Cells::Indices(&voxels.cells), &voxels.num, &means, map)?;
+            encoder.enqueue_counts()
+        })?;
+        Ok(Self { voxels, encoder, graph })
+    }
+}
+
+impl DeviceMapEncoder for DeviceVoxelMap {
+    const STAGES: &'static [Stage] = &[Stage::Encode];
+
+    fn enqueue(&mut self, running: &mut Running<'_, '_>) -> Result<()> {
+        self.graph.enqueue()?;
+        running.end_of(Stage::Encode)
+    }
+
+    fn num_voxels(&self) -> &DeviceBuffer<u32> {
+        &self.voxels.num
+    }
+
+    fn add_to_report(&mut self, running: &mut Running<'_, '_>) {
+        add_levels(self.encoder.published_counts(), running.report);
+        let num_bytes = self.encoder.num_count_bytes();
+        running.report.add_bytes(Stage::Encode, Transfer::Download, num_bytes);
+    }
+}

@@ -1,0 +1,97 @@
+//! Boxes in space from voxels: a network of sparse convolutions turns the means of voxels
+//! into a map (CenterPoint and SECOND as OpenPCDet, mmdetection3d and det3d have them).
+//!
+//! The encoder runs as layers of our own ([`infer::sparse`](crate::infer::sparse)), from one
+//! of NVIDIA's scn files or of Autoware's. Everything else is that of
+//! [`lidar`](super::lidar). The map has rows along y, columns along x, and channel
+//! `c * D + z`.
+//!
+//! The sites of every level, and what a capacity dropped of them, are in the report of the
+//! frame. With `encoder.precision` `f32` both devices give the network the same map, bit for
+//! bit; with the others they differ as docs/numerics.md says.
+
+mod cpu;
+#[cfg(feature = "cuda")]
+mod cuda;
+mod plan;
+
+pub use cpu::{CpuDetector, VoxelMap};
+#[cfg(feature = "cuda")]
+pub use cuda::{CudaDetector, DeviceVoxelMap};
+pub use plan::plan;
+
+use super::Detector;
+use crate::config::{EncoderFacts, LidarConfig};
+use crate::device::Device;
+use crate::error::{Error, ErrorKind, Result};
+use crate::infer;
+use crate::infer::ExpectedDim::{self, Exactly};
+use crate::infer::sparse::{EncoderCounts, Plan};
+use crate::ops::sparse_conv::Precision;
+use crate::types::{ChannelTransform, EncoderPrecision, FrameReport, LevelCounts, PointChannel};
+
+/// Loads the encoder and the network for a device and allocates all memory that the
+/// configuration bounds.
+///
+/// # Errors
+/// `Io` or `Model` when the encoder or the network cannot be loaded or does not fit its head;
+/// `Config` when there are not as many capacities as levels; `Argument` when the device has
+/// no implementation of the suppression or of the axes of the encoder's grid, or a limit is
+/// above the device's; `Device` when it has not enough memory.
+pub fn open(config: &LidarConfig, device: &Device) -> Result<Box<dyn Detector>> {
+    let plan = plan(config)?;
+    Ok(match device {
+        Device::Cpu => {
+            let engine = infer::load(&config.model_path, &config.engine)?;
+            Box::new(CpuDetector::new(config, plan, engine)?)
+        }
+        #[cfg(feature = "cuda")]
+        Device::Cuda(device) => Box::new(CudaDetector::load(config, plan, &device.stream()?)?),
+    })
+}
+
+/// The transform of each channel of a point.
+fn transforms(config: &LidarConfig) -> Result<Vec<ChannelTransform>> {
+    let EncoderFacts::Voxels(voxels) = &config.facts.encoder else {
+        let message = format!("head {}: its encoder takes pillars", config.head);
+        return Err(Error::new(ErrorKind::Config, "voxels", message));
+    };
+    let channels = config.facts.point_channels.iter().map(|channel| match channel {
+        PointChannel::Intensity => voxels.intensity_transform,
+        _ => ChannelTransform::Identity,
+    });
+    Ok([ChannelTransform::Identity; 3].into_iter().chain(channels).collect())
+}
+
+/// The arithmetic of the encoder on a device whose own choice is `auto`; logs it.
+fn precision(config: &LidarConfig, auto: Precision) -> Precision {
+    let precision = match config.sparse_encoder.precision {
+        EncoderPrecision::Auto => auto,
+        EncoderPrecision::F32 => Precision::F32,
+        EncoderPrecision::Tf32 => Precision::Tf32,
+        EncoderPrecision::F16 => Precision::F16,
+        EncoderPrecision::Bf16 => Precision::Bf16,
+    };
+    tracing::info!("encoder {}: computes in {precision:?}", config.encoder_path.display());
+    precision
+}
+
+fn map_dims(plan: &Plan) -> [ExpectedDim; 4] {
+    plan.network().map_shape().map(Exactly)
+}
+
+/// Adds the sites of all levels to a report.
+fn add_levels(counts: &EncoderCounts, report: &mut FrameReport) {
+    report.add_level(LevelCounts {
+        num_sites: counts.entrance.num_sites as u64,
+        num_over_capacity: counts.entrance.num_over_capacity as u64,
+        num_inputs_without_output: 0,
+    });
+    for level in &counts.levels {
+        report.add_level(LevelCounts {
+            num_sites: level.num_sites as u64,
+            num_over_capacity: level.num_over_capacity as u64,
+            num_inputs_without_output: level.num_inputs_without_output as u64,
+        });
+    }
+}

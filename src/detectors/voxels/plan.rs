@@ -1,0 +1,111 @@
+//! The encoder of a channel: its file, checked against the head and laid out for the
+//! configured capacities.
+
+use crate::config::{LidarConfig, LidarFacts};
+use crate::error::{Error, ErrorKind, Result};
+use crate::infer::sparse::{self, Plan, SparseFile, SparseNetwork};
+use crate::types::{FrameReport, PointChannel};
+
+/// Reads the encoder of a channel and lays it out.
+///
+/// # Errors
+/// `Io` or `Model` when the file cannot be read, or its point channels, its grid or the axes
+/// of its map are not those of the head; `Config` when there are not as many capacities as
+/// levels.
+pub fn plan(config: &LidarConfig) -> Result<Plan> {
+    let file = sparse::load(&config.encoder_path)?;
+    let path = config.encoder_path.display();
+    if file.rest.is_some() {
+        tracing::info!("encoder {path}: the network behind its map is not used, model_path is");
+    }
+    let checked = check(&file, &config.facts)
+        .map_err(|message| Error::new(ErrorKind::Model, "encoder", format!("{path}: {message}")));
+    checked?;
+    let network = file.network;
+    let capacities = capacities(config, &network)?;
+    tracing::info!(
+        "encoder {path}: {}, {} operations on {} levels",
+        file.dialect,
+        network.operations.len(),
+        network.levels.len()
+    );
+    Plan::new(network, &capacities)
+}
+
+/// Whether a file fits a head; otherwise what was found and what is expected.
+fn check(file: &SparseFile, facts: &LidarFacts) -> std::result::Result<(), String> {
+    let network = &file.network;
+    let names = point_channels(facts);
+    if network.input_channels() != names.len() {
+        return Err(format!(
+            "a voxel has {} channels, the head has {} ({})",
+            network.input_channels(),
+            names.len(),
+            names.join(" ")
+        ));
+    }
+    if let Some(found) = &file.point_channels
+        && *found != names
+    {
+        let (found, names) = (found.join(" "), names.join(" "));
+        return Err(format!("its point channels are {found}, those of the head are {names}"));
+    }
+    check_grid(network, facts)?;
+    let places = network.axes.of_zyx();
+    if network.map.axes.map(|axis| places[axis]) != [0, 1, 2] {
+        let [depth, rows, columns] = network.map.axes.map(|axis| ["z", "y", "x"][places[axis]]);
+        return Err(format!(
+            "its map has depth along {depth}, rows along {rows} and columns along {columns}; \
+             heads are decoded from z, y and x"
+        ));
+    }
+    if network.levels.len() > FrameReport::MAX_LEVELS {
+        let num_levels = network.levels.len();
+        return Err(format!("{num_levels} levels, at most {}", FrameReport::MAX_LEVELS));
+    }
+    Ok(())
+}
+
+/// The grid has the cells of the head's, and along z one more or not: the original networks
+/// have one more.
+fn check_grid(network: &SparseNetwork, facts: &LidarFacts) -> std::result::Result<(), String> {
+    let mut found = [0; 3];
+    for (place, cells) in network.axes.of_zyx().into_iter().zip(network.levels[0].shape) {
+        found[place] = cells;
+    }
+    let [nx, ny, nz] = facts.grid.grid_size();
+    if found == [nz, ny, nx] || found == [nz + 1, ny, nx] {
+        return Ok(());
+    }
+    Err(format!(
+        "its grid has {found:?} cells along z, y, x; the head has {:?}, or {} along z",
+        [nz, ny, nx],
+        nz + 1
+    ))
+}
+
+fn point_channels(facts: &LidarFacts) -> Vec<String> {
+    let channels = facts.point_channels.iter().map(|channel| match channel {
+        PointChannel::Intensity => "intensity",
+        PointChannel::Ring => "ring",
+        PointChannel::TimeLag => "time_lag",
+        PointChannel::Named(name) => name,
+    });
+    ["x", "y", "z"].into_iter().chain(channels).map(str::to_owned).collect()
+}
+
+fn capacities(config: &LidarConfig, network: &SparseNetwork) -> Result<Vec<usize>> {
+    let Some(given) = &config.sparse_encoder.level_capacities else {
+        return Ok(network.default_capacities(config.voxel_capacity));
+    };
+    let num_expected = network.levels.len() - 1;
+    if given.len() != num_expected {
+        let message = format!(
+            "encoder.level_capacities has {} values, the encoder has {num_expected} levels after \
+             the voxels",
+            given.len()
+        );
+        return Err(Error::new(ErrorKind::Config, "encoder", message));
+    }
+    Ok([&[config.voxel_capacity], &given[..]].concat())
+}

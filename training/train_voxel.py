@@ -1,0 +1,162 @@
+"""Trains the voxel network of the demo and saves a checkpoint with the names of
+OpenPCDet, which tools/export_sparse.py turns into ONNX.
+
+    python train_voxel.py --data DIR --out voxel.pth
+"""
+
+import argparse
+import copy
+import math
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+
+import arrays
+import center_head
+import sparse
+import voxel_network as net
+
+SECONDS_BETWEEN_CHECKPOINTS = 60.0
+
+
+class Frames:
+    """All frames on the device."""
+
+    def __init__(self, folder: Path, device, max_seeds):
+        names = ["voxel_cells", "voxel_means", "boxes_3d", "lidar_frames"]
+        data = {k: torch.from_numpy(v) for k, v in arrays.load(folder, names, max_seeds).items()}
+        per_frame = data["lidar_frames"].long()
+        self.device = device
+        self.cells = data["voxel_cells"].to(device)  # x, y, z
+        self.means = data["voxel_means"].to(device)
+        self.boxes = arrays.Boxes(data["boxes_3d"].to(device), per_frame[:, 1].to(device))
+        self.num_voxels = per_frame[:, 2].to(device)
+        self.first_voxel = arrays.starts(self.num_voxels)[:-1]
+        if not len(self.cells):
+            raise SystemExit(f"{folder} holds no voxels; export them with --networks voxel")
+
+    def __len__(self):
+        return len(self.num_voxels)
+
+    def batch(self, frames: torch.Tensor, turn: arrays.Turn):
+        """Sites, features and boxes of frames, all mirrored alike."""
+        num_voxels = self.num_voxels[frames]
+        rows = arrays.ranges(self.first_voxel[frames], num_voxels)
+        owner = torch.repeat_interleave(torch.arange(len(frames), device=self.device), num_voxels)
+        cells = arrays.mirror_cells(self.cells[rows].long(), turn, net.NUM_CELLS)
+        means = self.means[rows]
+        arrays.mirror(means, turn, [0])
+        coordinates = torch.cat([owner[:, None], cells.flip(1)], dim=1)
+        sites, order = sparse.sorted_sites(coordinates, net.GRID, len(frames))
+        return sites, means[order], *self.boxes.of(frames, turn)
+
+
+class Progress:
+    """How far training is: by steps, or by the clock where that ends earlier."""
+
+    def __init__(self, num_steps: int, minutes: float):
+        self.num_steps, self.seconds = num_steps, 60 * minutes
+        self.start = time.monotonic()
+        self.step = 0
+
+    def elapsed(self) -> float:
+        return time.monotonic() - self.start
+
+    def share(self) -> float:
+        return max(self.step / self.num_steps, self.elapsed() / self.seconds)
+
+
+def learning_rate(share: float, highest: float, rise: float = 0.15) -> float:
+    """One cycle: up along a cosine, and down to almost zero."""
+    low, end = highest / 25, highest / 1e4
+    if share < rise:
+        return low + (highest - low) * (1 - math.cos(math.pi * share / rise)) / 2
+    part = min(1.0, (share - rise) / (1 - rise))
+    return end + (highest - end) * (1 + math.cos(math.pi * part)) / 2
+
+
+def average(mean: torch.nn.Module, now: torch.nn.Module, keep: float) -> None:
+    """Moves the averaged parameters and statistics towards the present ones."""
+    pairs = zip(mean.state_dict().values(), now.state_dict().values())
+    means, nows = zip(*(pair for pair in pairs if pair[0].is_floating_point()))
+    with torch.no_grad():
+        torch._foreach_lerp_(list(means), list(nows), 1 - keep)
+
+
+def save(network: net.VoxelNetwork, path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_suffix(".partial")
+    torch.save(network.checkpoint(), partial)
+    partial.replace(path)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--epochs", type=int, default=40)
+    parser.add_argument("--minutes", type=float, default=math.inf,
+                        help="end after this time at the latest; the learning rate falls by then")
+    parser.add_argument("--batch", type=int, default=8)
+    parser.add_argument("--rate", type=float, default=2e-3, help="highest learning rate")
+    parser.add_argument("--max-seeds", type=int)
+    parser.add_argument("--device", default="cuda")
+    args = parser.parse_args()  # fmt: skip
+
+    torch.manual_seed(0)
+    rng = np.random.default_rng(0)
+    torch.backends.cudnn.benchmark = True
+    # Sums over half a million sites.
+    torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
+    device = torch.device(args.device)
+    dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
+    start = time.monotonic()
+    frames = Frames(args.data, device, args.max_seeds)
+    print(f"{len(frames)} frames, {len(frames.cells)} voxels, {len(frames.boxes)} boxes, "
+          f"read in {time.monotonic() - start:.0f} s", flush=True)  # fmt: skip
+
+    network = net.VoxelNetwork().to(device)
+    network.backbone_2d.to(memory_format=torch.channels_last)
+    network.dense_head.to(memory_format=torch.channels_last)
+    averaged = copy.deepcopy(network).eval()
+    parameters = list(network.parameters())
+    print(f"{sum(p.numel() for p in parameters)} parameters", flush=True)
+    optimizer = torch.optim.AdamW(parameters, weight_decay=0.01, fused=device.type == "cuda")
+    steps = max(1, len(frames) // args.batch)
+    progress = Progress(steps * args.epochs, args.minutes)
+    saved, epoch = 0.0, 0
+    while progress.share() < 1:
+        order = torch.from_numpy(rng.permutation(len(frames))).to(device)
+        sums, done = torch.zeros(2, device=device), 0
+        for chosen in order.split(args.batch)[:steps]:
+            for group in optimizer.param_groups:
+                group["lr"] = learning_rate(progress.share(), args.rate)
+            turn = tuple(bool(b) for b in rng.integers(0, 2, 3))
+            sites, features, boxes, owner = frames.batch(chosen, turn)
+            goal = center_head.targets(boxes, owner, len(chosen), min_points=3)
+            heat, box = network(sites, features, dtype)
+            heat_loss, box_loss = center_head.losses(heat, box, *goal)
+            optimizer.zero_grad(set_to_none=True)
+            (heat_loss + 0.5 * box_loss).backward()
+            torch.nn.utils.clip_grad_norm_(parameters, 10.0)
+            optimizer.step()
+            progress.step += 1
+            average(averaged, network, min(0.999, (1 + progress.step) / (10 + progress.step)))
+            sums += torch.stack([heat_loss.detach(), box_loss.detach()])
+            done += 1
+            if progress.elapsed() - saved > SECONDS_BETWEEN_CHECKPOINTS:
+                saved = progress.elapsed()
+                save(averaged, args.out)
+            if progress.share() >= 1:
+                break
+        epoch += 1
+        heat_mean, box_mean = (sums / done).tolist()
+        print(f"epoch {epoch}: heat {heat_mean:.4f} box {box_mean:.4f}, step {progress.step}, "
+              f"{progress.elapsed():.0f} s, {100 * progress.share():.0f} %", flush=True)  # fmt: skip
+    save(averaged, args.out)
+
+
+if __name__ == "__main__":
+    main()
