@@ -33,6 +33,7 @@ struct Args {
     uint32_t head_len;       // channels of a head: a multiple of 8
     float scale;             // of the scores, to the base 2
 };
+static_assert(sizeof(Args<float>) == 96);
 
 __device__ inline float exp2_fast(float x) {
     float y;
@@ -194,11 +195,11 @@ struct Fast {
 template <uint32_t kHead, uint32_t kRows>
 __device__ void fast(const Args<__half>& args, uint32_t head, uint32_t query_block) {
     constexpr uint32_t kPitch = kHead + 4;
-    constexpr uint32_t kQueries = 16 * kRows;
-    constexpr uint32_t kThreadsPerQuery = kThreads / kQueries;
-    __shared__ float parts[kWarps][kQueries][kPitch];
-    __shared__ float2 of_parts[kWarps][kQueries];  // maximum, total
-    const uint32_t first_query = query_block * kQueries;
+    constexpr uint32_t kBlockQueries = 16 * kRows;
+    constexpr uint32_t kThreadsPerQuery = kThreads / kBlockQueries;
+    __shared__ float parts[kWarps][kBlockQueries][kPitch];
+    __shared__ float2 of_parts[kWarps][kBlockQueries];  // maximum, total
+    const uint32_t first_query = query_block * kBlockQueries;
     Fast<kHead, kRows> warp;
     warp.run(args, head, first_query);
 #pragma unroll
@@ -344,6 +345,7 @@ struct WithLinearArgs {
     uint32_t reserved;
     linear::Args<T> linear;
 };
+static_assert(sizeof(WithLinearArgs<float>) == 1544);
 
 template <typename T, uint32_t kHead>
 __device__ void run(const WithLinearArgs<T>& args, uint8_t* shared) {

@@ -32,7 +32,7 @@ struct Part {
     uint32_t len;
 };
 
-// output = relu?(input W + bias + residual + relu?(norm?(second residual)))
+// output = relu?(input W + bias + residual + second residual)
 template <typename T>
 struct Job {
     Part<T> parts[3];             // the input: side by side; the first can be normalized
@@ -45,8 +45,8 @@ struct Job {
     Slice<const uint8_t> weights;  // packed: src/ops/linear/pack.rs
     Slice<const float> bias;      // padded to 16
     Slice<const T> residual;      // empty: none
-    Slice<const T> position;      // a second residual, normalized; empty: none
-    Slice<const float> position_norm;
+    Slice<const T> position;      // the second residual; empty: none
+    Slice<const float> position_norm;  // of it, ReLU following; empty: none
     Slice<T> output;              // empty: what follows
     Slice<float> moved;           // the first three outputs move the points
     Slice<float> values;          // outputs in f32; with `moved` the points in metres first
@@ -63,8 +63,9 @@ struct Job {
     uint32_t values_stride;
     uint32_t num_values;          // of a row
     float epsilon;
-    uint32_t reserved;
 };
+static_assert(sizeof(Part<float>) == 24);
+static_assert(sizeof(Job<float>) == 352);
 
 template <typename T>
 struct Args {
@@ -73,6 +74,7 @@ struct Args {
     uint32_t reserved;
     Job<T> jobs[kMaxJobs];
 };
+static_assert(sizeof(Args<float>) == 1432);
 
 __host__ __device__ inline uint32_t num_column_blocks(uint32_t num_outputs) {
     return (num_outputs + kColumns - 1) / kColumns;
@@ -334,7 +336,7 @@ __device__ void compute(const Job<T>& job, uint32_t row_block, uint32_t column_b
     const uint32_t num_inputs = first_len + job.parts[1].len + job.parts[2].len;
     const uint32_t column = column_block * kColumns + warp_of() * kWarpColumns;
     const bool has_columns = column < job.num_outputs;
-    const bool has_position = job.position.len != 0;
+    const bool has_position = job.position_norm.len != 0;
     const Layout<T> layout(16 * kTiles, num_inputs, job.norm.len, job.position_norm.len);
     auto* norm = reinterpret_cast<float*>(shared + layout.norm);
     auto* position_norm = reinterpret_cast<float*>(shared + layout.position_norm);
@@ -438,6 +440,10 @@ __device__ void compute(const Job<T>& job, uint32_t row_block, uint32_t column_b
         for (uint32_t k = 0; k < row::kGroup; ++k) v[k] = (v[k] + bias[k]) + more[k];
         if (has_position) {
             row::load(position.values + r * position.pitch + my_column, more);
+#pragma unroll
+            for (uint32_t k = 0; k < row::kGroup; ++k) v[k] += more[k];
+        } else if (job.position.len != 0) {
+            row::load(job.position.data + row * job.position_stride + my_column, more);
 #pragma unroll
             for (uint32_t k = 0; k < row::kGroup; ++k) v[k] += more[k];
         }

@@ -19,6 +19,7 @@ struct Level {
     float scale;  // of int8 texels
     uint32_t reserved;
 };
+static_assert(sizeof(Level) == 32);
 
 struct Maps {
     Level levels[kMaxLevels];
@@ -28,6 +29,7 @@ struct Maps {
     uint32_t num_channels;
     float min_depth;
 };
+static_assert(sizeof(Maps) == 160);
 
 // Where a view sees a point, in fractions of its picture.
 struct Place {
@@ -99,6 +101,7 @@ struct ReferenceArgs {
     uint32_t num_queries;
     float epsilon;
 };
+static_assert(sizeof(ReferenceArgs<float>) == 304);
 
 // A block has a query, each warp a level.
 constexpr uint32_t kReferenceThreads = 128;
@@ -179,6 +182,7 @@ struct ReferenceAndLinearArgs {
     uint32_t num_row_blocks;  // of the linear layers
     uint32_t reserved;
 };
+static_assert(sizeof(ReferenceAndLinearArgs<float>) == 1744);
 
 template <typename T, typename M>
 __device__ void sample_references_and_linear(const ReferenceAndLinearArgs<T>& args, uint8_t* shared) {

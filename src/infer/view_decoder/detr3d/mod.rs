@@ -21,8 +21,14 @@
 //! branches before the last block are not used and have to be left out.
 
 mod cpu;
+#[cfg(feature = "cuda")]
+mod cuda;
+#[cfg(feature = "cuda")]
+mod weights;
 
 pub use cpu::CpuDecoder;
+#[cfg(feature = "cuda")]
+pub use cuda::{Activation, CudaDecoder};
 
 use nalgebra::DMatrix;
 
