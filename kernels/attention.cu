@@ -6,7 +6,6 @@
     extern "C" __global__ void __launch_bounds__(attention::kThreads, kBlocks) name(    \
         const __grid_constant__ attention::WithLinearArgs<T> args) {                    \
         extern __shared__ uint4 shared[];                                               \
-        row::allow_next_launch();                                                       \
         attention::run<T, kHead>(args, reinterpret_cast<uint8_t*>(shared));             \
     }
 

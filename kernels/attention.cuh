@@ -355,7 +355,6 @@ __device__ void run(const WithLinearArgs<T>& args, uint8_t* shared) {
         return linear::compute_block<T, 1>(args.linear, block % args.num_row_blocks, block / args.num_row_blocks, shared);
     }
     linear::prefetch(args.attention);
-    row::wait_for_earlier_launches();
     const uint32_t head = blockIdx.x % args.num_heads, query_block = blockIdx.x / args.num_heads;
     if constexpr (sizeof(T) == 2) {
         fast<kHead, (kHead > kShortHead ? 2 : 1)>(args.attention, head, query_block);

@@ -1,7 +1,7 @@
 // Linear layers: src/ops/linear/mod.rs. A launch computes several jobs that depend on nothing of
 // each other. A block computes 64 columns of 16, 32 or 64 rows: its warps bring the rows to
 // shared memory, normalize them if asked for, and multiply them by 16 columns each. Weights are
-// packed in the order in which lanes read them, and are copied before earlier launches end.
+// packed in the order in which lanes read them.
 // A warp passes this code once, so that fetching instructions costs more than executing them:
 // loops stay rolled.
 //
@@ -353,7 +353,6 @@ __device__ void compute(const Job<T>& job, uint32_t row_block, uint32_t column_b
     if (has_columns) copy_weights<T>(weights, packed, chunk);
     copy_floats(norm, job.norm.data, static_cast<uint32_t>(job.norm.len));
     copy_floats(position_norm, job.position_norm.data, static_cast<uint32_t>(job.position_norm.len));
-    row::wait_for_earlier_launches();
 
     if (kEncodes) {
         rows.encode(job.points, job.encoder, first_len);

@@ -137,18 +137,4 @@ __device__ void moments(const float (&values)[kRows][kGroups][kGroup], uint32_t 
 
 __device__ inline float relu(float value) { return value < 0.0f ? 0.0f : value; }
 
-// Work of a launch may begin before the launches before it on the stream have ended: what
-// they write is read after this (programmatic dependent launch; no effect otherwise).
-__device__ inline void wait_for_earlier_launches() {
-#if __CUDA_ARCH__ >= 900
-    asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
-}
-// Allows the next launch to begin.
-__device__ inline void allow_next_launch() {
-#if __CUDA_ARCH__ >= 900
-    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-#endif
-}
-
 }  // namespace row

@@ -6,7 +6,6 @@
     extern "C" __global__ void __launch_bounds__(view_sample::kReferenceThreads, kBlocks) name(     \
         const __grid_constant__ view_sample::ReferenceAndLinearArgs<T> args) {                \
         extern __shared__ uint4 shared[];                                                     \
-        row::allow_next_launch();                                                             \
         view_sample::sample_references_and_linear<T, M>(args, reinterpret_cast<uint8_t*>(shared)); \
     }
 

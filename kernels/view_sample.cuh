@@ -115,7 +115,6 @@ __device__ void sample_references(const ReferenceArgs<T>& args, uint32_t query) 
     const uint32_t level = warp_of();
     const uint32_t c = lane_of() * row::kGroup;
     const bool has_channels = c < channels;
-    row::wait_for_earlier_launches();
 
     // The lanes up to the number of views have a view each, and the weight of the level in it.
     float content[1][1][row::kGroup] = {}, point[3], mean[1], scale[1], offset = 0;
