@@ -186,12 +186,12 @@ impl<T: AttentionElement> AttentionKernel<T> {
         }
         let bytes = crate::ops::linear::cuda::shared_bytes::<T>(1, max_inputs, [0; 2]);
         Ok(match head_len {
-            ..=16 => {
+            8..=16 => {
                 let kernel: Kernel<T::Head16> = device.kernel()?;
                 kernel.reserve_shared(bytes, THREADS_PER_BLOCK)?;
                 Self::Head16(kernel)
             }
-            ..=32 => {
+            17..=32 => {
                 let kernel: Kernel<T::Head32> = device.kernel()?;
                 kernel.reserve_shared(bytes, THREADS_PER_BLOCK)?;
                 Self::Head32(kernel)

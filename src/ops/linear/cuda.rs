@@ -5,10 +5,11 @@
 //! A normalization is computed by the layers that read its rows: a block has whole rows of
 //! its input, but not of its output.
 
-pub use super::kernels::{Element, JobArgs, LinearArgs, LinearKernels, PartArgs, shared_bytes};
+pub use super::job::{JobArgs, PartArgs, shared_bytes};
+pub use super::kernels::{Element, LinearArgs, LinearKernels};
 
 use super::LinearLayer;
-use super::kernels::WARP_COLUMNS;
+use super::job::WARP_COLUMNS;
 use crate::device::cuda::{DeviceBuffer, In, Out, Stream};
 use crate::error::Result;
 use crate::ops::layer_norm::LayerNorm;

@@ -18,6 +18,8 @@ mod cpu;
 #[cfg(feature = "cuda")]
 pub mod cuda;
 #[cfg(feature = "cuda")]
+mod job;
+#[cfg(feature = "cuda")]
 #[expect(unsafe_code, reason = "each block argues that the kernel fits its parameters")]
 mod kernels;
 #[cfg(test)]

@@ -23,8 +23,6 @@
 mod cpu;
 #[cfg(feature = "cuda")]
 mod cuda;
-#[cfg(feature = "cuda")]
-mod weights;
 
 pub use cpu::CpuDecoder;
 #[cfg(feature = "cuda")]

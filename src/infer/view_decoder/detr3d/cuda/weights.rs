@@ -1,6 +1,6 @@
 //! The weights of a DETR3D decoder in device memory.
 
-use super::Block;
+use super::super::Block;
 use crate::device::cuda::{DeviceBuffer, Out, Stream};
 use crate::error::{Error, ErrorKind, Result};
 use crate::infer::view_decoder::STAGE;
