@@ -156,10 +156,14 @@ impl<K> Kernel<K> {
         let attribute = Attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
         let value = i32::try_from(bytes).unwrap_or(i32::MAX);
         {
-            // All handles of a kernel share the limit: it is only raised.
+            // All handles of a kernel share the limit: it is only raised. What the kernel
+            // declares counts towards the 48 KiB that need no limit to be raised.
             let _alone = RESERVING.lock().unwrap_or_else(PoisonError::into_inner);
-            if self.function.get_attribute(attribute).map_err(refused)? < value {
-                self.function.set_attribute(attribute, value).map_err(refused)?;
+            let declared = Attribute::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES;
+            let declared = self.function.get_attribute(declared).map_err(refused)?;
+            let limit = self.function.get_attribute(attribute).map_err(refused)?;
+            if limit < value || declared.saturating_add(value) > DEFAULT_SHARED_BYTES {
+                self.function.set_attribute(attribute, value.max(limit)).map_err(refused)?;
             }
         }
         let blocks = self.function.occupancy_max_active_blocks_per_multiprocessor(
@@ -179,6 +183,9 @@ impl<K> Kernel<K> {
         }
     }
 }
+
+/// Shared memory of a block without a raised limit.
+const DEFAULT_SHARED_BYTES: i32 = 48 << 10;
 
 /// Held while the limit of a kernel's shared memory is compared and raised.
 static RESERVING: Mutex<()> = Mutex::new(());
