@@ -1,7 +1,7 @@
 //! Boxes in space from voxels: a network of sparse convolutions turns the means of voxels
 //! into a map (CenterPoint and SECOND as OpenPCDet, mmdetection3d and det3d have them).
 //!
-//! The encoder runs as layers of our own ([`infer::sparse`](crate::infer::sparse)), from one
+//! The encoder runs as layers of our own ([`infer::sparse`]), from one
 //! of NVIDIA's scn files or of Autoware's. Everything else is that of
 //! [`lidar`](super::lidar). The map has rows along y, columns along x, and channel
 //! `c * D + z`.
