@@ -14,8 +14,10 @@ pub mod device;
 mod engine;
 mod ort;
 mod rten;
+pub mod safetensors;
 mod signature;
 pub mod sparse;
+pub mod view_decoder;
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};

@@ -8,7 +8,8 @@
 //! | input, camera | [`decompress`], [`letterbox`] |
 //! | input, LiDAR | [`unpack`], [`densify`], [`voxelize`], [`pillar_features`], [`scatter`] |
 //! | sparse networks | [`voxel_mean`], [`rulebook`], [`sparse_conv`], [`sparse_max_pool`], [`to_map`] |
-//! | output | [`decode_yolo`], [`decode_center`], [`decode_anchor`], [`select`], [`gather`] |
+//! | view decoders | [`channels_last`], [`view_sample`], [`attention`], [`linear`], [`layer_norm`], [`refine`], [`top_rows`] |
+//! | output | [`decode_yolo`], [`decode_center`], [`decode_anchor`], [`decode_query`], [`select`], [`gather`] |
 //! | suppression | [`nms`], which selects one of [`nms_none`], [`nms_iou`], [`nms_fast`], [`nms_soft`], [`nms_rotated`], [`nms_circle`], [`nms_bev`], [`nms_iou_3d`] |
 //!
 //! Operations copy nothing between host and device, and allocate nothing once their
@@ -37,14 +38,19 @@
 //! # Ok::<(), det_post::Error>(())
 //! ```
 
+pub mod attention;
+pub mod channels_last;
 pub mod decode_anchor;
 pub mod decode_center;
+pub mod decode_query;
 pub mod decode_yolo;
 pub mod decompress;
 pub mod densify;
 pub mod gather;
+pub mod layer_norm;
 pub mod letterbox;
-mod logit;
+pub mod linear;
+pub(crate) mod logit;
 pub mod nms;
 pub mod nms_bev;
 pub mod nms_circle;
@@ -56,6 +62,8 @@ pub mod nms_rotated;
 pub mod nms_soft;
 pub mod overlap;
 pub mod pillar_features;
+pub mod refine;
+pub mod rows;
 pub mod rulebook;
 pub mod scatter;
 pub mod select;
@@ -64,6 +72,8 @@ pub mod sparse_max_pool;
 #[cfg(feature = "cuda")]
 mod thresholds;
 pub mod to_map;
+pub mod top_rows;
 pub mod unpack;
+pub mod view_sample;
 pub mod voxel_mean;
 pub mod voxelize;

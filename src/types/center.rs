@@ -1,5 +1,7 @@
 //! What the output of a CenterPoint-family network means.
 
+use std::f32::consts::{FRAC_PI_2, PI};
+
 use super::grid::PointRange;
 
 /// How raw outputs of a CenterPoint head become boxes (`ops::decode_center`).
@@ -45,6 +47,16 @@ pub enum SizeOrder {
     LengthWidthHeight,
 }
 
+impl SizeOrder {
+    /// Length, width and height from the values of the three channels.
+    pub fn length_width_height<T: Copy>(self, size: [T; 3]) -> [T; 3] {
+        match self {
+            Self::LengthWidthHeight => size,
+            Self::WidthLengthHeight => [size[1], size[0], size[2]],
+        }
+    }
+}
+
 /// How sine and cosine become [`Box3d::yaw_rad`](super::Box3d::yaw_rad).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum YawConvention {
@@ -54,6 +66,21 @@ pub enum YawConvention {
     /// the older convention of CenterPoint and Autoware, whose angle turns
     /// clockwise from -y.
     ClockwiseFromMinusY,
+}
+
+impl YawConvention {
+    /// The yaw in radians of a sine and a cosine, of any norm; the arc tangent is
+    /// computed in f64 and rounded once.
+    pub fn yaw(self, sin: f32, cos: f32) -> f32 {
+        let angle = f64::from(sin).atan2(f64::from(cos)) as f32;
+        match self {
+            Self::CounterClockwise => angle,
+            Self::ClockwiseFromMinusY => {
+                let yaw = -angle - FRAC_PI_2;
+                if yaw <= -PI { yaw + 2.0 * PI } else { yaw }
+            }
+        }
+    }
 }
 
 /// Least scores per class, constant or by distance from the sensor.

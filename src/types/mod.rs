@@ -40,6 +40,7 @@ mod nms;
 mod report;
 mod tensor;
 mod truth;
+mod view_decoder;
 mod yolo;
 
 pub use anchor::{Anchor, AnchorDecode};
@@ -70,4 +71,7 @@ pub use nms::{
 pub use report::{Count, FrameReport, LevelCounts, Stage, Transfer};
 pub use tensor::{Dim, ElementType, Tensor, TensorSpec, TensorValues, TensorView};
 pub use truth::{Truth2d, Truth3d};
+pub use view_decoder::{
+    AttentionResidual, CachedYaw, Detr3d, Motion, QueryBox, QueryDecode, Sparse4d, ViewDecoder,
+};
 pub use yolo::{AnchorLevel, DetrBoxes, YoloLayout};

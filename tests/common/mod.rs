@@ -33,3 +33,4 @@ pub mod session;
 pub mod shared_data;
 pub mod sparse_onnx;
 pub mod stand_in;
+pub mod view_networks;

@@ -13,14 +13,17 @@ use crate::common::require;
 use std::cell::Cell;
 
 use super::allocator::NUM_ALLOCATIONS;
+use crate::common::view_networks;
 use det_post::config::{ChannelKind, Config, LidarConfig};
 use det_post::detectors::{Detector, FrameInput, FrameSet, image2d, pillars, voxels};
 use det_post::infer::Engine;
 use det_post::infer::sparse::Plan;
+use det_post::infer::view_decoder::{self, CpuViewDecoder, DecodedQueries};
+use det_post::ops::decode_query;
 use det_post::types::{
-    Box2d, CloudView, Dim, ElementType, Encoding, FrameReport, Header, ImagePayload, ImageView,
-    PointField, PointFields, RotatedBox2d, Size, Stage, Stamp, TensorSpec, TensorValues,
-    TensorView,
+    Box2d, Candidates, CloudView, Dim, ElementType, Encoding, FrameReport, Header, ImagePayload,
+    ImageView, Motion, PointField, PointFields, QueryDecode, RotatedBox2d, ScoreThresholds, Size,
+    SizeOrder, Stage, Stamp, TensorSpec, TensorValues, TensorView, ViewDecoder, YawConvention,
 };
 use det_post::{Error, ErrorKind, Result};
 use nalgebra::{Isometry3, Vector3};
@@ -383,4 +386,46 @@ fn a_lidar_frame_on_a_gpu_allocates_nothing() {
     assert_eq!(on_device(), before);
     assert_eq!(num_allocations, 0);
     assert!(num_detections > 20, "{num_detections} detections");
+}
+
+#[test]
+fn a_frame_of_a_view_decoder_allocates_nothing() {
+    let [detr3d, sparse4d] = [
+        (
+            view_networks::detr3d(&view_networks::detr3d_facts()),
+            ViewDecoder::Detr3d(view_networks::detr3d_facts()),
+        ),
+        (
+            view_networks::sparse4d(&view_networks::sparse4d_facts()),
+            ViewDecoder::Sparse4d(view_networks::sparse4d_facts()),
+        ),
+    ];
+    let params = QueryDecode {
+        size_order: SizeOrder::LengthWidthHeight,
+        yaw: YawConvention::CounterClockwise,
+        score_thresholds: ScoreThresholds::uniform(0.1, 3),
+        yaw_norm_thresholds: Vec::new(),
+        center_range: None,
+    };
+    let motion = Motion {
+        interval_s: 0.1,
+        current_from_past: [[1.0, 0.0, 0.0, -0.4], [0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0]],
+    };
+    for (weights, facts) in [detr3d, sparse4d] {
+        let network = view_decoder::parse(&weights.to_safetensors(), &facts).unwrap();
+        let mut decoder = CpuViewDecoder::new(&network);
+        let (views, maps) = (view_networks::two_views(), view_networks::two_maps(1));
+        let mut workspace = decode_query::Workspace::new(8);
+        let mut candidates = Candidates::with_capacity(8);
+        let num_allocations = allocations_after_warm_up(|| {
+            decoder.set_views(&views).unwrap();
+            let DecodedQueries { logits, boxes, quality } =
+                decoder.run(&maps, Some(&motion)).unwrap();
+            let queries = decode_query::Queries { logits, boxes, quality };
+            decode_query::decode_query(&queries, &params, &mut workspace, &mut candidates).unwrap();
+            candidates.finish(usize::MAX);
+        });
+        assert!(!candidates.as_slice().is_empty());
+        assert_eq!(num_allocations, 0, "{facts:?}");
+    }
 }

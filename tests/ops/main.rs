@@ -15,3 +15,4 @@ mod fuzz_pictures;
 mod lidar_reference;
 mod nms_tables;
 mod sparse;
+mod views;

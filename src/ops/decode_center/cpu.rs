@@ -1,12 +1,9 @@
 //! The reference on the CPU.
 
-use std::f32::consts::{FRAC_PI_2, PI};
-
 use super::CenterTask;
 use crate::ops::logit::{exp, logit_bound, sigmoid};
 use crate::types::{
-    Box3d, Candidate, Candidates, CenterDecode, Object3d, SizeOrder, TensorValues, TensorView,
-    Variance3d, YawConvention,
+    Box3d, Candidate, Candidates, CenterDecode, Object3d, TensorValues, TensorView, Variance3d,
 };
 
 /// Decodes tasks whose tensors fit the parameters.
@@ -86,8 +83,8 @@ fn decode_cell(
 
     let size: [f32; 3] = maps.size.values_at(cell);
     let size = if params.size_log { size.map(exp) } else { size };
-    let [length_m, width_m, height_m] = length_width_height(size, params.size_order);
-    let yaw_rad = yaw_of(sin, cos, params.yaw);
+    let [length_m, width_m, height_m] = params.size_order.length_width_height(size);
+    let yaw_rad = params.yaw.yaw(sin, cos);
     let object = Object3d {
         bbox: Box3d { center: [x, y, z], length_m, width_m, height_m, yaw_rad },
         velocity_mps: maps.velocity.as_ref().map(|map| map.values_at(cell)),
@@ -95,24 +92,6 @@ fn decode_cell(
     };
     let source = (maps.first_source + cell) as u32;
     is_finite(&object).then_some(Candidate { bbox: object, score, class, source })
-}
-
-fn yaw_of(sin: f32, cos: f32, convention: YawConvention) -> f32 {
-    let angle = f64::from(sin).atan2(f64::from(cos)) as f32;
-    match convention {
-        YawConvention::CounterClockwise => angle,
-        YawConvention::ClockwiseFromMinusY => {
-            let yaw = -angle - FRAC_PI_2;
-            if yaw <= -PI { yaw + 2.0 * PI } else { yaw }
-        }
-    }
-}
-
-fn length_width_height<T: Copy>(size: [T; 3], order: SizeOrder) -> [T; 3] {
-    match order {
-        SizeOrder::LengthWidthHeight => size,
-        SizeOrder::WidthLengthHeight => [size[1], size[0], size[2]],
-    }
 }
 
 /// `size` is decoded and in the order of the channels.
@@ -136,7 +115,7 @@ fn variance_of(
     let norm_squared = sin * sin + cos * cos;
     Variance3d {
         center: [x * (cell_x * cell_x), y * (cell_y * cell_y), z],
-        size: length_width_height(of_size, params.size_order),
+        size: params.size_order.length_width_height(of_size),
         yaw: (cos * cos * of_sin + sin * sin * of_cos) / (norm_squared * norm_squared),
         velocity: maps.velocity.as_ref().map_or([0.0; 2], |map| map.variances_at(cell)),
     }

@@ -1,0 +1,176 @@
+//! Networks that decode 3D boxes from the feature maps of several cameras.
+//!
+//! The networks are layers of our own with weights of published state dicts: files of
+//! safetensors ([`SafeTensors`](super::safetensors::SafeTensors)) under the names of the
+//! state dict without the prefix that they share. The facts that the weights do not tell
+//! come from the head's file ([`types::ViewDecoder`](crate::types::ViewDecoder)). What is
+//! missing, left over or of another shape is refused by name.
+//!
+//! | family | folder | memory of past frames |
+//! |---|---|---|
+//! | DETR3D | [`detr3d`] | none |
+//! | Sparse4D v3 | [`sparse4d`] | the best anchors of the frame before |
+//!
+//! Products of constants are folded when a network is read, in f64, and rounded once. A
+//! network is then a list of layers that the CPU ([`CpuViewDecoder`]) runs in f32. Batch size is 1.
+
+mod cpu;
+pub mod detr3d;
+mod reader;
+pub mod sparse4d;
+mod stack;
+
+pub use cpu::CpuViewDecoder;
+
+use std::io::Read;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::infer::safetensors::SafeTensors;
+use crate::input_file;
+use crate::ops::view_sample::{FeatureMaps, Projection};
+use crate::types::{QueryBox, ViewDecoder};
+
+const STAGE: &str = "view_decoder";
+
+/// The largest file that is read. Published decoders have 20 to 60 MB.
+const MAX_FILE_BYTES: u64 = 512 << 20;
+
+/// A network by its family.
+#[derive(Clone, Debug)]
+pub enum ViewNetwork {
+    /// DETR3D.
+    Detr3d(Arc<detr3d::Network>),
+    /// Sparse4D.
+    Sparse4d(Arc<sparse4d::Network>),
+}
+
+/// Reads the weights of a network from a file.
+///
+/// The file is read into memory rather than mapped: another process that shortens it
+/// cannot end this one.
+///
+/// # Errors
+/// `Io` when the file cannot be read; `Model` when it is not of the format or does not
+/// fit the facts. The message names the file.
+pub fn load(path: &Path, facts: &ViewDecoder) -> Result<ViewNetwork> {
+    let failed = |error| {
+        Error::new(ErrorKind::Io, STAGE, format!("cannot read {}", path.display()))
+            .with_source(error)
+    };
+    let mut bytes = Vec::new();
+    let file = input_file::open(path).map_err(failed)?;
+    file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;
+    let network = if bytes.len() as u64 > MAX_FILE_BYTES {
+        refuse(format!("more than {MAX_FILE_BYTES} bytes"))
+    } else {
+        parse(&bytes, facts)
+    };
+    network.map_err(|error| {
+        let message = format!("{}: {}: {}", path.display(), error.stage(), error.message());
+        Error::new(error.kind(), STAGE, message)
+    })
+}
+
+/// Reads the weights of a network from the bytes of a file.
+///
+/// # Errors
+/// `Model` when the file is not of the format, or its tensors do not fit the facts.
+pub fn parse(bytes: &[u8], facts: &ViewDecoder) -> Result<ViewNetwork> {
+    let tensors = SafeTensors::parse(bytes)?;
+    Ok(match facts {
+        ViewDecoder::Detr3d(facts) => {
+            ViewNetwork::Detr3d(Arc::new(detr3d::Network::read(&tensors, facts.clone())?))
+        }
+        ViewDecoder::Sparse4d(facts) => {
+            ViewNetwork::Sparse4d(Arc::new(sparse4d::Network::read(&tensors, facts.clone())?))
+        }
+    })
+}
+
+impl ViewNetwork {
+    /// Views, levels and channels of the feature maps.
+    pub fn map_sizes(&self) -> [usize; 3] {
+        match self {
+            Self::Detr3d(network) => {
+                let facts = network.facts();
+                [facts.num_views, facts.num_levels, facts.num_channels]
+            }
+            Self::Sparse4d(network) => {
+                let facts = network.facts();
+                [facts.num_views, facts.num_levels, facts.num_channels]
+            }
+        }
+    }
+}
+
+/// How a camera sees the base frame.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct View {
+    /// From a point of the base frame in metres to `(u * z, v * z, z)`, u and v in pixels of
+    /// the network's picture.
+    pub pixels_from_base: [[f64; 4]; 3],
+    /// Width and height of the network's picture.
+    pub size: [u32; 2],
+    /// Whether there is a picture. The maps of a view without one are not read; its
+    /// calibration still counts.
+    pub is_present: bool,
+}
+
+impl View {
+    /// The projection that selects and samples; [`Projection::UNSEEN`] without a picture.
+    ///
+    /// # Errors
+    /// `Argument` when the matrix is not finite or the picture has no area.
+    pub fn projection(&self) -> Result<Projection> {
+        let projection = Projection::new(&self.pixels_from_base, self.size)?;
+        Ok(if self.is_present { projection } else { Projection::UNSEEN })
+    }
+}
+
+/// What a decoder gives for a frame.
+#[derive(Clone, Copy, Debug)]
+pub struct DecodedQueries<'a> {
+    /// Class logits, `[Q, classes]`.
+    pub logits: &'a [f32],
+    /// Boxes, `[Q]`, in the base frame.
+    pub boxes: &'a [QueryBox],
+    /// Logits of centreness and yawness, `[Q]`, where the network has them.
+    pub quality: Option<&'a [[f32; 2]]>,
+}
+
+/// Refuses maps that are not those of a network.
+fn check_maps(maps: &FeatureMaps, [views, levels, channels]: [usize; 3]) -> Result<()> {
+    let found = [maps.num_views(), maps.levels().len(), maps.num_channels()];
+    if found == [views, levels, channels] {
+        return Ok(());
+    }
+    let [found_views, found_levels, found_channels] = found;
+    let message = format!(
+        "maps of {found_views} views, {found_levels} levels and {found_channels} channels; the \
+         network has {views}, {levels} and {channels}"
+    );
+    Err(Error::new(ErrorKind::Argument, STAGE, message))
+}
+
+/// Refuses views that are not as many as the network has, and fills `projections`.
+fn set_projections(
+    views: &[View],
+    projections: &mut Vec<Projection>,
+    expected: usize,
+) -> Result<()> {
+    if views.len() != expected {
+        let message = format!("{} views; the network has {expected}", views.len());
+        return Err(Error::new(ErrorKind::Argument, STAGE, message));
+    }
+    projections.clear();
+    for view in views {
+        projections.push(view.projection()?);
+    }
+    Ok(())
+}
+
+fn refuse<T>(message: String) -> Result<T> {
+    Err(Error::new(ErrorKind::Model, STAGE, message))
+}
