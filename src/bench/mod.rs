@@ -14,6 +14,7 @@ mod inputs;
 mod letterbox;
 mod lidar;
 mod measure;
+mod resample;
 mod suppress;
 mod table;
 
@@ -49,6 +50,7 @@ pub(crate) fn run<'a>(
 fn cases(bench: &mut Bench<'_>, device: &Device) -> Result<()> {
     floors::cases(bench, device)?;
     letterbox::cases(bench, device)?;
+    resample::cases(bench, device)?;
     decode::cases(bench, device)?;
     suppress::cases(bench, device)?;
     lidar::cases(bench, device)?;

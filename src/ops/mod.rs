@@ -5,7 +5,7 @@
 //!
 //! | stage | operations |
 //! |---|---|
-//! | input, camera | [`decompress`], [`letterbox`] |
+//! | input, camera | [`decompress`], [`letterbox`], [`resample`] |
 //! | input, LiDAR | [`unpack`], [`densify`], [`voxelize`], [`pillar_features`], [`scatter`] |
 //! | sparse networks | [`voxel_mean`], [`rulebook`], [`sparse_conv`], [`sparse_max_pool`], [`to_map`] |
 //! | view decoders | [`channels_last`], [`view_sample`], [`attention`], [`linear`], [`layer_norm`], [`refine`], [`top_rows`] |
@@ -62,7 +62,9 @@ pub mod nms_rotated;
 pub mod nms_soft;
 pub mod overlap;
 pub mod pillar_features;
+mod planes;
 pub mod refine;
+pub mod resample;
 pub mod rows;
 pub mod rulebook;
 pub mod scatter;
@@ -77,3 +79,6 @@ pub mod unpack;
 pub mod view_sample;
 pub mod voxel_mean;
 pub mod voxelize;
+mod wire;
+#[cfg(feature = "cuda")]
+mod wire_layout;

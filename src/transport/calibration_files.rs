@@ -22,8 +22,6 @@ const STAGE: &str = "calibration file";
 
 /// The most transforms of a file.
 const MAX_TRANSFORMS: usize = 1024;
-/// The most coefficients of a distortion model.
-const MAX_COEFFICIENTS: usize = 64;
 
 /// A transform that does not change.
 #[derive(Clone, Debug, PartialEq)]
@@ -82,9 +80,10 @@ fn camera(document: &Node) -> Read<CameraCalibration> {
         None => Vec::new(),
         Some(node) => matrix_data("distortion_coefficients", node)?,
     };
-    if distortion.len() > MAX_COEFFICIENTS {
+    let most = CameraCalibration::MAX_COEFFICIENTS;
+    if distortion.len() > most {
         let number = distortion.len();
-        return Err(format!("{number} distortion coefficients; at most {MAX_COEFFICIENTS}"));
+        return Err(format!("{number} distortion coefficients; at most {most} are read"));
     }
     Ok(CameraCalibration {
         frame_id: String::new(),

@@ -27,3 +27,8 @@ pub struct CameraCalibration {
     /// that the image shows; all of it where width and height are 0.
     pub region: [u32; 4],
 }
+
+impl CameraCalibration {
+    /// The most coefficients of a distortion model that are read.
+    pub const MAX_COEFFICIENTS: usize = 1024;
+}

@@ -20,6 +20,16 @@ pub enum Placement {
     CropTop,
 }
 
+/// How a network's picture is made from the pixels of a larger one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resize {
+    /// Of the four nearest pixels, whatever the scale: thin structures are lost below a half.
+    Bilinear,
+    /// By a triangle filter as wide as the scale asks for: Pillow's bilinear filter, and
+    /// `antialias=True` of PyTorch.
+    Antialias,
+}
+
 /// Order of the three planes of the network's input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChannelOrder {

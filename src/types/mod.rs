@@ -63,7 +63,7 @@ pub use failure::{FailurePolicy, Fallback};
 pub use grid::{Grid, PointRange};
 pub use header::{Header, Stamp};
 pub use image::{CompressedFormat, CompressedView, Encoding, ImagePayload, ImageView, Size};
-pub use letterbox::{Affine2, ChannelOrder, Letterbox, Normalization, Placement};
+pub use letterbox::{Affine2, ChannelOrder, Letterbox, Normalization, Placement, Resize};
 pub use nms::{
     CircleThreshold, ClassMode, Nms2d, Nms3d, NmsBev, NmsCircle, NmsFast, NmsIou, NmsIou3d,
     NmsRotated, NmsSoft, SoftDecay,

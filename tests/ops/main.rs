@@ -10,6 +10,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod cameras;
 mod engines;
 mod fuzz_pictures;
 mod lidar_reference;

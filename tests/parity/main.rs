@@ -40,6 +40,7 @@ mod nms_rotated;
 mod nms_soft;
 mod pillar_features;
 mod random;
+mod resample;
 mod rotated_pipeline;
 mod rulebook;
 mod scatter;

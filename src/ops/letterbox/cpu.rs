@@ -1,13 +1,12 @@
 //! The reference on the CPU: row by row, so that a source row is converted once for
 //! all output rows that use it and the planes are written in order.
 
-use half::f16;
-use half::slice::HalfFloatSliceExt as _;
 use multiversion::multiversion;
 
-use super::wire::{self, ByteOrder, Row};
 use super::{LetterboxParams, Workspace};
-use crate::types::{Encoding, ImageView, Letterbox, Normalization, Tensor};
+use crate::ops::planes::{Mapping, Planes};
+use crate::ops::wire::{self, ByteOrder, Row};
+use crate::types::{ImageView, Letterbox, Normalization, Tensor};
 
 /// A position between two neighbouring pixels: `first` and its successor.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -31,32 +30,6 @@ pub(super) fn tap(i: u32, content: u32, source: u32) -> Tap {
     Tap { first, weight: rest as f32 / (2 * content) as f32 }
 }
 
-/// The mapping of samples to values of the planes, by source channel.
-pub(super) struct Mapping {
-    /// Samples per pixel of an interpolated row.
-    num_channels: usize,
-    /// Whether the first and the third source channel are swapped.
-    pub(super) swapped: bool,
-    /// By source channel.
-    pub(super) normalization: Normalization,
-    /// By source channel.
-    pub(super) pad: [f32; 3],
-}
-
-impl Mapping {
-    pub(super) fn new(encoding: Encoding, params: &LetterboxParams) -> Self {
-        let swapped = wire::channel_order(encoding) != params.channel_order;
-        let Normalization { mut alpha, mut beta } = params.normalization;
-        if swapped {
-            alpha.swap(0, 2);
-            beta.swap(0, 2);
-        }
-        let pad = std::array::from_fn(|c| params.pad_value * alpha[c] + beta[c]);
-        let normalization = Normalization { alpha, beta };
-        Self { num_channels: wire::num_channels(encoding), swapped, normalization, pad }
-    }
-}
-
 pub(super) fn letterbox(
     image: &ImageView<'_>,
     params: &LetterboxParams,
@@ -64,40 +37,17 @@ pub(super) fn letterbox(
     workspace: &mut Workspace,
     out: &mut Tensor,
 ) {
-    let mapping = Mapping::new(image.encoding(), params);
+    let mapping = params.mapping(image.encoding());
     workspace.prepare(placed, mapping.num_channels);
-    let width = placed.network.width as usize;
-    match out {
-        Tensor::F32 { values, .. } => for_each_row(values, width, |y, planes| {
-            write_row(image, placed, &mapping, workspace, y, planes);
-        }),
-        Tensor::F16 { values, .. } => {
-            let mut unrounded = std::mem::take(&mut workspace.unrounded);
-            unrounded.resize(3 * width, 0.0);
-            for_each_row(values, width, |y, planes: [&mut [f16]; 3]| {
-                for_each_row(&mut unrounded, width, |_, row| {
-                    write_row(image, placed, &mapping, workspace, y, row);
-                });
-                for (plane, row) in planes.into_iter().zip(unrounded.chunks_exact(width)) {
-                    plane.convert_from_f32_slice(row);
-                }
-            });
-            workspace.unrounded = unrounded;
-        }
-    }
-}
-
-/// Calls `write` with each row of three consecutive planes.
-fn for_each_row<T>(values: &mut [T], width: usize, mut write: impl FnMut(u32, [&mut [T]; 3])) {
-    let (first, rest) = values.split_at_mut(values.len() / 3);
-    let (second, third) = rest.split_at_mut(rest.len() / 2);
-    let rows = first
-        .chunks_exact_mut(width)
-        .zip(second.chunks_exact_mut(width))
-        .zip(third.chunks_exact_mut(width));
-    for (y, ((a, b), c)) in rows.enumerate() {
-        write(y as u32, [a, b, c]);
-    }
+    let mut unrounded = std::mem::take(&mut workspace.unrounded);
+    let out = match out {
+        Tensor::F32 { values, .. } => Planes::F32(values),
+        Tensor::F16 { values, .. } => Planes::F16(values),
+    };
+    out.write_rows(placed.network.width as usize, &mut unrounded, |y, planes| {
+        write_row(image, placed, &mapping, workspace, y, planes);
+    });
+    workspace.unrounded = unrounded;
 }
 
 /// Writes row `y` of the network's input.
@@ -185,24 +135,9 @@ fn blend_bytes(upper: &[u8], lower: &[u8], weight: f32, out: &mut [f32]) {
 
 #[multiversion(targets("x86_64+avx2"))]
 fn blend_words(upper: &[u8], lower: &[u8], order: ByteOrder, weight: f32, out: &mut [f32]) {
-    match order {
-        ByteOrder::Little => blend_read(upper, lower, u16::from_le_bytes, weight, out),
-        ByteOrder::Big => blend_read(upper, lower, u16::from_be_bytes, weight, out),
-    }
-}
-
-#[inline(always)]
-fn blend_read(
-    upper: &[u8],
-    lower: &[u8],
-    read: impl Fn([u8; 2]) -> u16,
-    weight: f32,
-    out: &mut [f32],
-) {
-    let value = |&bytes: &[u8; 2]| f32::from(read(bytes)) / 257.0;
     let rows = upper.as_chunks().0.iter().zip(lower.as_chunks().0);
-    for (out, (a, b)) in out.iter_mut().zip(rows) {
-        *out = mix(value(a), value(b), weight);
+    for (out, (&a, &b)) in out.iter_mut().zip(rows) {
+        *out = mix(order.value(a), order.value(b), weight);
     }
 }
 

@@ -3,10 +3,9 @@
 
 use half::f16;
 
-use super::cpu::Mapping;
 use super::kernels::{
     Axis, Bayer, COLUMNS_PER_BLOCK, LetterboxArgs, Packed3, Plain, ROWS_PER_BLOCK,
-    THREADS_PER_BLOCK, WireLayout, Yuv,
+    THREADS_PER_BLOCK, Yuv,
 };
 use super::{LetterboxParams, network_size, place};
 use crate::device::cuda::{
@@ -14,6 +13,7 @@ use crate::device::cuda::{
     Out, Stream,
 };
 use crate::error::Result;
+use crate::ops::wire_layout::{LayoutGroup, WireLayout};
 use crate::types::Letterbox;
 
 /// The kernels of the op on one GPU.
@@ -64,19 +64,11 @@ where
             ],
             threads_per_block: THREADS_PER_BLOCK,
         };
-        match args.layout {
-            WireLayout::Packed3 => self.packed3.enqueue(stream, grid, args),
-            WireLayout::Packed4
-            | WireLayout::Mono8
-            | WireLayout::Mono16Little
-            | WireLayout::Mono16Big => self.plain.enqueue(stream, grid, args),
-            WireLayout::Uyvy | WireLayout::Yuy2 | WireLayout::Nv12 | WireLayout::Nv21 => {
-                self.yuv.enqueue(stream, grid, args)
-            }
-            WireLayout::BayerRedFirst
-            | WireLayout::BayerBlueFirst
-            | WireLayout::BayerGreenThenBlue
-            | WireLayout::BayerGreenThenRed => self.bayer.enqueue(stream, grid, args),
+        match args.layout.group() {
+            LayoutGroup::Packed3 => self.packed3.enqueue(stream, grid, args),
+            LayoutGroup::Plain => self.plain.enqueue(stream, grid, args),
+            LayoutGroup::Yuv => self.yuv.enqueue(stream, grid, args),
+            LayoutGroup::Bayer => self.bayer.enqueue(stream, grid, args),
         }
     }
 }
@@ -120,7 +112,7 @@ fn args<'a, T>(
     out: Out<'a, T>,
 ) -> LetterboxArgs<'a, T> {
     let Letterbox { source, network, content_origin: [left, top], content } = *placed;
-    let mapping = Mapping::new(layout.encoding, params);
+    let mapping = params.mapping(layout.encoding);
     LetterboxArgs {
         image,
         out,

@@ -9,7 +9,8 @@ use crate::device::cuda::{
     kernel_constant, kernel_specs, refused,
 };
 use crate::error::Result;
-use crate::types::{Encoding, ImageView};
+use crate::ops::wire_layout::WireLayout;
+use crate::types::ImageView;
 
 /// Threads per block.
 pub const THREADS_PER_BLOCK: u32 = kernel_constant!("letterbox.cu", "kThreads");
@@ -61,87 +62,6 @@ impl Axis {
     }
 }
 
-/// The memory layout of an image: `Layout` in the kernel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
-pub enum WireLayout {
-    /// 3 bytes per pixel.
-    Packed3 = kernel_constant!("letterbox.cu", "kPacked3"),
-    /// 4 bytes per pixel, the last ignored.
-    Packed4 = kernel_constant!("letterbox.cu", "kPacked4"),
-    /// 1 byte per pixel.
-    Mono8 = kernel_constant!("letterbox.cu", "kMono8"),
-    /// 2 bytes per pixel, little-endian.
-    Mono16Little = kernel_constant!("letterbox.cu", "kMono16Little"),
-    /// 2 bytes per pixel, big-endian.
-    Mono16Big = kernel_constant!("letterbox.cu", "kMono16Big"),
-    /// U Y V Y.
-    Uyvy = kernel_constant!("letterbox.cu", "kUyvy"),
-    /// Y U Y V.
-    Yuy2 = kernel_constant!("letterbox.cu", "kYuy2"),
-    /// Y plane, then rows of U V.
-    Nv12 = kernel_constant!("letterbox.cu", "kNv12"),
-    /// Y plane, then rows of V U.
-    Nv21 = kernel_constant!("letterbox.cu", "kNv21"),
-    /// R G, G B.
-    BayerRedFirst = kernel_constant!("letterbox.cu", "kBayerRedFirst"),
-    /// B G, G R.
-    BayerBlueFirst = kernel_constant!("letterbox.cu", "kBayerBlueFirst"),
-    /// G B, R G.
-    BayerGreenThenBlue = kernel_constant!("letterbox.cu", "kBayerGreenThenBlue"),
-    /// G R, B G.
-    BayerGreenThenRed = kernel_constant!("letterbox.cu", "kBayerGreenThenRed"),
-}
-
-impl WireLayout {
-    /// The layout of an encoding; the planes decide the colour order.
-    pub fn of(encoding: Encoding, big_endian: bool) -> Self {
-        match encoding {
-            Encoding::Rgb8 | Encoding::Bgr8 => Self::Packed3,
-            Encoding::Rgba8 | Encoding::Bgra8 => Self::Packed4,
-            Encoding::Mono8 => Self::Mono8,
-            Encoding::Mono16 if big_endian => Self::Mono16Big,
-            Encoding::Mono16 => Self::Mono16Little,
-            Encoding::Uyvy => Self::Uyvy,
-            Encoding::Yuy2 => Self::Yuy2,
-            Encoding::Nv12 => Self::Nv12,
-            Encoding::Nv21 => Self::Nv21,
-            Encoding::BayerRggb8 => Self::BayerRedFirst,
-            Encoding::BayerBggr8 => Self::BayerBlueFirst,
-            Encoding::BayerGbrg8 => Self::BayerGreenThenBlue,
-            Encoding::BayerGrbg8 => Self::BayerGreenThenRed,
-        }
-    }
-
-    /// The prefix of the names of the kernels for the layout.
-    pub fn kernels(self) -> &'static str {
-        match self {
-            Self::Packed3 => "letterbox_packed3",
-            Self::Packed4 | Self::Mono8 | Self::Mono16Little | Self::Mono16Big => "letterbox_plain",
-            Self::Uyvy | Self::Yuy2 | Self::Nv12 | Self::Nv21 => "letterbox_yuv",
-            Self::BayerRedFirst
-            | Self::BayerBlueFirst
-            | Self::BayerGreenThenBlue
-            | Self::BayerGreenThenRed => "letterbox_bayer",
-        }
-    }
-
-    /// Bytes that the kernel may read of an image of this size and step.
-    fn num_bytes(self, width: usize, height: usize, step: usize) -> Option<usize> {
-        let (row_bytes, num_rows) = match self {
-            Self::Packed3 => (3 * width, height),
-            Self::Packed4 => (4 * width, height),
-            Self::Mono8 => (width, height),
-            Self::Mono16Little | Self::Mono16Big => (2 * width, height),
-            Self::Uyvy | Self::Yuy2 => (4 * width.div_ceil(2), height),
-            Self::Nv12 | Self::Nv21 => (2 * width.div_ceil(2), height + height.div_ceil(2)),
-            _ if width < 2 || height < 2 => return None,
-            _ => (width, height),
-        };
-        step.checked_mul(num_rows - 1)?.checked_add(row_bytes)
-    }
-}
-
 /// The parameter: `LetterboxArgs` in the kernel.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
@@ -175,7 +95,8 @@ assert_mirrors!(LetterboxArgs<'_, f32>, "letterbox.cu", "LetterboxArgs<float>");
 
 fn check<T>(kernel: &str, args: &LetterboxArgs<'_, T>, grid: &Grid) -> Result<()> {
     check_threads(kernel, grid.threads_per_block, THREADS_PER_BLOCK)?;
-    if !kernel.starts_with(args.layout.kernels()) {
+    let group = kernel.strip_prefix("letterbox_").unwrap_or_default();
+    if !group.starts_with(args.layout.group().name()) {
         return Err(refused(kernel, &format!("{:?} belongs to another kernel", args.layout)));
     }
     for axis in [&args.x, &args.y] {

@@ -43,10 +43,13 @@ pub mod cuda;
 #[cfg(feature = "cuda")]
 #[expect(unsafe_code, reason = "each block argues that the kernel fits its parameters")]
 pub(in crate::ops) mod kernels;
-mod wire;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::types::{ChannelOrder, ImageView, Letterbox, Normalization, Placement, Size, Tensor};
+use crate::ops::planes::Mapping;
+use crate::ops::wire;
+use crate::types::{
+    ChannelOrder, Encoding, ImageView, Letterbox, Normalization, Placement, Size, Tensor,
+};
 
 /// The format of a network's input, apart from its size.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -59,6 +62,12 @@ pub struct LetterboxParams {
     pub normalization: Normalization,
     /// Value around the content, 0 to 255 before normalisation, all planes.
     pub pad_value: f32,
+}
+
+impl LetterboxParams {
+    fn mapping(&self, encoding: Encoding) -> Mapping {
+        Mapping::new(encoding, self.channel_order, self.normalization, self.pad_value)
+    }
 }
 
 /// Row buffers and column tables, which grow at the first image of a size: later images

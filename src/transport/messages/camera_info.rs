@@ -71,7 +71,8 @@ impl<'a> CameraInfo<'a> {
     /// Decodes a message.
     ///
     /// # Errors
-    /// `Message` when the bytes are not a camera info message.
+    /// `Message` when the bytes are not a camera info message, or it has more than
+    /// [`CameraCalibration::MAX_COEFFICIENTS`] distortion coefficients.
     pub fn decode(cdr: &'a [u8]) -> Result<Self> {
         Self::read(Reader::new(Self::TYPE, cdr)?)
     }
@@ -85,6 +86,12 @@ impl<'a> CameraInfo<'a> {
         let (height, width) = (reader.u32()?, reader.u32()?);
         let distortion_model = reader.str()?;
         let num_coefficients = reader.sequence_len(size_of::<f64>())?;
+        if num_coefficients > CameraCalibration::MAX_COEFFICIENTS {
+            return Err(reader.error(format!(
+                "{num_coefficients} distortion coefficients; at most {} are read",
+                CameraCalibration::MAX_COEFFICIENTS
+            )));
+        }
         let mut d = Vec::with_capacity(num_coefficients);
         for _ in 0..num_coefficients {
             d.push(reader.f64()?);
@@ -164,6 +171,17 @@ mod tests {
             let mut bytes = Vec::new();
             message.encode(&mut bytes).unwrap();
             assert_eq!(CameraInfo::decode(&bytes).unwrap(), message);
+        }
+    }
+
+    #[test]
+    fn a_bounded_number_of_coefficients_is_read() {
+        let mut bytes = Vec::new();
+        for (num, is_read) in [(1024, true), (1025, false)] {
+            let message = CameraInfo { d: vec![0.0; num], ..CameraInfo::default() };
+            message.encode(&mut bytes).unwrap();
+            let decoded = CameraInfo::decode(&bytes);
+            assert_eq!(decoded.is_ok(), is_read, "{decoded:?}");
         }
     }
 }

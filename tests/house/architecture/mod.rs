@@ -70,7 +70,7 @@ const LAYERS: [(&str, &[&str]); 19] = [
 ];
 
 /// Files that may hold `unsafe`, each block with its argument.
-const UNSAFE_FILES: [&str; 29] = [
+const UNSAFE_FILES: [&str; 30] = [
     "src/cli/heap.rs",
     "src/device/cuda/diagnostic.rs",
     "src/device/cuda/graph.rs",
@@ -89,6 +89,7 @@ const UNSAFE_FILES: [&str; 29] = [
     "src/ops/letterbox/kernels.rs",
     "src/ops/nms/cuda/kernels.rs",
     "src/ops/pillar_features/kernels.rs",
+    "src/ops/resample/kernels.rs",
     "src/ops/rulebook/kernels.rs",
     "src/ops/scatter/kernels.rs",
     "src/ops/select/kernels.rs",

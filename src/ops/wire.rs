@@ -2,10 +2,10 @@
 
 use multiversion::multiversion;
 
-use crate::types::{ChannelOrder, Encoding, ImageView};
+use crate::types::{ChannelOrder, Encoding, ImageView, Size};
 
 /// A source row, with [`num_channels`] samples per pixel.
-pub(super) enum Row<'a> {
+pub(in crate::ops) enum Row<'a> {
     /// 8-bit samples.
     Bytes(&'a [u8]),
     /// 16-bit samples.
@@ -14,34 +14,46 @@ pub(super) enum Row<'a> {
 
 /// The byte order of a 16-bit sample.
 #[derive(Clone, Copy)]
-pub(super) enum ByteOrder {
+pub(in crate::ops) enum ByteOrder {
     /// Low byte first.
     Little,
     /// High byte first.
     Big,
 }
 
+impl ByteOrder {
+    /// The value of a 16-bit sample, in units of 8 bits.
+    #[inline(always)]
+    pub(in crate::ops) fn value(self, bytes: [u8; 2]) -> f32 {
+        let sample = match self {
+            Self::Little => u16::from_le_bytes(bytes),
+            Self::Big => u16::from_be_bytes(bytes),
+        };
+        f32::from(sample) / 257.0
+    }
+}
+
 /// A row converted to RGB, and its position.
 #[derive(Debug, Default)]
-pub(super) struct RgbRow {
+pub(in crate::ops) struct RgbRow {
     y: Option<u32>,
     rgb: Vec<u8>,
 }
 
 impl RgbRow {
     /// Whether this is row `y` of the current picture.
-    pub(super) fn is(&self, y: u32) -> bool {
+    pub(in crate::ops) fn is(&self, y: u32) -> bool {
         self.y == Some(y)
     }
 
     /// Invalidates the row before another picture.
-    pub(super) fn clear(&mut self) {
+    pub(in crate::ops) fn clear(&mut self) {
         self.y = None;
     }
 }
 
 /// Samples per pixel of a [`Row`].
-pub(super) fn num_channels(encoding: Encoding) -> usize {
+pub(in crate::ops) fn num_channels(encoding: Encoding) -> usize {
     match encoding {
         Encoding::Mono8 | Encoding::Mono16 => 1,
         Encoding::Rgba8 | Encoding::Bgra8 => 4,
@@ -50,7 +62,7 @@ pub(super) fn num_channels(encoding: Encoding) -> usize {
 }
 
 /// Order of the first three samples of a pixel.
-pub(super) fn channel_order(encoding: Encoding) -> ChannelOrder {
+pub(in crate::ops) fn channel_order(encoding: Encoding) -> ChannelOrder {
     match encoding {
         Encoding::Bgr8 | Encoding::Bgra8 => ChannelOrder::Bgr,
         _ => ChannelOrder::Rgb,
@@ -59,17 +71,12 @@ pub(super) fn channel_order(encoding: Encoding) -> ChannelOrder {
 
 /// Row `y`: borrowed from the image, or converted into `converted` unless it is there
 /// already.
-pub(super) fn row<'a>(image: &ImageView<'a>, y: u32, converted: &'a mut RgbRow) -> Row<'a> {
+pub(in crate::ops) fn row<'a>(image: &ImageView<'a>, y: u32, converted: &'a mut RgbRow) -> Row<'a> {
     let index = y as usize;
-    match image.encoding() {
-        Encoding::Rgb8 | Encoding::Bgr8 | Encoding::Rgba8 | Encoding::Bgra8 | Encoding::Mono8 => {
-            return Row::Bytes(image.row(index));
-        }
-        Encoding::Mono16 if image.is_big_endian() => {
-            return Row::Words(image.row(index), ByteOrder::Big);
-        }
-        Encoding::Mono16 => return Row::Words(image.row(index), ByteOrder::Little),
-        _ => {}
+    match SampleType::of(image) {
+        SampleType::Bytes => return Row::Bytes(image.row(index)),
+        SampleType::Words(order) => return Row::Words(image.row(index), order),
+        SampleType::Converted => {}
     }
     if !converted.is(y) {
         converted.rgb.resize(3 * image.size().width as usize, 0);
@@ -77,6 +84,58 @@ pub(super) fn row<'a>(image: &ImageView<'a>, y: u32, converted: &'a mut RgbRow) 
         converted.y = Some(y);
     }
     Row::Bytes(&converted.rgb)
+}
+
+/// How the samples of an image can be read.
+enum SampleType {
+    /// In place, 8-bit samples.
+    Bytes,
+    /// In place, 16-bit samples.
+    Words(ByteOrder),
+    /// After conversion to RGB.
+    Converted,
+}
+
+impl SampleType {
+    fn of(image: &ImageView<'_>) -> Self {
+        match image.encoding() {
+            Encoding::Rgb8
+            | Encoding::Bgr8
+            | Encoding::Rgba8
+            | Encoding::Bgra8
+            | Encoding::Mono8 => Self::Bytes,
+            Encoding::Mono16 if image.is_big_endian() => Self::Words(ByteOrder::Big),
+            Encoding::Mono16 => Self::Words(ByteOrder::Little),
+            _ => Self::Converted,
+        }
+    }
+}
+
+/// All rows of an image: `samples`, with `step` bytes from row to row.
+pub(in crate::ops) struct Rows<'a> {
+    /// The samples.
+    pub(in crate::ops) samples: Row<'a>,
+    /// Bytes from row to row.
+    pub(in crate::ops) step: usize,
+}
+
+/// The rows of an image, read in place or converted as a whole into `rgb`, which grows to the
+/// image's size.
+pub(in crate::ops) fn rows<'a>(image: &ImageView<'a>, rgb: &'a mut Vec<u8>) -> Rows<'a> {
+    let samples = match SampleType::of(image) {
+        SampleType::Bytes => Row::Bytes(image.data()),
+        SampleType::Words(order) => Row::Words(image.data(), order),
+        SampleType::Converted => {
+            let Size { width, height } = image.size();
+            let step = 3 * width as usize;
+            rgb.resize(step * height as usize, 0);
+            for (y, row) in rgb.chunks_exact_mut(step).enumerate() {
+                convert(image, y, row);
+            }
+            return Rows { samples: Row::Bytes(rgb), step };
+        }
+    };
+    Rows { samples, step: image.step() }
 }
 
 #[multiversion(targets("x86_64+avx2"))]

@@ -1,0 +1,108 @@
+//! The parameters of `kernels/resample.cu`.
+
+use std::marker::PhantomData;
+
+use half::f16;
+
+use super::map::SampleMap;
+use crate::device::cuda::{
+    Grid, In, KernelSpec, Out, assert_mirrors, check_len, check_threads, kernel_constant,
+    kernel_specs, refused,
+};
+use crate::error::Result;
+use crate::ops::wire_layout::WireLayout;
+use crate::types::ImageView;
+
+/// Threads per block.
+pub const THREADS_PER_BLOCK: u32 = kernel_constant!("resample.cu", "kThreads");
+/// Columns per block.
+pub const COLUMNS_PER_BLOCK: u32 = kernel_constant!("resample.cu", "kThreadsOfRow");
+/// Rows per block.
+pub const ROWS_PER_BLOCK: u32 = THREADS_PER_BLOCK / COLUMNS_PER_BLOCK;
+
+/// The parameter: `Args` in the kernel.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct ResampleArgs<'a, T> {
+    /// The bytes of the image.
+    pub image: In<'a, u8>,
+    /// Positions: of all columns, then of all rows; or x and y of each pixel.
+    pub positions: In<'a, u32>,
+    /// Three planes of every picture.
+    pub out: Out<'a, T>,
+    /// Bytes from row to row.
+    pub step: u64,
+    /// Index of the picture's first value.
+    pub picture: u64,
+    /// Columns and rows of the image.
+    pub source: [u32; 2],
+    /// Columns and rows of the picture.
+    pub network: [u32; 2],
+    /// Half the width of the filter along x and y, in units of 2^-16 pixels.
+    pub reach: [u32; 2],
+    /// Not 0: each pixel has a position.
+    pub per_pixel: u32,
+    /// The layout of the bytes.
+    pub layout: WireLayout,
+    /// Not 0: the first and the third channel are swapped.
+    pub swapped: u32,
+    /// Factor by source channel.
+    pub alpha: [f32; 3],
+    /// Offset by source channel.
+    pub beta: [f32; 3],
+    /// Value where nothing is shown, by source channel.
+    pub pad: [f32; 3],
+}
+
+assert_mirrors!(ResampleArgs<'_, f32>, "resample.cu", "Args<float>");
+
+fn check<T>(kernel: &str, args: &ResampleArgs<'_, T>, grid: &Grid) -> Result<()> {
+    check_threads(kernel, grid.threads_per_block, THREADS_PER_BLOCK)?;
+    let group = kernel.strip_prefix("resample_").unwrap_or_default();
+    if !group.starts_with(args.layout.group().name()) {
+        return Err(refused(kernel, &format!("{:?} belongs to another kernel", args.layout)));
+    }
+    let sides = [args.source, args.network];
+    if !sides.as_flattened().iter().all(|side| (1..=ImageView::MAX_SIDE).contains(side)) {
+        return Err(refused(kernel, &format!("sides {sides:?} are not possible")));
+    }
+    if !args.reach.iter().all(|reach| (1..=SampleMap::MAX_SCALE << 16).contains(reach)) {
+        return Err(refused(kernel, &format!("reach {:?} is not possible", args.reach)));
+    }
+    let [[width, height], [columns, rows]] = sides.map(|sides| sides.map(|side| side as usize));
+    let needed = args.layout.num_bytes(width, height, args.step as usize).ok_or_else(|| {
+        refused(kernel, &format!("{width}x{height} of {:?} is not possible", args.layout))
+    })?;
+    check_len(kernel, "image", args.image.len(), needed)?;
+    let num_positions = if args.per_pixel == 0 { columns + rows } else { 2 * columns * rows };
+    check_len(kernel, "positions", args.positions.len(), num_positions)?;
+    let end = (args.picture as usize).saturating_add(3 * columns * rows);
+    check_len(kernel, "out", args.out.len(), end)
+}
+
+/// `resample_packed3_*`: [`WireLayout::Packed3`].
+pub struct Packed3<T>(PhantomData<T>);
+/// `resample_plain_*`: the other layouts with all colours in each pixel.
+pub struct Plain<T>(PhantomData<T>);
+/// `resample_yuv_*`: layouts with separate luma and chroma.
+pub struct Yuv<T>(PhantomData<T>);
+/// `resample_bayer_*`: layouts with one colour per pixel.
+pub struct Bayer<T>(PhantomData<T>);
+
+// SAFETY: `ResampleArgs` mirrors the struct of that name (size asserted, `#[repr(C)]` in the
+// same order). A thread outside the picture stops; the others read the positions of their
+// column and row or of their pixel and write one value of each plane, all of which exist
+// (checked). `find_taps` clips the pixels that are read to the image, whose bytes are there
+// (checked), whatever the position is; sides and reach are small enough that no term
+// overflows. Loops run over at most twice the reach. No thread waits.
+kernel_specs! {
+    check;
+    unsafe Packed3<f32>: "resample_packed3_f32", ResampleArgs<f32>;
+    unsafe Packed3<f16>: "resample_packed3_f16", ResampleArgs<f16>;
+    unsafe Plain<f32>: "resample_plain_f32", ResampleArgs<f32>;
+    unsafe Plain<f16>: "resample_plain_f16", ResampleArgs<f16>;
+    unsafe Yuv<f32>: "resample_yuv_f32", ResampleArgs<f32>;
+    unsafe Yuv<f16>: "resample_yuv_f16", ResampleArgs<f16>;
+    unsafe Bayer<f32>: "resample_bayer_f32", ResampleArgs<f32>;
+    unsafe Bayer<f16>: "resample_bayer_f16", ResampleArgs<f16>;
+}

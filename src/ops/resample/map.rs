@@ -1,0 +1,272 @@
+//! Positions of the source that a picture shows, and the weights of the pixels around them.
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::types::{CameraView, ImageView, Letterbox, Resize, Size};
+
+/// Bits after the binary point of a position.
+const FRACTION_BITS: u32 = 16;
+/// A pixel, as a difference of positions.
+const ONE: i32 = 1 << FRACTION_BITS;
+
+/// Where nothing of the source is shown.
+const NO_SOURCE: i32 = i32::MIN;
+
+pub(super) fn error(message: String) -> Error {
+    Error::new(ErrorKind::Argument, "resample", message)
+}
+
+/// The positions of an image that the pixels of a network's picture show.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SampleMap {
+    source: Size,
+    network: Size,
+    reach: [u32; 2],
+    positions: Positions,
+}
+
+/// Positions in units of 2^-16 pixels; the centre of the first pixel is 0.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Positions {
+    /// Rows and columns are those of the source.
+    Separable { columns: Vec<i32>, rows: Vec<i32> },
+    /// x and y of each pixel, row by row.
+    PerPixel(Vec<[i32; 2]>),
+}
+
+impl SampleMap {
+    /// The most source pixels per network pixel, along an axis.
+    pub const MAX_SCALE: u32 = 32;
+
+    /// A map without undistortion.
+    ///
+    /// # Errors
+    /// `Argument` when a side is not from 1 to [`ImageView::MAX_SIDE`], or the source has
+    /// more than [`SampleMap::MAX_SCALE`] pixels per network pixel.
+    pub fn of_placement(placed: &Letterbox, resize: Resize) -> Result<Self> {
+        let reach = reach(nominal_scale(placed), resize)?;
+        check_sides(placed)?;
+        let [visible_columns, visible_rows] = placed.visible();
+        let columns = (0..placed.network.width)
+            .map(|x| visible_columns.contains(&x).then(|| placed.source_position([x, 0])[0]));
+        let rows = (0..placed.network.height)
+            .map(|y| visible_rows.contains(&y).then(|| placed.source_position([0, y])[1]));
+        let positions = Positions::Separable {
+            columns: columns.map(rounded).collect(),
+            rows: rows.map(rounded).collect(),
+        };
+        Ok(Self { source: placed.source, network: placed.network, reach, positions })
+    }
+
+    /// The map of what a network sees of a camera. Where it is undistorted, this takes
+    /// milliseconds and 8 bytes per pixel of the network's picture.
+    ///
+    /// # Errors
+    /// Those of [`SampleMap::of_placement`].
+    pub fn of_view(view: &CameraView, resize: Resize) -> Result<Self> {
+        let placed = view.placed();
+        if !view.is_undistorted() {
+            return Self::of_placement(placed, resize);
+        }
+        check_sides(placed)?;
+        let scale = scale_in_the_middle(view).unwrap_or(nominal_scale(placed));
+        let Size { width, height } = placed.network;
+        let pixels = (0..height).flat_map(|y| (0..width).map(move |x| (x, y)));
+        let position = |(x, y)| {
+            let position = view.raw_position(x, y);
+            [0, 1].map(|axis: usize| rounded(position.map(|position| position[axis])))
+        };
+        Ok(Self {
+            source: placed.source,
+            network: placed.network,
+            reach: reach(scale, resize)?,
+            positions: Positions::PerPixel(pixels.map(position).collect()),
+        })
+    }
+
+    /// Size of the images that are read.
+    pub fn source(&self) -> Size {
+        self.source
+    }
+
+    /// Size of the pictures that are made.
+    pub fn network(&self) -> Size {
+        self.network
+    }
+
+    /// Half the width of the filter along x and y, in units of 2^-16 pixels of the source.
+    pub(super) fn reach(&self) -> [u32; 2] {
+        self.reach
+    }
+
+    pub(super) fn positions(&self) -> &Positions {
+        &self.positions
+    }
+
+    /// The same map with a position for each pixel.
+    #[cfg(test)]
+    pub(super) fn per_pixel(&self) -> Self {
+        let Positions::Separable { columns, rows } = &self.positions else { return self.clone() };
+        let positions = rows.iter().flat_map(|&y| columns.iter().map(move |&x| [x, y]));
+        Self { positions: Positions::PerPixel(positions.collect()), ..self.clone() }
+    }
+}
+
+/// Source pixels per pixel of the content.
+fn nominal_scale(placed: &Letterbox) -> [f64; 2] {
+    let Letterbox { source, content, .. } = placed;
+    [
+        f64::from(source.width) / f64::from(content.width),
+        f64::from(source.height) / f64::from(content.height),
+    ]
+}
+
+/// Source pixels per network pixel in the middle of the visible picture.
+fn scale_in_the_middle(view: &CameraView) -> Option<[f64; 2]> {
+    let [columns, rows] = view.placed().visible();
+    let (x, y) = (columns.start.midpoint(columns.end), rows.start.midpoint(rows.end));
+    let here = view.raw_position(x, y)?;
+    let (left, above) = (x.checked_sub(1)?, y.checked_sub(1)?);
+    let [dx, dy] = [view.raw_position(left, y)?, view.raw_position(x, above)?]
+        .map(|there| (here[0] - there[0]).hypot(here[1] - there[1]));
+    Some([dx, dy])
+}
+
+fn reach(scale: [f64; 2], resize: Resize) -> Result<[u32; 2]> {
+    let most = f64::from(SampleMap::MAX_SCALE);
+    if !scale.iter().all(|&scale| scale > 0.0 && scale <= most) {
+        let [x, y] = scale;
+        return Err(error(format!(
+            "{x:.2} x {y:.2} source pixels for a pixel of the network; at most {most} are possible"
+        )));
+    }
+    Ok(match resize {
+        Resize::Bilinear => [ONE as u32; 2],
+        Resize::Antialias => scale.map(|scale| (scale.max(1.0) * f64::from(ONE)).round() as u32),
+    })
+}
+
+fn check_sides(placed: &Letterbox) -> Result<()> {
+    let Letterbox { source, network, .. } = placed;
+    let sides = [source.width, source.height, network.width, network.height];
+    if sides.iter().all(|side| (1..=ImageView::MAX_SIDE).contains(side)) {
+        return Ok(());
+    }
+    Err(error(format!(
+        "{}x{} pixels into {}x{}; sides of 1 to {} are possible",
+        source.width,
+        source.height,
+        network.width,
+        network.height,
+        ImageView::MAX_SIDE
+    )))
+}
+
+/// Positions that no image has become [`NO_SOURCE`].
+fn rounded(position: Option<f64>) -> i32 {
+    let most = f64::from(ImageView::MAX_SIDE) - 0.5;
+    match position {
+        Some(position) if position >= -1.0 && position < most => {
+            (position * f64::from(ONE)).round() as i32
+        }
+        _ => NO_SOURCE,
+    }
+}
+
+/// The pixels of an axis around a position, and their weights. `find_taps` in the kernel.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Taps {
+    /// The first pixel.
+    pub(super) first: u32,
+    /// The last pixel.
+    pub(super) last: u32,
+    /// From the position to the first pixel.
+    distance: i32,
+    reach: i32,
+}
+
+impl Taps {
+    /// `None` when the position is more than half a pixel outside `0..len`. Sides of up to 2^15
+    /// and a reach of up to 2^21 keep every term inside an i32.
+    pub(super) fn new(position: i32, reach: u32, len: u32) -> Option<Self> {
+        let end = i64::from(len) << FRACTION_BITS;
+        let half = i64::from(ONE / 2);
+        if !(-half..=end - half).contains(&i64::from(position)) {
+            return None;
+        }
+        let (whole, fraction) = (position >> FRACTION_BITS, position & (ONE - 1));
+        let reach = reach as i32;
+        let first = whole + ((fraction - reach) >> FRACTION_BITS) + 1;
+        let last = whole + ((fraction + reach + ONE - 1) >> FRACTION_BITS) - 1;
+        let (first, last) = (first.max(0), last.min(len as i32 - 1));
+        let distance = (first - whole) * ONE - fraction;
+        Some(Self { first: first as u32, last: last as u32, distance, reach })
+    }
+
+    /// The weight of a pixel from `first` to `last`, in units of 2^-16.
+    fn weight(&self, pixel: u32) -> u32 {
+        let distance = self.distance + (pixel - self.first) as i32 * ONE;
+        (self.reach - distance.abs()) as u32
+    }
+
+    /// All weights.
+    pub(super) fn weights(&self) -> impl Iterator<Item = u32> {
+        let taps = *self;
+        (taps.first..=taps.last).map(move |pixel| taps.weight(pixel))
+    }
+
+    /// The sum of all weights.
+    pub(super) fn sum(&self) -> u32 {
+        self.weights().sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn weights_are_those_of_a_triangle() {
+        let all = |position: f64, reach: f64, len| {
+            let fixed = |value: f64| (value * f64::from(ONE)).round();
+            let taps = Taps::new(fixed(position) as i32, fixed(reach) as u32, len)?;
+            let weights: Vec<f64> =
+                taps.weights().map(|weight| f64::from(weight) / f64::from(ONE)).collect();
+            assert_eq!(f64::from(taps.sum()) / f64::from(ONE), weights.iter().sum::<f64>());
+            Some((taps.first, weights))
+        };
+        // (position, reach, length, first pixel, weights)
+        for (position, reach, len, first, weights) in [
+            (3.0, 1.0, 8, 3, &[1.0][..]),
+            (3.25, 1.0, 8, 3, &[0.75, 0.25]),
+            (-0.5, 1.0, 8, 0, &[0.5]),
+            (7.5, 1.0, 8, 7, &[0.5]),
+            (-0.25, 2.0, 8, 0, &[1.75, 0.75]),
+            (3.5, 2.0, 8, 2, &[0.5, 1.5, 1.5, 0.5]),
+            (3.0, 2.5, 8, 1, &[0.5, 1.5, 2.5, 1.5, 0.5]),
+            (7.0, 2.5, 8, 5, &[0.5, 1.5, 2.5]),
+            (0.0, 32.0, 1, 0, &[32.0]),
+            (
+                32_767.0,
+                32.0,
+                32_768,
+                32_736,
+                &std::array::from_fn::<f64, 32, _>(|i| i as f64 + 1.0),
+            ),
+        ] {
+            assert_eq!(all(position, reach, len), Some((first, weights.to_vec())), "{position}");
+        }
+        for position in [-0.51, 7.51, -32_768.0] {
+            assert_eq!(all(position, 2.0, 8), None);
+        }
+    }
+
+    #[test]
+    fn positions_far_outside_are_none() {
+        assert_eq!(rounded(Some(1.5)), 98_304);
+        assert_eq!(rounded(Some(32_767.25)), 2_147_434_496);
+        for position in [None, Some(f64::NAN), Some(32_767.5), Some(1e300), Some(-1.25)] {
+            assert_eq!(rounded(position), NO_SOURCE);
+        }
+        assert_eq!(Taps::new(NO_SOURCE, 1 << 16, 32_768), None);
+    }
+}

@@ -1,0 +1,225 @@
+//! Resample: bit-equal pictures for every encoding, size, placement, filter and lens.
+
+use det_post::device::cuda::{CudaDevice, DeviceImage, DeviceTensor};
+use det_post::ops::resample::{ResampleParams, SampleMap, Workspace, cuda, resample};
+use det_post::types::{
+    CameraCalibration, CameraModel, CameraView, ChannelOrder, ElementType, Encoding, ImageView,
+    Letterbox, Normalization, PixelConvention, Placement, Resize, Size, Tensor, Undistort,
+};
+
+use super::random::Random;
+
+const PLACEMENTS: [Placement; 4] =
+    [Placement::CropTop, Placement::Center, Placement::TopLeft, Placement::Stretch];
+
+const ENCODINGS: [Encoding; 14] = [
+    Encoding::Rgb8,
+    Encoding::Bgr8,
+    Encoding::Rgba8,
+    Encoding::Bgra8,
+    Encoding::Mono8,
+    Encoding::Mono16,
+    Encoding::Uyvy,
+    Encoding::Yuy2,
+    Encoding::Nv12,
+    Encoding::Nv21,
+    Encoding::BayerRggb8,
+    Encoding::BayerBggr8,
+    Encoding::BayerGbrg8,
+    Encoding::BayerGrbg8,
+];
+
+/// Cameras of a tensor.
+const NUM_PICTURES: usize = 3;
+
+struct Problem {
+    size: Size,
+    step: usize,
+    encoding: Encoding,
+    big_endian: bool,
+    data: Vec<u8>,
+    map: SampleMap,
+    params: ResampleParams,
+    element: ElementType,
+    picture: usize,
+    what: String,
+}
+
+impl Problem {
+    fn new(random: &mut Random, size: Size, network: Size, encoding: Encoding) -> Option<Self> {
+        let row_bytes = encoding.row_bytes(size.width);
+        let step = row_bytes + random.below(3) * 7;
+        let mut data = random.bytes(step * (encoding.num_rows(size.height) - 1) + row_bytes);
+        // Runs of the extremes, where conversions clamp.
+        for value in data.iter_mut().step_by(5) {
+            *value = if *value < 128 { 0 } else { 255 };
+        }
+        let placement = PLACEMENTS[random.below(4)];
+        let resize = [Resize::Bilinear, Resize::Antialias][random.below(2)];
+        let lens = random.below(4);
+        let map = match lens {
+            0 => SampleMap::of_placement(&Letterbox::new(size, network, placement), resize),
+            lens => SampleMap::of_view(&view(lens, size, network, placement), resize),
+        };
+        Some(Self {
+            size,
+            step,
+            encoding,
+            big_endian: random.below(2) == 1,
+            data,
+            // More than the largest scale is refused.
+            map: map.ok()?,
+            params: ResampleParams {
+                channel_order: [ChannelOrder::Rgb, ChannelOrder::Bgr][random.below(2)],
+                normalization: Normalization::from_mean_std(
+                    [103.53, 116.28, 123.675],
+                    [57.375, 57.12, 58.395],
+                ),
+                pad_value: 11.0,
+            },
+            element: [ElementType::F32, ElementType::F16][random.below(2)],
+            picture: random.below(NUM_PICTURES),
+            what: format!("{encoding:?} {size:?} {network:?} {placement:?} {resize:?} lens {lens}"),
+        })
+    }
+
+    fn image(&self) -> ImageView<'_> {
+        ImageView::new(self.size, self.step, self.encoding, self.big_endian, &self.data).unwrap()
+    }
+
+    fn shape(&self) -> [usize; 4] {
+        let Size { width, height } = self.map.network();
+        [NUM_PICTURES, 3, height as usize, width as usize]
+    }
+
+    fn check(&self, device: &CudaDevice) {
+        let mut expected = Tensor::zeros(self.element, &self.shape()).unwrap();
+        let (map, params, picture) = (&self.map, &self.params, self.picture);
+        let mut workspace = Workspace::new();
+        resample(&self.image(), map, params, &mut workspace, picture, &mut expected).unwrap();
+
+        let stream = device.stream().unwrap();
+        let kernels = cuda::Kernels::load(device).unwrap();
+        let map = cuda::DeviceMap::new(&stream, map).unwrap();
+        let mut image = DeviceImage::with_capacity(&stream, self.data.len()).unwrap();
+        let mut out = DeviceTensor::zeros(&stream, self.element, &self.shape()).unwrap();
+        image.enqueue_upload(&self.image()).unwrap();
+        cuda::enqueue_resample(&stream, &kernels, &image, &map, params, picture, &mut out).unwrap();
+        let (found, expected) = (bits(&out.read().unwrap()), bits(&expected));
+        let different = found.iter().zip(&expected).filter(|(a, b)| a != b).count();
+        let first = found.iter().zip(&expected).position(|(a, b)| a != b);
+        assert!(
+            different == 0 && found.len() == expected.len(),
+            "{} {:?}: {different} of {} differ, first at {first:?}: {:x?} {:x?}",
+            self.what,
+            self.element,
+            found.len(),
+            first.map(|i| found[i]),
+            first.map(|i| expected[i]),
+        );
+    }
+}
+
+/// A view through a barrel, pincushion or fisheye lens.
+fn view(lens: usize, size: Size, network: Size, placement: Placement) -> CameraView {
+    let (width, height) = (f64::from(size.width), f64::from(size.height));
+    let (model, distortion): (_, &[f64]) = match lens {
+        1 => ("plumb_bob", &[-0.31, 0.12, 0.0011, -0.0007, -0.021]),
+        2 => ("rational_polynomial", &[0.4, 0.1, 0.0004, -0.0003, 0.03, 0.1, 0.01, 0.0]),
+        _ => ("equidistant", &[0.03, -0.012, 0.004, -0.0009]),
+    };
+    let focal = 0.6 * width;
+    let camera = CameraModel::new(&CameraCalibration {
+        size,
+        distortion_model: model.into(),
+        distortion: distortion.into(),
+        intrinsics: [focal, 0.0, 0.52 * width, 0.0, focal, 0.47 * height, 0.0, 0.0, 1.0],
+        binning: [1, 1],
+        ..CameraCalibration::default()
+    })
+    .unwrap();
+    CameraView::new(&camera, Undistort::Auto, network, placement, PixelConvention::Trainer)
+}
+
+fn bits(tensor: &Tensor) -> Vec<u32> {
+    match tensor {
+        Tensor::F32 { values, .. } => values.iter().map(|v| v.to_bits()).collect(),
+        Tensor::F16 { values, .. } => values.iter().map(|v| u32::from(v.to_bits())).collect(),
+    }
+}
+
+#[test]
+fn resample_is_bit_equal() {
+    let Some(device) = super::gpu() else { return };
+    let mut random = Random::new(11);
+    // (source, network): down, up, odd, thin, one pixel, the same, those of real rigs.
+    let sizes = [
+        ((64, 48), (32, 32)),
+        ((30, 20), (97, 131)),
+        ((129, 77), (64, 31)),
+        ((2, 2), (5, 9)),
+        ((640, 2), (33, 65)),
+        ((90, 60), (1, 1)),
+        ((40, 40), (40, 40)),
+        ((800, 450), (352, 128)),
+    ];
+    let mut num_checked = 0;
+    for encoding in ENCODINGS {
+        for ((sw, sh), (nw, nh)) in sizes {
+            let is_shared = matches!(
+                encoding,
+                Encoding::Uyvy | Encoding::Yuy2 | Encoding::Nv12 | Encoding::Nv21
+            );
+            let (sw, sh) = if is_shared { (sw & !1, sh & !1) } else { (sw, sh) };
+            for _ in 0..6 {
+                let (size, network) = (Size::new(sw, sh), Size::new(nw, nh));
+                if let Some(problem) = Problem::new(&mut random, size, network, encoding) {
+                    problem.check(&device);
+                    num_checked += 1;
+                }
+            }
+        }
+    }
+    assert!(num_checked > 500, "{num_checked} problems");
+    let one = Size::new(1, 1);
+    Problem::new(&mut random, one, Size::new(7, 3), Encoding::Rgb8).unwrap().check(&device);
+}
+
+#[test]
+fn resample_of_random_sizes_is_bit_equal() {
+    let Some(device) = super::gpu() else { return };
+    let mut random = Random::new(12);
+    for _ in 0..150 {
+        let mut side = |most: usize| (1 + random.below(most)) as u32;
+        let size = Size::new(2 * side(200), 2 * side(150));
+        let network = Size::new(side(300), side(300));
+        let encoding = ENCODINGS[random.below(ENCODINGS.len())];
+        if let Some(problem) = Problem::new(&mut random, size, network, encoding) {
+            problem.check(&device);
+        }
+    }
+}
+
+#[test]
+fn maps_and_tensors_that_do_not_fit_are_refused() {
+    let Some(device) = super::gpu() else { return };
+    let stream = device.stream().unwrap();
+    let kernels = cuda::Kernels::load(&device).unwrap();
+    let mut random = Random::new(13);
+    let (size, network) = (Size::new(8, 8), Size::new(4, 4));
+    let problem = Problem::new(&mut random, size, network, Encoding::Rgb8).unwrap();
+    let other = Problem::new(&mut random, Size::new(9, 8), network, Encoding::Rgb8).unwrap();
+    let [map, map_of_other] =
+        [&problem, &other].map(|problem| cuda::DeviceMap::new(&stream, &problem.map).unwrap());
+    let mut image = DeviceImage::with_capacity(&stream, problem.data.len()).unwrap();
+    let mut out = DeviceTensor::zeros(&stream, ElementType::F32, &[2, 3, 4, 4]).unwrap();
+    let mut enqueue = |image: &DeviceImage, map, picture| {
+        let params = &problem.params;
+        cuda::enqueue_resample(&stream, &kernels, image, map, params, picture, &mut out)
+    };
+    assert!(enqueue(&image, &map, 0).is_err(), "no image was uploaded");
+    image.enqueue_upload(&problem.image()).unwrap();
+    assert!(enqueue(&image, &map_of_other, 0).is_err());
+    assert!(enqueue(&image, &map, 2).is_err());
+    assert!(enqueue(&image, &map, 1).is_ok());
+}
