@@ -38,6 +38,7 @@ mod image;
 mod letterbox;
 mod nms;
 mod report;
+mod streampetr;
 mod tensor;
 mod truth;
 mod view_decoder;
@@ -47,7 +48,7 @@ pub use anchor::{Anchor, AnchorDecode};
 pub use boxes::{Box2d, Box3d, ImageBox, RotatedBox2d};
 pub use calibration::CameraCalibration;
 pub use camera_model::{CameraModel, Pinhole, Rectified};
-pub use camera_view::{CameraView, PixelConvention, UNSEEN, Undistort, rounded_rows};
+pub use camera_view::{CameraView, PixelConvention, Undistort, rounded_rows};
 pub use candidate::{Candidate, Candidates, Kept, total_order};
 pub use center::{CenterDecode, ScoreThresholds, SizeOrder, YawConvention};
 pub use cloud::{
@@ -69,6 +70,7 @@ pub use nms::{
     NmsRotated, NmsSoft, SoftDecay,
 };
 pub use report::{Count, FrameReport, LevelCounts, Stage, Transfer};
+pub use streampetr::StreamPetrDecode;
 pub use tensor::{Dim, ElementType, Tensor, TensorSpec, TensorValues, TensorView};
 pub use truth::{Truth2d, Truth3d};
 pub use view_decoder::{
