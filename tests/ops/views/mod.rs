@@ -2,6 +2,7 @@
 //! DETR3D and Sparse4D v3: operations, blocks, whole frames, chosen pairs.
 
 mod detr3d;
+mod export;
 mod files;
 mod operations;
 mod sparse4d;
