@@ -102,7 +102,7 @@ impl CpuDetector {
         let Self { cameras, picture, params, resampling, input, .. } = self;
         for (index, camera) in cameras.iter().enumerate() {
             let of_frame = frame.input(index)?;
-            let of_camera = |error| named(index, of_frame, error);
+            let of_camera = |error: Error| named(index, of_frame, &error);
             let image = match frame.image(index)? {
                 ImagePayload::Raw(image) => image,
                 ImagePayload::Compressed(file) => {
