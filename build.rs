@@ -73,8 +73,21 @@ fn compile() -> Result<(), String> {
     command.args(SWITCHES).args(["-fatbin", "-I", "kernels", "--threads", "0", "-o"]);
     command.arg(&fatbin).arg(&unity);
     for (position, architecture) in architectures.iter().enumerate() {
-        let ptx = if position == 0 { format!(",compute_{architecture}") } else { String::new() };
-        command.arg(format!("-gencode=arch=compute_{architecture},code=[sm_{architecture}{ptx}]"));
+        let mut target = |virtual_name: &str, codes: &str| {
+            command.arg(format!("-gencode=arch=compute_{virtual_name},code=[{codes}]"));
+        };
+        let ptx = format!("compute_{architecture}");
+        match (architecture, position) {
+            // Every GPU of 9.0 is a 9.0a: it has matrix instructions of warpgroups. PTX of
+            // 9.0a would run on no other.
+            (90, 0) => {
+                target("90a", "sm_90a");
+                target("90", &ptx);
+            }
+            (90, _) => target("90a", "sm_90a"),
+            (_, 0) => target(&architecture.to_string(), &format!("sm_{architecture},{ptx}")),
+            _ => target(&architecture.to_string(), &format!("sm_{architecture}")),
+        }
     }
     let output = command.output().map_err(|e| format!("{}: {e}", nvcc.display()))?;
     if !output.status.success() {

@@ -24,8 +24,9 @@ enum Count : uint32_t {
     kCandidatesOverTopK = 10,
     kDetectionsOverLimit = 11,
     kScoresOutOfRange = 12,  // counted by the host
+    kMemoryCleared = 13,     // counted by the host
 };
-constexpr uint32_t kNumCounters = 13;
+constexpr uint32_t kNumCounters = 14;
 
 using Counters = Slice<uint32_t>;
 

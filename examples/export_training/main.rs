@@ -119,6 +119,8 @@ impl Channels {
                         EncoderFacts::Pillars(_) => channels.pillar = Some(config),
                         EncoderFacts::Voxels(_) => channels.voxel = Some(config),
                     },
+                    // None of these networks takes the pictures of several cameras.
+                    ChannelKind::Surround(_) => {}
                 }
             }
         }

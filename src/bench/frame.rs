@@ -131,7 +131,7 @@ fn lidar_config() -> Result<LidarConfig> {
     let more = ["c.encoder_path:=e", "c.densification.num_past_sweeps:=0"];
     match channel("centerpoint_autoware", &more)?.kind {
         ChannelKind::Lidar(config) => Ok(*config),
-        ChannelKind::Camera(_) => Err(of_another_sensor()),
+        ChannelKind::Camera(_) | ChannelKind::Surround(_) => Err(of_another_sensor()),
     }
 }
 
@@ -139,7 +139,7 @@ fn lidar_config() -> Result<LidarConfig> {
 fn camera_config() -> Result<CameraConfig> {
     match channel("yolov5", &[])?.kind {
         ChannelKind::Camera(config) => Ok(*config),
-        ChannelKind::Lidar(_) => Err(of_another_sensor()),
+        ChannelKind::Lidar(_) | ChannelKind::Surround(_) => Err(of_another_sensor()),
     }
 }
 

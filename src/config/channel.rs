@@ -1,21 +1,26 @@
 //! Channels of all families: head, topics, device, capacities.
 
+use std::path::Path;
+
 use super::camera::CameraConfig;
 use super::declaration::Change::Fixed;
 use super::declaration::{Declaration, parameter_file, values};
 use super::engine::check_engine;
 use super::files::Entries;
 use super::head::{self, Facts, Head};
-use super::inputs::{InputConfig, SyncConfig, input};
+use super::inputs::{InputConfig, SyncConfig, images, input};
 use super::lidar::LidarConfig;
-use super::live::LiveConfig;
+use super::live::{LiveConfig, Transforms};
 use super::memory;
 use super::node::NODE_NAME;
 use super::problems::Problems;
 use super::reader::Reader;
+use super::surround::SurroundConfig;
 use super::value::{above, device, flag, integer, one_of, seconds, text, topic};
 use crate::ros::NodeName;
-use crate::types::{DeviceChoice, FailurePolicy, Fallback, OutputType, PointRange};
+use crate::types::{
+    DeviceChoice, FailurePolicy, Fallback, OutputType, PointRange, ScoreThresholds,
+};
 
 /// A channel: input topics, a detector, an output topic.
 #[derive(Clone, Debug, PartialEq)]
@@ -62,6 +67,8 @@ pub enum ChannelKind {
     Camera(Box<CameraConfig>),
     /// Point clouds to 3D detections.
     Lidar(Box<LidarConfig>),
+    /// Pictures of several cameras to 3D detections.
+    Surround(Box<SurroundConfig>),
 }
 
 impl ChannelKind {
@@ -70,6 +77,7 @@ impl ChannelKind {
         match self {
             Self::Camera(camera) => &camera.facts.class_names,
             Self::Lidar(lidar) => &lidar.facts.class_names,
+            Self::Surround(surround) => &surround.facts.class_names,
         }
     }
 
@@ -78,6 +86,16 @@ impl ChannelKind {
         match self {
             Self::Camera(_) => None,
             Self::Lidar(lidar) => Some(lidar.facts.grid.range()),
+            Self::Surround(surround) => surround.facts.center_range,
+        }
+    }
+
+    /// The file of static transforms that the channel adds to those of the graph or the
+    /// recording.
+    pub fn transforms_path(&self) -> Option<&Path> {
+        match self {
+            Self::Camera(_) | Self::Lidar(_) => None,
+            Self::Surround(surround) => surround.transforms_path.as_deref(),
         }
     }
 
@@ -85,12 +103,14 @@ impl ChannelKind {
     pub fn lowest_score_threshold(&self) -> f32 {
         match self {
             Self::Camera(camera) => camera.score_threshold,
-            Self::Lidar(lidar) => {
-                let thresholds = lidar.score_thresholds.per_class.iter().flatten().copied();
-                thresholds.reduce(f32::min).unwrap_or(0.0)
-            }
+            Self::Lidar(lidar) => lowest(&lidar.score_thresholds),
+            Self::Surround(surround) => lowest(&surround.score_thresholds),
         }
     }
+}
+
+fn lowest(thresholds: &ScoreThresholds) -> f32 {
+    thresholds.per_class.iter().flatten().copied().reduce(f32::min).unwrap_or(0.0)
 }
 
 /// A shipped head of each family; the parameters of its channels are described
@@ -98,6 +118,7 @@ impl ChannelKind {
 pub(super) const VOXEL_HEAD: &str = "centerpoint_voxel_nuscenes_0075";
 pub(super) const CAMERA_HEAD: &str = "yolox";
 pub(super) const LIDAR_HEAD: &str = "centerpoint_autoware";
+pub(super) const SURROUND_HEAD: &str = "streampetr_autoware";
 
 /// Reads one channel; `None` when its head is not known.
 pub(super) fn read(
@@ -112,7 +133,8 @@ pub(super) fn read(
     let found =
         head.as_ref().and_then(|head| head::read(&format!("{prefix}head"), head, p.problems()));
     let (Some(head), Some(Head { facts, suggested })) = (head, found) else {
-        p.finish_without_head(&[CAMERA_HEAD, LIDAR_HEAD, VOXEL_HEAD].map(declarations).concat());
+        let known = [CAMERA_HEAD, LIDAR_HEAD, VOXEL_HEAD, SURROUND_HEAD];
+        p.finish_without_head(&known.map(declarations).concat());
         return None;
     };
     p.set_class_names(facts.class_names());
@@ -152,8 +174,16 @@ fn parameters(
     facts: Facts,
     device_of_node: DeviceChoice,
 ) -> ChannelConfig {
-    let is_camera = matches!(facts, Facts::Camera(_));
-    let input = input(p, node, is_camera);
+    let (inputs, sync) = match &facts {
+        Facts::Camera(_) => (vec![input(p, node, true)], SyncConfig::default()),
+        Facts::Lidar(_) => (vec![input(p, node, false)], SyncConfig::default()),
+        Facts::Surround(facts) => images(p, node, facts.kind.masks_missing_cameras()),
+    };
+    let transforms = match &facts {
+        Facts::Camera(_) => Transforms::Unused,
+        Facts::Lidar(_) => Transforms::OfSweeps,
+        Facts::Surround(_) => Transforms::OfFrames,
+    };
     let output = output(p, name);
     let output_type = output_type(p, &facts);
     let class_ids = class_ids(p, facts.class_names());
@@ -169,6 +199,12 @@ fn parameters(
             memory::check(p, &lidar.buffers());
             let engine = lidar.engine.clone();
             (ChannelKind::Lidar(Box::new(lidar)), engine)
+        }
+        Facts::Surround(facts) => {
+            let surround = SurroundConfig::read(p, head, facts);
+            memory::check(p, &surround.buffers());
+            let engine = surround.engine.clone();
+            (ChannelKind::Surround(Box::new(surround)), engine)
         }
     };
     let own_device = p.optional(
@@ -191,15 +227,15 @@ fn parameters(
     );
     ChannelConfig {
         name: name.to_owned(),
-        inputs: vec![input],
-        sync: SyncConfig::default(),
+        inputs,
+        sync,
         output: node.expand(&output),
         output_type,
         class_ids,
         device,
         failures: failure_policy(p),
         is_isolated,
-        live: LiveConfig::read(p, !is_camera),
+        live: LiveConfig::read(p, transforms),
         kind,
         declared: Vec::new(),
     }
@@ -210,7 +246,7 @@ fn output(p: &mut Reader<'_>, name: &str) -> String {
         "output",
         Fixed,
         topic(),
-        ("`~/NAME/detections` for the channel NAME", &format!("~/{name}/detections")),
+        ("`~/NAME/detections` for the channel NAME", &*format!("~/{name}/detections")),
         "Topic of the detections.",
     )
 }
@@ -224,7 +260,7 @@ const OUTPUT_TYPES_3D: &[(&str, OutputType)] =
 fn output_type(p: &mut Reader<'_>, facts: &Facts) -> OutputType {
     let (types, default) = match facts {
         Facts::Camera(_) => (one_of(OUTPUT_TYPES_2D), "detection_2d_array"),
-        Facts::Lidar(_) => (one_of(OUTPUT_TYPES_3D), "detection_3d_array"),
+        Facts::Lidar(_) | Facts::Surround(_) => (one_of(OUTPUT_TYPES_3D), "detection_3d_array"),
     };
     p.value(
         "output_type",

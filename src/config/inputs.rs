@@ -1,13 +1,12 @@
 //! The inputs of a channel, and how their messages become frames.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use super::declaration::Change::Fixed;
-use super::declaration::Declaration;
-use super::problems::Problems;
 use super::reader::Reader;
 use super::value::Length::OneOrMore;
-use super::value::{integer, list, number, one_of, seconds, topic};
+use super::value::{integer, list, number, one_of, seconds, text, topic};
 use crate::ros::NodeName;
 
 /// One input of a channel.
@@ -21,7 +20,12 @@ pub struct InputConfig {
     /// Topic of the camera's `sensor_msgs/CameraInfo`, absolute; `None`: not
     /// subscribed.
     pub camera_info: Option<String>,
+    /// File of the camera's calibration, in place of CameraInfo.
+    pub calibration_path: Option<PathBuf>,
 }
+
+/// The maximum number of inputs of a channel.
+pub const MAX_INPUTS: usize = 16;
 
 /// Which messages of several inputs belong to one frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,34 +90,40 @@ const POLICIES: &[(&str, SyncPolicy)] =
     &[("nearest", SyncPolicy::Nearest), ("latest", SyncPolicy::Latest)];
 
 /// The one input of a channel; those of images have a transport and a
-/// calibration.
+/// CameraInfo.
 pub(super) fn input(p: &mut Reader<'_>, node: &NodeName, is_image: bool) -> InputConfig {
     let topic = p.required("input", topic(), "Topic of the sensor's messages.");
     let (is_compressed, camera_info) = match is_image {
-        true => (is_compressed(p, &topic), camera_info(p)),
+        true => (input_transport(p).is_compressed(&topic), camera_info(p)),
         false => (false, None),
     };
     InputConfig {
         topic: node.expand(&topic),
         is_compressed,
         camera_info: camera_info.map(|topic| node.expand(&topic)),
+        calibration_path: None,
     }
 }
 
-fn is_compressed(p: &mut Reader<'_>, topic: &str) -> bool {
-    let transport = p.value(
+fn input_transport(p: &mut Reader<'_>) -> InputTransport {
+    p.value(
         "input_transport",
         Fixed,
         one_of(INPUT_TRANSPORTS),
         "auto",
         "Type of the live input: `raw` is sensor_msgs/Image, `compressed` is sensor_msgs/CompressedImage, `auto` \
          is `compressed` for topics that end in `/compressed`. A recording gives the type itself.",
-    );
-    match transport {
-        // As image_transport names its topics.
-        InputTransport::Auto => topic.ends_with("/compressed"),
-        InputTransport::Raw => false,
-        InputTransport::Compressed => true,
+    )
+}
+
+impl InputTransport {
+    fn is_compressed(self, topic: &str) -> bool {
+        match self {
+            // As image_transport names its topics.
+            Self::Auto => topic.ends_with("/compressed"),
+            Self::Raw => false,
+            Self::Compressed => true,
+        }
     }
 }
 
@@ -128,12 +138,67 @@ fn camera_info(p: &mut Reader<'_>) -> Option<String> {
     )
 }
 
+/// The inputs of a channel of several cameras, and how their messages become
+/// frames.
+pub(super) fn images(
+    p: &mut Reader<'_>,
+    node: &NodeName,
+    masks_missing: bool,
+) -> (Vec<InputConfig>, SyncConfig) {
+    let (topics, sync) = inputs(p, |topic| node.expand(topic));
+    if !masks_missing && let Some(n) = sync.min_inputs.filter(|&n| n < topics.len()) {
+        let allowed = format!("all {}: the head cannot mask a missing camera", topics.len());
+        p.refuse("sync.min_cameras", n, &allowed);
+    }
+    let transport = input_transport(p);
+    let camera_infos = p.optional(
+        "camera_infos",
+        Fixed,
+        list(topic(), OneOrMore),
+        "`camera_info` beside each input",
+        "Topics of the cameras' sensor_msgs/CameraInfo, in the order of `inputs`. The newest of each holds; \
+         without one, or where it does not fit the pictures, frames are dropped.",
+    );
+    let paths = p.optional(
+        "calibration_paths",
+        Fixed,
+        list(text(), OneOrMore),
+        "CameraInfo",
+        "Paths of the cameras' calibration files as ROS's camera_calibration writes them, in the order of \
+         `inputs`, in place of CameraInfo.",
+    );
+    for (key, found) in [("camera_infos", &camera_infos), ("calibration_paths", &paths)] {
+        if let Some(n) = found.as_ref().map(Vec::len).filter(|&n| n != topics.len()) {
+            p.refuse(key, format!("{n} items"), &format!("{}, one per input", topics.len()));
+        }
+    }
+    let input = |(index, topic): (usize, &String)| {
+        let item = |list: &Option<Vec<String>>| list.as_ref()?.get(index).cloned();
+        let camera_info = item(&camera_infos).map(|topic| node.expand(&topic));
+        InputConfig {
+            topic: topic.clone(),
+            is_compressed: transport.is_compressed(topic),
+            camera_info: match paths {
+                Some(_) => None,
+                None => Some(camera_info.unwrap_or_else(|| camera_info_beside(topic))),
+            },
+            calibration_path: item(&paths).map(PathBuf::from),
+        }
+    };
+    (topics.iter().enumerate().map(input).collect(), sync)
+}
+
+/// The topic of the CameraInfo of a topic of images, as image_transport names it:
+/// `/front/camera_info` of `/front/image_raw` and of `/front/image_raw/compressed`.
+fn camera_info_beside(topic: &str) -> String {
+    let topic = topic.strip_suffix("/compressed").unwrap_or(topic);
+    let folder = topic.rsplit_once('/').map_or("", |(folder, _)| folder);
+    format!("{folder}/camera_info")
+}
+
 /// The topics of a channel of several inputs, absolute, and how their messages
 /// become frames.
-pub(super) fn inputs(
-    p: &mut Reader<'_>,
-    expand: impl Fn(&str) -> String,
-) -> (Vec<String>, SyncConfig) {
+fn inputs(p: &mut Reader<'_>, expand: impl Fn(&str) -> String) -> (Vec<String>, SyncConfig) {
     let topics = p.required(
         "inputs",
         list(topic(), OneOrMore),
@@ -151,7 +216,7 @@ pub(super) fn inputs(
         reference: p.value(
             "reference_camera",
             Fixed,
-            integer(0..=63),
+            integer(0..=MAX_INPUTS - 1),
             0,
             "Index of the input whose messages open frames and give them their stamps.",
         ),
@@ -187,7 +252,7 @@ pub(super) fn inputs(
         min_inputs: p.optional(
             "sync.min_cameras",
             Fixed,
-            integer(1..=64),
+            integer(1..=MAX_INPUTS),
             "all",
             "Fewest inputs of a frame, the reference included. With fewer there is no frame; heads that cannot \
              mask a missing input need all.",
@@ -198,18 +263,13 @@ pub(super) fn inputs(
     (topics, sync)
 }
 
-/// The parameters of several inputs.
-pub(super) fn declarations() -> Vec<Declaration> {
-    let mut problems = Problems::default();
-    let mut p = Reader::manual(&mut problems);
-    inputs(&mut p, |topic| topic.to_owned());
-    p.finish()
-}
-
 fn check(p: &mut Reader<'_>, topics: &[String], sync: &SyncConfig) {
     let twice = (1..topics.len()).find(|&n| topics[..n].contains(&topics[n]));
     if let Some(index) = twice {
         p.refuse("inputs", format!("{:?} twice", topics[index]), "each topic once");
+    }
+    if topics.len() > MAX_INPUTS {
+        p.refuse("inputs", format!("{} topics", topics.len()), &format!("at most {MAX_INPUTS}"));
     }
     if sync.reference >= topics.len().max(1) {
         let allowed = format!("an input, from 0 to {}", topics.len().saturating_sub(1));
@@ -224,7 +284,7 @@ fn check(p: &mut Reader<'_>, topics: &[String], sync: &SyncConfig) {
 mod tests {
     use super::*;
     use crate::config::files::{Entries, Entry};
-    use crate::config::problems::Origin;
+    use crate::config::problems::{Origin, Problems};
     use crate::yaml::Node;
 
     fn read(values: &[(&str, &str)]) -> crate::Result<(Vec<String>, SyncConfig)> {

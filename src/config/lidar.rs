@@ -228,7 +228,7 @@ impl SparseEncoderConfig {
     }
 }
 
-fn score_thresholds(p: &mut Reader<'_>, class_names: &[String]) -> ScoreThresholds {
+pub(super) fn score_thresholds(p: &mut Reader<'_>, class_names: &[String]) -> ScoreThresholds {
     const BY_DISTANCE: &str = "score_thresholds_by_distance";
     const LIMITS: &str = "distance_upper_limits_m";
     let constant = p.value(
@@ -278,13 +278,13 @@ fn score_thresholds(p: &mut Reader<'_>, class_names: &[String]) -> ScoreThreshol
 }
 
 /// One per class; empty when no class has one.
-fn yaw_norm_thresholds(p: &mut Reader<'_>, num_classes: usize) -> Vec<f32> {
+pub(super) fn yaw_norm_thresholds(p: &mut Reader<'_>, num_classes: usize) -> Vec<f32> {
     let thresholds = p.value(
         "yaw_norm_thresholds",
         Live,
         list(number(0.0..=1.0), OneOrPerClass),
         0.0,
-        "Boxes of centre heads are dropped when the norm of their (sine, cosine) is below this; one for all \
+        "Boxes of centre and query heads are dropped when the norm of their (sine, cosine) is below this; one for all \
          classes, or one per class.",
     );
     match thresholds.iter().any(|&threshold| threshold > 0.0) {

@@ -26,12 +26,23 @@ pub struct LiveConfig {
     /// Above this time per frame (99th percentile) there is a warning;
     /// `None`: never.
     pub latency_budget: Option<Duration>,
-    /// How long a sweep waits for its transform before it is processed alone.
+    /// How long a frame waits for the transforms that its detector uses.
     pub transform_wait: Duration,
     /// Whether markers are published while there is a subscriber.
     pub publishes_markers: bool,
     /// Whether a debug image is published while there is a subscriber.
     pub publishes_debug_image: bool,
+}
+
+/// What a channel uses transforms for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Transforms {
+    /// Nothing.
+    Unused,
+    /// Past sweeps; without them a sweep is processed alone.
+    OfSweeps,
+    /// Every frame; without them it is dropped.
+    OfFrames,
 }
 
 const RELIABILITY: &[(&str, Reliability)] =
@@ -45,11 +56,12 @@ fn up_to_a_day() -> Kind<f32> {
 }
 
 impl LiveConfig {
-    /// Reads the parameters; those of sweeps only for a channel of point clouds.
-    pub(super) fn read(p: &mut Reader<'_>, has_sweeps: bool) -> Self {
+    /// Reads the parameters.
+    pub(super) fn read(p: &mut Reader<'_>, transforms: Transforms) -> Self {
         let limit = |duration: Duration| Some(duration).filter(|limit| !limit.is_zero());
-        let sweeps = has_sweeps.then(|| sweeps(p));
-        let (transform_wait, publishes_markers) = sweeps.unwrap_or_default();
+        let transform_wait = transform_wait(p, transforms);
+        // Boxes in space have markers.
+        let publishes_markers = transforms != Transforms::Unused && publishes_markers(p);
         Self {
             qos: qos(p),
             max_payload_bytes: p.value(
@@ -139,21 +151,27 @@ fn qos(p: &mut Reader<'_>) -> Qos {
     }
 }
 
-/// How long a sweep waits for its transform, and whether markers are published.
-fn sweeps(p: &mut Reader<'_>) -> (Duration, bool) {
-    let transform_wait = seconds(p.value(
-        "densification.transform_wait_s",
-        Live,
-        number(0.0..=10.0).in_unit("s"),
-        0.1,
-        "How long a live sweep waits for its transform before it is processed alone.",
-    ));
-    let publishes_markers = p.value(
+fn transform_wait(p: &mut Reader<'_>, transforms: Transforms) -> Duration {
+    let (key, help) = match transforms {
+        Transforms::Unused => return Duration::ZERO,
+        Transforms::OfSweeps => (
+            "densification.transform_wait_s",
+            "How long a live sweep waits for its transform before it is processed alone.",
+        ),
+        Transforms::OfFrames => (
+            "transform_wait_s",
+            "How long a live frame waits for its transforms before it is dropped.",
+        ),
+    };
+    seconds(p.value(key, Live, number(0.0..=10.0).in_unit("s"), 0.1, help))
+}
+
+fn publishes_markers(p: &mut Reader<'_>) -> bool {
+    p.value(
         "publish.markers",
         Live,
         flag(),
         true,
         "Whether markers (`OUTPUT/markers`) are published live while there is a subscriber.",
-    );
-    (transform_wait, publishes_markers)
+    )
 }

@@ -1,17 +1,17 @@
 //! The manual of the parameters, made from the declarations.
 
-use super::channel::{CAMERA_HEAD, LIDAR_HEAD, VOXEL_HEAD};
+use super::channel::{CAMERA_HEAD, LIDAR_HEAD, SURROUND_HEAD, VOXEL_HEAD};
 use super::declaration::{Declaration, DefaultValue, plain};
 use super::head::SHIPPED;
-use super::{channel, head, inputs, node};
+use super::{channel, head, node};
 
 const INTRODUCTION: &str = "# Parameters
 
 This page is made from the declarations in `src/config`; a test keeps them equal.
 
 Parameters are read from ROS 2 parameter files, one or several, and from `-p key:=value`. A top-level
-mapping is a channel of that name, so the key below becomes `NAME.key`. Whether a channel is a camera or
-a lidar follows from its head. A head's file may suggest defaults of its own, which go before those below.
+mapping is a channel of that name, so the key below becomes `NAME.key`. The sensors of a channel (camera,
+lidar, surround cameras) follow from its head. A head's file may suggest defaults of its own, which go before those below.
 
 Sections of a file apply as in ROS:
 
@@ -40,8 +40,6 @@ configuration.
 A parameter that is live may change while the node runs; the others are fixed at start.
 ";
 
-const SEVERAL_INPUTS: &str = "These keys replace `input` in channels whose detector takes several inputs. No shipped head does so yet.";
-
 const HEADS: &str = "Facts of a network, in a plain YAML file without sections. A mapping `defaults` may hold defaults for any \
                      parameter of the channel.";
 
@@ -55,18 +53,19 @@ pub fn manual() -> String {
     voxels.retain(|declared| !lidar.iter().any(|other| other.name == declared.name));
     section(&mut page, "## LiDAR channel", "", &lidar);
     section(&mut page, "### With a head of `encoder: voxels`", "", &voxels);
-    section(&mut page, "## Several inputs", SEVERAL_INPUTS, &inputs::declarations());
+    section(&mut page, "## Surround channel", "", &channel::declarations(SURROUND_HEAD));
     page += "\n## Former keys\n\n`nms.class_aware: true` and `false` are `nms.class_mode: aware` and `agnostic`; the \
              former key is accepted with a warning.\n";
     let names: Vec<String> = SHIPPED.iter().map(|(name, _)| format!("`{name}`")).collect();
     page += &format!("\n## Head files\n\n{HEADS} Shipped: {}.\n", names.join(", "));
-    let [camera, lidar, pillars, voxels, center, anchor] = head::declarations();
+    let [camera, lidar, pillars, voxels, center, anchor, surround] = head::declarations();
     section(&mut page, "### Camera heads", "", &camera);
     section(&mut page, "### LiDAR heads", "", &lidar);
     section(&mut page, "### LiDAR heads with `encoder: pillars`", "", &pillars);
     section(&mut page, "### LiDAR heads with `encoder: voxels`", "", &voxels);
     section(&mut page, "### LiDAR heads of kind `center`", "", &center);
     section(&mut page, "### LiDAR heads of kind `anchor`", "", &anchor);
+    section(&mut page, "### Surround heads", "", &surround);
     page
 }
 
@@ -99,7 +98,7 @@ mod tests {
             channel::declarations(CAMERA_HEAD),
             channel::declarations(LIDAR_HEAD),
             channel::declarations(VOXEL_HEAD),
-            inputs::declarations(),
+            channel::declarations(SURROUND_HEAD),
         ];
         for declarations in groups.iter().chain(&head::declarations()) {
             assert!(!declarations.is_empty());

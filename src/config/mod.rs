@@ -8,8 +8,7 @@
 //! integer is accepted for a number.
 //!
 //! Top-level values belong to the node; every top-level mapping is a channel
-//! of that name. Whether a channel is a camera or a LiDAR follows from its
-//! head. A value of the user precedes a default that the head suggests, which
+//! of that name. The sensors of a channel follow from its head. A value of the user precedes a default that the head suggests, which
 //! precedes the declared default.
 //!
 //! Sections apply as in ROS: those whose name matches the node, in the order in
@@ -36,6 +35,7 @@ mod problems;
 mod qos_overrides;
 mod reader;
 mod ros_parameters;
+mod surround;
 mod value;
 
 use std::collections::BTreeMap;
@@ -45,16 +45,17 @@ use std::time::Duration;
 pub use camera::CameraConfig;
 pub use channel::{ChannelConfig, ChannelKind};
 pub use head::{
-    AnchorFacts, CenterFacts, EncoderFacts, LidarFacts, LidarOutputs, PillarFacts, VoxelFacts,
-    YoloFacts,
+    AnchorFacts, CenterFacts, EncoderFacts, LidarFacts, LidarOutputs, PillarFacts, SurroundFacts,
+    SurroundKind, VoxelFacts, YoloFacts,
 };
-pub use inputs::{InputConfig, SyncConfig, SyncPolicy};
+pub use inputs::{InputConfig, MAX_INPUTS, SyncConfig, SyncPolicy};
 pub use lidar::{DensificationConfig, LidarConfig, SparseEncoderConfig};
 pub use live::LiveConfig;
 pub use manual::manual;
 pub use node::NODE_NAME;
 pub use qos_overrides::QosOverrides;
 pub use ros_parameters::DeclaredParameter;
+pub use surround::{SurroundConfig, SurroundDecoder};
 
 use crate::error::Result;
 use crate::ros::NodeName;

@@ -113,7 +113,7 @@ impl<'a> Reader<'a> {
         key: &str,
         change: Change,
         kind: Kind<T>,
-        default: (&'static str, &str),
+        default: (&'static str, impl Into<Node>),
         help: &'static str,
     ) -> T {
         let (rule, derived) = default;

@@ -104,6 +104,7 @@ impl Config {
             let is_same = match (&mine.kind, &theirs.kind) {
                 (ChannelKind::Camera(a), ChannelKind::Camera(b)) => a.facts == b.facts,
                 (ChannelKind::Lidar(a), ChannelKind::Lidar(b)) => a.facts == b.facts,
+                (ChannelKind::Surround(a), ChannelKind::Surround(b)) => a.facts == b.facts,
                 _ => false,
             };
             if !is_same {

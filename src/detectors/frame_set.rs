@@ -2,11 +2,9 @@
 
 use nalgebra::Isometry3;
 
+pub use crate::config::MAX_INPUTS;
 use crate::error::{Error, ErrorKind, Result};
 use crate::types::{CameraCalibration, CloudView, Header, ImagePayload, Stamp};
-
-/// The maximum number of inputs of a frame.
-pub const MAX_INPUTS: usize = 16;
 
 /// The type of the messages of an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +25,16 @@ pub struct InputNeeds {
     pub pose_in: Option<String>,
     /// Whether the detector uses the calibration of the camera.
     pub calibration: bool,
+}
+
+/// A coordinate frame of the vehicle in which a detector finds objects.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TargetFrame {
+    /// Its name, such as `base_link`.
+    pub frame_id: String,
+    /// The fixed frame of reference of its pose; `None` if the detector does not use the
+    /// pose.
+    pub pose_in: Option<String>,
 }
 
 /// The data of one message, borrowed.
@@ -55,8 +63,8 @@ pub struct FrameInput<'a> {
     pub header: Header<'a>,
     /// The data.
     pub payload: Payload<'a>,
-    /// `world_from_sensor` at the header's stamp, or the reason why it is unknown; `None`
-    /// if the detector does not use it ([`InputNeeds::pose_in`]).
+    /// The transform from the sensor to the frame [`InputNeeds::pose_in`] at the header's
+    /// stamp, or the reason why it is unknown; `None` if the detector does not use it.
     pub pose: Option<Result<Isometry3<f64>>>,
     /// The newest calibration of the camera; `None` if there is none yet or the detector
     /// does not use it ([`InputNeeds::calibration`]).
@@ -107,7 +115,7 @@ impl<'a> FrameInput<'a> {
 /// let front = Some(FrameInput::image(header, ImagePayload::Raw(gray)));
 /// // The rear camera has sent nothing that belongs to this frame.
 /// let inputs = [front, None];
-/// let frame = FrameSet { stamp: header.stamp, inputs: &inputs };
+/// let frame = FrameSet { stamp: header.stamp, inputs: &inputs, target_pose: None };
 /// assert!(frame.image(0).is_ok());
 /// assert_eq!(frame.image(1).unwrap_err().message(), "input 1 of 2 is missing from the frame");
 /// # Ok::<(), det_post::Error>(())
@@ -118,13 +126,17 @@ pub struct FrameSet<'a> {
     pub stamp: Stamp,
     /// The inputs.
     pub inputs: &'a [Option<FrameInput<'a>>],
+    /// The transform from the target frame of the detector to the frame
+    /// [`TargetFrame::pose_in`] at the stamp, or the reason why it is unknown; `None` if the
+    /// detector does not use it.
+    pub target_pose: Option<&'a Result<Isometry3<f64>>>,
 }
 
 impl<'a> FrameSet<'a> {
     /// A frame with one input.
     pub fn single(input: &'a [Option<FrameInput<'a>>; 1]) -> Self {
         let stamp = input[0].as_ref().map(|input| input.header.stamp);
-        Self { stamp: stamp.unwrap_or_default(), inputs: input }
+        Self { stamp: stamp.unwrap_or_default(), inputs: input, target_pose: None }
     }
 
     /// An input.

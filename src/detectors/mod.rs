@@ -10,6 +10,7 @@
 //! | [`image2d`] | one image | decompress, letterbox, infer, decode, select, suppress, gather |
 //! | [`pillars`] | one cloud | unpack, densify, voxelize, pillar features, encode, scatter, infer, decode, select, suppress, gather |
 //! | [`voxels`] | one cloud | unpack, densify, voxelize, voxel mean, encode, infer, decode, select, suppress, gather |
+//! | [`surround`] | pictures of all cameras | decompress, letterbox, infer, encode, decode, select, suppress, gather |
 //!
 //! Each family has a `cpu` and a `cuda` file with the same stages in the same order. A
 //! `head` is the meaning of a network's tensors and the check that a network fits. The
@@ -23,9 +24,12 @@ pub mod lidar;
 pub mod pillars;
 #[cfg(feature = "cuda")]
 mod stopwatch;
+pub mod surround;
 pub mod voxels;
 
-pub use frame_set::{FrameInput, FrameSet, InputNeeds, MAX_INPUTS, Payload, PayloadKind};
+pub use frame_set::{
+    FrameInput, FrameSet, InputNeeds, MAX_INPUTS, Payload, PayloadKind, TargetFrame,
+};
 
 use crate::config::{ChannelConfig, ChannelKind, EncoderFacts};
 use crate::device::{Device, PayloadMemory};
@@ -52,6 +56,12 @@ use crate::types::{Detections, DeviceChoice, FrameReport, Stage};
 pub trait Detector: Send {
     /// The requirements for each input, in the order of [`FrameSet::inputs`]. Constant.
     fn inputs(&self) -> &[InputNeeds];
+
+    /// The coordinate frame of the detections, if it is not that of the reference input.
+    /// Constant.
+    fn target(&self) -> Option<&TargetFrame> {
+        None
+    }
 
     /// The device and the engine of its frames. Constant.
     fn info(&self) -> &DetectorInfo;
@@ -143,6 +153,7 @@ pub fn open(config: &ChannelConfig, device: DeviceChoice) -> Result<Box<dyn Dete
             EncoderFacts::Pillars(_) => pillars::open(lidar, &device),
             EncoderFacts::Voxels(_) => voxels::open(lidar, &device),
         },
+        ChannelKind::Surround(surround) => surround::open(surround, config.inputs.len(), &device),
     }
 }
 

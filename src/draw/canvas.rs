@@ -47,6 +47,19 @@ impl Canvas {
         &mut self.pixels
     }
 
+    /// Copies another canvas, whose top left corner comes to `at`. What is outside is left
+    /// out.
+    pub(super) fn paste(&mut self, other: &Canvas, [x, y]: [u32; 2]) {
+        let width = other.size.width.min(self.size.width.saturating_sub(x)) as usize;
+        let height = other.size.height.min(self.size.height.saturating_sub(y)) as usize;
+        let [from_row, to_row] = [other.size.width, self.size.width].map(|n| 3 * n as usize);
+        for row in 0..height {
+            let source = &other.pixels[row * from_row..][..3 * width];
+            let target = (row + y as usize) * to_row + 3 * x as usize;
+            self.pixels[target..][..3 * width].copy_from_slice(source);
+        }
+    }
+
     pub(super) fn dot(&mut self, at: [f32; 2], color: Rgb888) {
         draw(&Pixel(point(at), color), self);
     }

@@ -5,18 +5,15 @@ use std::collections::BTreeMap;
 use embedded_graphics::pixelcolor::Rgb888;
 
 use super::canvas::Canvas;
-use super::class_rgb;
-
-use crate::config::ChannelConfig;
+use super::image::{class_color, class_name, image_canvas, label};
+use super::surround::draw_surround;
+use crate::config::{ChannelConfig, ChannelKind};
 use crate::detectors::{FrameSet, Payload};
 use crate::error::Result;
-use crate::ops::decompress::{Picture, decompress};
-use crate::ops::letterbox::{self, LetterboxParams, letterbox};
 use crate::ops::unpack::{UnpackParams, unpack};
 use crate::types::{
-    Affine2, Box3d, ChannelOrder, CloudView, Detection2d, Detection3d, Detections, ElementType,
-    ImageBox, ImagePayload, Normalization, Placement, PointRange, Points, Size, Tensor,
-    TensorValues,
+    Affine2, Box3d, CloudView, Detection2d, Detection3d, Detections, ImageBox, ImagePayload,
+    PointRange, Points, Size,
 };
 
 /// Edge length of a bird's-eye picture in pixels.
@@ -36,8 +33,9 @@ const DEFAULT_RANGE: PointRange = PointRange { min: [-60.0, -60.0, -3.0], max: [
 const RING_SPACING_M: f32 = 10.0;
 
 /// The detections of a frame on its inputs: boxes in an image on the reference
-/// input's image; boxes in space from above, inside `range`, over the points of
-/// the first input that is a cloud.
+/// input's image; boxes in space projected into the images of a surround channel,
+/// else from above, inside `range`, over the points of the first input that is a
+/// cloud.
 ///
 /// # Errors
 /// Those of decoding the inputs, and `Argument` for boxes in an image without
@@ -55,6 +53,9 @@ pub fn draw(
             draw_camera(&frame.image(reference)?, found, class_names)
         }
         Detections::Boxes3d(found) => {
+            if let ChannelKind::Surround(surround) = &config.kind {
+                return draw_surround(frame, found, surround);
+            }
             let mut clouds =
                 frame.inputs.iter().flatten().filter_map(|input| match input.payload {
                     Payload::Cloud(cloud) => Some(cloud),
@@ -90,7 +91,7 @@ pub fn draw_camera_over_truth<B: Copy + Into<ImageBox>>(
     detections: &[Detection2d<B>],
     class_names: &[String],
 ) -> Result<Canvas> {
-    let mut canvas = image_canvas(payload)?;
+    let mut canvas = image_canvas(payload, None)?;
     for bbox in truth {
         canvas.polygon(&bbox.corners(), TRUTH_COLOR, 1);
     }
@@ -185,47 +186,6 @@ impl BevPicture {
     }
 }
 
-fn label(class_names: &[String], class: u32, score: f32) -> String {
-    format!("{} {score:.2}", class_name(class_names, class))
-}
-
-fn class_name(class_names: &[String], class: u32) -> &str {
-    class_names.get(class as usize).map_or("?", String::as_str)
-}
-
-/// An image of any supported encoding as a canvas of its own size.
-fn image_canvas(payload: &ImagePayload<'_>) -> Result<Canvas> {
-    let mut picture = Picture::new();
-    let image = match payload {
-        ImagePayload::Raw(image) => *image,
-        ImagePayload::Compressed(file) => {
-            decompress(file, &mut picture)?;
-            picture.view()?
-        }
-    };
-    let Size { width, height } = image.size();
-    let shape = [1, 3, height as usize, width as usize];
-    let mut planes = Tensor::zeros(ElementType::F32, &shape)?;
-    let params = LetterboxParams {
-        placement: Placement::Stretch,
-        channel_order: ChannelOrder::Rgb,
-        normalization: Normalization { alpha: [1.0; 3], beta: [0.0; 3] },
-        pad_value: 0.0,
-    };
-    letterbox(&image, &params, &mut letterbox::Workspace::new(), &mut planes)?;
-
-    let mut canvas = Canvas::new(image.size());
-    if let TensorValues::F32(values) = planes.view().values() {
-        let num_pixels = shape[2] * shape[3];
-        for (pixel, rgb) in canvas.pixels_mut().chunks_exact_mut(3).enumerate() {
-            for (plane, value) in rgb.iter_mut().enumerate() {
-                *value = values[plane * num_pixels + pixel].round() as u8;
-            }
-        }
-    }
-    Ok(canvas)
-}
-
 /// Metres to pixels of a bird's-eye picture.
 struct BevView {
     pixel_from_m: Affine2,
@@ -263,10 +223,4 @@ impl BevView {
 fn height_color(height: f32) -> Rgb888 {
     let t = height.clamp(0.0, 1.0);
     Rgb888::new((60.0 + 195.0 * t) as u8, (90.0 + 140.0 * t) as u8, (200.0 - 140.0 * t) as u8)
-}
-
-/// The colour of a class.
-pub(super) fn class_color(class: u32) -> Rgb888 {
-    let [r, g, b] = class_rgb(class);
-    Rgb888::new(r, g, b)
 }

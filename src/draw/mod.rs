@@ -12,7 +12,11 @@ mod colors;
 #[cfg(feature = "pictures")]
 mod frame;
 #[cfg(feature = "pictures")]
+mod image;
+#[cfg(feature = "pictures")]
 mod plot;
+#[cfg(feature = "pictures")]
+mod surround;
 
 #[cfg(feature = "pictures")]
 pub use {

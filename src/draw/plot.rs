@@ -5,7 +5,7 @@ use std::path::Path;
 use embedded_graphics::pixelcolor::Rgb888;
 
 use super::canvas::Canvas;
-use super::frame::class_color;
+use super::image::class_color;
 use crate::error::Result;
 use crate::types::Size;
 

@@ -14,6 +14,18 @@ pub trait Engine: Send {
     /// The outputs of the network.
     fn outputs(&self) -> &[TensorSpec];
 
+    /// Limits the outputs that runs compute to those at `positions` of [`Engine::outputs`];
+    /// the others are then errors, whatever their types are.
+    ///
+    /// An engine may compute them nevertheless.
+    ///
+    /// # Errors
+    /// `Inference` when the engine fails.
+    fn use_outputs(&mut self, positions: &[usize]) -> Result<()> {
+        let _ = positions;
+        Ok(())
+    }
+
     /// Runs the network on one tensor per input and stores its outputs.
     ///
     /// # Errors
@@ -30,4 +42,10 @@ pub trait Engine: Send {
 
     /// Name and version for logs and reports, such as `rten 0.27`.
     fn name(&self) -> &str;
+}
+
+/// The place of an output among those that are used.
+pub(super) fn place_of(is_used: &[bool], index: usize) -> Option<usize> {
+    let is_there = *is_used.get(index)?;
+    is_there.then(|| is_used[..index].iter().filter(|is_used| **is_used).count())
 }

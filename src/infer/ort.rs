@@ -11,9 +11,12 @@ use std::sync::{Mutex, PoisonError};
 
 use half::f16;
 use ort::environment::Environment;
-use ort::session::{Session, SessionInputValue, SessionInputs};
+use ort::session::{
+    HasSelectedOutputs, OutputSelector, RunOptions, Session, SessionInputValue, SessionInputs,
+};
 use ort::value::{DynValue, Outlet, TensorElementType, TensorRef};
 
+use super::engine::place_of;
 use super::{Engine, LIBRARY_VARIABLE, check_file, check_inputs};
 use crate::error::{Error, ErrorKind, Result};
 use crate::input_file;
@@ -28,6 +31,10 @@ pub struct OrtEngine {
     session: Session,
     inputs: Vec<TensorSpec>,
     outputs: Vec<TensorSpec>,
+    /// By output, whether runs compute it.
+    is_used: Vec<bool>,
+    /// Selects the used outputs; `None` for all.
+    options: Option<RunOptions<HasSelectedOutputs>>,
     name: String,
 }
 
@@ -53,7 +60,8 @@ impl OrtEngine {
                 .with_source(cause)
         })?;
         let inputs: Vec<_> = session.inputs().iter().map(spec).collect();
-        let outputs = session.outputs().iter().map(spec).collect();
+        let outputs: Vec<_> = session.outputs().iter().map(spec).collect();
+        let is_used = vec![true; outputs.len()];
         if let Some(input) = inputs.iter().find(|input| input.element.is_none()) {
             return Err(Error::new(
                 ErrorKind::Model,
@@ -63,7 +71,7 @@ impl OrtEngine {
         }
         let file = library.file_name().unwrap_or(library.as_os_str()).to_string_lossy();
         let name = format!("onnxruntime ({file})");
-        Ok(Self { values: Vec::new(), session, inputs, outputs, name })
+        Ok(Self { values: Vec::new(), session, inputs, outputs, is_used, options: None, name })
     }
 }
 
@@ -132,6 +140,18 @@ impl Engine for OrtEngine {
         &self.outputs
     }
 
+    fn use_outputs(&mut self, positions: &[usize]) -> Result<()> {
+        let selected = |cause: ort::Error| failed("cannot select outputs").with_source(cause);
+        self.values.clear();
+        self.is_used = (0..self.outputs.len()).map(|index| positions.contains(&index)).collect();
+        let mut selector = OutputSelector::no_default();
+        for (spec, _) in self.outputs.iter().zip(&self.is_used).filter(|(_, is_used)| **is_used) {
+            selector = selector.with(&spec.name);
+        }
+        self.options = Some(RunOptions::new().map_err(selected)?.with_outputs(selector));
+        Ok(())
+    }
+
     fn run(&mut self, inputs: &[TensorView<'_>]) -> Result<()> {
         self.values.clear();
         check_inputs(&self.inputs, inputs)?;
@@ -139,8 +159,13 @@ impl Engine for OrtEngine {
         let values = inputs.iter().map(borrow).collect::<ort::Result<Vec<_>>>();
         let values = values.map_err(run_failed)?;
         let inputs = SessionInputs::<0>::from(values.as_slice());
-        let mut outputs = self.session.run(inputs).map_err(run_failed)?;
-        for spec in &self.outputs {
+        let mut outputs = match &self.options {
+            None => self.session.run(inputs),
+            Some(options) => self.session.run_with_options(inputs, options),
+        }
+        .map_err(run_failed)?;
+        let used = self.outputs.iter().zip(&self.is_used).filter(|(_, is_used)| **is_used);
+        for (spec, _) in used {
             let value = outputs
                 .remove(&spec.name)
                 .ok_or_else(|| failed(format!("the run gave no output {spec}")))?;
@@ -152,15 +177,18 @@ impl Engine for OrtEngine {
     }
 
     fn output(&self, index: usize) -> Result<TensorView<'_>> {
-        let Output { shape, value } = self.values.get(index).ok_or_else(|| {
-            failed(format!("no output {index}: the last run gave {}", self.values.len()))
-        })?;
+        let place = place_of(&self.is_used, index);
+        let Output { shape, value } =
+            place.and_then(|place| self.values.get(place)).ok_or_else(|| {
+                failed(format!("no output {index}: the last run gave {}", self.values.len()))
+            })?;
         let kind = value.dtype().tensor_type();
         let values = match kind.and_then(element) {
             Some(ElementType::F32) => value.try_extract_tensor().map(|t| TensorValues::F32(t.1)),
             Some(ElementType::F16) => value.try_extract_tensor().map(|t| TensorValues::F16(t.1)),
             Some(ElementType::I32) => value.try_extract_tensor().map(|t| TensorValues::I32(t.1)),
             Some(ElementType::I64) => value.try_extract_tensor().map(|t| TensorValues::I64(t.1)),
+            Some(ElementType::F64) => value.try_extract_tensor().map(|t| TensorValues::F64(t.1)),
             None => return Err(failed(format!("output {index} is a {}", value.dtype()))),
         };
         let values =
@@ -191,6 +219,7 @@ pub(super) fn element(kind: TensorElementType) -> Option<ElementType> {
         TensorElementType::Float16 => Some(ElementType::F16),
         TensorElementType::Int32 => Some(ElementType::I32),
         TensorElementType::Int64 => Some(ElementType::I64),
+        TensorElementType::Float64 => Some(ElementType::F64),
         _ => None,
     }
 }
@@ -202,5 +231,6 @@ fn borrow<'a>(input: &TensorView<'a>) -> ort::Result<SessionInputValue<'a>> {
         TensorValues::F16(values) => TensorRef::<f16>::from_array_view((shape, values))?.into(),
         TensorValues::I32(values) => TensorRef::<i32>::from_array_view((shape, values))?.into(),
         TensorValues::I64(values) => TensorRef::<i64>::from_array_view((shape, values))?.into(),
+        TensorValues::F64(values) => TensorRef::<f64>::from_array_view((shape, values))?.into(),
     })
 }

@@ -16,6 +16,7 @@ use rten::{
 };
 use rten_tensor::prelude::*;
 
+use super::engine::place_of;
 use super::{Engine, check_file, check_inputs};
 use crate::error::{Error, ErrorKind, Result};
 use crate::types::{Dim, ElementType, TensorSpec, TensorValues, TensorView};
@@ -30,7 +31,9 @@ pub struct RtenEngine {
     options: RunOptions,
     inputs: Vec<TensorSpec>,
     outputs: Vec<TensorSpec>,
-    /// The outputs of the last run.
+    /// By output, whether runs compute it.
+    is_used: Vec<bool>,
+    /// The used outputs of the last run, in order.
     values: Vec<Value>,
 }
 
@@ -61,7 +64,8 @@ impl RtenEngine {
         let outputs = specs(&model, model.output_ids());
         let pool = threads.map(|num| Arc::new(ThreadPool::with_num_threads(num.max(1))));
         let options = RunOptions::default().with_thread_pool(pool);
-        Ok(Self { model, options, inputs, outputs, values: Vec::new() })
+        let is_used = vec![true; outputs.len()];
+        Ok(Self { model, options, inputs, outputs, is_used, values: Vec::new() })
     }
 }
 
@@ -74,6 +78,12 @@ impl Engine for RtenEngine {
         &self.outputs
     }
 
+    fn use_outputs(&mut self, positions: &[usize]) -> Result<()> {
+        self.values.clear();
+        self.is_used = (0..self.outputs.len()).map(|index| positions.contains(&index)).collect();
+        Ok(())
+    }
+
     fn run(&mut self, inputs: &[TensorView<'_>]) -> Result<()> {
         self.values.clear();
         check_inputs(&self.inputs, inputs)?;
@@ -81,16 +91,19 @@ impl Engine for RtenEngine {
         let inputs = ids.zip(inputs).map(|(&id, input)| Ok((id, borrow(input)?)));
         let inputs = inputs.collect::<Result<Vec<_>>>()?;
         let options = Some(self.options.clone());
+        let ids = self.model.output_ids().iter().zip(&self.is_used);
+        let ids: Vec<NodeId> = ids.filter(|(_, is_used)| **is_used).map(|(&id, _)| id).collect();
         self.values = self
             .model
-            .run(inputs, self.model.output_ids(), options)
+            .run(inputs, &ids, options)
             .map_err(|cause| failed("the run failed").with_source(cause))?;
         self.values.iter_mut().for_each(make_dense);
         Ok(())
     }
 
     fn output(&self, index: usize) -> Result<TensorView<'_>> {
-        let value = self.values.get(index).ok_or_else(|| {
+        let place = place_of(&self.is_used, index);
+        let value = place.and_then(|place| self.values.get(place)).ok_or_else(|| {
             failed(format!("no output {index}: the last run gave {}", self.values.len()))
         })?;
         let (shape, values) = match value {
@@ -142,7 +155,7 @@ fn borrow<'a>(input: &TensorView<'a>) -> Result<ValueOrView<'a>> {
     let view = match input.values() {
         TensorValues::F32(values) => ValueView::from_shape(shape, values).ok(),
         TensorValues::I32(values) => ValueView::from_shape(shape, values).ok(),
-        TensorValues::F16(_) | TensorValues::I64(_) => None,
+        TensorValues::F16(_) | TensorValues::I64(_) | TensorValues::F64(_) => None,
     };
     let element = input.values().element();
     view.map(ValueOrView::from)

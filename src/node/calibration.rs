@@ -171,6 +171,11 @@ pub struct CalibrationHealth<'a> {
 }
 
 impl CalibrationHealth<'_> {
+    /// Whether a CameraInfo has arrived.
+    pub fn has_arrived(&self) -> bool {
+        self.summary.calibration.is_some()
+    }
+
     /// Completes `status`.
     pub fn complete(&self, mut status: StatusBuilder, live: &LiveConfig) -> DiagnosticStatus {
         let CalibrationSummary { input, calibration, image } = self.summary;

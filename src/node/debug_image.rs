@@ -102,7 +102,7 @@ mod drawn {
                 return Ok(());
             }
             let Served { config, header, detections, .. } = served;
-            let frame = FrameSet { stamp: header.stamp, inputs };
+            let frame = FrameSet { stamp: header.stamp, inputs, target_pose: served.target_pose };
             let canvas = draw::draw(&frame, config.sync.reference, *detections, config)?;
             if wants_raw {
                 encode_raw(header, &canvas, message)?;

@@ -9,7 +9,7 @@
 //! | `NODE: CHANNEL: latency` | 99th percentile over `latency_budget_ms` | |
 //! | `NODE: CHANNEL: device` | it failed and is built again; the CPU replaces it | it failed too often, or is lost: frames are dropped |
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::calibration::CalibrationHealth;
 use super::status::{StatusBuilder, TopicStatus, cause_of_silence};
@@ -130,6 +130,7 @@ impl ChannelHealth<'_> {
         status.value("received", totals.num_received.to_string());
         status.value("overtaken", totals.num_overtaken.to_string());
         if self.inputs.len() > 1 {
+            status.value("state", input_state(health, live.gap_warn));
             status.value("unused", totals.num_unused.to_string());
         }
         status.value("abandoned", totals.num_abandoned.to_string());
@@ -284,6 +285,24 @@ impl ChannelHealth<'_> {
     }
 }
 
+/// The state of one of several inputs, the most specific first.
+fn input_state(health: &InputHealth<'_>, gap_warn: Duration) -> &'static str {
+    let InputHealth { calibration, summary, .. } = health;
+    if summary.num_refused_now > 0 {
+        "refused"
+    } else if calibration.as_ref().is_some_and(|calibration| !calibration.has_arrived()) {
+        "no_camera_info"
+    } else if summary.totals.num_received == 0 {
+        "no_message"
+    } else if summary.silence >= gap_warn {
+        "stale"
+    } else if summary.num_unused_now > 0 {
+        "late"
+    } else {
+        "ok"
+    }
+}
+
 /// Whether a count is a warning: a capacity was exceeded, or the network's scores
 /// are not probabilities. The others are normal.
 fn is_warning(count: Count) -> bool {
@@ -294,7 +313,8 @@ fn is_warning(count: Count) -> bool {
         | Count::SitesOverCapacity
         | Count::CandidatesOverCapacity
         | Count::DetectionsOverLimit
-        | Count::ScoresOutOfRange => true,
+        | Count::ScoresOutOfRange
+        | Count::MemoryCleared => true,
         Count::PointsNotFinite
         | Count::PointsOutOfRange
         | Count::SweepsDropped
@@ -311,13 +331,14 @@ fn models(kind: &ChannelKind) -> Vec<(&'static str, String)> {
             ("encoder", lidar.encoder_path.display().to_string()),
             ("model", lidar.model_path.display().to_string()),
         ],
+        ChannelKind::Surround(surround) => {
+            surround.model_paths().map(|(key, path)| (key, path.display().to_string())).collect()
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::config::Config;
     use crate::runtime::input::InputAccount;

@@ -121,6 +121,7 @@ fn wants_transforms(channel: &ChannelConfig) -> bool {
     match &channel.kind {
         ChannelKind::Camera(_) => false,
         ChannelKind::Lidar(lidar) => lidar.densification.num_past_sweeps > 0,
+        ChannelKind::Surround(_) => true,
     }
 }
 

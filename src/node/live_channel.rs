@@ -255,5 +255,9 @@ fn model_of(kind: &ChannelKind) -> String {
         ChannelKind::Lidar(lidar) => {
             format!("{} and {}", lidar.encoder_path.display(), lidar.model_path.display())
         }
+        ChannelKind::Surround(surround) => {
+            let paths = surround.model_paths().map(|(_, path)| path.display().to_string());
+            paths.collect::<Vec<_>>().join(", ")
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! The transforms of a live node: inserted by the middleware, looked up by the
 //! channels.
 
+use std::path::Path;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -8,6 +9,7 @@ use nalgebra::Isometry3;
 
 use crate::error::Result;
 use crate::runtime::account::Reason;
+use crate::transport::calibration_files::{StaticTransform, read_transforms};
 use crate::transport::messages::TransformStamped;
 use crate::transport::tf::{TfBuffer, TfLosses};
 use crate::types::Stamp;
@@ -51,6 +53,19 @@ impl LiveTransforms {
         }
         drop(state);
         self.arrived.notify_all();
+    }
+
+    /// Inserts the static transforms of a file. Those of the graph to the same frames replace
+    /// them.
+    ///
+    /// # Errors
+    /// Those of [`read_transforms`] and of [`TfBuffer::insert`].
+    pub fn insert_file(&self, path: &Path) -> Result<()> {
+        for StaticTransform { parent, child, parent_from_child } in read_transforms(path)? {
+            let buffer = &mut self.lock().buffer;
+            buffer.insert(&parent, &child, Stamp::default(), parent_from_child, true)?;
+        }
+        Ok(())
     }
 
     /// Counts a transform that did not decode.

@@ -293,8 +293,12 @@ impl Worker {
     /// The newest calibrations of the cameras whose detector needs them.
     fn calibrations(&self, state: &ChannelState) -> [Option<Arc<CameraCalibration>>; MAX_INPUTS] {
         std::array::from_fn(|index| {
-            let watch = state.inputs.get(index)?.calibration.as_ref()?;
-            self.channel.wants_calibration(index).then(|| lock(watch).newest())?
+            if !self.channel.wants_calibration(index) {
+                return None;
+            }
+            let watch = state.inputs.get(index)?.calibration.as_ref();
+            let newest = watch.and_then(|watch| lock(watch).newest());
+            newest.or_else(|| self.channel.calibration_of_file(index).cloned())
         })
     }
 

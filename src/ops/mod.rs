@@ -9,7 +9,7 @@
 //! | input, LiDAR | [`unpack`], [`densify`], [`voxelize`], [`pillar_features`], [`scatter`] |
 //! | sparse networks | [`voxel_mean`], [`rulebook`], [`sparse_conv`], [`sparse_max_pool`], [`to_map`] |
 //! | view decoders | [`channels_last`], [`view_sample`], [`attention`], [`linear`], [`layer_norm`], [`refine`], [`top_rows`] |
-//! | output | [`decode_yolo`], [`decode_center`], [`decode_anchor`], [`decode_query`], [`select`], [`gather`] |
+//! | output | [`decode_yolo`], [`decode_center`], [`decode_anchor`], [`decode_query`], [`decode_streampetr`], [`select`], [`gather`] |
 //! | suppression | [`nms`], which selects one of [`nms_none`], [`nms_iou`], [`nms_fast`], [`nms_soft`], [`nms_rotated`], [`nms_circle`], [`nms_bev`], [`nms_iou_3d`] |
 //!
 //! Operations copy nothing between host and device, and allocate nothing once their
@@ -43,6 +43,7 @@ pub mod channels_last;
 pub mod decode_anchor;
 pub mod decode_center;
 pub mod decode_query;
+pub mod decode_streampetr;
 pub mod decode_yolo;
 pub mod decompress;
 pub mod densify;

@@ -89,7 +89,10 @@ impl ReplayChannel {
 
     /// The newest calibrations of the cameras whose detector asks for them.
     fn calibrations(&self) -> [Option<Arc<CameraCalibration>>; MAX_INPUTS] {
-        std::array::from_fn(|index| self.inputs.get(index)?.calibration())
+        std::array::from_fn(|index| {
+            let of_file = || self.channel.calibration_of_file(index).cloned();
+            self.inputs.get(index)?.calibration().or_else(of_file)
+        })
     }
 
     /// Its inputs, in the order of the configuration.
@@ -261,7 +264,11 @@ impl ReplayChannel {
                 detections: served.detections,
                 report: served.report,
                 degraded,
-                inputs: FrameSet { stamp: served.header.stamp, inputs },
+                inputs: FrameSet {
+                    stamp: served.header.stamp,
+                    inputs,
+                    target_pose: served.target_pose,
+                },
                 // Read under the lock: from frame to frame it does not go back.
                 log_time: log_time(),
             }),

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use crate::config::{ChannelConfig, Config, InputConfig};
+use crate::config::{ChannelConfig, ChannelKind, Config, InputConfig};
 use crate::error::{Error, ErrorKind, Result};
 pub use crate::runtime::account::{BytesSummary, Reason, StageSummary};
 pub use crate::runtime::input::InputTotals;
@@ -119,7 +119,14 @@ impl Replay {
         let mut reader = BagReader::open_with(bag, &read)?;
         let channels = open_channels(config, reader.topics(), &options.factory)?;
         let wants_transforms = channels.iter().any(ReplayChannel::wants_transforms);
-        let transforms = wants_transforms.then(|| TransformFeed::open(bag, &read)).transpose()?;
+        let mut transforms =
+            wants_transforms.then(|| TransformFeed::open(bag, &read)).transpose()?;
+        if let Some(feed) = &mut transforms {
+            let kinds = channels.iter().map(|channel| &channel.config().kind);
+            kinds
+                .filter_map(ChannelKind::transforms_path)
+                .try_for_each(|path| feed.add_file(path))?;
+        }
         let topics: Vec<&str> = channels.iter().flat_map(ReplayChannel::topics).collect();
         reader.select(&topics);
         Ok(Self { bag: bag.to_owned(), reader, channels, transforms, options })

@@ -6,6 +6,7 @@ use nalgebra::Isometry3;
 
 use crate::error::Result;
 use crate::transport::bag::{BagReader, ReadOptions};
+use crate::transport::calibration_files::{StaticTransform, read_transforms};
 use crate::transport::messages::TfMessage;
 use crate::transport::tf::TfBuffer;
 use crate::types::Stamp;
@@ -46,6 +47,18 @@ impl TransformFeed {
             at_end: wanted.is_empty(),
             is_warned: false,
         })
+    }
+
+    /// Adds the static transforms of a file. Those of the recording to the same frames replace
+    /// them.
+    ///
+    /// # Errors
+    /// Those of [`read_transforms`] and of [`TfBuffer::insert`].
+    pub(super) fn add_file(&mut self, path: &Path) -> Result<()> {
+        for StaticTransform { parent, child, parent_from_child } in read_transforms(path)? {
+            self.buffer.insert(&parent, &child, Stamp::default(), parent_from_child, true)?;
+        }
+        Ok(())
     }
 
     /// Reads the transforms recorded up to [`LOOKAHEAD_NS`] after `log_time`.

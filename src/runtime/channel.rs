@@ -9,13 +9,17 @@ use super::Factory;
 use super::assembler::Sequence;
 use super::stamps::{StampOrder, StampWatch};
 use super::supervisor::{Health, Supervisor};
-use crate::config::ChannelConfig;
-use crate::detectors::{Detector, DetectorInfo, FrameInput, FrameSet, InputNeeds, PayloadKind};
+use crate::config::{ChannelConfig, InputConfig};
+use crate::detectors::{
+    Detector, DetectorInfo, FrameInput, FrameSet, InputNeeds, PayloadKind, TargetFrame,
+};
 use crate::device::PayloadMemory;
 use crate::error::{Error, ErrorKind, Result};
+use crate::transport::calibration_files::read_camera;
 use crate::transport::middleware::{InputKind, Received};
 use crate::types::{
-    Count, Detections, DeviceChoice, FrameReport, Header, OutputType, Stage, Stamp,
+    CameraCalibration, Count, Detections, DeviceChoice, FrameReport, Header, OutputType, Stage,
+    Stamp,
 };
 
 /// A channel whose networks are loaded.
@@ -24,6 +28,11 @@ pub struct Channel {
     factory: Factory,
     supervisor: Supervisor,
     needs: Vec<InputNeeds>,
+    target: Option<TargetFrame>,
+    /// The pose of the target in the current frame.
+    target_pose: Option<Result<Isometry3<f64>>>,
+    /// By input, the calibration that a file states.
+    calibrations: Vec<Option<Arc<CameraCalibration>>>,
     stamps: StampWatch,
     /// The position of the next frame in the sequence.
     sequence: Sequence,
@@ -39,12 +48,15 @@ pub type TransformLookup<'a> = dyn Fn(&str, &str, Stamp) -> Result<Isometry3<f64
 pub struct Served<'a> {
     /// The configuration in force.
     pub config: &'a ChannelConfig,
-    /// Time and frame of reference of the detections: those of the reference input.
+    /// Stamp of the reference input and coordinate frame of the detections: that of the
+    /// reference input, unless the detector has a target frame.
     pub header: Header<'a>,
     /// The detections.
     pub detections: Detections<'a>,
     /// Durations and counters.
     pub report: &'a FrameReport,
+    /// The pose of the target frame, as in [`FrameSet`].
+    pub target_pose: Option<&'a Result<Isometry3<f64>>>,
     /// The order of the stamp and the previous one.
     pub order: StampOrder,
     /// The reason why a pose is unknown, without which the frame was processed.
@@ -55,8 +67,8 @@ impl Channel {
     /// Opens the device and loads the networks.
     ///
     /// # Errors
-    /// Those of [`super::open_detector`], and `Config` when the detector has another number
-    /// of inputs than the channel.
+    /// Those of [`super::open_detector`] and of reading calibration files, and `Config` when
+    /// the detector has another number of inputs than the channel.
     pub fn open(config: &ChannelConfig) -> Result<Self> {
         Self::with_factory(config, Arc::new(super::open_detector))
     }
@@ -70,16 +82,23 @@ impl Channel {
         let make = make_with(&factory, config);
         let supervisor = Supervisor::new(name, *device, *failures, make)?;
         let needs = supervisor.detector().map_or(Vec::new(), |made| made.inputs().to_vec());
+        let target = supervisor.detector().and_then(Detector::target).cloned();
         if needs.len() != config.inputs.len() {
             let (found, wanted) = (config.inputs.len(), needs.len());
             let message = format!("{name} has {found} inputs, its detector takes {wanted}");
             return Err(Error::new(ErrorKind::Config, "channel", message));
         }
+        let read =
+            |input: &InputConfig| input.calibration_path.as_deref().map(read_camera).transpose();
+        let calibrations = config.inputs.iter().map(read).collect::<Result<Vec<_>>>()?;
         Ok(Self {
             config: config.clone(),
             factory,
             supervisor,
             needs,
+            target,
+            target_pose: None,
+            calibrations: calibrations.into_iter().map(|read| read.map(Arc::new)).collect(),
             stamps: StampWatch::default(),
             sequence: Sequence::Follows,
             report: FrameReport::new(),
@@ -147,14 +166,20 @@ impl Channel {
         self.config.output_type
     }
 
-    /// Whether its detector uses the pose of a sensor.
+    /// Whether its detector uses the pose of a sensor or of its target frame.
     pub fn wants_transforms(&self) -> bool {
         self.needs.iter().any(|needs| needs.pose_in.is_some())
+            || self.target.as_ref().is_some_and(|target| target.pose_in.is_some())
     }
 
     /// Whether its detector uses the calibration of an input's camera.
     pub fn wants_calibration(&self, input: usize) -> bool {
         self.needs.get(input).is_some_and(|needs| needs.calibration)
+    }
+
+    /// The calibration of an input's camera that a file states.
+    pub fn calibration_of_file(&self, input: usize) -> Option<&Arc<CameraCalibration>> {
+        self.calibrations.get(input)?.as_ref()
     }
 
     /// Detects the objects of a frame, whose inputs are in the order of the configuration.
@@ -171,25 +196,34 @@ impl Channel {
         inputs: &mut [Option<FrameInput<'m>>],
         transforms: Option<&TransformLookup<'_>>,
     ) -> Result<Served<'a>> {
-        let Self { config, supervisor, needs, stamps, sequence, report, .. } = self;
-        let header = check(config, needs, inputs)?;
+        let Self {
+            config, supervisor, needs, target, target_pose, stamps, sequence, report, ..
+        } = self;
+        let mut header = check(config, needs, inputs)?;
         let sequence = std::mem::take(sequence);
         let order = stamps.note(header.stamp, sequence == Sequence::StartsOver);
         look_up_poses(needs, inputs, transforms);
+        if let Some(TargetFrame { frame_id, pose_in }) = target {
+            header.frame_id = frame_id;
+            let lookup = transforms.zip(pose_in.as_deref());
+            *target_pose = lookup.map(|(lookup, world)| lookup(world, frame_id, header.stamp));
+        }
+        let target_pose = target_pose.as_ref();
         *report = FrameReport::new();
         let (detector, failures) = supervisor.ready()?;
         if order == StampOrder::Restart || sequence == Sequence::Broken {
             failures.note(detector.reset())?;
         }
         let start = Instant::now();
-        let frame = FrameSet { stamp: header.stamp, inputs };
+        let frame = FrameSet { stamp: header.stamp, inputs, target_pose };
         let detections = failures.note(detector.detect(&frame, report))?;
         report.add_duration(Stage::Total, start.elapsed());
         // The best candidate of a frame survives every suppression: a frame with
         // any score above 1 has a detection with one.
         report.add_count(Count::ScoresOutOfRange, detections.num_scores_out_of_range());
-        let degraded = inputs.iter_mut().flatten().find_map(|i| i.pose.take()?.err());
-        Ok(Served { config, header, detections, report, order, degraded })
+        let unknown = inputs.iter_mut().flatten().find(|i| matches!(i.pose, Some(Err(_))));
+        let degraded = unknown.and_then(|input| input.pose.take()?.err());
+        Ok(Served { config, header, detections, report, target_pose, order, degraded })
     }
 
     /// Sets the position of the next frame in the sequence. The detector is reset before a

@@ -65,6 +65,7 @@ struct Window {
     num_received: u64,
     num_refused: u64,
     num_overtaken: u64,
+    num_unused: u64,
     longest_gap: Duration,
 }
 
@@ -86,6 +87,8 @@ pub struct InputSummary {
     pub num_refused_now: u64,
     /// Messages overtaken since the last summary.
     pub num_overtaken_now: u64,
+    /// Messages that no frame contains since the last summary.
+    pub num_unused_now: u64,
     /// The counters since the input was opened.
     pub totals: InputTotals,
 }
@@ -133,8 +136,10 @@ impl InputAccount {
     /// Counts messages that were lost after they were accepted.
     pub fn note_loss(&mut self, loss: Loss, num: u64) {
         self.totals.add_loss(loss, num);
-        if loss == Loss::Overtaken {
-            self.window.num_overtaken += num;
+        match loss {
+            Loss::Overtaken => self.window.num_overtaken += num,
+            Loss::Unused => self.window.num_unused += num,
+            Loss::Abandoned => {}
         }
     }
 
@@ -156,6 +161,7 @@ impl InputAccount {
             longest_gap: window.longest_gap.max(silence),
             num_refused_now: window.num_refused,
             num_overtaken_now: window.num_overtaken,
+            num_unused_now: window.num_unused,
             totals: self.totals.clone(),
         }
     }
@@ -168,6 +174,7 @@ impl Window {
             num_received: 0,
             num_refused: 0,
             num_overtaken: 0,
+            num_unused: 0,
             longest_gap: Duration::ZERO,
         }
     }

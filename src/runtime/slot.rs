@@ -302,6 +302,7 @@ mod tests {
             topic: format!("/camera{number}"),
             is_compressed: false,
             camera_info: None,
+            calibration_path: None,
         };
         (0..num).map(input).collect()
     }

@@ -349,7 +349,7 @@ mod tests {
     fn serve(channel: &mut Supervisor) -> Result<usize> {
         let mut report = FrameReport::new();
         let (detector, failures) = channel.ready()?;
-        let frame = FrameSet { stamp: Stamp::default(), inputs: &[] };
+        let frame = FrameSet { stamp: Stamp::default(), inputs: &[], target_pose: None };
         failures.note(detector.detect(&frame, &mut report))?;
         Ok(report.count(Count::PointsNotFinite) as usize)
     }

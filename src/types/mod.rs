@@ -38,6 +38,7 @@ mod image;
 mod letterbox;
 mod nms;
 mod report;
+mod streampetr;
 mod tensor;
 mod truth;
 mod view_decoder;
@@ -69,6 +70,7 @@ pub use nms::{
     NmsRotated, NmsSoft, SoftDecay,
 };
 pub use report::{Count, FrameReport, LevelCounts, Stage, Transfer};
+pub use streampetr::StreamPetrDecode;
 pub use tensor::{Dim, ElementType, Tensor, TensorSpec, TensorValues, TensorView};
 pub use truth::{Truth2d, Truth3d};
 pub use view_decoder::{

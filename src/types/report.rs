@@ -21,8 +21,9 @@ pub enum Stage {
     VoxelMean,
     /// Pillars become the encoder's input.
     PillarFeatures,
-    /// The encoder of pillars or voxels runs. A sparse encoder also writes the map; on a GPU
-    /// its stage starts with the grouping of points into voxels.
+    /// The encoder of pillars or voxels runs, or the backbone of a surround network. A sparse
+    /// encoder also writes the map; on a GPU its stage starts with the grouping of points
+    /// into voxels.
     Encode,
     /// Pillar features are laid out on the map.
     Scatter,
@@ -120,11 +121,13 @@ pub enum Count {
     /// Detections whose score is above 1: the network's scores are not
     /// probabilities. Nothing is dropped.
     ScoresOutOfRange,
+    /// Memories of past frames that were cleared because of a gap between frames.
+    MemoryCleared,
 }
 
 impl Count {
     /// Every counter, in order.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::PointsNotFinite,
         Self::PointsOutOfRange,
         Self::PointsOverCapacity,
@@ -138,6 +141,7 @@ impl Count {
         Self::CandidatesOverTopK,
         Self::DetectionsOverLimit,
         Self::ScoresOutOfRange,
+        Self::MemoryCleared,
     ];
 
     /// The name in reports.
@@ -156,6 +160,7 @@ impl Count {
             Self::CandidatesOverTopK => "candidates_over_top_k",
             Self::DetectionsOverLimit => "detections_over_limit",
             Self::ScoresOutOfRange => "scores_out_of_range",
+            Self::MemoryCleared => "memory_cleared",
         }
     }
 }

@@ -17,6 +17,8 @@ pub enum ElementType {
     I32,
     /// 64-bit signed integer.
     I64,
+    /// 64-bit float.
+    F64,
 }
 
 impl fmt::Display for ElementType {
@@ -26,6 +28,7 @@ impl fmt::Display for ElementType {
             Self::F16 => "f16",
             Self::I32 => "i32",
             Self::I64 => "i64",
+            Self::F64 => "f64",
         })
     }
 }
@@ -80,6 +83,8 @@ pub enum TensorValues<'a> {
     I32(&'a [i32]),
     /// 64-bit signed integers.
     I64(&'a [i64]),
+    /// 64-bit floats.
+    F64(&'a [f64]),
 }
 
 impl TensorValues<'_> {
@@ -90,6 +95,7 @@ impl TensorValues<'_> {
             Self::F16(values) => values.len(),
             Self::I32(values) => values.len(),
             Self::I64(values) => values.len(),
+            Self::F64(values) => values.len(),
         }
     }
 
@@ -105,6 +111,7 @@ impl TensorValues<'_> {
             Self::F16(_) => ElementType::F16,
             Self::I32(_) => ElementType::I32,
             Self::I64(_) => ElementType::I64,
+            Self::F64(_) => ElementType::F64,
         }
     }
 }

@@ -125,6 +125,7 @@ fn every_shipped_head_makes_a_channel_that_survives_its_own_yaml() {
                 let is_rotated = matches!(camera.nms, Nms2d::Rotated(_));
                 assert_eq!(is_rotated, head == "yolo_obb", "{head}");
             }
+            other => panic!("{other:?}"),
         }
     }
 }
@@ -339,6 +340,7 @@ fn keys_of_suppression_mean_the_same_for_every_sensor() {
                 Nms3d::Circle(nms) => nms.class_mode,
                 other => panic!("{other:?}"),
             },
+            other => panic!("{other:?}"),
         }
     };
     for (mode, of_camera, of_lidar) in [
@@ -412,7 +414,7 @@ fn rotated_boxes_are_suppressed_as_such_and_need_one_scale() {
     let base = [&CAMERA[..], &["camera.head:=yolo_obb"]].concat();
     let nms = |more: &[&str]| match &load_overrides(&base, more).unwrap().channels[0].kind {
         ChannelKind::Camera(camera) => camera.nms.clone(),
-        ChannelKind::Lidar(_) => panic!("a camera head"),
+        ChannelKind::Lidar(_) | ChannelKind::Surround(_) => panic!("a camera head"),
     };
     let rotated =
         |iou_threshold, class_mode| Nms2d::Rotated(NmsRotated { iou_threshold, class_mode });

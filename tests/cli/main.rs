@@ -19,3 +19,4 @@ mod launch;
 mod outputs;
 mod sample;
 mod simulate;
+mod surround_config;

@@ -9,7 +9,12 @@ use det_post::types::Stamp;
 
 /// Both ends of the slot, and what closes it.
 pub fn one_input_slot() -> (SlotWriter, SlotReader, SlotCloser) {
-    let input = InputConfig { topic: "/input".into(), is_compressed: false, camera_info: None };
+    let input = InputConfig {
+        topic: "/input".into(),
+        is_compressed: false,
+        camera_info: None,
+        calibration_path: None,
+    };
     let options = SlotOptions { inputs: &[input], sync: &SyncConfig::default(), rate: 1.0 };
     let (mut writers, reader, closer) =
         slot(options, PayloadMemory::default, Arc::new(|_, _, _| {}));

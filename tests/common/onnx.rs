@@ -147,6 +147,7 @@ fn data_type(element: ElementType) -> i32 {
         ElementType::I32 => 6,
         ElementType::I64 => 7,
         ElementType::F16 => 10,
+        ElementType::F64 => 11,
     }
 }
 

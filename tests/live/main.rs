@@ -17,5 +17,6 @@ mod outputs;
 mod process;
 mod services;
 mod several_inputs;
+mod surround;
 mod time;
 mod views;

@@ -16,4 +16,5 @@ mod fuzz_pictures;
 mod lidar_reference;
 mod nms_tables;
 mod sparse;
+mod streampetr;
 mod views;

@@ -107,7 +107,7 @@ pub fn channel(head: &str, more: &[&str]) -> ChannelConfig {
 pub fn config(head: &str, more: &[&str]) -> CameraConfig {
     match channel(head, more).kind {
         ChannelKind::Camera(config) => *config,
-        ChannelKind::Lidar(_) => panic!("a camera head"),
+        _ => panic!("a camera head"),
     }
 }
 

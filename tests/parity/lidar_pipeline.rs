@@ -189,7 +189,7 @@ fn channel(head: &str, more: &[&str]) -> ChannelConfig {
 fn config(head: &str, more: &[&str]) -> LidarConfig {
     match channel(head, more).kind {
         ChannelKind::Lidar(config) => *config,
-        ChannelKind::Camera(_) => panic!("a lidar head"),
+        _ => panic!("a lidar head"),
     }
 }
 

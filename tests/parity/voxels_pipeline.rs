@@ -32,7 +32,7 @@ fn channel(folder: &Path, anchors: bool, more: &[&str]) -> ChannelConfig {
 fn lidar(channel: &ChannelConfig) -> &LidarConfig {
     match &channel.kind {
         ChannelKind::Lidar(config) => config,
-        ChannelKind::Camera(_) => panic!("a lidar head"),
+        _ => panic!("a lidar head"),
     }
 }
 

@@ -18,4 +18,5 @@ mod golden;
 mod lidar_replay;
 mod messages;
 mod rotated_boxes;
+mod surround;
 mod voxel_replay;

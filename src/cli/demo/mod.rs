@@ -134,6 +134,7 @@ fn draw(
             ChannelKind::Lidar(lidar) => {
                 points = Some((&channel.inputs[0].topic, lidar.facts.grid.range()))
             }
+            ChannelKind::Surround(_) => {}
         }
     }
     let Some((points_topic, range)) = points else { return Ok(()) };

@@ -36,7 +36,7 @@ const PLACEMENTS: &[(&str, Placement)] = &[
     ("top_left", Placement::TopLeft),
     ("stretch", Placement::Stretch),
 ];
-const CHANNEL_ORDERS: &[(&str, ChannelOrder)] =
+pub(super) const CHANNEL_ORDERS: &[(&str, ChannelOrder)] =
     &[("rgb", ChannelOrder::Rgb), ("bgr", ChannelOrder::Bgr)];
 
 impl YoloFacts {
@@ -185,7 +185,7 @@ fn levels(p: &mut Reader<'_>, strides: &[u32], anchors: &[Vec<f32>]) -> Vec<Anch
     strides.iter().zip(anchors).map(level).collect()
 }
 
-fn normalization(p: &mut Reader<'_>) -> Normalization {
+pub(super) fn normalization(p: &mut Reader<'_>) -> Normalization {
     let factors = || list(number(-1e6..=1e6), OneOr(3));
     let alpha = p.optional(
         "alpha",

@@ -34,11 +34,11 @@ pub struct CenterFacts {
 }
 
 const OUTPUT_NAMES: &str = "output_names";
-const SIZE_ORDERS: &[(&str, SizeOrder)] = &[
+pub(super) const SIZE_ORDERS: &[(&str, SizeOrder)] = &[
     ("width_length_height", SizeOrder::WidthLengthHeight),
     ("length_width_height", SizeOrder::LengthWidthHeight),
 ];
-const YAWS: &[(&str, YawConvention)] = &[
+pub(super) const YAWS: &[(&str, YawConvention)] = &[
     ("counter_clockwise", YawConvention::CounterClockwise),
     ("clockwise_from_minus_y", YawConvention::ClockwiseFromMinusY),
 ];
@@ -72,13 +72,7 @@ impl CenterFacts {
             p.value("has_velocity", Fixed, flag(), true, "Whether there are velocity channels.");
         let has_variance =
             p.value("has_variance", Fixed, flag(), false, "Whether variances follow the values.");
-        let center_range = p.optional(
-            "center_range_m",
-            Fixed,
-            list(number(-1e6..=1e6).in_unit("m"), Exactly(6)),
-            "every centre is kept",
-            "Box outside which centres are dropped: least x, y, z, then greatest.",
-        );
+        let center_range = center_range(p);
         let num_outputs = if has_velocity { 6 } else { 5 };
         if let Some(names) = output_names.as_ref().filter(|names| {
             names.len() != tasks.len() || names.iter().any(|names| names.len() != num_outputs)
@@ -96,11 +90,21 @@ impl CenterFacts {
             yaw,
             has_velocity,
             has_variance,
-            center_range: center_range
-                .and_then(|range| range.try_into().ok())
-                .map(PointRange::from_bounds),
+            center_range,
         }
     }
+}
+
+/// The box outside which centres are dropped.
+pub(super) fn center_range(p: &mut Reader<'_>) -> Option<PointRange> {
+    let range = p.optional(
+        "center_range_m",
+        Fixed,
+        list(number(-1e6..=1e6).in_unit("m"), Exactly(6)),
+        "every centre is kept",
+        "Box outside which centres are dropped: least x, y, z, then greatest.",
+    );
+    range.and_then(|range| range.try_into().ok()).map(PointRange::from_bounds)
 }
 
 fn tasks(p: &mut Reader<'_>, class_names: &[String]) -> Vec<Vec<u32>> {

@@ -9,6 +9,7 @@ mod camera;
 mod center;
 mod encoder;
 mod lidar;
+mod surround;
 
 use std::path::Path;
 
@@ -17,6 +18,7 @@ pub use camera::YoloFacts;
 pub use center::CenterFacts;
 pub use encoder::{EncoderFacts, PillarFacts, VoxelFacts};
 pub use lidar::{LidarFacts, LidarOutputs};
+pub use surround::{SurroundFacts, SurroundKind};
 
 use super::declaration::Declaration;
 use super::files::{Entries, flatten, read_file};
@@ -49,6 +51,7 @@ pub(super) const SHIPPED: &[(&str, &str)] = &[
     ("pointpillars_kitti", include_str!("../../../config/heads/pointpillars_kitti.yaml")),
     ("rtdetr", include_str!("../../../config/heads/rtdetr.yaml")),
     ("second_kitti", include_str!("../../../config/heads/second_kitti.yaml")),
+    ("streampetr_autoware", include_str!("../../../config/heads/streampetr_autoware.yaml")),
     ("yolo_obb", include_str!("../../../config/heads/yolo_obb.yaml")),
     ("yolov10", include_str!("../../../config/heads/yolov10.yaml")),
     ("yolov5", include_str!("../../../config/heads/yolov5.yaml")),
@@ -71,6 +74,7 @@ pub(super) struct Head {
 pub(super) enum Facts {
     Camera(YoloFacts),
     Lidar(LidarFacts),
+    Surround(SurroundFacts),
 }
 
 impl Facts {
@@ -78,6 +82,7 @@ impl Facts {
         match self {
             Self::Camera(facts) => &facts.class_names,
             Self::Lidar(facts) => &facts.class_names,
+            Self::Surround(facts) => &facts.class_names,
         }
     }
 }
@@ -142,9 +147,11 @@ fn parse(name: &str, text: &str, problems: &mut Problems) -> Option<Head> {
 enum Sensor {
     Camera,
     Lidar,
+    Surround,
 }
 
-const SENSORS: &[(&str, Sensor)] = &[("camera", Sensor::Camera), ("lidar", Sensor::Lidar)];
+const SENSORS: &[(&str, Sensor)] =
+    &[("camera", Sensor::Camera), ("lidar", Sensor::Lidar), ("surround", Sensor::Surround)];
 
 /// `None` when there is a problem.
 fn facts(p: &mut Reader<'_>) -> Option<Facts> {
@@ -152,6 +159,7 @@ fn facts(p: &mut Reader<'_>) -> Option<Facts> {
     Some(match sensor {
         Sensor::Camera => Facts::Camera(YoloFacts::read(p, class_names)),
         Sensor::Lidar => Facts::Lidar(LidarFacts::read(p, class_names)?),
+        Sensor::Surround => Facts::Surround(SurroundFacts::read(p, class_names)),
     })
 }
 
@@ -171,8 +179,8 @@ fn common(p: &mut Reader<'_>) -> (Sensor, Vec<String>) {
 }
 
 /// The facts of camera heads; of all LiDAR heads; of those with pillars; of those with
-/// voxels; of those of kind `center`; of those of kind `anchor`.
-pub(super) fn declarations() -> [Vec<Declaration>; 6] {
+/// voxels; of those of kind `center`; of those of kind `anchor`; of surround heads.
+pub(super) fn declarations() -> [Vec<Declaration>; 7] {
     let describe = |read: fn(&mut Reader<'_>)| {
         let mut problems = Problems::default();
         let mut p = Reader::manual(&mut problems);
@@ -201,7 +209,11 @@ pub(super) fn declarations() -> [Vec<Declaration>; 6] {
         LidarFacts::read(p, Vec::new());
     });
     lidar.retain(|fact| !pillars.iter().chain(&center).any(|other| other.name == fact.name));
-    [camera, lidar, pillars, voxels, center, anchor]
+    let surround = describe(|p| {
+        common(p);
+        SurroundFacts::read(p, Vec::new());
+    });
+    [camera, lidar, pillars, voxels, center, anchor, surround]
 }
 
 /// Puts the names of a shipped list in the place of its name.

@@ -60,7 +60,7 @@ static NEEDS: [InputNeeds; 1] =
 fn family(config: &ChannelConfig) -> Result<&CameraConfig> {
     match &config.kind {
         ChannelKind::Camera(camera) => Ok(camera),
-        ChannelKind::Lidar(_) => Err(another_family(config)),
+        ChannelKind::Lidar(_) | ChannelKind::Surround(_) => Err(another_family(config)),
     }
 }
 

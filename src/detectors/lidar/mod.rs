@@ -55,7 +55,7 @@ fn needs(config: &LidarConfig) -> [InputNeeds; 1] {
 fn lidar_of(config: &ChannelConfig) -> Result<&LidarConfig> {
     match &config.kind {
         ChannelKind::Lidar(lidar) => Ok(lidar),
-        ChannelKind::Camera(_) => Err(another_family(config)),
+        ChannelKind::Camera(_) | ChannelKind::Surround(_) => Err(another_family(config)),
     }
 }
 

@@ -4,8 +4,10 @@ use std::ffi::c_void;
 use std::marker::PhantomData;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use cudarc::driver::sys::{self, CUdevice_attribute, CUfunction_attribute_enum as Attribute};
-use cudarc::driver::{CudaFunction, result};
+use cudarc::driver::sys::{
+    self, CUdevice_attribute, CUfunction_attribute_enum as Attribute, CUresult,
+};
+use cudarc::driver::{CudaFunction, DriverError, result};
 
 use super::{CudaDevice, Stream, error, failed};
 use crate::error::{Error, ErrorKind, Result};
@@ -59,11 +61,24 @@ pub struct Kernel<K> {
 
 impl<K: KernelSpec> Kernel<K> {
     pub(super) fn load(device: &CudaDevice) -> Result<Self> {
-        let name = K::NAME;
         let function = device
             .module()
-            .load_function(name)
-            .map_err(|e| failed(&format!("find the kernel {name}"), e))?;
+            .load_function(K::NAME)
+            .map_err(|e| failed(&format!("find the kernel {}", K::NAME), e))?;
+        Self::new(device, function)
+    }
+
+    /// `None` when the kernel is not compiled for this GPU.
+    pub(super) fn find(device: &CudaDevice) -> Result<Option<Self>> {
+        match device.module().load_function(K::NAME) {
+            Ok(function) => Self::new(device, function).map(Some),
+            Err(DriverError(CUresult::CUDA_ERROR_NOT_FOUND)) => Ok(None),
+            Err(e) => Err(failed(&format!("find the kernel {}", K::NAME), e)),
+        }
+    }
+
+    fn new(device: &CudaDevice, function: CudaFunction) -> Result<Self> {
+        let name = K::NAME;
         let (found, needed) = (param_size(&function)?, size_of::<K::Args<'static>>());
         if found != needed {
             return Err(error(format!(

@@ -142,6 +142,30 @@ impl DeviceTensor {
         Err(Error::new(ErrorKind::Argument, "device", message))
     }
 
+    /// Queues setting all values to 0.
+    ///
+    /// # Errors
+    /// `Device` when that fails.
+    pub fn enqueue_clear(&mut self) -> Result<()> {
+        match &mut self.values {
+            DeviceValues::F32(values) => values.enqueue_clear(),
+            DeviceValues::F16(values) => values.enqueue_clear(),
+        }
+    }
+
+    /// Queues a copy of the first values of `source`, as many as both have.
+    ///
+    /// # Errors
+    /// `Argument` for a tensor of another element type; `Device` when it belongs to another
+    /// stream or the copy fails.
+    pub fn enqueue_copy(&mut self, source: &DeviceTensor) -> Result<()> {
+        match (&mut self.values, &source.values) {
+            (DeviceValues::F32(to), DeviceValues::F32(from)) => to.enqueue_copy(from),
+            (DeviceValues::F16(to), DeviceValues::F16(from)) => to.enqueue_copy(from),
+            _ => Err(unlike(&self.shape, source.element(), &source.shape)),
+        }
+    }
+
     /// Waits, then copies the tensor to new host memory: for tests, not for frames.
     ///
     /// # Errors

@@ -7,7 +7,7 @@ use crate::infer::Engine;
 use crate::types::{Tensor, TensorSpec, TensorView};
 
 /// The maximum number of inputs.
-const MAX_INPUTS: usize = 8;
+const MAX_INPUTS: usize = 16;
 
 /// Bytes that one run copies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -195,6 +195,21 @@ impl DeviceEngine {
         }
     }
 
+    /// Queues a copy of the first values of an output into an input, which the next run reads:
+    /// for networks with a memory.
+    ///
+    /// # Errors
+    /// `Inference` when there is no such input or output, or the output does not hold floats;
+    /// `Argument` when their types differ; `Device` when the copy fails.
+    pub fn enqueue_feedback(&mut self, output: usize, input: usize) -> Result<()> {
+        let Network { inputs, outputs, .. } = &mut self.network;
+        let source = outputs.get(output).and_then(Option::as_ref);
+        match inputs.get_mut(input).zip(source) {
+            Some((target, source)) => target.enqueue_copy(source),
+            None => Err(failed(format!("no floats in output {output}, or no input {input}"))),
+        }
+    }
+
     /// Bytes that one run copies between device and host.
     pub fn copies(&self) -> NumBytes {
         match &self.runner {

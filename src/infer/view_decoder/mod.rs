@@ -1,7 +1,7 @@
 //! Networks that decode 3D boxes from the feature maps of several cameras.
 //!
 //! The networks are layers of our own with weights of published state dicts: files of
-//! safetensors ([`SafeTensors`](super::safetensors::SafeTensors)) under the names of the
+//! safetensors ([`SafeTensors`]) under the names of the
 //! state dict without the prefix that they share. The facts that the weights do not tell
 //! come from the head's file ([`types::ViewDecoder`](crate::types::ViewDecoder)). What is
 //! missing, left over or of another shape is refused by name.

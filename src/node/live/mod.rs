@@ -253,6 +253,9 @@ impl Shared {
                 |channel: &_| ChannelOutputs::open(channel, lock(&self.middleware).as_mut());
             let factory = Arc::clone(&self.factory);
             channels.push(LiveChannel::open(channel, factory, open_outputs)?);
+            if let Some(path) = channel.kind.transforms_path() {
+                self.transforms.insert_file(path)?;
+            }
         }
         *lock(&self.channels) = channels;
         // Parameters that were set while the networks were loading.

@@ -318,6 +318,7 @@ impl<'a> Detr<'a> {
             TensorValues::I32(labels) => class_of_integer(i64::from(labels[row]), head.num_classes),
             TensorValues::F32(labels) => class_of_float(labels[row], head.num_classes),
             TensorValues::F16(labels) => class_of_float(labels[row].to_f32(), head.num_classes),
+            TensorValues::F64(labels) => class_of_float(labels[row] as f32, head.num_classes),
         };
         class.map(|class| (class, value))
     }

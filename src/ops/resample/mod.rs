@@ -127,11 +127,11 @@ fn check_source(found: Size, expected: Size) -> Result<()> {
     )))
 }
 
-/// The values of a picture in a tensor `[N, 3, height, width]`.
+/// The values of a picture in a tensor `[N, 3, height, width]`, or `[1, N, ..]`.
 fn picture_range(shape: &[usize], network: Size, picture: usize) -> Result<Range<usize>> {
     let (width, height) = (network.width as usize, network.height as usize);
     match *shape {
-        [num, 3, h, w] if picture < num && (w, h) == (width, height) => {
+        [num, 3, h, w] | [1, num, 3, h, w] if picture < num && (w, h) == (width, height) => {
             let len = 3 * width * height;
             Ok(picture * len..(picture + 1) * len)
         }

@@ -44,6 +44,7 @@ pub(super) fn payloads<'a>(
 /// Appends a frame without the bytes of its payloads.
 pub(super) fn put_frame(message: &mut Message, frame: &FrameSet<'_>) -> Result<()> {
     message.put_u64(frame.stamp.nanos() as u64).put_u32(frame.inputs.len() as u32);
+    put_pose(message, frame.target_pose);
     let mut places = payloads(frame);
     for input in frame.inputs {
         let Some(input) = input else {
@@ -68,15 +69,7 @@ pub(super) fn put_frame(message: &mut Message, frame: &FrameSet<'_>) -> Result<(
         }
         let Header { stamp, frame_id } = input.header;
         message.put_u64(stamp.nanos() as u64).put_text(frame_id);
-        match &input.pose {
-            None => {
-                message.put_u32(0);
-            }
-            Some(Ok(pose)) => {
-                message.put_u32(1).put_transform(pose);
-            }
-            Some(Err(error)) => put_error(message.put_u32(2), error),
-        }
+        put_pose(message, input.pose.as_ref());
         message.put_u32(u32::from(input.calibration.is_some()));
         if let Some(calibration) = input.calibration {
             put_calibration(message, calibration);
@@ -85,6 +78,26 @@ pub(super) fn put_frame(message: &mut Message, frame: &FrameSet<'_>) -> Result<(
         message.put_u64(start as u64).put_u64(data.len() as u64);
     }
     Ok(())
+}
+
+fn put_pose(message: &mut Message, pose: Option<&Result<Isometry3<f64>>>) {
+    match pose {
+        None => {
+            message.put_u32(0);
+        }
+        Some(Ok(pose)) => {
+            message.put_u32(1).put_transform(pose);
+        }
+        Some(Err(error)) => put_error(message.put_u32(2), error),
+    }
+}
+
+fn take_pose(message: &Message) -> Result<Option<Result<Isometry3<f64>>>> {
+    Ok(match message.u32()? {
+        0 => None,
+        1 => Some(Ok(message.transform()?)),
+        _ => Some(Err(take_error(message)?)),
+    })
 }
 
 fn put_calibration(message: &mut Message, calibration: &CameraCalibration) {
@@ -149,6 +162,7 @@ pub(super) struct TakenFrame<'a> {
     pub(super) views: [Option<InputView<'a>>; MAX_INPUTS],
     pub(super) poses: [Option<Result<Isometry3<f64>>>; MAX_INPUTS],
     pub(super) calibrations: [Option<CameraCalibration>; MAX_INPUTS],
+    pub(super) target_pose: Option<Result<Isometry3<f64>>>,
     pub(super) num_inputs: usize,
 }
 
@@ -164,6 +178,7 @@ pub(super) fn take_frame<'a>(message: &'a Message, memory: &'a [u8]) -> Result<T
         views: [const { None }; MAX_INPUTS],
         poses: [const { None }; MAX_INPUTS],
         calibrations: [const { None }; MAX_INPUTS],
+        target_pose: take_pose(message)?,
         num_inputs,
     };
     for input in 0..num_inputs {
@@ -197,11 +212,7 @@ fn take_input<'a>(
     };
     let stamp = Stamp::from_nanos(message.u64()? as i64);
     let header = Header { stamp, frame_id: message.text()? };
-    frame.poses[input] = match message.u32()? {
-        0 => None,
-        1 => Some(Ok(message.transform()?)),
-        _ => Some(Err(take_error(message)?)),
-    };
+    frame.poses[input] = take_pose(message)?;
     if message.u32()? != 0 {
         frame.calibrations[input] = Some(take_calibration(message)?);
     }
@@ -285,7 +296,9 @@ mod tests {
                     .with_pose(Isometry3::translation(1.0, 2.0, 3.0)),
             ),
         ];
-        let frame = FrameSet { stamp: Stamp::from_nanos(5), inputs: &inputs };
+        let target_pose = Ok(Isometry3::translation(0.5, -1.0, 7.0));
+        let stamp = Stamp::from_nanos(5);
+        let frame = FrameSet { stamp, inputs: &inputs, target_pose: Some(&target_pose) };
         let mut memory = vec![0; 1000];
         for (start, data) in payloads(&frame) {
             assert!(start.is_multiple_of(ALIGNMENT));
@@ -296,6 +309,7 @@ mod tests {
         message.tag().unwrap();
         let taken = take_frame(&message, &memory).unwrap();
         assert_eq!((taken.stamp, taken.num_inputs), (frame.stamp, 4));
+        assert_eq!(taken.target_pose.as_ref().unwrap().as_ref().unwrap().translation.y, -1.0);
         let [front, missing, rear, lidar] = [0, 1, 2, 3].map(|input| &taken.views[input]);
         assert!(missing.is_none() && taken.views[4].is_none());
         let front = front.as_ref().unwrap().input();

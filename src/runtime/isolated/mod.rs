@@ -33,7 +33,7 @@ use wire::DetectionBuffers;
 
 use crate::config::ChannelConfig;
 use crate::detectors::image2d::MAX_DECODE_TIME;
-use crate::detectors::{Detector, DetectorInfo, FrameSet, InputNeeds};
+use crate::detectors::{Detector, DetectorInfo, FrameSet, InputNeeds, TargetFrame};
 use crate::device::Device;
 use crate::error::{Error, ErrorKind, Result};
 use crate::types::{Detections, DeviceChoice, FrameReport, Stage, Transfer};
@@ -63,6 +63,7 @@ pub struct Proxy {
     message: Message,
     info: DetectorInfo,
     needs: Vec<InputNeeds>,
+    target: Option<TargetFrame>,
     /// The stages of the other process, which follow the copy to it.
     stages: Vec<Stage>,
     found: DetectionBuffers,
@@ -94,13 +95,14 @@ impl Proxy {
             message: Message::default(),
             info: DetectorInfo::new(&Device::Cpu, "", &[]),
             needs: Vec::new(),
+            target: None,
             stages: Vec::new(),
             found: DetectionBuffers::default(),
         };
         let message = proxy.message.start(request::START);
         message.put_text(&config.name).put_text(&device.to_string()).put_text(&config.to_yaml());
         proxy.ask(START_TIMEOUT, response::STARTED)?;
-        (proxy.info, proxy.needs) = wire::take_detector(&proxy.message)?;
+        (proxy.info, proxy.needs, proxy.target) = wire::take_detector(&proxy.message)?;
         proxy.info.process_id = Some(proxy.process.id());
         proxy.stages.clone_from(&proxy.info.stages);
         if !proxy.stages.contains(&Stage::Upload) {
@@ -205,6 +207,10 @@ impl Proxy {
 impl Detector for Proxy {
     fn inputs(&self) -> &[InputNeeds] {
         &self.needs
+    }
+
+    fn target(&self) -> Option<&TargetFrame> {
+        self.target.as_ref()
     }
 
     fn info(&self) -> &DetectorInfo {

@@ -86,7 +86,7 @@ impl<M: Fn(&ChannelConfig, DeviceChoice) -> Result<Box<dyn Detector>>> Serving<M
         let config = channel(&self.name, received.text()?)?;
         let detector = self.detector.insert((self.make)(&config, device)?);
         self.stages.clone_from(&detector.info().stages);
-        wire::put_detector(sent.start(response::STARTED), detector.info(), detector.inputs());
+        wire::put_detector(sent.start(response::STARTED), detector.as_ref());
         Ok(())
     }
 }
@@ -97,14 +97,15 @@ fn detect(
     memory: &PayloadView,
     sent: &mut Message,
 ) -> Result<()> {
-    let TakenFrame { stamp, views, mut poses, calibrations, num_inputs } =
+    let TakenFrame { stamp, views, mut poses, calibrations, target_pose, num_inputs } =
         take_frame(received, memory.bytes())?;
     let inputs: [_; MAX_INPUTS] = std::array::from_fn(|index| {
         let input = views[index].as_ref().map(InputView::input);
         let (pose, calibration) = (poses[index].take(), calibrations[index].as_ref());
         input.map(|input| FrameInput { pose, calibration, ..input })
     });
-    let frame = FrameSet { stamp, inputs: &inputs[..num_inputs] };
+    let target_pose = target_pose.as_ref();
+    let frame = FrameSet { stamp, inputs: &inputs[..num_inputs], target_pose };
     let mut report = FrameReport::new();
     let detections = detector.detect(&frame, &mut report)?;
     let message = sent.start(response::DETECTED);

@@ -3,15 +3,16 @@
 use std::time::Duration;
 
 use super::message::{Message, malformed};
-use crate::detectors::{DetectorInfo, InputNeeds, PayloadKind};
+use crate::detectors::{Detector, DetectorInfo, InputNeeds, PayloadKind, TargetFrame};
 use crate::error::{Error, ErrorKind, Result};
 use crate::types::{
     Box2d, Box3d, Count, Detection2d, Detection3d, Detections, FrameReport, LevelCounts, Object3d,
     RotatedBox2d, Stage, Transfer, Variance3d,
 };
 
-/// Appends the description and the inputs of a detector.
-pub(super) fn put_detector(message: &mut Message, info: &DetectorInfo, needs: &[InputNeeds]) {
+/// Appends the description, the target frame and the inputs of a detector.
+pub(super) fn put_detector(message: &mut Message, detector: &dyn Detector) {
+    let (info, needs) = (detector.info(), detector.inputs());
     message.put_text(&info.device.to_string());
     message.put_text(&info.device_name).put_text(&info.engine_name);
     message.put_u32(info.stages.len() as u32);
@@ -21,14 +22,31 @@ pub(super) fn put_detector(message: &mut Message, info: &DetectorInfo, needs: &[
     message.put_u32(needs.len() as u32);
     for InputNeeds { kind, pose_in, calibration } in needs {
         message.put_u32(u32::from(*kind == PayloadKind::Cloud));
-        message.put_u32(u32::from(pose_in.is_some()));
-        message.put_text(pose_in.as_deref().unwrap_or_default());
+        put_frame_of(message, pose_in.as_deref());
         message.put_u32(u32::from(*calibration));
+    }
+    message.put_u32(u32::from(detector.target().is_some()));
+    if let Some(TargetFrame { frame_id, pose_in }) = detector.target() {
+        message.put_text(frame_id);
+        put_frame_of(message, pose_in.as_deref());
     }
 }
 
+/// Appends the name of the frame of reference of a pose.
+fn put_frame_of(message: &mut Message, pose_in: Option<&str>) {
+    message.put_u32(u32::from(pose_in.is_some())).put_text(pose_in.unwrap_or_default());
+}
+
+fn take_frame_of(message: &Message) -> Result<Option<String>> {
+    let (has_pose, frame) = (message.u32()? != 0, message.text()?);
+    Ok(has_pose.then(|| frame.to_owned()))
+}
+
+/// The description, the inputs and the target frame of a detector in another process.
+pub(super) type Described = (DetectorInfo, Vec<InputNeeds>, Option<TargetFrame>);
+
 /// Reads what [`put_detector`] wrote.
-pub(super) fn take_detector(message: &Message) -> Result<(DetectorInfo, Vec<InputNeeds>)> {
+pub(super) fn take_detector(message: &Message) -> Result<Described> {
     let mut info = DetectorInfo {
         device: message.text()?.parse()?,
         device_name: message.text()?.to_owned(),
@@ -43,11 +61,15 @@ pub(super) fn take_detector(message: &Message) -> Result<(DetectorInfo, Vec<Inpu
     let mut needs = Vec::new();
     for _ in 0..message.u32()? {
         let kind = if message.u32()? != 0 { PayloadKind::Cloud } else { PayloadKind::Image };
-        let (has_pose, frame) = (message.u32()? != 0, message.text()?);
-        let pose_in = has_pose.then(|| frame.to_owned());
+        let pose_in = take_frame_of(message)?;
         needs.push(InputNeeds { kind, pose_in, calibration: message.u32()? != 0 });
     }
-    Ok((info, needs))
+    let mut target = None;
+    if message.u32()? != 0 {
+        let frame_id = message.text()?.to_owned();
+        target = Some(TargetFrame { frame_id, pose_in: take_frame_of(message)? });
+    }
+    Ok((info, needs, target))
 }
 
 /// Memory for the detections of a frame.

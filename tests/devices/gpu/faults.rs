@@ -171,7 +171,7 @@ fn values() -> Vec<f32> {
 
 fn serve(channel: &mut Supervised) -> Result<Vec<f32>> {
     let (detector, failures) = channel.supervisor.ready()?;
-    let frame = FrameSet { stamp: Stamp::default(), inputs: &[] };
+    let frame = FrameSet { stamp: Stamp::default(), inputs: &[], target_pose: None };
     failures.note(detector.detect(&frame, &mut FrameReport::new()))?;
     Ok(channel.answer.lock().unwrap().clone())
 }

@@ -57,7 +57,12 @@ pub fn config(name: &str) -> Config {
 fn add_second_input(channel: &mut ChannelConfig, topic: &str) {
     let topic = topic.to_owned();
     channel.inputs[0].camera_info = Some(CAMERA_INFO.to_owned());
-    channel.inputs.push(InputConfig { topic, is_compressed: false, camera_info: None });
+    channel.inputs.push(InputConfig {
+        topic,
+        is_compressed: false,
+        camera_info: None,
+        calibration_path: None,
+    });
     channel.live.qos.reliability = Reliability::Reliable;
     channel.sync = SyncConfig {
         max_skew: Duration::from_millis(50),

@@ -54,8 +54,8 @@ impl AnchorMemory {
         &self.confidence
     }
 
-    /// The rows that were chosen last: by [`Self::join`] those that stay beside the cached
-    /// anchors, by [`Self::store`] those that are cached.
+    /// The rows that were chosen last: those that stay beside the cached anchors after the
+    /// single-frame blocks, at the end of a frame those that are cached.
     pub fn rows(&self) -> &[u32] {
         &self.rows
     }

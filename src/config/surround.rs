@@ -1,0 +1,201 @@
+//! Surround channels: pictures of several cameras to boxes in space.
+
+use std::mem::size_of;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::capacities::{candidate_capacity, max_detections, pre_nms_top_k};
+use super::declaration::Change::{Fixed, Live};
+use super::engine::{engine, model_path};
+use super::head::{SurroundFacts, SurroundKind};
+use super::lidar::{score_thresholds, yaw_norm_thresholds};
+use super::memory::{Buffers, bytes};
+use super::nms::nms_3d;
+use super::reader::Reader;
+use super::value::{above, flag, one_of, seconds, text};
+use crate::types::{
+    Candidate, EngineOptions, Nms3d, Object3d, ScoreThresholds, StreamPetrDecode, Undistort,
+};
+
+/// How a surround channel is deployed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SurroundConfig {
+    /// Name or path of the head, as given.
+    pub head: String,
+    /// The network from pictures to feature maps, relative to the current directory.
+    pub model_path: PathBuf,
+    /// The networks from feature maps to boxes.
+    pub decoder: SurroundDecoder,
+    /// What runs the networks.
+    pub engine: EngineOptions,
+    /// Coordinate frame of the boxes, fixed to the vehicle.
+    pub target_frame: String,
+    /// Fixed frame through which the motion of the vehicle is known.
+    pub world_frame: String,
+    /// Static transforms in addition to those of the graph or the recording.
+    pub transforms_path: Option<PathBuf>,
+    /// Whether pictures are undistorted.
+    pub undistort: Undistort,
+    /// Whether matrices contain the motion between the stamp of a picture and that of its
+    /// frame.
+    pub compensate_skew: bool,
+    /// After a larger gap between two frames the memory is cleared.
+    pub max_gap: Duration,
+    /// Least scores for every class of the head; infinite for the classes that
+    /// `class_filter` leaves out.
+    pub score_thresholds: ScoreThresholds,
+    /// Per class, the least norm of (sine, cosine); empty for no check.
+    pub yaw_norm_thresholds: Vec<f32>,
+    /// Suppression.
+    pub nms: Nms3d,
+    /// Most decoded boxes of a frame.
+    pub candidate_capacity: usize,
+    /// Most candidates that enter suppression.
+    pub pre_nms_top_k: usize,
+    /// Most detections of a frame.
+    pub max_detections: usize,
+    /// What the networks take and give.
+    pub facts: SurroundFacts,
+}
+
+/// The networks from feature maps to boxes.
+#[derive(Clone, Debug, PartialEq)]
+pub enum SurroundDecoder {
+    /// StreamPETR.
+    StreamPetr {
+        /// The network from matrices to position embeddings.
+        position_embedding_path: PathBuf,
+        /// The network from features, embeddings and memory to boxes.
+        head_path: PathBuf,
+    },
+}
+
+const UNDISTORT: &[(&str, Undistort)] = &[("auto", Undistort::Auto), ("never", Undistort::Never)];
+
+impl SurroundConfig {
+    pub(super) fn read(p: &mut Reader<'_>, head: String, facts: SurroundFacts) -> Self {
+        let is_streampetr = facts.kind == SurroundKind::StreamPetr;
+        Self {
+            head,
+            model_path: model_path(p),
+            decoder: decoder(p, facts.kind),
+            engine: engine(p),
+            target_frame: p.value(
+                "target_frame",
+                Fixed,
+                text(),
+                "base_link",
+                "Coordinate frame of the boxes, fixed to the vehicle.",
+            ),
+            world_frame: p.value(
+                "world_frame",
+                Fixed,
+                text(),
+                "map",
+                "Fixed frame through which the motion of the vehicle is known; `odom` is enough.",
+            ),
+            transforms_path: p
+                .optional(
+                    "transforms_path",
+                    Fixed,
+                    text(),
+                    "none",
+                    "Path of a YAML file of static transforms, for recordings without them. A transform of the graph \
+                     or the recording to the same frame replaces one of the file.",
+                )
+                .map(PathBuf::from),
+            undistort: p.value(
+                "undistort",
+                Fixed,
+                one_of(UNDISTORT),
+                "auto",
+                "Whether pictures are undistorted: `auto` where the calibration has distortion coefficients, or \
+                 `never`.",
+            ),
+            compensate_skew: p.derived(
+                "compensate_skew",
+                Fixed,
+                flag(),
+                ("`false` for `streampetr`", !is_streampetr),
+                "Whether the camera matrices contain the motion of the vehicle between the stamp of a picture and \
+                 that of its frame.",
+            ),
+            max_gap: seconds(p.value(
+                "memory.max_gap_s",
+                Live,
+                above(0.0, 3600.0).in_unit("s"),
+                0.5,
+                "After a larger gap between the stamps of two frames the memory of past frames is cleared and \
+                 counted.",
+            )),
+            score_thresholds: score_thresholds(p, &facts.class_names),
+            yaw_norm_thresholds: yaw_norm_thresholds(p, facts.class_names.len()),
+            // The head is one task.
+            nms: nms_3d(p, &facts.class_names, || vec![0; facts.class_names.len()]),
+            candidate_capacity: candidate_capacity(p),
+            pre_nms_top_k: pre_nms_top_k(p),
+            max_detections: max_detections(p, 500),
+            facts,
+        }
+    }
+
+    /// The files of its networks, each with a word for it.
+    pub fn model_paths(&self) -> impl Iterator<Item = (&'static str, &Path)> {
+        let SurroundDecoder::StreamPetr { position_embedding_path, head_path } = &self.decoder;
+        let paths = [
+            ("model", &self.model_path),
+            ("position_embedding", position_embedding_path),
+            ("head", head_path),
+        ];
+        paths.into_iter().map(|(key, path)| (key, path.as_path()))
+    }
+
+    /// The largest buffers on the CPU; those on a GPU are as large.
+    pub(super) fn buffers(&self) -> Vec<Buffers> {
+        let n = self.candidate_capacity;
+        let bytes = bytes(&[n, size_of::<Candidate<Object3d>>()]);
+        vec![("candidate_capacity", n.to_string(), bytes)]
+    }
+
+    /// The settings of `ops::decode_streampetr` for outputs of a layout.
+    pub fn streampetr_decode(&self, channels_last: bool) -> StreamPetrDecode {
+        let SurroundFacts { kind, size_order, yaw, center_range, .. } = self.facts;
+        let mut score_thresholds = self.score_thresholds.clone();
+        if kind == SurroundKind::StreamPetr {
+            // Autoware keeps scores above the threshold, `decode_streampetr` those at least as
+            // large.
+            for threshold in score_thresholds.per_class.iter_mut().flatten() {
+                *threshold = threshold.next_up();
+            }
+        }
+        StreamPetrDecode {
+            channels_last,
+            size_order,
+            yaw,
+            score_thresholds,
+            yaw_norm_thresholds: self.yaw_norm_thresholds.clone(),
+            center_range,
+        }
+    }
+}
+
+fn decoder(p: &mut Reader<'_>, kind: SurroundKind) -> SurroundDecoder {
+    match kind {
+        SurroundKind::StreamPetr => SurroundDecoder::StreamPetr {
+            position_embedding_path: p
+                .required(
+                    "position_embedding_path",
+                    text(),
+                    "Path of the network of position embeddings, an ONNX file (`streampetr`).",
+                )
+                .into(),
+            head_path: p
+                .required(
+                    "head_path",
+                    text(),
+                    "Path of the network from features and memory to boxes, an ONNX file (`streampetr`).",
+                )
+                .into(),
+        },
+    }
+}

@@ -1,0 +1,199 @@
+//! The cameras of a rig: calibrations and matrices.
+
+use nalgebra::{Isometry3, Matrix4};
+
+use super::{STAGE, known};
+use crate::config::SurroundConfig;
+use crate::detectors::{FrameInput, FrameSet, Payload};
+use crate::error::{Error, ErrorKind, Result};
+use crate::ops::decompress;
+use crate::types::{
+    CameraCalibration, CameraModel, CameraView, ImagePayload, PixelConvention, Placement, Size,
+    Undistort, rounded_rows,
+};
+
+/// The matrices of all cameras for a network with pictures of one size, and the maps from
+/// its pixels to those of the received images, as `M`.
+///
+/// Everything that depends on the calibration alone is kept until the calibration, the
+/// size or the frame of the images changes.
+#[derive(Debug)]
+pub struct Cameras<M> {
+    picture: Size,
+    undistort: Undistort,
+    convention: PixelConvention,
+    compensate_skew: bool,
+    cameras: Vec<Option<Camera<M>>>,
+    intrinsics: Vec<f32>,
+    target_from_picture: Vec<f32>,
+    has_changed: bool,
+}
+
+/// A camera whose calibration fits its images.
+#[derive(Debug)]
+pub struct Camera<M> {
+    calibration: CameraCalibration,
+    image_size: Size,
+    frame_id: String,
+    view: CameraView,
+    /// How the network's picture is sampled from an image.
+    pub map: M,
+}
+
+impl<M> Cameras<M> {
+    /// Cameras without calibration so far, for pictures of a size.
+    pub fn new(config: &SurroundConfig, num_cameras: usize, picture: Size) -> Self {
+        Self {
+            picture,
+            undistort: config.undistort,
+            convention: config.facts.pixel_convention,
+            compensate_skew: config.compensate_skew,
+            cameras: (0..num_cameras).map(|_| None).collect(),
+            intrinsics: vec![0.0; 16 * num_cameras],
+            target_from_picture: vec![0.0; 16 * num_cameras],
+            has_changed: false,
+        }
+    }
+
+    /// Takes calibrations and poses of a frame, whose inputs are all there. `map_of`
+    /// computes the map of a view.
+    ///
+    /// # Errors
+    /// `Uncalibrated`, `CalibrationMismatch` or `UnsupportedDistortion` when a camera has no
+    /// usable calibration for its image; `Transform` when its pose is unknown; those of
+    /// `map_of`. Each names the camera.
+    pub fn update(
+        &mut self,
+        frame: &FrameSet<'_>,
+        mut map_of: impl FnMut(&CameraView) -> Result<M>,
+    ) -> Result<()> {
+        for index in 0..self.cameras.len() {
+            let input = frame.input(index)?;
+            let of_camera = |error| named(index, input, error);
+            self.update_view(index, input, &mut map_of).map_err(of_camera)?;
+            let Some(camera) = &self.cameras[index] else { continue };
+            let camera_from_target =
+                camera_from_target(self.compensate_skew, input, frame).map_err(of_camera)?;
+            let [k, inverse] = matrices(&camera.view, &camera_from_target).map_err(of_camera)?;
+            for (target, matrix) in
+                [(&mut self.intrinsics, k), (&mut self.target_from_picture, inverse)]
+            {
+                let target = &mut target[16 * index..][..16];
+                let matrix = rounded_rows(&matrix, None);
+                self.has_changed |= target != matrix;
+                target.copy_from_slice(&matrix);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a matrix has changed since the last call.
+    pub fn take_changed(&mut self) -> bool {
+        std::mem::take(&mut self.has_changed)
+    }
+
+    /// The cameras, in the order of the inputs.
+    pub fn iter(&self) -> impl Iterator<Item = Option<&Camera<M>>> {
+        self.cameras.iter().map(Option::as_ref)
+    }
+
+    /// Intrinsic matrices of the network's pictures, [N, 4, 4].
+    pub fn intrinsics(&self) -> &[f32] {
+        &self.intrinsics
+    }
+
+    /// Transforms from (u·z, v·z, z, 1) in pixels of the network's picture to the target
+    /// frame, [N, 4, 4].
+    pub fn target_from_picture(&self) -> &[f32] {
+        &self.target_from_picture
+    }
+
+    /// Computes the view of a camera if its calibration or its images have changed.
+    fn update_view(
+        &mut self,
+        index: usize,
+        input: &FrameInput<'_>,
+        map_of: &mut impl FnMut(&CameraView) -> Result<M>,
+    ) -> Result<()> {
+        let error = |message: &str| Error::new(ErrorKind::Uncalibrated, STAGE, message);
+        let calibration = input.calibration.ok_or_else(|| error("no calibration has arrived"))?;
+        let image_size = image_size(input)?;
+        let is_same = |camera: &Camera<M>| {
+            camera.calibration == *calibration
+                && camera.image_size == image_size
+                && camera.frame_id == input.header.frame_id
+        };
+        if self.cameras[index].as_ref().is_some_and(is_same) {
+            return Ok(());
+        }
+        // A camera that does not fit is none.
+        self.cameras[index] = None;
+        let model = CameraModel::new(calibration)?;
+        model.check_image(input.header.frame_id, image_size)?;
+        let view = CameraView::new(
+            &model,
+            self.undistort,
+            self.picture,
+            Placement::CropTop,
+            self.convention,
+        );
+        tracing::info!(
+            "camera {index} ({}): {}x{}, {}",
+            input.header.frame_id,
+            image_size.width,
+            image_size.height,
+            if view.is_undistorted() { "undistorted" } else { "as received" },
+        );
+        self.cameras[index] = Some(Camera {
+            calibration: calibration.clone(),
+            image_size,
+            frame_id: input.header.frame_id.to_owned(),
+            map: map_of(&view)?,
+            view,
+        });
+        Ok(())
+    }
+}
+
+/// The transform from the target frame at the frame's stamp to the camera at the stamp of
+/// its picture, or, without compensation of the skew, at the same stamp.
+///
+/// # Errors
+/// `Transform` when a pose is unknown.
+pub fn camera_from_target(
+    compensate_skew: bool,
+    input: &FrameInput<'_>,
+    frame: &FrameSet<'_>,
+) -> Result<Isometry3<f64>> {
+    let pose = known(input.pose.as_ref(), "its pose")?;
+    Ok(match compensate_skew {
+        true => pose.inv_mul(&super::world_from_target(frame)?),
+        false => pose.inverse(),
+    })
+}
+
+/// The intrinsic matrix of the network's picture, and the inverse of the projection.
+fn matrices(view: &CameraView, camera_from_target: &Isometry3<f64>) -> Result<[Matrix4<f64>; 2]> {
+    let picture_from_target = view.picture_from_camera() * camera_from_target.to_homogeneous();
+    let inverse = picture_from_target.try_inverse().ok_or_else(|| {
+        Error::new(ErrorKind::Uncalibrated, STAGE, "its projection cannot be inverted")
+    })?;
+    Ok([view.intrinsics().to_homogeneous(), inverse])
+}
+
+/// The size of the image of an input.
+fn image_size(input: &FrameInput<'_>) -> Result<Size> {
+    match input.payload {
+        Payload::Image(ImagePayload::Raw(image)) => Ok(image.size()),
+        Payload::Image(ImagePayload::Compressed(file)) => decompress::size(&file),
+        Payload::Cloud(_) => {
+            Err(Error::new(ErrorKind::Argument, STAGE, "a point cloud, not an image"))
+        }
+    }
+}
+
+/// An error of a camera, with its name.
+pub(super) fn named(index: usize, input: &FrameInput<'_>, error: Error) -> Error {
+    let message = format!("camera {index} ({}): {error}", input.header.frame_id);
+    Error::new(error.kind(), STAGE, message)
+}

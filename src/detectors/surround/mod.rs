@@ -1,0 +1,116 @@
+//! Boxes in space from the pictures of several cameras around the vehicle.
+//!
+//! Boxes are in the target frame of the configuration, which is fixed to the vehicle, at the
+//! stamp of the reference camera. A backbone turns the pictures into feature maps; a decoder
+//! turns these, the matrices of the cameras and the memory of past frames into boxes:
+//!
+//! | head | decoder | a camera may be missing | memory |
+//! |---|---|---|---|
+//! | `streampetr` | [`streampetr`]: two more networks in engines | no | queries |
+//!
+//! Every frame needs, for each camera, its calibration and its pose at the stamp of its
+//! picture, and the pose of the target frame in the world. Without one of them the frame is
+//! dropped with its reason; nothing is replaced by an identity or by an older value.
+//! Matrices follow the calibration: when it changes, they and what depends on them are
+//! computed again ([`Cameras`]). The memory is cleared after a gap between frames
+//! ([`EgoMotion`]).
+
+mod cameras;
+mod cpu;
+#[cfg(feature = "cuda")]
+mod cuda;
+mod ego_motion;
+mod postprocess;
+pub mod streampetr;
+
+pub use cameras::{Camera, Cameras, camera_from_target};
+pub use cpu::CpuDetector;
+#[cfg(feature = "cuda")]
+pub use cuda::CudaDetector;
+pub use ego_motion::{EgoMotion, Step};
+
+use nalgebra::Isometry3;
+
+use super::{Detector, FrameSet, InputNeeds, PayloadKind, TargetFrame, another_family};
+use crate::config::{ChannelConfig, ChannelKind, SurroundConfig, SurroundFacts};
+use crate::device::Device;
+use crate::error::{Error, ErrorKind, Result};
+use crate::ops::resample::ResampleParams;
+
+const STAGE: &str = "surround";
+
+/// Loads the networks for a device and a number of cameras, and allocates all memory that
+/// the configuration bounds.
+///
+/// # Errors
+/// `Model` when a network cannot be loaded, does not fit its head or takes another number
+/// of cameras; `Argument` when the device has no implementation of the head or the
+/// suppression; `Device` when there is not enough memory.
+pub fn open(
+    config: &SurroundConfig,
+    num_cameras: usize,
+    device: &Device,
+) -> Result<Box<dyn Detector>> {
+    match device {
+        Device::Cpu => Ok(Box::new(CpuDetector::load(config, num_cameras)?)),
+        #[cfg(feature = "cuda")]
+        Device::Cuda(device) => {
+            Ok(Box::new(CudaDetector::load(config, num_cameras, &device.stream()?)?))
+        }
+    }
+}
+
+/// Of every camera its picture, its calibration and its pose: in the world where matrices
+/// contain the motion between the stamps, else in the target frame.
+fn needs(config: &SurroundConfig, num_cameras: usize) -> Vec<InputNeeds> {
+    let SurroundConfig { target_frame, world_frame, compensate_skew, .. } = config;
+    let pose_in = Some(if *compensate_skew { world_frame } else { target_frame }.clone());
+    vec![InputNeeds { kind: PayloadKind::Image, pose_in, calibration: true }; num_cameras]
+}
+
+fn target(config: &SurroundConfig) -> TargetFrame {
+    let SurroundConfig { target_frame, world_frame, .. } = config;
+    TargetFrame { frame_id: target_frame.clone(), pose_in: Some(world_frame.clone()) }
+}
+
+fn family(config: &ChannelConfig) -> Result<&SurroundConfig> {
+    match &config.kind {
+        ChannelKind::Surround(surround) => Ok(surround),
+        ChannelKind::Camera(_) | ChannelKind::Lidar(_) => Err(another_family(config)),
+    }
+}
+
+/// The pose of the target frame in the world.
+///
+/// # Errors
+/// `Transform` when it is unknown.
+fn world_from_target(frame: &FrameSet<'_>) -> Result<Isometry3<f64>> {
+    known(frame.target_pose, "the pose of the target frame")
+}
+
+/// A pose that a frame needs.
+fn known(pose: Option<&Result<Isometry3<f64>>>, what: &str) -> Result<Isometry3<f64>> {
+    match pose {
+        Some(Ok(pose)) => Ok(*pose),
+        Some(Err(error)) => {
+            Err(Error::new(error.kind(), STAGE, format!("{what}: {}", error.message())))
+        }
+        None => Err(Error::new(ErrorKind::Transform, STAGE, format!("{what} is not given"))),
+    }
+}
+
+/// Compares the cameras of the networks with those of the channel.
+fn check_cameras(of_network: usize, of_channel: usize) -> Result<()> {
+    if of_network == of_channel {
+        return Ok(());
+    }
+    let message = format!("the network takes {of_network} cameras, the channel has {of_channel}");
+    Err(Error::new(ErrorKind::Model, STAGE, message))
+}
+
+/// How images become pictures of the network.
+fn resample_params(config: &SurroundConfig) -> ResampleParams {
+    let SurroundFacts { channel_order, normalization, .. } = config.facts;
+    // Nothing of a picture that is cut is padding; an undistorted one may have black corners.
+    ResampleParams { channel_order, normalization, pad_value: 0.0 }
+}

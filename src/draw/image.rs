@@ -1,0 +1,62 @@
+//! Images as canvases, and the names and colours of classes on them.
+
+use embedded_graphics::pixelcolor::Rgb888;
+
+use super::canvas::Canvas;
+use super::class_rgb;
+use crate::error::Result;
+use crate::ops::decompress::{Picture, decompress};
+use crate::ops::letterbox::{self, LetterboxParams, letterbox};
+use crate::types::{
+    ChannelOrder, ElementType, ImagePayload, Normalization, Placement, Size, Tensor, TensorValues,
+};
+
+/// An image of any supported encoding as a canvas of a size, or of its own.
+pub(super) fn image_canvas(payload: &ImagePayload<'_>, size: Option<Size>) -> Result<Canvas> {
+    let mut picture = Picture::new();
+    let image = match payload {
+        ImagePayload::Raw(image) => *image,
+        ImagePayload::Compressed(file) => {
+            decompress(file, &mut picture)?;
+            picture.view()?
+        }
+    };
+    let size = size.unwrap_or(image.size());
+    let Size { width, height } = size;
+    let shape = [1, 3, height as usize, width as usize];
+    let mut planes = Tensor::zeros(ElementType::F32, &shape)?;
+    let params = LetterboxParams {
+        placement: Placement::Stretch,
+        channel_order: ChannelOrder::Rgb,
+        normalization: Normalization { alpha: [1.0; 3], beta: [0.0; 3] },
+        pad_value: 0.0,
+    };
+    letterbox(&image, &params, &mut letterbox::Workspace::new(), &mut planes)?;
+
+    let mut canvas = Canvas::new(size);
+    if let TensorValues::F32(values) = planes.view().values() {
+        let num_pixels = shape[2] * shape[3];
+        for (pixel, rgb) in canvas.pixels_mut().chunks_exact_mut(3).enumerate() {
+            for (plane, value) in rgb.iter_mut().enumerate() {
+                *value = values[plane * num_pixels + pixel].round() as u8;
+            }
+        }
+    }
+    Ok(canvas)
+}
+
+/// A class with its score.
+pub(super) fn label(class_names: &[String], class: u32, score: f32) -> String {
+    format!("{} {score:.2}", class_name(class_names, class))
+}
+
+/// The name of a class.
+pub(super) fn class_name(class_names: &[String], class: u32) -> &str {
+    class_names.get(class as usize).map_or("?", String::as_str)
+}
+
+/// The colour of a class.
+pub(super) fn class_color(class: u32) -> Rgb888 {
+    let [r, g, b] = class_rgb(class);
+    Rgb888::new(r, g, b)
+}

@@ -1,0 +1,97 @@
+//! The reference on the CPU.
+
+use super::{NUM_BOX_CHANNELS, StreamPetrOutputs};
+use crate::ops::logit::{exp, logit_bound, sigmoid};
+use crate::types::{
+    Box3d, Candidate, Candidates, Object3d, StreamPetrDecode, TensorValues, TensorView,
+};
+
+/// Decodes outputs that fit the parameters.
+pub(super) fn decode_streampetr(
+    outputs: &StreamPetrOutputs<TensorView<'_>>,
+    params: &StreamPetrDecode,
+    num_queries: usize,
+    candidates: &mut Candidates<Object3d>,
+) {
+    let num_classes = params.score_thresholds.per_class.len();
+    let Some(bound) = logit_bound_of(params) else { return };
+    let strides = |num_channels| match params.channels_last {
+        true => [num_channels, 1],
+        false => [1, num_queries],
+    };
+    let logits = Channels { values: outputs.logits.values(), strides: strides(num_classes) };
+    let boxes = Channels { values: outputs.boxes.values(), strides: strides(NUM_BOX_CHANNELS) };
+    for query in 0..num_queries {
+        let Some((class, logit)) = best_class(&logits, query, num_classes) else { continue };
+        if logit < bound || bound.is_nan() {
+            continue;
+        }
+        let numbers = std::array::from_fn(|channel| boxes.at(query, channel));
+        let score = sigmoid(logit);
+        if let Some(bbox) = decode_query(numbers, class, score, params) {
+            candidates.push(Candidate { bbox, score, class, source: query as u32 });
+        }
+    }
+}
+
+/// The smallest logit whose score may pass; `None` when no class has a threshold.
+pub(super) fn logit_bound_of(params: &StreamPetrDecode) -> Option<f32> {
+    let thresholds = &params.score_thresholds;
+    let classes = 0..thresholds.per_class.len() as u32;
+    let lowest = classes.filter_map(|class| thresholds.lowest(class)).reduce(f32::min);
+    lowest.map(logit_bound)
+}
+
+/// The class of the greatest logit; `None` when all are NaN.
+fn best_class(logits: &Channels<'_>, query: usize, num_classes: usize) -> Option<(u32, f32)> {
+    let mut best = None;
+    for class in 0..num_classes {
+        let logit = logits.at(query, class);
+        if !logit.is_nan() && best.is_none_or(|(_, best)| logit > best) {
+            best = Some((class as u32, logit));
+        }
+    }
+    best
+}
+
+/// The box of a query; `None` when it does not pass.
+fn decode_query(
+    [x, y, z, a, b, c, sin, cos, vx, vy]: [f32; NUM_BOX_CHANNELS],
+    class: u32,
+    score: f32,
+    params: &StreamPetrDecode,
+) -> Option<Object3d> {
+    let threshold = params.score_thresholds.at(class, (x * x + y * y).sqrt())?;
+    let yaw_norm = (sin * sin + cos * cos).sqrt();
+    let least_yaw_norm = params.yaw_norm_thresholds.get(class as usize);
+    let passes = score >= threshold
+        && params.center_range.is_none_or(|range| range.contains([x, y, z]))
+        && least_yaw_norm.is_none_or(|&least| yaw_norm >= least);
+    if !passes {
+        return None;
+    }
+    let [length_m, width_m, height_m] = params.size_order.length_width_height([a, b, c].map(exp));
+    let yaw_rad = params.yaw.yaw(sin, cos);
+    let numbers = [x, y, z, a, b, c, length_m, width_m, height_m, sin, cos, yaw_rad, vx, vy];
+    let bbox = Box3d { center: [x, y, z], length_m, width_m, height_m, yaw_rad };
+    let object = Object3d { bbox, velocity_mps: Some([vx, vy]), variance: None };
+    numbers.iter().all(|number| number.is_finite()).then_some(object)
+}
+
+/// An output, and the values from query to query and from channel to channel.
+struct Channels<'a> {
+    values: TensorValues<'a>,
+    strides: [usize; 2],
+}
+
+impl Channels<'_> {
+    #[inline]
+    fn at(&self, query: usize, channel: usize) -> f32 {
+        let index = query * self.strides[0] + channel * self.strides[1];
+        match self.values {
+            TensorValues::F32(values) => values[index],
+            TensorValues::F16(values) => values[index].to_f32(),
+            TensorValues::I32(_) | TensorValues::I64(_) | TensorValues::F64(_) => f32::NAN,
+        }
+    }
+}

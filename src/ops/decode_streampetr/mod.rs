@@ -1,0 +1,102 @@
+//! Decodes the outputs of a StreamPETR head into candidates.
+//!
+//! A query has a logit for every class and ten numbers: x, y, z of the centre in metres,
+//! logarithms of three extents, sine and cosine of the yaw, velocity along x and y. Its
+//! class is the one with the greatest logit, the lowest on ties; its score is the sigmoid
+//! of that logit. A query becomes a candidate if
+//! - its score is at least the threshold of the class at its distance, which is
+//!   `sqrt(x² + y²)` of the centre;
+//! - the norm of (sine, cosine) is at least the yaw-norm threshold of the class;
+//! - its centre is in the centre range;
+//! - all its numbers are finite. NaN never passes.
+//!
+//! [`Candidate::source`] is the index of the query. Logits below the lowest threshold are
+//! rejected before any exponential is computed, with the same result.
+//!
+//! Arithmetic is f32: centres and velocities unchanged, extents by `exp`, yaw by `atan2`.
+//! `exp` and `atan2` of CPU and CUDA may differ in the last place, and with them scores,
+//! extents and yaws; all else is equal.
+//!
+//! Source: Autoware's `autoware_camera_streampetr` and the head of StreamPETR, which
+//! write all decoder layers, or the last alone, as queries of one list.
+
+mod cpu;
+
+use crate::error::{Error, ErrorKind, Result};
+#[cfg(doc)]
+use crate::types::Candidate;
+use crate::types::{Candidates, ElementType, Object3d, StreamPetrDecode, TensorView};
+
+/// Numbers of a query in addition to its logits.
+pub const NUM_BOX_CHANNELS: usize = 10;
+
+/// The outputs of a StreamPETR head, f32 or f16: `[.., C, K]`, or `[.., K, C]` with
+/// [`StreamPetrDecode::channels_last`], where K is the number of queries and all other
+/// dimensions are 1.
+#[derive(Clone, Copy, Debug)]
+pub struct StreamPetrOutputs<T> {
+    /// Logits, one channel per class.
+    pub logits: T,
+    /// Boxes, [`NUM_BOX_CHANNELS`].
+    pub boxes: T,
+}
+
+/// Replaces the contents of `candidates` by those of all queries, unsorted: see
+/// [`Candidates::finish`]. If there are more than their capacity, those with the lowest
+/// scores are dropped and counted there.
+///
+/// # Errors
+/// `Argument` when a tensor has other dimensions or does not hold floats, or a class has
+/// no yaw-norm threshold while others have.
+pub fn decode_streampetr(
+    outputs: &StreamPetrOutputs<TensorView<'_>>,
+    params: &StreamPetrDecode,
+    candidates: &mut Candidates<Object3d>,
+) -> Result<()> {
+    candidates.clear();
+    let form = |tensor: TensorView<'_>| (tensor.values().element(), tensor.shape().to_vec());
+    let num_queries = check(&form(outputs.logits), &form(outputs.boxes), params)?;
+    cpu::decode_streampetr(outputs, params, num_queries, candidates);
+    Ok(())
+}
+
+/// Checks element types and shapes. Returns the number of queries.
+fn check(
+    logits: &(ElementType, Vec<usize>),
+    boxes: &(ElementType, Vec<usize>),
+    params: &StreamPetrDecode,
+) -> Result<usize> {
+    let num_classes = params.score_thresholds.per_class.len();
+    let num_queries = num_queries_of(&logits.1, num_classes, params.channels_last);
+    let of_boxes = num_queries_of(&boxes.1, NUM_BOX_CHANNELS, params.channels_last);
+    let is_float = |element| matches!(element, ElementType::F32 | ElementType::F16);
+    match num_queries {
+        Some(num) if of_boxes == Some(num) && is_float(logits.0) && is_float(boxes.0) => {
+            match params.yaw_norm_thresholds.len() {
+                0 => Ok(num),
+                n if n == num_classes => Ok(num),
+                n => argument(format!("{n} yaw-norm thresholds for {num_classes} classes")),
+            }
+        }
+        _ => argument(format!(
+            "logits are {} {:?}, boxes {} {:?}; floats of K queries with {num_classes} and \
+             {NUM_BOX_CHANNELS} channels expected",
+            logits.0, logits.1, boxes.0, boxes.1
+        )),
+    }
+}
+
+/// The number of queries of a tensor of this shape with so many channels; `None` if it has
+/// another shape.
+pub fn num_queries_of(shape: &[usize], num_channels: usize, channels_last: bool) -> Option<usize> {
+    let &[ref outer @ .., rows, columns] = shape else { return None };
+    let [channels, queries] = if channels_last { [columns, rows] } else { [rows, columns] };
+    (channels == num_channels && outer.iter().all(|&n| n == 1)).then_some(queries)
+}
+
+fn argument<T>(message: String) -> Result<T> {
+    Err(Error::new(ErrorKind::Argument, "decode_streampetr", message))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,134 @@
+//! Parameters of surround channels.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use det_post::Result;
+use det_post::config::{ChannelConfig, ChannelKind, Config, SurroundConfig, SyncPolicy};
+use det_post::types::{ClassMode, Nms3d, OutputType, PixelConvention, SizeOrder, Undistort};
+
+const REQUIRED: [&str; 5] = [
+    "rig.inputs:=[/cam/front/image_raw, /cam/left/image_raw/compressed]",
+    "rig.head:=streampetr_autoware",
+    "rig.model_path:=backbone.onnx",
+    "rig.position_embedding_path:=position.onnx",
+    "rig.head_path:=head.onnx",
+];
+
+fn load(more: &[&str]) -> Result<ChannelConfig> {
+    let overrides: Vec<String> = REQUIRED.iter().chain(more).map(|&text| text.into()).collect();
+    Config::load(&[], &overrides).map(|config| config.channels.into_iter().next().unwrap())
+}
+
+fn surround(channel: &ChannelConfig) -> &SurroundConfig {
+    match &channel.kind {
+        ChannelKind::Surround(surround) => surround,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_surround_channel_has_the_defaults_of_its_head() {
+    let channel = load(&[]).unwrap();
+    let topics: Vec<_> = channel.inputs.iter().map(|input| input.topic.as_str()).collect();
+    assert_eq!(topics, ["/cam/front/image_raw", "/cam/left/image_raw/compressed"]);
+    assert_eq!([false, true], [0, 1].map(|index| channel.inputs[index].is_compressed));
+    for (input, info) in
+        channel.inputs.iter().zip(["/cam/front/camera_info", "/cam/left/camera_info"])
+    {
+        assert_eq!(input.camera_info.as_deref(), Some(info));
+        assert_eq!(input.calibration_path, None);
+    }
+    assert_eq!(channel.output_type, OutputType::Detection3dArray);
+    assert_eq!(channel.sync.policy, SyncPolicy::Nearest);
+    // Seconds are read in single precision.
+    let wait = channel.live.transform_wait;
+    assert!(wait.abs_diff(Duration::from_millis(100)) < Duration::from_nanos(10));
+    assert!(channel.live.publishes_markers);
+    let surround = surround(&channel);
+    assert_eq!(
+        (surround.target_frame.as_str(), surround.world_frame.as_str()),
+        ("base_link", "map")
+    );
+    assert_eq!(surround.undistort, Undistort::Auto);
+    assert!(!surround.compensate_skew, "Autoware does not");
+    assert_eq!(surround.max_gap, Duration::from_millis(500));
+    assert_eq!(surround.transforms_path, None);
+    assert_eq!(surround.facts.class_names[4], "PEDESTRIAN");
+    assert_eq!(surround.facts.pixel_convention, PixelConvention::Trainer);
+    assert_eq!(surround.facts.size_order, SizeOrder::LengthWidthHeight);
+    let Nms3d::Bev(nms) = &surround.nms else { panic!("{:?}", surround.nms) };
+    assert_eq!((nms.iou_thresholds[0], nms.search_distance_m), (0.5, 10.0));
+    assert_eq!(nms.class_mode, ClassMode::Agnostic);
+    assert_eq!(nms.forbidden_pairs, [[0, 4], [1, 4], [2, 4], [3, 4]]);
+    let range = channel.kind.point_range().unwrap();
+    assert_eq!((range.min, range.max), ([-61.2, -61.2, -10.0], [61.2, 61.2, 10.0]));
+}
+
+#[test]
+fn scores_of_streampetr_are_above_their_thresholds() {
+    let channel = load(&["rig.class_filter:=[CAR, BUS]"]).unwrap();
+    let decode = surround(&channel).streampetr_decode(true);
+    assert!(decode.channels_last);
+    let least = |class: u32| decode.score_thresholds.at(class, 10.0).unwrap();
+    for (class, threshold) in [(0, 0.36_f32), (2, 0.38)] {
+        assert!(least(class) > threshold && least(class).next_down() <= threshold);
+    }
+    assert!(least(1).is_infinite() && least(4).is_infinite());
+    assert_eq!(decode.yaw_norm_thresholds, [0.3, 0.3, 0.3, 0.3, 0.0]);
+}
+
+#[test]
+fn values_of_a_surround_channel_arrive_and_survive_their_own_yaml() {
+    let channel = load(&[
+        "rig.calibration_paths:=[front.yaml, left.yaml]",
+        "rig.transforms_path:=rig.yaml",
+        "rig.target_frame:=ego",
+        "rig.world_frame:=odom",
+        "rig.reference_camera:=1",
+        "rig.sync.max_skew_s:=0.1",
+        "rig.sync.min_cameras:=2",
+        "rig.undistort:=never",
+        "rig.compensate_skew:=true",
+        "rig.transform_wait_s:=0.5",
+        "rig.memory.max_gap_s:=2.0",
+        "rig.nms.kind:=none",
+    ])
+    .unwrap();
+    assert!(channel.inputs.iter().all(|input| input.camera_info.is_none()));
+    assert_eq!(channel.inputs[1].calibration_path, Some(PathBuf::from("left.yaml")));
+    assert_eq!((channel.sync.reference, channel.sync.min_inputs), (1, Some(2)));
+    assert_eq!(channel.live.transform_wait, Duration::from_millis(500));
+    let found = surround(&channel);
+    assert_eq!((found.target_frame.as_str(), found.world_frame.as_str()), ("ego", "odom"));
+    assert_eq!(found.transforms_path, Some(PathBuf::from("rig.yaml")));
+    assert!(found.compensate_skew && found.undistort == Undistort::Never);
+    assert_eq!((found.max_gap, &found.nms), (Duration::from_secs(2), &Nms3d::None));
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), channel.to_yaml()).unwrap();
+    let again = Config::load(&[file.path().to_owned()], &[]).unwrap();
+    assert_eq!(again.channels, [channel]);
+}
+
+#[test]
+fn what_contradicts_itself_is_refused_by_name() {
+    for (more, part) in [
+        ("rig.camera_infos:=[/info]", "rig.camera_infos: found 1 items; allowed: 2, one per input"),
+        ("rig.calibration_paths:=[a, b, c]", "rig.calibration_paths: found 3 items"),
+        ("rig.sync.min_cameras:=1", "all 2: the head cannot mask a missing camera"),
+        ("rig.reference_camera:=2", "rig.reference_camera: found 2"),
+        ("rig.memory.max_gap_s:=0.0", "rig.memory.max_gap_s"),
+        ("rig.undistort:=always", "allowed: auto, never"),
+        ("rig.input:=/one", "rig.input"),
+        ("rig.encoder_path:=e", "rig.encoder_path"),
+    ] {
+        let error = load(&[more]).expect_err(part);
+        assert!(error.message().contains(part), "no `{part}` in: {error}");
+    }
+    let topics: Vec<String> = (0..17).map(|index| format!("/c{index}")).collect();
+    let error = load(&[&format!("rig.inputs:=[{}]", topics.join(", "))]).unwrap_err();
+    assert!(
+        error.message().contains("rig.inputs: found 17 topics; allowed: at most 16"),
+        "{error}"
+    );
+}

@@ -1,0 +1,229 @@
+//! Six cameras of a simulated drive through a small StreamPETR: frames, calibration, poses
+//! and refusals.
+
+use std::collections::BTreeMap;
+
+use det_post::transport::messages::CameraInfo;
+use serde_json::Value;
+
+use crate::common::replay::Run;
+use crate::common::shared_data::shared_data;
+use crate::common::surround_rig::{Fixture, NUM_FRAMES, calibration_file};
+
+/// Frames out, and dropped frames by reason.
+fn frames(run: &Run) -> (u64, BTreeMap<String, u64>) {
+    let report = run.expect_code(0).report();
+    let channel = &report["channels"]["rig"];
+    let dropped = channel["dropped"].as_object().unwrap();
+    let count = |(reason, of): (&String, &Value)| (reason.clone(), of["count"].as_u64().unwrap());
+    (channel["frames_out"].as_u64().unwrap(), dropped.iter().map(count).collect())
+}
+
+fn reasons(reasons: &[(&str, u64)]) -> BTreeMap<String, u64> {
+    reasons.iter().map(|(reason, count)| ((*reason).to_owned(), *count)).collect()
+}
+
+/// The CameraInfo of the drive precedes no picture of its camera: the last camera of the
+/// first frame has none.
+const NUM_SERVED: u64 = NUM_FRAMES as u64 - 1;
+
+#[test]
+fn six_cameras_become_boxes_in_the_frame_of_the_vehicle() {
+    let fixture = Fixture::new();
+    let run = fixture.replay(&fixture.drive(), "out", &[]);
+    assert_eq!(frames(&run), (NUM_SERVED, reasons(&[("uncalibrated", 1)])));
+    let lines = run.lines();
+    assert_eq!(lines.len() as u64, NUM_SERVED);
+    for line in &lines {
+        assert_eq!(line["frame_id"], "base_link", "{line}");
+        assert!(!line["detections_3d"].as_array().unwrap().is_empty(), "{line}");
+    }
+    let report = run.report();
+    let inputs = report["channels"]["rig"]["inputs"].as_array().unwrap();
+    assert_eq!(inputs.len(), 6);
+    for input in inputs {
+        assert_eq!(input["received"], NUM_FRAMES as u64, "{input}");
+    }
+    // Equal bytes again, in a process of its own, and with files in place of CameraInfo.
+    let again = fixture.replay(&fixture.drive(), "again", &[]);
+    let isolated = fixture.replay(&fixture.drive(), "isolated", &["rig.isolate:=true"]);
+    for run in [&again, &isolated] {
+        assert_eq!(run.expect_code(0).lines(), lines);
+    }
+}
+
+#[test]
+fn calibration_and_transforms_come_from_files_where_a_recording_has_none() {
+    let fixture = Fixture::new();
+    let calibration = calibration_file(&fixture);
+    let paths = vec![calibration.display().to_string(); 6].join(", ");
+    let paths = format!("rig.calibration_paths:=[{paths}]");
+    let served = fixture.replay(&fixture.drive(), "served", &[&paths]);
+    // The first frame is not lost.
+    assert_eq!(frames(&served), (NUM_FRAMES as u64, reasons(&[])));
+    let without = fixture.rewrite("without", |topic, _, data| {
+        let keeps = !topic.ends_with("camera_info") && topic != "/tf_static";
+        keeps.then(|| data.to_vec())
+    });
+    let bare = fixture.replay(&without, "bare", &[]);
+    assert_eq!(frames(&bare), (0, reasons(&[("uncalibrated", NUM_FRAMES as u64)])));
+    let no_mounts = fixture.replay(&without, "no_mounts", &[&paths]);
+    assert_eq!(frames(&no_mounts), (0, reasons(&[("missing_transform", NUM_FRAMES as u64)])));
+    // A rig of six cameras at the origin of the vehicle, looking around.
+    let mut text = "base_link:\n".to_owned();
+    for camera in 0..6 {
+        let yaw = f64::from(camera) * std::f64::consts::FRAC_PI_3 - std::f64::consts::FRAC_PI_2;
+        text += &format!(
+            "  camera_{camera}_optical_frame: {{x: 0, y: 0, z: 1.5, roll: -1.5708, pitch: 0, yaw: {yaw}}}\n"
+        );
+    }
+    let transforms = fixture.path("rig.yaml");
+    std::fs::write(&transforms, text).unwrap();
+    let transforms = format!("rig.transforms_path:={}", transforms.display());
+    let filed = fixture.replay(&without, "filed", &[&paths, &transforms]);
+    assert_eq!(frames(&filed), (NUM_FRAMES as u64, reasons(&[])));
+    // Those of the recording go before those of the file.
+    let both = fixture.replay(&fixture.drive(), "both", &[&paths, &transforms]);
+    assert_eq!(both.expect_code(0).lines(), served.lines());
+    assert_ne!(filed.lines(), served.lines());
+}
+
+#[test]
+fn frames_without_a_fitting_calibration_or_pose_are_dropped() {
+    let fixture = Fixture::new();
+    let all = NUM_FRAMES as u64;
+    let info = |change: fn(&mut CameraInfo<'_>)| {
+        move |topic: &str, _: usize, data: &[u8]| {
+            if topic != "/camera_2/camera_info" {
+                return Some(data.to_vec());
+            }
+            let mut info = CameraInfo::decode(data).unwrap();
+            change(&mut info);
+            let mut message = Vec::new();
+            info.encode(&mut message).unwrap();
+            Some(message)
+        }
+    };
+    let first = ("uncalibrated", 1);
+    for (name, bag, expected) in [
+        (
+            "size",
+            fixture.rewrite("size_bag", info(|info| info.width = 640)),
+            "calibration_mismatch",
+        ),
+        ("k", fixture.rewrite("k_bag", info(|info| info.k = [0.0; 9])), "uncalibrated"),
+        (
+            "model",
+            fixture.rewrite("model_bag", info(|info| info.distortion_model = "division")),
+            "unsupported_distortion",
+        ),
+    ] {
+        let run = fixture.replay(&bag, name, &[]);
+        assert_eq!(frames(&run), (0, reasons(&[(expected, all)])), "{name}");
+        let report = run.report();
+        let messages = report["channels"]["rig"]["dropped"].to_string();
+        assert!(messages.contains("camera 2 (camera_2_optical_frame)"), "{messages}");
+    }
+    let no_tf =
+        fixture.rewrite("no_tf_bag", |topic, _, data| (topic != "/tf").then(|| data.to_vec()));
+    let run = fixture.replay(&no_tf, "no_tf", &[]);
+    assert_eq!(frames(&run), (0, reasons(&[first, ("missing_transform", all - 1)])));
+    // One camera without its third picture.
+    let gap = fixture.rewrite("gap_bag", |topic, count, data| {
+        (topic != "/camera_4/image" || count != 2).then(|| data.to_vec())
+    });
+    let run = fixture.replay(&gap, "gap", &[]);
+    assert_eq!(frames(&run), (all - 2, reasons(&[("incomplete_views", 1), first])));
+    // A camera of another size, and a network for other cameras.
+    let two = "rig.inputs:=[/camera_0/image, /camera_1/image]";
+    let run = fixture.replay(&fixture.drive(), "two", &[two]);
+    assert!(run.code != 0 && run.stderr.contains("takes 6 cameras"), "{}", run.stderr);
+}
+
+#[test]
+fn a_changed_calibration_holds_from_its_frame_on() {
+    let fixture = Fixture::new();
+    // From the fourth CameraInfo on, another focal length.
+    let zoom = |from: usize| {
+        move |topic: &str, count: usize, data: &[u8]| {
+            if !topic.ends_with("camera_info") || count < from {
+                return Some(data.to_vec());
+            }
+            let mut info = CameraInfo::decode(data).unwrap();
+            for matrix in [&mut info.k[..], &mut info.p[..]] {
+                matrix[0] *= 1.2;
+            }
+            let mut message = Vec::new();
+            info.encode(&mut message).unwrap();
+            Some(message)
+        }
+    };
+    // Without the memory, so that a frame depends on its own calibration alone.
+    let alone = ["rig.memory.max_gap_s:=0.05"];
+    let plain = fixture.replay(&fixture.drive(), "plain", &alone).lines();
+    let changed = fixture.replay(&fixture.rewrite("zoom", zoom(3)), "changed", &alone).lines();
+    let zoomed = fixture.replay(&fixture.rewrite("zoomed_bag", zoom(0)), "zoomed", &alone).lines();
+    assert_eq!([plain.len(), changed.len(), zoomed.len()], [NUM_SERVED as usize; 3]);
+    // The CameraInfo number n comes after the picture number n: the last frames have it all.
+    assert_eq!(changed[..2], plain[..2]);
+    assert_eq!(changed[3..], zoomed[3..]);
+    assert_ne!(changed[3..], plain[3..]);
+}
+
+/// The nominal rig of nuScenes: topic, frame, x and y of the camera, its yaw in degrees, focal
+/// length.
+const NUSCENES: [(&str, &str, [f64; 2], f64, f64); 6] = [
+    ("front", "CAM_FRONT", [1.7, 0.0], 0.0, 1266.0),
+    ("front_right", "CAM_FRONT_RIGHT", [1.5, -0.5], -55.0, 1260.0),
+    ("front_left", "CAM_FRONT_LEFT", [1.5, 0.5], 55.0, 1272.0),
+    ("back", "CAM_BACK", [0.0, 0.0], 180.0, 809.0),
+    ("back_left", "CAM_BACK_LEFT", [1.0, 0.5], 110.0, 1256.0),
+    ("back_right", "CAM_BACK_RIGHT", [1.0, -0.5], -110.0, 1259.0),
+];
+
+#[test]
+fn compressed_cameras_without_camera_info_run_with_calibration_files() {
+    let Some(data) = shared_data() else { return };
+    let fixture = Fixture::new();
+    let mut transforms =
+        "map:\n  base_link: {x: 0, y: 0, z: 0, roll: 0, pitch: 0, yaw: 0}\nbase_link:\n".to_owned();
+    let (mut topics, mut files) = (Vec::new(), Vec::new());
+    for (name, frame, [x, y], degrees, focal) in NUSCENES {
+        let yaw = (degrees - 90.0).to_radians();
+        transforms += &format!(
+            "  {frame}: {{x: {x}, y: {y}, z: 1.5, roll: -1.5708, pitch: 0, yaw: {yaw}}}\n"
+        );
+        let file = fixture.path(&format!("{name}.yaml"));
+        let text = format!(
+            "image_width: 1600\nimage_height: 900\ndistortion_model: plumb_bob\n\
+             distortion_coefficients: {{rows: 1, cols: 5, data: [0, 0, 0, 0, 0]}}\n\
+             camera_matrix: {{rows: 3, cols: 3, data: [{focal}, 0, 800, 0, {focal}, 450, 0, 0, 1]}}\n"
+        );
+        std::fs::write(&file, text).unwrap();
+        topics.push(format!("/camera/{name}/image_raw/compressed"));
+        files.push(file.display().to_string());
+    }
+    let rig = fixture.path("nuscenes.yaml");
+    std::fs::write(&rig, transforms).unwrap();
+    let parameters = [
+        format!("rig.inputs:=[{}]", topics.join(", ")),
+        format!("rig.calibration_paths:=[{}]", files.join(", ")),
+        format!("rig.transforms_path:={}", rig.display()),
+        "rig.sync.max_skew_s:=0.05".to_owned(),
+        // A keyframe every half second.
+        "rig.memory.max_gap_s:=0.6".to_owned(),
+    ];
+    let parameters: Vec<&str> = parameters.iter().map(String::as_str).collect();
+    let bag = data.join("bags/nuscenes_surround_mcap");
+    let run = fixture.replay(&bag, "nuscenes", &parameters);
+    assert_eq!(frames(&run), (5, reasons(&[])));
+    let lines = run.lines();
+    assert_eq!(lines.len(), 5);
+    // The pictures repeat, so what changes is the memory's doing.
+    assert_ne!(lines[0]["detections_3d"], lines[1]["detections_3d"]);
+    assert_eq!(run.report()["channels"]["rig"]["truncated"].get("memory_cleared"), None);
+    // With less skew than the cameras have, no frame is whole.
+    let strict = [&parameters[..], &["rig.sync.max_skew_s:=0.01"]].concat();
+    let run = fixture.replay(&bag, "strict", &strict);
+    assert_eq!(frames(&run), (0, reasons(&[("incomplete_views", 5)])));
+}
