@@ -1,9 +1,13 @@
-//! Compiles `kernels/*.cu` into one fatbin that the program embeds.
+//! Compiles `kernels/*.cu` into one fatbin that the program embeds, and asks which
+//! services the sourced ROS 2 has types of.
 //!
 //! Sets `DET_POST_FATBIN` (the file's path) and the cfg `kernels` when it
 //! could; without nvcc it warns and the build goes on, and CUDA is reported as
 //! built without kernels. Environment: `DET_POST_NVCC` names the compiler,
 //! `DET_POST_CUDA_ARCHS` the architectures (`87` or `80,90`).
+//!
+//! Sets the cfg `iron_services` where r2r generates the types of the services that
+//! nodes have from ROS 2 Iron on.
 
 use std::env;
 use std::ffi::OsString;
@@ -19,17 +23,39 @@ const ARCHITECTURES: [u32; 7] = [80, 86, 87, 89, 90, 100, 120];
 const SWITCHES: [&str; 4] = ["-O3", "-std=c++17", "--fmad=false", "-lineinfo"];
 
 fn main() {
-    println!("cargo:rustc-check-cfg=cfg(kernels)");
+    println!("cargo:rustc-check-cfg=cfg(iron_services, kernels)");
     println!("cargo:rerun-if-changed=build.rs");
     println!("cargo:rerun-if-changed=kernels");
     for name in ["DET_POST_NVCC", "DET_POST_CUDA_ARCHS", "CUDACXX", "CUDA_HOME", "CUDA_PATH"] {
         println!("cargo:rerun-if-env-changed={name}");
+    }
+    if env::var_os("CARGO_FEATURE_ROS2").is_some() {
+        ask_ros();
     }
     if env::var_os("CARGO_FEATURE_CUDA").is_none() {
         return;
     }
     if let Err(reason) = compile() {
         println!("cargo:warning=built without CUDA kernels: {reason}");
+    }
+}
+
+/// r2r generates the types of all packages in the sourced ROS 2, unless CMake or a
+/// filter names some of them.
+fn ask_ros() {
+    let prefixes = ["AMENT_PREFIX_PATH", "CMAKE_PREFIX_PATH"];
+    let selections = ["CMAKE_IDL_PACKAGES", "IDL_PACKAGE_FILTER"];
+    for name in prefixes.iter().chain(&selections) {
+        println!("cargo:rerun-if-env-changed={name}");
+    }
+    let package = "type_description_interfaces";
+    let file = Path::new("share").join(package).join("srv/GetTypeDescription.srv");
+    let has_file = |paths: OsString| env::split_paths(&paths).any(|p| p.join(&file).is_file());
+    let is_selected = |name| env::var(name).is_ok_and(|list| list.contains(package));
+    if prefixes.iter().filter_map(env::var_os).any(has_file)
+        && selections.iter().all(|name| env::var_os(name).is_none() || is_selected(*name))
+    {
+        println!("cargo:rustc-cfg=iron_services");
     }
 }
 
@@ -47,8 +73,21 @@ fn compile() -> Result<(), String> {
     command.args(SWITCHES).args(["-fatbin", "-I", "kernels", "--threads", "0", "-o"]);
     command.arg(&fatbin).arg(&unity);
     for (position, architecture) in architectures.iter().enumerate() {
-        let ptx = if position == 0 { format!(",compute_{architecture}") } else { String::new() };
-        command.arg(format!("-gencode=arch=compute_{architecture},code=[sm_{architecture}{ptx}]"));
+        let mut target = |virtual_name: &str, codes: &str| {
+            command.arg(format!("-gencode=arch=compute_{virtual_name},code=[{codes}]"));
+        };
+        let ptx = format!("compute_{architecture}");
+        match (architecture, position) {
+            // Every GPU of 9.0 is a 9.0a: it has matrix instructions of warpgroups. PTX of
+            // 9.0a would run on no other.
+            (90, 0) => {
+                target("90a", "sm_90a");
+                target("90", &ptx);
+            }
+            (90, _) => target("90a", "sm_90a"),
+            (_, 0) => target(&architecture.to_string(), &format!("sm_{architecture},{ptx}")),
+            _ => target(&architecture.to_string(), &format!("sm_{architecture}")),
+        }
     }
     let output = command.output().map_err(|e| format!("{}: {e}", nvcc.display()))?;
     if !output.status.success() {

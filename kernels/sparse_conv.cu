@@ -7,8 +7,10 @@
 // gives. Taps that no tile has are skipped. An absent row of a tap is zero; weights are
 // finite, so that its products are zero.
 //
-// f32: `sum = fma(x, w, sum)` over taps and channels ascending, as on the CPU. Weights are
-// read through the first-level cache.
+// GPUs of compute capability 9.0 have matrix instructions of four warps: there 64 and 128
+// output channels in 16 bits take kernels of their own (`warpgroup`).
+//
+// f32: `sum = fma(x, w, sum)` over taps and channels ascending, as on the CPU.
 //
 // The number of rows is read on the device. Blocks and warps share the tiles evenly.
 
@@ -16,6 +18,7 @@
 #include "sparse_conv_features.cuh"
 #include "sparse_conv_resident.cuh"
 #include "sparse_conv_staged.cuh"
+#include "sparse_conv_warpgroup.cuh"
 
 #define SPARSE_CONV_RESIDENT(T, kWords, kChannels, kDepth, kBlocks, name)               \
     extern "C" __global__ void __launch_bounds__(sparse_conv::kThreads, kBlocks) name(  \
@@ -28,6 +31,18 @@
         const __grid_constant__ sparse_conv::Args args) {                         \
         sparse_conv::staged<T, kChannels / 16 / kColumns, kColumns>(args);        \
     }
+
+// Other GPUs do not have these kernels; the launcher looks for them.
+#if SPARSE_CONV_HAS_WARPGROUPS
+#define SPARSE_CONV_WARPGROUP(T, kChannels, name)                                            \
+    extern "C" __global__ void                                                               \
+        __launch_bounds__(sparse_conv::WarpgroupTile<kChannels>::kThreads, 1) name(          \
+            const __grid_constant__ sparse_conv::Args args) {                                \
+        sparse_conv::warpgroups<T, kChannels>(args);                                         \
+    }
+#else
+#define SPARSE_CONV_WARPGROUP(T, kChannels, name)
+#endif
 
 #define SPARSE_CONV_F32(kChannels, kBlocks, name)                                            \
     extern "C" __global__ void __launch_bounds__(sparse_conv::kF32Threads, kBlocks) name(    \
@@ -43,7 +58,9 @@
     SPARSE_CONV_STAGED(T, 16, 1, sparse_conv_staged_16_##suffix)                 \
     SPARSE_CONV_STAGED(T, 32, 1, sparse_conv_staged_32_##suffix)                 \
     SPARSE_CONV_STAGED(T, 64, 1, sparse_conv_staged_64_##suffix)                 \
-    SPARSE_CONV_STAGED(T, 128, 2, sparse_conv_staged_128_##suffix)
+    SPARSE_CONV_STAGED(T, 128, 2, sparse_conv_staged_128_##suffix)               \
+    SPARSE_CONV_WARPGROUP(T, 64, sparse_conv_warpgroup_64_##suffix)              \
+    SPARSE_CONV_WARPGROUP(T, 128, sparse_conv_warpgroup_128_##suffix)
 
 SPARSE_CONV_16_BITS(__half, f16)
 SPARSE_CONV_16_BITS(__nv_bfloat16, bf16)
@@ -52,9 +69,10 @@ SPARSE_CONV_RESIDENT(sparse_conv::Tf32, 4, 32, 3, 2, sparse_conv_resident_32_tf3
 SPARSE_CONV_STAGED(sparse_conv::Tf32, 16, 1, sparse_conv_staged_16_tf32)
 SPARSE_CONV_STAGED(sparse_conv::Tf32, 32, 1, sparse_conv_staged_32_tf32)
 SPARSE_CONV_STAGED(sparse_conv::Tf32, 64, 1, sparse_conv_staged_64_tf32)
-SPARSE_CONV_F32(16, 4, sparse_conv_16_f32)
-SPARSE_CONV_F32(32, 3, sparse_conv_32_f32)
-SPARSE_CONV_F32(64, 2, sparse_conv_64_f32)
+SPARSE_CONV_F32(16, 2, sparse_conv_16_f32)
+SPARSE_CONV_F32(32, 1, sparse_conv_32_f32)
+SPARSE_CONV_F32(64, 1, sparse_conv_64_f32)
+SPARSE_CONV_F32(128, 1, sparse_conv_128_f32)
 
 #define SPARSE_CONV_FEATURES(E, kParts, suffix)                                               \
     extern "C" __global__ void __launch_bounds__(sparse_conv::kFeatureThreads)                \

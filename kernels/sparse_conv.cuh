@@ -36,10 +36,12 @@ struct Args {
     uint32_t num_outputs;    // channels, padded
     uint32_t num_chunks;     // steps per tap along the channels
     uint32_t has_relu;
+    uint32_t capacity;       // output rows
+    uint32_t num_input_rows;  // that words name at most
+    uint32_t zero;           // 0
     uint32_t reserved;
-    uint32_t capacity;        // output rows
 };
-static_assert(sizeof(Args) == 152);
+static_assert(sizeof(Args) == 160);
 
 // A part of some tiles of 16 rows: part `index` of `num`.
 struct Range {
@@ -70,30 +72,58 @@ __device__ inline float loaded(float value) { return value; }
 __device__ inline float loaded(__half value) { return __half2float(value); }
 __device__ inline float loaded(__nv_bfloat16 value) { return __bfloat162float(value); }
 
-// The epilogue of `kNum` neighbouring channels of a row.
-template <typename E, uint32_t kNum>
-__device__ void finish(const Args& args, uint32_t row, uint32_t channel, const float (&bias)[kNum],
-                       const float (&sums)[kNum]) {
+// Neighbouring rows of a warp.
+struct Rows {
+    uint32_t first, end;
+
+    __device__ bool has(uint32_t row) const { return row < end; }
+};
+
+// The rows of some tiles, none beyond the last row.
+__device__ inline Rows rows_of(uint32_t first_tile, uint32_t end_tile, uint32_t num_rows) {
+    const uint32_t end = end_tile * kTileRows;
+    return {first_tile * kTileRows, end < num_rows ? end : num_rows};
+}
+
+// The epilogue of `kNum` neighbouring channels of `kRows` rows, of which those beyond the end
+// are left out. The residuals of all rows are on their way at once.
+template <typename E, uint32_t kNum, uint32_t kRows>
+__device__ void finish(const Args& args, const Rows& rows, const uint32_t (&row)[kRows],
+                       uint32_t channel, const float (&sums)[kRows][kNum]) {
     constexpr uint32_t kWide = 16 / sizeof(E) < kNum ? 16 / sizeof(E) : kNum;
-    const uint64_t at = static_cast<uint64_t>(row) * args.num_outputs + channel;
-    const E* residual = reinterpret_cast<const E*>(args.residual.data + kZeroBytes) + at;
-    E* output = reinterpret_cast<E*>(args.output.data + kZeroBytes) + at;
+    struct alignas(kWide * sizeof(E)) Wide {
+        E values[kWide];
+    };
+    // Features have less than 2^32 bytes.
+    const uint32_t row_bytes = args.num_outputs * sizeof(E);
+    const uint32_t first_byte = kZeroBytes + channel * sizeof(E);
     const bool has_residual = args.residual.len != 0;
+    Wide wide[kRows][kNum / kWide] = {};
 #pragma unroll
-    for (uint32_t first = 0; first < kNum; first += kWide) {
-        struct alignas(kWide * sizeof(E)) Wide {
-            E values[kWide];
-        };
-        Wide wide;
-        if (has_residual) wide = *reinterpret_cast<const Wide*>(residual + first);
+    for (uint32_t i = 0; i < kRows; ++i) {
+        if (!has_residual || !rows.has(row[i])) continue;
+        const uint8_t* at = args.residual.data + (first_byte + row[i] * row_bytes);
 #pragma unroll
-        for (uint32_t i = 0; i < kWide; ++i) {
-            float value = sums[first + i] + bias[first + i];
-            if (has_residual) value += loaded(wide.values[i]);
-            if (args.has_relu != 0) value = relu(value);
-            store(value, &wide.values[i]);
+        for (uint32_t w = 0; w < kNum / kWide; ++w) wide[i][w] = reinterpret_cast<const Wide*>(at)[w];
+    }
+#pragma unroll
+    for (uint32_t w = 0; w < kNum / kWide; ++w) {
+        float bias[kWide];
+#pragma unroll
+        for (uint32_t c = 0; c < kWide; ++c) bias[c] = __ldg(&args.bias[channel + w * kWide + c]);
+#pragma unroll
+        for (uint32_t i = 0; i < kRows; ++i) {
+#pragma unroll
+            for (uint32_t c = 0; c < kWide; ++c) {
+                float value = sums[i][w * kWide + c] + bias[c];
+                if (has_residual) value += loaded(wide[i][w].values[c]);
+                if (args.has_relu != 0) value = relu(value);
+                store(value, &wide[i][w].values[c]);
+            }
+            if (!rows.has(row[i])) continue;
+            uint8_t* at = args.output.data + (first_byte + row[i] * row_bytes);
+            reinterpret_cast<Wide*>(at)[w] = wide[i][w];
         }
-        *reinterpret_cast<Wide*>(output + first) = wide;
     }
 }
 

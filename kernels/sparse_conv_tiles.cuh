@@ -125,26 +125,15 @@ struct Chunk {
     }
 };
 
-// The rows of a warp: some tiles, none beyond the last row.
-struct Rows {
-    uint32_t first, end;
-
-    __device__ Rows(uint32_t first_tile, uint32_t end_tile, uint32_t num_rows)
-        : first(first_tile * kTileRows),
-          end(end_tile * kTileRows < num_rows ? end_tile * kTileRows : num_rows) {}
-
-    __device__ bool has(uint32_t row) const { return row < end; }
-};
-
 // The taps of a batch that each 16 rows of a warp have, a bit each. The lanes write the
-// offsets of their rows, by tap and row % 8 those of all 8 rows.
+// offsets of their rows, by tap and row % 8 those of all 8 rows, unless another warp does.
 template <uint32_t kGroups>
 struct Taps {
     uint32_t any;
     uint32_t tiles[kGroups / 2];
 
     __device__ Taps(const Args& args, const Rows& rows, uint32_t first_group,
-                    Offsets<kGroups> (*offsets)[8]) {
+                    Offsets<kGroups> (*offsets)[8], bool is_writer = true) {
         auto* of_lane = reinterpret_cast<uint32_t*>(offsets) + lane_of() % 8 * kGroups + lane_of() / 8;
         const uint32_t row_bytes = args.row_bytes;
         __syncwarp();
@@ -165,6 +154,7 @@ struct Taps {
 #pragma unroll
             for (uint32_t i = 0; i < kBatch; ++i) {
                 present |= (words[i] & 7) << i * args.width;
+                if (!is_writer) continue;
                 uint32_t offset = kZeroBytes + (words[i] >> 3) * row_bytes;
                 if (args.width == 3) {
 #pragma unroll
@@ -200,20 +190,21 @@ __device__ void finish_rows(const Args& args, const Rows& rows, uint32_t first_c
                             const Sums<kParts, kGroups>& sums) {
     using E = typename Stored<T>::Type;
     const uint32_t channel = first_channel + lane_of() / 4 * (2 * kParts);
-    float bias[2 * kParts];
+    // A tile at a time.
 #pragma unroll
-    for (uint32_t c = 0; c < 2 * kParts; ++c) bias[c] = __ldg(&args.bias[channel + c]);
+    for (uint32_t tile = 0; tile < kGroups / 2; ++tile) {
+        uint32_t row[4];
+        float of_row[4][2 * kParts];
 #pragma unroll
-    for (uint32_t i = 0; i < 2 * kGroups; ++i) {
-        const uint32_t row = rows.first + i / 2 * 8 + lane_of() % 4 * 2 + i % 2;
-        if (!rows.has(row)) continue;
-        float of_row[2 * kParts];
+        for (uint32_t i = 0; i < 4; ++i) {
+            row[i] = rows.first + tile * kTileRows + i / 2 * 8 + lane_of() % 4 * 2 + i % 2;
 #pragma unroll
-        for (uint32_t part = 0; part < kParts; ++part) {
-            of_row[2 * part] = sums[part][i / 2][i % 2];
-            of_row[2 * part + 1] = sums[part][i / 2][2 + i % 2];
+            for (uint32_t part = 0; part < kParts; ++part) {
+                of_row[i][2 * part] = sums[part][tile * 2 + i / 2][i % 2];
+                of_row[i][2 * part + 1] = sums[part][tile * 2 + i / 2][2 + i % 2];
+            }
         }
-        finish<E>(args, row, channel, bias, of_row);
+        finish<E>(args, rows, row, channel, of_row);
     }
 }
 

@@ -20,7 +20,7 @@ struct Args {
     uint32_t stride;
     uint32_t num_channels;  // padded
     uint32_t capacity;
-    uint32_t reserved;
+    uint32_t num_input_rows;  // that words name at most
 };
 static_assert(sizeof(Args) == 88);
 

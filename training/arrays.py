@@ -10,9 +10,13 @@ import numpy as np
 import torch
 
 
-def load(folder: Path, names: list[str], max_seeds: int | None = None) -> dict[str, np.ndarray]:
-    """Concatenates arrays of all seeds, in the order of the seeds."""
+def load(
+    folder: Path, names: list[str], max_seeds: int | None = None, part: tuple[int, int] = (0, 1)
+) -> dict[str, np.ndarray]:
+    """Concatenates arrays of all seeds, in the order of the seeds; of `part`
+    (i, n) those of every n-th seed, from the i-th on."""
     seeds = sorted(path for path in folder.iterdir() if path.is_dir())[:max_seeds]
+    seeds = seeds[part[0] :: part[1]]
     if not seeds:
         raise SystemExit(f"{folder} holds no seeds; run the exporter first")
     trained = [seed.name for seed in seeds if int(seed.name) >= 9000]

@@ -7,7 +7,6 @@ one gather and one matrix product, and its gradient the same with the rulebook's
 transpose: no atomic addition, and the same bits run to run.
 """
 
-import itertools
 import math
 from dataclasses import dataclass
 
@@ -20,28 +19,27 @@ PIECE = 4096
 
 @dataclass
 class Sites:
-    """The active cells of one level."""
+    """The active cells of one level. All indices are int32, the fastest on a GPU:
+    a batch may have 2^31 cells, with margins."""
 
-    coordinates: torch.Tensor  # [N, 4] int64: batch, z, y, x
+    coordinates: torch.Tensor  # [4, N]: batch, z, y, x
     grid: tuple[int, int, int]
     batch: int
 
     def __len__(self):
-        return len(self.coordinates)
+        return self.coordinates.shape[1]
 
     def ranks(self) -> torch.Tensor:
         """The row of each cell of the grid with a margin of one cell; N where
         no site is. [batch, z + 2, y + 2, x + 2], flat."""
         shape = [n + 2 for n in self.grid]
-        ranks = torch.full(
-            (self.batch * math.prod(shape),), len(self), dtype=torch.int32,
-            device=self.coordinates.device,
-        )  # fmt: skip
-        b, *cell = self.coordinates.unbind(1)
-        ranks[linear(b, [c + 1 for c in cell], shape)] = torch.arange(
-            len(self), dtype=torch.int32, device=ranks.device
-        )
-        return ranks
+        device = self.coordinates.device
+        num_cells = self.batch * math.prod(shape)
+        ranks = torch.full((num_cells,), len(self), dtype=torch.int32, device=device)
+        b, z, y, x = self.coordinates
+        index = linear(b, [z + 1, y + 1, x + 1], shape)
+        rows = torch.arange(len(self), dtype=torch.int32, device=device)
+        return ranks.index_copy_(0, index.long(), rows)
 
 
 def linear(batch, cell, shape):
@@ -51,10 +49,11 @@ def linear(batch, cell, shape):
 
 
 def sorted_sites(coordinates: torch.Tensor, grid, batch: int):
-    """Sites [batch, z, y, x] in ascending order, and the order of the rows."""
-    b, *cell = coordinates.unbind(1)
+    """Sites [4, N] (batch, z, y, x) in ascending order, and the order of the rows."""
+    coordinates = coordinates.int()
+    b, *cell = coordinates
     order = linear(b, cell, grid).argsort()
-    return Sites(coordinates[order], tuple(grid), batch), order
+    return Sites(coordinates[:, order], tuple(grid), batch), order
 
 
 @dataclass
@@ -66,22 +65,26 @@ class Rulebook:
     outputs_of: torch.Tensor
 
 
-def look_up(sites: Sites, cells: list[torch.Tensor]) -> torch.Tensor:
+def look_up(sites: Sites, batch: torch.Tensor, cells: list[torch.Tensor]) -> torch.Tensor:
     """Rows [M, taps] of cells given axis by axis, [M, taps of the axis]; a cell
     may be outside of the grid by one."""
-    shape = [n + 2 for n in sites.grid]
-    b, (z, y, x) = cells[0], [cell + 1 for cell in cells[1:]]
-    column = (b[:, None] * shape[0] + z) * shape[1]
-    plane = (column[:, :, None] + y[:, None, :]) * shape[2]
-    index = plane[:, :, :, None] + x[:, None, None, :]
-    return sites.ranks()[index.flatten(1)]
+    _, height, width = (n + 2 for n in sites.grid)
+    z, y, x = (cell + 1 for cell in cells)
+    plane = (batch[:, None] * (sites.grid[0] + 2) + z) * height
+    row = (plane[:, :, None] + y[:, None, :]) * width
+    index = row[:, :, :, None] + x[:, None, None, :]
+    return sites.ranks().index_select(0, index.flatten()).view(len(batch), -1)
+
+
+def taps(kernel: int, like: torch.Tensor) -> torch.Tensor:
+    return torch.arange(kernel, dtype=torch.int32, device=like.device)
 
 
 def submanifold_rulebook(sites: Sites, kernel) -> Rulebook:
     """Outputs are the sites themselves."""
-    b, *cell = sites.coordinates.unbind(1)
-    cells = [c[:, None] + taps(k, c) - k // 2 for c, k in zip(cell, kernel)]
-    inputs_of = look_up(sites, [b, *cells])
+    b, *cell = sites.coordinates
+    cells = [c[:, None] + (taps(k, c) - k // 2) for c, k in zip(cell, kernel)]
+    inputs_of = look_up(sites, b, cells)
     return Rulebook(inputs_of, inputs_of.flip(1))
 
 
@@ -89,62 +92,58 @@ def strided_rulebook(sites: Sites, kernel, stride, padding) -> tuple[Sites, Rule
     """Outputs are all cells with a site under the kernel. Tap k of output o is
     the input o * stride - padding + k."""
     outputs = strided_sites(sites, kernel, stride, padding)
-    b, *cell = outputs.coordinates.unbind(1)
+    b, *cell = outputs.coordinates
     axes = list(zip(cell, kernel, stride, padding))
-    cells = [c[:, None] * s - p + taps(k, c) for c, k, s, p in axes]
-    inputs_of = look_up(sites, [b, *cells])
+    cells = [(c * s - p)[:, None] + taps(k, c) for c, k, s, p in axes]
+    inputs_of = look_up(sites, b, cells)
 
-    b, *cell = sites.coordinates.unbind(1)
+    b, *cell = sites.coordinates
     cells = []
     for c, k, s, p, size in zip(cell, kernel, stride, padding, outputs.grid):
-        place = c[:, None] + p - taps(k, c)
+        place = (c + p)[:, None] - taps(k, c)
         fits = (place % s == 0) & (place >= 0) & (place < size * s)
         # The margin of the grid has no site.
         cells.append(torch.where(fits, place // s, -1))
-    return outputs, Rulebook(inputs_of, look_up(outputs, [b, *cells]))
+    return outputs, Rulebook(inputs_of, look_up(outputs, b, cells))
 
 
 def strided_sites(sites: Sites, kernel, stride, padding) -> Sites:
-    grid = tuple(
-        (n + 2 * p - k) // s + 1 for n, k, s, p in zip(sites.grid, kernel, stride, padding)
-    )
-    b, *cell = sites.coordinates.unbind(1)
+    axes = list(zip(sites.grid, kernel, stride, padding))
+    grid = tuple((n + 2 * p - k) // s + 1 for n, k, s, p in axes)
+    b, *cell = sites.coordinates
+    # Along each axis, the outputs that have the site under their kernel: [reach, N].
+    outputs, fits = [], []
+    for c, size, (_, k, s, p) in zip(cell, grid, axes):
+        output = (c + p) // s - taps(math.ceil(k / s), c)[:, None]
+        outputs.append(output)
+        fits.append((output >= 0) & (output < size) & (output * s - p + k > c))
+    (z, y, x), (in_z, in_y, in_x) = outputs, fits
+    index = linear(b, [z[:, None, None], y[None, :, None], x[None, None]], grid)
+    exists = in_z[:, None, None] & in_y[None, :, None] & in_x[None, None]
     num_cells = sites.batch * math.prod(grid)
     # One more, for what has no output.
     is_active = torch.zeros(num_cells + 1, dtype=torch.bool, device=b.device)
-    last = [(c + p) // s for c, s, p in zip(cell, stride, padding)]
-    reach = [math.ceil(k / s) for k, s in zip(kernel, stride)]
-    for back in itertools.product(*map(range, reach)):
-        output = [o - d for o, d in zip(last, back)]
-        fits = torch.ones_like(b, dtype=torch.bool)
-        for o, c, k, s, p, size in zip(output, cell, kernel, stride, padding, grid):
-            fits &= (o >= 0) & (o < size) & (o * s - p + k > c)
-        is_active[torch.where(fits, linear(b, output, grid), num_cells)] = True
-    index = is_active[:-1].nonzero().squeeze(1)
+    index = torch.where(exists, index, num_cells).flatten()
+    is_active.index_fill_(0, index.long(), True)
+    index = is_active[:-1].nonzero().squeeze(1).int()
     depth, height, width = grid
-    coordinates = [
-        index // (depth * height * width),
-        index // (height * width) % depth,
-        index // width % height,
-        index % width,
-    ]
-    return Sites(torch.stack(coordinates, dim=1), grid, sites.batch)
-
-
-def taps(kernel: int, like: torch.Tensor) -> torch.Tensor:
-    return torch.arange(kernel, device=like.device)
+    column, plane = index // width, index // (width * height)
+    coordinates = [plane // depth, plane % depth, column % height, index % width]
+    return Sites(torch.stack(coordinates), grid, sites.batch)
 
 
 def gather(rows: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
     """[M, taps * C] of rows [N, C]; row N is zero."""
-    dtype = rows.dtype
+    dtype, num_bytes = rows.dtype, rows.shape[1] * rows.element_size()
     rows = torch.cat([rows, rows.new_zeros(1, rows.shape[1])])
-    # GPUs move 16 bytes as fast as one value.
-    if rows.shape[1] * rows.element_size() % 16 == 0:
-        rows = rows.view(torch.complex128)
-    elif rows.shape[1] * rows.element_size() % 8 == 0:
-        rows = rows.view(torch.int64)
-    return rows.index_select(0, index.flatten()).view(dtype).view(len(index), -1)
+    if num_bytes % 16:
+        return rows.index_select(0, index.flatten()).view(len(index), -1)
+    # Words of 16 bytes, each with an index: torch's kernels for whole rows start
+    # a block of threads for each row, which for rows so short takes 20 times as long.
+    num_words = num_bytes // 16
+    words = torch.arange(num_words, device=index.device)
+    index = index[:, :, None].long() * num_words + words
+    return torch.take(rows.view(torch.complex128), index).flatten(1).view(dtype)
 
 
 def tall_product(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:

@@ -2,16 +2,19 @@
 OpenPCDet, which tools/export_sparse.py turns into ONNX.
 
     python train_voxel.py --data DIR --out voxel.pth
+    torchrun --nproc-per-node 2 train_voxel.py …    # two GPUs
 """
 
 import argparse
 import copy
 import math
+import os
 import time
 from pathlib import Path
 
 import numpy as np
 import torch
+import torch.distributed as dist
 
 import arrays
 import center_head
@@ -24,9 +27,10 @@ SECONDS_BETWEEN_CHECKPOINTS = 60.0
 class Frames:
     """All frames on the device."""
 
-    def __init__(self, folder: Path, device, max_seeds):
+    def __init__(self, folder: Path, device, max_seeds, part=(0, 1)):
         names = ["voxel_cells", "voxel_means", "boxes_3d", "lidar_frames"]
-        data = {k: torch.from_numpy(v) for k, v in arrays.load(folder, names, max_seeds).items()}
+        data = arrays.load(folder, names, max_seeds, part)
+        data = {name: torch.from_numpy(values) for name, values in data.items()}
         per_frame = data["lidar_frames"].long()
         self.device = device
         self.cells = data["voxel_cells"].to(device)  # x, y, z
@@ -34,8 +38,6 @@ class Frames:
         self.boxes = arrays.Boxes(data["boxes_3d"].to(device), per_frame[:, 1].to(device))
         self.num_voxels = per_frame[:, 2].to(device)
         self.first_voxel = arrays.starts(self.num_voxels)[:-1]
-        if not len(self.cells):
-            raise SystemExit(f"{folder} holds no voxels; export them with --networks voxel")
 
     def __len__(self):
         return len(self.num_voxels)
@@ -48,16 +50,39 @@ class Frames:
         cells = arrays.mirror_cells(self.cells[rows].long(), turn, net.NUM_CELLS)
         means = self.means[rows]
         arrays.mirror(means, turn, [0])
-        coordinates = torch.cat([owner[:, None], cells.flip(1)], dim=1)
+        coordinates = torch.cat([owner[None], cells.T.flip(0)])
         sites, order = sparse.sorted_sites(coordinates, net.GRID, len(frames))
         return sites, means[order], *self.boxes.of(frames, turn)
+
+
+class Group:
+    """The processes that torchrun started, each with a GPU and seeds of its own;
+    without it this process alone."""
+
+    def __init__(self):
+        self.size, self.rank = (int(os.environ.get(k, d)) for k, d in (("WORLD_SIZE", 1), ("RANK", 0)))
+        if self.size > 1:
+            torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+            dist.init_process_group("nccl")
+
+    def average(self, parameters: list[torch.Tensor], share: float) -> float:
+        """Averages the gradients, and how far training is, over the processes."""
+        if self.size == 1:
+            return share
+        gradients = [p.grad for p in parameters]
+        flat = torch.cat([g.flatten() for g in gradients] + [gradients[0].new_tensor([share])])
+        dist.all_reduce(flat)
+        flat /= self.size
+        parts = flat[:-1].split([g.numel() for g in gradients])
+        torch._foreach_copy_(gradients, [part.view_as(g) for part, g in zip(parts, gradients)])
+        return float(flat[-1])
 
 
 class Progress:
     """How far training is: by steps, or by the clock where that ends earlier."""
 
-    def __init__(self, num_steps: int, minutes: float):
-        self.num_steps, self.seconds = num_steps, 60 * minutes
+    def __init__(self, num_steps: int, seconds: float):
+        self.num_steps, self.seconds = num_steps, seconds
         self.start = time.monotonic()
         self.step = 0
 
@@ -98,64 +123,72 @@ def main():
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--epochs", type=int, default=40)
     parser.add_argument("--minutes", type=float, default=math.inf,
-                        help="end after this time at the latest; the learning rate falls by then")
+                        help="end after this time, data included; the learning rate falls by then")
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--rate", type=float, default=2e-3, help="highest learning rate")
     parser.add_argument("--max-seeds", type=int)
     parser.add_argument("--device", default="cuda")
     args = parser.parse_args()  # fmt: skip
+    train(args, Group())
 
+
+def train(args, group: Group):
+    start = time.monotonic()
     torch.manual_seed(0)
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(group.rank)
     torch.backends.cudnn.benchmark = True
     # Sums over half a million sites.
     torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
     device = torch.device(args.device)
     dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
-    start = time.monotonic()
-    frames = Frames(args.data, device, args.max_seeds)
-    print(f"{len(frames)} frames, {len(frames.cells)} voxels, {len(frames.boxes)} boxes, "
-          f"read in {time.monotonic() - start:.0f} s", flush=True)  # fmt: skip
+    report = print if group.rank == 0 else lambda *_, **__: None
+    frames = Frames(args.data, device, args.max_seeds, (group.rank, group.size))
+    report(f"{group.size} times {len(frames)} frames, {len(frames.cells)} voxels, "
+           f"{len(frames.boxes)} boxes, read in {time.monotonic() - start:.0f} s", flush=True)
 
     network = net.VoxelNetwork().to(device)
     network.backbone_2d.to(memory_format=torch.channels_last)
     network.dense_head.to(memory_format=torch.channels_last)
     averaged = copy.deepcopy(network).eval()
     parameters = list(network.parameters())
-    print(f"{sum(p.numel() for p in parameters)} parameters", flush=True)
+    report(f"{sum(p.numel() for p in parameters)} parameters", flush=True)
     optimizer = torch.optim.AdamW(parameters, weight_decay=0.01, fused=device.type == "cuda")
     steps = max(1, len(frames) // args.batch)
-    progress = Progress(steps * args.epochs, args.minutes)
-    saved, epoch = 0.0, 0
-    while progress.share() < 1:
+    progress = Progress(steps * args.epochs, 60 * args.minutes - (time.monotonic() - start))
+    share, saved, epoch = 0.0, 0.0, 0
+    while share < 1:
         order = torch.from_numpy(rng.permutation(len(frames))).to(device)
         sums, done = torch.zeros(2, device=device), 0
         for chosen in order.split(args.batch)[:steps]:
-            for group in optimizer.param_groups:
-                group["lr"] = learning_rate(progress.share(), args.rate)
+            for option in optimizer.param_groups:
+                option["lr"] = learning_rate(share, args.rate)
             turn = tuple(bool(b) for b in rng.integers(0, 2, 3))
             sites, features, boxes, owner = frames.batch(chosen, turn)
             goal = center_head.targets(boxes, owner, len(chosen), min_points=3)
             heat, box = network(sites, features, dtype)
             heat_loss, box_loss = center_head.losses(heat, box, *goal)
             optimizer.zero_grad(set_to_none=True)
-            (heat_loss + 0.5 * box_loss).backward()
+            (heat_loss + box_loss).backward()
+            progress.step += 1
+            share = group.average(parameters, progress.share())
             torch.nn.utils.clip_grad_norm_(parameters, 10.0)
             optimizer.step()
-            progress.step += 1
             average(averaged, network, min(0.999, (1 + progress.step) / (10 + progress.step)))
             sums += torch.stack([heat_loss.detach(), box_loss.detach()])
             done += 1
-            if progress.elapsed() - saved > SECONDS_BETWEEN_CHECKPOINTS:
+            if group.rank == 0 and progress.elapsed() - saved > SECONDS_BETWEEN_CHECKPOINTS:
                 saved = progress.elapsed()
                 save(averaged, args.out)
-            if progress.share() >= 1:
+            if share >= 1:
                 break
         epoch += 1
         heat_mean, box_mean = (sums / done).tolist()
-        print(f"epoch {epoch}: heat {heat_mean:.4f} box {box_mean:.4f}, step {progress.step}, "
-              f"{progress.elapsed():.0f} s, {100 * progress.share():.0f} %", flush=True)  # fmt: skip
-    save(averaged, args.out)
+        report(f"epoch {epoch}: heat {heat_mean:.4f} box {box_mean:.4f}, step {progress.step}, "
+               f"{progress.elapsed():.0f} s, {100 * share:.0f} %", flush=True)  # fmt: skip
+    if group.rank == 0:
+        save(averaged, args.out)
+    if group.size > 1:
+        dist.destroy_process_group()
 
 
 if __name__ == "__main__":

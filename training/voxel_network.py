@@ -82,7 +82,7 @@ class VoxelBackBone8x(nn.Module):
 def to_map(sites: sparse.Sites, rows):
     """[B, C * D, H, W], channel c * D + z, channels last in memory."""
     depth, height, width = sites.grid
-    b, z, y, x = sites.coordinates.unbind(1)
+    b, z, y, x = sites.coordinates.long()
     cells = rows.new_zeros(sites.batch * height * width, rows.shape[1], depth)
     cells[(b * height + y) * width + x, :, z] = rows
     return cells.view(sites.batch, height, width, -1).permute(0, 3, 1, 2)

@@ -26,10 +26,10 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use clap::{Parser, ValueEnum};
-use det_post::config::{ChannelKind, Config, LidarConfig, YoloFacts};
+use det_post::config::{ChannelKind, Config, EncoderFacts, LidarConfig, YoloFacts};
 use det_post::sim::{Drive, Options};
 use pictures::export_pictures;
-use scans::{Groupings, ScanExporter};
+use scans::ScanExporter;
 
 mod array;
 mod pictures;
@@ -62,9 +62,13 @@ struct Arguments {
     /// The networks to write arrays for.
     #[arg(long, value_enum, value_delimiter = ',', default_value = "pillar,voxel,camera")]
     networks: Vec<Network>,
-    /// The channels to export for.
-    #[arg(long, default_value = "config/demo.param.yaml")]
-    config: PathBuf,
+    /// Parameter files of the channels with the networks, each read by itself.
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "config/demo.param.yaml,config/demo_voxel.param.yaml"
+    )]
+    config: Vec<PathBuf>,
 }
 
 fn parse_seeds(text: &str) -> Result<Range<u64>, String> {
@@ -81,23 +85,11 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 fn main() -> Result<(), Failure> {
     let arguments = Arguments::parse();
-    let config = Config::load(std::slice::from_ref(&arguments.config), &[])?;
-    let mut lidar = None;
-    let mut camera = None;
-    for channel in &config.channels {
-        match &channel.kind {
-            ChannelKind::Lidar(config) => lidar = Some(config),
-            ChannelKind::Camera(config) => camera = Some(&config.facts),
-        }
-    }
-    let (Some(lidar), Some(camera)) = (lidar, camera) else {
-        return Err("the configuration has not both a camera and a lidar".into());
-    };
-
+    let channels = Channels::load(&arguments)?;
     let next = AtomicU64::new(arguments.seeds.start);
     let num_threads = std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| -> Result<(), Failure> {
-        let work = || export_seeds(&arguments, &next, lidar, camera);
+        let work = || export_seeds(&arguments, &next, &channels);
         let threads: Vec<_> = (0..num_threads).map(|_| scope.spawn(work)).collect();
         for thread in threads {
             thread.join().map_err(|_| "a thread panicked")??;
@@ -108,17 +100,56 @@ fn main() -> Result<(), Failure> {
     Ok(())
 }
 
+/// The channels of the networks that are exported for.
+#[derive(Default)]
+struct Channels {
+    pillar: Option<Box<LidarConfig>>,
+    voxel: Option<Box<LidarConfig>>,
+    camera: Option<YoloFacts>,
+}
+
+impl Channels {
+    fn load(arguments: &Arguments) -> Result<Self, Failure> {
+        let mut channels = Self::default();
+        for file in &arguments.config {
+            for channel in Config::load(std::slice::from_ref(file), &[])?.channels {
+                match channel.kind {
+                    ChannelKind::Camera(config) => channels.camera = Some(config.facts),
+                    ChannelKind::Lidar(config) => match config.facts.encoder {
+                        EncoderFacts::Pillars(_) => channels.pillar = Some(config),
+                        EncoderFacts::Voxels(_) => channels.voxel = Some(config),
+                    },
+                    // None of these networks takes the pictures of several cameras.
+                    ChannelKind::Surround(_) => {}
+                }
+            }
+        }
+        channels.pillar = select(channels.pillar, Network::Pillar, arguments)?;
+        channels.voxel = select(channels.voxel, Network::Voxel, arguments)?;
+        channels.camera = select(channels.camera, Network::Camera, arguments)?;
+        Ok(channels)
+    }
+}
+
+/// A channel, if its network is asked for.
+fn select<T>(
+    channel: Option<T>,
+    network: Network,
+    arguments: &Arguments,
+) -> Result<Option<T>, Failure> {
+    if !arguments.networks.contains(&network) {
+        return Ok(None);
+    }
+    channel.map(Some).ok_or_else(|| format!("no channel has a {network:?} network").into())
+}
+
 /// Writes one seed after the other until none is left.
 fn export_seeds(
     arguments: &Arguments,
     next: &AtomicU64,
-    lidar: &LidarConfig,
-    camera: &YoloFacts,
+    channels: &Channels,
 ) -> Result<(), Failure> {
-    let has = |network| arguments.networks.contains(&network);
-    let groupings = Groupings { pillars: has(Network::Pillar), voxels: has(Network::Voxel) };
-    let has_scans = groupings.pillars || groupings.voxels;
-    let mut scans = ScanExporter::new(lidar, groupings)?;
+    let mut scans = ScanExporter::new(channels.pillar.as_deref(), channels.voxel.as_deref())?;
     loop {
         let seed = next.fetch_add(1, Ordering::Relaxed);
         if seed >= arguments.seeds.end {
@@ -128,10 +159,10 @@ fn export_seeds(
         fs::create_dir_all(&folder)?;
         let options = Options { num_threads: 1, ..Options::default() };
         let drive = Drive::new(seed, &options)?;
-        if has_scans {
+        if let Some(scans) = &mut scans {
             scans.export(&drive, arguments.frames, &folder)?;
         }
-        if has(Network::Camera) {
+        if let Some(camera) = &channels.camera {
             export_pictures(&drive, camera, arguments.frames, &folder)?;
         }
     }

@@ -8,7 +8,7 @@ use det_post::ops::pillar_features::pillar_features;
 use det_post::ops::voxel_mean::voxel_mean;
 use det_post::ops::voxelize::{self, VoxelizeParams, Voxels, voxelize};
 use det_post::sim::{Drive, Scan};
-use det_post::types::{ElementType, Grid, Points, Tensor, TensorValues};
+use det_post::types::{ElementType, Points, Tensor, TensorValues};
 use nalgebra::{Isometry3, Translation3, UnitQuaternion};
 
 use crate::array::Array;
@@ -16,20 +16,8 @@ use crate::{Failure, SCANS_BETWEEN_FRAMES, class_index};
 
 /// Pillars of the first frame whose features are written.
 const NUM_CHECKED_PILLARS: usize = 64;
-/// Voxels of the voxel network, as in config/heads/demo_voxel.yaml; their range
-/// is that of the pillars.
-const VOXEL_SIZE_M: [f32; 3] = [0.1, 0.1, 0.2];
-const MAX_POINTS_PER_VOXEL: usize = 10;
-const VOXEL_CAPACITY: usize = 160_000;
 /// x, y, z, intensity, time lag.
 const NUM_CHANNELS: usize = 5;
-
-/// Which arrays of scans are written beside truth.
-#[derive(Clone, Copy)]
-pub struct Groupings {
-    pub pillars: bool,
-    pub voxels: bool,
-}
 
 /// Points grouped on a grid, and the memory for it.
 struct Grouping {
@@ -39,8 +27,14 @@ struct Grouping {
 }
 
 impl Grouping {
-    fn new(params: VoxelizeParams, point_capacity: usize) -> Self {
-        let workspace = voxelize::Workspace::new(&params.grid, point_capacity);
+    fn new(config: &LidarConfig) -> Self {
+        let facts = &config.facts;
+        let params = VoxelizeParams {
+            grid: facts.grid,
+            max_points_per_voxel: facts.max_points_per_voxel,
+            voxel_capacity: config.voxel_capacity,
+        };
+        let workspace = voxelize::Workspace::new(&params.grid, config.point_capacity);
         let voxels = Voxels::new(&params);
         Self { params, workspace, voxels }
     }
@@ -54,9 +48,8 @@ impl Grouping {
 /// Writes scans, with memory that is kept from drive to drive.
 pub struct ScanExporter<'a> {
     config: &'a LidarConfig,
-    pillars: Option<Grouping>,
-    voxels: Option<Grouping>,
-    means: Tensor,
+    pillars: Option<(Grouping, &'a LidarConfig)>,
+    voxels: Option<(Grouping, Tensor)>,
     sweeps: Sweeps,
     current: Points,
     merged: Points,
@@ -64,30 +57,35 @@ pub struct ScanExporter<'a> {
 }
 
 impl<'a> ScanExporter<'a> {
-    pub fn new(config: &'a LidarConfig, groupings: Groupings) -> Result<Self, Failure> {
-        let facts = &config.facts;
+    /// For the channels of a pillar and of a voxel network; `None` without either.
+    pub fn new(
+        pillar: Option<&'a LidarConfig>,
+        voxel: Option<&'a LidarConfig>,
+    ) -> Result<Option<Self>, Failure> {
+        let Some(config) = pillar.or(voxel) else { return Ok(None) };
+        if let (Some(a), Some(b)) = (pillar, voxel) {
+            let inputs = |c: &LidarConfig| {
+                let channels = c.facts.point_channels.clone();
+                (c.densification.clone(), c.facts.class_names.clone(), channels)
+            };
+            if inputs(a) != inputs(b) || a.facts.intensity_scale != b.facts.intensity_scale {
+                return Err("the LiDAR networks take different points".into());
+            }
+        }
+        let voxels = voxel.map(|config| {
+            let means = Tensor::zeros(ElementType::F32, &[config.voxel_capacity, NUM_CHANNELS]);
+            means.map(|means| (Grouping::new(config), means))
+        });
         let capacity = config.point_capacity;
-        let pillars = VoxelizeParams {
-            grid: facts.grid,
-            max_points_per_voxel: facts.max_points_per_voxel,
-            voxel_capacity: facts.voxel_capacity,
-        };
-        let voxels = VoxelizeParams {
-            grid: Grid::new(facts.grid.range(), VOXEL_SIZE_M)?,
-            max_points_per_voxel: MAX_POINTS_PER_VOXEL,
-            voxel_capacity: VOXEL_CAPACITY,
-        };
-        let num_past = config.densification.num_past_sweeps;
-        Ok(Self {
+        Ok(Some(Self {
             config,
-            pillars: groupings.pillars.then(|| Grouping::new(pillars, capacity)),
-            voxels: groupings.voxels.then(|| Grouping::new(voxels, capacity)),
-            means: Tensor::zeros(ElementType::F32, &[VOXEL_CAPACITY, NUM_CHANNELS])?,
-            sweeps: Sweeps::new(num_past, NUM_CHANNELS, capacity),
+            pillars: pillar.map(|config| (Grouping::new(config), config)),
+            voxels: voxels.transpose()?,
+            sweeps: Sweeps::new(config.densification.num_past_sweeps, NUM_CHANNELS, capacity),
             current: Points::with_capacity(NUM_CHANNELS, capacity),
             merged: Points::with_capacity(NUM_CHANNELS, capacity),
             scan: Scan::default(),
-        })
+        }))
     }
 
     /// Writes `num_frames` scans of a drive, joined with their past sweeps.
@@ -96,21 +94,21 @@ impl<'a> ScanExporter<'a> {
         for frame in 0..num_frames {
             self.join(drive, frame)?;
             let mut num_rows = [0; 3];
-            if let Some(grouping) = &mut self.pillars {
+            if let Some((grouping, config)) = &mut self.pillars {
                 let pillars = grouping.run(&self.merged)?;
                 num_rows[0] = pillars.len() as i32;
                 arrays.push_pillars(&self.merged, pillars)?;
                 if frame == 0 {
-                    export_features(&self.merged, pillars, self.config, folder)?;
+                    export_features(&self.merged, pillars, config, folder)?;
                 }
             }
             num_rows[1] = self.scan.truth.len() as i32;
             arrays.push_boxes(&self.scan, &self.config.facts.class_names)?;
-            if let Some(grouping) = &mut self.voxels {
+            if let Some((grouping, means)) = &mut self.voxels {
                 let voxels = grouping.run(&self.merged)?;
                 num_rows[2] = voxels.len() as i32;
-                voxel_mean(&self.merged, voxels, &[], &mut self.means)?;
-                arrays.push_voxels(voxels, &self.means)?;
+                voxel_mean(&self.merged, voxels, &[], means)?;
+                arrays.push_voxels(voxels, means)?;
             }
             arrays.frames.push(&num_rows)?;
         }

@@ -15,6 +15,7 @@ mod letterbox;
 mod lidar;
 mod measure;
 mod resample;
+mod sparse;
 mod suppress;
 mod table;
 
@@ -54,5 +55,6 @@ fn cases(bench: &mut Bench<'_>, device: &Device) -> Result<()> {
     decode::cases(bench, device)?;
     suppress::cases(bench, device)?;
     lidar::cases(bench, device)?;
+    sparse::cases(bench, device)?;
     frame::cases(bench, device)
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -9,8 +10,12 @@ use super::exit::ExitStatus;
 use crate::error::{Error, ErrorKind, Result};
 use crate::output_folder;
 
+/// Signals that follow the first this soon belong to the same request: where a supervisor
+/// such as systemd signals a whole group, `ros2 launch` signals the node a second time.
+const SAME_REQUEST: Duration = Duration::from_millis(500);
+
 /// Set by the first signal that asks to stop. The command then finishes the frame in progress
-/// and ends; a second signal ends the process at once.
+/// and ends; a signal after [`SAME_REQUEST`] ends the process at once.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Interrupt(Arc<AtomicBool>);
 
@@ -46,10 +51,16 @@ impl Interrupt {
     }
 
     async fn follow(self, mut signals: Signals) {
+        if signals.next().await.is_none() {
+            return;
+        }
+        let first = Instant::now();
+        self.0.store(true, Ordering::Relaxed);
+        tracing::warn!("stopping: the frame in progress is being finished");
         while signals.next().await.is_some() {
-            if !self.0.swap(true, Ordering::Relaxed) {
-                tracing::warn!("stopping: the frame under way is being finished");
-            } else if let Some(_guard) = output_folder::hold_off_moves() {
+            if first.elapsed() > SAME_REQUEST
+                && let Some(_guard) = output_folder::hold_off_moves()
+            {
                 std::process::exit(ExitStatus::Interrupted.code().into());
             }
         }

@@ -36,7 +36,7 @@ fn refusal(buffers: &[Buffers], available: u64) -> Option<(&'static str, String,
 }
 
 /// The memory of the machine, or of the control group where that has less.
-fn available_bytes() -> Option<u64> {
+pub(crate) fn available_bytes() -> Option<u64> {
     let meminfo = std::fs::read_to_string("/proc/meminfo").ok();
     let machine = meminfo.as_deref().and_then(total_of_meminfo);
     let limit = std::fs::read_to_string("/sys/fs/cgroup/memory.max").ok();

@@ -52,6 +52,7 @@ pub use inputs::{InputConfig, MAX_INPUTS, SyncConfig, SyncPolicy};
 pub use lidar::{DensificationConfig, LidarConfig, SparseEncoderConfig};
 pub use live::LiveConfig;
 pub use manual::manual;
+pub(crate) use memory::available_bytes;
 pub use node::NODE_NAME;
 pub use qos_overrides::QosOverrides;
 pub use ros_parameters::DeclaredParameter;

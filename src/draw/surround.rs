@@ -181,7 +181,9 @@ mod tests {
             nalgebra::Vector3::new(-1.0, 0.0, 0.0),
             nalgebra::Vector3::new(0.0, -1.0, 0.0),
         ]);
-        View { model, camera_from_target: rotation.into(), scale: 0.5 }
+        let camera_from_target =
+            nalgebra::Isometry3::from_parts(nalgebra::Translation3::identity(), rotation);
+        View { model, camera_from_target, scale: 0.5 }
     }
 
     #[test]

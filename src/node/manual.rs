@@ -23,9 +23,9 @@ middleware ([ROS 2](ros2.md)); `--ros-args` are those of every ROS node: `-r FRO
 `-r __ns:=/SPACE`, `-p KEY:=VALUE`, `--params-file`, `--log-level`. Live and replay run the same
 channels: the same messages give the same bytes.
 
-SIGINT and SIGTERM finish the frame in flight and end the process with code 0; a second signal ends it
-at once. A start that fails ends it with code 2 for wrong use or configuration, and with code 1
-otherwise.
+SIGINT and SIGTERM finish the frame in flight and end the process with code 0; a signal more than half a
+second later ends it at once, with code 4. A start that fails ends it with code 2 for wrong use or
+configuration, and with code 1 otherwise.
 ";
 
 const TOPICS: &str = "
@@ -83,11 +83,13 @@ node subscribes to them, and are read-only. Other policies and topics are ignore
 ";
 
 const LOGGERS: &str = "
-The logger services are those of the middleware `dds`; r2r serves none with `ros2`. The node has one
-logger, named after it with dots (`front.det_post`), and the root (an empty name). A level that is set
-holds for the log on stderr and on `/rosout` alike. An entry waits for its publication in a queue of 1000;
-one that finds it full is counted as `log_entries_lost` in the diagnostics of the node. Entries of libraries
-are not published. `--disable-rosout-logs` turns `/rosout` off.
+The node has one logger, named after it with dots (`front.det_post`), and the root (an empty name). A
+level that is set holds for the log on stderr and on `/rosout` alike. An entry waits for its publication
+in a queue of 1000; one that finds it full is counted as `log_entries_lost` in the diagnostics of the
+node. Entries of libraries are not published. `--disable-rosout-logs` turns `/rosout` off.
+
+`get_type_description` describes the types of these topics and services, by hash, from their definitions
+without comments and default values.
 ";
 
 const LIFE_CYCLE: &str = "

@@ -74,7 +74,8 @@ impl ParameterServer {
             | Request::GetAvailableTransitions
             | Request::GetTransitionGraph
             | Request::GetLoggerLevels(_)
-            | Request::SetLoggerLevels(_) => return None,
+            | Request::SetLoggerLevels(_)
+            | Request::GetTypeDescription { .. } => return None,
         })
     }
 

@@ -1,11 +1,13 @@
 //! Nouns of ROS 2, independent of any client library: names and remaps, quality of
-//! service, parameter values, states and transitions of a managed node.
+//! service, parameter values, states and transitions of a managed node, descriptions of
+//! types.
 
 mod lifecycle;
 mod log;
 mod names;
 mod parameter;
 mod qos;
+mod type_description;
 
 pub use lifecycle::{LifecycleState, LifecycleTransition};
 pub use log::{LogLevel, LoggerLevel};
@@ -14,3 +16,7 @@ pub use parameter::{
     Parameter, ParameterDescriptor, ParameterRange, ParameterType, ParameterValue, SetResult,
 };
 pub use qos::{Direction, Durability, Qos, Reliability};
+pub use type_description::{
+    Field, FieldType, IndividualTypeDescription, ParseTypeHashError, TypeDescription, TypeHash,
+    TypeSource,
+};

@@ -145,11 +145,6 @@ fn resized(
     }
 }
 
-/// The matrix of a view that sees nothing: every point has the depth -1. For cameras without
-/// a picture in a frame.
-pub const UNSEEN: [f32; 16] =
-    [0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, -1.0, 0.0, 0.0, 0.0, 1.0];
-
 /// A matrix row by row, each value rounded once. With the size of a picture, rows 0 and 1 are
 /// divided by width and height before: pixels become fractions of the picture.
 pub fn rounded_rows(matrix: &Matrix4<f64>, divided_by: Option<Size>) -> [f32; 16] {
@@ -265,8 +260,6 @@ mod tests {
         assert_eq!(rows[0], (matrix[(0, 0)] / 704.0) as f32);
         assert_eq!(rows[7], (matrix[(1, 3)] / 256.0) as f32);
         assert_eq!(rows[8..12], rounded_rows(&matrix, None)[8..12]);
-        let row = |i: usize| &UNSEEN[4 * i..4 * i + 4];
-        assert_eq!((row(2), row(3)), (&[0.0, 0.0, 0.0, -1.0][..], &rows[12..]));
     }
 
     #[test]

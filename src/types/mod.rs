@@ -48,7 +48,7 @@ pub use anchor::{Anchor, AnchorDecode};
 pub use boxes::{Box2d, Box3d, ImageBox, RotatedBox2d};
 pub use calibration::CameraCalibration;
 pub use camera_model::{CameraModel, Pinhole, Rectified};
-pub use camera_view::{CameraView, PixelConvention, UNSEEN, Undistort, rounded_rows};
+pub use camera_view::{CameraView, PixelConvention, Undistort, rounded_rows};
 pub use candidate::{Candidate, Candidates, Kept, total_order};
 pub use center::{CenterDecode, ScoreThresholds, SizeOrder, YawConvention};
 pub use cloud::{

@@ -62,6 +62,21 @@ fn shipped_files_hold_the_defaults() {
 }
 
 #[test]
+fn the_demos_differ_in_their_lidar_network_alone() {
+    let [pillars, voxels] = ["demo.param.yaml", "demo_voxel.param.yaml"].map(|file| {
+        let lidar_files = ["lidar.encoder_path:=e", "lidar.model_path:=m"].map(str::to_owned);
+        let config = Config::load(&[shipped(file)], &lidar_files).unwrap();
+        config.to_yaml().lines().map(str::to_owned).collect::<Vec<_>>()
+    });
+    let only_in = |some: &[String], others: &[String]| {
+        let lines = some.iter().filter(|line| !others.contains(line));
+        lines.map(|line| line.trim().split(':').next().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(only_in(&pillars, &voxels), ["head"]);
+    assert!(only_in(&voxels, &pillars).contains(&"head".to_owned()));
+}
+
+#[test]
 fn every_shipped_head_makes_a_channel_that_survives_its_own_yaml() {
     for (head, num_features) in [
         ("yolox", None),
@@ -81,6 +96,7 @@ fn every_shipped_head_makes_a_channel_that_survives_its_own_yaml() {
         ("second_kitti", Some(4)),
         ("demo_camera", None),
         ("demo_lidar", Some(10)),
+        ("demo_voxel", Some(5)),
     ] {
         let base: &[&str] = if num_features.is_some() { &LIDAR } else { &CAMERA };
         let name = if num_features.is_some() { "lidar" } else { "camera" };
@@ -129,6 +145,7 @@ fn facts_of_voxel_heads_arrive() {
         ("centerpoint_voxel_nuscenes_01", [1024, 1024, 40], 9, of_scan, 120_000),
         ("centerpoint_voxel_waymo", [1504, 1504, 40], 0, (ChannelTransform::Tanh, 5), 150_000),
         ("second_kitti", [1408, 1600, 40], 0, (ChannelTransform::Identity, 5), 40_000),
+        ("demo_voxel", [1024, 1024, 40], 2, of_scan, 160_000),
     ] {
         let config = lidar(head, &[]);
         let facts = &config.facts;

@@ -2,11 +2,12 @@
 //! and those marked `<!-- runs -->` run as written, from a clone alone.
 
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::common::replay::det_post;
+use crate::common::require::{Need, skip};
 
 #[path = "../../examples/one_message.rs"]
 mod one_message;
@@ -82,31 +83,68 @@ fn options_in_the_docs_exist() {
     assert!(num_calls >= 15, "{num_calls} calls found");
 }
 
+/// Runs the marked commands of a page one after the other in a folder that has these parts
+/// of a clone; what they printed. `programs` are folders searched before all others.
+fn run_marked(name: &str, parts: &[&str], programs: &[&Path]) -> Vec<String> {
+    let blocks = runnable_blocks(&fs::read_to_string(root().join(name)).unwrap());
+    assert!(!blocks.is_empty(), "{name} marks no commands");
+    let clone = tempfile::tempdir().unwrap();
+    for part in parts {
+        symlink(root().join(part), clone.path().join(part)).unwrap();
+    }
+    let program = Path::new(env!("CARGO_BIN_EXE_det_post")).parent().unwrap();
+    let others = std::env::var_os("PATH").unwrap();
+    let others: Vec<PathBuf> = std::env::split_paths(&others).collect();
+    let folders = programs.iter().copied().chain([program]);
+    let path = folders.chain(others.iter().map(PathBuf::as_path));
+    let path = std::env::join_paths(path).unwrap();
+    let run = |block: String| {
+        let run = Command::new("sh")
+            .args(["-ec", &block])
+            .current_dir(clone.path())
+            .env("PATH", &path)
+            .env_remove("ORT_DYLIB_PATH")
+            .env_remove("RUST_LOG")
+            .env("PYTHONDONTWRITEBYTECODE", "1")
+            .output()
+            .unwrap();
+        let [out, err] = [&run.stdout, &run.stderr].map(|text| String::from_utf8_lossy(text));
+        assert!(run.status.success(), "{name}:\n{block}\n{out}\n{err}");
+        out.into_owned()
+    };
+    blocks.into_iter().map(run).collect()
+}
+
 #[test]
 fn marked_commands_run_from_a_clone_alone() {
     for name in ["README.md", "docs/tutorials/your-network.md"] {
-        let blocks = runnable_blocks(&fs::read_to_string(root().join(name)).unwrap());
-        assert!(!blocks.is_empty(), "{name} marks no commands");
-        let clone = tempfile::tempdir().unwrap();
-        for part in ["config", "models"] {
-            symlink(root().join(part), clone.path().join(part)).unwrap();
-        }
-        let program = Path::new(env!("CARGO_BIN_EXE_det_post")).parent().unwrap();
-        let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap());
-        for block in blocks {
-            let run = Command::new("sh")
-                .args(["-ec", &block])
-                .current_dir(clone.path())
-                .env("PATH", &path)
-                .env_remove("ORT_DYLIB_PATH")
-                .env_remove("RUST_LOG")
-                .output()
-                .unwrap();
-            let [out, err] = [&run.stdout, &run.stderr].map(|text| String::from_utf8_lossy(text));
-            assert!(run.status.success(), "{name}:\n{block}\n{out}\n{err}");
+        for out in run_marked(name, &["config", "models"], &[]) {
             assert!(out.contains("/truth/lidar_0"), "{name}: nothing was evaluated:\n{out}");
         }
     }
+}
+
+/// From a checkpoint that a script makes to detections.
+#[test]
+fn the_tutorial_of_voxel_networks_runs() {
+    let Some(python) = std::env::var_os("DET_POST_TORCH_PYTHON") else {
+        skip(Need::Torch, "DET_POST_TORCH_PYTHON names no Python");
+        return;
+    };
+    let programs = tempfile::tempdir().unwrap();
+    let python3 = programs.path().join("python3");
+    // A link would not find the packages of a virtual environment.
+    let script = format!("#!/bin/sh\nexec '{}' \"$@\"\n", Path::new(&python).display());
+    fs::write(&python3, script).unwrap();
+    fs::set_permissions(&python3, fs::Permissions::from_mode(0o755)).unwrap();
+    let name = "docs/tutorials/your-voxel-network.md";
+    let parts = ["config", "models", "tools", "training"];
+    let outputs = run_marked(name, &parts, &[programs.path()]);
+    let all = outputs.concat();
+    for expected in ["family openpcdet", "outputs reg_0 height_0 dim_0 rot_0 vel_0 hm_0"] {
+        assert!(all.contains(expected), "{name}: {expected}:\n{all}");
+    }
+    assert!(outputs.last().unwrap().contains("/truth/lidar_0"), "nothing was evaluated:\n{all}");
 }
 
 /// The names of the examples that README.md runs, all of them without arguments.

@@ -33,6 +33,8 @@ pub const CELLS: [u32; 3] = [48, 24, 8];
 /// Points of a voxel that count.
 pub const NUM_POINTS: usize = 3;
 pub const TOPIC: &str = "/sensing/lidar/points";
+/// The fields of [`Point`].
+pub const FIELDS: [&str; 4] = ["x", "y", "z", "intensity"];
 /// Voxels of a column of the map along x and y.
 const COLUMN: u32 = 8;
 
@@ -250,30 +252,35 @@ pub fn write_bag(folder: &Path, fields: &[&str], clouds: &[Vec<f32>]) {
     let mut bag = BagWriter::create(folder, BagCompression::None).unwrap();
     let text = definition(PointCloud2::TYPE).unwrap();
     let topic = bag.add_topic(TOPIC, PointCloud2::TYPE, &text, OfferedQos::default()).unwrap();
-    let mut bytes = Vec::new();
     for (frame, values) in (0..).zip(clouds) {
         let stamp = Stamp::from_ros(1000, 100_000_000 * frame);
-        let mut declared = PointFields::new();
-        for (name, offset) in fields.iter().zip((0..).step_by(4)) {
-            declared.push(PointField { name, offset, datatype: 7, count: 1 }).unwrap();
-        }
-        let step = 4 * fields.len() as u32;
-        let data: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
-        let cloud = PointCloud2 {
-            header: Header { stamp, frame_id: "lidar" },
-            height: 1,
-            width: data.len() as u32 / step,
-            fields: declared,
-            is_bigendian: false,
-            point_step: step,
-            row_step: data.len() as u32,
-            data: &data,
-            is_dense: false,
-        };
-        cloud.encode(&mut bytes).unwrap();
-        bag.write(topic, stamp, &bytes).unwrap();
+        bag.write(topic, stamp, &message(stamp, fields, values)).unwrap();
     }
     bag.finish().unwrap();
+}
+
+/// A message of points that have `fields`, all floats.
+pub fn message(stamp: Stamp, fields: &[&str], values: &[f32]) -> Vec<u8> {
+    let mut declared = PointFields::new();
+    for (name, offset) in fields.iter().zip((0..).step_by(4)) {
+        declared.push(PointField { name, offset, datatype: 7, count: 1 }).unwrap();
+    }
+    let step = 4 * fields.len() as u32;
+    let data: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+    let cloud = PointCloud2 {
+        header: Header { stamp, frame_id: "lidar" },
+        height: 1,
+        width: data.len() as u32 / step,
+        fields: declared,
+        is_bigendian: false,
+        point_step: step,
+        row_step: data.len() as u32,
+        data: &data,
+        is_dense: false,
+    };
+    let mut bytes = Vec::new();
+    cloud.encode(&mut bytes).unwrap();
+    bytes
 }
 
 /// What a frame should give.

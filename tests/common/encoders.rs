@@ -1,12 +1,18 @@
 //! The encoders of the shared references: OpenPCDet's VoxelResBackBone8x and
 //! VoxelBackBone8x with parameters that follow from a seed.
 
+use std::fs;
+
 use det_post::Result;
 use det_post::infer::sparse::{GridAxes, NetworkBuilder, SparseNetwork, Weights};
 use det_post::ops::rulebook::Geometry;
-use det_post::types::ElementType;
+use det_post::ops::voxel_mean::voxel_mean;
+use det_post::ops::voxelize::{VoxelizeParams, Voxels, Workspace, voxelize};
+use det_post::types::{ElementType, Grid, PointRange, Points, Tensor};
+use half::f16;
 
 use super::npz::Npz;
+use super::shared_data::shared_data;
 use super::sparse_onnx::{File, ScnConvolution};
 
 /// Batch normalization's eps.
@@ -229,4 +235,35 @@ pub fn parameters(seed: u64, name: &str, num: usize, lo: f64, hi: f64) -> Vec<f3
         (lo + (hi - lo) * ((x >> 40) as f64 + 0.5) / 16_777_216.0) as f32
     };
     (0..num as u64).map(value).collect()
+}
+
+/// Cells and features of voxels.
+pub struct Voxelized {
+    /// Batch, z, y, x.
+    pub coordinates: Vec<[i32; 4]>,
+    /// `[voxels, 5]`
+    pub features: Vec<f32>,
+}
+
+/// The nuScenes scan as voxels of means: x y z intensity time_lag.
+#[allow(dead_code, reason = "each suite uses its part")]
+pub fn scan() -> Option<Voxelized> {
+    let path = "scans/lidar-ai-solution/ff9eff4389a740848f9a56ad749a4ae8.bin";
+    let bytes = fs::read(shared_data()?.join(path)).unwrap();
+    let values: Vec<f32> =
+        bytes.as_chunks().0.iter().map(|&bytes| f16::from_le_bytes(bytes).to_f32()).collect();
+    let mut points = Points::with_capacity(5, values.len() / 5);
+    assert!(values.chunks_exact(5).all(|point| points.push(point)));
+    let range = PointRange::from_bounds([-54.0, -54.0, -5.0, 54.0, 54.0, 3.0]);
+    let grid = Grid::new(range, [0.075, 0.075, 0.2]).unwrap();
+    let params = VoxelizeParams { grid, max_points_per_voxel: 10, voxel_capacity: 160_000 };
+    let mut voxels = Voxels::new(&params);
+    let mut workspace = Workspace::new(&grid, points.len());
+    voxelize(&points, &params, &mut workspace, &mut voxels).unwrap();
+    let mut out = Tensor::zeros(ElementType::F32, &[voxels.len(), 5]).unwrap();
+    voxel_mean(&points, &voxels, &[], &mut out).unwrap();
+    let cell = |&[x, y, z]: &[u32; 3]| [0, z as i32, y as i32, x as i32];
+    let coordinates = voxels.coordinates().iter().map(cell).collect();
+    let Tensor::F32 { values: features, .. } = out else { panic!("{out:?}") };
+    Some(Voxelized { coordinates, features })
 }

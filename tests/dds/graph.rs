@@ -2,6 +2,7 @@
 
 use super::peer::{Heard, Peer, events, turn, wait_until};
 use det_post::ros::Remaps;
+use det_post::transport::messages::type_hash;
 use det_post::transport::middleware::{
     InputKind, Middleware, MiddlewareEvent, Qos, Receiver, Reliability, Response, ServiceKind,
 };
@@ -26,8 +27,12 @@ fn the_node(peer: &mut Peer) -> Option<(String, BTreeMap<String, String>)> {
     for which in ["readers", "writers"] {
         for gid in node[which].as_array().unwrap() {
             let endpoint = &graph[which][gid.as_str().unwrap()];
-            let [topic, dds_type, owner] = [0, 1, 2].map(|i| endpoint[i].as_str().unwrap_or("?"));
+            let [topic, dds_type, owner, user_data] =
+                [0, 1, 2, 3].map(|i| endpoint[i].as_str().unwrap_or("?"));
             assert_eq!(owner, participant, "{topic} belongs to another participant");
+            let ros_type = dds_type.trim_end_matches('_').replace("::dds_::", "/");
+            let hash = type_hash(&ros_type.replace("::", "/")).unwrap();
+            assert_eq!(user_data, format!("typehash={hash};"), "{topic}");
             endpoints.insert(format!("{which} {topic}"), dds_type.to_owned());
         }
     }

@@ -5,7 +5,11 @@ use det_post::ros::{
     LifecycleState, LifecycleTransition, LoggerLevel, Parameter, ParameterDescriptor,
     ParameterRange, ParameterType, ParameterValue,
 };
-use det_post::transport::middleware::{Middleware, MiddlewareEvent, Request, Response};
+use det_post::transport::cdr::Reader;
+use det_post::transport::messages::find_type;
+use det_post::transport::middleware::{
+    DescribedType, Middleware, MiddlewareEvent, Request, Response,
+};
 use rustdds::bytes::Bytes;
 use rustdds::rpc::SampleIdentity;
 use rustdds::{
@@ -58,6 +62,14 @@ fn answer(request: Request) -> Response {
                 .map(|of| if of.level == 10 { Ok(()) } else { Err("no".into()) })
                 .collect(),
         ),
+        Request::GetTypeDescription { type_hash, with_sources } => {
+            let known = type_hash.parse().ok().and_then(find_type);
+            let described = known.map(|known| DescribedType {
+                description: known.description.clone(),
+                sources: if with_sources { known.sources() } else { Vec::new() },
+            });
+            Response::TypeDescription(described.ok_or_else(|| "unknown".to_owned()))
+        }
         Request::GetAvailableTransitions | Request::GetTransitionGraph => {
             Response::Transitions(vec![LifecycleTransition {
                 id: 3,
@@ -138,6 +150,27 @@ fn every_service_answers() {
     let results =
         json!([{"successful": true, "reason": ""}, {"successful": false, "reason": "no"}]);
     assert_eq!(told["results"], results);
+
+    let of = "type_description_interfaces/srv/GetTypeDescription";
+    let point_hash = "RIHS01_6963084842a9b04494d6b2941d11444708d892da2f4b09843b9c43f42a7f6881";
+    for (type_hash, with_sources) in [(point_hash, true), (point_hash, false), ("RIHS01_0", true)] {
+        let request = json!({"type_name": "geometry_msgs/msg/Point", "type_hash": type_hash,
+            "include_type_sources": with_sources});
+        let told = call(peer, "get_type_description", of, &request);
+        let is_known = type_hash == point_hash;
+        assert_eq!(told["successful"], json!(is_known), "{told}");
+        assert_eq!(told["failure_reason"], json!(if is_known { "" } else { "unknown" }));
+        let double = json!({"type_id": 11, "capacity": 0, "string_capacity": 0,
+            "nested_type_name": ""});
+        let fields =
+            ["x", "y", "z"].map(|name| json!({"name": name, "type": double, "default_value": ""}));
+        let (name, fields) =
+            if is_known { ("geometry_msgs/msg/Point", &fields[..]) } else { ("", &[][..]) };
+        let main = &told["type_description"]["type_description"];
+        assert_eq!(*main, json!({"type_name": name, "fields": fields}));
+        let num_sources = told["type_sources"].as_array().unwrap().len();
+        assert_eq!(num_sources, usize::from(is_known && with_sources));
+    }
 
     let of = "lifecycle_msgs/srv/GetState";
     let told = call(peer, "get_state", of, &json!({}));
@@ -328,54 +361,91 @@ impl<'de> no_key::Decode<'de, Vec<u8>> for Raw {
     }
 }
 
+/// A client that identifies itself in the metadata of its requests, as with Fast DDS.
+struct MetadataClient {
+    requests: no_key::DataWriter<Bytes, Raw>,
+    responses: no_key::SimpleDataReader<Vec<u8>, Raw>,
+    /// Last, so that the endpoints are dropped before it.
+    _participant: rustdds::DomainParticipant,
+}
+
+impl MetadataClient {
+    /// A client of a service of the node `det_post`.
+    fn new(domain: u16, service: &str, dds_type: &str) -> Self {
+        let localhost = std::net::IpAddr::from([127, 0, 0, 1]);
+        let builder = rustdds::DomainParticipantBuilder::new(domain);
+        let participant = builder.with_only_networks([localhost]).build().unwrap();
+        let qos = QosPolicyBuilder::new().reliable(rustdds::Duration::from_secs(1)).build();
+        let topic = |name: String, part: &str| {
+            let kind = format!("{dds_type}_{part}_");
+            participant.create_topic(name, kind, &qos, TopicKind::NoKey).unwrap()
+        };
+        let asking = topic(format!("rq/det_post/{service}Request"), "Request");
+        let answering = topic(format!("rr/det_post/{service}Reply"), "Response");
+        let publisher = participant.create_publisher(&qos).unwrap();
+        let subscriber = participant.create_subscriber(&qos).unwrap();
+        Self {
+            requests: publisher.create_datawriter_no_key(&asking, None).unwrap(),
+            responses: subscriber.create_simple_datareader_no_key(&answering, None).unwrap(),
+            _participant: participant,
+        }
+    }
+
+    /// The response to a request, both without their encapsulation header.
+    fn ask(&self, request: &'static [u8]) -> Vec<u8> {
+        // As Fast DDS does it: the reader of the responses, and no number.
+        let writer_guid = self.responses.guid();
+        let reader = SampleIdentity { writer_guid, sequence_number: SequenceNumber::UNKNOWN };
+        let options = WriteOptionsBuilder::new().related_sample_identity(reader).build();
+        let request = Bytes::from_static(request);
+        let sent = self.requests.write_with_options(request, options).unwrap();
+        let asked = SampleIdentity { writer_guid, ..sent };
+        let deadline = std::time::Instant::now() + PATIENCE;
+        loop {
+            assert!(std::time::Instant::now() < deadline, "no answer");
+            match self.responses.try_take_one().unwrap() {
+                Some(response) if response.related_sample_identity() == Some(asked) => {
+                    return response.into_value();
+                }
+                _ => std::thread::sleep(Duration::from_millis(5)),
+            }
+        }
+    }
+}
+
 #[test]
 fn a_client_whose_identity_is_metadata_gets_a_response() {
     let turn = turn();
     let mut middleware = turn.middleware("det_post");
     middleware.serve(Box::new(answer)).unwrap();
-
-    let localhost = std::net::IpAddr::from([127, 0, 0, 1]);
-    let builder = rustdds::DomainParticipantBuilder::new(turn.domain);
-    let participant = builder.with_only_networks([localhost]).build().unwrap();
-    let qos = QosPolicyBuilder::new().reliable(rustdds::Duration::from_secs(1)).build();
-    let topic = |name: &str, kind: &str| {
-        let (name, kind) =
-            (name.to_owned(), format!("lifecycle_msgs::srv::dds_::GetState_{kind}_"));
-        participant.create_topic(name, kind, &qos, TopicKind::NoKey).unwrap()
-    };
-    let asking = topic("rq/det_post/get_stateRequest", "Request");
-    let answering = topic("rr/det_post/get_stateReply", "Response");
-    let requests: no_key::DataWriter<Bytes, Raw> = participant
-        .create_publisher(&qos)
-        .unwrap()
-        .create_datawriter_no_key(&asking, None)
-        .unwrap();
-    let responses = participant
-        .create_subscriber(&qos)
-        .unwrap()
-        .create_simple_datareader_no_key::<Vec<u8>, Raw>(&answering, None)
-        .unwrap();
-
-    // As Fast DDS does it: the reader of the responses, and no number.
-    let reader =
-        SampleIdentity { writer_guid: responses.guid(), sequence_number: SequenceNumber::UNKNOWN };
+    let client =
+        MetadataClient::new(turn.domain, "get_state", "lifecycle_msgs::srv::dds_::GetState");
     for _ in 0..3 {
-        let options = WriteOptionsBuilder::new().related_sample_identity(reader).build();
-        let request = Bytes::from_static(&[0, 0, 0, 0]);
-        let sent = requests.write_with_options(request, options).unwrap();
-        let asked = SampleIdentity { writer_guid: responses.guid(), ..sent };
-        let deadline = std::time::Instant::now() + PATIENCE;
-        let response = loop {
-            assert!(std::time::Instant::now() < deadline, "no answer");
-            match responses.try_take_one().unwrap() {
-                Some(response) if response.related_sample_identity() == Some(asked) => {
-                    break response;
-                }
-                _ => std::thread::sleep(Duration::from_millis(5)),
-            }
-        };
         let expected = [&[13, 0, 0, 0, 11, 0, 0, 0], "activating\0".as_bytes(), &[0]].concat();
-        assert_eq!(response.into_value(), expected);
+        assert_eq!(client.ask(&[0, 0, 0, 0]), expected);
+    }
+}
+
+/// More than a datagram: the metadata precedes the first fragment.
+#[test]
+fn such_a_client_gets_a_response_in_fragments() {
+    let turn = turn();
+    let mut middleware = turn.middleware("det_post");
+    let names: Vec<String> = (0..400).map(|i| format!("camera.parameter_{i}")).collect();
+    let listed = names.clone();
+    middleware
+        .serve(Box::new(move |_| Response::Names { names: listed.clone(), prefixes: Vec::new() }))
+        .unwrap();
+    let dds_type = "rcl_interfaces::srv::dds_::ListParameters";
+    let client = MetadataClient::new(turn.domain, "list_parameters", dds_type);
+    for _ in 0..3 {
+        // No prefixes; any depth.
+        let response = client.ask(&[0; 16]);
+        let mut reader = Reader::of_body("response", &response, false);
+        assert_eq!(reader.sequence_len(4).unwrap(), names.len());
+        for name in &names {
+            assert_eq!(reader.str().unwrap(), name);
+        }
     }
 }
 

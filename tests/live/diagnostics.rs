@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use det_post::node::Change;
-use det_post::ros::ParameterValue;
+use det_post::ros::{NodeName, ParameterValue, Remaps};
 use det_post::transport::cdr::Reader;
 use det_post::transport::messages::{Detection2DArray, read_header};
 use det_post::transport::middleware::MiddlewareEvent;
 use det_post::types::Stamp;
 
+use super::common::counting_voxels::{self, Expected, FIELDS};
 use super::recording::{CLOUD_TOPIC, IMAGE_TOPIC};
 use super::session::{CAMERA_OUT, PATIENCE, Session, picture};
 use super::stand_in;
@@ -246,4 +247,32 @@ fn scores_above_1_are_published_counted_and_warned_about() {
         }
         assert_eq!(counted, expected, "{status:?}");
     }
+}
+
+#[test]
+fn full_levels_of_a_sparse_encoder_are_a_warning_with_the_sites_of_each() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = counting_voxels::write(folder.path());
+    let node = NodeName::new("", "det_post").unwrap();
+    let overrides = ["lidar.encoder.level_capacities:=[3500, 60, 1400]"];
+    let session = Session::open_file(node, Remaps::default(), &file, &overrides);
+    session.node.change(Change::Configure).unwrap();
+    session.node.change(Change::Activate).unwrap();
+    let points = counting_voxels::cloud(6, 2000);
+    let cloud = counting_voxels::message(Stamp::from_ros(5, 0), &FIELDS, points.as_flattened());
+    session.send_for(counting_voxels::TOPIC, &cloud, "/perception/lidar/detections");
+    let status = await_status(&session, "det_post: lidar: frames", |status| {
+        status.values.contains_key("level_3_sites_max")
+    });
+    let expected = Expected::new(&points, [2000, 3500, 60, 1400]);
+    for (level, [sites, _]) in expected.levels.into_iter().enumerate() {
+        for key in ["mean", "max"] {
+            assert_eq!(status.number(&format!("level_{level}_sites_{key}")), sites as f64);
+        }
+    }
+    let [sites, over] = expected.levels[2];
+    assert!(sites == 60 && over > 0, "{expected:?}");
+    assert_eq!(status.number("sites_over_capacity"), over as f64);
+    assert_eq!(status.level, 1);
+    assert!(status.message.contains(&format!("{over} sites_over_capacity")), "{status:?}");
 }

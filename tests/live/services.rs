@@ -122,6 +122,35 @@ fn all_or_nothing_and_why_not() {
 }
 
 #[test]
+fn types_of_the_node_are_described_by_their_hash() {
+    let session = Session::open(&[]);
+    let ask = |type_hash: &str, with_sources| {
+        let type_hash = type_hash.to_owned();
+        match session.ask(Request::GetTypeDescription { type_hash, with_sources }) {
+            Response::TypeDescription(described) => described,
+            other => panic!("{other:?}"),
+        }
+    };
+    let hash = "RIHS01_9198cabf7da3796ae6fe19c4cb3bdd3525492988c70522628af5daa124bae2b5";
+    let described = ask(hash, true).unwrap();
+    assert_eq!(described.description.main.type_name, "sensor_msgs/msg/PointCloud2");
+    assert_eq!(described.description.hash().to_string(), hash);
+    let sources: Vec<_> = described.sources.iter().map(|of| of.type_name.as_str()).collect();
+    let referenced = ["builtin_interfaces/msg/Time", "sensor_msgs/msg/PointField"];
+    assert_eq!(sources[0], "sensor_msgs/msg/PointCloud2");
+    assert_eq!(sources[1..3], referenced);
+    assert!(ask(hash, false).unwrap().sources.is_empty());
+    // In rcl's words.
+    for (unknown, reason) in [
+        ("", "Failed to parse type hash"),
+        (&hash[..70], "Failed to parse type hash"),
+        (&hash.replace("2b5", "2b6"), "Type not currently in use by this node"),
+    ] {
+        assert_eq!(ask(unknown, true).unwrap_err(), reason, "{unknown}");
+    }
+}
+
+#[test]
 fn changes_are_reported() {
     let session = Session::open(&[]);
     let declared = session.next("/parameter_events");

@@ -123,7 +123,7 @@ fn each_camera_has_its_state_and_a_missing_one_is_named() {
     await_states(&session, [none, none, none, none, none, "no_camera_info"]);
     let topic = "/camera_5/camera_info";
     session.graph.send(topic, &drive[topic][0]);
-    for frame in 0..2 {
+    for frame in [0, 1] {
         // Camera 3 misses the first frame.
         for camera in (0..6).filter(|camera| frame == 1 || *camera != 3) {
             let topic = format!("/camera_{camera}/image");

@@ -25,8 +25,22 @@ fn distance(found: &[f32], expected: &[f32]) -> [f64; 2] {
 fn convolve(device: &CudaDevice, precision: Precision, bounds: [f64; 2]) {
     let stream = device.stream().unwrap();
     let mut random = Random::new(411);
-    let channels =
-        [[5, 16], [16, 16], [16, 32], [24, 40], [32, 64], [64, 64], [64, 128], [96, 33], [16, 80]];
+    // All kernels: rows of 64, 128 and 256 bytes and others to 16, 32, 64 and 128 channels.
+    let channels = [
+        [5, 16],
+        [16, 16],
+        [16, 32],
+        [24, 40],
+        [32, 64],
+        [64, 64],
+        [96, 64],
+        [32, 128],
+        [64, 128],
+        [96, 128],
+        [128, 128],
+        [96, 33],
+        [16, 80],
+    ];
     let cases = cases();
     let cases = cases.iter().filter(|case| case.mode != Mode::Inverse);
     for (case, [num_inputs, num_outputs]) in cases.flat_map(|case| channels.map(|c| (case, c))) {

@@ -1,33 +1,60 @@
 //! Whole networks of sparse convolutions: one graph a frame.
 
+use std::collections::HashSet;
+
 use det_post::device::cuda::{DeviceBuffer, DeviceTensor, Graph, Stream};
 use det_post::infer::sparse::{CpuEncoder, CudaEncoder, Plan, SparseNetwork};
 use det_post::ops::rulebook::cuda::Cells;
 use det_post::ops::sparse_conv::Precision;
 use det_post::types::{ElementType, Tensor};
 
-use super::common::encoders::{Family, network};
+use super::common::encoders::{Family, Voxelized, network, scan};
 use super::common::npz::Npz;
 use super::common::shared_data::shared_data;
 use super::random::Random;
 use super::tensors::bits;
 
-/// The `mini` scene of the shared references.
+/// An encoder of the shared references and voxels for it.
 struct Scene {
     network: SparseNetwork,
     coordinates: Vec<[i32; 4]>,
     features: Vec<f32>,
+    file: Npz,
 }
 
 impl Scene {
     fn open(family: Family) -> Option<Self> {
         let path = shared_data()?.join(format!("sparse/{}_mini.npz", family.name()));
         let npz = Npz::open(&path);
-        let shape = npz.i32("level0/shape");
+        let voxels = Voxelized {
+            coordinates: npz.rows_of_4("in_coords").to_vec(),
+            features: npz.f32("in_features").to_vec(),
+        };
+        Some(Self::new(family, "mini", 21, voxels, &npz))
+    }
+
+    fn new(family: Family, scene: &str, seed: u64, voxels: Voxelized, scene_file: &Npz) -> Self {
+        let shape = scene_file.i32("level0/shape");
         let shape = [shape[0], shape[1], shape[2]].map(i32::cast_unsigned);
-        let (network, _) = network(&family.layers(21, &npz), shape).unwrap();
-        let coordinates = npz.rows_of_4("in_coords").to_vec();
-        Some(Self { network, coordinates, features: npz.f32("in_features").to_vec() })
+        let name = format!("sparse/{}_{scene}.npz", family.name());
+        let file = Npz::open(&shared_data().unwrap().join(name));
+        let (network, _) = network(&family.layers(seed, &file), shape).unwrap();
+        let Voxelized { coordinates, features } = voxels;
+        Self { network, coordinates, features, file }
+    }
+
+    /// A part of a ten-sweep scan, and all of it.
+    fn large(family: Family) -> Option<[Self; 2]> {
+        let residual = |scene: &str| {
+            shared_data().map(|folder| Npz::open(&folder.join(format!("sparse/res8x_{scene}.npz"))))
+        };
+        let crop = residual("crop")?;
+        let voxels = Voxelized {
+            coordinates: crop.rows_of_4("in_coords").to_vec(),
+            features: crop.f32("in_features").to_vec(),
+        };
+        let crop = Self::new(family, "crop", 22, voxels, &crop);
+        Some([crop, Self::new(family, "scan", 23, scan()?, &residual("scan")?)])
     }
 
     fn plan(&self, num_voxels: usize) -> Plan {
@@ -154,4 +181,112 @@ fn the_order_of_the_voxels_makes_no_difference() {
     }
     let found = Recorded::new(&stream, &scene, Precision::F16).run(all);
     assert!(bits(&found) == bits(&expected));
+}
+
+/// Sites, counts, tables and the map of real scans.
+#[test]
+fn real_scans_agree() {
+    let Some(device) = super::gpu() else { return };
+    let stream = device.stream().unwrap();
+    for family in [Family::Res, Family::Plain] {
+        let Some(scenes) = Scene::large(family) else { return };
+        for scene in scenes {
+            let all = scene.coordinates.len();
+            let (expected, on_cpu) = scene.reference(all, Precision::F32);
+            let mut recorded = Recorded::new(&stream, &scene, Precision::F32);
+            assert!(bits(&recorded.run(all)) == bits(&expected), "{family:?} {all}");
+            let encoder = &recorded.encoder;
+            assert_eq!(encoder.counts().unwrap(), *on_cpu.counts(), "{family:?} {all}");
+            for (sites, expected) in encoder.levels().iter().zip(on_cpu.levels()) {
+                assert_eq!(sites.read().unwrap(), expected.indices());
+            }
+            for (table, expected) in encoder.tables().iter().zip(on_cpu.tables()) {
+                assert_eq!(table.read(expected.len()).unwrap(), expected.words());
+            }
+            drop(recorded);
+            for (precision, bound) in [(Precision::F16, 4e-3), (Precision::Bf16, 3e-2)] {
+                let mut recorded = Recorded::new(&stream, &scene, precision);
+                let found = recorded.run(all);
+                let distance = relative_l2(&found, &expected);
+                assert!(distance <= bound, "{family:?} {all} {precision:?}: {distance:e}");
+                for _ in 0..20 {
+                    assert!(bits(&recorded.run(all)) == bits(&found), "{family:?} {precision:?}");
+                }
+            }
+        }
+    }
+}
+
+/// The map of the whole scan beside the samples of the reference.
+#[test]
+fn the_scan_has_the_map_of_the_reference() {
+    let Some(device) = super::gpu() else { return };
+    let stream = device.stream().unwrap();
+    for family in [Family::Res, Family::Plain] {
+        let Some([_, scene]) = Scene::large(family) else { return };
+        let all = scene.coordinates.len();
+        for (precision, bound) in [(Precision::F32, 1e-5), (Precision::F16, 4e-3)] {
+            let map = Recorded::new(&stream, &scene, precision).run(all);
+            let values = f32_values(&map);
+            let mut found = Vec::new();
+            for &[_, z, y, x] in scene.file.rows_of_4("bev_sample_coords") {
+                let [z, y, x] = [z, y, x].map(|cell| cell as usize);
+                found.extend((0..128).map(|c| values[((2 * c + z) * 180 + y) * 180 + x]));
+            }
+            let expected = scene.file.f32("bev_sample_features");
+            let as_tensor = |values: Vec<f32>| Tensor::F32 { shape: vec![values.len()], values };
+            let distance = relative_l2(&as_tensor(found), &as_tensor(expected.to_vec()));
+            assert!(distance <= bound, "{family:?} {precision:?}: {distance:e}");
+        }
+    }
+}
+
+/// The scan, and the scan with shifted copies of itself: 400,000 voxels.
+fn merged(scan: &Scene, num: usize) -> Vec<[i32; 4]> {
+    let mut seen = HashSet::new();
+    let shifts = (0..).map(|i| [i / 9 % 3, 3 * (i % 3), 3 * (i / 3 % 3)]);
+    let copies = shifts.flat_map(|[dz, dy, dx]| {
+        scan.coordinates
+            .iter()
+            .map(move |&[batch, z, y, x]| [batch, (z + dz) % 41, (y + dy) % 1440, (x + dx) % 1440])
+    });
+    copies.filter(|&cell| seen.insert(cell)).take(num).collect()
+}
+
+/// One recorded graph: no frame leaves anything to the next.
+#[test]
+fn frames_of_any_size_are_equal_to_fresh_ones() {
+    let Some(device) = super::gpu() else { return };
+    let stream = device.stream().unwrap();
+    let Some([_, mut scene]) = Scene::large(Family::Res) else { return };
+    let num_scan = scene.coordinates.len();
+    scene.coordinates = merged(&scene, 400_000);
+    assert_eq!(scene.coordinates.len(), 400_000);
+    let mut random = Random::new(421);
+    scene.features.extend((5 * num_scan..5 * 400_000).map(|_| random.range(-10.0, 10.0)));
+    let mut recorded = Recorded::new(&stream, &scene, Precision::F16);
+    recorded.run(num_scan);
+    let before = stream.num_allocations();
+    let frames = [num_scan, 0, 1, 400_000, num_scan];
+    let found = frames.map(|num| {
+        let map = recorded.run(num);
+        assert_eq!(recorded.encoder.counts().unwrap().entrance.num_sites, num);
+        map
+    });
+    assert_eq!(stream.num_allocations(), before, "frames take device memory");
+    drop(recorded);
+    for (num, found) in frames.into_iter().zip(&found) {
+        let fresh = Recorded::new(&stream, &scene, Precision::F16).run(num);
+        assert!(bits(&fresh) == bits(found), "{num} voxels");
+    }
+}
+
+/// What docs/limits.md promises.
+#[test]
+fn an_encoder_of_160000_voxels_takes_220_mebibytes() {
+    let Some(device) = super::gpu() else { return };
+    let stream = device.stream().unwrap();
+    let Some([_, scene]) = Scene::large(Family::Res) else { return };
+    let encoder = CudaEncoder::new(&stream, scene.plan(160_000), Precision::F16).unwrap();
+    assert!(encoder.num_bytes() <= 220 << 20, "{}", encoder.num_bytes());
 }

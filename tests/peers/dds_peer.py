@@ -74,6 +74,11 @@ def plain_node(node):
     }
 
 
+def user_data(qos):
+    """What an endpoint announces beside its policies."""
+    return qos[Policy.Userdata].data.decode() if Policy.Userdata in qos else ""
+
+
 class Peer:
     def __init__(self, domain):
         self.domain = domain
@@ -297,7 +302,7 @@ class Peer:
         endpoints = {}
         for which, reader in (("writers", self.publications), ("readers", self.subscriptions)):
             endpoints[which] = {
-                e.key.hex: [e.topic_name, e.type_name, e.participant_key.hex]
+                e.key.hex: [e.topic_name, e.type_name, e.participant_key.hex, user_data(e.qos)]
                 for e in reader.read(N=1000)
                 if is_alive(e)
             }

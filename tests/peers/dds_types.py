@@ -384,6 +384,40 @@ class LoggerLevel:
     level: uint32
 
 
+@ros("type_description_interfaces/msg/FieldType")
+class FieldType:
+    type_id: uint8
+    capacity: uint64
+    string_capacity: uint64
+    nested_type_name: str
+
+
+@ros("type_description_interfaces/msg/Field")
+class Field:
+    name: str
+    type: FieldType
+    default_value: str
+
+
+@ros("type_description_interfaces/msg/IndividualTypeDescription")
+class IndividualTypeDescription:
+    type_name: str
+    fields: sequence[Field]
+
+
+@ros("type_description_interfaces/msg/TypeDescription")
+class TypeDescription:
+    type_description: IndividualTypeDescription
+    referenced_type_descriptions: sequence[IndividualTypeDescription]
+
+
+@ros("type_description_interfaces/msg/TypeSource")
+class TypeSource:
+    type_name: str
+    encoding: str
+    raw_file_contents: str
+
+
 @ros("lifecycle_msgs/msg/TransitionEvent")
 class TransitionEvent:
     timestamp: uint64
@@ -423,6 +457,16 @@ SERVICES = {
     "lifecycle_msgs/srv/GetAvailableTransitions": (
         {"nothing": uint8},
         {"available_transitions": sequence[TransitionDescription]},
+    ),
+    "type_description_interfaces/srv/GetTypeDescription": (
+        {"type_name": str, "type_hash": str, "include_type_sources": bool},
+        {
+            "successful": bool,
+            "failure_reason": str,
+            "type_description": TypeDescription,
+            "type_sources": sequence[TypeSource],
+            "extra_information": sequence[KeyValue],
+        },
     ),
 }
 

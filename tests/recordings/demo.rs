@@ -108,9 +108,9 @@ fn a_demo_without_networks_says_where_it_looked() {
     assert!(run.stderr.contains("looked into") && run.stderr.contains(&models), "{}", run.stderr);
 }
 
-fn replay_in_background(bag: &str, out: &str) -> Child {
+fn replay_in_background(config: &str, bag: &str, out: &str) -> Child {
     Command::new(env!("CARGO_BIN_EXE_det_post"))
-        .args(["replay", bag, "--config", "config/demo.param.yaml", "--device", "cpu"])
+        .args(["replay", bag, "--config", config, "--device", "cpu"])
         .args(["-p", "camera.engine.kind:=rten", "-p", "lidar.engine.kind:=rten"])
         .args(["-p", "camera.engine.threads:=1", "-p", "lidar.engine.threads:=1", "--out", out])
         .current_dir(env!("CARGO_MANIFEST_DIR"))
@@ -121,8 +121,26 @@ fn replay_in_background(bag: &str, out: &str) -> Child {
         .unwrap()
 }
 
-/// The regression guard: a drive that no network was trained on, twice through
-/// the committed networks. `DET_POST_RECORD=1` writes what it finds to
+/// A drive that no network was trained on, twice through the networks of a parameter file:
+/// the same bytes, and what `eval` says of them.
+fn figures_of(config: &str, simulate: &[&str]) -> Value {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let (bag, figures) = (path("drive"), path("eval.json"));
+    det_post(&[&["simulate", "--out", &bag], simulate].concat()).expect_code(0);
+    let runs = ["first", "second"]
+        .map(|name| (path(name), replay_in_background(config, &bag, &path(name))));
+    let [first, second] = runs.map(|(out, mut child)| {
+        assert!(child.wait().unwrap().success(), "{out}");
+        std::fs::read(format!("{out}/detections.jsonl")).unwrap()
+    });
+    assert!(!first.is_empty() && first == second, "two replays say different things");
+    det_post(&["eval", "--detections", &path("first"), "--truth", &bag, "--json", &figures])
+        .expect_code(0);
+    json_of(Path::new(&figures))
+}
+
+/// The regression guard. `DET_POST_RECORD=1` writes what it finds to
 /// tests/data/regression.json.
 #[test]
 fn the_trained_networks_stay_as_good_and_say_the_same_twice() {
@@ -131,27 +149,22 @@ fn the_trained_networks_stay_as_good_and_say_the_same_twice() {
         return;
     }
     let recorded = json_of(Path::new(RECORDED));
-    let folder = tempfile::tempdir().unwrap();
-    let path = |name: &str| folder.path().join(name).display().to_string();
-    let (bag, figures) = (path("drive"), path("eval.json"));
-    let [seed, seconds] = ["seed", "seconds"].map(|key| recorded[key].to_string());
-    det_post(&["simulate", "--seed", &seed, "--seconds", &seconds, "--out", &bag]).expect_code(0);
-    let runs =
-        ["first", "second"].map(|name| (path(name), replay_in_background(&bag, &path(name))));
-    let [first, second] = runs.map(|(out, mut child)| {
-        assert!(child.wait().unwrap().success(), "{out}");
-        std::fs::read(format!("{out}/detections.jsonl")).unwrap()
-    });
-    assert!(!first.is_empty() && first == second, "two replays say different things");
-
-    det_post(&["eval", "--detections", &path("first"), "--truth", &bag, "--json", &figures])
-        .expect_code(0);
-    let figures = json_of(Path::new(&figures));
+    let number = |key: &str| recorded[key].to_string();
+    let (seed, seconds, voxel_seconds) =
+        (number("seed"), number("seconds"), number("voxel_seconds"));
     let mut found = recorded.clone();
-    for sensor in figures["sensors"].as_array().unwrap() {
-        let key = format!("{}_map", sensor["sensor"].as_str().unwrap());
-        println!("{key} {} (recorded {})", sensor["map"], recorded[&key]);
-        found[&key] = json!(sensor["map"].as_f64().unwrap());
+    for (config, seconds, num_cameras, prefix) in [
+        ("config/demo.param.yaml", &seconds, "1", ""),
+        // A second of the same drive, the LiDAR alone.
+        ("config/demo_voxel.param.yaml", &voxel_seconds, "0", "voxel_"),
+    ] {
+        let drive = ["--seed", &seed, "--seconds", seconds, "--cameras", num_cameras];
+        let figures = figures_of(config, &drive);
+        for sensor in figures["sensors"].as_array().unwrap() {
+            let key = format!("{prefix}{}_map", sensor["sensor"].as_str().unwrap());
+            println!("{key} {} (recorded {})", sensor["map"], recorded[&key]);
+            found[&key] = json!(sensor["map"].as_f64().unwrap());
+        }
     }
     if std::env::var_os("DET_POST_RECORD").is_some() {
         let text = serde_json::to_string_pretty(&found).unwrap();
@@ -159,7 +172,7 @@ fn the_trained_networks_stay_as_good_and_say_the_same_twice() {
         println!("recorded in {RECORDED}");
         return;
     }
-    for key in ["lidar_map", "camera_map"] {
+    for key in ["lidar_map", "camera_map", "voxel_lidar_map"] {
         let wanted = recorded[key]
             .as_f64()
             .unwrap_or_else(|| panic!("{key}: run once with DET_POST_RECORD=1"));

@@ -5,7 +5,7 @@ use crate::common;
 use std::fs;
 use std::path::Path;
 
-use common::counting_voxels::{self, Expected, Point};
+use common::counting_voxels::{self, Expected, FIELDS, Point};
 use common::encoders::{self, Family};
 use common::npz::Npz;
 use common::onnx::{Attr, Graph};
@@ -16,7 +16,6 @@ use det_post::types::ElementType::F32;
 use half::f16;
 use serde_json::{Value, json};
 
-const FIELDS: [&str; 4] = ["x", "y", "z", "intensity"];
 /// Capacities that no cloud here reaches.
 const AMPLE: [usize; 4] = [2000, 3500, 2500, 1400];
 

@@ -16,9 +16,6 @@ use crate::output_folder::{OutputFolder, Replaces};
 use crate::replay::{Replay, ReplayFiles, ReplayOptions};
 use scenes::Scenes;
 
-/// The parameters of the demo's channels.
-const PARAMETERS: &str = include_str!("../../../config/demo.param.yaml");
-
 /// The results of a demo, beside its drive; those of an earlier one are
 /// replaced.
 const REPLACES: Replaces = Replaces::These(&[
@@ -43,8 +40,11 @@ pub(super) struct DemoArguments {
     /// Which drive; the networks were never trained on seeds from 9000 on.
     #[arg(long, default_value_t = 9000)]
     seed: u64,
-    /// Folder of camera.onnx, lidar_encoder.onnx and lidar_head.onnx; else those that came with
-    /// the program.
+    /// Run the voxel CenterPoint on the LiDAR, in the place of the pillar network.
+    #[arg(long)]
+    voxel: bool,
+    /// Folder of camera.onnx and of lidar_encoder.onnx and lidar_head.onnx (with --voxel
+    /// voxel_encoder.scn.onnx and voxel_dense.onnx); else those that came with the program.
     #[arg(long, value_name = "DIR")]
     models: Option<PathBuf>,
 }
@@ -54,9 +54,10 @@ pub(super) fn demo(arguments: &DemoArguments) -> Result<ExitStatus> {
     let start = Instant::now();
     let interrupt = Interrupt::listen()?;
     let out = &arguments.out;
-    let overrides = networks::overrides(arguments.models.as_deref())?;
+    let networks = if arguments.voxel { networks::VOXELS } else { networks::PILLARS };
+    let overrides = networks.overrides(arguments.models.as_deref())?;
     let mut folder = OutputFolder::open(out, REPLACES)?;
-    let config = configuration(&mut folder, &overrides)?;
+    let config = configuration(&mut folder, networks.parameters, &overrides)?;
     let bag = out.join("drive");
 
     tracing::info!("1 of 4: {} s of a simulated drive, with truth", arguments.seconds);
@@ -103,12 +104,16 @@ fn interrupted(folder: OutputFolder) -> Result<ExitStatus> {
 
 /// The configuration of the demo, which is also written to the folder as a parameter file with
 /// every value.
-fn configuration(folder: &mut OutputFolder, overrides: &[String]) -> Result<Config> {
+fn configuration(
+    folder: &mut OutputFolder,
+    parameters: &str,
+    overrides: &[String],
+) -> Result<Config> {
     let path = folder.file("demo.param.yaml")?;
     let cannot_write = |e| {
         Error::new(ErrorKind::Io, "demo", format!("cannot write {}", path.display())).with_source(e)
     };
-    std::fs::write(&path, PARAMETERS).map_err(cannot_write)?;
+    std::fs::write(&path, parameters).map_err(cannot_write)?;
     let config = Config::load(std::slice::from_ref(&path), overrides)?;
     std::fs::write(&path, config.to_yaml()).map_err(cannot_write)?;
     Ok(config)

@@ -1,18 +1,15 @@
-//! Boxes in space from a point cloud: everything but the encoder of a family.
+//! Boxes in space from a point cloud: what the families of encoders share.
 //!
-//! | stage | shared | of the family |
-//! |---|---|---|
-//! | unpack, densify, voxelize | [`CpuDetector`] | |
-//! | voxels to the map | | [`MapEncoder`] |
-//! | infer, decode, select, suppress, gather | [`CpuDetector`] | |
+//! unpack, densify, voxelize, **encode**, infer, decode, select, suppress, gather
 //!
-//! On a GPU the same holds of `CudaDetector` and `DeviceMapEncoder`, except that voxelizing is
-//! part of the encoder, which records it. `pillars` and `voxels` are the families.
+//! A family ([`pillars`](super::pillars), [`voxels`](super::voxels)) encodes voxels as the
+//! network's input, a map seen from above: [`MapEncoder`] on the CPU, `DeviceMapEncoder` on a
+//! GPU, where grouping points into voxels is part of it. All other stages are those of
+//! [`CpuDetector`] and `CudaDetector`, whose `detect` is the whole frame in one function.
 //!
 //! Boxes are in the cloud's frame of reference. Both devices give the same counters, the
 //! same voxels and, from equal outputs of the network, the same detections, except for the
-//! last place of an exponential. The whole frame is one function in `cpu.rs` and in
-//! `cuda/mod.rs`, with the same stages in the same order.
+//! last place of an exponential.
 //!
 //! If past sweeps are merged, the detector uses the pose of the sensor. Without it the
 //! current sweep is processed alone, which is counted. A cloud without valid points,

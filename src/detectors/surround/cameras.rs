@@ -77,7 +77,7 @@ impl<M> Cameras<M> {
                 continue;
             }
             let input = frame.input(index)?;
-            let of_camera = |error| named(index, input, error);
+            let of_camera = |error: Error| named(index, input, &error);
             self.update_view(index, input, &mut map_of).map_err(of_camera)?;
             let Some(camera) = &self.cameras[index] else { continue };
             let camera_from_target =
@@ -209,7 +209,7 @@ fn image_size(input: &FrameInput<'_>) -> Result<Size> {
 }
 
 /// An error of a camera, with its name.
-pub(super) fn named(index: usize, input: &FrameInput<'_>, error: Error) -> Error {
+pub(super) fn named(index: usize, input: &FrameInput<'_>, error: &Error) -> Error {
     let message = format!("camera {index} ({}): {error}", input.header.frame_id);
     Error::new(error.kind(), STAGE, message)
 }

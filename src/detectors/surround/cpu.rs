@@ -134,7 +134,7 @@ impl CpuDetector {
                 continue;
             }
             let of_frame = frame.input(index)?;
-            let of_camera = |error| named(index, of_frame, error);
+            let of_camera = |error: Error| named(index, of_frame, &error);
             let image = match frame.image(index)? {
                 ImagePayload::Raw(image) => image,
                 ImagePayload::Compressed(file) => {

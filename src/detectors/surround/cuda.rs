@@ -271,7 +271,8 @@ impl Pictures {
                         Ok::<_, Error>((ImageLayout::of(&decoded), decoded.data().len()))
                     });
                     let input = frame.input(index)?;
-                    let (layout, len) = decoded.map_err(|error| named(index, input, error))?;
+                    let (layout, len) =
+                        decoded.map_err(|error: Error| named(index, input, &error))?;
                     if file.format == CompressedFormat::Jpeg {
                         running.report.add_bytes(Stage::Decompress, Transfer::HostCopy, len);
                     }

@@ -1,7 +1,7 @@
 //! Boxes in space from voxels: a network of sparse convolutions turns the means of voxels
 //! into a map (CenterPoint and SECOND as OpenPCDet, mmdetection3d and det3d have them).
 //!
-//! The encoder runs as layers of our own ([`infer::sparse`](crate::infer::sparse)), from one
+//! The encoder runs as layers of our own ([`infer::sparse`]), from one
 //! of NVIDIA's scn files or of Autoware's. Everything else is that of
 //! [`lidar`](super::lidar). The map has rows along y, columns along x, and channel
 //! `c * D + z`.
@@ -21,7 +21,7 @@ pub use cuda::{CudaDetector, DeviceVoxelMap};
 pub use plan::plan;
 
 use super::Detector;
-use crate::config::{EncoderFacts, LidarConfig};
+use crate::config::{EncoderFacts, LidarConfig, available_bytes};
 use crate::device::Device;
 use crate::error::{Error, ErrorKind, Result};
 use crate::infer;
@@ -35,19 +35,39 @@ use crate::types::{ChannelTransform, EncoderPrecision, FrameReport, LevelCounts,
 ///
 /// # Errors
 /// `Io` or `Model` when the encoder or the network cannot be loaded or does not fit its head;
-/// `Config` when there are not as many capacities as levels; `Argument` when the device has
+/// `Config` when there are not as many capacities as levels, or they do not fit into memory; `Argument` when the device has
 /// no implementation of the suppression or of the axes of the encoder's grid, or a limit is
 /// above the device's; `Device` when it has not enough memory.
 pub fn open(config: &LidarConfig, device: &Device) -> Result<Box<dyn Detector>> {
     let plan = plan(config)?;
     Ok(match device {
         Device::Cpu => {
+            check_memory(&plan, available_bytes())?;
             let engine = infer::load(&config.model_path, &config.engine)?;
             Box::new(CpuDetector::new(config, plan, engine)?)
         }
         #[cfg(feature = "cuda")]
         Device::Cuda(device) => Box::new(CudaDetector::load(config, plan, &device.stream()?)?),
     })
+}
+
+/// Refuses capacities whose buffers are larger than the memory that the process may use,
+/// where that is known.
+fn check_memory(plan: &Plan, available: Option<u64>) -> Result<()> {
+    let needed = plan.memory(size_of::<f32>()).total() as u64;
+    match available.filter(|available| needed > *available) {
+        None => Ok(()),
+        Some(available) => {
+            let message = format!(
+                "capacities of {:?} sites take {} MiB, {} MiB of memory are available; lower \
+                 voxel_capacity or encoder.level_capacities",
+                plan.capacities(),
+                needed >> 20,
+                available >> 20
+            );
+            Err(Error::new(ErrorKind::Config, "encoder", message))
+        }
+    }
 }
 
 /// The transform of each channel of a point.
@@ -93,5 +113,28 @@ fn add_levels(counts: &EncoderCounts, report: &mut FrameReport) {
             num_over_capacity: level.num_over_capacity as u64,
             num_inputs_without_output: level.num_inputs_without_output as u64,
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::infer::sparse::{GridAxes, NetworkBuilder, Weights};
+
+    #[test]
+    fn capacities_beyond_the_memory_are_refused() {
+        let mut builder = NetworkBuilder::new([64, 512, 512], 4).unwrap();
+        let weights = Weights { num_outputs: 16, weight: vec![0.0; 16 * 4].into(), bias: None };
+        let output = builder.submanifold("conv", 0, [1; 3], [1; 3], weights).unwrap();
+        let network = builder.finish(output, GridAxes::Zyx, [0, 1, 2]).unwrap();
+        let plan = Plan::new(network, &[1_000_000]).unwrap();
+        let needed = plan.memory(4).total() as u64;
+        assert!(needed > 64 << 20, "{needed}");
+        assert!(check_memory(&plan, Some(needed)).is_ok());
+        assert!(check_memory(&plan, None).is_ok());
+        let error = check_memory(&plan, Some(63 << 20)).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Config);
+        assert!(error.message().contains("[1000000] sites take"), "{error}");
+        assert!(error.message().contains("63 MiB of memory"), "{error}");
     }
 }

@@ -4,8 +4,10 @@ use std::ffi::c_void;
 use std::marker::PhantomData;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use cudarc::driver::sys::{self, CUdevice_attribute, CUfunction_attribute_enum as Attribute};
-use cudarc::driver::{CudaFunction, result};
+use cudarc::driver::sys::{
+    self, CUdevice_attribute, CUfunction_attribute_enum as Attribute, CUresult,
+};
+use cudarc::driver::{CudaFunction, DriverError, result};
 
 use super::{CudaDevice, Stream, error, failed};
 use crate::error::{Error, ErrorKind, Result};
@@ -59,11 +61,24 @@ pub struct Kernel<K> {
 
 impl<K: KernelSpec> Kernel<K> {
     pub(super) fn load(device: &CudaDevice) -> Result<Self> {
-        let name = K::NAME;
         let function = device
             .module()
-            .load_function(name)
-            .map_err(|e| failed(&format!("find the kernel {name}"), e))?;
+            .load_function(K::NAME)
+            .map_err(|e| failed(&format!("find the kernel {}", K::NAME), e))?;
+        Self::new(device, function)
+    }
+
+    /// `None` when the kernel is not compiled for this GPU.
+    pub(super) fn find(device: &CudaDevice) -> Result<Option<Self>> {
+        match device.module().load_function(K::NAME) {
+            Ok(function) => Self::new(device, function).map(Some),
+            Err(DriverError(CUresult::CUDA_ERROR_NOT_FOUND)) => Ok(None),
+            Err(e) => Err(failed(&format!("find the kernel {}", K::NAME), e)),
+        }
+    }
+
+    fn new(device: &CudaDevice, function: CudaFunction) -> Result<Self> {
+        let name = K::NAME;
         let (found, needed) = (param_size(&function)?, size_of::<K::Args<'static>>());
         if found != needed {
             return Err(error(format!(
@@ -141,10 +156,14 @@ impl<K> Kernel<K> {
         let attribute = Attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
         let value = i32::try_from(bytes).unwrap_or(i32::MAX);
         {
-            // All handles of a kernel share the limit: it is only raised.
+            // All handles of a kernel share the limit: it is only raised. What the kernel
+            // declares counts towards the 48 KiB that need no limit to be raised.
             let _alone = RESERVING.lock().unwrap_or_else(PoisonError::into_inner);
-            if self.function.get_attribute(attribute).map_err(refused)? < value {
-                self.function.set_attribute(attribute, value).map_err(refused)?;
+            let declared = Attribute::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES;
+            let declared = self.function.get_attribute(declared).map_err(refused)?;
+            let limit = self.function.get_attribute(attribute).map_err(refused)?;
+            if limit < value || declared.saturating_add(value) > DEFAULT_SHARED_BYTES {
+                self.function.set_attribute(attribute, value.max(limit)).map_err(refused)?;
             }
         }
         let blocks = self.function.occupancy_max_active_blocks_per_multiprocessor(
@@ -164,6 +183,9 @@ impl<K> Kernel<K> {
         }
     }
 }
+
+/// Shared memory of a block without a raised limit.
+const DEFAULT_SHARED_BYTES: i32 = 48 << 10;
 
 /// Held while the limit of a kernel's shared memory is compared and raised.
 static RESERVING: Mutex<()> = Mutex::new(());

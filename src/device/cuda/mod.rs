@@ -99,6 +99,15 @@ impl CudaDevice {
         Kernel::load(self)
     }
 
+    /// The handle of a kernel that some architectures alone have; `None` where this GPU's
+    /// code is without it.
+    ///
+    /// # Errors
+    /// `Device` when the kernel has a parameter of another size, or with the driver's error.
+    pub fn kernel_if_present<K: KernelSpec>(&self) -> Result<Option<Kernel<K>>> {
+        Kernel::find(self)
+    }
+
     /// Bytes of memory that no program has allocated.
     ///
     /// # Errors

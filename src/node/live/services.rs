@@ -4,8 +4,9 @@ use super::{FRAME_TIMEOUT, Shared};
 use crate::config::Config;
 use crate::error::{Error, ErrorKind};
 use crate::node::lifecycle::{Change, STAGE, TRANSITIONS};
-use crate::ros::{LifecycleState, Parameter};
-use crate::transport::middleware::{Request, Response};
+use crate::ros::{LifecycleState, Parameter, ParseTypeHashError, TypeHash};
+use crate::transport::messages::find_type;
+use crate::transport::middleware::{DescribedType, Request, Response};
 
 impl Shared {
     pub(super) fn answer(&self, request: &Request) -> Response {
@@ -36,9 +37,21 @@ impl Shared {
             Request::GetAvailableTransitions => Response::Transitions(self.lifecycle.available()),
             Request::GetLoggerLevels(names) => Response::LoggerLevels(self.loggers.levels(names)),
             Request::SetLoggerLevels(levels) => Response::SetResults(self.loggers.set(levels)),
+            Request::GetTypeDescription { type_hash, with_sources } => {
+                Response::TypeDescription(describe(type_hash, *with_sources))
+            }
             _ => Response::Transitions(TRANSITIONS.to_vec()),
         }
     }
+}
+
+/// Describes the type of a hash; an error has rcl's words.
+fn describe(type_hash: &str, with_sources: bool) -> Result<DescribedType, String> {
+    let hash: TypeHash =
+        type_hash.parse().map_err(|error: ParseTypeHashError| error.to_string())?;
+    let known = find_type(hash).ok_or("Type not currently in use by this node")?;
+    let sources = if with_sources { known.sources() } else { Vec::new() };
+    Ok(DescribedType { description: known.description.clone(), sources })
 }
 
 /// The response of a node that no longer exists.
@@ -58,5 +71,8 @@ pub(super) fn refusal(request: &Request) -> Response {
         Request::GetTransitionGraph => Response::Transitions(TRANSITIONS.to_vec()),
         Request::GetLoggerLevels(_) => Response::LoggerLevels(Vec::new()),
         Request::SetLoggerLevels(all) => Response::SetResults(all.iter().map(|_| gone()).collect()),
+        Request::GetTypeDescription { .. } => {
+            Response::TypeDescription(Err("the node is gone".to_owned()))
+        }
     }
 }

@@ -17,6 +17,11 @@
 //! may take keys in tiles: it agrees within a tolerance and is equal from run to run.
 
 mod cpu;
+#[cfg(feature = "cuda")]
+pub mod cuda;
+#[cfg(feature = "cuda")]
+#[expect(unsafe_code, reason = "each block argues that the kernel fits its parameters")]
+mod kernels;
 #[cfg(test)]
 mod tests;
 

@@ -15,6 +15,13 @@
 //! `LayerNorm` and `ReLU` of an equal state dict agree within the rounding of sums.
 
 mod cpu;
+#[cfg(feature = "cuda")]
+pub mod cuda;
+#[cfg(feature = "cuda")]
+mod job;
+#[cfg(feature = "cuda")]
+#[expect(unsafe_code, reason = "each block argues that the kernel fits its parameters")]
+mod kernels;
 #[cfg(test)]
 mod tests;
 

@@ -11,8 +11,8 @@
 //! # Numbers
 //! Positions have 16 fraction bits, rounded from f64 to nearest. The filter is a triangle: along
 //! an axis, the pixel `k` has the weight `reach - |k - position|` where that is positive, in
-//! units of 2^-16 and exact. `reach` is 1 for [`Resize::Bilinear`]; for
-//! [`Resize::Antialias`] it is the number of source pixels per network pixel, at least 1.
+//! units of 2^-16 and exact. `reach` is 1 for [`Resize::Bilinear`](crate::types::Resize); for
+//! [`Resize::Antialias`](crate::types::Resize) it is the number of source pixels per network pixel, at least 1.
 //! Pixels outside the image are left out: the sum of the weights is that of the others.
 //!
 //! All else is f32 in this order, without contraction:

@@ -4,14 +4,16 @@
 
 pub use super::features::DeviceFeatures;
 
+use super::by_precision::ByPrecision;
 use super::features::{element_bytes, num_parts};
 use super::kernels::{
     AddArgs, AddBf16, AddF16, AddF32, ConvArgs, ConvKernel, FEATURE_THREADS_PER_BLOCK, InputArgs,
-    InputBf16, InputF16, InputF32, Method, Shape, ZERO_BYTES,
+    InputBf16, InputF16, InputF32, ZERO_BYTES,
 };
 use super::pack::{pack, row_len};
+use super::shape::{Method, Shape, WARPGROUP_STEP_BYTES};
 use super::{ConvParameters, Precision};
-use crate::device::cuda::{DeviceBuffer, Grid as Blocks, In, Kernel, KernelSpec, Stream, blocks};
+use crate::device::cuda::{DeviceBuffer, Grid as Blocks, In, Stream, blocks};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ops::rulebook::cuda::{DeviceSites, DeviceTable};
 
@@ -76,15 +78,16 @@ impl Convolution {
             ));
         }
         let num_taps = parameters.num_taps();
-        let (shape, shared_bytes) = shape_of(precision, num_taps, num_inputs, num_outputs);
-        let num_chunks = num_chunks(shape, row_bytes);
         let suffix = match precision {
             Precision::F32 => "_f32",
             Precision::Tf32 => "_tf32",
             Precision::F16 => "_f16",
             Precision::Bf16 => "_bf16",
         };
-        let kernel = ConvKernel::load(stream.device(), shape, suffix)?;
+        let (kernel, shape) =
+            kernel_of(stream, suffix, precision, num_taps, num_inputs, num_outputs)?;
+        let num_chunks = num_chunks(shape, row_bytes);
+        let shared_bytes = shape.shared_bytes_for(num_taps as u32, num_chunks);
         let num_resident = kernel.reserve(shared_bytes, shape.threads_per_block())?;
         let padded = row_len(num_outputs);
         let num_columns = padded as u32 / shape.channels;
@@ -134,7 +137,6 @@ impl Convolution {
         };
         let fits = table.num_taps() == self.num_taps
             && table.capacity() >= sites.capacity()
-            && features.holds(table.input_capacity(), row_len(self.num_inputs))
             && is_stored_so(features)
             && is_stored_so(out)
             && residual.is_none_or(is_stored_so);
@@ -171,8 +173,10 @@ impl Convolution {
             num_outputs: row_len(self.num_outputs) as u32,
             num_chunks: self.num_chunks,
             has_relu: u32::from(relu),
-            reserved: 0,
             capacity: sites.capacity() as u32,
+            num_input_rows: table.input_capacity() as u32,
+            zero: 0,
+            reserved: 0,
         };
         let threads_per_block = self.shape.threads_per_block();
         let grid = Blocks { num_blocks: self.num_blocks, threads_per_block };
@@ -183,12 +187,8 @@ impl Convolution {
 /// Kernels of the op that need no weights, on one stream.
 pub struct Workspace {
     stream: Stream,
-    input_f32: Kernel<InputF32>,
-    input_f16: Kernel<InputF16>,
-    input_bf16: Kernel<InputBf16>,
-    add_f32: Kernel<AddF32>,
-    add_f16: Kernel<AddF16>,
-    add_bf16: Kernel<AddBf16>,
+    input: ByPrecision<InputF32, InputF16, InputBf16>,
+    add: ByPrecision<AddF32, AddF16, AddBf16>,
 }
 
 impl Workspace {
@@ -200,12 +200,8 @@ impl Workspace {
         let device = stream.device();
         Ok(Self {
             stream: stream.clone(),
-            input_f32: device.kernel()?,
-            input_f16: device.kernel()?,
-            input_bf16: device.kernel()?,
-            add_f32: device.kernel()?,
-            add_f16: device.kernel()?,
-            add_bf16: device.kernel()?,
+            input: ByPrecision::load(device)?,
+            add: ByPrecision::load(device)?,
         })
     }
 
@@ -235,11 +231,7 @@ impl Workspace {
             row_len: row_len as u32,
         };
         let grid = values(sites.capacity() * row_len);
-        match precision {
-            Precision::F32 | Precision::Tf32 => self.input_f32.enqueue(stream, grid, args),
-            Precision::F16 => self.input_f16.enqueue(stream, grid, args),
-            Precision::Bf16 => self.input_bf16.enqueue(stream, grid, args),
-        }
+        self.input.enqueue(precision, stream, grid, args)
     }
 
     /// Queues the sum of two sets of rows of `num_channels`, or a copy of one, and a ReLU
@@ -264,27 +256,6 @@ impl Workspace {
         if !fits(a) || !b.is_none_or(fits) || !fits(out) {
             return argument(format!("sums of {:?} as {precision:?}", a.precision));
         }
-        match precision {
-            Precision::F32 | Precision::Tf32 => {
-                self.add(&self.add_f32, (a, b), num_channels, sites, relu, out)
-            }
-            Precision::F16 => self.add(&self.add_f16, (a, b), num_channels, sites, relu, out),
-            Precision::Bf16 => self.add(&self.add_bf16, (a, b), num_channels, sites, relu, out),
-        }
-    }
-
-    fn add<K>(
-        &self,
-        kernel: &Kernel<K>,
-        (a, b): (&DeviceFeatures, Option<&DeviceFeatures>),
-        num_channels: usize,
-        sites: &DeviceSites,
-        relu: bool,
-        out: &mut DeviceFeatures,
-    ) -> Result<()>
-    where
-        K: for<'a> KernelSpec<Args<'a> = AddArgs<'a>>,
-    {
         let stream = &self.stream;
         let args = AddArgs {
             a: a.bytes.input(stream)?,
@@ -296,44 +267,62 @@ impl Workspace {
             capacity: sites.capacity() as u32,
             reserved: 0,
         };
-        kernel.enqueue(stream, values(sites.capacity() * row_len(num_channels)), args)
+        let grid = values(sites.capacity() * row_len(num_channels));
+        self.add.enqueue(precision, stream, grid, args)
     }
 }
 
-/// The kernel for a convolution and the shared memory that a launch takes.
-fn shape_of(
+/// The kernel for a convolution: the first that this GPU has of those that suit it, fastest
+/// first.
+fn kernel_of(
+    stream: &Stream,
+    suffix: &str,
     precision: Precision,
     num_taps: usize,
     num_inputs: usize,
     num_outputs: usize,
-) -> (Shape, u32) {
-    let element = element_bytes(precision) as u32;
+) -> Result<(ConvKernel, Shape)> {
+    for shape in shapes_of(precision, num_taps, num_inputs, num_outputs) {
+        if let Some(kernel) = ConvKernel::find(stream.device(), shape, suffix)? {
+            return Ok((kernel, shape));
+        }
+    }
+    argument(format!("no kernel for {num_inputs} to {num_outputs} channels in {precision:?}"))
+}
+
+/// The kernels that suit a convolution, fastest first.
+fn shapes_of(
+    precision: Precision,
+    num_taps: usize,
+    num_inputs: usize,
+    num_outputs: usize,
+) -> impl Iterator<Item = Shape> {
+    let element_bytes = element_bytes(precision) as u32;
     let padded = row_len(num_outputs) as u32;
     let narrowest = if padded == 16 { 16 } else { 32 };
-    let row_bytes = row_len(num_inputs) * element as usize;
-    if precision == Precision::F32 {
-        let channels = if padded.is_multiple_of(64) { 64 } else { narrowest };
-        let shape = Shape { method: Method::Exact, element_bytes: 4, channels, chunk_bytes: 16 };
-        return (shape, 0);
-    }
+    let row_bytes = row_len(num_inputs) * element_bytes as usize;
     let channels = match precision {
-        Precision::F16 | Precision::Bf16 if padded.is_multiple_of(128) => 128,
+        Precision::Tf32 if padded.is_multiple_of(64) => 64,
+        Precision::Tf32 => narrowest,
+        _ if padded.is_multiple_of(128) => 128,
         _ if padded.is_multiple_of(64) => 64,
         _ => narrowest,
     };
-    let chunk_bytes = if row_bytes == 32 { 32 } else { 64 };
-    let resident =
-        Shape { method: Method::Resident, element_bytes: element, channels, chunk_bytes };
-    let bytes = resident.shared_bytes_for(num_taps as u32, num_chunks(resident, row_bytes));
-    if channels <= 32 && bytes <= MAX_RESIDENT_BYTES {
-        return (resident, bytes);
-    }
-    let staged = Shape { method: Method::Staged, chunk_bytes: 64, ..resident };
-    (staged, staged.shared_bytes_for(num_taps as u32, num_chunks(staged, row_bytes)))
+    let shape = |method, chunk_bytes| Shape { method, element_bytes, channels, chunk_bytes };
+    let exact = (precision == Precision::F32).then(|| shape(Method::Exact, 16));
+    let resident = shape(Method::Resident, if row_bytes == 32 { 32 } else { 64 });
+    let resident_bytes =
+        resident.shared_bytes_for(num_taps as u32, num_chunks(resident, row_bytes));
+    let fits = channels <= 32 && resident_bytes <= MAX_RESIDENT_BYTES;
+    let warpgroup = shape(Method::Warpgroup, WARPGROUP_STEP_BYTES);
+    let is_whole = row_bytes.is_multiple_of(WARPGROUP_STEP_BYTES as usize);
+    let others = [fits.then_some(resident), is_whole.then_some(warpgroup)];
+    let staged = shape(Method::Staged, 64);
+    exact.into_iter().chain(others.into_iter().flatten()).chain([staged])
 }
 
-/// The most shared memory of a block that has all weights: two fit an H100.
-const MAX_RESIDENT_BYTES: u32 = 112 << 10;
+/// The most shared memory of a block that has all weights: two fit an H100, one any GPU.
+const MAX_RESIDENT_BYTES: u32 = 96 << 10;
 
 /// Steps per tap along the channels.
 fn num_chunks(shape: Shape, row_bytes: usize) -> u32 {

@@ -1,24 +1,18 @@
 //! The parameters of `kernels/sparse_conv.cu`.
 
+use super::shape::{Method, Shape};
 use crate::device::cuda::{
     Grid, In, KernelSpec, Out, assert_mirrors, check_lens, check_threads, kernel_constant, refused,
 };
 use crate::error::Result;
 
-/// Threads per block of kernels with matrix instructions.
-pub const THREADS_PER_BLOCK: u32 = kernel_constant!("sparse_conv_tiles.cuh", "kThreads");
-/// Threads per block of f32 kernels.
-pub const F32_THREADS_PER_BLOCK: u32 = kernel_constant!("sparse_conv_exact.cuh", "kF32Threads");
 /// Threads per block of the kernels of features.
 pub const FEATURE_THREADS_PER_BLOCK: u32 =
     kernel_constant!("sparse_conv_features.cuh", "kFeatureThreads");
-/// Taps of the weights that a staged kernel has in shared memory at once.
-pub const NUM_STAGES: u32 = kernel_constant!("sparse_conv_staged.cuh", "kStages");
 /// Bytes of zeros that features begin with.
 pub const ZERO_BYTES: usize = kernel_constant!("sparse_conv.cuh", "kZeroBytes") as usize;
-/// Taps of which a warp has the rows in shared memory at once.
-const BATCH_TAPS: u32 = kernel_constant!("sparse_conv.cuh", "kBatchTaps");
-const WARPS_PER_BLOCK: u32 = THREADS_PER_BLOCK / 32;
+/// The rows of features have fewer bytes than this: kernels count them in 32 bits.
+const MAX_FEATURE_BYTES: usize = u32::MAX as usize;
 
 /// The parameter of the convolutions: `Args` in the kernels.
 #[derive(Clone, Copy, Debug)]
@@ -54,10 +48,14 @@ pub struct ConvArgs<'a> {
     pub num_chunks: u32,
     /// Whether negative values become 0.
     pub has_relu: u32,
-    /// Padding.
-    pub reserved: u32,
     /// The most output rows.
     pub capacity: u32,
+    /// The most input rows: those that words name are below.
+    pub num_input_rows: u32,
+    /// 0, which the compiler of the kernels is not to know.
+    pub zero: u32,
+    /// Padding.
+    pub reserved: u32,
 }
 
 /// The parameter of `sparse_conv_input_*`.
@@ -104,56 +102,6 @@ assert_mirrors!(ConvArgs<'_>, "sparse_conv.cuh", "Args");
 assert_mirrors!(InputArgs<'_>, "sparse_conv_features.cuh", "InputArgs");
 assert_mirrors!(AddArgs<'_>, "sparse_conv_features.cuh", "AddArgs");
 
-/// How a kernel goes through the taps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Method {
-    /// All weights in shared memory.
-    Resident,
-    /// Some taps of the weights in shared memory.
-    Staged,
-    /// f32 in the order of the CPU.
-    Exact,
-}
-
-/// What a kernel is compiled for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Shape {
-    /// How it goes through the taps.
-    pub method: Method,
-    /// Bytes of a value of the features and the weights.
-    pub element_bytes: u32,
-    /// Output channels of a block.
-    pub channels: u32,
-    /// Bytes of a row that a step loads.
-    pub chunk_bytes: u32,
-}
-
-impl Shape {
-    /// Bytes of the weights of a tap that a block reads.
-    pub fn tap_bytes(self, num_chunks: u32) -> u32 {
-        num_chunks * self.chunk_bytes * self.channels
-    }
-
-    /// Bytes of shared memory of a block.
-    pub fn shared_bytes_for(self, num_taps: u32, num_chunks: u32) -> u32 {
-        let tap = self.tap_bytes(num_chunks);
-        let offsets = WARPS_PER_BLOCK * BATCH_TAPS * size_of::<u32>() as u32;
-        match self.method {
-            Method::Resident => num_taps * tap + 32 * offsets,
-            Method::Staged => NUM_STAGES * tap + 64 * offsets,
-            Method::Exact => 0,
-        }
-    }
-
-    /// Threads per block.
-    pub fn threads_per_block(self) -> u32 {
-        match self.method {
-            Method::Resident | Method::Staged => THREADS_PER_BLOCK,
-            Method::Exact => F32_THREADS_PER_BLOCK,
-        }
-    }
-}
-
 fn check(kernel: &str, args: &ConvArgs<'_>, grid: &Grid, shape: Shape) -> Result<()> {
     check_threads(kernel, grid.threads_per_block, shape.threads_per_block())?;
     let num_taps = u64::from(args.num_groups) * u64::from(args.width);
@@ -161,13 +109,14 @@ fn check(kernel: &str, args: &ConvArgs<'_>, grid: &Grid, shape: Shape) -> Result
     let row_is_padded = args.num_inputs <= row_values && args.row_bytes.is_multiple_of(32);
     let chunks_cover = args.num_chunks * shape.chunk_bytes >= args.row_bytes;
     let chunk_is_whole = match shape.method {
-        Method::Resident => args.row_bytes.is_multiple_of(shape.chunk_bytes),
+        Method::Resident | Method::Warpgroup => args.row_bytes.is_multiple_of(shape.chunk_bytes),
         Method::Staged | Method::Exact => true,
     };
     let fits = matches!(args.width, 1 | 3)
         && row_is_padded
         && (shape.method == Method::Exact || chunks_cover && chunk_is_whole)
         && args.row_bytes as usize <= ZERO_BYTES
+        && args.zero == 0
         && grid.num_blocks[1] * shape.channels == args.num_outputs;
     if !fits {
         let message = format!(
@@ -182,15 +131,22 @@ fn check(kernel: &str, args: &ConvArgs<'_>, grid: &Grid, shape: Shape) -> Result
     let out_len = rows(capacity, out_bytes);
     let weights = match shape.method {
         Method::Exact => {
-            4 * num_taps * u64::from(args.num_inputs.next_multiple_of(4) * args.num_outputs)
+            let num_inputs = args.num_inputs.next_multiple_of(shape.input_multiple());
+            4 * num_taps * u64::from(num_inputs * args.num_outputs)
         }
         _ => u64::from(grid.num_blocks[1]) * num_taps * u64::from(shape.tap_bytes(args.num_chunks)),
     };
     let residual_len = if args.residual.is_empty() { 0 } else { out_len };
+    let features_len = rows(args.num_input_rows as usize, args.row_bytes as usize);
+    if features_len.max(out_len) > MAX_FEATURE_BYTES {
+        let message =
+            format!("features of {features_len} to {out_len} bytes, fewer than 2^32 are possible");
+        return Err(refused(kernel, &message));
+    }
     check_lens(
         kernel,
         [
-            ("features", args.features.len(), ZERO_BYTES),
+            ("features", args.features.len(), features_len),
             ("weights", args.weights.len(), weights as usize),
             ("bias", args.bias.len(), args.num_outputs as usize),
             ("residual", args.residual.len(), residual_len),
@@ -222,10 +178,11 @@ macro_rules! convolutions {
             // SAFETY: `ConvArgs` mirrors `sparse_conv::Args`. Output rows are below the
             // number of sites and the capacity, for which output, residual and words are
             // long enough (checked), as weights and bias are for taps and channels. Words
-            // of the table name rows below the capacity of the level that it was filled
-            // for, which the launcher compares with the features. An absent
-            // row reads the zeros in front, a row at most `ZERO_BYTES` long. Shared memory
-            // is what `shared_bytes` says. No block waits for another.
+            // of the table name rows below `num_input_rows`, for which the features are long
+            // enough (checked). An absent row reads the zeros in front, a row at most
+            // `ZERO_BYTES` long. Shared memory is what `shared_bytes` says. No block waits
+            // for another; warps of a warpgroup kernel wait for copies that one of them has
+            // begun.
             unsafe impl KernelSpec for $spec {
                 const NAME: &'static str = $name;
                 type Args<'a> = ConvArgs<'a>;
@@ -247,21 +204,22 @@ macro_rules! convolutions {
         }
 
         impl ConvKernel {
-            /// The kernel of a shape whose name ends with `suffix`.
+            /// The kernel of a shape whose name ends with `suffix`; `None` when there is none
+            /// for this GPU.
             ///
             /// # Errors
-            /// `Argument` when there is none; `Device` when this build has no kernels.
-            pub fn load(
+            /// `Device` when the kernel has another parameter, or with the driver's error.
+            pub fn find(
                 device: &$crate::device::cuda::CudaDevice,
                 shape: Shape,
                 suffix: &str,
-            ) -> Result<Self> {
+            ) -> Result<Option<Self>> {
                 $(
                     if $spec::SHAPE == shape && $name.ends_with(suffix) {
-                        return Ok(Self::$spec(device.kernel()?));
+                        return Ok(device.kernel_if_present()?.map(Self::$spec));
                     }
                 )+
-                Err(refused("sparse_conv", &format!("{shape:?} of {suffix}")))
+                Ok(None)
             }
 
             /// Queues it.
@@ -301,6 +259,8 @@ convolutions! {
     Staged32F16: "sparse_conv_staged_32_f16", Staged, 2, 32, 64;
     Staged64F16: "sparse_conv_staged_64_f16", Staged, 2, 64, 64;
     Staged128F16: "sparse_conv_staged_128_f16", Staged, 2, 128, 64;
+    Warpgroup64F16: "sparse_conv_warpgroup_64_f16", Warpgroup, 2, 64, 128;
+    Warpgroup128F16: "sparse_conv_warpgroup_128_f16", Warpgroup, 2, 128, 128;
     ResidentNarrow16Bf16: "sparse_conv_resident_narrow_16_bf16", Resident, 2, 16, 32;
     ResidentNarrow32Bf16: "sparse_conv_resident_narrow_32_bf16", Resident, 2, 32, 32;
     Resident16Bf16: "sparse_conv_resident_16_bf16", Resident, 2, 16, 64;
@@ -309,6 +269,8 @@ convolutions! {
     Staged32Bf16: "sparse_conv_staged_32_bf16", Staged, 2, 32, 64;
     Staged64Bf16: "sparse_conv_staged_64_bf16", Staged, 2, 64, 64;
     Staged128Bf16: "sparse_conv_staged_128_bf16", Staged, 2, 128, 64;
+    Warpgroup64Bf16: "sparse_conv_warpgroup_64_bf16", Warpgroup, 2, 64, 128;
+    Warpgroup128Bf16: "sparse_conv_warpgroup_128_bf16", Warpgroup, 2, 128, 128;
     Resident16Tf32: "sparse_conv_resident_16_tf32", Resident, 4, 16, 64;
     Resident32Tf32: "sparse_conv_resident_32_tf32", Resident, 4, 32, 64;
     Staged16Tf32: "sparse_conv_staged_16_tf32", Staged, 4, 16, 64;
@@ -317,6 +279,7 @@ convolutions! {
     Exact16: "sparse_conv_16_f32", Exact, 4, 16, 16;
     Exact32: "sparse_conv_32_f32", Exact, 4, 32, 16;
     Exact64: "sparse_conv_64_f32", Exact, 4, 64, 16;
+    Exact128: "sparse_conv_128_f32", Exact, 4, 128, 16;
 }
 
 fn check_input(

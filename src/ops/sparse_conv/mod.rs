@@ -22,6 +22,8 @@
 //! ([`Epilogue::stored`]): an f32 input layer may write f16 features. Biases stay
 //! f32.
 
+#[cfg(feature = "cuda")]
+mod by_precision;
 mod cpu;
 #[cfg(feature = "cuda")]
 pub mod cuda;
@@ -32,7 +34,11 @@ mod features;
 mod kernels;
 #[cfg(feature = "cuda")]
 mod pack;
+#[cfg(feature = "cuda")]
+mod shape;
 
+#[cfg(feature = "cuda")]
+pub(in crate::ops) use by_precision::ByPrecision;
 #[cfg(feature = "cuda")]
 pub(in crate::ops) use kernels::ZERO_BYTES;
 

@@ -2,7 +2,7 @@
 
 use half::{bf16, f16};
 
-use super::kernels::{Method, Shape};
+use super::shape::{Method, Shape};
 use super::{ConvParameters, Precision};
 
 /// Lanes of a warp.
@@ -16,16 +16,8 @@ pub(super) fn row_len(num_channels: usize) -> usize {
 }
 
 /// The weights of all blocks of `shape` for features whose channels are there `parts`
-/// times, as the bytes that a kernel reads.
-///
-/// With matrix instructions a word has two values of 16 bits or one of 32. Block by block,
-/// tap, column of 64 channels, chunk of input channels, 16 output channels and step, each
-/// lane has 4 words: of the output channels `g` and `g + 1` (twice) of its row `g = lane / 4`,
-/// first of the step's first word of input channels, then of its second. A row of the matrix
-/// is the output channel `g * channels / 8 + 2 * part`, so that a lane's results are
-/// neighbours.
-///
-/// In f32 the order is tap, input channel, output channel.
+/// times, as the bytes that a kernel reads. With matrix instructions a tap has `num_chunks`
+/// steps along the input channels.
 pub(super) fn pack(
     parameters: &ConvParameters<'_>,
     precision: Precision,
@@ -33,33 +25,66 @@ pub(super) fn pack(
     parts: usize,
     num_chunks: u32,
 ) -> Vec<u8> {
-    let weight = |output: u32, tap: usize, input: u32| {
+    let source = Source { parameters, parts };
+    let mut packed = Packed { bytes: Vec::new(), precision };
+    match shape.method {
+        Method::Exact => pack_exact(&source, shape, &mut packed),
+        Method::Resident | Method::Staged => pack_lanes(&source, shape, num_chunks, &mut packed),
+        Method::Warpgroup => pack_rows(&source, shape, num_chunks, &mut packed),
+    }
+    packed.bytes
+}
+
+/// Weights by output channel, tap and input channel; 0 beyond the channels.
+struct Source<'a> {
+    parameters: &'a ConvParameters<'a>,
+    parts: usize,
+}
+
+impl Source<'_> {
+    fn weight(&self, output: u32, tap: usize, input: u32) -> f32 {
         let (output, input) = (output as usize, input as usize);
-        let (num_inputs, num_outputs) = (parameters.num_inputs(), parameters.num_outputs());
-        if output >= num_outputs || input >= num_inputs * parts {
+        let num_inputs = self.parameters.num_inputs();
+        if output >= self.parameters.num_outputs() || input >= num_inputs * self.parts {
             return 0.0;
         }
-        let row = output * parameters.num_taps() + tap;
-        parameters.weights()[row * num_inputs + input % num_inputs]
-    };
-    let num_outputs = row_len(parameters.num_outputs()) as u32;
-    let num_inputs = (parameters.num_inputs() as u32).next_multiple_of(4);
-    let mut bytes = Vec::new();
-    if shape.method == Method::Exact {
-        for tap in 0..parameters.num_taps() {
-            for input in 0..num_inputs {
-                let outputs = 0..num_outputs;
-                bytes.extend(outputs.flat_map(|output| weight(output, tap, input).to_le_bytes()));
+        let row = output * self.parameters.num_taps() + tap;
+        self.parameters.weights()[row * num_inputs + input % num_inputs]
+    }
+
+    fn num_taps(&self) -> usize {
+        self.parameters.num_taps()
+    }
+
+    fn padded_outputs(&self) -> u32 {
+        row_len(self.parameters.num_outputs()) as u32
+    }
+}
+
+/// By tap, input channel, output channel.
+fn pack_exact(source: &Source<'_>, shape: Shape, packed: &mut Packed) {
+    let num_inputs = source.parameters.num_inputs() as u32;
+    for tap in 0..source.num_taps() {
+        for input in 0..num_inputs.next_multiple_of(shape.input_multiple()) {
+            for output in 0..source.padded_outputs() {
+                packed.push(source.weight(output, tap, input));
             }
         }
-        return bytes;
     }
+}
+
+/// A word has two values of 16 bits or one of 32. Block by block, tap, column of 64 channels,
+/// chunk of input channels, 16 output channels and step, each lane has 4 words: of the output
+/// channels `g` and `g + 1` (twice) of its row `g = lane / 4`, first of the step's first word
+/// of input channels, then of its second. A row of the matrix is the output channel
+/// `g * channels / 8 + 2 * part`, so that a lane's results are neighbours.
+fn pack_lanes(source: &Source<'_>, shape: Shape, num_chunks: u32, packed: &mut Packed) {
     let columns = shape.channels.div_ceil(64);
     let channels = shape.channels / columns;
     let words_per_lane = shape.chunk_bytes / 16;
     let values_per_word = 4 / shape.element_bytes;
-    for block in 0..num_outputs / shape.channels {
-        for tap in 0..parameters.num_taps() {
+    for block in 0..source.padded_outputs() / shape.channels {
+        for tap in 0..source.num_taps() {
             for column in 0..columns {
                 for chunk in 0..num_chunks {
                     for quad in 0..channels / 16 * words_per_lane / 2 {
@@ -74,7 +99,7 @@ pub(super) fn pack(
                             let word = (chunk * 4 + lane % 4) * words_per_lane + 2 * step + x / 2;
                             for value in 0..values_per_word {
                                 let input = word * values_per_word + value;
-                                push(&mut bytes, weight(output, tap, input), precision);
+                                packed.push(source.weight(output, tap, input));
                             }
                         }
                     }
@@ -82,13 +107,49 @@ pub(super) fn pack(
             }
         }
     }
-    bytes
 }
 
-fn push(bytes: &mut Vec<u8>, weight: f32, precision: Precision) {
-    match precision {
-        Precision::F32 | Precision::Tf32 => bytes.extend(precision.round(weight).to_le_bytes()),
-        Precision::F16 => bytes.extend(f16::from_f32(weight).to_le_bytes()),
-        Precision::Bf16 => bytes.extend(bf16::from_f32(weight).to_le_bytes()),
+/// Block by block, tap, step, 16 input channels and 8 output channels, two parts of 8 rows, a
+/// row of 8 input channels for each output channel: what a warpgroup's matrix instruction reads
+/// from shared memory. Lane `t` of four has the input channels `8 t ..` of each 32 and the
+/// output channels `t * channels / 4 ..`, so that its loads and results are neighbours.
+fn pack_rows(source: &Source<'_>, shape: Shape, num_steps: u32, packed: &mut Packed) {
+    let inputs_per_step = shape.chunk_bytes / shape.element_bytes;
+    for block in 0..source.padded_outputs() / shape.channels {
+        for tap in 0..source.num_taps() {
+            for sixteen in 0..num_steps * inputs_per_step / 16 {
+                for eight in 0..shape.channels / 8 {
+                    for place in 0..128 {
+                        let (part, row, k) = (place / 64, place / 8 % 8, place % 8);
+                        let output = block * shape.channels
+                            + row / 2 * (shape.channels / 4)
+                            + eight * 2
+                            + row % 2;
+                        // Of each 32 input channels the words 2 s and 2 s + 1 of a lane.
+                        let word = sixteen % 2 * 2 + part;
+                        let input = sixteen / 2 * 32 + k / 2 * 8 + word * 2 + k % 2;
+                        packed.push(source.weight(output, tap, input));
+                    }
+                }
+            }
+        }
+    }
+}
+
+struct Packed {
+    bytes: Vec<u8>,
+    precision: Precision,
+}
+
+impl Packed {
+    fn push(&mut self, weight: f32) {
+        let precision = self.precision;
+        match precision {
+            Precision::F32 | Precision::Tf32 => {
+                self.bytes.extend(precision.round(weight).to_le_bytes());
+            }
+            Precision::F16 => self.bytes.extend(f16::from_f32(weight).to_le_bytes()),
+            Precision::Bf16 => self.bytes.extend(bf16::from_f32(weight).to_le_bytes()),
+        }
     }
 }

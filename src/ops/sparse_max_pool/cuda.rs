@@ -2,18 +2,16 @@
 //! CPU.
 
 use super::kernels::{PoolArgs, PoolBf16, PoolF16, PoolF32, THREADS_PER_BLOCK};
-use crate::device::cuda::{Grid as Blocks, Kernel, Stream, blocks};
+use crate::device::cuda::{Grid as Blocks, Stream, blocks};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ops::rulebook::cuda::{DeviceSites, DeviceTable};
-use crate::ops::sparse_conv::Precision;
+use crate::ops::sparse_conv::ByPrecision;
 use crate::ops::sparse_conv::cuda::DeviceFeatures;
 
 /// Kernels of the op on one stream.
 pub struct Workspace {
     stream: Stream,
-    f32: Kernel<PoolF32>,
-    f16: Kernel<PoolF16>,
-    bf16: Kernel<PoolBf16>,
+    pool: ByPrecision<PoolF32, PoolF16, PoolBf16>,
 }
 
 impl Workspace {
@@ -22,13 +20,7 @@ impl Workspace {
     /// # Errors
     /// `Device` when this build has no such kernels.
     pub fn new(stream: &Stream) -> Result<Self> {
-        let device = stream.device();
-        Ok(Self {
-            stream: stream.clone(),
-            f32: device.kernel()?,
-            f16: device.kernel()?,
-            bf16: device.kernel()?,
-        })
+        Ok(Self { stream: stream.clone(), pool: ByPrecision::load(stream.device())? })
     }
 
     /// Queues the writing of the rows of `out`, which are of the level of `sites`, from
@@ -46,9 +38,7 @@ impl Workspace {
     ) -> Result<()> {
         let precision = out.precision();
         let row_len = DeviceFeatures::row_len(num_channels);
-        let fits = features.precision() == precision
-            && table.capacity() >= sites.capacity()
-            && features.holds(table.input_capacity(), row_len);
+        let fits = features.precision() == precision && table.capacity() >= sites.capacity();
         if !fits {
             let message = format!(
                 "a table of {} rows for {} sites, {:?} to {precision:?}",
@@ -70,14 +60,10 @@ impl Workspace {
             stride,
             num_channels: row_len as u32,
             capacity: sites.capacity() as u32,
-            reserved: 0,
+            num_input_rows: table.input_capacity() as u32,
         };
         let num_blocks = [blocks(sites.capacity() * row_len, THREADS_PER_BLOCK), 1];
         let grid = Blocks { num_blocks, threads_per_block: THREADS_PER_BLOCK };
-        match precision {
-            Precision::F32 | Precision::Tf32 => self.f32.enqueue(stream, grid, args),
-            Precision::F16 => self.f16.enqueue(stream, grid, args),
-            Precision::Bf16 => self.bf16.enqueue(stream, grid, args),
-        }
+        self.pool.enqueue(precision, stream, grid, args)
     }
 }

@@ -31,8 +31,8 @@ pub struct PoolArgs<'a> {
     pub num_channels: u32,
     /// The most output rows.
     pub capacity: u32,
-    /// Padding.
-    pub reserved: u32,
+    /// The most input rows: those that words name are below.
+    pub num_input_rows: u32,
 }
 
 assert_mirrors!(PoolArgs<'_>, "sparse_max_pool.cu", "Args");
@@ -44,13 +44,14 @@ fn check(kernel: &str, args: &PoolArgs<'_>, grid: &Grid, element_bytes: usize) -
         return Err(refused(kernel, &message));
     }
     let row_bytes = args.num_channels as usize * element_bytes;
-    let needed = ZERO_BYTES + (args.capacity as usize).saturating_mul(row_bytes);
+    let rows = |num: u32| ZERO_BYTES.saturating_add((num as usize).saturating_mul(row_bytes));
     check_lens(
         kernel,
         [
+            ("features", args.features.len(), rows(args.num_input_rows)),
             ("words", args.words.len(), args.num_groups as usize * args.stride as usize),
             ("counts", args.counts.len(), 1),
-            ("output", args.output.len(), needed),
+            ("output", args.output.len(), rows(args.capacity)),
         ],
     )
 }
@@ -62,8 +63,8 @@ macro_rules! pool {
 
         // SAFETY: `PoolArgs` mirrors `sparse_max_pool::Args`. A thread writes a value of a
         // row below the number of sites and the capacity, for which words and output are
-        // long enough (checked). Words name rows of the features' level below its number
-        // of sites. No thread waits.
+        // long enough (checked). Words name rows below `num_input_rows`, for which the
+        // features are (checked). No thread waits.
         unsafe impl KernelSpec for $kernel {
             const NAME: &'static str = $name;
             type Args<'a> = PoolArgs<'a>;

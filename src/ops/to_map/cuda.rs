@@ -5,24 +5,22 @@ use half::f16;
 use super::kernels::{Bf16, CHANNELS_PER_THREAD, MapArgs, THREADS_PER_BLOCK, Write};
 use super::map_shape;
 use crate::device::cuda::{
-    DeviceBuffer, DeviceTensor, DeviceValues, Grid as Blocks, Kernel, KernelSpec, Plain, Stream,
-    blocks,
+    DeviceBuffer, DeviceTensor, DeviceValues, Grid as Blocks, Plain, Stream, blocks,
 };
 use crate::error::{Error, ErrorKind, Result};
 use crate::ops::rulebook::cuda::DeviceSites;
-use crate::ops::sparse_conv::Precision;
+use crate::ops::sparse_conv::ByPrecision;
 use crate::ops::sparse_conv::cuda::DeviceFeatures;
 
 /// Kernels of the op on one stream.
 pub struct Workspace {
     stream: Stream,
-    f32: Kernel<Write<f32, f32>>,
-    f32_to_f16: Kernel<Write<f32, f16>>,
-    f16: Kernel<Write<f16, f16>>,
-    f16_to_f32: Kernel<Write<f16, f32>>,
-    bf16_to_f16: Kernel<Write<Bf16, f16>>,
-    bf16_to_f32: Kernel<Write<Bf16, f32>>,
+    to_f32: Writes<f32>,
+    to_f16: Writes<f16>,
 }
+
+/// The kernels that write a map of `To`.
+type Writes<To> = ByPrecision<Write<f32, To>, Write<f16, To>, Write<Bf16, To>>;
 
 impl Workspace {
     /// Loads the kernels.
@@ -33,12 +31,8 @@ impl Workspace {
         let device = stream.device();
         Ok(Self {
             stream: stream.clone(),
-            f32: device.kernel()?,
-            f32_to_f16: device.kernel()?,
-            f16: device.kernel()?,
-            f16_to_f32: device.kernel()?,
-            bf16_to_f16: device.kernel()?,
-            bf16_to_f32: device.kernel()?,
+            to_f32: ByPrecision::load(device)?,
+            to_f16: ByPrecision::load(device)?,
         })
     }
 
@@ -69,15 +63,16 @@ impl Workspace {
             return Err(Error::new(ErrorKind::Argument, "to_map", message));
         }
         let map = Map { stream: &self.stream, features, sites, axes, num_channels };
-        match (features.precision(), out.values_mut()) {
-            (Precision::F32 | Precision::Tf32, DeviceValues::F32(to)) => map.enqueue(&self.f32, to),
-            (Precision::F32 | Precision::Tf32, DeviceValues::F16(to)) => {
-                map.enqueue(&self.f32_to_f16, to)
+        let precision = features.precision();
+        match out.values_mut() {
+            DeviceValues::F32(to) => {
+                let (grid, args) = map.launch(to)?;
+                self.to_f32.enqueue(precision, &self.stream, grid, args)
             }
-            (Precision::F16, DeviceValues::F16(to)) => map.enqueue(&self.f16, to),
-            (Precision::F16, DeviceValues::F32(to)) => map.enqueue(&self.f16_to_f32, to),
-            (Precision::Bf16, DeviceValues::F16(to)) => map.enqueue(&self.bf16_to_f16, to),
-            (Precision::Bf16, DeviceValues::F32(to)) => map.enqueue(&self.bf16_to_f32, to),
+            DeviceValues::F16(to) => {
+                let (grid, args) = map.launch(to)?;
+                self.to_f16.enqueue(precision, &self.stream, grid, args)
+            }
         }
     }
 }
@@ -91,11 +86,8 @@ struct Map<'a> {
     num_channels: usize,
 }
 
-impl Map<'_> {
-    fn enqueue<To: Plain, K>(&self, kernel: &Kernel<K>, to: &mut DeviceBuffer<To>) -> Result<()>
-    where
-        K: for<'a> KernelSpec<Args<'a> = MapArgs<'a, To>>,
-    {
+impl<'a> Map<'a> {
+    fn launch<To: Plain>(&self, to: &'a mut DeviceBuffer<To>) -> Result<(Blocks, MapArgs<'a, To>)> {
         let stream = self.stream;
         let grid = self.sites.grid();
         let [s0, s1, s2] = grid.shape();
@@ -116,6 +108,6 @@ impl Map<'_> {
         let num_places = size[1] as usize * size[2] as usize;
         let num_blocks =
             [blocks(num_places, THREADS_PER_BLOCK), grid.batch_size() * size[0] * parts];
-        kernel.enqueue(stream, Blocks { num_blocks, threads_per_block: THREADS_PER_BLOCK }, args)
+        Ok((Blocks { num_blocks, threads_per_block: THREADS_PER_BLOCK }, args))
     }
 }

@@ -27,6 +27,11 @@
 //! in f64 and rounded once; the rest is f32 in the order written here.
 
 mod cpu;
+#[cfg(feature = "cuda")]
+pub mod cuda;
+#[cfg(feature = "cuda")]
+#[expect(unsafe_code, reason = "each block argues that the kernel fits its parameters")]
+mod kernels;
 mod maps;
 mod projection;
 mod sample;

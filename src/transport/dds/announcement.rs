@@ -54,6 +54,7 @@ impl Announcement {
             .durability(Durability::TransientLocal)
             .history(History::KeepLast { depth: 1 })
             .build();
+        let qos = super::qos::with_type(qos, "rmw_dds_common/msg/ParticipantEntitiesInfo");
         let refused = |cause| error(format!("cannot announce {}", node.full())).with_source(cause);
         let topic = participant
             .create_topic(TOPIC.to_owned(), TYPE.to_owned(), &qos, TopicKind::NoKey)

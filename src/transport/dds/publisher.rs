@@ -34,7 +34,7 @@ pub(super) struct DdsPublisher {
 impl DdsPublisher {
     /// Announces a topic.
     pub fn new(graph: &Arc<Graph>, topic: String, type_name: &str, qos: Qos) -> Result<Self> {
-        let policies = qos::of_writer(qos);
+        let policies = qos::with_type(qos::of_writer(qos), type_name);
         let ours = Endpoint::of_topic(topic, type_name);
         let (writer, endpoint) = graph.add(ours, &policies, Direction::Writer, |topic| {
             graph.publisher.create_datawriter_no_key(topic, Some(policies.clone()))

@@ -5,12 +5,22 @@ use rustdds::policy::ResourceLimits;
 use rustdds::policy::{Durability as DdsDurability, History, Reliability as DdsReliability};
 use rustdds::{Duration, QosPolicies, QosPolicyBuilder};
 
+use crate::transport::messages::type_hash;
 use crate::transport::middleware::{Durability, Qos, Reliability};
 
 /// Messages that a reliable writer keeps for readers that have not confirmed
 /// them; with more outstanding it refuses the next. Half a minute of detections
 /// at 30 Hz: longer than it takes to detect that a reader is gone.
 const MAX_UNCONFIRMED: i32 = 1024;
+
+/// The policies of an endpoint of messages of a type, whose hash other nodes read in
+/// its user data.
+pub(super) fn with_type(policies: QosPolicies, type_name: &str) -> QosPolicies {
+    match type_hash(type_name) {
+        Some(hash) => policies.with_user_data(format!("typehash={hash};").into_bytes()),
+        None => policies,
+    }
+}
 
 /// Policies of a reader. It keeps at most `depth` messages.
 pub(super) fn of_reader(qos: Qos) -> QosPolicies {

@@ -87,7 +87,9 @@ enum Client {
 
 impl Service {
     fn new(graph: &Arc<Graph>, kind: ServiceKind, name: String) -> Result<Self> {
-        let (reading, writing) = (qos::of_reader(Qos::DEFAULT), qos::of_writer(Qos::DEFAULT));
+        let part = |part: &str| format!("{}_{part}", kind.type_name());
+        let reading = qos::with_type(qos::of_reader(Qos::DEFAULT), &part("Request"));
+        let writing = qos::with_type(qos::of_writer(Qos::DEFAULT), &part("Response"));
         let request_endpoint = Endpoint::of_requests(&name, kind.type_name());
         let (requests, _) = graph.add(request_endpoint, &reading, Direction::Reader, |topic| {
             graph.subscriber.create_simple_datareader_no_key(topic, Some(reading.clone()))

@@ -42,7 +42,7 @@ pub(super) fn start(
 ) -> Result<DdsSubscription> {
     let thread_name = format!("dds {topic}");
     let ours = Endpoint::of_topic(topic, kind.type_name());
-    let policies = qos::of_reader(qos);
+    let policies = qos::with_type(qos::of_reader(qos), kind.type_name());
     let (reader, endpoint) = graph.add(ours, &policies, Direction::Reader, |topic| {
         graph.subscriber.create_simple_datareader_no_key(topic, Some(policies.clone()))
     })?;

@@ -10,13 +10,13 @@
 //! time. Whatever lengths a message claims, decoding allocates only the text of
 //! an error and the distortion of a `CameraInfo`.
 //!
-//! Each type has its ROS name as `TYPE`; [`definition`] is the text that a
-//! recording stores with it.
+//! Each type has its ROS name as `TYPE`. [`definition`] is the text that a
+//! recording stores with it, [`find_type`] its description for other nodes.
 
 mod bond;
 mod camera_info;
 mod clock;
-mod definition;
+mod definitions;
 mod detection;
 mod detection_2d;
 mod detection_3d;
@@ -35,7 +35,7 @@ mod transform;
 pub use bond::BondStatus;
 pub use camera_info::{CameraInfo, RegionOfInterest};
 pub use clock::Clock;
-pub use definition::definition;
+pub use definitions::{KnownType, definition, find_type, type_hash};
 pub use detection::{Hypothesis, Pose};
 pub use detection_2d::{Detection2D, Detection2DArray};
 pub use detection_3d::{Detection3D, Detection3DArray};

@@ -1,16 +1,17 @@
 //! The requests and responses of the services that every ROS node or managed
-//! node has: those of `rcl_interfaces` and `lifecycle_msgs`.
+//! node has: those of `rcl_interfaces`, `lifecycle_msgs` and
+//! `type_description_interfaces`.
 //!
 //! What precedes them on the wire is up to the middleware.
 
 use super::node_event::{write_parameter_value, write_state};
 use crate::error::Result;
 use crate::ros::{
-    LifecycleTransition, LoggerLevel, Parameter, ParameterDescriptor, ParameterRange,
-    ParameterValue, SetResult,
+    IndividualTypeDescription, LifecycleTransition, LoggerLevel, Parameter, ParameterDescriptor,
+    ParameterRange, ParameterValue, SetResult,
 };
 use crate::transport::cdr::{Reader, Writer};
-use crate::transport::middleware::{Request, Response, ServiceKind};
+use crate::transport::middleware::{DescribedType, Request, Response, ServiceKind};
 
 /// Size of the shortest `Parameter` in bytes: an empty name, and a value with its
 /// ten fields.
@@ -49,6 +50,11 @@ pub fn read_request(kind: ServiceKind, reader: &mut Reader<'_>) -> Result<Reques
         ServiceKind::GetLoggerLevels => Request::GetLoggerLevels(read_texts(reader)?),
         ServiceKind::SetLoggerLevels => {
             Request::SetLoggerLevels(read_list(reader, MIN_LOGGER_LEVEL_SIZE, read_logger_level)?)
+        }
+        ServiceKind::GetTypeDescription => {
+            let _type_name = reader.str()?;
+            let type_hash = reader.str()?.to_owned();
+            Request::GetTypeDescription { type_hash, with_sources: reader.bool()? }
         }
     })
 }
@@ -128,7 +134,47 @@ pub fn write_response(response: &Response, writer: &mut Writer<'_>) {
             writer.u32(level.level);
         }),
         Response::Transitions(transitions) => writer.sequence(transitions, write_transition),
+        Response::TypeDescription(described) => write_type_description(writer, described),
     }
+}
+
+/// Writes a `GetTypeDescription` response; a refused one has an empty description.
+fn write_type_description(
+    writer: &mut Writer<'_>,
+    described: &std::result::Result<DescribedType, String>,
+) {
+    writer.bool(described.is_ok());
+    writer.str(described.as_ref().err().map_or("", String::as_str));
+    match described {
+        Ok(DescribedType { description, sources }) => {
+            write_individual(writer, &description.main);
+            writer.sequence(&description.referenced, write_individual);
+            writer.sequence(sources, |writer, source| {
+                writer.str(&source.type_name);
+                writer.str(source.encoding);
+                writer.str(source.contents);
+            });
+        }
+        Err(_) => {
+            writer.str("");
+            (0..3).for_each(|_| writer.sequence_len(0));
+        }
+    }
+    // Extra information.
+    writer.sequence_len(0);
+}
+
+fn write_individual(writer: &mut Writer<'_>, one: &IndividualTypeDescription) {
+    writer.str(&one.type_name);
+    writer.sequence(&one.fields, |writer, field| {
+        writer.str(&field.name);
+        writer.u8(field.field_type.type_id);
+        writer.u64(field.field_type.capacity);
+        writer.u64(field.field_type.string_capacity);
+        writer.str(&field.field_type.nested_type_name);
+        // Default value.
+        writer.str("");
+    });
 }
 
 fn write_texts(writer: &mut Writer<'_>, texts: &[String]) {
@@ -215,6 +261,7 @@ mod tests {
             Request::GetTransitionGraph,
             Request::GetLoggerLevels(texts()),
             Request::SetLoggerLevels(vec![LoggerLevel { name: "front.eyes".into(), level: 10 }]),
+            Request::GetTypeDescription { type_hash: "RIHS01_00".into(), with_sources: true },
         ];
         all.map(|sent| (request(sent.kind(), |writer| write(&sent, writer)), sent)).into()
     }
@@ -246,6 +293,11 @@ mod tests {
             Request::ChangeState { id, label } => {
                 writer.u8(*id);
                 writer.str(label);
+            }
+            Request::GetTypeDescription { type_hash, with_sources } => {
+                writer.str("sensor_msgs/msg/Image");
+                writer.str(type_hash);
+                writer.bool(*with_sources);
             }
             Request::GetState
             | Request::GetAvailableStates

@@ -16,7 +16,7 @@ mod service;
 mod stamp_gaps;
 mod watchers;
 
-pub use service::{Request, Response, ServiceKind};
+pub use service::{DescribedType, Request, Response, ServiceKind};
 pub use stamp_gaps::StampGaps;
 pub(in crate::transport) use watchers::Watchers;
 

@@ -2,7 +2,7 @@
 
 use crate::ros::{
     LifecycleState, LifecycleTransition, LoggerLevel, Parameter, ParameterDescriptor,
-    ParameterType, ParameterValue, SetResult,
+    ParameterType, ParameterValue, SetResult, TypeDescription, TypeSource,
 };
 
 /// The services of a node.
@@ -34,11 +34,13 @@ pub enum ServiceKind {
     GetLoggerLevels,
     /// `set_logger_levels`.
     SetLoggerLevels,
+    /// `get_type_description`.
+    GetTypeDescription,
 }
 
 impl ServiceKind {
     /// All of them.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::ListParameters,
         Self::GetParameters,
         Self::GetParameterTypes,
@@ -52,6 +54,7 @@ impl ServiceKind {
         Self::GetTransitionGraph,
         Self::GetLoggerLevels,
         Self::SetLoggerLevels,
+        Self::GetTypeDescription,
     ];
 
     /// Its name relative to the node: the service is `~/NAME`.
@@ -70,6 +73,7 @@ impl ServiceKind {
             Self::GetTransitionGraph => "get_transition_graph",
             Self::GetLoggerLevels => "get_logger_levels",
             Self::SetLoggerLevels => "set_logger_levels",
+            Self::GetTypeDescription => "get_type_description",
         }
     }
 
@@ -90,6 +94,7 @@ impl ServiceKind {
             }
             Self::GetLoggerLevels => "rcl_interfaces/srv/GetLoggerLevels",
             Self::SetLoggerLevels => "rcl_interfaces/srv/SetLoggerLevels",
+            Self::GetTypeDescription => "type_description_interfaces/srv/GetTypeDescription",
         }
     }
 }
@@ -134,6 +139,13 @@ pub enum Request {
     GetLoggerLevels(Vec<String>),
     /// Sets levels of loggers, each with a result of its own.
     SetLoggerLevels(Vec<LoggerLevel>),
+    /// The description of a type.
+    GetTypeDescription {
+        /// Its hash, such as `RIHS01_…`. The name of the type is not used, as in rcl.
+        type_hash: String,
+        /// Whether the texts of the definitions are wanted, too.
+        with_sources: bool,
+    },
 }
 
 impl Request {
@@ -153,6 +165,7 @@ impl Request {
             Self::GetTransitionGraph => ServiceKind::GetTransitionGraph,
             Self::GetLoggerLevels(_) => ServiceKind::GetLoggerLevels,
             Self::SetLoggerLevels(_) => ServiceKind::SetLoggerLevels,
+            Self::GetTypeDescription { .. } => ServiceKind::GetTypeDescription,
         }
     }
 }
@@ -190,4 +203,15 @@ pub enum Response {
     Transitions(Vec<LifecycleTransition>),
     /// To `GetLoggerLevels`: one level per name.
     LoggerLevels(Vec<LoggerLevel>),
+    /// To `GetTypeDescription`: the type, or why it is not described.
+    TypeDescription(Result<DescribedType, String>),
+}
+
+/// The description of a type.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DescribedType {
+    /// The type and those that it contains.
+    pub description: TypeDescription,
+    /// Their definitions; none unless they were requested.
+    pub sources: Vec<TypeSource>,
 }

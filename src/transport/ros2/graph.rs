@@ -11,6 +11,7 @@ use futures::{FutureExt, Stream, StreamExt};
 use r2r::qos::{DurabilityPolicy, ReliabilityPolicy};
 
 use super::error::error;
+use super::rosout;
 use super::services::{Jobs, JobsEnd, serve_all};
 use crate::error::Result;
 use crate::ros::NodeName;
@@ -76,6 +77,7 @@ impl Graph {
     pub(super) fn open(name: &NodeName, watchers: Watchers) -> Result<Self> {
         let create = || {
             let context = r2r::Context::create()?;
+            rosout::leave_to_the_node();
             r2r::Node::create(context, name.name(), name.namespace())
         };
         let node = match catch_unwind(AssertUnwindSafe(create)) {
@@ -179,7 +181,7 @@ impl Graph {
             return Err(error("services are served already"));
         }
         let (jobs, jobs_end) = Jobs::start(handler, self.watchers.clone())?;
-        self.services = serve_all(&mut self.node, &jobs)
+        self.services = serve_every(&mut self.node, &jobs)
             .map_err(|cause| error("cannot serve the node's services").with_source(cause))?;
         self.jobs_end = Some(jobs_end);
         Ok(())
@@ -221,6 +223,15 @@ impl Graph {
         }
         events.iter().for_each(|event| self.watchers.report(event));
     }
+}
+
+/// Serves every service that r2r has the types of.
+fn serve_every(node: &mut r2r::Node, jobs: &Jobs) -> r2r::Result<Vec<Box<dyn FnMut()>>> {
+    #[allow(unused_mut, reason = "without the services of Iron")]
+    let mut services = serve_all(node, jobs)?;
+    #[cfg(iron_services)]
+    services.extend(super::iron_services::serve_all(node, jobs)?);
+    Ok(services)
 }
 
 /// The quality of service as r2r's profile.

@@ -22,7 +22,11 @@
 
 mod error;
 mod graph;
+#[cfg(iron_services)]
+mod iron_services;
 mod parameters;
+#[expect(unsafe_code, reason = "a function of rcl that r2r does not bind")]
+mod rosout;
 mod services;
 
 use std::sync::Arc;

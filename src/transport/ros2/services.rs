@@ -64,7 +64,8 @@ impl Jobs {
     }
 }
 
-/// Serves every service. Each closure passes the received requests on.
+/// Serves the services whose types every supported ROS has. Each closure passes the
+/// received requests on.
 pub(super) fn serve_all(node: &mut r2r::Node, jobs: &Jobs) -> r2r::Result<Vec<Box<dyn FnMut()>>> {
     use ServiceKind as Kind;
     Ok(vec![
@@ -214,7 +215,7 @@ fn transitions(
 
 /// Serves one service. `request_of` and `response_of` convert from and to its
 /// types.
-fn serve<S>(
+pub(super) fn serve<S>(
     node: &mut r2r::Node,
     jobs: &Jobs,
     kind: ServiceKind,

@@ -15,6 +15,9 @@ use crate::error::{Error, ErrorKind, Result};
 /// in pixels.
 const MAX_PIXELS: f64 = 1e6;
 
+/// The smallest focal length, in pixels of the full resolution.
+const MIN_FOCAL: f64 = 1e-3;
+
 /// The largest deviation of a rectification matrix from a rotation.
 const ROTATION_TOLERANCE: f64 = 1e-3;
 
@@ -63,7 +66,7 @@ impl Pinhole {
     fn of_matrix(name: &str, matrix: [f64; 9]) -> Result<Self> {
         let [fx, skew, cx, zero_10, fy, cy, zero_20, zero_21, one] = matrix;
         let is_finite = matrix.iter().all(|value| value.is_finite());
-        let in_range = |focal: f64| focal > 0.0 && focal <= MAX_PIXELS;
+        let in_range = |focal: f64| (MIN_FOCAL..=MAX_PIXELS).contains(&focal);
         let is_near = |center: f64| center.abs() <= MAX_PIXELS;
         let is_plain = [skew, zero_10, zero_20, zero_21].iter().all(|&value| value == 0.0);
         if is_finite
@@ -77,8 +80,8 @@ impl Pinhole {
             return Ok(Self { focal: [fx, fy], center: [cx, cy] });
         }
         Err(uncalibrated(format!(
-            "{name} is {matrix:?}; [fx, 0, cx, 0, fy, cy, 0, 0, 1] is needed, focal lengths above 0, all up to \
-             {MAX_PIXELS:e} pixels"
+            "{name} is {matrix:?}; [fx, 0, cx, 0, fy, cy, 0, 0, 1] is needed, focal lengths of at least \
+             {MIN_FOCAL:e}, all up to {MAX_PIXELS:e} pixels"
         )))
     }
 }

@@ -208,6 +208,7 @@ fn unusable_calibrations_are_refused_by_name() {
         ("K", with_k(0, f64::NAN)),
         ("K", with_k(0, -1266.0)),
         ("K", with_k(4, 1e12)),
+        ("K", with_k(4, 1e-300)),
         ("K", with_k(2, f64::INFINITY)),
         ("K", with_k(1, 3.0)),
         ("K", with_k(8, 0.0)),

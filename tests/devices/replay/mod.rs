@@ -14,10 +14,12 @@ use crate::common::{camera_net, lidar_nets, parameters, recording};
 
 #[path = "networks.rs"]
 mod networks_on_the_gpu;
+mod voxels;
 
 use std::path::Path;
 
 use common::counting_pillars;
+use common::counting_voxels::{self, FIELDS};
 use common::replay::replay;
 use common::require::{Need, skip};
 use common::shared_data::shared_data;
@@ -57,7 +59,7 @@ fn compare_on(bag: &Path, config: &str, parameters: &[String], gpus: &[(&str, u3
     let mut num_detections = 0;
     for (name, channel) in expected["channels"].as_object().unwrap() {
         let other = &found["channels"][name];
-        for key in ["frames_in", "frames_out", "detections", "dropped", "truncated"] {
+        for key in ["frames_in", "frames_out", "detections", "dropped", "truncated", "levels"] {
             assert_eq!(other[key], channel[key], "{}: {name}.{key}", bag.display());
         }
         let device = other["device"].as_str().unwrap();
@@ -237,5 +239,26 @@ fn lidars_of_every_recording() {
             parameters.extend(more.iter().map(|parameter| format!("lidar.{parameter}")));
             compare(&bag, config, &parameters);
         }
+    }
+}
+
+/// Sparse encoders give the same bits in f32, and count the same sites.
+#[test]
+fn voxels_of_a_recording() {
+    if !has_gpu() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let config = counting_voxels::write(folder.path());
+    let sizes = (1..).zip([3000, 0, 1, 900]);
+    let clouds: Vec<Vec<f32>> =
+        sizes.map(|(seed, num)| counting_voxels::cloud(seed, num).concat()).collect();
+    let bag = folder.path().join("drive");
+    counting_voxels::write_bag(&bag, &FIELDS, &clouds);
+    for more in [&[][..], &["voxel_capacity:=300", "encoder.level_capacities:=[150, 60, 10]"]] {
+        let mut parameters: Vec<String> =
+            more.iter().map(|parameter| format!("lidar.{parameter}")).collect();
+        parameters.push("lidar.encoder.precision:=f32".to_owned());
+        compare(&bag, config.to_str().unwrap(), &parameters);
     }
 }

@@ -70,7 +70,7 @@ const LAYERS: [(&str, &[&str]); 19] = [
 ];
 
 /// Files that may hold `unsafe`, each block with its argument.
-const UNSAFE_FILES: [&str; 30] = [
+const UNSAFE_FILES: [&str; 34] = [
     "src/cli/heap.rs",
     "src/device/cuda/diagnostic.rs",
     "src/device/cuda/graph.rs",
@@ -81,12 +81,14 @@ const UNSAFE_FILES: [&str; 30] = [
     "src/device/cuda/open.rs",
     "src/device/cuda/stream.rs",
     "src/infer/device/binding.rs",
+    "src/ops/attention/kernels.rs",
     "src/ops/decode_anchor/kernels.rs",
     "src/ops/decode_center/kernels.rs",
     "src/ops/decode_yolo/kernels.rs",
     "src/ops/densify/kernels.rs",
     "src/ops/gather/kernels.rs",
     "src/ops/letterbox/kernels.rs",
+    "src/ops/linear/kernels.rs",
     "src/ops/nms/cuda/kernels.rs",
     "src/ops/pillar_features/kernels.rs",
     "src/ops/resample/kernels.rs",
@@ -97,10 +99,12 @@ const UNSAFE_FILES: [&str; 30] = [
     "src/ops/sparse_max_pool/kernels.rs",
     "src/ops/to_map/kernels.rs",
     "src/ops/unpack/kernels.rs",
+    "src/ops/view_sample/kernels.rs",
     "src/ops/voxel_mean/kernels.rs",
     "src/ops/voxelize/kernels.rs",
     "src/runtime/isolated/memory.rs",
     "src/transport/bag/mapped.rs",
+    "src/transport/ros2/rosout.rs",
 ];
 
 /// Lines of code a file may have, tests aside.

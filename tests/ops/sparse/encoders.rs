@@ -2,29 +2,18 @@
 //! references, f32 features agree to 2e-5 of the largest value of their stage,
 //! and their sums and sums of squares to 1e-5.
 
-use std::fs;
-
 use det_post::infer::sparse::{CpuEncoder, Plan, SparseNetwork, Step};
 use det_post::ops::rulebook::Mode;
 use det_post::ops::sparse_conv::Precision;
-use det_post::ops::voxel_mean::voxel_mean;
-use det_post::ops::voxelize::{VoxelizeParams, Voxels, Workspace, voxelize};
-use det_post::types::{ElementType, Grid, PointRange, Points, Tensor};
-use half::f16;
+use det_post::types::{ElementType, Tensor};
 
 use super::assert_close;
-use crate::common::encoders::{Family, network};
+use crate::common::encoders::{Family, Voxelized, network, scan};
 use crate::common::npz::Npz;
 use crate::common::shared_data::shared_data;
 
 const FEATURE_TOLERANCE: f32 = 2e-5;
 const SUM_TOLERANCE: f64 = 1e-5;
-
-/// The voxels of a reference.
-struct Voxelized {
-    coordinates: Vec<[i32; 4]>,
-    features: Vec<f32>,
-}
 
 /// A reference of one encoder on one scene.
 struct Reference {
@@ -140,28 +129,6 @@ fn encoders_of_small_scenes() {
             assert!(map.iter().map(|v| v.to_bits()).eq(threads.iter().map(|v| v.to_bits())));
         }
     }
-}
-
-/// The nuScenes scan as voxels of means: x y z intensity time_lag.
-fn scan() -> Option<Voxelized> {
-    let path = "scans/lidar-ai-solution/ff9eff4389a740848f9a56ad749a4ae8.bin";
-    let bytes = fs::read(shared_data()?.join(path)).unwrap();
-    let values: Vec<f32> =
-        bytes.as_chunks().0.iter().map(|&bytes| f16::from_le_bytes(bytes).to_f32()).collect();
-    let mut points = Points::with_capacity(5, values.len() / 5);
-    assert!(values.chunks_exact(5).all(|point| points.push(point)));
-    let range = PointRange::from_bounds([-54.0, -54.0, -5.0, 54.0, 54.0, 3.0]);
-    let grid = Grid::new(range, [0.075, 0.075, 0.2]).unwrap();
-    let params = VoxelizeParams { grid, max_points_per_voxel: 10, voxel_capacity: 160_000 };
-    let mut voxels = Voxels::new(&params);
-    let mut workspace = Workspace::new(&grid, points.len());
-    voxelize(&points, &params, &mut workspace, &mut voxels).unwrap();
-    let mut out = Tensor::zeros(ElementType::F32, &[voxels.len(), 5]).unwrap();
-    voxel_mean(&points, &voxels, &[], &mut out).unwrap();
-    let cell = |&[x, y, z]: &[u32; 3]| [0, z as i32, y as i32, x as i32];
-    let coordinates = voxels.coordinates().iter().map(cell).collect();
-    let Tensor::F32 { values: features, .. } = out else { panic!("{out:?}") };
-    Some(Voxelized { coordinates, features })
 }
 
 /// The voxels, all levels and samples of all stages of a whole scan.

@@ -24,7 +24,7 @@ NUM_VOXELS = 300
 
 def to_dense(sites, rows):
     """Features [B, C, z, y, x] of sites, and the mask of the sites."""
-    b, z, y, x = sites.coordinates.unbind(1)
+    b, z, y, x = sites.coordinates.long()
     shape = (sites.batch, *sites.grid)
     rows = torch.zeros(*shape, rows.shape[1], dtype=rows.dtype).index_put((b, z, y, x), rows)
     mask = torch.zeros(*shape, dtype=rows.dtype)
@@ -35,7 +35,7 @@ def to_dense(sites, rows):
 def check_layer(random, grid, kernel, stride=None, padding=None):
     """A convolution of two random scenes, and its gradients, sparse and dense."""
     cells = torch.randperm(2 * grid[0] * grid[1] * grid[2], generator=random)[:60]
-    coordinates = torch.stack(torch.unravel_index(cells, (2, *grid)), 1)
+    coordinates = torch.stack(torch.unravel_index(cells, (2, *grid)))
     sites, _ = sparse.sorted_sites(coordinates, grid, 2)
     rows = torch.randn(len(sites), 3, generator=random, dtype=torch.float64)
     weight = torch.randn(4, *kernel, 3, generator=random, dtype=torch.float64)
@@ -55,7 +55,7 @@ def check_layer(random, grid, kernel, stride=None, padding=None):
         if stride is not None:
             mask = max_pool3d(mask, kernel, stride, padding)
         found = mask[:, 0].nonzero()
-        assert torch.equal(found, outputs.coordinates), f"sites of {kernel} {stride} {padding}"
+        assert torch.equal(found.T, outputs.coordinates), f"sites of {kernel} {stride} {padding}"
         b, z, y, x = found.unbind(1)
         return values.permute(0, 2, 3, 4, 1)[b, z, y, x]
 
@@ -115,7 +115,7 @@ def main(checkpoint, reference):
             elif name.endswith("running_mean"):
                 tensor.uniform_(-0.2, 0.2)
     cells = torch.randperm(GRID[0] * GRID[1] * GRID[2], generator=random)[:NUM_VOXELS]
-    coordinates = torch.stack(torch.unravel_index(cells, (1, *GRID)), 1)
+    coordinates = torch.stack(torch.unravel_index(cells, (1, *GRID)))
     sites, _ = sparse.sorted_sites(coordinates, GRID, 1)
     features = torch.rand(NUM_VOXELS, 5, generator=random) * 2 - 1
 
@@ -136,7 +136,7 @@ def main(checkpoint, reference):
     with open(reference, "w", encoding="utf-8") as file:
         json.dump(
             {
-                "coordinates": sites.coordinates[:, 1:].tolist(),
+                "coordinates": sites.coordinates[1:].T.tolist(),
                 "features": features.flatten().tolist(),
                 "map_shape": list(expected.shape),
                 "map": expected.flatten().tolist(),

@@ -108,6 +108,23 @@ impl<T> In<'_, T> {
     }
 }
 
+impl<'a, T: Plain> In<'a, T> {
+    /// The values from `start` on; none when there are fewer.
+    pub fn from(self, start: usize) -> Self {
+        let start = (start as u64).min(self.len);
+        Self {
+            address: self.address + start * size_of::<T>() as u64,
+            len: self.len - start,
+            ..self
+        }
+    }
+
+    /// The values as bytes.
+    pub fn bytes(self) -> In<'a, u8> {
+        In { address: self.address, len: self.len * size_of::<T>() as u64, memory: PhantomData }
+    }
+}
+
 /// Alignment of the slices that [`Out::carve`] makes.
 const CARVED_ALIGNMENT: usize = 256;
 
@@ -123,6 +140,15 @@ impl<'a> Out<'a, u8> {
         self.address += num_bytes as u64;
         self.len -= num_bytes as u64;
         Ok(carved)
+    }
+}
+
+impl<T: Plain> Out<'_, T> {
+    /// The values before `middle`, and those from there on; none when there are fewer.
+    pub fn split_at(self, middle: usize) -> [Self; 2] {
+        let middle = (middle as u64).min(self.len);
+        let address = self.address + middle * size_of::<T>() as u64;
+        [Self { len: middle, ..self }, Self { address, len: self.len - middle, ..self }]
     }
 }
 

@@ -21,8 +21,12 @@
 //! branches before the last block are not used and have to be left out.
 
 mod cpu;
+#[cfg(feature = "cuda")]
+mod cuda;
 
 pub use cpu::CpuDecoder;
+#[cfg(feature = "cuda")]
+pub use cuda::{Activation, CudaDecoder};
 
 use nalgebra::DMatrix;
 

@@ -210,6 +210,8 @@ impl QosPolicyBuilder {
       // (drop glue) which is incompatible with `const fn`, and the built-in QoS
       // policies never need it. Set it via `QosPolicies::with_data_representation`.
       data_representation: None,
+      // Nor is USER_DATA, for the same reason. Set it via `QosPolicies::with_user_data`.
+      user_data: None,
       #[cfg(feature = "security")]
       property: None,
     }
@@ -235,6 +237,7 @@ pub struct QosPolicies {
   pub(crate) resource_limits: Option<policy::ResourceLimits>,
   pub(crate) lifespan: Option<policy::Lifespan>,
   pub(crate) data_representation: Option<policy::DataRepresentation>,
+  pub(crate) user_data: Option<Vec<u8>>,
   #[cfg(feature = "security")]
   pub(crate) property: Option<policy::Property>,
 }
@@ -333,6 +336,19 @@ impl QosPolicies {
     self
   }
 
+  /// Octets that local endpoints announce with their discovery data.
+  pub fn user_data(&self) -> Option<&[u8]> {
+    self.user_data.as_deref()
+  }
+
+  /// Set the USER_DATA QoS policy (DDS v1.4 Section 2.2.3.1) of a local
+  /// endpoint. That of a remote one is `EndpointDescription::user_data`.
+  #[must_use]
+  pub fn with_user_data(mut self, user_data: Vec<u8>) -> Self {
+    self.user_data = Some(user_data);
+    self
+  }
+
   #[cfg(feature = "security")]
   pub fn property(&self) -> Option<policy::Property> {
     self.property.clone()
@@ -362,6 +378,7 @@ impl QosPolicies {
         .data_representation
         .clone()
         .or(self.data_representation.clone()),
+      user_data: other.user_data.clone().or(self.user_data.clone()),
       #[cfg(feature = "security")]
       property: other.property.clone().or(self.property.clone()),
     }
@@ -566,6 +583,7 @@ impl QosPolicies {
       resource_limits,
       lifespan,
       data_representation,
+      user_data: _, // belongs to endpoints, whose discovery data emits it
       #[cfg(feature = "security")]
         property: _, // TODO: properties to parameter list?
     } = self;
@@ -738,6 +756,7 @@ impl QosPolicies {
       resource_limits,
       lifespan,
       data_representation,
+      user_data: None,
       #[cfg(feature = "security")]
       property,
     })

@@ -29,9 +29,9 @@ use crate::{
 };
 use super::{
   sedp_messages::{
-    topics_inconsistent, DiscoveredReaderData, DiscoveredTopicData, DiscoveredWriterData,
-    ParticipantMessageData, ReaderProxy, SubscriptionBuiltinTopicData, TopicBuiltinTopicData,
-    WriterProxy,
+    local_user_data, topics_inconsistent, DiscoveredReaderData, DiscoveredTopicData,
+    DiscoveredWriterData, ParticipantMessageData, ReaderProxy, SubscriptionBuiltinTopicData,
+    TopicBuiltinTopicData, WriterProxy,
   },
   spdp_participant_data::SpdpDiscoveredParticipantData,
 };
@@ -824,7 +824,7 @@ impl DiscoveryDB {
       reader_proxy: ReaderProxy::from(reader_proxy),
       subscription_topic_data: subscription_data,
       content_filter,
-      user_data: Vec::new(),
+      user_data: local_user_data(&reader.qos_policy),
     }
   }
 

@@ -287,6 +287,7 @@ impl SubscriptionBuiltinTopicData {
       resource_limits: None, // nor Resource Limits, see Figure 8.30 in RTPS spec 2.5
       lifespan: self.lifespan,
       data_representation: self.data_representation.clone(),
+      user_data: None, // kept beside, in Discovered*Data
 
       #[cfg(feature = "security")]
       property: None, // TODO: no property QoS?
@@ -307,6 +308,25 @@ impl SubscriptionBuiltinTopicData {
 // =======================================================================
 // =======================================================================
 // =======================================================================
+
+/// The USER_DATA of a local endpoint as the value of its parameter, a sequence of
+/// octets in PL_CDR_LE, in which discovery data is sent. Empty when it has none.
+pub(crate) fn local_user_data(qos: &QosPolicies) -> Vec<u8> {
+  let octets = qos.user_data().unwrap_or_default();
+  match u32::try_from(octets.len()) {
+    Ok(len) if len > 0 => [&len.to_le_bytes(), octets].concat(),
+    _ => Vec::new(),
+  }
+}
+
+fn push_user_data(pl: &mut ParameterList, user_data: &[u8]) {
+  if !user_data.is_empty() {
+    pl.push(Parameter::new(
+      ParameterId::PID_USER_DATA,
+      user_data.to_vec(),
+    ));
+  }
+}
 
 /// Type specified in RTPS v2.3 spec Figure 8.30
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -498,7 +518,7 @@ impl ParameterListable for DiscoveredReaderData {
           security_info,
         },
       content_filter,
-      user_data: _,
+      user_data,
     } = self;
 
     let mut pl = ParameterList::new();
@@ -552,6 +572,7 @@ impl ParameterListable for DiscoveredReaderData {
     emit!(PID_TOPIC_NAME, &topic_name.clone().into(), StringWithNul);
     emit!(PID_TYPE_NAME, &type_name.clone().into(), StringWithNul);
     pl.parameters.append(&mut qos.to_parameter_list(ctx)?);
+    push_user_data(&mut pl, user_data);
     emit_option!(
       PID_SERVICE_INSTANCE_NAME,
       &service_instance_name.clone().map(|e| e.into()),
@@ -736,6 +757,7 @@ impl PublicationBuiltinTopicData {
       resource_limits: None, // nor Resource Limits, see Figure 8.30 in RTPS spec 2.5
       lifespan: self.lifespan,
       data_representation: self.data_representation.clone(),
+      user_data: None, // kept beside, in Discovered*Data
       #[cfg(feature = "security")]
       property: None, // TODO: no property Qos?
     }
@@ -810,7 +832,7 @@ impl DiscoveredWriterData {
       last_updated: Instant::now(),
       writer_proxy,
       publication_topic_data,
-      user_data: Vec::new(),
+      user_data: local_user_data(&writer.qos()),
     }
   }
 }
@@ -956,7 +978,7 @@ impl ParameterListable for DiscoveredWriterData {
           #[cfg(feature = "security")]
           security_info,
         },
-      user_data: _,
+      user_data,
     } = self;
 
     let mut pl = ParameterList::new();
@@ -1010,6 +1032,7 @@ impl ParameterListable for DiscoveredWriterData {
     emit!(PID_TOPIC_NAME, &topic_name.clone().into(), StringWithNul);
     emit!(PID_TYPE_NAME, &type_name.clone().into(), StringWithNul);
     pl.parameters.append(&mut qos.to_parameter_list(ctx)?);
+    push_user_data(&mut pl, user_data);
     emit_option!(
       PID_SERVICE_INSTANCE_NAME,
       &service_instance_name.clone().map(|e| e.into()),
@@ -1097,6 +1120,7 @@ impl HasQoSPolicy for TopicBuiltinTopicData {
       resource_limits: self.resource_limits,
       lifespan: self.lifespan,
       data_representation: None, // Topic-level DATA_REPRESENTATION not tracked
+      user_data: None,
       #[cfg(feature = "security")]
       property: None, // TODO: no property Qos?
     }

@@ -301,8 +301,11 @@ impl<C: Context> Writable<C> for DataFrag {
     writer.write_value(&self.fragments_in_submessage)?;
     writer.write_value(&self.fragment_size)?;
     writer.write_value(&self.data_size)?;
-    if self.inline_qos.is_some() && !self.inline_qos.as_ref().unwrap().parameters.is_empty() {
-      writer.write_value(&self.inline_qos)?;
+    // The list itself: an `Option` would be written with a byte before it.
+    if let Some(inline_qos) = &self.inline_qos {
+      if !inline_qos.parameters.is_empty() {
+        writer.write_value(inline_qos)?;
+      }
     }
     writer.write_bytes(&self.serialized_payload)?;
     Ok(())
@@ -325,13 +328,41 @@ mod tests {
   use speedy::{Endianness, Writable};
 
   use super::*;
-  use crate::messages::submessages::submessages::DATAFRAG_Flags;
+  use crate::{
+    messages::submessages::{
+      elements::parameter::Parameter,
+      submessages::DATAFRAG_Flags,
+    },
+    structure::parameter_id::ParameterId,
+  };
 
   fn serialize_body(df: &DataFrag) -> Bytes {
     let mut buf = Vec::new();
     df.write_to_stream_with_ctx(Endianness::LittleEndian, &mut buf)
       .expect("serialize DataFrag body");
     Bytes::from(buf)
+  }
+
+  #[test]
+  fn inline_qos_takes_the_length_that_is_declared() {
+    let mut inline_qos = ParameterList::new();
+    inline_qos.push(Parameter::new(ParameterId::PID_TOPIC_NAME, vec![1, 2, 3, 4]));
+    let df = DataFrag {
+      writer_sn: SequenceNumber::new(1),
+      fragment_starting_num: FragmentNumber::new(1),
+      fragments_in_submessage: 1,
+      fragment_size: 4,
+      data_size: 4,
+      inline_qos: Some(inline_qos.clone()),
+      serialized_payload: Bytes::from_static(&[1, 2, 3, 4]),
+      ..DataFrag::default()
+    };
+    let body = serialize_body(&df);
+    assert_eq!(body.len(), df.len_serialized());
+    let flags = DATAFRAG_Flags::Endianness | DATAFRAG_Flags::InlineQos;
+    let read = DataFrag::deserialize(&body, flags).unwrap();
+    assert_eq!(read.inline_qos, Some(inline_qos));
+    assert_eq!(read.serialized_payload, df.serialized_payload);
   }
 
   #[test]

@@ -1,0 +1,15 @@
+// Sampling of feature maps: view_sample.cuh.
+
+#include "view_sample.cuh"
+
+#define VIEW_SAMPLE_REFERENCES(T, M, kBlocks, name)                                           \
+    extern "C" __global__ void __launch_bounds__(view_sample::kReferenceThreads, kBlocks) name(     \
+        const __grid_constant__ view_sample::ReferenceAndLinearArgs<T> args) {                \
+        extern __shared__ uint4 shared[];                                                     \
+        view_sample::sample_references_and_linear<T, M>(args, reinterpret_cast<uint8_t*>(shared)); \
+    }
+
+VIEW_SAMPLE_REFERENCES(__half, __half, 6, view_sample_references_f16)
+VIEW_SAMPLE_REFERENCES(__half, int8_t, 6, view_sample_references_f16_i8)
+VIEW_SAMPLE_REFERENCES(float, float, 5, view_sample_references_f32)
+VIEW_SAMPLE_REFERENCES(float, __half, 5, view_sample_references_f32_f16)

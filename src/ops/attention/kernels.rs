@@ -1,0 +1,241 @@
+//! The parameters of `kernels/attention.cu`.
+
+use half::f16;
+
+use crate::device::cuda::{
+    CudaDevice, Grid, In, Kernel, KernelSpec, Out, Stream, assert_mirrors, check_lens,
+    check_threads, kernel_constant, refused,
+};
+use crate::error::Result;
+use crate::ops::linear::cuda::{Element, JobArgs, LinearArgs};
+
+/// Threads per block.
+pub const THREADS_PER_BLOCK: u32 = kernel_constant!("attention.cuh", "kThreads");
+/// Keys of a step: rows of transposed values are padded to a multiple.
+pub const STEP_KEYS: u32 = kernel_constant!("attention.cuh", "kKeys");
+const QUERIES: u32 = kernel_constant!("attention.cuh", "kQueries");
+const SHORT_HEAD: u32 = kernel_constant!("attention.cuh", "kShortHead");
+
+/// The parameter of attention: `Args` in the kernels.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct AttentionArgs<'a, T> {
+    /// A row per query, heads side by side.
+    pub queries: In<'a, T>,
+    /// A row per key.
+    pub keys: In<'a, T>,
+    /// A row per channel, a value per key.
+    pub values: In<'a, T>,
+    /// A row per query.
+    pub output: Out<'a, T>,
+    /// Values from one row to the next.
+    pub query_stride: u32,
+    /// As above.
+    pub key_stride: u32,
+    /// As above: a multiple of 32, the values beyond the keys finite.
+    pub value_stride: u32,
+    /// As above.
+    pub output_stride: u32,
+    /// Queries.
+    pub num_queries: u32,
+    /// Keys; at least one.
+    pub num_keys: u32,
+    /// Channels of a head.
+    pub head_len: u32,
+    /// Of the scores, to the base 2.
+    pub scale: f32,
+}
+
+/// Attention and linear layers beside it: `WithLinearArgs` in the kernels.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct WithLinearArgs<'a, T> {
+    attention: AttentionArgs<'a, T>,
+    num_query_blocks: u32,
+    num_heads: u32,
+    num_row_blocks: u32,
+    reserved: u32,
+    linear: LinearArgs<'a, T>,
+}
+
+assert_mirrors!(AttentionArgs<'_, f32>, "attention.cuh", "Args<float>");
+assert_mirrors!(WithLinearArgs<'_, f32>, "attention.cuh", "WithLinearArgs<float>");
+
+/// Elements that attention is compiled for.
+pub trait AttentionElement: Element {
+    /// By the padded length of a head: 16.
+    type Head16: for<'a> KernelSpec<Args<'a> = WithLinearArgs<'a, Self>>;
+    /// 32.
+    type Head32: for<'a> KernelSpec<Args<'a> = WithLinearArgs<'a, Self>>;
+    /// 64.
+    type Head64: for<'a> KernelSpec<Args<'a> = WithLinearArgs<'a, Self>>;
+}
+
+fn queries_per_block<T>(head_len: u32) -> u32 {
+    if size_of::<T>() == 2 && head_len <= SHORT_HEAD { QUERIES / 2 } else { QUERIES }
+}
+
+fn check<T: Element>(
+    kernel: &str,
+    args: &WithLinearArgs<'_, T>,
+    grid: &Grid,
+    max_head_len: u32,
+) -> Result<()> {
+    check_threads(kernel, grid.threads_per_block, THREADS_PER_BLOCK)?;
+    let of = &args.attention;
+    let num_blocks = args.num_query_blocks * args.num_heads
+        + args.num_row_blocks * args.linear.num_column_blocks();
+    let strides = [of.query_stride, of.key_stride, of.value_stride, of.output_stride];
+    let fits = grid.num_blocks == [num_blocks, 1]
+        && of.num_queries > 0
+        && of.num_keys > 0
+        && of.head_len > 0
+        && of.head_len.is_multiple_of(8)
+        && of.head_len <= max_head_len
+        && queries_per_block::<T>(max_head_len) * args.num_query_blocks >= of.num_queries
+        && args.num_row_blocks == args.linear.num_row_blocks(1)
+        && of.value_stride.is_multiple_of(STEP_KEYS)
+        && of.value_stride >= of.num_keys
+        && strides.iter().all(|stride| stride.is_multiple_of(8));
+    if !fits {
+        let message = format!(
+            "{:?} blocks, {} queries, {} keys, {} heads of {}, strides {strides:?}",
+            grid.num_blocks, of.num_queries, of.num_keys, args.num_heads, of.head_len
+        );
+        return Err(refused(kernel, &message));
+    }
+    let num_columns = (args.num_heads * of.head_len) as usize;
+    let rows = |num: u32, stride: u32| (num as usize - 1) * stride as usize + num_columns;
+    check_lens(
+        kernel,
+        [
+            ("queries", of.queries.len(), rows(of.num_queries, of.query_stride)),
+            ("keys", of.keys.len(), rows(of.num_keys, of.key_stride)),
+            ("values", of.values.len(), num_columns * of.value_stride as usize),
+            ("output", of.output.len(), rows(of.num_queries, of.output_stride)),
+        ],
+    )?;
+    args.linear.check(kernel, false)
+}
+
+macro_rules! attention {
+    ($element:ty; $($spec:ident: $head:ident = $head_len:literal, $name:literal;)+) => {
+        $(
+            #[doc = concat!("`", $name, "`.")]
+            pub struct $spec;
+
+            // SAFETY: `WithLinearArgs` and `AttentionArgs` mirror the structs of the kernels.
+            // Queries and keys at and beyond their numbers are not read, values up to the
+            // padded stride are; channels are below those of the heads. The slices are long
+            // enough (checked). The first blocks compute attention, the others are those of
+            // the linear layers, checked as those of `linear`; the grid is compared with
+            // both. Shared memory beside the declared is that of the layers. No block waits.
+            unsafe impl KernelSpec for $spec {
+                const NAME: &'static str = $name;
+                type Args<'a> = WithLinearArgs<'a, $element>;
+                fn check(args: &Self::Args<'_>, grid: &Grid) -> Result<()> {
+                    check(Self::NAME, args, grid, $head_len)
+                }
+                fn shared_bytes(args: &Self::Args<'_>) -> u32 {
+                    args.linear.shared_bytes(1)
+                }
+            }
+        )+
+
+        impl AttentionElement for $element {
+            $(type $head = $spec;)+
+        }
+    };
+}
+
+attention! {
+    f32;
+    Head16F32: Head16 = 16, "attention_16_f32";
+    Head32F32: Head32 = 32, "attention_32_f32";
+    Head64F32: Head64 = 64, "attention_64_f32";
+}
+attention! {
+    f16;
+    Head16F16: Head16 = 16, "attention_16_f16";
+    Head32F16: Head32 = 32, "attention_32_f16";
+    Head64F16: Head64 = 64, "attention_64_f16";
+}
+
+/// The loaded kernel for heads of a length.
+pub enum AttentionKernel<T: AttentionElement> {
+    /// Up to 16 channels.
+    Head16(Kernel<T::Head16>),
+    /// Up to 32.
+    Head32(Kernel<T::Head32>),
+    /// Up to 64.
+    Head64(Kernel<T::Head64>),
+}
+
+impl<T: AttentionElement> AttentionKernel<T> {
+    /// Loads the kernel for heads of `head_len` channels, beside which layers of at most
+    /// `max_inputs` inputs are computed.
+    ///
+    /// # Errors
+    /// `Argument` when there is none for heads of this length; `Device` when this build
+    /// has no kernels, or the GPU has too little shared memory.
+    pub fn load(device: &CudaDevice, head_len: u32, max_inputs: u32) -> Result<Self> {
+        if head_len == 0 || head_len > 64 || !head_len.is_multiple_of(8) {
+            let message =
+                format!("heads of {head_len} channels; 8 to 64 in steps of 8 are possible");
+            return Err(refused("attention", &message));
+        }
+        let bytes = crate::ops::linear::cuda::shared_bytes::<T>(1, max_inputs, [0; 2]);
+        Ok(match head_len {
+            8..=16 => {
+                let kernel: Kernel<T::Head16> = device.kernel()?;
+                kernel.reserve_shared(bytes, THREADS_PER_BLOCK)?;
+                Self::Head16(kernel)
+            }
+            17..=32 => {
+                let kernel: Kernel<T::Head32> = device.kernel()?;
+                kernel.reserve_shared(bytes, THREADS_PER_BLOCK)?;
+                Self::Head32(kernel)
+            }
+            _ => {
+                let kernel: Kernel<T::Head64> = device.kernel()?;
+                kernel.reserve_shared(bytes, THREADS_PER_BLOCK)?;
+                Self::Head64(kernel)
+            }
+        })
+    }
+
+    /// Queues attention of `num_heads` heads and, beside it, layers that do not depend on it.
+    ///
+    /// # Errors
+    /// As [`Kernel::enqueue`].
+    pub fn enqueue(
+        &self,
+        stream: &Stream,
+        attention: AttentionArgs<'_, T>,
+        num_heads: u32,
+        jobs: &[JobArgs<'_, T>],
+    ) -> Result<()> {
+        let padded_head = match self {
+            Self::Head16(_) => 16,
+            Self::Head32(_) => 32,
+            Self::Head64(_) => 64,
+        };
+        let linear = LinearArgs::new(jobs)?;
+        let args = WithLinearArgs {
+            attention,
+            num_query_blocks: attention.num_queries.div_ceil(queries_per_block::<T>(padded_head)),
+            num_heads,
+            num_row_blocks: linear.num_row_blocks(1),
+            reserved: 0,
+            linear,
+        };
+        let num_blocks =
+            args.num_query_blocks * num_heads + args.num_row_blocks * linear.num_column_blocks();
+        let grid = Grid { num_blocks: [num_blocks, 1], threads_per_block: THREADS_PER_BLOCK };
+        match self {
+            Self::Head16(kernel) => kernel.enqueue(stream, grid, args),
+            Self::Head32(kernel) => kernel.enqueue(stream, grid, args),
+            Self::Head64(kernel) => kernel.enqueue(stream, grid, args),
+        }
+    }
+}

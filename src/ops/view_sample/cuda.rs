@@ -1,0 +1,182 @@
+//! The CUDA implementation of [`view_sample`](super) for queries that look through one
+//! reference point each (DETR3D): normalization of the queries, projection, selection,
+//! weights, sampling and sums in one launch, beside the linear layer of the position
+//! encoder. Selection is that of the CPU for equal points; values are within the tolerance of
+//! docs/numerics.md, and the same from run to run: levels are summed apart, then added.
+
+pub use super::kernels::{
+    LevelArgs, MAX_CHANNELS, MAX_LEVELS, MAX_VIEWS, MapsArgs, ReferenceArgs, SampleElement, Texel,
+};
+
+use super::kernels::{ReferenceAndLinearArgs, THREADS_PER_BLOCK};
+use super::{FeatureMaps, Texels};
+use crate::device::cuda::{CudaDevice, DeviceBuffer, Grid, In, Kernel, Stream};
+use crate::error::{Error, ErrorKind, Result};
+use crate::ops::linear::cuda::{JobArgs, LinearArgs, shared_bytes};
+use half::f16;
+
+/// Feature maps in device memory, channels last.
+#[derive(Debug)]
+pub struct DeviceFeatureMaps {
+    num_views: usize,
+    num_channels: usize,
+    levels: Vec<DeviceLevel>,
+}
+
+#[derive(Debug)]
+struct DeviceLevel {
+    size: [usize; 2],
+    texels: DeviceTexels,
+}
+
+#[derive(Debug)]
+enum DeviceTexels {
+    F32(DeviceBuffer<f32>),
+    F16(DeviceBuffer<f16>),
+    I8 { values: DeviceBuffer<u8>, scale: f32 },
+}
+
+impl DeviceFeatureMaps {
+    /// Copies maps to the device and waits: for setup and tests.
+    ///
+    /// # Errors
+    /// `Device` when there is not enough memory or a copy fails.
+    pub fn from_host(stream: &Stream, maps: &FeatureMaps) -> Result<Self> {
+        let levels = maps.levels().iter().map(|level| {
+            let texels = match level.texels() {
+                Texels::F32(values) => {
+                    let mut buffer = DeviceBuffer::zeros(stream, values.len())?;
+                    buffer.write(values)?;
+                    DeviceTexels::F32(buffer)
+                }
+                Texels::F16(values) => {
+                    let mut buffer = DeviceBuffer::zeros(stream, values.len())?;
+                    buffer.write(values)?;
+                    DeviceTexels::F16(buffer)
+                }
+                Texels::I8 { values, scale } => {
+                    let bytes: Vec<u8> = values.iter().map(|&v| v.cast_unsigned()).collect();
+                    let mut buffer = DeviceBuffer::zeros(stream, bytes.len())?;
+                    buffer.write(&bytes)?;
+                    DeviceTexels::I8 { values: buffer, scale: *scale }
+                }
+            };
+            Ok(DeviceLevel { size: level.size(), texels })
+        });
+        Ok(Self {
+            num_views: maps.num_views(),
+            num_channels: maps.num_channels(),
+            levels: levels.collect::<Result<_>>()?,
+        })
+    }
+
+    /// Views, levels and channels.
+    pub fn sizes(&self) -> [usize; 3] {
+        [self.num_views, self.levels.len(), self.num_channels]
+    }
+
+    /// The texels' type, the same in all levels.
+    ///
+    /// # Errors
+    /// `Argument` when the levels have different types.
+    pub fn texel(&self) -> Result<Texel> {
+        let texel = |level: &DeviceLevel| match level.texels {
+            DeviceTexels::F32(_) => Texel::F32,
+            DeviceTexels::F16(_) => Texel::F16,
+            DeviceTexels::I8 { .. } => Texel::I8,
+        };
+        let mut texels = self.levels.iter().map(texel);
+        match texels.next() {
+            Some(first) if texels.all(|other| other == first) => Ok(first),
+            _ => argument("the levels have texels of different types".into()),
+        }
+    }
+
+    /// What a kernel reads, with the projections of the views.
+    ///
+    /// # Errors
+    /// `Argument` when there are more levels than a kernel has; `Device` when something
+    /// belongs to another stream.
+    pub fn args<'a>(
+        &'a self,
+        stream: &Stream,
+        projections: &'a DeviceBuffer<f32>,
+        min_depth_m: f32,
+    ) -> Result<MapsArgs<'a>> {
+        let none = LevelArgs { texels: In::empty(), width: 0, height: 0, scale: 1.0, reserved: 0 };
+        let mut levels = [none; MAX_LEVELS];
+        if self.levels.len() > MAX_LEVELS {
+            let num_levels = self.levels.len();
+            return argument(format!("{num_levels} levels; at most {MAX_LEVELS} are possible"));
+        }
+        for (to, level) in levels.iter_mut().zip(&self.levels) {
+            (to.texels, to.scale) = match &level.texels {
+                DeviceTexels::F32(values) => (values.input(stream)?.bytes(), 1.0),
+                DeviceTexels::F16(values) => (values.input(stream)?.bytes(), 1.0),
+                DeviceTexels::I8 { values, scale } => (values.input(stream)?, *scale),
+            };
+            [to.width, to.height] = level.size.map(|n| n as u32);
+        }
+        let [num_views, num_levels, num_channels] = self.sizes().map(|n| n as u32);
+        let projections = projections.input(stream)?;
+        Ok(MapsArgs {
+            levels,
+            projections,
+            num_views,
+            num_levels,
+            num_channels,
+            min_depth: min_depth_m,
+        })
+    }
+}
+
+/// The loaded kernels.
+pub struct ReferenceSampling<T: SampleElement> {
+    same: Kernel<T::Same>,
+    smaller: Kernel<T::Smaller>,
+}
+
+impl<T: SampleElement> ReferenceSampling<T> {
+    /// Loads the kernels for queries of at most so many channels.
+    ///
+    /// # Errors
+    /// `Device` when this build has no kernels, or the GPU has too little shared memory.
+    pub fn load(device: &CudaDevice, num_channels: u32) -> Result<Self> {
+        let bytes = shared_bytes::<T>(1, num_channels, [2 * num_channels, 0]);
+        let same: Kernel<T::Same> = device.kernel()?;
+        same.reserve_shared(bytes, THREADS_PER_BLOCK)?;
+        let smaller: Kernel<T::Smaller> = device.kernel()?;
+        smaller.reserve_shared(bytes, THREADS_PER_BLOCK)?;
+        Ok(Self { same, smaller })
+    }
+
+    /// Queues the sampling of maps with texels of one type and, beside it, layers of encoded
+    /// points.
+    ///
+    /// # Errors
+    /// `Argument` when no kernel reads such texels; else as [`Kernel::enqueue`].
+    pub fn enqueue(
+        &self,
+        stream: &Stream,
+        sample: ReferenceArgs<'_, T>,
+        texel: Texel,
+        jobs: &[JobArgs<'_, T>],
+    ) -> Result<()> {
+        let linear = LinearArgs::new(jobs)?;
+        let num_row_blocks = linear.num_row_blocks(1);
+        let num_blocks = sample.num_queries + num_row_blocks * linear.num_column_blocks();
+        let grid = Grid { num_blocks: [num_blocks, 1], threads_per_block: THREADS_PER_BLOCK };
+        let args = ReferenceAndLinearArgs { sample, linear, num_row_blocks, reserved: 0 };
+        if texel == T::TEXELS[0] {
+            self.same.enqueue(stream, grid, args)
+        } else if texel == T::TEXELS[1] {
+            self.smaller.enqueue(stream, grid, args)
+        } else {
+            argument(format!("texels of {texel:?}; {:?} are possible", T::TEXELS))
+        }
+    }
+}
+
+fn argument<T>(message: String) -> Result<T> {
+    Err(Error::new(ErrorKind::Argument, "view_sample", message))
+}

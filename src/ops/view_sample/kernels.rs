@@ -1,0 +1,217 @@
+//! The parameters of `kernels/view_sample.cu`.
+
+use std::marker::PhantomData;
+
+use half::f16;
+
+use crate::device::cuda::{
+    Grid, In, KernelSpec, Out, assert_mirrors, check_lens, check_threads, kernel_constant, refused,
+};
+use crate::error::Result;
+use crate::ops::linear::cuda::{Element, LinearArgs};
+
+/// Threads per block: a query, a warp per level.
+pub const THREADS_PER_BLOCK: u32 = kernel_constant!("view_sample.cuh", "kReferenceThreads");
+/// The most levels.
+pub const MAX_LEVELS: usize = kernel_constant!("view_sample.cuh", "kMaxLevels") as usize;
+/// The most views.
+pub const MAX_VIEWS: usize = kernel_constant!("view_sample.cuh", "kMaxViews") as usize;
+/// The most channels.
+pub const MAX_CHANNELS: usize = kernel_constant!("view_sample.cuh", "kMaxChannels") as usize;
+
+/// A level of the maps: `Level` in the kernels.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct LevelArgs<'a> {
+    /// Texels `[views, height, width, channels]`.
+    pub texels: In<'a, u8>,
+    /// Texels per row.
+    pub width: u32,
+    /// Rows.
+    pub height: u32,
+    /// The value of 1; 1 for floats.
+    pub scale: f32,
+    /// Padding.
+    pub reserved: u32,
+}
+
+/// Feature maps and views: `Maps` in the kernels.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct MapsArgs<'a> {
+    /// The levels.
+    pub levels: [LevelArgs<'a>; MAX_LEVELS],
+    /// 12 values per view.
+    pub projections: In<'a, f32>,
+    /// Views.
+    pub num_views: u32,
+    /// Levels.
+    pub num_levels: u32,
+    /// Channels.
+    pub num_channels: u32,
+    /// The least depth, exclusive, in metres.
+    pub min_depth: f32,
+}
+
+/// Sampling through reference points: `ReferenceArgs` in the kernels.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct ReferenceArgs<'a, T> {
+    /// Rows of the queries before their normalization.
+    pub rows: In<'a, T>,
+    /// Its factors and summands.
+    pub norm: In<'a, f32>,
+    /// The rows, normalized.
+    pub content: Out<'a, T>,
+    /// Reference points, 3 per query, in 0 to 1 of the range.
+    pub points: In<'a, f32>,
+    /// Weights of the logits: a row of channels per view and level.
+    pub weights: In<'a, T>,
+    /// What is added to the logits: a row of views times levels per query.
+    pub offsets: In<'a, f32>,
+    /// A row per query.
+    pub output: Out<'a, T>,
+    /// Maps and views.
+    pub maps: MapsArgs<'a>,
+    /// The least coordinates of the range, in metres.
+    pub low: [f32; 3],
+    /// The lengths of the range, in metres.
+    pub extent: [f32; 3],
+    /// Queries.
+    pub num_queries: u32,
+    /// Added to variances.
+    pub epsilon: f32,
+}
+
+/// Sampling and linear layers beside it: `ReferenceAndLinearArgs` in the kernels.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct ReferenceAndLinearArgs<'a, T> {
+    pub(super) sample: ReferenceArgs<'a, T>,
+    pub(super) linear: LinearArgs<'a, T>,
+    pub(super) num_row_blocks: u32,
+    pub(super) reserved: u32,
+}
+
+assert_mirrors!(LevelArgs<'_>, "view_sample.cuh", "Level");
+assert_mirrors!(MapsArgs<'_>, "view_sample.cuh", "Maps");
+assert_mirrors!(ReferenceArgs<'_, f32>, "view_sample.cuh", "ReferenceArgs<float>");
+assert_mirrors!(
+    ReferenceAndLinearArgs<'_, f32>,
+    "view_sample.cuh",
+    "ReferenceAndLinearArgs<float>"
+);
+
+fn check<T: Element>(
+    kernel: &str,
+    args: &ReferenceAndLinearArgs<'_, T>,
+    grid: &Grid,
+    texel_bytes: usize,
+) -> Result<()> {
+    check_threads(kernel, grid.threads_per_block, THREADS_PER_BLOCK)?;
+    let sample = &args.sample;
+    let maps = &sample.maps;
+    let [views, levels, channels] =
+        [maps.num_views, maps.num_levels, maps.num_channels].map(|n| n as usize);
+    let num_blocks = sample.num_queries + args.num_row_blocks * args.linear.num_column_blocks();
+    let fits = grid.num_blocks == [num_blocks, 1]
+        && !args.linear.jobs().is_empty()
+        && args.num_row_blocks == args.linear.num_row_blocks(1)
+        && (1..=MAX_VIEWS).contains(&views)
+        && (1..=MAX_LEVELS).contains(&levels)
+        && (8..=MAX_CHANNELS).contains(&channels)
+        && channels.is_multiple_of(8);
+    if !fits {
+        let blocks = grid.num_blocks;
+        let message =
+            format!("{blocks:?} blocks, {views} views, {levels} levels, {channels} channels");
+        return Err(refused(kernel, &message));
+    }
+    for level in &maps.levels[..levels] {
+        let num_texels = views * level.width as usize * level.height as usize;
+        let needed = num_texels * channels * texel_bytes;
+        check_lens(kernel, [("texels", level.texels.len(), needed)])?;
+        if num_texels == 0 {
+            return Err(refused(kernel, "a level without texels"));
+        }
+    }
+    let num_queries = sample.num_queries as usize;
+    check_lens(
+        kernel,
+        [
+            ("rows", sample.rows.len(), num_queries * channels),
+            ("norm", sample.norm.len(), 2 * channels),
+            ("content", sample.content.len(), num_queries * channels),
+            ("points", sample.points.len(), 3 * num_queries),
+            ("weights", sample.weights.len(), views * levels * channels),
+            ("offsets", sample.offsets.len(), num_queries * views * levels),
+            ("output", sample.output.len(), num_queries * channels),
+            ("projections", maps.projections.len(), 12 * views),
+        ],
+    )?;
+    args.linear.check(kernel, true)
+}
+
+/// Sampling of texels of `M` with activations of `T`.
+pub struct References<T, M>(PhantomData<(T, M)>);
+
+macro_rules! references {
+    ($($element:ty, $texel:ty: $name:literal;)+) => {$(
+        // SAFETY: the structs mirror those of the kernels. The first blocks are those of the
+        // linear layers, all of which encode points (checked as those of `linear`), the
+        // others have a query each; the grid is compared with both. A texel is read if it
+        // lies within its level, of a view below the number of views; the slices are long
+        // enough for queries, views, levels and channels (checked). Shared memory beside
+        // the declared is that of the layers. No block waits for another.
+        unsafe impl KernelSpec for References<$element, $texel> {
+            const NAME: &'static str = $name;
+            type Args<'a> = ReferenceAndLinearArgs<'a, $element>;
+            fn check(args: &Self::Args<'_>, grid: &Grid) -> Result<()> {
+                check(Self::NAME, args, grid, size_of::<$texel>())
+            }
+            fn shared_bytes(args: &Self::Args<'_>) -> u32 {
+                args.linear.shared_bytes(1)
+            }
+        }
+    )+};
+}
+
+references! {
+    f16, f16: "view_sample_references_f16";
+    f16, i8: "view_sample_references_f16_i8";
+    f32, f32: "view_sample_references_f32";
+    f32, f16: "view_sample_references_f32_f16";
+}
+
+/// Elements of activations that sampling is compiled for, and its kernels by texels.
+pub trait SampleElement: Element {
+    /// Texels as the activations.
+    type Same: for<'a> KernelSpec<Args<'a> = ReferenceAndLinearArgs<'a, Self>>;
+    /// Smaller texels: int8 for f16, f16 for f32.
+    type Smaller: for<'a> KernelSpec<Args<'a> = ReferenceAndLinearArgs<'a, Self>>;
+    /// The types of both texels.
+    const TEXELS: [Texel; 2];
+}
+
+/// The type of a texel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Texel {
+    /// f32.
+    F32,
+    /// IEEE half.
+    F16,
+    /// Integers with a scale per level.
+    I8,
+}
+
+impl SampleElement for f16 {
+    type Same = References<Self, Self>;
+    type Smaller = References<Self, i8>;
+    const TEXELS: [Texel; 2] = [Texel::F16, Texel::I8];
+}
+
+impl SampleElement for f32 {
+    type Same = References<Self, Self>;
+    type Smaller = References<Self, f16>;
+    const TEXELS: [Texel; 2] = [Texel::F32, Texel::F16];
+}

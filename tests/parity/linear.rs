@@ -1,0 +1,200 @@
+//! Linear layers with what precedes and follows them, in one launch.
+
+use det_post::device::cuda::{CudaDevice, DeviceBuffer};
+use det_post::ops::layer_norm::{LayerNorm, layer_norm};
+use det_post::ops::linear::cuda::{
+    DeviceLayer, DeviceRows, Element, JobArgs, LinearKernels, PartArgs, device_norm, padded,
+};
+use det_post::ops::linear::{Finish, LinearLayer, linear};
+use det_post::ops::rows::{Part, Rows, RowsMut};
+use half::f16;
+
+use super::bound;
+use super::random::Random;
+
+fn values(random: &mut Random, len: usize, most: f32) -> Vec<f32> {
+    (0..len).map(|_| random.range(-most, most)).collect()
+}
+
+/// As a device stores them.
+fn stored<T: Element>(values: Vec<f32>) -> Vec<f32> {
+    values.into_iter().map(|value| T::from_f32(value).to_f32()).collect()
+}
+
+/// The largest difference as a share of the largest value.
+pub fn share(found: &[f32], expected: &[f32]) -> f64 {
+    assert_eq!(found.len(), expected.len());
+    let pairs = found.iter().zip(expected);
+    let most = pairs.map(|(a, b)| if a.is_nan() { f32::INFINITY } else { (a - b).abs() });
+    let largest = expected.iter().fold(1e-30_f32, |most, value| most.max(value.abs()));
+    f64::from(most.fold(0.0, f32::max) / largest)
+}
+
+/// Two layers over normalized rows, one of them transposed, and one over both parts of an
+/// input with a residual, in one launch.
+fn layers<T: Element>(device: &CudaDevice, num_rows: usize, num_inputs: usize, bound: f64) {
+    let stream = device.stream().unwrap();
+    let mut random = Random::new(71);
+    let num_outputs = 80;
+    let width = padded(num_inputs);
+    let rows = stored::<T>(values(&mut random, num_rows * num_inputs, 3.0));
+    let more = stored::<T>(values(&mut random, num_rows * 32, 3.0));
+    let residual = stored::<T>(values(&mut random, num_rows * num_outputs, 2.0));
+    let scale = 1.0 / (num_inputs as f32).sqrt();
+    let mut layer = |inputs: usize, finish: Finish| {
+        let weights = stored::<T>(values(&mut random, num_outputs * inputs, scale));
+        let bias = values(&mut random, num_outputs, 0.5);
+        let layer = LinearLayer::new([num_outputs, inputs], &weights, Some(&bias)).unwrap();
+        layer.with(finish).unwrap()
+    };
+    let of_norm = layer(num_inputs, Finish::Relu);
+    let transposed = layer(num_inputs, Finish::None);
+    let of_both = layer(num_inputs + 32, Finish::None);
+    let norm =
+        LayerNorm::new(values(&mut random, num_inputs, 1.5), values(&mut random, num_inputs, 0.5))
+            .unwrap();
+
+    let mut normalized = rows.clone();
+    layer_norm(RowsMut::new(&mut normalized, num_inputs), &norm).unwrap();
+    let normalized = stored::<T>(normalized);
+    let reference = |layer: &LinearLayer, parts: &[Part<'_>], residuals: &[Rows<'_>]| {
+        let mut out = vec![0.0; num_rows * num_outputs];
+        let to = RowsMut::new(&mut out, num_outputs);
+        linear(parts, layer, residuals, &mut Vec::new(), to).unwrap();
+        stored::<T>(out)
+    };
+    let input = [Part::Of(Rows::new(&normalized, num_inputs))];
+    let both = [Part::Of(Rows::new(&rows, num_inputs)), Part::Of(Rows::new(&more, 32))];
+    let expected = [
+        reference(&of_norm, &input, &[]),
+        reference(&transposed, &input, &[]),
+        reference(&of_both, &both, &[Rows::new(&residual, num_outputs)]),
+    ];
+
+    let device_rows = DeviceRows::<T>::from_host(&stream, &rows, num_inputs).unwrap();
+    let device_more = DeviceRows::<T>::from_host(&stream, &more, 32).unwrap();
+    let device_residual = DeviceRows::<T>::from_host(&stream, &residual, num_outputs).unwrap();
+    let device_norm = device_norm(&stream, &norm).unwrap();
+    let [first, second, third] =
+        [&of_norm, &transposed, &of_both].map(|l| DeviceLayer::new::<T>(&stream, l).unwrap());
+    let kernels = LinearKernels::load(device, (width + 32) as u32, width as u32).unwrap();
+    let rows_of = |columns| DeviceRows::<T>::zeros(&stream, num_rows, columns).unwrap();
+    let (mut kept, mut a, mut c) =
+        (rows_of(num_inputs), rows_of(num_outputs), rows_of(num_outputs));
+    let stride = num_rows.next_multiple_of(32);
+    let mut b = DeviceBuffer::<T>::zeros(&stream, num_outputs * stride).unwrap();
+    let num_columns = num_outputs as u32;
+    // The norm covers whole padded rows only where nothing is padded.
+    assert_eq!(width, num_inputs);
+    for _ in 0..2 {
+        let norm = device_norm.input(&stream).unwrap();
+        let input = device_rows.part(&stream).unwrap();
+        let jobs = [
+            JobArgs {
+                norm,
+                normalized_stride: width as u32,
+                normalized: kept.output(&stream).unwrap(),
+                has_relu: 1,
+                output_stride: num_columns,
+                output: a.output(&stream).unwrap(),
+                ..first.job(&stream, input, num_rows).unwrap()
+            },
+            JobArgs {
+                norm,
+                is_transposed: 1,
+                output_stride: stride as u32,
+                output: b.output(&stream).unwrap(),
+                ..second.job(&stream, input, num_rows).unwrap()
+            },
+            JobArgs {
+                parts: [input, device_more.part(&stream).unwrap(), PartArgs::empty()],
+                residual: device_residual.input(&stream).unwrap(),
+                residual_stride: num_columns,
+                output_stride: num_columns,
+                output: c.output(&stream).unwrap(),
+                ..third.job(&stream, input, num_rows).unwrap()
+            },
+        ];
+        kernels.enqueue(&stream, &jobs).unwrap();
+    }
+    let b = b.read().unwrap();
+    let rows = 0..num_rows;
+    let columns = |row: usize| (0..num_outputs).map(move |column| column * stride + row);
+    let b: Vec<f32> = rows.flat_map(columns).map(|at| b[at].to_f32()).collect();
+    let found = [a.read(num_outputs).unwrap(), b, c.read(num_outputs).unwrap()];
+    for (index, (found, expected)) in found.iter().zip(&expected).enumerate() {
+        let share = share(found, expected);
+        assert!(share <= bound, "layer {index} of {num_inputs}, {num_rows} rows: {share:e}");
+    }
+    let share = share(&kept.read(num_inputs).unwrap(), &normalized);
+    assert!(share <= bound, "{num_inputs} normalized, {num_rows} rows: {share:e}");
+}
+
+#[test]
+fn layers_agree() {
+    let Some(device) = super::gpu() else { return };
+    // One row, a part of a tile, tiles of 16, 32 and 64 rows; inputs in one chunk and several.
+    for (num_rows, num_inputs) in
+        [(1, 16), (5, 64), (37, 256), (300, 256), (2100, 64), (6000, 96), (50, 512)]
+    {
+        let bound = |part| bound("linear", part, "share of the largest value").in_unit();
+        layers::<f32>(&device, num_rows, num_inputs, bound("f32"));
+        layers::<f16>(&device, num_rows, num_inputs, bound("f16"));
+    }
+}
+
+#[test]
+fn a_nan_stays_in_its_row() {
+    let Some(device) = super::gpu() else { return };
+    let stream = device.stream().unwrap();
+    let mut random = Random::new(72);
+    let mut rows = values(&mut random, 40 * 64, 1.0);
+    rows[17 * 64 + 9] = f32::NAN;
+    let weights = values(&mut random, 32 * 64, 0.2);
+    let layer = LinearLayer::new([32, 64], &weights, None).unwrap();
+    let layer = DeviceLayer::new::<f16>(&stream, &layer).unwrap();
+    let kernels = LinearKernels::<f16>::load(&device, 64, 64).unwrap();
+    let input = DeviceRows::from_host(&stream, &rows, 64).unwrap();
+    let mut out = DeviceRows::zeros(&stream, 40, 32).unwrap();
+    let job = JobArgs {
+        has_relu: 1,
+        output_stride: 32,
+        output: out.output(&stream).unwrap(),
+        ..layer.job(&stream, input.part(&stream).unwrap(), 40).unwrap()
+    };
+    kernels.enqueue(&stream, &[job]).unwrap();
+    for (row, found) in out.read(32).unwrap().chunks_exact(32).enumerate() {
+        assert!(found.iter().all(|value| value.is_nan() == (row == 17)), "{row}");
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_refused() {
+    let Some(device) = super::gpu() else { return };
+    let stream = device.stream().unwrap();
+    let layer = LinearLayer::new([32, 64], &[0.5; 32 * 64], None).unwrap();
+    let layer = DeviceLayer::new::<f32>(&stream, &layer).unwrap();
+    let kernels = LinearKernels::<f32>::load(&device, 64, 64).unwrap();
+    let input = DeviceRows::<f32>::zeros(&stream, 10, 64).unwrap();
+    let narrow = DeviceRows::<f32>::zeros(&stream, 10, 32).unwrap();
+    let mut out = DeviceRows::<f32>::zeros(&stream, 10, 32).unwrap();
+    let part = input.part(&stream).unwrap();
+    let output = out.output(&stream).unwrap();
+    let job = |part, num_rows| JobArgs {
+        output_stride: 32,
+        output,
+        ..layer.job(&stream, part, num_rows).unwrap()
+    };
+    kernels.enqueue(&stream, &[job(part, 10)]).unwrap();
+    for (job, message) in [
+        (job(part, 11), "first part has 640 values, needed are 704"),
+        (JobArgs { output_stride: 48, ..job(part, 10) }, "output has 320 values"),
+        (JobArgs { num_outputs: 48, ..job(part, 10) }, "weights has 8192 values"),
+        (JobArgs { norm: part.rows, ..job(part, 10) }, "norms of 640"),
+        (job(narrow.part(&stream).unwrap(), 0), "0 rows"),
+    ] {
+        let error = kernels.enqueue(&stream, &[job]).unwrap_err();
+        assert!(error.message().contains(message), "{error}");
+    }
+    assert!(kernels.enqueue(&stream, &[job(part, 10); 5]).is_err());
+}
