@@ -19,7 +19,7 @@ enum Family {
 }
 
 impl CpuViewDecoder {
-    /// A decoder that sees nothing until it is told its views.
+    /// A decoder without views: it sees nothing until they are set.
     pub fn new(network: &ViewNetwork) -> Self {
         let family = match network {
             ViewNetwork::Detr3d(network) => {

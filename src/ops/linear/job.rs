@@ -9,7 +9,7 @@ pub const THREADS_PER_BLOCK: u32 = kernel_constant!("linear.cuh", "kThreads");
 /// Columns of the output per block.
 pub const COLUMNS_PER_BLOCK: u32 = kernel_constant!("linear.cuh", "kColumns");
 /// Columns of a warp, to a multiple of which inputs and outputs are padded.
-pub const WARP_COLUMNS: u32 = kernel_constant!("linear.cuh", "kWarpColumns");
+pub const WARP_COLUMNS: u32 = kernel_constant!("linear_products.cuh", "kWarpColumns");
 /// Rows per tile.
 pub const TILE_ROWS: u32 = 16;
 const CHUNK_F16: u32 = kernel_constant!("linear.cuh", "kChunkF16");

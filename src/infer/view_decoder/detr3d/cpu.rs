@@ -53,7 +53,7 @@ struct Memory {
 }
 
 impl CpuDecoder {
-    /// A decoder that sees nothing until it is told its views.
+    /// A decoder without views: it sees nothing until they are set.
     pub fn new(network: Arc<Network>) -> Self {
         let facts = network.facts();
         let num_queries = facts.num_queries;

@@ -57,7 +57,7 @@ struct Buffers {
 }
 
 impl CpuDecoder {
-    /// A decoder without a memory that sees nothing until it is told its views.
+    /// A decoder without memory and views: it sees nothing until views are set.
     pub fn new(network: Arc<Network>) -> Self {
         let facts = network.facts();
         let num_anchors = facts.num_anchors;
