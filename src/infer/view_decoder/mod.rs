@@ -18,7 +18,6 @@ mod cpu;
 pub mod detr3d;
 mod reader;
 pub mod sparse4d;
-mod stack;
 
 pub use cpu::CpuViewDecoder;
 

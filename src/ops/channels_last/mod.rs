@@ -10,6 +10,11 @@
 //! A subsampled level takes the texels of even rows and columns: the further level
 //! of a feature pyramid that max pooling with kernel 1 and stride 2 makes.
 
+#[cfg(feature = "cuda")]
+pub mod cuda;
+#[cfg(feature = "cuda")]
+#[expect(unsafe_code, reason = "each block argues that the kernel fits its parameters")]
+mod kernels;
 #[cfg(test)]
 mod tests;
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::super::stack::Workspace as Layers;
+use crate::ops::layer_stack::Workspace as Layers;
 use super::super::{DecodedQueries, View, set_projections};
 use super::{Network, adds_position};
 use crate::error::Result;

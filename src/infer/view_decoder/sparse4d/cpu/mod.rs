@@ -4,7 +4,7 @@ mod steps;
 
 use std::sync::Arc;
 
-use super::super::stack::Workspace as Layers;
+use crate::ops::layer_stack::Workspace as Layers;
 use super::super::{DecodedQueries, View, set_projections};
 use super::{AnchorMemory, Network};
 use crate::error::Result;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::super::super::stack::Workspace as Layers;
+use crate::ops::layer_stack::Workspace as Layers;
 use super::super::{AnchorEncoder, GraphAttention};
 use super::{Buffers, CpuDecoder};
 use crate::error::Result;
