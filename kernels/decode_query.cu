@@ -15,6 +15,7 @@ constexpr uint32_t kThreads = 1024;
 // Pairs that a thread looks at between two checks whether the keys still fit.
 constexpr uint32_t kAtOnce = 4;
 constexpr uint32_t kBoxLen = 11;
+constexpr uint32_t kMaxQueries = 8192;
 // The most distance bins.
 constexpr uint32_t kMaxBins = 16;
 
@@ -48,7 +49,7 @@ struct Args {
     Slice<const float> bounds;   // the least logits, [classes, kMaxBins]
     Slice<const float> norms;    // the least norms of (sine, cosine), by class
     Slice<Pair> pairs;           // best first
-    Slice<uint32_t> counts;      // pairs that are kept, that passed, that are NaN
+    Slice<uint32_t> counts;      // pairs that are kept, that passed; queries with a NaN
     uint32_t num_queries;
     uint32_t num_classes;
     uint32_t num_keys;           // that shared memory holds, a power of two
@@ -96,11 +97,19 @@ __device__ inline void sort(uint64_t* keys, uint32_t num) {
 
 __device__ inline void choose(const Args& args, uint64_t* keys) {
     __shared__ uint32_t num_collected, num_passed, num_nan;
+    // A bit per query: whether a logit of it is NaN.
+    __shared__ uint32_t nan_words[kMaxQueries / 32];
     const Settings& settings = args.settings[0];
     const uint32_t max_pairs = min(settings.max_pairs, static_cast<uint32_t>(args.pairs.len));
     const uint32_t num_pairs = args.num_queries * args.num_classes;
     if (threadIdx.x == 0) num_collected = num_passed = num_nan = 0;
+    const auto centerness = [&args](uint32_t query) { return args.quality.len == 0 ? 0.0f : args.quality[2 * static_cast<uint64_t>(query)]; };
+    const auto note_nan = [](uint32_t query) { atomicOr(&nan_words[query / 32], 1u << query % 32); };
+    for (uint32_t i = threadIdx.x; i < kMaxQueries / 32; i += kThreads) nan_words[i] = 0;
     __syncthreads();
+    for (uint32_t query = threadIdx.x; query < args.num_queries; query += kThreads) {
+        if (isnan(centerness(query))) note_nan(query);
+    }
     uint64_t bound = ~0ull;
     for (uint32_t start = 0; start < num_pairs; start += kAtOnce * kThreads) {
         float logits[kAtOnce];
@@ -113,12 +122,12 @@ __device__ inline void choose(const Args& args, uint64_t* keys) {
         for (uint32_t k = 0; k < kAtOnce; ++k) {
             const uint32_t i = start + k * kThreads + threadIdx.x;
             if (i >= num_pairs) continue;
+            const uint32_t query = i / args.num_classes, class_index = i % args.num_classes;
             if (isnan(logits[k])) {
-                atomicAdd(&num_nan, 1);
+                note_nan(query);
                 continue;
             }
-            const uint32_t query = i / args.num_classes, class_index = i % args.num_classes;
-            if (!passes(args, settings, query, class_index, logits[k])) continue;
+            if (!passes(args, settings, query, class_index, logits[k]) || isnan(centerness(query))) continue;
             atomicAdd(&num_passed, 1);
             const uint64_t key = static_cast<uint64_t>(order_word(logits[k], true)) << 32 | (class_index * args.num_queries + query);
             if (key < bound) keys[atomicAdd(&num_collected, 1)] = key;
@@ -140,10 +149,14 @@ __device__ inline void choose(const Args& args, uint64_t* keys) {
         pair.query = place % args.num_queries;
         pair.class_index = place / args.num_queries;
         pair.logit = score_of_word(word);
-        if (args.quality.len != 0) pair.centerness = args.quality[2 * static_cast<uint64_t>(pair.query)];
+        pair.centerness = centerness(pair.query);
         for (uint32_t k = 0; k < kBoxLen; ++k) pair.box[k] = args.boxes[static_cast<uint64_t>(pair.query) * kBoxLen + k];
         args.pairs[i] = pair;
     }
+    for (uint32_t i = threadIdx.x; i < kMaxQueries / 32; i += kThreads) {
+        if (nan_words[i] != 0) atomicAdd(&num_nan, __popc(nan_words[i]));
+    }
+    __syncthreads();
     if (threadIdx.x == 0) args.counts[0] = num_kept, args.counts[1] = num_passed, args.counts[2] = num_nan;
 }
 

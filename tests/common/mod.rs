@@ -36,4 +36,6 @@ pub mod sparse_onnx;
 pub mod stand_in;
 pub mod streampetr;
 pub mod surround_rig;
+pub mod view_cases;
 pub mod view_networks;
+pub mod view_rig;

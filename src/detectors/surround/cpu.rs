@@ -74,7 +74,7 @@ impl CpuDetector {
         let load = |path| infer::load(path, &config.engine);
         let mut backbone = load(&config.model_path)?;
         let (decoder, of_network, picture) = match (&config.decoder, &config.facts.kind) {
-            (SurroundDecoder::Views { weights_path }, SurroundKind::Views(facts)) => {
+            (SurroundDecoder::Views { weights_path, .. }, SurroundKind::Views(facts)) => {
                 let network = view_decoder::load(weights_path, &facts.decoder)?;
                 let head = ViewHead::new(backbone.as_mut(), &network, facts, config)?;
                 let [num_views, ..] = network.map_sizes();
@@ -184,14 +184,7 @@ impl CpuDetector {
                 Ok(0)
             }
             Decoder::Views(head) => {
-                for (view, (matrix, is_present)) in
-                    head.views_mut().iter_mut().zip(cameras.picture_from_target())
-                {
-                    view.is_present = is_present;
-                    view.pixels_from_base = std::array::from_fn(|row| {
-                        std::array::from_fn(|column| matrix[(row, column)])
-                    });
-                }
+                head.set_views(cameras.picture_from_target());
                 report.time(Stage::Infer, || head.run(backbone.as_ref(), &step))?;
                 motion.commit(frame.stamp, pose);
                 report.time(Stage::Decode, || head.decode(&mut postprocess.candidates))

@@ -100,7 +100,9 @@ where
         let sizes = [num_views, num_channels];
         let levels = maps.levels_mut();
         match levels.first().map(|level| &level.texels) {
-            Some(DeviceTexels::F16(_)) => launch(stream, &self.to_f16, sizes, sources, levels, f16s),
+            Some(DeviceTexels::F16(_)) => {
+                launch(stream, &self.to_f16, sizes, sources, levels, f16s)
+            }
             Some(DeviceTexels::I8 { .. }) => {
                 launch(stream, &self.to_i8, sizes, sources, levels, bytes)
             }

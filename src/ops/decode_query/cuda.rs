@@ -30,7 +30,7 @@ pub struct DeviceQueries<'a> {
 pub struct QueryCounts {
     /// Pairs that passed and were dropped.
     pub num_dropped: usize,
-    /// Logits that are not a number.
+    /// Queries with a logit that is not a number.
     pub num_nan: usize,
 }
 
@@ -64,7 +64,9 @@ impl Workspace {
     ) -> Result<Self> {
         let max_pairs = max_pairs.min(num_queries.saturating_mul(num_classes));
         if max_pairs > MAX_PAIRS {
-            return argument(format!("{max_pairs} pairs; on a GPU at most {MAX_PAIRS} are possible"));
+            return argument(format!(
+                "{max_pairs} pairs; on a GPU at most {MAX_PAIRS} are possible"
+            ));
         }
         let capacity = max_pairs.max(KEYS_AT_ONCE as usize);
         let kernel: Kernel<DecodePairs> = stream.device().kernel()?;

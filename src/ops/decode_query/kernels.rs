@@ -12,8 +12,9 @@ pub const THREADS_PER_BLOCK: u32 = kernel_constant!("decode_query.cu", "kThreads
 /// The most distance bins.
 pub const MAX_BINS: usize = kernel_constant!("decode_query.cu", "kMaxBins") as usize;
 /// Keys that are collected between two checks whether more fit.
-pub const KEYS_AT_ONCE: u32 =
-    THREADS_PER_BLOCK * kernel_constant!("decode_query.cu", "kAtOnce");
+pub const KEYS_AT_ONCE: u32 = THREADS_PER_BLOCK * kernel_constant!("decode_query.cu", "kAtOnce");
+/// The most queries.
+pub const MAX_QUERIES: u32 = kernel_constant!("decode_query.cu", "kMaxQueries");
 /// Values of a box.
 pub const BOX_LEN: usize = kernel_constant!("decode_query.cu", "kBoxLen") as usize;
 
@@ -81,7 +82,7 @@ pub struct DecodeArgs<'a> {
     pub norms: In<'a, f32>,
     /// The pairs that are kept, best first.
     pub pairs: Out<'a, Pair>,
-    /// Pairs that are kept, that passed, that are NaN.
+    /// Pairs that are kept, that passed; queries with a NaN.
     pub counts: Out<'a, u32>,
     /// Queries.
     pub num_queries: u32,
@@ -117,11 +118,12 @@ unsafe impl KernelSpec for DecodePairs {
         let fits = grid.num_blocks == [1, 1]
             && args.num_keys.is_power_of_two()
             && max_pairs + u64::from(KEYS_AT_ONCE) <= u64::from(args.num_keys)
+            && args.num_queries <= MAX_QUERIES
             && u64::from(args.num_queries) * u64::from(args.num_classes) < 1 << 31;
         if !fits {
             let message = format!(
                 "{:?} blocks, {max_pairs} pairs and {} keys for {queries} queries of {classes} \
-                 classes",
+                 classes; at most {MAX_QUERIES} queries are possible",
                 grid.num_blocks, args.num_keys
             );
             return Err(refused(Self::NAME, &message));

@@ -63,8 +63,7 @@ impl DeviceStack {
         let Some((first, others)) = layers.split_first() else {
             return argument("no layers".into());
         };
-        let (Finish::ReluNorm(norm), true) =
-            (first.finish(), first.num_inputs() <= MAX_COLUMNS)
+        let (Finish::ReluNorm(norm), true) = (first.finish(), first.num_inputs() <= MAX_COLUMNS)
         else {
             return argument(format!(
                 "a first layer of {} columns; at most {MAX_COLUMNS}, with a ReLU and a \

@@ -309,8 +309,11 @@ impl<T: StackElement> StackKernel<T> {
             let message = format!("{} stacks; at most {MAX_JOBS} are possible", jobs.len());
             return Err(refused("layer_stack", &message));
         }
-        let mut args =
-            StacksArgs { jobs: [StackArgs::empty(); MAX_JOBS], num_jobs: jobs.len() as u32, reserved: 0 };
+        let mut args = StacksArgs {
+            jobs: [StackArgs::empty(); MAX_JOBS],
+            num_jobs: jobs.len() as u32,
+            reserved: 0,
+        };
         args.jobs.iter_mut().zip(jobs).for_each(|(to, job)| *to = *job);
         let num_rows = jobs.iter().map(|job| job.num_rows).max().unwrap_or(0);
         let num_blocks = [num_rows.div_ceil(ROWS_PER_BLOCK), jobs.len() as u32];

@@ -32,12 +32,7 @@ impl Workspace {
     ///
     /// # Errors
     /// `Argument` when the layers do not fit the input, each other or the output.
-    pub fn run(
-        &mut self,
-        input: Part<'_>,
-        layers: &[LinearLayer],
-        out: RowsMut<'_>,
-    ) -> Result<()> {
+    pub fn run(&mut self, input: Part<'_>, layers: &[LinearLayer], out: RowsMut<'_>) -> Result<()> {
         let Some((last, others)) = layers.split_last() else { return Ok(()) };
         let num_rows = out.len();
         let Self { rows, between: [previous, next] } = self;

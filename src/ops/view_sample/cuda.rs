@@ -11,7 +11,7 @@ pub use super::kernels::{
 pub use super::points::{PointElement, PointSampling, PointsArgs};
 
 use super::kernels::{ReferenceAndLinearArgs, THREADS_PER_BLOCK};
-use super::{FeatureMaps, Texels};
+use super::{FeatureLevel, FeatureMaps, Texels};
 use crate::device::cuda::{CudaDevice, DeviceBuffer, Grid, In, Kernel, Stream};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ops::linear::cuda::{JobArgs, LinearArgs, shared_bytes};
@@ -105,6 +105,25 @@ impl DeviceFeatureMaps {
             num_channels: maps.num_channels(),
             levels: levels.collect::<Result<_>>()?,
         })
+    }
+
+    /// Waits, then copies the maps to new host memory: for tests, not for frames.
+    ///
+    /// # Errors
+    /// `Device` when earlier work or a copy fails.
+    pub fn read(&self) -> Result<FeatureMaps> {
+        let levels = self.levels.iter().map(|level| {
+            let texels = match &level.texels {
+                DeviceTexels::F32(values) => Texels::F32(values.read()?),
+                DeviceTexels::F16(values) => Texels::F16(values.read()?),
+                DeviceTexels::I8 { values, scale } => Texels::I8 {
+                    values: values.read()?.into_iter().map(u8::cast_signed).collect(),
+                    scale: *scale,
+                },
+            };
+            Ok(FeatureLevel::new(level.size, texels))
+        });
+        FeatureMaps::new(self.num_views, self.num_channels, levels.collect::<Result<_>>()?)
     }
 
     /// Views, levels and channels.

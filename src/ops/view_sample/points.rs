@@ -72,14 +72,9 @@ impl<T> PointsArgs<'_, T> {
 fn check<T>(kernel: &str, args: &PointsArgs<'_, T>, grid: &Grid, texel_bytes: usize) -> Result<()> {
     check_threads(kernel, grid.threads_per_block, THREADS_PER_BLOCK)?;
     let maps = &args.maps;
-    let [views, levels, channels, groups, queries] = [
-        maps.num_views,
-        maps.num_levels,
-        maps.num_channels,
-        args.num_groups,
-        args.num_queries,
-    ]
-    .map(|n| n as usize);
+    let [views, levels, channels, groups, queries] =
+        [maps.num_views, maps.num_levels, maps.num_channels, args.num_groups, args.num_queries]
+            .map(|n| n as usize);
     let num_points = args.num_points();
     let fits = grid.num_blocks == [args.num_queries, 1]
         && (1..=MAX_VIEWS).contains(&views)
