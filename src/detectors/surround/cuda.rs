@@ -209,10 +209,10 @@ impl CudaDetector {
                     running.end_of(Stage::Infer)?;
                     running.add_copies(Stage::Encode, backbone);
                     // The first wait of the frame, and the last.
-                    let counts = head.read(candidates)?;
+                    let num_over_top_k = head.read(candidates)?;
                     let report = &mut *running.report;
                     report.add_bytes(Stage::Infer, Transfer::Download, head.num_read_bytes());
-                    report.add_count(Count::CandidatesOverTopK, counts.num_dropped);
+                    report.add_count(Count::CandidatesOverTopK, num_over_top_k);
                 }
             }
             running.finish()

@@ -56,6 +56,11 @@ fn params(tasks: &[&[u32]]) -> CenterDecode {
 
 /// Decodes in f32 or f16, sorted.
 fn run(tasks: &[Task], params: &CenterDecode, half: bool) -> Vec<Candidate<Object3d>> {
+    decode(tasks, params, half).as_slice().to_vec()
+}
+
+/// As [`run`], with what was counted.
+fn decode(tasks: &[Task], params: &CenterDecode, half: bool) -> Candidates<Object3d> {
     let shapes: Vec<[[usize; 4]; 6]> = tasks
         .iter()
         .map(|task| std::array::from_fn(|i| [1, task.maps[i].len() / CELLS, HEIGHT, WIDTH]))
@@ -89,7 +94,7 @@ fn run(tasks: &[Task], params: &CenterDecode, half: bool) -> Vec<Candidate<Objec
     let mut candidates = Candidates::with_capacity(100);
     decode_center(&views, params, &mut candidates).unwrap();
     assert_eq!(candidates.finish(usize::MAX), 0);
-    candidates.as_slice().to_vec()
+    candidates
 }
 
 fn close(a: f32, b: f32) -> bool {
@@ -205,6 +210,30 @@ fn the_best_class_of_a_cell_counts_and_ties_go_to_the_lower() {
     found.sort_by_key(|c| c.source);
     let found: Vec<_> = found.iter().map(|c| (c.source, c.class)).collect();
     assert_eq!(found, [(0, 0), (1, 0), (2, 0), (5, 0)]);
+}
+
+#[test]
+fn cells_with_nan_heat_are_counted_once_in_a_task() {
+    let nan = f32::NAN;
+    let mut tasks = [Task::empty(1, 1), Task::empty(2, 1)];
+    tasks[0].set(0, 2, &[nan]);
+    tasks[1].set(0, 2, &[nan, 0.7]);
+    tasks[1].set(0, 3, &[nan, nan]);
+    tasks[1].set(0, CELLS - 1, &[1.0, nan]);
+    // Other maps are no scores.
+    tasks[0].set(0, 5, &[3.0]);
+    (1..6).for_each(|map| tasks[0].set(map, 5, &[nan]));
+    for (half, thresholds) in [
+        (false, ScoreThresholds::uniform(0.4, 3)),
+        (true, ScoreThresholds::uniform(2.0, 3)),
+        (false, ScoreThresholds::uniform(0.4, 0)),
+    ] {
+        let params = CenterDecode { score_thresholds: thresholds, ..params(&[&[0], &[1, 2]]) };
+        let candidates = decode(&tasks, &params, half);
+        assert_eq!((candidates.num_nan_scores(), candidates.num_dropped()), (4, 0));
+    }
+    let empty = [Task::empty(1, 1)];
+    assert_eq!(decode(&empty, &params(&[&[0]]), false).num_nan_scores(), 0);
 }
 
 #[test]

@@ -25,15 +25,6 @@ pub struct DeviceQueries<'a> {
     pub quality: In<'a, f32>,
 }
 
-/// Pairs of a frame that are not candidates.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct QueryCounts {
-    /// Pairs that passed and were dropped.
-    pub num_dropped: usize,
-    /// Queries with a logit that is not a number.
-    pub num_nan: usize,
-}
-
 /// Kernel and memory of the op on one stream.
 pub struct Workspace {
     stream: Stream,
@@ -170,7 +161,8 @@ impl Workspace {
     }
 
     /// Waits for the queued frame, once, and replaces the contents of `candidates` by its
-    /// candidates. `has_quality` says whether the queries had one.
+    /// candidates. Returns the pairs that passed and were dropped; queries with a NaN logit are
+    /// counted in the candidates. `has_quality` says whether the queries had one.
     ///
     /// # Errors
     /// `Device` when queued work failed; there are then no candidates.
@@ -178,7 +170,7 @@ impl Workspace {
         &mut self,
         has_quality: bool,
         candidates: &mut Candidates<Object3d>,
-    ) -> Result<QueryCounts> {
+    ) -> Result<usize> {
         candidates.clear();
         self.stream.synchronize()?;
         for pair in self.pairs() {
@@ -189,7 +181,8 @@ impl Workspace {
         }
         let [num_kept, num_passed, num_nan] =
             [0, 1, 2].map(|index| self.counts.get(index).unwrap_or(0) as usize);
-        Ok(QueryCounts { num_dropped: num_passed.saturating_sub(num_kept), num_nan })
+        candidates.add_nan_scores(num_nan);
+        Ok(num_passed.saturating_sub(num_kept))
     }
 
     /// The pairs that were kept, best first; the caller has waited for the stream.

@@ -16,10 +16,11 @@ pub(super) fn v8(
 ) -> Result<()> {
     let num_planes = 4 + head.num_classes;
     let planes = Planes::new(outputs, num_planes, format_args!("[1, {num_planes}, N]"))?;
-    planes.for_each_passing(head, |column, class, score| {
+    let num_nan = planes.for_each_passing(head, |column, class, score| {
         let [cx, cy, width, height] = planes.four(column);
         push(candidates, Box2d::from_center(cx, cy, width, height), score, class, column);
     });
+    candidates.add_nan_scores(num_nan);
     Ok(())
 }
 
@@ -30,7 +31,7 @@ pub(super) fn obb(
 ) -> Result<()> {
     let num_planes = 4 + head.num_classes + 1;
     let planes = Planes::new(outputs, num_planes, format_args!("[1, {num_planes}, N]"))?;
-    planes.for_each_passing(head, |column, class, score| {
+    let num_nan = planes.for_each_passing(head, |column, class, score| {
         let [cx, cy, width, height] = planes.four(column);
         let angle_rad = planes.at(num_planes - 1, column);
         let bbox = RotatedBox2d { cx, cy, width, height, angle_rad }.regularized();
@@ -39,6 +40,7 @@ pub(super) fn obb(
             candidates.push(Candidate { bbox, score, class, source });
         }
     });
+    candidates.add_nan_scores(num_nan);
     Ok(())
 }
 
@@ -70,15 +72,22 @@ impl<'a> Planes<'a> {
     }
 
     /// Calls `found(column, class, score)` for each column whose best score
-    /// passes, in order.
-    fn for_each_passing(&self, head: &Head, mut found: impl FnMut(usize, usize, f32)) {
+    /// passes, in order. Returns the number of columns with a NaN score.
+    fn for_each_passing(&self, head: &Head, mut found: impl FnMut(usize, usize, f32)) -> usize {
         let num_columns = self.num_columns;
         let mut best = [0.0; BLOCK];
+        let mut num_nan = 0;
         for first in (0..num_columns).step_by(BLOCK) {
             let best = &mut best[..BLOCK.min(num_columns - first)];
             best.fill(f32::NEG_INFINITY);
+            let mut has_nan = false;
             for class in 0..head.num_classes {
-                raise(best, self.values, (4 + class) * num_columns + first);
+                has_nan |= raise(best, self.values, (4 + class) * num_columns + first);
+            }
+            if has_nan {
+                let is_nan = |column| move |class| self.at(4 + class, column).is_nan();
+                let columns = first..first + best.len();
+                num_nan += columns.filter(|&c| (0..head.num_classes).any(is_nan(c))).count();
             }
             for (column, &score) in (first..).zip(&*best) {
                 if score >= head.score_threshold
@@ -89,6 +98,7 @@ impl<'a> Planes<'a> {
                 }
             }
         }
+        num_nan
     }
 }
 

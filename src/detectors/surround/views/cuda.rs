@@ -14,7 +14,7 @@ use crate::error::Result;
 use crate::infer::device::DeviceEngine;
 use crate::infer::view_decoder::{CudaViewDecoder, View, ViewNetwork};
 use crate::ops::channels_last::cuda::{DeviceMapSource, Kernels as ChannelsLast};
-use crate::ops::decode_query::cuda::{QueryCounts, Workspace as Selection};
+use crate::ops::decode_query::cuda::Workspace as Selection;
 use crate::ops::view_sample::cuda::{DeviceFeatureMaps, Texel};
 use crate::types::{Candidates, Object3d, ViewPrecision};
 
@@ -128,19 +128,19 @@ impl DeviceViewHead {
     }
 
     /// Waits for the queued frame, once, and replaces the candidates by its candidates. Returns
-    /// what was not kept.
+    /// the pairs of a query and a class above their thresholds and beyond the limit.
     ///
     /// # Errors
     /// `Device` when the GPU has failed; the memory is then forgotten.
     pub(in crate::detectors::surround) fn read(
         &mut self,
         candidates: &mut Candidates<Object3d>,
-    ) -> Result<QueryCounts> {
-        let counts = self.selection.read(self.has_quality, candidates);
-        if counts.is_err() {
+    ) -> Result<usize> {
+        let num_dropped = self.selection.read(self.has_quality, candidates);
+        if num_dropped.is_err() {
             self.decoder.forget();
         }
-        counts
+        num_dropped
     }
 
     /// Bytes that the device wrote to the host for the last frame.
