@@ -1,5 +1,6 @@
 //! Surround detection on the CPU.
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::cameras::{Cameras, named};
@@ -12,6 +13,7 @@ use crate::detectors::{Detector, DetectorInfo, FrameSet, InputNeeds, TargetFrame
 use crate::device::Device;
 use crate::error::{Error, ErrorKind, Result};
 use crate::infer::{self, Engine, view_decoder};
+use crate::ops::channels_last::MapStatistics;
 use crate::ops::decode_streampetr::decode_streampetr;
 use crate::ops::decompress::{Picture, decompress};
 use crate::ops::resample::{self, ResampleParams, SampleMap, resample};
@@ -123,6 +125,22 @@ impl CpuDetector {
             max_gap: config.max_gap,
             postprocess: Postprocess::new(config),
         })
+    }
+
+    /// Measures the feature maps of the next frames instead of decoding them: frames then have
+    /// no detections.
+    ///
+    /// # Errors
+    /// `Argument` for a head of kind `streampetr`.
+    pub fn measure_maps(&mut self, statistics: Arc<Mutex<MapStatistics>>) -> Result<()> {
+        match &mut self.decoder {
+            Decoder::Views(head) => head.measure(statistics),
+            Decoder::StreamPetr { .. } => {
+                let message = "a head of kind streampetr has no maps of several levels";
+                return Err(Error::new(ErrorKind::Argument, super::STAGE, message));
+            }
+        }
+        Ok(())
     }
 
     /// Writes the pictures of all cameras into the input of the backbone.

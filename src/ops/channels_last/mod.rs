@@ -15,8 +15,11 @@ pub mod cuda;
 #[cfg(feature = "cuda")]
 #[expect(unsafe_code, reason = "each block argues that the kernel fits its parameters")]
 mod kernels;
+mod statistics;
 #[cfg(test)]
 mod tests;
+
+pub use statistics::{LevelStatistics, MapStatistics};
 
 use half::f16;
 

@@ -1,5 +1,7 @@
 //! DETR3D and Sparse4D on the CPU.
 
+use std::sync::{Arc, Mutex, PoisonError};
+
 use nalgebra::Matrix4;
 
 use super::{
@@ -11,7 +13,7 @@ use crate::detectors::surround::{STAGE, Step};
 use crate::error::{Error, ErrorKind, Result};
 use crate::infer::Engine;
 use crate::infer::view_decoder::{CpuViewDecoder, View, ViewNetwork};
-use crate::ops::channels_last::{MapSource, MapValues, channels_last};
+use crate::ops::channels_last::{MapSource, MapStatistics, MapValues, channels_last};
 use crate::ops::decode_query::{Queries, Workspace, decode_query};
 use crate::ops::view_sample::{FeatureLevel, FeatureMaps, Texels};
 use crate::types::{Candidates, MapLayout, Object3d, QueryDecode, TensorValues, ViewPrecision};
@@ -26,6 +28,8 @@ pub(in crate::detectors::surround) struct ViewHead {
     params: QueryDecode,
     workspace: Workspace,
     views: Vec<View>,
+    /// What is added to instead of decoding.
+    statistics: Option<Arc<Mutex<MapStatistics>>>,
 }
 
 impl ViewHead {
@@ -72,6 +76,7 @@ impl ViewHead {
             params: config.query_decode(),
             workspace: Workspace::new(config.pre_nms_top_k),
             views: unseen_views(num_views, picture),
+            statistics: None,
         })
     }
 
@@ -83,6 +88,14 @@ impl ViewHead {
         write_views(&mut self.views, matrices);
     }
 
+    /// Measures the maps of the next frames instead of decoding them.
+    pub(in crate::detectors::surround) fn measure(
+        &mut self,
+        statistics: Arc<Mutex<MapStatistics>>,
+    ) {
+        self.statistics = Some(statistics);
+    }
+
     /// Decodes the outputs of the backbone into the queries of the frame.
     ///
     /// # Errors
@@ -92,6 +105,13 @@ impl ViewHead {
         backbone: &dyn Engine,
         step: &Step,
     ) -> Result<()> {
+        if let Some(statistics) = &self.statistics {
+            let statistics = Arc::clone(statistics);
+            self.write_maps(backbone)?;
+            let mut statistics = statistics.lock().unwrap_or_else(PoisonError::into_inner);
+            statistics.add(&self.maps, |view| self.views[view].is_present);
+            return Ok(());
+        }
         let result = self.write_maps(backbone).and_then(|()| {
             self.decoder.set_views(&self.views)?;
             self.decoder.run(&self.maps, motion_of(step).as_ref()).map(|_| ())
@@ -137,6 +157,10 @@ impl ViewHead {
         &mut self,
         candidates: &mut Candidates<Object3d>,
     ) -> Result<usize> {
+        if self.statistics.is_some() {
+            candidates.clear();
+            return Ok(0);
+        }
         let decoded = self.decoder.decoded();
         let queries =
             Queries { logits: decoded.logits, boxes: decoded.boxes, quality: decoded.quality };

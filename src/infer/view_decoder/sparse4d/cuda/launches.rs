@@ -302,17 +302,18 @@ impl<T: Activation> CudaDecoder<T> {
         let num_views = self.network.facts().num_views;
         let Self { stream, blocks, kernels, matrices, view_logits, .. } = self;
         let columns = (matrices.input(stream)?, 12);
-        let mut pairs: Vec<_> = blocks.iter().zip(view_logits.iter_mut()).collect();
-        for pairs in pairs.chunks_mut(MAX_JOBS) {
-            let jobs = pairs.iter_mut().map(|(block, logits)| {
+        let launches = blocks.chunks(MAX_JOBS).zip(view_logits.chunks_mut(MAX_JOBS));
+        for (blocks, logits) in launches {
+            let mut jobs = [StackArgs::<T>::empty(); MAX_JOBS];
+            for ((job, block), logits) in jobs.iter_mut().zip(blocks).zip(logits) {
                 let num_columns = logits.len() / num_views;
-                Ok(StackArgs {
+                *job = StackArgs {
                     values: logits.output(stream)?,
                     output_stride: num_columns as u32,
                     ..block.view_logits.over_columns(stream, columns, 0, num_views)?
-                })
-            });
-            kernels.stack.enqueue(stream, &jobs.collect::<Result<Vec<StackArgs<'_, T>>>>()?)?;
+                };
+            }
+            kernels.stack.enqueue(stream, &jobs[..blocks.len()])?;
         }
         Ok(())
     }
