@@ -71,7 +71,7 @@ pub(super) fn calibrate(arguments: &CalibrateArguments) -> Result<ExitStatus> {
     }
     let text = parameters(&statistics, arguments.percentile)?;
     match &arguments.out {
-        None => stdout::print(&text)?,
+        None => stdout::print(&text).map(drop)?,
         Some(path) => std::fs::write(path, text).map_err(|error| {
             let message = format!("cannot write {}", path.display());
             Error::new(ErrorKind::Io, "calibrate", message).with_source(error)

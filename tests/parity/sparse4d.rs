@@ -186,7 +186,7 @@ fn views_that_see_nothing_are_not_read() {
     let poisoned = DeviceFeatureMaps::from_host(&stream, &poisoned).unwrap();
     let mut views = two_views();
     views[1].is_present = false;
-    let mut of_maps = |maps: &DeviceFeatureMaps| {
+    let of_maps = |maps: &DeviceFeatureMaps| {
         let mut decoder = decoder::<f16>(&stream, &network, &views);
         [0, 1].map(|frame| run(&mut decoder, maps, step(frame).as_ref()))
     };

@@ -189,18 +189,18 @@ fn keeps<T: Element + RowElement>(
     };
     let kernel = TopRows::<T>::load(device, num_rows).unwrap();
     kernel.enqueue(&stream, args).unwrap();
-    assert_eq!(rows.read().unwrap(), kept);
-    let expected: Vec<f32> = kept.iter().map(|&row| confidence[row as usize]).collect();
-    assert_eq!(kept_confidence.read().unwrap(), expected);
-    let (expected_features, expected_boxes) = rows_of(scene, &kept);
-    assert!(features.read(NUM_CHANNELS).unwrap() == expected_features);
-    assert!(boxes.read().unwrap() == expected_boxes);
     // More rows than there are.
     assert!(
         kernel.enqueue(&stream, TopRowsArgs { num_chosen: num_rows as u32 + 1, ..args }).is_err()
     );
     assert!(kernel.enqueue(&stream, TopRowsArgs { num_channels: 12, ..args }).is_err());
     assert!(kernel.enqueue(&stream, TopRowsArgs { num_memory: 1, ..args }).is_err());
+    assert_eq!(rows.read().unwrap(), kept);
+    let expected: Vec<f32> = kept.iter().map(|&row| confidence[row as usize]).collect();
+    assert_eq!(kept_confidence.read().unwrap(), expected);
+    let (expected_features, expected_boxes) = rows_of(scene, &kept);
+    assert!(features.read(NUM_CHANNELS).unwrap() == expected_features);
+    assert!(boxes.read().unwrap() == expected_boxes);
 }
 
 #[test]

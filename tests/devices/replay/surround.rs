@@ -83,8 +83,8 @@ fn own_decoders_find_the_same_boxes_on_both_devices() {
         }
         // int8 maps on both.
         let scales = "rig.decoder.map_scales:=[0.05, 0.05]";
-        let [on_cpu, found] =
-            [("cpu_i8", all), ("i8", on_gpu[0])].map(|(name, more)| run(name, &[more, all, scales]));
+        let [on_cpu, found] = [("cpu_i8", all), ("i8", on_gpu[0])]
+            .map(|(name, more)| run(name, &[more, all, scales]));
         compare(&on_cpu, &found, "f16");
     }
 }
