@@ -87,12 +87,27 @@ impl ReplayChannel {
             })
     }
 
-    /// The newest calibrations of the cameras whose detector asks for them.
+    /// The newest calibrations of the cameras whose detector needs them.
     fn calibrations(&self) -> [Option<Arc<CameraCalibration>>; MAX_INPUTS] {
-        std::array::from_fn(|index| {
-            let of_file = || self.channel.calibration_of_file(index).cloned();
-            self.inputs.get(index)?.calibration().or_else(of_file)
-        })
+        std::array::from_fn(|index| self.calibration(index))
+    }
+
+    fn calibration(&self, index: usize) -> Option<Arc<CameraCalibration>> {
+        let of_file = || self.channel.calibration_of_file(index).cloned();
+        self.inputs.get(index)?.calibration().or_else(of_file)
+    }
+
+    /// Whether messages are passed to [`Self::prepare`] when they arrive.
+    pub(super) fn prepares(&self) -> bool {
+        self.channel.prepares()
+    }
+
+    /// Prepares a message of a frame that is not complete yet.
+    pub(super) fn prepare(&mut self, input: usize, message: &SharedMessage) {
+        // An error of the view is that of its frame.
+        let Ok(view) = message.view() else { return };
+        let calibration = self.calibration(input);
+        self.channel.prepare(input, &view.input_with(calibration.as_deref()));
     }
 
     /// Its inputs, in the order of the configuration.

@@ -18,3 +18,4 @@ mod fuzz_bags;
 mod fuzz_messages;
 mod fuzz_networks;
 mod live_memory;
+mod surround;
