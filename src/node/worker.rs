@@ -271,6 +271,7 @@ impl Worker {
         let timeout = self.channel.config().live.transform_wait;
         let lookup = |to: &str, from: &str, at| transforms.lookup(to, from, at, timeout);
         let served = self.channel.process(inputs, Some(&lookup))?;
+        lock(&state.frames).window.account.add_times(served.header.stamp, inputs, now);
         for (input, state) in inputs.iter().zip(&state.inputs) {
             if let (Some(input), Some(calibration)) = (input, &state.calibration) {
                 lock(calibration).note_image(input);
