@@ -207,13 +207,22 @@ pub fn camera_from_target(
     })
 }
 
-/// The intrinsic matrix of the network's picture, the projection and its inverse.
+/// The intrinsic matrix of the network's picture, the projection and its inverse, all finite
+/// as f32.
 fn matrices(view: &CameraView, camera_from_target: &Isometry3<f64>) -> Result<[Matrix4<f64>; 3]> {
     let picture_from_target = view.picture_from_camera() * camera_from_target.to_homogeneous();
     let inverse = picture_from_target.try_inverse().ok_or_else(|| {
         Error::new(ErrorKind::Uncalibrated, STAGE, "its projection cannot be inverted")
     })?;
-    Ok([view.intrinsics().to_homogeneous(), picture_from_target, inverse])
+    let matrices = [view.intrinsics().to_homogeneous(), picture_from_target, inverse];
+    let is_finite =
+        |matrix: &Matrix4<f64>| rounded_rows(matrix, None).iter().all(|value| value.is_finite());
+    if matrices.iter().all(is_finite) {
+        return Ok(matrices);
+    }
+    let [x, y, z] = camera_from_target.translation.vector.into();
+    let message = format!("its pose, [{x:e}, {y:e}, {z:e}] m, gives matrices beyond f32");
+    Err(Error::new(ErrorKind::Transform, STAGE, message))
 }
 
 /// The size of the image of an input.
