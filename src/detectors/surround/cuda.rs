@@ -3,31 +3,28 @@
 
 use std::time::Duration;
 
-use super::cameras::{Cameras, named};
+use super::cameras::Cameras;
+use super::pictures::CudaPictures;
 use super::postprocess::Postprocess;
 use super::streampetr::{CameraMatrices, DeviceStreamPetr};
 use super::views::{DeviceViewHead, picture_size};
 use super::{EgoMotion, family, needs, target, world_from_target};
 use crate::config::{ChannelConfig, SurroundConfig, SurroundDecoder, SurroundKind};
-use crate::detectors::frame_stream::{FrameStream, Running, capacity_for};
-use crate::detectors::{Detector, DetectorInfo, FrameSet, InputNeeds, TargetFrame};
-use crate::device::cuda::{DeviceImage, ImageLayout, InPlaceUploads, Stream};
+use crate::detectors::frame_stream::FrameStream;
+use crate::detectors::{Detector, DetectorInfo, FrameInput, FrameSet, InputNeeds, TargetFrame};
+use crate::device::cuda::{InPlaceUploads, Stream};
 use crate::device::{Device, PayloadMemory};
 use crate::error::{Error, ErrorKind, Result};
 use crate::infer::device::{DeviceEngine, fixed_shape};
 use crate::infer::view_decoder::ViewNetwork;
 use crate::infer::{self, view_decoder};
 use crate::ops::decode_streampetr::decode_streampetr;
-use crate::ops::decompress::decompress_into;
-use crate::ops::resample::cuda::{DeviceMap, Kernels, enqueue_resample};
-use crate::ops::resample::{ResampleParams, SampleMap};
+use crate::ops::resample::SampleMap;
+use crate::ops::resample::cuda::DeviceMap;
 use crate::types::{
-    CompressedFormat, Count, Detections, FrameReport, ImagePayload, Resize, Size, Stage, Stamp,
-    StreamPetrDecode, TensorSpec, Transfer,
+    Count, Detections, FrameReport, Resize, Size, Stage, Stamp, StreamPetrDecode, TensorSpec,
+    Transfer,
 };
-
-/// The initial capacity for images, which grows by powers of two.
-const MIN_PICTURE_BYTES: usize = 1 << 16;
 
 /// The stages timed on the stream, in order.
 const STREAM_STAGES: [Stage; 4] = [Stage::Upload, Stage::Letterbox, Stage::Encode, Stage::Infer];
@@ -53,7 +50,7 @@ pub struct CudaDetector {
     uploads: InPlaceUploads,
     frames: FrameStream,
     cameras: Cameras<DeviceMap>,
-    pictures: Pictures,
+    pictures: CudaPictures,
     resize: Resize,
     backbone: DeviceEngine,
     decoder: Decoder,
@@ -159,7 +156,7 @@ impl CudaDetector {
             uploads: InPlaceUploads::new(stream)?,
             frames: FrameStream::new(stream, &STREAM_STAGES)?,
             cameras: Cameras::new(config, num_cameras, picture),
-            pictures: Pictures::new(stream, num_cameras, super::resample_params(config))?,
+            pictures: CudaPictures::new(stream, num_cameras, super::resample_params(config))?,
             resize: config.facts.resize,
             backbone,
             decoder,
@@ -177,9 +174,7 @@ impl CudaDetector {
         let candidates = &mut self.postprocess.candidates;
         let ran = uploads.scope(|scope| {
             let mut running = frames.begin(scope, report);
-            pictures.upload(frame, &mut running)?;
-            pictures.enqueue_resample(frame, cameras, backbone)?;
-            running.end_of(Stage::Letterbox)?;
+            pictures.enqueue(frame, cameras, &mut running, backbone.input(0)?)?;
             backbone.enqueue()?;
             running.end_of(Stage::Encode)?;
             match decoder {
@@ -247,6 +242,19 @@ impl Detector for CudaDetector {
         &self.info
     }
 
+    fn prepares(&self) -> bool {
+        true
+    }
+
+    fn prepare(&mut self, input: usize, message: &FrameInput<'_>) -> Result<()> {
+        let Self { frames, cameras, pictures, uploads, backbone, resize, .. } = self;
+        let stream = frames.stream();
+        let camera = cameras.update_view(input, message, |view| {
+            DeviceMap::new(stream, &SampleMap::of_view(view, *resize)?)
+        })?;
+        pictures.prepare(input, message, camera, uploads, backbone.input(0)?)
+    }
+
     fn detect<'a>(
         &'a mut self,
         frame: &FrameSet<'_>,
@@ -277,6 +285,7 @@ impl Detector for CudaDetector {
 
     fn reset(&mut self) -> Result<()> {
         self.motion.reset();
+        self.pictures.forget();
         if let Decoder::Views(head) = &mut self.decoder {
             head.forget();
         }
@@ -315,116 +324,4 @@ fn pictures_shape(input: &TensorSpec, num_views: usize, picture: Size) -> Vec<us
     let shape = [1, num_views, 3, picture.height as usize, picture.width as usize];
     let has_batch = input.shape.as_ref().is_some_and(|shape| shape.len() == 5);
     shape[usize::from(!has_batch)..].to_vec()
-}
-
-/// The images of all cameras on the device, and their way into the input of the backbone.
-struct Pictures {
-    stream: Stream,
-    images: Vec<DeviceImage>,
-    kernels: Kernels,
-    params: ResampleParams,
-}
-
-impl Pictures {
-    fn new(stream: &Stream, num_cameras: usize, params: ResampleParams) -> Result<Self> {
-        let image = |_| DeviceImage::with_capacity(stream, MIN_PICTURE_BYTES);
-        Ok(Self {
-            stream: stream.clone(),
-            images: (0..num_cameras).map(image).collect::<Result<_>>()?,
-            kernels: Kernels::load(stream.device())?,
-            params,
-        })
-    }
-
-    /// Queues one upload per camera: of pixels in place or through one copy into page-locked
-    /// memory, of a file from its decoding into that memory.
-    fn upload<'env>(
-        &mut self,
-        frame: &FrameSet<'env>,
-        running: &mut Running<'_, 'env>,
-    ) -> Result<()> {
-        let Self { stream, images, .. } = self;
-        let mut written = [const { None }; crate::detectors::MAX_INPUTS];
-        let mut num_bytes = 0;
-        for (index, image) in images.iter_mut().enumerate() {
-            if is_missing(frame, index) {
-                continue;
-            }
-            match frame.image(index)? {
-                ImagePayload::Raw(raw) => {
-                    num_bytes += raw.data().len();
-                    reserve(image, stream, raw.data().len())?;
-                }
-                ImagePayload::Compressed(file) => {
-                    let decoded = running.report.time(Stage::Decompress, || {
-                        let decoded = decompress_into(&file, |num_bytes| {
-                            reserve(image, stream, num_bytes)?;
-                            image.slot(num_bytes)
-                        })?;
-                        Ok::<_, Error>((ImageLayout::of(&decoded), decoded.data().len()))
-                    });
-                    let input = frame.input(index)?;
-                    let (layout, len) =
-                        decoded.map_err(|error: Error| named(index, input, &error))?;
-                    if file.format == CompressedFormat::Jpeg {
-                        running.report.add_bytes(Stage::Decompress, Transfer::HostCopy, len);
-                    }
-                    num_bytes += len;
-                    written[index] = Some((layout, len));
-                }
-            }
-        }
-        running.upload(num_bytes, |scope| {
-            let mut num_copied = 0;
-            for (index, image) in images.iter_mut().enumerate() {
-                if is_missing(frame, index) {
-                    continue;
-                }
-                match (written[index].take(), frame.image(index)?) {
-                    (Some((layout, len)), _) => image.enqueue_written(layout, len)?,
-                    (None, ImagePayload::Raw(raw)) => {
-                        num_copied += image.enqueue_payload(&raw, scope)?;
-                    }
-                    (None, ImagePayload::Compressed(_)) => {}
-                }
-            }
-            Ok(num_copied)
-        })
-    }
-
-    /// Queues the resampling of all images into the input of the backbone.
-    fn enqueue_resample(
-        &self,
-        frame: &FrameSet<'_>,
-        cameras: &Cameras<DeviceMap>,
-        backbone: &mut DeviceEngine,
-    ) -> Result<()> {
-        let Self { stream, images, kernels, params } = self;
-        let input = backbone.input(0)?;
-        for (index, (image, camera)) in images.iter().zip(cameras.iter()).enumerate() {
-            // Of a missing camera the old picture stays, which the decoder does not read.
-            if is_missing(frame, index) {
-                continue;
-            }
-            let camera = camera.ok_or_else(|| {
-                let message = format!("camera {index} has no view");
-                Error::new(ErrorKind::Uncalibrated, super::STAGE, message)
-            })?;
-            enqueue_resample(stream, kernels, image, &camera.map, params, index, input)?;
-        }
-        Ok(())
-    }
-}
-
-/// Whether a frame lacks a camera.
-fn is_missing(frame: &FrameSet<'_>, index: usize) -> bool {
-    matches!(frame.inputs.get(index), Some(None))
-}
-
-/// Reserves memory for an image.
-fn reserve(image: &mut DeviceImage, stream: &Stream, num_bytes: usize) -> Result<()> {
-    if num_bytes > image.capacity() {
-        *image = DeviceImage::with_capacity(stream, capacity_for(num_bytes))?;
-    }
-    Ok(())
 }
