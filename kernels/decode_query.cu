@@ -162,7 +162,7 @@ __device__ inline void choose(const Args& args, uint64_t* keys) {
 
 }  // namespace decode_query
 
-extern "C" __global__ void __launch_bounds__(decode_query::kThreads)
+extern "C" __global__ void __launch_bounds__(decode_query::kThreads, 1)
     decode_query_pairs(const __grid_constant__ decode_query::Args args) {
     extern __shared__ uint64_t query_keys[];
     decode_query::choose(args, query_keys);

@@ -5,16 +5,20 @@ use std::sync::Arc;
 use det_post::device::cuda::{Graph, Stream};
 use det_post::infer::view_decoder::sparse4d::{Activation, CpuDecoder, CudaDecoder, Network};
 use det_post::infer::view_decoder::{View, ViewNetwork, parse};
-use det_post::ops::view_sample::cuda::DeviceFeatureMaps;
+use det_post::ops::decode_query::cuda::Workspace as Selection;
+use det_post::ops::view_sample::cuda::{DeviceFeatureMaps, Texel};
 use det_post::ops::view_sample::{FeatureMaps, Texels};
-use det_post::types::{CachedYaw, Motion, QueryBox, Sparse4d, ViewDecoder};
+use det_post::types::{
+    CachedYaw, Candidates, Motion, QueryBox, QueryDecode, ScoreThresholds, SizeOrder, Sparse4d,
+    ViewDecoder, YawConvention,
+};
 use half::f16;
 
 use super::bound;
 use super::linear::share;
 use super::view_sample::{As, maps};
 use crate::common::view_cases::{Case, File, converted, motion, sparse4d_c64};
-use crate::common::view_networks::{noise, sparse4d, sparse4d_facts, two_views};
+use crate::common::view_networks::{noise, sparse4d, sparse4d_facts, sparse4d_of, two_views};
 
 fn facts() -> Sparse4d {
     Sparse4d {
@@ -348,4 +352,94 @@ fn the_reference_over_three_frames() {
             }
         }
     }
+}
+
+/// Six views of 736 x 288 around the vehicle, 70 degrees wide.
+fn six_views() -> [View; 6] {
+    std::array::from_fn(|index| {
+        let (sin, cos) = (std::f64::consts::FRAC_PI_3 * index as f64).sin_cos();
+        let (focal, [cx, cy]) = (525.0, [368.0, 144.0]);
+        let [right, ahead] = [[sin, -cos, 0.0, 0.0], [cos, sin, 0.0, 0.0]];
+        let down = [0.0, 0.0, -1.0, 1.5];
+        let row = |axis: [f64; 4], centre: f64| {
+            std::array::from_fn(|column| focal * axis[column] + centre * ahead[column])
+        };
+        let pixels_from_base = [row(right, cx), row(down, cy), ahead];
+        View { pixels_from_base, size: [736, 288], is_present: true }
+    })
+}
+
+/// Wall time of frames of published size, from maps in place to candidates on the host.
+fn measure<T: Activation>(stream: &Stream, [num_anchors, num_cached]: [usize; 2], texel: Texel) {
+    let facts = Sparse4d {
+        num_views: 6,
+        num_levels: 4,
+        num_channels: 256,
+        num_heads: 8,
+        num_groups: 8,
+        num_anchors,
+        num_cached,
+        num_blocks: 6,
+        num_classes: 10,
+        ..sparse4d_facts()
+    };
+    let mut dict = sparse4d_of(&facts, 6, 1024);
+    let is_anchors = |(name, ..): &&mut (String, _, _)| name == "instance_bank.anchor";
+    let (.., anchors) = dict.tensors.iter_mut().find(is_anchors).unwrap();
+    let places = noise(anchors.len(), 9);
+    for (anchor, place) in anchors.chunks_exact_mut(11).zip(places.chunks_exact(11)) {
+        [anchor[0], anchor[1], anchor[2]] = [50.0 * place[0], 50.0 * place[1], place[2]];
+    }
+    let tensors = dict.to_safetensors();
+    let network = parse(&tensors, &ViewDecoder::Sparse4d(facts)).unwrap();
+    let ViewNetwork::Sparse4d(network) = network else { unreachable!("facts of Sparse4D") };
+    let sizes = [[92, 36], [46, 18], [23, 9], [12, 5]];
+    let maps = DeviceFeatureMaps::zeros(stream, [6, 256], &sizes, texel, &[0.01; 4]).unwrap();
+    let mut decoder = decoder::<T>(stream, &network, &six_views());
+    let params = QueryDecode {
+        size_order: SizeOrder::LengthWidthHeight,
+        yaw: YawConvention::CounterClockwise,
+        score_thresholds: ScoreThresholds::uniform(0.3, 10),
+        yaw_norm_thresholds: Vec::new(),
+        center_range: None,
+    };
+    let mut selection = Selection::new(stream, [num_anchors, 10], &params, 300).unwrap();
+    let mut record = |uses_memory| {
+        Graph::record(stream, || {
+            decoder.enqueue(&maps, uses_memory)?;
+            selection.enqueue(&decoder.queries(stream)?)
+        })
+        .unwrap()
+    };
+    let graphs = [false, true].map(&mut record);
+    let mut candidates = Candidates::with_capacity(300);
+    let mut times = Vec::new();
+    for frame in 0..300 {
+        let start = std::time::Instant::now();
+        let uses_memory = decoder.begin(step(frame).as_ref()).unwrap();
+        graphs[usize::from(uses_memory)].enqueue().unwrap();
+        selection.read(true, &mut candidates).unwrap();
+        times.push(start.elapsed().as_secs_f64() * 1e6);
+    }
+    let times = &mut times[100..];
+    times.sort_by(f64::total_cmp);
+    let name = std::any::type_name::<T>();
+    println!(
+        "6 x ({num_anchors}+{num_cached}), {name}, maps {texel:?}: median {:.1} us, least {:.1}",
+        times[times.len() / 2],
+        times[0]
+    );
+    assert!(times[0] > 0.0 && decoder.read().unwrap().1.iter().all(|logit| logit.is_finite()));
+}
+
+#[test]
+#[ignore = "measures"]
+fn times_of_frames() {
+    let Some(device) = super::gpu() else { return };
+    let stream = device.stream().unwrap();
+    for sizes in [[512, 300], [900, 600]] {
+        measure::<f16>(&stream, sizes, Texel::F16);
+        measure::<f16>(&stream, sizes, Texel::I8);
+    }
+    measure::<f32>(&stream, [512, 300], Texel::F32);
 }
