@@ -84,7 +84,7 @@ fn hand_over<T: Activation>(reference: &CpuDecoder, decoder: &mut CudaDecoder<T>
 }
 
 fn near(found: &[f32], expected: &[f32], part: &str, number: &str, context: &str) {
-    let (share, bound) = (share(found, expected), bound("sparse4d", part, number).in_unit());
+    let (share, bound) = (share(found, expected), bound("network", part, number).in_unit());
     assert!(share <= bound, "{context}, {part}, {number}: {share:e}");
 }
 
@@ -131,10 +131,10 @@ fn decoders_agree_over_frames() {
     let two_single = Sparse4d { num_blocks: 4, num_single_frame_blocks: 2, ..facts() };
     let swapped = Sparse4d { cached_yaw: CachedYaw::CosSin, num_anchors: 77, ..facts() };
     for facts in [facts(), without_quality, two_single, swapped] {
-        compare::<f32>(&facts, As::F32, "f32");
-        compare::<f32>(&facts, As::F16, "f32");
-        compare::<f16>(&facts, As::F16, "f16");
-        compare::<f16>(&facts, As::I8, "f16");
+        compare::<f32>(&facts, As::F32, "Sparse4D, f32");
+        compare::<f32>(&facts, As::F16, "Sparse4D, f32");
+        compare::<f16>(&facts, As::F16, "Sparse4D, f16");
+        compare::<f16>(&facts, As::I8, "Sparse4D, f16");
     }
 }
 

@@ -1,7 +1,8 @@
 //! The launches of a frame.
 
+use super::rows::Buffers;
 use super::weights::DeviceAttention;
-use super::{Activation, BOX_LEN, Buffers, CudaDecoder, FIRST_DIVIDED, INTERVAL};
+use super::{Activation, BOX_LEN, CudaDecoder, FIRST_DIVIDED, INTERVAL};
 use crate::device::cuda::{DeviceBuffer, In, Out, Stream};
 use crate::error::Result;
 use crate::infer::view_decoder::sparse4d::AnchorEncoder;

@@ -1,18 +1,20 @@
 //! A Sparse4D decoder on a GPU.
 
 mod launches;
+mod rows;
 mod weights;
 
 use std::sync::Arc;
 
 use self::launches::enqueue_encoder;
+use self::rows::{Buffers, Memory, Start};
 use self::weights::DeviceBlock;
 use super::super::uploaded::Uploaded;
 use super::super::{STAGE, View, set_projections};
 use super::Network;
 use crate::device::cuda::{DeviceBuffer, Stream};
 use crate::error::{Error, ErrorKind, Result};
-use crate::ops::attention::cuda::{AttentionElement, AttentionKernel, value_stride};
+use crate::ops::attention::cuda::{AttentionElement, AttentionKernel};
 use crate::ops::decode_query::cuda::DeviceQueries;
 use crate::ops::layer_stack::cuda::{DeviceStack, StackElement, StackKernel};
 use crate::ops::linear::cuda::{DeviceRows, LinearKernels, padded};
@@ -85,87 +87,6 @@ struct Kernels<T: Activation> {
     top_rows: TopRows<T>,
 }
 
-/// The state before the first block.
-struct Start<T> {
-    features: DeviceRows<T>,
-    anchors: DeviceBuffer<f32>,
-    embeddings: DeviceRows<T>,
-}
-
-/// Rows of the anchors.
-struct Buffers<T> {
-    /// After a block.
-    features: DeviceRows<T>,
-    /// After the anchors of the memory have joined.
-    joined: DeviceRows<T>,
-    joined_anchors: DeviceBuffer<f32>,
-    embeddings: DeviceRows<T>,
-    queries: DeviceRows<T>,
-    keys: DeviceRows<T>,
-    values: DeviceBuffer<T>,
-    cached_values: DeviceBuffer<T>,
-    attended: DeviceRows<T>,
-    /// After the temporal attention.
-    temporal: DeviceRows<T>,
-    /// After the attention, before its normalization.
-    attended_features: DeviceRows<T>,
-    learned_points: DeviceBuffer<f32>,
-    weight_logits: DeviceRows<T>,
-    gathered: DeviceRows<T>,
-    /// The output of view sampling beside the features.
-    wide: DeviceRows<T>,
-    /// The same, normalized.
-    normalized: DeviceRows<T>,
-    hidden: DeviceRows<T>,
-    /// After a block, before its normalization.
-    output: DeviceRows<T>,
-}
-
-/// The anchors that the next frame joins.
-struct Memory<T> {
-    is_empty: bool,
-    features: DeviceRows<T>,
-    anchors: DeviceBuffer<f32>,
-    confidence: DeviceBuffer<f32>,
-    next_confidence: DeviceBuffer<f32>,
-    /// The rows that stay beside the cached ones.
-    kept_rows: DeviceBuffer<u32>,
-    /// The rows that were cached last.
-    cached_rows: DeviceBuffer<u32>,
-}
-
-impl<T: Activation> Buffers<T> {
-    fn new(stream: &Stream, network: &Network, hidden: usize) -> Result<Self> {
-        let &Sparse4d { num_anchors, num_cached, num_channels, num_levels, num_groups, .. } =
-            network.facts();
-        let rows = |columns| DeviceRows::zeros(stream, num_anchors, columns);
-        let values = |num| DeviceBuffer::zeros(stream, 2 * num_channels * value_stride(num));
-        let views = network.blocks().iter().map(|block| &block.views);
-        let num_points = views.clone().map(|views| views.num_points()).max().unwrap_or(0);
-        let num_learned = views.map(|views| views.learned_points.num_outputs()).max();
-        Ok(Self {
-            features: rows(num_channels)?,
-            joined: rows(num_channels)?,
-            joined_anchors: DeviceBuffer::zeros(stream, num_anchors * BOX_LEN)?,
-            embeddings: rows(num_channels)?,
-            queries: rows(2 * num_channels)?,
-            keys: rows(2 * num_channels)?,
-            values: values(num_anchors)?,
-            cached_values: values(num_cached)?,
-            attended: rows(2 * num_channels)?,
-            temporal: rows(num_channels)?,
-            attended_features: rows(num_channels)?,
-            learned_points: DeviceBuffer::zeros(stream, num_anchors * num_learned.unwrap_or(0))?,
-            weight_logits: rows(num_levels * num_points * num_groups)?,
-            gathered: rows(num_channels)?,
-            wide: rows(2 * num_channels)?,
-            normalized: rows(2 * num_channels)?,
-            hidden: rows(hidden)?,
-            output: rows(num_channels)?,
-        })
-    }
-}
-
 impl<T: Activation> CudaDecoder<T> {
     /// Loads the kernels, packs the weights, takes the memory and computes the constants.
     ///
@@ -176,7 +97,7 @@ impl<T: Activation> CudaDecoder<T> {
     pub fn new(stream: &Stream, network: Arc<Network>) -> Result<Self> {
         check(&network)?;
         let facts = network.facts();
-        let &Sparse4d { num_anchors, num_cached, num_channels, num_views, .. } = facts;
+        let &Sparse4d { num_anchors, num_channels, num_views, .. } = facts;
         let device = stream.device();
         let widths = network.blocks().iter().map(|block| block.feed_forward.hidden.num_outputs());
         let hidden = padded(widths.max().unwrap_or(num_channels));
@@ -217,15 +138,7 @@ impl<T: Activation> CudaDecoder<T> {
             encoder,
             start,
             rows: Buffers::new(stream, &network, hidden)?,
-            memory: Memory {
-                is_empty: true,
-                features: DeviceRows::zeros(stream, num_cached, num_channels)?,
-                anchors: DeviceBuffer::zeros(stream, num_cached * BOX_LEN)?,
-                confidence: DeviceBuffer::zeros(stream, num_cached)?,
-                next_confidence: DeviceBuffer::zeros(stream, num_cached)?,
-                kept_rows: DeviceBuffer::zeros(stream, num_anchors - num_cached)?,
-                cached_rows: DeviceBuffer::zeros(stream, num_cached)?,
-            },
+            memory: Memory::new(stream, facts)?,
             anchors: [boxes()?, boxes()?],
             logits: DeviceBuffer::zeros(stream, num_anchors * facts.num_classes)?,
             quality: DeviceBuffer::zeros(stream, 2 * num_anchors)?,
