@@ -6,7 +6,7 @@ use det_post::ops::decode_anchor::cuda::Workspace;
 use det_post::ops::decode_anchor::{AnchorOutputs, decode_anchor};
 use det_post::ops::select::{Limits, select};
 use det_post::types::{
-    Anchor, AnchorDecode, Box3d, Candidate, Candidates, Count, ElementType, FrameReport, Object3d,
+    Anchor, AnchorDecode, Box3d, Candidate, Candidates, ElementType, FrameReport, Object3d,
     PointRange, ScoreThresholds, Tensor, total_order,
 };
 

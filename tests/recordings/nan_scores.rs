@@ -64,7 +64,14 @@ fn write_pictures(folder: &Path) {
 
 fn write_config(folder: &Path) -> String {
     write_network(&folder.join("model.onnx"));
-    let head = "sensor: camera\nclass_names: [ship, plane]\nlayout: {kind: v8}\nstd: 255.0\n";
+    let head = "sensor: camera
+class_names: [ship, plane]
+layout: {kind: v8}
+placement: center
+channel_order: rgb
+pad_value: 114.0
+std: 255.0
+";
     std::fs::write(folder.join("head.yaml"), head).unwrap();
     let path = |name: &str| folder.join(name).display().to_string();
     let text = format!(

@@ -220,6 +220,40 @@ mod tests {
         assert!(half.len() > 100 && half.len() < 2500, "{}", half.len());
     }
 
+    /// Columns with a NaN score of three classes, of V8 and of Obb.
+    fn num_nan(values: &[f32], num_columns: usize) -> [usize; 2] {
+        let shape = [1, NUM_PLANES, num_columns];
+        let rotated = TensorView::new(&shape, TensorValues::F32(values)).unwrap();
+        let shape = [1, NUM_PLANES - 1, num_columns];
+        let planes: Vec<f16> =
+            values[..7 * num_columns].iter().map(|&value| f16::from_f32(value)).collect();
+        let aligned = TensorView::new(&shape, TensorValues::F16(&planes)).unwrap();
+        let mut boxes = Candidates::with_capacity(1);
+        decode_yolo(&[aligned], &YoloLayout::V8, NETWORK, NUM_CLASSES, 0.25, &mut boxes).unwrap();
+        let mut turned = Candidates::with_capacity(1);
+        let obb = YoloLayout::Obb;
+        decode_yolo_rotated(&[rotated], &obb, NETWORK, NUM_CLASSES, 0.25, &mut turned).unwrap();
+        [boxes.num_nan_scores(), turned.num_nan_scores()]
+    }
+
+    #[test]
+    fn columns_with_a_nan_score_are_counted_once_in_every_block() {
+        let num_columns = 2500;
+        let mut values = vec![0.1; NUM_PLANES * num_columns];
+        // Neither boxes nor angles are scores.
+        values[..4 * num_columns].fill(NAN);
+        values[7 * num_columns..].fill(NAN);
+        assert_eq!(num_nan(&values, num_columns), [0, 0]);
+        for (column, classes) in
+            [(0, &[0_usize][..]), (1023, &[1]), (1024, &[0, 2]), (2047, &[0, 1, 2]), (2499, &[2])]
+        {
+            classes.iter().for_each(|class| values[(4 + class) * num_columns + column] = NAN);
+        }
+        assert_eq!(num_nan(&values, num_columns), [5, 5]);
+        values.fill(NAN);
+        assert_eq!(num_nan(&values, num_columns), [num_columns; 2]);
+    }
+
     #[test]
     fn layouts_have_boxes_of_one_kind() {
         let values = [0.5; NUM_PLANES];

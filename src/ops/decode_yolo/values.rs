@@ -106,10 +106,11 @@ pub(super) fn raise(best: &mut [f32], values: Floats<'_>, start: usize) -> bool 
             widened
         }
     };
-    let mut has_nan = false;
+    // A word, unlike a flag, keeps the loop in vector registers.
+    let mut has_nan = 0_u32;
     for (best, &value) in best.iter_mut().zip(row) {
         *best = if value > *best { value } else { *best };
-        has_nan |= value.is_nan();
+        has_nan |= u32::from(value.is_nan());
     }
-    has_nan
+    has_nan != 0
 }
