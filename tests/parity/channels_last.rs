@@ -76,11 +76,18 @@ impl Network {
     }
 }
 
-/// The bits of all texels.
+/// The bits of all texels; which bits a NaN has is not compared.
 fn bits(maps: &FeatureMaps) -> Vec<Vec<u32>> {
     let bits = |level: &FeatureLevel| match level.texels() {
-        Texels::F32(values) => values.iter().map(|v| v.to_bits()).collect(),
-        Texels::F16(values) => values.iter().map(|v| u32::from(v.to_bits())).collect(),
+        Texels::F32(values) => {
+            let canonical = |v: &f32| if v.is_nan() { f32::NAN } else { *v };
+            values.iter().map(|v| canonical(v).to_bits()).collect()
+        }
+        Texels::F16(values) => values
+            .iter()
+            .map(|v| if v.is_nan() { f16::NAN } else { *v })
+            .map(|v| u32::from(v.to_bits()))
+            .collect(),
         Texels::I8 { values, .. } => values.iter().map(|&v| u32::from(v.cast_unsigned())).collect(),
     };
     maps.levels().iter().map(bits).collect()

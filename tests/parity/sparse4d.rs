@@ -89,7 +89,8 @@ fn near(found: &[f32], expected: &[f32], part: &str, number: &str, context: &str
 }
 
 /// Frames of one network on both devices, each from the memory of the CPU; in f32 also through
-/// all frames, with the same rows in the memory.
+/// all frames, with the same rows in the memory. In f16 the first frame alone: rows that join
+/// the memory by their logits change places.
 fn compare<T: Activation>(facts: &Sparse4d, texels: As, part: &str) {
     let Some(device) = super::gpu() else { return };
     let stream = device.stream().unwrap();
@@ -100,7 +101,8 @@ fn compare<T: Activation>(facts: &Sparse4d, texels: As, part: &str) {
     reference.set_views(&two_views()).unwrap();
     let mut alone = decoder::<T>(&stream, &network, &two_views());
     let mut through = decoder::<T>(&stream, &network, &two_views());
-    for frame in 0..3 {
+    let num_frames = if size_of::<T>() == 4 { 3 } else { 1 };
+    for frame in 0..num_frames {
         let motion = step(frame);
         let context = format!("frame {frame}");
         if frame > 0 {
