@@ -8,16 +8,16 @@ use super::interrupt::Interrupt;
 use super::progress::Progress;
 use super::{ExitStatus, stdout};
 use crate::config::{ChannelConfig, ChannelKind, Config, SurroundDecoder};
-use crate::detectors::{Detector, surround};
+use crate::detectors::Detector;
+use crate::detectors::surround::{self, MapStatistics};
 use crate::error::{Error, ErrorKind, Result};
-use crate::ops::channels_last::MapStatistics;
 use crate::replay::{Replay, ReplayOptions};
 use crate::types::ViewPrecision;
 
 /// Arguments of `det_post calibrate`.
 #[derive(Debug, clap::Args)]
 pub(super) struct CalibrateArguments {
-    /// A rosbag2 directory, an .mcap file or a .db3 file.
+    /// A recording, as for `det_post replay`.
     bag: PathBuf,
     /// ROS 2 parameter files; later ones win.
     #[arg(short, long, value_name = "YAML", num_args = 1..)]

@@ -5,9 +5,8 @@ use super::weights::DeviceAttention;
 use super::{Activation, BOX_LEN, CudaDecoder, FIRST_DIVIDED, INTERVAL};
 use crate::device::cuda::{DeviceBuffer, In, Out, Stream};
 use crate::error::Result;
-use crate::infer::view_decoder::sparse4d::AnchorEncoder;
 use crate::ops::attention::cuda::{AttentionArgs, AttentionKernel, score_scale, value_stride};
-use crate::ops::layer_stack::cuda::{DeviceStack, MAX_JOBS, StackArgs, StackKernel};
+use crate::ops::layer_stack::cuda::{MAX_JOBS, StackArgs};
 use crate::ops::linear::cuda::{DeviceRows, JobArgs, LinearKernels, PartArgs};
 use crate::ops::top_rows::cuda::TopRowsArgs;
 use crate::ops::view_sample::cuda::{DeviceFeatureMaps, PointsArgs};
@@ -374,27 +373,4 @@ fn enqueue_attention<T: Activation>(
     job.output_stride = output.stride();
     job.output = output.output(stream)?;
     linear.enqueue(stream, &[job])
-}
-
-/// Queues the encoder of anchors.
-pub(super) fn enqueue_encoder<T: Activation>(
-    stream: &Stream,
-    kernel: &StackKernel<T>,
-    encoder: &[DeviceStack; 4],
-    anchors: &DeviceBuffer<f32>,
-    embeddings: &mut DeviceRows<T>,
-) -> Result<()> {
-    let num_anchors = anchors.len() / BOX_LEN;
-    let anchors = (anchors.input(stream)?, BOX_LEN);
-    let stride = embeddings.stride();
-    let output = embeddings.output(stream)?;
-    let mut jobs = [StackArgs::empty(); 4];
-    let mut first = 0;
-    for ((job, stack), columns) in jobs.iter_mut().zip(encoder).zip(AnchorEncoder::COLUMNS) {
-        let [_, output] = output.split_at(first);
-        *job = stack.over_columns(stream, anchors, columns.start, num_anchors)?;
-        (job.output, job.output_stride) = (output, stride);
-        first += job.num_values as usize;
-    }
-    kernel.enqueue(stream, &jobs)
 }

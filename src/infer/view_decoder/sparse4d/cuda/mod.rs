@@ -1,40 +1,32 @@
 //! A Sparse4D decoder on a GPU.
 
+mod encoder;
 mod launches;
 mod rows;
 mod weights;
 
 use std::sync::Arc;
 
-use self::launches::enqueue_encoder;
-use self::rows::{Buffers, Memory, Start};
+pub use self::rows::Activation;
+
+use self::encoder::enqueue_encoder;
+use self::rows::{BOX_LEN, Buffers, INTERVAL, Memory, Start};
 use self::weights::DeviceBlock;
 use super::super::uploaded::Uploaded;
 use super::super::{STAGE, View, set_projections};
 use super::Network;
 use crate::device::cuda::{DeviceBuffer, Stream};
 use crate::error::{Error, ErrorKind, Result};
-use crate::ops::attention::cuda::{AttentionElement, AttentionKernel};
+use crate::ops::attention::cuda::AttentionKernel;
 use crate::ops::decode_query::cuda::DeviceQueries;
-use crate::ops::layer_stack::cuda::{DeviceStack, StackElement, StackKernel};
+use crate::ops::layer_stack::cuda::{DeviceStack, StackKernel};
 use crate::ops::linear::cuda::{DeviceRows, LinearKernels, padded};
-use crate::ops::top_rows::cuda::{MAX_ROWS, RowElement, TopRows};
+use crate::ops::top_rows::cuda::{MAX_ROWS, TopRows};
 use crate::ops::view_sample::Projection;
 use crate::ops::view_sample::cuda::{
-    DeviceFeatureMaps, MAX_CHANNELS, MAX_LEVELS, MAX_VIEWS, PointElement, PointSampling,
+    DeviceFeatureMaps, MAX_CHANNELS, MAX_LEVELS, MAX_VIEWS, PointSampling,
 };
 use crate::types::{Motion, QueryBox, Sparse4d};
-
-/// Elements of the activations: f32 or f16. Sums, normalizations, key points, boxes, confidences
-/// and results are f32 in both.
-pub trait Activation: AttentionElement + PointElement + StackElement + RowElement {}
-impl<T: AttentionElement + PointElement + StackElement + RowElement> Activation for T {}
-
-const BOX_LEN: usize = size_of::<QueryBox>() / size_of::<f32>();
-/// The first value of a box that is divided by the interval: the velocity.
-const FIRST_DIVIDED: u32 = 8;
-/// Where the interval is in the values of a frame, after the rows of the motion.
-const INTERVAL: usize = 12;
 
 /// A Sparse4D decoder on a GPU, with its memory.
 ///

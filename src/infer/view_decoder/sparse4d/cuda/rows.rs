@@ -1,12 +1,25 @@
 //! The memory of a Sparse4D decoder on a GPU: rows of the anchors, and those of past frames.
 
 use super::super::Network;
-use super::{Activation, BOX_LEN};
 use crate::device::cuda::{DeviceBuffer, Stream};
 use crate::error::Result;
-use crate::ops::attention::cuda::value_stride;
+use crate::ops::attention::cuda::{AttentionElement, value_stride};
+use crate::ops::layer_stack::cuda::StackElement;
 use crate::ops::linear::cuda::DeviceRows;
-use crate::types::Sparse4d;
+use crate::ops::top_rows::cuda::RowElement;
+use crate::ops::view_sample::cuda::PointElement;
+use crate::types::{QueryBox, Sparse4d};
+
+/// Elements of the activations: f32 or f16. Sums, normalizations, key points, boxes, confidences
+/// and results are f32 in both.
+pub trait Activation: AttentionElement + PointElement + StackElement + RowElement {}
+impl<T: AttentionElement + PointElement + StackElement + RowElement> Activation for T {}
+
+pub(super) const BOX_LEN: usize = size_of::<QueryBox>() / size_of::<f32>();
+/// The first value of a box that is divided by the interval: the velocity.
+pub(super) const FIRST_DIVIDED: u32 = 8;
+/// Where the interval is in the values of a frame, after the rows of the motion.
+pub(super) const INTERVAL: usize = 12;
 
 /// The state before the first block.
 pub(super) struct Start<T> {
