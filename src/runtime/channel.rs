@@ -18,8 +18,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::transport::calibration_files::read_camera;
 use crate::transport::middleware::{InputKind, Received};
 use crate::types::{
-    CameraCalibration, Count, Detections, DeviceChoice, FrameReport, Header, OutputType, Stage,
-    Stamp,
+    CameraCalibration, Count, Detections, DeviceChoice, FrameReport, Header, Stage, Stamp,
 };
 
 /// A channel whose networks are loaded.
@@ -159,11 +158,6 @@ impl Channel {
     /// Memory for payloads from which the device uploads with the fewest copies.
     pub fn payload_memory(&self) -> PayloadMemory {
         self.supervisor.detector().map(Detector::payload_memory).unwrap_or_default()
-    }
-
-    /// The type of its output messages.
-    pub fn output_type(&self) -> OutputType {
-        self.config.output_type
     }
 
     /// Whether its detector uses the pose of a sensor or of its target frame.
