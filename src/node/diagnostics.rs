@@ -178,6 +178,7 @@ impl ChannelHealth<'_> {
         status.value("frames_out", num.to_string());
         status.value("frames_out_total", self.frames.num_out.to_string());
         status.value("detections", account.num_detections().to_string());
+        status.value("skipped", self.window.num_skipped.to_string());
         status.reasons("dropped", account.dropped());
         status.reasons("alone", account.degraded());
         account.truncated().for_each(|(count, num)| status.value(count.name(), num.to_string()));

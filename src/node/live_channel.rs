@@ -212,6 +212,12 @@ impl LiveChannel {
         Ok(())
     }
 
+    /// The status of the time per frame, as Autoware's nodes publish it.
+    pub(super) fn processing_time_status(&self, node: &str) -> Option<DiagnosticStatus> {
+        let limits = self.config.live.processing_time?;
+        Some(self.state.processing_times().status(node, limits, Instant::now()))
+    }
+
     /// The statuses since the last call. `topic_status` is the status of a topic.
     pub(super) fn statuses<'t>(
         &mut self,
