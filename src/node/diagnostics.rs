@@ -327,7 +327,9 @@ fn is_warning(count: Count) -> bool {
 
 fn models(kind: &ChannelKind) -> Vec<(&'static str, String)> {
     match kind {
-        ChannelKind::Camera(camera) => vec![("model", camera.model_path.display().to_string())],
+        ChannelKind::Camera(camera) => {
+            camera.model_paths().map(|(key, path)| (key, path.display().to_string())).collect()
+        }
         ChannelKind::Lidar(lidar) => vec![
             ("encoder", lidar.encoder_path.display().to_string()),
             ("model", lidar.model_path.display().to_string()),

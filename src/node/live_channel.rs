@@ -257,7 +257,10 @@ impl LiveChannel {
 
 fn model_of(kind: &ChannelKind) -> String {
     match kind {
-        ChannelKind::Camera(camera) => camera.model_path.display().to_string(),
+        ChannelKind::Camera(camera) => match camera.model_paths().next() {
+            Some((_, path)) => path.display().to_string(),
+            None => "no network".to_owned(),
+        },
         ChannelKind::Lidar(lidar) => {
             format!("{} and {}", lidar.encoder_path.display(), lidar.model_path.display())
         }

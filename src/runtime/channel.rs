@@ -114,6 +114,7 @@ impl Channel {
                 ("images", &[InputKind::Image, InputKind::CompressedImage][..])
             }
             Some(PayloadKind::Cloud) => ("point clouds", &[InputKind::PointCloud2][..]),
+            Some(PayloadKind::Tensors) => ("lists of tensors", &[InputKind::TensorList][..]),
             None => ("nothing", &[][..]),
         };
         let kind = kinds.iter().find(|kind| kind.type_name() == type_name).copied();
@@ -130,6 +131,7 @@ impl Channel {
         let is_compressed = self.config.inputs.get(input).is_some_and(|input| input.is_compressed);
         match self.needs.get(input).map(|needs| needs.kind) {
             Some(PayloadKind::Cloud) => InputKind::PointCloud2,
+            Some(PayloadKind::Tensors) => InputKind::TensorList,
             _ if is_compressed => InputKind::CompressedImage,
             _ => InputKind::Image,
         }
@@ -297,6 +299,7 @@ pub fn frame_input<'a>(message: &Received<'a>) -> Option<FrameInput<'a>> {
     match *message {
         Received::Picture { header, payload } => Some(FrameInput::image(header, payload)),
         Received::Cloud { header, view } => Some(FrameInput::cloud(header, view)),
+        Received::Tensors { header, tensors } => Some(FrameInput::tensors(header, tensors)),
         Received::CameraInfo(_)
         | Received::Transform { .. }
         | Received::Clock(_)

@@ -73,7 +73,8 @@ pub use nms::{
 };
 pub use output::{AreaRemap, ObjectFormat, ObjectLabel, OutputFormat, OutputType};
 pub use received_tensors::{
-    MAX_RANK, MAX_TENSORS, OwnedTensor, ReceivedTensors, TensorEntries, TensorEntry, TensorType,
+    MAX_RANK, MAX_TENSORS, OwnedTensor, ReceivedTensors, Span, TensorEntries, TensorEntry,
+    TensorType,
 };
 pub use report::{Count, FrameReport, LevelCounts, Stage, Transfer};
 pub use streampetr::StreamPetrDecode;

@@ -1,9 +1,9 @@
 //! Tensors of a message, borrowed from it.
 
-use std::ops::Range;
-
 use super::tensor::TensorValues;
 use crate::error::{Error, ErrorKind, Result};
+
+const STAGE: &str = "tensors";
 
 /// The most tensors of a message.
 pub const MAX_TENSORS: usize = 16;
@@ -91,25 +91,41 @@ impl TensorType {
     }
 }
 
+/// A part of a message.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Span {
+    /// Position of its first byte.
+    pub start: usize,
+    /// Number of its bytes.
+    pub len: usize,
+}
+
+impl Span {
+    /// The part of `bytes`, if it is within them.
+    fn of<'a>(&self, bytes: &'a [u8]) -> Option<&'a [u8]> {
+        bytes.get(self.start..self.start.checked_add(self.len)?)
+    }
+}
+
 /// A tensor of a message: dense, row-major, little endian.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TensorEntry {
     /// The bytes of its name in the message.
-    pub name: Range<usize>,
+    pub name: Span,
     /// The bytes of its elements in the message.
-    pub data: Range<usize>,
+    pub data: Span,
     /// Type of the elements.
     pub element: TensorType,
     /// Lengths of its dimensions, of which the first `rank` are used.
     pub dims: [usize; MAX_RANK],
-    /// Number of dimensions.
+    /// Number of dimensions, up to [`MAX_RANK`].
     pub rank: usize,
 }
 
 impl TensorEntry {
     /// Lengths of the dimensions.
     pub fn shape(&self) -> &[usize] {
-        &self.dims[..self.rank]
+        &self.dims[..self.rank.min(MAX_RANK)]
     }
 
     /// Bytes that the shape and the type ask for; `None` when there are too many to count.
@@ -119,7 +135,7 @@ impl TensorEntry {
 }
 
 /// Positions of the tensors of a message in its bytes.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TensorEntries {
     entries: [TensorEntry; MAX_TENSORS],
     len: usize,
@@ -132,8 +148,8 @@ impl TensorEntries {
     /// `Layout` when there are [`MAX_TENSORS`] already, or the bytes of the tensor are not those
     /// of its shape and type.
     pub fn push(&mut self, entry: TensorEntry) -> Result<()> {
-        let refuse = |message: String| Err(Error::new(ErrorKind::Layout, "tensors", message));
-        let found = entry.data.len();
+        let refuse = |message: String| Err(Error::new(ErrorKind::Layout, STAGE, message));
+        let found = entry.data.len;
         if entry.num_bytes() != Some(found) {
             let (shape, element) = (entry.shape(), entry.element.name());
             return refuse(format!("a tensor {element} {shape:?} has {found} bytes"));
@@ -152,10 +168,10 @@ impl TensorEntries {
     }
 }
 
-/// The tensors of a message, borrowed.
+/// The tensors of a message, whose bytes are borrowed.
 #[derive(Clone, Copy, Debug)]
 pub struct ReceivedTensors<'a> {
-    entries: &'a TensorEntries,
+    entries: TensorEntries,
     bytes: &'a [u8],
 }
 
@@ -164,13 +180,14 @@ impl<'a> ReceivedTensors<'a> {
     ///
     /// # Errors
     /// `Layout` when a position is beyond the bytes.
-    pub fn new(entries: &'a TensorEntries, bytes: &'a [u8]) -> Result<Self> {
-        let is_within = |range: &Range<usize>| bytes.get(range.clone()).is_some();
-        let are_within =
-            entries.as_slice().iter().all(|one| is_within(&one.name) && is_within(&one.data));
+    pub fn new(entries: TensorEntries, bytes: &'a [u8]) -> Result<Self> {
+        let are_within = entries
+            .as_slice()
+            .iter()
+            .all(|one| one.name.of(bytes).is_some() && one.data.of(bytes).is_some());
         match are_within {
             true => Ok(Self { entries, bytes }),
-            false => Err(Error::new(ErrorKind::Layout, "tensors", "a tensor exceeds its message")),
+            false => Err(Error::new(ErrorKind::Layout, STAGE, "a tensor exceeds its message")),
         }
     }
 
@@ -180,17 +197,18 @@ impl<'a> ReceivedTensors<'a> {
     }
 
     /// The positions.
-    pub fn entries(&self) -> &'a TensorEntries {
-        self.entries
+    pub fn entries(&self) -> &TensorEntries {
+        &self.entries
     }
 
     /// The tensor of a name, the first of equal ones, and its elements.
-    pub fn find(&self, name: &str) -> Option<(&'a TensorEntry, &'a [u8])> {
-        let entry = self.entries.as_slice().iter().find(|e| self.name(e) == name.as_bytes())?;
-        Some((entry, &self.bytes[entry.data.clone()]))
+    pub fn find(&self, name: &str) -> Option<(&TensorEntry, &'a [u8])> {
+        let is_named = |entry: &&TensorEntry| self.name(entry) == name.as_bytes();
+        let entry = self.entries.as_slice().iter().find(is_named)?;
+        Some((entry, entry.data.of(self.bytes)?))
     }
 
-    /// The names and shapes of all tensors, for messages.
+    /// The names, types and shapes of all tensors, for messages.
     pub fn describe(&self) -> String {
         let one = |entry: &TensorEntry| {
             let name = String::from_utf8_lossy(self.name(entry)).into_owned();
@@ -201,7 +219,7 @@ impl<'a> ReceivedTensors<'a> {
     }
 
     fn name(&self, entry: &TensorEntry) -> &'a [u8] {
-        &self.bytes[entry.name.clone()]
+        entry.name.of(self.bytes).unwrap_or_default()
     }
 }
 
@@ -232,7 +250,7 @@ impl OwnedTensor {
             TensorType::I64 => copy(&mut self.long_integers, bytes, i64::from_le_bytes),
             other => {
                 let message = format!("a tensor of {} is not decoded", other.name());
-                return Err(Error::new(ErrorKind::Layout, "tensors", message));
+                return Err(Error::new(ErrorKind::Layout, STAGE, message));
             }
         }
         Ok(())

@@ -115,7 +115,7 @@ fn tensors_and_times_are_those_of_others() {
     let stored = std::fs::read(folder.join("tensor_list.cdr")).unwrap();
     let list = TensorList::decode(&stored).unwrap();
     assert_eq!(list.header, Header { frame_id: "camera0", ..HEADER });
-    let view = list.view().unwrap();
+    let view = list.tensors;
     assert_eq!(view.describe(), "output_tensor f32 [1, 6, 4]");
     let (entry, data) = view.find("output_tensor").unwrap();
     let mut tensor = OwnedTensor::default();

@@ -1,11 +1,11 @@
 //! `isaac_ros_tensor_list_interfaces/TensorList`.
 
-use std::ops::Range;
-
 use super::header::{read_header, write_header};
 use crate::error::{Error, ErrorKind, Result};
 use crate::transport::cdr::{Reader, Writer};
-use crate::types::{Header, MAX_RANK, ReceivedTensors, TensorEntries, TensorEntry, TensorType};
+use crate::types::{
+    Header, MAX_RANK, ReceivedTensors, Span, TensorEntries, TensorEntry, TensorType,
+};
 
 /// Bytes of the shortest `Tensor`: name, rank, dims, type, strides, data.
 const MIN_TENSOR_SIZE: usize = 4 + 1 + 4 + 4 + 4 + 4;
@@ -15,9 +15,8 @@ const MIN_TENSOR_SIZE: usize = 4 + 1 + 4 + 4 + 4 + 4;
 pub struct TensorList<'a> {
     /// Stamp and frame.
     pub header: Header<'a>,
-    entries: TensorEntries,
-    /// The message from its tensors on.
-    bytes: &'a [u8],
+    /// The tensors.
+    pub tensors: ReceivedTensors<'a>,
 }
 
 impl<'a> TensorList<'a> {
@@ -49,15 +48,7 @@ impl<'a> TensorList<'a> {
             let entry = read_tensor(&mut reader, index, bytes.len())?;
             entries.push(entry)?;
         }
-        Ok(Self { header, entries, bytes })
-    }
-
-    /// The tensors.
-    ///
-    /// # Errors
-    /// None: their positions were checked when they were read.
-    pub fn view(&self) -> Result<ReceivedTensors<'_>> {
-        ReceivedTensors::new(&self.entries, self.bytes)
+        Ok(Self { header, tensors: ReceivedTensors::new(entries, bytes)? })
     }
 
     /// Encodes tensors, each a name, a type, a shape and its bytes, into `bytes`, replacing the
@@ -134,8 +125,8 @@ fn read_tensor(reader: &mut Reader<'_>, index: usize, len: usize) -> Result<Tens
     let data = reader.bytes()?.len();
     let data_end = len - reader.remaining();
     Ok(TensorEntry {
-        name: Range { start: name_start, end: name_start + name.len() },
-        data: Range { start: data_end - data, end: data_end },
+        name: Span { start: name_start, len: name.len() },
+        data: Span { start: data_end - data, len: data },
         element,
         dims,
         rank: num_dims,
@@ -171,7 +162,7 @@ mod tests {
         ]);
         let list = TensorList::decode(&bytes).unwrap();
         assert_eq!((list.header.stamp, list.header.frame_id), (Stamp::from_ros(12, 34), "camera0"));
-        let view = list.view().unwrap();
+        let view = list.tensors;
         assert_eq!(view.describe(), "labels i64 [1, 2], none u16 [0, 4], boxes f32 [3]");
         let mut tensor = OwnedTensor::default();
         let (entry, data) = view.find("boxes").unwrap();

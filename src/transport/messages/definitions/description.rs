@@ -249,6 +249,7 @@ mod tests {
             InputKind::Image,
             InputKind::CompressedImage,
             InputKind::PointCloud2,
+            InputKind::TensorList,
             InputKind::CameraInfo,
             InputKind::Transforms { is_static: true },
             InputKind::Clock,
