@@ -7,7 +7,7 @@
 //! `DET_POST_CUDA_ARCHS` the architectures (`87` or `80,90`).
 //!
 //! Sets the cfg `iron_services` where r2r generates the types of the services that
-//! nodes have from ROS 2 Iron on.
+//! nodes have from ROS 2 Iron on, and `std_srvs` where it generates those of that package.
 
 use std::env;
 use std::ffi::OsString;
@@ -23,7 +23,7 @@ const ARCHITECTURES: [u32; 7] = [80, 86, 87, 89, 90, 100, 120];
 const SWITCHES: [&str; 4] = ["-O3", "-std=c++17", "--fmad=false", "-lineinfo"];
 
 fn main() {
-    println!("cargo:rustc-check-cfg=cfg(iron_services, kernels)");
+    println!("cargo:rustc-check-cfg=cfg(iron_services, kernels, std_srvs)");
     println!("cargo:rerun-if-changed=build.rs");
     println!("cargo:rerun-if-changed=kernels");
     for name in ["DET_POST_NVCC", "DET_POST_CUDA_ARCHS", "CUDACXX", "CUDA_HOME", "CUDA_PATH"] {
@@ -48,14 +48,18 @@ fn ask_ros() {
     for name in prefixes.iter().chain(&selections) {
         println!("cargo:rerun-if-env-changed={name}");
     }
-    let package = "type_description_interfaces";
-    let file = Path::new("share").join(package).join("srv/GetTypeDescription.srv");
-    let has_file = |paths: OsString| env::split_paths(&paths).any(|p| p.join(&file).is_file());
-    let is_selected = |name| env::var(name).is_ok_and(|list| list.contains(package));
-    if prefixes.iter().filter_map(env::var_os).any(has_file)
-        && selections.iter().all(|name| env::var_os(name).is_none() || is_selected(*name))
-    {
-        println!("cargo:rustc-cfg=iron_services");
+    for (cfg, package, service) in [
+        ("iron_services", "type_description_interfaces", "GetTypeDescription"),
+        ("std_srvs", "std_srvs", "SetBool"),
+    ] {
+        let file = Path::new("share").join(package).join(format!("srv/{service}.srv"));
+        let has_file = |paths: OsString| env::split_paths(&paths).any(|p| p.join(&file).is_file());
+        let is_selected = |name| env::var(name).is_ok_and(|list| list.contains(package));
+        if prefixes.iter().filter_map(env::var_os).any(has_file)
+            && selections.iter().all(|name| env::var_os(name).is_none() || is_selected(*name))
+        {
+            println!("cargo:rustc-cfg={cfg}");
+        }
     }
 }
 

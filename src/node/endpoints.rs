@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::ros::{Direction, ParameterDescriptor, ParameterValue};
 use crate::transport::middleware::{
     Durability, Handler, InputKind, Middleware, Publisher, Qos, Receiver, Reliability,
-    Subscription, Watcher,
+    Subscription, Switch, Watcher,
 };
 use crate::types::OutputType;
 
@@ -46,7 +46,7 @@ pub(super) const COMPRESSED: &str = "compressed";
 const DEBUG_TIMES: [&str; 3] =
     ["debug/cyclic_time_ms", "debug/processing_time_ms", "debug/pipeline_latency_ms"];
 /// Topic of the times of publication, below the detections.
-const PUBLISHED_TIME: &str = "debug/published_time";
+pub(super) const PUBLISHED_TIME: &str = "debug/published_time";
 
 /// A topic of the node.
 pub(super) struct Endpoint {
@@ -232,6 +232,10 @@ impl Middleware for OverridingMiddleware {
 
     fn serve(&mut self, handler: Handler) -> Result<()> {
         self.middleware.serve(handler)
+    }
+
+    fn serve_switch(&mut self, name: &str, set: Switch) -> Result<()> {
+        self.middleware.serve_switch(name, set)
     }
 
     fn watch(&mut self, watcher: Watcher) {

@@ -37,3 +37,4 @@ pub mod stand_in;
 pub mod streampetr;
 pub mod surround_rig;
 pub mod view_networks;
+pub mod yolov8_tensor;
