@@ -89,10 +89,10 @@ fn an_encoder_of_isaac_ros_has_its_tensors_decoded() {
     // (what is wrong, the status that shows it, a part of its message)
     let input = "det_post: decoder: input";
     for (wrong, status, part) in [
-        (json!({"strides": [4, 4, 4]}), input, "layout"),
-        (json!({"data_type": 0}), input, "layout"),
-        (json!({"data": [1, 2, 3]}), input, "layout"),
-        (json!({"shape": {"rank": 2, "dims": [1, 84, 4]}}), input, "layout"),
+        (json!({"strides": [4, 4, 4]}), input, "inconsistent_layout"),
+        (json!({"data_type": 0}), input, "inconsistent_layout"),
+        (json!({"data": [1, 2, 3]}), input, "inconsistent_layout"),
+        (json!({"shape": {"rank": 2, "dims": [1, 84, 4]}}), input, "inconsistent_layout"),
         (json!({"name": "boxes"}), "det_post: decoder: frames", "no tensor output_tensor"),
     ] {
         peer.write("/tensor_sub", &list(&wrong));

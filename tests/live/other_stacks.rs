@@ -201,7 +201,7 @@ fn tensors_are_decoded_or_refused_with_their_reason() {
     cut.truncate(good.len() - 100);
     session.graph.send("/tensor_sub", &cut);
     let refused = await_status(&session, "det_post: camera: input", |status| status.level == 1);
-    assert!(refused.message.contains("1 messages refused: message"), "{refused:?}");
+    assert!(refused.message.contains("1 messages refused: malformed_message"), "{refused:?}");
     // The next is served.
     session.send_for("/tensor_sub", &good, "/detections_output");
 }

@@ -38,7 +38,7 @@ fn lines(folder: &Path, name: &str, more: &[&str]) -> String {
         serde_json::from_slice(&std::fs::read(out.join("report.json")).unwrap()).unwrap();
     let channel = &report["channels"]["decoder"];
     assert_eq!((&channel["frames_in"], &channel["frames_out"]), (&3.into(), &2.into()));
-    assert_eq!(channel["dropped"]["layout"]["count"], 1, "{channel}");
+    assert_eq!(channel["dropped"]["inconsistent_layout"]["count"], 1, "{channel}");
     assert_eq!(channel["engine"], "external", "{channel}");
     std::fs::read_to_string(out.join("detections.jsonl")).unwrap()
 }
