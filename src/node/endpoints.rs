@@ -124,7 +124,8 @@ impl OutputTopics {
         let output = &config.output;
         let has_labels = config.detection_topics().any(|(_, output_type)| output_type.is_vision());
         let has_markers = config.publish.format.output_type.is_3d();
-        let debug_image = below(output, DEBUG_IMAGE);
+        let debug_image = config.publish.debug_image_topic.clone();
+        let debug_image = debug_image.unwrap_or_else(|| below(output, DEBUG_IMAGE));
         let topics = config.detection_topics().map(|(topic, output_type)| {
             let own_or_below = topic.strip_prefix(output).and_then(|end| end.strip_prefix('/'));
             let topic = own_or_below.map_or(topic.to_owned(), |name| below(output, name));

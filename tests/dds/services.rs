@@ -45,6 +45,7 @@ fn answer(request: Request) -> Response {
         Request::SetParameters(parameters) => {
             Response::SetResults(parameters.iter().map(refused).collect())
         }
+        Request::SetSwitch(_) => Response::SetResult(Err("no switch".into())),
         Request::SetParametersAtomically(parameters) => {
             Response::SetResult(parameters.iter().try_for_each(refused))
         }

@@ -70,6 +70,10 @@ impl Middleware for InputsOverDds {
         Ok(())
     }
 
+    fn serve_switch(&mut self, _: &str, _: Switch) -> Result<()> {
+        Ok(())
+    }
+
     fn watch(&mut self, watcher: Watcher) {
         self.dds.watch(watcher);
     }
