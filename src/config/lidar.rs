@@ -35,8 +35,8 @@ pub struct LidarConfig {
     pub score_thresholds: ScoreThresholds,
     /// Per class, the least norm of (sine, cosine); empty for no check.
     pub yaw_norm_thresholds: Vec<f32>,
-    /// Suppression.
-    pub nms: Nms3d,
+    /// Suppressions in a row, each of the survivors of the one before.
+    pub nms: Vec<Nms3d>,
     /// Most points of a frame, all sweeps together.
     pub point_capacity: usize,
     /// Most voxels of a frame.
