@@ -3,7 +3,7 @@
 use std::mem::size_of;
 use std::path::PathBuf;
 
-use super::capacities::{candidate_capacity, max_detections, pre_nms_top_k};
+use super::capacities::{candidate_capacity, max_detections, pre_nms_top_k, score_kept_when};
 use super::classes::class_filter;
 use super::declaration::Change::Live;
 use super::engine::{engine, model_path};
@@ -46,13 +46,7 @@ impl CameraConfig {
             head,
             model_path: model_path(p),
             engine: engine(p),
-            score_threshold: p.value(
-                "score_threshold",
-                Live,
-                number(0.0..=1.0),
-                0.3,
-                "Boxes with a score of at least this are kept.",
-            ),
+            score_threshold: score_threshold(p),
             class_filter: class_filter(p, &facts.class_names),
             candidate_capacity: candidate_capacity(p),
             pre_nms_top_k: pre_nms_top_k(p),
@@ -68,4 +62,15 @@ impl CameraConfig {
         let bytes = bytes(&[n, size_of::<Candidate<Box2d>>()]);
         vec![("candidate_capacity", n.to_string(), bytes)]
     }
+}
+
+fn score_threshold(p: &mut Reader<'_>) -> f32 {
+    let threshold = p.value(
+        "score_threshold",
+        Live,
+        number(0.0..=1.0),
+        0.3,
+        "Boxes with a score of at least this (see `score_kept_when`) are kept.",
+    );
+    score_kept_when(p).least_score(threshold)
 }
