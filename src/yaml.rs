@@ -347,7 +347,8 @@ mod tests {
 
     #[test]
     fn quotes_are_seen() {
-        let text = "a: yes\nb: 'yes'\nc: \"yes\"\nd: [yes, 'yes',yes]\ne: |\n  yes\n'f': {\"g\":yes}\n";
+        let text =
+            "a: yes\nb: 'yes'\nc: \"yes\"\nd: [yes, 'yes',yes]\ne: |\n  yes\n'f': {\"g\":yes}\n";
         let read = |text: &str, is_plain: bool| match is_plain {
             true => Node::Flag(text == "yes"),
             false => Node::Text(text.to_owned()),

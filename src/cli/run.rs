@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
-use super::{ExitStatus, LikeArguments};
 use super::interrupt::Interrupt;
 use super::ros_args::RosArguments;
+use super::{ExitStatus, LikeArguments};
 use crate::config::Config;
 use crate::error::{Error, ErrorKind, Result};
 use crate::node::{Change, LiveNode};

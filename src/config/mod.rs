@@ -32,6 +32,7 @@ mod manual;
 mod memory;
 mod nms;
 mod node;
+mod output;
 mod problems;
 mod qos_overrides;
 mod reader;
@@ -52,12 +53,13 @@ pub use head::{
     SurroundKind, ViewFacts, VoxelFacts, YoloFacts,
 };
 pub use inputs::{InputConfig, MAX_INPUTS, SyncConfig, SyncPolicy};
-pub use like::{Fate, Like, Package, State, packages, parameter_table};
 pub use lidar::{DensificationConfig, LidarConfig, SparseEncoderConfig};
-pub use live::LiveConfig;
+pub use like::{Fate, Like, Package, State, packages, parameter_table};
+pub use live::{LiveConfig, ProcessingTimeLimits};
 pub use manual::manual;
 pub(crate) use memory::available_bytes;
 pub use node::NODE_NAME;
+pub use output::PublishConfig;
 pub use qos_overrides::QosOverrides;
 pub use ros_parameters::DeclaredParameter;
 pub use surround::{SurroundConfig, SurroundDecoder};
@@ -285,9 +287,8 @@ fn split(
         }
     }
     of_channels.retain(|name, entries| {
-        let is_channel =
-            entries.keys().any(|key| key.split('.').next() == Some("head"))
-                || entries.values().any(|entry| !entry.origin.is_shared);
+        let is_channel = entries.keys().any(|key| key.split('.').next() == Some("head"))
+            || entries.values().any(|entry| !entry.origin.is_shared);
         if !is_channel {
             for (key, entry) in entries {
                 problems.unknown_key(&format!("{name}.{key}"), &entry.origin, None);

@@ -85,7 +85,8 @@ fn share_of(package: &str) -> Option<String> {
     let is_name = package.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'));
     let prefixes = std::env::var_os("AMENT_PREFIX_PATH").filter(|_| is_name)?;
     let share = |prefix: &Path| prefix.join("share").join(package);
-    let found = std::env::split_paths(&prefixes).map(|prefix| share(&prefix)).find(|p| p.is_dir())?;
+    let found =
+        std::env::split_paths(&prefixes).map(|prefix| share(&prefix)).find(|p| p.is_dir())?;
     Some(found.to_string_lossy().into_owned())
 }
 

@@ -135,6 +135,18 @@ pub(super) fn integer(range: RangeInclusive<usize>) -> Kind<usize> {
     Kind { range: Some(ParameterRange::Integer { from, to }), plural, ..integer }
 }
 
+/// An integer of a range that may be below 0.
+pub(super) fn signed(range: RangeInclusive<i64>) -> Kind<i64> {
+    let (from, to) = range.into_inner();
+    let allowed = format!("an integer from {from} to {to}");
+    let integer = Kind::new(ParameterType::Integer, allowed, from, move |node| match node {
+        Node::Integer(n) if (from..=to).contains(n) => Some((*n, node.clone())),
+        _ => None,
+    });
+    let plural = format!("integers from {from} to {to}");
+    Kind { range: Some(ParameterRange::Integer { from, to }), plural, ..integer }
+}
+
 /// A number from the first to the second, both included.
 pub(super) fn number(range: RangeInclusive<f64>) -> Kind<f32> {
     let (min, max) = range.into_inner();

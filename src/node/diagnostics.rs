@@ -178,6 +178,7 @@ impl ChannelHealth<'_> {
         status.value("frames_out", num.to_string());
         status.value("frames_out_total", self.frames.num_out.to_string());
         status.value("detections", account.num_detections().to_string());
+        status.value("skipped", self.window.num_skipped.to_string());
         status.reasons("dropped", account.dropped());
         status.reasons("alone", account.degraded());
         account.truncated().for_each(|(count, num)| status.value(count.name(), num.to_string()));
@@ -326,7 +327,9 @@ fn is_warning(count: Count) -> bool {
 
 fn models(kind: &ChannelKind) -> Vec<(&'static str, String)> {
     match kind {
-        ChannelKind::Camera(camera) => vec![("model", camera.model_path.display().to_string())],
+        ChannelKind::Camera(camera) => {
+            camera.model_paths().map(|(key, path)| (key, path.display().to_string())).collect()
+        }
         ChannelKind::Lidar(lidar) => vec![
             ("encoder", lidar.encoder_path.display().to_string()),
             ("model", lidar.model_path.display().to_string()),

@@ -401,7 +401,7 @@ fn former_keys_are_accepted_with_a_warning() {
 #[test]
 fn the_output_type_follows_from_the_family() {
     let output_type = |base: &[&str], more: &[&str]| {
-        load_overrides(base, more).map(|config| config.channels[0].output_type)
+        load_overrides(base, more).map(|config| config.channels[0].publish.format.output_type)
     };
     assert_eq!(output_type(&CAMERA, &[]).unwrap(), OutputType::Detection2dArray);
     assert_eq!(output_type(&LIDAR, &[]).unwrap(), OutputType::Detection3dArray);

@@ -135,7 +135,7 @@ fn effective(case: &Case) -> Value {
             let diagnostics = &p["processing_time_diagnostics"];
             json!({
                 "class_names": names,
-                "labels": config.channels[0].publish.labels(names),
+                "labels": labels_of(&config),
                 "point_range_m": at(&p, "head.point_range_m"),
                 "voxel_size_m": at(&p, "head.voxel_size_m"),
                 "grid": [columns, rows],
@@ -200,6 +200,12 @@ fn effective(case: &Case) -> Value {
         }
         other => panic!("{other:?}"),
     }
+}
+
+/// The labels of the classes.
+fn labels_of(config: &Config) -> Vec<u8> {
+    let labels = &config.channels[0].publish.format.objects.labels;
+    labels.iter().map(|label| label.unwrap().0).collect()
 }
 
 /// The second suppression.
@@ -304,7 +310,10 @@ fn without_the_flag_the_package_is_named() {
 fn networks_that_are_not_built_are_named() {
     let Some(data) = shared_data() else { return };
     for (files, name) in [
-        (&["later/transfusion.param.yaml", "later/transfusion_ml_package.param.yaml"][..], "autoware_lidar_transfusion"),
+        (
+            &["later/transfusion.param.yaml", "later/transfusion_ml_package.param.yaml"][..],
+            "autoware_lidar_transfusion",
+        ),
         (&["later/bevfusion_lidar.param.yaml"], "autoware_bevfusion"),
         (&["later/tensorrt_stream_petr.param.yaml"], "autoware_camera_streampetr"),
         (&["isaac/detectnet_params.yaml"], "isaac_ros_detectnet"),
@@ -349,7 +358,10 @@ fn what_theirs_cannot_read_is_refused_by_its_name() {
     for (more, named) in [
         ("score_threshold: high", &["score_threshold: found \"high\"", "a number"][..]),
         ("yaw_norm_thresholds: [0.3]", &["yaw_norm_thresholds", "a list of 2 numbers"]),
-        ("circle_nms_dist_threshold: wide", &["circle_nms_dist_threshold: as lidar.nms.circle_radius_m"]),
+        (
+            "circle_nms_dist_threshold: wide",
+            &["circle_nms_dist_threshold: as lidar.nms.circle_radius_m"],
+        ),
         ("iou_nms_threshold: 0.1", &["iou_nms_search_distance_2d: is missing"]),
         ("version: v3.0", &["version: found \"v3.0\"", "major 4"]),
         ("encoder_pt_path: x.pt", &["networks in ONNX"]),
@@ -363,7 +375,11 @@ fn what_theirs_cannot_read_is_refused_by_its_name() {
     }
     let text = "/**:\n  ros__parameters:\n    model_params: {class_names: [CAR]}\n";
     let error = load_text(text, Package::LidarCenterpoint, &[]).unwrap_err();
-    for key in ["model_params.point_feature_size: is missing", "ml_package.param.yaml", "score_thresholds: is missing"] {
+    for key in [
+        "model_params.point_feature_size: is missing",
+        "ml_package.param.yaml",
+        "score_thresholds: is missing",
+    ] {
         assert!(error.message().contains(key), "{key}: {error}");
     }
 }
@@ -371,13 +387,32 @@ fn what_theirs_cannot_read_is_refused_by_its_name() {
 #[test]
 fn what_theirs_takes_is_taken_with_a_warning() {
     for (more, key, note, ours, value) in [
-        ("score_threshold: 1.5", "score_threshold", "outside [0, 1)", "score_thresholds", json!([0.0])),
-        ("circle_nms_dist_threshold: 0", "circle_nms_dist_threshold", "1.5", "nms.circle_radius_m", json!([1.5])),
-        ("scorethreshold: 0.2", "scorethreshold", "did you mean `score_threshold`?", "score_thresholds", json!([0.35])),
+        (
+            "score_threshold: 1.5",
+            "score_threshold",
+            "outside [0, 1)",
+            "score_thresholds",
+            json!([0.0]),
+        ),
+        (
+            "circle_nms_dist_threshold: 0",
+            "circle_nms_dist_threshold",
+            "1.5",
+            "nms.circle_radius_m",
+            json!([1.5]),
+        ),
+        (
+            "scorethreshold: 0.2",
+            "scorethreshold",
+            "did you mean `score_threshold`?",
+            "score_thresholds",
+            json!([0.35]),
+        ),
         ("score_threshold: 0.2", "score_threshold", "", "score_thresholds", json!([0.2])),
     ] {
         let config = load_text(&flat(more), Package::LidarCenterpoint, &[]).unwrap();
-        let fate = config.like.as_ref().unwrap().fates.iter().find(|f| f.key == key).unwrap().clone();
+        let fate =
+            config.like.as_ref().unwrap().fates.iter().find(|f| f.key == key).unwrap().clone();
         assert!(fate.note.contains(note) && fate.is_warning != note.is_empty(), "{fate:?}");
         assert_eq!(at(&parameters_of(&config), ours), &value, "{more}");
     }
@@ -393,7 +428,14 @@ fn thresholds_are_set_under_their_names() {
         config.with_parameters(&[change])
     };
     let names: Vec<String> = config.parameters().into_iter().map(|p| p.descriptor.name).collect();
-    for name in ["score_threshold", "circle_nms_dist_threshold", "class_names", "engine.kind", "input", "max_age_s"] {
+    for name in [
+        "score_threshold",
+        "circle_nms_dist_threshold",
+        "class_names",
+        "engine.kind",
+        "input",
+        "max_age_s",
+    ] {
         assert!(names.iter().any(|other| other == name), "{name}: {names:?}");
     }
     assert!(!names.iter().any(|name| name.starts_with("lidar.") || name == "score_thresholds"));

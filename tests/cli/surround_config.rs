@@ -43,7 +43,7 @@ fn a_surround_channel_has_the_defaults_of_its_head() {
         assert_eq!(input.camera_info.as_deref(), Some(info));
         assert_eq!(input.calibration_path, None);
     }
-    assert_eq!(channel.output_type, OutputType::Detection3dArray);
+    assert_eq!(channel.publish.format.output_type, OutputType::Detection3dArray);
     assert_eq!(channel.sync.policy, SyncPolicy::Nearest);
     // Seconds are read in single precision.
     let wait = channel.live.transform_wait;

@@ -68,7 +68,7 @@ fn constant_networks_give_their_objects() {
     let lines = like.lines();
     assert_eq!(lines.len(), 2);
     for line in &lines {
-        let found = line["detections"].as_array().unwrap();
+        let found = line["detections_3d"].as_array().unwrap();
         let objects = expected["objects"].as_array().unwrap();
         assert_eq!(found.len(), objects.len());
         for (found, object) in found.iter().zip(objects) {
@@ -81,7 +81,8 @@ fn constant_networks_give_their_objects() {
     migrated.expect_code(0);
     let file = folder.path().join("migrated.param.yaml");
     std::fs::write(&file, &migrated.stdout).unwrap();
-    let overrides = ["-p", "lidar.input:=/points", "-p", "lidar.output:=/lidar_centerpoint/output/objects"];
+    let overrides =
+        ["-p", "lidar.input:=/points", "-p", "lidar.output:=/lidar_centerpoint/output/objects"];
     let ours = [&["--config", file.to_str().unwrap()][..], &overrides].concat();
     let ours = replayed(folder.path(), "ours", &ours);
     assert_eq!(ours.bytes("detections.jsonl"), like.bytes("detections.jsonl"));
@@ -94,17 +95,17 @@ fn compare(found: &Value, object: &Value) {
     let pose = &kinematics["pose_with_covariance"]["pose"];
     assert_near(number(&found["score"]), &object["existence_probability"], "score");
     for (axis, name) in ["x", "y", "z"].into_iter().enumerate() {
-        assert_near(number(&found["center_m"][axis]), &pose["position"][name], name);
-        assert_near(number(&found["size_m"][axis]), &object["shape"]["dimensions"][name], "size");
+        assert_near(number(&found["center"][axis]), &pose["position"][name], name);
+        assert_near(number(&found["size"][axis]), &object["shape"]["dimensions"][name], "size");
     }
-    let yaw = number(&found["yaw_rad"]);
+    let yaw = number(&found["yaw"]);
     assert_same_rotation(yaw, &pose["orientation"]);
-    let [vx, vy] = [0, 1].map(|axis| number(&found["velocity_mps"][axis]));
+    let [vx, vy] = [0, 1].map(|axis| number(&found["velocity"][axis]));
     let linear = &kinematics["twist_with_covariance"]["twist"]["linear"];
     assert_near(yaw.cos() * vx + yaw.sin() * vy, &linear["x"], "vx");
     assert_near(-yaw.sin() * vx + yaw.cos() * vy, &linear["y"], "vy");
-    let [length, width] = [0, 1].map(|axis| number(&found["size_m"][axis]));
-    let label = match (found["class"].as_str().unwrap(), length * width) {
+    let [length, width] = [0, 1].map(|axis| number(&found["size"][axis]));
+    let label = match (found["class_name"].as_str().unwrap(), length * width) {
         ("CAR" | "TRUCK" | "BUS", area) if area >= 36.0 => "TRAILER",
         ("CAR", area) if area >= 12.1 => "TRUCK",
         (class, _) => class,

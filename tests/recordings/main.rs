@@ -10,6 +10,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod autoware_messages;
 mod bags;
 mod damaged_bags;
 mod demo;

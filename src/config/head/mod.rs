@@ -51,6 +51,8 @@ pub(super) const SHIPPED: &[(&str, &str)] = &[
     ("demo_camera", include_str!("../../../config/heads/demo_camera.yaml")),
     ("demo_lidar", include_str!("../../../config/heads/demo_lidar.yaml")),
     ("demo_voxel", include_str!("../../../config/heads/demo_voxel.yaml")),
+    ("isaac_ros_rtdetr", include_str!("../../../config/heads/isaac_ros_rtdetr.yaml")),
+    ("isaac_ros_yolov8", include_str!("../../../config/heads/isaac_ros_yolov8.yaml")),
     ("pointpillars_kitti", include_str!("../../../config/heads/pointpillars_kitti.yaml")),
     ("rtdetr", include_str!("../../../config/heads/rtdetr.yaml")),
     ("second_kitti", include_str!("../../../config/heads/second_kitti.yaml")),

@@ -1,9 +1,9 @@
 //! The ROS parameters of a node that stands for another.
 
 use super::{Like, translate};
+use crate::config::Config;
 use crate::config::problems::{Problems, nearest};
 use crate::config::ros_parameters::{DeclaredParameter, node_of, value_of};
-use crate::config::Config;
 use crate::error::Result;
 use crate::ros::{NodeName, Parameter, ParameterDescriptor, ParameterType};
 use crate::yaml::Node;

@@ -27,7 +27,9 @@ impl Recognized {
             Some(_) => {
                 format!("this is a parameter file of {name} ({period}): add --like {name}")
             }
-            None => format!("this is a parameter file of {name} ({period}): this network is not built yet"),
+            None => format!(
+                "this is a parameter file of {name} ({period}): this network is not built yet"
+            ),
         }
     }
 }
@@ -100,7 +102,8 @@ const SIGNATURES: &[Signature] = &[
 /// The node that the parameters are for, if they are of a known one.
 pub(in crate::config) fn recognize(entries: &Entries) -> Option<Recognized> {
     SIGNATURES.iter().find_map(|Signature { package, name, generations }| {
-        let has_all = |(keys, _): &&(&[&str], &str)| keys.iter().all(|key| entries.contains_key(*key));
+        let has_all =
+            |(keys, _): &&(&[&str], &str)| keys.iter().all(|key| entries.contains_key(*key));
         let (_, period) = generations.iter().find(has_all)?;
         Some(Recognized { package: *package, name, period })
     })

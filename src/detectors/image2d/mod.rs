@@ -1,7 +1,8 @@
 //! 2D detection in images: the YOLO families and end-to-end detectors.
 //!
 //! Boxes are in pixels of the source image, axis-aligned and clipped to it, or
-//! rotated, depending on the head. Detections and counts are equal on both devices,
+//! rotated, depending on the head. [`ReceivedDetector`] decodes tensors of a message in
+//! place of an image. Detections and counts are equal on both devices,
 //! bit for bit if the network's outputs are. The whole frame is one function in
 //! `cpu.rs` and in `cuda.rs`, with the same stages in the same order.
 
@@ -10,12 +11,15 @@ mod cpu;
 #[cfg(feature = "cuda")]
 mod cuda;
 mod head;
+mod postprocess;
+mod received;
 
 pub use boxes::ImageBoxes;
 pub use cpu::CpuDetector;
 #[cfg(feature = "cuda")]
 pub use cuda::{CudaDetector, DeviceBoxes};
 pub use head::YoloHead;
+pub use received::ReceivedDetector;
 
 pub use crate::ops::decompress::MAX_DECODE_TIME;
 
@@ -30,6 +34,17 @@ const IMAGE: usize = 0;
 
 /// Width and height of the image that networks are warmed up with.
 const WARM_UP_SIZE: u32 = 64;
+
+/// A decoder of tensors that are received, for a channel of the engine `external`.
+///
+/// # Errors
+/// As [`ReceivedDetector::new`].
+pub fn open_received(config: &CameraConfig) -> Result<Box<dyn Detector>> {
+    Ok(match config.facts.layout.has_rotated_boxes() {
+        false => Box::new(ReceivedDetector::<Box2d>::new(config)?),
+        true => Box::new(ReceivedDetector::<RotatedBox2d>::new(config)?),
+    })
+}
 
 /// Loads the network for a device and allocates all memory that the
 /// configuration bounds.

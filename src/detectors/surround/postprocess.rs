@@ -49,8 +49,9 @@ impl Postprocess {
     pub(super) fn run(&mut self, report: &mut FrameReport) -> Result<&[Detection3d]> {
         let Self { candidates, nms, suppression, keep, detections, .. } = self;
         let cut = report.time(Stage::Select, || select(candidates, self.pre_nms_top_k));
-        report
-            .time(Stage::Suppress, || suppress_stages_3d(candidates.as_slice(), nms, suppression, keep))?;
+        report.time(Stage::Suppress, || {
+            suppress_stages_3d(candidates.as_slice(), nms, suppression, keep)
+        })?;
         let num_over_limit = report.time(Stage::Gather, || {
             gather_3d(candidates.as_slice(), keep, self.max_detections, detections)
         });

@@ -249,8 +249,9 @@ impl Shared {
         let config = self.parameters.config();
         let mut channels = Vec::with_capacity(config.channels.len());
         for channel in &config.channels {
-            let open_outputs =
-                |channel: &_| ChannelOutputs::open(channel, lock(&self.middleware).as_mut());
+            let open_outputs = |channel: &_| {
+                ChannelOutputs::open(channel, &self.node, lock(&self.middleware).as_mut())
+            };
             let factory = Arc::clone(&self.factory);
             channels.push(LiveChannel::open(channel, factory, open_outputs)?);
             if let Some(path) = channel.kind.transforms_path() {

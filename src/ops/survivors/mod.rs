@@ -15,11 +15,7 @@ use crate::types::{Candidate, Kept};
 
 /// Replaces the contents of `out` by the kept candidates. Nothing is allocated if it has
 /// the capacity.
-pub fn survivors<B: Copy>(
-    candidates: &[Candidate<B>],
-    keep: &[Kept],
-    out: &mut Vec<Candidate<B>>,
-) {
+pub fn survivors<B: Copy>(candidates: &[Candidate<B>], keep: &[Kept], out: &mut Vec<Candidate<B>>) {
     out.clear();
     out.extend(keep.iter().filter_map(|kept| candidates.get(kept.index as usize)).copied());
 }

@@ -20,8 +20,10 @@ pub(super) const POINT_CLOUD_RANGE: Key =
 pub(super) const VOXEL_SIZE: Key =
     Key::fixed(&["model_params.voxel_size", "voxel_size"], "`head.voxel_size_m`")
         .note("another length than 3 is refused");
-pub(super) const DOWNSAMPLE_FACTOR: Key =
-    Key::fixed(&["model_params.downsample_factor", "downsample_factor"], "`head.downsample_factor`");
+pub(super) const DOWNSAMPLE_FACTOR: Key = Key::fixed(
+    &["model_params.downsample_factor", "downsample_factor"],
+    "`head.downsample_factor`",
+);
 pub(super) const HAS_VARIANCE: Key =
     Key::fixed(&["model_params.has_variance", "has_variance"], "`head.has_variance`");
 pub(super) const HAS_TWIST: Key =
@@ -109,8 +111,8 @@ pub(super) const ENCODER_PATH: Key = Key::fixed(&["encoder_onnx_path"], "`encode
     .note("left out: `MODEL_PATH/pts_voxel_encoder_MODEL_NAME.onnx`");
 pub(super) const HEAD_PATH: Key = Key::fixed(&["head_onnx_path"], "`model_path`")
     .note("left out: `MODEL_PATH/pts_backbone_neck_head_MODEL_NAME.onnx`");
-pub(super) const MODEL_FOLDER: Key = Key::fixed(&["model_path"], "")
-    .note("the folder that relative paths begin at");
+pub(super) const MODEL_FOLDER: Key =
+    Key::fixed(&["model_path"], "").note("the folder that relative paths begin at");
 pub(super) const VERSION: Key =
     Key::fixed(&["version"], "").note("another major version than 4 is refused");
 pub(super) const REMAPPER_PATH: Key = Key::fixed(&["class_remapper_param_path"], "`remap_by_area`")
@@ -120,12 +122,13 @@ pub(super) const ALLOW_REMAPPING: Key =
 pub(super) const MIN_AREA: Key = Key::fixed(&["min_area_matrix"], "`remap_by_area`");
 pub(super) const MAX_AREA: Key = Key::fixed(&["max_area_matrix"], "`remap_by_area`");
 
-pub(super) const PRECISION: Key = Key::engine(&["trt_precision"])
-    .note("`engine.fp16` with `engine.provider: tensorrt`");
+pub(super) const PRECISION: Key =
+    Key::engine(&["trt_precision"]).note("`engine.fp16` with `engine.provider: tensorrt`");
 pub(super) const ENGINE_PATHS: Key = Key::engine(&["encoder_engine_path", "head_engine_path"])
     .note("their folder is `engine.cache_folder` with `engine.provider: tensorrt`");
-pub(super) const LIBTORCH: Key = Key::nothing(&["encoder_pt_path", "head_pt_path", "use_encoder_trt", "use_head_trt"])
-    .note("networks of libtorch are refused");
+pub(super) const LIBTORCH: Key =
+    Key::nothing(&["encoder_pt_path", "head_pt_path", "use_encoder_trt", "use_head_trt"])
+        .note("networks of libtorch are refused");
 pub(super) const BUILD_ONLY: Key =
     Key::fixed(&["build_only"], "").note("networks are loaded and run once, then the program ends");
 pub(super) const LOGGER_NAME: Key =

@@ -18,7 +18,8 @@ use crate::yaml::Node;
 /// Where the facts of the network usually stand.
 const ML_PACKAGE: &str = "`..._ml_package.param.yaml`";
 /// Where the other parameters usually stand.
-const NODE_FILE: &str = "the parameter file of the node (`centerpoint.param.yaml`, `centerpoint_common.param.yaml`)";
+const NODE_FILE: &str =
+    "the parameter file of the node (`centerpoint.param.yaml`, `centerpoint_common.param.yaml`)";
 /// The radius that their node has where the parameter is not above 0.
 const DEFAULT_RADIUS_M: f64 = 1.5;
 /// Most boxes between stages. Their node has no limit.
@@ -156,9 +157,8 @@ fn pairs(
     match targets {
         Some(given) if is_former => {
             let known = |name: &String| class_names.contains(name);
-            let names = texts_of(&given.node).map(|names| {
-                names.into_iter().filter(known).map(Node::Text).collect::<Vec<_>>()
-            });
+            let names = texts_of(&given.node)
+                .map(|names| names.into_iter().filter(known).map(Node::Text).collect::<Vec<_>>());
             let node = names.map_or(given.node.clone(), Node::List);
             t.convert(&given, &[("nms.unlimited_classes", node)], "");
         }
@@ -176,8 +176,7 @@ fn densification(t: &mut Translation<'_>, is_nested: bool) {
         (&keys::PAST_FRAMES, "densification.num_past_sweeps"),
         (&keys::WORLD_FRAME, "densification.world_frame"),
     ] {
-        let given =
-            if is_nested { t.take_required(key, NODE_FILE) } else { t.take(key) };
+        let given = if is_nested { t.take_required(key, NODE_FILE) } else { t.take(key) };
         if let Some(given) = given {
             t.rename(&given, ours);
         }

@@ -26,7 +26,8 @@ pub(super) fn translate(
     if let Some(given) = t.take(&keys::REMAPPER_PATH) {
         read(t, node, &given, folder, has_matrices);
     }
-    let matrices = [&keys::ALLOW_REMAPPING, &keys::MIN_AREA, &keys::MAX_AREA].map(|key| t.take(key));
+    let matrices =
+        [&keys::ALLOW_REMAPPING, &keys::MIN_AREA, &keys::MAX_AREA].map(|key| t.take(key));
     match (matrices, rename) {
         ([Some(allow), Some(min), Some(max)], rename) => {
             from_matrices(t, &allow, &min, &max);
@@ -83,7 +84,8 @@ fn read(
 
 /// Row by row, a row per label: from, to, least and most area.
 fn from_matrices(t: &mut Translation<'_>, allow: &Given, min: &Given, max: &Given) {
-    let [Some(allowed), Some(least), Some(most)] = [allow, min, max].map(|given| numbers_of(&given.node))
+    let [Some(allowed), Some(least), Some(most)] =
+        [allow, min, max].map(|given| numbers_of(&given.node))
     else {
         return t.refuse(allow, "three lists of numbers");
     };

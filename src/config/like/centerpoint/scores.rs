@@ -99,9 +99,8 @@ fn matrix_of(t: &mut Translation<'_>, given: &Given, num_bins: usize, class_name
         return t.refuse(given, &allowed);
     };
     let inside = unit_interval(&scores);
-    let of_class = |class: usize| {
-        inside[class..].iter().step_by(num_classes).copied().collect::<Vec<f64>>()
-    };
+    let of_class =
+        |class: usize| inside[class..].iter().step_by(num_classes).copied().collect::<Vec<f64>>();
     let ours: Vec<(String, Node)> = class_names
         .iter()
         .enumerate()

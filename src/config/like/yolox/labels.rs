@@ -11,15 +11,14 @@ use crate::yaml::Node;
 /// Sets the names of the classes, and their labels where a csv gives them.
 pub(super) fn translate(t: &mut Translation<'_>, folder: Option<&Path>) {
     let mut names = Vec::new();
-    let pattern = path(t, &keys::LABEL_PATH, folder, "label.txt", |t, given, path| {
-        match read_names(path) {
+    let pattern =
+        path(t, &keys::LABEL_PATH, folder, "label.txt", |t, given, path| match read_names(path) {
             Ok(found) => {
                 t.convert(given, &[("head.class_names", found.clone().into())], "");
                 names = found;
             }
             Err(message) => t.problem(&given.key, &message),
-        }
-    });
+        });
     if let Some(path) = pattern {
         match read_names(&path) {
             Ok(found) => {

@@ -9,8 +9,8 @@ use crate::device::cuda::{
 };
 use crate::error::Result;
 use crate::types::{
-    Box2d, Box3d, Candidate, Kept, NmsBev, NmsBevFast, NmsCircle, NmsFast, NmsIou, NmsIou3d, NmsRotated,
-    NmsSoft, RotatedBox2d,
+    Box2d, Box3d, Candidate, Kept, NmsBev, NmsBevFast, NmsCircle, NmsFast, NmsIou, NmsIou3d,
+    NmsRotated, NmsSoft, RotatedBox2d,
 };
 
 /// Up to this capacity the kernel `bitmask` does everything.

@@ -26,10 +26,12 @@ use self::workspace::{Op, Workspace};
 use super::unsupported;
 use crate::device::cuda::{DeviceBuffer, DeviceCandidates, Plain, Stream};
 use crate::error::{Error, ErrorKind, Result};
-use crate::ops::{nms_bev, nms_bev_fast, nms_circle, nms_fast, nms_iou, nms_iou_3d, nms_rotated, nms_soft};
+use crate::ops::{
+    nms_bev, nms_bev_fast, nms_circle, nms_fast, nms_iou, nms_iou_3d, nms_rotated, nms_soft,
+};
 use crate::types::{
-    Box2d, Box3d, Candidate, ClassMode, Kept, Nms2d, Nms3d, NmsBev, NmsBevFast, NmsCircle,
-    NmsFast, NmsIou, NmsIou3d, NmsRotated, NmsSoft, RotatedBox2d,
+    Box2d, Box3d, Candidate, ClassMode, Kept, Nms2d, Nms3d, NmsBev, NmsBevFast, NmsCircle, NmsFast,
+    NmsIou, NmsIou3d, NmsRotated, NmsSoft, RotatedBox2d,
 };
 
 /// The suppression of candidates with axis-aligned boxes.
