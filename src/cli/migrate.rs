@@ -50,7 +50,7 @@ pub(super) fn migrate(arguments: &MigrateArguments) -> Result<ExitStatus> {
     match format {
         Format::Text => {
             eprint!("{}", like.table());
-            stdout::print(&yaml)?;
+            stdout::print(&yaml)?
         }
         Format::Json => stdout::print(&format!("{json:#}\n"))?,
     };

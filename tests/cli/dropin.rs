@@ -5,9 +5,12 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use det_post::ErrorKind;
-use det_post::config::{ChannelKind, Config, LidarOutputs, Package, Source, State};
+use det_post::config::{
+    ChannelKind, Config, LidarOutputs, Package, Source, State, packages, parameter_table,
+};
+use det_post::ops::nms::{Workspace, suppress_stages_3d};
 use det_post::ros::{NodeName, Parameter, ParameterValue};
-use det_post::types::Nms3d;
+use det_post::types::{Box3d, Candidate, Nms3d, Object3d};
 use serde_json::{Value, json};
 
 use crate::common::shared_data::shared_data;
@@ -244,9 +247,83 @@ fn remap(rules: &Value) -> Value {
 }
 
 #[test]
+fn the_tables_of_the_manual_are_made_from_the_code() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/dropin.md");
+    let stored = std::fs::read_to_string(&path).unwrap();
+    let mut page = stored.clone();
+    for package in packages() {
+        let start = format!("<!-- parameters of {} -->\n", package.name());
+        let begin = page.find(&start).unwrap_or_else(|| panic!("no {start}")) + start.len();
+        let end = begin + page[begin..].find("<!-- end -->").unwrap();
+        page.replace_range(begin..end, &parameter_table(package));
+    }
+    if std::env::var_os("DET_POST_BLESS").is_some() {
+        std::fs::write(&path, &page).unwrap();
+    }
+    let stored = std::fs::read_to_string(&path).unwrap();
+    assert!(stored == page, "docs/dropin.md is old: run with DET_POST_BLESS=1");
+}
+
+/// Circle, then footprints in which boxes that go still suppress.
+#[test]
+fn the_two_stages_of_autoware_keep_its_boxes() {
+    let Some(data) = shared_data() else { return };
+    let text = std::fs::read_to_string(data.join("dropin/messages/two_stage_nms.json")).unwrap();
+    let cases: Vec<Value> = serde_json::from_str(&text).unwrap();
+    assert!(!cases.is_empty());
+    for case in &cases {
+        let number = |value: &Value| value.as_f64().unwrap() as f32;
+        let classes = ["CAR", "PEDESTRIAN"];
+        let boxes = (0..).zip(case["boxes"].as_array().unwrap()).map(|(source, b)| {
+            let bbox = Box3d {
+                center: [number(&b["x"]), number(&b["y"]), 0.0],
+                length_m: number(&b["length"]),
+                width_m: number(&b["width"]),
+                height_m: 1.0,
+                yaw_rad: number(&b["yaw"]),
+            };
+            let class = classes.iter().position(|name| b["class"] == *name).unwrap() as u32;
+            let bbox = Object3d { bbox, ..Object3d::default() };
+            Candidate { bbox, score: number(&b["score"]), class, source }
+        });
+        let boxes: Vec<_> = boxes.collect();
+        let stages = |fast: &str| {
+            let overrides = [
+                "l.input:=/points",
+                "l.head:=centerpoint_autoware",
+                "l.encoder_path:=e.onnx",
+                "l.model_path:=m.onnx",
+                &format!("l.nms.kind:=[circle, {fast}]"),
+                &format!("l.nms.circle_radius_m:={}", case["circle_radius_m"]),
+                &format!("l.nms.iou_thresholds:={}", case["iou_threshold"]),
+                &format!("l.nms.search_distance_m:={}", case["search_distance_m"]),
+            ];
+            let config = Config::load(&[], &overrides.map(str::to_owned)).unwrap();
+            let ChannelKind::Lidar(lidar) = &config.channels[0].kind else { panic!() };
+            let mut stages = lidar.nms.clone();
+            // Of this case's two classes.
+            match &mut stages[1] {
+                Nms3d::Bev(bev) => bev.forbidden_pairs = vec![[0, 1]],
+                Nms3d::BevFast(bev) => bev.forbidden_pairs = vec![[0, 1]],
+                other => panic!("{other:?}"),
+            }
+            stages
+        };
+        let run = |stages: &[Nms3d]| {
+            let mut keep = Vec::new();
+            suppress_stages_3d(&boxes, stages, &mut Workspace::default(), &mut keep).unwrap();
+            json!(keep.iter().map(|kept| kept.index).collect::<Vec<_>>())
+        };
+        assert_eq!(run(&stages("bev_fast")), case["kept"]);
+        assert_eq!(run(&stages("bev")), case["kept_by_a_greedy_stage"]);
+        assert_eq!(run(&stages("bev")[..1]), case["after_circle"]);
+    }
+}
+
+#[test]
 fn every_generation_becomes_what_is_expected() {
     let Some(cases) = Case::all() else { return };
-    assert_eq!(cases.len(), 11);
+    assert_eq!(cases.len(), 12);
     for case in &cases {
         assert_eq!(case.expected["outcome"], "loads", "{}", case.name);
         let found = effective(case);

@@ -164,8 +164,7 @@ pub(super) fn translate(
         problems.push(&format!("--like {}", package.name()), &other.refusal());
     }
     let declared = declared_of(package);
-    let channel = (package.channel(), &declared);
-    let mut translation = Translation::new(channel, given, arguments, problems);
+    let mut translation = Translation::new(package.channel(), given, arguments, problems);
     match package {
         Package::LidarCenterpoint => centerpoint::translate(&mut translation, node_name),
         Package::TensorrtYolox => yolox::translate(&mut translation, node_name),

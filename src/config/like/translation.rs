@@ -72,25 +72,25 @@ pub(super) struct Given {
 pub(super) struct Translation<'a> {
     /// Name of the channel.
     channel: &'static str,
-    /// Our parameters of such a channel.
-    declared: &'a BTreeSet<String>,
     pub(super) arguments: &'a Arguments,
     /// What is given, less what is taken.
     given: Entries,
     ours: Entries,
+    /// Keys of ours that follow from theirs.
+    derived: BTreeSet<String>,
     fates: Vec<Fate>,
     problems: &'a mut Problems,
 }
 
 impl<'a> Translation<'a> {
     pub(super) fn new(
-        (channel, declared): (&'static str, &'a BTreeSet<String>),
+        channel: &'static str,
         given: Entries,
         arguments: &'a Arguments,
         problems: &'a mut Problems,
     ) -> Self {
-        let (ours, fates) = (Entries::new(), Vec::new());
-        Self { channel, declared, arguments, given, ours, fates, problems }
+        let (ours, derived, fates) = (Entries::new(), BTreeSet::new(), Vec::new());
+        Self { channel, arguments, given, ours, derived, fates, problems }
     }
 
     /// Adds what another file gives.
@@ -103,12 +103,6 @@ impl<'a> Translation<'a> {
         for (key, entry) in entries {
             self.given.entry(key).or_insert(entry);
         }
-    }
-
-    /// Whether a parameter of ours is one of such a channel; `<CLASS>` is any class.
-    pub(super) fn declares(&self, ours: &str) -> bool {
-        let of_class = ours.split_once('.').map(|(parent, _)| format!("{parent}.<CLASS>"));
-        self.declared.contains(ours) || of_class.is_some_and(|key| self.declared.contains(&key))
     }
 
     /// Adds the problems of another file.
@@ -140,13 +134,6 @@ impl<'a> Translation<'a> {
     pub(super) fn take_name(&mut self, name: &str) -> Option<Given> {
         let Entry { node, .. } = self.given.remove(name)?;
         Some(Given { key: name.to_owned(), node })
-    }
-
-    /// Takes all values below a prefix.
-    pub(super) fn take_below(&mut self, prefix: &str) -> Vec<Given> {
-        let names: Vec<String> =
-            self.given.keys().filter(|key| key.starts_with(prefix)).cloned().collect();
-        names.iter().filter_map(|name| self.take_name(name)).collect()
     }
 
     /// Takes a parameter: the value of the newest of its names that is given. Those of the
@@ -187,10 +174,10 @@ impl<'a> Translation<'a> {
         self.problems.push(key, message);
     }
 
-    /// Sets a parameter of ours, without a parameter of theirs.
+    /// Sets a parameter of ours that follows from theirs, or from the package.
     pub(super) fn set(&mut self, key: &str, node: impl Into<Node>) {
-        let key = format!("{}.{key}", self.channel);
-        self.ours.insert(key, Entry { node: node.into(), origin: Origin::own("--like") });
+        self.default(key, node);
+        self.derived.insert(format!("{}.{key}", self.channel));
     }
 
     /// Sets a parameter of ours to the value of one of theirs.
@@ -215,25 +202,16 @@ impl<'a> Translation<'a> {
         self.fate(given, became, state, note);
     }
 
-    /// Sets a parameter of the output, where the build has it.
-    pub(super) fn publish(&mut self, ours: &str, node: impl Into<Node>) {
-        if self.declared.contains(ours) {
-            self.set(ours, node);
-        }
+    /// Sets a parameter of ours that may be given under its own name.
+    pub(super) fn default(&mut self, ours: &str, node: impl Into<Node>) {
+        let key = format!("{}.{ours}", self.channel);
+        self.ours.insert(key, Entry { node: node.into(), origin: Origin::own("--like") });
     }
 
-    /// Sets a parameter of the output to the value of one of theirs.
-    pub(super) fn publish_as(&mut self, given: &Given, ours: &str) {
-        match self.declared.contains(ours) {
-            true => self.rename(given, ours),
-            false => self.ignore(given, State::NoEffect, ""),
-        }
-    }
-
-    /// Sets the topics, unless they are given.
+    /// The topics, unless they are given.
     pub(super) fn topics(&mut self, input: &str, output: &str) {
-        self.set("input", input);
-        self.set("output", output);
+        self.default("input", input);
+        self.default("output", output);
     }
 
     /// Notes a parameter of TensorRT, and what it sets where TensorRT runs the network.
@@ -287,12 +265,12 @@ impl<'a> Translation<'a> {
         keys: &[&Key],
         owner: impl Fn(&str) -> Option<String>,
     ) -> (Entries, Vec<Fate>, BTreeSet<String>) {
-        let derived: BTreeSet<String> = self.ours.keys().cloned().collect();
         for (key, entry) in std::mem::take(&mut self.given) {
             let given = Given { key, node: entry.node.clone() };
             if let Some(full) = owner(&given.key) {
                 let became = vec![format!("{full}: {}", plain(&entry.node))];
                 self.fate(&given, became, State::Same, "");
+                self.derived.remove(&full);
                 self.ours.insert(full, entry);
                 continue;
             }
@@ -311,7 +289,7 @@ impl<'a> Translation<'a> {
         if !without_effect.is_empty() {
             self.problems.note(format!("no effect here: {}", without_effect.join(", ")));
         }
-        (self.ours, self.fates, derived)
+        (self.ours, self.fates, self.derived)
     }
 
     fn unknown(&mut self, given: &Given, keys: &[&Key]) {

@@ -48,7 +48,7 @@ pub(super) fn translate(t: &mut Translation<'_>, node: &NodeName) {
     densification(t, is_nested);
     publishing(t);
     for (key, value) in [("pre_nms_top_k", MAX_BOXES), ("max_detections", MAX_BOXES)] {
-        t.set(key, value);
+        t.default(key, value);
     }
 }
 
@@ -273,12 +273,12 @@ fn check_version(t: &mut Translation<'_>) {
 /// What is published besides the boxes.
 fn publishing(t: &mut Translation<'_>) {
     match t.take(&keys::HAS_TWIST) {
-        Some(given) => t.publish_as(&given, "publish.velocity"),
-        None => t.publish("publish.velocity", false),
+        Some(given) => t.rename(&given, "publish.velocity"),
+        None => t.default("publish.velocity", false),
     }
     match t.take(&keys::LOGGER_NAME) {
-        Some(given) => t.publish_as(&given, "publish.debug_times"),
-        None => t.publish("publish.debug_times", "lidar_centerpoint"),
+        Some(given) => t.rename(&given, "publish.debug_times"),
+        None => t.default("publish.debug_times", "lidar_centerpoint"),
     }
     for (key, ours) in [
         (&keys::MAX_TIME, "max_ms"),
@@ -286,13 +286,13 @@ fn publishing(t: &mut Translation<'_>) {
         (&keys::INTERVAL, "interval_ms"),
     ] {
         if let Some(given) = t.take(key) {
-            t.publish_as(&given, &format!("processing_time_diagnostics.{ours}"));
+            t.rename(&given, &format!("processing_time_diagnostics.{ours}"));
         }
     }
-    t.publish("processing_time_diagnostics.pillars_status", "centerpoint_trt");
-    t.publish("output_type", "detected_objects");
-    t.publish("publish.published_time", true);
-    t.publish("idle_without_subscribers", true);
+    t.default("processing_time_diagnostics.pillars_status", "centerpoint_trt");
+    t.default("output_type", "detected_objects");
+    t.default("publish.published_time", true);
+    t.default("idle_without_subscribers", true);
     t.topics("~/input/pointcloud", "~/output/objects");
 }
 

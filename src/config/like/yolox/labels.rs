@@ -67,12 +67,8 @@ fn remap_labels(t: &mut Translation<'_>, given: &Given, folder: Option<&Path>, n
     match labels {
         Ok(labels) => {
             let keys: Vec<String> = names.iter().map(|name| format!("labels.{name}")).collect();
-            let ours: Vec<(&str, Node)> = keys
-                .iter()
-                .zip(labels)
-                .filter(|(key, _)| t.declares(key))
-                .map(|(key, label)| (&**key, label.into()))
-                .collect();
+            let ours: Vec<(&str, Node)> =
+                keys.iter().zip(labels).map(|(key, label)| (&**key, label.into())).collect();
             t.convert(given, &ours, "");
         }
         Err(message) => t.problem(&given.key, &message),

@@ -53,11 +53,11 @@ pub(super) fn translate(t: &mut Translation<'_>, node: &NodeName) {
         t.warn(&given.key, "no effect: there is no mask");
     }
     for (key, value) in [("pre_nms_top_k", MAX_BOXES), ("max_detections", MAX_BOXES)] {
-        t.set(key, value);
+        t.default(key, value);
     }
-    t.publish("output_type", "detected_objects_with_feature");
-    t.publish("publish.debug_times", node.name());
-    t.publish("idle_without_subscribers", true);
+    t.default("output_type", "detected_objects_with_feature");
+    t.default("publish.debug_times", node.name());
+    t.default("idle_without_subscribers", true);
     t.topics("~/in/image", "~/out/objects");
 }
 

@@ -66,15 +66,31 @@ impl Stages3d {
         let mut left = Survivors3d { candidates, places, kept: self.first.kept() };
         for (survivors, suppression) in &mut self.rest {
             survivors.enqueue(left.candidates, left.places, left.kept)?;
-            let survivors: &'a Survivors = survivors;
-            let (candidates, places) = survivors.survivors();
-            suppression.enqueue(candidates)?;
-            left = Survivors3d {
-                candidates,
-                places: left.places.map(|_| places),
-                kept: suppression.kept(),
-            };
+            suppression.enqueue(survivors.survivors().0)?;
+            left = left.after(survivors, suppression);
         }
         Ok(left)
+    }
+
+    /// What the last stage leaves of the candidates that were queued.
+    pub fn survivors<'a>(
+        &'a self,
+        candidates: &'a DeviceCandidates<Box3d>,
+        places: Option<&'a DeviceBuffer<u32>>,
+    ) -> Survivors3d<'a> {
+        let first = Survivors3d { candidates, places, kept: self.first.kept() };
+        let after = |left: Survivors3d<'a>, (survivors, suppression): &'a (_, _)| {
+            left.after(survivors, suppression)
+        };
+        self.rest.iter().fold(first, after)
+    }
+}
+
+impl<'a> Survivors3d<'a> {
+    /// What a further stage leaves.
+    fn after(self, survivors: &'a Survivors, suppression: &'a Suppression3d) -> Self {
+        let (candidates, places) = survivors.survivors();
+        let places = self.places.map(|_| places);
+        Self { candidates, places, kept: suppression.kept() }
     }
 }
