@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::{ConfigArguments, ExitStatus, stdout};
-use crate::config::{ChannelKind, Config, EncoderFacts, LidarConfig};
+use crate::config::{ChannelKind, EncoderFacts, LidarConfig};
 use crate::detectors::voxels;
 use crate::error::{Error, Result};
 use crate::infer::sparse::{self, Plan};
@@ -32,7 +32,8 @@ pub(super) fn check(arguments: &CheckArguments) -> Result<ExitStatus> {
             return Ok(ExitStatus::Done);
         }
     }
-    let config = Config::load(&arguments.config.files, &arguments.config.overrides)?;
+    let ConfigArguments { files, overrides, like } = &arguments.config;
+    let config = like.load(files, overrides)?;
     let mut text = config.to_yaml();
     for channel in &config.channels {
         if let ChannelKind::Lidar(lidar) = &channel.kind

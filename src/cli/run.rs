@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
-use super::ExitStatus;
 use super::interrupt::Interrupt;
 use super::ros_args::RosArguments;
+use super::{ExitStatus, LikeArguments};
 use crate::config::Config;
 use crate::error::{Error, ErrorKind, Result};
 use crate::node::{Change, LiveNode};
@@ -30,6 +30,8 @@ pub(super) struct RunArguments {
     /// Overrides one parameter, as ROS does: -p camera.score_threshold:=0.4
     #[arg(short = 'p', long = "param", value_name = "KEY:=VALUE")]
     overrides: Vec<String>,
+    #[command(flatten)]
+    like: LikeArguments,
     /// Where all channels run: auto, cpu or cuda:N (overrides every parameter `device`).
     #[arg(long)]
     device: Option<DeviceChoice>,
@@ -50,10 +52,11 @@ enum MiddlewareChoice {
 
 /// Runs the node until a signal or a shutdown transition.
 pub(super) fn run(arguments: &RunArguments, ros: &RosArguments) -> Result<ExitStatus> {
-    let node = ros.node()?;
+    let like = arguments.like.or_by_program();
+    let node = ros.node_or(&like.node()?)?;
     let files = [&arguments.config[..], &ros.params_files[..]].concat();
     let overrides = [&arguments.overrides[..], &ros.overrides[..]].concat();
-    let mut config = Config::load_for(&node, &files, &overrides)?;
+    let mut config = Config::read(&node, &like.source(&files, &overrides))?;
     if let Some(device) = arguments.device {
         config = config.with_device(device)?;
     }

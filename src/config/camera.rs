@@ -3,7 +3,7 @@
 use std::mem::size_of;
 use std::path::{Path, PathBuf};
 
-use super::capacities::{candidate_capacity, max_detections, pre_nms_top_k};
+use super::capacities::{candidate_capacity, max_detections, pre_nms_top_k, score_kept_when};
 use super::classes::class_filter;
 use super::declaration::Change::{Fixed, Live};
 use super::engine::{engine_or_external, model_path};
@@ -59,13 +59,7 @@ impl CameraConfig {
             model_path: if is_external { PathBuf::new() } else { model_path(p) },
             source_size,
             engine,
-            score_threshold: p.value(
-                "score_threshold",
-                Live,
-                number(0.0..=1.0),
-                0.3,
-                "Boxes with a score of at least this are kept.",
-            ),
+            score_threshold: score_threshold(p),
             class_filter: class_filter(p, &facts.class_names),
             candidate_capacity: candidate_capacity(p),
             pre_nms_top_k: pre_nms_top_k(p),
@@ -87,6 +81,17 @@ impl CameraConfig {
         let bytes = bytes(&[n, size_of::<Candidate<Box2d>>()]);
         vec![("candidate_capacity", n.to_string(), bytes)]
     }
+}
+
+fn score_threshold(p: &mut Reader<'_>) -> f32 {
+    let threshold = p.value(
+        "score_threshold",
+        Live,
+        number(0.0..=1.0),
+        0.3,
+        "Boxes with a score of at least this (see `score_kept_when`) are kept.",
+    );
+    score_kept_when(p).least_score(threshold)
 }
 
 fn source_size(p: &mut Reader<'_>, is_external: bool) -> Option<Size> {

@@ -135,10 +135,19 @@ pub(super) fn read(
     problems: &mut Problems,
 ) -> Option<ChannelConfig> {
     let prefix = format!("{name}.");
+    let (facts_given, given) = split_facts(given);
+    let is_inline = !facts_given.is_empty();
+    let key = format!("{prefix}head");
+    let (inline, facts_declared) = match is_inline {
+        true => head::read_inline(&format!("{key}."), facts_given, problems),
+        false => (None, Vec::new()),
+    };
     let mut p = Reader::new(&prefix, given, problems);
-    let head = head_name(&mut p);
-    let found =
-        head.as_ref().and_then(|head| head::read(&format!("{prefix}head"), head, p.problems()));
+    let head = if is_inline { Some(key.clone()) } else { head_name(&mut p) };
+    let found = match &head {
+        Some(head) if !is_inline => head::read(&key, head, p.problems()),
+        _ => inline,
+    };
     let (Some(head), Some(Head { facts, suggested })) = (head, found) else {
         let known = [CAMERA_HEAD, LIDAR_HEAD, VOXEL_HEAD, SURROUND_HEAD];
         p.finish_without_head(&known.map(declarations).concat());
@@ -147,8 +156,21 @@ pub(super) fn read(
     p.set_class_names(facts.class_names());
     p.suggest(suggested);
     let mut channel = parameters(&mut p, (node, name), head, facts, device_of_node);
-    channel.declared = p.finish();
+    channel.declared = facts_declared;
+    channel.declared.append(&mut p.finish());
     Some(channel)
+}
+
+/// Splits off the facts of a head that stand below `head`, by the key below it.
+fn split_facts(given: Entries) -> (Entries, Entries) {
+    let (mut facts, mut rest) = (Entries::new(), Entries::new());
+    for (key, entry) in given {
+        match key.strip_prefix("head.") {
+            Some(fact) => facts.insert(fact.to_owned(), entry),
+            None => rest.insert(key, entry),
+        };
+    }
+    (facts, rest)
 }
 
 /// The parameters of the channels of a family, described for any of its heads.
@@ -168,8 +190,8 @@ fn head_name(p: &mut Reader<'_>) -> Option<String> {
     p.required_or_none(
         "head",
         text(),
-        "What the network takes and gives: the name of a shipped head, or the path of a head file (with a `/` or \
-         ending in `.yaml`).",
+        "What the network takes and gives: the name of a shipped head, the path of a head file (with a `/` or \
+         ending in `.yaml`), or a mapping of the facts themselves (`head.sensor` and so on).",
     )
 }
 

@@ -68,8 +68,8 @@ pub use header::{Header, Stamp};
 pub use image::{CompressedFormat, CompressedView, Encoding, ImagePayload, ImageView, Size};
 pub use letterbox::{Affine2, ChannelOrder, Letterbox, Normalization, Placement, Resize};
 pub use nms::{
-    CircleThreshold, ClassMode, Nms2d, Nms3d, NmsBev, NmsCircle, NmsFast, NmsIou, NmsIou3d,
-    NmsRotated, NmsSoft, SoftDecay,
+    CircleThreshold, ClassMode, Nms2d, Nms3d, NmsBev, NmsBevFast, NmsCircle, NmsFast, NmsIou,
+    NmsIou3d, NmsRotated, NmsSoft, SoftDecay,
 };
 pub use output::{AreaRemap, ObjectFormat, ObjectLabel, OutputFormat, OutputType};
 pub use received_tensors::{

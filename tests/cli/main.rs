@@ -13,6 +13,7 @@ mod common;
 mod commands;
 mod config;
 mod docs_commands;
+mod dropin;
 mod eval;
 mod eval_peers;
 mod launch;

@@ -15,6 +15,7 @@ mod bags;
 mod damaged_bags;
 mod demo;
 mod detections_recording;
+mod dropin;
 mod golden;
 mod lidar_replay;
 mod messages;

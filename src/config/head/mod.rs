@@ -103,6 +103,25 @@ pub(super) fn read(key: &str, name: &str, problems: &mut Problems) -> Option<Hea
     head
 }
 
+/// Reads a head whose facts stand in the configuration itself; `prefix` precedes their keys.
+/// Also returns the facts as parameters.
+pub(super) fn read_inline(
+    prefix: &str,
+    mut facts_given: Entries,
+    problems: &mut Problems,
+) -> (Option<Head>, Vec<Declaration>) {
+    if let Some(names) = facts_given.get_mut("class_names") {
+        expand(&mut names.node);
+    }
+    let mut of_head = Problems::default();
+    let mut p = Reader::new(prefix, facts_given, &mut of_head);
+    let facts = facts(&mut p);
+    let declared = p.finish();
+    let head = facts.filter(|_| of_head.is_empty());
+    problems.append(of_head);
+    (head.map(|facts| Head { facts, suggested: Entries::new() }), declared)
+}
+
 fn text_of(key: &str, name: &str, problems: &mut Problems) -> Option<String> {
     if name.contains('/') || name.ends_with(".yaml") || name.ends_with(".yml") {
         return read_file(Path::new(name))

@@ -97,6 +97,7 @@ const UNSAFE_FILES: [&str; 34] = [
     "src/ops/select/kernels.rs",
     "src/ops/sparse_conv/kernels.rs",
     "src/ops/sparse_max_pool/kernels.rs",
+    "src/ops/survivors/kernels.rs",
     "src/ops/to_map/kernels.rs",
     "src/ops/unpack/kernels.rs",
     "src/ops/view_sample/kernels.rs",
