@@ -139,8 +139,8 @@ impl LiveConfig {
                 Live,
                 flag(),
                 true,
-                "Whether an image with the boxes drawn (`OUTPUT/debug_image`, and as JPEG below it on `compressed`) \
-                 is published live while there is a subscriber.",
+                "Whether an image with the boxes drawn (`publish.debug_image_topic`, and as JPEG below it on \
+                 `compressed`) is published live while there is a subscriber.",
             ),
             is_idle_without_subscribers: p.value(
                 "idle_without_subscribers",

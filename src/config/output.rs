@@ -15,6 +15,8 @@ pub struct PublishConfig {
     pub format: OutputFormat,
     /// Topic of the detections as a message of `vision_msgs`, beside one of another package.
     pub vision_topic: Option<String>,
+    /// Topic of the debug image; `None`: below the detections.
+    pub debug_image_topic: Option<String>,
     /// Topic below which the times of frames are published for debugging.
     pub debug_times: Option<String>,
     /// Whether the time of publication is published, below the detections.
@@ -32,6 +34,13 @@ impl PublishConfig {
             "Whether detections are published as an array of vision_msgs, too, on `OUTPUT/detections`; of no effect \
              where `output_type` is that array.",
         );
+        let debug_image_topic = p.optional(
+            "publish.debug_image_topic",
+            Fixed,
+            topic(),
+            "`OUTPUT/debug_image`",
+            "Topic of the debug image.",
+        );
         let debug_times = p.optional(
             "publish.debug_times",
             Fixed,
@@ -45,6 +54,7 @@ impl PublishConfig {
             vision_topic: (has_vision_msgs && !format.output_type.is_vision())
                 .then(|| format!("{output}/detections")),
             format,
+            debug_image_topic: debug_image_topic.map(|topic| node.expand(&topic)),
             debug_times: debug_times.map(|topic| node.expand(&topic)),
             has_published_time: p.value(
                 "publish.published_time",
@@ -85,11 +95,12 @@ fn format(p: &mut Reader<'_>, facts: &Facts) -> OutputFormat {
         ),
     };
     let class_names = facts.class_names();
+    let output_type = p.value("output_type", Fixed, one_of(types), default, help);
     OutputFormat {
-        output_type: p.value("output_type", Fixed, one_of(types), default, help),
+        output_type,
         class_ids: class_ids(p, class_names),
         class_names: class_names.to_vec(),
-        objects: objects(p, facts),
+        objects: objects(p, facts, output_type),
     }
 }
 
@@ -122,20 +133,8 @@ fn class_ids(p: &mut Reader<'_>, class_names: &[String]) -> Vec<String> {
 const NOT_PUBLISHED: i64 = -1;
 
 /// The parameters of messages of Autoware.
-fn objects(p: &mut Reader<'_>, facts: &Facts) -> ObjectFormat {
-    let labels = p.per_class(
-        "labels",
-        Fixed,
-        || signed(NOT_PUBLISHED..=255),
-        "by its name, in any case; UNKNOWN (0) for another",
-        "Label of a class in messages of Autoware (autoware_perception_msgs/ObjectClassification); -1: its \
-         detections are not published there.",
-    );
-    let of_class = |(label, name): (Option<i64>, &String)| match label {
-        None => Some(ObjectLabel::of_class(name)),
-        Some(number) => u8::try_from(number).ok().map(ObjectLabel),
-    };
-    let labels = labels.into_iter().zip(facts.class_names()).map(of_class).collect();
+fn objects(p: &mut Reader<'_>, facts: &Facts, output_type: OutputType) -> ObjectFormat {
+    let labels = labels(p, facts.class_names(), output_type);
     if let Facts::Camera(_) = facts {
         return ObjectFormat { labels, ..ObjectFormat::default() };
     }
@@ -151,6 +150,33 @@ fn objects(p: &mut Reader<'_>, facts: &Facts) -> ObjectFormat {
         ),
         cell_size_m: cell_size_m(facts),
     }
+}
+
+/// The label of each class. Heads have up to hundreds of classes: a channel without such
+/// messages does not have these parameters unless they are given.
+fn labels(
+    p: &mut Reader<'_>,
+    class_names: &[String],
+    output_type: OutputType,
+) -> Vec<Option<ObjectLabel>> {
+    const KEY: &str = "labels";
+    let of_name = |name: &String| Some(ObjectLabel::of_class(name));
+    if output_type.is_vision() && !p.is_given_below(KEY) {
+        return class_names.iter().map(of_name).collect();
+    }
+    let given = p.per_class(
+        KEY,
+        Fixed,
+        || signed(NOT_PUBLISHED..=255),
+        "by its name, in any case; UNKNOWN (0) for another",
+        "Label of a class in messages of Autoware (autoware_perception_msgs/ObjectClassification); -1: its \
+         detections are not published there.",
+    );
+    let of_class = |(label, name): (Option<i64>, &String)| match label {
+        None => of_name(name),
+        Some(number) => u8::try_from(number).ok().map(ObjectLabel),
+    };
+    given.into_iter().zip(class_names).map(of_class).collect()
 }
 
 fn remap_by_area(p: &mut Reader<'_>) -> Vec<AreaRemap> {

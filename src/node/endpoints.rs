@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::ros::{Direction, ParameterDescriptor, ParameterValue};
 use crate::transport::middleware::{
     Durability, Handler, InputKind, Middleware, Publisher, Qos, Receiver, Reliability,
-    Subscription, Watcher,
+    Subscription, Switch, Watcher,
 };
 use crate::types::OutputType;
 
@@ -46,7 +46,7 @@ pub(super) const COMPRESSED: &str = "compressed";
 const DEBUG_TIMES: [&str; 3] =
     ["debug/cyclic_time_ms", "debug/processing_time_ms", "debug/pipeline_latency_ms"];
 /// Topic of the times of publication, below the detections.
-const PUBLISHED_TIME: &str = "debug/published_time";
+pub(super) const PUBLISHED_TIME: &str = "debug/published_time";
 
 /// A topic of the node.
 pub(super) struct Endpoint {
@@ -124,7 +124,8 @@ impl OutputTopics {
         let output = &config.output;
         let has_labels = config.detection_topics().any(|(_, output_type)| output_type.is_vision());
         let has_markers = config.publish.format.output_type.is_3d();
-        let debug_image = below(output, DEBUG_IMAGE);
+        let debug_image = config.publish.debug_image_topic.clone();
+        let debug_image = debug_image.unwrap_or_else(|| below(output, DEBUG_IMAGE));
         let topics = config.detection_topics().map(|(topic, output_type)| {
             let own_or_below = topic.strip_prefix(output).and_then(|end| end.strip_prefix('/'));
             let topic = own_or_below.map_or(topic.to_owned(), |name| below(output, name));
@@ -232,6 +233,10 @@ impl Middleware for OverridingMiddleware {
 
     fn serve(&mut self, handler: Handler) -> Result<()> {
         self.middleware.serve(handler)
+    }
+
+    fn serve_switch(&mut self, name: &str, set: Switch) -> Result<()> {
+        self.middleware.serve_switch(name, set)
     }
 
     fn watch(&mut self, watcher: Watcher) {

@@ -14,6 +14,7 @@ mod commands;
 mod config;
 mod docs_commands;
 mod dropin;
+mod dropin_cameras;
 mod eval;
 mod eval_peers;
 mod launch;

@@ -22,4 +22,5 @@ mod messages;
 mod rotated_boxes;
 mod surround;
 mod surround_views;
+mod tensor_replay;
 mod voxel_replay;

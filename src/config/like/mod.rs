@@ -7,11 +7,13 @@
 //! out of bounds.
 
 mod centerpoint;
+mod isaac;
 mod key;
 mod parameters;
 mod recognition;
 mod report;
 mod translation;
+mod yolo_ros;
 mod yolox;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -37,6 +39,12 @@ pub enum Package {
     LidarCenterpoint,
     /// `autoware_tensorrt_yolox`.
     TensorrtYolox,
+    /// The decoder of `isaac_ros_yolov8`.
+    IsaacYolov8,
+    /// The decoder of `isaac_ros_rtdetr`.
+    IsaacRtdetr,
+    /// `yolo_ros`.
+    YoloRos,
 }
 
 /// Names, executables and node of a package.
@@ -62,6 +70,27 @@ const PACKAGES: &[Names] = &[
         names: &["autoware_tensorrt_yolox", "tensorrt_yolox"],
         executables: &["autoware_tensorrt_yolox_node_exe", "tensorrt_yolox_node_exe"],
         node: ("", "tensorrt_yolox"),
+        channel: "camera",
+    },
+    Names {
+        package: Package::IsaacYolov8,
+        names: &["isaac_ros_yolov8"],
+        executables: &[],
+        node: ("", "yolov8_decoder_node"),
+        channel: "camera",
+    },
+    Names {
+        package: Package::IsaacRtdetr,
+        names: &["isaac_ros_rtdetr"],
+        executables: &[],
+        node: ("", "rtdetr_decoder"),
+        channel: "camera",
+    },
+    Names {
+        package: Package::YoloRos,
+        names: &["yolo_ros"],
+        executables: &[],
+        node: ("yolo", "yolo_node"),
         channel: "camera",
     },
 ];
@@ -108,6 +137,9 @@ impl Package {
         match self {
             Self::LidarCenterpoint => centerpoint::keys::ALL,
             Self::TensorrtYolox => yolox::keys::ALL,
+            Self::IsaacYolov8 => isaac::YOLOV8_KEYS,
+            Self::IsaacRtdetr => isaac::RTDETR_KEYS,
+            Self::YoloRos => yolo_ros::KEYS,
         }
     }
 
@@ -115,7 +147,9 @@ impl Package {
     fn head(self) -> &'static str {
         match self {
             Self::LidarCenterpoint => LIDAR_HEAD,
-            Self::TensorrtYolox => CAMERA_HEAD,
+            Self::TensorrtYolox | Self::IsaacYolov8 | Self::IsaacRtdetr | Self::YoloRos => {
+                CAMERA_HEAD
+            }
         }
     }
 }
@@ -168,6 +202,9 @@ pub(super) fn translate(
     match package {
         Package::LidarCenterpoint => centerpoint::translate(&mut translation, node_name),
         Package::TensorrtYolox => yolox::translate(&mut translation, node_name),
+        Package::IsaacYolov8 => isaac::yolov8(&mut translation),
+        Package::IsaacRtdetr => isaac::rtdetr(&mut translation),
+        Package::YoloRos => yolo_ros::translate(&mut translation),
     }
     let (entries, fates, derived) =
         translation.finish(package.keys(), |key| owner(package, &declared, key));

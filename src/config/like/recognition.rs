@@ -97,6 +97,27 @@ const SIGNATURES: &[Signature] = &[
             (&["nms_threshold", "calibration_algorithm"], "2024-02 and later"),
         ],
     },
+    Signature {
+        package: Some(Package::IsaacRtdetr),
+        name: "isaac_ros_rtdetr",
+        generations: &[(&["labels_tensor_name"], "any version")],
+    },
+    Signature {
+        package: Some(Package::IsaacYolov8),
+        name: "isaac_ros_yolov8",
+        generations: &[
+            (&["tensor_name", "nms_threshold"], "any version"),
+            (&["tensor_name", "num_classes"], "3.2 and later"),
+        ],
+    },
+    Signature {
+        package: Some(Package::YoloRos),
+        name: "yolo_ros",
+        generations: &[
+            (&["imgsz_height", "max_det"], "4.0 and later"),
+            (&["model", "yolo_encoding"], "4.0 and later"),
+        ],
+    },
 ];
 
 /// The node that the parameters are for, if they are of a known one.

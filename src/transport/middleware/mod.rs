@@ -16,7 +16,8 @@ mod service;
 mod stamp_gaps;
 mod watchers;
 
-pub use service::{DescribedType, Request, Response, ServiceKind};
+pub(in crate::transport) use service::switch_handler;
+pub use service::{DescribedType, Request, Response, ServiceKind, Switch};
 pub use stamp_gaps::StampGaps;
 pub(in crate::transport) use watchers::Watchers;
 
@@ -83,6 +84,12 @@ pub trait Middleware: Send {
     /// # Errors
     /// `Middleware` when the graph refuses, or services are served already.
     fn serve(&mut self, handler: Handler) -> Result<()>;
+
+    /// Serves `std_srvs/SetBool` under `name` for as long as the middleware is open.
+    ///
+    /// # Errors
+    /// `Middleware` when the graph refuses, or the type is not known to the middleware.
+    fn serve_switch(&mut self, name: &str, set: Switch) -> Result<()>;
 
     /// Reports later events of the graph to `watcher`, from any thread.
     fn watch(&mut self, watcher: Watcher);

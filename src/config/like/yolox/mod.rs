@@ -58,6 +58,7 @@ pub(super) fn translate(t: &mut Translation<'_>, node: &NodeName) {
     t.default("output_type", "detected_objects_with_feature");
     t.default("publish.debug_times", node.name());
     t.default("idle_without_subscribers", true);
+    t.default("publish.debug_image_topic", "~/out/image");
     t.topics("~/in/image", "~/out/objects");
 }
 
