@@ -8,7 +8,8 @@ use std::time::Duration;
 use super::interrupt::Interrupt;
 use super::ros_args::RosArguments;
 use super::{ExitStatus, LikeArguments};
-use crate::config::Config;
+use crate::config::{Config, Like};
+use crate::detectors;
 use crate::error::{Error, ErrorKind, Result};
 use crate::node::{Change, LiveNode};
 use crate::ros::LifecycleState;
@@ -60,6 +61,9 @@ pub(super) fn run(arguments: &RunArguments, ros: &RosArguments) -> Result<ExitSt
     if let Some(device) = arguments.device {
         config = config.with_device(device)?;
     }
+    if config.like.as_ref().is_some_and(Like::is_build_only) {
+        return build(&config);
+    }
     let starts_itself = config.autostart;
 
     let interrupt = Interrupt::listen()?;
@@ -86,6 +90,15 @@ pub(super) fn run(arguments: &RunArguments, ros: &RosArguments) -> Result<ExitSt
     }
     if let Err(error) = live.shut_down(STOP_PATIENCE) {
         tracing::warn!("stopping all the same: {error}");
+    }
+    Ok(ExitStatus::Done)
+}
+
+/// Loads the networks of all channels and runs each once, as `build_only` asks for.
+fn build(config: &Config) -> Result<ExitStatus> {
+    for channel in &config.channels {
+        detectors::open(channel, channel.device)?.warm_up()?;
+        tracing::info!("{}: the networks are loaded and were run once", channel.name);
     }
     Ok(ExitStatus::Done)
 }

@@ -13,8 +13,10 @@
 
 #[cfg(feature = "cuda")]
 pub mod device;
+pub mod efficient_nms;
 mod engine;
 mod external;
+mod onnx;
 mod ort;
 mod rten;
 pub mod safetensors;

@@ -19,5 +19,6 @@ mod process;
 mod services;
 mod several_inputs;
 mod surround;
+mod surround_prepared;
 mod time;
 mod views;

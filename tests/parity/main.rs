@@ -54,6 +54,7 @@ mod sparse_encoder;
 mod sparse_max_pool;
 mod sparse_scenes;
 mod survivors;
+mod surround_pipeline;
 mod tensors;
 mod to_map;
 mod unpack;

@@ -225,6 +225,8 @@ fn owner(package: Package, declared: &BTreeSet<String>, key: &str) -> Option<Str
         "publish.detection_3d" | "publish.detection_2d" => {
             Some(format!("{channel}.publish.vision_msgs"))
         }
+        // Before that of the node, so that it holds over a device that theirs names.
+        "device" => Some(format!("{channel}.device")),
         "start_type_description_service" => Some(key.to_owned()),
         _ if is_node || key.starts_with("qos_overrides.") => Some(key.to_owned()),
         _ if key == "head" || key.starts_with("head.") => None,

@@ -24,6 +24,7 @@ impl Like {
                 _ => name.clone(),
             };
             let is_taken = self.derived.contains(name)
+                || name == "device"
                 || own.starts_with("head.")
                 || declared.iter().any(|other| other.descriptor.name == own);
             if !is_taken {

@@ -10,6 +10,7 @@ mod boxes;
 mod cpu;
 #[cfg(feature = "cuda")]
 mod cuda;
+mod cut;
 mod head;
 mod postprocess;
 mod received;
@@ -18,6 +19,7 @@ pub use boxes::ImageBoxes;
 pub use cpu::CpuDetector;
 #[cfg(feature = "cuda")]
 pub use cuda::{CudaDetector, DeviceBoxes};
+pub use cut::describe as describe_cut;
 pub use head::YoloHead;
 pub use received::ReceivedDetector;
 
@@ -27,6 +29,7 @@ use super::{Detector, FrameInput, FrameSet, InputNeeds, PayloadKind, another_fam
 use crate::config::{CameraConfig, ChannelConfig, ChannelKind};
 use crate::device::Device;
 use crate::error::Result;
+use crate::infer::efficient_nms::EfficientNms;
 use crate::types::{Box2d, Encoding, Header, ImagePayload, ImageView, RotatedBox2d, Size};
 
 /// The one input.
@@ -54,6 +57,18 @@ pub fn open_received(config: &CameraConfig) -> Result<Box<dyn Detector>> {
 /// `Argument` when the device has no implementation of the head or the
 /// suppression; `Device` when there is not enough memory.
 pub fn open(config: &CameraConfig, device: &Device) -> Result<Box<dyn Detector>> {
+    match EfficientNms::of_file(&config.model_path)? {
+        Some(nms) => {
+            tracing::info!("{} {}", config.model_path.display(), cut::describe(&nms));
+            let inner = open_whole(&cut::configured(config, &nms)?, device)?;
+            Ok(Box::new(cut::CutDetector::new(inner, nms)))
+        }
+        None => open_whole(config, device),
+    }
+}
+
+/// As [`open`], for a network whose outputs are those of its head.
+fn open_whole(config: &CameraConfig, device: &Device) -> Result<Box<dyn Detector>> {
     let has_rotated_boxes = config.facts.layout.has_rotated_boxes();
     Ok(match (device, has_rotated_boxes) {
         (Device::Cpu, false) => Box::new(CpuDetector::<Box2d>::load(config)?),
