@@ -12,8 +12,8 @@
 use std::time::{Duration, Instant};
 
 use super::calibration::CalibrationHealth;
+use super::frame_window::{FrameSummary, FrameWindow};
 use super::status::{StatusBuilder, TopicStatus, cause_of_silence};
-use super::worker::{FrameSummary, FrameWindow};
 use crate::config::{ChannelConfig, ChannelKind};
 use crate::runtime::account::{LevelSummary, Reason};
 use crate::runtime::input::InputSummary;

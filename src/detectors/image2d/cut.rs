@@ -83,9 +83,9 @@ impl Detector for CutDetector {
     }
 
     fn reconfigure(&mut self, config: &ChannelConfig) -> Result<()> {
-        let camera = configured(family(config)?, &self.nms)?;
-        let kind = ChannelKind::Camera(Box::new(camera));
-        self.inner.reconfigure(&ChannelConfig { kind, ..config.clone() })
+        let mut changed = config.clone();
+        changed.kind = ChannelKind::Camera(Box::new(configured(family(config)?, &self.nms)?));
+        self.inner.reconfigure(&changed)
     }
 
     fn reset(&mut self) -> Result<()> {
