@@ -40,3 +40,4 @@ pub mod surround_rig;
 pub mod view_cases;
 pub mod view_networks;
 pub mod view_rig;
+pub mod yolov8_tensor;
