@@ -105,8 +105,10 @@ impl Scenes<'_> {
     }
 
     fn lidar_moments(&self) -> BTreeMap<Stamp, Moment<Box3d, Detection3d>> {
-        let Filters { max_range_m, min_points, .. } = Filters::default();
-        let filter = Filter3d { min_range_m: 0.0, max_range_m, min_points };
+        let Filters { max_range_m, min_points, min_pixels, min_visibility, .. } =
+            Filters::default();
+        let filter =
+            Filter3d { min_range_m: 0.0, max_range_m, min_points, min_pixels, min_visibility };
         let counted = |truth: &GroundTruth3d| filter.counts(truth).then_some(truth.bbox);
         moments(&self.sides.truth.lidars, &self.sides.detections.lidars, counted)
     }
