@@ -50,6 +50,7 @@ pub(super) const SHIPPED: &[(&str, &str)] = &[
     ("centerpoint_voxel_waymo", include_str!("../../../config/heads/centerpoint_voxel_waymo.yaml")),
     ("demo_camera", include_str!("../../../config/heads/demo_camera.yaml")),
     ("demo_lidar", include_str!("../../../config/heads/demo_lidar.yaml")),
+    ("demo_surround", include_str!("../../../config/heads/demo_surround.yaml")),
     ("demo_voxel", include_str!("../../../config/heads/demo_voxel.yaml")),
     ("pointpillars_kitti", include_str!("../../../config/heads/pointpillars_kitti.yaml")),
     ("rtdetr", include_str!("../../../config/heads/rtdetr.yaml")),
