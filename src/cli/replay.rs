@@ -7,7 +7,7 @@ use super::progress::Progress;
 use super::{ExitStatus, stdout};
 use crate::config::Config;
 use crate::error::Result;
-use crate::replay::{Rate, Replay, ReplayFiles, ReplayOptions, Report};
+use crate::replay::{Rate, Replay, ReplayFiles, ReplayFrame, ReplayOptions, Report};
 use crate::types::DeviceChoice;
 
 /// Arguments of `det_post replay`.
@@ -75,10 +75,21 @@ pub(super) fn replay(arguments: &ReplayArguments) -> Result<ExitStatus> {
 /// # Errors
 /// Those of [`Replay::run`] and [`ReplayFiles::write`].
 pub(super) fn run(replay: Replay, mut files: Option<&mut ReplayFiles>) -> Result<Report> {
+    run_with(replay, |frame| files.as_mut().map_or(Ok(()), |files| files.write(frame)))
+}
+
+/// Runs a replay with a progress bar.
+///
+/// # Errors
+/// Those of [`Replay::run`] and `on_frame`.
+pub(super) fn run_with(
+    replay: Replay,
+    mut on_frame: impl FnMut(&ReplayFrame<'_>) -> Result<()>,
+) -> Result<Report> {
     let progress = Progress::new(replay.num_messages(), "messages");
     replay.run(|frame| {
         progress.set(frame.num_messages_read);
-        files.as_mut().map_or(Ok(()), |files| files.write(frame))
+        on_frame(frame)
     })
 }
 

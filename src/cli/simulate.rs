@@ -52,6 +52,12 @@ fn parse_size(text: &str) -> std::result::Result<Size, String> {
 }
 
 impl SimulateArguments {
+    /// A drive with six cameras and no LiDAR, for the surround network of the demo.
+    pub(super) fn of_surround_demo(seed: u64, seconds: f64, out: &Path) -> Self {
+        let picture_size = Size::new(640, 360);
+        Self { cameras: 6, lidars: 0, picture_size, ..Self::of_demo(seed, seconds, out) }
+    }
+
     /// A drive with one sensor of each kind, as the defaults say.
     pub(super) fn of_demo(seed: u64, seconds: f64, out: &Path) -> Self {
         let Options { num_actors, num_points, camera_rate_hz, picture_size, .. } =
