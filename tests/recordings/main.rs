@@ -17,6 +17,7 @@ mod detections_recording;
 mod golden;
 mod lidar_replay;
 mod messages;
+mod nan_scores;
 mod rotated_boxes;
 mod surround;
 mod surround_views;

@@ -131,8 +131,7 @@ impl<B: ImageBoxes> Detector for CpuDetector<B> {
                 detections,
             )
         });
-        report.add_count(Count::CandidatesOverCapacity, cut.num_over_capacity);
-        report.add_count(Count::CandidatesOverTopK, cut.num_over_top_k);
+        cut.add_to(report);
         report.add_count(Count::DetectionsOverLimit, num_over_limit);
         Ok(B::detections(detections))
     }
