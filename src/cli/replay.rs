@@ -84,7 +84,7 @@ pub(super) fn run(replay: Replay, mut files: Option<&mut ReplayFiles>) -> Result
 /// Those of [`Replay::run`] and `on_frame`.
 pub(super) fn run_with(
     replay: Replay,
-    mut on_frame: impl FnMut(&ReplayFrame<'_>) -> Result<()>,
+    mut on_frame: impl FnMut(&ReplayFrame<'_>) -> Result<()> + Send,
 ) -> Result<Report> {
     let progress = Progress::new(replay.num_messages(), "messages");
     replay.run(|frame| {
