@@ -211,7 +211,7 @@ fn peers_read_the_recording() {
 fn several_cameras_share_a_truth_around_the_vehicle() {
     let folder = tempfile::tempdir().unwrap();
     let size = ["--cameras", "3", "--lidars", "0", "--picture-size", "320x184"];
-    let bag = simulated(folder.path(), "rig", &[&["--seconds", "0.2"], &size[..]].concat());
+    let bag = simulated(folder.path(), "rig", &[&["--seconds", "0.2"][..], &size].concat());
     let messages = messages(&bag);
     let truth = |name: &str, at: usize| {
         let topic = format!("/truth/{name}");

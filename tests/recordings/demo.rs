@@ -196,11 +196,18 @@ fn the_trained_networks_stay_as_good_and_say_the_same_twice() {
     for (config, channels, seconds, num_cameras, more, prefix) in [
         ("config/demo.param.yaml", &both[..], &seconds, "1", &[][..], ""),
         // A second of the same drive, the LiDAR alone.
-        ("config/demo_voxel.param.yaml", &both, &voxel_seconds, "0", &[], "voxel_"),
-        ("config/demo_surround_3d.param.yaml", &["surround"], &seconds, "6", &rig, "surround_"),
+        ("config/demo_voxel.param.yaml", &both[..], &voxel_seconds, "0", &[][..], "voxel_"),
+        (
+            "config/demo_surround_3d.param.yaml",
+            &["surround"][..],
+            &seconds,
+            "6",
+            &rig[..],
+            "surround_",
+        ),
     ] {
         let drive = ["--seed", &seed, "--seconds", seconds, "--cameras", num_cameras];
-        let figures = figures_of(config, channels, &[&drive, more].concat());
+        let figures = figures_of(config, channels, &[&drive[..], more].concat());
         for sensor in figures["sensors"].as_array().unwrap() {
             let key = format!("{prefix}{}_map", sensor["sensor"].as_str().unwrap());
             println!("{key} {} (recorded {})", sensor["map"], recorded[&key]);
