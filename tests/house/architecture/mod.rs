@@ -70,7 +70,7 @@ const LAYERS: [(&str, &[&str]); 19] = [
 ];
 
 /// Files that may hold `unsafe`, each block with its argument.
-const UNSAFE_FILES: [&str; 34] = [
+const UNSAFE_FILES: [&str; 35] = [
     "src/cli/heap.rs",
     "src/device/cuda/diagnostic.rs",
     "src/device/cuda/graph.rs",
