@@ -13,9 +13,7 @@ use super::nms::nms_2d;
 use super::reader::Reader;
 use super::value::Length::Exactly;
 use super::value::{list, number, whole};
-use crate::types::{
-    Box2d, Candidate, DetrBoxes, EngineKind, EngineOptions, Nms2d, Size, YoloLayout,
-};
+use crate::types::{Box2d, Candidate, EngineKind, EngineOptions, Nms2d, Size};
 
 /// How a camera channel is deployed.
 #[derive(Clone, Debug, PartialEq)]
@@ -115,12 +113,7 @@ fn check_external(p: &mut Reader<'_>, facts: &YoloFacts, has_source_size: bool) 
     if facts.output_names.is_empty() {
         p.problem("engine.kind", "external needs a head with `output_names`");
     }
-    let needs_size = match &facts.layout {
-        YoloLayout::V5Raw { .. } | YoloLayout::Yolox { .. } => true,
-        YoloLayout::Detr { boxes, .. } => *boxes == DetrBoxes::CenterNormalized,
-        YoloLayout::V5 | YoloLayout::V8 | YoloLayout::Obb | YoloLayout::EndToEnd => false,
-    };
-    if facts.input_size.is_none() && (needs_size || has_source_size) {
+    if facts.input_size.is_none() && (facts.layout.needs_input_size() || has_source_size) {
         p.problem("engine.kind", "external needs a head with `input_size` here");
     }
 }

@@ -32,6 +32,14 @@ impl Config {
         declared
     }
 
+    /// The name of a parameter of a channel, of which `key` is the name without the channel.
+    pub fn parameter_name(&self, channel: &str, key: &str) -> String {
+        match &self.like {
+            Some(like) => like.name_of(key),
+            None => format!("{channel}.{key}"),
+        }
+    }
+
     /// The configuration with some parameters set to other values, all or
     /// none.
     ///

@@ -5,15 +5,15 @@
 //! | `NODE: node` | not active; incompatible peers | a transition failed; a part of the middleware is lost |
 //! | `NODE: CHANNEL: input` (`input N` of several) | silent for `gap_warn_s`; below `min_rate_hz`; messages refused, or missing by their stamps | silent for `gap_error_s` |
 //! | `NODE: CHANNEL: camera_info` (`camera_info N`) | none for `gap_warn_s`; another size or frame than the images; not calibrated; messages refused | |
-//! | `NODE: CHANNEL: frames` | frames dropped or served alone; a capacity met; scores above 1; stamps that do not rise | all frames dropped; input, but no output for `gap_error_s`; the thread has ended |
+//! | `NODE: CHANNEL: frames` | frames dropped or served alone; a capacity met; scores above 1 or NaN; stamps that do not rise | all frames dropped; input, but no output for `gap_error_s`; the thread has ended |
 //! | `NODE: CHANNEL: latency` | 99th percentile over `latency_budget_ms` | |
 //! | `NODE: CHANNEL: device` | it failed and is built again; the CPU replaces it | it failed too often, or is lost: frames are dropped |
 
 use std::time::{Duration, Instant};
 
 use super::calibration::CalibrationHealth;
+use super::frame_window::{FrameSummary, FrameWindow};
 use super::status::{StatusBuilder, TopicStatus, cause_of_silence};
-use super::worker::{FrameSummary, FrameWindow};
 use crate::config::{ChannelConfig, ChannelKind};
 use crate::runtime::account::{LevelSummary, Reason};
 use crate::runtime::input::InputSummary;
@@ -323,6 +323,7 @@ fn is_warning(count: Count) -> bool {
         | Count::CandidatesOverCapacity
         | Count::DetectionsOverLimit
         | Count::ScoresOutOfRange
+        | Count::ScoresNan
         | Count::MemoryCleared => true,
         Count::PointsNotFinite
         | Count::PointsOutOfRange

@@ -118,7 +118,7 @@ cures: [troubleshooting](troubleshooting.md).
 | `NODE: node` | not active; a peer whose type or quality of service does not match; transforms refused; no `/clock` yet, or it went back | the last change of state failed; a part of the middleware is lost |
 | `NODE: NAME: input` | silent for `gap_warn_s`; below `min_rate_hz`; messages refused, or missing by their stamps | silent for `gap_error_s`, and why |
 | `NODE: NAME: camera_info` (with `camera_info`) | none for `gap_warn_s`, and why; of another size or frame than the images, with both; not calibrated; messages refused | |
-| `NODE: NAME: frames` | frames dropped, overtaken or degraded, by reason; a capacity exceeded; scores above 1; stamps that do not increase | every frame dropped, by reason; input, but no output for `gap_error_s`; the thread of the channel has ended |
+| `NODE: NAME: frames` | frames dropped, overtaken or degraded, by reason; a capacity exceeded; scores above 1 or NaN; stamps that do not increase | every frame dropped, by reason; input, but no output for `gap_error_s`; the thread of the channel has ended |
 | `NODE: NAME: latency` | 99th percentile from arrival to publication above `latency_budget_ms` | |
 | `NODE: NAME: device` | failed, and built or to be built again; failed, and running on the CPU | failed too often, or lost to the process: frames are dropped |
 

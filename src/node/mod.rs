@@ -9,7 +9,7 @@
 //! | `endpoints` | its topics and their quality of service |
 //! | `logs` | its log on `/rosout` |
 //! | `clock`, `transforms` | time |
-//! | `calibration`, `diagnostics`, `autoware_status`, `status` | its health, as diagnostic statuses |
+//! | `calibration`, `diagnostics`, `frame_window`, `autoware_status`, `status` | its health, as diagnostic statuses |
 
 mod autoware_status;
 mod bond;
@@ -19,6 +19,7 @@ mod debug_image;
 mod debug_times;
 mod diagnostics;
 mod endpoints;
+mod frame_window;
 mod lifecycle;
 mod live;
 mod live_channel;

@@ -5,17 +5,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use hdrhistogram::Histogram;
-
 use super::autoware_status::ProcessingTimes;
 use super::calibration::{CalibrationSummary, CalibrationWatch};
 use super::clock::NodeClock;
+use super::frame_window::{FrameSummary, FrameWindow};
 use super::outputs::ChannelOutputs;
 use super::transforms::LiveTransforms;
 use crate::config::ChannelConfig;
 use crate::detectors::MAX_INPUTS;
 use crate::error::{Error, ErrorKind, Result};
-use crate::runtime::account::{Account, Reason};
+use crate::runtime::account::Reason;
 use crate::runtime::assembler::{Sequence, SharedMessage};
 use crate::runtime::channel::{Channel, Served};
 use crate::runtime::input::{InputAccount, InputSummary};
@@ -30,9 +29,6 @@ const FUTURE_TOLERANCE: Duration = Duration::from_millis(100);
 
 /// Maximum lead of poses over the sweep that they belong to.
 const POSE_LEAD_NS: i64 = 1_000_000_000;
-
-/// Upper limit of recorded response times: an hour.
-const MAX_RESPONSE_US: u64 = 3_600_000_000;
 
 /// A channel and its outputs, which move to the thread and back.
 pub struct Worker {
@@ -91,58 +87,6 @@ struct Frames {
     num_out: u64,
     unpublished: Option<Reason>,
     processing: ProcessingTimes,
-}
-
-/// Account of the frames since the last summary.
-pub struct FrameWindow {
-    /// Frames in, frames out, and losses.
-    pub account: Account,
-    /// Time from arrival to publication, in microseconds.
-    pub response_us: Option<Histogram<u64>>,
-    /// Number of frames with a stamp ahead of the node's clock.
-    pub num_future: u64,
-    /// Number of frames that were skipped: the channel is not enabled, or idle without
-    /// subscribers.
-    pub num_skipped: u64,
-    /// Age of the newest frame on arrival, by its stamp; `None` when the time is
-    /// unknown.
-    pub age_s: Option<f64>,
-}
-
-/// Totals of the frames of a channel.
-#[derive(Clone, Debug)]
-pub struct FrameSummary {
-    /// The detector and its device.
-    pub serving: Serving,
-    /// Time of the last published detections.
-    pub last_output: Option<Instant>,
-    /// Number of published frames.
-    pub num_out: u64,
-    /// Frames with an output that could not be published.
-    pub unpublished: Option<Reason>,
-}
-
-impl FrameWindow {
-    /// An empty window.
-    pub fn new() -> Self {
-        let response_us = Histogram::new_with_bounds(1, MAX_RESPONSE_US, 3).ok();
-        Self { account: Account::new(), response_us, num_future: 0, num_skipped: 0, age_s: None }
-    }
-
-    /// Empties it; keeps the memory.
-    pub fn reset(&mut self) {
-        self.account.reset();
-        self.response_us.iter_mut().for_each(Histogram::reset);
-        self.num_future = 0;
-        self.num_skipped = 0;
-        self.age_s = None;
-    }
-}
-
-impl Default for FrameWindow {
-    fn default() -> Self {
-        Self::new()
-    }
 }
 
 impl ChannelState {
@@ -389,10 +333,8 @@ fn note_served(
         }
         Err(error) => count_unpublished(&mut frames, name, &error),
     }
-    if let (Some(arrived), Some(response)) = (arrived, &mut frames.window.response_us) {
-        let micros = now.saturating_duration_since(arrived).as_micros();
-        let micros = u64::try_from(micros).unwrap_or(u64::MAX);
-        response.saturating_record(micros.clamp(1, MAX_RESPONSE_US));
+    if let Some(arrived) = arrived {
+        frames.window.note_response(now.saturating_duration_since(arrived));
     }
 }
 

@@ -8,6 +8,9 @@ const STAGE: &str = "tensors";
 /// The most tensors of a message.
 pub const MAX_TENSORS: usize = 16;
 
+/// Bytes of a name that messages show.
+const MAX_SHOWN_NAME: usize = 64;
+
 /// The most dimensions of a tensor of a message.
 pub const MAX_RANK: usize = 8;
 
@@ -211,7 +214,8 @@ impl<'a> ReceivedTensors<'a> {
     /// The names, types and shapes of all tensors, for messages.
     pub fn describe(&self) -> String {
         let one = |entry: &TensorEntry| {
-            let name = String::from_utf8_lossy(self.name(entry)).into_owned();
+            let name = self.name(entry);
+            let name = String::from_utf8_lossy(&name[..name.len().min(MAX_SHOWN_NAME)]);
             format!("{name} {} {:?}", entry.element.name(), entry.shape())
         };
         let all: Vec<String> = self.entries.as_slice().iter().map(one).collect();

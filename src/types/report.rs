@@ -122,13 +122,17 @@ pub enum Count {
     /// Detections whose score is above 1: the network's scores are not
     /// probabilities. Nothing is dropped.
     ScoresOutOfRange,
+    /// Boxes of the network's output (rows, cells, anchors, queries) with a NaN among the
+    /// scores that were read. A NaN passes no threshold; another class of the box may.
+    /// Where boxes have an objectness, class scores are read if it passes.
+    ScoresNan,
     /// Memories of past frames that were cleared because of a gap between frames.
     MemoryCleared,
 }
 
 impl Count {
     /// Every counter, in order.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::PointsNotFinite,
         Self::PointsOutOfRange,
         Self::PointsOverCapacity,
@@ -142,6 +146,7 @@ impl Count {
         Self::CandidatesOverTopK,
         Self::DetectionsOverLimit,
         Self::ScoresOutOfRange,
+        Self::ScoresNan,
         Self::MemoryCleared,
     ];
 
@@ -161,6 +166,7 @@ impl Count {
             Self::CandidatesOverTopK => "candidates_over_top_k",
             Self::DetectionsOverLimit => "detections_over_limit",
             Self::ScoresOutOfRange => "scores_out_of_range",
+            Self::ScoresNan => "scores_nan",
             Self::MemoryCleared => "memory_cleared",
         }
     }

@@ -1,7 +1,7 @@
 //! The nodes of Isaac ROS and yolo_ros that ours replaces: from their parameters to ours.
 
 use det_post::config::{ChannelConfig, ChannelKind, Config, Package, Source};
-use det_post::ros::NodeName;
+use det_post::ros::{NodeName, Parameter, ParameterValue};
 use det_post::types::{ClassMode, EngineKind, Nms2d, OutputType};
 
 /// The configuration that stands for the node of a package with some parameters.
@@ -131,4 +131,15 @@ fn yolo_ros_loads_the_network_that_was_exported() {
     assert_eq!(found.live.qos.reliability, det_post::ros::Reliability::Reliable);
     assert_eq!(found.device.to_string(), "cpu");
     refused("yolo_ros", &["model_type:=World"], "model_type");
+
+    // The switch sets their parameter where it is given, ours otherwise.
+    for (parameters, name) in [(&[][..], "enabled"), (&["enable:=true"], "enable")] {
+        let config = load("yolo_ros", parameters).unwrap();
+        assert_eq!(config.parameter_name("camera", "enabled"), name);
+        let off = Parameter { name: name.to_owned(), value: ParameterValue::Flag(false) };
+        let changed = config.with_parameters(&[off]).unwrap();
+        assert!(!changed.channels[0].live.is_enabled, "{name}");
+        let threshold = |name: &str| config.parameters().iter().any(|p| p.descriptor.name == name);
+        assert!(threshold("score_threshold") && !threshold("threshold"));
+    }
 }

@@ -19,6 +19,7 @@ mod dropin;
 mod golden;
 mod lidar_replay;
 mod messages;
+mod nan_scores;
 mod rotated_boxes;
 mod surround;
 mod surround_views;

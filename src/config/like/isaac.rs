@@ -134,7 +134,7 @@ fn name_of(t: &mut Translation<'_>, key: &Key, otherwise: &str) -> String {
 fn threshold(t: &mut Translation<'_>, key: &Key, ours: &str, otherwise: f64) {
     match t.take(key) {
         Some(given) => t.rename(&given, ours),
-        None => t.set(ours, otherwise),
+        None => t.default(ours, otherwise),
     }
 }
 

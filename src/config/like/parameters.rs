@@ -35,6 +35,16 @@ impl Like {
         declared
     }
 
+    /// The name of a parameter of ours of the channel, without the channel: that of theirs
+    /// that it follows from, if there is one.
+    pub(in crate::config) fn name_of(&self, ours: &str) -> String {
+        let full = format!("{}.{ours}", self.package.channel());
+        let value = format!("{full}: ");
+        let sets = |fate: &&super::Fate| fate.became.iter().any(|set| set.starts_with(&value));
+        let theirs = self.fates.iter().find(sets).filter(|_| self.derived.contains(&full));
+        theirs.map_or_else(|| ours.to_owned(), |fate| fate.key.clone())
+    }
+
     /// A parameter of their node.
     fn theirs(&self, name: &str, node: &Node) -> Option<DeclaredParameter> {
         let key = self.package.keys().iter().find(|key| key.has_name(name))?;

@@ -70,7 +70,7 @@ pub(super) fn translate(t: &mut Translation<'_>) {
     ] {
         match t.take(key) {
             Some(given) => t.rename(&given, ours),
-            None => t.set(ours, otherwise),
+            None => t.default(ours, otherwise),
         }
     }
     let given = t.take(&AGNOSTIC_NMS);
@@ -78,7 +78,7 @@ pub(super) fn translate(t: &mut Translation<'_>) {
     let mode = if is_agnostic { "agnostic" } else { "aware" };
     match given {
         Some(given) => t.convert(&given, &[("nms.class_mode", mode.into())], ""),
-        None => t.set("nms.class_mode", mode),
+        None => t.default("nms.class_mode", mode),
     }
     match t.take(&IMAGE_RELIABILITY) {
         Some(given) if given.node == Node::Integer(1) => {

@@ -78,8 +78,7 @@ impl<B: ImageBoxes> Postprocess<B> {
                 &mut self.detections,
             )
         });
-        report.add_count(Count::CandidatesOverCapacity, cut.num_over_capacity);
-        report.add_count(Count::CandidatesOverTopK, cut.num_over_top_k);
+        cut.add_to(report);
         report.add_count(Count::DetectionsOverLimit, num_over_limit);
         Ok(B::detections(&self.detections))
     }

@@ -159,8 +159,7 @@ impl<E: MapEncoder> Detector for CpuDetector<E> {
             gather_3d(candidates, &self.keep, self.max_detections, &mut self.detections)
         });
 
-        report.add_count(Count::CandidatesOverCapacity, cut.num_over_capacity);
-        report.add_count(Count::CandidatesOverTopK, cut.num_over_top_k);
+        cut.add_to(report);
         report.add_count(Count::DetectionsOverLimit, num_over_limit);
         Ok(Detections::Boxes3d(&self.detections))
     }

@@ -55,8 +55,7 @@ impl Postprocess {
         let num_over_limit = report.time(Stage::Gather, || {
             gather_3d(candidates.as_slice(), keep, self.max_detections, detections)
         });
-        report.add_count(Count::CandidatesOverCapacity, cut.num_over_capacity);
-        report.add_count(Count::CandidatesOverTopK, cut.num_over_top_k);
+        cut.add_to(report);
         report.add_count(Count::DetectionsOverLimit, num_over_limit);
         Ok(detections)
     }

@@ -53,9 +53,11 @@ impl Shared {
         self: &Arc<Self>,
         middleware: &mut dyn Middleware,
     ) -> crate::error::Result<()> {
-        for channel in &self.parameters.config().channels {
+        let config = self.parameters.config();
+        for channel in &config.channels {
             let Some(service) = &channel.live.enable_service else { continue };
-            let (node, name) = (Arc::downgrade(self), format!("{}.enabled", channel.name));
+            let name = config.parameter_name(&channel.name, "enabled");
+            let node = Arc::downgrade(self);
             middleware.serve_switch(
                 service,
                 Box::new(move |on| {

@@ -8,7 +8,8 @@
 //!   `sqrt(x² + y²)` of the centre;
 //! - the norm of (sine, cosine) is at least the yaw-norm threshold of the class;
 //! - its centre is in the centre range;
-//! - all its numbers are finite. NaN never passes.
+//! - all its numbers are finite. NaN never passes, and queries with a NaN logit are
+//!   counted ([`Candidates::num_nan_scores`]).
 //!
 //! [`Candidate::source`] is the index of the query. Logits below the lowest threshold are
 //! rejected before any exponential is computed, with the same result.

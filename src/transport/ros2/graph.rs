@@ -131,7 +131,12 @@ impl Graph {
     pub(super) fn subscribe(&mut self, wanted: Wanted, receiver: Receiver) -> Result<u64> {
         let drain = self.open_input(&wanted, receiver).map_err(|cause| {
             let (topic, type_name) = (&wanted.full_topic, wanted.kind.type_name());
-            error(format!("cannot subscribe to {topic} as {type_name}")).with_source(cause)
+            let package = type_name.split('/').next().unwrap_or(type_name);
+            let message = format!(
+                "cannot subscribe to {topic} as {type_name}; if {package} was not installed when \
+                 det_post was built, build it again with it"
+            );
+            error(message).with_source(cause)
         })?;
         let id = self.next_id;
         self.next_id += 1;
