@@ -264,6 +264,7 @@ mod tests {
             Request::GetLoggerLevels(texts()),
             Request::SetLoggerLevels(vec![LoggerLevel { name: "front.eyes".into(), level: 10 }]),
             Request::GetTypeDescription { type_hash: "RIHS01_00".into(), with_sources: true },
+            Request::SetSwitch(true),
         ];
         all.map(|sent| (request(sent.kind(), |writer| write(&sent, writer)), sent)).into()
     }
@@ -278,6 +279,7 @@ mod tests {
             | Request::GetParameterTypes(names)
             | Request::DescribeParameters(names)
             | Request::GetLoggerLevels(names) => write_texts(writer, names),
+            Request::SetSwitch(on) => writer.bool(*on),
             Request::SetLoggerLevels(levels) => {
                 writer.sequence_len(levels.len());
                 for LoggerLevel { name, level } in levels {
