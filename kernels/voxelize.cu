@@ -8,7 +8,8 @@
 //            points
 //   fill     a thread per point writes it to the bucket of its voxel, in any order
 //   order    a thread per point counts the lower points in its bucket, which is its
-//            position in the voxel; a warp per large bucket selects the lowest;
+//            position in the voxel; a warp per large bucket selects the lowest, or,
+//            without a limit on the points of a voxel, a block orders all of them;
 //            entries are cleared for the next frame
 //
 // Atomics compute minima, sums and free positions: no result depends on their
@@ -17,6 +18,7 @@
 #include "counters.cuh"
 #include "grid.cuh"
 #include "scan.cuh"
+#include "voxel_bucket.cuh"
 
 namespace voxelize {
 
@@ -26,11 +28,13 @@ constexpr uint32_t kThreads = 256;
 constexpr uint32_t kWarps = kThreads / kLanes;
 constexpr uint32_t kNumberThreads = 512;
 constexpr uint32_t kNone = 0xffffffffu;
-// The maximum number of points of a bucket that is ordered by a thread per point.
-constexpr uint32_t kMaxSmallBucket = 64;
 // Blocks for large buckets, and the points of one that a warp holds.
 constexpr uint32_t kLargeBucketBlocks = 132;
 constexpr uint32_t kMaxHeld = 512;
+// Words of the bitmap in which a block orders the points of a large bucket: a multiple of
+// its threads.
+constexpr uint32_t kWindowWords = 4096;
+static_assert(kWindowWords % kThreads == 0);
 // The voxels of a tile and, above these bits, their points in one aggregate.
 constexpr uint32_t kVoxelBits = 10;
 constexpr uint32_t kVoxelMask = (1u << kVoxelBits) - 1;
@@ -52,20 +56,13 @@ struct DroppedPoints {
 };
 static_assert(sizeof(DroppedPoints) == 8);
 
-// All points of a voxel: a range of `bucket_points`.
-struct VoxelBucket {
-    uint32_t offset;
-    uint32_t count;
-};
-static_assert(sizeof(VoxelBucket) == 8);
-
 // In Rust: `VoxelizeArgs` in src/ops/voxelize/kernels.rs.
 struct Args {
     Slice<const float> points;
     Slice<const uint32_t> num_points;
     Slice<uint32_t> cells;                 // by voxel
     Slice<uint32_t> num_points_per_voxel;  // by voxel
-    Slice<uint32_t> point_indices;         // by voxel, max_points_per_voxel each
+    Slice<uint32_t> point_indices;  // by voxel, max_points_per_voxel each; without a limit as buckets
     Slice<uint32_t> num_voxels;
     Counters counters;
     Slice<Entry> entries;
@@ -81,7 +78,7 @@ struct Args {
     VoxelGrid grid;
     uint32_t num_channels;
     uint32_t point_capacity;
-    uint32_t max_points_per_voxel;
+    uint32_t max_points_per_voxel;  // all ones: no limit
     uint32_t voxel_capacity;
     uint32_t hash_shift;  // 0: an entry per cell
 };
@@ -320,8 +317,72 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     if (blockIdx.x == 0) sum_dropped(args, n);
 }
 
+// For a block: writes all points of a large bucket in order. A bitmap holds a window of
+// point indices at a time.
+__device__ void order_whole_bucket(const Args& args, uint32_t voxel, uint32_t (&bitmap)[kWindowWords]) {
+    __shared__ uint32_t range[2];
+    __shared__ uint32_t sums[kWarps];
+    const uint32_t lane = threadIdx.x % kLanes;
+    const uint32_t warp = threadIdx.x / kLanes;
+    const VoxelBucket bucket = args.buckets[voxel];
+    const uint32_t* points = args.bucket_points.data + bucket.offset;
+    if (threadIdx.x == 0) range[0] = kNone, range[1] = 0;
+    __syncthreads();
+    uint32_t lowest = kNone;
+    uint32_t highest = 0;
+    for (uint32_t i = threadIdx.x; i < bucket.count; i += kThreads) {
+        lowest = min(lowest, points[i]);
+        highest = max(highest, points[i]);
+    }
+    atomicMin(&range[0], lowest);
+    atomicMax(&range[1], highest);
+    __syncthreads();
+    highest = range[1];
+    uint32_t* out = args.point_indices.data + bucket.offset;
+    for (uint32_t start = range[0]; start <= highest; start += kWindowWords * kLanes) {
+        // A warp has as many neighbouring words as any other.
+        const uint32_t num_words = min((highest - start) / kLanes + 1, kWindowWords);
+        const uint32_t words_per_warp = (num_words + kWarps * kLanes - 1) / (kWarps * kLanes) * kLanes;
+        const uint32_t first = warp * words_per_warp;
+        for (uint32_t i = 0; i < words_per_warp; i += kLanes) bitmap[first + i + lane] = 0;
+        __syncthreads();
+        for (uint32_t i = threadIdx.x; i < bucket.count; i += kThreads) {
+            const uint32_t bit = points[i] - start;
+            if (bit < num_words * kLanes) atomicOr(&bitmap[bit / kLanes], 1u << bit % kLanes);
+        }
+        __syncthreads();
+        uint32_t num_of_lane = 0;
+        for (uint32_t i = 0; i < words_per_warp; i += kLanes) num_of_lane += __popc(bitmap[first + i + lane]);
+        const uint32_t num_of_warp = __reduce_add_sync(kAllLanes, num_of_lane);
+        if (lane == 0) sums[warp] = num_of_warp;
+        __syncthreads();
+        uint32_t before = 0;
+        uint32_t total = 0;
+        for (uint32_t i = 0; i < kWarps; ++i) {
+            before += i < warp ? sums[i] : 0;
+            total += sums[i];
+        }
+        for (uint32_t i = 0; i < words_per_warp; i += kLanes) {
+            uint32_t word = bitmap[first + i + lane];
+            uint32_t end = __popc(word);
+            const uint32_t num = end;
+            for (uint32_t step = 1; step < kLanes; step *= 2) {
+                const uint32_t other = __shfl_up_sync(kAllLanes, end, step);
+                if (lane >= step) end += other;
+            }
+            for (uint32_t at = before + end - num; word != 0; word &= word - 1, ++at) {
+                out[at] = start + (first + i + lane) * kLanes + __ffs(word) - 1;
+            }
+            before += __shfl_sync(kAllLanes, end, kLanes - 1);
+        }
+        out += total;
+        __syncthreads();
+    }
+}
+
 // For a thread: writes a point to its position in the voxel and, once per cell,
 // clears the entry.
+template <bool kHasLimit>
 __device__ inline void order_point(const Args& args, uint32_t own) {
     const uint32_t own_entry = args.point_entries[own];
     if (own_entry == kNone) return;
@@ -341,16 +402,32 @@ __device__ inline void order_point(const Args& args, uint32_t own) {
     uint32_t rank = 0;
 #pragma unroll 4
     for (uint32_t i = 0; i < bucket.count; ++i) rank += points[i] < own;
-    if (rank < args.max_points_per_voxel) {
+    if constexpr (kHasLimit) {
+        if (rank >= args.max_points_per_voxel) return;
         args.point_indices[static_cast<uint64_t>(voxel) * args.max_points_per_voxel + rank] = own;
+    } else {
+        args.point_indices[bucket.offset + rank] = own;
     }
+}
+
+// For the blocks after those for large buckets.
+template <bool kHasLimit>
+__device__ inline void order_points(const Args& args) {
+    const uint32_t n = num_points(args);
+    const uint32_t num_threads = (gridDim.x - kLargeBucketBlocks) * kThreads;
+    const uint32_t first = (blockIdx.x - kLargeBucketBlocks) * kThreads + threadIdx.x;
+    for (uint32_t own = first; own < n; own += num_threads) order_point<kHasLimit>(args, own);
+}
+
+__device__ inline uint32_t num_large_buckets(const Args& args) {
+    return min(args.num_large_buckets[0], static_cast<uint32_t>(args.large_buckets.len));
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads)
     voxelize_order(const __grid_constant__ Args args) {
     __shared__ uint32_t held[kWarps][kMaxHeld];
     if (blockIdx.x < kLargeBucketBlocks) {
-        const uint32_t num = min(args.num_large_buckets[0], static_cast<uint32_t>(args.large_buckets.len));
+        const uint32_t num = num_large_buckets(args);
         uint32_t* values = held[threadIdx.x / kLanes];
         for (uint32_t i = threadIdx.x / kLanes * kLargeBucketBlocks + blockIdx.x; i < num;
              i += kLargeBucketBlocks * kWarps) {
@@ -358,10 +435,20 @@ extern "C" __global__ void __launch_bounds__(kThreads)
         }
         return;
     }
-    const uint32_t n = num_points(args);
-    const uint32_t num_threads = (gridDim.x - kLargeBucketBlocks) * kThreads;
-    const uint32_t first = (blockIdx.x - kLargeBucketBlocks) * kThreads + threadIdx.x;
-    for (uint32_t own = first; own < n; own += num_threads) order_point(args, own);
+    order_points<true>(args);
+}
+
+extern "C" __global__ void __launch_bounds__(kThreads)
+    voxelize_order_all(const __grid_constant__ Args args) {
+    __shared__ uint32_t bitmap[kWindowWords];
+    if (blockIdx.x < kLargeBucketBlocks) {
+        const uint32_t num = num_large_buckets(args);
+        for (uint32_t i = blockIdx.x; i < num; i += kLargeBucketBlocks) {
+            order_whole_bucket(args, args.large_buckets[i], bitmap);
+        }
+        return;
+    }
+    order_points<false>(args);
 }
 
 }  // namespace voxelize
