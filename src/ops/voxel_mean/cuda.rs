@@ -1,5 +1,8 @@
 //! The CUDA implementation of [`voxel_mean`](super::voxel_mean): equal to the CPU in
 //! f32. Rows beyond the voxels keep what they held.
+//!
+//! The sum of a voxel has an order, so that its additions wait for each other. A thread per
+//! channel adds; the values of voxels with more than 64 points are loaded by a block.
 
 use super::kernels::{
     LARGE_VOXEL_BLOCKS, MAX_TRANSFORMS, Mean, MeanArgs, MeanOfAll, THREADS_PER_BLOCK,

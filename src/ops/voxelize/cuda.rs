@@ -3,6 +3,13 @@
 //!
 //! The number of points is read on the device, and the number of voxels stays
 //! there: all steps can be recorded as one graph.
+//!
+//! Points reach the bucket of their voxel in any order. A thread per point then counts the lower
+//! indices of its bucket, which takes the square of the points of a voxel; of more than
+//! `MAX_SMALL_BUCKET` points a warp selects the lowest as far as the limit goes or, without a
+//! limit, a block sets a bit per point and reads the bits in order. The time of that is
+//! proportional to the points, even if all are in one voxel, as those of sensors that report
+//! no return as the origin.
 
 use super::VoxelizeParams;
 use super::kernels::{
