@@ -50,26 +50,39 @@ pub struct Candidates<B> {
     items: Vec<Candidate<B>>,
     capacity: usize,
     num_dropped: usize,
+    num_nan_scores: usize,
 }
 
 impl<B: Copy> Candidates<B> {
     /// An empty collection for at most `capacity` candidates (at least one).
     pub fn with_capacity(capacity: usize) -> Self {
         let capacity = capacity.max(1);
-        Self { items: Vec::with_capacity(2 * capacity), capacity, num_dropped: 0 }
+        Self {
+            items: Vec::with_capacity(2 * capacity),
+            capacity,
+            num_dropped: 0,
+            num_nan_scores: 0,
+        }
     }
 
-    /// Adds a candidate. A NaN score is dropped and counted.
+    /// Adds a candidate. One whose score is NaN is not held, but counted in
+    /// [`Candidates::num_nan_scores`].
     #[inline]
     pub fn push(&mut self, candidate: Candidate<B>) {
         if candidate.score.is_nan() {
-            self.num_dropped += 1;
+            self.num_nan_scores += 1;
             return;
         }
         if self.items.len() == 2 * self.capacity {
             self.drop_worst();
         }
         self.items.push(candidate);
+    }
+
+    /// Counts boxes of which a decoder read a NaN as a score
+    /// ([`Count::ScoresNan`](super::Count::ScoresNan)).
+    pub fn add_nan_scores(&mut self, num: usize) {
+        self.num_nan_scores += num;
     }
 
     /// Sorts into the total order and cuts to `limit` and to the capacity.
@@ -98,6 +111,7 @@ impl<B: Copy> Candidates<B> {
     pub fn clear(&mut self) {
         self.items.clear();
         self.num_dropped = 0;
+        self.num_nan_scores = 0;
     }
 
     /// The candidates held: in the total order after [`Candidates::finish`],
@@ -106,10 +120,14 @@ impl<B: Copy> Candidates<B> {
         &self.items
     }
 
-    /// Candidates lost since the last [`Candidates::clear`]: over the
-    /// capacity, or with a NaN score.
+    /// Candidates over the capacity since the last [`Candidates::clear`].
     pub fn num_dropped(&self) -> usize {
         self.num_dropped
+    }
+
+    /// Boxes with a NaN score since the last [`Candidates::clear`].
+    pub fn num_nan_scores(&self) -> usize {
+        self.num_nan_scores
     }
 
     /// The most candidates that [`Candidates::finish`] can leave.
@@ -189,12 +207,15 @@ mod tests {
     }
 
     #[test]
-    fn limit_cuts_after_the_capacity_and_nan_is_dropped() {
+    fn limit_cuts_after_the_capacity_and_nan_is_counted_apart() {
         let mut candidates = Candidates::with_capacity(8);
         (0..6).for_each(|source| candidates.push(candidate(source as f32, 0, source)));
         candidates.push(candidate(f32::NAN, 0, 6));
+        candidates.add_nan_scores(2);
         assert_eq!(candidates.finish(2), 4);
-        assert_eq!(candidates.num_dropped(), 1);
+        assert_eq!((candidates.num_dropped(), candidates.num_nan_scores()), (0, 3));
         assert_eq!(candidates.as_slice().iter().map(|c| c.source).collect::<Vec<_>>(), [5, 4]);
+        candidates.clear();
+        assert_eq!(candidates.num_nan_scores(), 0);
     }
 }

@@ -39,7 +39,8 @@ pub enum Stage {
     Gather,
     /// From decoding to gathering, where a device does all of it in one launch.
     Postprocess,
-    /// The whole frame, from the message to the detections.
+    /// The whole frame, from its messages to the detections, without what was done before
+    /// the frame was complete.
     Total,
 }
 
@@ -121,13 +122,17 @@ pub enum Count {
     /// Detections whose score is above 1: the network's scores are not
     /// probabilities. Nothing is dropped.
     ScoresOutOfRange,
+    /// Boxes of the network's output (rows, cells, anchors, queries) with a NaN among the
+    /// scores that were read. A NaN passes no threshold; another class of the box may.
+    /// Where boxes have an objectness, class scores are read if it passes.
+    ScoresNan,
     /// Memories of past frames that were cleared because of a gap between frames.
     MemoryCleared,
 }
 
 impl Count {
     /// Every counter, in order.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::PointsNotFinite,
         Self::PointsOutOfRange,
         Self::PointsOverCapacity,
@@ -141,6 +146,7 @@ impl Count {
         Self::CandidatesOverTopK,
         Self::DetectionsOverLimit,
         Self::ScoresOutOfRange,
+        Self::ScoresNan,
         Self::MemoryCleared,
     ];
 
@@ -160,6 +166,7 @@ impl Count {
             Self::CandidatesOverTopK => "candidates_over_top_k",
             Self::DetectionsOverLimit => "detections_over_limit",
             Self::ScoresOutOfRange => "scores_out_of_range",
+            Self::ScoresNan => "scores_nan",
             Self::MemoryCleared => "memory_cleared",
         }
     }
@@ -270,6 +277,20 @@ impl FrameReport {
         self.bytes[stage as usize][transfer as usize] += num as u64;
     }
 
+    /// Adds the durations, counters and bytes of work that was done for the frame before it
+    /// was complete. Levels are not part of such work.
+    pub fn merge(&mut self, earlier: &Self) {
+        let add = |sum: &mut u64, other: &u64| *sum += other;
+        for (duration, other) in self.durations.iter_mut().zip(earlier.durations) {
+            if let Some(other) = other {
+                *duration.get_or_insert_default() += other;
+            }
+        }
+        self.counts.iter_mut().zip(&earlier.counts).for_each(|(sum, other)| add(sum, other));
+        let bytes = self.bytes.as_flattened_mut().iter_mut();
+        bytes.zip(earlier.bytes.as_flattened()).for_each(|(sum, other)| add(sum, other));
+    }
+
     /// Bytes that a stage moved.
     pub fn bytes(&self, stage: Stage, transfer: Transfer) -> u64 {
         self.bytes[stage as usize][transfer as usize]
@@ -296,6 +317,24 @@ mod tests {
         assert_eq!(report.bytes(Stage::Upload, Transfer::HostCopy), 42);
         assert_eq!(report.bytes(Stage::Upload, Transfer::Upload), 0);
         assert_eq!(report.bytes(Stage::Infer, Transfer::Download), 7);
+    }
+
+    #[test]
+    fn earlier_work_is_added() {
+        let mut earlier = FrameReport::new();
+        earlier.add_duration(Stage::Letterbox, Duration::from_millis(2));
+        earlier.add_bytes(Stage::Upload, Transfer::Upload, 5);
+        earlier.add_count(Count::MemoryCleared, 1);
+        let mut report = earlier.clone();
+        report.add_duration(Stage::Infer, Duration::from_millis(9));
+        report.merge(&earlier);
+        let durations = [Stage::Letterbox, Stage::Infer, Stage::Upload];
+        assert_eq!(
+            durations.map(|stage| report.duration(stage).map(|of| of.as_millis())),
+            [Some(4), Some(9), None]
+        );
+        assert_eq!(report.bytes(Stage::Upload, Transfer::Upload), 10);
+        assert_eq!(report.count(Count::MemoryCleared), 2);
     }
 
     #[test]

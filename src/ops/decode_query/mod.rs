@@ -5,7 +5,8 @@
 //! threshold of the class at the distance `sqrt(x² + y²)` of the centre, so that no
 //! sigmoid is computed for a pair that does not pass. It also has to be finite, with
 //! its centre in the centre range and its norm of (sine, cosine) at least that of the
-//! class. NaN never passes.
+//! class. NaN never passes; queries with a NaN logit, of a class or of the centreness, are
+//! counted ([`Candidates::num_nan_scores`]).
 //!
 //! The best pairs are kept in logit space, by (logit descending, class, query), as
 //! many as the capacity of [`Workspace`]; the others are dropped and counted
@@ -95,7 +96,7 @@ pub fn decode_query(
             ),
         ));
     }
-    keep_pairs(queries, params, workspace);
+    keep_pairs(queries, params, workspace, candidates);
     for pair in workspace.pairs.as_slice() {
         let query = pair.source as usize;
         let quality = queries.quality.map_or(1.0, |quality| sigmoid(quality[query][0]));
@@ -113,8 +114,13 @@ pub fn decode_query(
     Ok(())
 }
 
-/// Keeps the best pairs that pass, sorted.
-fn keep_pairs(queries: &Queries<'_>, params: &QueryDecode, workspace: &mut Workspace) {
+/// Keeps the best pairs that pass, sorted. Counts NaN in `candidates`.
+fn keep_pairs(
+    queries: &Queries<'_>,
+    params: &QueryDecode,
+    workspace: &mut Workspace,
+    candidates: &mut Candidates<Object3d>,
+) {
     let Workspace { pairs, bounds } = workspace;
     let thresholds = &params.score_thresholds;
     let num_classes = thresholds.per_class.len();
@@ -128,7 +134,13 @@ fn keep_pairs(queries: &Queries<'_>, params: &QueryDecode, workspace: &mut Works
         return;
     }
     let rows = queries.boxes.iter().zip(queries.logits.chunks_exact(num_classes));
-    for (query, (bbox, logits)) in (0..).zip(rows) {
+    for (query, (bbox, logits)) in (0_u32..).zip(rows) {
+        let quality = queries.quality.map_or(1.0, |quality| quality[query as usize][0]);
+        let has_nan = quality.is_nan() || logits.iter().any(|logit| logit.is_nan());
+        candidates.add_nan_scores(usize::from(has_nan));
+        if quality.is_nan() {
+            continue;
+        }
         let &[x, y, z, _, _, _, sin, cos, ..] = bbox;
         let is_in_range = params.center_range.is_none_or(|range| range.contains([x, y, z]));
         let Some(bin) = bin_of(thresholds, (x * x + y * y).sqrt()).filter(|_| is_in_range) else {

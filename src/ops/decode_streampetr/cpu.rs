@@ -1,7 +1,7 @@
 //! The reference on the CPU.
 
 use super::{NUM_BOX_CHANNELS, StreamPetrOutputs};
-use crate::ops::logit::{exp, logit_bound, sigmoid};
+use crate::ops::logit::{best_class, exp, logit_bound, sigmoid};
 use crate::types::{
     Box3d, Candidate, Candidates, Object3d, StreamPetrDecode, TensorValues, TensorView,
 };
@@ -14,7 +14,8 @@ pub(super) fn decode_streampetr(
     candidates: &mut Candidates<Object3d>,
 ) {
     let num_classes = params.score_thresholds.per_class.len();
-    let Some(bound) = logit_bound_of(params) else { return };
+    let bound = logit_bound_of(params).unwrap_or(f32::NAN);
+    let mut num_nan = 0;
     let strides = |num_channels| match params.channels_last {
         true => [num_channels, 1],
         false => [1, num_queries],
@@ -22,7 +23,8 @@ pub(super) fn decode_streampetr(
     let logits = Channels { values: outputs.logits.values(), strides: strides(num_classes) };
     let boxes = Channels { values: outputs.boxes.values(), strides: strides(NUM_BOX_CHANNELS) };
     for query in 0..num_queries {
-        let Some((class, logit)) = best_class(&logits, query, num_classes) else { continue };
+        let logits = (0..num_classes).map(|class| logits.at(query, class));
+        let Some((class, logit)) = best_class(logits, &mut num_nan) else { continue };
         if logit < bound || bound.is_nan() {
             continue;
         }
@@ -32,6 +34,7 @@ pub(super) fn decode_streampetr(
             candidates.push(Candidate { bbox, score, class, source: query as u32 });
         }
     }
+    candidates.add_nan_scores(num_nan);
 }
 
 /// The smallest logit whose score may pass; `None` when no class has a threshold.
@@ -40,18 +43,6 @@ pub(super) fn logit_bound_of(params: &StreamPetrDecode) -> Option<f32> {
     let classes = 0..thresholds.per_class.len() as u32;
     let lowest = classes.filter_map(|class| thresholds.lowest(class)).reduce(f32::min);
     lowest.map(logit_bound)
-}
-
-/// The class of the greatest logit; `None` when all are NaN.
-fn best_class(logits: &Channels<'_>, query: usize, num_classes: usize) -> Option<(u32, f32)> {
-    let mut best = None;
-    for class in 0..num_classes {
-        let logit = logits.at(query, class);
-        if !logit.is_nan() && best.is_none_or(|(_, best)| logit > best) {
-            best = Some((class as u32, logit));
-        }
-    }
-    best
 }
 
 /// The box of a query; `None` when it does not pass.

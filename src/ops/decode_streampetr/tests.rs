@@ -105,6 +105,27 @@ fn the_class_is_the_first_greatest_and_nan_is_none() {
 }
 
 #[test]
+fn queries_with_a_nan_logit_are_counted_once() {
+    let nan = f32::NAN;
+    // By query, the logits of two classes.
+    let logits = [[nan, nan], [nan, 2.0], [1.0, nan], [1.0, 2.0]];
+    let boxes = [[nan; NUM_BOX_CHANNELS]; 4];
+    let params =
+        StreamPetrDecode { yaw_norm_thresholds: Vec::new(), center_range: None, ..params(true) };
+    for thresholds in [(0.5, 2), (1.5, 2)] {
+        let score_thresholds = ScoreThresholds::uniform(thresholds.0, thresholds.1);
+        let outputs = StreamPetrOutputs {
+            logits: TensorView::new(&[4, 2], TensorValues::F32(logits.as_flattened())).unwrap(),
+            boxes: TensorView::new(&[4, 10], TensorValues::F32(boxes.as_flattened())).unwrap(),
+        };
+        let params = StreamPetrDecode { score_thresholds, ..params.clone() };
+        let mut candidates = Candidates::with_capacity(9);
+        decode_streampetr(&outputs, &params, &mut candidates).unwrap();
+        assert_eq!((candidates.num_nan_scores(), candidates.as_slice().len()), (3, 0));
+    }
+}
+
+#[test]
 fn what_is_outside_weak_or_not_finite_is_dropped() {
     assert!(passes(SOUND, |_| {}));
     assert!(passes(with(0, 10.0), |params| params.center_range = None));
