@@ -41,8 +41,8 @@ fn check(frames: &[Points], params: &VoxelizeParams) {
         let found = features.read().unwrap();
         for (at, (found, expected)) in found.iter().zip(&expected).enumerate() {
             // Which NaN it is differs between devices.
-            let is_equal = found.to_bits() == expected.to_bits()
-                || found.is_nan() && expected.is_nan();
+            let is_equal =
+                found.to_bits() == expected.to_bits() || found.is_nan() && expected.is_nan();
             let num = grouped.num_points_per_voxel()[at / 5];
             assert!(is_equal, "{found} for {expected}, channel {} of {num} points", at % 5);
         }
@@ -74,7 +74,8 @@ fn means_of_large_voxels_agree() {
     };
     // Four voxels of 0 to 65 points, of as many as a block holds at once and one more, and of
     // thousands.
-    let frames = [7, 200, 256, 260, 3276, 3280, 20_000].map(|num| uniform(&mut random, num, 5, 4.9));
+    let frames =
+        [7, 200, 256, 260, 3276, 3280, 20_000].map(|num| uniform(&mut random, num, 5, 4.9));
     check(&frames, &params);
 }
 

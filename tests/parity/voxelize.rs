@@ -171,8 +171,9 @@ fn a_voxel_of_100000_points_keeps_them_in_order() {
             values[..3].fill(0.1);
         }
     }
-    let (voxels, _) = Problem::new(vec![frame.clone()], pillars(VoxelizeParams::ALL_POINTS, 30_000))
-        .reference(&frame);
+    let (voxels, _) =
+        Problem::new(vec![frame.clone()], pillars(VoxelizeParams::ALL_POINTS, 30_000))
+            .reference(&frame);
     assert!(voxels.num_points_per_voxel().iter().any(|&num| num >= 100_000));
     Problem::new(vec![frame], pillars(VoxelizeParams::ALL_POINTS, 30_000)).check(&device);
 }

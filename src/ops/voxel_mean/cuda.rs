@@ -82,8 +82,7 @@ impl Workspace {
             reserved: 0,
         };
         let num_blocks = blocks(num_values, THREADS_PER_BLOCK);
-        let grid =
-            |num| Blocks { num_blocks: [num, 1], threads_per_block: THREADS_PER_BLOCK };
+        let grid = |num| Blocks { num_blocks: [num, 1], threads_per_block: THREADS_PER_BLOCK };
         if voxels.has_all_points() {
             self.mean_of_all.enqueue(stream, grid(LARGE_VOXEL_BLOCKS + num_blocks), args)
         } else {

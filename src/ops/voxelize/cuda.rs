@@ -188,10 +188,7 @@ impl Workspace {
         {
             return argument(format!(
                 "up to {point_capacity} points into {:?} of {}, the workspace is for {} and {:?}",
-                voxels.params,
-                voxels.point_capacity,
-                self.point_capacity,
-                self.params
+                voxels.params, voxels.point_capacity, self.point_capacity, self.params
             ));
         }
         let stream = &self.stream;

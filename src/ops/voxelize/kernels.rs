@@ -261,14 +261,7 @@ step!(
     0,
     SomeOrAll
 );
-step!(
-    Fill,
-    "voxelize_fill",
-    "Writes points to their buckets.",
-    THREADS_PER_BLOCK,
-    0,
-    SomeOrAll
-);
+step!(Fill, "voxelize_fill", "Writes points to their buckets.", THREADS_PER_BLOCK, 0, SomeOrAll);
 step!(
     Order,
     "voxelize_order",
