@@ -15,6 +15,7 @@
 // Atomics compute minima, sums and free positions: no result depends on their
 // order. An entry belongs to one cell or, on large grids, is found by hashing.
 
+#include "bucket_order.cuh"
 #include "counters.cuh"
 #include "grid.cuh"
 #include "scan.cuh"
@@ -22,19 +23,9 @@
 
 namespace voxelize {
 
-constexpr uint32_t kLanes = 32;
-constexpr uint32_t kAllLanes = 0xffffffffu;
-constexpr uint32_t kThreads = 256;
-constexpr uint32_t kWarps = kThreads / kLanes;
 constexpr uint32_t kNumberThreads = 512;
-constexpr uint32_t kNone = 0xffffffffu;
-// Blocks for large buckets, and the points of one that a warp holds.
+// Blocks for large buckets.
 constexpr uint32_t kLargeBucketBlocks = 132;
-constexpr uint32_t kMaxHeld = 512;
-// Words of the bitmap in which a block orders the points of a large bucket: a multiple of
-// its threads.
-constexpr uint32_t kWindowWords = 4096;
-static_assert(kWindowWords % kThreads == 0);
 // The voxels of a tile and, above these bits, their points in one aggregate.
 constexpr uint32_t kVoxelBits = 10;
 constexpr uint32_t kVoxelMask = (1u << kVoxelBits) - 1;
@@ -104,64 +95,6 @@ __device__ inline uint32_t find_entry(const Args& args, uint32_t cell) {
         if (found == 0 || found == cell + 1) return entry;
         entry = entry + 1 == num ? 0 : entry + 1;
     }
-}
-
-// For a warp: moves the `num_wanted` lowest of `n` distinct values below
-// 2 * `top_bit` to the front, in any order; there are at least that many.
-__device__ void move_lowest_to_front(uint32_t* values, uint32_t n, uint32_t num_wanted,
-                                      uint32_t top_bit) {
-    const uint32_t lane = threadIdx.x % kLanes;
-    // The highest of them, from its top bit downwards.
-    uint32_t highest = 0;
-    for (uint32_t bit = top_bit; bit != 0; bit >>= 1) {
-        const uint32_t tried = highest | (bit - 1);
-        uint32_t num = 0;
-        for (uint32_t i = lane; i < n; i += kLanes) num += values[i] <= tried;
-        if (__reduce_add_sync(kAllLanes, num) < num_wanted) highest |= bit;
-    }
-    uint32_t num_taken = 0;
-    for (uint32_t start = 0; start < n; start += kLanes) {
-        const uint32_t i = start + lane;
-        const uint32_t value = i < n ? values[i] : kNone;
-        const bool is_taken = i < n && value <= highest;
-        const uint32_t votes = __ballot_sync(kAllLanes, is_taken);
-        __syncwarp();
-        // A target is at or before the value's position, which all lanes have read.
-        if (is_taken) values[num_taken + __popc(votes & ((1u << lane) - 1))] = value;
-        num_taken += __popc(votes);
-        __syncwarp();
-    }
-}
-
-// For a warp: writes the lowest points of a large bucket in order. The lowest so far
-// are kept at the front of `values` while further points are loaded behind them, for
-// which `MAX_POINTS_PER_VOXEL` leaves space.
-__device__ inline void order_large_bucket(const Args& args, uint32_t voxel, uint32_t* values) {
-    const uint32_t lane = threadIdx.x % kLanes;
-    const VoxelBucket bucket = args.buckets[voxel];
-    const uint32_t* points = args.bucket_points.data + bucket.offset;
-    const uint32_t num_wanted = args.max_points_per_voxel;
-    const uint32_t top_bit = 1u << (31 - __clz(args.point_capacity | 1));
-    uint32_t num_held = 0;
-    for (uint32_t start = 0; start < bucket.count;) {
-        const uint32_t num = min(bucket.count - start, kMaxHeld - num_held);
-        for (uint32_t i = lane; i < num; i += kLanes) values[num_held + i] = points[start + i];
-        __syncwarp();
-        start += num;
-        num_held += num;
-        if (num_held > num_wanted) {
-            move_lowest_to_front(values, num_held, num_wanted, top_bit);
-            num_held = num_wanted;
-        }
-    }
-    uint32_t* out = args.point_indices.data + static_cast<uint64_t>(voxel) * num_wanted;
-    for (uint32_t i = lane; i < num_held; i += kLanes) {
-        const uint32_t value = values[i];
-        uint32_t rank = 0;
-        for (uint32_t other = 0; other < num_held; ++other) rank += values[other] < value;
-        out[rank] = value;
-    }
-    __syncwarp();
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads)
@@ -317,69 +250,6 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     if (blockIdx.x == 0) sum_dropped(args, n);
 }
 
-// For a block: writes all points of a large bucket in order. A bitmap holds a window of
-// point indices at a time.
-__device__ void order_whole_bucket(const Args& args, uint32_t voxel, uint32_t (&bitmap)[kWindowWords]) {
-    __shared__ uint32_t range[2];
-    __shared__ uint32_t sums[kWarps];
-    const uint32_t lane = threadIdx.x % kLanes;
-    const uint32_t warp = threadIdx.x / kLanes;
-    const VoxelBucket bucket = args.buckets[voxel];
-    const uint32_t* points = args.bucket_points.data + bucket.offset;
-    if (threadIdx.x == 0) range[0] = kNone, range[1] = 0;
-    __syncthreads();
-    uint32_t lowest = kNone;
-    uint32_t highest = 0;
-    for (uint32_t i = threadIdx.x; i < bucket.count; i += kThreads) {
-        lowest = min(lowest, points[i]);
-        highest = max(highest, points[i]);
-    }
-    atomicMin(&range[0], lowest);
-    atomicMax(&range[1], highest);
-    __syncthreads();
-    highest = range[1];
-    uint32_t* out = args.point_indices.data + bucket.offset;
-    for (uint32_t start = range[0]; start <= highest; start += kWindowWords * kLanes) {
-        // A warp has as many neighbouring words as any other.
-        const uint32_t num_words = min((highest - start) / kLanes + 1, kWindowWords);
-        const uint32_t words_per_warp = (num_words + kWarps * kLanes - 1) / (kWarps * kLanes) * kLanes;
-        const uint32_t first = warp * words_per_warp;
-        for (uint32_t i = 0; i < words_per_warp; i += kLanes) bitmap[first + i + lane] = 0;
-        __syncthreads();
-        for (uint32_t i = threadIdx.x; i < bucket.count; i += kThreads) {
-            const uint32_t bit = points[i] - start;
-            if (bit < num_words * kLanes) atomicOr(&bitmap[bit / kLanes], 1u << bit % kLanes);
-        }
-        __syncthreads();
-        uint32_t num_of_lane = 0;
-        for (uint32_t i = 0; i < words_per_warp; i += kLanes) num_of_lane += __popc(bitmap[first + i + lane]);
-        const uint32_t num_of_warp = __reduce_add_sync(kAllLanes, num_of_lane);
-        if (lane == 0) sums[warp] = num_of_warp;
-        __syncthreads();
-        uint32_t before = 0;
-        uint32_t total = 0;
-        for (uint32_t i = 0; i < kWarps; ++i) {
-            before += i < warp ? sums[i] : 0;
-            total += sums[i];
-        }
-        for (uint32_t i = 0; i < words_per_warp; i += kLanes) {
-            uint32_t word = bitmap[first + i + lane];
-            uint32_t end = __popc(word);
-            const uint32_t num = end;
-            for (uint32_t step = 1; step < kLanes; step *= 2) {
-                const uint32_t other = __shfl_up_sync(kAllLanes, end, step);
-                if (lane >= step) end += other;
-            }
-            for (uint32_t at = before + end - num; word != 0; word &= word - 1, ++at) {
-                out[at] = start + (first + i + lane) * kLanes + __ffs(word) - 1;
-            }
-            before += __shfl_sync(kAllLanes, end, kLanes - 1);
-        }
-        out += total;
-        __syncthreads();
-    }
-}
-
 // For a thread: writes a point to its position in the voxel and, once per cell,
 // clears the entry.
 template <bool kHasLimit>
@@ -427,11 +297,17 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     voxelize_order(const __grid_constant__ Args args) {
     __shared__ uint32_t held[kWarps][kMaxHeld];
     if (blockIdx.x < kLargeBucketBlocks) {
-        const uint32_t num = num_large_buckets(args);
+        const uint32_t num_buckets = num_large_buckets(args);
         uint32_t* values = held[threadIdx.x / kLanes];
-        for (uint32_t i = threadIdx.x / kLanes * kLargeBucketBlocks + blockIdx.x; i < num;
+        for (uint32_t i = threadIdx.x / kLanes * kLargeBucketBlocks + blockIdx.x; i < num_buckets;
              i += kLargeBucketBlocks * kWarps) {
-            order_large_bucket(args, args.large_buckets[i], values);
+            const uint32_t voxel = args.large_buckets[i];
+            const VoxelBucket bucket = args.buckets[voxel];
+            const uint32_t limit = args.max_points_per_voxel;
+            const uint32_t top_bit = 1u << (31 - __clz(args.point_capacity | 1));
+            const uint32_t num = gather_lowest(args.bucket_points.data + bucket.offset, bucket.count,
+                                               limit, top_bit, values);
+            write_in_order(values, num, args.point_indices.data + static_cast<uint64_t>(voxel) * limit);
         }
         return;
     }
@@ -444,7 +320,9 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     if (blockIdx.x < kLargeBucketBlocks) {
         const uint32_t num = num_large_buckets(args);
         for (uint32_t i = blockIdx.x; i < num; i += kLargeBucketBlocks) {
-            order_whole_bucket(args, args.large_buckets[i], bitmap);
+            const VoxelBucket bucket = args.buckets[args.large_buckets[i]];
+            order_all(args.bucket_points.data + bucket.offset, bucket.count, bitmap,
+                      args.point_indices.data + bucket.offset);
         }
         return;
     }

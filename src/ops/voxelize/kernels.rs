@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::types::{self, Count};
 
 /// Threads per block of every step but `number`.
-pub const THREADS_PER_BLOCK: u32 = kernel_constant!("voxelize.cu", "kThreads");
+pub const THREADS_PER_BLOCK: u32 = kernel_constant!("bucket_order.cuh", "kThreads");
 /// Threads per block of the step `number`, and points per tile.
 pub const NUMBER_THREADS_PER_BLOCK: u32 = kernel_constant!("voxelize.cu", "kNumberThreads");
 /// Blocks of the step `order` for large buckets, before those for points.
@@ -20,7 +20,7 @@ pub const MAX_SMALL_BUCKET: usize =
 /// voxels and of their points.
 pub const MAX_POINTS: usize = (1 << (32 - kernel_constant!("voxelize.cu", "kVoxelBits"))) - 1;
 /// The maximum number of points per voxel: a warp holds twice as many.
-pub const MAX_POINTS_PER_VOXEL: usize = kernel_constant!("voxelize.cu", "kMaxHeld") as usize / 2;
+pub const MAX_POINTS_PER_VOXEL: usize = kernel_constant!("bucket_order.cuh", "kMaxHeld") as usize / 2;
 /// As the maximum number of points per voxel: no limit.
 pub const NO_LIMIT: u32 = u32::MAX;
 
