@@ -29,14 +29,14 @@ fn network(facts: &Detr3d) -> Arc<Network> {
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum As {
+pub enum As {
     F32,
     F16,
     I8,
 }
 
 /// Smooth maps of random waves: a reference that moves a little reads about the same.
-fn maps(channels: usize, texels: As) -> FeatureMaps {
+pub fn maps(channels: usize, texels: As) -> FeatureMaps {
     let level = |size: [usize; 2], seed| {
         let phases = noise(2 * channels, seed);
         let [width, height] = size;
