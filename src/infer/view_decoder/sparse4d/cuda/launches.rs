@@ -1,8 +1,9 @@
 //! The launches of a frame.
 
-use super::rows::Buffers;
+use super::CudaDecoder;
+use super::encoder::enqueue_encoder;
+use super::rows::{Activation, BOX_LEN, Buffers, FIRST_DIVIDED, INTERVAL};
 use super::weights::DeviceAttention;
-use super::{Activation, BOX_LEN, CudaDecoder, FIRST_DIVIDED, INTERVAL};
 use crate::device::cuda::{DeviceBuffer, In, Out, Stream};
 use crate::error::Result;
 use crate::ops::attention::cuda::{AttentionArgs, AttentionKernel, score_scale, value_stride};
