@@ -26,6 +26,7 @@ mod decode_center;
 mod decode_yolo;
 mod decode_yolo_outputs;
 mod densify;
+mod detr3d_block;
 mod gather;
 mod heads;
 mod letterbox;

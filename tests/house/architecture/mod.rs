@@ -70,7 +70,7 @@ const LAYERS: [(&str, &[&str]); 19] = [
 ];
 
 /// Files that may hold `unsafe`, each block with its argument.
-const UNSAFE_FILES: [&str; 34] = [
+const UNSAFE_FILES: [&str; 35] = [
     "src/cli/heap.rs",
     "src/device/cuda/diagnostic.rs",
     "src/device/cuda/graph.rs",
@@ -86,6 +86,7 @@ const UNSAFE_FILES: [&str; 34] = [
     "src/ops/decode_center/kernels.rs",
     "src/ops/decode_yolo/kernels.rs",
     "src/ops/densify/kernels.rs",
+    "src/ops/detr3d_block/kernels.rs",
     "src/ops/gather/kernels.rs",
     "src/ops/letterbox/kernels.rs",
     "src/ops/linear/kernels.rs",
