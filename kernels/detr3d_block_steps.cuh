@@ -218,13 +218,17 @@ struct Block {
         __syncthreads();
     }
 
+    // A coordinate of the point of this warp's row: lane % 3.
+    __device__ float my_coordinate() const {
+        const uint32_t query = first_row + warp_of() % kRows;
+        return args.points.data[3 * (query < args.num_queries ? query : 0) + lane_of() % 3];
+    }
     // The first layer of the position encoder, normalized.
-    __device__ void encode() const {
+    __device__ void encode(float coordinate) const {
         const uint32_t r = warp_of();
         if (r >= kRows) return;
+        coordinate = refine::inverse_sigmoid<__half>(coordinate);
         const float* weights = shared.encoder + lane_of() * row::kGroup;
-        const float* of = args.points.data + 3 * (first_row + r < args.num_queries ? first_row + r : 0);
-        const float coordinate = refine::inverse_sigmoid<__half>(of[lane_of() % 3]);
         float values[row::kGroup], w[row::kGroup];
         row::load(weights + 3 * kChannels, values);
 #pragma unroll
@@ -308,18 +312,13 @@ struct Block {
         share(shared.a + (rank * kOwnQueries + query) * kPitch + column, sum);
     }
 
-    // Copies normalizations and the first layer of the position encoder to shared memory.
-    __device__ void load_constants() const {
+    // Begins to copy the normalizations to shared memory.
+    __device__ void copy_norms() const {
 #pragma unroll
         for (uint32_t n = 0; n < kNumNorms; ++n) {
             if (threadIdx.x < kChannels / 2 && args.norms[n].len != 0) {
                 linear::copy_async(&shared.norms[n][threadIdx.x * 4], args.norms[n].data + threadIdx.x * 4);
             }
-        }
-        if (threadIdx.x < kChannels) {
-            const float4 w = reinterpret_cast<const float4*>(args.encoder.data)[threadIdx.x];
-            float* to = shared.encoder + threadIdx.x;
-            to[0] = w.x, to[kChannels] = w.y, to[2 * kChannels] = w.z, to[3 * kChannels] = w.w;
         }
     }
 
@@ -327,14 +326,22 @@ struct Block {
         if (threadIdx.x == 0) inbox.init();
         cluster::arrive();
         product.load(prepare<kEncode>());
-        load_constants();
-        // What follows depends on the launch before.
+        copy_norms();
+        // The position encoder's weights of a channel: a row for each coordinate and the biases.
+        float4 encoder = make_float4(0, 0, 0, 0);
+        if (threadIdx.x < kChannels) encoder = load4(args.encoder.data + threadIdx.x * 4);
+        // What follows depends on the launch before. All is loaded before any of it is used.
         allow_next_launch();
         wait_for_earlier_launches();
+        const float coordinate = my_coordinate();
         const Look<kLevels> look = this->look();
+        if (threadIdx.x < kChannels) {
+            float* to = shared.encoder + threadIdx.x;
+            to[0] = encoder.x, to[kChannels] = encoder.y, to[2 * kChannels] = encoder.z, to[3 * kChannels] = encoder.w;
+        }
         linear::wait_for_copies();
         __syncthreads();
-        encode();
+        encode(coordinate);
         // The barriers of the other thread block exist.
         cluster::wait();
         __syncthreads();
