@@ -28,6 +28,7 @@ mod decode_query;
 mod decode_yolo;
 mod decode_yolo_outputs;
 mod densify;
+mod detr3d_block;
 mod gather;
 mod heads;
 mod layer_stack;
