@@ -8,8 +8,9 @@ use det_post::config::{ChannelKind, Config, SurroundKind};
 use det_post::infer::view_decoder::{CpuViewDecoder, load};
 use det_post::types::{Motion, ViewDecoder};
 
-use super::{Bounds, File, assert_near};
+use super::{Bounds, assert_near};
 use crate::common::require::{Need, skip};
+use crate::common::view_cases::File;
 
 /// The decoder of the shipped head.
 fn facts() -> ViewDecoder {
@@ -39,7 +40,7 @@ fn three_frames_of_the_trained_decoder_are_those_of_torch() {
         let output = Command::new(&python).arg(script).args(&arguments[1..]).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     }
-    let expected = File { bytes: std::fs::read(&reference).unwrap() };
+    let expected = File::open(&reference);
     let network = load(Path::new(&weights), &facts()).unwrap();
     let mut decoder = CpuViewDecoder::new(&network);
     decoder.set_views(&expected.views(&expected)).unwrap();
