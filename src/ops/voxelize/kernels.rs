@@ -2,7 +2,7 @@
 
 use crate::device::cuda::{
     Grid, In, KernelSpec, Out, Plain, assert_mirrors, check_lens, check_threads, kernel_constant,
-    refused,
+    kernel_specs, refused,
 };
 use crate::error::Result;
 use crate::types::{self, Count};
@@ -135,13 +135,18 @@ pub struct VoxelizeArgs<'a> {
 
 assert_mirrors!(VoxelizeArgs<'_>, "voxelize.cu", "Args");
 
-fn check(kernel: &str, args: &VoxelizeArgs<'_>, grid: &Grid, step: &Step) -> Result<()> {
-    check_threads(kernel, grid.threads_per_block, step.threads_per_block)?;
+fn check(
+    kernel: &str,
+    args: &VoxelizeArgs<'_>,
+    grid: &Grid,
+    [threads_per_block, further_blocks]: [u32; 2],
+) -> Result<()> {
+    check_threads(kernel, grid.threads_per_block, threads_per_block)?;
     let points = args.point_capacity as usize;
     let voxels = args.voxel_capacity as usize;
     let wanted = args.max_points_per_voxel as usize;
     let num_cells = args.grid.num_cells();
-    if grid.num_blocks[0] <= step.further_blocks
+    if grid.num_blocks[0] <= further_blocks
         || grid.num_blocks[1] != 1
         || !(1..=MAX_POINTS_PER_VOXEL).contains(&wanted)
         || !(1..=u64::from(u32::MAX)).contains(&num_cells)
@@ -185,46 +190,27 @@ fn check(kernel: &str, args: &VoxelizeArgs<'_>, grid: &Grid, step: &Step) -> Res
     check_lens(kernel, slices)
 }
 
-/// The launch shape of a step.
-struct Step {
-    threads_per_block: u32,
-    /// Blocks in addition to those for points.
-    further_blocks: u32,
+/// `voxelize_claim`: finds the entry of every point's cell.
+pub struct Claim;
+/// `voxelize_number`: assigns indices to voxels.
+pub struct Number;
+/// `voxelize_fill`: writes points to their buckets.
+pub struct Fill;
+/// `voxelize_order`: orders the points of every voxel.
+pub struct Order;
+
+// SAFETY: `VoxelizeArgs` mirrors `voxelize::Args` (size asserted, `#[repr(C)]` in the same
+// order). Points are read below their number, clamped to `point_capacity`, voxels written
+// below `voxel_capacity`, for which the slices are large enough (checked). A cell of the
+// grid is below the number of entries, and so is a hash. A hash table has twice as many
+// entries as points, all empty at first and cleared by the step `order`, so that the search
+// for a free entry ends. Buckets are disjoint ranges and hold each point once, so that they
+// end below the number of points. Blocks wait for aggregates of tiles that were taken before
+// theirs: those blocks run and publish before they wait.
+kernel_specs! {
+    check;
+    unsafe Claim: "voxelize_claim", VoxelizeArgs, [THREADS_PER_BLOCK, 0];
+    unsafe Number: "voxelize_number", VoxelizeArgs, [NUMBER_THREADS_PER_BLOCK, 0];
+    unsafe Fill: "voxelize_fill", VoxelizeArgs, [THREADS_PER_BLOCK, 0];
+    unsafe Order: "voxelize_order", VoxelizeArgs, [THREADS_PER_BLOCK, LARGE_BUCKET_BLOCKS];
 }
-
-macro_rules! step {
-    ($kernel:ident, $name:literal, $text:literal, $threads:expr, $further_blocks:expr) => {
-        #[doc = $text]
-        pub struct $kernel;
-
-        // SAFETY: `VoxelizeArgs` mirrors `voxelize::Args` (size asserted,
-        // `#[repr(C)]` in the same order). Points are read below their number,
-        // clamped to `point_capacity`, voxels written below `voxel_capacity`, for
-        // which the slices are large enough (checked). A cell of the grid is below
-        // the number of entries, and so is a hash. A hash table has twice as many
-        // entries as points, all empty at first and cleared by the step `order`, so
-        // that the search for a free entry ends. Buckets are disjoint ranges and
-        // hold each point once, so that they end below the number of points. Blocks
-        // wait for aggregates of tiles that were taken before theirs: those blocks
-        // run and publish before they wait.
-        unsafe impl KernelSpec for $kernel {
-            const NAME: &'static str = $name;
-            type Args<'a> = VoxelizeArgs<'a>;
-            fn check(args: &Self::Args<'_>, grid: &Grid) -> Result<()> {
-                let step = Step { threads_per_block: $threads, further_blocks: $further_blocks };
-                check(Self::NAME, args, grid, &step)
-            }
-        }
-    };
-}
-
-step!(Claim, "voxelize_claim", "Finds the entry of every point's cell.", THREADS_PER_BLOCK, 0);
-step!(Number, "voxelize_number", "Assigns indices to voxels.", NUMBER_THREADS_PER_BLOCK, 0);
-step!(Fill, "voxelize_fill", "Writes points to their buckets.", THREADS_PER_BLOCK, 0);
-step!(
-    Order,
-    "voxelize_order",
-    "Orders the points of every voxel.",
-    THREADS_PER_BLOCK,
-    LARGE_BUCKET_BLOCKS
-);
