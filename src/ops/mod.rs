@@ -48,6 +48,8 @@ pub mod decode_yolo;
 pub mod decompress;
 pub mod densify;
 pub mod gather;
+#[cfg(feature = "cuda")]
+mod image_kernels;
 pub mod layer_norm;
 pub mod letterbox;
 pub mod linear;
