@@ -14,7 +14,7 @@ use crate::yaml::{MAX_BYTES, Node};
 /// The key above the parameters of a node.
 const PARAMETERS: &str = "ros__parameters";
 
-/// A value and where it was given.
+/// A value and its origin.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
     pub(super) node: Node,
@@ -24,12 +24,12 @@ pub(super) struct Entry {
 /// Values by dotted key.
 pub(super) type Entries = BTreeMap<String, Entry>;
 
-/// What parameter files hold for a node.
+/// The values of parameter files for a node.
 pub(super) struct Sections<'a> {
     node: &'a NodeName,
-    /// The sections that apply to the node, by name, in the order in which the
-    /// names first appear. rcl applies them in this order; a later file's values
-    /// for a name already seen join the first place of that name.
+    /// The sections that apply to the node, by name, in the order in which the names
+    /// first appear. rcl applies them in this order; values of a later file for a name
+    /// that was seen before are at the position of its first appearance.
     applying: IndexMap<String, Entries>,
     /// Names of sections of other nodes.
     others: IndexSet<String>,
@@ -90,7 +90,7 @@ impl<'a> Sections<'a> {
         self.applying.entry(name.to_owned()).or_default().extend(entries);
     }
 
-    /// The values that hold: of two sections, those of the later.
+    /// The effective values: the later section takes precedence.
     pub(super) fn into_entries(self, problems: &mut Problems) -> Entries {
         if self.applying.is_empty() && !self.others.is_empty() {
             let found: Vec<_> = self.others.iter().map(|name| format!("`{name}`")).collect();
@@ -128,7 +128,7 @@ fn name_parts(name: &str) -> impl Iterator<Item = &str> {
     name.split('/').filter(|part| !part.is_empty())
 }
 
-/// Reads what files, then overrides hold for `node`; the later wins.
+/// Reads the values of files, then of overrides, for `node`; the later takes precedence.
 pub(super) fn read(
     node: &NodeName,
     files: &[PathBuf],
@@ -181,8 +181,8 @@ pub(super) fn assignment_of(
     Ok((key.to_owned(), Node::parse(value)?))
 }
 
-/// Turns nested mappings into dotted keys below `prefix`. An empty mapping, or
-/// one left out after its colon at the top, holds nothing.
+/// Turns nested mappings into dotted keys below `prefix`. An empty mapping, or a
+/// top-level key without a value, has no values.
 pub(super) fn flatten(
     prefix: &str,
     node: Node,
