@@ -28,6 +28,7 @@ mod decode_yolo_outputs;
 mod densify;
 mod gather;
 mod heads;
+mod images;
 mod letterbox;
 mod lidar_pipeline;
 mod linear;
