@@ -166,21 +166,13 @@ impl SurroundConfig {
 
     /// The settings of `ops::decode_streampetr` for outputs of a layout.
     pub fn streampetr_decode(&self, channels_last: bool) -> StreamPetrDecode {
-        let SurroundFacts { size_order, yaw, center_range, .. } = self.facts;
-        let mut score_thresholds = self.score_thresholds.clone();
+        let mut query = self.query_decode();
         // Autoware keeps scores above the threshold, `decode_streampetr` those at least as
         // large.
-        for threshold in score_thresholds.per_class.iter_mut().flatten() {
+        for threshold in query.score_thresholds.per_class.iter_mut().flatten() {
             *threshold = threshold.next_up();
         }
-        StreamPetrDecode {
-            channels_last,
-            size_order,
-            yaw,
-            score_thresholds,
-            yaw_norm_thresholds: self.yaw_norm_thresholds.clone(),
-            center_range,
-        }
+        StreamPetrDecode { channels_last, query }
     }
 
     /// The settings of `ops::decode_query`.

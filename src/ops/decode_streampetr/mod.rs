@@ -67,13 +67,13 @@ fn check(
     boxes: &(ElementType, Vec<usize>),
     params: &StreamPetrDecode,
 ) -> Result<usize> {
-    let num_classes = params.score_thresholds.per_class.len();
+    let num_classes = params.query.score_thresholds.per_class.len();
     let num_queries = num_queries_of(&logits.1, num_classes, params.channels_last);
     let of_boxes = num_queries_of(&boxes.1, NUM_BOX_CHANNELS, params.channels_last);
     let is_float = |element| matches!(element, ElementType::F32 | ElementType::F16);
     match num_queries {
         Some(num) if of_boxes == Some(num) && is_float(logits.0) && is_float(boxes.0) => {
-            match params.yaw_norm_thresholds.len() {
+            match params.query.yaw_norm_thresholds.len() {
                 0 => Ok(num),
                 n if n == num_classes => Ok(num),
                 n => argument(format!("{n} yaw-norm thresholds for {num_classes} classes")),
