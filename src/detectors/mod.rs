@@ -66,6 +66,25 @@ pub trait Detector: Send {
     /// The device and the engine of its frames. Constant.
     fn info(&self) -> &DetectorInfo;
 
+    /// Whether [`Detector::prepare`] does anything. Constant.
+    fn prepares(&self) -> bool {
+        false
+    }
+
+    /// Does what can be done with a message of an input before its frame is complete, such as
+    /// its upload, and keeps the result for [`Detector::detect`], which is faster and has the
+    /// same result as without. Messages of an input are told apart by their stamps, which rise
+    /// until [`Detector::reset`]. A message whose frame does not come is replaced by later
+    /// ones.
+    ///
+    /// # Errors
+    /// The reason why the message cannot be processed, which `detect` reports again for its
+    /// frame; `Device` and `DeviceLost` as there.
+    fn prepare(&mut self, input: usize, message: &FrameInput<'_>) -> Result<()> {
+        let _ = (input, message);
+        Ok(())
+    }
+
     /// Detects the objects of a frame. Detections are in the total order (score, class,
     /// source) and valid until the next call. Adds durations, counters and copied bytes to
     /// `report`.

@@ -18,6 +18,7 @@ use crate::config::{ChannelConfig, ChannelKind};
 use crate::runtime::account::{LevelSummary, Reason};
 use crate::runtime::input::InputSummary;
 use crate::runtime::serving::Serving;
+use crate::runtime::spread::SpreadSummary;
 use crate::runtime::supervisor::Health;
 use crate::transport::messages::{DiagnosticLevel, DiagnosticStatus};
 use crate::types::Count;
@@ -132,6 +133,13 @@ impl ChannelHealth<'_> {
         if self.inputs.len() > 1 {
             status.value("state", input_state(health, live.gap_warn));
             status.value("unused", totals.num_unused.to_string());
+            let times = self.window.account.times_of(index);
+            for (what, spread) in [("skew", times.skew_ms), ("age", times.age_ms)] {
+                let Some(SpreadSummary { min, median, max }) = spread else { continue };
+                for (part, ms) in [("min", min), ("median", median), ("max", max)] {
+                    status.value(&format!("{what}_{part}_ms"), format!("{ms:.3}"));
+                }
+            }
         }
         status.value("abandoned", totals.num_abandoned.to_string());
         topic_status.add_losses(&mut status);

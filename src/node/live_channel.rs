@@ -133,8 +133,9 @@ impl LiveChannel {
             return Err(error);
         }
         self.state.inputs.iter().for_each(|input| input.reopen(Instant::now()));
-        let options =
-            SlotOptions { inputs: &self.config.inputs, sync: &self.config.sync, rate: 1.0 };
+        let ChannelConfig { inputs, sync, .. } = &self.config;
+        let announces = worker.channel.prepares();
+        let options = SlotOptions { inputs, sync, rate: 1.0, announces };
         let memory = || worker.channel.payload_memory();
         let (writers, reader, closer) = slot(options, memory, self.loss_counter());
         let (state, clock) = (Arc::clone(&self.state), Arc::clone(clock));

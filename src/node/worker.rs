@@ -213,6 +213,7 @@ impl Worker {
                         self.note_dropped(state, &error, 1);
                     }
                 }
+                Taken::Arrived { input, message } => self.prepare(input, message, state),
                 Taken::Refused { error, num } => self.note_dropped(state, &error, num),
             }
             lock(&state.frames).serving.refresh(&self.channel);
@@ -260,7 +261,8 @@ impl Worker {
         for (view, message) in views.iter_mut().zip(messages) {
             *view = message.as_deref().map(MessageBuffer::view).transpose()?;
         }
-        let calibrations = self.calibrations(state);
+        let calibrations: [_; MAX_INPUTS] =
+            std::array::from_fn(|index| self.calibration(index, state));
         let mut inputs = [const { None }; MAX_INPUTS];
         for ((input, view), calibration) in inputs.iter_mut().zip(&views).zip(&calibrations) {
             *input = view.as_ref().map(|view| view.input_with(calibration.as_deref()));
@@ -269,6 +271,7 @@ impl Worker {
         let timeout = self.channel.config().live.transform_wait;
         let lookup = |to: &str, from: &str, at| transforms.lookup(to, from, at, timeout);
         let served = self.channel.process(inputs, Some(&lookup))?;
+        lock(&state.frames).window.account.add_times(served.header.stamp, inputs, now);
         for (input, state) in inputs.iter().zip(&state.inputs) {
             if let (Some(input), Some(calibration)) = (input, &state.calibration) {
                 lock(calibration).note_image(input);
@@ -290,16 +293,22 @@ impl Worker {
         Ok(())
     }
 
-    /// The newest calibrations of the cameras whose detector needs them.
-    fn calibrations(&self, state: &ChannelState) -> [Option<Arc<CameraCalibration>>; MAX_INPUTS] {
-        std::array::from_fn(|index| {
-            if !self.channel.wants_calibration(index) {
-                return None;
-            }
-            let watch = state.inputs.get(index)?.calibration.as_ref();
-            let newest = watch.and_then(|watch| lock(watch).newest());
-            newest.or_else(|| self.channel.calibration_of_file(index).cloned())
-        })
+    /// Prepares a message of a frame that is not complete yet.
+    fn prepare(&mut self, input: usize, message: &SharedMessage, state: &ChannelState) {
+        // An error of the view is that of its frame.
+        let Ok(view) = message.view() else { return };
+        let calibration = self.calibration(input, state);
+        self.channel.prepare(input, &view.input_with(calibration.as_deref()));
+    }
+
+    /// The newest calibration of a camera whose detector needs it.
+    fn calibration(&self, index: usize, state: &ChannelState) -> Option<Arc<CameraCalibration>> {
+        if !self.channel.wants_calibration(index) {
+            return None;
+        }
+        let watch = state.inputs.get(index)?.calibration.as_ref();
+        let newest = watch.and_then(|watch| lock(watch).newest());
+        newest.or_else(|| self.channel.calibration_of_file(index).cloned())
     }
 
     /// Counts dropped frames. The first with a reason is logged as a warning.

@@ -177,9 +177,24 @@ impl Channel {
         self.needs.get(input).is_some_and(|needs| needs.calibration)
     }
 
+    /// Whether messages are passed to [`Channel::prepare`] when they arrive.
+    pub fn prepares(&self) -> bool {
+        self.needs.len() > 1 && self.supervisor.detector().is_some_and(Detector::prepares)
+    }
+
     /// The calibration of an input's camera that a file states.
     pub fn calibration_of_file(&self, input: usize) -> Option<&Arc<CameraCalibration>> {
         self.calibrations.get(input)?.as_ref()
+    }
+
+    /// Does what the detector can do with a message before its frame is complete. A message
+    /// that cannot be processed is reported with its frame.
+    pub fn prepare(&mut self, input: usize, message: &FrameInput<'_>) {
+        let Some((detector, failures)) = self.supervisor.ready_now() else { return };
+        if let Err(error) = failures.note(detector.prepare(input, message)) {
+            let topic = self.config.inputs.get(input).map_or("", |input| input.topic.as_str());
+            tracing::debug!("channel {}: {topic} is not prepared: {error}", self.config.name);
+        }
     }
 
     /// Detects the objects of a frame, whose inputs are in the order of the configuration.

@@ -39,7 +39,8 @@ pub enum Stage {
     Gather,
     /// From decoding to gathering, where a device does all of it in one launch.
     Postprocess,
-    /// The whole frame, from the message to the detections.
+    /// The whole frame, from its messages to the detections, without what was done before
+    /// the frame was complete.
     Total,
 }
 
@@ -276,6 +277,20 @@ impl FrameReport {
         self.bytes[stage as usize][transfer as usize] += num as u64;
     }
 
+    /// Adds the durations, counters and bytes of work that was done for the frame before it
+    /// was complete. Levels are not part of such work.
+    pub fn merge(&mut self, earlier: &Self) {
+        let add = |sum: &mut u64, other: &u64| *sum += other;
+        for (duration, other) in self.durations.iter_mut().zip(earlier.durations) {
+            if let Some(other) = other {
+                *duration.get_or_insert_default() += other;
+            }
+        }
+        self.counts.iter_mut().zip(&earlier.counts).for_each(|(sum, other)| add(sum, other));
+        let bytes = self.bytes.as_flattened_mut().iter_mut();
+        bytes.zip(earlier.bytes.as_flattened()).for_each(|(sum, other)| add(sum, other));
+    }
+
     /// Bytes that a stage copied.
     pub fn bytes(&self, stage: Stage, transfer: Transfer) -> u64 {
         self.bytes[stage as usize][transfer as usize]
@@ -302,6 +317,24 @@ mod tests {
         assert_eq!(report.bytes(Stage::Upload, Transfer::HostCopy), 42);
         assert_eq!(report.bytes(Stage::Upload, Transfer::Upload), 0);
         assert_eq!(report.bytes(Stage::Infer, Transfer::Download), 7);
+    }
+
+    #[test]
+    fn earlier_work_is_added() {
+        let mut earlier = FrameReport::new();
+        earlier.add_duration(Stage::Letterbox, Duration::from_millis(2));
+        earlier.add_bytes(Stage::Upload, Transfer::Upload, 5);
+        earlier.add_count(Count::MemoryCleared, 1);
+        let mut report = earlier.clone();
+        report.add_duration(Stage::Infer, Duration::from_millis(9));
+        report.merge(&earlier);
+        let durations = [Stage::Letterbox, Stage::Infer, Stage::Upload];
+        assert_eq!(
+            durations.map(|stage| report.duration(stage).map(|of| of.as_millis())),
+            [Some(4), Some(9), None]
+        );
+        assert_eq!(report.bytes(Stage::Upload, Transfer::Upload), 10);
+        assert_eq!(report.count(Count::MemoryCleared), 2);
     }
 
     #[test]

@@ -35,5 +35,6 @@ pub mod shared_data;
 pub mod sparse_onnx;
 pub mod stand_in;
 pub mod streampetr;
+pub mod surround_frames;
 pub mod surround_rig;
 pub mod view_networks;

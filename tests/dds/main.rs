@@ -17,7 +17,9 @@
 #[path = "../common/mod.rs"]
 mod common;
 
-use common::{drive, memory, one_input_slot, recording, replay, require, session};
+use common::{
+    drive, memory, one_input_slot, recording, replay, require, session, shared_data, surround_rig,
+};
 
 mod calibration;
 mod flood;
@@ -31,4 +33,5 @@ mod robustness;
 mod rtps;
 mod services;
 mod soak;
+mod surround;
 mod third_party;

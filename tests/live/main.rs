@@ -18,5 +18,6 @@ mod process;
 mod services;
 mod several_inputs;
 mod surround;
+mod surround_prepared;
 mod time;
 mod views;

@@ -44,16 +44,16 @@ const MAX_GROWTH: usize = 512 << 20;
 const MAX_CPU_TIME: Duration = Duration::from_secs(1);
 
 /// Marsaglia's 64-bit xorshift.
-struct Random(u64);
+pub(super) struct Random(u64);
 
 impl Random {
-    fn new(seed: u64) -> Self {
+    pub(super) fn new(seed: u64) -> Self {
         let mut random = Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
         random.next();
         random
     }
 
-    fn next(&mut self) -> u64 {
+    pub(super) fn next(&mut self) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
@@ -61,7 +61,7 @@ impl Random {
     }
 
     /// A number below `bound`; 0 when that is 0.
-    fn below(&mut self, bound: usize) -> usize {
+    pub(super) fn below(&mut self, bound: usize) -> usize {
         (self.next() >> 11) as usize % bound.max(1)
     }
 }
@@ -332,12 +332,17 @@ fn mutate(cdr: &mut Vec<u8>, seeds: &[Message], random: &mut Random) {
     }
 }
 
-#[test]
-fn mutated_messages_are_decoded_or_refused() {
-    let num_iterations = match std::env::var("DET_POST_FUZZ_ITERATIONS") {
+/// The number of mutations.
+pub(super) fn iterations() -> u64 {
+    match std::env::var("DET_POST_FUZZ_ITERATIONS") {
         Ok(text) => text.parse().expect("DET_POST_FUZZ_ITERATIONS is a number"),
         Err(_) => 100_000,
-    };
+    }
+}
+
+#[test]
+fn mutated_messages_are_decoded_or_refused() {
+    let num_iterations = iterations();
     let seeds = seeds();
     let mut buffer = small_buffer();
     let mut first_ops = FirstOps::new();

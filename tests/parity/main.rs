@@ -53,6 +53,7 @@ mod sparse_conv;
 mod sparse_encoder;
 mod sparse_max_pool;
 mod sparse_scenes;
+mod surround_pipeline;
 mod tensors;
 mod to_map;
 mod unpack;

@@ -3,29 +3,23 @@
 
 use std::time::Duration;
 
-use super::cameras::{Cameras, named};
+use super::cameras::Cameras;
+use super::pictures::CudaPictures;
 use super::postprocess::Postprocess;
 use super::streampetr::{CameraMatrices, DeviceStreamPetr};
 use super::{EgoMotion, family, needs, target, world_from_target};
 use crate::config::{ChannelConfig, SurroundConfig, SurroundDecoder};
-use crate::detectors::frame_stream::{FrameStream, Running, capacity_for};
-use crate::detectors::{Detector, DetectorInfo, FrameSet, InputNeeds, TargetFrame};
-use crate::device::cuda::{DeviceImage, ImageLayout, InPlaceUploads, Stream};
+use crate::detectors::frame_stream::FrameStream;
+use crate::detectors::{Detector, DetectorInfo, FrameInput, FrameSet, InputNeeds, TargetFrame};
+use crate::device::cuda::{InPlaceUploads, Stream};
 use crate::device::{Device, PayloadMemory};
 use crate::error::{Error, ErrorKind, Result};
 use crate::infer;
 use crate::infer::device::{DeviceEngine, fixed_shape};
 use crate::ops::decode_streampetr::decode_streampetr;
-use crate::ops::decompress::decompress_into;
-use crate::ops::resample::cuda::{DeviceMap, Kernels, enqueue_resample};
-use crate::ops::resample::{ResampleParams, SampleMap};
-use crate::types::{
-    CompressedFormat, Detections, FrameReport, ImagePayload, Resize, Stage, Stamp,
-    StreamPetrDecode, Transfer,
-};
-
-/// The initial capacity for images, which grows by powers of two.
-const MIN_PICTURE_BYTES: usize = 1 << 16;
+use crate::ops::resample::SampleMap;
+use crate::ops::resample::cuda::DeviceMap;
+use crate::types::{Detections, FrameReport, Resize, Stage, Stamp, StreamPetrDecode, Transfer};
 
 /// The stages timed on the stream, in order.
 const STREAM_STAGES: [Stage; 4] = [Stage::Upload, Stage::Letterbox, Stage::Encode, Stage::Infer];
@@ -51,7 +45,7 @@ pub struct CudaDetector {
     uploads: InPlaceUploads,
     frames: FrameStream,
     cameras: Cameras<DeviceMap>,
-    pictures: Pictures,
+    pictures: CudaPictures,
     resize: Resize,
     backbone: DeviceEngine,
     /// The position of the feature maps among the outputs of the backbone.
@@ -98,7 +92,7 @@ impl CudaDetector {
             uploads: InPlaceUploads::new(stream)?,
             frames: FrameStream::new(stream, &STREAM_STAGES)?,
             cameras: Cameras::new(config, num_cameras, lengths.picture),
-            pictures: Pictures::new(stream, num_cameras, super::resample_params(config))?,
+            pictures: CudaPictures::new(stream, num_cameras, super::resample_params(config))?,
             resize: config.facts.resize,
             features: network.signature().features,
             backbone,
@@ -120,9 +114,7 @@ impl CudaDetector {
         let (features, candidates) = (self.features, &mut self.postprocess.candidates);
         let ran = uploads.scope(|scope| {
             let mut running = frames.begin(scope, report);
-            pictures.upload(frame, &mut running)?;
-            pictures.enqueue_resample(cameras, backbone)?;
-            running.end_of(Stage::Letterbox)?;
+            pictures.enqueue(frame, cameras, &mut running, backbone.input(0)?)?;
             backbone.enqueue()?;
             running.end_of(Stage::Encode)?;
             match decoder {
@@ -176,11 +168,27 @@ impl Detector for CudaDetector {
         &self.info
     }
 
+    fn prepares(&self) -> bool {
+        true
+    }
+
+    fn prepare(&mut self, input: usize, message: &FrameInput<'_>) -> Result<()> {
+        let Self { frames, cameras, pictures, uploads, backbone, resize, .. } = self;
+        let stream = frames.stream();
+        let camera = cameras.update_view(input, message, |view| {
+            DeviceMap::new(stream, &SampleMap::of_view(view, *resize)?)
+        })?;
+        pictures.prepare(input, message, camera, uploads, backbone.input(0)?)
+    }
+
     fn detect<'a>(
         &'a mut self,
         frame: &FrameSet<'_>,
         report: &mut FrameReport,
     ) -> Result<Detections<'a>> {
+        if matches!(self.decoder, Decoder::StreamPetr { .. }) {
+            (0..self.needs.len()).try_for_each(|index| frame.input(index).map(drop))?;
+        }
         let (resize, stream) = (self.resize, self.frames.stream().clone());
         self.cameras
             .update(frame, |view| DeviceMap::new(&stream, &SampleMap::of_view(view, resize)?))?;
@@ -202,6 +210,7 @@ impl Detector for CudaDetector {
 
     fn reset(&mut self) -> Result<()> {
         self.motion.reset();
+        self.pictures.forget();
         Ok(())
     }
 
@@ -225,100 +234,4 @@ impl Detector for CudaDetector {
     fn payload_memory(&self) -> PayloadMemory {
         PayloadMemory::of(&Device::Cuda(self.frames.stream().device().clone()))
     }
-}
-
-/// The images of all cameras on the device, and their way into the input of the backbone.
-struct Pictures {
-    stream: Stream,
-    images: Vec<DeviceImage>,
-    kernels: Kernels,
-    params: ResampleParams,
-}
-
-impl Pictures {
-    fn new(stream: &Stream, num_cameras: usize, params: ResampleParams) -> Result<Self> {
-        let image = |_| DeviceImage::with_capacity(stream, MIN_PICTURE_BYTES);
-        Ok(Self {
-            stream: stream.clone(),
-            images: (0..num_cameras).map(image).collect::<Result<_>>()?,
-            kernels: Kernels::load(stream.device())?,
-            params,
-        })
-    }
-
-    /// Queues one upload per camera: of pixels in place or through one copy into page-locked
-    /// memory, of a file from its decoding into that memory.
-    fn upload<'env>(
-        &mut self,
-        frame: &FrameSet<'env>,
-        running: &mut Running<'_, 'env>,
-    ) -> Result<()> {
-        let Self { stream, images, .. } = self;
-        let mut written = [const { None }; crate::detectors::MAX_INPUTS];
-        let mut num_bytes = 0;
-        for (index, image) in images.iter_mut().enumerate() {
-            match frame.image(index)? {
-                ImagePayload::Raw(raw) => {
-                    num_bytes += raw.data().len();
-                    reserve(image, stream, raw.data().len())?;
-                }
-                ImagePayload::Compressed(file) => {
-                    let decoded = running.report.time(Stage::Decompress, || {
-                        let decoded = decompress_into(&file, |num_bytes| {
-                            reserve(image, stream, num_bytes)?;
-                            image.slot(num_bytes)
-                        })?;
-                        Ok::<_, Error>((ImageLayout::of(&decoded), decoded.data().len()))
-                    });
-                    let input = frame.input(index)?;
-                    let (layout, len) =
-                        decoded.map_err(|error: Error| named(index, input, &error))?;
-                    if file.format == CompressedFormat::Jpeg {
-                        running.report.add_bytes(Stage::Decompress, Transfer::HostCopy, len);
-                    }
-                    num_bytes += len;
-                    written[index] = Some((layout, len));
-                }
-            }
-        }
-        running.upload(num_bytes, |scope| {
-            let mut num_copied = 0;
-            for (index, image) in images.iter_mut().enumerate() {
-                match (written[index].take(), frame.image(index)?) {
-                    (Some((layout, len)), _) => image.enqueue_written(layout, len)?,
-                    (None, ImagePayload::Raw(raw)) => {
-                        num_copied += image.enqueue_payload(&raw, scope)?;
-                    }
-                    (None, ImagePayload::Compressed(_)) => {}
-                }
-            }
-            Ok(num_copied)
-        })
-    }
-
-    /// Queues the resampling of all images into the input of the backbone.
-    fn enqueue_resample(
-        &self,
-        cameras: &Cameras<DeviceMap>,
-        backbone: &mut DeviceEngine,
-    ) -> Result<()> {
-        let Self { stream, images, kernels, params } = self;
-        let input = backbone.input(0)?;
-        for (index, (image, camera)) in images.iter().zip(cameras.iter()).enumerate() {
-            let camera = camera.ok_or_else(|| {
-                let message = format!("camera {index} has no view");
-                Error::new(ErrorKind::Uncalibrated, super::STAGE, message)
-            })?;
-            enqueue_resample(stream, kernels, image, &camera.map, params, index, input)?;
-        }
-        Ok(())
-    }
-}
-
-/// Reserves memory for an image.
-fn reserve(image: &mut DeviceImage, stream: &Stream, num_bytes: usize) -> Result<()> {
-    if num_bytes > image.capacity() {
-        *image = DeviceImage::with_capacity(stream, capacity_for(num_bytes))?;
-    }
-    Ok(())
 }

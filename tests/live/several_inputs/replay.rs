@@ -156,6 +156,35 @@ fn every_frame_is_passed_on_with_its_detections_or_its_error() {
 }
 
 #[test]
+fn a_paced_replay_prepares_messages_while_their_frames_wait() {
+    let folder = tempfile::tempdir().unwrap();
+    rig::record(rig::OTHER_CAMERA, &folder.path().join("rig"));
+    let run = |rate| {
+        let prepared = stub::Prepared::default();
+        let options =
+            ReplayOptions { rate, factory: stub::preparing(&prepared), ..ReplayOptions::default() };
+        let bag = folder.path().join("rig");
+        let replay = Replay::open(&bag, &rig::config("cameras"), options).unwrap();
+        let mut in_frames = Vec::new();
+        let report = replay.run(|frame| {
+            let inputs = frame.result.as_ref().map_or(&[][..], |found| found.inputs.inputs);
+            in_frames.extend(inputs.iter().flatten().map(|input| input.header.stamp));
+            Ok(())
+        });
+        assert_eq!(report.unwrap().channels["cameras"].dropped.get("inference_failed"), None);
+        let prepared = prepared.lock().unwrap().clone();
+        (prepared, in_frames)
+    };
+    let (prepared, in_frames) = run(Rate::Factor(1.0));
+    assert!(prepared.iter().any(|(_, stamp)| in_frames.contains(stamp)), "{prepared:?}");
+    for (index, message) in prepared.iter().enumerate() {
+        assert!(!prepared[..index].contains(message), "{message:?} twice");
+    }
+    // Otherwise a frame follows its last message at once.
+    assert_eq!(run(Rate::Max).0, []);
+}
+
+#[test]
 fn a_replay_ends_where_its_caller_says() {
     let folder = tempfile::tempdir().unwrap();
     let replay = open(folder.path(), ReplayOptions::default()).unwrap();

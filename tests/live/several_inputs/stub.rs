@@ -3,18 +3,20 @@
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
 
-use det_post::Result;
 use det_post::config::ChannelConfig;
 use det_post::detectors::{
     Detector, DetectorInfo, FrameInput, FrameSet, InputNeeds, Payload, PayloadKind,
 };
 use det_post::device::Device;
+use det_post::runtime::Factory;
 use det_post::runtime::isolated::serve;
 use det_post::types::{
     Box2d, Box3d, Detection2d, Detection3d, Detections, DeviceChoice, FrameReport, ImagePayload,
-    Object3d, Stage,
+    Object3d, Stage, Stamp,
 };
+use det_post::{Error, ErrorKind, Result};
 
 /// Makes the detector that a channel is named after: `cameras` has two cameras
 /// and boxes in an image, `fused` a camera and a lidar and boxes in space.
@@ -103,6 +105,63 @@ impl Detector for Stub {
 
     fn warm_up(&mut self) -> Result<()> {
         Ok(())
+    }
+}
+
+/// The messages that detectors of [`preparing`] were given before their frames: input and
+/// stamp.
+pub type Prepared = Arc<Mutex<Vec<(usize, Stamp)>>>;
+
+/// Makes detectors as [`open`] does, which note the messages that they prepare.
+pub fn preparing(prepared: &Prepared) -> Factory {
+    let prepared = Arc::clone(prepared);
+    Arc::new(move |config, device| {
+        let prepared = Arc::clone(&prepared);
+        Ok(Box::new(Preparing { detector: open(config, device)?, prepared }))
+    })
+}
+
+struct Preparing {
+    detector: Box<dyn Detector>,
+    prepared: Prepared,
+}
+
+impl Detector for Preparing {
+    fn inputs(&self) -> &[InputNeeds] {
+        self.detector.inputs()
+    }
+
+    fn info(&self) -> &DetectorInfo {
+        self.detector.info()
+    }
+
+    fn prepares(&self) -> bool {
+        true
+    }
+
+    fn prepare(&mut self, input: usize, message: &FrameInput<'_>) -> Result<()> {
+        self.prepared.lock().unwrap().push((input, message.header.stamp));
+        Err(Error::new(ErrorKind::Inference, "stub", "the frame is detected all the same"))
+    }
+
+    fn detect<'a>(
+        &'a mut self,
+        frame: &FrameSet<'_>,
+        report: &mut FrameReport,
+    ) -> Result<Detections<'a>> {
+        self.detector.detect(frame, report)
+    }
+
+    fn reconfigure(&mut self, config: &ChannelConfig) -> Result<()> {
+        self.detector.reconfigure(config)
+    }
+
+    fn reset(&mut self) -> Result<()> {
+        self.detector.reset()
+    }
+
+    fn warm_up(&mut self) -> Result<()> {
+        self.detector.warm_up()
     }
 }
 

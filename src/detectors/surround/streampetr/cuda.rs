@@ -191,9 +191,10 @@ impl DeviceStreamPetr {
     pub fn outputs(&mut self) -> Result<StreamPetrOutputs<TensorView<'_>>> {
         let Self { head, signature, logits, boxes, .. } = self;
         let output = |output: HeadOutput| head.output(signature.head_outputs[output as usize]);
-        Ok(StreamPetrOutputs {
-            logits: logits.download(output(HeadOutput::Logits)?)?,
-            boxes: boxes.download(output(HeadOutput::Boxes)?)?,
-        })
+        logits.enqueue_download(output(HeadOutput::Logits)?)?;
+        boxes.enqueue_download(output(HeadOutput::Boxes)?)?;
+        // The last copy first: there is one wait.
+        let boxes = boxes.view()?;
+        Ok(StreamPetrOutputs { logits: logits.view()?, boxes })
     }
 }
