@@ -8,8 +8,11 @@ use det_post::replay::{Rate, Replay, ReplayFiles, ReplayOptions};
 use det_post::runtime::Factory;
 use det_post::runtime::isolated::Proxy;
 use det_post::transport::bag::BagReader;
-use det_post::types::Stage;
-use det_post::{Error, ErrorKind};
+use det_post::types::{
+    CameraCalibration, DeviceChoice, Encoding, FrameReport, Header, ImagePayload, ImageView, Size,
+    Stage, Stamp,
+};
+use det_post::{Detector, Error, ErrorKind, FrameInput, FrameSet};
 use serde_json::Value;
 
 use super::rig::{self, NUM_INCOMPLETE, NUM_SERVED};
@@ -182,6 +185,31 @@ fn a_paced_replay_prepares_messages_while_their_frames_wait() {
     }
     // Otherwise a frame follows its last message at once.
     assert_eq!(run(Rate::Max).0, []);
+}
+
+#[test]
+fn a_message_is_prepared_in_the_process_of_its_detector() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = rig::config("cameras").channels.remove(0);
+    let program = stub::program(folder.path());
+    let mut proxy = Proxy::start(&program, &config, DeviceChoice::Cpu).unwrap();
+    assert!(proxy.prepares());
+    let pixels = [7, 8, 9, 10];
+    let image = ImageView::new(Size::new(2, 2), 2, Encoding::Mono8, false, &pixels).unwrap();
+    let header = Header { stamp: Stamp::from_nanos(-5), frame_id: "front" };
+    let calibration = CameraCalibration { intrinsics: [1.5; 9], ..CameraCalibration::default() };
+    let mut message = FrameInput::image(header, ImagePayload::Raw(image));
+    message.calibration = Some(&calibration);
+    for _ in 0..2 {
+        let error = proxy.prepare(1, &message).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Inference);
+        let expected = r#"prepared (1, -5, "front", [7, 8, 9, 10], Some(1.5))"#;
+        assert!(error.message().contains(expected), "{error}");
+    }
+    // The detector goes on.
+    let inputs = [Some(FrameInput::image(header, ImagePayload::Raw(image))), None];
+    let frame = FrameSet { stamp: header.stamp, inputs: &inputs, target_pose: None };
+    assert_eq!(proxy.detect(&frame, &mut FrameReport::new()).unwrap().len(), 2);
 }
 
 #[test]

@@ -13,8 +13,8 @@ use det_post::device::Device;
 use det_post::runtime::Factory;
 use det_post::runtime::isolated::serve;
 use det_post::types::{
-    Box2d, Box3d, Detection2d, Detection3d, Detections, DeviceChoice, FrameReport, ImagePayload,
-    Object3d, Stage, Stamp,
+    Box2d, Box3d, Detection2d, Detection3d, Detections, DeviceChoice, FrameReport, Header,
+    ImagePayload, Object3d, Stage, Stamp,
 };
 use det_post::{Error, ErrorKind, Result};
 
@@ -140,8 +140,12 @@ impl Detector for Preparing {
     }
 
     fn prepare(&mut self, input: usize, message: &FrameInput<'_>) -> Result<()> {
-        self.prepared.lock().unwrap().push((input, message.header.stamp));
-        Err(Error::new(ErrorKind::Inference, "stub", "the frame is detected all the same"))
+        let Header { stamp, frame_id } = message.header;
+        self.prepared.lock().unwrap().push((input, stamp));
+        let Payload::Image(ImagePayload::Raw(image)) = message.payload else { return Ok(()) };
+        let focal_length = message.calibration.map(|calibration| calibration.intrinsics[0]);
+        let found = (input, stamp.nanos(), frame_id, image.data(), focal_length);
+        Err(Error::new(ErrorKind::Inference, "stub", format!("prepared {found:?}")))
     }
 
     fn detect<'a>(
@@ -172,7 +176,7 @@ const VARIABLE: &str = "DET_POST_STUB_PROCESS";
 #[test]
 fn process_of_a_stub() {
     if std::env::var_os(VARIABLE).is_some() {
-        serve(open).unwrap();
+        serve(|config, device| preparing(&Prepared::default())(config, device)).unwrap();
     }
 }
 
