@@ -1,7 +1,7 @@
 //! Frames of a surround channel as a detector takes them: images of random pixels, a
 //! calibration, cameras that look around, and a vehicle that moves.
 
-use std::f64::consts::FRAC_PI_3;
+use std::f64::consts::{FRAC_PI_2, FRAC_PI_3};
 use std::path::Path;
 
 use det_post::config::{ChannelKind, Config, SurroundConfig};
@@ -54,7 +54,7 @@ impl Cameras {
         let images: Vec<_> = (0..NUM_CAMERAS).map(image).collect();
         let pose = |camera: usize| {
             let around = Rotation3::from_euler_angles(0.0, 0.0, FRAC_PI_3 * camera as f64);
-            let optical = Rotation3::from_euler_angles(-1.5708, 0.0, -1.5708);
+            let optical = Rotation3::from_euler_angles(-FRAC_PI_2, 0.0, -FRAC_PI_2);
             let turn = UnitQuaternion::from_rotation_matrix(&(around * optical));
             Isometry3::from_parts(Translation3::new(0.0, 0.0, 1.5), turn)
         };
