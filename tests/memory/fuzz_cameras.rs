@@ -162,7 +162,7 @@ impl Reader {
         let vehicle = tf::isometry(case.vehicle.0, case.vehicle.1)?;
         buffer.insert("base_link", "camera", STAMP, camera, true)?;
         buffer.insert("map", "base_link", STAMP, vehicle, false)?;
-        config.compensate_skew = number % 2 == 0;
+        config.compensate_skew = number.is_multiple_of(2);
         config.undistort = [Undistort::Auto, Undistort::Never][number as usize / 2 % 2];
         config.facts.pixel_convention =
             [PixelConvention::Trainer, PixelConvention::Exact][number as usize / 4 % 2];
