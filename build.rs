@@ -9,7 +9,7 @@
 //! which nearly triple the size of the kernels.
 //!
 //! Sets the cfg `iron_services` where r2r generates the types of the services that
-//! nodes have from ROS 2 Iron on.
+//! nodes have from ROS 2 Iron on, and `std_srvs` where it generates those of that package.
 
 use std::env;
 use std::ffi::OsString;
@@ -25,7 +25,7 @@ const ARCHITECTURES: [u32; 7] = [80, 86, 87, 89, 90, 100, 120];
 const SWITCHES: [&str; 3] = ["-O3", "-std=c++17", "--fmad=false"];
 
 fn main() {
-    println!("cargo:rustc-check-cfg=cfg(iron_services, kernels)");
+    println!("cargo:rustc-check-cfg=cfg(iron_services, kernels, std_srvs)");
     println!("cargo:rerun-if-changed=build.rs");
     println!("cargo:rerun-if-changed=kernels");
     for name in [
@@ -57,14 +57,18 @@ fn ask_ros() {
     for name in prefixes.iter().chain(&selections) {
         println!("cargo:rerun-if-env-changed={name}");
     }
-    let package = "type_description_interfaces";
-    let file = Path::new("share").join(package).join("srv/GetTypeDescription.srv");
-    let has_file = |paths: OsString| env::split_paths(&paths).any(|p| p.join(&file).is_file());
-    let is_selected = |name| env::var(name).is_ok_and(|list| list.contains(package));
-    if prefixes.iter().filter_map(env::var_os).any(has_file)
-        && selections.iter().all(|name| env::var_os(name).is_none() || is_selected(*name))
-    {
-        println!("cargo:rustc-cfg=iron_services");
+    for (cfg, package, service) in [
+        ("iron_services", "type_description_interfaces", "GetTypeDescription"),
+        ("std_srvs", "std_srvs", "SetBool"),
+    ] {
+        let file = Path::new("share").join(package).join(format!("srv/{service}.srv"));
+        let has_file = |paths: OsString| env::split_paths(&paths).any(|p| p.join(&file).is_file());
+        let is_selected = |name| env::var(name).is_ok_and(|list| list.contains(package));
+        if prefixes.iter().filter_map(env::var_os).any(has_file)
+            && selections.iter().all(|name| env::var_os(name).is_none() || is_selected(*name))
+        {
+            println!("cargo:rustc-cfg={cfg}");
+        }
     }
 }
 

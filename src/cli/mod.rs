@@ -10,6 +10,8 @@ mod exit;
 mod heap;
 mod inspect;
 mod interrupt;
+mod like;
+mod migrate;
 mod progress;
 mod replay;
 mod ros_args;
@@ -24,6 +26,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 pub use exit::ExitStatus;
+use like::LikeArguments;
 use ros_args::RosArguments;
 
 use crate::detectors;
@@ -67,6 +70,9 @@ enum Command {
         /// A rosbag2 directory, an .mcap file or a .db3 file.
         bag: PathBuf,
     },
+    /// Translates parameter files of Autoware's nodes: ours on stdout, what became of each
+    /// parameter on stderr.
+    Migrate(migrate::MigrateArguments),
     /// Serves the frames of one channel for the process that started this one.
     #[command(hide = true)]
     Isolated,
@@ -84,6 +90,8 @@ struct ConfigArguments {
     /// Overrides one parameter, as ROS does: -p camera.score_threshold:=0.4
     #[arg(short = 'p', long = "param", value_name = "KEY:=VALUE")]
     overrides: Vec<String>,
+    #[command(flatten)]
+    like: LikeArguments,
 }
 
 /// Parses the command line and runs the command.
@@ -129,6 +137,7 @@ fn run(command: &Command, ros: &RosArguments) -> Result<ExitStatus> {
         Command::Eval(arguments) => eval::eval(arguments),
         Command::Simulate(arguments) => simulate::simulate(arguments),
         Command::Inspect { bag } => inspect::inspect(bag),
+        Command::Migrate(arguments) => migrate::migrate(arguments),
         Command::Isolated => isolated::serve(detectors::open).map(|()| ExitStatus::Done),
         Command::Check(arguments) => check::check(arguments),
     }

@@ -3,7 +3,7 @@
 use std::mem::size_of;
 use std::path::PathBuf;
 
-use super::capacities::{candidate_capacity, max_detections, pre_nms_top_k};
+use super::capacities::{candidate_capacity, max_detections, pre_nms_top_k, score_kept_when};
 use super::classes::{class_filter, per_class};
 use super::declaration::Change::{Fixed, Live};
 use super::engine::{engine, model_path};
@@ -35,8 +35,8 @@ pub struct LidarConfig {
     pub score_thresholds: ScoreThresholds,
     /// Per class, the minimum norm of (sine, cosine); empty for no check.
     pub yaw_norm_thresholds: Vec<f32>,
-    /// Suppression.
-    pub nms: Nms3d,
+    /// Suppressions in a row, each of the survivors of the one before.
+    pub nms: Vec<Nms3d>,
     /// The maximum number of points of a frame, all sweeps together.
     pub point_capacity: usize,
     /// The maximum number of voxels of a frame.
@@ -237,7 +237,7 @@ pub(super) fn score_thresholds(p: &mut Reader<'_>, class_names: &[String]) -> Sc
         Live,
         list(number(0.0..=1.0), OneOrPerClass),
         0.35,
-        "Boxes with a score of at least this are kept; one for all classes, or one per class.",
+        "Boxes with a score of at least this (see `score_kept_when`) are kept; one for all classes, or one per class.",
     );
     let limits = p.optional(
         LIMITS,
@@ -254,6 +254,7 @@ pub(super) fn score_thresholds(p: &mut Reader<'_>, class_names: &[String]) -> Sc
         "Score thresholds of a class, one per bin of `distance_upper_limits_m`.",
     );
     let filter = class_filter(p, class_names);
+    let kept_when = score_kept_when(p);
     let limits = limits.unwrap_or_default();
     if !limits.is_sorted_by(|a, b| a < b) {
         p.refuse(LIMITS, format!("{limits:?}"), "rising limits");
@@ -271,7 +272,10 @@ pub(super) fn score_thresholds(p: &mut Reader<'_>, class_names: &[String]) -> Sc
         }
         let num_bins = limits.len().max(1);
         bins_of_class.push(match filter.is_empty() || filter.contains(&(class as u32)) {
-            true => bins.unwrap_or_else(|| vec![threshold; num_bins]),
+            true => {
+                let bins = bins.unwrap_or_else(|| vec![threshold; num_bins]);
+                bins.into_iter().map(|threshold| kept_when.least_score(threshold)).collect()
+            }
             false => vec![f32::INFINITY; num_bins],
         });
     }

@@ -152,6 +152,13 @@ impl<'a> Reader<'a> {
             .collect()
     }
 
+    /// Whether anything is given below a key, or the parameters are described for any head.
+    pub(super) fn is_given_below(&self, key: &str) -> bool {
+        let is_below =
+            |name: &String| name.strip_prefix(key).is_some_and(|rest| rest.starts_with('.'));
+        self.is_manual || self.given.keys().chain(self.suggested.keys()).any(is_below)
+    }
+
     /// Accepts the former key of a parameter, with a warning that names the
     /// present one. `convert` translates a value; `allowed` are its values.
     pub(super) fn renamed(

@@ -47,8 +47,8 @@ pub struct SurroundConfig {
     pub score_thresholds: ScoreThresholds,
     /// Per class, the minimum norm of (sine, cosine); empty for no check.
     pub yaw_norm_thresholds: Vec<f32>,
-    /// Suppression.
-    pub nms: Nms3d,
+    /// Suppressions in a row, each of the survivors of the one before.
+    pub nms: Vec<Nms3d>,
     /// The maximum number of decoded boxes of a frame.
     pub candidate_capacity: usize,
     /// The maximum number of candidates for suppression.

@@ -4,6 +4,7 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use super::scalar::flag_of;
 use crate::ros::{ParameterRange, ParameterType};
 use crate::types::DeviceChoice;
 use crate::yaml::Node;
@@ -70,11 +71,7 @@ pub(super) fn flag() -> Kind<bool> {
     Kind::new(ParameterType::Flag, "true or false", false, |node| {
         let flag = match node {
             Node::Flag(flag) => *flag,
-            Node::Text(word) => match word.as_str() {
-                "y" | "Y" | "yes" | "Yes" | "YES" | "on" | "On" | "ON" => true,
-                "n" | "N" | "no" | "No" | "NO" | "off" | "Off" | "OFF" => false,
-                _ => return None,
-            },
+            Node::Text(word) => flag_of(word)?,
             _ => return None,
         };
         Some((flag, Node::Flag(flag)))
@@ -135,6 +132,18 @@ pub(super) fn integer(range: RangeInclusive<usize>) -> Kind<usize> {
         _ => None,
     });
     let plural = format!("integers from {min} to {max}");
+    Kind { range: Some(ParameterRange::Integer { from, to }), plural, ..integer }
+}
+
+/// An integer of a range that may be below 0.
+pub(super) fn signed(range: RangeInclusive<i64>) -> Kind<i64> {
+    let (from, to) = range.into_inner();
+    let allowed = format!("an integer from {from} to {to}");
+    let integer = Kind::new(ParameterType::Integer, allowed, from, move |node| match node {
+        Node::Integer(n) if (from..=to).contains(n) => Some((*n, node.clone())),
+        _ => None,
+    });
+    let plural = format!("integers from {from} to {to}");
     Kind { range: Some(ParameterRange::Integer { from, to }), plural, ..integer }
 }
 
@@ -287,6 +296,18 @@ impl From<f64> for Node {
 impl From<&str> for Node {
     fn from(text: &str) -> Self {
         Self::Text(text.to_owned())
+    }
+}
+
+impl From<String> for Node {
+    fn from(text: String) -> Self {
+        Self::Text(text)
+    }
+}
+
+impl<T: Into<Node>> From<Vec<T>> for Node {
+    fn from(items: Vec<T>) -> Self {
+        Self::List(items.into_iter().map(Into::into).collect())
     }
 }
 

@@ -8,6 +8,7 @@
 //! | family | inputs | stages on the CPU |
 //! |---|---|---|
 //! | [`image2d`] | one image | decompress, letterbox, infer, decode, select, suppress, gather |
+//! | [`image2d`] | one list of tensors | decode, select, suppress, gather |
 //! | [`pillars`] | one cloud | unpack, densify, voxelize, pillar features, encode, scatter, infer, decode, select, suppress, gather |
 //! | [`voxels`] | one cloud | unpack, densify, voxelize, voxel mean, encode, infer, decode, select, suppress, gather |
 //! | [`surround`] | pictures of all cameras | decompress, letterbox, infer, encode, decode, select, suppress, gather |
@@ -34,7 +35,7 @@ pub use frame_set::{
 use crate::config::{ChannelConfig, ChannelKind, EncoderFacts};
 use crate::device::{Device, PayloadMemory};
 use crate::error::{Error, ErrorKind, Result};
-use crate::types::{Detections, DeviceChoice, FrameReport, Stage};
+use crate::types::{Detections, DeviceChoice, EngineKind, FrameReport, Stage};
 
 /// Finds objects in the inputs of a frame.
 ///
@@ -165,6 +166,12 @@ impl DetectorInfo {
 /// when a network cannot be loaded or does not fit its head, `Argument` when
 /// the device has no implementation of what is configured.
 pub fn open(config: &ChannelConfig, device: DeviceChoice) -> Result<Box<dyn Detector>> {
+    // Without a network there is nothing to compute on a device.
+    if let ChannelKind::Camera(camera) = &config.kind
+        && camera.engine.kind == EngineKind::External
+    {
+        return image2d::open_received(camera);
+    }
     let device = Device::open(device)?;
     match &config.kind {
         ChannelKind::Camera(camera) => image2d::open(camera, &device),

@@ -12,8 +12,8 @@
 use std::time::{Duration, Instant};
 
 use super::calibration::CalibrationHealth;
+use super::frame_window::{FrameSummary, FrameWindow};
 use super::status::{StatusBuilder, TopicStatus, cause_of_silence};
-use super::worker::{FrameSummary, FrameWindow};
 use crate::config::{ChannelConfig, ChannelKind};
 use crate::runtime::account::{LevelSummary, Reason};
 use crate::runtime::input::InputSummary;
@@ -186,6 +186,7 @@ impl ChannelHealth<'_> {
         status.value("frames_out", num.to_string());
         status.value("frames_out_total", self.frames.num_out.to_string());
         status.value("detections", account.num_detections().to_string());
+        status.value("skipped", self.window.num_skipped.to_string());
         status.reasons("dropped", account.dropped());
         status.reasons("alone", account.degraded());
         account.truncated().for_each(|(count, num)| status.value(count.name(), num.to_string()));
@@ -335,7 +336,9 @@ fn is_warning(count: Count) -> bool {
 
 fn models(kind: &ChannelKind) -> Vec<(&'static str, String)> {
     match kind {
-        ChannelKind::Camera(camera) => vec![("model", camera.model_path.display().to_string())],
+        ChannelKind::Camera(camera) => {
+            camera.model_paths().map(|(key, path)| (key, path.display().to_string())).collect()
+        }
         ChannelKind::Lidar(lidar) => vec![
             ("encoder", lidar.encoder_path.display().to_string()),
             ("model", lidar.model_path.display().to_string()),

@@ -10,7 +10,7 @@
 //! | sparse networks | [`voxel_mean`], [`rulebook`], [`sparse_conv`], [`sparse_max_pool`], [`to_map`] |
 //! | view decoders | [`channels_last`], [`view_sample`], [`attention`], [`linear`], [`layer_norm`], [`refine`], [`top_rows`] |
 //! | output | [`decode_yolo`], [`decode_center`], [`decode_anchor`], [`decode_query`], [`decode_streampetr`], [`select`], [`gather`] |
-//! | suppression | [`nms`], which selects one of [`nms_none`], [`nms_iou`], [`nms_fast`], [`nms_soft`], [`nms_rotated`], [`nms_circle`], [`nms_bev`], [`nms_iou_3d`] |
+//! | suppression | [`nms`], which selects one of [`nms_none`], [`nms_iou`], [`nms_fast`], [`nms_soft`], [`nms_rotated`], [`nms_circle`], [`nms_bev`], [`nms_bev_fast`], [`nms_iou_3d`]; between two kinds in a row [`survivors`] |
 //!
 //! Operations copy nothing between host and device, and allocate nothing once their
 //! workspaces have grown to the sizes of the data.
@@ -56,6 +56,7 @@ pub mod linear;
 pub(crate) mod logit;
 pub mod nms;
 pub mod nms_bev;
+pub mod nms_bev_fast;
 pub mod nms_circle;
 pub mod nms_fast;
 pub mod nms_iou;
@@ -74,6 +75,7 @@ pub mod scatter;
 pub mod select;
 pub mod sparse_conv;
 pub mod sparse_max_pool;
+pub mod survivors;
 #[cfg(feature = "cuda")]
 mod thresholds;
 pub mod to_map;

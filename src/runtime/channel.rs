@@ -18,8 +18,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::transport::calibration_files::read_camera;
 use crate::transport::middleware::{InputKind, Received};
 use crate::types::{
-    CameraCalibration, Count, Detections, DeviceChoice, FrameReport, Header, OutputType, Stage,
-    Stamp,
+    CameraCalibration, Count, Detections, DeviceChoice, FrameReport, Header, Stage, Stamp,
 };
 
 /// A channel whose networks are loaded.
@@ -115,6 +114,7 @@ impl Channel {
                 ("images", &[InputKind::Image, InputKind::CompressedImage][..])
             }
             Some(PayloadKind::Cloud) => ("point clouds", &[InputKind::PointCloud2][..]),
+            Some(PayloadKind::Tensors) => ("lists of tensors", &[InputKind::TensorList][..]),
             None => ("nothing", &[][..]),
         };
         let kind = kinds.iter().find(|kind| kind.type_name() == type_name).copied();
@@ -131,6 +131,7 @@ impl Channel {
         let is_compressed = self.config.inputs.get(input).is_some_and(|input| input.is_compressed);
         match self.needs.get(input).map(|needs| needs.kind) {
             Some(PayloadKind::Cloud) => InputKind::PointCloud2,
+            Some(PayloadKind::Tensors) => InputKind::TensorList,
             _ if is_compressed => InputKind::CompressedImage,
             _ => InputKind::Image,
         }
@@ -159,11 +160,6 @@ impl Channel {
     /// Memory for payloads from which the device uploads with the fewest copies.
     pub fn payload_memory(&self) -> PayloadMemory {
         self.supervisor.detector().map(Detector::payload_memory).unwrap_or_default()
-    }
-
-    /// The type of its output messages.
-    pub fn output_type(&self) -> OutputType {
-        self.config.output_type
     }
 
     /// Whether its detector uses the pose of a sensor or of its target frame.
@@ -318,6 +314,7 @@ pub fn frame_input<'a>(message: &Received<'a>) -> Option<FrameInput<'a>> {
     match *message {
         Received::Picture { header, payload } => Some(FrameInput::image(header, payload)),
         Received::Cloud { header, view } => Some(FrameInput::cloud(header, view)),
+        Received::Tensors { header, tensors } => Some(FrameInput::tensors(header, tensors)),
         Received::CameraInfo(_)
         | Received::Transform { .. }
         | Received::Clock(_)

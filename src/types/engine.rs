@@ -13,6 +13,8 @@ pub enum EngineKind {
     Rten,
     /// ONNX Runtime, loaded when the program runs.
     OnnxRuntime,
+    /// None: the network runs elsewhere and its tensors are received.
+    External,
 }
 
 /// Options of an engine.

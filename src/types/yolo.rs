@@ -48,6 +48,15 @@ impl YoloLayout {
         matches!(self, Self::Obb)
     }
 
+    /// Whether decoding depends on the size of the network's input.
+    pub fn needs_input_size(&self) -> bool {
+        match self {
+            Self::V5Raw { .. } | Self::Yolox { .. } => true,
+            Self::Detr { boxes, .. } => *boxes == DetrBoxes::CenterNormalized,
+            Self::V5 | Self::V8 | Self::Obb | Self::EndToEnd => false,
+        }
+    }
+
     /// Whether the outputs are final: nothing is suppressed.
     pub fn is_end_to_end(&self) -> bool {
         matches!(self, Self::EndToEnd | Self::Detr { .. })

@@ -205,7 +205,7 @@ fn facts_of_two_heads_arrive() {
     assert_eq!(lidar.facts.grid.grid_size(), [512, 512, 1]);
     let LidarOutputs::Center(center) = &lidar.facts.outputs else { panic!() };
     assert_eq!(lidar.center_decode(center).cell_size_m, [0.8, 0.8]);
-    let Nms3d::Circle(circle) = &lidar.nms else { panic!() };
+    let [Nms3d::Circle(circle)] = &lidar.nms[..] else { panic!() };
     assert_eq!(circle.class_mode, ClassMode::Groups(vec![0, 1, 1, 2, 2, 3, 4, 4, 5, 5]));
     assert_eq!(lidar.densification.num_past_sweeps, 9);
 }
@@ -322,7 +322,7 @@ fn thresholds_by_distance_and_forbidden_pairs() {
     let ChannelKind::Lidar(lidar) = &config.channels[0].kind else { panic!() };
     assert_eq!(lidar.score_thresholds.per_class[2], [0.1, 0.2]);
     assert_eq!(lidar.score_thresholds.per_class[0], [0.35, 0.35]);
-    let Nms3d::Bev(bev) = &lidar.nms else { panic!() };
+    let [Nms3d::Bev(bev)] = &lidar.nms[..] else { panic!() };
     assert_eq!(bev.forbidden_pairs, [[0, 4], [1, 4], [2, 4], [3, 4]]);
     assert_eq!(bev.search_distance_m, f32::INFINITY);
 }
@@ -336,8 +336,8 @@ fn keys_of_suppression_mean_the_same_for_every_sensor() {
                 Nms2d::Iou(nms) => nms.class_mode,
                 other => panic!("{other:?}"),
             },
-            ChannelKind::Lidar(lidar) => match lidar.nms {
-                Nms3d::Circle(nms) => nms.class_mode,
+            ChannelKind::Lidar(lidar) => match &lidar.nms[..] {
+                [Nms3d::Circle(nms)] => nms.class_mode.clone(),
                 other => panic!("{other:?}"),
             },
             other => panic!("{other:?}"),
@@ -401,7 +401,7 @@ fn former_keys_are_accepted_with_a_warning() {
 #[test]
 fn the_output_type_follows_from_the_family() {
     let output_type = |base: &[&str], more: &[&str]| {
-        load_overrides(base, more).map(|config| config.channels[0].output_type)
+        load_overrides(base, more).map(|config| config.channels[0].publish.format.output_type)
     };
     assert_eq!(output_type(&CAMERA, &[]).unwrap(), OutputType::Detection2dArray);
     assert_eq!(output_type(&LIDAR, &[]).unwrap(), OutputType::Detection3dArray);

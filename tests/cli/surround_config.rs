@@ -43,7 +43,7 @@ fn a_surround_channel_has_the_defaults_of_its_head() {
         assert_eq!(input.camera_info.as_deref(), Some(info));
         assert_eq!(input.calibration_path, None);
     }
-    assert_eq!(channel.output_type, OutputType::Detection3dArray);
+    assert_eq!(channel.publish.format.output_type, OutputType::Detection3dArray);
     assert_eq!(channel.sync.policy, SyncPolicy::Nearest);
     // Seconds are read in single precision.
     let wait = channel.live.transform_wait;
@@ -61,7 +61,7 @@ fn a_surround_channel_has_the_defaults_of_its_head() {
     assert_eq!(surround.facts.class_names[4], "PEDESTRIAN");
     assert_eq!(surround.facts.pixel_convention, PixelConvention::Trainer);
     assert_eq!(surround.facts.size_order, SizeOrder::LengthWidthHeight);
-    let Nms3d::Bev(nms) = &surround.nms else { panic!("{:?}", surround.nms) };
+    let [Nms3d::Bev(nms)] = &surround.nms[..] else { panic!("{:?}", surround.nms) };
     assert_eq!((nms.iou_thresholds[0], nms.search_distance_m), (0.5, 10.0));
     assert_eq!(nms.class_mode, ClassMode::Agnostic);
     assert_eq!(nms.forbidden_pairs, [[0, 4], [1, 4], [2, 4], [3, 4]]);
@@ -107,7 +107,7 @@ fn values_of_a_surround_channel_arrive_and_survive_their_own_yaml() {
     assert_eq!((found.target_frame.as_str(), found.world_frame.as_str()), ("ego", "odom"));
     assert_eq!(found.transforms_path, Some(PathBuf::from("rig.yaml")));
     assert!(found.compensate_skew && found.undistort == Undistort::Never);
-    assert_eq!((found.max_gap, &found.nms), (Duration::from_secs(2), &Nms3d::None));
+    assert_eq!((found.max_gap, &found.nms[..]), (Duration::from_secs(2), &[Nms3d::None][..]));
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), channel.to_yaml()).unwrap();
     let again = Config::load(&[file.path().to_owned()], &[]).unwrap();

@@ -38,3 +38,4 @@ pub mod streampetr;
 pub mod surround_frames;
 pub mod surround_rig;
 pub mod view_networks;
+pub mod yolov8_tensor;

@@ -28,6 +28,7 @@ mod hostile;
 mod load;
 mod messages;
 mod node;
+mod other_stacks;
 mod peer;
 mod robustness;
 mod rtps;

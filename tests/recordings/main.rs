@@ -10,10 +10,12 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod autoware_messages;
 mod bags;
 mod damaged_bags;
 mod demo;
 mod detections_recording;
+mod dropin;
 mod golden;
 mod lidar_replay;
 mod messages;
@@ -21,4 +23,5 @@ mod nan_scores;
 mod rotated_boxes;
 mod surround;
 mod surround_views;
+mod tensor_replay;
 mod voxel_replay;

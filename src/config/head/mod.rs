@@ -51,6 +51,8 @@ pub(super) const SHIPPED: &[(&str, &str)] = &[
     ("demo_camera", include_str!("../../../config/heads/demo_camera.yaml")),
     ("demo_lidar", include_str!("../../../config/heads/demo_lidar.yaml")),
     ("demo_voxel", include_str!("../../../config/heads/demo_voxel.yaml")),
+    ("isaac_ros_rtdetr", include_str!("../../../config/heads/isaac_ros_rtdetr.yaml")),
+    ("isaac_ros_yolov8", include_str!("../../../config/heads/isaac_ros_yolov8.yaml")),
     ("pointpillars_kitti", include_str!("../../../config/heads/pointpillars_kitti.yaml")),
     ("rtdetr", include_str!("../../../config/heads/rtdetr.yaml")),
     ("second_kitti", include_str!("../../../config/heads/second_kitti.yaml")),
@@ -99,6 +101,25 @@ pub(super) fn read(key: &str, name: &str, problems: &mut Problems) -> Option<Hea
         .filter(|_| of_head.is_empty());
     problems.append(of_head);
     head
+}
+
+/// Reads a head whose facts stand in the configuration itself; `prefix` precedes their keys.
+/// Also returns the facts as parameters.
+pub(super) fn read_inline(
+    prefix: &str,
+    mut facts_given: Entries,
+    problems: &mut Problems,
+) -> (Option<Head>, Vec<Declaration>) {
+    if let Some(names) = facts_given.get_mut("class_names") {
+        expand(&mut names.node);
+    }
+    let mut of_head = Problems::default();
+    let mut p = Reader::new(prefix, facts_given, &mut of_head);
+    let facts = facts(&mut p);
+    let declared = p.finish();
+    let head = facts.filter(|_| of_head.is_empty());
+    problems.append(of_head);
+    (head.map(|facts| Head { facts, suggested: Entries::new() }), declared)
 }
 
 fn text_of(key: &str, name: &str, problems: &mut Problems) -> Option<String> {

@@ -230,8 +230,8 @@ fn image_size(input: &FrameInput<'_>) -> Result<Size> {
     match input.payload {
         Payload::Image(ImagePayload::Raw(image)) => Ok(image.size()),
         Payload::Image(ImagePayload::Compressed(file)) => decompress::size(&file),
-        Payload::Cloud(_) => {
-            Err(Error::new(ErrorKind::Argument, STAGE, "a point cloud, not an image"))
+        Payload::Cloud(_) | Payload::Tensors(_) => {
+            Err(Error::new(ErrorKind::Argument, STAGE, "the input is not an image"))
         }
     }
 }

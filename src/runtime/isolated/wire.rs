@@ -21,7 +21,7 @@ pub(super) fn put_detector(message: &mut Message, detector: &dyn Detector) {
     }
     message.put_u32(needs.len() as u32);
     for InputNeeds { kind, pose_in, calibration } in needs {
-        message.put_u32(u32::from(*kind == PayloadKind::Cloud));
+        message.put_u32(*kind as u32);
         put_frame_of(message, pose_in.as_deref());
         message.put_u32(u32::from(*calibration));
     }
@@ -67,7 +67,8 @@ pub(super) fn take_detector(message: &Message) -> Result<Description> {
     }
     let mut needs = Vec::new();
     for _ in 0..message.u32()? {
-        let kind = if message.u32()? != 0 { PayloadKind::Cloud } else { PayloadKind::Image };
+        let kind = PayloadKind::ALL.get(message.u32()? as usize).copied();
+        let kind = kind.ok_or_else(malformed)?;
         let pose_in = take_frame_of(message)?;
         needs.push(InputNeeds { kind, pose_in, calibration: message.u32()? != 0 });
     }

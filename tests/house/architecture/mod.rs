@@ -70,7 +70,7 @@ const LAYERS: [(&str, &[&str]); 19] = [
 ];
 
 /// Files that may hold `unsafe`, each block with its argument.
-const UNSAFE_FILES: [&str; 34] = [
+const UNSAFE_FILES: [&str; 35] = [
     "src/cli/heap.rs",
     "src/device/cuda/diagnostic.rs",
     "src/device/cuda/graph.rs",
@@ -97,6 +97,7 @@ const UNSAFE_FILES: [&str; 34] = [
     "src/ops/select/kernels.rs",
     "src/ops/sparse_conv/kernels.rs",
     "src/ops/sparse_max_pool/kernels.rs",
+    "src/ops/survivors/kernels.rs",
     "src/ops/to_map/kernels.rs",
     "src/ops/unpack/kernels.rs",
     "src/ops/view_sample/kernels.rs",

@@ -50,6 +50,7 @@ fn digest(frame: &FrameSet<'_>, input: &FrameInput<'_>) -> [f32; 4] {
         Payload::Image(ImagePayload::Raw(image)) => image.data(),
         Payload::Image(ImagePayload::Compressed(file)) => file.data,
         Payload::Cloud(cloud) => cloud.data(),
+        Payload::Tensors(tensors) => tensors.bytes(),
     };
     let sum: u32 = data.iter().map(|byte| u32::from(*byte)).sum();
     let offset_us = input.header.stamp.nanos() - frame.stamp.nanos();
@@ -89,7 +90,7 @@ impl Detector for Stub {
             }
         });
         Ok(match self.needs[1].kind {
-            PayloadKind::Image => Detections::Boxes2d(boxes_2d),
+            PayloadKind::Image | PayloadKind::Tensors => Detections::Boxes2d(boxes_2d),
             PayloadKind::Cloud => Detections::Boxes3d(boxes_3d),
         })
     }

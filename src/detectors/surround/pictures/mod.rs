@@ -103,8 +103,8 @@ impl<T> Prepared<T> {
 fn image<'a>(message: &FrameInput<'a>) -> Result<ImagePayload<'a>> {
     match message.payload {
         Payload::Image(image) => Ok(image),
-        Payload::Cloud(_) => {
-            Err(Error::new(ErrorKind::Argument, STAGE, "a point cloud, not an image"))
+        Payload::Cloud(_) | Payload::Tensors(_) => {
+            Err(Error::new(ErrorKind::Argument, STAGE, "a point cloud or tensors, not an image"))
         }
     }
 }
