@@ -6,6 +6,7 @@ mod export;
 mod files;
 mod operations;
 mod sparse4d;
+mod trained_decoder;
 
 use std::path::PathBuf;
 
