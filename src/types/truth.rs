@@ -25,8 +25,8 @@ pub struct Truth3d<'a> {
     pub velocity_mps: [f32; 2],
     /// Its points or its pixels.
     pub evidence: Evidence,
-    /// Of the rays or pixels that would show it if nothing stood before it, the fraction
-    /// that do, in the picture with the largest fraction; 0 when there are none.
+    /// The fraction of the rays or pixels that would show it without occlusion that do, in
+    /// the picture with the largest fraction; 0 when there are none.
     pub visibility: f32,
 }
 
