@@ -49,6 +49,8 @@ pub mod decompress;
 pub mod densify;
 pub mod detr3d_block;
 pub mod gather;
+#[cfg(feature = "cuda")]
+mod image_kernels;
 pub mod layer_norm;
 pub mod layer_stack;
 pub mod letterbox;

@@ -2,7 +2,7 @@
 //! these.
 //!
 //! Images, clouds and tensors are borrowed views of the memory of a message, checked when
-//! they are made:
+//! they are created:
 //!
 //! ```
 //! use det_post::types::{CloudView, PointField, PointFields};

@@ -1,4 +1,4 @@
-//! What is true of an object: the answer that a detection is compared with.
+//! Ground truth: the objects that detections are compared with.
 
 use super::boxes::{Box2d, Box3d};
 
@@ -19,14 +19,14 @@ pub struct Truth3d<'a> {
     pub class_name: &'a str,
     /// The object's number, the same in every frame and for every sensor.
     pub track_id: u32,
-    /// Where it is and how large.
+    /// Its box.
     pub bbox: Box3d,
     /// Velocity over ground along x and y of that frame, in metres per second.
     pub velocity_mps: [f32; 2],
     /// Its points or its pixels.
     pub evidence: Evidence,
-    /// Of the rays or pixels that would show it if nothing stood before it, the fraction
-    /// that do, in the picture with the largest fraction; 0 when there are none.
+    /// The fraction of the rays or pixels that would show it without occlusion that do, in
+    /// the picture with the largest fraction; 0 when there are none.
     pub visibility: f32,
 }
 
@@ -37,11 +37,10 @@ pub struct Truth2d<'a, B = Box2d> {
     pub class_name: &'a str,
     /// The object's number, the same in every frame and for every sensor.
     pub track_id: u32,
-    /// The tight box of what would be seen of it if nothing stood before it,
-    /// clipped to the image where it is axis-aligned.
+    /// The tight box of its outline without occlusion, clipped to the image where it is
+    /// axis-aligned.
     pub bbox: B,
-    /// Of the pixels that would show it if nothing stood before it, the
-    /// fraction that do.
+    /// The fraction of the pixels that would show it without occlusion that do.
     pub visibility: f32,
     /// Fraction of its unclipped box that is outside the image.
     pub truncation: f32,

@@ -31,6 +31,7 @@ mod densify;
 mod detr3d_block;
 mod gather;
 mod heads;
+mod images;
 mod layer_stack;
 mod letterbox;
 mod lidar_pipeline;

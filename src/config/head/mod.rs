@@ -188,7 +188,7 @@ fn facts(p: &mut Reader<'_>) -> Option<Facts> {
     })
 }
 
-/// What every head file has.
+/// The keys of every head file.
 fn common(p: &mut Reader<'_>) -> (Sensor, Vec<String>) {
     let sensor = p.required("sensor", one_of(SENSORS), "Sensor that the network is for.");
     let class_names = p.required(
@@ -249,7 +249,7 @@ pub(super) fn declarations() -> [Vec<Declaration>; 9] {
     [camera, lidar, pillars, voxels, center, anchor, surround, detr3d, sparse4d]
 }
 
-/// Puts the names of a shipped list in the place of its name.
+/// Replaces the name of a shipped list by its names.
 fn expand(class_names: &mut Node) {
     let list = match class_names {
         Node::Text(name) => CLASS_LISTS.iter().find(|(shipped, _)| shipped == name),
