@@ -164,6 +164,16 @@ impl Config {
             return Self::from_entries(node, given, problems);
         };
         let (entries, like) = like::translate(package, node, given, &arguments, &mut problems);
+        Self::from_translated(node, entries, like, problems)
+    }
+
+    /// The configuration of parameters that those of another node became.
+    fn from_translated(
+        node: &NodeName,
+        entries: Entries,
+        like: Like,
+        problems: Problems,
+    ) -> Result<Self> {
         let plain = |(key, entry): (&String, &Entry)| (key.clone(), entry.node.clone());
         let migrated = entries.iter().map(plain).collect();
         let config = Self::from_entries(node, entries, problems)?;

@@ -2,7 +2,7 @@
 //! runs.
 //!
 //! The engines load such a network without that node: its inputs, boxes and scores, are the
-//! outputs. [`EfficientNms`] is what the node says of its suppression.
+//! outputs. [`EfficientNms`] holds the settings of the node.
 
 use std::fs::File;
 use std::io::Read;

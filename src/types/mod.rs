@@ -79,9 +79,9 @@ pub use received_tensors::{
 pub use report::{Count, FrameReport, LevelCounts, Stage, Transfer};
 pub use streampetr::StreamPetrDecode;
 pub use tensor::{Dim, ElementType, Tensor, TensorSpec, TensorValues, TensorView};
-pub use truth::{Truth2d, Truth3d};
+pub use truth::{Evidence, Truth2d, Truth3d};
 pub use view_decoder::{
     AttentionResidual, CachedYaw, Detr3d, MapLayout, Motion, QueryBox, QueryDecode, Sparse4d,
-    ViewDecoder,
+    ViewDecoder, ViewPrecision,
 };
 pub use yolo::{AnchorLevel, DetrBoxes, YoloLayout};

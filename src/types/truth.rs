@@ -2,7 +2,17 @@
 
 use super::boxes::{Box2d, Box3d};
 
-/// An object in space at the stamp of a cloud, in the cloud's frame.
+/// What the sensors that a truth belongs to measured of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Evidence {
+    /// Points of a cloud on it.
+    Points(u32),
+    /// Pixels that show it, in the picture with the most of them.
+    Pixels(u32),
+}
+
+/// An object in space at the stamp of a cloud or of a set of pictures, in the frame of the
+/// cloud or of the vehicle.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Truth3d<'a> {
     /// Name of its class.
@@ -11,13 +21,12 @@ pub struct Truth3d<'a> {
     pub track_id: u32,
     /// Where it is and how large.
     pub bbox: Box3d,
-    /// Velocity over ground along x and y of the cloud's frame, in metres per
-    /// second.
+    /// Velocity over ground along x and y of that frame, in metres per second.
     pub velocity_mps: [f32; 2],
-    /// Number of points of the cloud on it.
-    pub num_points: u32,
-    /// Of the rays that would hit it if nothing stood before it, the fraction
-    /// that do; 0 when there are none.
+    /// Its points or its pixels.
+    pub evidence: Evidence,
+    /// Of the rays or pixels that would show it if nothing stood before it, the fraction
+    /// that do, in the picture with the largest fraction; 0 when there are none.
     pub visibility: f32,
 }
 

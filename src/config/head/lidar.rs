@@ -159,7 +159,7 @@ fn max_points_per_voxel(p: &mut Reader<'_>, encoder: EncoderKind) -> usize {
     let found = p.required(
         KEY,
         integer(0..=1024),
-        "Most points of a voxel; the network sees no more. With `encoder: voxels` on the CPU 0 is no limit.",
+        "Most points of a voxel; the network sees no more. With `encoder: voxels` 0 is no limit.",
     );
     match (found, encoder) {
         (0, EncoderKind::Voxels) => usize::MAX,

@@ -50,6 +50,7 @@ pub(super) const SHIPPED: &[(&str, &str)] = &[
     ("centerpoint_voxel_waymo", include_str!("../../../config/heads/centerpoint_voxel_waymo.yaml")),
     ("demo_camera", include_str!("../../../config/heads/demo_camera.yaml")),
     ("demo_lidar", include_str!("../../../config/heads/demo_lidar.yaml")),
+    ("demo_surround", include_str!("../../../config/heads/demo_surround.yaml")),
     ("demo_voxel", include_str!("../../../config/heads/demo_voxel.yaml")),
     ("isaac_ros_rtdetr", include_str!("../../../config/heads/isaac_ros_rtdetr.yaml")),
     ("isaac_ros_yolov8", include_str!("../../../config/heads/isaac_ros_yolov8.yaml")),
