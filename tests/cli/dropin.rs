@@ -29,11 +29,11 @@ impl Case {
         let data = shared_data()?.join("dropin");
         let text = std::fs::read_to_string(data.join("expected.json")).unwrap();
         let cases: Vec<Value> = serde_json::from_str(&text).unwrap();
-        Some(cases.into_iter().map(|case| Self::new(&data, case)).collect())
+        Some(cases.iter().map(|case| Self::new(&data, case)).collect())
     }
 
     /// Absolute paths of a case are put below its folder, where YOLOX finds its labels.
-    fn new(data: &Path, case: Value) -> Self {
+    fn new(data: &Path, case: &Value) -> Self {
         let folder = tempfile::tempdir().unwrap();
         for place in ["data/tensorrt_yolox", "m"] {
             let place = folder.path().join(place);
@@ -46,7 +46,7 @@ impl Case {
             .unwrap();
         }
         let root = folder.path().to_str().unwrap();
-        let text = serde_json::to_string(&case).unwrap();
+        let text = serde_json::to_string(case).unwrap();
         let text = text.replace("\"/data", &format!("\"{root}/data"));
         let expected: Value =
             serde_json::from_str(&text.replace("\"/m/", &format!("\"{root}/m/"))).unwrap();
