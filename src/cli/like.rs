@@ -10,7 +10,8 @@ use crate::ros::NodeName;
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(super) struct LikeArguments {
     /// Reads the parameter files of this package, in the order of its launch file:
-    /// autoware_lidar_centerpoint, autoware_tensorrt_yolox.
+    /// autoware_lidar_centerpoint, autoware_tensorrt_yolox, isaac_ros_yolov8, isaac_ros_rtdetr,
+    /// yolo_ros.
     #[arg(long, value_name = "PACKAGE")]
     pub(super) like: Option<Package>,
     /// A launch argument, for `$(var NAME)` in parameter files.

@@ -6,7 +6,7 @@ use super::interrupt::Interrupt;
 use super::progress::Progress;
 use super::{ExitStatus, LikeArguments, stdout};
 use crate::error::Result;
-use crate::replay::{Rate, Replay, ReplayFiles, ReplayOptions, Report};
+use crate::replay::{Rate, Replay, ReplayFiles, ReplayFrame, ReplayOptions, Report};
 use crate::types::DeviceChoice;
 
 /// Arguments of `det_post replay`.
@@ -76,10 +76,21 @@ pub(super) fn replay(arguments: &ReplayArguments) -> Result<ExitStatus> {
 /// # Errors
 /// Those of [`Replay::run`] and [`ReplayFiles::write`].
 pub(super) fn run(replay: Replay, mut files: Option<&mut ReplayFiles>) -> Result<Report> {
+    run_with(replay, |frame| files.as_mut().map_or(Ok(()), |files| files.write(frame)))
+}
+
+/// Runs a replay with a progress bar.
+///
+/// # Errors
+/// Those of [`Replay::run`] and `on_frame`.
+pub(super) fn run_with(
+    replay: Replay,
+    mut on_frame: impl FnMut(&ReplayFrame<'_>) -> Result<()> + Send,
+) -> Result<Report> {
     let progress = Progress::new(replay.num_messages(), "messages");
     replay.run(|frame| {
         progress.set(frame.num_messages_read);
-        files.as_mut().map_or(Ok(()), |files| files.write(frame))
+        on_frame(frame)
     })
 }
 

@@ -25,22 +25,22 @@ pub struct CameraConfig {
     pub model_path: PathBuf,
     /// Size of the source image, where the network runs elsewhere and it is known.
     pub source_size: Option<Size>,
-    /// What runs it.
+    /// Its engine.
     pub engine: EngineOptions,
     /// Boxes with a score of at least this are kept.
     pub score_threshold: f32,
-    /// Most decoded boxes of a frame.
+    /// The maximum number of decoded boxes of a frame.
     pub candidate_capacity: usize,
-    /// Most candidates that enter suppression.
+    /// The maximum number of candidates for suppression.
     pub pre_nms_top_k: usize,
     /// Suppression. `max_num` and `score_threshold` of [`crate::types::NmsIou`]
     /// set no limit: the channel's own limits come before and after it.
     pub nms: Nms2d,
-    /// Most detections of a frame.
+    /// The maximum number of detections of a frame.
     pub max_detections: usize,
-    /// The only classes to keep, rising; empty for all.
+    /// The wanted classes, ascending; empty for all.
     pub class_filter: Vec<u32>,
-    /// What the network takes and gives.
+    /// Inputs and outputs of the network.
     pub facts: YoloFacts,
 }
 

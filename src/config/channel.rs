@@ -28,9 +28,9 @@ use crate::types::{
 pub struct ChannelConfig {
     /// Its name, unique.
     pub name: String,
-    /// Its inputs, in the order that its detector takes them; at least one.
+    /// Its inputs, in the order of its detector; at least one.
     pub inputs: Vec<InputConfig>,
-    /// How messages of several inputs become frames.
+    /// The synchronization of several inputs.
     pub sync: SyncConfig,
     /// Topic of the detections, absolute, unique.
     pub output: String,
@@ -38,7 +38,7 @@ pub struct ChannelConfig {
     pub publish: PublishConfig,
     /// Where its frames run.
     pub device: DeviceChoice,
-    /// What it does when its device fails.
+    /// The policy for failures of its device.
     pub failures: FailurePolicy,
     /// Whether its frames run in a process of their own.
     pub is_isolated: bool,
@@ -67,7 +67,7 @@ impl ChannelConfig {
     }
 }
 
-/// What a channel's sensor is.
+/// The sensor of a channel.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ChannelKind {
     /// Images to 2D detections.

@@ -19,7 +19,7 @@ const PARAMETERS: &str = "ros__parameters";
 /// The section for every node.
 const EVERY_NODE: &str = "/**";
 
-/// A value and where it was given.
+/// A value and its origin.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
     pub(super) node: Node,
@@ -29,15 +29,15 @@ pub(super) struct Entry {
 /// Values by dotted key.
 pub(super) type Entries = BTreeMap<String, Entry>;
 
-/// What parameter files hold for a node.
+/// The values of parameter files for a node.
 pub(super) struct Sections<'a> {
     node: &'a NodeName,
     arguments: &'a Arguments,
     /// Whether a file without sections holds values for every node.
     takes_plain: bool,
-    /// The sections that apply to the node, by name, in the order in which the
-    /// names first appear. rcl applies them in this order; a later file's values
-    /// for a name already seen join the first place of that name.
+    /// The sections that apply to the node, by name, in the order in which the names
+    /// first appear. rcl applies them in this order; values of a later file for a name
+    /// that was seen before are at the position of its first appearance.
     applying: IndexMap<String, Entries>,
     /// Names of sections of other nodes.
     others: IndexSet<String>,
@@ -132,7 +132,7 @@ impl<'a> Sections<'a> {
         }
     }
 
-    /// The values that hold: of two sections, those of the later.
+    /// The effective values: the later section takes precedence.
     pub(super) fn into_entries(self, problems: &mut Problems) -> Entries {
         if self.applying.is_empty() && !self.others.is_empty() {
             let found: Vec<_> = self.others.iter().map(|name| format!("`{name}`")).collect();
@@ -235,8 +235,8 @@ pub(super) fn assignment_of(
     Ok((key.to_owned(), Node::parse_with(value, &read_text)?))
 }
 
-/// Turns nested mappings into dotted keys below `prefix`. An empty mapping, or
-/// one left out after its colon at the top, holds nothing.
+/// Turns nested mappings into dotted keys below `prefix`. An empty mapping, or a
+/// top-level key without a value, has no values.
 pub(super) fn flatten(
     prefix: &str,
     node: Node,

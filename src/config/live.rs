@@ -13,18 +13,18 @@ use crate::ros::{Durability, Qos, Reliability};
 pub struct LiveConfig {
     /// Quality of service of the inputs.
     pub qos: Qos,
-    /// Most bytes of a message; larger ones are refused.
+    /// The maximum size of a message in bytes; larger ones are refused.
     pub max_payload_bytes: usize,
     /// Frames that are older than this on arrival are dropped; `None`: never.
     pub max_age: Option<Duration>,
-    /// Without input for this long there is a warning.
+    /// The time without input until a warning.
     pub gap_warn: Duration,
-    /// Without input for this long there is an error.
+    /// The time without input until an error.
     pub gap_error: Duration,
-    /// Below this rate of the input there is a warning.
+    /// The rate of the input below which there is a warning.
     pub min_rate_hz: f64,
-    /// Above this time per frame (99th percentile) there is a warning;
-    /// `None`: never.
+    /// The time per frame (99th percentile) above which there is a warning; `None`:
+    /// never.
     pub latency_budget: Option<Duration>,
     /// How long a frame waits for the transforms that its detector uses.
     pub transform_wait: Duration,
@@ -55,7 +55,7 @@ pub struct ProcessingTimeLimits {
     pub interval: Duration,
 }
 
-/// What a channel uses transforms for.
+/// The use of transforms by a channel.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Transforms {
     /// Nothing.

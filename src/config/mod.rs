@@ -1,11 +1,10 @@
 //! Parameter files to a checked configuration.
 //!
-//! ROS 2 parameter files and `key:=value` overrides are merged; of two values
-//! the later wins. The result is read by the declarations of the parameters
-//! (see `reader.rs`). Nothing is repaired: unknown keys, wrong types, wrong
-//! lengths and values out of range are refused in one error of kind `Config`,
-//! one a line, each with its full key, what was found and what is allowed. An
-//! integer is accepted for a number.
+//! ROS 2 parameter files and `key:=value` overrides are merged; of two values the later
+//! takes precedence. The result is read by the declarations of the parameters (see
+//! `reader.rs`). Nothing is repaired: unknown keys, wrong types, wrong lengths and values
+//! out of range are refused in one error of kind `Config`, one a line, each with its full
+//! key, what was found and what is allowed. An integer is accepted for a number.
 //!
 //! Top-level values belong to the node; every top-level mapping is a channel
 //! of that name. The sensors of a channel follow from its head. A value of the user precedes a default that the head suggests, which
@@ -84,9 +83,9 @@ pub struct Config {
     /// The node: selects the sections of parameter files, is the namespace of relative
     /// topics and the meaning of `~`.
     pub node: NodeName,
-    /// Where the frames of channels without a `device` of their own run.
+    /// The device of channels without a `device` of their own.
     pub device: DeviceChoice,
-    /// Whether ages are measured by `/clock`.
+    /// Whether the clock of the node is `/clock`.
     pub use_sim_time: bool,
     /// Whether the live node starts itself.
     pub autostart: bool,
@@ -118,7 +117,7 @@ pub struct Source {
 }
 
 impl Config {
-    /// Reads parameter files, then `key:=value` overrides; the later wins.
+    /// Reads parameter files, then `key:=value` overrides; the later takes precedence.
     /// Head files are read, networks are not.
     ///
     /// # Errors
@@ -164,6 +163,16 @@ impl Config {
             return Self::from_entries(node, given, problems);
         };
         let (entries, like) = like::translate(package, node, given, &arguments, &mut problems);
+        Self::from_translated(node, entries, like, problems)
+    }
+
+    /// The configuration of parameters that those of another node became.
+    fn from_translated(
+        node: &NodeName,
+        entries: Entries,
+        like: Like,
+        problems: Problems,
+    ) -> Result<Self> {
         let plain = |(key, entry): (&String, &Entry)| (key.clone(), entry.node.clone());
         let migrated = entries.iter().map(plain).collect();
         let config = Self::from_entries(node, entries, problems)?;

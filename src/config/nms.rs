@@ -276,7 +276,7 @@ fn class_mode(
     }
 }
 
-/// Pairs of class indices, rising, each once.
+/// Pairs of class indices, ascending, each once.
 fn forbidden_pairs(p: &mut Reader<'_>, class_names: &[String]) -> Vec<[u32; 2]> {
     const KEY: &str = "nms.forbidden_pairs";
     let texts = p.optional(
@@ -301,8 +301,8 @@ fn forbidden_pairs(p: &mut Reader<'_>, class_names: &[String]) -> Vec<[u32; 2]> 
     pairs
 }
 
-/// The pairs that `A-B` or `A-*` names. Names may hold dashes themselves: the
-/// first dash with a class on both sides counts.
+/// The pairs that `A-B` or `A-*` names. Names may contain dashes: the pair is split at
+/// the first dash with a class on both sides.
 fn pairs_of(text: &str, class_names: &[String]) -> Vec<[u32; 2]> {
     let num_classes = class_names.len() as u32;
     for (dash, _) in text.match_indices('-') {

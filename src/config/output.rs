@@ -209,5 +209,5 @@ fn cell_size_m(facts: &Facts) -> Option<[f32; 2]> {
     let LidarOutputs::Center(center) = &lidar.outputs else { return None };
     let [x, y, _] = lidar.grid.voxel_size_m();
     let factor = center.downsample_factor as f32;
-    center.has_variance.then(|| [x * factor, y * factor])
+    center.has_variance.then_some([x * factor, y * factor])
 }

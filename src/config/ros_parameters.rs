@@ -13,10 +13,9 @@ use crate::yaml::Node;
 /// A parameter of the node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DeclaredParameter {
-    /// What it is.
+    /// Its declaration.
     pub descriptor: ParameterDescriptor,
-    /// What it holds: an empty list or `NotSet` where it is not given and has
-    /// no default.
+    /// Its value: an empty list or `NotSet` where it is not given and has no default.
     pub value: ParameterValue,
 }
 
@@ -45,7 +44,7 @@ impl Config {
     ///
     /// # Errors
     /// `Config`, naming every parameter that is not known, is fixed when the
-    /// node starts, or does not take its value, with what is allowed.
+    /// node starts, or whose value is not allowed, with the allowed values.
     pub fn with_parameters(&self, changes: &[Parameter]) -> Result<Self> {
         if let Some(like) = &self.like {
             let changed = like.with_parameters(&self.node, &self.parameters(), changes)?;
@@ -93,7 +92,7 @@ impl Config {
         Ok(config)
     }
 
-    /// The value as the configuration takes it; `None` when it is to be unset.
+    /// The value in the form of the configuration; `None` to unset it.
     fn settable(
         &self,
         name: &str,
@@ -119,7 +118,7 @@ impl Config {
         Ok(Some(node))
     }
 
-    /// Refuses to go on with head files that are no longer those of the start.
+    /// Refuses a change if a head file has changed since the start.
     fn check_heads(&self, changed: &Self) -> Result<()> {
         let mut problems = Problems::default();
         for (mine, theirs) in self.channels.iter().zip(&changed.channels) {

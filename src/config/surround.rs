@@ -28,11 +28,11 @@ pub struct SurroundConfig {
     pub model_path: PathBuf,
     /// The networks from feature maps to boxes.
     pub decoder: SurroundDecoder,
-    /// What runs the networks.
+    /// The engine of the networks.
     pub engine: EngineOptions,
     /// Coordinate frame of the boxes, fixed to the vehicle.
     pub target_frame: String,
-    /// Fixed frame through which the motion of the vehicle is known.
+    /// Fixed frame for the motion of the vehicle.
     pub world_frame: String,
     /// Static transforms in addition to those of the graph or the recording.
     pub transforms_path: Option<PathBuf>,
@@ -43,20 +43,20 @@ pub struct SurroundConfig {
     pub compensate_skew: bool,
     /// After a larger gap between two frames the memory is cleared.
     pub max_gap: Duration,
-    /// Least scores for every class of the head; infinite for the classes that
+    /// Minimum scores for every class of the head; infinite for the classes that
     /// `class_filter` leaves out.
     pub score_thresholds: ScoreThresholds,
-    /// Per class, the least norm of (sine, cosine); empty for no check.
+    /// Per class, the minimum norm of (sine, cosine); empty for no check.
     pub yaw_norm_thresholds: Vec<f32>,
     /// Suppressions in a row, each of the survivors of the one before.
     pub nms: Vec<Nms3d>,
-    /// Most decoded boxes of a frame.
+    /// The maximum number of decoded boxes of a frame.
     pub candidate_capacity: usize,
-    /// Most candidates that enter suppression.
+    /// The maximum number of candidates for suppression.
     pub pre_nms_top_k: usize,
-    /// Most detections of a frame.
+    /// The maximum number of detections of a frame.
     pub max_detections: usize,
-    /// What the networks take and give.
+    /// Inputs and outputs of the networks.
     pub facts: SurroundFacts,
 }
 
@@ -174,21 +174,13 @@ impl SurroundConfig {
 
     /// The settings of `ops::decode_streampetr` for outputs of a layout.
     pub fn streampetr_decode(&self, channels_last: bool) -> StreamPetrDecode {
-        let SurroundFacts { size_order, yaw, center_range, .. } = self.facts;
-        let mut score_thresholds = self.score_thresholds.clone();
+        let mut query = self.query_decode();
         // Autoware keeps scores above the threshold, `decode_streampetr` those at least as
         // large.
-        for threshold in score_thresholds.per_class.iter_mut().flatten() {
+        for threshold in query.score_thresholds.per_class.iter_mut().flatten() {
             *threshold = threshold.next_up();
         }
-        StreamPetrDecode {
-            channels_last,
-            size_order,
-            yaw,
-            score_thresholds,
-            yaw_norm_thresholds: self.yaw_norm_thresholds.clone(),
-            center_range,
-        }
+        StreamPetrDecode { channels_last, query }
     }
 
     /// The settings of `ops::decode_query`.

@@ -19,13 +19,13 @@ pub(super) struct Kind<T> {
     /// Replaces a value that is missing or refused, so that reading continues and
     /// finds all problems. A configuration with problems is never used.
     pub(super) placeholder: T,
-    /// What is allowed in a list of this kind.
+    /// The allowed values in a list of this kind.
     plural: String,
     allowed: Allowed,
     read: Read<T>,
 }
 
-/// What is allowed, in words; it may depend on the number of classes.
+/// The allowed values, in words; they may depend on the number of classes.
 type Allowed = Box<dyn Fn(Option<usize>) -> String>;
 
 /// Reads a value and its plain form, for a number of classes.
@@ -60,7 +60,7 @@ impl<T> Kind<T> {
         (self.read)(node, num_classes)
     }
 
-    /// What is allowed; without a number of classes, for any head.
+    /// The allowed values; without a number of classes, for any head.
     pub(super) fn allowed(&self, num_classes: Option<usize>) -> String {
         (self.allowed)(num_classes)
     }
@@ -109,7 +109,7 @@ pub(super) fn topic() -> Kind<String> {
     Kind { plural: "topic names".into(), ..topic }
 }
 
-/// Where frames run.
+/// The device of frames.
 pub(super) fn device() -> Kind<DeviceChoice> {
     from_text("auto, cpu, cuda:N", DeviceChoice::Auto, |text| text.parse().ok())
 }

@@ -137,6 +137,15 @@ fn draw_boxes<B: Copy + Into<ImageBox>>(
     }
 }
 
+/// Two pictures beside each other, at the top.
+pub fn side_by_side(left: &Canvas, right: &Canvas) -> Canvas {
+    let [a, b] = [left.size(), right.size()];
+    let mut canvas = Canvas::new(Size::new(a.width + b.width, a.height.max(b.height)));
+    canvas.paste(left, [0, 0]);
+    canvas.paste(right, [a.width, 0]);
+    canvas
+}
+
 /// Points, boxes and headings from above: x up, y to the left, rings centred at the sensor.
 pub struct BevPicture {
     canvas: Canvas,

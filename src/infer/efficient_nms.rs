@@ -2,7 +2,7 @@
 //! runs.
 //!
 //! The engines load such a network without that node: its inputs, boxes and scores, are the
-//! outputs. [`EfficientNms`] is what the node says of its suppression.
+//! outputs. [`EfficientNms`] holds the settings of the node.
 
 use std::fs::File;
 use std::io::Read;
@@ -82,7 +82,7 @@ pub(super) fn cut(path: &Path) -> Result<Option<Vec<u8>>> {
 fn last<'m, 'a>(model: &'m Model<'a>) -> Option<&'m Node<'a>> {
     let is_output = |name: &&str| model.graph.outputs.iter().any(|output| output.name == *name);
     let is_last = |node: &&Node<'_>| {
-        node.operator == OPERATOR && node.outputs.iter().any(|name| is_output(&name))
+        node.operator == OPERATOR && node.outputs.iter().any(&is_output)
     };
     model.graph.nodes.iter().find(is_last)
 }

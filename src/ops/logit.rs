@@ -7,6 +7,8 @@
 //! the f64 error of the midpoint between two f32. They are meant for the few rows
 //! that pass a threshold.
 
+use crate::types::ScoreThresholds;
+
 /// `1 / (1 + exp(-logit))`. NaN stays NaN.
 #[inline]
 pub fn sigmoid(logit: f32) -> f32 {
@@ -38,6 +40,13 @@ pub fn logit_bound(threshold: f32) -> f32 {
         if passes(middle) { holds = middle } else { fails = middle }
     }
     from_key(holds)
+}
+
+/// The smallest logit that passes for any class at any distance; NaN if none does.
+pub fn lowest_bound(thresholds: &ScoreThresholds) -> f32 {
+    let classes = 0..thresholds.per_class.len() as u32;
+    let lowest = classes.filter_map(|class| thresholds.lowest(class)).reduce(f32::min);
+    lowest.map_or(f32::NAN, logit_bound)
 }
 
 /// The class of the greatest logit, the lowest on ties, and the logit; `None` when all

@@ -1,4 +1,4 @@
-//! Decoded boxes before suppression, and the order they are compared in.
+//! Decoded boxes before suppression, and their order.
 
 use std::cmp::Ordering;
 
@@ -12,8 +12,8 @@ pub struct Candidate<B> {
     pub score: f32,
     /// Class index, a position in the head's `class_names`.
     pub class: u32,
-    /// Where in the network's output the box came from (row, or cell over all
-    /// tasks). Unique within a frame: the last word in the total order.
+    /// Position of the box in the network's output (row, or cell over all tasks). Unique
+    /// within a frame: the last criterion of the total order.
     pub source: u32,
 }
 
@@ -28,9 +28,9 @@ pub fn total_order<B>(a: &Candidate<B>, b: &Candidate<B>) -> Ordering {
         .then_with(|| a.source.cmp(&b.source))
 }
 
-/// A survivor of suppression: which candidate, and its score afterwards.
+/// A candidate that suppression kept, and its score afterwards.
 ///
-/// Hard suppression leaves the score as it was, soft suppression lowers it.
+/// Hard suppression does not change the score, soft suppression lowers it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Kept {
     /// Position in the slice of candidates that was suppressed.
@@ -39,12 +39,12 @@ pub struct Kept {
     pub score: f32,
 }
 
-/// A bounded collection of candidates that loses the worst first.
+/// A bounded collection of candidates, which drops the worst first.
 ///
-/// Holds `capacity` candidates. More may be pushed: the worst by
-/// [`total_order`] are dropped and counted. Memory for twice the capacity is
-/// taken once, at [`Candidates::with_capacity`]; pushing never allocates.
-/// Which candidates stay does not depend on the order of pushing.
+/// Holds `capacity` candidates. More may be pushed: the worst by [`total_order`] are
+/// dropped and counted. Memory for twice the capacity is allocated once, by
+/// [`Candidates::with_capacity`]; pushing never allocates. The order of pushing has no
+/// effect on the result.
 #[derive(Clone, Debug)]
 pub struct Candidates<B> {
     items: Vec<Candidate<B>>,
@@ -85,9 +85,9 @@ impl<B: Copy> Candidates<B> {
         self.num_nan_scores += num;
     }
 
-    /// Sorts into the total order and cuts to `limit` and to the capacity.
-    /// Returns how many candidates the cut cost; what the capacity had cost
-    /// before is in [`Candidates::num_dropped`].
+    /// Sorts into the total order and cuts to `limit` and to the capacity. Returns the
+    /// number of candidates beyond `limit`; those beyond the capacity are in
+    /// [`Candidates::num_dropped`].
     pub fn finish(&mut self, limit: usize) -> usize {
         self.drop_worst();
         let over = self.items.len().saturating_sub(limit);
@@ -99,9 +99,8 @@ impl<B: Copy> Candidates<B> {
         over
     }
 
-    /// Cuts to the capacity, then removes the candidates that are not wanted.
-    /// These do not count as lost; those that the capacity has cost stay lost,
-    /// whatever the order of pushing.
+    /// Cuts to the capacity, then removes the candidates that are not wanted. These do
+    /// not count as dropped; those beyond the capacity do, in any order of pushing.
     pub fn retain(&mut self, mut is_wanted: impl FnMut(&Candidate<B>) -> bool) {
         self.drop_worst();
         self.items.retain(|candidate| is_wanted(candidate));
@@ -130,7 +129,7 @@ impl<B: Copy> Candidates<B> {
         self.num_nan_scores
     }
 
-    /// The most candidates that [`Candidates::finish`] can leave.
+    /// The maximum number of candidates after [`Candidates::finish`].
     pub fn capacity(&self) -> usize {
         self.capacity
     }

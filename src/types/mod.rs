@@ -2,7 +2,7 @@
 //! these.
 //!
 //! Images, clouds and tensors are borrowed views of the memory of a message, checked when
-//! they are made:
+//! they are created:
 //!
 //! ```
 //! use det_post::types::{CloudView, PointField, PointFields};
@@ -79,7 +79,7 @@ pub use received_tensors::{
 pub use report::{Count, FrameReport, LevelCounts, Stage, Transfer};
 pub use streampetr::StreamPetrDecode;
 pub use tensor::{Dim, ElementType, Tensor, TensorSpec, TensorValues, TensorView};
-pub use truth::{Truth2d, Truth3d};
+pub use truth::{Evidence, Truth2d, Truth3d};
 pub use view_decoder::{
     AttentionResidual, CachedYaw, Detr3d, MapLayout, Motion, QueryBox, QueryDecode, Sparse4d,
     ViewDecoder, ViewPrecision,

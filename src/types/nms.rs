@@ -1,4 +1,4 @@
-//! The settings of every suppression op, a struct each.
+//! The settings of the suppression operations.
 //!
 //! An IoU suppresses if it is strictly above its threshold, a distance if it is
 //! strictly below.
@@ -44,7 +44,7 @@ pub struct NmsIou {
     /// Boxes are eligible if their score is strictly above this, as in mmcv;
     /// `None`: all.
     pub score_threshold: Option<f32>,
-    /// The most boxes kept, best first, over all classes.
+    /// The maximum number of kept boxes, best first, over all classes.
     pub max_num: usize,
 }
 
@@ -73,10 +73,10 @@ pub enum SoftDecay {
     },
 }
 
-/// Suppression by lowering scores (`ops::nms_soft`).
+/// Soft suppression, which lowers scores (`ops::nms_soft`).
 #[derive(Clone, Debug, PartialEq)]
 pub struct NmsSoft {
-    /// How scores fall.
+    /// The decay of scores.
     pub decay: SoftDecay,
     /// Boxes whose score decays below this are dropped, except the top box, as in
     /// mmcv.

@@ -31,9 +31,9 @@ pub enum Stage {
     Infer,
     /// Tensors become candidates.
     Decode,
-    /// Candidates are cut and brought into the total order.
+    /// The best candidates are selected and sorted into the total order.
     Select,
-    /// Overlapping candidates go.
+    /// Overlapping candidates are suppressed.
     Suppress,
     /// Survivors become detections in the input's frame.
     Gather,
@@ -90,8 +90,8 @@ impl Stage {
     }
 }
 
-/// What a frame may lose without being refused, or have against expectation.
-/// Every limit has its counter.
+/// What is counted in a frame that is processed: losses, each limit by itself, and
+/// unexpected data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Count {
     /// Points with a NaN or infinite coordinate.
@@ -100,11 +100,12 @@ pub enum Count {
     PointsOutOfRange,
     /// Points beyond `point_capacity`.
     PointsOverCapacity,
-    /// Past sweeps that could not be used, for want of a transform or room.
+    /// Past sweeps that are not used: too old, without a transform, or beyond the
+    /// capacity.
     SweepsDropped,
     /// Points whose voxel was full.
     PointsOverVoxel,
-    /// Points whose voxel would have been one too many.
+    /// Points of voxels beyond `voxel_capacity`.
     PointsOverVoxelCapacity,
     /// Voxels beyond `voxel_capacity`.
     VoxelsOverCapacity,
@@ -172,8 +173,7 @@ impl Count {
     }
 }
 
-/// The ways that bytes of a frame move. Where everything is read where it lies,
-/// nothing moves.
+/// The copies of a frame's bytes. What is read in place is not copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Transfer {
     /// From host memory to host memory, by this program.
@@ -185,7 +185,7 @@ pub enum Transfer {
 }
 
 impl Transfer {
-    /// Every way, in order.
+    /// Every kind of copy, in order.
     pub const ALL: [Self; 3] = [Self::HostCopy, Self::Upload, Self::Download];
 
     /// The name in reports.
@@ -209,7 +209,7 @@ pub struct LevelCounts {
     pub num_inputs_without_output: u64,
 }
 
-/// Durations, losses, moved bytes and sites of one frame.
+/// Durations, counters, copied bytes and sites of one frame.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FrameReport {
     durations: [Option<Duration>; Stage::ALL.len()],
@@ -228,12 +228,12 @@ impl FrameReport {
         Self::default()
     }
 
-    /// Notes how long a stage took; a stage that runs twice adds up.
+    /// Adds to the duration of a stage.
     pub fn add_duration(&mut self, stage: Stage, duration: Duration) {
         *self.durations[stage as usize].get_or_insert_default() += duration;
     }
 
-    /// Does the work of a stage and notes how long it took.
+    /// Runs a stage and adds its duration.
     pub fn time<T>(&mut self, stage: Stage, work: impl FnOnce() -> T) -> T {
         let start = Instant::now();
         let result = work();
@@ -241,7 +241,7 @@ impl FrameReport {
         result
     }
 
-    /// How long a stage took; `None` when it did not run.
+    /// The duration of a stage; `None` if it did not run.
     pub fn duration(&self, stage: Stage) -> Option<Duration> {
         self.durations[stage as usize]
     }
@@ -272,7 +272,7 @@ impl FrameReport {
         &self.levels[..self.num_levels]
     }
 
-    /// Notes bytes that a stage moved.
+    /// Adds bytes that a stage copied.
     pub fn add_bytes(&mut self, stage: Stage, transfer: Transfer, num: usize) {
         self.bytes[stage as usize][transfer as usize] += num as u64;
     }
@@ -291,7 +291,7 @@ impl FrameReport {
         bytes.zip(earlier.bytes.as_flattened()).for_each(|(sum, other)| add(sum, other));
     }
 
-    /// Bytes that a stage moved.
+    /// Bytes that a stage copied.
     pub fn bytes(&self, stage: Stage, transfer: Transfer) -> u64 {
         self.bytes[stage as usize][transfer as usize]
     }

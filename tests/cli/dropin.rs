@@ -29,11 +29,11 @@ impl Case {
         let data = shared_data()?.join("dropin");
         let text = std::fs::read_to_string(data.join("expected.json")).unwrap();
         let cases: Vec<Value> = serde_json::from_str(&text).unwrap();
-        Some(cases.into_iter().map(|case| Self::new(&data, case)).collect())
+        Some(cases.iter().map(|case| Self::new(&data, case)).collect())
     }
 
     /// Absolute paths of a case are put below its folder, where YOLOX finds its labels.
-    fn new(data: &Path, case: Value) -> Self {
+    fn new(data: &Path, case: &Value) -> Self {
         let folder = tempfile::tempdir().unwrap();
         for place in ["data/tensorrt_yolox", "m"] {
             let place = folder.path().join(place);
@@ -46,7 +46,7 @@ impl Case {
             .unwrap();
         }
         let root = folder.path().to_str().unwrap();
-        let text = serde_json::to_string(&case).unwrap();
+        let text = serde_json::to_string(case).unwrap();
         let text = text.replace("\"/data", &format!("\"{root}/data"));
         let expected: Value =
             serde_json::from_str(&text.replace("\"/m/", &format!("\"{root}/m/"))).unwrap();
@@ -360,6 +360,9 @@ fn a_migrated_file_is_the_same_configuration() {
         let migrated = Config::load_for(&case.node(), &[file], &[]).unwrap();
         assert_eq!(migrated.channels, config.channels, "{}", case.name);
         assert_eq!(migrated.to_yaml(), config.to_yaml(), "{}", case.name);
+        // As a process of its own is given it.
+        let alone = Config::parse(&config.channels[0].to_yaml()).unwrap();
+        assert_eq!(alone.channels[0].kind, config.channels[0].kind, "{}", case.name);
         let json = config.migration_json().unwrap();
         assert_eq!(json["like"], case.package.name());
         let found = Config::recognize(&Source { like: None, ..case.source.clone() }).unwrap();
@@ -522,7 +525,11 @@ fn thresholds_are_set_under_their_names() {
     assert_eq!(circle.thresholds, [2.0]);
     let again = changed.with_parameters(&[]).unwrap();
     assert_eq!(again.channels, changed.channels);
-    assert_eq!(set("circle_nms_dist_threshold", 0.5).unwrap(), config);
+    let back = changed.with_parameters(&[Parameter {
+        name: "circle_nms_dist_threshold".into(),
+        value: ParameterValue::Number(0.5),
+    }]);
+    assert_eq!(back.unwrap().channels, config.channels);
     for (name, value, reason) in [
         ("downsample_factor", 2.0, "read-only"),
         ("circle_nms_dist_treshold", 2.0, "did you mean `circle_nms_dist_threshold`"),
@@ -540,4 +547,116 @@ fn thresholds_are_set_under_their_names() {
             }
         }
     }
+}
+
+/// The names between two generations: lists per class, or one matrix row by row.
+#[test]
+fn interim_names_of_thresholds_by_distance_are_read() {
+    let nested = |thresholds: &str| {
+        format!(
+            "/**:\n  ros__parameters:\n    encoder_onnx_path: e.onnx\n    head_onnx_path: h.onnx\n    \
+             model_params:\n      class_names: [CAR, BUS]\n      point_feature_size: 5\n      \
+             encoder_in_feature_size: 11\n      max_voxel_size: 100\n      \
+             point_cloud_range: [-8, -8, -1, 8, 8, 1]\n      voxel_size: [1, 1, 2]\n      \
+             downsample_factor: 1\n      score_thresholds:\n        upper_bounds: [10.0, 20.0]\n        \
+             {thresholds}\n    post_process_params:\n      circle_nms_dist_threshold: 0.5\n      \
+             iou_nms_search_distance_2d: 10.0\n      iou_nms_threshold: 0.1\n      \
+             yaw_norm_thresholds: [0.3, 0.0]\n    densification_params:\n      world_frame_id: map\n      \
+             num_past_frames: 1\n"
+        )
+    };
+    for thresholds in
+        ["thresholds: {CAR: [0.1, 0.2], BUS: [0.3, 0.4]}", "thresholds: [0.1, 0.3, 0.2, 0.4]"]
+    {
+        let config = load_text(&nested(thresholds), Package::LidarCenterpoint, &[]).unwrap();
+        let ChannelKind::Lidar(lidar) = &config.channels[0].kind else { panic!() };
+        let scores = &lidar.score_thresholds;
+        assert_eq!(scores.distance_upper_limits_m, [10.0, 20.0]);
+        assert_eq!(scores.per_class, [[0.1, 0.2], [0.3, 0.4]]);
+        assert_eq!(lidar.facts.num_features(), 11);
+    }
+    for (thresholds, named) in [
+        ("thresholds: {CAR: [0.1, 0.2]}", "min_confidence_scores.BUS: is missing"),
+        ("thresholds: {CAR: [0.1], BUS: [0.3, 0.4]}", "thresholds.CAR: found [0.1]"),
+        ("thresholds: [0.1, 0.3, 0.2]", "2 rows of 2 numbers"),
+    ] {
+        let error = load_text(&nested(thresholds), Package::LidarCenterpoint, &[]).unwrap_err();
+        assert!(error.message().contains(named), "{thresholds}: {error}");
+    }
+}
+
+#[test]
+fn cars_are_renamed_by_their_area_as_the_oldest_node_did() {
+    let renamed = flat("rename_car_to_truck_and_bus: true\n    score_threshold: 0.4");
+    let config = load_text(&renamed, Package::LidarCenterpoint, &[]).unwrap();
+    let remaps = &config.channels[0].publish.format.objects.remap_by_area;
+    let of_area = |area: f64| {
+        remaps.iter().find(|remap| remap.min_m2 <= area && area <= remap.max_m2).map(|r| r.to.0)
+    };
+    assert_eq!(
+        [12.1, 12.2, 19.75, 19.76, 1e6].map(of_area),
+        [None, Some(2), Some(2), Some(3), Some(3)]
+    );
+    let beside = flat("rename_car_to_truck_and_bus: true\n    circle_nms_dist_threshold: 0.5");
+    let config = load_text(&beside, Package::LidarCenterpoint, &[]).unwrap();
+    assert!(config.channels[0].publish.format.objects.remap_by_area.is_empty());
+    let fates = &config.like.as_ref().unwrap().fates;
+    let fate = fates.iter().find(|fate| fate.key == "rename_car_to_truck_and_bus").unwrap();
+    assert_eq!(fate.state, State::Unknown);
+}
+
+/// Files that a parameter names: the remapper, relative to the folder of the networks, and
+/// a folder of parameters with its manifest.
+#[test]
+fn files_that_parameters_name_are_read() {
+    let Some(data) = shared_data() else { return };
+    let data = data.join("dropin");
+    let folder = tempfile::tempdir().unwrap();
+    let remapper = "detection_class_remapper.param.yaml";
+    std::fs::copy(data.join("centerpoint").join(remapper), folder.path().join(remapper)).unwrap();
+    let files = ["g6_centerpoint_common.param.yaml", "g6_base_ml_package.param.yaml"];
+    let load = |model_path: &Path| {
+        let source = Source {
+            files: files.iter().map(|file| data.join("centerpoint").join(file)).collect(),
+            overrides: vec![format!("model_path:={}", model_path.display())],
+            like: Some(Package::LidarCenterpoint),
+            ..Source::default()
+        };
+        Config::read(&NodeName::new("", "lidar_centerpoint").unwrap(), &source).unwrap()
+    };
+    let config = load(folder.path());
+    assert_eq!(config.channels[0].publish.format.objects.remap_by_area.len(), 4);
+    let config = load(Path::new("/nowhere"));
+    assert!(config.channels[0].publish.format.objects.remap_by_area.is_empty());
+    let fates = &config.like.as_ref().unwrap().fates;
+    let fate = fates.iter().find(|fate| fate.key == "class_remapper_param_path").unwrap();
+    assert!(fate.is_warning, "{fate:?}");
+
+    let label = folder.path().join("label.txt");
+    std::fs::write(&label, "CAR\n").unwrap();
+    let overrides = [
+        format!("config_dir:={}", data.join("yolox/y6").display()),
+        format!("model_dir:={}", folder.path().display()),
+        "model_path:=yolox.onnx".to_owned(),
+        "label_path:=label.txt".to_owned(),
+        "score_threshold:=0.3".to_owned(),
+        "nms_threshold:=0.6".to_owned(),
+        "gpu_id:=2".to_owned(),
+    ];
+    let source = Source {
+        overrides: overrides.to_vec(),
+        like: Some(Package::TensorrtYolox),
+        ..Source::default()
+    };
+    let node = NodeName::new("", "tensorrt_yolox").unwrap();
+    let config = Config::read(&node, &source).unwrap();
+    let ChannelKind::Camera(camera) = &config.channels[0].kind else { panic!() };
+    assert_eq!(camera.model_path, folder.path().join("yolox.onnx"));
+    assert_eq!(config.channels[0].device, "cuda:2".parse().unwrap());
+    let fates = &config.like.as_ref().unwrap().fates;
+    assert!(fates.iter().any(|fate| fate.key == "is_roi_overlap_segmentation"), "{fates:?}");
+    let with_device =
+        Source { overrides: [&overrides[..], &["device:=cpu".to_owned()]].concat(), ..source };
+    let config = Config::read(&node, &with_device).unwrap();
+    assert_eq!(config.channels[0].device, "cpu".parse().unwrap());
 }

@@ -75,12 +75,12 @@ fn scores_of_streampetr_are_above_their_thresholds() {
     let channel = load(&["rig.class_filter:=[CAR, BUS]"]).unwrap();
     let decode = surround(&channel).streampetr_decode(true);
     assert!(decode.channels_last);
-    let least = |class: u32| decode.score_thresholds.at(class, 10.0).unwrap();
+    let least = |class: u32| decode.query.score_thresholds.at(class, 10.0).unwrap();
     for (class, threshold) in [(0, 0.36_f32), (2, 0.38)] {
         assert!(least(class) > threshold && least(class).next_down() <= threshold);
     }
     assert!(least(1).is_infinite() && least(4).is_infinite());
-    assert_eq!(decode.yaw_norm_thresholds, [0.3, 0.3, 0.3, 0.3, 0.0]);
+    assert_eq!(decode.query.yaw_norm_thresholds, [0.3, 0.3, 0.3, 0.3, 0.0]);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Cases of reference data of view decoders, and maps made from them.
 #![allow(dead_code, reason = "each program uses its part")]
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use det_post::infer::safetensors::{SafeTensors, StoredTensor};
 use det_post::infer::view_decoder::View;
@@ -25,7 +25,7 @@ impl Case {
     }
 
     pub fn file(&self, name: &str) -> File {
-        File { bytes: std::fs::read(self.folder.join(format!("{name}.safetensors"))).unwrap() }
+        File::open(self.folder.join(format!("{name}.safetensors")))
     }
 
     pub fn json(&self, name: &str) -> serde_json::Value {
@@ -38,6 +38,10 @@ pub struct File {
 }
 
 impl File {
+    pub fn open(path: impl AsRef<Path>) -> Self {
+        Self { bytes: std::fs::read(path).unwrap() }
+    }
+
     pub fn tensors(&self) -> SafeTensors<'_> {
         SafeTensors::parse(&self.bytes).unwrap()
     }

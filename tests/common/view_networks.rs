@@ -85,6 +85,11 @@ pub fn detr3d_facts() -> Detr3d {
 
 /// A DETR3D decoder, feed-forward layers 24 wide.
 pub fn detr3d(facts: &Detr3d) -> StateDict {
+    detr3d_of_width(facts, 24)
+}
+
+/// A DETR3D decoder with feed-forward layers of a width.
+pub fn detr3d_of_width(facts: &Detr3d, hidden: usize) -> StateDict {
     let c = facts.num_channels;
     let mut dict = StateDict { tensors: Vec::new(), seed: 100 };
     dict.add("query_embedding.weight".into(), &[facts.num_queries, 2 * c]);
@@ -99,8 +104,8 @@ pub fn detr3d(facts: &Detr3d) -> StateDict {
         dict.norm(&format!("{views}.position_encoder.1"), c);
         dict.linear(&format!("{views}.position_encoder.3"), c, c);
         dict.norm(&format!("{views}.position_encoder.4"), c);
-        dict.linear(&format!("{name}.ffns.0.layers.0.0"), 24, c);
-        dict.linear(&format!("{name}.ffns.0.layers.1"), c, 24);
+        dict.linear(&format!("{name}.ffns.0.layers.0.0"), hidden, c);
+        dict.linear(&format!("{name}.ffns.0.layers.1"), c, hidden);
         (0..3).for_each(|norm| dict.norm(&format!("{name}.norms.{norm}"), c));
         for (layer, num_outputs) in [(0, c), (2, c), (4, 10)] {
             dict.linear(&format!("reg_branches.{block}.{layer}"), num_outputs, c);

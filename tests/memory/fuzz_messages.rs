@@ -27,8 +27,8 @@ use det_post::transport::messages::{
 use det_post::transport::tf::{self, TfBuffer, TfLimits};
 use det_post::transport::truth;
 use det_post::types::{
-    Box2d, Box3d, CameraModel, ChannelOrder, ElementType, Header, Normalization, Placement,
-    PointChannel, Points, ReceivedTensors, Size, Stamp, Tensor, Truth2d, Truth3d,
+    Box2d, Box3d, CameraModel, ChannelOrder, ElementType, Evidence, Header, Normalization,
+    Placement, PointChannel, Points, ReceivedTensors, Size, Stamp, Tensor, Truth2d, Truth3d,
 };
 use messages::Message;
 use std::sync::LazyLock;
@@ -140,7 +140,7 @@ static TRUTH: LazyLock<[Message; 4]> = LazyLock::new(|| {
             yaw_rad: -2.7,
         },
         velocity_mps: [8.25, -0.5],
-        num_points: 117,
+        evidence: Evidence::Points(117),
         visibility: 0.625,
     });
     let in_picture = objects.map(|(class_name, track_id)| Truth2d {

@@ -63,7 +63,9 @@ fn constant_networks_give_their_objects() {
     let arguments = ["--arg", &model_path, "--arg", "model_name:=constant"];
     let files = files.each_ref().map(String::as_str);
     let source = [&["--config"][..], &files, &arguments].concat();
-    let theirs = [&source[..], &["--like", "lidar_centerpoint", "-p", "input:=/points"]].concat();
+    let theirs =
+        [&source[..], &["--like", "lidar_centerpoint", "-p", "input:=/sensing/lidar/points"]]
+            .concat();
     let like = replayed(folder.path(), "like", &theirs);
     let lines = like.lines();
     assert_eq!(lines.len(), 2);
@@ -81,8 +83,12 @@ fn constant_networks_give_their_objects() {
     migrated.expect_code(0);
     let file = folder.path().join("migrated.param.yaml");
     std::fs::write(&file, &migrated.stdout).unwrap();
-    let overrides =
-        ["-p", "lidar.input:=/points", "-p", "lidar.output:=/lidar_centerpoint/output/objects"];
+    let overrides = [
+        "-p",
+        "lidar.input:=/sensing/lidar/points",
+        "-p",
+        "lidar.output:=/lidar_centerpoint/output/objects",
+    ];
     let ours = [&["--config", file.to_str().unwrap()][..], &overrides].concat();
     let ours = replayed(folder.path(), "ours", &ours);
     assert_eq!(ours.bytes("detections.jsonl"), like.bytes("detections.jsonl"));

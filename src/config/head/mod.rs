@@ -50,6 +50,7 @@ pub(super) const SHIPPED: &[(&str, &str)] = &[
     ("centerpoint_voxel_waymo", include_str!("../../../config/heads/centerpoint_voxel_waymo.yaml")),
     ("demo_camera", include_str!("../../../config/heads/demo_camera.yaml")),
     ("demo_lidar", include_str!("../../../config/heads/demo_lidar.yaml")),
+    ("demo_surround", include_str!("../../../config/heads/demo_surround.yaml")),
     ("demo_voxel", include_str!("../../../config/heads/demo_voxel.yaml")),
     ("isaac_ros_rtdetr", include_str!("../../../config/heads/isaac_ros_rtdetr.yaml")),
     ("isaac_ros_yolov8", include_str!("../../../config/heads/isaac_ros_yolov8.yaml")),
@@ -187,7 +188,7 @@ fn facts(p: &mut Reader<'_>) -> Option<Facts> {
     })
 }
 
-/// What every head file has.
+/// The keys of every head file.
 fn common(p: &mut Reader<'_>) -> (Sensor, Vec<String>) {
     let sensor = p.required("sensor", one_of(SENSORS), "Sensor that the network is for.");
     let class_names = p.required(
@@ -248,7 +249,7 @@ pub(super) fn declarations() -> [Vec<Declaration>; 9] {
     [camera, lidar, pillars, voxels, center, anchor, surround, detr3d, sparse4d]
 }
 
-/// Puts the names of a shipped list in the place of its name.
+/// Replaces the name of a shipped list by its names.
 fn expand(class_names: &mut Node) {
     let list = match class_names {
         Node::Text(name) => CLASS_LISTS.iter().find(|(shipped, _)| shipped == name),

@@ -101,8 +101,7 @@ impl Like {
         let given = self.entries(set);
         let (entries, like) = translate(package, node_name, given, arguments, &mut problems);
         problems.forget_warnings();
-        let config = Config::from_entries(node_name, entries, problems)?;
-        Ok(Config { like: Some(like), ..config })
+        Config::from_translated(node_name, entries, like, problems)
     }
 
     /// Keeps the values of our parameters that a device is given by.

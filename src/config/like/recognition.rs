@@ -1,4 +1,4 @@
-//! Telling whose parameter files are given.
+//! Recognizing the package of parameter files by their keys.
 
 use super::Package;
 use crate::config::files::Entries;
@@ -20,7 +20,7 @@ impl Recognized {
         self.package
     }
 
-    /// What the user is told who did not ask for this package.
+    /// The message for files of this package that are given without its name.
     pub(in crate::config) fn refusal(&self) -> String {
         let Self { package, name, period } = self;
         match package {

@@ -54,7 +54,7 @@ pub(super) fn configured(config: &CameraConfig, nms: &EfficientNms) -> Result<Ca
     Ok(config)
 }
 
-/// What is said of such a network in the log and by `det_post check`.
+/// A description of the cut, for the log and `det_post check`.
 pub fn describe(nms: &EfficientNms) -> String {
     let EfficientNms { score_threshold, iou_threshold, max_output_boxes, .. } = nms;
     let classes = if nms.is_class_agnostic { "all classes" } else { "each class" };

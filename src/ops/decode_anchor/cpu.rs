@@ -3,7 +3,7 @@
 use std::f32::consts::PI;
 
 use super::AnchorOutputs;
-use crate::ops::logit::{best_class, exp, logit_bound, sigmoid};
+use crate::ops::logit::{best_class, exp, lowest_bound, sigmoid};
 use crate::types::{
     Anchor, AnchorDecode, Box3d, Candidate, Candidates, Object3d, TensorValues, TensorView,
 };
@@ -16,7 +16,7 @@ pub(super) fn decode_anchor(
     candidates: &mut Candidates<Object3d>,
 ) {
     let num_classes = params.anchors.len();
-    let bound = logit_bound_of(params).unwrap_or(f32::NAN);
+    let bound = lowest_bound(&params.score_thresholds);
     let mut num_nan = 0;
     let head = Head::new(outputs, params, [height, width]);
     for cell in 0..height * width {
@@ -38,13 +38,6 @@ pub(super) fn decode_anchor(
         }
     }
     candidates.add_nan_scores(num_nan);
-}
-
-/// The smallest logit whose score may pass; `None` when no class has a threshold.
-pub(super) fn logit_bound_of(params: &AnchorDecode) -> Option<f32> {
-    let classes = 0..params.anchors.len() as u32;
-    let lowest = classes.filter_map(|class| params.score_thresholds.lowest(class));
-    lowest.reduce(f32::min).map(logit_bound)
 }
 
 fn decode_box(

@@ -181,7 +181,8 @@ fn bin_of(thresholds: &ScoreThresholds, distance_m: f32) -> Option<usize> {
     }
 }
 
-fn object_of(bbox: &QueryBox, params: &QueryDecode) -> Object3d {
+/// The object of a query's numbers.
+pub(in crate::ops) fn object_of(bbox: &QueryBox, params: &QueryDecode) -> Object3d {
     let &[x, y, z, e0, e1, e2, sin, cos, vx, vy, _] = bbox;
     let [length_m, width_m, height_m] =
         params.size_order.length_width_height([e0, e1, e2].map(exp));

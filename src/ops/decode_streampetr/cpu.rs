@@ -1,9 +1,10 @@
 //! The reference on the CPU.
 
 use super::{NUM_BOX_CHANNELS, StreamPetrOutputs};
-use crate::ops::logit::{best_class, exp, logit_bound, sigmoid};
+use crate::ops::decode_query::object_of;
+use crate::ops::logit::{best_class, lowest_bound, sigmoid};
 use crate::types::{
-    Box3d, Candidate, Candidates, Object3d, StreamPetrDecode, TensorValues, TensorView,
+    Candidate, Candidates, Object3d, QueryDecode, StreamPetrDecode, TensorValues, TensorView,
 };
 
 /// Decodes outputs that fit the parameters.
@@ -13,8 +14,8 @@ pub(super) fn decode_streampetr(
     num_queries: usize,
     candidates: &mut Candidates<Object3d>,
 ) {
-    let num_classes = params.score_thresholds.per_class.len();
-    let bound = logit_bound_of(params).unwrap_or(f32::NAN);
+    let num_classes = params.query.score_thresholds.per_class.len();
+    let bound = lowest_bound(&params.query.score_thresholds);
     let mut num_nan = 0;
     let strides = |num_channels| match params.channels_last {
         true => [num_channels, 1],
@@ -30,19 +31,11 @@ pub(super) fn decode_streampetr(
         }
         let numbers = std::array::from_fn(|channel| boxes.at(query, channel));
         let score = sigmoid(logit);
-        if let Some(bbox) = decode_query(numbers, class, score, params) {
+        if let Some(bbox) = decode_query(numbers, class, score, &params.query) {
             candidates.push(Candidate { bbox, score, class, source: query as u32 });
         }
     }
     candidates.add_nan_scores(num_nan);
-}
-
-/// The smallest logit whose score may pass; `None` when no class has a threshold.
-pub(super) fn logit_bound_of(params: &StreamPetrDecode) -> Option<f32> {
-    let thresholds = &params.score_thresholds;
-    let classes = 0..thresholds.per_class.len() as u32;
-    let lowest = classes.filter_map(|class| thresholds.lowest(class)).reduce(f32::min);
-    lowest.map(logit_bound)
 }
 
 /// The box of a query; `None` when it does not pass.
@@ -50,7 +43,7 @@ fn decode_query(
     [x, y, z, a, b, c, sin, cos, vx, vy]: [f32; NUM_BOX_CHANNELS],
     class: u32,
     score: f32,
-    params: &StreamPetrDecode,
+    params: &QueryDecode,
 ) -> Option<Object3d> {
     let threshold = params.score_thresholds.at(class, (x * x + y * y).sqrt())?;
     let yaw_norm = (sin * sin + cos * cos).sqrt();
@@ -61,12 +54,10 @@ fn decode_query(
     if !passes {
         return None;
     }
-    let [length_m, width_m, height_m] = params.size_order.length_width_height([a, b, c].map(exp));
-    let yaw_rad = params.yaw.yaw(sin, cos);
-    let numbers = [x, y, z, a, b, c, length_m, width_m, height_m, sin, cos, yaw_rad, vx, vy];
-    let bbox = Box3d { center: [x, y, z], length_m, width_m, height_m, yaw_rad };
-    let object = Object3d { bbox, velocity_mps: Some([vx, vy]), variance: None };
-    numbers.iter().all(|number| number.is_finite()).then_some(object)
+    let object = object_of(&[x, y, z, a, b, c, sin, cos, vx, vy, 0.0], params);
+    let numbers = [a, b, c, sin, cos, vx, vy];
+    let is_finite = object.bbox.is_finite() && numbers.iter().all(|number| number.is_finite());
+    is_finite.then_some(object)
 }
 
 /// An output, and the values from query to query and from channel to channel.

@@ -66,7 +66,7 @@ fn check(
     boxes: &TensorView<'_>,
     params: &StreamPetrDecode,
 ) -> Result<usize> {
-    let num_classes = params.score_thresholds.per_class.len();
+    let num_classes = params.query.score_thresholds.per_class.len();
     let num_queries = num_queries_of(logits.shape(), num_classes, params.channels_last);
     let of_boxes = num_queries_of(boxes.shape(), NUM_BOX_CHANNELS, params.channels_last);
     let elements = [logits, boxes].map(|tensor| tensor.values().element());
@@ -74,7 +74,7 @@ fn check(
         elements.iter().all(|element| matches!(element, ElementType::F32 | ElementType::F16));
     match num_queries {
         Some(num) if of_boxes == Some(num) && are_floats => {
-            match params.yaw_norm_thresholds.len() {
+            match params.query.yaw_norm_thresholds.len() {
                 0 => Ok(num),
                 n if n == num_classes => Ok(num),
                 n => argument(format!("{n} yaw-norm thresholds for {num_classes} classes")),

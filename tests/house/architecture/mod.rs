@@ -70,7 +70,7 @@ const LAYERS: [(&str, &[&str]); 19] = [
 ];
 
 /// Files that may hold `unsafe`, each block with its argument.
-const UNSAFE_FILES: [&str; 40] = [
+const UNSAFE_FILES: [&str; 41] = [
     "src/cli/heap.rs",
     "src/device/cuda/diagnostic.rs",
     "src/device/cuda/graph.rs",
@@ -88,6 +88,7 @@ const UNSAFE_FILES: [&str; 40] = [
     "src/ops/decode_query/kernels.rs",
     "src/ops/decode_yolo/kernels.rs",
     "src/ops/densify/kernels.rs",
+    "src/ops/detr3d_block/kernels.rs",
     "src/ops/gather/kernels.rs",
     "src/ops/layer_stack/kernels.rs",
     "src/ops/letterbox/kernels.rs",

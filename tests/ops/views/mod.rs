@@ -6,6 +6,7 @@ mod export;
 mod files;
 mod operations;
 mod sparse4d;
+mod trained_decoder;
 
 use det_post::ops::decode_query::{Queries, Workspace, decode_query};
 use det_post::types::{

@@ -1,10 +1,12 @@
 //! A DETR3D decoder on a GPU.
 
+mod blocks;
 mod launches;
 mod weights;
 
 use std::sync::Arc;
 
+use self::blocks::WholeBlocks;
 use self::weights::{DeviceBlock, DeviceClasses};
 use super::super::uploaded::Uploaded;
 use super::super::{DecodedQueries, STAGE, View, set_projections};
@@ -22,12 +24,14 @@ use crate::types::QueryBox;
 
 /// Elements of the activations: f32 or f16. Sums, normalizations, references and results are
 /// f32 in both.
-pub trait Activation: AttentionElement + SampleElement {}
-impl<T: AttentionElement + SampleElement> Activation for T {}
+pub trait Activation: AttentionElement + SampleElement + WholeBlocks {}
+impl<T: AttentionElement + SampleElement + WholeBlocks> Activation for T {}
 
 /// A DETR3D decoder on a GPU.
 ///
-/// A block is seven launches; layers that do not depend on each other share one:
+/// A block is one launch where the network and the GPU allow it
+/// ([`detr3d_block`](crate::ops::detr3d_block)). Elsewhere it is seven; layers that do not
+/// depend on each other share one:
 ///
 /// | launch | beside it |
 /// |---|---|
@@ -51,6 +55,8 @@ pub struct CudaDecoder<T: Activation> {
     classes: DeviceClasses,
     start: Start<T>,
     rows: Buffers<T>,
+    /// Of blocks that are one launch each.
+    whole_blocks: Option<T::Buffers>,
     /// References of even and odd blocks.
     references: [DeviceBuffer<f32>; 2],
     projections: Uploaded,
@@ -160,6 +166,7 @@ impl<T: Activation> CudaDecoder<T> {
                 attended: DeviceRows::zeros(stream, num_queries, channels)?,
             },
             rows: Buffers::new(stream, num_queries, channels, hidden)?,
+            whole_blocks: T::buffers(stream, &network)?,
             references: [references()?, references()?],
             projections: Uploaded::zeros(stream, 12 * num_views)?,
             host_projections: vec![Projection::UNSEEN; num_views],
@@ -246,6 +253,9 @@ impl<T: Activation> CudaDecoder<T> {
                 maps.sizes()
             );
             return Err(Error::new(ErrorKind::Argument, STAGE, message));
+        }
+        if self.whole_blocks.is_some() {
+            return (0..self.blocks.len()).try_for_each(|block| T::enqueue(self, block, maps));
         }
         for block in 0..self.blocks.len() {
             if block > 0 {
