@@ -61,7 +61,7 @@ __device__ void load_row(const __half* row, bool exists, uint32_t head_len, uint
     }
 }
 
-// Each of the warps has all queries of a block, 16 `kRows`, and a quarter of the groups of keys.
+// A warp has 16 `kRows` queries and, of the groups of keys, every `num_parts`-th from `part` on.
 template <uint32_t kHead, uint32_t kRows>
 struct Fast {
     static constexpr uint32_t kSteps = kHead / 16;
@@ -73,29 +73,28 @@ struct Fast {
     float sums[kRows][kTiles][4] = {};
     float maximum[kRows][2], total[kRows][2] = {};
 
+    // Past the last key, it instead: such scores are left out.
     __device__ void load_keys(const Args<__half>& args, uint32_t head, uint32_t first) {
-        const uint32_t g = lane_of() / 4;
+        const uint32_t g = lane_of() / 4, key = first + 8 * (g / 2) + g % 2, last = args.num_keys - 1;
+        const __half* rows = args.keys.data + head * args.head_len;
 #pragma unroll
         for (uint32_t j = 0; j < 4; ++j) {
-            const uint32_t key = first + 8 * (g / 2) + 2 * j + g % 2;
-            const bool exists = key < args.num_keys;
-            const __half* row = args.keys.data + static_cast<uint64_t>(exists ? key : 0) * args.key_stride +
-                                head * args.head_len;
-            load_row<kHead>(row, exists, args.head_len, keys[j]);
+            const uint32_t row = key + 2 * j < last ? key + 2 * j : last;
+            load_row<kHead>(rows + static_cast<uint64_t>(row) * args.key_stride, true, args.head_len, keys[j]);
         }
     }
     __device__ void load_values(const Args<__half>& args, uint32_t head, uint32_t first) {
+        const uint32_t channel = head * args.head_len + lane_of() / 4;
+        const __half* row = args.values.data + static_cast<uint64_t>(channel) * args.value_stride + first + lane_of() % 4 * 8;
 #pragma unroll
-        for (uint32_t d = 0; d < kTiles; ++d) {
+        for (uint32_t d = 0; d < kTiles; ++d, row += 8 * args.value_stride) {
             values[d] = make_uint4(0, 0, 0, 0);
-            if (d * 8 >= args.head_len) continue;
-            const uint32_t channel = head * args.head_len + d * 8 + lane_of() / 4;
-            values[d] = *reinterpret_cast<const uint4*>(
-                args.values.data + static_cast<uint64_t>(channel) * args.value_stride + first + lane_of() % 4 * 8);
+            if (d * 8 < args.head_len) values[d] = *reinterpret_cast<const uint4*>(row);
         }
     }
 
-    __device__ void run(const Args<__half>& args, uint32_t head, uint32_t first_query) {
+    __device__ void run(const Args<__half>& args, uint32_t head, uint32_t first_query, uint32_t part,
+                        uint32_t num_parts) {
 #pragma unroll
         for (uint32_t i = 0; i < 2 * kRows; ++i) {
             const uint32_t query = first_query + i * 8 + lane_of() / 4;
@@ -112,12 +111,12 @@ struct Fast {
 #pragma unroll
         for (uint32_t i = 0; i < 2 * kRows; ++i) maximum[i / 2][i % 2] = -INFINITY;
         const uint32_t end = args.num_keys;
-        uint32_t first = warp_of() * kKeys;
+        uint32_t first = part * kKeys;
         if (first >= end) return;
         load_keys(args, head, first);
         load_values(args, head, first);
-        for (; first < end; first += kWarps * kKeys) {
-            const bool has_next = first + kWarps * kKeys < end;
+        for (; first < end; first += num_parts * kKeys) {
+            const bool has_next = first + num_parts * kKeys < end;
             float scores[kRows][4][4] = {};
 #pragma unroll
             for (uint32_t m = 0; m < kRows; ++m) {
@@ -130,7 +129,7 @@ struct Fast {
                     }
                 }
             }
-            if (has_next) load_keys(args, head, first + kWarps * kKeys);
+            if (has_next) load_keys(args, head, first + num_parts * kKeys);
             uint32_t chances[kRows][4][2];
 #pragma unroll
             for (uint32_t m = 0; m < kRows; ++m) soften(args, m, first, scores[m], chances[m]);
@@ -147,7 +146,7 @@ struct Fast {
                     }
                 }
             }
-            if (has_next) load_values(args, head, first + kWarps * kKeys);
+            if (has_next) load_values(args, head, first + num_parts * kKeys);
         }
     }
 
@@ -201,7 +200,7 @@ __device__ void fast(const Args<__half>& args, uint32_t head, uint32_t query_blo
     __shared__ float2 of_parts[kWarps][kBlockQueries];  // maximum, total
     const uint32_t first_query = query_block * kBlockQueries;
     Fast<kHead, kRows> warp;
-    warp.run(args, head, first_query);
+    warp.run(args, head, first_query, warp_of(), kWarps);
 #pragma unroll
     for (uint32_t m = 0; m < kRows; ++m) {
 #pragma unroll

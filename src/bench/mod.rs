@@ -18,6 +18,7 @@ mod resample;
 mod sparse;
 mod suppress;
 mod table;
+mod views;
 
 use crate::device::Device;
 use crate::error::{Error, ErrorKind, Result};
@@ -56,5 +57,6 @@ fn cases(bench: &mut Bench<'_>, device: &Device) -> Result<()> {
     suppress::cases(bench, device)?;
     lidar::cases(bench, device)?;
     sparse::cases(bench, device)?;
+    views::cases(bench, device)?;
     frame::cases(bench, device)
 }

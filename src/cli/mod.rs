@@ -3,6 +3,7 @@
 //! Exit codes are those of [`ExitStatus`]. Results go to stdout, logs and progress to stderr.
 
 mod bench;
+mod calibrate;
 mod check;
 mod demo;
 mod eval;
@@ -76,6 +77,10 @@ enum Command {
     /// Serves the frames of one channel for the process that started this one.
     #[command(hide = true)]
     Isolated,
+    /// Finds the scales of int8 feature maps of surround channels over a recording, and writes
+    /// them as a parameter file.
+    #[command(after_help = exit::HELP)]
+    Calibrate(calibrate::CalibrateArguments),
     /// Checks parameter files and prints the effective configuration, or lists a sparse encoder
     /// layer by layer.
     Check(check::CheckArguments),
@@ -139,6 +144,7 @@ fn run(command: &Command, ros: &RosArguments) -> Result<ExitStatus> {
         Command::Inspect { bag } => inspect::inspect(bag),
         Command::Migrate(arguments) => migrate::migrate(arguments),
         Command::Isolated => isolated::serve(detectors::open).map(|()| ExitStatus::Done),
+        Command::Calibrate(arguments) => calibrate::calibrate(arguments),
         Command::Check(arguments) => check::check(arguments),
     }
 }

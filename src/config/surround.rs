@@ -12,10 +12,11 @@ use super::lidar::{score_thresholds, yaw_norm_thresholds};
 use super::memory::{Buffers, bytes};
 use super::nms::nms_3d;
 use super::reader::Reader;
-use super::value::{above, flag, one_of, seconds, text};
+use super::value::Length::OneOrMore;
+use super::value::{above, flag, list, one_of, seconds, text};
 use crate::types::{
     Candidate, EngineOptions, Nms3d, Object3d, QueryDecode, ScoreThresholds, StreamPetrDecode,
-    Undistort,
+    Undistort, ViewPrecision,
 };
 
 /// How a surround channel is deployed.
@@ -73,8 +74,15 @@ pub enum SurroundDecoder {
     Views {
         /// The weights of the decoder.
         weights_path: PathBuf,
+        /// The arithmetic of the decoder.
+        precision: ViewPrecision,
+        /// Values of 1 of int8 feature maps, one per level; `None` for maps of floats.
+        map_scales: Option<Vec<f32>>,
     },
 }
+
+const PRECISIONS: &[(&str, ViewPrecision)] =
+    &[("auto", ViewPrecision::Auto), ("f32", ViewPrecision::F32), ("f16", ViewPrecision::F16)];
 
 const UNDISTORT: &[(&str, Undistort)] = &[("auto", Undistort::Auto), ("never", Undistort::Never)];
 
@@ -151,7 +159,7 @@ impl SurroundConfig {
             SurroundDecoder::StreamPetr { position_embedding_path, head_path } => {
                 [Some(("position_embedding", position_embedding_path)), Some(("head", head_path))]
             }
-            SurroundDecoder::Views { weights_path } => [Some(("weights", weights_path)), None],
+            SurroundDecoder::Views { weights_path, .. } => [Some(("weights", weights_path)), None],
         };
         let paths = [Some(("model", &self.model_path))].into_iter().chain(of_decoder).flatten();
         paths.map(|(key, path)| (key, path.as_path()))
@@ -206,14 +214,34 @@ fn decoder(p: &mut Reader<'_>, kind: &SurroundKind) -> SurroundDecoder {
                 )
                 .into(),
         },
-        SurroundKind::Views(_) => SurroundDecoder::Views {
-            weights_path: p
-                .required(
-                    "weights_path",
-                    text(),
-                    "Path of the decoder's weights, a file of safetensors (`detr3d`, `sparse4d`).",
-                )
-                .into(),
-        },
+        SurroundKind::Views(facts) => {
+            let weights_path = p.required(
+                "weights_path",
+                text(),
+                "Path of the decoder's weights, a file of safetensors (`detr3d`, `sparse4d`).",
+            );
+            let precision = p.value(
+                "decoder.precision",
+                Fixed,
+                one_of(PRECISIONS),
+                "auto",
+                "Arithmetic of the decoder (`detr3d`, `sparse4d`). `auto`: `f16` on a GPU, `f32` on the CPU, which has \
+                 no other.",
+            );
+            let map_scales = p.optional(
+                "decoder.map_scales",
+                Fixed,
+                list(above(0.0, 1e6), OneOrMore),
+                "feature maps of floats",
+                "Values of 1 of int8 feature maps, one per level, finest first (`detr3d`, `sparse4d`): `det_post \
+                 calibrate` finds them. On a GPU they need an arithmetic of `f16`.",
+            );
+            let num_levels = facts.level_strides.len() + usize::from(facts.extra_level);
+            if let Some(scales) = map_scales.as_ref().filter(|scales| scales.len() != num_levels) {
+                let allowed = format!("{num_levels} scales, one per level");
+                p.refuse("decoder.map_scales", format!("{scales:?}"), &allowed);
+            }
+            SurroundDecoder::Views { weights_path: weights_path.into(), precision, map_scales }
+        }
     }
 }

@@ -82,6 +82,6 @@ pub use tensor::{Dim, ElementType, Tensor, TensorSpec, TensorValues, TensorView}
 pub use truth::{Evidence, Truth2d, Truth3d};
 pub use view_decoder::{
     AttentionResidual, CachedYaw, Detr3d, MapLayout, Motion, QueryBox, QueryDecode, Sparse4d,
-    ViewDecoder,
+    ViewDecoder, ViewPrecision,
 };
 pub use yolo::{AnchorLevel, DetrBoxes, YoloLayout};

@@ -107,6 +107,18 @@ pub enum CachedYaw {
     CosSin,
 }
 
+/// The arithmetic of a view decoder.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ViewPrecision {
+    /// f16 on a GPU, f32 on the CPU.
+    #[default]
+    Auto,
+    /// f32.
+    F32,
+    /// Weights, feature maps and activations in f16, sums in f32; on a GPU alone.
+    F16,
+}
+
 /// The box of a query as a view decoder refines it: the centre x, y, z in metres, the
 /// natural logarithms of three extents in metres, sine and cosine of the yaw (of any
 /// norm), and the velocity along x, y, z in metres per second.

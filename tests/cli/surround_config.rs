@@ -9,6 +9,7 @@ use det_post::config::{
 };
 use det_post::types::{
     CachedYaw, ClassMode, Nms3d, OutputType, PixelConvention, SizeOrder, Undistort, ViewDecoder,
+    ViewPrecision,
 };
 
 const REQUIRED: [&str; 5] = [
@@ -158,7 +159,11 @@ fn heads_of_view_decoders_state_their_facts() {
     assert!(config.compensate_skew, "own decoders are trained with the motion in their matrices");
     assert_eq!(
         config.decoder,
-        SurroundDecoder::Views { weights_path: "decoder.safetensors".into() }
+        SurroundDecoder::Views {
+            weights_path: "decoder.safetensors".into(),
+            precision: ViewPrecision::Auto,
+            map_scales: None
+        }
     );
     assert_eq!(config.model_paths().map(|(key, _)| key).collect::<Vec<_>>(), ["model", "weights"]);
     let SurroundKind::Views(facts) = &config.facts.kind else { panic!("{:?}", config.facts) };

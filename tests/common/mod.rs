@@ -37,5 +37,7 @@ pub mod stand_in;
 pub mod streampetr;
 pub mod surround_frames;
 pub mod surround_rig;
+pub mod view_cases;
 pub mod view_networks;
+pub mod view_rig;
 pub mod yolov8_tensor;

@@ -3,9 +3,11 @@
 
 use std::path::Path;
 
+use det_post::config::SurroundConfig;
 use det_post::detectors::surround::{CpuDetector, Networks};
 use det_post::detectors::{Detector, FrameInput};
-use det_post::infer::{Engine, view_decoder};
+use det_post::infer::Engine;
+use det_post::infer::view_decoder::{self, ViewNetwork};
 use det_post::types::{Detr3d, Dim, Sparse4d, TensorSpec, TensorValues, TensorView, ViewDecoder};
 use det_post::{Error, ErrorKind, Result};
 
@@ -99,8 +101,8 @@ fn a_frame_of_streampetr_allocates_nothing() {
     check(&mut detector, "streampetr");
 }
 
-#[test]
-fn a_frame_of_view_decoders_allocates_nothing() {
+/// DETR3D and Sparse4D for six cameras: their configurations and networks.
+fn view_decoders(folder: &Path) -> [(SurroundConfig, ViewNetwork); 2] {
     const HEAD: &str = "sensor: surround
 class_names: [car, truck, pedestrian]
 cameras: 6
@@ -114,9 +116,7 @@ size_order: length_width_height
 yaw: counter_clockwise
 defaults: {nms: {kind: none}}
 ";
-    let folder = tempfile::tempdir().unwrap();
-    let path = |name: &str| folder.path().join(name);
-    backbone(&SIZES, 11).save(&path("backbone.onnx")).unwrap();
+    let path = folder.join("head.yaml");
     let detr3d = {
         let facts = Detr3d { num_views: 6, ..detr3d_facts() };
         let head = "kind: detr3d
@@ -132,17 +132,69 @@ decoder: {channels: 16, heads: 4, groups: 2, anchors: 10, cached: 6, blocks: 3}
 ";
         (head, sparse4d(&facts), ViewDecoder::Sparse4d(facts))
     };
-    for (facts, weights, decoder) in [detr3d, sparse4d] {
-        std::fs::write(path("head.yaml"), format!("{HEAD}{facts}")).unwrap();
+    [detr3d, sparse4d].map(|(facts, weights, decoder)| {
+        std::fs::write(&path, format!("{HEAD}{facts}")).unwrap();
         let config = surround_config(&format!(
             "head: {}, model_path: b, weights_path: w, score_thresholds: 0.01",
-            path("head.yaml").display()
+            path.display()
         ));
-        let network = view_decoder::parse(&weights.to_safetensors(), &decoder).unwrap();
-        let backbone = Noise::like(&path("backbone.onnx"));
+        (config, view_decoder::parse(&weights.to_safetensors(), &decoder).unwrap())
+    })
+}
+
+#[test]
+fn a_frame_of_view_decoders_allocates_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("backbone.onnx");
+    backbone(&SIZES, 11).save(&path).unwrap();
+    for (config, network) in view_decoders(folder.path()) {
+        let backbone = Noise::like(&path);
         let networks = Networks::Views(network);
         let mut detector = CpuDetector::new(&config, 6, backbone, networks).unwrap();
-        check(&mut detector, facts);
+        check(&mut detector, &config.head);
+    }
+}
+
+/// With a backbone that is on the GPU, the host waits once for a frame.
+#[test]
+#[cfg(feature = "cuda")]
+fn a_frame_of_view_decoders_on_a_gpu_allocates_nothing_and_waits_once() {
+    use det_post::detectors::surround::CudaDetector;
+    use det_post::infer::device::DeviceEngine;
+    use det_post::types::{ElementType, Tensor};
+
+    let Some((_alone, device)) = super::allocations::gpu() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    for (config, network) in view_decoders(folder.path()) {
+        let stream = device.stream().unwrap();
+        let input = TensorSpec {
+            name: "pictures".into(),
+            element: Some(ElementType::F32),
+            shape: Some([6, 3, 48, 96].map(Dim::Fixed).to_vec()),
+        };
+        let shape = vec![6, 16, 6, 12];
+        let maps = Tensor::F32 { values: (0..6 * 16 * 6 * 12).map(noise).collect(), shape };
+        let engine = DeviceEngine::fixed(&stream, vec![input], &[("maps", &maps)]).unwrap();
+        let mut detector = CudaDetector::with_views(&config, 6, &stream, engine, &network).unwrap();
+        check(&mut detector, &config.head);
+        let cameras = Cameras::new();
+        detector.reset().unwrap();
+        let mut before = None;
+        for number in 0..8 {
+            // One camera may be missing.
+            let mut frame = cameras.frame(number, 0, false);
+            if number == 5 {
+                frame.inputs[2] = None;
+            }
+            let waits = stream.num_waits();
+            assert!(detect(&mut detector, &frame.set()) > 0);
+            assert_eq!(stream.num_waits() - waits, 1, "frame {number}");
+            let on_device = (stream.num_allocations(), device.free_memory().unwrap());
+            if number < 3 {
+                before = Some(on_device);
+            }
+            assert_eq!(Some(on_device), before, "frame {number}");
+        }
     }
 }
 

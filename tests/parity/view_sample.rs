@@ -13,7 +13,7 @@ use det_post::types::{AttentionResidual, Detr3d, ViewDecoder};
 use half::f16;
 
 use super::bound;
-use super::common::view_networks::{detr3d, detr3d_facts, noise, two_views};
+use super::common::view_networks::{detr3d_facts, detr3d_of_width, noise, two_views};
 use super::linear::share;
 
 fn facts() -> Detr3d {
@@ -21,7 +21,11 @@ fn facts() -> Detr3d {
 }
 
 fn network(facts: &Detr3d) -> Arc<Network> {
-    let dict = detr3d(facts).to_safetensors();
+    network_of_width(facts, 24)
+}
+
+pub fn network_of_width(facts: &Detr3d, hidden: usize) -> Arc<Network> {
+    let dict = detr3d_of_width(facts, hidden).to_safetensors();
     match parse(&dict, &ViewDecoder::Detr3d(facts.clone())).unwrap() {
         ViewNetwork::Detr3d(network) => network,
         ViewNetwork::Sparse4d(_) => unreachable!("the facts are those of DETR3D"),
@@ -29,14 +33,14 @@ fn network(facts: &Detr3d) -> Arc<Network> {
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum As {
+pub enum As {
     F32,
     F16,
     I8,
 }
 
 /// Smooth maps of random waves: a reference that moves a little reads about the same.
-fn maps(channels: usize, texels: As) -> FeatureMaps {
+pub fn maps(channels: usize, texels: As) -> FeatureMaps {
     let level = |size: [usize; 2], seed| {
         let phases = noise(2 * channels, seed);
         let [width, height] = size;
@@ -61,32 +65,42 @@ fn maps(channels: usize, texels: As) -> FeatureMaps {
     FeatureMaps::new(2, channels, vec![level([16, 8], 1), level([8, 4], 2)]).unwrap()
 }
 
-struct Results {
-    logits: Vec<f32>,
-    boxes: Vec<f32>,
+pub struct Results {
+    pub logits: Vec<f32>,
+    pub boxes: Vec<f32>,
 }
 
-fn decoder<T: Activation>(stream: &Stream, network: &Arc<Network>) -> CudaDecoder<T> {
+pub fn decoder<T: Activation>(stream: &Stream, network: &Arc<Network>) -> CudaDecoder<T> {
     let mut decoder = CudaDecoder::new(stream, network.clone()).unwrap();
     decoder.set_views(&two_views()).unwrap();
     decoder
 }
 
-fn results<T: Activation>(decoder: &mut CudaDecoder<T>) -> Results {
+pub fn results<T: Activation>(decoder: &mut CudaDecoder<T>) -> Results {
     let decoded = decoder.results().unwrap();
     Results { logits: decoded.logits.to_vec(), boxes: decoded.boxes.as_flattened().to_vec() }
 }
 
 fn compare<T: Activation>(device: &CudaDevice, facts: &Detr3d, texels: As, bounds: [f64; 2]) {
+    compare_network::<T>(device, &network(facts), texels, bounds);
+}
+
+/// The results of the CPU, and of 100 frames of a graph, which are equal.
+pub fn compare_network<T: Activation>(
+    device: &CudaDevice,
+    network: &Arc<Network>,
+    texels: As,
+    bounds: [f64; 2],
+) {
     let stream = device.stream().unwrap();
-    let network = network(facts);
+    let facts = network.facts();
     let maps = maps(facts.num_channels, texels);
     let mut reference = CpuDecoder::new(network.clone());
     reference.set_views(&two_views()).unwrap();
     let expected = reference.run(&maps).unwrap();
 
     let device_maps = DeviceFeatureMaps::from_host(&stream, &maps).unwrap();
-    let mut decoder = decoder::<T>(&stream, &network);
+    let mut decoder = decoder::<T>(&stream, network);
     decoder.enqueue(&device_maps).unwrap();
     let found = results(&mut decoder);
     let logits = share(&found.logits, expected.logits);

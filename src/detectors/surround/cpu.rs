@@ -1,5 +1,6 @@
 //! Surround detection on the CPU.
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::cameras::Cameras;
@@ -14,6 +15,7 @@ use crate::device::Device;
 use crate::error::{Error, ErrorKind, Result};
 use crate::infer::view_decoder::{self, ViewNetwork};
 use crate::infer::{self, Engine};
+use crate::ops::channels_last::MapStatistics;
 use crate::ops::decode_streampetr::decode_streampetr;
 use crate::ops::resample::SampleMap;
 use crate::types::{
@@ -81,7 +83,7 @@ impl CpuDetector {
     pub fn load(config: &SurroundConfig, num_cameras: usize) -> Result<Self> {
         let load = |path| infer::load(path, &config.engine);
         let networks = match (&config.decoder, &config.facts.kind) {
-            (SurroundDecoder::Views { weights_path }, SurroundKind::Views(facts)) => {
+            (SurroundDecoder::Views { weights_path, .. }, SurroundKind::Views(facts)) => {
                 Networks::Views(view_decoder::load(weights_path, &facts.decoder)?)
             }
             (SurroundDecoder::StreamPetr { position_embedding_path, head_path }, _) => {
@@ -155,6 +157,22 @@ impl CpuDetector {
         })
     }
 
+    /// Measures the feature maps of the next frames instead of decoding them: frames then have
+    /// no detections.
+    ///
+    /// # Errors
+    /// `Argument` for a head of kind `streampetr`.
+    pub fn measure_maps(&mut self, statistics: Arc<Mutex<MapStatistics>>) -> Result<()> {
+        match &mut self.decoder {
+            Decoder::Views(head) => head.measure(statistics),
+            Decoder::StreamPetr { .. } => {
+                let message = "a head of kind streampetr has no maps of several levels";
+                return Err(Error::new(ErrorKind::Argument, super::STAGE, message));
+            }
+        }
+        Ok(())
+    }
+
     /// From the input of the backbone to candidates. Returns the candidates that decoding
     /// dropped beyond `pre_nms_top_k`.
     fn infer(&mut self, frame: &FrameSet<'_>, report: &mut FrameReport) -> Result<usize> {
@@ -185,14 +203,7 @@ impl CpuDetector {
                 Ok(0)
             }
             Decoder::Views(head) => {
-                for (view, (matrix, is_present)) in
-                    head.views_mut().iter_mut().zip(cameras.picture_from_target())
-                {
-                    view.is_present = is_present;
-                    view.pixels_from_base = std::array::from_fn(|row| {
-                        std::array::from_fn(|column| matrix[(row, column)])
-                    });
-                }
+                head.set_views(cameras.picture_from_target());
                 report.time(Stage::Infer, || head.run(backbone.as_ref(), &step))?;
                 motion.commit(frame.stamp, pose);
                 report.time(Stage::Decode, || head.decode(&mut postprocess.candidates))

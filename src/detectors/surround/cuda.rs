@@ -7,19 +7,24 @@ use super::cameras::Cameras;
 use super::pictures::CudaPictures;
 use super::postprocess::Postprocess;
 use super::streampetr::{CameraMatrices, DeviceStreamPetr};
+use super::views::{DeviceViewHead, picture_size};
 use super::{EgoMotion, family, needs, target, world_from_target};
-use crate::config::{ChannelConfig, SurroundConfig, SurroundDecoder};
+use crate::config::{ChannelConfig, SurroundConfig, SurroundDecoder, SurroundKind};
 use crate::detectors::frame_stream::FrameStream;
 use crate::detectors::{Detector, DetectorInfo, FrameInput, FrameSet, InputNeeds, TargetFrame};
 use crate::device::cuda::{InPlaceUploads, Stream};
 use crate::device::{Device, PayloadMemory};
 use crate::error::{Error, ErrorKind, Result};
-use crate::infer;
 use crate::infer::device::{DeviceEngine, fixed_shape};
+use crate::infer::view_decoder::ViewNetwork;
+use crate::infer::{self, view_decoder};
 use crate::ops::decode_streampetr::decode_streampetr;
 use crate::ops::resample::SampleMap;
 use crate::ops::resample::cuda::DeviceMap;
-use crate::types::{Detections, FrameReport, Resize, Stage, Stamp, StreamPetrDecode, Transfer};
+use crate::types::{
+    Count, Detections, FrameReport, Resize, Size, Stage, Stamp, StreamPetrDecode, TensorSpec,
+    Transfer,
+};
 
 /// The stages timed on the stream, in order.
 const STREAM_STAGES: [Stage; 4] = [Stage::Upload, Stage::Letterbox, Stage::Encode, Stage::Infer];
@@ -48,8 +53,6 @@ pub struct CudaDetector {
     pictures: CudaPictures,
     resize: Resize,
     backbone: DeviceEngine,
-    /// The position of the feature maps among the outputs of the backbone.
-    features: usize,
     decoder: Decoder,
     motion: EgoMotion,
     max_gap: Duration,
@@ -58,7 +61,13 @@ pub struct CudaDetector {
 
 /// What turns feature maps into boxes, by the kind of the head.
 enum Decoder {
-    StreamPetr { network: Box<DeviceStreamPetr>, decode: StreamPetrDecode },
+    StreamPetr {
+        network: Box<DeviceStreamPetr>,
+        /// The position of the feature maps among the outputs of the backbone.
+        features: usize,
+        decode: StreamPetrDecode,
+    },
+    Views(Box<DeviceViewHead>),
 }
 
 impl CudaDetector {
@@ -67,23 +76,78 @@ impl CudaDetector {
     /// # Errors
     /// As [`super::open`].
     pub fn load(config: &SurroundConfig, num_cameras: usize, stream: &Stream) -> Result<Self> {
-        let SurroundDecoder::StreamPetr { position_embedding_path, head_path } = &config.decoder
-        else {
-            let message = "heads of kind detr3d and sparse4d run on the CPU alone";
+        let load = |path| DeviceEngine::load(path, &config.engine, stream, fixed_shape);
+        match (&config.decoder, &config.facts.kind) {
+            (SurroundDecoder::Views { weights_path, .. }, SurroundKind::Views(facts)) => {
+                let network = view_decoder::load(weights_path, &facts.decoder)?;
+                let picture = picture_size(&config.facts)?;
+                let [num_views, ..] = network.map_sizes();
+                let shape_of = |spec: &TensorSpec| Ok(pictures_shape(spec, num_views, picture));
+                let backbone =
+                    DeviceEngine::load(&config.model_path, &config.engine, stream, shape_of)?;
+                Self::with_views(config, num_cameras, stream, backbone, &network)
+            }
+            (SurroundDecoder::StreamPetr { position_embedding_path, head_path }, _) => {
+                let backbone = load(&config.model_path)?;
+                let network = DeviceStreamPetr::new(
+                    stream,
+                    &backbone,
+                    infer::load(position_embedding_path, &config.engine)?,
+                    load(head_path)?,
+                    config.facts.class_names.len(),
+                    (config.facts.num_cameras, config.facts.input_size),
+                )?;
+                let lengths = network.signature().lengths;
+                let decoder = Decoder::StreamPetr {
+                    features: network.signature().features,
+                    network: Box::new(network),
+                    decode: config.streampetr_decode(lengths.channels_last),
+                };
+                super::check_cameras(lengths.num_cameras, num_cameras)?;
+                Self::with_decoder(
+                    config,
+                    stream,
+                    backbone,
+                    decoder,
+                    (num_cameras, lengths.picture),
+                )
+            }
+            (SurroundDecoder::Views { .. }, SurroundKind::StreamPetr) => {
+                let message = "weights of a decoder for a head of kind streampetr";
+                Err(Error::new(ErrorKind::Argument, super::STAGE, message))
+            }
+        }
+    }
+
+    /// A detector of kind `detr3d` or `sparse4d` with a loaded backbone, whose stream is `stream`.
+    ///
+    /// # Errors
+    /// As [`super::open`].
+    pub fn with_views(
+        config: &SurroundConfig,
+        num_cameras: usize,
+        stream: &Stream,
+        backbone: DeviceEngine,
+        network: &ViewNetwork,
+    ) -> Result<Self> {
+        let SurroundKind::Views(facts) = &config.facts.kind else {
+            let message = "a view decoder for a head of kind streampetr";
             return Err(Error::new(ErrorKind::Argument, super::STAGE, message));
         };
-        let load = |path| DeviceEngine::load(path, &config.engine, stream, fixed_shape);
-        let backbone = load(&config.model_path)?;
-        let network = DeviceStreamPetr::new(
-            stream,
-            &backbone,
-            infer::load(position_embedding_path, &config.engine)?,
-            load(head_path)?,
-            config.facts.class_names.len(),
-            (config.facts.num_cameras, config.facts.input_size),
-        )?;
-        let lengths = network.signature().lengths;
-        super::check_cameras(lengths.num_cameras, num_cameras)?;
+        let [num_views, ..] = network.map_sizes();
+        super::check_cameras(num_views, num_cameras)?;
+        let head = DeviceViewHead::new(stream, &backbone, network, facts, config)?;
+        let pictures = (num_cameras, picture_size(&config.facts)?);
+        Self::with_decoder(config, stream, backbone, Decoder::Views(Box::new(head)), pictures)
+    }
+
+    fn with_decoder(
+        config: &SurroundConfig,
+        stream: &Stream,
+        backbone: DeviceEngine,
+        decoder: Decoder,
+        (num_cameras, picture): (usize, Size),
+    ) -> Result<Self> {
         let device = Device::Cuda(stream.device().clone());
         Ok(Self {
             info: DetectorInfo::new(&device, backbone.name(), &STAGES),
@@ -91,15 +155,11 @@ impl CudaDetector {
             target: target(config),
             uploads: InPlaceUploads::new(stream)?,
             frames: FrameStream::new(stream, &STREAM_STAGES)?,
-            cameras: Cameras::new(config, num_cameras, lengths.picture),
+            cameras: Cameras::new(config, num_cameras, picture),
             pictures: CudaPictures::new(stream, num_cameras, super::resample_params(config))?,
             resize: config.facts.resize,
-            features: network.signature().features,
             backbone,
-            decoder: Decoder::StreamPetr {
-                network: Box::new(network),
-                decode: config.streampetr_decode(lengths.channels_last),
-            },
+            decoder,
             motion: EgoMotion::default(),
             max_gap: config.max_gap,
             postprocess: Postprocess::new(config),
@@ -111,21 +171,21 @@ impl CudaDetector {
         let pose = world_from_target(frame)?;
         let Self { uploads, frames, cameras, pictures, backbone, decoder, motion, .. } = self;
         let step = motion.step(frame.stamp, &pose, self.max_gap, report);
-        let (features, candidates) = (self.features, &mut self.postprocess.candidates);
+        let candidates = &mut self.postprocess.candidates;
         let ran = uploads.scope(|scope| {
             let mut running = frames.begin(scope, report);
             pictures.enqueue(frame, cameras, &mut running, backbone.input(0)?)?;
             backbone.enqueue()?;
             running.end_of(Stage::Encode)?;
             match decoder {
-                Decoder::StreamPetr { network, decode } => {
+                Decoder::StreamPetr { network, features, decode } => {
                     if cameras.take_changed() || !network.is_embedded() {
                         network.embed(&CameraMatrices {
                             intrinsics: cameras.intrinsics(),
                             target_from_picture: cameras.target_from_picture(),
                         })?;
                     }
-                    network.enqueue(backbone.output(features)?, frame.stamp, &step)?;
+                    network.enqueue(backbone.output(*features)?, frame.stamp, &step)?;
                     running.end_of(Stage::Infer)?;
                     running.add_copies(Stage::Encode, backbone);
                     running.add_copies(Stage::Infer, network.head());
@@ -138,6 +198,17 @@ impl CudaDetector {
                         .time(Stage::Decode, || decode_streampetr(&outputs, decode, candidates));
                     decoded?;
                 }
+                Decoder::Views(head) => {
+                    head.set_views(cameras.picture_from_target());
+                    head.enqueue(&step)?;
+                    running.end_of(Stage::Infer)?;
+                    running.add_copies(Stage::Encode, backbone);
+                    // The first wait of the frame, and the last.
+                    let num_over_top_k = head.read(candidates)?;
+                    let report = &mut *running.report;
+                    report.add_bytes(Stage::Infer, Transfer::Download, head.num_read_bytes());
+                    report.add_count(Count::CandidatesOverTopK, num_over_top_k);
+                }
             }
             running.finish()
         });
@@ -149,6 +220,9 @@ impl CudaDetector {
             Err(error) => {
                 // The memory may hold a part of this frame.
                 motion.reset();
+                if let Decoder::Views(head) = decoder {
+                    head.forget();
+                }
                 Err(error)
             }
         }
@@ -202,6 +276,7 @@ impl Detector for CudaDetector {
             Decoder::StreamPetr { decode, .. } => {
                 *decode = config.streampetr_decode(decode.channels_last);
             }
+            Decoder::Views(head) => head.reconfigure(config, &self.backbone)?,
         }
         self.max_gap = config.max_gap;
         self.postprocess.reconfigure(config);
@@ -211,20 +286,28 @@ impl Detector for CudaDetector {
     fn reset(&mut self) -> Result<()> {
         self.motion.reset();
         self.pictures.forget();
+        if let Decoder::Views(head) = &mut self.decoder {
+            head.forget();
+        }
         Ok(())
     }
 
     fn warm_up(&mut self) -> Result<()> {
         self.backbone.enqueue()?;
-        let features = self.backbone.output(self.features)?;
         match &mut self.decoder {
-            Decoder::StreamPetr { network, .. } => {
+            Decoder::StreamPetr { network, features, .. } => {
+                let features = self.backbone.output(*features)?;
                 let zeros = vec![0.0; 16 * self.needs.len()];
                 let matrices = CameraMatrices { intrinsics: &zeros, target_from_picture: &zeros };
                 network.embed(&matrices)?;
                 network.enqueue(features, Stamp::default(), &super::Step::First)?;
                 network.outputs()?;
                 network.invalidate();
+            }
+            Decoder::Views(head) => {
+                head.enqueue(&super::Step::First)?;
+                head.read(&mut self.postprocess.candidates)?;
+                head.forget();
             }
         }
         self.motion.reset();
@@ -234,4 +317,11 @@ impl Detector for CudaDetector {
     fn payload_memory(&self) -> PayloadMemory {
         PayloadMemory::of(&Device::Cuda(self.frames.stream().device().clone()))
     }
+}
+
+/// The shape of the backbone's input, with a batch of 1 where it has one.
+fn pictures_shape(input: &TensorSpec, num_views: usize, picture: Size) -> Vec<usize> {
+    let shape = [1, num_views, 3, picture.height as usize, picture.width as usize];
+    let has_batch = input.shape.as_ref().is_some_and(|shape| shape.len() == 5);
+    shape[usize::from(!has_batch)..].to_vec()
 }

@@ -33,6 +33,8 @@ pub use cpu::{CpuDetector, Networks};
 pub use cuda::CudaDetector;
 pub use ego_motion::{EgoMotion, Step};
 
+pub use crate::ops::channels_last::MapStatistics;
+
 use nalgebra::Isometry3;
 
 use super::{Detector, FrameSet, InputNeeds, PayloadKind, TargetFrame, another_family};

@@ -5,9 +5,10 @@ use std::marker::PhantomData;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use cudarc::driver::sys::{
-    self, CUdevice_attribute, CUfunction_attribute_enum as Attribute, CUresult,
+    self, CUdevice_attribute, CUfunction_attribute_enum as Attribute, CUlaunchAttribute,
+    CUlaunchAttributeID, CUlaunchAttributeValue, CUlaunchConfig, CUresult,
 };
-use cudarc::driver::{CudaFunction, DriverError, result};
+use cudarc::driver::{CudaFunction, DriverError};
 
 use super::{CudaDevice, Stream, error, failed};
 use crate::error::{Error, ErrorKind, Result};
@@ -40,6 +41,13 @@ pub unsafe trait KernelSpec {
         0
     }
 }
+
+/// A kernel that waits for the launches before it (`griddepcontrol.wait`) before it reads what
+/// they write or writes what they read, so that it may begin while they run.
+///
+/// # Safety
+/// The implementer promises this, having read the kernel.
+pub unsafe trait OverlappingKernel: KernelSpec {}
 
 /// The launch shape: blocks and threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,7 +109,28 @@ impl<K: KernelSpec> Kernel<K> {
     /// # Errors
     /// `Argument` when the parameters do not pass the kernel's check, or the
     /// stream is another GPU's; `Device` when the driver refuses the launch.
-    pub fn enqueue(&self, stream: &Stream, grid: Grid, mut args: K::Args<'_>) -> Result<()> {
+    pub fn enqueue(&self, stream: &Stream, grid: Grid, args: K::Args<'_>) -> Result<()> {
+        self.launch(stream, grid, args, false)
+    }
+
+    /// As [`Self::enqueue`], after another kernel: this one may begin before that has ended.
+    ///
+    /// # Errors
+    /// As [`Self::enqueue`].
+    pub fn enqueue_overlapping(&self, stream: &Stream, grid: Grid, args: K::Args<'_>) -> Result<()>
+    where
+        K: OverlappingKernel,
+    {
+        self.launch(stream, grid, args, true)
+    }
+
+    fn launch(
+        &self,
+        stream: &Stream,
+        grid: Grid,
+        mut args: K::Args<'_>,
+        overlaps: bool,
+    ) -> Result<()> {
         K::check(&args, &grid)?;
         let Grid { num_blocks: [x, y], threads_per_block } = grid;
         if x == 0 || y == 0 {
@@ -123,22 +152,38 @@ impl<K: KernelSpec> Kernel<K> {
             )));
         }
         stream.bind()?;
-        let shared_bytes = K::shared_bytes(&args);
+        let mut attribute = CUlaunchAttribute {
+            id: CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+            pad: Default::default(),
+            value: CUlaunchAttributeValue { programmaticStreamSerializationAllowed: 1 },
+        };
+        let config = CUlaunchConfig {
+            gridDimX: x,
+            gridDimY: y,
+            gridDimZ: 1,
+            blockDimX: threads_per_block,
+            blockDimY: 1,
+            blockDimZ: 1,
+            sharedMemBytes: K::shared_bytes(&args),
+            hStream: stream.raw(),
+            attrs: &raw mut attribute,
+            numAttrs: u32::from(overlaps),
+        };
         // SAFETY: the function is loaded as long as `self.device` keeps its module.
         // It takes one parameter of this struct's size (checked at load) and
         // layout (promised by `KernelSpec`), which the driver copies before the
-        // call returns. By the same promise and the check above it accesses only
-        // its slices; each was made by `input` or `output` from a buffer of this
-        // stream, whose memory is freed after all queued work of the stream.
+        // call returns, as the configuration and its attribute. By the same promise and the
+        // check above it accesses only its slices; each was made by `input` or `output` from
+        // a buffer of this stream, whose memory is freed after all queued work of the
+        // stream. A launch that overlaps is of a kernel that waits (`OverlappingKernel`).
         unsafe {
-            result::launch_kernel(
+            sys::cuLaunchKernelEx(
+                &raw const config,
                 self.function.cu_function(),
-                (x, y, 1),
-                (threads_per_block, 1, 1),
-                shared_bytes,
-                stream.raw(),
-                &mut [(&raw mut args).cast::<c_void>()],
+                [(&raw mut args).cast::<c_void>()].as_mut_ptr(),
+                std::ptr::null_mut(),
             )
+            .result()
         }
         .map_err(|e| failed(&format!("launch the kernel {}", K::NAME), e))
     }

@@ -33,7 +33,7 @@ pub use counters::{DeviceCounters, PublishedCounters};
 pub use graph::Graph;
 pub(crate) use graph::recording;
 pub use image::{DeviceImage, ImageLayout, TAIL_BYTES};
-pub use kernel::{Grid, Kernel, KernelSpec};
+pub use kernel::{Grid, Kernel, KernelSpec, OverlappingKernel};
 pub(crate) use kernel::{
     RESIDENT_THREADS, blocks, check_len, check_lens, check_threads, kernel_specs, refused,
 };

@@ -19,6 +19,11 @@
 //! arc tangents in f64, rounded once. [`Candidate::source`] is the query. Candidates are
 //! unsorted: see [`Candidates::finish`].
 
+#[cfg(feature = "cuda")]
+pub mod cuda;
+#[cfg(feature = "cuda")]
+#[expect(unsafe_code, reason = "each block argues that the kernel fits its parameters")]
+mod kernels;
 #[cfg(test)]
 mod tests;
 
@@ -85,33 +90,36 @@ pub fn decode_query(
         || queries.quality.is_some_and(|quality| quality.len() != num_queries)
         || (num_norms != 0 && num_norms != num_classes)
     {
-        return Err(Error::new(
-            ErrorKind::Argument,
-            "decode_query",
-            format!(
-                "{} logits and {} qualities do not fit {num_queries} queries, {num_classes} score \
-                 thresholds and {num_norms} yaw-norm thresholds",
-                queries.logits.len(),
-                queries.quality.map_or(0, <[_]>::len)
-            ),
+        return argument(format!(
+            "{} logits and {} qualities do not fit {num_queries} queries, {num_classes} score \
+             thresholds and {num_norms} yaw-norm thresholds",
+            queries.logits.len(),
+            queries.quality.map_or(0, <[_]>::len)
         ));
     }
     keep_pairs(queries, params, workspace, candidates);
     for pair in workspace.pairs.as_slice() {
         let query = pair.source as usize;
-        let quality = queries.quality.map_or(1.0, |quality| sigmoid(quality[query][0]));
-        let object = object_of(&queries.boxes[query], params);
-        if object.bbox.is_finite() {
-            let score = sigmoid(pair.score) * quality;
-            candidates.push(Candidate {
-                bbox: object,
-                score,
-                class: pair.class,
-                source: pair.source,
-            });
-        }
+        let centerness = queries.quality.map(|quality| quality[query][0]);
+        let of_class = (pair.class, pair.score, centerness);
+        let candidate = candidate_of(pair.source, of_class, &queries.boxes[query], params);
+        candidate.into_iter().for_each(|candidate| candidates.push(candidate));
     }
     Ok(())
+}
+
+/// The candidate of a query: class, its logit and, where there is one, the logit of the
+/// centreness. `None` when the box is not finite.
+fn candidate_of(
+    query: u32,
+    (class, logit, centerness): (u32, f32, Option<f32>),
+    bbox: &QueryBox,
+    params: &QueryDecode,
+) -> Option<Candidate<Object3d>> {
+    let object = object_of(bbox, params);
+    let score = sigmoid(logit) * centerness.map_or(1.0, sigmoid);
+    let candidate = Candidate { bbox: object, score, class, source: query };
+    object.bbox.is_finite().then_some(candidate)
 }
 
 /// Keeps the best pairs that pass, sorted. Counts NaN in `candidates`.
@@ -184,4 +192,8 @@ pub(in crate::ops) fn object_of(bbox: &QueryBox, params: &QueryDecode) -> Object
         velocity_mps: Some([vx, vy]),
         variance: None,
     }
+}
+
+fn argument<T>(message: String) -> Result<T> {
+    Err(Error::new(ErrorKind::Argument, "decode_query", message))
 }

@@ -150,6 +150,22 @@ impl DeviceLayer {
         self.weights.len() + size_of::<f32>() * self.bias.len()
     }
 
+    /// The packed weights.
+    ///
+    /// # Errors
+    /// `Device` when they belong to another stream.
+    pub fn weights(&self, stream: &Stream) -> Result<In<'_, u8>> {
+        self.weights.input(stream)
+    }
+
+    /// One value per output, padded.
+    ///
+    /// # Errors
+    /// `Device` when they belong to another stream.
+    pub fn bias(&self, stream: &Stream) -> Result<In<'_, f32>> {
+        self.bias.input(stream)
+    }
+
     /// The layer over the first `num_rows` rows of an input; the rest is the caller's.
     ///
     /// # Errors

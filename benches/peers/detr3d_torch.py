@@ -1,0 +1,153 @@
+"""A DETR3D decoder in plain PyTorch, compiled into a CUDA graph: the peer of `det_post bench views`.
+
+    python benches/peers/detr3d_torch.py [eager]
+
+Prints the median wall time in microseconds from feature maps in place to boxes and logits on the
+host: six cameras of 736x288, 256 channels, four levels, random weights. Needs PyTorch and a GPU.
+"""
+
+import sys
+import time
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+CHANNELS, HEADS, HIDDEN, CLASSES = 256, 8, 512, 10
+WIDTH, HEIGHT = 736, 288
+LEVELS = [(36, 92), (18, 46), (9, 23), (5, 12)]
+LOW, EXTENT = (-51.2, -51.2, -5.0), (102.4, 102.4, 8.0)
+NUM_RUNS = 300
+
+
+def inverse_sigmoid(points):
+    points = points.clamp(0, 1)
+    return torch.log(points.clamp(min=1e-5) / (1 - points).clamp(min=1e-5))
+
+
+def encoder():
+    """Encodes reference points."""
+    norm = lambda: nn.LayerNorm(CHANNELS)
+    return nn.Sequential(
+        nn.Linear(3, CHANNELS), norm(), nn.ReLU(), nn.Linear(CHANNELS, CHANNELS), norm(), nn.ReLU()
+    )
+
+
+class Block(nn.Module):
+    def __init__(self, num_views):
+        super().__init__()
+        self.projections = nn.Linear(CHANNELS, 3 * CHANNELS)
+        self.attention_output = nn.Linear(CHANNELS, CHANNELS)
+        self.weights = nn.Linear(CHANNELS, num_views * len(LEVELS))
+        self.view_output = nn.Linear(CHANNELS, CHANNELS)
+        self.encoder = encoder()
+        self.hidden = nn.Linear(CHANNELS, HIDDEN)
+        self.feed_forward = nn.Linear(HIDDEN, CHANNELS)
+        self.norms = nn.ModuleList(nn.LayerNorm(CHANNELS) for _ in range(3))
+        self.regression = nn.Sequential(
+            nn.Linear(CHANNELS, CHANNELS), nn.ReLU(), nn.Linear(CHANNELS, CHANNELS), nn.ReLU(), nn.Linear(CHANNELS, 10)
+        )
+
+    def attend(self, rows, positions):
+        weights, bias = self.projections.weight, self.projections.bias
+        queries_keys = functional.linear(rows + positions, weights[: 2 * CHANNELS], bias[: 2 * CHANNELS])
+        values = functional.linear(rows, weights[2 * CHANNELS :], bias[2 * CHANNELS :])
+        split = lambda x: x.view(-1, HEADS, CHANNELS // HEADS).transpose(0, 1)[None]
+        queries, keys = queries_keys.chunk(2, dim=1)
+        out = functional.scaled_dot_product_attention(split(queries), split(keys), split(values))
+        return self.attention_output(out[0].transpose(0, 1).reshape(-1, CHANNELS))
+
+    def sample(self, rows, positions, references, maps, projections, low, extent):
+        num_views = projections.shape[0]
+        points = functional.pad(low + references * extent, (0, 1), value=1.0)
+        seen_at = points @ projections.transpose(1, 2)
+        depth = seen_at[..., 2:]
+        places = seen_at[..., :2] / depth.clamp(min=1e-5)
+        seen = (depth[..., 0] > 1e-5) & ((places > 0) & (places < 1)).all(-1)
+        weights = self.weights(rows + positions).sigmoid().view(-1, num_views, len(LEVELS))
+        weights = weights * seen.transpose(0, 1)[..., None]
+        grid = (2 * places - 1).to(rows.dtype)[:, :, None]
+        total = 0
+        for level, features in enumerate(maps):
+            sampled = functional.grid_sample(features, grid, align_corners=False)[..., 0]
+            # What is not seen may be anything.
+            sampled = torch.where(seen[:, None], sampled, 0)
+            total = total + torch.einsum("ncq,qn->qc", sampled, weights[..., level])
+        return self.view_output(total)
+
+    def forward(self, rows, positions, references, maps, projections, low, extent):
+        rows = self.norms[0](rows + self.attend(rows, positions))
+        encoded = self.encoder(inverse_sigmoid(references).to(rows.dtype))
+        sampled = self.sample(rows, positions, references, maps, projections, low, extent)
+        rows = self.norms[1](rows + sampled + encoded)
+        rows = self.norms[2](rows + self.feed_forward(functional.relu(self.hidden(rows))))
+        change = self.regression(rows).float()
+        references = torch.sigmoid(change[:, [0, 1, 4]] + inverse_sigmoid(references))
+        return rows, change, references
+
+
+class Decoder(nn.Module):
+    def __init__(self, num_blocks, num_queries, projections):
+        super().__init__()
+        self.blocks = nn.ModuleList(Block(len(projections)) for _ in range(num_blocks))
+        head = lambda: [nn.Linear(CHANNELS, CHANNELS), nn.LayerNorm(CHANNELS), nn.ReLU()]
+        self.classes = nn.Sequential(*head(), *head(), nn.Linear(CHANNELS, CLASSES))
+        self.content = nn.Parameter(torch.randn(num_queries, CHANNELS))
+        self.positions = nn.Parameter(torch.randn(num_queries, CHANNELS))
+        self.constants = [torch.rand(num_queries, 3), projections, torch.tensor(LOW), torch.tensor(EXTENT)]
+
+    def forward(self, maps):
+        references, projections, low, extent = self.constants
+        rows = self.content
+        for block in self.blocks:
+            rows, change, references = block(rows, self.positions, references, maps, projections, low, extent)
+        centres = low + references * extent
+        logits = self.classes(rows).float()
+        return torch.cat([centres, change[:, [2, 3, 5, 6, 7, 8, 9]], logits], dim=1)
+
+
+def ring(num_views=6):
+    """Projections of cameras 60 degrees apart, to fractions of the picture times depth."""
+    yaw = torch.arange(num_views) * (2 * torch.pi / num_views)
+    sin, cos, none, one = yaw.sin(), yaw.cos(), torch.zeros(num_views), torch.ones(num_views)
+    focal = 0.5 * WIDTH / torch.tan(torch.tensor(35.5) * torch.pi / 180)
+    ahead = torch.stack([cos, sin, none, none], 1)
+    right = torch.stack([sin, -cos, none, none], 1)
+    down = torch.stack([none, none, -one, 1.6 * one], 1)
+    rows = [focal / WIDTH * right + 0.5 * ahead, focal / HEIGHT * down + 0.5 * ahead, ahead]
+    return torch.stack(rows, 1)
+
+
+def measure(num_blocks, num_queries, dtype, is_eager):
+    torch.manual_seed(7)
+    decoder = Decoder(num_blocks, num_queries, ring()).cuda().to(dtype).eval()
+    decoder.constants = [value.cuda() for value in decoder.constants]
+    maps = [torch.randn(6, CHANNELS, *level, device="cuda", dtype=dtype) for level in LEVELS]
+    maps = [level.contiguous(memory_format=torch.channels_last) for level in maps]
+    run = decoder if is_eager else torch.compile(decoder, mode="reduce-overhead", fullgraph=True)
+    host = torch.empty(num_queries, 10 + CLASSES, pin_memory=True)
+    times = []
+    with torch.inference_mode():
+        for _ in range(NUM_RUNS):
+            torch.cuda.synchronize()
+            start = time.perf_counter()
+            host.copy_(run(maps), non_blocking=True)
+            torch.cuda.synchronize()
+            times.append(time.perf_counter() - start)
+    times = sorted(times[NUM_RUNS // 3 :])
+    assert host.isfinite().all()
+    return 1e6 * times[len(times) // 2]
+
+
+def main():
+    is_eager = sys.argv[1:] == ["eager"]
+    torch.backends.cuda.matmul.allow_tf32 = False
+    print(f"PyTorch {torch.__version__}, {torch.cuda.get_device_name()}, {'eager' if is_eager else 'compiled'}")
+    for num_blocks, num_queries in [(4, 512), (6, 512), (6, 900)]:
+        for dtype in [torch.float32, torch.float16]:
+            time_us = measure(num_blocks, num_queries, dtype, is_eager)
+            print(f"detr3d {num_blocks} blocks, {num_queries} queries, {dtype}: {time_us:.1f} us", flush=True)
+
+
+if __name__ == "__main__":
+    main()

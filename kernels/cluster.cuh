@@ -1,0 +1,70 @@
+// Operations of a cluster: blocks that run at the same time and write to each other's shared
+// memory. GPUs of compute capability 9.0 and later have them.
+#pragma once
+
+#include <cstdint>
+
+// Kernels that call these functions are compiled for such GPUs alone.
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+#define HAS_CLUSTERS 1
+#else
+#define HAS_CLUSTERS 0
+#endif
+
+namespace cluster {
+
+// The index of this block in its cluster.
+__device__ inline uint32_t rank() {
+    uint32_t rank;
+    asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+    return rank;
+}
+
+// The barrier of all threads of the cluster. It waits for memory: once a launch is often enough.
+__device__ inline void arrive() { asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory"); }
+__device__ inline void wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
+
+// Barriers in shared memory that count the bytes which the blocks of the cluster store here.
+// Two take turns: a block can be ahead of another by one.
+struct Inbox {
+    uint32_t barriers;  // the address of two, 8 bytes each
+    uint32_t count = 0;
+
+    __device__ explicit Inbox(void* at) : barriers(static_cast<uint32_t>(__cvta_generic_to_shared(at))) {}
+
+    // By one thread, before the cluster's barrier.
+    __device__ void init() const {
+        asm volatile("mbarrier.init.shared.b64 [%0], 1;" ::"r"(barriers));
+        asm volatile("mbarrier.init.shared.b64 [%0], 1;" ::"r"(barriers + 8));
+        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    }
+    __device__ uint32_t current() const { return barriers + count % 2 * 8; }
+    // By all threads: waits until so many bytes have come.
+    __device__ void receive(uint32_t num_bytes) {
+        if (threadIdx.x == 0) {
+            asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(current()), "r"(num_bytes) : "memory");
+        }
+        uint32_t is_done;
+        do {
+            asm volatile(
+                "{\n.reg .pred done;\n"
+                "mbarrier.try_wait.parity.shared.b64 done, [%1], %2;\n"
+                "selp.u32 %0, 1, 0, done;\n}\n"
+                : "=r"(is_done)
+                : "r"(current()), "r"(count / 2 % 2)
+                : "memory");
+        } while (is_done == 0);
+        ++count;
+    }
+    // Stores 16 bytes at the place of this block's `address` in the block `rank`, and counts them there.
+    __device__ void send(uint32_t address, uint32_t rank, uint4 value) const {
+        uint32_t remote, barrier;
+        asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(address), "r"(rank));
+        asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(barrier) : "r"(current()), "r"(rank));
+        asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.u32 [%0], {%1,%2,%3,%4}, [%5];" ::"r"(remote),
+                     "r"(value.x), "r"(value.y), "r"(value.z), "r"(value.w), "r"(barrier)
+                     : "memory");
+    }
+};
+
+}  // namespace cluster

@@ -1,0 +1,187 @@
+// A block of a DETR3D decoder: src/ops/detr3d_block/mod.rs. A cluster of two thread blocks has 8 or
+// 16 queries, of which only the attention needs others: everything else of a decoder block stays in
+// shared memory. The time is mostly that of reading all weights once per cluster.
+//
+// A step is a linear layer of 256 inputs and outputs. Each thread block has half of the outputs, of
+// the heads and, when sampling, of the queries; it stores its results in the shared memory of both.
+// Four buffers of rows are enough, since a thread block that has received a step knows that the
+// other has read what the step depends on:
+//
+// | step | reads | stores |
+// |---|---|---|
+// | position encoder | C (encoded points) | D |
+// | attention | device memory | A |
+// | output of the attention | A | B |
+// | sampling | B (normalized) | A |
+// | output of the sampling | A; B and D (normalized) are added | C |
+// | feed forward, first layer, two steps | C (normalized) | A and B, as one buffer |
+// | feed forward, second layer, two steps | A and B; C is added | D |
+// | first regression layer, classes | D (normalized) | A, B |
+// | queries, keys, values of the next block | D | device memory |
+// | second regression layer, classes | A, B (normalized) | C, D |
+// | third, which moves the points; classes | C, D (normalized) | device memory |
+#pragma once
+
+#include "cluster.cuh"
+#include "detr3d_block_attention.cuh"
+#include "view_sample.cuh"
+
+namespace detr3d_block {
+
+constexpr uint32_t kChannels = 256;
+constexpr uint32_t kHeads = 8;
+constexpr uint32_t kHidden = 512;
+constexpr uint32_t kMaxClasses = 32;
+static_assert(kChannels == kHeads * kHeadLen && kChannels == kStepInputs);
+
+// A linear layer, packed: src/ops/linear/cuda.rs.
+struct Layer {
+    Slice<const uint8_t> weights;
+    Slice<const float> bias;  // padded to 16; empty: none
+};
+static_assert(sizeof(Layer) == 32);
+
+// The layers of a block, and what its steps compute; queries, keys and values are those of the next block.
+enum LayerOf : uint32_t {
+    kEncoderLayer, kOutputLayer, kViewLayer, kHiddenLayer, kFeedForwardLayer, kQueriesKeysLayer, kValuesLayer,
+    kRegressionLayer, kClassLayer = kRegressionLayer + 3, kNumLayers = kClassLayer + 3
+};
+// Normalizations: factors and summands.
+enum NormOf : uint32_t { kEncoderInputNorm, kEncoderNorm, kAttentionNorm, kViewNorm, kFeedForwardNorm, kClassNorm, kNumNorms = kClassNorm + 2 };
+
+struct Args {
+    Layer layers[13];
+    Slice<const float> norms[7];
+    Slice<const float> encoder;  // of each channel the weights of 3 coordinates and a bias
+    Slice<const __half> attended;  // of the first block: rows after the attention; else empty
+    Slice<const __half> content;  // normalized rows
+    Slice<const __half> positions;  // added to the attention; empty: none
+    Slice<const __half> queries_keys;  // rows of 2 C
+    Slice<const __half> values;  // transposed
+    Slice<const __half> offsets;  // of the next queries and keys; empty in the last block
+    Slice<__half> next_content;
+    Slice<__half> next_queries_keys;
+    Slice<__half> next_values;
+    Slice<__half> output;  // rows before the last normalization; empty: nowhere
+    Slice<const float> points;  // 3 per query, in 0 to 1 of the range
+    Slice<float> moved;  // empty in the last block
+    Slice<const __half> sample_weights;  // a row of channels per view and level: of the logits
+    Slice<const float> sample_offsets;  // a row per query: what is added to the logits
+    Slice<float> boxes;  // rows of 11, of the last block; else empty
+    Slice<float> logits;  // rows of classes
+    view_sample::Maps maps;
+    float low[3], extent[3];           // of the range, in metres
+    uint32_t num_queries;
+    uint32_t value_stride;
+    uint32_t num_classes;
+    float score_scale;                 // to the base 2
+    float epsilon;
+    uint32_t reserved;
+};
+static_assert(sizeof(Args) == 1008);
+
+// Values of a row of a box.
+constexpr uint32_t kBoxLen = 11;
+
+enum Step : uint32_t {
+    kEncode, kAttend, kView, kHide, kHideMore, kFeed, kFeedMore, kRegress, kQueries, kKeys, kValues, kClassify,
+    kRegressMore, kClassifyMore, kMove, kScore, kNumSteps
+};
+
+// Values from a row in shared memory to the next.
+constexpr uint32_t kPitch = kChannels + 8;
+constexpr uint32_t kHiddenPitch = kHidden + 8;
+
+// A thread block's shared memory.
+template <uint32_t kRows>
+struct Shared {
+    __half d[kRows * kPitch];
+    __half a[kRows * kPitch], b[kRows * kPitch];  // and as one buffer the hidden rows
+    __half c[kRows * kPitch];
+    float parts[4 * Product<kRows>::kPartLen];
+    float2 of_parts[kWarps * kRows];
+    float encoder[4 * kChannels];
+    float norms[kNumNorms][2 * kChannels];
+    uint64_t inbox[2];
+};
+static_assert(kHiddenPitch <= 2 * kPitch);
+// For Rust.
+constexpr uint32_t kBytes8 = 53264;
+constexpr uint32_t kBytes16 = 88080;
+static_assert(sizeof(Shared<8>) == kBytes8);
+static_assert(sizeof(Shared<16>) == kBytes16);
+
+// Four neighbouring values of a row.
+__device__ inline float4 load4(const float* from) { return *reinterpret_cast<const float4*>(from); }
+__device__ inline float4 load4(const __half* from) {
+    const uint2 words = *reinterpret_cast<const uint2*>(from);
+    const float2 low = __half22float2(*reinterpret_cast<const __half2*>(&words.x));
+    const float2 high = __half22float2(*reinterpret_cast<const __half2*>(&words.y));
+    return make_float4(low.x, low.y, high.x, high.y);
+}
+__device__ inline float4 operator+(float4 a, float4 b) { return make_float4(a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w); }
+
+// Layer normalization of a row of which a lane has 8 neighbouring channels, and ReLU.
+__device__ inline void normalize(float (&values)[row::kGroup], const float* norm, bool has_relu, float epsilon) {
+    float rows[1][1][row::kGroup], mean[1], scale[1], gamma[row::kGroup], beta[row::kGroup];
+    row::load(norm + lane_of() * row::kGroup, gamma);
+    row::load(norm + kChannels + lane_of() * row::kGroup, beta);
+#pragma unroll
+    for (uint32_t k = 0; k < row::kGroup; ++k) rows[0][0][k] = values[k];
+    row::moments<1, 1>(rows, kChannels, epsilon, mean, scale);
+#pragma unroll
+    for (uint32_t k = 0; k < row::kGroup; ++k) {
+        values[k] = fmaf((values[k] - mean[0]) * scale[0], gamma[k], beta[k]);
+        if (has_relu) values[k] = row::relu(values[k]);
+    }
+}
+
+// Where a query looks: the lanes up to the number of views have a view each.
+template <uint32_t kLevels>
+struct Look {
+    uint32_t first_level;
+    view_sample::Place place;
+    float offsets[kLevels];  // of the logits
+};
+
+// A query's features in some levels of a view, and the weights of their logits.
+template <typename M, uint32_t kLevels>
+struct Gather {
+    view_sample::Corners<M> corners[kLevels];
+    row::Raw<__half> weights[kLevels];
+
+    __device__ void load(const Args& args, const Look<kLevels>& look, uint32_t view) {
+        const float u = __shfl_sync(kAllLanes, look.place.u, view), v = __shfl_sync(kAllLanes, look.place.v, view);
+#pragma unroll
+        for (uint32_t l = 0; l < kLevels; ++l) {
+            const uint32_t level = look.first_level + l;
+            if (level >= args.maps.num_levels) continue;
+            corners[l].load(args.maps, level, view, u, v, true);
+            weights[l].load(args.sample_weights.data + (view * args.maps.num_levels + level) * kChannels + lane_of() * row::kGroup);
+        }
+    }
+    __device__ void add_to(float (&sums)[row::kGroup], const Args& args, const Look<kLevels>& look, uint32_t view,
+                           const float (&content)[row::kGroup]) const {
+        float logits[kLevels];
+#pragma unroll
+        for (uint32_t l = 0; l < kLevels; ++l) {
+            float w[row::kGroup];
+            weights[l].unpack(w);
+            logits[l] = 0;
+#pragma unroll
+            for (uint32_t k = 0; k < row::kGroup; ++k) logits[l] = fmaf(content[k], w[k], logits[l]);
+        }
+#pragma unroll
+        for (uint32_t l = 0; l < kLevels; ++l) {
+            logits[l] = row::sum_of_lanes(logits[l]) + __shfl_sync(kAllLanes, look.offsets[l], view);
+        }
+#pragma unroll
+        for (uint32_t l = 0; l < kLevels; ++l) {
+            const uint32_t level = look.first_level + l;
+            if (level >= args.maps.num_levels) continue;
+            corners[l].add_to(sums, refine::sigmoid_as<__half>(logits[l]) * args.maps.levels[level].scale);
+        }
+    }
+};
+
+}  // namespace detr3d_block
