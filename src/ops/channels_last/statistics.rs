@@ -116,7 +116,7 @@ mod tests {
     use super::*;
     use crate::ops::view_sample::FeatureLevel;
 
-    fn statistics(views: [Vec<f32>; 2], is_present: impl Fn(usize) -> bool) -> MapStatistics {
+    fn statistics(views: &[Vec<f32>; 2], is_present: impl Fn(usize) -> bool) -> MapStatistics {
         let size = [views[0].len(), 1];
         let level = FeatureLevel::new(size, Texels::F32(views.concat()));
         let mut statistics = MapStatistics::default();
@@ -127,7 +127,7 @@ mod tests {
     #[test]
     fn quantiles_are_within_a_percent_and_the_largest_is_exact() {
         let values: Vec<f32> = (1..=10_000_u16).map(|i| -f32::from(i) * 0.001).collect();
-        let found = statistics([values.clone(), values], |_| true);
+        let found = statistics(&[values.clone(), values], |_| true);
         let level = &found.levels()[0];
         assert_eq!((found.num_frames(), level.max()), (1, 10.0));
         for share in [0.5_f64, 0.9, 0.999, 0.9999] {
@@ -142,7 +142,7 @@ mod tests {
     fn outliers_are_cut_by_a_quantile() {
         let mut values = vec![1.0; 20_000];
         values[7] = 1000.0;
-        let found = statistics([values.clone(), values], |_| true);
+        let found = statistics(&[values.clone(), values], |_| true);
         let level = &found.levels()[0];
         assert_eq!(level.max(), 1000.0);
         assert!(level.quantile(0.9999) <= 1.01);
@@ -151,13 +151,13 @@ mod tests {
     #[test]
     fn missing_views_and_values_that_are_not_finite_do_not_count() {
         let views = [vec![2.0, f32::NAN, f32::NEG_INFINITY, 0.0], vec![100.0; 4]];
-        let found = statistics(views, |view| view == 0);
+        let found = statistics(&views, |view| view == 0);
         let level = &found.levels()[0];
         assert_eq!((level.max(), level.num_not_finite()), (2.0, 2));
         assert_eq!(level.scale(0.9999), Some(2.0 / 127.0));
-        let zeros = statistics([vec![0.0; 4], vec![0.0; 4]], |_| true);
+        let zeros = statistics(&[vec![0.0; 4], vec![0.0; 4]], |_| true);
         assert_eq!(zeros.levels()[0].scale(1.0), None);
-        let none = statistics([vec![1.0; 4], vec![1.0; 4]], |_| false);
+        let none = statistics(&[vec![1.0; 4], vec![1.0; 4]], |_| false);
         assert_eq!((none.num_frames(), none.levels().len()), (0, 0));
     }
 
