@@ -81,9 +81,8 @@ pub(super) fn cut(path: &Path) -> Result<Option<Vec<u8>>> {
 /// The node whose outputs are the network's.
 fn last<'m, 'a>(model: &'m Model<'a>) -> Option<&'m Node<'a>> {
     let is_output = |name: &&str| model.graph.outputs.iter().any(|output| output.name == *name);
-    let is_last = |node: &&Node<'_>| {
-        node.operator == OPERATOR && node.outputs.iter().any(&is_output)
-    };
+    let is_last =
+        |node: &&Node<'_>| node.operator == OPERATOR && node.outputs.iter().any(&is_output);
     model.graph.nodes.iter().find(is_last)
 }
 

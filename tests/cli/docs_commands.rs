@@ -169,8 +169,8 @@ fn the_tutorial_of_six_cameras_runs() {
     save(networks.path(), &SIZES, &Weights::random(&SIZES, 11), Form::AllLayers);
     let folders = [("streampetr", networks.path())];
     let name = "docs/tutorials/six-cameras.md";
-    let outputs = run_marked_beside(name, &["config"], &folders, &[]);
-    let [drive, parameters, replay] = &outputs[..] else { panic!("{outputs:?}") };
+    let outputs = run_marked_beside(name, &["config", "models"], &folders, &[]);
+    let [drive, parameters, replay, streampetr] = &outputs[..] else { panic!("{outputs:?}") };
     for (expected, printed) in [
         ("/camera_5/camera_info", drive),
         ("reference_camera: 0", parameters),
@@ -178,6 +178,9 @@ fn the_tutorial_of_six_cameras_runs() {
         ("uncalibrated: surround: camera 5 (camera_5_optical_frame)", replay),
         ("input  /camera_5/image  4 in", replay),
         ("skew   0.0 to 0.0 ms", replay),
+        ("/truth/surround", replay),
+        ("head: streampetr_autoware", streampetr),
+        ("4 in, 3 out", streampetr),
     ] {
         assert!(printed.contains(expected), "{name}: {expected}:\n{printed}");
     }

@@ -1,6 +1,6 @@
 //! The views in config/ (RViz, Foxglove) show the outputs of the node: every topic
-//! they name is one of the node that `config/demo.param.yaml` makes, or of a surround
-//! channel, with a quality of service that it offers.
+//! they name is one of the node that `config/demo.param.yaml` or
+//! `config/demo_surround_3d.param.yaml` makes, with a quality of service that it offers.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,6 @@ use det_post::transport::middleware::{Durability, Qos, Reliability};
 use serde_json::Value;
 
 use super::session::Session;
-use crate::common::surround_rig::Fixture;
 
 /// Frame of the simulated drive's vehicle.
 const VEHICLE_FRAME: &str = "base_link";
@@ -95,11 +94,10 @@ fn rviz_shows_what_the_demo_publishes() {
 
 #[test]
 fn rviz_shows_what_a_surround_channel_publishes() {
-    let fixture = Fixture::new();
-    let topics = topics_of(&fixture.path("rig.param.yaml"));
+    let topics = topics_of(&config("demo_surround_3d.param.yaml"));
     let mut shown = shown_by_rviz("surround.rviz", &topics);
     shown.sort();
-    let output = "/det_post/rig/detections";
+    let output = "/det_post/surround/detections";
     assert_eq!(shown, [format!("{output}/debug_image"), format!("{output}/markers")]);
 }
 

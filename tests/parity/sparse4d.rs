@@ -1,5 +1,7 @@
 //! A Sparse4D decoder over frames with its memory.
 
+#![allow(clippy::print_stdout, reason = "tests print what they measure")]
+
 use std::sync::Arc;
 
 use det_post::device::cuda::{Graph, Stream};

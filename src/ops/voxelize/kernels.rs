@@ -20,7 +20,8 @@ pub const MAX_SMALL_BUCKET: usize =
 /// voxels and of their points.
 pub const MAX_POINTS: usize = (1 << (32 - kernel_constant!("voxelize.cu", "kVoxelBits"))) - 1;
 /// The maximum number of points per voxel: a warp holds twice as many.
-pub const MAX_POINTS_PER_VOXEL: usize = kernel_constant!("bucket_order.cuh", "kMaxHeld") as usize / 2;
+pub const MAX_POINTS_PER_VOXEL: usize =
+    kernel_constant!("bucket_order.cuh", "kMaxHeld") as usize / 2;
 /// As the maximum number of points per voxel: no limit.
 pub const NO_LIMIT: u32 = u32::MAX;
 

@@ -200,7 +200,7 @@ impl CudaDecoder<f16> {
             let results = self.results.output(stream)?;
             [args.boxes, args.logits] = results.split_at(num_queries * BOX_LEN);
         }
-        buffers.kernel.enqueue(stream, maps.texel()?, args)
+        buffers.kernel.enqueue(stream, maps.texel()?, &args)
     }
 }
 
