@@ -1,8 +1,8 @@
 // Chooses the best pairs of a query and a class: src/ops/decode_query/mod.rs.
 //
 // One block. Pairs that pass become keys: the logit's word, then class and query. Keys are
-// collected in shared memory; when it is full they are sorted, and of the further pairs only
-// those that rank above the last one kept are collected. Keys are unique, so that the order in
+// collected in shared memory; when it is full the best are selected, and of the further pairs
+// only those that rank above the last one kept are collected. The best are sorted. Keys are unique, so that the order in
 // which they are collected does not matter.
 
 #include "counters.cuh"
@@ -95,6 +95,69 @@ __device__ inline void sort(uint64_t* keys, uint32_t num) {
     }
 }
 
+// Leaves the `wanted` smallest of more keys, in any order: a radix search for the last of them,
+// digit by digit from the top.
+__device__ inline void select(uint64_t* keys, uint32_t num, uint32_t wanted) {
+    constexpr uint32_t kDigits = 256;
+    constexpr uint32_t kEach = 16;  // keys of a thread, at most
+    __shared__ uint32_t counts[kDigits], digit, num_before, num_here, num_kept;
+    uint64_t bound = 0;
+    uint32_t remaining = wanted;
+    for (uint32_t shift = 64; shift != 0;) {
+        shift -= 8;
+        if (threadIdx.x < kDigits) counts[threadIdx.x] = 0;
+        __syncthreads();
+        for (uint32_t i = threadIdx.x; i < num; i += kThreads) {
+            const uint64_t key = keys[i];
+            const bool is_same = shift == 56 || key >> (shift + 8) == bound >> (shift + 8);
+            if (is_same) atomicAdd(&counts[key >> shift & 0xff], 1);
+        }
+        __syncthreads();
+        if (threadIdx.x < 32) {
+            uint32_t own[kDigits / 32], sum = 0;
+#pragma unroll
+            for (uint32_t i = 0; i < kDigits / 32; ++i) own[i] = counts[threadIdx.x * (kDigits / 32) + i], sum += own[i];
+            uint32_t end = sum;
+#pragma unroll
+            for (uint32_t step = 1; step < 32; step *= 2) {
+                const uint32_t other = __shfl_up_sync(0xffffffffu, end, step);
+                if (threadIdx.x >= step) end += other;
+            }
+            uint32_t before = end - sum;
+            if (before < remaining && remaining <= end) {
+#pragma unroll
+                for (uint32_t i = 0; i < kDigits / 32; ++i) {
+                    if (before < remaining && remaining <= before + own[i]) {
+                        digit = threadIdx.x * (kDigits / 32) + i, num_before = before, num_here = own[i];
+                    }
+                    before += own[i];
+                }
+            }
+        }
+        __syncthreads();
+        bound |= static_cast<uint64_t>(digit) << shift;
+        remaining -= num_before;
+        // All keys with these digits are wanted: the others are as large as can be.
+        if (remaining == num_here) {
+            bound |= (1ull << shift) - 1;
+            break;
+        }
+    }
+    uint64_t own[kEach];
+#pragma unroll
+    for (uint32_t k = 0; k < kEach; ++k) {
+        const uint32_t i = k * kThreads + threadIdx.x;
+        own[k] = i < num ? keys[i] : ~0ull;
+    }
+    if (threadIdx.x == 0) num_kept = 0;
+    __syncthreads();
+#pragma unroll
+    for (uint32_t k = 0; k < kEach; ++k) {
+        if (own[k] <= bound) keys[atomicAdd(&num_kept, 1)] = own[k];
+    }
+    __syncthreads();
+}
+
 __device__ inline void choose(const Args& args, uint64_t* keys) {
     __shared__ uint32_t num_collected, num_passed, num_nan;
     // A bit per query: whether a logit of it is NaN.
@@ -137,9 +200,11 @@ __device__ inline void choose(const Args& args, uint64_t* keys) {
         __syncthreads();
         const bool is_last = start + kAtOnce * kThreads >= num_pairs;
         if (!is_last && num + kAtOnce * kThreads <= args.num_keys) continue;
-        sort(keys, num);
-        if (num >= max_pairs && max_pairs != 0) bound = keys[max_pairs - 1];
-        if (threadIdx.x == 0) num_collected = min(num, max_pairs);
+        if (num > max_pairs && max_pairs != 0) select(keys, num, max_pairs);
+        const uint32_t num_left = min(num, max_pairs);
+        if (is_last || num_left == max_pairs) sort(keys, num_left);
+        if (num_left == max_pairs && max_pairs != 0) bound = keys[max_pairs - 1];
+        if (threadIdx.x == 0) num_collected = num_left;
         __syncthreads();
     }
     const uint32_t num_kept = num_collected;
